@@ -1,0 +1,219 @@
+//! Table structures behind one trait.
+//!
+//! An engine stores [`Entry`]s, two words each, by key. It knows keys only through [`Schema`]: it never decodes a term, never
+//! frees what an entry's words point to, and counts nothing: what a table does with an object happens in closures that the
+//! engine runs while it holds the right lock.
+
+use cats_sync::epoch::Guard;
+use std::cmp::Ordering;
+
+pub use cats_sync::Busy;
+
+/// What an engine stores for a key.
+///
+/// `key` is never 0. If its low two bits are 11 it *is* the key (an immediate term: integer, atom, pid, ...), equal keys having
+/// equal words; if they are 00 it is a hash of the key and [`Schema::matches`] decides. `body` belongs to the table layer; an
+/// engine copies it and gives it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Entry {
+    pub key: u64,
+    pub body: u64,
+}
+
+/// The hash of the key that a key word stands for: all 64 bits well mixed but for the low two, which are zero.
+#[inline]
+pub fn hash_of(word: u64) -> u64 {
+    if word & 3 == 3 {
+        mix(word) & !3
+    } else {
+        word
+    }
+}
+
+/// A bijective mixer of 64 bits (the finaliser of MurmurHash3).
+#[inline]
+pub fn mix(word: u64) -> u64 {
+    let mut h = word;
+    h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    h = (h ^ (h >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    h ^ (h >> 33)
+}
+
+/// How an engine looks into keys.
+pub trait Schema: Send + Sync + 'static {
+    /// A key to search for, prepared once for a call.
+    type Probe: ?Sized;
+
+    /// The word that an entry of this key has.
+    fn word(&self, probe: &Self::Probe) -> u64;
+
+    /// Whether the entry has the probe's key; asked only when the words are equal and their low bits are 00.
+    ///
+    /// # Safety
+    /// The entry was read under the caller's guard; `key` and `body` need not belong together (an optimistic read), but each
+    /// was stored in this table.
+    unsafe fn matches(&self, probe: &Self::Probe, entry: Entry) -> bool;
+
+    /// Some fixed total order between keys that have the same hash ([`hash_of`]), for traversal.
+    ///
+    /// # Safety
+    /// As for [`matches`](Self::matches).
+    unsafe fn compare_colliding(&self, probe: &Self::Probe, entry: Entry) -> Ordering;
+}
+
+/// Keys with a total order, for ordered engines.
+///
+/// The order identifies keys: `compare` is `Equal` exactly for the same key. A number that is not an immediate may equal one
+/// that is (1.0 and 1): such a key's word is the *hash* of the immediate's word, `hash_of(immediate)`, so both have one hash.
+pub trait OrderedSchema: Schema {
+    /// A key that the structure owns: a separator that outlives the objects.
+    type Key: Send + Sync + 'static;
+
+    /// The owned key of a stored entry.
+    ///
+    /// # Safety
+    /// The entry is valid under the caller's guard or lock.
+    unsafe fn own(&self, entry: Entry) -> Self::Key;
+    /// The probe that searches for an owned key.
+    fn probe<'a>(&self, key: &'a Self::Key) -> &'a Self::Probe;
+    /// # Safety
+    /// As for [`Schema::matches`].
+    unsafe fn compare(&self, probe: &Self::Probe, entry: Entry) -> Ordering;
+    /// # Safety
+    /// As for [`Schema::matches`], for both.
+    unsafe fn compare_entries(&self, a: Entry, b: Entry) -> Ordering;
+    /// The order of two probes.
+    fn compare_probes(&self, a: &Self::Probe, b: &Self::Probe) -> Ordering;
+
+    /// Eight bytes, as a big-endian number, of the probe's normalized key from byte `skip` on, zero-padded: a byte string whose
+    /// order agrees with the key's order, except that equal or exhausted strings decide nothing.
+    fn head(&self, probe: &Self::Probe, skip: usize) -> u64;
+    /// The same of a stored entry.
+    ///
+    /// # Safety
+    /// As for [`Schema::matches`].
+    unsafe fn entry_head(&self, entry: Entry, skip: usize) -> u64;
+}
+
+/// What a closure under an engine's lock decides about the key's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing that a reader can see was changed.
+    Keep,
+    /// The place stays, but something that it points to was changed.
+    Touch,
+    /// The place holds this entry now (inserted, or in place of the old one).
+    Put(Entry),
+    /// The place is free now.
+    Remove,
+}
+
+/// The keys of one multi-key operation, all locked. Index `i` is the probe's place in the list that was passed.
+pub trait Locked {
+    /// The entry of probe `i` as it is now.
+    fn get(&self, i: usize) -> Option<Entry>;
+    /// Carries out a step for probe `i`.
+    fn step(&mut self, i: usize, step: Step);
+}
+
+/// Where a scan of a whole table stands: an engine's own position, which growth, shrinking and other writers do not disturb.
+pub trait Cursor: Default + Send {}
+
+/// A concurrent map from keys to entries.
+///
+/// Every method runs under the caller's guard, never blocks for longer than a bounded spin ([`Busy`]: nothing was done, try
+/// again later), and holds no lock when it returns. Closures run under a lock or may be repeated: they are short, do not call
+/// back into the engine, and do not panic.
+pub trait Engine<S: Schema>: Send + Sync {
+    /// Position of a scan.
+    type Cursor: Cursor;
+
+    /// Shows `look` the key's entry, or that there is none. May call `look` several times; the last call, whose result is
+    /// returned, saw one state of the place and of all it points to. Linearizable. Writes nothing shared.
+    fn read<R>(&self, guard: &Guard, probe: &S::Probe, look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy>;
+
+    /// Runs `change` once on the key's place, exclusively, and carries out its step. Linearizable.
+    fn update<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy>;
+
+    /// Runs `change` once while the places of all `probes` (in any order, repeats allowed) are held exclusively. Atomic and
+    /// isolated: two-phase locking in one global order.
+    fn update_many<R>(
+        &self,
+        guard: &Guard,
+        probes: &[&S::Probe],
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy>;
+
+    /// Continues a scan: appends to `out`, through `expand`, entries of at least one and about `limit` places, moves the
+    /// cursor behind them, and returns false when the scan is complete. Each entry present during the whole scan is met
+    /// exactly once, others at most once. What one call appends from one lock's places is one state. `expand` may be repeated
+    /// for places that another thread was changing; what it appended is then taken back.
+    fn scan<T>(
+        &self,
+        guard: &Guard,
+        cursor: &mut Self::Cursor,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy>;
+
+    /// Shows `look` the first entry in traversal order after the key (or of all, without one), present or not.
+    fn next<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy>;
+
+    /// The number of buckets, or 0 for a structure that has none; `slot` shows the entries of one of them (of the place with
+    /// that number in order, for an ordered structure), and returns nothing past the end.
+    fn buckets(&self) -> usize;
+    /// See [`buckets`](Self::buckets).
+    fn slot<T>(
+        &self,
+        guard: &Guard,
+        number: usize,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<Option<Vec<T>>, Busy>;
+
+    /// Bytes that the structure itself holds (not what entries point to).
+    fn bytes(&self) -> usize;
+
+    /// Takes the structure apart, about `limit` places at a time, showing each entry once; true when nothing is left. Only for
+    /// the last user of the engine.
+    fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool;
+}
+
+/// What an ordered engine can do besides.
+pub trait OrderedEngine<S: OrderedSchema>: Engine<S> {
+    /// As [`Engine::next`], downwards.
+    fn prev<R>(
+        &self,
+        guard: &Guard,
+        before: Option<&S::Probe>,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy>;
+
+    /// Appends to `out`, in order, up to about `limit` entries above the key (below it, descending, when `down`; from the end
+    /// when there is no key), stopping early at a lock's border; `Ok(false)` when no entry lies beyond those appended.
+    /// The entries appended by one call are one state.
+    fn range<T>(
+        &self,
+        guard: &Guard,
+        from: Option<&S::Probe>,
+        inclusive: bool,
+        down: bool,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy>;
+
+    /// The number of base nodes now.
+    fn base_nodes(&self) -> usize;
+}

@@ -1,0 +1,15 @@
+//! Synchronisation for table structures: version locks, memory reclamation, striped counters and slabs.
+//!
+//! Nothing here knows of terms or of the Erlang VM. All atomics come through [`facade`], so that a model checker can take
+//! their place. Nothing here ever parks a thread: a wait spins a bounded time and then reports [`Busy`], and the caller lets
+//! its scheduler run somebody else before it tries again.
+
+pub mod epoch;
+pub mod facade;
+pub mod slab;
+pub mod stripes;
+pub mod version_lock;
+
+/// A lock was held by another thread for longer than a bounded spin. Nothing was done; try again after letting others run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Busy;

@@ -1,0 +1,102 @@
+//! Version lock (sequence lock): one word that is even while free and odd while a writer holds it.
+//!
+//! Source: Boehm, "Can seqlocks get along with programming language memory models?", MSPC'12.
+//!
+//! A reader takes a [`token`](VersionLock::token), reads atomics that writers may be changing, and then asks
+//! [`validate`](VersionLock::validate) whether what it read belongs together. It must not act on anything it read before that,
+//! except to follow pointers to memory that is reclaimed only through [`crate::epoch`].
+
+use crate::facade::{fence, spin_loop, AtomicU64, Ordering};
+use crate::Busy;
+
+/// How often a waiter looks at a held lock before it gives up: some microseconds, more than any critical section that runs
+/// takes, and far less than a scheduler may be held.
+const SPINS: u32 = if cfg!(loom) { 1 } else { 2000 };
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct VersionLock {
+    word: AtomicU64,
+}
+
+impl VersionLock {
+    /// A free lock whose word is `version`, which must be even.
+    pub fn new(version: u64) -> Self {
+        debug_assert!(version & 1 == 0);
+        Self { word: AtomicU64::new(version) }
+    }
+
+    /// Takes the lock if it is free and returns the version it had.
+    #[inline]
+    pub fn try_lock(&self) -> Option<u64> {
+        let version = self.word.load(Ordering::Relaxed);
+        if version & 1 == 1 {
+            return None;
+        }
+        // Acquire pairs with the Release of `unlock`: this holder sees all that the last one wrote.
+        self.word.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        // No data store of this holder may become visible before the odd word (W1 of the sequence lock).
+        fence(Ordering::Release);
+        Some(version)
+    }
+
+    /// Takes the lock, spinning a bounded time. The second value tells whether it had to wait.
+    #[inline]
+    pub fn lock(&self) -> Result<(u64, bool), Busy> {
+        match self.try_lock() {
+            Some(version) => Ok((version, false)),
+            None => self.lock_contended(),
+        }
+    }
+
+    #[cold]
+    fn lock_contended(&self) -> Result<(u64, bool), Busy> {
+        for _ in 0..SPINS {
+            spin_loop();
+            if let Some(version) = self.try_lock() {
+                return Ok((version, true));
+            }
+        }
+        Err(Busy)
+    }
+
+    /// Frees the lock after a change: readers that began before fail to validate.
+    #[inline]
+    pub fn unlock(&self, version: u64) {
+        // Release pairs with the Acquire of `token` and `try_lock`: whoever sees the new version sees the change.
+        self.word.store(version + 2, Ordering::Release);
+    }
+
+    /// Frees the lock when nothing that a reader can see was written since it was taken.
+    #[inline]
+    pub fn unlock_unchanged(&self, version: u64) {
+        self.word.store(version, Ordering::Release);
+    }
+
+    /// The current version for an optimistic read, or nothing while a writer holds the lock.
+    #[inline]
+    pub fn token(&self) -> Option<u64> {
+        let version = self.word.load(Ordering::Acquire);
+        (version & 1 == 0).then_some(version)
+    }
+
+    /// The current version for an optimistic read, spinning a bounded time while a writer holds the lock.
+    #[inline]
+    pub fn token_spinning(&self) -> Result<u64, Busy> {
+        for _ in 0..SPINS {
+            if let Some(version) = self.token() {
+                return Ok(version);
+            }
+            spin_loop();
+        }
+        Err(Busy)
+    }
+
+    /// Whether no writer has held the lock since `token` was returned: all reads between the two saw one state.
+    #[inline]
+    pub fn validate(&self, token: u64) -> bool {
+        // The reads before must not move below the load (R2): pairs with the Release fence of `try_lock`.
+        fence(Ordering::Acquire);
+        self.word.load(Ordering::Relaxed) == token
+    }
+}

@@ -164,12 +164,8 @@ pub trait Engine<S: Schema>: Send + Sync {
     ) -> Result<bool, Busy>;
 
     /// Shows `look` the first entry in traversal order after the key (or of all, without one), present or not.
-    fn next<R>(
-        &self,
-        guard: &Guard,
-        after: Option<&S::Probe>,
-        look: impl FnMut(Option<Entry>) -> R,
-    ) -> Result<R, Busy>;
+    fn next<R>(&self, guard: &Guard, after: Option<&S::Probe>, look: impl FnMut(Option<Entry>) -> R)
+        -> Result<R, Busy>;
 
     /// The number of buckets, or 0 for a structure that has none; `slot` shows the entries of one of them (of the place with
     /// that number in order, for an ordered structure), and returns nothing past the end.

@@ -30,6 +30,8 @@ impl Stripes {
 
     /// The value at one instant during the call.
     pub fn sum(&self) -> i64 {
-        self.added.load(Ordering::Acquire).wrapping_sub(self.removed.load(Ordering::Acquire)) as i64
+        self.added
+            .load(Ordering::Acquire)
+            .wrapping_sub(self.removed.load(Ordering::Acquire)) as i64
     }
 }

@@ -23,7 +23,9 @@ impl VersionLock {
     /// A free lock whose word is `version`, which must be even.
     pub fn new(version: u64) -> Self {
         debug_assert!(version & 1 == 0);
-        Self { word: AtomicU64::new(version) }
+        Self {
+            word: AtomicU64::new(version),
+        }
     }
 
     /// Takes the lock if it is free and returns the version it had.
@@ -34,7 +36,9 @@ impl VersionLock {
             return None;
         }
         // Acquire pairs with the Release of `unlock`: this holder sees all that the last one wrote.
-        self.word.compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        self.word
+            .compare_exchange(version, version + 1, Ordering::Acquire, Ordering::Relaxed)
+            .ok()?;
         // No data store of this holder may become visible before the odd word (W1 of the sequence lock).
         fence(Ordering::Release);
         Some(version)

@@ -1,0 +1,226 @@
+//! Stored objects: immutable blocks of words in slab memory, each beginning with its outermost tuple.
+
+use crate::builder::Builder;
+use crate::format::*;
+use crate::host::{host, Held};
+use cats_sync::slab;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+/// A block that belongs to its holder. Dropping it releases its held terms and its memory.
+pub struct Block {
+    address: NonNull<u64>,
+}
+
+// SAFETY: a block is immutable but for atomics, and the host's functions run on any thread.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+/// A block that lives for `'a`.
+#[derive(Clone, Copy)]
+pub struct BlockRef<'a> {
+    address: NonNull<u64>,
+    block: PhantomData<&'a [u64]>,
+}
+
+impl Block {
+    /// A copy of `words` in memory of its own; nothing when memory is exhausted.
+    ///
+    /// # Safety
+    /// They are a well-formed block, and held items in it are not yet retained.
+    pub(crate) unsafe fn from_words(words: &[u64]) -> Option<Block> {
+        let address = slab::alloc(size_of_val(words))?.cast::<u64>();
+        // SAFETY: the memory is new, aligned to 8 and large enough.
+        unsafe { address.copy_from_nonoverlapping(NonNull::from(words).cast(), words.len()) };
+        Some(Block { address })
+    }
+
+    /// The tuple of these immediates: one allocation and a copy. Nothing when memory is exhausted; panics above
+    /// [`MAX_ARITY`].
+    #[inline]
+    pub fn flat(elements: &[u64]) -> Option<Block> {
+        debug_assert!(elements.iter().all(|&word| is_immediate(word)));
+        assert!(elements.len() <= MAX_ARITY);
+        let total = elements.len() + 1;
+        let address = slab::alloc(total * 8)?.cast::<u64>();
+        // SAFETY: the memory is new, aligned to 8 and of `total` words.
+        unsafe {
+            address.write(header(TUPLE, elements.len()) | FLAT | (total as u64) << 32);
+            address
+                .add(1)
+                .copy_from_nonoverlapping(NonNull::from(elements).cast(), elements.len());
+        }
+        Some(Block { address })
+    }
+
+    /// The block as something to read.
+    #[inline]
+    pub fn as_ref(&self) -> BlockRef<'_> {
+        BlockRef {
+            address: self.address,
+            block: PhantomData,
+        }
+    }
+
+    /// Leaves the block to whoever has the address, which is a multiple of 8.
+    #[inline]
+    pub fn into_raw(self) -> NonNull<u64> {
+        let address = self.address;
+        std::mem::forget(self);
+        address
+    }
+
+    /// Takes a block back.
+    ///
+    /// # Safety
+    /// The address came from [`into_raw`](Self::into_raw) and is given back once.
+    #[inline]
+    pub unsafe fn from_raw(address: NonNull<u64>) -> Block {
+        Block { address }
+    }
+
+    /// Frees the block at this address; fits `cats_sync::epoch::Drop`.
+    ///
+    /// # Safety
+    /// The address came from [`into_raw`](Self::into_raw), and nobody reads the block any more.
+    pub unsafe fn free(address: *mut u8, _: usize) {
+        // SAFETY: as the caller promises; addresses of blocks are never null.
+        drop(unsafe { Block::from_raw(NonNull::new_unchecked(address.cast())) });
+    }
+}
+
+impl Drop for Block {
+    #[inline]
+    fn drop(&mut self) {
+        let block = self.as_ref();
+        if block.has_held() {
+            let release = host().release;
+            block.for_each_held(release);
+        }
+        let size = block.words() * 8;
+        // SAFETY: the block was allocated with this size, and this was its last holder.
+        unsafe { slab::free(self.address.cast(), size) }
+    }
+}
+
+impl<'a> BlockRef<'a> {
+    /// The block at an address.
+    ///
+    /// # Safety
+    /// The address came from [`Block::into_raw`], and the block lives for `'a`.
+    #[inline]
+    pub unsafe fn from_raw(address: NonNull<u64>) -> BlockRef<'a> {
+        BlockRef {
+            address,
+            block: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub fn address(self) -> NonNull<u64> {
+        self.address
+    }
+
+    #[inline]
+    fn header(self) -> u64 {
+        // SAFETY: a block has a header.
+        unsafe { self.address.read() }
+    }
+
+    /// Number of words.
+    #[inline]
+    pub fn words(self) -> usize {
+        (self.header() >> 32) as usize
+    }
+
+    /// Bytes that the block takes.
+    #[inline]
+    pub fn bytes(self) -> usize {
+        self.words() * 8
+    }
+
+    /// The tuple's arity.
+    #[inline]
+    pub fn arity(self) -> usize {
+        tuple_arity(self.header())
+    }
+
+    /// Whether all elements are immediates.
+    #[inline]
+    pub fn is_flat(self) -> bool {
+        self.header() & FLAT != 0
+    }
+
+    /// Whether some terms are held by the VM.
+    #[inline]
+    pub fn has_held(self) -> bool {
+        self.header() & HAS_HELD != 0
+    }
+
+    /// The element words: terms of the VM as they are when the block is flat.
+    #[inline]
+    pub fn elements_raw(self) -> &'a [u64] {
+        // SAFETY: the header is followed by the elements.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr().add(1), self.arity()) }
+    }
+
+    #[inline]
+    pub fn elements(self) -> Elements<'a> {
+        Elements::new(self.address.as_ptr(), self.elements_raw())
+    }
+
+    /// Element `index`, counted from 0; panics when there is none.
+    #[inline]
+    pub fn element(self, index: usize) -> TermRef<'a> {
+        self.elements().get(index)
+    }
+
+    /// The tuple itself.
+    #[inline]
+    pub fn term(self) -> TermRef<'a> {
+        // SAFETY: the outermost item is at the start of the block, which lives for 'a.
+        unsafe { TermRef::new(self.address.as_ptr(), TAG_ITEM) }
+    }
+
+    /// Shows each held item's words once.
+    pub fn for_each_held(self, mut show: impl FnMut(&'a Held)) {
+        if !self.has_held() {
+            return;
+        }
+        let base = self.address.as_ptr();
+        // SAFETY: a block with held items has the offset of the first in its last word, and each has that of the next.
+        unsafe {
+            let mut at = *base.add(self.words() - 1) as usize;
+            while at != 0 {
+                let held = &*base.add(at + 1).cast::<Held>();
+                at = held.next() as usize;
+                show(held);
+            }
+        }
+    }
+
+    /// The same tuple with other elements at some places (counted from 0; the last change of a place counts). Nothing when
+    /// memory is exhausted.
+    ///
+    /// The terms of the changes must live during the call. O(words), a copy when the block and the changes are flat.
+    pub fn with_elements(self, changes: &[(usize, TermRef<'_>)]) -> Option<Block> {
+        if self.is_flat() && changes.iter().all(|(_, term)| term.is_immediate()) {
+            let block = Block::flat(self.elements_raw())?;
+            for &(index, term) in changes {
+                assert!(index < self.arity());
+                // SAFETY: the element is inside the new block, which nobody else knows.
+                unsafe { block.address.add(1 + index).write(term.word()) };
+            }
+            return Some(block);
+        }
+        let mut builder = Builder::new();
+        let root = builder.tuple(self.arity());
+        for index in 0..self.arity() {
+            let change = changes.iter().rev().find(|(place, _)| *place == index);
+            let word = builder.copy(change.map_or_else(|| self.element(index), |&(_, term)| term));
+            builder.set(root, index, word);
+        }
+        builder.finish()
+    }
+}

@@ -1,0 +1,279 @@
+//! Building terms: children are added after their parents, whose slots are filled in any order.
+//!
+//! What is built can be used in place, as a key to search for, or copied into a [`Block`] of its own. The buffer is kept
+//! from one use to the next, so building allocates nothing once it has grown.
+
+use crate::block::Block;
+use crate::format::*;
+use crate::host::host;
+
+/// A buffer in which one block at a time is built.
+///
+/// The first item is the outermost tuple. Words that the methods return are put into slots of items of the same block; a
+/// slot that is not set is `[]`. Held terms are only borrowed here: [`finish`](Self::finish) retains them.
+#[derive(Default)]
+pub struct Builder {
+    words: Vec<u64>,
+    /// Offset of the held item that was added last, 0 if there is none: each refers to the one before.
+    held: usize,
+}
+
+/// A tuple, list or map whose slots can be set.
+#[derive(Clone, Copy, Debug)]
+pub struct Item {
+    at: usize,
+    tag: u64,
+}
+
+impl Item {
+    /// The word that stands for the item.
+    #[inline]
+    pub fn word(self) -> u64 {
+        (self.at as u64) << 2 | self.tag
+    }
+}
+
+impl Builder {
+    pub const fn new() -> Self {
+        Builder {
+            words: Vec::new(),
+            held: 0,
+        }
+    }
+
+    /// Forgets what was built.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.words.clear();
+        self.held = 0;
+    }
+
+    /// Words built so far.
+    #[inline]
+    pub fn words(&self) -> usize {
+        self.words.len()
+    }
+
+    /// Gives memory back if the last terms were unusually large.
+    pub fn shrink(&mut self, words: usize) {
+        self.clear();
+        self.words.shrink_to(words);
+    }
+
+    #[inline]
+    fn item(&mut self, header: u64) -> usize {
+        self.words.push(header);
+        self.words.len() - 1
+    }
+
+    #[inline]
+    fn reserve(&mut self, header: u64, slots: usize, tag: u64) -> Item {
+        let at = self.item(header | FLAT);
+        self.words.resize(at + 1 + slots, NIL);
+        Item { at, tag }
+    }
+
+    /// Adds a tuple; the first one is the block's outermost. Panics above [`MAX_ARITY`].
+    #[inline]
+    pub fn tuple(&mut self, arity: usize) -> Item {
+        assert!(arity <= MAX_ARITY);
+        self.reserve(header(TUPLE, arity), arity, TAG_ITEM)
+    }
+
+    /// Adds a tuple of immediates.
+    #[inline]
+    pub fn flat_tuple(&mut self, elements: &[u64]) -> Item {
+        debug_assert!(elements.iter().all(|&word| is_immediate(word)));
+        assert!(elements.len() <= MAX_ARITY);
+        let at = self.item(header(TUPLE, elements.len()) | FLAT);
+        self.words.extend_from_slice(elements);
+        Item { at, tag: TAG_ITEM }
+    }
+
+    /// Adds a list of `length` elements, not 0 (the empty list is the immediate [`NIL`]). Slot `length` is the tail.
+    #[inline]
+    pub fn list(&mut self, length: usize) -> Item {
+        assert!(length > 0);
+        self.reserve(header(LIST, length), length + 1, TAG_LIST)
+    }
+
+    /// Adds a map of `pairs` pairs: slots 0 to `pairs - 1` are the keys, in the VM's order of iteration, the next `pairs`
+    /// slots the values.
+    #[inline]
+    pub fn map(&mut self, pairs: usize) -> Item {
+        self.reserve(header(MAP, pairs), 2 * pairs, TAG_ITEM)
+    }
+
+    /// Sets slot `slot`, counted from 0: an immediate, or a word that a method of this builder returned for this block.
+    #[inline]
+    pub fn set(&mut self, item: Item, slot: usize, word: u64) {
+        debug_assert!(slot < slots(self.words[item.at]));
+        debug_assert!(is_immediate(word) || (word >> 2) as usize > item.at);
+        self.words[item.at + 1 + slot] = word;
+        if !is_immediate(word) {
+            self.words[item.at] &= !FLAT;
+        }
+    }
+
+    /// Adds a float.
+    #[inline]
+    pub fn float(&mut self, value: f64) -> u64 {
+        let at = self.item(header(FLOAT, 0));
+        self.words.push(value.to_bits());
+        (at as u64) << 2 | TAG_ITEM
+    }
+
+    /// Adds an integer by sign and magnitude, 64-bit digits, least first; leading zeros do no harm. The result is an
+    /// immediate if the value fits one.
+    pub fn integer(&mut self, negative: bool, magnitude: &[u64]) -> u64 {
+        let length = magnitude
+            .iter()
+            .rposition(|&digit| digit != 0)
+            .map_or(0, |last| last + 1);
+        let digits = &magnitude[..length];
+        let signed = match digits {
+            [] => Some(0),
+            [digit] if negative => 0i64.checked_sub_unsigned(*digit),
+            [digit] => i64::try_from(*digit).ok(),
+            _ => None,
+        };
+        if let Some(word) = signed.and_then(small) {
+            return word;
+        }
+        let at = self.item(header(
+            if negative { INTEGER_NEGATIVE } else { INTEGER_POSITIVE },
+            length,
+        ));
+        self.words.extend_from_slice(digits);
+        (at as u64) << 2 | TAG_ITEM
+    }
+
+    /// Adds an integer.
+    #[inline]
+    pub fn integer_i64(&mut self, value: i64) -> u64 {
+        small(value).unwrap_or_else(|| self.integer(value < 0, &[value.unsigned_abs()]))
+    }
+
+    /// Adds a binary whose bytes are stored in the block.
+    pub fn binary(&mut self, bytes: &[u8]) -> u64 {
+        let at = self.item(header(BINARY, bytes.len()));
+        let mut chunks = bytes.chunks_exact(8);
+        self.words.extend(
+            chunks
+                .by_ref()
+                .map(|chunk| u64::from_ne_bytes(chunk.try_into().unwrap())),
+        );
+        let rest = chunks.remainder();
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            self.words.push(u64::from_ne_bytes(last));
+        }
+        (at as u64) << 2 | TAG_ITEM
+    }
+
+    #[inline]
+    fn add_held(&mut self, header: u64, term: u64, hash: u64) -> u64 {
+        let at = self.item(header);
+        self.words.extend_from_slice(&[term, 0, (self.held as u64) << 32, hash]);
+        self.held = at;
+        (at as u64) << 2 | TAG_ITEM
+    }
+
+    /// Adds a binary whose bytes stay where they are.
+    ///
+    /// # Safety
+    /// `term` is the VM's word of a reference-counted binary with these bytes; it lives as long as this builder's content is
+    /// used, and copies of it that the host retains share the bytes.
+    pub unsafe fn shared_binary(&mut self, term: u64, bytes: &[u8]) -> u64 {
+        let word = self.add_held(header(SHARED_BINARY, bytes.len()), term, 0);
+        self.words.push(bytes.as_ptr() as u64);
+        word
+    }
+
+    /// Adds a term that stays in the VM's form. `hash` is equal for terms that are exactly the same.
+    ///
+    /// # Safety
+    /// `term` is a word of the VM, of this class and no immediate, that lives as long as this builder's content is used.
+    pub unsafe fn held(&mut self, class: Class, term: u64, hash: u64) -> u64 {
+        self.add_held(header(HELD, class as usize), term, hash)
+    }
+
+    /// Adds a copy of a term of another block, whose held terms must live as long as this builder's content is used.
+    ///
+    /// The depth of the recursion is that of the term: at most the 64 levels that terms are stored with.
+    pub fn copy(&mut self, term: TermRef<'_>) -> u64 {
+        match term.view() {
+            View::Immediate(word) => word,
+            View::Tuple(elements) => {
+                let item = self.tuple(elements.len());
+                self.copy_slots(item, 0, elements)
+            }
+            View::List(list) => {
+                let item = self.list(list.elements().len());
+                self.copy_slots(item, 0, list.elements());
+                let tail = self.copy(list.tail());
+                self.set(item, list.elements().len(), tail);
+                item.word()
+            }
+            View::Map(map) => {
+                let item = self.map(map.keys.len());
+                self.copy_slots(item, 0, map.keys);
+                self.copy_slots(item, map.keys.len(), map.values)
+            }
+            View::Float(value) => self.float(value),
+            View::Integer(integer) => self.integer(integer.negative, integer.digits),
+            View::Binary(bytes) => self.binary(bytes),
+            // SAFETY: the bytes belong to the held term, which lives long enough as the caller of `copy` promises.
+            View::SharedBinary(held, bytes) => unsafe { self.shared_binary(held.term(), bytes) },
+            // SAFETY: as above.
+            View::Held(class, held) => unsafe { self.held(class, held.term(), held.hash()) },
+        }
+    }
+
+    fn copy_slots(&mut self, item: Item, first: usize, elements: Elements<'_>) -> u64 {
+        for (i, element) in elements.iter().enumerate() {
+            let word = self.copy(element);
+            self.set(item, first + i, word);
+        }
+        item.word()
+    }
+
+    /// The outermost tuple, in place.
+    #[inline]
+    pub fn root(&self) -> TermRef<'_> {
+        assert!(!self.words.is_empty());
+        // SAFETY: the methods keep the content a well-formed block, and it cannot change while it is borrowed.
+        unsafe { TermRef::new(self.words.as_ptr(), TAG_ITEM) }
+    }
+
+    /// The first element of the outermost tuple: the term, if this is a key to search for.
+    #[inline]
+    pub fn as_key(&self) -> TermRef<'_> {
+        match self.root().view() {
+            View::Tuple(elements) => elements.get(0),
+            _ => unreachable!("the first item is a tuple"),
+        }
+    }
+
+    /// Makes a block of what was built, retaining its held terms, and clears the builder. Nothing when memory is exhausted or
+    /// the block would have more than 2^32 words.
+    pub fn finish(&mut self) -> Option<Block> {
+        assert!(!self.words.is_empty());
+        if self.held != 0 {
+            self.words.push(self.held as u64);
+            self.words[0] |= HAS_HELD;
+        }
+        let block = u32::try_from(self.words.len()).ok().and_then(|total| {
+            self.words[0] |= (total as u64) << 32;
+            // SAFETY: the content is a well-formed block, with its total in the header.
+            unsafe { Block::from_words(&self.words) }
+        });
+        if let (Some(block), true) = (&block, self.held != 0) {
+            let retain = host().retain;
+            block.as_ref().for_each_held(|held| held.relocate(retain(held.term())));
+        }
+        self.clear();
+        block
+    }
+}

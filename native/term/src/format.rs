@@ -1,0 +1,404 @@
+//! The layout of stored terms (docs/architecture.md, "Stored terms") and reading access to it.
+//!
+//! A [`TermRef`] is a word and the block that the word's offset counts from. Blocks are immutable but for the words of held
+//! items, which are atomics: so a `TermRef` is read without any lock for as long as its block lives.
+
+use crate::host::Held;
+use std::marker::PhantomData;
+
+/// The VM's word for `[]`.
+pub const NIL: u64 = 0x3b;
+
+/// Low bits of a word: an immediate, a list item, another item.
+pub(crate) const TAG_MASK: u64 = 3;
+pub(crate) const TAG_IMMEDIATE: u64 = 3;
+pub(crate) const TAG_LIST: u64 = 1;
+pub(crate) const TAG_ITEM: u64 = 2;
+
+/// Header bit: all element words of the item (a list's tail among them) are immediates.
+pub(crate) const FLAT: u64 = 0x80;
+/// Header bit of a block's outermost tuple: the block has held items.
+pub(crate) const HAS_HELD: u64 = 0x40;
+const KIND_MASK: u64 = 0x3f;
+
+pub(crate) const TUPLE: u64 = 1;
+pub(crate) const LIST: u64 = 2;
+pub(crate) const MAP: u64 = 3;
+pub(crate) const FLOAT: u64 = 4;
+pub(crate) const INTEGER_POSITIVE: u64 = 5;
+pub(crate) const INTEGER_NEGATIVE: u64 = 6;
+pub(crate) const BINARY: u64 = 7;
+pub(crate) const SHARED_BINARY: u64 = 8;
+pub(crate) const HELD: u64 = 9;
+
+/// Largest arity of a tuple, as in the VM.
+pub const MAX_ARITY: usize = (1 << 24) - 1;
+/// Words of a held item's [`Held`].
+pub(crate) const HELD_WORDS: usize = 4;
+
+#[inline]
+pub(crate) fn header(kind: u64, size: usize) -> u64 {
+    kind | (size as u64) << 8
+}
+
+#[inline]
+pub(crate) fn tuple_arity(header: u64) -> usize {
+    (header >> 8) as usize & MAX_ARITY
+}
+
+/// The words of an item's data that are words of terms, for the kinds that have such.
+#[inline]
+pub(crate) fn slots(header: u64) -> usize {
+    match header & KIND_MASK {
+        TUPLE => tuple_arity(header),
+        LIST => (header >> 8) as usize + 1,
+        MAP => (header >> 8) as usize * 2,
+        _ => 0,
+    }
+}
+
+/// Whether the word is a term of the VM that needs no memory: small integer, atom, `[]`, local pid or port.
+#[inline]
+pub fn is_immediate(word: u64) -> bool {
+    word & TAG_MASK == TAG_IMMEDIATE
+}
+
+/// The word of a small integer, if it is one (60 bits, signed).
+#[inline]
+pub fn small(value: i64) -> Option<u64> {
+    let word = (value as u64) << 4 | 0xf;
+    (word as i64 >> 4 == value).then_some(word)
+}
+
+/// Types of terms in the order of types (native records stand between tuples and maps since OTP 29).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Class {
+    Number,
+    Atom,
+    Reference,
+    Fun,
+    Port,
+    Pid,
+    Tuple,
+    Record,
+    Map,
+    Nil,
+    List,
+    BitString,
+}
+
+impl Class {
+    const ALL: [Class; 12] = [
+        Class::Number,
+        Class::Atom,
+        Class::Reference,
+        Class::Fun,
+        Class::Port,
+        Class::Pid,
+        Class::Tuple,
+        Class::Record,
+        Class::Map,
+        Class::Nil,
+        Class::List,
+        Class::BitString,
+    ];
+
+    /// The class of an immediate word.
+    #[inline]
+    pub fn of_immediate(word: u64) -> Class {
+        match word & 0xf {
+            0xf => Class::Number,
+            0x3 => Class::Pid,
+            0x7 => Class::Port,
+            _ if word & 0x3f == NIL => Class::Nil,
+            _ => Class::Atom,
+        }
+    }
+}
+
+/// A term: an immediate word, or a word of a block that lives for `'a`.
+#[derive(Clone, Copy)]
+pub struct TermRef<'a> {
+    base: *const u64,
+    word: u64,
+    block: PhantomData<&'a [u64]>,
+}
+
+/// A term taken apart by one level.
+#[derive(Clone, Copy)]
+pub enum View<'a> {
+    Immediate(u64),
+    Tuple(Elements<'a>),
+    List(List<'a>),
+    Map(Map<'a>),
+    Float(f64),
+    /// An integer that is no immediate.
+    Integer(Integer<'a>),
+    /// A binary whose bytes are in the block.
+    Binary(&'a [u8]),
+    /// A binary whose bytes belong to the held term.
+    SharedBinary(&'a Held, &'a [u8]),
+    /// A term kept in the VM's own form.
+    Held(Class, &'a Held),
+}
+
+impl<'a> TermRef<'a> {
+    /// The term of an immediate word.
+    #[inline]
+    pub fn immediate(word: u64) -> TermRef<'static> {
+        debug_assert!(is_immediate(word));
+        TermRef {
+            base: std::ptr::null(),
+            word,
+            block: PhantomData,
+        }
+    }
+
+    /// # Safety
+    /// `base` is the start of a well-formed block that lives, and is not changed, for `'a`, and `word` is a word of it or an
+    /// immediate.
+    #[inline]
+    pub unsafe fn new(base: *const u64, word: u64) -> TermRef<'a> {
+        TermRef {
+            base,
+            word,
+            block: PhantomData,
+        }
+    }
+
+    /// The word: an immediate, or an offset that means nothing without its block.
+    #[inline]
+    pub fn word(self) -> u64 {
+        self.word
+    }
+
+    #[inline]
+    pub fn is_immediate(self) -> bool {
+        is_immediate(self.word)
+    }
+
+    /// The value of a small integer.
+    #[inline]
+    pub fn small(self) -> Option<i64> {
+        (self.word & 0xf == 0xf).then_some(self.word as i64 >> 4)
+    }
+
+    /// Whether both are the same words of the same block, and so surely the same term.
+    #[inline]
+    pub fn same_place(self, other: TermRef<'_>) -> bool {
+        self.word == other.word && (self.is_immediate() || self.base == other.base)
+    }
+
+    /// The address of the item; only for words that are no immediates.
+    #[inline]
+    fn item(self) -> *const u64 {
+        debug_assert!(!self.is_immediate());
+        // SAFETY: a word that is no immediate is an offset inside the block, by the contract of `new`.
+        unsafe { self.base.add((self.word >> 2) as usize) }
+    }
+
+    /// The header of the item; only for words that are no immediates.
+    #[inline]
+    pub(crate) fn header(self) -> u64 {
+        // SAFETY: items begin with a header, by the contract of `new`.
+        unsafe { *self.item() }
+    }
+
+    /// `count` words of the item's data.
+    ///
+    /// # Safety
+    /// The item has them.
+    #[inline]
+    unsafe fn data(self, count: usize) -> &'a [u64] {
+        // SAFETY: the words lie in the block, which lives for 'a.
+        unsafe { std::slice::from_raw_parts(self.item().add(1), count) }
+    }
+
+    #[inline]
+    fn held(self) -> &'a Held {
+        // SAFETY: called for kinds whose data begin with held words; those are atomics in their memory form.
+        unsafe { &*self.item().add(1).cast::<Held>() }
+    }
+
+    /// Takes the term apart by one level.
+    #[inline]
+    pub fn view(self) -> View<'a> {
+        if self.is_immediate() {
+            return View::Immediate(self.word);
+        }
+        let header = self.header();
+        let size = (header >> 8) as usize;
+        let base = self.base;
+        match header & KIND_MASK {
+            // SAFETY: here and below, the length is the one that the kind's layout has.
+            TUPLE => View::Tuple(Elements {
+                base,
+                words: unsafe { self.data(tuple_arity(header)) },
+            }),
+            LIST => {
+                // SAFETY: as above.
+                let words = unsafe { self.data(size + 1) };
+                View::List(List { base, words })
+            }
+            MAP => {
+                // SAFETY: as above.
+                let (keys, values) = unsafe { self.data(size * 2) }.split_at(size);
+                View::Map(Map {
+                    keys: Elements { base, words: keys },
+                    values: Elements { base, words: values },
+                })
+            }
+            // SAFETY: as above.
+            FLOAT => View::Float(f64::from_bits(unsafe { self.data(1) }[0])),
+            // SAFETY: as above.
+            INTEGER_POSITIVE => View::Integer(Integer {
+                negative: false,
+                digits: unsafe { self.data(size) },
+            }),
+            // SAFETY: as above.
+            INTEGER_NEGATIVE => View::Integer(Integer {
+                negative: true,
+                digits: unsafe { self.data(size) },
+            }),
+            BINARY => {
+                // SAFETY: as above.
+                let words = unsafe { self.data(size.div_ceil(8)) };
+                // SAFETY: the words hold at least `size` bytes.
+                View::Binary(unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size) })
+            }
+            SHARED_BINARY => {
+                // SAFETY: the word after the held words is the address of `size` bytes, which the held term keeps alive.
+                let bytes = unsafe {
+                    let address = *self.item().add(1 + HELD_WORDS) as *const u8;
+                    std::slice::from_raw_parts(address, size)
+                };
+                View::SharedBinary(self.held(), bytes)
+            }
+            HELD => View::Held(Class::ALL[size], self.held()),
+            kind => unreachable!("kind {kind}"),
+        }
+    }
+
+    /// The term's class.
+    #[inline]
+    pub fn class(self) -> Class {
+        match self.view() {
+            View::Immediate(word) => Class::of_immediate(word),
+            View::Tuple(_) => Class::Tuple,
+            View::List(_) => Class::List,
+            View::Map(_) => Class::Map,
+            View::Float(_) | View::Integer(_) => Class::Number,
+            View::Binary(_) | View::SharedBinary(..) => Class::BitString,
+            View::Held(class, _) => class,
+        }
+    }
+
+    /// The bytes of a binary (whole bytes only).
+    #[inline]
+    pub fn bytes(self) -> Option<&'a [u8]> {
+        match self.view() {
+            View::Binary(bytes) | View::SharedBinary(_, bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Whether all element words of this tuple, list (its tail among them) or map are immediates.
+    #[inline]
+    pub fn is_flat(self) -> bool {
+        !self.is_immediate() && self.header() & FLAT != 0
+    }
+}
+
+/// Some terms of one block: a tuple's elements, a map's keys or values.
+#[derive(Clone, Copy)]
+pub struct Elements<'a> {
+    base: *const u64,
+    words: &'a [u64],
+}
+
+impl<'a> Elements<'a> {
+    #[inline]
+    pub(crate) fn new(base: *const u64, words: &'a [u64]) -> Self {
+        Elements { base, words }
+    }
+
+    #[inline]
+    pub fn len(self) -> usize {
+        self.words.len()
+    }
+
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// The words as they stand: terms of the VM as they are when all are immediates.
+    #[inline]
+    pub fn words(self) -> &'a [u64] {
+        self.words
+    }
+
+    /// Element `index`, counted from 0; panics when there is none.
+    #[inline]
+    pub fn get(self, index: usize) -> TermRef<'a> {
+        TermRef {
+            base: self.base,
+            word: self.words[index],
+            block: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = TermRef<'a>> + ExactSizeIterator + Clone {
+        self.words.iter().map(move |&word| TermRef {
+            base: self.base,
+            word,
+            block: PhantomData,
+        })
+    }
+}
+
+/// A list of at least one element.
+#[derive(Clone, Copy)]
+pub struct List<'a> {
+    base: *const u64,
+    /// The elements, then the tail.
+    words: &'a [u64],
+}
+
+impl<'a> List<'a> {
+    /// What stands before the tail.
+    #[inline]
+    pub fn elements(self) -> Elements<'a> {
+        Elements {
+            base: self.base,
+            words: &self.words[..self.words.len() - 1],
+        }
+    }
+
+    /// `[]`, unless the list is improper.
+    #[inline]
+    pub fn tail(self) -> TermRef<'a> {
+        Elements {
+            base: self.base,
+            words: self.words,
+        }
+        .get(self.words.len() - 1)
+    }
+}
+
+/// The pairs of a map, in the VM's order of iteration.
+#[derive(Clone, Copy)]
+pub struct Map<'a> {
+    pub keys: Elements<'a>,
+    pub values: Elements<'a>,
+}
+
+/// An integer by sign and magnitude.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Integer<'a> {
+    pub negative: bool,
+    /// The magnitude, least digit first; the last one is not 0.
+    pub digits: &'a [u64],
+}

@@ -55,11 +55,18 @@ pub trait Schema: Send + Sync + 'static {
     /// was stored in this table.
     unsafe fn matches(&self, probe: &Self::Probe, entry: Entry) -> bool;
 
-    /// Some fixed total order between keys that have the same hash ([`hash_of`]), for traversal.
+    /// Some fixed total order between keys that have the same hash, for traversal; asked only when the words are equal and
+    /// their low bits are 00.
     ///
     /// # Safety
     /// As for [`matches`](Self::matches).
     unsafe fn compare_colliding(&self, probe: &Self::Probe, entry: Entry) -> Ordering;
+
+    /// The same order between two stored entries whose key words are equal and end in 00.
+    ///
+    /// # Safety
+    /// As for [`matches`](Self::matches), for both.
+    unsafe fn compare_colliding_entries(&self, a: Entry, b: Entry) -> Ordering;
 }
 
 /// Keys with a total order, for ordered engines.

@@ -1,13 +1,35 @@
 //! Epoch-based memory reclamation with pins that last one call.
 //!
+//! Source: ALGORITHMS section 1.3 and the literature on epochs (Fraser, "Practical lock-freedom", 2004), with one grace period
+//! for each batch of garbage in place of three generations.
+//!
 //! A thread that reads shared structures holds a [`Guard`]; memory handed to [`Guard::retire`] is freed when no guard is left
 //! that was alive at that moment. Pinning writes one line of the thread's own; the rare reclaimer pays for the order between
 //! a reader's announcement and its reads (`membarrier`, or a fence on both sides where the kernel lacks it).
+//!
+//! - A pin announces the current epoch. Retired objects gather in the thread's bag; a full bag is sealed: pushed to a list
+//!   that all threads share.
+//! - Whoever reclaims (one thread at a time, the others don't wait) takes the list, tags it with the epoch that it then ends.
+//!   A thread that announces a later epoch has seen the objects unlinked. So, after a barrier that makes earlier announcements
+//!   visible, bags with a tag below every announced epoch are free of readers.
+//! - A thread's bag is its own while it is pinned. [`collect`] raids the bags of threads that are not: it warns the owner by
+//!   `raided`, runs the barrier, and takes the bag if the owner is still not pinned. An owner that pins later sees the warning
+//!   and retires past its bag. So idle threads hold nothing back.
+//!
+//! Held back at most: 64 objects or 64 KiB in each thread's bag, some 512 KiB of sealed bags, and what is retired while the
+//! oldest guard lives. A thread that seals a bag then frees up to four at its unpin, so a backlog shrinks.
 
-use std::cell::{Cell, RefCell};
+use crate::barrier;
+use crate::facade::{global, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::thread::{slots, Slot, Thread, DEPTH, DUE, ENDING, THREAD, UNREGISTERED};
+use std::cell::UnsafeCell;
 use std::marker::PhantomData;
+use std::mem::{self, MaybeUninit};
+use std::ptr;
 
-/// Frees one retired object: its address and the number it was retired with.
+pub use crate::thread::slot_index;
+
+/// Frees one retired object: its address and the number it was retired with. It may pin and retire, and must not panic.
 pub type Drop = unsafe fn(*mut u8, usize);
 
 struct Retired {
@@ -16,37 +38,381 @@ struct Retired {
     drop: Drop,
 }
 
-/// Proof that this thread is announced. Must not outlive the call that made it, and does not leave its thread.
-pub struct Guard {
-    not_send: PhantomData<*mut u8>,
+/// Objects in a bag at most.
+const BAG_OBJECTS: usize = if cfg!(loom) { 1 } else { 64 };
+/// The weight of an object besides its bytes, and the weight at which a bag is full.
+const OBJECT_WEIGHT: usize = 1024;
+const BAG_WEIGHT: usize = BAG_OBJECTS * OBJECT_WEIGHT;
+/// Weight of sealed bags at which a thread that seals one reclaims.
+const DUE_WEIGHT: usize = if cfg!(loom) { 1 } else { 8 * BAG_WEIGHT };
+/// Objects that one unpin frees at most.
+const UNPIN_LIMIT: usize = 256;
+
+/// Retired objects: filled by one thread, sealed, tagged, and emptied by one thread.
+pub(crate) struct Bag {
+    next: *mut Bag,
+    tag: u64,
+    weight: usize,
+    len: usize,
+    objects: [MaybeUninit<Retired>; BAG_OBJECTS],
 }
 
-thread_local! {
-    static DEPTH: Cell<usize> = const { Cell::new(0) };
-    static BAG: RefCell<Vec<Retired>> = const { RefCell::new(Vec::new()) };
+impl Bag {
+    fn boxed() -> *mut Bag {
+        Box::into_raw(Box::new(Bag {
+            next: ptr::null_mut(),
+            tag: 0,
+            weight: 0,
+            len: 0,
+            objects: [const { MaybeUninit::uninit() }; BAG_OBJECTS],
+        }))
+    }
+
+    /// Adds an object to a bag that is not full; true when it is full now.
+    fn push(&mut self, object: Retired, bytes: usize) -> bool {
+        self.objects[self.len].write(object);
+        self.len += 1;
+        self.weight = self.weight.saturating_add(bytes).saturating_add(OBJECT_WEIGHT);
+        self.weight >= BAG_WEIGHT
+    }
+}
+
+/// Tagged bags, oldest first, and how far the last scan saw that they have no readers.
+struct Waiting {
+    head: *mut Bag,
+    tail: *mut Bag,
+    /// Bags with a tag below have no readers.
+    safe: u64,
+}
+
+struct Domain {
+    /// The epoch: grows by one for each batch of garbage. Starts above 0, which means "not pinned".
+    epoch: AtomicU64,
+    /// Sealed bags without a tag: a stack, only ever taken whole.
+    sealed: AtomicPtr<Bag>,
+    /// The weight of all bags that are sealed and not yet freed.
+    weight: AtomicUsize,
+    /// Whether a thread holds `waiting`.
+    reclaiming: AtomicBool,
+    waiting: UnsafeCell<Waiting>,
+}
+
+// SAFETY: `waiting` and the bags in it belong to the thread that set `reclaiming`; the bags in `sealed` to whoever takes them;
+// the objects in them may be freed by any thread, as the callers of `retire` promise.
+unsafe impl Sync for Domain {}
+// SAFETY: as above.
+unsafe impl Send for Domain {}
+
+global! {
+    static DOMAIN: Domain = Domain {
+        epoch: AtomicU64::new(1),
+        sealed: AtomicPtr::new(ptr::null_mut()),
+        weight: AtomicUsize::new(0),
+        reclaiming: AtomicBool::new(false),
+        waiting: UnsafeCell::new(Waiting { head: ptr::null_mut(), tail: ptr::null_mut(), safe: 0 }),
+    };
+}
+
+/// Proof that this thread is announced. Must not outlive the call that made it, and does not leave its thread.
+pub struct Guard {
+    thread: *const Thread,
+    not_send: PhantomData<*mut u8>,
 }
 
 /// Announces this thread. Guards nest.
 #[inline]
 pub fn pin() -> Guard {
-    DEPTH.with(|depth| depth.set(depth.get() + 1));
-    Guard { not_send: PhantomData }
+    THREAD.with(|thread| {
+        let state = thread.state.get();
+        if state == 0 {
+            announce(thread.slot());
+            thread.state.set(1);
+        } else {
+            pin_again(thread);
+        }
+        Guard {
+            thread,
+            not_send: PhantomData,
+        }
+    })
 }
 
-impl Guard {
-    /// Hands over `address`, already unlinked, to be freed by `drop(address, number)` once nobody can read it.
-    ///
-    /// # Safety
-    /// The object is unreachable for guards made from now on, is retired once, and `drop` may run on any thread.
-    #[inline]
-    pub unsafe fn retire(&self, address: *mut u8, number: usize, drop: Drop) {
-        BAG.with(|bag| bag.borrow_mut().push(Retired { address, number, drop }));
+#[inline]
+fn announce(slot: &Slot) {
+    // Acquire pairs with the increment in `tag`: a thread that announces an epoch has seen what was unlinked before it began.
+    let epoch = DOMAIN.epoch.load(Ordering::Acquire);
+    // Release: a scan that meets this announcement, and not the end of the one before, must still see that one's reads done.
+    slot.announced.store(epoch, Ordering::Release);
+    // Pairs with the heavy barriers in `scan` and `raid`.
+    barrier::light();
+}
+
+fn pin_again(thread: &Thread) {
+    if thread.state.get() & UNREGISTERED != 0 {
+        thread.register();
     }
+    if thread.state.get() & DEPTH == 0 {
+        announce(thread.slot());
+    }
+    thread.state.set(thread.state.get() + 1);
 }
 
 impl core::ops::Drop for Guard {
     #[inline]
     fn drop(&mut self) {
-        DEPTH.with(|depth| depth.set(depth.get() - 1));
+        // SAFETY: a guard does not leave its thread, and the thread's record has no destructor.
+        let thread = unsafe { &*self.thread };
+        let state = thread.state.get() - 1;
+        thread.state.set(state);
+        if state & DEPTH == 0 {
+            // Release pairs with the Acquire of a scan: all reads under the guard come before a free.
+            thread.slot().announced.store(0, Ordering::Release);
+            if state != 0 {
+                unpinned(thread, UNPIN_LIMIT);
+            }
+        }
+    }
+}
+
+/// What is left to do for a thread that has just dropped its last guard.
+#[cold]
+fn unpinned(thread: &Thread, limit: usize) {
+    if thread.reclaiming.get() {
+        return;
+    }
+    if thread.state.get() & DUE != 0 {
+        thread.state.set(thread.state.get() & !DUE);
+        reclaim(thread, limit, false);
+    }
+    if thread.state.get() & ENDING != 0 {
+        thread.release();
+    }
+}
+
+impl Guard {
+    /// Hands over `address`, already unlinked, to be freed by `drop(address, number)` once nobody can read it. O(1), no locks.
+    ///
+    /// # Safety
+    /// The object is unreachable for guards made from now on, is retired once, and `drop` may run on any thread.
+    #[inline]
+    pub unsafe fn retire(&self, address: *mut u8, number: usize, drop: Drop) {
+        // SAFETY: the caller's promise.
+        unsafe { self.retire_sized(address, number, drop, 0) }
+    }
+
+    /// As [`retire`](Self::retire), for an object of `bytes` bytes: large ones are freed sooner.
+    ///
+    /// # Safety
+    /// As for [`retire`](Self::retire).
+    #[inline]
+    pub unsafe fn retire_sized(&self, address: *mut u8, number: usize, drop: Drop, bytes: usize) {
+        // SAFETY: a guard does not leave its thread, and the thread's record has no destructor.
+        let thread = unsafe { &*self.thread };
+        let slot = thread.slot();
+        // Acquire pairs with the Release of `raid`: once the warning is withdrawn, the raider's last access is done.
+        let own = !slot.raided.load(Ordering::Acquire);
+        // Relaxed: the bag is this thread's own.
+        let mut bag = if own {
+            slot.bag.load(Ordering::Relaxed)
+        } else {
+            ptr::null_mut()
+        };
+        if bag.is_null() {
+            bag = Bag::boxed();
+            if own {
+                slot.bag.store(bag, Ordering::Relaxed);
+            }
+        }
+        // SAFETY: the bag is this thread's own, and not full, or it would have been sealed.
+        let full = unsafe { &mut *bag }.push(Retired { address, number, drop }, bytes);
+        if full || !own {
+            if own {
+                slot.bag.store(ptr::null_mut(), Ordering::Relaxed);
+            }
+            seal(bag);
+            // Relaxed: a hint.
+            if DOMAIN.weight.load(Ordering::Relaxed) >= DUE_WEIGHT {
+                thread.state.set(thread.state.get() | DUE);
+            }
+        }
+    }
+}
+
+/// Pushes a bag that the caller owns to the shared list.
+#[cold]
+fn seal(bag: *mut Bag) {
+    // SAFETY: the caller's own bag.
+    let owned = unsafe { &mut *bag };
+    // Relaxed: a statistic; added before the push so that it never falls below zero.
+    DOMAIN.weight.fetch_add(owned.weight, Ordering::Relaxed);
+    let mut head = DOMAIN.sealed.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: not pushed yet, so still the caller's own. The stack is only ever taken whole: no ABA.
+        unsafe { (*bag).next = head };
+        // Release pairs with the Acquire of `tag`: the taker sees the contents, and the objects unlinked.
+        match DOMAIN
+            .sealed
+            .compare_exchange_weak(head, bag, Ordering::Release, Ordering::Relaxed)
+        {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// Frees up to about `limit` objects, those of idle threads included; true when garbage is left (perhaps still in use).
+/// Frees more when called again, and when not pinned. Never waits.
+pub fn collect(limit: usize) -> bool {
+    THREAD.with(|thread| {
+        thread.register();
+        if thread.reclaiming.get() {
+            return true;
+        }
+        let left = reclaim(thread, limit, true);
+        if thread.state.get() == ENDING {
+            thread.release();
+        }
+        left
+    })
+}
+
+/// One round of reclamation, unless another thread is at it: raids idle threads if asked to, tags, scans, frees.
+fn reclaim(thread: &Thread, limit: usize, raiding: bool) -> bool {
+    // Acquire pairs with the Release below: `waiting` is as the last reclaimer left it.
+    if DOMAIN
+        .reclaiming
+        .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
+        return true;
+    }
+    // SAFETY: this thread set `reclaiming`.
+    let waiting = unsafe { &mut *DOMAIN.waiting.get() };
+    if raiding {
+        raid();
+    }
+    waiting.tag();
+    // SAFETY: bags in the list belong to the holder of `waiting`.
+    if unsafe { waiting.head.as_ref() }.is_some_and(|bag| bag.tag >= waiting.safe) {
+        waiting.scan();
+    }
+    let ripe = waiting.take(limit);
+    DOMAIN.reclaiming.store(false, Ordering::Release);
+    thread.reclaiming.set(true);
+    free(ripe);
+    thread.reclaiming.set(false);
+    // Relaxed: a hint.
+    DOMAIN.weight.load(Ordering::Relaxed) != 0
+}
+
+impl Waiting {
+    /// Appends the sealed bags with the epoch that ends here as their tag.
+    fn tag(&mut self) {
+        // Relaxed: a hint; what is pushed now waits for the next round.
+        if DOMAIN.sealed.load(Ordering::Relaxed).is_null() {
+            return;
+        }
+        let first = DOMAIN.sealed.swap(ptr::null_mut(), Ordering::Acquire);
+        // Release: a thread that announces a later epoch sees the objects unlinked. Acquire keeps the chain of increments.
+        let tag = DOMAIN.epoch.fetch_add(1, Ordering::AcqRel);
+        let mut last = ptr::null_mut();
+        let mut at = first;
+        while !at.is_null() {
+            // SAFETY: the swap made the whole stack this thread's own.
+            let bag = unsafe { &mut *at };
+            bag.tag = tag;
+            last = at;
+            at = bag.next;
+        }
+        if self.head.is_null() {
+            self.head = first;
+        } else {
+            // SAFETY: bags in the list belong to the holder of `waiting`, and the tail is one when the head is.
+            unsafe { (*self.tail).next = first };
+        }
+        self.tail = last;
+    }
+
+    /// Finds out which tagged bags have no readers.
+    fn scan(&mut self) {
+        // After the barrier, a thread whose announcement is not seen here sees all that the tagged bags hold unlinked.
+        if !barrier::heavy() {
+            return;
+        }
+        // Relaxed: only the holder of `waiting` changes it.
+        let mut safe = DOMAIN.epoch.load(Ordering::Relaxed);
+        for slot in slots() {
+            // Acquire pairs with the Release stores of pin and unpin: the reads of ended guards come before the frees.
+            let announced = slot.announced.load(Ordering::Acquire);
+            if announced != 0 {
+                safe = safe.min(announced);
+            }
+        }
+        self.safe = safe;
+    }
+
+    /// Takes bags without readers, of `limit` objects in all or little more.
+    fn take(&mut self, limit: usize) -> *mut Bag {
+        let first = self.head;
+        let mut last: *mut Bag = ptr::null_mut();
+        let mut objects = 0;
+        // SAFETY: bags in the list belong to the holder of `waiting`.
+        while let Some(bag) = unsafe { self.head.as_ref() } {
+            if bag.tag >= self.safe || objects >= limit {
+                break;
+            }
+            objects += bag.len;
+            last = self.head;
+            self.head = bag.next;
+        }
+        if last.is_null() {
+            return ptr::null_mut();
+        }
+        // SAFETY: as above.
+        unsafe { (*last).next = ptr::null_mut() };
+        first
+    }
+}
+
+/// Seals the bags of the threads that are not pinned.
+fn raid() {
+    let idle =
+        |slot: &&Slot| slot.announced.load(Ordering::Relaxed) == 0 && !slot.bag.load(Ordering::Relaxed).is_null();
+    let mut warned = false;
+    for slot in slots().filter(idle) {
+        slot.raided.store(true, Ordering::Relaxed);
+        warned = true;
+    }
+    // After the barrier, a thread whose announcement is not seen here sees the warning when it retires.
+    let ordered = warned && barrier::heavy();
+    // Relaxed: only the holder of `waiting` changes it.
+    for slot in slots().filter(|slot| slot.raided.load(Ordering::Relaxed)) {
+        // Acquire pairs with the Release of unpin: the owner's last access to the bag is done.
+        if ordered && slot.announced.load(Ordering::Acquire) == 0 {
+            let bag = slot.bag.swap(ptr::null_mut(), Ordering::Relaxed);
+            if !bag.is_null() {
+                seal(bag);
+            }
+        }
+        // Release pairs with the Acquire of `retire`.
+        slot.raided.store(false, Ordering::Release);
+    }
+}
+
+/// Runs the drops of a chain of bags that nobody reads.
+fn free(mut at: *mut Bag) {
+    while !at.is_null() {
+        // SAFETY: made by `Bag::boxed`, and taken from the list by this thread alone.
+        let mut bag = unsafe { Box::from_raw(at) };
+        at = bag.next;
+        let len = mem::take(&mut bag.len);
+        for object in &bag.objects[..len] {
+            // SAFETY: the first `len` are initialised, and read once.
+            let Retired { address, number, drop } = unsafe { object.assume_init_read() };
+            // SAFETY: no guard is left that could have read the object, and `drop` is what its owner gave for it.
+            unsafe { drop(address, number) };
+        }
+        // Relaxed: a statistic.
+        DOMAIN.weight.fetch_sub(bag.weight, Ordering::Relaxed);
     }
 }

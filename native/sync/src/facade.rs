@@ -12,3 +12,25 @@ pub use std::{
     sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering},
     thread::yield_now,
 };
+
+/// A global whose atomics are made anew for each execution of a model.
+macro_rules! global {
+    ($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;) => {
+        #[cfg(not(loom))]
+        $(#[$attribute])* $visibility static $name: $type = $value;
+        #[cfg(loom)]
+        loom::lazy_static! { $(#[$attribute])* $visibility static ref $name: $type = $value; }
+    };
+}
+
+/// A thread-local without a destructor, so that it can be used until the very end of its thread.
+macro_rules! per_thread {
+    ($visibility:vis static $name:ident: $type:ty = $value:expr;) => {
+        #[cfg(not(loom))]
+        std::thread_local! { $visibility static $name: $type = const { $value }; }
+        #[cfg(loom)]
+        loom::thread_local! { $visibility static $name: $type = $value; }
+    };
+}
+
+pub(crate) use {global, per_thread};

@@ -4,10 +4,12 @@
 //! their place. Nothing here ever parks a thread: a wait spins a bounded time and then reports [`Busy`], and the caller lets
 //! its scheduler run somebody else before it tries again.
 
+mod barrier;
 pub mod epoch;
 pub mod facade;
 pub mod slab;
 pub mod stripes;
+mod thread;
 pub mod version_lock;
 
 /// A lock was held by another thread for longer than a bounded spin. Nothing was done; try again after letting others run.

@@ -25,5 +25,5 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
 }
 
 fn layout(size: usize) -> Option<Layout> {
-    Layout::from_size_align(size, if size % 64 == 0 { 64 } else { ALIGN }).ok()
+    Layout::from_size_align(size, if size.is_multiple_of(64) { 64 } else { ALIGN }).ok()
 }

@@ -1,0 +1,171 @@
+//! Thread slots: a record for each thread that uses this crate, found by others through a lock-free list, and reused once its
+//! thread has ended. Slots are never freed; there are as many as threads were alive at one time.
+
+use crate::barrier;
+use crate::epoch::Bag;
+use crate::facade::{global, per_thread, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::cell::Cell;
+use std::ptr;
+
+/// What others may know of a thread. Aligned so that no two threads write one pair of lines.
+#[repr(align(128))]
+pub(crate) struct Slot {
+    /// The epoch that the thread announced when it pinned, or 0 while it is not pinned. Written by the owner.
+    pub announced: AtomicU64,
+    /// The garbage of the thread; touched by the owner while pinned, and by a raider as [`crate::epoch`] says.
+    pub bag: AtomicPtr<Bag>,
+    /// A raider is about to take the bag: the owner keeps its hands off.
+    pub raided: AtomicBool,
+    pub index: usize,
+    owned: AtomicBool,
+    next: *mut Slot,
+}
+
+// SAFETY: `next` is written before the slot is published and never after; everything else is atomic.
+unsafe impl Sync for Slot {}
+// SAFETY: as above.
+unsafe impl Send for Slot {}
+
+global! {
+    static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
+}
+global! {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
+}
+
+/// All slots, those without an owner included.
+pub(crate) fn slots() -> impl Iterator<Item = &'static Slot> {
+    // Acquire pairs with the Release of `claim`: a slot in the list is complete.
+    let mut at = SLOTS.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: slots are never freed.
+        let slot = unsafe { at.as_ref() }?;
+        at = slot.next;
+        Some(slot)
+    })
+}
+
+fn claim() -> &'static Slot {
+    for slot in slots() {
+        // Acquire pairs with the Release of `release`: this owner finds the slot as the last one left it.
+        let free = !slot.owned.load(Ordering::Relaxed);
+        if free
+            && slot
+                .owned
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        {
+            return slot;
+        }
+    }
+    let slot = Box::into_raw(Box::new(Slot {
+        announced: AtomicU64::new(0),
+        bag: AtomicPtr::new(ptr::null_mut()),
+        raided: AtomicBool::new(false),
+        // Relaxed: only uniqueness matters.
+        index: NUMBER.fetch_add(1, Ordering::Relaxed),
+        owned: AtomicBool::new(true),
+        next: ptr::null_mut(),
+    }));
+    let mut head = SLOTS.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: not published yet, so this thread alone has it.
+        unsafe { (*slot).next = head };
+        // Release publishes the slot's fields to `slots`.
+        match SLOTS.compare_exchange_weak(head, slot, Ordering::Release, Ordering::Relaxed) {
+            // SAFETY: slots are never freed.
+            Ok(_) => return unsafe { &*slot },
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// The thread has no slot yet.
+pub(crate) const UNREGISTERED: u32 = 1 << 31;
+/// The thread is ending, its destructors have run: the slot goes back at the next unpin.
+pub(crate) const ENDING: u32 = 1 << 30;
+/// Garbage is to be collected at the next unpin.
+pub(crate) const DUE: u32 = 1 << 29;
+/// The bits that count the guards alive.
+pub(crate) const DEPTH: u32 = DUE - 1;
+
+/// What a thread knows of itself.
+pub(crate) struct Thread {
+    /// The number of guards alive, and the flags above. 0 is the common case: registered, not pinned, nothing to do.
+    pub state: Cell<u32>,
+    slot: Cell<*const Slot>,
+    /// This thread is freeing garbage, and must not begin to again from within.
+    pub reclaiming: Cell<bool>,
+}
+
+per_thread! {
+    pub(crate) static THREAD: Thread = Thread {
+        state: Cell::new(UNREGISTERED),
+        slot: Cell::new(ptr::null()),
+        reclaiming: Cell::new(false),
+    };
+}
+
+/// Gives the slot back when the thread ends.
+struct Exit;
+
+impl Drop for Exit {
+    fn drop(&mut self) {
+        THREAD.with(Thread::release);
+    }
+}
+
+#[cfg(not(loom))]
+std::thread_local! { static EXIT: Exit = const { Exit }; }
+#[cfg(loom)]
+loom::thread_local! { static EXIT: Exit = Exit; }
+
+impl Thread {
+    /// The slot of a registered thread.
+    #[inline]
+    pub fn slot(&self) -> &'static Slot {
+        debug_assert!(self.state.get() & UNREGISTERED == 0);
+        // SAFETY: set by `register`, which cleared UNREGISTERED, and slots are never freed.
+        unsafe { &*self.slot.get() }
+    }
+
+    /// Gives the thread a slot, unless it has one.
+    #[cold]
+    pub fn register(&self) {
+        if self.state.get() & UNREGISTERED == 0 {
+            return;
+        }
+        barrier::prepare();
+        self.slot.set(claim());
+        // Once the destructors of the thread have run, nobody would give the slot back but the next unpin.
+        let ending = EXIT.try_with(|_| ()).is_err();
+        self.state.set(if ending { ENDING } else { 0 });
+    }
+
+    /// Gives the slot back. Its garbage stays in it, for the next owner or a raider.
+    pub fn release(&self) {
+        if self.state.get() & UNREGISTERED == 0 {
+            let slot = self.slot();
+            // Release, twice: the reads of this thread come before a free, its writes before those of the next owner.
+            slot.announced.store(0, Ordering::Release);
+            slot.owned.store(false, Ordering::Release);
+            self.slot.set(ptr::null());
+            self.state.set(UNREGISTERED);
+        }
+    }
+}
+
+/// A small number of this thread's own, for striping: below the number of threads that were alive at one time.
+#[inline]
+pub fn slot_index() -> usize {
+    THREAD.with(|thread| {
+        if thread.state.get() & UNREGISTERED != 0 {
+            thread.register();
+        }
+        let index = thread.slot().index;
+        if thread.state.get() == ENDING {
+            thread.release();
+        }
+        index
+    })
+}

@@ -4,6 +4,9 @@
 //! frees what an entry's words point to, and counts nothing: what a table does with an object happens in closures that the
 //! engine runs while it holds the right lock.
 
+#[cfg(test)]
+mod conformance;
+
 use cats_sync::epoch::Guard;
 use std::cmp::Ordering;
 

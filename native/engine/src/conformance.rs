@@ -1,0 +1,691 @@
+//! One suite for every engine: a sequential model test, and stress tests with real threads.
+//!
+//! An engine's tests say `crate::conformance::suite!(|| Engine::new(TestSchema))`, an ordered engine's `ordered_suite!` besides.
+//! Keys are numbers; a number decides whether its key is an immediate, a hashed key, or one that shares its hash with others.
+//! Values carry a check, so that a torn read shows.
+
+use crate::{hash_of, mix, Busy, Engine, Entry, OrderedEngine, OrderedSchema, Schema, Step};
+use cats_sync::epoch::{self, Guard};
+use proptest::prelude::*;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How long one stress test runs.
+const STRESS: Duration = Duration::from_millis(1500);
+
+/// The keys of the tests: numbers.
+pub struct TestSchema;
+
+/// A number with the word that its entries have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TestKey {
+    pub number: u64,
+    pub word: u64,
+}
+
+impl TestKey {
+    /// Half of the numbers are immediates, a quarter has hashes of its own, and of the last quarter each run of 64 shares one
+    /// hash, now and then that of an immediate.
+    pub fn new(number: u64) -> Self {
+        let word = match number % 4 {
+            0 | 1 => number << 4 | 15,
+            2 => hash_of(number << 2) | 4,
+            _ if number / 64 % 2 == 0 => hash_of(TestKey::new(number / 64 * 64).word),
+            _ => mix(number / 64) & !3 | 4,
+        };
+        Self { number, word }
+    }
+}
+
+/// The object of a hashed key: immutable once it is in a table.
+struct Block {
+    number: u64,
+    value: u32,
+    check: u64,
+}
+
+/// An entry for a key and a value; of a hashed key with a new block.
+pub fn entry(key: &TestKey, value: u32) -> Entry {
+    let body = if key.word & 3 == 3 {
+        (key.number & 0xff_ffff) << 40 | u64::from(value) << 2 | 3
+    } else {
+        Box::into_raw(Box::new(Block {
+            number: key.number,
+            value,
+            check: mix(key.number ^ u64::from(value) << 32),
+        })) as u64
+    };
+    Entry { key: key.word, body }
+}
+
+fn block<'a>(entry: Entry) -> Option<&'a Block> {
+    if entry.key & 3 == 3 || entry.body & 3 != 0 {
+        return None;
+    }
+    // SAFETY: such a body is the address of a block, which lives as long as the guard under which the entry was read.
+    Some(unsafe { &*(entry.body as *const Block) })
+}
+
+/// The number and value of an entry, unless its two words do not belong together.
+pub fn decode(entry: Entry) -> Option<(u64, u32)> {
+    let (number, value) = match block(entry) {
+        Some(block) if block.check == mix(block.number ^ u64::from(block.value) << 32) => (block.number, block.value),
+        None if entry.body & 3 == 3 => {
+            let number = entry.key >> 4;
+            if number & 0xff_ffff != entry.body >> 40 {
+                return None;
+            }
+            (number, (entry.body >> 2) as u32)
+        }
+        _ => return None,
+    };
+    (TestKey::new(number).word == entry.key).then_some((number, value))
+}
+
+fn whole(entry: Entry) -> (u64, u32) {
+    decode(entry).expect("an entry whose words belong together")
+}
+
+unsafe fn drop_block(address: *mut u8, _: usize) {
+    // SAFETY: a retired or dismantled block came from `entry` and is dropped once.
+    drop(unsafe { Box::from_raw(address.cast::<Block>()) });
+}
+
+fn retire(guard: &Guard, entry: Entry) {
+    if block(entry).is_some() {
+        // SAFETY: the caller has replaced or removed the entry.
+        unsafe { guard.retire(entry.body as *mut u8, 0, drop_block) }
+    }
+}
+
+/// The number that an entry stands for, as far as a torn read can tell.
+fn number(entry: Entry) -> u64 {
+    block(entry).map_or(entry.key >> 4, |block| block.number)
+}
+
+impl Schema for TestSchema {
+    type Probe = TestKey;
+
+    fn word(&self, probe: &TestKey) -> u64 {
+        probe.word
+    }
+    unsafe fn matches(&self, probe: &TestKey, entry: Entry) -> bool {
+        assert!(probe.word == entry.key && entry.key & 3 == 0);
+        number(entry) == probe.number
+    }
+    unsafe fn compare_colliding(&self, probe: &TestKey, entry: Entry) -> Ordering {
+        probe.number.cmp(&number(entry))
+    }
+    unsafe fn compare_colliding_entries(&self, a: Entry, b: Entry) -> Ordering {
+        number(a).cmp(&number(b))
+    }
+}
+
+/// The normalized key of the ordered tests: a common prefix, then the number without its lowest bits, which must be compared.
+fn head(number: u64, skip: usize) -> u64 {
+    let mut bytes = [0; 24];
+    bytes[..5].copy_from_slice(b"start");
+    bytes[5..13].copy_from_slice(&(number >> 2).to_be_bytes());
+    let rest = &bytes[skip.min(16)..];
+    u64::from_be_bytes(rest[..8].try_into().expect("eight bytes"))
+}
+
+impl OrderedSchema for TestSchema {
+    type Key = TestKey;
+
+    unsafe fn own(&self, entry: Entry) -> TestKey {
+        TestKey::new(number(entry))
+    }
+    fn probe<'a>(&self, key: &'a TestKey) -> &'a TestKey {
+        key
+    }
+    unsafe fn compare(&self, probe: &TestKey, entry: Entry) -> Ordering {
+        probe.number.cmp(&number(entry))
+    }
+    unsafe fn compare_entries(&self, a: Entry, b: Entry) -> Ordering {
+        number(a).cmp(&number(b))
+    }
+    fn compare_probes(&self, a: &TestKey, b: &TestKey) -> Ordering {
+        a.number.cmp(&b.number)
+    }
+    fn head(&self, probe: &TestKey, skip: usize) -> u64 {
+        head(probe.number, skip)
+    }
+    unsafe fn entry_head(&self, entry: Entry, skip: usize) -> u64 {
+        head(number(entry), skip)
+    }
+}
+
+/// Calls until the answer is not `Busy`.
+pub fn patiently<R>(mut call: impl FnMut() -> Result<R, Busy>) -> R {
+    loop {
+        match call() {
+            Ok(result) => return result,
+            Err(Busy) => std::thread::yield_now(),
+        }
+    }
+}
+
+/// An engine used as a map from numbers to values, a guard a call.
+pub struct Map<E: Engine<TestSchema>>(pub E);
+
+impl<E: Engine<TestSchema>> Map<E> {
+    pub fn get(&self, number: u64) -> Option<u32> {
+        let (guard, key) = (epoch::pin(), TestKey::new(number));
+        let found = patiently(|| self.0.read(&guard, &key, |found| found.map(decode)));
+        found.map(|decoded| {
+            let (of, value) = decoded.expect("no torn read");
+            assert_eq!(of, number);
+            value
+        })
+    }
+
+    /// Replaces the value by what `change` makes of it.
+    pub fn change(&self, number: u64, change: impl Fn(Option<u32>) -> Option<u32>) -> Option<u32> {
+        let (guard, key) = (epoch::pin(), TestKey::new(number));
+        let old = patiently(|| {
+            self.0.update(&guard, &key, |old| {
+                let value = old.map(|old| {
+                    let (of, value) = whole(old);
+                    assert_eq!(of, number);
+                    value
+                });
+                match change(value) {
+                    Some(new) if Some(new) == value => (Step::Keep, None),
+                    Some(new) => (Step::Put(entry(&key, new)), old),
+                    None => (Step::Remove, old),
+                }
+            })
+        });
+        old.map(|old| {
+            retire(&guard, old);
+            whole(old).1
+        })
+    }
+    pub fn put(&self, number: u64, value: u32) {
+        self.change(number, |_| Some(value));
+    }
+    pub fn remove(&self, number: u64) {
+        self.change(number, |_| None);
+    }
+
+    /// The values of several numbers at one instant, replaced by what `change` makes of them.
+    pub fn change_many(&self, numbers: &[u64], change: impl Fn(&mut Vec<Option<u32>>)) -> Vec<Option<u32>> {
+        let guard = epoch::pin();
+        let keys: Vec<TestKey> = numbers.iter().map(|&number| TestKey::new(number)).collect();
+        let probes: Vec<&TestKey> = keys.iter().collect();
+        let (values, garbage) = patiently(|| {
+            self.0.update_many(&guard, &probes, |locked| {
+                let mut garbage = Vec::new();
+                let values: Vec<_> = (0..keys.len()).map(|i| locked.get(i).map(|e| whole(e).1)).collect();
+                let mut new = values.clone();
+                change(&mut new);
+                for (i, key) in keys.iter().enumerate() {
+                    // A number that stands in the list twice is at its latest value here.
+                    let old = locked.get(i);
+                    if old.map(|e| whole(e).1) == new[i] {
+                        locked.step(i, Step::Keep);
+                        continue;
+                    }
+                    garbage.extend(old);
+                    locked.step(i, new[i].map_or(Step::Remove, |value| Step::Put(entry(key, value))));
+                    assert_eq!(locked.get(i).map(|e| whole(e).1), new[i]);
+                }
+                (values, garbage)
+            })
+        });
+        garbage.into_iter().for_each(|old| retire(&guard, old));
+        values
+    }
+
+    /// The whole content, by a scan of steps of `limit`.
+    pub fn scan(&self, limit: usize) -> Vec<(u64, u32)> {
+        let mut cursor = E::Cursor::default();
+        let mut all = Vec::new();
+        loop {
+            // A guard a step, as the table layer has it.
+            let guard = epoch::pin();
+            let more = patiently(|| {
+                self.0.scan(&guard, &mut cursor, limit, &mut all, |entry, out| {
+                    out.push(decode(entry))
+                })
+            });
+            if !more {
+                return all.into_iter().map(|decoded| decoded.expect("no torn read")).collect();
+            }
+        }
+    }
+
+    pub fn next(&self, after: Option<u64>) -> Option<(u64, u32)> {
+        let (guard, key) = (epoch::pin(), after.map(TestKey::new));
+        let found = patiently(|| self.0.next(&guard, key.as_ref(), |found| found.map(decode)));
+        found.map(|decoded| decoded.expect("no torn read"))
+    }
+
+    /// The numbers from the first on, by `next`.
+    pub fn walk(&self) -> Vec<u64> {
+        std::iter::successors(self.next(None), |&(last, _)| self.next(Some(last)))
+            .map(|(number, _)| number)
+            .collect()
+    }
+}
+
+impl<E: Engine<TestSchema>> Drop for Map<E> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let mut freed = HashSet::new();
+        let expected: HashSet<u64> = self.walk().into_iter().collect();
+        while !self.0.dismantle(10, &mut |entry| {
+            assert!(freed.insert(whole(entry).0), "dismantle shows an entry once");
+            if block(entry).is_some() {
+                // SAFETY: the engine is being taken apart, nobody else reads.
+                unsafe { drop_block(entry.body as *mut u8, 0) }
+            }
+        }) {}
+        assert_eq!(freed, expected);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put(u64, u32),
+    Remove(u64),
+    Get(u64),
+    Touch(u64),
+    Fill(u64, u64),
+    Empty(u64, u64),
+    Many(Vec<(u64, Option<u32>)>),
+    Scan(usize),
+    Next(u64),
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let number = prop_oneof![0..40u64, 0..3000u64];
+    let op = prop_oneof![
+        4 => (number.clone(), 0..1000u32).prop_map(|(n, v)| Op::Put(n, v)),
+        3 => number.clone().prop_map(Op::Remove),
+        2 => number.clone().prop_map(Op::Get),
+        1 => number.clone().prop_map(Op::Touch),
+        1 => (number.clone(), 0..500u64).prop_map(|(n, m)| Op::Fill(n, m)),
+        1 => (number.clone(), 0..2000u64).prop_map(|(n, m)| Op::Empty(n, m)),
+        2 => prop::collection::vec((number.clone(), prop::option::of(0..1000u32)), 0..20).prop_map(Op::Many),
+        1 => (1..100usize).prop_map(Op::Scan),
+        2 => number.prop_map(Op::Next),
+    ];
+    prop::collection::vec(op, 0..60)
+}
+
+fn run(map: &Map<impl Engine<TestSchema>>, model: &mut BTreeMap<u64, u32>, op: Op) {
+    match op {
+        Op::Put(n, v) => {
+            map.put(n, v);
+            model.insert(n, v);
+        }
+        Op::Remove(n) => {
+            map.remove(n);
+            model.remove(&n);
+        }
+        Op::Get(n) => assert_eq!(map.get(n), model.get(&n).copied()),
+        Op::Touch(n) => {
+            let guard = epoch::pin();
+            let found = map
+                .0
+                .update(&guard, &TestKey::new(n), |old| (Step::Touch, old.map(|e| whole(e).1)));
+            assert_eq!(found, Ok(model.get(&n).copied()));
+        }
+        Op::Fill(n, m) => {
+            for n in n..n + m {
+                map.put(n, 7);
+                model.insert(n, 7);
+            }
+        }
+        Op::Empty(n, m) => {
+            for n in n..n + m {
+                map.remove(n);
+                model.remove(&n);
+            }
+        }
+        Op::Many(changes) => {
+            let numbers: Vec<u64> = changes.iter().map(|&(n, _)| n).collect();
+            let values = map.change_many(&numbers, |values| {
+                values
+                    .iter_mut()
+                    .zip(&changes)
+                    .for_each(|(value, &(_, new))| *value = new);
+            });
+            let expected: Vec<_> = numbers.iter().map(|n| model.get(n).copied()).collect();
+            assert_eq!(values, expected);
+            for (n, new) in changes {
+                match new {
+                    Some(v) => model.insert(n, v),
+                    None => model.remove(&n),
+                };
+            }
+        }
+        Op::Scan(limit) => {
+            let mut all = map.scan(limit);
+            all.sort_unstable();
+            assert_eq!(all, model.iter().map(|(&n, &v)| (n, v)).collect::<Vec<_>>());
+        }
+        Op::Next(n) => {
+            // An absent key has a place in the order too: the same as if it were there.
+            let next = map.next(Some(n));
+            if !model.contains_key(&n) {
+                map.put(n, 1);
+                assert_eq!(map.next(Some(n)), next);
+                map.remove(n);
+            }
+        }
+    }
+}
+
+fn contents(map: &Map<impl Engine<TestSchema>>, model: &BTreeMap<u64, u32>) {
+    let mut walked = map.walk();
+    walked.sort_unstable();
+    assert_eq!(walked, model.keys().copied().collect::<Vec<_>>());
+    for (&n, &v) in model {
+        assert_eq!(map.get(n), Some(v));
+    }
+    let guard = epoch::pin();
+    let slot = |i| {
+        map.0
+            .slot(&guard, i, |e, out| out.push(whole(e)))
+            .expect("nobody else is there")
+    };
+    if map.0.buckets() > 0 {
+        let mut all: Vec<_> = (0..map.0.buckets()).flat_map(|i| slot(i).expect("a bucket")).collect();
+        all.sort_unstable();
+        assert_eq!(all, model.iter().map(|(&n, &v)| (n, v)).collect::<Vec<_>>());
+        assert_eq!(slot(map.0.buckets()), None);
+    } else {
+        assert_eq!(slot(model.len()), None);
+        for (i, expected) in model.iter().enumerate().step_by(1 + model.len() / 20) {
+            assert_eq!(slot(i), Some(vec![(*expected.0, *expected.1)]));
+        }
+    }
+}
+
+fn cases(count: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases: count,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+/// Every method against a map of the standard library.
+pub fn model<E: Engine<TestSchema>>(make: impl Fn() -> E) {
+    proptest!(cases(100), |(ops in ops())| {
+        let (map, mut model) = (Map(make()), BTreeMap::new());
+        ops.into_iter().for_each(|op| run(&map, &mut model, op));
+        contents(&map, &model);
+    });
+}
+
+/// `next`, `prev` and `range` of an ordered engine against a map of the standard library.
+pub fn ordered_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
+    let steps = prop::collection::vec(
+        (prop::option::of(0..3600u64), any::<bool>(), any::<bool>(), 1..200usize),
+        1..30,
+    );
+    proptest!(cases(100), |(ops in ops(), steps in steps)| {
+        let (map, mut model) = (Map(make()), BTreeMap::new());
+        ops.into_iter().for_each(|op| run(&map, &mut model, op));
+        let guard = epoch::pin();
+        for (from, inclusive, down, limit) in steps {
+            let key = from.map(TestKey::new);
+            let rest: Vec<u64> = match (from, down) {
+                (None, false) => model.keys().copied().collect(),
+                (None, true) => model.keys().rev().copied().collect(),
+                (Some(n), false) => model.range(n..).map(|(&k, _)| k).filter(|&k| inclusive || k != n).collect(),
+                (Some(n), true) => model.range(..=n).rev().map(|(&k, _)| k).filter(|&k| inclusive || k != n).collect(),
+            };
+            let step = if down { map.0.prev(&guard, key.as_ref(), |e| e.map(|e| whole(e).0)) } else {
+                map.0.next(&guard, key.as_ref(), |e| e.map(|e| whole(e).0))
+            };
+            prop_assert_eq!(step.unwrap(), rest.iter().copied().find(|&k| Some(k) != from));
+            let mut out = Vec::new();
+            let (mut at, mut inclusive) = (key, inclusive);
+            loop {
+                let before = out.len();
+                let more = map.0.range(&guard, at.as_ref(), inclusive, down, limit, &mut out, |e, out| out.push(whole(e).0));
+                if !more.unwrap() {
+                    break;
+                }
+                prop_assert!(out.len() > before, "a step with more to come makes progress");
+                (at, inclusive) = (Some(TestKey::new(out[out.len() - 1])), false);
+            }
+            prop_assert_eq!(out, rest);
+        }
+    });
+}
+
+/// Random numbers of a thread: Marsaglia's xorshift.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+}
+
+/// Runs `work` on `threads` threads until time is up, again and again; `work` gets the thread's number and random numbers.
+fn crowd(threads: u64, work: impl Fn(u64, &mut Random) + Sync) {
+    let end = Instant::now() + STRESS;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let work = &work;
+            scope.spawn(move || {
+                let mut random = Random(0x9e37_79b9 + thread * 0x1234_5678);
+                while Instant::now() < end {
+                    work(thread, &mut random);
+                }
+            });
+        }
+    });
+}
+
+/// Additions by several threads to few and to many counters, none lost.
+pub fn counters_add_up<E: Engine<TestSchema>>(make: impl Fn() -> E) {
+    for range in [4, 5000] {
+        let (map, total) = (Map(make()), AtomicU64::new(0));
+        crowd(4, |_, random| {
+            for _ in 0..100 {
+                map.change(random.below(range), |old| Some(old.unwrap_or(0) + 1));
+            }
+            total.fetch_add(100, Relaxed);
+        });
+        let sum: u64 = map.scan(50).into_iter().map(|(_, value)| u64::from(value)).sum();
+        assert_eq!(sum, total.into_inner());
+    }
+}
+
+/// Each thread owns some keys, whose values only it changes, among all the others: it always reads what it wrote.
+pub fn own_writes_are_seen<E: Engine<TestSchema>>(make: impl Fn() -> E) {
+    let map = Map(make());
+    crowd(4, |thread, random| {
+        let mut mine: HashMap<u64, u32> = HashMap::new();
+        let size = [3, 100, 3000][random.below(3) as usize];
+        for _ in 0..2 * size {
+            let number = random.below(size) * 4 + thread;
+            // The thread's numbers are of all kinds.
+            let number = number / 16 * 16 + (number % 4 * 4 + number / 4 % 4);
+            match random.below(4) {
+                0 => {
+                    map.remove(number);
+                    mine.remove(&number);
+                }
+                1 => {
+                    let value = random.below(1000) as u32;
+                    map.put(number, value);
+                    mine.insert(number, value);
+                }
+                _ => assert_eq!(map.get(number), mine.get(&number).copied()),
+            }
+        }
+        mine.keys().for_each(|&number| map.remove(number));
+    });
+    assert_eq!(map.scan(10), []);
+}
+
+/// Values of few keys replaced without pause: a reader sees whole ones.
+pub fn reads_are_not_torn<E: Engine<TestSchema>>(make: impl Fn() -> E) {
+    let map = Map(make());
+    crowd(4, |thread, random| {
+        for _ in 0..100 {
+            let number = random.below(12);
+            match thread {
+                0 => map.put(number, random.below(1 << 32) as u32),
+                1 => map.change(number, |old| old.xor(Some(5))).map_or((), |_| ()),
+                _ => _ = map.get(number),
+            }
+        }
+    });
+}
+
+const STABLE: u64 = 400;
+
+/// Keys that stay among keys that come and go, while the structure grows and shrinks.
+fn churn<E: Engine<TestSchema>>(make: impl Fn() -> E, observe: impl Fn(&Map<E>) -> Vec<u64> + Sync) {
+    let map = Map(make());
+    (0..STABLE).for_each(|n| map.put(n * 7, 1));
+    let done = AtomicBool::new(false);
+    crowd(3, |thread, random| {
+        if thread == 0 {
+            let seen = observe(&map);
+            let distinct: HashSet<u64> = seen.iter().copied().collect();
+            assert_eq!(distinct.len(), seen.len(), "no key is met twice");
+            let stable = (0..STABLE).filter(|n| !distinct.contains(&(n * 7))).collect::<Vec<_>>();
+            assert!(stable.is_empty(), "missed {stable:?}");
+            done.store(true, Relaxed);
+            return;
+        }
+        // Up to thousands of keys and down to none.
+        let (from, count) = (random.below(20_000), [5, 300, 6000][random.below(3) as usize]);
+        let churned = (from..from + count).filter(|n| n % 7 != 0 && n % 2 == thread % 2);
+        churned.clone().for_each(|n| map.put(n, 2));
+        churned.for_each(|n| map.remove(n));
+    });
+    assert!(done.into_inner(), "at least one observation was whole");
+    let mut left: Vec<u64> = map.scan(100).into_iter().map(|(n, _)| n).collect();
+    left.sort_unstable();
+    assert_eq!(left, (0..STABLE).map(|n| n * 7).collect::<Vec<_>>());
+}
+
+/// A scan during churn meets each stable key exactly once, and no other twice.
+pub fn scans_meet_all_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
+    churn(make, |map| map.scan(20).into_iter().map(|(n, _)| n).collect());
+}
+
+/// A walk by `next` during churn meets each stable key exactly once, and no other twice.
+pub fn walks_meet_all_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
+    churn(make, Map::walk);
+}
+
+/// One key or more is there at every instant, though none stays: `first` always finds one.
+pub fn first_is_linearizable<E: Engine<TestSchema>>(make: impl Fn() -> E) {
+    let map = Map(make());
+    map.put(0, 0);
+    crowd(3, |thread, random| {
+        if thread == 0 {
+            let mut at = 0;
+            for _ in 0..100 {
+                let next = (at + 1 + random.below(400)) % 500;
+                map.put(next, 1);
+                if next != at {
+                    map.remove(at);
+                }
+                at = next;
+            }
+            map.put(0, 0);
+            if at != 0 {
+                map.remove(at);
+            }
+        } else {
+            assert!(map.next(None).is_some());
+        }
+    });
+}
+
+/// Pairs that come and go together, and amounts that are moved: seen whole.
+pub fn many_keys_change_at_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
+    for pairs in [2, 2000] {
+        let map = Map(make());
+        crowd(4, |thread, random| {
+            let a = random.below(pairs);
+            let b = a + 10_000;
+            let order = if random.below(2) == 0 { [a, b] } else { [b, a] };
+            if thread < 2 {
+                let value = random.below(3).checked_sub(1).map(|v| v as u32);
+                map.change_many(&order, |values| values.fill(value));
+            } else {
+                let values = map.change_many(&order, |_| ());
+                assert_eq!(values[0], values[1]);
+            }
+        });
+    }
+    let accounts = 50;
+    let map = Map(make());
+    (0..accounts).for_each(|n| map.put(n, 1000));
+    crowd(4, |_, random| {
+        let (from, to) = (random.below(accounts), random.below(accounts));
+        if from != to {
+            map.change_many(&[from, to], |values| {
+                let (a, b) = (values[0].unwrap_or(0), values[1].unwrap_or(0));
+                let amount = a.min(500);
+                // An empty account goes.
+                values[0] = (a > amount).then_some(a - amount);
+                values[1] = Some(b + amount);
+            });
+        }
+        if random.below(20) == 0 {
+            let all: Vec<u64> = (0..accounts).rev().collect();
+            let values = map.change_many(&all, |_| ());
+            assert_eq!(values.into_iter().flatten().sum::<u32>(), 1000 * accounts as u32);
+        }
+    });
+}
+
+/// The tests of any engine, one `#[test]` each.
+macro_rules! suite {
+    ($make:expr) => {
+        $crate::conformance::tests!(
+            $make,
+            model,
+            counters_add_up,
+            own_writes_are_seen,
+            reads_are_not_torn,
+            scans_meet_all_once,
+            walks_meet_all_once,
+            first_is_linearizable,
+            many_keys_change_at_once
+        );
+    };
+}
+
+/// The further tests of an ordered engine.
+macro_rules! ordered_suite {
+    ($make:expr) => {
+        $crate::conformance::tests!($make, ordered_model);
+    };
+}
+
+macro_rules! tests {
+    ($make:expr, $($test:ident),*) => {
+        $(
+            #[test]
+            fn $test() {
+                $crate::conformance::$test($make)
+            }
+        )*
+    };
+}
+
+pub(crate) use {ordered_suite, suite, tests};

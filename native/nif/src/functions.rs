@@ -1,0 +1,94 @@
+//! The native functions of the module `cats_nif`: name, arity and body of each in one list.
+//!
+//! A body is `fn(Env, &[Term; ARITY]) -> Result<Term, Failure>`. Each runs in a panic guard: a panic becomes the Erlang
+//! exception `error:{panic, Text}`, and the VM goes on.
+
+use crate::atoms;
+use crate::failure::Failure;
+use crate::vm::{Env, Term};
+use rustler::sys::*;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+/// One native function.
+pub struct Function {
+    pub name: &'static str,
+    pub arity: u32,
+    name_and_zero: &'static str,
+    entry: unsafe extern "C" fn(*mut ErlNifEnv, c_int, *const ErlNifTerm) -> ErlNifTerm,
+    flags: c_uint,
+}
+
+impl Function {
+    /// What the VM is told about the function.
+    pub fn declaration(&self) -> ErlNifFunc {
+        ErlNifFunc {
+            name: self.name_and_zero.as_ptr().cast(),
+            arity: self.arity,
+            function: self.entry,
+            flags: self.flags,
+        }
+    }
+
+    /// Calls the function with as many arguments as it has; panics if there are fewer. An exception that it raises is pending
+    /// in the environment when it returns.
+    pub fn call(&self, env: Env, arguments: &[Term]) -> Term {
+        assert!(arguments.len() == self.arity as usize);
+        // SAFETY: the environment is that of a call, and the arguments are as many as declared.
+        Term::from_raw(unsafe { (self.entry)(env.raw(), arguments.len() as c_int, arguments.as_ptr().cast()) })
+    }
+}
+
+/// Runs a body for the VM.
+///
+/// # Safety
+/// The VM calls, with an environment of the call and `ARITY` arguments.
+#[inline]
+unsafe fn guarded<const ARITY: usize>(
+    env: *mut ErlNifEnv,
+    arguments: *const ErlNifTerm,
+    body: impl Fn(Env, &[Term; ARITY]) -> Result<Term, Failure>,
+) -> ErlNifTerm {
+    // SAFETY: the environment is the caller's for the call.
+    let env = unsafe { Env::new(env) };
+    // SAFETY: the VM passes that many arguments; a Term is a word of the VM.
+    let arguments = unsafe { &*arguments.cast::<[Term; ARITY]>() };
+    match catch_unwind(AssertUnwindSafe(|| body(env, arguments))) {
+        Ok(Ok(result)) => result.raw(),
+        Ok(Err(failure)) => failure.raise(env).raw(),
+        Err(payload) => {
+            let text = payload
+                .downcast_ref::<&str>()
+                .copied()
+                .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+                .unwrap_or("unknown");
+            env.raise(env.tuple(&[atoms::panic(), env.binary(text.as_bytes())]))
+                .raw()
+        }
+    }
+}
+
+macro_rules! functions {
+    ($($(#[$attribute:meta])* $name:ident / $arity:literal $([$flag:ident])? => $body:path),* $(,)?) => {
+        &[$(
+            $(#[$attribute])*
+            {
+                unsafe extern "C" fn entry(env: *mut ErlNifEnv, _: c_int, arguments: *const ErlNifTerm) -> ErlNifTerm {
+                    // SAFETY: only the VM calls, with the arity declared below.
+                    unsafe { guarded::<$arity>(env, arguments, $body) }
+                }
+                Function {
+                    name: stringify!($name),
+                    arity: $arity,
+                    name_and_zero: concat!(stringify!($name), "\0"),
+                    entry,
+                    flags: 0 $(| $flag)?,
+                }
+            }
+        ),*]
+    };
+}
+
+/// All native functions.
+pub static FUNCTIONS: &[Function] = functions! {
+    dirty/2 [ERL_NIF_DIRTY_JOB_CPU_BOUND] => crate::dirty::dirty,
+};

@@ -1,0 +1,327 @@
+//! Terms and environments of the VM as this crate handles them: thin, inlined covers of `erl_nif`.
+//!
+//! A [`Term`] is a word of the VM. If its two lowest bits are 11 it is an *immediate* (a small integer, an atom, `[]`, a local
+//! pid or port), means the same in every environment and for ever, and may be stored; [`crate::load`] checks that. Any other
+//! word is only passed back to `erl_nif`, within the environment it came from.
+//!
+//! Source: `erl_nif` of Erlang/OTP, version 2.16. `enif_term_type` is never called: it ends the VM on a native record.
+
+use rustler::sys::*;
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::mem::{transmute, MaybeUninit};
+
+/// A word of the VM.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Term(pub u64);
+
+const _: () = assert!(size_of::<Term>() == size_of::<ErlNifTerm>());
+
+/// The environment of a native call, or of a batch of held terms.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Env<'a> {
+    raw: *mut ErlNifEnv,
+    call: PhantomData<&'a ()>,
+}
+
+/// The bits that tell an immediate.
+const TAG: u64 = 3;
+/// The bits that tell a small integer, and their number.
+const INTEGER: u64 = 0xf;
+const INTEGER_BITS: u32 = 4;
+
+impl Term {
+    #[inline]
+    pub fn raw(self) -> ErlNifTerm {
+        // SAFETY: both are transparent over a word.
+        unsafe { transmute(self.0) }
+    }
+
+    #[inline]
+    pub fn from_raw(raw: ErlNifTerm) -> Self {
+        // SAFETY: both are transparent over a word.
+        unsafe { transmute(raw) }
+    }
+
+    /// Whether the word is an immediate.
+    #[inline]
+    pub fn is_immediate(self) -> bool {
+        self.0 & TAG == TAG
+    }
+
+    /// The value of a small integer: one of at most 60 bits.
+    #[inline]
+    pub fn small_integer(self) -> Option<i64> {
+        (self.0 & INTEGER == INTEGER).then_some(self.0 as i64 >> INTEGER_BITS)
+    }
+
+    /// The same word for each of `terms`.
+    #[inline]
+    pub fn words(terms: &[Term]) -> &[u64] {
+        // SAFETY: Term is transparent over u64.
+        unsafe { transmute(terms) }
+    }
+
+    /// Each of `words` as a term.
+    #[inline]
+    pub fn slice(words: &[u64]) -> &[Term] {
+        // SAFETY: Term is transparent over u64.
+        unsafe { transmute(words) }
+    }
+}
+
+impl<'a> Env<'a> {
+    /// # Safety
+    /// `raw` is an environment that this thread may use during `'a`.
+    #[inline]
+    pub unsafe fn new(raw: *mut ErlNifEnv) -> Self {
+        Self { raw, call: PhantomData }
+    }
+
+    #[inline]
+    pub fn raw(self) -> *mut ErlNifEnv {
+        self.raw
+    }
+
+    /// An atom of at most 255 Latin-1 characters.
+    pub fn atom(self, name: &str) -> Term {
+        // SAFETY: the name's address and length are those of a live string; the VM copies it.
+        Term::from_raw(unsafe { enif_make_atom_len(self.raw, name.as_ptr().cast(), name.len()) })
+    }
+
+    #[inline]
+    pub fn integer(self, value: i64) -> Term {
+        // SAFETY: the environment is live, as `new` demands; so in all calls below.
+        Term::from_raw(unsafe { enif_make_int64(self.raw, value) })
+    }
+
+    #[inline]
+    pub fn unsigned(self, value: u64) -> Term {
+        // SAFETY: as in `integer`.
+        Term::from_raw(unsafe { enif_make_uint64(self.raw, value) })
+    }
+
+    /// A float; `value` is finite.
+    #[inline]
+    pub fn float(self, value: f64) -> Term {
+        debug_assert!(value.is_finite());
+        // SAFETY: as in `integer`; the VM raises badarg for values that are no numbers, which callers never pass.
+        Term::from_raw(unsafe { enif_make_double(self.raw, value) })
+    }
+
+    /// A binary with these bytes, copied.
+    #[inline]
+    pub fn binary(self, bytes: &[u8]) -> Term {
+        let mut term = MaybeUninit::uninit();
+        // SAFETY: the VM returns memory for the bytes of a new binary, which nobody else sees yet.
+        unsafe {
+            let data = enif_make_new_binary(self.raw, bytes.len(), term.as_mut_ptr());
+            data.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            Term::from_raw(term.assume_init())
+        }
+    }
+
+    /// A tuple of these terms of this environment (or immediates).
+    #[inline]
+    pub fn tuple(self, elements: &[Term]) -> Term {
+        // SAFETY: the elements' address and number are those of a live slice.
+        Term::from_raw(unsafe {
+            enif_make_tuple_from_array(self.raw, elements.as_ptr().cast(), elements.len() as c_uint)
+        })
+    }
+
+    /// A proper list of these terms.
+    #[inline]
+    pub fn list(self, elements: &[Term]) -> Term {
+        // SAFETY: as in `tuple`.
+        Term::from_raw(unsafe {
+            enif_make_list_from_array(self.raw, elements.as_ptr().cast(), elements.len() as c_uint)
+        })
+    }
+
+    /// The cell `[head | tail]`.
+    #[inline]
+    pub fn cons(self, head: Term, tail: Term) -> Term {
+        // SAFETY: as in `integer`.
+        Term::from_raw(unsafe { enif_make_list_cell(self.raw, head.raw(), tail.raw()) })
+    }
+
+    /// A map of these pairs; nothing if a key occurs twice.
+    #[inline]
+    pub fn map(self, keys: &[Term], values: &[Term]) -> Option<Term> {
+        assert_eq!(keys.len(), values.len());
+        let mut map = MaybeUninit::uninit();
+        // SAFETY: the addresses and numbers are those of live slices; the map is written when the call succeeds.
+        unsafe {
+            let made = enif_make_map_from_arrays(
+                self.raw,
+                keys.as_ptr().cast(),
+                values.as_ptr().cast(),
+                keys.len(),
+                map.as_mut_ptr(),
+            );
+            (made != 0).then(|| Term::from_raw(map.assume_init()))
+        }
+    }
+
+    /// A copy of any term, of whatever environment, in this one.
+    ///
+    /// # Safety
+    /// The term's environment lives, and is not freed meanwhile.
+    #[inline]
+    pub unsafe fn copy(self, term: Term) -> Term {
+        // SAFETY: the caller keeps the source alive.
+        Term::from_raw(unsafe { enif_make_copy(self.raw, term.raw()) })
+    }
+
+    /// The elements of a tuple, in place.
+    #[inline]
+    pub fn tuple_elements(self, term: Term) -> Option<&'a [Term]> {
+        let mut arity = 0;
+        let mut elements = std::ptr::null();
+        // SAFETY: both results are written when the call succeeds; the elements stay while the environment does, and are
+        // never changed.
+        unsafe {
+            if enif_get_tuple(self.raw, term.raw(), &mut arity, &mut elements) == 0 {
+                return None;
+            }
+            if arity == 0 {
+                return Some(&[]);
+            }
+            Some(std::slice::from_raw_parts(elements.cast(), arity as usize))
+        }
+    }
+
+    /// The head and the tail of a non-empty list.
+    #[inline]
+    pub fn cell(self, term: Term) -> Option<(Term, Term)> {
+        let (mut head, mut tail) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: both results are written when the call succeeds.
+        unsafe {
+            if enif_get_list_cell(self.raw, term.raw(), head.as_mut_ptr(), tail.as_mut_ptr()) == 0 {
+                return None;
+            }
+            Some((Term::from_raw(head.assume_init()), Term::from_raw(tail.assume_init())))
+        }
+    }
+
+    #[inline]
+    pub fn get_i64(self, term: Term) -> Option<i64> {
+        if let Some(value) = term.small_integer() {
+            return Some(value);
+        }
+        let mut value = 0;
+        // SAFETY: as in `integer`.
+        (unsafe { enif_get_int64(self.raw, term.raw(), &mut value) } != 0).then_some(value)
+    }
+
+    #[inline]
+    pub fn get_u64(self, term: Term) -> Option<u64> {
+        let mut value = 0;
+        // SAFETY: as in `integer`.
+        (unsafe { enif_get_uint64(self.raw, term.raw(), &mut value) } != 0).then_some(value)
+    }
+
+    #[inline]
+    pub fn get_f64(self, term: Term) -> Option<f64> {
+        let mut value = 0.0;
+        // SAFETY: as in `integer`.
+        (unsafe { enif_get_double(self.raw, term.raw(), &mut value) } != 0).then_some(value)
+    }
+
+    /// The bytes of a binary, in place.
+    #[inline]
+    pub fn binary_bytes(self, term: Term) -> Option<&'a [u8]> {
+        let mut binary = MaybeUninit::<ErlNifBinary>::uninit();
+        // SAFETY: the result is written when the call succeeds; the bytes stay while the environment does.
+        unsafe {
+            if enif_inspect_binary(self.raw, term.raw(), binary.as_mut_ptr()) == 0 {
+                return None;
+            }
+            let binary = binary.assume_init();
+            if binary.size == 0 {
+                return Some(&[]);
+            }
+            Some(std::slice::from_raw_parts(binary.data, binary.size))
+        }
+    }
+
+    #[inline]
+    pub fn is_atom(self, term: Term) -> bool {
+        // SAFETY: as in `integer`; so in the tests below.
+        term.is_immediate() && unsafe { enif_is_atom(self.raw, term.raw()) } != 0
+    }
+
+    #[inline]
+    pub fn is_list(self, term: Term) -> bool {
+        // SAFETY: as in `is_atom`.
+        unsafe { enif_is_list(self.raw, term.raw()) != 0 }
+    }
+
+    #[inline]
+    pub fn is_empty_list(self, term: Term) -> bool {
+        // SAFETY: as in `is_atom`.
+        unsafe { enif_is_empty_list(self.raw, term.raw()) != 0 }
+    }
+
+    #[inline]
+    pub fn is_pid(self, term: Term) -> bool {
+        // SAFETY: as in `is_atom`.
+        unsafe { enif_is_pid(self.raw, term.raw()) != 0 }
+    }
+
+    #[inline]
+    pub fn is_reference(self, term: Term) -> bool {
+        // SAFETY: as in `is_atom`.
+        unsafe { enif_is_ref(self.raw, term.raw()) != 0 }
+    }
+
+    /// The calling process.
+    #[inline]
+    pub fn this_process(self) -> Term {
+        let mut pid = MaybeUninit::<ErlNifPid>::uninit();
+        // SAFETY: the environment is a process's own, so the pid is written.
+        unsafe {
+            enif_self(self.raw, pid.as_mut_ptr());
+            Term::from_raw(enif_make_pid(self.raw, pid.assume_init()))
+        }
+    }
+
+    /// The pid of a local process, as `erl_nif` takes it.
+    #[inline]
+    pub fn local_pid(self, term: Term) -> Option<ErlNifPid> {
+        let mut pid = MaybeUninit::uninit();
+        // SAFETY: the pid is written when the call succeeds.
+        unsafe { (enif_get_local_pid(self.raw, term.raw(), pid.as_mut_ptr()) != 0).then(|| pid.assume_init()) }
+    }
+
+    /// Raises `error:Reason`; the value is to be returned from the native call at once.
+    #[cold]
+    pub fn raise(self, reason: Term) -> Term {
+        // SAFETY: as in `integer`.
+        Term::from_raw(unsafe { enif_raise_exception(self.raw, reason.raw()) })
+    }
+
+    /// Reports how much of a time slice (1 ms), in percent from 1 to 100, this call has used.
+    pub fn consume_timeslice(self, percent: i32) {
+        // SAFETY: as in `integer`.
+        unsafe { enif_consume_timeslice(self.raw, percent.clamp(1, 100)) };
+    }
+}
+
+/// Whether this thread is a dirty scheduler, which may take its time.
+pub fn on_dirty_scheduler() -> bool {
+    // SAFETY: no precondition.
+    matches!(
+        unsafe { enif_thread_type() },
+        ERL_NIF_THR_DIRTY_CPU_SCHEDULER | ERL_NIF_THR_DIRTY_IO_SCHEDULER
+    )
+}
+
+/// An atom of the VM from its name; only for constants.
+pub fn constant_atom(env: Env, name: &CStr) -> Term {
+    // SAFETY: the name ends with a zero.
+    Term::from_raw(unsafe { enif_make_atom(env.raw(), name.as_ptr()) })
+}

@@ -1,0 +1,229 @@
+%% @private
+%% @doc The native functions of cats: loads the library `cats_nif' and holds a stub for each function of it.
+%%
+%% A function returns what the function of `ets' with its name returns, or raises `error:Cause', where `Cause' is an atom:
+%% `busy' (a lock was held too long), `dirty' (too large for a scheduler, see {@link dirty/2}), `reaper' (no process is known yet
+%% that carries out what is left behind, see {@link reaper/1}), `system_limit', or the cause that `ets' gives for `badarg'. Nothing
+%% was done when it raises. The module `cats' turns causes into what its callers see.
+-module(cats_nif).
+
+-export([
+    new/2,
+    delete/1,
+    delete/2,
+    delete_object/2,
+    delete_all_objects/1,
+    insert/2,
+    insert_new/2,
+    lookup/2,
+    lookup_element/3,
+    lookup_element/4,
+    lookup_elements/3,
+    member/2,
+    take/2,
+    update_counter/3,
+    update_counter/4,
+    update_element/3,
+    update_element/4,
+    first/1,
+    last/1,
+    next/2,
+    prev/2,
+    first_lookup/1,
+    last_lookup/1,
+    next_lookup/2,
+    prev_lookup/2,
+    slot/2,
+    safe_fixtable/2,
+    rename/2,
+    whereis/1,
+    give_away/3,
+    setopts/2,
+    all/0,
+    info/2,
+    scan/2,
+    reaper/1,
+    reap/0,
+    memory/0,
+    dirty/2
+]).
+
+-export_type([table/0, cursor/0]).
+
+-on_load(load/0).
+
+%% What the library must have been built for: the version of the application.
+-define(VERSION, <<"0.1.0">>).
+
+%% The library's own reasons for not being loaded.
+-define(REFUSALS, #{
+    1 => "another build of the library holds tables in this VM; restart the VM to change it",
+    2 => "the library and the module cats_nif are of different versions of cats",
+    3 => "this VM represents terms in a way that cats does not know",
+    4 => "the VM gives no resource type",
+    5 => "the library failed while it was being loaded"
+}).
+
+-type table() :: atom() | reference().
+%% A table's name or identifier.
+
+-type cursor() :: reference().
+%% Where a scan of a table stands.
+
+-spec load() -> ok | {error, {atom(), string()}}.
+load() ->
+    Library = filename:join(priv_dir(), "cats_nif"),
+    case erlang:load_nif(Library, {?VERSION, digest(Library ++ ".so")}) of
+        {error, {Stage, Text}} when Stage =:= load; Stage =:= upgrade ->
+            {error, {Stage, explain(Text)}};
+        Result ->
+            Result
+    end.
+
+%% The VM tells only the number of a refusal, as "... unsuccessful (2)".
+-spec explain(string()) -> string().
+explain(Text) ->
+    case re:run(Text, "\\((\\d+)\\)", [{capture, all_but_first, list}]) of
+        {match, [Number]} -> maps:get(list_to_integer(Number), ?REFUSALS, Text);
+        nomatch -> Text
+    end.
+
+%% Tells builds apart. If the file cannot be read the VM will say so.
+-spec digest(file:filename()) -> binary().
+digest(Library) ->
+    case file:read_file(Library) of
+        {ok, Bytes} -> erlang:md5(Bytes);
+        {error, _} -> <<>>
+    end.
+
+%% Beside the directory that this module was loaded from, if the application is not on the code path as such.
+-spec priv_dir() -> file:filename().
+priv_dir() ->
+    case code:priv_dir(cats) of
+        {error, bad_name} ->
+            Ebin = filename:dirname(filename:absname(code:which(?MODULE))),
+            filename:join(filename:dirname(Ebin), "priv");
+        Directory ->
+            Directory
+    end.
+
+-spec new(atom(), list()) -> table().
+new(_Name, _Options) -> erlang:nif_error(not_loaded).
+
+-spec delete(table()) -> true.
+delete(_Table) -> erlang:nif_error(not_loaded).
+
+-spec delete(table(), term()) -> true.
+delete(_Table, _Key) -> erlang:nif_error(not_loaded).
+
+-spec delete_object(table(), tuple()) -> true.
+delete_object(_Table, _Object) -> erlang:nif_error(not_loaded).
+
+-spec delete_all_objects(table()) -> true.
+delete_all_objects(_Table) -> erlang:nif_error(not_loaded).
+
+-spec insert(table(), tuple() | [tuple()]) -> true.
+insert(_Table, _Objects) -> erlang:nif_error(not_loaded).
+
+-spec insert_new(table(), tuple() | [tuple()]) -> boolean().
+insert_new(_Table, _Objects) -> erlang:nif_error(not_loaded).
+
+-spec lookup(table(), term()) -> [tuple()].
+lookup(_Table, _Key) -> erlang:nif_error(not_loaded).
+
+-spec lookup_element(table(), term(), pos_integer()) -> term() | [term()].
+lookup_element(_Table, _Key, _Position) -> erlang:nif_error(not_loaded).
+
+-spec lookup_element(table(), term(), pos_integer(), term()) -> term() | [term()].
+lookup_element(_Table, _Key, _Position, _Default) -> erlang:nif_error(not_loaded).
+
+-spec lookup_elements(table(), term(), [pos_integer()]) -> [term()] | [[term()]].
+lookup_elements(_Table, _Key, _Positions) -> erlang:nif_error(not_loaded).
+
+-spec member(table(), term()) -> boolean().
+member(_Table, _Key) -> erlang:nif_error(not_loaded).
+
+-spec take(table(), term()) -> [tuple()].
+take(_Table, _Key) -> erlang:nif_error(not_loaded).
+
+-spec update_counter(table(), term(), integer() | tuple() | [tuple()]) -> integer() | [integer()].
+update_counter(_Table, _Key, _Operations) -> erlang:nif_error(not_loaded).
+
+-spec update_counter(table(), term(), integer() | tuple() | [tuple()], tuple()) ->
+    integer() | [integer()].
+update_counter(_Table, _Key, _Operations, _Default) -> erlang:nif_error(not_loaded).
+
+-spec update_element(table(), term(), tuple() | [tuple()]) -> boolean().
+update_element(_Table, _Key, _Elements) -> erlang:nif_error(not_loaded).
+
+-spec update_element(table(), term(), tuple() | [tuple()], tuple()) -> true.
+update_element(_Table, _Key, _Elements, _Default) -> erlang:nif_error(not_loaded).
+
+-spec first(table()) -> term() | '$end_of_table'.
+first(_Table) -> erlang:nif_error(not_loaded).
+
+-spec last(table()) -> term() | '$end_of_table'.
+last(_Table) -> erlang:nif_error(not_loaded).
+
+-spec next(table(), term()) -> term() | '$end_of_table'.
+next(_Table, _Key) -> erlang:nif_error(not_loaded).
+
+-spec prev(table(), term()) -> term() | '$end_of_table'.
+prev(_Table, _Key) -> erlang:nif_error(not_loaded).
+
+-spec first_lookup(table()) -> {term(), [tuple()]} | '$end_of_table'.
+first_lookup(_Table) -> erlang:nif_error(not_loaded).
+
+-spec last_lookup(table()) -> {term(), [tuple()]} | '$end_of_table'.
+last_lookup(_Table) -> erlang:nif_error(not_loaded).
+
+-spec next_lookup(table(), term()) -> {term(), [tuple()]} | '$end_of_table'.
+next_lookup(_Table, _Key) -> erlang:nif_error(not_loaded).
+
+-spec prev_lookup(table(), term()) -> {term(), [tuple()]} | '$end_of_table'.
+prev_lookup(_Table, _Key) -> erlang:nif_error(not_loaded).
+
+-spec slot(table(), non_neg_integer()) -> [tuple()] | '$end_of_table'.
+slot(_Table, _Number) -> erlang:nif_error(not_loaded).
+
+-spec safe_fixtable(table(), boolean()) -> true.
+safe_fixtable(_Table, _Fix) -> erlang:nif_error(not_loaded).
+
+-spec rename(table(), atom()) -> atom().
+rename(_Table, _Name) -> erlang:nif_error(not_loaded).
+
+-spec whereis(atom()) -> reference() | undefined.
+whereis(_Name) -> erlang:nif_error(not_loaded).
+
+-spec give_away(table(), pid(), term()) -> true.
+give_away(_Table, _Process, _Data) -> erlang:nif_error(not_loaded).
+
+-spec setopts(table(), term()) -> true.
+setopts(_Table, _Options) -> erlang:nif_error(not_loaded).
+
+-spec all() -> [table()].
+all() -> erlang:nif_error(not_loaded).
+
+-spec info(table(), atom()) -> term() | undefined.
+info(_Table, _Item) -> erlang:nif_error(not_loaded).
+
+%% @doc Puts the objects of one slice of a table before a list. The first call has the table; while a tuple comes back, the next
+%% has its list and its cursor. An ordered_set is scanned downwards, so that the finished list ascends.
+-spec scan(table() | cursor(), [tuple()]) -> {[tuple()], cursor()} | [tuple()].
+scan(_TableOrCursor, _Objects) -> erlang:nif_error(not_loaded).
+
+%% @doc Names the process that gets the message `reap' when there is work for {@link reap/0}.
+-spec reaper(pid()) -> ok.
+reaper(_Process) -> erlang:nif_error(not_loaded).
+
+%% @doc Does one slice, well under a millisecond, of what deleted tables and dead owners left behind.
+-spec reap() -> more | idle.
+reap() -> erlang:nif_error(not_loaded).
+
+%% @doc Bytes that all tables hold.
+-spec memory() -> non_neg_integer().
+memory() -> erlang:nif_error(not_loaded).
+
+%% @doc Calls the native function with that name on a dirty scheduler, where it never raises `dirty'.
+-spec dirty(atom(), [term()]) -> term().
+dirty(_Function, _Arguments) -> erlang:nif_error(not_loaded).

@@ -1,0 +1,44 @@
+# `make` lists the targets. ERL chooses the Erlang to run on (`make test ERL=/opt/otp/bin/erl`); the build always uses the one
+# that rebar3 was installed with, and what it leaves runs on that release and later ones.
+
+ERL ?= erl
+export ERL
+
+EBIN = _build/default/lib/cats/ebin
+# rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
+REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
+
+.PHONY: help deps build demo test test-native test-erlang lint shell clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
+
+deps: ## install what the machine lacks (as root; else say what that is)
+	@scripts/deps
+
+build: deps ## build the native library and the Erlang application
+	@$(REBAR3) compile
+
+demo: build ## run the papers' ets_bench on ets and cats side by side (QUICK=1: within a minute)
+	@QUICK=$(QUICK) bench/demo
+
+test: test-native test-erlang ## run all tests
+
+test-native: deps ## run the tests of the Rust crates
+	cd native && cargo test --locked --workspace
+
+test-erlang: build ## run the Erlang tests: comparison with ets, ownership, concurrency, errors
+	@scripts/test-erlang
+
+lint: build ## rustfmt, clippy, xref, Dialyzer
+	cd native && cargo fmt --all --check
+	cd native && cargo clippy --locked --workspace --all-targets -- -D warnings
+	@$(REBAR3) xref
+	@$(REBAR3) dialyzer
+
+shell: build ## an Erlang shell with cats loaded
+	@$(ERL) -pa $(EBIN) -eval '{ok, _} = application:ensure_all_started(cats).'
+
+clean: ## remove what was built
+	@scripts/build-native --clean
+	@rm -rf _build

@@ -1,0 +1,44 @@
+defmodule Mix.Tasks.Compile.CatsNative do
+  @moduledoc "Builds the native library with cargo and makes it visible to the application."
+  use Mix.Task.Compiler
+
+  @impl true
+  def run(_args) do
+    script = Path.join(__DIR__, "scripts/build-native")
+
+    case System.cmd(script, [], into: IO.stream(), stderr_to_stdout: true) do
+      {_, 0} ->
+        # The first build creates priv, which Mix links only if it is there.
+        Mix.Project.build_structure()
+        :ok
+
+      {_, status} ->
+        Mix.raise("cats: building the native library failed (#{status})")
+    end
+  end
+end
+
+defmodule Cats.MixProject do
+  use Mix.Project
+
+  {:ok, [{:application, :cats, application}]} = :file.consult(Path.join(__DIR__, "src/cats.app.src"))
+  @application application
+
+  def project do
+    [
+      app: :cats,
+      version: to_string(@application[:vsn]),
+      description: to_string(@application[:description]),
+      language: :erlang,
+      compilers: [:cats_native | Mix.compilers()],
+      deps: [],
+      package: [
+        licenses: @application[:licenses],
+        links: %{},
+        files: ~w(src native scripts rebar.config mix.exs README.md CHANGELOG.md LICENSE)
+      ]
+    ]
+  end
+
+  def application, do: Keyword.take(@application, [:mod, :registered])
+end

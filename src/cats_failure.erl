@@ -1,0 +1,124 @@
+%% What cats does when a native function raises an error: calls it again when that is all it takes, or else raises the error
+%% that ets would raise, with the explanation that the shell prints for ets (error_info, EEP 54).
+%%
+%% A native function raises an atom that says why it did not succeed, and has then changed nothing:
+%%   busy          it met a lock that was held for too long: other processes get their turn, then it is called again;
+%%   dirty         it would take too long for a scheduler: it is called again on a dirty one;
+%%   reaper        there is no process that frees memory in the background: one is started, then it is called again;
+%%   system_limit  the error that ets raises under the same name;
+%%   others        the `cause' that ets gives in error_info (`none' if it gives none) together with the error badarg.
+-module(cats_failure).
+-export([handle/4, handle/5, format_error/2]).
+
+%% How often a call yields before it starts to sleep a millisecond each time.
+-define(YIELDS, 20).
+
+-type native() :: {Function :: atom(), Arguments :: [term()]}.
+
+%% @private
+%% @doc Handles `Cause', which the native function of the same name as `cats:Function' has raised. Returns what it returns in
+%% the end.
+-spec handle(Cause :: term(), Function :: atom(), Arguments :: [term()], erlang:stacktrace()) -> term().
+handle(Cause, Function, Arguments, Stack) ->
+    handle(Cause, {Function, Arguments}, Function, Arguments, Stack).
+
+%% @private
+%% @doc Like {@link handle/4}, where the native function or its arguments differ from those of `cats:Function'.
+-spec handle(Cause :: term(), native(), Function :: atom(), Arguments :: [term()], erlang:stacktrace()) -> term().
+handle(Cause, Native, Function, Arguments, Stack) ->
+    retry(Cause, Native, {Function, Arguments, Stack}, 0).
+
+retry(busy, Native, Called, Waits) ->
+    wait(Waits),
+    call(Native, Called, Waits + 1);
+retry(dirty, {Function, Arguments}, Called, Waits) ->
+    call({dirty, [Function, Arguments]}, Called, Waits);
+retry(reaper, Native, Called, Waits) ->
+    ok = cats_reaper:ensure(),
+    call(Native, Called, Waits);
+retry(Cause, _Native, {Function, Arguments, Stack}, _Waits) ->
+    Callers = lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), [cats_nif, ?MODULE, cats]) end, Stack),
+    case error_info(Cause) of
+        unknown -> erlang:raise(error, Cause, Stack);
+        {Reason, Info} -> erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | Callers])
+    end.
+
+call({Function, Arguments} = Native, Called, Waits) ->
+    try
+        apply(cats_nif, Function, Arguments)
+    catch
+        error:Cause -> retry(Cause, Native, Called, Waits)
+    end.
+
+wait(Waits) when Waits < ?YIELDS ->
+    erlang:yield();
+wait(_Waits) ->
+    receive after 1 -> ok end.
+
+error_info(system_limit) ->
+    {system_limit, []};
+error_info(none) ->
+    {badarg, [{error_info, #{module => ?MODULE}}]};
+error_info(Cause) ->
+    Causes = [access, already_exists, badkey, default, id, keypos, not_owner, owner, position, table_type, type],
+    case lists:member(Cause, Causes) of
+        true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
+        false -> unknown
+    end.
+
+%% @private
+%% @doc The remarks on the arguments of a failed call, as `erl_error' asks for them: those that the running OTP has for `ets'.
+-spec format_error(Reason :: term(), erlang:stacktrace()) -> #{pos_integer() => unicode:chardata()}.
+format_error(Reason, [{cats, Function, Arguments, Info} | _]) ->
+    ErrorInfo = proplists:get_value(error_info, Info, #{}),
+    explain(Reason, Function, Arguments, maps:get(cause, ErrorInfo, none)).
+
+explain(Reason, lookup_elements, [Table, Key, Positions], Cause) ->
+    case is_positions(Positions) of
+        true -> as_ets(Reason, lookup_element, [Table, Key, 1], Cause);
+        false -> maps:put(3, <<"not a list of positions">>, as_ets(Reason, delete, [Table], Cause))
+    end;
+explain(Reason, Function, Arguments, Cause) ->
+    case erlang:function_exported(ets, Function, length(Arguments)) of
+        true -> as_ets(Reason, Function, Arguments, Cause);
+        false -> explain_newer(Reason, Function, Arguments, Cause)
+    end.
+
+%% Functions that the running OTP's ets may not have, through those that it has.
+explain_newer(Reason, lookup_element, [Table, Key, Pos, _Default], Cause) ->
+    as_ets(Reason, lookup_element, [Table, Key, Pos], Cause);
+explain_newer(Reason, next_lookup, Arguments, Cause) ->
+    as_ets(Reason, next, Arguments, Cause);
+explain_newer(Reason, prev_lookup, Arguments, Cause) ->
+    as_ets(Reason, prev, Arguments, Cause);
+explain_newer(Reason, update_element, [Table, Key, ElementSpec, Default], Cause) ->
+    case default_remark(Cause, Default) of
+        "" -> as_ets(Reason, update_element, [Table, Key, ElementSpec], Cause);
+        Remark -> #{4 => Remark}
+    end;
+explain_newer(Reason, Function, Arguments, Cause) ->
+    as_ets(Reason, Function, Arguments, Cause).
+
+default_remark(default, Default) when is_tuple(Default) -> <<"default tuple too small">>;
+default_remark(none, {}) -> <<"is an empty tuple">>;
+default_remark(none, Default) when not is_tuple(Default) -> <<"not a tuple">>;
+default_remark(_Cause, _Default) -> "".
+
+%% A cause that is newer than the running OTP explains nothing there.
+as_ets(Reason, Function, Arguments, Cause) ->
+    Explain = fun(C) ->
+                  Frame = {ets, Function, Arguments, [{error_info, #{cause => C}}]},
+                  erl_stdlib_errors:format_error(Reason, [Frame])
+              end,
+    try
+        Explain(Cause)
+    catch
+        error:_ -> Explain(none)
+    end.
+
+is_positions(Positions) ->
+    try
+        lists:all(fun(Pos) -> is_integer(Pos) andalso Pos > 0 end, Positions)
+    catch
+        error:_ -> false
+    end.

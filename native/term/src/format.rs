@@ -231,11 +231,11 @@ impl<'a> TermRef<'a> {
         let size = (header >> 8) as usize;
         let base = self.base;
         match header & KIND_MASK {
-            // SAFETY: here and below, the length is the one that the kind's layout has.
-            TUPLE => View::Tuple(Elements {
-                base,
-                words: unsafe { self.data(tuple_arity(header)) },
-            }),
+            TUPLE => {
+                // SAFETY: here and below, the length is the one that the kind's layout has.
+                let words = unsafe { self.data(tuple_arity(header)) };
+                View::Tuple(Elements { base, words })
+            }
             LIST => {
                 // SAFETY: as above.
                 let words = unsafe { self.data(size + 1) };
@@ -251,16 +251,14 @@ impl<'a> TermRef<'a> {
             }
             // SAFETY: as above.
             FLOAT => View::Float(f64::from_bits(unsafe { self.data(1) }[0])),
-            // SAFETY: as above.
-            INTEGER_POSITIVE => View::Integer(Integer {
-                negative: false,
-                digits: unsafe { self.data(size) },
-            }),
-            // SAFETY: as above.
-            INTEGER_NEGATIVE => View::Integer(Integer {
-                negative: true,
-                digits: unsafe { self.data(size) },
-            }),
+            kind @ (INTEGER_POSITIVE | INTEGER_NEGATIVE) => {
+                // SAFETY: as above.
+                let digits = unsafe { self.data(size) };
+                View::Integer(Integer {
+                    negative: kind == INTEGER_NEGATIVE,
+                    digits,
+                })
+            }
             BINARY => {
                 // SAFETY: as above.
                 let words = unsafe { self.data(size.div_ceil(8)) };

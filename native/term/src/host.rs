@@ -20,6 +20,8 @@ pub struct Host {
     pub compare_mixed: fn(TermRef<'_>, TermRef<'_>) -> Ordering,
     /// Whether two terms of one class are exactly the same, when one is held and the other is not.
     pub identical_mixed: fn(TermRef<'_>, TermRef<'_>) -> bool,
+    /// Appends the bits of a held bit string, the last byte filled up with zeros, and returns how many of them there are.
+    pub bits: fn(u64, &mut Vec<u8>) -> usize,
     /// Copies a term (of the caller, or held elsewhere) into a batch, for a new stored object.
     pub retain: fn(u64) -> Retained,
     /// Gives back what [`retain`](Self::retain) took. Runs on any thread.

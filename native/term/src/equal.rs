@@ -1,0 +1,61 @@
+//! Exact equality of terms (`=:=`).
+
+use crate::format::{Elements, Map, TermRef, View};
+use crate::hash::hash;
+use crate::host::host;
+
+/// Whether two terms are exactly the same.
+///
+/// O(size); O(n log n) for maps of the same keys in different orders, which the VM does not make.
+pub fn equal(a: TermRef<'_>, b: TermRef<'_>) -> bool {
+    if a.is_immediate() || b.is_immediate() {
+        return a.word() == b.word();
+    }
+    match (a.view(), b.view()) {
+        (View::Tuple(a), View::Tuple(b)) => equal_elements(a, b),
+        (View::List(a), View::List(b)) => equal_elements(a.elements(), b.elements()) && equal(a.tail(), b.tail()),
+        (View::Map(a), View::Map(b)) => equal_maps(a, b),
+        (View::Float(a), View::Float(b)) => equal_floats(a, b),
+        (View::Integer(a), View::Integer(b)) => a == b,
+        (View::Binary(a) | View::SharedBinary(_, a), View::Binary(b) | View::SharedBinary(_, b)) => a == b,
+        (View::Held(class, a), View::Held(other, b)) => {
+            class == other && a.hash() == b.hash() && (host().identical)(a.term(), b.term())
+        }
+        (View::Held(class, _), _) => class == b.class() && (host().identical_mixed)(a, b),
+        (_, View::Held(class, _)) => class == a.class() && (host().identical_mixed)(a, b),
+        _ => false,
+    }
+}
+
+fn equal_floats(a: f64, b: f64) -> bool {
+    a.to_bits() == b.to_bits() || (a == 0.0 && b == 0.0 && host().zeros_identical)
+}
+
+/// Whether two sequences of terms are the same, one by one.
+#[inline]
+pub fn equal_elements(a: Elements<'_>, b: Elements<'_>) -> bool {
+    a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| equal(a, b))
+}
+
+fn equal_maps(a: Map<'_>, b: Map<'_>) -> bool {
+    if a.keys.len() != b.keys.len() {
+        return false;
+    }
+    if equal_elements(a.keys, b.keys) {
+        return equal_elements(a.values, b.values);
+    }
+    let by_hash = |map: Map<'_>| {
+        let mut places: Vec<_> = map.keys.iter().enumerate().map(|(i, key)| (hash(key), i)).collect();
+        places.sort_unstable();
+        places
+    };
+    let places = by_hash(b);
+    a.keys.iter().zip(a.values.iter()).all(|(key, value)| {
+        let hash = hash(key);
+        let first = places.partition_point(|place| place.0 < hash);
+        places[first..]
+            .iter()
+            .take_while(|place| place.0 == hash)
+            .any(|&(_, i)| equal(b.keys.get(i), key) && equal(b.values.get(i), value))
+    })
+}

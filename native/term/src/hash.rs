@@ -1,0 +1,223 @@
+//! Hashes of terms: of the exact term, equal under `=:=`, and of its value, equal under `==`.
+//!
+//! Words are absorbed by multiplication folded to 64 bits (the step of wyhash and rapidhash), from a secret that is drawn once
+//! per load, and the end is mixed by MurmurHash3's finaliser; bytes are hashed by rapidhash with the same secret.
+
+use crate::format::{is_immediate, small, Class, Elements, Map, TermRef, View};
+use crate::number::{small_value, Whole};
+use rapidhash::v3::{rapidhash_v3_seeded, RapidSecrets};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::LazyLock;
+
+/// The hash of the key that a key word stands for: all 64 bits well mixed but for the low two, which are zero.
+#[inline]
+pub fn hash_of(word: u64) -> u64 {
+    if is_immediate(word) {
+        mix(word) & !3
+    } else {
+        word
+    }
+}
+
+/// A bijective mixer of 64 bits (the finaliser of MurmurHash3).
+#[inline]
+pub fn mix(word: u64) -> u64 {
+    let mut h = word;
+    h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    h = (h ^ (h >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    h ^ (h >> 33)
+}
+
+/// The hash of the exact term: low two bits zero, and never 0 unless for an immediate. Terms nested deeper than 64 have
+/// the hash of their held form.
+#[inline]
+pub fn hash(term: TermRef<'_>) -> u64 {
+    if term.is_immediate() {
+        hash_of(term.word())
+    } else {
+        hash_item::<false>(term)
+    }
+}
+
+/// The hash of the term's value: equal for terms that are equal in term order. A float that is equal to a small integer has
+/// the hash of that.
+#[inline]
+pub fn hash_ordered(term: TermRef<'_>) -> u64 {
+    if term.is_immediate() {
+        hash_of(term.word())
+    } else {
+        hash_item::<true>(term)
+    }
+}
+
+/// The word of a key in a table that matches keys exactly: the key's own word, or its [`hash`]. Never 0.
+#[inline]
+pub fn key_word(term: TermRef<'_>) -> u64 {
+    if term.is_immediate() {
+        term.word()
+    } else {
+        hash_item::<false>(term)
+    }
+}
+
+/// The word of a key in a table that compares keys in term order: the key's own word, or its [`hash_ordered`]. Never 0.
+#[inline]
+pub fn key_word_ordered(term: TermRef<'_>) -> u64 {
+    if term.is_immediate() {
+        term.word()
+    } else {
+        hash_item::<true>(term)
+    }
+}
+
+struct Secrets {
+    words: u64,
+    bytes: RapidSecrets,
+}
+
+static SECRETS: LazyLock<Secrets> = LazyLock::new(|| {
+    let random = RandomState::new();
+    Secrets {
+        words: random.hash_one(0),
+        bytes: RapidSecrets::seed(random.hash_one(1)),
+    }
+});
+
+/// What is absorbed before the parts of each kind of term, so that terms of different kinds differ.
+#[derive(Clone, Copy)]
+enum Mark {
+    Tuple = 1,
+    List,
+    Map,
+    Float,
+    Positive,
+    Negative,
+    Bytes,
+    Held,
+}
+
+/// `ORDERED`: by value.
+fn hash_item<const ORDERED: bool>(term: TermRef<'_>) -> u64 {
+    if let (true, View::Float(value)) = (ORDERED, term.view()) {
+        if let Some(word) = small_value(value).and_then(small) {
+            return hash_of(word);
+        }
+    }
+    let mut state = State::new();
+    state.absorb_item::<ORDERED>(term);
+    state.finish()
+}
+
+struct State {
+    state: u64,
+    secrets: &'static Secrets,
+}
+
+impl State {
+    #[inline]
+    fn new() -> State {
+        let secrets = &*SECRETS;
+        State {
+            state: secrets.words,
+            secrets,
+        }
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        (mix(self.state) & !3).max(4)
+    }
+
+    #[inline]
+    fn absorb(&mut self, word: u64) {
+        const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+        let product = (self.state ^ word) as u128 * MULTIPLIER as u128;
+        self.state = product as u64 ^ (product >> 64) as u64;
+    }
+
+    #[inline]
+    fn mark(&mut self, mark: Mark, size: usize) {
+        self.absorb((size as u64) << 8 | mark as u64);
+    }
+
+    #[inline]
+    fn absorb_term<const ORDERED: bool>(&mut self, term: TermRef<'_>) {
+        if term.is_immediate() {
+            self.absorb(term.word());
+        } else {
+            self.absorb_item::<ORDERED>(term);
+        }
+    }
+
+    fn absorb_item<const ORDERED: bool>(&mut self, term: TermRef<'_>) {
+        match term.view() {
+            View::Immediate(word) => self.absorb(word),
+            View::Tuple(elements) => {
+                self.mark(Mark::Tuple, elements.len());
+                self.absorb_elements::<ORDERED>(elements);
+            }
+            View::List(list) => {
+                self.mark(Mark::List, list.elements().len());
+                self.absorb_elements::<ORDERED>(list.elements());
+                self.absorb_term::<ORDERED>(list.tail());
+            }
+            View::Map(map) => {
+                self.mark(Mark::Map, map.keys.len());
+                self.absorb(sum_of_pairs::<ORDERED>(map));
+            }
+            View::Float(value) => self.absorb_float::<ORDERED>(value),
+            View::Integer(integer) => {
+                self.absorb_digits(integer.negative, integer.digits.iter().copied());
+            }
+            View::Binary(bytes) | View::SharedBinary(_, bytes) => {
+                self.mark(Mark::Bytes, bytes.len());
+                self.absorb(rapidhash_v3_seeded(bytes, &self.secrets.bytes));
+            }
+            View::Held(class, held) => {
+                self.mark(Mark::Held, class as usize);
+                // Equal numbers may hide in these under different exact hashes.
+                let hides_numbers = !matches!(class, Class::Reference | Class::Port | Class::Pid | Class::BitString);
+                if !(ORDERED && hides_numbers) {
+                    self.absorb(held.hash());
+                }
+            }
+        }
+    }
+
+    fn absorb_elements<const ORDERED: bool>(&mut self, elements: Elements<'_>) {
+        for element in elements.iter() {
+            self.absorb_term::<ORDERED>(element);
+        }
+    }
+
+    fn absorb_digits(&mut self, negative: bool, digits: impl ExactSizeIterator<Item = u64>) {
+        self.mark(if negative { Mark::Negative } else { Mark::Positive }, digits.len());
+        digits.for_each(|digit| self.absorb(digit));
+    }
+
+    /// A float of a whole value is absorbed as the integer of that value, when `ORDERED`.
+    fn absorb_float<const ORDERED: bool>(&mut self, value: f64) {
+        if ORDERED {
+            if let Some(word) = small_value(value).and_then(small) {
+                return self.absorb(word);
+            }
+            if value.abs() >= (1u64 << 59) as f64 {
+                let whole = Whole::of(value);
+                return self.absorb_digits(value < 0.0, (0..whole.len()).map(|i| whole.digit(i)));
+            }
+        }
+        self.mark(Mark::Float, 0);
+        // Adding 0.0 makes 0.0 of -0.0, which may be the same term.
+        self.absorb((value + 0.0).to_bits());
+    }
+}
+
+/// The keys of a map are compared exactly even where values are not, and in any order.
+fn sum_of_pairs<const ORDERED: bool>(map: Map<'_>) -> u64 {
+    map.keys.iter().zip(map.values.iter()).fold(0, |sum, (key, value)| {
+        let mut pair = State::new();
+        pair.absorb_term::<false>(key);
+        pair.absorb_term::<ORDERED>(value);
+        pair.finish().wrapping_add(sum)
+    })
+}

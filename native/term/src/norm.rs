@@ -1,0 +1,309 @@
+//! Normalized keys: byte strings whose order, as by `memcmp`, is the order of terms (DESIGN section 5).
+//!
+//! | term | bytes |
+//! |---|---|
+//! | number | below |
+//! | atom | class, text as bytes are, 0 0 |
+//! | tuple | class, arity, elements |
+//! | map | class, number of pairs; ends the key unless that is 0 |
+//! | `[]` | class |
+//! | list | for each element the class and the element, then the tail |
+//! | bit string | class, bytes with 0 written as 0 255, then 0 and the number of bits of the last byte |
+//! | others, and terms nested deeper than 16 | class; ends the key |
+//!
+//! A positive number of 2^e up to 2^(e + 1), e below 64, is a byte for e, then the e bits of its integral part below the
+//! highest, left-aligned in whole bytes, then 0, or 1 and the fraction in 8 bytes. Larger numbers have an 8-byte e and all
+//! bits; numbers below 1 two bytes for e and 8 of mantissa. Negative numbers are the complement of their magnitude's bytes.
+//! So 1 and 1.0 have the same bytes, and no number needs to be rounded.
+//!
+//! No string is a proper prefix of another: each ends where its own bytes say so (a class that ends the key does so wherever
+//! it stands). So strings may be compared eight bytes at a time, filled up with zeros.
+
+use crate::format::{Class, Elements, Integer, TermRef, View};
+use crate::host::host;
+use crate::number::{decompose, Whole};
+
+/// Deeper terms end the key. Terms of the VM's own form stand deeper than this, if they are tuples, lists or maps.
+const MAX_DEPTH: usize = 16;
+
+const ZERO: u8 = 0x80;
+/// Positive numbers below 1.
+const FRACTION: u8 = 0x81;
+/// Positive numbers from 1 up to 2; the next 63 bytes are those of larger exponents.
+const ONE: u8 = 0x82;
+/// Numbers from 2^64 on.
+const HUGE: u8 = 0xc2;
+/// Atoms; the other classes follow.
+const ATOM: u8 = 0xd0;
+
+const fn class_byte(class: Class) -> u8 {
+    ATOM + (class as u8 - Class::Atom as u8)
+}
+
+/// Appends the term's normalized key to `out`, cut off at `limit` bytes.
+///
+/// If the keys of two terms differ, the terms are ordered as they are; if not, they may be equal or not.
+pub fn normalize(term: TermRef<'_>, out: &mut Vec<u8>, limit: usize) {
+    let mut writer = Appender {
+        end: out.len() + limit,
+        out,
+    };
+    let _ = write(&mut writer, term, 0);
+}
+
+/// Eight bytes of the term's normalized key from byte `skip` on, as a big-endian number, zeros after its end.
+#[inline]
+pub fn head(term: TermRef<'_>, skip: usize) -> u64 {
+    match term.small() {
+        Some(value) if skip == 0 => head_of_small(value),
+        _ => head_of_any(term, skip),
+    }
+}
+
+/// [`head`] of a small integer.
+#[inline]
+fn head_of_small(value: i64) -> u64 {
+    let magnitude = value.unsigned_abs();
+    if magnitude == 0 {
+        return (ZERO as u64) << 56;
+    }
+    let zeros = magnitude.leading_zeros();
+    let exponent = 63 - zeros;
+    let positive = ((ONE as u64 + exponent as u64) << 56) | (magnitude << zeros << 1) >> 8;
+    if value > 0 {
+        positive
+    } else {
+        let bytes = (2 + exponent.div_ceil(8)).min(8);
+        !positive & (!0 << (64 - 8 * bytes))
+    }
+}
+
+#[inline(never)]
+fn head_of_any(term: TermRef<'_>, skip: usize) -> u64 {
+    let mut window = Window {
+        skip,
+        value: 0,
+        filled: 0,
+    };
+    let _ = write(&mut window, term, 0);
+    window.value
+}
+
+/// There is nothing more to write: the key ends here, or enough was written.
+struct End;
+
+trait Writer {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), End>;
+}
+
+struct Appender<'a> {
+    out: &'a mut Vec<u8>,
+    end: usize,
+}
+
+impl Writer for Appender<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), End> {
+        let room = self.end - self.out.len();
+        if bytes.len() < room {
+            self.out.extend_from_slice(bytes);
+            Ok(())
+        } else {
+            self.out.extend_from_slice(&bytes[..room]);
+            Err(End)
+        }
+    }
+}
+
+struct Window {
+    skip: usize,
+    value: u64,
+    filled: usize,
+}
+
+impl Writer for Window {
+    #[inline]
+    fn put(&mut self, bytes: &[u8]) -> Result<(), End> {
+        if self.skip >= bytes.len() {
+            self.skip -= bytes.len();
+            return Ok(());
+        }
+        for &byte in bytes[self.skip..].iter().take(8 - self.filled) {
+            self.filled += 1;
+            self.value |= (byte as u64) << (64 - 8 * self.filled);
+        }
+        self.skip = 0;
+        if self.filled < 8 {
+            Ok(())
+        } else {
+            Err(End)
+        }
+    }
+}
+
+fn write(out: &mut impl Writer, term: TermRef<'_>, depth: usize) -> Result<(), End> {
+    if let Some(value) = term.small() {
+        return match value {
+            0 => out.put(&[ZERO]),
+            _ => write_number(out, value < 0, value.unsigned_abs(), 0),
+        };
+    }
+    match term.view() {
+        View::Integer(integer) => return write_integer(out, integer),
+        View::Float(value) => return write_float(out, value),
+        _ => {}
+    }
+    let class = term.class();
+    out.put(&[class_byte(class)])?;
+    if depth >= MAX_DEPTH && matches!(class, Class::Tuple | Class::List | Class::Map) {
+        return Err(End);
+    }
+    match term.view() {
+        View::Immediate(word) if class == Class::Atom => {
+            let mut text = Vec::new();
+            (host().atom_text)(word, &mut text);
+            write_bytes(out, &text)?;
+            out.put(&[0, 0])
+        }
+        View::Immediate(_) if class == Class::Nil => Ok(()),
+        View::Tuple(elements) => {
+            write_size(out, elements.len())?;
+            elements.iter().try_for_each(|element| write(out, element, depth + 1))
+        }
+        View::Map(map) => {
+            write_size(out, map.keys.len())?;
+            if map.keys.is_empty() {
+                Ok(())
+            } else {
+                Err(End)
+            }
+        }
+        View::List(list) => {
+            write_list(out, list.elements(), depth)?;
+            write(out, list.tail(), depth + 1)
+        }
+        View::Binary(bytes) | View::SharedBinary(_, bytes) => write_bits(out, bytes, bytes.len() * 8),
+        View::Held(Class::BitString, held) => {
+            let mut bytes = Vec::new();
+            let bits = (host().bits)(held.term(), &mut bytes);
+            write_bits(out, &bytes, bits)
+        }
+        _ => Err(End),
+    }
+}
+
+/// The class of the first element's list is written already.
+fn write_list(out: &mut impl Writer, elements: Elements<'_>, depth: usize) -> Result<(), End> {
+    for (i, element) in elements.iter().enumerate() {
+        if i > 0 {
+            out.put(&[class_byte(Class::List)])?;
+        }
+        write(out, element, depth + 1)?;
+    }
+    Ok(())
+}
+
+/// A size in one byte, or in a byte that tells how many follow.
+fn write_size(out: &mut impl Writer, size: usize) -> Result<(), End> {
+    if size < 0xf0 {
+        return out.put(&[size as u8]);
+    }
+    let bytes = (size as u64).to_be_bytes();
+    let zeros = size.leading_zeros() as usize / 8;
+    out.put(&[0xf8 - zeros as u8])?;
+    out.put(&bytes[zeros..])
+}
+
+fn write_bits(out: &mut impl Writer, bytes: &[u8], bits: usize) -> Result<(), End> {
+    write_bytes(out, bytes)?;
+    out.put(&[0, if bits == 0 { 0 } else { (bits - 1) as u8 % 8 + 1 }])
+}
+
+/// Writes 0 as 0 255, so that 0 and a smaller byte can end the string.
+fn write_bytes(out: &mut impl Writer, bytes: &[u8]) -> Result<(), End> {
+    // In pieces, so that little is searched if little is wanted.
+    for piece in bytes.chunks(32) {
+        let mut parts = piece.split(|&byte| byte == 0);
+        out.put(parts.next().unwrap_or(&[]))?;
+        for part in parts {
+            out.put(&[0, 255])?;
+            out.put(part)?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes a number of at least 1: `magnitude`, not 0, is the integral part, `fraction` the bits below the point.
+fn write_number(out: &mut impl Writer, negative: bool, magnitude: u64, fraction: u64) -> Result<(), End> {
+    let zeros = magnitude.leading_zeros();
+    let exponent = 63 - zeros;
+    let end = 1 + exponent.div_ceil(8) as usize;
+    let mut bytes = [0; 18];
+    bytes[0] = ONE + exponent as u8;
+    bytes[1..9].copy_from_slice(&(magnitude << zeros << 1).to_be_bytes());
+    let mut length = end + 1;
+    if fraction == 0 {
+        bytes[end] = 0;
+    } else {
+        bytes[end] = 1;
+        bytes[end + 1..end + 9].copy_from_slice(&fraction.to_be_bytes());
+        length += 8;
+    }
+    write_signed(out, negative, &mut bytes[..length])
+}
+
+fn write_signed(out: &mut impl Writer, negative: bool, bytes: &mut [u8]) -> Result<(), End> {
+    if negative {
+        bytes.iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    out.put(bytes)
+}
+
+/// Writes a number of at least 2^64: its digits, the highest first, and its sign.
+fn write_huge(
+    out: &mut impl Writer,
+    negative: bool,
+    digits: impl DoubleEndedIterator<Item = u64> + ExactSizeIterator,
+) -> Result<(), End> {
+    let length = digits.len() as u64;
+    for (i, digit) in digits.rev().enumerate() {
+        if i == 0 {
+            let exponent = length * 64 - 1 - digit.leading_zeros() as u64;
+            write_signed(out, negative, &mut [HUGE])?;
+            write_signed(out, negative, &mut exponent.to_be_bytes())?;
+        }
+        write_signed(out, negative, &mut digit.to_be_bytes())?;
+    }
+    Ok(())
+}
+
+fn write_integer(out: &mut impl Writer, integer: Integer<'_>) -> Result<(), End> {
+    match *integer.digits {
+        [digit] => write_number(out, integer.negative, digit, 0),
+        _ => write_huge(out, integer.negative, integer.digits.iter().copied()),
+    }
+}
+
+fn write_float(out: &mut impl Writer, value: f64) -> Result<(), End> {
+    if value == 0.0 {
+        return out.put(&[ZERO]);
+    }
+    let negative = value < 0.0;
+    let (mantissa, exponent) = decompose(value);
+    match exponent {
+        ..0 => {
+            let mut bytes = [FRACTION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            bytes[1..3].copy_from_slice(&((exponent + 1100) as u16).to_be_bytes());
+            bytes[3..].copy_from_slice(&mantissa.to_be_bytes());
+            write_signed(out, negative, &mut bytes)
+        }
+        0..52 => {
+            let point = 52 - exponent as u32;
+            write_number(out, negative, mantissa >> point, mantissa << (64 - point))
+        }
+        52..64 => write_number(out, negative, mantissa << (exponent - 52), 0),
+        _ => {
+            let whole = Whole::of(value);
+            write_huge(out, negative, (0..whole.len()).map(|i| whole.digit(i)))
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The order of terms: `==` and `<` of Erlang, and the stricter order of map keys inside it.
+//!
+//! number < atom < reference < fun < port < pid < tuple < native record < map < `[]` < list < bit string. Numbers by value,
+//! atoms by text, tuples and maps by size first; maps then by their keys in *their* order, in which integers come before
+//! floats, and then by values in the order of the keys. The recursion is as deep as terms are stored, 64 levels.
+
+use crate::equal::equal_elements;
+use crate::format::{Class, Elements, List, Map, TermRef, View};
+use crate::host::host;
+use crate::number::Number;
+use std::cmp::Ordering::{self, Equal, Greater, Less};
+
+/// Maps of at most so many pairs are "flat" in the VM, which then compares them as map keys in the order of iteration.
+const FLAT_MAP_LIMIT: usize = 32;
+
+/// Compares two terms in term order; `Equal` is `==`.
+#[inline]
+pub fn compare(a: TermRef<'_>, b: TermRef<'_>) -> Ordering {
+    if let (Some(a), Some(b)) = (a.small(), b.small()) {
+        return a.cmp(&b);
+    }
+    compare_as(a, b, false)
+}
+
+/// Compares as `exact` (the order of map keys) says.
+///
+/// Held terms are compared in term order even as map keys: only for terms nested deeper than 64, or funs that differ in a
+/// number of their environment, could the two orders differ.
+fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
+    if a.same_place(b) {
+        return Equal;
+    }
+    match (Number::of(a), Number::of(b)) {
+        (Some(a), Some(b)) if exact => return a.compare_exact(b, host().zeros_identical),
+        (Some(a), Some(b)) => return a.compare(b),
+        (Some(_), None) => return Less,
+        (None, Some(_)) => return Greater,
+        (None, None) => {}
+    }
+    match (a.view(), b.view()) {
+        (View::Tuple(a), View::Tuple(b)) => a.len().cmp(&b.len()).then_with(|| compare_elements(a, b, exact)),
+        (View::List(a), View::List(b)) => compare_lists(a, b, exact),
+        (View::Map(a), View::Map(b)) => a.keys.len().cmp(&b.keys.len()).then_with(|| compare_maps(a, b, exact)),
+        (View::Binary(a) | View::SharedBinary(_, a), View::Binary(b) | View::SharedBinary(_, b)) => a.cmp(b),
+        (x, y) => a.class().cmp(&b.class()).then_with(|| match (vm_word(x), vm_word(y)) {
+            (Some(a), Some(b)) => (host().compare)(a, b),
+            _ => (host().compare_mixed)(a, b),
+        }),
+    }
+}
+
+/// The VM's own word of a term, if it has one.
+fn vm_word(view: View<'_>) -> Option<u64> {
+    match view {
+        View::Immediate(word) => Some(word),
+        View::Held(_, held) | View::SharedBinary(held, _) => Some(held.term()),
+        _ => None,
+    }
+}
+
+/// Compares the elements that both have, one by one.
+fn compare_elements(a: Elements<'_>, b: Elements<'_>, exact: bool) -> Ordering {
+    a.iter()
+        .zip(b.iter())
+        .map(|(a, b)| compare_as(a, b, exact))
+        .find(|&order| order != Equal)
+        .unwrap_or(Equal)
+}
+
+fn compare_lists(a: List<'_>, b: List<'_>, exact: bool) -> Ordering {
+    let (x, y) = (a.elements(), b.elements());
+    compare_elements(x, y, exact).then_with(|| match x.len().cmp(&y.len()) {
+        Equal => compare_as(a.tail(), b.tail(), exact),
+        // What is left of the longer one is a list; a tail never is.
+        Less => a.tail().class().cmp(&Class::List),
+        Greater => Class::List.cmp(&b.tail().class()),
+    })
+}
+
+/// Compares maps of the same size.
+fn compare_maps(a: Map<'_>, b: Map<'_>, exact: bool) -> Ordering {
+    if exact && a.keys.len() <= FLAT_MAP_LIMIT {
+        return compare_elements(a.keys, b.keys, true).then_with(|| compare_elements(a.values, b.values, true));
+    }
+    if equal_elements(a.keys, b.keys) {
+        // The smallest key with different values decides.
+        let mut smallest: Option<(TermRef<'_>, Ordering)> = None;
+        for ((key, x), y) in a.keys.iter().zip(a.values.iter()).zip(b.values.iter()) {
+            if smallest.is_some_and(|(smallest, _)| compare_as(smallest, key, true) == Less) {
+                continue;
+            }
+            let order = compare_as(x, y, exact);
+            if order != Equal {
+                smallest = Some((key, order));
+            }
+        }
+        return smallest.map_or(Equal, |(_, order)| order);
+    }
+    let sorted = |map: Map<'_>| {
+        let mut places: Vec<_> = (0..map.keys.len()).collect();
+        places.sort_unstable_by(|&i, &j| compare_as(map.keys.get(i), map.keys.get(j), true));
+        places
+    };
+    let (in_a, in_b) = (sorted(a), sorted(b));
+    let compare_by = |x: Elements<'_>, y: Elements<'_>, exact| {
+        let pairs = in_a
+            .iter()
+            .zip(&in_b)
+            .map(|(&i, &j)| compare_as(x.get(i), y.get(j), exact));
+        pairs.into_iter().find(|&order| order != Equal).unwrap_or(Equal)
+    };
+    compare_by(a.keys, b.keys, true).then_with(|| compare_by(a.values, b.values, exact))
+}

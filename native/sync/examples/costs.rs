@@ -1,6 +1,7 @@
 //! Prints what the hot operations cost on one thread: `cargo run --release -p cats-sync --example costs`.
 
 use cats_sync::epoch::{collect, pin, slot_index};
+use cats_sync::stripes::Stripes;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -31,4 +32,12 @@ fn main() {
         unsafe { pin().retire(black_box(i as *mut u8), 0, nothing) }
     });
     while collect(usize::MAX) {}
+    for (name, counter) in [("one stripe", Stripes::<1>::new()), ("striped", Stripes::striped())] {
+        report(&format!("add to a counter, {name}"), rounds, |_| {
+            counter.add(black_box(1))
+        });
+        report(&format!("sum of a counter, {name}"), rounds, |_| {
+            black_box(counter.sum());
+        });
+    }
 }

@@ -8,6 +8,7 @@ mod barrier;
 pub mod epoch;
 pub mod facade;
 pub mod slab;
+pub mod stat_lock;
 pub mod stripes;
 mod thread;
 pub mod version_lock;

@@ -1,37 +1,229 @@
-//! A counter in stripes, one line a thread group: cheap to change by many threads, exact when read.
+//! Counters in stripes, one line a group of threads: cheap to change by many threads, exact when read.
 //!
-//! Each stripe holds two words that only ever grow, so two equal collects of all stripes mean that nothing changed between
-//! them, and their sum is the value at that instant (ALGORITHMS section 8, "monotone stripes with double collect").
+//! Each stripe holds words that only ever grow. Two equal collects of all stripes mean that nothing changed between them, and
+//! their sum is the value at that instant (ALGORITHMS section 8, "monotone stripes with double collect"). When writers leave no
+//! such instant, the readers take a snapshot: Sela and Petrank, "Concurrent size", OOPSLA'22. While one is being collected,
+//! each writer forwards the value that it has just written, so that the snapshot, when it closes, has every change that was
+//! complete by then. Nobody waits for anybody.
+//!
+//! A change is counted at some instant of its [`add`](Stripes::add). For the sum to agree with what other operations see of
+//! the change, add inside its critical section.
 
-use crate::facade::{AtomicU64, Ordering};
+use crate::epoch::{pin, slot_index, Guard};
+use crate::facade::{AtomicI64, AtomicPtr, AtomicU64, Ordering};
+use std::ptr;
+use std::sync::OnceLock;
 
-/// See the module's documentation.
-#[derive(Default, Debug)]
-pub struct Stripes {
+/// Double collects that are tried before a snapshot is taken.
+const ROUNDS: usize = if cfg!(loom) { 1 } else { 4 };
+/// Stripes at most: 4 KiB.
+const MAX_STRIPES: usize = 64;
+
+#[derive(Debug)]
+struct Pair {
     added: AtomicU64,
     removed: AtomicU64,
 }
 
-impl Stripes {
-    /// A counter of value zero.
+/// One group's share of `N` counters.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Stripe<const N: usize>([Pair; N]);
+
+/// A snapshot of one counter being collected: two cells a stripe, 0 or one more than the value that counts.
+#[derive(Debug)]
+struct Snapshot {
+    cells: Box<[AtomicU64]>,
+    /// The agreed sum, or `UNDECIDED`.
+    sum: AtomicI64,
+}
+
+const UNDECIDED: i64 = i64::MIN;
+
+/// `N` counters of objects, bytes and the like. See the module's documentation.
+#[derive(Debug)]
+pub struct Stripes<const N: usize = 1> {
+    /// A power of two of them. A single one holds plain counters: values, in `added`.
+    stripes: Box<[Stripe<N>]>,
+    /// For each counter the snapshot being collected, or null.
+    snapshots: [AtomicPtr<Snapshot>; N],
+}
+
+fn stripes_for_this_machine() -> usize {
+    static NUMBER: OnceLock<usize> = OnceLock::new();
+    let processors = || std::thread::available_parallelism().map_or(1, |number| number.get());
+    *NUMBER.get_or_init(|| {
+        if cfg!(loom) {
+            2
+        } else {
+            processors().next_power_of_two().clamp(2, MAX_STRIPES)
+        }
+    })
+}
+
+impl<const N: usize> Default for Stripes<N> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<const N: usize> Stripes<N> {
+    /// Counters of value zero in one line (of up to four counters), for few writers. Reading one is a load.
     pub fn new() -> Self {
-        Self::default()
+        Self::with(1)
     }
 
-    /// Adds `amount`, which may be negative.
-    #[inline]
-    pub fn add(&self, amount: i64) {
-        if amount >= 0 {
-            self.added.fetch_add(amount as u64, Ordering::Release);
-        } else {
-            self.removed.fetch_add(amount.unsigned_abs(), Ordering::Release);
+    /// Counters of value zero in a line (of up to four counters) for each processor, 64 at most, for many writers.
+    pub fn striped() -> Self {
+        Self::with(stripes_for_this_machine())
+    }
+
+    fn with(stripes: usize) -> Self {
+        let pair = |_| Pair {
+            added: AtomicU64::new(0),
+            removed: AtomicU64::new(0),
+        };
+        Self {
+            stripes: (0..stripes).map(|_| Stripe(std::array::from_fn(pair))).collect(),
+            snapshots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
         }
     }
 
-    /// The value at one instant during the call.
+    /// Adds `amount`, which may be negative, to a counter. Wait-free. Panics if there is no such counter.
+    #[inline]
+    pub fn add_to(&self, counter: usize, amount: i64) {
+        if let [stripe] = &*self.stripes {
+            // Release pairs with the Acquire of `sum_of`: who reads the sum has seen what led to it.
+            stripe.0[counter].added.fetch_add(amount as u64, Ordering::Release);
+            return;
+        }
+        let index = slot_index() & (self.stripes.len() - 1);
+        let pair = &self.stripes[index].0[counter];
+        let (word, cell) = if amount >= 0 {
+            (&pair.added, 2 * index)
+        } else {
+            (&pair.removed, 2 * index + 1)
+        };
+        // SeqCst, both: a store-load pair with `join` and `collect`. Either the collector sees this change, or this thread
+        // sees the snapshot and forwards the change.
+        let value = word.fetch_add(amount.unsigned_abs(), Ordering::SeqCst) + amount.unsigned_abs();
+        if !self.snapshots[counter].load(Ordering::SeqCst).is_null() {
+            self.forward(counter, cell, value);
+        }
+    }
+
+    #[cold]
+    fn forward(&self, counter: usize, cell: usize, value: u64) {
+        let _guard = pin();
+        // Acquire pairs with the Release in `join`: the cells are there.
+        // SAFETY: a snapshot is retired after it was taken out of `snapshots`, so it outlives the guard.
+        if let Some(snapshot) = unsafe { self.snapshots[counter].load(Ordering::SeqCst).as_ref() } {
+            // Release: as for a plain addition. A value forwarded when the snapshot has just closed may count or not: the
+            // change began before that, and is not complete.
+            snapshot.cells[cell].fetch_max(value + 1, Ordering::AcqRel);
+        }
+    }
+
+    /// The value of a counter at one instant during the call. Lock-free; time is linear in the number of stripes.
+    pub fn sum_of(&self, counter: usize) -> i64 {
+        if let [stripe] = &*self.stripes {
+            return stripe.0[counter].added.load(Ordering::Acquire) as i64;
+        }
+        let mut before = self.collect(counter);
+        for _ in 0..ROUNDS {
+            let after = self.collect(counter);
+            if before == after {
+                return after.0.wrapping_sub(after.1) as i64;
+            }
+            before = after;
+        }
+        self.snapshot(counter)
+    }
+
+    /// The sums of what was added and of what was removed. The words only grow, so equal sums are equal words.
+    fn collect(&self, counter: usize) -> (u64, u64) {
+        let pairs = || self.stripes.iter().map(|stripe| &stripe.0[counter]);
+        // Acquire: the loads of the second collect stay behind those of the first.
+        let total = |sum: u64, word: &AtomicU64| sum.wrapping_add(word.load(Ordering::Acquire));
+        (
+            pairs().map(|pair| &pair.added).fold(0, total),
+            pairs().map(|pair| &pair.removed).fold(0, total),
+        )
+    }
+
+    #[cold]
+    fn snapshot(&self, counter: usize) -> i64 {
+        let guard = pin();
+        let (snapshot, address) = self.join(counter, &guard);
+        let words = self
+            .stripes
+            .iter()
+            .map(|stripe| &stripe.0[counter])
+            .flat_map(|pair| [&pair.added, &pair.removed]);
+        for (word, cell) in words.zip(&snapshot.cells) {
+            // SeqCst: see `add_to`. Only an empty cell is filled, so that a slow collector cannot raise a closed snapshot.
+            let value = word.load(Ordering::SeqCst);
+            let _ = cell.compare_exchange(0, value + 1, Ordering::AcqRel, Ordering::Acquire);
+        }
+        // The instant that counts: the snapshot closes. SeqCst, so that no writer sees it open again later.
+        let closed =
+            self.snapshots[counter].compare_exchange(address, ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst);
+        if closed.is_ok() {
+            // SAFETY: the exchange unlinked it, and only one can succeed: the address is not used again under a guard.
+            unsafe { guard.retire_sized(address.cast(), 0, drop_snapshot, size_of_val(&*snapshot.cells)) };
+        }
+        let value = |cell: &AtomicU64| cell.load(Ordering::Acquire) - 1;
+        let sum = snapshot.cells.chunks(2).fold(0_u64, |sum, pair| {
+            sum.wrapping_add(value(&pair[0])).wrapping_sub(value(&pair[1]))
+        }) as i64;
+        // All who share the snapshot return one sum, though late changes may still be forwarded. AcqRel: see `add_to`.
+        match snapshot
+            .sum
+            .compare_exchange(UNDECIDED, sum, Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => sum,
+            Err(agreed) => agreed,
+        }
+    }
+
+    /// The snapshot being collected, or a new one.
+    fn join<'a>(&self, counter: usize, _guard: &'a Guard) -> (&'a Snapshot, *mut Snapshot) {
+        let current = &self.snapshots[counter];
+        // SeqCst, here and below: see `add_to`; besides, Acquire pairs with the Release of who publishes it.
+        let mut address = current.load(Ordering::SeqCst);
+        if address.is_null() {
+            let fresh = Box::into_raw(Box::new(Snapshot {
+                cells: (0..2 * self.stripes.len()).map(|_| AtomicU64::new(0)).collect(),
+                sum: AtomicI64::new(UNDECIDED),
+            }));
+            address = match current.compare_exchange(ptr::null_mut(), fresh, Ordering::SeqCst, Ordering::SeqCst) {
+                Ok(_) => fresh,
+                Err(other) => {
+                    // SAFETY: made above and not published.
+                    drop(unsafe { Box::from_raw(fresh) });
+                    other
+                }
+            };
+        }
+        // SAFETY: in place while this thread is pinned, and retired only after it was unlinked.
+        (unsafe { &*address }, address)
+    }
+}
+
+unsafe fn drop_snapshot(address: *mut u8, _: usize) {
+    // SAFETY: `snapshot` retires what `join` has boxed.
+    drop(unsafe { Box::from_raw(address.cast::<Snapshot>()) });
+}
+
+impl Stripes<1> {
+    /// As [`add_to`](Self::add_to), for the only counter.
+    #[inline]
+    pub fn add(&self, amount: i64) {
+        self.add_to(0, amount);
+    }
+
+    /// As [`sum_of`](Self::sum_of), for the only counter.
     pub fn sum(&self) -> i64 {
-        self.added
-            .load(Ordering::Acquire)
-            .wrapping_sub(self.removed.load(Ordering::Acquire)) as i64
+        self.sum_of(0)
     }
 }

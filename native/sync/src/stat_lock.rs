@@ -1,0 +1,119 @@
+//! Statistics lock: a version lock that measures the contention on itself.
+//!
+//! Source: Sagonas, Winblad, "More scalable ordered set for ETS using adaptation", Erlang'14, section 3.1 (ALGORITHMS sections
+//! 1.2 and 2.5, whence the constants). The statistic is a heuristic: it is read and written plainly, and lost updates are
+//! harmless, while an atomic addition would be a shared write on the path that the scheme exists to make cheap.
+
+use crate::facade::{AtomicI32, Ordering};
+use crate::version_lock::VersionLock;
+use crate::Busy;
+
+const CONTENDED: i32 = 250;
+const UNCONTENDED: i32 = -1;
+/// Beyond this the statistic does not go, so that a change of the load is noticed soon.
+const LIMIT: i32 = 20_000;
+/// Above this statistic, what the lock protects is to be split.
+pub const SPLIT_ABOVE: i32 = 1000;
+/// Below this statistic, what the lock protects is to be joined with its neighbour.
+pub const JOIN_BELOW: i32 = -1000;
+
+/// See the module's documentation. Adaptation is decided by the holder, after its operation and before it unlocks.
+#[derive(Debug, Default)]
+pub struct StatLock {
+    lock: VersionLock,
+    statistic: AtomicI32,
+}
+
+impl StatLock {
+    /// A free lock of statistic 0.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the lock, spinning a bounded time, and returns the version for [`VersionLock::unlock`]. Counts whether it had to
+    /// wait.
+    #[inline]
+    pub fn lock(&self) -> Result<u64, Busy> {
+        match self.lock.lock() {
+            Ok((version, waited)) => {
+                self.bump(if waited { CONTENDED } else { UNCONTENDED });
+                Ok(version)
+            }
+            Err(Busy) => {
+                self.contended();
+                Err(Busy)
+            }
+        }
+    }
+
+    /// The lock itself: optimistic reads, attempts and unlocking don't touch the statistic.
+    #[inline]
+    pub fn version_lock(&self) -> &VersionLock {
+        &self.lock
+    }
+
+    /// Counts a conflict that was met without [`lock`](Self::lock), such as an optimistic read that failed.
+    #[inline]
+    pub fn contended(&self) {
+        self.bump(CONTENDED);
+    }
+
+    /// Adds to the statistic, within limits; may be lost when others do so at the same time.
+    #[inline]
+    pub fn bump(&self, amount: i32) {
+        // Relaxed: a heuristic, see above.
+        let statistic = self.statistic.load(Ordering::Relaxed).saturating_add(amount);
+        self.statistic.store(statistic.clamp(-LIMIT, LIMIT), Ordering::Relaxed);
+    }
+
+    /// The statistic now: high under contention, low without.
+    #[inline]
+    pub fn statistic(&self) -> i32 {
+        self.statistic.load(Ordering::Relaxed)
+    }
+
+    /// Sets the statistic to 0: after a split or join that was not possible.
+    #[inline]
+    pub fn reset(&self) {
+        self.statistic.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_conflicts_split_and_a_thousand_quiet_operations_join() {
+        let lock = StatLock::new();
+        let quiet = || {
+            let version = lock.lock().unwrap();
+            lock.version_lock().unlock_unchanged(version);
+        };
+        let version = lock.version_lock().try_lock().unwrap();
+        for conflicts in 1..=5 {
+            assert!(lock.statistic() <= SPLIT_ABOVE, "after {} conflicts", conflicts - 1);
+            assert_eq!(lock.lock(), Err(Busy));
+        }
+        assert!(lock.statistic() > SPLIT_ABOVE);
+        lock.reset();
+        lock.version_lock().unlock(version);
+        for _ in 0..1000 {
+            quiet();
+            assert!(lock.statistic() >= JOIN_BELOW);
+        }
+        quiet();
+        assert!(lock.statistic() < JOIN_BELOW);
+    }
+
+    #[test]
+    fn the_statistic_stays_within_limits() {
+        let lock = StatLock::new();
+        lock.bump(i32::MAX);
+        lock.contended();
+        assert_eq!(lock.statistic(), LIMIT);
+        lock.bump(i32::MIN);
+        lock.bump(i32::MIN);
+        assert_eq!(lock.statistic(), -LIMIT);
+    }
+}

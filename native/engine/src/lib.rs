@@ -11,6 +11,7 @@ use cats_sync::epoch::Guard;
 use std::cmp::Ordering;
 
 pub use cats_sync::Busy;
+pub use cats_term::{hash_of, mix};
 
 /// What an engine stores for a key.
 ///
@@ -22,25 +23,6 @@ pub use cats_sync::Busy;
 pub struct Entry {
     pub key: u64,
     pub body: u64,
-}
-
-/// The hash of the key that a key word stands for: all 64 bits well mixed but for the low two, which are zero.
-#[inline]
-pub fn hash_of(word: u64) -> u64 {
-    if word & 3 == 3 {
-        mix(word) & !3
-    } else {
-        word
-    }
-}
-
-/// A bijective mixer of 64 bits (the finaliser of MurmurHash3).
-#[inline]
-pub fn mix(word: u64) -> u64 {
-    let mut h = word;
-    h = (h ^ (h >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    h = (h ^ (h >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    h ^ (h >> 33)
 }
 
 /// How an engine looks into keys.

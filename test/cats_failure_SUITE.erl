@@ -1,0 +1,282 @@
+%% Failing calls of cats against the same calls of ets: class, reason, the frame on top of the stack with its cause, and the
+%% remarks on the arguments that the shell prints. Functions that the running OTP's ets does not have are held against the
+%% remarks of OTP 29.
+-module(cats_failure_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-export([all/0, init_per_testcase/2, end_per_testcase/2]).
+-export([table_argument/1, access/1, arguments/1, newer_functions/1, own_functions/1, callers_stack/1, mailbox/1,
+         reaper_on_demand/1, reaper_killed/1, application_adopts_reaper/1]).
+
+all() ->
+    [table_argument, access, arguments, newer_functions, own_functions, callers_stack, mailbox, reaper_on_demand,
+     reaper_killed, application_adopts_reaper].
+
+init_per_testcase(_Case, Config) ->
+    _ = application:stop(cats),
+    Config.
+
+end_per_testcase(_Case, _Config) ->
+    ok.
+
+types() ->
+    [set, ordered_set, bag, duplicate_bag].
+
+%% Every function with a table in front, and arguments that are good.
+calls() ->
+    [{delete, []}, {delete, [k]}, {delete_all_objects, []}, {delete_object, [{k, 1}]}, {first, []}, {first_lookup, []},
+     {give_away, [self(), gift]}, {info, []}, {info, [size]}, {insert, [{k, 1}]}, {insert, [[{k, 1}]]},
+     {insert_new, [{k, 1}]}, {insert_new, [[{k, 1}]]}, {last, []}, {last_lookup, []}, {lookup, [k]},
+     {lookup_element, [k, 1]}, {lookup_element, [k, 1, none]}, {member, [k]}, {next, [k]}, {next_lookup, [k]},
+     {prev, [k]}, {prev_lookup, [k]}, {rename, [other]}, {safe_fixtable, [true]}, {setopts, [{heir, none}]}, {slot, [0]},
+     {tab2list, []}, {take, [k]}, {update_counter, [k, 1]}, {update_counter, [k, 1, {k, 1}]}, {update_element, [k, {2, 1}]},
+     {update_element, [k, {2, 1}, {k, 1}]}].
+
+%% Arguments that are bad, for a table of objects {Key, Atom, Integer}, with the key as its first element. Some of them
+%% succeed for some types of tables.
+bad_arguments() ->
+    [{delete_object, [not_a_tuple]}, {delete_object, [{}]},
+     {give_away, [not_a_pid, gift]}, {give_away, [self(), gift]}, {give_away, [dead(), gift]},
+     {info, [no_item]}, {info, [1]}, {info, [{safe, fixed}]},
+     {insert, [not_a_tuple]}, {insert, [{}]}, {insert, [[{k}, {}]]}, {insert, [[{k} | {l}]]}, {insert, [[{k}, no]]},
+     {insert_new, [not_a_tuple]}, {insert_new, [{}]}, {insert_new, [[{k}, {}]]}, {insert_new, [[{k} | {l}]]},
+     {lookup_element, [k, 4]}, {lookup_element, [k, 0]}, {lookup_element, [k, -1]}, {lookup_element, [k, no]},
+     {lookup_element, [k, 1 bsl 70]}, {lookup_element, [nokey, 1]}, {lookup_element, [nokey, 4]},
+     {lookup_element, [nokey, 0]}, {lookup_element, [nokey, no]},
+     {lookup_element, [k, 4, default]}, {lookup_element, [k, 0, default]}, {lookup_element, [k, no, default]},
+     {lookup_element, [nokey, 0, default]},
+     {rename, ["name"]}, {rename, [taken_name()]},
+     {safe_fixtable, [no]},
+     {setopts, [no]}, {setopts, [{heir, no}]}, {setopts, [{heir, self()}]}, {setopts, [[{heir, none}, {heir, none}]]},
+     {setopts, [{heir, none, data}]}, {setopts, [[{heir, none} | no]]}, {setopts, [{protection, public}]},
+     {slot, [no]}, {slot, [-1]}, {slot, [1 bsl 20]}, {slot, [1 bsl 70]},
+     {update_counter, [nokey, 1]}, {update_counter, [k, 1]}, {update_counter, [k, {2, 1}]}, {update_counter, [k, {1, 1}]},
+     {update_counter, [k, {0, 1}]}, {update_counter, [k, {4, 1}]}, {update_counter, [k, {-1, 1}]},
+     {update_counter, [k, {1 bsl 70, 1}]}, {update_counter, [k, {3, no}]}, {update_counter, [k, {no, 1}]},
+     {update_counter, [k, {3, 1, no, 1}]}, {update_counter, [k, {3, 1, 1, no}]}, {update_counter, [k, {3, 1, 1}]},
+     {update_counter, [k, no]}, {update_counter, [k, 1.0]}, {update_counter, [k, [{3, 1}, {2, 1}]]},
+     {update_counter, [k, [{3, 1} | no]]}, {update_counter, [k, [{3, 1}, no]]}, {update_counter, [k, [{3, 1}, 1]]},
+     {update_counter, [nokey, no]}, {update_counter, [nokey, {1, 1}]}, {update_counter, [nokey, {9, 1}]},
+     {update_counter, [nokey, 1, no]}, {update_counter, [nokey, 1, {}]}, {update_counter, [nokey, 1, {a}]},
+     {update_counter, [nokey, {3, 1}, {a, 1}]}, {update_counter, [nokey, 1, {a, b}]}, {update_counter, [k, 1, {a, 1}]},
+     {update_counter, [nokey, {1, 1}, {a, 1}]}, {update_counter, [nokey, no, {a, 1}]}, {update_counter, [k, no, no]},
+     {update_counter, [k, {3, 1}, no]}, {update_counter, [k, {3, 1}, {}]}, {update_counter, [k, {1, 1}, {a, 1}]},
+     {update_element, [k, {1, new}]}, {update_element, [k, {0, new}]}, {update_element, [k, {4, new}]},
+     {update_element, [k, {-1, new}]}, {update_element, [k, {no, new}]}, {update_element, [k, no]},
+     {update_element, [k, {1 bsl 70, new}]}, {update_element, [k, [{2, a}, {4, b}]]}, {update_element, [k, [{2, a} | no]]},
+     {update_element, [k, [{2, a}, no]]}, {update_element, [k, [{2, a}, {1, b}]]}, {update_element, [nokey, {1, new}]},
+     {update_element, [nokey, {9, new}]}, {update_element, [nokey, no]},
+     {update_element, [nokey, {2, new}, no]}, {update_element, [nokey, {2, new}, {}]},
+     {update_element, [nokey, {2, new}, {a}]}, {update_element, [nokey, {1, new}, {a, b}]},
+     {update_element, [nokey, {0, new}, {a, b}]}, {update_element, [nokey, no, {a, b}]},
+     {update_element, [nokey, no, no]}, {update_element, [k, {2, new}, no]}, {update_element, [k, {9, new}, {a, b}]}].
+
+bad_options() ->
+    [["name", []], [1, [named_table]], [t, no], [t, [set | bag]], [t, [no]], [t, [{keypos, 0}]], [t, [{keypos, no}]],
+     [t, [{keypos, -1}]], [t, [{keypos, 1 bsl 70}]], [t, [{heir, no}]], [t, [{heir, self()}, no]], [t, [{heir, none, x}]],
+     [t, [{write_concurrency, no}]], [t, [{read_concurrency, auto}]], [t, [{decentralized_counters, 1}]],
+     [t, [{compressed, true}]], [t, [{no, no}]], [t, [{named_table, true}]], [taken_name(), [named_table]],
+     [taken_name(), [named_table, no]], [t, {set}], ["name", no]].
+
+taken_name() ->
+    cats_failure_SUITE_taken.
+
+%% A table that does not exist, in every way that a term can fail to be one.
+table_argument(_Config) ->
+    Gone = fun(Module) ->
+               Table = Module:new(gone, []),
+               true = Module:delete(Table),
+               Table
+           end,
+    compare_all([{Table, Function, Arguments} || Table <- [Gone, constant(no_such_table), constant(1), constant("t"),
+                                                           constant({t}), constant(make_ref()), constant(self())],
+                                                 {Function, Arguments} <- calls()]),
+    compare_all([{constant(Name), whereis, []} || Name <- ["name", 1, make_ref()]]).
+
+%% Another process' table, of each kind of access.
+access(_Config) ->
+    Tables = [{Type, Access} || Type <- types(), Access <- [private, protected, public]],
+    compare_all([{fun(Module) -> others_table(Module, [Type, Access]) end, Function, Arguments}
+                 || {Type, Access} <- Tables, {Function, Arguments} <- calls()]).
+
+arguments(_Config) ->
+    [Module:new(taken_name(), [named_table]) || Module <- [ets, cats]],
+    Table = fun(Type) ->
+                fun(Module) -> filled(Module, Module:new(arguments, [Type])) end
+            end,
+    Named = fun(Module) -> filled(Module, Module:new(arguments, [named_table])) end,
+    compare_all([{Table(Type), Function, Arguments} || Type <- types(), {Function, Arguments} <- bad_arguments()]),
+    compare_all([{Named, Function, Arguments} || {Function, Arguments} <- bad_arguments()]),
+    compare_all([{constant(Name), new, [Options]} || [Name, Options] <- bad_options()]),
+    [Module:delete(taken_name()) || Module <- [ets, cats]].
+
+%% These hold on every OTP release, also when its ets knows neither the function nor the remark.
+newer_functions(_Config) ->
+    Table = filled(cats, cats:new(newer, [])),
+    NoTable = <<"the table identifier does not refer to an existing ETS table">>,
+    Expected =
+        [{lookup_element, [no_table, k, 1, d], #{1 => NoTable}},
+         {lookup_element, [Table, k, 4, d], #{3 => <<"position is greater than the size of the object">>}},
+         {lookup_element, [Table, k, 0, d], #{3 => <<"out of range">>}},
+         {lookup_element, [Table, k, no, d], #{3 => <<"not an integer">>}},
+         {first_lookup, [no_table], #{1 => NoTable}},
+         {last_lookup, [no_table], #{1 => NoTable}},
+         {next_lookup, [no_table, k], #{1 => NoTable}},
+         {prev_lookup, [no_table, k], #{1 => NoTable}},
+         {update_element, [Table, nokey, {2, new}, no], #{4 => <<"not a tuple">>}},
+         {update_element, [Table, nokey, {2, new}, {}], #{4 => <<"is an empty tuple">>}},
+         {update_element, [Table, k, no, {a, b}], #{3 => <<"is not a valid element specification">>}},
+         {update_element, [Table, k, {1, new}, {a, b}], #{3 => <<"the position is the same as the key position">>}}],
+    [?assertEqual({Function, Arguments, Remarks}, {Function, Arguments, remarks(failure(cats, Function, Arguments))})
+     || {Function, Arguments, Remarks} <- Expected].
+
+own_functions(_Config) ->
+    Table = filled(cats, cats:new(own, [])),
+    NoTable = <<"the table identifier does not refer to an existing ETS table">>,
+    NoPositions = <<"not a list of positions">>,
+    Expected = [{[no_table, k, [1]], #{1 => NoTable}},
+                {[Table, nokey, [1]], #{2 => <<"not a key that exists in the table">>}},
+                {[Table, k, [1, 4]], #{3 => <<"position is greater than the size of the object">>}},
+                {[Table, k, [1, 0]], #{3 => NoPositions}},
+                {[Table, k, 1], #{3 => NoPositions}},
+                {[Table, k, [1 | 2]], #{3 => NoPositions}}],
+    [?assertEqual({Arguments, Remarks}, {Arguments, remarks(failure(cats, lookup_elements, Arguments))})
+     || {Arguments, Remarks} <- Expected],
+    ?assertEqual(#{2 => <<"invalid options">>}, remarks(failure(cats, new, [t, [{engine, no_engine}]]))),
+    ?assertEqual(#{2 => <<"invalid options">>}, remarks(failure(cats, new, [t, [ordered_set, {engine, hash}]]))).
+
+%% The caller's frame follows that of the function, and nothing of cats' inside is to be seen.
+callers_stack(_Config) ->
+    {error, badarg, [{cats, lookup, [no_table, k], _}, {?MODULE, attempt, 3, _} | _]} = failure(cats, lookup, [no_table, k]),
+    {error, badarg, [{cats, tab2list, [no_table], _}, {?MODULE, attempt, 3, _} | _]} = failure(cats, tab2list, [no_table]).
+
+%% A failing call neither takes nor leaves a message.
+mailbox(_Config) ->
+    self() ! message,
+    _ = failure(cats, new, [t, [no]]),
+    {messages, [message]} = process_info(self(), messages),
+    receive message -> ok end.
+
+reaper_on_demand(_Config) ->
+    kill_reaper(),
+    Table = cats:new(on_demand, []),
+    Reaper = whereis(cats_reaper),
+    ?assert(is_pid(Reaper)),
+    ?assertEqual({links, []}, process_info(Reaper, links)),
+    ?assertEqual({group_leader, whereis(init)}, process_info(Reaper, group_leader)),
+    cats:delete(Table).
+
+%% What a killed reaper left to do, the next one does.
+reaper_killed(_Config) ->
+    Before = cats:memory(),
+    kill_reaper(),
+    Tables = [cats:new(killed, [public]) || _ <- lists:seq(1, 10)],
+    [cats:insert(Table, [{N, N} || N <- lists:seq(1, 1000)]) || Table <- Tables],
+    kill_reaper(),
+    [cats:delete(Table) || Table <- Tables],
+    cats:delete(cats:new(wake, [])),
+    wait_until(fun() -> cats:memory() =< Before + 10000 end).
+
+application_adopts_reaper(_Config) ->
+    kill_reaper(),
+    cats:delete(cats:new(adopted, [])),
+    Reaper = whereis(cats_reaper),
+    {ok, _} = application:ensure_all_started(cats),
+    [{cats_reaper, Reaper, worker, _}] = supervisor:which_children(cats_sup),
+    exit(Reaper, kill),
+    wait_until(fun() -> whereis(cats_reaper) =/= undefined andalso whereis(cats_reaper) =/= Reaper end),
+    [{cats_reaper, Next, worker, _}] = supervisor:which_children(cats_sup),
+    Next = whereis(cats_reaper),
+    ok = application:stop(cats),
+    undefined = whereis(cats_reaper),
+    cats:delete(cats:new(after_stop, [])),
+    true = is_process_alive(whereis(cats_reaper)).
+
+kill_reaper() ->
+    case whereis(cats_reaper) of
+        undefined ->
+            ok;
+        Reaper ->
+            Monitor = monitor(process, Reaper),
+            exit(Reaper, kill),
+            receive {'DOWN', Monitor, process, Reaper, _} -> ok end
+    end.
+
+wait_until(Condition) ->
+    case Condition() of
+        true -> ok;
+        false -> timer:sleep(10), wait_until(Condition)
+    end.
+
+constant(Term) ->
+    fun(_Module) -> Term end.
+
+filled(Module, Table) ->
+    true = Module:insert(Table, [{k, b, 1}, {l, b, 1}]),
+    Table.
+
+%% A table whose owner lives as long as the calling process.
+others_table(Module, Options) ->
+    Self = self(),
+    Owner = spawn_link(fun() ->
+                           Self ! {self(), filled(Module, Module:new(others, Options))},
+                           receive stop -> ok end
+                       end),
+    receive {Owner, Table} -> Table end.
+
+dead() ->
+    {Pid, Monitor} = spawn_monitor(fun() -> ok end),
+    receive {'DOWN', Monitor, process, Pid, _} -> Pid end.
+
+%% Each element is a fun that makes the first argument for a module, the function, and the other arguments. All differences
+%% are printed before the test case fails.
+compare_all(Calls) ->
+    Differences = lists:append([compare(Call) || Call <- Calls]),
+    [ct:pal("~p", [Difference]) || Difference <- Differences],
+    ?assertEqual(0, length(Differences)),
+    ?assert(length(Calls) > 0).
+
+compare({First, Function, Arguments}) ->
+    case erlang:function_exported(ets, Function, length(Arguments) + 1) orelse {Function, Arguments} =:= {tab2list, []} of
+        true ->
+            [Expected, Seen] = [seen(failure(Module, Function, [First(Module) | Arguments]))
+                                || Module <- [ets, cats]],
+            case Expected =:= Seen of
+                true -> [];
+                false -> [#{call => {Function, [First(ets) | Arguments]}, ets => Expected, cats => Seen}]
+            end;
+        false ->
+            []
+    end.
+
+%% What ets implements in Erlang fails in a function of another name.
+seen({error, Reason, [{ets, Name, Arguments, Info} | _]} = Failure)
+  when Name =:= internal_delete_all; Name =:= match_object, tl(Arguments) =:= ['_'] ->
+    {Reason, cause(Info), maps:with([1], remarks(Failure))};
+seen({error, Reason, [{cats, Name, _, Info} | _]} = Failure) when Name =:= delete_all_objects; Name =:= tab2list ->
+    {Reason, cause(Info), remarks(Failure)};
+seen({error, Reason, [{_Module, Name, Arguments, Info} | _]} = Failure) ->
+    {Reason, Name, tl(Arguments), cause(Info), remarks(Failure)};
+seen(Success) ->
+    Success.
+
+cause(Info) ->
+    maps:get(cause, proplists:get_value(error_info, Info, #{}), none).
+
+remarks({error, Reason, [{_, _, _, Info} | _] = Stack}) ->
+    #{module := Module} = proplists:get_value(error_info, Info, #{module => cats_failure}),
+    Remarks = Module:format_error(Reason, Stack),
+    %% What the shell prints is made of these.
+    Printed = unicode:characters_to_list(erl_error:format_exception(error, Reason, Stack)),
+    [?assertNotEqual(nomatch, string:find(Printed, unicode:characters_to_list(Remark))) || Remark <- maps:values(Remarks)],
+    Remarks.
+
+failure(Module, Function, Arguments) ->
+    attempt(Module, Function, Arguments).
+
+attempt(Module, Function, Arguments) ->
+    try apply(Module, Function, Arguments) of
+        Result when is_boolean(Result); is_atom(Result) -> Result;
+        _ -> some_result
+    catch
+        Class:Reason:Stack -> {Class, Reason, Stack}
+    end.

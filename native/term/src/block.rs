@@ -54,6 +54,30 @@ impl Block {
         Some(Block { address })
     }
 
+    /// Has the host keep the held terms of a new block, which belong to somebody else as yet.
+    pub(crate) fn retain_held(&self) {
+        let retain = host().retain;
+        let base = self.address.as_ptr();
+        self.as_ref().for_each_held(|held| {
+            // SAFETY: held words follow their item's header, and those of a shared binary are followed by its address. The
+            // address is read through this block alone, which nobody else knows yet.
+            unsafe {
+                let item = (&raw const *held).cast::<u64>().sub(1);
+                let term = TermRef::new(base, (item.offset_from(base) as u64) << 2 | TAG_ITEM);
+                match term.view() {
+                    View::SharedBinary(held, bytes) => {
+                        let kept = retain(held, Class::BitString, Some(bytes));
+                        base.add(item.offset_from(base) as usize + 1 + HELD_WORDS)
+                            .write(kept as u64);
+                    }
+                    _ => {
+                        retain(held, term.class(), None);
+                    }
+                }
+            }
+        });
+    }
+
     /// The block as something to read.
     #[inline]
     pub fn as_ref(&self) -> BlockRef<'_> {

@@ -5,7 +5,6 @@
 
 use crate::block::Block;
 use crate::format::*;
-use crate::host::host;
 
 /// A buffer in which one block at a time is built.
 ///
@@ -173,9 +172,10 @@ impl Builder {
     }
 
     #[inline]
-    fn add_held(&mut self, header: u64, term: u64, hash: u64) -> u64 {
+    fn add_held(&mut self, header: u64, term: u64, batch: u64, hash: u64) -> u64 {
         let at = self.item(header);
-        self.words.extend_from_slice(&[term, 0, (self.held as u64) << 32, hash]);
+        self.words
+            .extend_from_slice(&[term, batch, (self.held as u64) << 32, hash]);
         self.held = at;
         (at as u64) << 2 | TAG_ITEM
     }
@@ -186,7 +186,11 @@ impl Builder {
     /// `term` is the VM's word of a reference-counted binary with these bytes; it lives as long as this builder's content is
     /// used, and copies of it that the host retains share the bytes.
     pub unsafe fn shared_binary(&mut self, term: u64, bytes: &[u8]) -> u64 {
-        let word = self.add_held(header(SHARED_BINARY, bytes.len()), term, 0);
+        self.add_shared_binary(term, 0, bytes)
+    }
+
+    fn add_shared_binary(&mut self, term: u64, batch: u64, bytes: &[u8]) -> u64 {
+        let word = self.add_held(header(SHARED_BINARY, bytes.len()), term, batch, 0);
         self.words.push(bytes.as_ptr() as u64);
         word
     }
@@ -197,7 +201,7 @@ impl Builder {
     /// # Safety
     /// `term` is a word of the VM, of this class and no immediate, that lives as long as this builder's content is used.
     pub unsafe fn held(&mut self, class: Class, term: u64, hash: u64) -> u64 {
-        self.add_held(header(HELD, class as usize), term, hash)
+        self.add_held(header(HELD, class as usize), term, 0, hash)
     }
 
     /// Adds a copy of a term of another block, whose held terms must live as long as this builder's content is used.
@@ -225,10 +229,10 @@ impl Builder {
             View::Float(value) => self.float(value),
             View::Integer(integer) => self.integer(integer.negative, integer.digits),
             View::Binary(bytes) => self.binary(bytes),
-            // SAFETY: the bytes belong to the held term, which lives long enough as the caller of `copy` promises.
-            View::SharedBinary(held, bytes) => unsafe { self.shared_binary(held.term(), bytes) },
-            // SAFETY: as above.
-            View::Held(class, held) => unsafe { self.held(class, held.term(), held.hash()) },
+            View::SharedBinary(held, bytes) => self.add_shared_binary(held.term(), held.batch(), bytes),
+            View::Held(class, held) => {
+                self.add_held(header(HELD, class as usize), held.term(), held.batch(), held.hash())
+            }
         }
     }
 
@@ -271,8 +275,7 @@ impl Builder {
             unsafe { Block::from_words(&self.words) }
         });
         if let (Some(block), true) = (&block, self.held != 0) {
-            let retain = host().retain;
-            block.as_ref().for_each_held(|held| held.relocate(retain(held.term())));
+            block.retain_held();
         }
         self.clear();
         block

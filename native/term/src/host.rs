@@ -1,6 +1,6 @@
 //! What the VM has to do for terms: installed once when the library is loaded, so that this crate needs no VM.
 
-use crate::format::TermRef;
+use crate::format::{Class, TermRef};
 use cats_sync::facade::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::cmp::Ordering;
 use std::sync::OnceLock;
@@ -22,8 +22,10 @@ pub struct Host {
     pub identical_mixed: fn(TermRef<'_>, TermRef<'_>) -> bool,
     /// Appends the bits of a held bit string, the last byte filled up with zeros, and returns how many of them there are.
     pub bits: fn(u64, &mut Vec<u8>) -> usize,
-    /// Copies a term (of the caller, or held elsewhere) into a batch, for a new stored object.
-    pub retain: fn(u64) -> Retained,
+    /// Keeps a term of a new stored object, which belongs to the caller or (if it has a batch) to another object: copies it
+    /// into a batch and [relocates](Held::relocate) the words, whose place stays the same until they are released. For a
+    /// binary of more than 64 bytes these are its `bytes`, and the result is the address of the kept ones.
+    pub retain: fn(&Held, Class, bytes: Option<&[u8]>) -> *const u8,
     /// Gives back what [`retain`](Self::retain) took. Runs on any thread.
     pub release: fn(&Held),
 }
@@ -60,7 +62,7 @@ impl Held {
         self.hash
     }
 
-    /// The batch's address, 0 while the term still belongs to somebody else (in a [`Builder`](crate::Builder)).
+    /// The batch's address, 0 for a term of the caller; in a [`Builder`](crate::Builder) that of another object's batch.
     #[inline]
     pub fn batch(&self) -> u64 {
         // Acquire: pairs with `relocate`; whoever follows the address sees the batch.

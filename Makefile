@@ -1,5 +1,5 @@
-# `make` lists the targets. ERL chooses the Erlang to run on (`make test ERL=/opt/otp/bin/erl`); the build always uses the one
-# that rebar3 was installed with, and what it leaves runs on that release and later ones.
+# `make` lists the targets. ERL chooses the Erlang to run on (`make test ERL=/opt/otp/bin/erl`); the build
+# always uses the one that rebar3 was installed with, and what it leaves runs on that release and later ones.
 
 ERL ?= erl
 export ERL

@@ -1,24 +1,26 @@
 %% @doc Shared tables of Erlang terms with the interface of {@link ets}, held by a native library.
 %%
-%% Every function that `ets' has under the same name and arity takes the same arguments, returns the same results and raises
-%% the same errors, as of OTP 29, on every OTP release from 25 on. What differs is said at the function. Without `ets' in
-%% their name there are {@link lookup_elements/3}, {@link memory/0} and {@link engines/0}, and the option and the item
-%% `engine' of {@link new/2} and {@link info/2}.
+%% Every function that `ets' has under the same name and arity takes the same arguments, returns the same
+%% results and raises the same errors, as of OTP 29, on every OTP release from 25 on. What differs is said at
+%% the function. Not in `ets' are {@link lookup_elements/3}, {@link memory/0} and {@link engines/0}, and the
+%% option and the item `engine' of {@link new/2} and {@link info/2}.
 %%
-%% A function of one object is atomic and isolated: another process sees all of its effect or nothing, and so is
-%% {@link insert/2} of a list. Functions that go over a whole table (`tab2list', `first' with `next') see every object
-%% that is there for the whole of the traversal exactly once; those that come or go meanwhile may be seen or not.
+%% A function of one object is atomic and isolated: another process sees all of its effect or nothing, and so
+%% is {@link insert/2} of a list. Functions that go over a whole table (`tab2list', `first' with `next') see
+%% every object that is there for the whole of the traversal exactly once; those that come or go meanwhile may
+%% be seen or not.
 %%
-%% `N' in a statement of cost is the number of objects in the table. A table of type `ordered_set' finds a key in
-%% `O(log N)', the others in `O(1)' on average. The size of the key and of what is copied in or out comes on top.
-%% No call holds a scheduler for more than about a millisecond; a call that meets a lock gives way to other processes.
+%% `N' in a statement of cost is the number of objects in the table. A table of type `ordered_set' finds a key
+%% in `O(log N)', the others in `O(1)' on average. The size of the key and of what is copied in or out comes
+%% on top. No call holds a scheduler for more than about a millisecond; a call that meets a lock gives way to
+%% other processes.
 -module(cats).
 
--export([all/0, delete/1, delete/2, delete_all_objects/1, delete_object/2, engines/0, first/1, first_lookup/1, give_away/3,
-         i/0, info/1, info/2, insert/2, insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4,
-         lookup_elements/3, member/2, memory/0, new/2, next/2, next_lookup/2, prev/2, prev_lookup/2, rename/2,
-         safe_fixtable/2, setopts/2, slot/2, tab2list/1, take/2, update_counter/3, update_counter/4, update_element/3,
-         update_element/4, whereis/1]).
+-export([all/0, delete/1, delete/2, delete_all_objects/1, delete_object/2, engines/0, first/1,
+         first_lookup/1, give_away/3, i/0, info/1, info/2, insert/2, insert_new/2, last/1, last_lookup/1,
+         lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3, member/2, memory/0, new/2, next/2,
+         next_lookup/2, prev/2, prev_lookup/2, rename/2, safe_fixtable/2, setopts/2, slot/2, tab2list/1,
+         take/2, update_counter/3, update_counter/4, update_element/3, update_element/4, whereis/1]).
 
 -export_type([engine/0, info_item/0, option/0, tab/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 
@@ -31,15 +33,15 @@
 -type table_access() :: public | protected | private.
 -type table_type() :: set | ordered_set | bag | duplicate_bag.
 -type engine() :: hash | ca.
-%% A structure that holds tables: `hash', linear hashing over cache-line buckets, for `set', `bag' and `duplicate_bag';
-%% `ca', a contention adapting search tree, for `ordered_set'.
+%% A structure that holds tables: `hash', linear hashing over cache-line buckets, for `set', `bag' and
+%% `duplicate_bag'; `ca', a contention adapting search tree, for `ordered_set'.
 -type option() :: table_type() | table_access() | named_table | {keypos, pos_integer()}
                 | {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none}
                 | {write_concurrency, boolean() | auto} | {read_concurrency, boolean()}
                 | {decentralized_counters, boolean()} | compressed | {engine, engine()}.
--type info_item() :: binary | compressed | decentralized_counters | engine | fixed | heir | id | keypos | memory | name
-                   | named_table | node | owner | protection | read_concurrency | safe_fixed | safe_fixed_monotonic_time
-                   | size | stats | type | write_concurrency | atom().
+-type info_item() :: binary | compressed | decentralized_counters | engine | fixed | heir | id | keypos
+                   | memory | name | named_table | node | owner | protection | read_concurrency | safe_fixed
+                   | safe_fixed_monotonic_time | size | stats | type | write_concurrency | atom().
 -type update_op() :: {Pos :: pos_integer(), Increment :: integer()}
                    | {Pos :: pos_integer(), Increment :: integer(), Threshold :: integer(), SetValue :: integer()}.
 
@@ -52,8 +54,8 @@ all() ->
         error:Cause:Stack -> cats_failure:handle(Cause, all, [], Stack)
     end.
 
-%% @doc Deletes a table. It is gone, and its name free, when the call returns, in `O(1)'; its memory is given back in the
-%% background, never by the caller.
+%% @doc Deletes a table. It is gone, and its name free, when the call returns, in `O(1)'; its memory is given
+%% back in the background, never by the caller.
 -spec delete(table()) -> true.
 delete(Table) ->
     try
@@ -80,7 +82,8 @@ delete_all_objects(Table) ->
         error:Cause:Stack -> cats_failure:handle(Cause, delete_all_objects, [Table], Stack)
     end.
 
-%% @doc Deletes exactly this object, leaving others with the same key; in a `duplicate_bag' every instance of it.
+%% @doc Deletes exactly this object, leaving others with the same key; in a `duplicate_bag' every instance of
+%% it.
 -spec delete_object(table(), Object :: tuple()) -> true.
 delete_object(Table, Object) ->
     try
@@ -89,8 +92,8 @@ delete_object(Table, Object) ->
         error:Cause:Stack -> cats_failure:handle(Cause, delete_object, [Table, Object], Stack)
     end.
 
-%% @doc Lists the engines that option `engine' of {@link new/2} names, each with the table types that it serves.
-%% The first one of a type is the default for it. Not in `ets'.
+%% @doc Lists the engines that option `engine' of {@link new/2} names, each with the table types that it
+%% serves. The first one of a type is the default for it. Not in `ets'.
 -spec engines() -> [#{name := engine(), types := [table_type()]}].
 engines() ->
     [#{name => hash, types => [set, bag, duplicate_bag]},
@@ -105,7 +108,8 @@ first(Table) ->
         error:Cause:Stack -> cats_failure:handle(Cause, first, [Table], Stack)
     end.
 
-%% @doc Like {@link first/1}, with all objects of the key: one step, atomic, where `first' with {@link lookup/2} are two.
+%% @doc Like {@link first/1}, with all objects of the key: one step, atomic, where `first' with {@link
+%% lookup/2} are two.
 -spec first_lookup(table()) -> {Key :: term(), [Object :: tuple()]} | '$end_of_table'.
 first_lookup(Table) ->
     try
@@ -114,8 +118,9 @@ first_lookup(Table) ->
         error:Cause:Stack -> cats_failure:handle(Cause, first_lookup, [Table], Stack)
     end.
 
-%% @doc Makes a process the owner of the table, and sends it `{'ETS-TRANSFER', Tid, FromPid, GiftData}'. Only the owner may
-%% do this; the new owner must be alive, on this node, and another process. Does not affect the heir.
+%% @doc Makes a process the owner of the table, and sends it ``{'ETS-TRANSFER', Table, FromPid, GiftData}''.
+%% Only the owner may do this; the new owner must be alive, on this node, and another process. Does not affect
+%% the heir.
 -spec give_away(table(), pid(), GiftData :: term()) -> true.
 give_away(Table, Pid, GiftData) ->
     try
@@ -150,9 +155,10 @@ print_row(Fields) ->
     Padded = lists:zipwith(fun string:pad/2, Texts, [15, 17, 5, 6, 8, 0]),
     io:format(" ~ts~n", [lists:join($\s, Padded)]).
 
-%% @doc Returns all that {@link info/2} tells, without the items that are costly or of no general use (`binary', `fixed',
-%% `safe_fixed', `safe_fixed_monotonic_time', `stats'), or `undefined' if there is no such table. The items stand in the
-%% order of `ets', then `engine'. Each is read on its own, while other processes may change the table.
+%% @doc Returns all that {@link info/2} tells, without the items that are costly or of no general use
+%% (`binary', `fixed', `safe_fixed', `safe_fixed_monotonic_time', `stats'), or `undefined' if there is no such
+%% table. The items stand in the order of `ets', then `engine'. Each is read on its own, while other processes
+%% may change the table.
 -spec info(table()) -> [{info_item(), term()}] | undefined.
 info(Table) ->
     Found = try
@@ -172,12 +178,12 @@ info(Table) ->
     end.
 
 info_items() ->
-    [id, decentralized_counters, read_concurrency, write_concurrency, compressed, memory, owner, heir, name, size, node,
-     named_table, type, keypos, protection, engine].
+    [id, decentralized_counters, read_concurrency, write_concurrency, compressed, memory, owner, heir, name,
+     size, node, named_table, type, keypos, protection, engine].
 
-%% @doc Returns one item about the table, or `undefined' if there is no such table. Beside the items of `ets' there is
-%% `engine', the {@link engine()} that holds the table. `size' is exact when no process is changing the table, `memory' is
-%% in words; both are cheap at any size and under any contention, unlike in `ets'.
+%% @doc Returns one item about the table, or `undefined' if there is no such table. Beside the items of `ets'
+%% there is `engine', the {@link engine()} that holds the table. `size' is exact when no process is changing
+%% the table, `memory' is in words; both are cheap at any size and under any contention, unlike in `ets'.
 -spec info(table(), info_item()) -> term() | undefined.
 info(Table, Item) ->
     try
@@ -186,10 +192,10 @@ info(Table, Item) ->
         error:Cause:Stack -> cats_failure:handle(Cause, info, [Table, Item], Stack)
     end.
 
-%% @doc Inserts an object or a list of objects, atomically and isolated. In a `set' or `ordered_set' an object replaces the
-%% one with the same key (of several in the list with the same key, the last one stays); in a `bag' it is added unless
-%% exactly it is there; in a `duplicate_bag' it is added. Unlike in `ets' the cost of adding an object to a bag does not
-%% grow with the number of objects under its key.
+%% @doc Inserts an object or a list of objects, atomically and isolated. In a `set' or `ordered_set' an object
+%% replaces the one with the same key (of several in the list with the same key, the last one stays); in a
+%% `bag' it is added unless exactly it is there; in a `duplicate_bag' it is added. Unlike in `ets' the cost of
+%% adding an object to a bag does not grow with the number of objects under its key.
 -spec insert(table(), tuple() | [tuple()]) -> true.
 insert(Table, Objects) ->
     try
@@ -198,8 +204,8 @@ insert(Table, Objects) ->
         error:Cause:Stack -> cats_failure:handle(Cause, insert, [Table, Objects], Stack)
     end.
 
-%% @doc Like {@link insert/2}, if none of the keys is in the table; else does nothing and returns `false'. Test and insertion
-%% are one atomic step.
+%% @doc Like {@link insert/2}, if none of the keys is in the table; else does nothing and returns `false'.
+%% Test and insertion are one atomic step.
 -spec insert_new(table(), tuple() | [tuple()]) -> boolean().
 insert_new(Table, Objects) ->
     try
@@ -208,8 +214,8 @@ insert_new(Table, Objects) ->
         error:Cause:Stack -> cats_failure:handle(Cause, insert_new, [Table, Objects], Stack)
     end.
 
-%% @doc Returns the last key in term order of an `ordered_set', or `$end_of_table'. For other types the same as
-%% {@link first/1}.
+%% @doc Returns the last key in term order of an `ordered_set', or `$end_of_table'. For other types the same
+%% as {@link first/1}.
 -spec last(table()) -> (Key :: term()) | '$end_of_table'.
 last(Table) ->
     try
@@ -227,8 +233,8 @@ last_lookup(Table) ->
         error:Cause:Stack -> cats_failure:handle(Cause, last_lookup, [Table], Stack)
     end.
 
-%% @doc Returns all objects with the key, in a bag in the order of their insertion. Keys match (`=:='), but compare equal
-%% (`==') in an `ordered_set'.
+%% @doc Returns all objects with the key, in a bag in the order of their insertion. Keys match (`=:='), but
+%% compare equal (`==') in an `ordered_set'.
 -spec lookup(table(), Key :: term()) -> [Object :: tuple()].
 lookup(Table, Key) ->
     try
@@ -237,8 +243,8 @@ lookup(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, lookup, [Table, Key], Stack)
     end.
 
-%% @doc Returns the element at a position of the object with the key; in a bag the list of those of all its objects. Copies
-%% nothing else. Fails with `badarg' if there is no such key, or an object is too small.
+%% @doc Returns the element at a position of the object with the key; in a bag the list of those of all its
+%% objects. Copies nothing else. Fails with `badarg' if there is no such key, or an object is too small.
 -spec lookup_element(table(), Key :: term(), Pos :: pos_integer()) -> (Element :: term()) | [Element :: term()].
 lookup_element(Table, Key, Pos) ->
     try
@@ -256,10 +262,11 @@ lookup_element(Table, Key, Pos, Default) ->
         error:Cause:Stack -> cats_failure:handle(Cause, lookup_element, [Table, Key, Pos, Default], Stack)
     end.
 
-%% @doc Returns the elements at several positions of the object with the key, as a list in the order of the positions; in a
-%% bag the list of such lists of all its objects. One atomic call that copies just those elements. Fails with `badarg' if
-%% there is no such key, or an object is too small. Not in `ets'.
--spec lookup_elements(table(), Key :: term(), [Pos :: pos_integer()]) -> [Element :: term()] | [[Element :: term()]].
+%% @doc Returns the elements at several positions of the object with the key, as a list in the order of the
+%% positions; in a bag the list of such lists of all its objects. One atomic call that copies just those
+%% elements. Fails with `badarg' if there is no such key, or an object is too small. Not in `ets'.
+-spec lookup_elements(table(), Key :: term(), [Pos :: pos_integer()]) -> [Element] | [[Element]] when
+      Element :: term().
 lookup_elements(Table, Key, Positions) ->
     try
         cats_nif:lookup_elements(Table, Key, Positions)
@@ -276,7 +283,8 @@ member(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, member, [Table, Key], Stack)
     end.
 
-%% @doc Returns the number of bytes that all tables hold, which `erlang:memory(ets)' does not count. Not in `ets'.
+%% @doc Returns the number of bytes that all tables hold, which `erlang:memory(ets)' does not count. Not in
+%% `ets'.
 -spec memory() -> non_neg_integer().
 memory() ->
     try
@@ -285,10 +293,11 @@ memory() ->
         error:Cause:Stack -> cats_failure:handle(Cause, memory, [], Stack)
     end.
 
-%% @doc Creates a table that the calling process owns, and returns its identifier, or with option `named_table' its name.
-%% The table ends with its owner, unless it has an heir. The options are those of `ets'; the ones that tune `ets' for
-%% concurrency (`read_concurrency', `write_concurrency', `decentralized_counters') are accepted and reported by
-%% {@link info/2}, but not needed: tables adapt. Option `{engine, Name}' names the structure to use, see {@link engines/0}.
+%% @doc Creates a table that the calling process owns, and returns its identifier, or with option
+%% `named_table' its name. The table ends with its owner, unless it has an heir. The options are those of
+%% `ets'; the ones that tune `ets' for concurrency (`read_concurrency', `write_concurrency',
+%% `decentralized_counters') are accepted and reported by {@link info/2}, but not needed: tables adapt. Option
+%% `{engine, Name}' names the structure to use, see {@link engines/0}.
 -spec new(Name :: atom(), [option()]) -> table().
 new(Name, Options) ->
     try
@@ -297,8 +306,9 @@ new(Name, Options) ->
         error:Cause:Stack -> cats_failure:handle(Cause, new, [Name, Options], Stack)
     end.
 
-%% @doc Returns the key after this one, or `$end_of_table'. In an `ordered_set' that is the next one in term order, whether
-%% this one is there or not. In other types the order is undefined; unlike in `ets' it needs no {@link safe_fixtable/2}.
+%% @doc Returns the key after this one, or `$end_of_table'. In an `ordered_set' that is the next one in term
+%% order, whether this one is there or not. In other types the order is undefined; unlike in `ets' it needs no
+%% {@link safe_fixtable/2}.
 -spec next(table(), Key :: term()) -> (Key2 :: term()) | '$end_of_table'.
 next(Table, Key) ->
     try
@@ -316,7 +326,8 @@ next_lookup(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, next_lookup, [Table, Key], Stack)
     end.
 
-%% @doc Returns the key before this one in an `ordered_set', or `$end_of_table'. For other types the same as {@link next/2}.
+%% @doc Returns the key before this one in an `ordered_set', or `$end_of_table'. For other types the same as
+%% {@link next/2}.
 -spec prev(table(), Key :: term()) -> (Key2 :: term()) | '$end_of_table'.
 prev(Table, Key) ->
     try
@@ -343,8 +354,9 @@ rename(Table, Name) ->
         error:Cause:Stack -> cats_failure:handle(Cause, rename, [Table, Name], Stack)
     end.
 
-%% @doc Fixes the table for the calling process, or releases it. Traversals need no fixing here: this only serves programs
-%% that look at `safe_fixed' of {@link info/2}, costs nothing while it lasts, and keeps no deleted objects.
+%% @doc Fixes the table for the calling process, or releases it. Traversals need no fixing here: this only
+%% serves programs that look at `safe_fixed' of {@link info/2}, costs nothing while it lasts, and keeps no
+%% deleted objects.
 -spec safe_fixtable(table(), Fix :: boolean()) -> true.
 safe_fixtable(Table, Fix) ->
     try
@@ -353,7 +365,8 @@ safe_fixtable(Table, Fix) ->
         error:Cause:Stack -> cats_failure:handle(Cause, safe_fixtable, [Table, Fix], Stack)
     end.
 
-%% @doc Sets the heir: `{heir, Pid}', `{heir, Pid, HeirData}' or `{heir, none}', or a list of one. Only the owner may.
+%% @doc Sets the heir: `{heir, Pid}', `{heir, Pid, HeirData}' or `{heir, none}', or a list of one. Only the
+%% owner may.
 -spec setopts(table(), Option | [Option]) -> true when
       Option :: {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none}.
 setopts(Table, Options) ->
@@ -363,8 +376,8 @@ setopts(Table, Options) ->
         error:Cause:Stack -> cats_failure:handle(Cause, setopts, [Table, Options], Stack)
     end.
 
-%% @doc Returns the objects of the table's slot of that number, counted from 0, and `$end_of_table' behind the last slot.
-%% What lies in which slot is up to the table; every object is in one.
+%% @doc Returns the objects of the table's slot of that number, counted from 0, and `$end_of_table' behind the
+%% last slot. What lies in which slot is up to the table; every object is in one.
 -spec slot(table(), non_neg_integer()) -> [Object :: tuple()] | '$end_of_table'.
 slot(Table, Number) ->
     try
@@ -382,7 +395,8 @@ tab2list(Table, Cursor, Objects) ->
     Scanned = try
                   cats_nif:scan(Cursor, Objects)
               catch
-                  error:Cause:Stack -> cats_failure:handle(Cause, {scan, [Cursor, Objects]}, tab2list, [Table], Stack)
+                  error:Cause:Stack ->
+                      cats_failure:handle(Cause, {scan, [Cursor, Objects]}, tab2list, [Table], Stack)
               end,
     case Scanned of
         {MoreObjects, NextCursor} -> tab2list(Table, NextCursor, MoreObjects);
@@ -398,11 +412,11 @@ take(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, take, [Table, Key], Stack)
     end.
 
-%% @doc Adds to one or several counters of the object with the key, atomically, and returns their new values. An integer
-%% stands for an addition to the element after the key. With a threshold, a counter that gets beyond it is set to
-%% `SetValue'. Of a list each operation works on the result of those before it; if one fails, none takes effect. For `set'
-%% and `ordered_set'. Fails with `badarg' if there is no such key, a counter is no integer, or a position is beyond the
-%% object or that of the key.
+%% @doc Adds to one or several counters of the object with the key, atomically, and returns their new values.
+%% An integer stands for an addition to the element after the key. With a threshold, a counter that gets
+%% beyond it is set to `SetValue'. Of a list each operation works on the result of those before it; if one
+%% fails, none takes effect. For `set' and `ordered_set'. Fails with `badarg' if there is no such key, a
+%% counter is no integer, or a position is beyond the object or that of the key.
 -spec update_counter(table(), Key :: term(), UpdateOp) -> Result | [Result] when
       UpdateOp :: update_op() | [update_op()] | (Increment :: integer()),
       Result :: integer().
@@ -413,8 +427,8 @@ update_counter(Table, Key, UpdateOp) ->
         error:Cause:Stack -> cats_failure:handle(Cause, update_counter, [Table, Key, UpdateOp], Stack)
     end.
 
-%% @doc Like {@link update_counter/3}; if there is no such key, `Default' with this key in its place is inserted first, in the
-%% same atomic step.
+%% @doc Like {@link update_counter/3}; if there is no such key, `Default' with this key in its place is
+%% inserted first, in the same atomic step.
 -spec update_counter(table(), Key :: term(), UpdateOp, Default :: tuple()) -> Result | [Result] when
       UpdateOp :: update_op() | [update_op()] | (Increment :: integer()),
       Result :: integer().
@@ -425,8 +439,9 @@ update_counter(Table, Key, UpdateOp, Default) ->
         error:Cause:Stack -> cats_failure:handle(Cause, update_counter, [Table, Key, UpdateOp, Default], Stack)
     end.
 
-%% @doc Replaces one or several elements of the object with the key, atomically. Returns `false' if there is no such key. For
-%% `set' and `ordered_set'. Fails with `badarg' if a position is beyond the object or that of the key.
+%% @doc Replaces one or several elements of the object with the key, atomically. Returns `false' if there is
+%% no such key. For `set' and `ordered_set'. Fails with `badarg' if a position is beyond the object or that of
+%% the key.
 -spec update_element(table(), Key :: term(), ElementSpec | [ElementSpec]) -> boolean() when
       ElementSpec :: {Pos :: pos_integer(), Value :: term()}.
 update_element(Table, Key, ElementSpec) ->
@@ -436,8 +451,8 @@ update_element(Table, Key, ElementSpec) ->
         error:Cause:Stack -> cats_failure:handle(Cause, update_element, [Table, Key, ElementSpec], Stack)
     end.
 
-%% @doc Like {@link update_element/3}; if there is no such key, `Default' with this key in its place is inserted first, in the
-%% same atomic step.
+%% @doc Like {@link update_element/3}; if there is no such key, `Default' with this key in its place is
+%% inserted first, in the same atomic step.
 -spec update_element(table(), Key :: term(), ElementSpec | [ElementSpec], Default :: tuple()) -> boolean() when
       ElementSpec :: {Pos :: pos_integer(), Value :: term()}.
 update_element(Table, Key, ElementSpec, Default) ->
@@ -447,7 +462,8 @@ update_element(Table, Key, ElementSpec, Default) ->
         error:Cause:Stack -> cats_failure:handle(Cause, update_element, [Table, Key, ElementSpec, Default], Stack)
     end.
 
-%% @doc Returns the identifier of the table with the name, or `undefined'. Calls with the identifier save looking up the name.
+%% @doc Returns the identifier of the table with the name, or `undefined'. Calls with the identifier save
+%% looking up the name.
 -spec whereis(Name :: atom()) -> tid() | undefined.
 whereis(Name) ->
     try

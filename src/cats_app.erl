@@ -1,4 +1,5 @@
-%% The application cats: one supervised process, the reaper (cats_reaper). Tables work without the application being started.
+%% The application cats: one supervised process, the reaper (cats_reaper). Tables work without the application
+%% being started.
 -module(cats_app).
 -behaviour(application).
 -export([start/2, stop/1]).

@@ -1,5 +1,6 @@
-%% What cats does when a native function raises an error: calls it again when that is all it takes, or else raises the error
-%% that ets would raise, with the explanation that the shell prints for ets (error_info, EEP 54).
+%% What cats does when a native function raises an error: calls it again when that is all it takes, or else
+%% raises the error that ets would raise, with the explanation that the shell prints for ets (error_info, EEP
+%% 54).
 %%
 %% A native function raises an atom that says why it did not succeed, and has then changed nothing:
 %%   busy          it met a lock that was held for too long: other processes get their turn, then it is called again;
@@ -16,14 +17,15 @@
 -type native() :: {Function :: atom(), Arguments :: [term()]}.
 
 %% @private
-%% @doc Handles `Cause', which the native function of the same name as `cats:Function' has raised. Returns what it returns in
-%% the end.
+%% @doc Handles `Cause', which the native function of the same name as `cats:Function' has raised. Returns
+%% what it returns in the end.
 -spec handle(Cause :: term(), Function :: atom(), Arguments :: [term()], erlang:stacktrace()) -> term().
 handle(Cause, Function, Arguments, Stack) ->
     handle(Cause, {Function, Arguments}, Function, Arguments, Stack).
 
 %% @private
-%% @doc Like {@link handle/4}, where the native function or its arguments differ from those of `cats:Function'.
+%% @doc Like {@link handle/4}, where the native function or its arguments differ from those of
+%% `cats:Function'.
 -spec handle(Cause :: term(), native(), Function :: atom(), Arguments :: [term()], erlang:stacktrace()) -> term().
 handle(Cause, Native, Function, Arguments, Stack) ->
     retry(Cause, Native, {Function, Arguments, Stack}, 0).
@@ -67,7 +69,8 @@ error_info(Cause) ->
     end.
 
 %% @private
-%% @doc The remarks on the arguments of a failed call, as `erl_error' asks for them: those that the running OTP has for `ets'.
+%% @doc The remarks on the arguments of a failed call, as `erl_error' asks for them: those that the running
+%% OTP has for `ets'.
 -spec format_error(Reason :: term(), erlang:stacktrace()) -> #{pos_integer() => unicode:chardata()}.
 format_error(Reason, [{cats, Function, Arguments, Info} | _]) ->
     ErrorInfo = proplists:get_value(error_info, Info, #{}),

@@ -1,15 +1,15 @@
-%% The process that gives memory back in the background: it dismantles deleted tables, carries out what the deaths of owners
-%% left to do, and frees retired memory, in slices of well under a millisecond. What there is to do stands in native queues,
-%% so that a reaper that is killed loses nothing.
+%% The process that gives memory back in the background: it dismantles deleted tables, carries out what the
+%% deaths of owners left to do, and frees retired memory, in slices of well under a millisecond. What there is
+%% to do stands in native queues, so that a reaper that is killed loses nothing.
 %%
-%% The supervisor of the application runs it; without the application, the first call that needs one starts it. A supervisor
-%% that starts later adopts the one that runs, so there is never a second one.
+%% The supervisor of the application runs it; without the application, the first call that needs one starts
+%% it. A supervisor that starts later adopts the one that runs, so there is never a second one.
 -module(cats_reaper).
 -behaviour(gen_server).
 -export([start_link/0, ensure/0, init/1, handle_call/3, handle_cast/2, handle_info/2]).
 
-%% How long the reaper sleeps, in milliseconds, when no work is announced to it: memory that could not be freed because
-%% somebody was reading it announces itself to nobody.
+%% How long the reaper sleeps, in milliseconds, when no work is announced to it: memory that could not be
+%% freed because somebody was reading it announces itself to nobody.
 -define(TICK, 1000).
 
 %% @private
@@ -24,8 +24,8 @@ start_link() ->
     end.
 
 %% @private
-%% @doc Starts a reaper if none runs, and returns when the native side knows it. A reaper that dies meanwhile is no failure:
-%% the native side will ask for one again.
+%% @doc Starts a reaper if none runs, and returns when the native side knows it. A reaper that dies meanwhile
+%% is no failure: the native side will ask for one again.
 -spec ensure() -> ok.
 ensure() ->
     case gen_server:start({local, ?MODULE}, ?MODULE, [], []) of

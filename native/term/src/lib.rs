@@ -12,6 +12,8 @@ mod host;
 mod norm;
 mod number;
 mod order;
+#[cfg(feature = "test-host")]
+pub mod test_host;
 
 pub use block::{Block, BlockRef};
 pub use builder::{Builder, Item};

@@ -1,0 +1,184 @@
+//! A host for tests that run without a VM: atoms and held terms live in tables here.
+
+use crate::{compare, equal, install, Builder, Held, Host, Retained, TermRef};
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+/// A term in the "VM's" form.
+pub enum Form {
+    /// A reference, fun, external pid or port: all that is known of it is an order.
+    Opaque(u64),
+    /// Bits, the last byte filled up with zeros, and their number.
+    Bits(Vec<u8>, usize),
+    /// A reference-counted binary.
+    Shared(Vec<u8>),
+    /// A compound term: the key of the builder.
+    Compound(Builder),
+}
+
+#[derive(Default)]
+struct Heap {
+    atoms: Vec<String>,
+    words: HashMap<String, u64>,
+    terms: HashMap<u64, Arc<Form>>,
+    retained: HashMap<u64, Arc<Form>>,
+    last: u64,
+}
+
+static HEAP: OnceLock<Mutex<Heap>> = OnceLock::new();
+
+fn heap() -> MutexGuard<'static, Heap> {
+    HEAP.get_or_init(Mutex::default)
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Heap {
+    fn word(&mut self) -> u64 {
+        self.last += 1;
+        self.last << 2 | 2
+    }
+}
+
+/// Installs this host (once for all tests of a process).
+pub fn install_test_host(zeros_identical: bool) {
+    install(Host {
+        compare: |a, b| {
+            let (x, y) = (form(a), form(b));
+            match (x.as_deref(), y.as_deref()) {
+                (Some(x), Some(y)) => compare_forms(x, y),
+                (None, None) if is_atom(a) && is_atom(b) => text(a).as_bytes().cmp(text(b).as_bytes()),
+                // Local pids and ports by number, and before external ones.
+                (None, None) => a.cmp(&b),
+                (x, y) => x.is_some().cmp(&y.is_some()),
+            }
+        },
+        identical: |a, b| match (form(a).as_deref(), form(b).as_deref()) {
+            (Some(Form::Compound(x)), Some(Form::Compound(y))) => equal(x.as_key(), y.as_key()),
+            (Some(x), Some(y)) => compare_forms(x, y).is_eq(),
+            _ => a == b,
+        },
+        atom_text: |word, out| out.extend_from_slice(text(word).as_bytes()),
+        zeros_identical,
+        compare_mixed: |a, b| expanded(a, |a| expanded(b, |b| compare(a, b))),
+        identical_mixed: |a, b| expanded(a, |a| expanded(b, |b| equal(a, b))),
+        bits: |word, out| match form(word).as_deref() {
+            Some(Form::Bits(bytes, bits)) => {
+                out.extend_from_slice(bytes);
+                *bits
+            }
+            _ => panic!("no bit string"),
+        },
+        retain: |word| {
+            let form = form(word).expect("only held terms are retained");
+            let mut heap = heap();
+            let term = heap.word();
+            heap.retained.insert(term, form);
+            Retained {
+                term,
+                batch: 8,
+                index: term as u32,
+            }
+        },
+        release: |held: &Held| {
+            assert_eq!((held.batch(), held.index()), (8, held.term() as u32));
+            assert!(
+                heap().retained.remove(&held.term()).is_some(),
+                "released twice, or never retained"
+            );
+        },
+    });
+}
+
+fn is_atom(word: u64) -> bool {
+    word & 0x3f == 0x0b
+}
+
+fn form(word: u64) -> Option<Arc<Form>> {
+    let heap = heap();
+    heap.terms.get(&word).or_else(|| heap.retained.get(&word)).cloned()
+}
+
+fn text(word: u64) -> String {
+    heap().atoms[(word >> 6) as usize].clone()
+}
+
+fn compare_forms(a: &Form, b: &Form) -> Ordering {
+    match (a, b) {
+        (Form::Opaque(a), Form::Opaque(b)) => a.cmp(b),
+        (Form::Compound(a), Form::Compound(b)) => compare(a.as_key(), b.as_key()),
+        (a, b) => bits_of(a).cmp(&bits_of(b)),
+    }
+}
+
+/// Bit by bit: simple, and in the right order.
+fn bits_of(form: &Form) -> Vec<bool> {
+    let (bytes, bits) = match form {
+        Form::Bits(bytes, bits) => (bytes, *bits),
+        Form::Shared(bytes) => (bytes, bytes.len() * 8),
+        _ => panic!("no bit string"),
+    };
+    (0..bits).map(|i| bytes[i / 8] >> (7 - i % 8) & 1 == 1).collect()
+}
+
+/// Shows the term as it would be if nothing were held.
+fn expanded<R>(term: TermRef<'_>, show: impl FnOnce(TermRef<'_>) -> R) -> R {
+    let mut builder = Builder::new();
+    let root = builder.tuple(1);
+    if let Some(bytes) = term.bytes() {
+        // As a bit string, which compares with other ones.
+        let word = hold(Form::Bits(bytes.to_vec(), bytes.len() * 8));
+        // SAFETY: the word is one of this host, and lives for ever.
+        let word = unsafe { builder.held(crate::Class::BitString, word, 0) };
+        builder.set(root, 0, word);
+        return show(builder.as_key());
+    }
+    let form = match term.view() {
+        crate::View::Held(_, held) => form(held.term()),
+        _ => None,
+    };
+    match form.as_deref() {
+        Some(Form::Compound(builder)) => show(builder.as_key()),
+        _ => show(term),
+    }
+}
+
+/// The word of an atom.
+pub fn atom(text: &str) -> u64 {
+    let mut heap = heap();
+    if let Some(&word) = heap.words.get(text) {
+        return word;
+    }
+    let word = (heap.atoms.len() as u64) << 6 | 0x0b;
+    heap.atoms.push(text.to_owned());
+    heap.words.insert(text.to_owned(), word);
+    word
+}
+
+/// The text of an atom.
+pub fn atom_text(word: u64) -> String {
+    text(word)
+}
+
+/// The word of a new term in the VM's form, which lives for ever.
+pub fn hold(form: Form) -> u64 {
+    let mut heap = heap();
+    let word = heap.word();
+    heap.terms.insert(word, Arc::new(form));
+    word
+}
+
+/// What a word stands for.
+pub fn held_form(word: u64) -> Option<Arc<Form>> {
+    form(word)
+}
+
+/// How many copies of this opaque term blocks hold now.
+pub fn retained(number: u64) -> usize {
+    heap()
+        .retained
+        .values()
+        .filter(|form| matches!(&***form, Form::Opaque(n) if *n == number))
+        .count()
+}

@@ -1,0 +1,156 @@
+//! What must hold for all terms.
+
+use super::generate::{orderable, pair, reshaped, term, with_other_numbers};
+use super::Model;
+use cats_term::{compare, equal, hash, hash_ordered, head, key_word, key_word_ordered, normalize, Builder, TermRef};
+use proptest::prelude::*;
+use std::cmp::Ordering;
+
+fn normalized(term: TermRef<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    normalize(term, &mut bytes, usize::MAX / 2);
+    bytes
+}
+
+/// The order that the heads of two terms decide, read one after another.
+fn compare_heads(a: TermRef<'_>, b: TermRef<'_>, length: usize) -> Ordering {
+    let mut heads = (0..length).step_by(8).map(|skip| head(a, skip).cmp(&head(b, skip)));
+    heads.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn order_and_equality_are_those_of_the_model((a, b) in pair()) {
+        let (x, y) = (a.key(), b.key());
+        let (x, y) = (x.as_key(), y.as_key());
+        prop_assert_eq!(compare(x, y), a.compare(&b, false));
+        prop_assert_eq!(compare(y, x), b.compare(&a, false));
+        prop_assert_eq!(equal(x, y), a.same(&b));
+        prop_assert!(equal(x, x) && compare(x, x).is_eq());
+    }
+
+    #[test]
+    fn equal_terms_have_equal_hashes((a, b) in pair()) {
+        let (x, y) = (a.key(), b.key());
+        let (x, y) = (x.as_key(), y.as_key());
+        if equal(x, y) {
+            prop_assert_eq!(hash(x), hash(y));
+            prop_assert_eq!(key_word(x), key_word(y));
+        } else {
+            // 62 bits: an accident does not happen here.
+            prop_assert!(hash(x) != hash(y) || compare(x, y).is_eq(), "{:?} {:?}", a, b);
+        }
+        if compare(x, y).is_eq() {
+            prop_assert_eq!(hash_ordered(x), hash_ordered(y));
+        }
+        for (word, hash) in [(key_word(x), hash(x)), (key_word_ordered(x), hash_ordered(x))] {
+            prop_assert_eq!(hash & 3, 0);
+            prop_assert_ne!(word, 0);
+            if x.is_immediate() {
+                prop_assert_eq!(word, x.word());
+            } else {
+                prop_assert_eq!(word, hash);
+            }
+        }
+    }
+
+    #[test]
+    fn terms_are_the_same_in_another_shape(a in term()) {
+        let (b, c) = (reshaped(&a), with_other_numbers(&a));
+        let (x, y, z) = (a.key(), b.key(), c.key());
+        let (x, y, z) = (x.as_key(), y.as_key(), z.as_key());
+        if !has_map_in_map_key(&a, false) {
+            prop_assert!(compare(x, y).is_eq());
+            prop_assert!(compare(x, z).is_eq());
+            prop_assert_eq!(hash_ordered(x), hash_ordered(z));
+        }
+        prop_assert!(equal(x, y));
+        prop_assert_eq!(hash(x), hash(y));
+    }
+
+    #[test]
+    fn order_is_transitive(a in orderable(), b in orderable(), c in orderable()) {
+        let keys = [a.key(), b.key(), c.key()];
+        let mut terms: Vec<_> = keys.iter().map(Builder::as_key).collect();
+        terms.sort_by(|a, b| compare(*a, *b));
+        prop_assert!(compare(terms[0], terms[2]).is_le());
+    }
+
+    #[test]
+    fn normalized_keys_agree_with_the_order((a, b) in pair()) {
+        let (x, y) = (a.key(), b.key());
+        let (x, y) = (x.as_key(), y.as_key());
+        let (m, n) = (normalized(x), normalized(y));
+        prop_assert!(m == n || !(m.starts_with(&n) || n.starts_with(&m)), "{:x?} {:x?}", m, n);
+        if m != n {
+            prop_assert_eq!(m.cmp(&n), compare(x, y));
+        }
+        prop_assert_eq!(m.cmp(&n), compare_heads(x, y, m.len().max(n.len())));
+        if compare(x, y).is_eq() {
+            prop_assert_eq!(m, n);
+        }
+    }
+
+    #[test]
+    fn heads_are_pieces_of_the_normalized_key(a in term(), skip in 0usize..40, limit in 0usize..40) {
+        let key = a.key();
+        let bytes = normalized(key.as_key());
+        let mut cut = vec![7];
+        normalize(key.as_key(), &mut cut, limit);
+        prop_assert_eq!(&cut[1..], &bytes[..limit.min(bytes.len())]);
+        for skip in [0, skip] {
+            let mut expected = [0; 8];
+            let piece = bytes.iter().skip(skip).take(8);
+            expected.iter_mut().zip(piece).for_each(|(to, from)| *to = *from);
+            prop_assert_eq!(head(key.as_key(), skip), u64::from_be_bytes(expected));
+        }
+    }
+
+    #[test]
+    fn normalized_keys_tell_everything_of_orderable_terms(a in orderable(), b in orderable()) {
+        let (x, y) = (a.key(), b.key());
+        prop_assert_eq!(normalized(x.as_key()).cmp(&normalized(y.as_key())), compare(x.as_key(), y.as_key()));
+    }
+
+    #[test]
+    fn blocks_give_back_what_was_put_in(a in term(), b in term(), c in term()) {
+        let mut builder = Builder::new();
+        super::install_test_host(crate::ZEROS_IDENTICAL);
+        let elements = vec![a, b];
+        Model::Tuple(elements.clone()).build(&mut builder);
+        let block = builder.finish().unwrap();
+        prop_assert_eq!(builder.words(), 0);
+        prop_assert_eq!(block.as_ref().arity(), 2);
+        let read = |i| Model::read(block.as_ref().element(i));
+        prop_assert!(read(0).same(&elements[0]) && read(1).same(&elements[1]));
+        prop_assert_eq!(block.as_ref().bytes(), block.as_ref().words() * 8);
+        prop_assert_eq!(block.as_ref().is_flat(), block.as_ref().elements().iter().all(TermRef::is_immediate));
+
+        let key = c.key();
+        let changed = block.as_ref().with_elements(&[(0, key.as_key()), (1, key.as_key()), (0, block.as_ref().element(1))]);
+        drop(block);
+        let changed = changed.unwrap();
+        prop_assert!(Model::read(changed.as_ref().element(0)).same(&elements[1]));
+        prop_assert!(Model::read(changed.as_ref().element(1)).same(&c));
+    }
+}
+
+/// Maps inside map keys are compared in the order of iteration, which the VM makes the same for the same keys.
+fn has_map_in_map_key(term: &Model, in_key: bool) -> bool {
+    match term {
+        Model::Tuple(elements) => elements.iter().any(|element| has_map_in_map_key(element, in_key)),
+        Model::List(elements, tail) => elements
+            .iter()
+            .chain([&**tail])
+            .any(|part| has_map_in_map_key(part, in_key)),
+        Model::Map(pairs) => {
+            in_key
+                || pairs
+                    .iter()
+                    .any(|(key, value)| has_map_in_map_key(key, true) || has_map_in_map_key(value, false))
+        }
+        _ => false,
+    }
+}

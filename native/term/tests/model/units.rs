@@ -1,0 +1,243 @@
+//! Single cases.
+
+use super::Model::{self, *};
+use crate::ZEROS_IDENTICAL;
+use cats_term::test_host::{install_test_host, retained};
+use cats_term::{
+    compare, equal, hash_of, head, key_word, key_word_ordered, small, Block, Builder, Class, TermRef, NIL,
+};
+use std::cmp::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+fn int(value: i64) -> Model {
+    Int(value.into())
+}
+
+#[test]
+fn the_order_of_types() {
+    let terms = [
+        Float(1e300),
+        Int(num_bigint::BigInt::from(1) << 3000),
+        Atom("zzz"),
+        Opaque(Class::Reference, 1),
+        Opaque(Class::Fun, 1),
+        LocalPort(1),
+        Opaque(Class::Port, 1),
+        LocalPid(1),
+        Opaque(Class::Pid, 1),
+        Tuple(vec![int(1)]),
+        Opaque(Class::Record, 1),
+        Map(vec![]),
+        Nil,
+        List(vec![int(1)], Box::new(Nil)),
+        Binary(vec![], false),
+    ];
+    for (i, a) in terms.iter().enumerate() {
+        for (j, b) in terms.iter().enumerate() {
+            let (x, y) = (a.key(), b.key());
+            assert_eq!(compare(x.as_key(), y.as_key()), i.cmp(&j), "{a:?} {b:?}");
+        }
+    }
+}
+
+#[test]
+fn zeros_are_identical_as_the_host_says() {
+    let (x, y) = (Float(0.0).key(), Float(-0.0).key());
+    assert_eq!(equal(x.as_key(), y.as_key()), ZEROS_IDENTICAL);
+    assert_eq!(key_word(x.as_key()), key_word(y.as_key()));
+    let map = |zero| Map(vec![(Float(zero), int(1))]).key();
+    let (x, y) = (map(-0.0), map(0.0));
+    let expected = if ZEROS_IDENTICAL {
+        Ordering::Equal
+    } else {
+        Ordering::Less
+    };
+    assert_eq!(compare(x.as_key(), y.as_key()), expected);
+}
+
+#[test]
+fn a_float_has_the_hash_of_the_integer_that_it_equals() {
+    for value in [0, 1, -1, 17, 1 << 53, -(1 << 59), (1 << 59) - 64] {
+        let key = Float(value as f64).key();
+        assert_eq!(key_word_ordered(key.as_key()), hash_of(small(value).unwrap()));
+        assert_ne!(key_word(key.as_key()), hash_of(small(value).unwrap()));
+    }
+}
+
+/// A key word that is a hash is never 0, not even that of a float, which is the hash of an immediate word.
+#[test]
+fn no_small_integer_has_the_hash_0() {
+    // The words whose mixture is 1, 2 or 3, found by undoing the mixer; that of 0 is 0.
+    fn unmix(hash: u64) -> u64 {
+        let inverse = |odd: u64| (0..6).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))));
+        let mut h = hash ^ hash >> 33;
+        h = h.wrapping_mul(inverse(0xc4ce_b9fe_1a85_ec53));
+        h ^= h >> 33;
+        h = h.wrapping_mul(inverse(0xff51_afd7_ed55_8ccd));
+        h ^ h >> 33
+    }
+    for hash in 0..4 {
+        let word = unmix(hash);
+        assert_eq!(cats_term::mix(word), hash);
+        assert_ne!(word & 0xf, 0xf);
+    }
+}
+
+#[test]
+fn heads_of_small_integers_order_them() {
+    let mut values: Vec<i64> = (0..59)
+        .flat_map(|e| [1 << e, (1 << e) + 1, -(1 << e), -(1 << e) - 1])
+        .collect();
+    values.extend([0, -(1 << 59), (1 << 59) - 1]);
+    values.sort_unstable();
+    values.dedup();
+    let heads: Vec<_> = values
+        .iter()
+        .map(|&value| head(TermRef::immediate(small(value).unwrap()), 0))
+        .collect();
+    assert!(heads.is_sorted());
+    // Seven bytes below the exponent: all tell apart but neighbours from 2^57 on.
+    for (pair, heads) in values.windows(2).zip(heads.windows(2)) {
+        assert!(heads[0] < heads[1] || pair[0].abs() >= 1 << 57, "{pair:?}");
+    }
+}
+
+#[test]
+fn integers_that_fit_are_immediates() {
+    let mut builder = Builder::new();
+    for value in [0, 1, -1, -(1 << 59), (1 << 59) - 1] {
+        assert_eq!(builder.integer_i64(value), small(value).unwrap());
+        assert_eq!(
+            builder.integer(value < 0, &[value.unsigned_abs(), 0, 0]),
+            small(value).unwrap()
+        );
+    }
+    assert_eq!(builder.words(), 0);
+    for value in [1 << 59, -(1 << 59) - 1, i64::MAX, i64::MIN] {
+        assert_eq!(small(value), None);
+        let key = int(value).key();
+        assert!(!key.as_key().is_immediate());
+    }
+}
+
+#[test]
+fn flat_blocks() {
+    let words = [small(7).unwrap(), NIL, small(-7).unwrap()];
+    let block = Block::flat(&words).unwrap();
+    assert!(block.as_ref().is_flat());
+    assert_eq!(block.as_ref().elements_raw(), words);
+    assert_eq!((block.as_ref().arity(), block.as_ref().words()), (3, 4));
+    let other = block
+        .as_ref()
+        .with_elements(&[(1, TermRef::immediate(words[0]))])
+        .unwrap();
+    assert_eq!(other.as_ref().elements_raw(), [words[0], words[0], words[2]]);
+    let empty = Block::flat(&[]).unwrap();
+    assert!(empty.as_ref().is_flat() && empty.as_ref().arity() == 0);
+
+    let address = other.into_raw();
+    assert_eq!(address.as_ptr() as usize % 8, 0);
+    // SAFETY: the address is that of a block which is given back once.
+    unsafe { Block::free(address.as_ptr().cast(), 0) };
+}
+
+#[test]
+fn maps_in_map_keys_are_compared_in_the_order_of_iteration() {
+    // The VM iterates over small maps by atom index; so it may pair b with a, and c with b.
+    let key = |first, second| Map(vec![(Atom(first), int(1)), (Atom(second), int(1))]);
+    let map = |inner| Map(vec![(inner, int(1))]).key();
+    let (x, y) = (map(key("b", "a")), map(key("a", "c")));
+    assert_eq!(compare(x.as_key(), y.as_key()), Ordering::Greater);
+    let (x, y) = (key("b", "a").key(), key("a", "c").key());
+    assert_eq!(compare(x.as_key(), y.as_key()), Ordering::Less);
+}
+
+#[test]
+fn terms_nested_too_deeply_are_compared_by_the_host() {
+    let deep = |value| Deep(Box::new(Tuple(vec![value])));
+    let plain = |value| Tuple(vec![value]);
+    for (a, b) in [(1, 1), (1, 2), (2, 1)] {
+        for (x, y) in [
+            (deep(int(a)), deep(int(b))),
+            (deep(int(a)), plain(int(b))),
+            (plain(int(a)), deep(int(b))),
+        ] {
+            let (x, y) = (x.key(), y.key());
+            assert_eq!(compare(x.as_key(), y.as_key()), a.cmp(&b));
+            assert_eq!(equal(x.as_key(), y.as_key()), a == b);
+        }
+    }
+    let (x, y) = (deep(int(1)).key(), deep(Float(1.0)).key());
+    assert!(compare(x.as_key(), y.as_key()).is_eq() && !equal(x.as_key(), y.as_key()));
+    assert_eq!(key_word_ordered(x.as_key()), key_word_ordered(y.as_key()));
+    assert_ne!(key_word(x.as_key()), key_word(y.as_key()));
+}
+
+#[test]
+fn held_terms_are_released_once() {
+    static NEXT: AtomicU64 = AtomicU64::new(1000);
+    install_test_host(ZEROS_IDENTICAL);
+    let number = NEXT.fetch_add(1, Relaxed);
+    let reference = || Opaque(Class::Reference, number);
+    let object = Tuple(vec![
+        reference(),
+        List(vec![Binary(vec![1; 100], true), reference()], Box::new(Nil)),
+        Map(vec![(int(1), reference())]),
+    ]);
+
+    let mut builder = Builder::new();
+    object.build(&mut builder);
+    builder.clear();
+    assert_eq!(retained(number), 0);
+
+    object.build(&mut builder);
+    let block = builder.finish().unwrap();
+    assert!(block.as_ref().has_held());
+    assert_eq!(retained(number), 3);
+    let mut held = 0;
+    block.as_ref().for_each_held(|_| held += 1);
+    assert_eq!(held, 4);
+
+    let other = block.as_ref().with_elements(&[(0, TermRef::immediate(NIL))]).unwrap();
+    assert_eq!(retained(number), 5);
+    drop(block);
+    assert_eq!(retained(number), 2);
+    let address = other.into_raw();
+    assert_eq!(retained(number), 2);
+    // SAFETY: the address is that of a block which is given back once.
+    drop(unsafe { Block::from_raw(address) });
+    assert_eq!(retained(number), 0);
+
+    let number = NEXT.fetch_add(1, Relaxed);
+    let key = Opaque(Class::Reference, number).key();
+    assert!(equal(key.as_key(), key.as_key()));
+    drop(key);
+    assert_eq!(retained(number), 0);
+}
+
+/// The deepest term that is stored is compared, hashed, copied and freed on a small stack.
+#[test]
+fn depth() {
+    install_test_host(ZEROS_IDENTICAL);
+    let term = (0..63).fold(int(1), |inner, level| match level % 3 {
+        0 => Tuple(vec![inner]),
+        1 => List(vec![inner], Box::new(Nil)),
+        _ => Map(vec![(int(1), inner)]),
+    });
+    let run = move || {
+        let (x, y) = (term.key(), term.key());
+        assert!(equal(x.as_key(), y.as_key()) && compare(x.as_key(), y.as_key()).is_eq());
+        assert_eq!(key_word_ordered(x.as_key()), key_word_ordered(y.as_key()));
+        let mut builder = Builder::new();
+        let root = builder.tuple(1);
+        let word = builder.copy(x.as_key());
+        builder.set(root, 0, word);
+        assert!(equal(builder.finish().unwrap().as_ref().element(0), y.as_key()));
+    };
+    std::thread::Builder::new()
+        .stack_size(256 << 10)
+        .spawn(run)
+        .unwrap()
+        .join()
+        .unwrap();
+}

@@ -9,6 +9,11 @@ use std::marker::PhantomData;
 /// The VM's word for `[]`.
 pub const NIL: u64 = 0x3b;
 
+/// Words below and above every term of the VM, for the ends of ranges: they stand in keys to search for, never in stored
+/// objects. (The VM uses this tag on its stack only.)
+pub const BOTTOM: u64 = 0x1b;
+pub const TOP: u64 = 0x5b;
+
 /// Low bits of a word: an immediate, a list item, another item.
 pub(crate) const TAG_MASK: u64 = 3;
 pub(crate) const TAG_IMMEDIATE: u64 = 3;
@@ -74,6 +79,8 @@ pub fn small(value: i64) -> Option<u64> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {
+    /// [`BOTTOM`] alone.
+    Bottom,
     Number,
     Atom,
     Reference,
@@ -86,10 +93,13 @@ pub enum Class {
     Nil,
     List,
     BitString,
+    /// [`TOP`] alone.
+    Top,
 }
 
 impl Class {
-    const ALL: [Class; 12] = [
+    const ALL: [Class; 14] = [
+        Class::Bottom,
         Class::Number,
         Class::Atom,
         Class::Reference,
@@ -102,6 +112,7 @@ impl Class {
         Class::Nil,
         Class::List,
         Class::BitString,
+        Class::Top,
     ];
 
     /// The class of an immediate word.
@@ -112,6 +123,8 @@ impl Class {
             0x3 => Class::Pid,
             0x7 => Class::Port,
             _ if word & 0x3f == NIL => Class::Nil,
+            _ if word == BOTTOM => Class::Bottom,
+            _ if word == TOP => Class::Top,
             _ => Class::Atom,
         }
     }

@@ -18,7 +18,9 @@ pub mod test_host;
 pub use block::{Block, BlockRef};
 pub use builder::{Builder, Item};
 pub use equal::{equal, equal_elements};
-pub use format::{is_immediate, small, Class, Elements, Integer, List, Map, TermRef, View, MAX_ARITY, NIL};
+pub use format::{
+    is_immediate, small, Class, Elements, Integer, List, Map, TermRef, View, BOTTOM, MAX_ARITY, NIL, TOP,
+};
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_ordered, mix};
 pub use host::{install, Held, Host, Retained};
 pub use norm::{head, normalize};

@@ -10,6 +10,7 @@
 //! | list | for each element the class and the element, then the tail |
 //! | bit string | class, bytes with 0 written as 0 255, then 0 and the number of bits of the last byte |
 //! | others, and terms nested deeper than 16 | class; ends the key |
+//! | the words below and above all terms | nothing, and 255; end the key |
 //!
 //! A positive number of 2^e up to 2^(e + 1), e below 64, is a byte for e, then the e bits of its integral part below the
 //! highest, left-aligned in whole bytes, then 0, or 1 and the fraction in 8 bytes. Larger numbers have an 8-byte e and all
@@ -153,7 +154,11 @@ fn write(out: &mut impl Writer, term: TermRef<'_>, depth: usize) -> Result<(), E
         _ => {}
     }
     let class = term.class();
-    out.put(&[class_byte(class)])?;
+    match class {
+        Class::Bottom => return Err(End),
+        Class::Top => return out.put(&[0xff]).and(Err(End)),
+        _ => out.put(&[class_byte(class)])?,
+    }
     if depth >= MAX_DEPTH && matches!(class, Class::Tuple | Class::List | Class::Map) {
         return Err(End);
     }

@@ -33,8 +33,8 @@ fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     match (Number::of(a), Number::of(b)) {
         (Some(a), Some(b)) if exact => return a.compare_exact(b, host().zeros_identical),
         (Some(a), Some(b)) => return a.compare(b),
-        (Some(_), None) => return Less,
-        (None, Some(_)) => return Greater,
+        (Some(_), None) => return Class::Number.cmp(&b.class()),
+        (None, Some(_)) => return a.class().cmp(&Class::Number),
         (None, None) => {}
     }
     match (a.view(), b.view()) {

@@ -1,0 +1,189 @@
+//! Which keys a program can match: a bound key is one lookup, and in a table ordered by key a partly bound key, or a guard
+//! that compares a part of it with a constant, limits a scan to a range.
+
+use crate::expression::Expression;
+use crate::function::Function;
+use crate::head::Pattern;
+use crate::program::{Clause, Program};
+use cats_term::{compare, Block, Builder, TermRef, BOTTOM, TOP};
+use std::cmp::Ordering::Greater;
+
+/// The keys that can match. Blocks are tuples of one element, the key.
+pub enum Keys {
+    /// Any key, or nothing is known.
+    All,
+    /// Only these.
+    Exact(Vec<Block>),
+    /// Only keys from the first up to the second, both included; each may have [`BOTTOM`] or [`TOP`] in it.
+    Range(Block, Block),
+}
+
+/// One end of what a variable can be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Lower,
+    Upper,
+}
+
+impl Program {
+    /// The keys that objects need for the program to match them. `position` is the key's place in objects, counted from 0.
+    /// Ranges are told only of `ordered` tables. Nothing when memory is exhausted.
+    pub fn keys(&self, position: usize, ordered: bool) -> Option<Keys> {
+        let patterns: Vec<(&Clause, &Pattern)> = {
+            let mut patterns = Vec::new();
+            for clause in &self.clauses {
+                match &clause.head {
+                    Pattern::Tuple(elements) => {
+                        patterns.extend(elements.get(position).map(|pattern| (clause, pattern)))
+                    }
+                    Pattern::Any | Pattern::Bind(_) => return Some(Keys::All),
+                    // Such a head matches no object.
+                    _ => {}
+                }
+            }
+            patterns
+        };
+        let exact = patterns.iter().all(|(_, pattern)| pattern.is_ground());
+        if exact && (!ordered || patterns.len() <= 1) {
+            let keys = patterns
+                .iter()
+                .map(|(clause, pattern)| self.end(clause, pattern, End::Lower));
+            return keys.collect::<Option<_>>().map(Keys::Exact);
+        }
+        if !ordered {
+            return Some(Keys::All);
+        }
+        let outermost = |end: End, outer: std::cmp::Ordering| {
+            let mut found: Option<Block> = None;
+            for (clause, pattern) in &patterns {
+                let key = self.end(clause, pattern, end)?;
+                let further = found
+                    .as_ref()
+                    .is_none_or(|found| compare(found.as_ref().element(0), key.as_ref().element(0)) == outer);
+                if further {
+                    found = Some(key);
+                }
+            }
+            found
+        };
+        Some(Keys::Range(
+            outermost(End::Lower, Greater)?,
+            outermost(End::Upper, Greater.reverse())?,
+        ))
+    }
+
+    /// The least or greatest key that the pattern, and the clause's guards, allow.
+    fn end(&self, clause: &Clause, pattern: &Pattern, end: End) -> Option<Block> {
+        let mut builder = Builder::new();
+        let root = builder.tuple(1);
+        let mut bound = true;
+        let word = self.build_end(&mut builder, clause, pattern, end, &mut bound);
+        builder.set(root, 0, word);
+        builder.finish()
+    }
+
+    /// Adds the end of a part of the key. `bound` tells whether all parts before are ground: only then does this part matter.
+    fn build_end(&self, builder: &mut Builder, clause: &Clause, pattern: &Pattern, end: End, bound: &mut bool) -> u64 {
+        let open = match end {
+            End::Lower => BOTTOM,
+            End::Upper => TOP,
+        };
+        if !*bound {
+            return open;
+        }
+        match pattern {
+            Pattern::Constant(word) => builder.copy(self.constant(*word)),
+            Pattern::Float(bits) => builder.float(f64::from_bits(*bits)),
+            Pattern::Bind(place) => {
+                *bound = false;
+                match self.guarded(clause, *place, end) {
+                    Some(constant) => builder.copy(constant),
+                    None => open,
+                }
+            }
+            Pattern::Tuple(elements) => {
+                let item = builder.tuple(elements.len());
+                for (slot, element) in elements.iter().enumerate() {
+                    let word = self.build_end(builder, clause, element, end, bound);
+                    builder.set(item, slot, word);
+                }
+                item.word()
+            }
+            Pattern::List(elements, tail) => {
+                let item = builder.list(elements.len());
+                for (slot, element) in elements.iter().chain([&**tail]).enumerate() {
+                    let word = self.build_end(builder, clause, element, end, bound);
+                    builder.set(item, slot, word);
+                }
+                item.word()
+            }
+            Pattern::Any | Pattern::Bound(_) | Pattern::Map(_) => {
+                *bound = false;
+                open
+            }
+        }
+    }
+
+    /// The tightest constant that the clause's guards set as this end of a variable.
+    fn guarded<'a>(&'a self, clause: &'a Clause, variable: usize, end: End) -> Option<TermRef<'a>> {
+        let mut found: Option<TermRef<'a>> = None;
+        let mut tighten = |constant: TermRef<'a>| {
+            let tighter = found.is_none_or(|found| match end {
+                End::Lower => compare(constant, found).is_gt(),
+                End::Upper => compare(constant, found).is_lt(),
+            });
+            if tighter {
+                found = Some(constant);
+            }
+        };
+        for guard in &clause.guards {
+            self.constants(guard, variable, end, &mut tighten);
+        }
+        found
+    }
+
+    /// Shows the constants that a guard demands the variable to be at least (or at most).
+    fn constants<'a>(&'a self, guard: &Expression, variable: usize, end: End, show: &mut impl FnMut(TermRef<'a>)) {
+        match guard {
+            Expression::And(guards) | Expression::AndAlso(guards) => {
+                for guard in guards {
+                    self.constants(guard, variable, end, show);
+                }
+            }
+            Expression::Call(function, arguments) => {
+                let (constant, function) = match (&arguments[..], function) {
+                    ([Expression::Variable(place), Expression::Constant(word)], function) if *place == variable => {
+                        (*word, *function)
+                    }
+                    ([Expression::Constant(word), Expression::Variable(place)], function) if *place == variable => {
+                        (*word, function.mirrored())
+                    }
+                    _ => return,
+                };
+                let bounds = match function {
+                    Function::Above | Function::AtLeast => end == End::Lower,
+                    Function::Below | Function::AtMost => end == End::Upper,
+                    Function::EqualTo | Function::Same => true,
+                    _ => false,
+                };
+                if bounds {
+                    show(self.constant(constant));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Function {
+    /// The comparison with its arguments exchanged.
+    fn mirrored(self) -> Function {
+        match self {
+            Function::Above => Function::Below,
+            Function::Below => Function::Above,
+            Function::AtLeast => Function::AtMost,
+            Function::AtMost => Function::AtLeast,
+            other => other,
+        }
+    }
+}

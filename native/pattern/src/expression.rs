@@ -1,0 +1,267 @@
+//! Guards and bodies: constants, variables, constructors, logical operators and calls.
+
+use crate::function::Function;
+use crate::head::{variable, Variables};
+use crate::program::{Invalid, Output, Run, Spec};
+use cats_term::{Class, TermRef, View, NIL};
+
+pub(crate) enum Expression {
+    /// A term of the specification.
+    Constant(u64),
+    Variable(usize),
+    /// `'$_'`
+    Object,
+    /// `'$$'`: the places of all variables, in the order of their numbers.
+    Bindings(Vec<usize>),
+    Tuple(Vec<Expression>),
+    List(Vec<Expression>, Box<Expression>),
+    Map(Vec<Expression>, Vec<Expression>),
+    And(Vec<Expression>),
+    Or(Vec<Expression>),
+    AndAlso(Vec<Expression>),
+    OrElse(Vec<Expression>),
+    /// `{self}`
+    Caller,
+    Call(Function, Vec<Expression>),
+}
+
+impl Expression {
+    /// Compiles a proper list of guards or of a body.
+    pub(crate) fn compile_list(
+        spec: &Spec<'_>,
+        term: TermRef<'_>,
+        variables: &Variables,
+    ) -> Result<Vec<Self>, Invalid> {
+        match term.view() {
+            View::Immediate(NIL) => Ok(Vec::new()),
+            View::List(list) if list.tail().word() == NIL => Self::compile_all(spec, list.elements().iter(), variables),
+            _ => Err(Invalid),
+        }
+    }
+
+    fn compile_all<'a>(
+        spec: &Spec<'_>,
+        terms: impl Iterator<Item = TermRef<'a>>,
+        variables: &Variables,
+    ) -> Result<Vec<Self>, Invalid> {
+        terms.map(|term| Self::compile(spec, term, variables)).collect()
+    }
+
+    fn compile(spec: &Spec<'_>, term: TermRef<'_>, variables: &Variables) -> Result<Self, Invalid> {
+        match term.view() {
+            View::Immediate(word) => {
+                if let Some(number) = variable(spec.vm, term) {
+                    return variables.place(number).map(Expression::Variable).ok_or(Invalid);
+                }
+                Ok(match spec.vm.atom_text(term).as_deref() {
+                    Some("$_") => Expression::Object,
+                    Some("$$") => Expression::Bindings(variables.in_order()),
+                    _ => Expression::Constant(word),
+                })
+            }
+            View::List(list) => Ok(Expression::List(
+                Self::compile_all(spec, list.elements().iter(), variables)?,
+                Box::new(Self::compile(spec, list.tail(), variables)?),
+            )),
+            View::Map(map) => Ok(Expression::Map(
+                Self::compile_all(spec, map.keys.iter(), variables)?,
+                Self::compile_all(spec, map.values.iter(), variables)?,
+            )),
+            View::Tuple(elements) => {
+                if elements.is_empty() {
+                    return Err(Invalid);
+                }
+                let first = elements.get(0);
+                if let (1, View::Tuple(inner)) = (elements.len(), first.view()) {
+                    return Ok(Expression::Tuple(Self::compile_all(spec, inner.iter(), variables)?));
+                }
+                if first.class() != Class::Atom || variable(spec.vm, first).is_some() {
+                    return Err(Invalid);
+                }
+                let name = spec.vm.atom_text(first).ok_or(Invalid)?;
+                if name == "const" {
+                    return match elements.len() {
+                        2 => Ok(Expression::Constant(elements.get(1).word())),
+                        _ => Err(Invalid),
+                    };
+                }
+                let arguments = Self::compile_all(spec, elements.iter().skip(1), variables)?;
+                match name.as_str() {
+                    "and" | "or" | "andalso" | "andthen" | "orelse" if arguments.is_empty() => Err(Invalid),
+                    "and" => Ok(Expression::And(arguments)),
+                    "or" => Ok(Expression::Or(arguments)),
+                    "andalso" | "andthen" => Ok(Expression::AndAlso(arguments)),
+                    "orelse" => Ok(Expression::OrElse(arguments)),
+                    "self" if arguments.is_empty() => Ok(Expression::Caller),
+                    _ => match Function::find(&name, arguments.len()) {
+                        Some(function) => Ok(Expression::Call(function, arguments)),
+                        None => Err(Invalid),
+                    },
+                }
+            }
+            View::Held(Class::Tuple | Class::List | Class::Map, _) => Err(Invalid),
+            _ => Ok(Expression::Constant(term.word())),
+        }
+    }
+
+    /// The value. A call that fails yields nothing in a guard, and `'EXIT'` in a body, where evaluation goes on with it.
+    pub(crate) fn evaluate<'a>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], body: bool) -> Option<TermRef<'a>> {
+        let vm = run.vm();
+        let failed = || body.then_some(TermRef::immediate(vm.exit));
+        let value = |expression: &Expression| expression.evaluate(run, bindings, body);
+        match self {
+            Expression::Constant(word) => Some(run.constant(*word)),
+            Expression::Variable(place) => Some(bindings[*place]),
+            Expression::Object => run.whole(),
+            Expression::Caller => Some(TermRef::immediate(run.caller)),
+            Expression::Bindings(places) => make_list(
+                run,
+                places.iter().map(|&place| bindings[place]),
+                TermRef::immediate(NIL),
+            ),
+            Expression::Tuple(elements) => {
+                let values = elements.iter().map(value).collect::<Option<Vec<_>>>()?;
+                run.arena.make(|builder| {
+                    let item = builder.tuple(values.len());
+                    for (slot, &value) in values.iter().enumerate() {
+                        let word = builder.copy(value);
+                        builder.set(item, slot, word);
+                    }
+                    item.word()
+                })
+            }
+            Expression::List(elements, tail) => {
+                let values = elements.iter().map(value).collect::<Option<Vec<_>>>()?;
+                make_list(run, values.into_iter(), value(tail)?)
+            }
+            Expression::Map(keys, values) => {
+                let keys = keys.iter().map(value).collect::<Option<Vec<_>>>()?;
+                let values = values.iter().map(value).collect::<Option<Vec<_>>>()?;
+                make_map(run, &keys, &values)
+            }
+            Expression::And(arguments) | Expression::Or(arguments) => {
+                let decisive = matches!(self, Expression::Or(_));
+                let (decisive, other) = (vm.boolean(decisive).word(), vm.boolean(!decisive).word());
+                let values = arguments.iter().map(value).collect::<Option<Vec<_>>>()?;
+                let mut result = other;
+                for value in values {
+                    match value.word() {
+                        word if word == decisive => result = decisive,
+                        word if word == other => {}
+                        _ => return failed(),
+                    }
+                }
+                Some(TermRef::immediate(result))
+            }
+            Expression::AndAlso(arguments) | Expression::OrElse(arguments) => {
+                let decisive = matches!(self, Expression::OrElse(_));
+                let (decisive, other) = (vm.boolean(decisive).word(), vm.boolean(!decisive).word());
+                let (last, before) = arguments.split_last()?;
+                for argument in before {
+                    match value(argument)?.word() {
+                        word if word == decisive => return Some(TermRef::immediate(decisive)),
+                        word if word == other => {}
+                        _ => return failed(),
+                    }
+                }
+                value(last)
+            }
+            Expression::Call(function, arguments) => {
+                let mut values = [TermRef::immediate(NIL); 3];
+                for (slot, argument) in values.iter_mut().zip(arguments) {
+                    *slot = value(argument)?;
+                }
+                function.call(run, &values[..arguments.len()]).or_else(failed)
+            }
+        }
+    }
+
+    /// The value of a body, built for the caller: constructors at the top are never made as stored terms.
+    pub(crate) fn output<'a, O: Output>(
+        &self,
+        run: &Run<'a>,
+        bindings: &[TermRef<'a>],
+        output: &mut O,
+    ) -> Option<O::Term> {
+        Some(match self {
+            Expression::Object => output.object(),
+            Expression::Bindings(places) => {
+                let values: Vec<_> = places.iter().map(|&place| output.term(bindings[place])).collect();
+                let nil = output.term(TermRef::immediate(NIL));
+                output.list(&values, nil)
+            }
+            Expression::Tuple(elements) => {
+                let values = outputs(elements, run, bindings, output)?;
+                output.tuple(&values)
+            }
+            Expression::List(elements, tail) => {
+                let values = outputs(elements, run, bindings, output)?;
+                let tail = tail.output(run, bindings, output)?;
+                output.list(&values, tail)
+            }
+            Expression::Map(keys, values) => {
+                let keys = outputs(keys, run, bindings, output)?;
+                let values = outputs(values, run, bindings, output)?;
+                output.map(&keys, &values)
+            }
+            _ => {
+                let value = self.evaluate(run, bindings, true)?;
+                output.term(value)
+            }
+        })
+    }
+}
+
+fn outputs<'a, O: Output>(
+    expressions: &[Expression],
+    run: &Run<'a>,
+    bindings: &[TermRef<'a>],
+    output: &mut O,
+) -> Option<Vec<O::Term>> {
+    expressions
+        .iter()
+        .map(|expression| expression.output(run, bindings, output))
+        .collect()
+}
+
+/// A list with this tail, which may itself be a list.
+fn make_list<'a>(
+    run: &Run<'a>,
+    values: impl ExactSizeIterator<Item = TermRef<'a>>,
+    tail: TermRef<'a>,
+) -> Option<TermRef<'a>> {
+    if values.len() == 0 {
+        return Some(tail);
+    }
+    run.arena.make(|builder| {
+        let (more, end) = match tail.view() {
+            View::List(list) => (Some(list.elements()), list.tail()),
+            _ => (None, tail),
+        };
+        let length = values.len() + more.map_or(0, |more| more.len());
+        let item = builder.list(length);
+        for (slot, value) in values.chain(more.into_iter().flat_map(|more| more.iter())).enumerate() {
+            let word = builder.copy(value);
+            builder.set(item, slot, word);
+        }
+        let end = builder.copy(end);
+        builder.set(item, length, end);
+        item.word()
+    })
+}
+
+/// A map; of equal keys the last one counts.
+fn make_map<'a>(run: &Run<'a>, keys: &[TermRef<'a>], values: &[TermRef<'a>]) -> Option<TermRef<'a>> {
+    let last = |i: &usize| !keys[i + 1..].iter().any(|later| cats_term::equal(*later, keys[*i]));
+    let kept: Vec<usize> = (0..keys.len()).filter(last).collect();
+    run.arena.make(|builder| {
+        let item = builder.map(kept.len());
+        for (slot, &i) in kept.iter().enumerate() {
+            let key = builder.copy(keys[i]);
+            builder.set(item, slot, key);
+            let value = builder.copy(values[i]);
+            builder.set(item, kept.len() + slot, value);
+        }
+        item.word()
+    })
+}

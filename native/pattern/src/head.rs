@@ -1,0 +1,204 @@
+//! The head of a clause: a pattern with variables, compared with an object.
+
+use crate::arena::Arena;
+use crate::program::{Invalid, Run, Spec, Vm};
+use cats_term::{equal, Class, List, Map, TermRef, View};
+
+pub(crate) enum Pattern {
+    /// `'_'`
+    Any,
+    /// The first occurrence of a variable.
+    Bind(usize),
+    /// A further occurrence: the same term exactly.
+    Bound(usize),
+    /// A term of the specification, the same exactly.
+    Constant(u64),
+    /// A float with these bits (the VM compares floats of a head by their bits, so 0.0 does not match -0.0 there).
+    Float(u64),
+    Tuple(Vec<Pattern>),
+    List(Vec<Pattern>, Box<Pattern>),
+    /// A map that has at least these keys.
+    Map(Vec<(u64, Pattern)>),
+}
+
+/// Numbers the variables of one clause in the order of their names' numbers, and knows which the head has bound.
+#[derive(Default)]
+pub(crate) struct Variables {
+    /// Sorted pairs of a variable's number and its place among the bindings.
+    places: Vec<(u64, usize)>,
+}
+
+impl Variables {
+    pub(crate) fn place(&self, number: u64) -> Option<usize> {
+        self.places.iter().find(|(n, _)| *n == number).map(|(_, place)| *place)
+    }
+
+    /// The places in the order of the variables' numbers: what `'$$'` lists.
+    pub(crate) fn in_order(&self) -> Vec<usize> {
+        let mut places = self.places.clone();
+        places.sort_unstable();
+        places.into_iter().map(|(_, place)| place).collect()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    fn bind(&mut self, number: u64) -> Pattern {
+        match self.place(number) {
+            Some(place) => Pattern::Bound(place),
+            None => {
+                self.places.push((number, self.places.len()));
+                Pattern::Bind(self.places.len() - 1)
+            }
+        }
+    }
+}
+
+/// The number of a variable: `'$'` and a decimal number without leading zeros.
+pub(crate) fn variable(vm: &Vm, term: TermRef<'_>) -> Option<u64> {
+    let text = vm.atom_text(term)?;
+    let digits = text.strip_prefix('$')?;
+    let plain = digits == "0" || !digits.starts_with('0');
+    (plain && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some(())?;
+    digits.parse().ok()
+}
+
+impl Pattern {
+    pub(crate) fn compile(spec: &Spec<'_>, term: TermRef<'_>, variables: &mut Variables) -> Result<Pattern, Invalid> {
+        Ok(match term.view() {
+            View::Immediate(word) if word == spec.vm.underscore => Pattern::Any,
+            View::Immediate(word) => match variable(spec.vm, term) {
+                Some(number) => variables.bind(number),
+                None => Pattern::Constant(word),
+            },
+            View::Tuple(elements) => Pattern::Tuple(
+                elements
+                    .iter()
+                    .map(|element| Self::compile(spec, element, variables))
+                    .collect::<Result<_, _>>()?,
+            ),
+            View::List(list) => {
+                let elements = list
+                    .elements()
+                    .iter()
+                    .map(|element| Self::compile(spec, element, variables))
+                    .collect::<Result<_, _>>()?;
+                Pattern::List(elements, Box::new(Self::compile(spec, list.tail(), variables)?))
+            }
+            View::Map(map) => {
+                let mut pairs = Vec::with_capacity(map.keys.len());
+                for (key, value) in map.keys.iter().zip(map.values.iter()) {
+                    if key.word() == spec.vm.underscore || variable(spec.vm, key).is_some() {
+                        return Err(Invalid);
+                    }
+                    pairs.push((key.word(), Self::compile(spec, value, variables)?));
+                }
+                Pattern::Map(pairs)
+            }
+            View::Float(value) => Pattern::Float(value.to_bits()),
+            // Nested deeper than terms are taken apart: the VM has a limit of its own here.
+            View::Held(Class::Tuple | Class::List | Class::Map, _) => return Err(Invalid),
+            _ => Pattern::Constant(term.word()),
+        })
+    }
+
+    /// Whether the pattern has no variable, no `'_'` and no map, so that only one term (exactly) matches it.
+    pub(crate) fn is_ground(&self) -> bool {
+        match self {
+            Pattern::Any | Pattern::Bind(_) | Pattern::Bound(_) | Pattern::Map(_) => false,
+            Pattern::Constant(_) | Pattern::Float(_) => true,
+            Pattern::Tuple(elements) => elements.iter().all(Self::is_ground),
+            Pattern::List(elements, tail) => elements.iter().all(Self::is_ground) && tail.is_ground(),
+        }
+    }
+
+    /// Compares `term` with the pattern and binds variables.
+    pub(crate) fn matches<'a>(&self, term: TermRef<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
+        match self {
+            Pattern::Any => true,
+            Pattern::Bind(place) => {
+                bindings[*place] = term;
+                true
+            }
+            Pattern::Bound(place) => equal(bindings[*place], term),
+            Pattern::Constant(word) => {
+                if cats_term::is_immediate(*word) {
+                    *word == term.word()
+                } else {
+                    equal(run.constant(*word), term)
+                }
+            }
+            Pattern::Float(bits) => matches!(term.view(), View::Float(value) if value.to_bits() == *bits),
+            Pattern::Tuple(patterns) => match term.view() {
+                View::Tuple(elements) => {
+                    elements.len() == patterns.len()
+                        && patterns
+                            .iter()
+                            .zip(elements.iter())
+                            .all(|(pattern, element)| pattern.matches(element, run, bindings))
+                }
+                _ => false,
+            },
+            Pattern::List(patterns, tail) => match term.view() {
+                View::List(list) => {
+                    list.elements().len() >= patterns.len()
+                        && patterns
+                            .iter()
+                            .zip(list.elements().iter())
+                            .all(|(pattern, element)| pattern.matches(element, run, bindings))
+                        && tail.matches_rest(list, patterns.len(), run, bindings)
+                }
+                _ => false,
+            },
+            Pattern::Map(pairs) => match term.view() {
+                View::Map(map) => pairs.iter().all(|(key, pattern)| {
+                    map_get(map, run.constant(*key)).is_some_and(|value| pattern.matches(value, run, bindings))
+                }),
+                _ => false,
+            },
+        }
+    }
+
+    /// Compares what is left of a list behind its first `from` elements.
+    fn matches_rest<'a>(&self, list: List<'a>, from: usize, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
+        if from == list.elements().len() {
+            return self.matches(list.tail(), run, bindings);
+        }
+        match self {
+            Pattern::Any => true,
+            Pattern::Bind(_) | Pattern::Bound(_) => {
+                rest(list, from, run.arena).is_some_and(|rest| self.matches(rest, run, bindings))
+            }
+            // A pattern's own tail is never a list.
+            _ => false,
+        }
+    }
+}
+
+/// The list behind the first `from` elements, as a term of its own; nothing when memory is exhausted. `from` is at most the
+/// number of elements.
+pub(crate) fn rest<'a>(list: List<'a>, from: usize, arena: &'a Arena) -> Option<TermRef<'a>> {
+    let left = list.elements().len() - from;
+    if left == 0 {
+        return Some(list.tail());
+    }
+    arena.make(|builder| {
+        let item = builder.list(left);
+        for (slot, element) in list.elements().iter().skip(from).enumerate() {
+            let word = builder.copy(element);
+            builder.set(item, slot, word);
+        }
+        let tail = builder.copy(list.tail());
+        builder.set(item, left, tail);
+        item.word()
+    })
+}
+
+/// The value of a key of a map, compared exactly.
+pub(crate) fn map_get<'a>(map: Map<'a>, key: TermRef<'_>) -> Option<TermRef<'a>> {
+    map.keys
+        .iter()
+        .position(|other| equal(other, key))
+        .map(|place| map.values.get(place))
+}

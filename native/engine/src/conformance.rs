@@ -32,7 +32,7 @@ impl TestKey {
         let word = match number % 4 {
             0 | 1 => number << 4 | 15,
             2 => hash_of(number << 2) | 4,
-            _ if number / 64 % 2 == 0 => hash_of(TestKey::new(number / 64 * 64).word),
+            _ if number & 64 == 0 => hash_of(TestKey::new(number / 64 * 64).word),
             _ => mix(number / 64) & !3 | 4,
         };
         Self { number, word }

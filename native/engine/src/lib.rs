@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 mod conformance;
+pub mod hash;
 
 use cats_sync::epoch::Guard;
 use std::cmp::Ordering;
@@ -191,6 +192,10 @@ pub trait OrderedEngine<S: OrderedSchema>: Engine<S> {
     /// Appends to `out`, in order, up to about `limit` entries above the key (below it, descending, when `down`; from the end
     /// when there is no key), stopping early at a lock's border; `Ok(false)` when no entry lies beyond those appended.
     /// The entries appended by one call are one state.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each stands alone, and a struct would be built for one call"
+    )]
     fn range<T>(
         &self,
         guard: &Guard,

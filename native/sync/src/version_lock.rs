@@ -28,6 +28,13 @@ impl VersionLock {
         }
     }
 
+    /// A lock that its maker holds since version 0: `unlock(0)` frees it.
+    pub fn held() -> Self {
+        Self {
+            word: AtomicU64::new(1),
+        }
+    }
+
     /// Takes the lock if it is free and returns the version it had.
     #[inline]
     pub fn try_lock(&self) -> Option<u64> {
@@ -75,6 +82,13 @@ impl VersionLock {
     #[inline]
     pub fn unlock_unchanged(&self, version: u64) {
         self.word.store(version, Ordering::Release);
+    }
+
+    /// The version at which the present holder took the lock: lets a holder that handed it on without it be freed.
+    #[inline]
+    pub fn held_version(&self) -> u64 {
+        // Relaxed: the word does not change while the caller holds the lock.
+        self.word.load(Ordering::Relaxed) - 1
     }
 
     /// The current version for an optimistic read, or nothing while a writer holds the lock.

@@ -25,7 +25,7 @@ demo: build ## run the papers' ets_bench on ets and cats side by side (QUICK=1: 
 test: test-native test-erlang ## run all tests
 
 test-native: deps ## run the tests of the Rust crates
-	cd native && cargo test --locked --workspace
+	cd native && cargo test --locked --workspace --no-fail-fast
 
 test-erlang: build ## run the Erlang tests: comparison with ets, ownership, concurrency, errors
 	@scripts/test-erlang

@@ -5,11 +5,12 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, init_per_testcase/2, end_per_testcase/2]).
 -export([table_argument/1, access/1, arguments/1, newer_functions/1, own_functions/1, callers_stack/1, mailbox/1,
-         reaper_on_demand/1, reaper_killed/1, application_adopts_reaper/1]).
+         retries/1, reaper_on_demand/1, reaper_killed/1, application_adopts_reaper/1]).
+-export([lookup_with_causes/1]).
 
 all() ->
-    [table_argument, access, arguments, newer_functions, own_functions, callers_stack, mailbox, reaper_on_demand,
-     reaper_killed, application_adopts_reaper].
+    [table_argument, access, arguments, newer_functions, own_functions, callers_stack, mailbox, retries,
+     reaper_on_demand, reaper_killed, application_adopts_reaper].
 
 init_per_testcase(_Case, Config) ->
     _ = application:stop(cats),
@@ -23,58 +24,61 @@ types() ->
 
 %% Every function with a table in front, and arguments that are good.
 calls() ->
-    [{delete, []}, {delete, [k]}, {delete_all_objects, []}, {delete_object, [{k, 1}]}, {first, []}, {first_lookup, []},
-     {give_away, [self(), gift]}, {info, []}, {info, [size]}, {insert, [{k, 1}]}, {insert, [[{k, 1}]]},
-     {insert_new, [{k, 1}]}, {insert_new, [[{k, 1}]]}, {last, []}, {last_lookup, []}, {lookup, [k]},
-     {lookup_element, [k, 1]}, {lookup_element, [k, 1, none]}, {member, [k]}, {next, [k]}, {next_lookup, [k]},
-     {prev, [k]}, {prev_lookup, [k]}, {rename, [other]}, {safe_fixtable, [true]}, {setopts, [{heir, none}]}, {slot, [0]},
-     {tab2list, []}, {take, [k]}, {update_counter, [k, 1]}, {update_counter, [k, 1, {k, 1}]}, {update_element, [k, {2, 1}]},
-     {update_element, [k, {2, 1}, {k, 1}]}].
+    [{delete, []}, {delete, [k]}, {delete_all_objects, []}, {delete_object, [{k, 1}]}, {first, []},
+     {first_lookup, []}, {give_away, [self(), gift]}, {info, []}, {info, [size]}, {insert, [{k, 1}]},
+     {insert, [[{k, 1}]]}, {insert_new, [{k, 1}]}, {insert_new, [[{k, 1}]]}, {last, []}, {last_lookup, []},
+     {lookup, [k]}, {lookup_element, [k, 1]}, {lookup_element, [k, 1, none]}, {member, [k]}, {next, [k]},
+     {next_lookup, [k]}, {prev, [k]}, {prev_lookup, [k]}, {rename, [other]}, {safe_fixtable, [true]},
+     {setopts, [{heir, none}]}, {slot, [0]}, {tab2list, []}, {take, [k]}, {update_counter, [k, 1]},
+     {update_counter, [k, 1, {k, 1}]}, {update_element, [k, {2, 1}]}, {update_element, [k, {2, 1}, {k, 1}]}].
 
 %% Arguments that are bad, for a table of objects {Key, Atom, Integer}, with the key as its first element.
 %% Some of them succeed for some types of tables.
 bad_arguments() ->
-    [{delete_object, [not_a_tuple]}, {delete_object, [{}]},
-     {give_away, [not_a_pid, gift]}, {give_away, [self(), gift]}, {give_away, [dead(), gift]},
-     {info, [no_item]}, {info, [1]}, {info, [{safe, fixed}]},
-     {insert, [not_a_tuple]}, {insert, [{}]}, {insert, [[{k}, {}]]}, {insert, [[{k} | {l}]]}, {insert, [[{k}, no]]},
-     {insert_new, [not_a_tuple]}, {insert_new, [{}]}, {insert_new, [[{k}, {}]]}, {insert_new, [[{k} | {l}]]},
-     {lookup_element, [k, 4]}, {lookup_element, [k, 0]}, {lookup_element, [k, -1]}, {lookup_element, [k, no]},
+    [{delete_object, [not_a_tuple]}, {delete_object, [{}]}, {give_away, [not_a_pid, gift]},
+     {give_away, [self(), gift]}, {give_away, [dead(), gift]}, {info, [no_item]}, {info, [1]},
+     {info, [{safe, fixed}]}, {insert, [not_a_tuple]}, {insert, [{}]}, {insert, [[{k}, {}]]},
+     {insert, [[{k} | {l}]]}, {insert, [[{k}, no]]}, {insert_new, [not_a_tuple]}, {insert_new, [{}]},
+     {insert_new, [[{k}, {}]]}, {insert_new, [[{k} | {l}]]}, {lookup_element, [k, 4]},
+     {lookup_element, [k, 0]}, {lookup_element, [k, -1]}, {lookup_element, [k, no]},
      {lookup_element, [k, 1 bsl 70]}, {lookup_element, [nokey, 1]}, {lookup_element, [nokey, 4]},
-     {lookup_element, [nokey, 0]}, {lookup_element, [nokey, no]},
-     {lookup_element, [k, 4, default]}, {lookup_element, [k, 0, default]}, {lookup_element, [k, no, default]},
-     {lookup_element, [nokey, 0, default]},
-     {rename, ["name"]}, {rename, [taken_name()]},
-     {safe_fixtable, [no]},
-     {setopts, [no]}, {setopts, [{heir, no}]}, {setopts, [{heir, self()}]}, {setopts, [[{heir, none}, {heir, none}]]},
-     {setopts, [{heir, none, data}]}, {setopts, [[{heir, none} | no]]}, {setopts, [{protection, public}]},
-     {slot, [no]}, {slot, [-1]}, {slot, [1 bsl 20]}, {slot, [1 bsl 70]},
-     {update_counter, [nokey, 1]}, {update_counter, [k, 1]}, {update_counter, [k, {2, 1}]}, {update_counter, [k, {1, 1}]},
-     {update_counter, [k, {0, 1}]}, {update_counter, [k, {4, 1}]}, {update_counter, [k, {-1, 1}]},
-     {update_counter, [k, {1 bsl 70, 1}]}, {update_counter, [k, {3, no}]}, {update_counter, [k, {no, 1}]},
-     {update_counter, [k, {3, 1, no, 1}]}, {update_counter, [k, {3, 1, 1, no}]}, {update_counter, [k, {3, 1, 1}]},
-     {update_counter, [k, no]}, {update_counter, [k, 1.0]}, {update_counter, [k, [{3, 1}, {2, 1}]]},
-     {update_counter, [k, [{3, 1} | no]]}, {update_counter, [k, [{3, 1}, no]]}, {update_counter, [k, [{3, 1}, 1]]},
-     {update_counter, [nokey, no]}, {update_counter, [nokey, {1, 1}]}, {update_counter, [nokey, {9, 1}]},
-     {update_counter, [nokey, 1, no]}, {update_counter, [nokey, 1, {}]}, {update_counter, [nokey, 1, {a}]},
-     {update_counter, [nokey, {3, 1}, {a, 1}]}, {update_counter, [nokey, 1, {a, b}]}, {update_counter, [k, 1, {a, 1}]},
-     {update_counter, [nokey, {1, 1}, {a, 1}]}, {update_counter, [nokey, no, {a, 1}]}, {update_counter, [k, no, no]},
-     {update_counter, [k, {3, 1}, no]}, {update_counter, [k, {3, 1}, {}]}, {update_counter, [k, {1, 1}, {a, 1}]},
-     {update_element, [k, {1, new}]}, {update_element, [k, {0, new}]}, {update_element, [k, {4, new}]},
-     {update_element, [k, {-1, new}]}, {update_element, [k, {no, new}]}, {update_element, [k, no]},
-     {update_element, [k, {1 bsl 70, new}]}, {update_element, [k, [{2, a}, {4, b}]]}, {update_element, [k, [{2, a} | no]]},
-     {update_element, [k, [{2, a}, no]]}, {update_element, [k, [{2, a}, {1, b}]]}, {update_element, [nokey, {1, new}]},
-     {update_element, [nokey, {9, new}]}, {update_element, [nokey, no]},
+     {lookup_element, [nokey, 0]}, {lookup_element, [nokey, no]}, {lookup_element, [k, 4, default]},
+     {lookup_element, [k, 0, default]}, {lookup_element, [k, no, default]},
+     {lookup_element, [nokey, 0, default]}, {rename, ["name"]}, {rename, [taken_name()]},
+     {safe_fixtable, [no]}, {setopts, [no]}, {setopts, [{heir, no}]}, {setopts, [{heir, self()}]},
+     {setopts, [[{heir, none}, {heir, none}]]}, {setopts, [{heir, none, data}]},
+     {setopts, [[{heir, none} | no]]}, {setopts, [{protection, public}]}, {slot, [no]}, {slot, [-1]},
+     {slot, [1 bsl 20]}, {slot, [1 bsl 70]}, {update_counter, [nokey, 1]}, {update_counter, [k, 1]},
+     {update_counter, [k, {2, 1}]}, {update_counter, [k, {1, 1}]}, {update_counter, [k, {0, 1}]},
+     {update_counter, [k, {4, 1}]}, {update_counter, [k, {-1, 1}]}, {update_counter, [k, {1 bsl 70, 1}]},
+     {update_counter, [k, {3, no}]}, {update_counter, [k, {no, 1}]}, {update_counter, [k, {3, 1, no, 1}]},
+     {update_counter, [k, {3, 1, 1, no}]}, {update_counter, [k, {3, 1, 1}]}, {update_counter, [k, no]},
+     {update_counter, [k, 1.0]}, {update_counter, [k, [{3, 1}, {2, 1}]]},
+     {update_counter, [k, [{3, 1} | no]]}, {update_counter, [k, [{3, 1}, no]]},
+     {update_counter, [k, [{3, 1}, 1]]}, {update_counter, [nokey, no]}, {update_counter, [nokey, {1, 1}]},
+     {update_counter, [nokey, {9, 1}]}, {update_counter, [nokey, 1, no]}, {update_counter, [nokey, 1, {}]},
+     {update_counter, [nokey, 1, {a}]}, {update_counter, [nokey, {3, 1}, {a, 1}]},
+     {update_counter, [nokey, 1, {a, b}]}, {update_counter, [k, 1, {a, 1}]},
+     {update_counter, [nokey, {1, 1}, {a, 1}]}, {update_counter, [nokey, no, {a, 1}]},
+     {update_counter, [k, no, no]}, {update_counter, [k, {3, 1}, no]}, {update_counter, [k, {3, 1}, {}]},
+     {update_counter, [k, {1, 1}, {a, 1}]}, {update_element, [k, {1, new}]}, {update_element, [k, {0, new}]},
+     {update_element, [k, {4, new}]}, {update_element, [k, {-1, new}]}, {update_element, [k, {no, new}]},
+     {update_element, [k, no]}, {update_element, [k, {1 bsl 70, new}]},
+     {update_element, [k, [{2, a}, {4, b}]]}, {update_element, [k, [{2, a} | no]]},
+     {update_element, [k, [{2, a}, no]]}, {update_element, [k, [{2, a}, {1, b}]]},
+     {update_element, [nokey, {1, new}]}, {update_element, [nokey, {9, new}]}, {update_element, [nokey, no]},
      {update_element, [nokey, {2, new}, no]}, {update_element, [nokey, {2, new}, {}]},
      {update_element, [nokey, {2, new}, {a}]}, {update_element, [nokey, {1, new}, {a, b}]},
      {update_element, [nokey, {0, new}, {a, b}]}, {update_element, [nokey, no, {a, b}]},
-     {update_element, [nokey, no, no]}, {update_element, [k, {2, new}, no]}, {update_element, [k, {9, new}, {a, b}]}].
+     {update_element, [nokey, no, no]}, {update_element, [k, {2, new}, no]},
+     {update_element, [k, {9, new}, {a, b}]}].
 
 bad_options() ->
-    [["name", []], [1, [named_table]], [t, no], [t, [set | bag]], [t, [no]], [t, [{keypos, 0}]], [t, [{keypos, no}]],
-     [t, [{keypos, -1}]], [t, [{keypos, 1 bsl 70}]], [t, [{heir, no}]], [t, [{heir, self()}, no]], [t, [{heir, none, x}]],
-     [t, [{write_concurrency, no}]], [t, [{read_concurrency, auto}]], [t, [{decentralized_counters, 1}]],
-     [t, [{compressed, true}]], [t, [{no, no}]], [t, [{named_table, true}]], [taken_name(), [named_table]],
+    [["name", []], [1, [named_table]], [t, no], [t, [set | bag]], [t, [no]], [t, [{keypos, 0}]],
+     [t, [{keypos, no}]], [t, [{keypos, -1}]], [t, [{keypos, 1 bsl 70}]], [t, [{heir, no}]],
+     [t, [{heir, self()}, no]], [t, [{heir, none, x}]], [t, [{write_concurrency, no}]],
+     [t, [{read_concurrency, auto}]], [t, [{decentralized_counters, 1}]], [t, [{compressed, true}]],
+     [t, [{no, no}]], [t, [{named_table, true}]], [taken_name(), [named_table]],
      [taken_name(), [named_table, no]], [t, {set}], ["name", no]].
 
 taken_name() ->
@@ -146,7 +150,8 @@ own_functions(_Config) ->
 
 %% The caller's frame follows that of the function, and nothing of cats' inside is to be seen.
 callers_stack(_Config) ->
-    [{error, badarg, [{cats, Function, Arguments, _}, {?MODULE, attempt, 3, _} | _]} = failure(cats, Function, Arguments)
+    [{error, badarg, [{cats, Function, Arguments, _}, {?MODULE, attempt, 3, _} | _]} =
+         failure(cats, Function, Arguments)
      || {Function, Arguments} <- [{lookup, [no_table, k]}, {tab2list, [no_table]}, {info, [1]}]].
 
 %% A failing call neither takes nor leaves a message.
@@ -155,6 +160,43 @@ mailbox(_Config) ->
     _ = failure(cats, new, [t, [no]]),
     {messages, [message]} = process_info(self(), messages),
     receive message -> ok end.
+
+%% What a call does about the causes that its native function raises one after the other. In another VM, with native
+%% functions made up for it.
+retries(_Config) ->
+    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["-pa" | code:get_path()]}),
+    {module, cats_nif} = peer:call(Peer, code, load_binary, [cats_nif, "made_up", made_up_nif()]),
+    Lookup = fun(Causes) -> peer:call(Peer, ?MODULE, lookup_with_causes, [Causes]) end,
+    ?assertEqual(plain, Lookup([])),
+    ?assertEqual(plain, Lookup(lists:duplicate(100, busy))),
+    ?assertEqual({dirty, lookup, [t, k]}, Lookup([busy, dirty])),
+    ?assertEqual({dirty, lookup, [t, k]}, Lookup([dirty, busy, busy])),
+    ?assertMatch({error, badarg, [{cats, lookup, [t, k], [{error_info, #{cause := id}}]} | _]},
+                 Lookup([dirty, busy, id])),
+    ?assertMatch({error, badarg, [{cats, lookup, [t, k], [{error_info, #{}}]} | _]}, Lookup([none])),
+    ?assertMatch({error, system_limit, [{cats, lookup, [t, k], []} | _]}, Lookup([system_limit])),
+    ?assertMatch({error, unheard_of, [{cats_nif, _, _, _} | _]}, Lookup([unheard_of])),
+    peer:stop(Peer).
+
+made_up_nif() ->
+    Functions = ["lookup(_, _) -> result(plain).", "dirty(F, A) -> result({dirty, F, A}).",
+                 "result(R) -> case get(causes) of [] -> R; [C | Cs] -> put(causes, Cs), error(C) end."],
+    Forms = [begin {ok, Tokens, _} = erl_scan:string(Text), {ok, Form} = erl_parse:parse_form(Tokens), Form end
+             || Text <- ["-module(cats_nif).", "-export([lookup/2, dirty/2])." | Functions]],
+    {ok, cats_nif, Binary} = compile:forms(Forms),
+    Binary.
+
+%% Also sees to it that no message is taken from the caller or left to it.
+lookup_with_causes(Causes) ->
+    put(causes, Causes),
+    {messages, Messages} = process_info(self(), messages),
+    self() ! message,
+    Result = attempt(cats, lookup, [t, k]),
+    Expected = Messages ++ [message],
+    {messages, Expected} = process_info(self(), messages),
+    receive message -> ok end,
+    [] = get(causes),
+    Result.
 
 reaper_on_demand(_Config) ->
     kill_reaper(),
@@ -231,7 +273,7 @@ dead() ->
 %% All differences are printed before the test case fails.
 compare_all(Calls) ->
     Differences = lists:append([compare(Call) || Call <- Calls]),
-    [ct:pal("~p", [Difference]) || Difference <- Differences],
+    [ct:print("~p", [Difference]) || Difference <- Differences],
     ?assertEqual(0, length(Differences)),
     ?assert(length(Calls) > 0).
 
@@ -256,8 +298,10 @@ seen({error, Reason, [{cats, Name, _, Info} | _]} = Failure) when Name =:= delet
     {Reason, cause(Info), remarks(Failure)};
 seen({error, Reason, [{_Module, Name, Arguments, Info} | _]} = Failure) ->
     {Reason, Name, tl(Arguments), cause(Info), remarks(Failure)};
-seen(Success) ->
-    Success.
+seen(Success) when is_atom(Success) ->
+    Success;
+seen(_Success) ->
+    success.
 
 cause(Info) ->
     maps:get(cause, proplists:get_value(error_info, Info, #{}), none).
@@ -276,8 +320,7 @@ failure(Module, Function, Arguments) ->
 
 attempt(Module, Function, Arguments) ->
     try apply(Module, Function, Arguments) of
-        Result when is_boolean(Result); is_atom(Result) -> Result;
-        _ -> some_result
+        Result -> Result
     catch
         Class:Reason:Stack -> {Class, Reason, Stack}
     end.

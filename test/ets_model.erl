@@ -1,0 +1,88 @@
+%% ETS as it is in OTP 29, on any OTP from 25 on: what the comparison holds cats against. A function that the running ets
+%% lacks is composed from older ones, with the exceptions that the new one raises. lookup_elements/3, which ets has nowhere,
+%% is composed in the same way.
+-module(ets_model).
+-export([call/2]).
+
+%% @doc Calls the function of ets.
+-spec call(atom(), [term()]) -> term().
+call(lookup_elements, [Table, Key, Positions]) ->
+    lookup_elements(Table, Key, Positions);
+call(update_counter = Function, [Table, _, _, Default] = Arguments) ->
+    %% A default that is too small for the key brings the VM of old releases down.
+    case list_to_integer(erlang:system_info(otp_release)) < 29 andalso is_tuple(Default) andalso writable(Table)
+        andalso tuple_size(Default) < ets:info(Table, keypos) of
+        true -> fail(default, Function, Arguments);
+        false -> apply(ets, Function, Arguments)
+    end;
+call(Function, Arguments) ->
+    case erlang:function_exported(ets, Function, length(Arguments)) of
+        true -> apply(ets, Function, Arguments);
+        false -> composed(Function, Arguments)
+    end.
+
+writable(Table) ->
+    try ets:insert(Table, []) catch error:badarg -> false end.
+
+lookup_elements(Table, Key, Positions) ->
+    Elements = fun(Object) -> [element(Position, Object) || Position <- Positions] end,
+    case {ets:lookup(Table, Key), ets:info(Table, type)} of
+        {[], _} -> fail(badkey, lookup_elements, [Table, Key, Positions]);
+        {[Object], Type} when Type =:= set; Type =:= ordered_set -> Elements(Object);
+        {Objects, _} -> [Elements(Object) || Object <- Objects]
+    end.
+
+composed(lookup_element = Function, [Table, Key, Position, Default] = Arguments) ->
+    try
+        ets:lookup_element(Table, Key, Position)
+    catch error:badarg:Stack ->
+            case cause(Stack) of
+                badkey -> Default;
+                Cause -> fail(Cause, Function, Arguments)
+            end
+    end;
+composed(first_lookup, [Table]) -> with_objects(Table, first, [Table], first_lookup);
+composed(last_lookup, [Table]) -> with_objects(Table, last, [Table], last_lookup);
+composed(next_lookup, [Table, Key]) -> with_objects(Table, next, [Table, Key], next_lookup);
+composed(prev_lookup, [Table, Key]) -> with_objects(Table, prev, [Table, Key], prev_lookup);
+composed(update_element = Function, [Table, Key, Elements, Default] = Arguments) ->
+    try
+        ets:insert(Table, []),
+        Keypos = ets:info(Table, keypos),
+        is_tuple(Default) andalso tuple_size(Default) >= Keypos orelse throw(default),
+        lists:member(ets:info(Table, type), [set, ordered_set]) orelse throw(table_type),
+        ets:member(Table, Key) orelse begin
+            New = updated(setelement(Keypos, Default, Key), Keypos, Key, Elements),
+            ets:insert(Table, New)
+        end,
+        ets:update_element(Table, Key, Elements)
+    catch
+        throw:Cause -> fail(Cause, Function, Arguments);
+        error:badarg:Stack -> fail(cause(Stack), Function, Arguments)
+    end.
+
+with_objects(Table, Function, Arguments, As) ->
+    try apply(ets, Function, Arguments) of
+        '$end_of_table' -> '$end_of_table';
+        Key -> {Key, ets:lookup(Table, Key)}
+    catch error:badarg:Stack -> fail(cause(Stack), As, Arguments)
+    end.
+
+%% The object with the elements updated, or the exception that the update raises: tried in a table of its own.
+updated(Object, Keypos, Key, Elements) ->
+    Table = ets:new(trial, [set, {keypos, Keypos}]),
+    try
+        ets:insert(Table, Object),
+        ets:update_element(Table, Key, Elements),
+        [Updated] = ets:lookup(Table, Key),
+        Updated
+    after ets:delete(Table)
+    end.
+
+cause([{_, _, _, Info} | _]) ->
+    maps:get(cause, proplists:get_value(error_info, Info, #{}), none).
+
+-spec fail(atom(), atom(), [term()]) -> no_return().
+fail(Cause, Function, Arguments) ->
+    Information = #{cause => Cause, module => erl_stdlib_errors},
+    erlang:raise(error, badarg, [{ets, Function, Arguments, [{error_info, Information}]}]).

@@ -306,9 +306,10 @@ new(Name, Options) ->
         error:Cause:Stack -> cats_failure:handle(Cause, new, [Name, Options], Stack)
     end.
 
-%% @doc Returns the key after this one, or `$end_of_table'. In an `ordered_set' that is the next one in term
-%% order, whether this one is there or not. In other types the order is undefined; unlike in `ets' it needs no
-%% {@link safe_fixtable/2}.
+%% @doc Returns the key after this one, or `$end_of_table', whether this one is there or not: in an `ordered_set'
+%% the next one in term order, in other types the next one in an order of the table's own, in which an absent key
+%% has a place too. So unlike in `ets' a traversal needs no {@link safe_fixtable/2}, and never fails for a key that
+%% has been deleted.
 -spec next(table(), Key :: term()) -> (Key2 :: term()) | '$end_of_table'.
 next(Table, Key) ->
     try

@@ -70,16 +70,25 @@ pub fn install_test_host(zeros_identical: bool) {
             }
             _ => panic!("no bit string"),
         },
-        retain: |word| {
-            let form = form(word).expect("only held terms are retained");
+        retain: |held, _, bytes| {
+            let form = form(held.term()).expect("only held terms are retained");
+            let kept = match (&*form, bytes) {
+                (Form::Shared(kept), Some(bytes)) => {
+                    assert_eq!(kept, bytes);
+                    kept.as_ptr()
+                }
+                (Form::Shared(_), None) | (_, Some(_)) => panic!("only shared binaries have bytes"),
+                _ => std::ptr::null(),
+            };
             let mut heap = heap();
             let term = heap.word();
             heap.retained.insert(term, form);
-            Retained {
+            held.relocate(Retained {
                 term,
                 batch: 8,
                 index: term as u32,
-            }
+            });
+            kept
         },
         release: |held: &Held| {
             assert_eq!((held.batch(), held.index()), (8, held.term() as u32));

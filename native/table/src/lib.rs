@@ -1,1 +1,36 @@
-//! table
+//! ETS semantics over the engines: options, access, ownership, traversal, atomic operations.
+//!
+//! A [`Registry`] knows all tables. A [`Table`] is found by name or identifier, which gives a [`Handle`] for one call, and the
+//! operations are methods of that: one file a group of them.
+
+mod delete;
+mod exclusive;
+mod failure;
+mod group;
+mod info;
+mod insert;
+mod lookup;
+mod number;
+mod object;
+mod options;
+mod provisional;
+pub mod reaper;
+mod registry;
+mod schema;
+mod store;
+mod table;
+mod traverse;
+mod update;
+
+pub use failure::{Cause, Failure};
+pub use info::BucketStatistics;
+pub use insert::{is_flat, LIST_LIMIT};
+pub use lookup::{Objects, GROUP_LIMIT};
+pub use number::Number;
+pub use object::{Object, ObjectRef};
+pub use options::{Access, Collect, EngineName, Kind, OptionItem, Options, WriteConcurrency};
+pub use registry::{wake, Fixation, Heir, Host, Position, Registry, Time};
+pub use schema::{OwnedKey, Probe};
+pub use table::{Handle, Right, Table};
+pub use traverse::{Cursor, Direction};
+pub use update::{CounterOp, ElementOp, Tuple};

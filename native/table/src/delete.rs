@@ -1,0 +1,134 @@
+//! `delete/2`, `delete_object/2` and `take/2`.
+
+use crate::failure::Failure;
+use crate::group::{retire_entry, Group};
+use crate::insert::Incoming;
+use crate::lookup::{look, Looked, Objects};
+use crate::object::{body_bytes, is_group, Object};
+use crate::schema::{identical, Probe};
+use crate::store::Store;
+use crate::table::Handle;
+use cats_engine::{Entry, Step};
+
+impl<'g> Handle<'g> {
+    /// `delete/2`: removes all objects of a key.
+    #[inline]
+    pub fn delete(self, probe: &Probe<'_>) -> Result<(), Failure> {
+        let store = self.store();
+        let old = store.update(self.guard, probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            match old {
+                None => (Step::Keep, Ok(None)),
+                Some(old) => {
+                    self.uncount(store, old);
+                    (Step::Remove, Ok(Some(old)))
+                }
+            }
+        })??;
+        if let Some(old) = old {
+            // SAFETY: the place is free now.
+            unsafe { retire_entry(self.guard, old.body) }
+        }
+        Ok(())
+    }
+
+    /// `take/2`: removes and returns all objects of a key.
+    #[inline]
+    pub fn take(self, probe: &Probe<'_>, patient: bool) -> Result<Objects<'g>, Failure> {
+        let store = self.store();
+        let (old, looked) = store.update(self.guard, probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            let looked = look(old, patient);
+            match (old, &looked) {
+                (None, _) | (_, Looked::TooMany) => (Step::Keep, Ok((None, looked))),
+                (Some(old), _) => {
+                    self.uncount(store, old);
+                    (Step::Remove, Ok((Some(old), looked)))
+                }
+            }
+        })??;
+        if let Some(old) = old {
+            // SAFETY: the place is free now; the objects live on for guards taken before, and this call has one.
+            unsafe { retire_entry(self.guard, old.body) }
+        }
+        // SAFETY: looked at under the lock.
+        unsafe { self.table.objects(looked) }
+    }
+
+    /// `delete_object/2`: removes all objects that are exactly this one.
+    pub fn delete_object(self, object: Object<'_>) -> Result<(), Failure> {
+        let incoming = Incoming::new(self.table, self.store(), object)?;
+        self.delete_equal(&incoming.probe(), incoming.body()).map(|_| ())
+    }
+
+    /// Removes all objects of the probe's key that equal the one with this body, which is not the table's; how many.
+    fn delete_equal(self, probe: &Probe<'_>, body: u64) -> Result<usize, Failure> {
+        let store = self.store();
+        let (removed, old) = store.update(self.guard, probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            let Some(old) = old else {
+                return (Step::Keep, Ok((0, None)));
+            };
+            // The sought object's key may be another term than the stored one, and equal in term order only.
+            let sought = self.table.key_place(probe.word());
+            let key = self.table.key_place(old.key);
+            // SAFETY: the place is locked: its objects live and this is the group's only writer. The sought one is the caller's.
+            unsafe {
+                let object = sought.object(body);
+                if !is_group(old.body) {
+                    if !identical(key.object(old.body), object) {
+                        return (Step::Keep, Ok((0, None)));
+                    }
+                    self.uncount(store, old);
+                    return (Step::Remove, Ok((1, Some(old))));
+                }
+                let group = Group::from_body(old.body);
+                let before = Group::bytes_for(group.count());
+                let removed = group.remove(self.guard, key, object);
+                if removed.objects == 0 {
+                    return (Step::Keep, Ok((0, None)));
+                }
+                let left = group.count();
+                let after = if left == 0 { 0 } else { Group::bytes_for(left) };
+                let bytes = removed.bytes + before - after;
+                store.count(-(removed.objects as i64), -(bytes as i64));
+                if left == 0 {
+                    (Step::Remove, Ok((removed.objects, Some(old))))
+                } else {
+                    (Step::Touch, Ok((removed.objects, None)))
+                }
+            }
+        })??;
+        if let Some(old) = old {
+            // SAFETY: the place is free now.
+            unsafe { retire_entry(self.guard, old.body) }
+        }
+        Ok(removed)
+    }
+
+    /// Takes what a locked place holds off the counters.
+    #[inline]
+    fn uncount(self, store: &Store, entry: Entry) {
+        // SAFETY: the place is locked, so its objects live.
+        unsafe {
+            let (objects, bytes) = if is_group(entry.body) {
+                let group = Group::from_body(entry.body);
+                (group.count(), group.object_bytes() + Group::bytes_for(group.count()))
+            } else {
+                (1, body_bytes(entry.body))
+            };
+            store.count(-(objects as i64), -(bytes as i64));
+        }
+    }
+
+    /// `delete_all_objects/1`; see [`Registry::delete_all_objects`](crate::Registry::delete_all_objects).
+    pub fn delete_all_objects(self, host: &dyn crate::Host) -> Result<(), Failure> {
+        self.table.registry().delete_all_objects(host, self)
+    }
+}

@@ -1,0 +1,234 @@
+//! `insert/2` and `insert_new/2`, of one object and of lists. A list is atomic and isolated: all places are locked together.
+
+use crate::failure::{Cause, Failure};
+use crate::group::{retire_entry, Group};
+use crate::object::{body_bytes, free_body, is_group, Object};
+use crate::options::Kind;
+use crate::schema::{identical, Probe};
+use crate::store::Store;
+use crate::table::{Handle, Table};
+use cats_engine::{Entry, Step};
+use cats_term::{is_immediate, TermRef};
+
+/// The most objects that a list may have on a scheduler.
+pub const LIST_LIMIT: usize = 500;
+
+/// An object ready to be stored, which frees itself unless it was [taken](Self::take).
+pub(crate) struct Incoming {
+    entry: Entry,
+    /// Refers into the object.
+    probe: Probe<'static>,
+    taken: bool,
+}
+
+impl Incoming {
+    /// Fails with [`Cause::None`] when the object has no key.
+    #[inline]
+    pub fn new(table: &Table, store: &Store, object: Object<'_>) -> Result<Self, Failure> {
+        let key = table.key();
+        if object.arity() <= key {
+            return Err(Cause::None.into());
+        }
+        let term = object.element(key);
+        // SAFETY: an immediate refers to nothing; any other key is in the block, which stays where it is and lives as long as
+        // this value, or as the guard under which this value is taken.
+        let term: TermRef<'static> = unsafe { std::mem::transmute::<TermRef<'_>, TermRef<'static>>(term) };
+        let probe = table.probe(term);
+        store.prefetch(&probe);
+        let body = object.into_body(key).ok_or(Failure::SystemLimit)?;
+        let entry = Entry {
+            key: probe.word(),
+            body,
+        };
+        Ok(Self {
+            entry,
+            probe,
+            taken: false,
+        })
+    }
+
+    #[inline]
+    pub fn probe(&self) -> Probe<'_> {
+        self.probe
+    }
+
+    /// The body of the object.
+    #[inline]
+    pub fn body(&self) -> u64 {
+        self.entry.body
+    }
+
+    #[inline]
+    fn bytes(&self) -> i64 {
+        // SAFETY: the object is this value's own.
+        unsafe { body_bytes(self.entry.body) as i64 }
+    }
+
+    /// The entry, now the table's.
+    #[inline]
+    fn take(&mut self) -> Entry {
+        self.taken = true;
+        self.entry
+    }
+}
+
+impl Drop for Incoming {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.taken {
+            // SAFETY: nobody else has seen the object.
+            unsafe { free_body(self.entry.body) }
+        }
+    }
+}
+
+impl Table {
+    /// A key to search for in this table.
+    #[inline]
+    pub fn probe<'a>(&self, key: TermRef<'a>) -> Probe<'a> {
+        if self.kind() == Kind::OrderedSet {
+            Probe::ordered(key)
+        } else {
+            Probe::exact(key)
+        }
+    }
+}
+
+impl Handle<'_> {
+    /// `insert/2` of one object.
+    #[inline]
+    pub fn insert(self, object: Object<'_>) -> Result<(), Failure> {
+        let store = self.store();
+        let mut incoming = Incoming::new(self.table, store, object)?;
+        let probe = incoming.probe;
+        let old = store.update(self.guard, &probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            self.put(store, old, &mut incoming)
+        })??;
+        if let Some(old) = old {
+            // SAFETY: the place holds another entry now.
+            unsafe { retire_entry(self.guard, old) }
+        }
+        Ok(())
+    }
+
+    /// `insert_new/2` of one object: false when the key has an object.
+    #[inline]
+    pub fn insert_new(self, object: Object<'_>) -> Result<bool, Failure> {
+        let store = self.store();
+        let mut incoming = Incoming::new(self.table, store, object)?;
+        let probe = incoming.probe;
+        store.update(self.guard, &probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            if old.is_some() {
+                return (Step::Keep, Ok(false));
+            }
+            let (step, result) = self.put(store, None, &mut incoming);
+            (step, result.map(|_| true))
+        })?
+    }
+
+    /// `insert/2` and `insert_new/2` of a list, atomic and isolated. With `new`, false and nothing done when one of the keys
+    /// has an object already.
+    pub fn insert_list(self, objects: Vec<Object<'_>>, new: bool, patient: bool) -> Result<bool, Failure> {
+        if objects.iter().any(|object| object.arity() <= self.table.key()) {
+            return Err(Cause::None.into());
+        }
+        if objects.len() > LIST_LIMIT && !patient {
+            return Err(Failure::Big);
+        }
+        if objects.is_empty() {
+            return Ok(true);
+        }
+        let store = self.store();
+        let mut incoming = Vec::with_capacity(objects.len());
+        for object in objects {
+            incoming.push(Incoming::new(self.table, store, object)?);
+        }
+        let probes: Vec<Probe<'static>> = incoming.iter().map(|incoming| incoming.probe).collect();
+        let probes: Vec<&Probe<'_>> = probes.iter().collect();
+        let mut replaced = Vec::new();
+        let result = store.update_many(self.guard, &probes, |places| {
+            self.still_named()?;
+            if new && (0..incoming.len()).any(|i| places.get(i).is_some()) {
+                return Ok(false);
+            }
+            for (i, incoming) in incoming.iter_mut().enumerate() {
+                let (step, result) = self.put(store, places.get(i), incoming);
+                places.step(i, step);
+                replaced.extend(result?);
+            }
+            Ok(true)
+        });
+        for old in replaced {
+            // SAFETY: the places hold other entries now.
+            unsafe { retire_entry(self.guard, old) }
+        }
+        result?
+    }
+
+    /// Puts an object in a place that is locked. The second value is the body of an entry that the step replaces, to be retired
+    /// after the step.
+    #[inline]
+    pub(crate) fn put(
+        self,
+        store: &Store,
+        old: Option<Entry>,
+        incoming: &mut Incoming,
+    ) -> (Step, Result<Option<u64>, Failure>) {
+        let bytes = incoming.bytes();
+        let Some(old) = old else {
+            store.count(1, bytes);
+            return (Step::Put(incoming.take()), Ok(None));
+        };
+        if !self.table.kind().is_bag() {
+            // SAFETY: the place is locked, so its object lives.
+            let old_bytes = unsafe { body_bytes(old.body) } as i64;
+            store.count(0, bytes - old_bytes);
+            return (Step::Put(incoming.take()), Ok(Some(old.body)));
+        }
+        self.add_to_bag(store, old, incoming)
+    }
+
+    fn add_to_bag(self, store: &Store, old: Entry, incoming: &mut Incoming) -> (Step, Result<Option<u64>, Failure>) {
+        let key = self.table.key_place(old.key);
+        let unique = self.table.kind() == Kind::Bag;
+        // SAFETY: the place is locked, so its objects live and this is the group's only writer; the new object is our own.
+        unsafe {
+            let object = key.object(incoming.entry.body);
+            if is_group(old.body) {
+                let group = Group::from_body(old.body);
+                if unique && group.contains(key, object) {
+                    return (Step::Keep, Ok(None));
+                }
+                let before = Group::bytes_for(group.count());
+                if !group.insert(key, incoming.entry.body) {
+                    return (Step::Keep, Err(Failure::SystemLimit));
+                }
+                let more = Group::bytes_for(group.count()) - before;
+                store.count(1, incoming.bytes() + more as i64);
+                incoming.take();
+                return (Step::Touch, Ok(None));
+            }
+            if unique && identical(key.object(old.body), object) {
+                return (Step::Keep, Ok(None));
+            }
+            let Some(body) = Group::of_two(old.body, incoming.entry.body) else {
+                return (Step::Keep, Err(Failure::SystemLimit));
+            };
+            store.count(1, incoming.bytes() + Group::bytes_for(2) as i64);
+            incoming.take();
+            (Step::Put(Entry { key: old.key, body }), Ok(None))
+        }
+    }
+}
+
+/// Whether all of a tuple's words are immediates, so that it can be stored as they are.
+#[inline]
+pub fn is_flat(words: &[u64]) -> bool {
+    words.iter().all(|word| is_immediate(*word))
+}

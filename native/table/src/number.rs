@@ -1,0 +1,124 @@
+//! Integers of any size, as counters need them.
+
+use cats_term::{small, Builder, TermRef, View};
+use num_bigint::{BigInt, BigUint, Sign};
+use std::cmp::Ordering;
+
+/// An integer. Each value has one form: `Small` whenever it fits 64 bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Number {
+    Small(i64),
+    Big(BigInt),
+}
+
+impl From<i64> for Number {
+    fn from(value: i64) -> Self {
+        Number::Small(value)
+    }
+}
+
+impl From<BigInt> for Number {
+    fn from(value: BigInt) -> Self {
+        i64::try_from(&value).map_or(Number::Big(value), Number::Small)
+    }
+}
+
+impl Number {
+    /// The integer that the term is, if it is one.
+    #[inline]
+    pub fn of(term: TermRef<'_>) -> Option<Number> {
+        if let Some(value) = term.small() {
+            return Some(Number::Small(value));
+        }
+        match term.view() {
+            View::Integer(integer) => {
+                let bytes: Vec<u8> = integer.digits.iter().flat_map(|digit| digit.to_le_bytes()).collect();
+                let sign = if integer.negative { Sign::Minus } else { Sign::Plus };
+                Some(BigInt::from_biguint(sign, BigUint::from_bytes_le(&bytes)).into())
+            }
+            _ => None,
+        }
+    }
+
+    fn big(&self) -> BigInt {
+        match self {
+            Number::Small(value) => BigInt::from(*value),
+            Number::Big(value) => value.clone(),
+        }
+    }
+
+    /// The sum.
+    #[inline]
+    pub fn add(&self, other: &Number) -> Number {
+        if let (Number::Small(a), Number::Small(b)) = (self, other) {
+            if let Some(sum) = a.checked_add(*b) {
+                return Number::Small(sum);
+            }
+        }
+        (self.big() + other.big()).into()
+    }
+
+    pub fn is_negative(&self) -> bool {
+        match self {
+            Number::Small(value) => *value < 0,
+            Number::Big(value) => value.sign() == Sign::Minus,
+        }
+    }
+
+    /// The number's word if it is an immediate of the VM.
+    #[inline]
+    pub fn immediate(&self) -> Option<u64> {
+        match self {
+            Number::Small(value) => small(*value),
+            Number::Big(_) => None,
+        }
+    }
+
+    /// Sign and magnitude, 64-bit digits, least first.
+    pub fn digits(&self) -> (bool, Vec<u64>) {
+        match self {
+            Number::Small(value) => (*value < 0, vec![value.unsigned_abs()]),
+            Number::Big(value) => (value.sign() == Sign::Minus, value.magnitude().to_u64_digits()),
+        }
+    }
+
+    /// Adds the number to what is being built.
+    pub fn build(&self, builder: &mut Builder) -> u64 {
+        self.immediate().unwrap_or_else(|| {
+            let (negative, digits) = self.digits();
+            builder.integer(negative, &digits)
+        })
+    }
+}
+
+impl PartialOrd for Number {
+    fn partial_cmp(&self, other: &Number) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Number {
+    fn cmp(&self, other: &Number) -> Ordering {
+        match (self, other) {
+            (Number::Small(a), Number::Small(b)) => a.cmp(b),
+            _ => self.big().cmp(&other.big()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_value_has_one_form() {
+        let max = Number::Small(i64::MAX);
+        let one = Number::Small(1);
+        let over = max.add(&one);
+        assert!(matches!(over, Number::Big(_)));
+        assert!(over > max);
+        assert_eq!(over.add(&Number::Small(-1)), max);
+        assert!(max.immediate().is_none());
+        assert_eq!(Number::Small(-5).digits(), (true, vec![5]));
+    }
+}

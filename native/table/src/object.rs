@@ -1,0 +1,225 @@
+//! Objects as tables hold them: the body word of an [`Entry`] (docs/architecture.md, "Entries"), objects on their way in, and
+//! objects to read.
+
+use cats_engine::Entry;
+use cats_sync::epoch::Guard;
+use cats_term::{is_immediate, Block, BlockRef, TermRef};
+use std::ptr::NonNull;
+
+/// The body of `{Key}`.
+pub const SINGLE: u64 = 1;
+/// The low bits of a body that is the address of a group.
+pub const GROUP: u64 = 2;
+const TAG: u64 = 3;
+
+/// Whether the body is the address of a group: all objects of one key.
+#[inline]
+pub fn is_group(body: u64) -> bool {
+    body & TAG == GROUP
+}
+
+/// Whether the body is the address of a block.
+#[inline]
+pub fn is_block(body: u64) -> bool {
+    body & TAG == 0
+}
+
+/// An object to store.
+pub enum Object<'a> {
+    /// A tuple of immediates: its elements.
+    Flat(&'a [u64]),
+    /// Any tuple.
+    Block(Block),
+}
+
+impl Object<'_> {
+    /// The number of elements.
+    #[inline]
+    pub fn arity(&self) -> usize {
+        match self {
+            Object::Flat(words) => words.len(),
+            Object::Block(block) => block.as_ref().arity(),
+        }
+    }
+
+    /// Element `index`, counted from 0; panics when there is none.
+    #[inline]
+    pub fn element(&self, index: usize) -> TermRef<'_> {
+        match self {
+            Object::Flat(words) => TermRef::immediate(words[index]),
+            Object::Block(block) => block.as_ref().element(index),
+        }
+    }
+
+    /// The object's body word; the key is at `key`, counted from 0. Nothing when memory is exhausted.
+    #[inline]
+    pub fn into_body(self, key: usize) -> Option<u64> {
+        match self {
+            Object::Flat(words) => match inline(words, key) {
+                Some(body) => Some(body),
+                None => Block::flat(words).map(address),
+            },
+            Object::Block(block) => {
+                let view = block.as_ref();
+                if view.is_flat() {
+                    if let Some(body) = inline(view.elements_raw(), key) {
+                        return Some(body);
+                    }
+                }
+                Some(address(block))
+            }
+        }
+    }
+}
+
+/// The body of a tuple of immediates that needs no block.
+#[inline]
+fn inline(words: &[u64], key: usize) -> Option<u64> {
+    match *words {
+        [_] => Some(SINGLE),
+        [first, second] => Some(if key == 0 { second } else { first }),
+        _ => None,
+    }
+}
+
+#[inline]
+fn address(block: Block) -> u64 {
+    block.into_raw().as_ptr() as u64
+}
+
+/// Bytes of the block that the body refers to; 0 for inline objects.
+///
+/// # Safety
+/// The body is not that of a group, and the object lives.
+#[inline]
+pub unsafe fn body_bytes(body: u64) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { block(body) }.map_or(0, BlockRef::bytes)
+}
+
+/// Frees an object that nobody else can see.
+///
+/// # Safety
+/// The body is not that of a group, came from [`Object::into_body`], and nobody uses it any more.
+#[inline]
+pub unsafe fn free_body(body: u64) {
+    if is_block(body) {
+        // SAFETY: the address of a block that has no other user.
+        unsafe { Block::free(body as *mut u8, 0) }
+    }
+}
+
+/// Frees an object once nobody can be reading it.
+///
+/// # Safety
+/// As for [`free_body`], but that others may still be reading it under guards.
+#[inline]
+pub unsafe fn retire_body(guard: &Guard, body: u64) {
+    if is_block(body) {
+        // SAFETY: unlinked, as the caller promises, and retired once.
+        unsafe { guard.retire_sized(body as *mut u8, 0, Block::free, body_bytes(body)) }
+    }
+}
+
+/// # Safety
+/// The block that the body refers to, if any, lives for `'a`.
+#[inline]
+unsafe fn block<'a>(body: u64) -> Option<BlockRef<'a>> {
+    if !is_block(body) {
+        return None;
+    }
+    // SAFETY: bodies with these low bits are addresses of blocks, never 0.
+    Some(unsafe { BlockRef::from_raw(NonNull::new_unchecked(body as *mut u64)) })
+}
+
+/// An object to read.
+#[derive(Clone, Copy)]
+pub enum ObjectRef<'a> {
+    /// `{Key}`, an immediate.
+    Single([u64; 1]),
+    /// A pair of immediates.
+    Pair([u64; 2]),
+    Block(BlockRef<'a>),
+}
+
+impl<'a> ObjectRef<'a> {
+    /// The object of an entry; `key` is the key's place, counted from 0.
+    ///
+    /// # Safety
+    /// The body is not that of a group, and its block, if any, lives for `'a`.
+    #[inline]
+    pub unsafe fn new(entry: Entry, key: usize) -> ObjectRef<'a> {
+        // SAFETY: as the caller promises.
+        match unsafe { block(entry.body) } {
+            Some(block) => ObjectRef::Block(block),
+            None if entry.body == SINGLE => ObjectRef::Single([entry.key]),
+            None if key == 0 => ObjectRef::Pair([entry.key, entry.body]),
+            None => ObjectRef::Pair([entry.body, entry.key]),
+        }
+    }
+
+    #[inline]
+    pub fn arity(&self) -> usize {
+        match self {
+            ObjectRef::Single(_) => 1,
+            ObjectRef::Pair(_) => 2,
+            ObjectRef::Block(block) => block.arity(),
+        }
+    }
+
+    /// Element `index`, counted from 0; panics when there is none.
+    #[inline]
+    pub fn element(&self, index: usize) -> TermRef<'a> {
+        match self {
+            ObjectRef::Single(words) => TermRef::immediate(words[index]),
+            ObjectRef::Pair(words) => TermRef::immediate(words[index]),
+            ObjectRef::Block(block) => block.element(index),
+        }
+    }
+
+    /// The element words, if all elements are immediates.
+    #[inline]
+    pub fn flat(&self) -> Option<&[u64]> {
+        match self {
+            ObjectRef::Single(words) => Some(words),
+            ObjectRef::Pair(words) => Some(words),
+            ObjectRef::Block(block) => block.is_flat().then(|| block.elements_raw()),
+        }
+    }
+
+    /// The words that it takes to copy the object into a process, roughly.
+    #[inline]
+    pub fn words(&self) -> usize {
+        match self {
+            ObjectRef::Block(block) => block.words(),
+            other => other.arity() + 1,
+        }
+    }
+
+    /// The same tuple with other elements at some places, counted from 0; the last change of a place counts. Nothing when
+    /// memory is exhausted.
+    pub fn with_elements(&self, changes: &[(usize, TermRef<'_>)]) -> Option<Block> {
+        match self {
+            ObjectRef::Block(block) => block.with_elements(changes),
+            ObjectRef::Single(words) => inline_with_elements(words, changes),
+            ObjectRef::Pair(words) => inline_with_elements(words, changes),
+        }
+    }
+}
+
+fn inline_with_elements(words: &[u64], changes: &[(usize, TermRef<'_>)]) -> Option<Block> {
+    Block::flat(words)?.as_ref().with_elements(changes)
+}
+
+/// The key of an entry's object.
+///
+/// # Safety
+/// As for [`ObjectRef::new`].
+#[inline]
+pub unsafe fn key_of<'a>(entry: Entry, key: usize) -> TermRef<'a> {
+    if is_immediate(entry.key) {
+        return TermRef::immediate(entry.key);
+    }
+    // SAFETY: a key that is no immediate is in the block.
+    unsafe { ObjectRef::new(entry, key) }.element(key)
+}

@@ -1,0 +1,531 @@
+//! All tables: by name, by owner, by fixing process.
+//!
+//! Names resolve without a lock; everything that changes a table's name, owner, heir, access or life happens under one lock,
+//! held for a moment each time. A table whose owner is dead is dead for whoever asks by name, and whoever meets one completes
+//! what the owner's death demands: deletion, or transfer to the heir.
+//!
+//! Source: the "ETS pointers" of RELEASE D2.4, section 3.4.4; the renaming protocol is this project's: the new name is
+//! entered, the table's own name is changed (here the old name ceases to work and the new one begins), the old one is removed.
+
+use crate::exclusive::Exclusive;
+use crate::failure::{Cause, Failure};
+use crate::options::Access;
+use crate::reaper;
+use crate::schema::Atoms;
+use crate::store::Store;
+use crate::table::{empty_store, Handle, Table};
+use cats_engine::hash::Hash;
+use cats_engine::{Engine, Entry, Step};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::{AtomicU64, Ordering};
+use cats_term::Block;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// What the registry asks of the VM, on behalf of one call.
+pub trait Host {
+    /// Whether the process lives.
+    fn is_alive(&self, pid: u64) -> bool;
+    /// Sees to it that [`Registry::owner_down`] is called when the process ends; false if it has ended.
+    fn watch(&self, pid: u64) -> bool;
+    /// Sends `{'ETS-TRANSFER', Table, From, Data}` to `to`; the data is the first element of the block.
+    fn transfer(&self, table: &Table, from: u64, to: u64, data: &Block);
+    /// Wakes the process that calls [`reaper::reap`].
+    fn wake(&self);
+    /// The time.
+    fn now(&self) -> Time;
+}
+
+/// A point in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Time {
+    /// Monotonic, in the VM's native unit.
+    pub monotonic: i64,
+    /// Microseconds since the epoch.
+    pub system: i64,
+}
+
+/// Who gets a table when its owner ends.
+#[derive(Clone)]
+pub struct Heir {
+    pub pid: u64,
+    /// The data of the message that the heir gets, in a tuple; no message without it.
+    pub data: Option<Arc<Block>>,
+}
+
+/// The address of a table that is known to the registry.
+#[derive(Clone, Copy)]
+struct Known(*const Table);
+
+// SAFETY: a table may be used by any thread.
+unsafe impl Send for Known {}
+
+struct Member {
+    table: Known,
+    heir: Option<Heir>,
+    /// Fixing processes, each with how many times.
+    fixers: Vec<(u64, u64)>,
+    fixed_at: Time,
+}
+
+#[derive(Default)]
+struct State {
+    /// By owner and serial number.
+    members: BTreeMap<(u64, u64), Member>,
+    /// By fixing process and serial number.
+    fixes: BTreeMap<(u64, u64), Known>,
+}
+
+/// Who has fixed a table, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fixation {
+    pub since: Time,
+    pub processes: Vec<(u64, u64)>,
+}
+
+/// See the module's documentation.
+pub struct Registry {
+    names: Hash<Atoms>,
+    state: Exclusive<State>,
+    serial: AtomicU64,
+    /// Gives up the registry's reference to a table.
+    forget: fn(*const Table),
+}
+
+impl Registry {
+    /// An empty registry. `forget` is called, on any thread, when the registry and all readers are done with a table that was
+    /// entered.
+    /// Nothing when memory is exhausted.
+    pub fn new(forget: fn(*const Table)) -> Option<Self> {
+        Some(Self {
+            names: Hash::new(Atoms)?,
+            state: Exclusive::default(),
+            serial: AtomicU64::new(0),
+            forget,
+        })
+    }
+
+    pub(crate) fn next_serial(&self) -> u64 {
+        // Relaxed: only uniqueness counts.
+        self.serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Makes a new table known, by its name too if it is a named one. On success the registry owns one reference to it.
+    pub fn enter(&self, host: &dyn Host, guard: &Guard, table: &Table, heir: Option<Heir>) -> Result<(), Failure> {
+        let owner = table.owner();
+        // A dead heir is no heir, as in ETS.
+        let heir = heir.filter(|heir| heir.pid == owner || host.is_alive(heir.pid));
+        if !host.watch(owner) {
+            return Err(Cause::None.into());
+        }
+        loop {
+            if table.options().named {
+                match self.find(host, guard, table.name(), owner) {
+                    Ok(_) => return Err(Cause::AlreadyExists.into()),
+                    Err(Failure::Bad(_)) => (),
+                    Err(failure) => return Err(failure),
+                }
+            }
+            let entered = self.state.with(|state| {
+                if table.options().named && !self.claim(guard, table.name(), table)? {
+                    return Ok(false);
+                }
+                let member = Member {
+                    table: Known(table),
+                    heir: heir.clone(),
+                    fixers: Vec::new(),
+                    fixed_at: Time::default(),
+                };
+                state.members.insert((owner, table.serial()), member);
+                Ok::<_, Failure>(true)
+            })??;
+            if entered {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Enters a name, unless it is taken.
+    fn claim(&self, guard: &Guard, name: u64, table: &Table) -> Result<bool, Failure> {
+        let entry = Entry {
+            key: name,
+            body: table as *const Table as u64,
+        };
+        Ok(self.names.update(guard, &name, |old| match old {
+            None => (Step::Put(entry), true),
+            Some(_) => (Step::Keep, false),
+        })?)
+    }
+
+    fn withdraw(&self, guard: &Guard, name: u64) -> Result<(), Failure> {
+        Ok(self.names.update(guard, &name, |_| (Step::Remove, ()))?)
+    }
+
+    /// The table of a name. If its owner is dead, first completes what that demands.
+    #[inline]
+    pub fn find<'g>(&self, host: &dyn Host, guard: &'g Guard, name: u64, caller: u64) -> Result<Handle<'g>, Failure> {
+        loop {
+            let Some(entry) = self.names.read(guard, &name, |entry| entry)? else {
+                return Err(Cause::Id.into());
+            };
+            // SAFETY: the registry's reference to an entered table is given up through the epoch, after the name is gone.
+            let table: &'g Table = unsafe { &*(entry.body as *const Table) };
+            if table.is_dead() || table.name() != name {
+                return Err(Cause::Id.into());
+            }
+            let owner = table.owner();
+            if owner == caller || host.is_alive(owner) {
+                return Ok(Handle::by_name(table, guard, name));
+            }
+            self.complete(host, guard, table, owner)?;
+        }
+    }
+
+    /// Whether a table that was found by its identifier lives; if its owner is dead, first completes what that demands.
+    pub fn lives(&self, host: &dyn Host, guard: &Guard, table: &Table) -> Result<bool, Failure> {
+        loop {
+            if table.is_dead() {
+                return Ok(false);
+            }
+            let owner = table.owner();
+            if host.is_alive(owner) {
+                return Ok(true);
+            }
+            self.complete(host, guard, table, owner)?;
+        }
+    }
+
+    /// Does what the death of `owner` demands of a table, unless the table has another owner by now.
+    fn complete(&self, host: &dyn Host, guard: &Guard, table: &Table, owner: u64) -> Result<(), Failure> {
+        let key = (owner, table.serial());
+        let heir = self
+            .state
+            .with(|state| state.members.get(&key).and_then(|member| member.heir.clone()))?;
+        let Some(heir) = heir.filter(|heir| heir.pid != owner && host.watch(heir.pid)) else {
+            return self.remove(host, guard, table, Some(owner));
+        };
+        if self.hand_over(host, table, owner, heir.pid)? {
+            if let Some(data) = &heir.data {
+                host.transfer(table, owner, heir.pid, data);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `to`, which is watched, the owner, if `from` is the owner now.
+    fn hand_over(&self, host: &dyn Host, table: &Table, from: u64, to: u64) -> Result<bool, Failure> {
+        let done = self
+            .state
+            .with(|state| match state.members.remove(&(from, table.serial())) {
+                None => false,
+                Some(member) => {
+                    state.members.insert((to, table.serial()), member);
+                    table.set_owner(to);
+                    true
+                }
+            })?;
+        if done && !host.is_alive(to) {
+            // Its end may have been seen before the table was its.
+            self.owner_down(host, to);
+        }
+        Ok(done)
+    }
+
+    /// `give_away/3`: the caller has write access, and `to` is a local process. The message is the caller's to send.
+    pub fn give_away(&self, host: &dyn Host, handle: Handle<'_>, caller: u64, to: u64) -> Result<(), Failure> {
+        let table = handle.table();
+        if !host.watch(to) {
+            return Err(Cause::None.into());
+        }
+        handle.still_named()?;
+        if table.owner() != caller {
+            return Err(Cause::NotOwner.into());
+        }
+        if to == caller {
+            return Err(Cause::Owner.into());
+        }
+        if self.hand_over(host, table, caller, to)? {
+            Ok(())
+        } else {
+            Err(Cause::Id.into())
+        }
+    }
+
+    /// `setopts/2`, by the owner: another heir (or none), another access.
+    pub fn set_options(
+        &self,
+        host: &dyn Host,
+        handle: Handle<'_>,
+        caller: u64,
+        heir: Option<Option<Heir>>,
+        access: Option<Access>,
+    ) -> Result<(), Failure> {
+        let table = handle.table();
+        let heir = heir.map(|heir| heir.filter(|heir| heir.pid == caller || host.is_alive(heir.pid)));
+        self.state.with(|state| {
+            handle.still_named()?;
+            if table.is_dead() {
+                return Err(Cause::Id.into());
+            }
+            let Some(member) = state.members.get_mut(&(caller, table.serial())) else {
+                return Err(Cause::None.into());
+            };
+            if let Some(heir) = heir {
+                member.heir = heir;
+            }
+            if let Some(access) = access {
+                table.set_access(access);
+            }
+            Ok(())
+        })?
+    }
+
+    /// Gives a table another name: [`Cause::None`] if it is taken. The caller has write access.
+    pub fn rename(&self, host: &dyn Host, handle: Handle<'_>, name: u64, caller: u64) -> Result<(), Failure> {
+        let (table, guard) = (handle.table(), handle.guard);
+        if table.options().named {
+            match self.find(host, guard, name, caller) {
+                Ok(_) => return Err(Cause::None.into()),
+                Err(Failure::Bad(_)) => (),
+                Err(failure) => return Err(failure),
+            }
+        }
+        self.state.with(|_| {
+            handle.still_named()?;
+            if table.is_dead() {
+                return Err(Cause::Id.into());
+            }
+            let old = table.name();
+            if table.options().named {
+                if !self.claim(guard, name, table)? {
+                    return Err(Cause::None.into());
+                }
+                table.set_name(name);
+                self.withdraw(guard, old)
+            } else {
+                table.set_name(name);
+                Ok(())
+            }
+        })?
+    }
+
+    /// `delete/1`. The caller has write access.
+    pub fn delete(&self, host: &dyn Host, handle: Handle<'_>) -> Result<(), Failure> {
+        handle.still_named()?;
+        self.remove(host, handle.guard, handle.table(), None)
+    }
+
+    /// Makes a table dead (if `owner` is its owner, when one is given), and leaves its contents to the reaper.
+    fn remove(&self, host: &dyn Host, guard: &Guard, table: &Table, owner: Option<u64>) -> Result<(), Failure> {
+        let removed = self.state.with(|state| {
+            if table.is_dead() {
+                return Err(Cause::Id.into());
+            }
+            let now = table.owner();
+            if owner.is_some_and(|owner| owner != now) {
+                return Ok(None);
+            }
+            if table.options().named {
+                self.withdraw(guard, table.name())?;
+            }
+            table.kill();
+            let member = state.members.remove(&(now, table.serial()));
+            if let Some(member) = &member {
+                for (pid, _) in &member.fixers {
+                    state.fixes.remove(&(*pid, table.serial()));
+                }
+            }
+            Ok::<_, Failure>(Some((member, table.store_pointer())))
+        })?;
+        match removed {
+            Ok(Some((_, store))) => {
+                // SAFETY: the table is dead and its name gone: nobody finds the store or the registry's reference any more.
+                unsafe {
+                    retire_store(guard, store);
+                    guard.retire(table as *const Table as *mut u8, self.forget as usize, forget_table);
+                }
+                wake(host);
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(failure) if owner.is_none() => Err(failure),
+            Err(Failure::Bad(_)) => Ok(()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// `delete_all_objects/1`: one exchange of the contents. An operation that began before takes effect before.
+    pub fn delete_all_objects(&self, host: &dyn Host, handle: Handle<'_>) -> Result<(), Failure> {
+        let table = handle.table();
+        let fresh = Box::new(empty_store(table.options())?);
+        let old = self.state.with(|_| {
+            handle.still_named()?;
+            if table.is_dead() {
+                return Err(Failure::Bad(Cause::Id));
+            }
+            Ok(table.replace_store(Box::into_raw(fresh)))
+        })??;
+        // SAFETY: the table has another store now: nobody finds this one any more.
+        unsafe { retire_store(handle.guard, old) };
+        wake(host);
+        Ok(())
+    }
+
+    /// A process that owned or fixed tables has ended. What that demands is done by the reaper, or by whoever is faster.
+    pub fn owner_down(&self, host: &dyn Host, pid: u64) {
+        reaper::expect();
+        reaper::enqueue(reaper::Garbage::Owner(pid));
+        wake(host);
+    }
+
+    /// Does one step of what a process' end demands; false when nothing is left to do.
+    pub fn bury(&self, host: &dyn Host, guard: &Guard, pid: u64) -> Result<bool, Failure> {
+        let next = self.state.with(|state| {
+            let first = state.members.range((pid, 0)..=(pid, u64::MAX)).next();
+            first.map(|(_, member)| member.table)
+        })?;
+        if let Some(known) = next {
+            // SAFETY: found under this guard while the registry knew it.
+            let table = unsafe { &*known.0 };
+            self.complete(host, guard, table, pid)?;
+            return Ok(true);
+        }
+        self.state
+            .with(|state| {
+                let fix = state.fixes.range((pid, 0)..=(pid, u64::MAX)).next();
+                let Some((&key, &known)) = fix else { return false };
+                state.fixes.remove(&key);
+                // SAFETY: fixes are removed with their table, under this lock.
+                let table = unsafe { &*known.0 };
+                if let Some(member) = state.members.get_mut(&(table.owner(), table.serial())) {
+                    member.fixers.retain(|(fixer, _)| *fixer != pid);
+                }
+                true
+            })
+            .map_err(Failure::from)
+    }
+
+    /// `safe_fixtable/2`: keeps account only, as traversal is safe without it.
+    pub fn fix(&self, host: &dyn Host, handle: Handle<'_>, caller: u64, fixed: bool) -> Result<(), Failure> {
+        let table = handle.table();
+        if fixed && !host.watch(caller) {
+            return Err(Cause::None.into());
+        }
+        let now = host.now();
+        self.state.with(|state| {
+            handle.still_named()?;
+            let Some(member) = state.members.get_mut(&(table.owner(), table.serial())) else {
+                return Err(Cause::Id.into());
+            };
+            let place = member.fixers.iter().position(|(pid, _)| *pid == caller);
+            match (fixed, place) {
+                (true, Some(place)) => member.fixers[place].1 += 1,
+                (true, None) => {
+                    if member.fixers.is_empty() {
+                        member.fixed_at = now;
+                    }
+                    member.fixers.push((caller, 1));
+                    state.fixes.insert((caller, table.serial()), Known(table));
+                }
+                (false, Some(place)) if member.fixers[place].1 > 1 => member.fixers[place].1 -= 1,
+                (false, Some(place)) => {
+                    member.fixers.swap_remove(place);
+                    state.fixes.remove(&(caller, table.serial()));
+                }
+                (false, None) => (),
+            }
+            Ok(())
+        })?
+    }
+
+    /// Who has fixed the table; nothing when nobody has.
+    pub fn fixation(&self, host: &dyn Host, handle: Handle<'_>) -> Result<Option<Fixation>, Failure> {
+        let table = handle.table();
+        let fixation = self.state.with(|state| {
+            state
+                .members
+                .get(&(table.owner(), table.serial()))
+                .map(|member| Fixation {
+                    since: member.fixed_at,
+                    processes: member.fixers.clone(),
+                })
+        })?;
+        Ok(fixation.and_then(|mut fixation| {
+            fixation.processes.retain(|(pid, _)| host.is_alive(*pid));
+            (!fixation.processes.is_empty()).then_some(fixation)
+        }))
+    }
+
+    /// The heir's pid.
+    pub fn heir(&self, table: &Table) -> Result<Option<u64>, Failure> {
+        Ok(self.state.with(|state| {
+            let member = state.members.get(&(table.owner(), table.serial()))?;
+            member.heir.as_ref().map(|heir| heir.pid)
+        })?)
+    }
+
+    /// Shows up to `limit` tables that live, from a position on; the position to go on from, if there are more. A table that
+    /// lives during the whole walk is shown, unless it changes its owner.
+    pub fn each(
+        &self,
+        host: &dyn Host,
+        guard: &Guard,
+        from: Position,
+        limit: usize,
+        mut show: impl FnMut(&Table),
+    ) -> Result<Option<Position>, Failure> {
+        let some: Vec<(Position, Known)> = self.state.with(|state| {
+            let lower = from.0.map_or(Bound::Unbounded, Bound::Excluded);
+            let range = state.members.range((lower, Bound::Unbounded)).take(limit);
+            range
+                .map(|(key, member)| (Position(Some(*key)), member.table))
+                .collect()
+        })?;
+        for (_, known) in &some {
+            // SAFETY: found under this guard while the registry knew it.
+            let table = unsafe { &*known.0 };
+            if self.lives(host, guard, table)? {
+                show(table);
+            }
+        }
+        let more = some.len() == limit;
+        Ok(some.last().filter(|_| more).map(|(position, _)| *position))
+    }
+
+    /// The number of tables.
+    pub fn count(&self) -> Result<usize, Failure> {
+        Ok(self.state.with(|state| state.members.len())?)
+    }
+}
+
+/// Where a walk over all tables stands; the default is the start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Position(Option<(u64, u64)>);
+
+/// Wakes the reaper process if there is news for it.
+pub fn wake(host: &dyn Host) {
+    if reaper::unheard() {
+        host.wake();
+    }
+}
+
+/// # Safety
+/// `store` came from a table that refers to it no more.
+unsafe fn retire_store(guard: &Guard, store: *mut Store) {
+    unsafe fn enqueue(store: *mut u8, _: usize) {
+        // SAFETY: stores are boxed, and this one has no other user.
+        let store = unsafe { Box::from_raw(store.cast::<Store>()) };
+        reaper::enqueue(reaper::Garbage::Store(store));
+    }
+    reaper::expect();
+    // SAFETY: as the caller promises.
+    unsafe { guard.retire(store.cast(), 0, enqueue) }
+}
+
+/// Calls `forget`, which is the number.
+unsafe fn forget_table(table: *mut u8, forget: usize) {
+    // SAFETY: the number was made from such a function.
+    let forget: fn(*const Table) = unsafe { std::mem::transmute(forget) };
+    forget(table.cast());
+}

@@ -1,0 +1,300 @@
+//! How engines look into keys: [`Exact`] for hash tables (keys match by `=:=`), [`Ordered`] for ordered ones (keys are equal
+//! by `==`), [`Atoms`] for names.
+
+use crate::group::Group;
+use crate::object::{is_block, is_group, key_of, ObjectRef};
+use cats_engine::{Entry, OrderedSchema, Schema};
+use cats_term::{compare, equal, equal_elements, hash, head, key_word, key_word_ordered, mix, Block, TermRef};
+use std::cmp::Ordering;
+
+/// A key to search for, with the word that its entry has.
+#[derive(Clone, Copy)]
+pub struct Probe<'a> {
+    word: u64,
+    term: TermRef<'a>,
+}
+
+impl<'a> Probe<'a> {
+    /// For a table whose keys match exactly.
+    #[inline]
+    pub fn exact(term: TermRef<'a>) -> Self {
+        Self {
+            word: key_word(term),
+            term,
+        }
+    }
+
+    /// For a table whose keys are in term order.
+    #[inline]
+    pub fn ordered(term: TermRef<'a>) -> Self {
+        Self {
+            word: key_word_ordered(term),
+            term,
+        }
+    }
+
+    #[inline]
+    pub fn word(&self) -> u64 {
+        self.word
+    }
+
+    #[inline]
+    pub fn term(&self) -> TermRef<'a> {
+        self.term
+    }
+
+    /// The same probe for an engine, which uses it only during one call.
+    #[inline]
+    pub(crate) fn erase(&self) -> &Probe<'static> {
+        // SAFETY: engines keep neither the reference nor what it refers to beyond the call, and `self` outlives that.
+        unsafe { std::mem::transmute::<&Probe<'a>, &Probe<'static>>(self) }
+    }
+}
+
+/// The key of an entry, if key and body can belong together (an optimistic read may bring together what does not).
+///
+/// # Safety
+/// As for [`Schema::matches`]: each word was stored in this table, and the objects live under the caller's guard.
+#[inline]
+unsafe fn stored_key<'a>(entry: Entry, key: usize) -> Option<TermRef<'a>> {
+    let mut entry = entry;
+    if is_group(entry.body) {
+        // SAFETY: as the caller promises.
+        entry.body = unsafe { Group::from_body(entry.body) }.first()?;
+    }
+    // SAFETY: every object of this table has a key; the body is not that of a group.
+    (entry.key & 3 == 3 || is_block(entry.body)).then(|| unsafe { key_of(entry, key) })
+}
+
+/// Keys that match exactly.
+pub struct Exact {
+    key: usize,
+}
+
+impl Exact {
+    /// For objects with their key at `key`, counted from 0.
+    pub fn new(key: usize) -> Self {
+        Self { key }
+    }
+}
+
+impl Schema for Exact {
+    type Probe = Probe<'static>;
+
+    #[inline]
+    fn word(&self, probe: &Self::Probe) -> u64 {
+        probe.word
+    }
+
+    #[inline]
+    unsafe fn matches(&self, probe: &Self::Probe, entry: Entry) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe { stored_key(entry, self.key) }.is_some_and(|key| equal(probe.term, key))
+    }
+
+    unsafe fn compare_colliding(&self, probe: &Self::Probe, entry: Entry) -> Ordering {
+        // SAFETY: as the caller promises.
+        unsafe { stored_key(entry, self.key) }.map_or(Ordering::Greater, |key| exact_order(probe.term, key))
+    }
+
+    unsafe fn compare_colliding_entries(&self, a: Entry, b: Entry) -> Ordering {
+        // SAFETY: as the caller promises.
+        match unsafe { (stored_key(a, self.key), stored_key(b, self.key)) } {
+            (Some(a), Some(b)) => exact_order(a, b),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        }
+    }
+}
+
+/// A total order in which only terms that are exactly the same are equal. Two terms that are `==` but not `=:=` differ in the
+/// type of some number, and so in their exact hashes: they are asked for only when those collide, and then their forms decide.
+fn exact_order(a: TermRef<'_>, b: TermRef<'_>) -> Ordering {
+    if equal(a, b) {
+        return Ordering::Equal;
+    }
+    compare(a, b).then_with(|| forms(a).cmp(&forms(b)))
+}
+
+/// The classes and exact hashes of a term's parts, one after the other.
+fn forms(term: TermRef<'_>) -> Vec<u64> {
+    use cats_term::View;
+    fn add(term: TermRef<'_>, out: &mut Vec<u64>) {
+        match term.view() {
+            View::Tuple(elements) => elements.iter().for_each(|element| add(element, out)),
+            View::List(list) => {
+                list.elements().iter().for_each(|element| add(element, out));
+                add(list.tail(), out);
+            }
+            View::Map(map) => map.keys.iter().chain(map.values.iter()).for_each(|part| add(part, out)),
+            View::Immediate(word) => out.push(word),
+            View::Float(value) => out.push(value.to_bits()),
+            _ => out.push(hash(term)),
+        }
+    }
+    let mut out = Vec::new();
+    add(term, &mut out);
+    out
+}
+
+/// Keys in term order.
+pub struct Ordered {
+    key: usize,
+}
+
+impl Ordered {
+    /// For objects with their key at `key`, counted from 0.
+    pub fn new(key: usize) -> Self {
+        Self { key }
+    }
+}
+
+impl Schema for Ordered {
+    type Probe = Probe<'static>;
+
+    #[inline]
+    fn word(&self, probe: &Self::Probe) -> u64 {
+        probe.word
+    }
+
+    #[inline]
+    unsafe fn matches(&self, probe: &Self::Probe, entry: Entry) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe { self.compare(probe, entry) == Ordering::Equal }
+    }
+
+    unsafe fn compare_colliding(&self, probe: &Self::Probe, entry: Entry) -> Ordering {
+        // SAFETY: as the caller promises.
+        unsafe { self.compare(probe, entry) }
+    }
+
+    unsafe fn compare_colliding_entries(&self, a: Entry, b: Entry) -> Ordering {
+        // SAFETY: as the caller promises.
+        unsafe { self.compare_entries(a, b) }
+    }
+}
+
+impl OrderedSchema for Ordered {
+    type Key = OwnedKey;
+
+    unsafe fn own(&self, entry: Entry) -> OwnedKey {
+        // SAFETY: as the caller promises, key and body belong together.
+        OwnedKey::new(unsafe { key_of(entry, self.key) })
+    }
+
+    fn probe<'a>(&self, key: &'a OwnedKey) -> &'a Self::Probe {
+        // SAFETY: the probe refers to the block that the key owns; the engine uses it only while the key lives.
+        unsafe { std::mem::transmute::<&'a Probe<'a>, &'a Probe<'static>>(key.probe()) }
+    }
+
+    #[inline]
+    unsafe fn compare(&self, probe: &Self::Probe, entry: Entry) -> Ordering {
+        // SAFETY: as the caller promises.
+        unsafe { stored_key(entry, self.key) }.map_or(Ordering::Greater, |key| compare(probe.term, key))
+    }
+
+    #[inline]
+    unsafe fn compare_entries(&self, a: Entry, b: Entry) -> Ordering {
+        // SAFETY: as the caller promises.
+        match unsafe { (stored_key(a, self.key), stored_key(b, self.key)) } {
+            (Some(a), Some(b)) => compare(a, b),
+            (a, b) => a.is_some().cmp(&b.is_some()),
+        }
+    }
+
+    fn compare_probes(&self, a: &Self::Probe, b: &Self::Probe) -> Ordering {
+        compare(a.term, b.term)
+    }
+
+    #[inline]
+    fn head(&self, probe: &Self::Probe, skip: usize) -> u64 {
+        head(probe.term, skip)
+    }
+
+    #[inline]
+    unsafe fn entry_head(&self, entry: Entry, skip: usize) -> u64 {
+        // SAFETY: as the caller promises.
+        unsafe { stored_key(entry, self.key) }.map_or(0, |key| head(key, skip))
+    }
+}
+
+/// A key with memory of its own, in term order.
+pub struct OwnedKey {
+    /// Refers to the block, if there is one.
+    probe: Probe<'static>,
+    _block: Option<Block>,
+}
+
+// SAFETY: the probe refers only to the block that goes with it, or to nothing.
+unsafe impl Send for OwnedKey {}
+// SAFETY: as above.
+unsafe impl Sync for OwnedKey {}
+
+impl OwnedKey {
+    /// A copy of a key. Memory for keys is taken to be there: a key that cannot be copied ends the process, as any small
+    /// allocation that fails does.
+    pub fn new(term: TermRef<'_>) -> Self {
+        if term.is_immediate() {
+            let probe = Probe::ordered(TermRef::immediate(term.word()));
+            return Self { probe, _block: None };
+        }
+        let mut builder = cats_term::Builder::new();
+        let root = builder.tuple(1);
+        let word = builder.copy(term);
+        builder.set(root, 0, word);
+        let block = builder.finish().expect("memory for a key");
+        // SAFETY: the block lives, at the same place, as long as the key.
+        let term = unsafe { TermRef::new(block.as_ref().address().as_ptr(), block.as_ref().element(0).word()) };
+        Self {
+            probe: Probe::ordered(term),
+            _block: Some(block),
+        }
+    }
+
+    pub fn probe(&self) -> &Probe<'_> {
+        &self.probe
+    }
+}
+
+/// Names: atoms, which are immediates.
+pub struct Atoms;
+
+impl Schema for Atoms {
+    type Probe = u64;
+
+    #[inline]
+    fn word(&self, probe: &u64) -> u64 {
+        *probe
+    }
+
+    unsafe fn matches(&self, probe: &u64, entry: Entry) -> bool {
+        *probe == entry.key
+    }
+
+    unsafe fn compare_colliding(&self, probe: &u64, entry: Entry) -> Ordering {
+        probe.cmp(&entry.key)
+    }
+
+    unsafe fn compare_colliding_entries(&self, a: Entry, b: Entry) -> Ordering {
+        a.key.cmp(&b.key)
+    }
+}
+
+/// Whether two objects are exactly the same.
+pub fn identical(a: ObjectRef<'_>, b: ObjectRef<'_>) -> bool {
+    match (a, b) {
+        (ObjectRef::Block(a), ObjectRef::Block(b)) => {
+            a.arity() == b.arity() && equal_elements(a.elements(), b.elements())
+        }
+        _ => a.arity() == b.arity() && (0..a.arity()).all(|i| equal(a.element(i), b.element(i))),
+    }
+}
+
+/// A hash of the object without its key.
+pub fn object_hash(object: ObjectRef<'_>, key: usize) -> u64 {
+    let arity = object.arity();
+    let mut state = arity as u64;
+    for i in (0..arity).filter(|i| *i != key) {
+        state = mix(state.rotate_left(5) ^ hash(object.element(i)));
+    }
+    state
+}

@@ -1,0 +1,239 @@
+//! A table: what it is called, who owns it, who may do what, and where its contents are.
+
+use crate::failure::{Cause, Failure};
+use crate::group::KeyPlace;
+use crate::options::{Access, Kind, Options, WriteConcurrency};
+use crate::registry::Registry;
+use crate::store::Store;
+use cats_sync::epoch::Guard;
+use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+
+/// Bit of the state: the table is deleted.
+const DEAD: usize = 0x80;
+
+/// What an operation does to a table, as far as access goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    Read,
+    Write,
+    /// What everyone may know of any table.
+    Info,
+}
+
+/// See the module's documentation.
+///
+/// The value lives in memory that the boundary provides (a resource of the VM) for as long as anybody has its identifier, which
+/// may be long after the table was deleted.
+pub struct Table {
+    /// Distinguishes the tables of a registry.
+    serial: u64,
+    options: Options,
+    /// The word of the name's atom, also of a table that is not found by its name.
+    name: AtomicU64,
+    /// The word of the owner's pid.
+    owner: AtomicU64,
+    /// The access, with [`DEAD`].
+    state: AtomicUsize,
+    /// The contents, retired when the table dies.
+    store: AtomicPtr<Store>,
+    registry: &'static Registry,
+}
+
+impl Table {
+    /// A table that nobody knows yet: to be made known by [`Registry::enter`].
+    pub fn new(registry: &'static Registry, options: Options, name: u64, owner: u64) -> Result<Self, Failure> {
+        let store = Box::new(empty_store(&options)?);
+        Ok(Self {
+            serial: registry.next_serial(),
+            name: AtomicU64::new(name),
+            owner: AtomicU64::new(owner),
+            state: AtomicUsize::new(options.access as usize),
+            store: AtomicPtr::new(Box::into_raw(store)),
+            options,
+            registry,
+        })
+    }
+
+    #[inline]
+    pub fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    #[inline]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    #[inline]
+    pub fn kind(&self) -> Kind {
+        self.options.kind
+    }
+
+    /// The place of the key in an object, counted from 0.
+    #[inline]
+    pub fn key(&self) -> usize {
+        self.options.key_position as usize - 1
+    }
+
+    /// Where objects with this key word have their key.
+    #[inline]
+    pub(crate) fn key_place(&self, word: u64) -> KeyPlace {
+        KeyPlace {
+            word,
+            place: self.key(),
+        }
+    }
+
+    #[inline]
+    pub fn registry(&self) -> &'static Registry {
+        self.registry
+    }
+
+    /// The word of the name's atom.
+    #[inline]
+    pub fn name(&self) -> u64 {
+        // Acquire: pairs with `set_name`; who sees the new name sees all that was done before the renaming.
+        self.name.load(Ordering::Acquire)
+    }
+
+    /// The registry's lock is held.
+    pub(crate) fn set_name(&self, name: u64) {
+        self.name.store(name, Ordering::Release);
+    }
+
+    /// The word of the owner's pid.
+    #[inline]
+    pub fn owner(&self) -> u64 {
+        // Acquire: pairs with `set_owner`.
+        self.owner.load(Ordering::Acquire)
+    }
+
+    /// The registry's lock is held.
+    pub(crate) fn set_owner(&self, owner: u64) {
+        self.owner.store(owner, Ordering::Release);
+    }
+
+    #[inline]
+    pub fn is_dead(&self) -> bool {
+        // Acquire: pairs with `kill`.
+        self.state.load(Ordering::Acquire) & DEAD != 0
+    }
+
+    pub fn access(&self) -> Access {
+        match self.state.load(Ordering::Acquire) & !DEAD {
+            0 => Access::Public,
+            1 => Access::Protected,
+            _ => Access::Private,
+        }
+    }
+
+    /// The registry's lock is held, and the table is not dead.
+    pub(crate) fn set_access(&self, access: Access) {
+        self.state.store(access as usize, Ordering::Release);
+    }
+
+    /// The registry's lock is held.
+    pub(crate) fn kill(&self) {
+        self.state.store(self.access() as usize | DEAD, Ordering::Release);
+    }
+
+    /// Whether `caller` may do this to the table; `caller` is only asked for when it matters.
+    #[inline]
+    pub fn check(&self, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Cause> {
+        let state = self.state.load(Ordering::Acquire);
+        if state & DEAD != 0 {
+            return Err(Cause::Id);
+        }
+        let open = match right {
+            Right::Read => state != Access::Private as usize,
+            Right::Write => state == Access::Public as usize,
+            Right::Info => true,
+        };
+        if open || caller() == self.owner() {
+            Ok(())
+        } else {
+            Err(Cause::Access)
+        }
+    }
+
+    /// The contents now; for tables that were not dead under this guard.
+    #[inline]
+    pub(crate) fn store<'g>(&self, _guard: &'g Guard) -> &'g Store {
+        // Acquire: pairs with the Release of `replace_store`. A store is retired only after the table is dead or the pointer
+        // was changed.
+        let store = self.store.load(Ordering::Acquire);
+        // SAFETY: the store lives as long as the table does, and for guards taken before its death.
+        unsafe { &*store }
+    }
+
+    /// The address of the contents, which is left in place when the table dies: for who asked before, under a guard.
+    pub(crate) fn store_pointer(&self) -> *mut Store {
+        self.store.load(Ordering::Acquire)
+    }
+
+    /// Puts another store in the place of this one, which is now the caller's to retire. The registry's lock is held.
+    pub(crate) fn replace_store(&self, store: *mut Store) -> *mut Store {
+        self.store.swap(store, Ordering::AcqRel)
+    }
+
+    /// A handle for operations on a table found by its identifier.
+    #[inline]
+    pub fn by_identifier<'g>(&'g self, guard: &'g Guard) -> Handle<'g> {
+        Handle {
+            table: self,
+            guard,
+            name: 0,
+        }
+    }
+}
+
+/// Contents for a table with these options.
+pub(crate) fn empty_store(options: &Options) -> Result<Store, Failure> {
+    let shared = options.access == Access::Public || options.write_concurrency != WriteConcurrency::False;
+    Store::new(options.engine, options.key_position as usize - 1, shared).ok_or(Failure::SystemLimit)
+}
+
+impl Drop for Table {
+    fn drop(&mut self) {
+        if !self.is_dead() {
+            // SAFETY: a table that was never made known has an empty store that nobody else uses.
+            drop(unsafe { Box::from_raw(self.store_pointer()) });
+        }
+    }
+}
+
+/// A table that an operation works on, under a guard, and how it was found.
+#[derive(Clone, Copy)]
+pub struct Handle<'g> {
+    pub(crate) table: &'g Table,
+    pub(crate) guard: &'g Guard,
+    /// The name by which it was found, or 0.
+    name: u64,
+}
+
+impl<'g> Handle<'g> {
+    pub(crate) fn by_name(table: &'g Table, guard: &'g Guard, name: u64) -> Self {
+        Self { table, guard, name }
+    }
+
+    #[inline]
+    pub fn table(self) -> &'g Table {
+        self.table
+    }
+
+    #[inline]
+    pub(crate) fn store(self) -> &'g Store {
+        self.table.store(self.guard)
+    }
+
+    /// Fails if the table was found by a name that it has no more. Asked where an operation takes effect, so that an operation
+    /// by the old name is never seen after the renaming.
+    #[inline]
+    pub(crate) fn still_named(self) -> Result<(), Failure> {
+        if self.name == 0 || self.name == self.table.name() {
+            Ok(())
+        } else {
+            Err(Failure::Bad(Cause::Id))
+        }
+    }
+}

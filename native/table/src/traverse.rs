@@ -1,0 +1,143 @@
+//! `first` to `prev_lookup`, `slot/2`, and scans in slices. Traversal of any table is safe without fixing it: the position in a
+//! hash table is a hash, in an ordered one a key, and neither needs to be in the table any more.
+
+use crate::failure::{Cause, Failure};
+use crate::group::Group;
+use crate::lookup::{look, Objects};
+use crate::object::{is_group, ObjectRef};
+use crate::options::Kind;
+use crate::schema::{OwnedKey, Probe};
+use crate::store;
+use crate::table::Handle;
+use cats_engine::Entry;
+use cats_term::TermRef;
+
+/// The direction of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// `first` and `next`.
+    Up,
+    /// `last` and `prev`; the same as [`Up`](Self::Up) in a table without order.
+    Down,
+}
+
+/// Where a scan stands. Nothing is held between two slices.
+pub enum Cursor {
+    Start,
+    Hash(store::Cursor),
+    /// Below this key.
+    Ordered(OwnedKey),
+}
+
+impl<'g> Handle<'g> {
+    /// The key after (before) this one, in the table or not; the first (last) without one.
+    pub fn step(self, from: Option<&Probe<'_>>, direction: Direction) -> Result<Option<TermRef<'g>>, Failure> {
+        let entry = self.step_with(from, direction, |entry| {
+            let mut entry = entry?;
+            if is_group(entry.body) {
+                // SAFETY: groups are retired through the epoch.
+                entry.body = unsafe { Group::from_body(entry.body) }.first()?;
+            }
+            Some(entry)
+        })?;
+        // SAFETY: the engine has validated it, and objects are retired through the epoch.
+        Ok(entry.map(|entry| unsafe { self.key(entry) }))
+    }
+
+    /// As [`step`](Self::step), with all objects of the key.
+    pub fn step_lookup(
+        self,
+        from: Option<&Probe<'_>>,
+        direction: Direction,
+        patient: bool,
+    ) -> Result<Option<(TermRef<'g>, Objects<'g>)>, Failure> {
+        let looked = self.step_with(from, direction, |entry| look(entry, patient))?;
+        // SAFETY: as in `step`.
+        let objects = unsafe { self.table.objects(looked)? };
+        let key = objects
+            .as_slice()
+            .first()
+            .map(|object| object.element(self.table.key()));
+        Ok(key.map(|key| (key, objects)))
+    }
+
+    fn step_with<R>(
+        self,
+        from: Option<&Probe<'_>>,
+        direction: Direction,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Failure> {
+        let store = self.store();
+        let result = match direction {
+            Direction::Up => store.next(self.guard, from, look)?,
+            Direction::Down => store.previous(self.guard, from, look)?,
+        };
+        self.still_named()?;
+        Ok(result)
+    }
+
+    /// `slot/2`: the objects of a bucket, or of the place with that number in an ordered table; nothing just behind the last.
+    pub fn slot(self, number: usize) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
+        let store = self.store();
+        let ordered = self.table.kind() == Kind::OrderedSet;
+        let found = store.slot(self.guard, number, |entry, out| self.expand(entry, out))?;
+        self.still_named()?;
+        if found.is_none() {
+            let end = if ordered { store.size() } else { store.buckets() };
+            if number > end {
+                return Err(Cause::None.into());
+            }
+        }
+        Ok(found)
+    }
+
+    /// One slice of a scan: appends the objects of about `limit` keys to `out`, in an ordered table in descending order of the
+    /// keys, and moves the cursor; false when the scan is complete.
+    pub fn scan(self, cursor: &mut Cursor, limit: usize, out: &mut Vec<ObjectRef<'g>>) -> Result<bool, Failure> {
+        let store = self.store();
+        let more = if self.table.kind() == Kind::OrderedSet {
+            let from = match &*cursor {
+                Cursor::Ordered(key) => Some(*key.probe()),
+                _ => None,
+            };
+            let mut last = None;
+            let before = out.len();
+            let more = store.range(self.guard, from.as_ref(), false, true, limit, out, |entry, out| {
+                self.expand(entry, out)
+            })?;
+            if out.len() > before {
+                last = out.last().map(|object| OwnedKey::new(object.element(self.table.key())));
+            }
+            if let Some(key) = last {
+                *cursor = Cursor::Ordered(key);
+            }
+            more
+        } else {
+            if !matches!(cursor, Cursor::Hash(_)) {
+                *cursor = Cursor::Hash(Default::default());
+            }
+            let Cursor::Hash(position) = cursor else {
+                unreachable!("set above")
+            };
+            store.scan(self.guard, position, limit, out, |entry, out| self.expand(entry, out))?
+        };
+        self.still_named()?;
+        Ok(more)
+    }
+
+    /// Appends the objects of an entry, in the order of insertion.
+    fn expand(self, entry: Entry, out: &mut Vec<ObjectRef<'g>>) {
+        // SAFETY: objects and groups are retired through the epoch; the engine takes back what was not valid.
+        unsafe {
+            if is_group(entry.body) {
+                let place = self.table.key_place(entry.key);
+                Group::from_body(entry.body).each(|body| {
+                    out.push(place.object(body));
+                    true
+                });
+            } else {
+                out.push(ObjectRef::new(entry, self.table.key()));
+            }
+        }
+    }
+}

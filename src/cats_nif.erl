@@ -48,6 +48,21 @@
     dirty/2
 ]).
 
+-ifdef(SELFTEST).
+-export([
+    test_roundtrip/1,
+    test_compare/2,
+    test_equal/2,
+    test_hash/1,
+    test_keep/1,
+    test_kept/1,
+    test_drop/1,
+    test_batches/0,
+    test_collect/0,
+    test_panic/0
+]).
+-endif.
+
 -export_type([table/0, cursor/0]).
 
 -on_load(load/0).
@@ -227,3 +242,37 @@ memory() -> erlang:nif_error(not_loaded).
 %% @doc Calls the native function with that name on a dirty scheduler, where it never raises `dirty'.
 -spec dirty(atom(), [term()]) -> term().
 dirty(_Function, _Arguments) -> erlang:nif_error(not_loaded).
+
+-ifdef(SELFTEST).
+%% The functions that the library has when it is built with the feature `selftest'.
+
+-spec test_roundtrip(Term) -> Term.
+test_roundtrip(_Term) -> erlang:nif_error(not_loaded).
+
+-spec test_compare(term(), term()) -> -1 | 0 | 1.
+test_compare(_A, _B) -> erlang:nif_error(not_loaded).
+
+-spec test_equal(term(), term()) -> boolean().
+test_equal(_A, _B) -> erlang:nif_error(not_loaded).
+
+-spec test_hash(term()) -> {Exact :: non_neg_integer(), OfValue :: non_neg_integer()}.
+test_hash(_Term) -> erlang:nif_error(not_loaded).
+
+-spec test_keep(term()) -> reference().
+test_keep(_Term) -> erlang:nif_error(not_loaded).
+
+-spec test_kept(reference()) -> term().
+test_kept(_Reference) -> erlang:nif_error(not_loaded).
+
+-spec test_drop(reference()) -> boolean().
+test_drop(_Reference) -> erlang:nif_error(not_loaded).
+
+-spec test_batches() -> non_neg_integer().
+test_batches() -> erlang:nif_error(not_loaded).
+
+-spec test_collect() -> more | idle.
+test_collect() -> erlang:nif_error(not_loaded).
+
+-spec test_panic() -> no_return().
+test_panic() -> erlang:nif_error(not_loaded).
+-endif.

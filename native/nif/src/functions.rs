@@ -91,4 +91,24 @@ macro_rules! functions {
 /// All native functions.
 pub static FUNCTIONS: &[Function] = functions! {
     dirty/2 [ERL_NIF_DIRTY_JOB_CPU_BOUND] => crate::dirty::dirty,
+    #[cfg(feature = "selftest")]
+    test_roundtrip/1 => crate::selftest::roundtrip,
+    #[cfg(feature = "selftest")]
+    test_compare/2 => crate::selftest::compare,
+    #[cfg(feature = "selftest")]
+    test_equal/2 => crate::selftest::equal,
+    #[cfg(feature = "selftest")]
+    test_hash/1 => crate::selftest::hash,
+    #[cfg(feature = "selftest")]
+    test_keep/1 => crate::selftest::keep,
+    #[cfg(feature = "selftest")]
+    test_kept/1 => crate::selftest::kept,
+    #[cfg(feature = "selftest")]
+    test_drop/1 => crate::selftest::drop_kept,
+    #[cfg(feature = "selftest")]
+    test_batches/0 => crate::selftest::batches,
+    #[cfg(feature = "selftest")]
+    test_collect/0 => crate::selftest::collect,
+    #[cfg(feature = "selftest")]
+    test_panic/0 => crate::selftest::panic,
 };

@@ -7,11 +7,22 @@
 //! | `dirty` | the same functions on a dirty scheduler |
 //! | `vm`, `atoms`, `failure` | terms, environments, atoms and exceptions of the VM |
 //! | `resource` | Rust values that Erlang holds as references |
+//! | `encode`, `decode`, `external` | terms into stored form, and back |
+//! | `held` | terms that are stored in the VM's own form |
+//! | `host` | what the VM does for stored terms |
+//! | `selftest` | functions for the tests of this crate, with the feature of that name only |
 
 mod atoms;
+mod decode;
 mod dirty;
+mod encode;
+mod external;
 mod failure;
 mod functions;
+mod held;
+mod host;
 mod load;
 mod resource;
+#[cfg(feature = "selftest")]
+mod selftest;
 mod vm;

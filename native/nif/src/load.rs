@@ -9,6 +9,7 @@
 use crate::atoms;
 use crate::dirty;
 use crate::functions::FUNCTIONS;
+use crate::host;
 use crate::vm::{Env, Term};
 use rustler::sys::*;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -94,6 +95,7 @@ unsafe fn start(env: *mut ErlNifEnv, private: *mut *mut c_void, old: *const c_vo
         check_terms(env)?;
         atoms::make(env);
         dirty::make_names(env);
+        host::install(env);
         open_kinds(env)
     }));
     match started {
@@ -108,7 +110,13 @@ unsafe fn start(env: *mut ErlNifEnv, private: *mut *mut c_void, old: *const c_vo
 }
 
 /// Opens the resource types.
-fn open_kinds(_env: Env) -> Result<(), Refusal> {
+fn open_kinds(env: Env) -> Result<(), Refusal> {
+    #[cfg(feature = "selftest")]
+    {
+        use crate::selftest::KEPT;
+        let kept = KEPT.open(env).ok_or(Refusal::NoResourceType)?;
+        KEPT.commit(kept);
+    }
     Ok(())
 }
 

@@ -255,6 +255,20 @@ impl<'a> Env<'a> {
     }
 
     #[inline]
+    pub fn is_number(self, term: Term) -> bool {
+        // SAFETY: as in `is_atom`.
+        unsafe { enif_is_number(self.raw, term.raw()) != 0 }
+    }
+
+    /// The number of pairs of a map.
+    #[inline]
+    pub fn map_size(self, term: Term) -> Option<usize> {
+        let mut size = 0;
+        // SAFETY: the size is written when the call succeeds.
+        (unsafe { enif_get_map_size(self.raw, term.raw(), &mut size) } != 0).then_some(size)
+    }
+
+    #[inline]
     pub fn is_list(self, term: Term) -> bool {
         // SAFETY: as in `is_atom`.
         unsafe { enif_is_list(self.raw, term.raw()) != 0 }

@@ -83,13 +83,13 @@ impl Held {
         (self.index_and_next.load(Acquire) >> 32) as u32
     }
 
-    /// Sets where the term is now: by whoever compacts batches, under the lock of the batches.
+    /// Sets where the term is now: by whoever compacts the batch that it was in, under that batch's lock.
     pub fn relocate(&self, to: Retained) {
         let next = self.next() as u64;
-        // Release: what the new places refer to is written before.
-        self.batch.store(to.batch, Release);
-        self.index_and_next.store(next << 32 | to.index as u64, Release);
+        // Release: what the new places refer to is written before, and whoever sees the batch sees the index in it.
         self.term.store(to.term, Release);
+        self.index_and_next.store(next << 32 | to.index as u64, Release);
+        self.batch.store(to.batch, Release);
     }
 }
 

@@ -1,0 +1,301 @@
+//! Terms of the VM into stored form, in a [`Builder`].
+//!
+//! The common cases need none of this: [`immediates`] gives the elements of a tuple as they stand in the process, and
+//! `cats_term::Block::flat` copies them.
+
+use crate::atoms;
+use crate::external;
+use crate::failure::Failure;
+use crate::vm::{on_dirty_scheduler, Env, Term};
+use cats_term::{is_immediate, Builder, Class, Item, NIL};
+use rustler::sys::*;
+use std::cell::RefCell;
+use std::mem::MaybeUninit;
+
+/// Words, or terms waiting to be encoded, beyond which a term is too large for a scheduler.
+pub const SCHEDULER_WORDS: usize = 16 << 10;
+/// Terms nested deeper than this are held.
+const MAX_DEPTH: usize = 64;
+/// Longest binary, in bytes, that is stored within its object.
+const INLINE_BINARY: usize = 64;
+
+/// The elements of a tuple, in place.
+#[inline]
+pub fn tuple<'a>(env: Env<'a>, term: Term) -> Result<&'a [Term], Failure> {
+    env.tuple_elements(term).ok_or_else(|| Failure::Bad(atoms::none()))
+}
+
+/// The words of these terms if all of them are immediates.
+#[inline]
+pub fn immediates(terms: &[Term]) -> Option<&[u64]> {
+    let words = Term::words(terms);
+    // No early exit: the loop has no branches to mispredict.
+    let tags = words.iter().fold(!0, |tags, word| tags & word);
+    is_immediate(tags).then_some(words)
+}
+
+/// Builds the tuple of these elements, in place of what is in the builder.
+///
+/// `Big` when it is too large for this scheduler. Held terms and large binaries are only referred to until the builder
+/// finishes a block: the builder's content is valid as long as `env`.
+pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), Failure> {
+    builder.clear();
+    if let Some(words) = immediates(elements) {
+        builder.flat_tuple(words);
+        return Ok(());
+    }
+    Encoder::run(env, builder, |encoder| encoder.tuple(elements, 0).map(|_| ()))
+}
+
+/// Builds a key to search for: the one-element tuple of this term. Otherwise as [`object`].
+pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
+    object(env, &[key], builder)
+}
+
+thread_local! {
+    /// Terms found and not encoded yet; kept to save allocations.
+    static PENDING: RefCell<Vec<Term>> = const { RefCell::new(Vec::new()) };
+}
+
+struct Encoder<'a, 'b> {
+    env: Env<'a>,
+    builder: &'b mut Builder,
+    /// The children of the containers that are being encoded, outermost first.
+    pending: Vec<Term>,
+    /// Words that may be built.
+    limit: usize,
+}
+
+impl Encoder<'_, '_> {
+    fn run(
+        env: Env,
+        builder: &mut Builder,
+        body: impl FnOnce(&mut Encoder) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut encoder = Encoder {
+            env,
+            builder,
+            pending: PENDING.take(),
+            limit: SCHEDULER_WORDS,
+        };
+        let result = body(&mut encoder);
+        let mut pending = encoder.pending;
+        pending.clear();
+        pending.shrink_to(SCHEDULER_WORDS);
+        PENDING.set(pending);
+        result
+    }
+
+    /// Fails if `more` words than are built or waiting are too many for this scheduler.
+    #[inline]
+    fn budget(&mut self, more: usize) -> Result<(), Failure> {
+        if self.builder.words() + self.pending.len() + more <= self.limit {
+            return Ok(());
+        }
+        self.over_budget()
+    }
+
+    #[cold]
+    fn over_budget(&mut self) -> Result<(), Failure> {
+        if !on_dirty_scheduler() {
+            return Err(Failure::Big);
+        }
+        self.limit = usize::MAX;
+        Ok(())
+    }
+
+    /// The word of a term at this depth below the object.
+    #[inline]
+    fn word(&mut self, term: Term, depth: usize) -> Result<u64, Failure> {
+        if term.is_immediate() {
+            Ok(term.0)
+        } else {
+            self.item(term, depth)
+        }
+    }
+
+    fn item(&mut self, term: Term, depth: usize) -> Result<u64, Failure> {
+        let env = self.env;
+        if let Some(elements) = env.tuple_elements(term) {
+            if depth >= MAX_DEPTH {
+                return self.deep(Class::Tuple, term);
+            }
+            return self.tuple(elements, depth);
+        }
+        if let Some(cell) = env.cell(term) {
+            if depth >= MAX_DEPTH {
+                return self.deep(Class::List, term);
+            }
+            return self.list(cell, depth);
+        }
+        if let Some(bytes) = env.binary_bytes(term) {
+            if bytes.len() <= INLINE_BINARY {
+                return Ok(self.builder.binary(bytes));
+            }
+            // SAFETY: the term and its bytes live as long as the environment.
+            return Ok(unsafe { self.builder.shared_binary(term.0, bytes) });
+        }
+        if let Some(pairs) = env.map_size(term) {
+            if depth >= MAX_DEPTH {
+                return self.deep(Class::Map, term);
+            }
+            return self.map(term, pairs, depth);
+        }
+        if let Some(value) = env.get_f64(term) {
+            return Ok(self.builder.float(value));
+        }
+        if env.is_number(term) {
+            return self.integer(term);
+        }
+        Ok(self.hold(self.class(term), term))
+    }
+
+    fn tuple(&mut self, elements: &[Term], depth: usize) -> Result<u64, Failure> {
+        self.budget(elements.len())?;
+        if let Some(words) = immediates(elements) {
+            return Ok(self.builder.flat_tuple(words).word());
+        }
+        let item = self.builder.tuple(elements.len());
+        for (slot, &element) in elements.iter().enumerate() {
+            let word = self.word(element, depth + 1)?;
+            self.builder.set(item, slot, word);
+        }
+        Ok(item.word())
+    }
+
+    fn list(&mut self, (head, mut tail): (Term, Term), depth: usize) -> Result<u64, Failure> {
+        let first = self.pending.len();
+        self.pending.push(head);
+        while let Some((head, rest)) = self.env.cell(tail) {
+            if self.pending.len() % 256 == 0 {
+                self.budget(0)?;
+            }
+            self.pending.push(head);
+            tail = rest;
+        }
+        self.budget(0)?;
+        let length = self.pending.len() - first;
+        let item = self.builder.list(length);
+        self.slots(item, first, depth)?;
+        if tail.0 != NIL {
+            let word = self.word(tail, depth + 1)?;
+            self.builder.set(item, length, word);
+        }
+        Ok(item.word())
+    }
+
+    fn map(&mut self, map: Term, pairs: usize, depth: usize) -> Result<u64, Failure> {
+        self.budget(2 * pairs)?;
+        let first = self.pending.len();
+        self.pending.resize(first + 2 * pairs, Term(NIL));
+        let mut iterator = MaybeUninit::uninit();
+        // SAFETY: the term is a map; the iterator is destroyed once it is at the end, and get_pair fails there.
+        unsafe {
+            let head = ErlNifMapIteratorEntry::ERL_NIF_MAP_ITERATOR_HEAD;
+            if enif_map_iterator_create(self.env.raw(), map.raw(), iterator.as_mut_ptr(), head) == 0 {
+                return Err(Failure::SystemLimit);
+            }
+            for pair in first..first + pairs {
+                let (key, value) = (
+                    self.pending.as_mut_ptr().add(pair),
+                    self.pending.as_mut_ptr().add(pair + pairs),
+                );
+                let met = enif_map_iterator_get_pair(self.env.raw(), iterator.as_mut_ptr(), key.cast(), value.cast());
+                assert!(met != 0, "a map has as many pairs as its size");
+                enif_map_iterator_next(self.env.raw(), iterator.as_mut_ptr());
+            }
+            enif_map_iterator_destroy(self.env.raw(), iterator.as_mut_ptr());
+        }
+        let item = self.builder.map(pairs);
+        self.slots(item, first, depth)?;
+        Ok(item.word())
+    }
+
+    /// Encodes the pending terms from `first` on into the item's slots.
+    fn slots(&mut self, item: Item, first: usize, depth: usize) -> Result<(), Failure> {
+        for slot in 0..self.pending.len() - first {
+            let word = self.word(self.pending[first + slot], depth + 1)?;
+            self.builder.set(item, slot, word);
+        }
+        self.pending.truncate(first);
+        Ok(())
+    }
+
+    fn integer(&mut self, term: Term) -> Result<u64, Failure> {
+        if let Some(value) = self.env.get_i64(term) {
+            return Ok(self.builder.integer_i64(value));
+        }
+        if let Some(value) = self.env.get_u64(term) {
+            return Ok(self.builder.integer(false, &[value]));
+        }
+        let (negative, magnitude) = external::of(self.env, term)
+            .and_then(|bytes| external::big_integer(&bytes))
+            .ok_or(Failure::SystemLimit)?;
+        self.budget(magnitude.len())?;
+        Ok(self.builder.integer(negative, &magnitude))
+    }
+
+    /// Holds a tuple, list or map that is nested too deep.
+    #[cold]
+    fn deep(&mut self, class: Class, term: Term) -> Result<u64, Failure> {
+        if self.limit != usize::MAX && !is_small(self.env, term) {
+            self.over_budget()?;
+        }
+        Ok(self.hold(class, term))
+    }
+
+    #[cold]
+    fn hold(&mut self, class: Class, term: Term) -> u64 {
+        // SAFETY: no precondition.
+        let hash = unsafe { enif_hash(ErlNifHash::ERL_NIF_INTERNAL_HASH, term.raw(), 0) };
+        // SAFETY: the term lives as long as its environment; no immediate comes here.
+        unsafe { self.builder.held(class, term.0, hash) }
+    }
+
+    /// The class of a term that cannot be taken apart.
+    fn class(&self, term: Term) -> Class {
+        let raw = self.env.raw();
+        // SAFETY: tests of a term of the environment.
+        unsafe {
+            if enif_is_ref(raw, term.raw()) != 0 {
+                Class::Reference
+            } else if enif_is_fun(raw, term.raw()) != 0 {
+                Class::Fun
+            } else if enif_is_pid(raw, term.raw()) != 0 {
+                Class::Pid
+            } else if enif_is_port(raw, term.raw()) != 0 {
+                Class::Port
+            } else if enif_compare(term.raw(), self.env.binary(b"").raw()) > 0 {
+                // No test for bit strings exists, but nothing else sorts after the empty binary.
+                Class::BitString
+            } else {
+                Class::Record
+            }
+        }
+    }
+}
+
+/// Whether a term, taken apart as far as can be, has few enough parts for a scheduler.
+fn is_small(env: Env, term: Term) -> bool {
+    let mut left = SCHEDULER_WORDS;
+    let mut rest = vec![term];
+    while let Some(term) = rest.pop() {
+        if let Some(elements) = env.tuple_elements(term) {
+            if elements.len() > left {
+                return false;
+            }
+            rest.extend_from_slice(elements);
+            left -= elements.len();
+        } else if let Some((head, tail)) = env.cell(term) {
+            rest.extend([tail, head]);
+            left = left.saturating_sub(2);
+        } else if let Some(pairs) = env.map_size(term) {
+            // What a map's pairs hold is not counted: maps that deep are rare, and they are copied all the same.
+            left = left.saturating_sub(2 * pairs);
+        }
+        if left == 0 {
+            return false;
+        }
+    }
+    true
+}

@@ -4,6 +4,7 @@
 //! frees what an entry's words point to, and counts nothing: what a table does with an object happens in closures that the
 //! engine runs while it holds the right lock.
 
+pub mod ca;
 #[cfg(test)]
 mod conformance;
 pub mod hash;

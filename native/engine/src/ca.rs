@@ -1,0 +1,511 @@
+//! `ca`, the default engine of `ordered_set`: a contention adapting tree.
+//!
+//! Source: Sagonas, Winblad, "Contention adapting search trees" (000, sections 3 to 5) for the adaptation; the layout is our
+//! own. From the top: one route node, copied when it changes (it rarely does), so that it is always balanced; base nodes, one
+//! in a quiet table, more where there is contention; in each a B+tree of immutable inner nodes over leaves of up to 128
+//! entries.
+//!
+//! Who locks what: an operation on one key locks its leaf; a change of structure locks its base node, then the leaves that it
+//! replaces; adaptation takes the table's adaptation lock and base nodes' locks without waiting. Readers lock nothing: a leaf's
+//! key range never changes, so they validate the leaves that they read and nothing above. Every wait is bounded.
+//!
+//! Guarantees: all operations of the traits are linearizable except that a call of `scan` is so leaf by leaf, and `slot` not
+//! at all. A lookup and an update are O(log n), with one dependent cache miss below the inner nodes.
+
+mod adapt;
+mod base;
+mod inner;
+mod leaf;
+mod many;
+mod structure;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use crate::{Busy, Cursor, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step};
+use base::{Base, CONTENDED, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::{AtomicI64, AtomicPtr, Ordering::*};
+use cats_sync::slab;
+use cats_sync::version_lock::VersionLock;
+use inner::{Inner, Kind, Node, Parts};
+use leaf::{Held, Leaf, Place, Wanted};
+use std::cell::Cell;
+use std::ptr;
+
+/// How often an optimistic read fails before it takes locks.
+const PATIENCE: u32 = 8;
+/// How often an operation begins anew, because the leaf that it found had been replaced, before it reports `Busy`.
+const ATTEMPTS: u32 = 1000;
+
+/// When base nodes split and join.
+#[derive(Clone, Copy, Debug)]
+pub struct Thresholds {
+    /// A base node whose statistic is above splits.
+    pub split: i32,
+    /// One whose statistic is below joins a neighbour.
+    pub join: i32,
+}
+
+impl Default for Thresholds {
+    /// Those of the authors' code.
+    fn default() -> Self {
+        Self {
+            split: 1000,
+            join: -1000,
+        }
+    }
+}
+
+/// See the module's documentation.
+pub struct Ca<S: OrderedSchema> {
+    /// The route node, null once the engine has been dismantled.
+    route: AtomicPtr<u8>,
+    schema: S,
+    thresholds: Thresholds,
+    /// Held while the route node is replaced.
+    adapting: VersionLock,
+    /// Bytes of all nodes.
+    bytes: AtomicI64,
+    /// Nodes that are yet to be dismantled.
+    remains: Vec<Node>,
+}
+
+// SAFETY: the nodes are owned by the engine and accessed as their locks and the epochs allow; separators may be shared and sent
+// (`OrderedSchema::Key`).
+unsafe impl<S: OrderedSchema> Send for Ca<S> {}
+// SAFETY: as above.
+unsafe impl<S: OrderedSchema> Sync for Ca<S> {}
+
+/// A key that is searched for, with the head last asked for.
+struct Query<'a, S: OrderedSchema> {
+    schema: &'a S,
+    probe: &'a S::Probe,
+    head: Cell<(usize, u64)>,
+}
+
+impl<'a, S: OrderedSchema> Query<'a, S> {
+    fn new(schema: &'a S, probe: &'a S::Probe) -> Self {
+        Self {
+            schema,
+            probe,
+            head: Cell::new((usize::MAX, 0)),
+        }
+    }
+
+    /// The probe's head at `skip`.
+    #[inline]
+    fn head(&self, skip: usize) -> u64 {
+        let (at, head) = self.head.get();
+        if at == skip {
+            return head;
+        }
+        let head = self.schema.head(self.probe, skip);
+        self.head.set((skip, head));
+        head
+    }
+}
+
+/// The locked leaf of a key.
+struct Acquired<'a, K> {
+    base: &'a Base<K>,
+    held: Held,
+    /// Whether the lock was held by another thread.
+    waited: bool,
+    /// The key's slot and entry, or else a free place for it.
+    spot: Result<(usize, Entry), Place>,
+}
+
+/// Asks for a cache line.
+#[inline]
+fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address has no effect but on caches.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast())
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
+/// True once in `period` calls of a thread on average (a power of two).
+#[inline]
+fn once_in(period: u32) -> bool {
+    thread_local! {
+        static RANDOM: Cell<u32> = const { Cell::new(0x9e37_79b9) };
+    }
+    // Marsaglia's xorshift.
+    RANDOM.with(|random| {
+        let mut x = random.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        random.set(x);
+        x & (period - 1) == 0
+    })
+}
+
+impl<S: OrderedSchema> Ca<S> {
+    /// An empty table.
+    pub fn new(schema: S) -> Self {
+        Self::with_thresholds(schema, Thresholds::default())
+    }
+
+    /// An empty table that adapts as told.
+    pub fn with_thresholds(schema: S, thresholds: Thresholds) -> Self {
+        let leaf = Leaf::build(0, 0, &[], false);
+        let base = Base::<S::Key>::allocate(ptr::null(), ptr::null(), Node::leaf(leaf));
+        let route = Inner::build(&schema, ptr::null(), ptr::null(), Parts::single(base));
+        let bytes = leaf.size() + size_of::<Base<S::Key>>() + route.size();
+        Self {
+            route: AtomicPtr::new(route.address()),
+            schema,
+            thresholds,
+            adapting: VersionLock::new(0),
+            bytes: AtomicI64::new(bytes as i64),
+            remains: Vec::new(),
+        }
+    }
+
+    fn route(&self) -> Inner<S::Key> {
+        // SAFETY: not null before the engine is dismantled. Acquire pairs with the Release that published it.
+        unsafe { Inner::from_address(self.route.load(Acquire)) }
+    }
+
+    /// The base node at an address found in the route node under a guard.
+    fn base<'a>(&self, at: *mut u8) -> &'a Base<S::Key> {
+        // SAFETY: the children of the route node are base nodes, freed through the epochs only.
+        unsafe { &*at.cast() }
+    }
+
+    fn find_base<'a>(&self, query: &Query<S>) -> &'a Base<S::Key> {
+        let route = self.route();
+        self.base(route.child(route.search(query, true)))
+    }
+
+    /// The leaf whose range holds the key, or held it not long ago (then it is dead).
+    #[inline]
+    fn find<'a>(&self, query: &Query<S>) -> (&'a Base<S::Key>, Leaf) {
+        let base = self.find_base(query);
+        let mut node = base.root();
+        loop {
+            match node.kind::<S::Key>() {
+                Kind::Inner(inner) => node = Node(inner.child(inner.search(query, true))),
+                Kind::Leaf(leaf) => return (base, leaf),
+            }
+        }
+    }
+
+    /// Counts an operation that waited for a lock in the base node, or did not, and adapts.
+    #[inline]
+    fn count(&self, guard: &Guard, base: &Base<S::Key>, waited: bool) {
+        if waited {
+            base.bump(CONTENDED);
+        } else if once_in(SAMPLING) {
+            base.bump(-(SAMPLING as i32));
+        } else {
+            return;
+        }
+        self.adapt(guard, base);
+    }
+
+    /// Counts a read, where there are several base nodes.
+    #[inline]
+    fn count_read(&self, guard: &Guard, base: &Base<S::Key>) {
+        if !base.alone() && once_in(GRAVITY_SAMPLING) {
+            base.bump(GRAVITY);
+            self.adapt(guard, base);
+        }
+    }
+
+    /// Locks the key's leaf.
+    #[inline]
+    fn acquire<'a>(&self, guard: &Guard, query: &Query<S>, wanted: Wanted) -> Result<Acquired<'a, S::Key>, Busy> {
+        for _ in 0..ATTEMPTS {
+            let (base, leaf) = self.find(query);
+            leaf.prefetch(wanted.hash);
+            let Ok((held, waited)) = Held::lock(leaf) else {
+                base.bump(CONTENDED);
+                self.adapt(guard, base);
+                return Err(Busy);
+            };
+            let info = leaf.info();
+            if info.dead() {
+                continue;
+            }
+            if let Some(found) = leaf.find(query, wanted, info) {
+                let spot = Ok(found);
+                return Ok(Acquired {
+                    base,
+                    held,
+                    waited,
+                    spot,
+                });
+            }
+            if let Some(place) = leaf.room(wanted.hash) {
+                let spot = Err(place);
+                return Ok(Acquired {
+                    base,
+                    held,
+                    waited,
+                    spot,
+                });
+            }
+            drop(held);
+            self.make_room(guard, query, wanted)?;
+        }
+        Err(Busy)
+    }
+}
+
+/// Whether a leaf should look for a neighbour to merge with. Only now and then, so that a refusal costs little.
+fn sparse(count: usize) -> bool {
+    count == 0 || count <= 16 && count.is_power_of_two()
+}
+
+impl<S: OrderedSchema> Engine<S> for Ca<S> {
+    type Cursor = Position<S::Key>;
+
+    fn read<R>(&self, guard: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
+        let query = Query::new(&self.schema, probe);
+        let wanted = Wanted::new(self.schema.word(probe));
+        let mut failures = 0;
+        for _ in 0..ATTEMPTS {
+            let (base, leaf) = self.find(&query);
+            leaf.prefetch(wanted.hash);
+            if failures < PATIENCE {
+                let token = leaf.lock().token_spinning()?;
+                let info = leaf.info();
+                if info.dead() {
+                    continue;
+                }
+                let result = look(leaf.find(&query, wanted, info).map(|found| found.1));
+                if leaf.lock().validate(token) {
+                    self.count_read(guard, base);
+                    return Ok(result);
+                }
+                failures += 1;
+            } else {
+                let held = Held::lock(leaf);
+                base.bump(CONTENDED);
+                let (held, _) = held?;
+                let info = leaf.info();
+                if info.dead() {
+                    continue;
+                }
+                let result = look(leaf.find(&query, wanted, info).map(|found| found.1));
+                drop(held);
+                self.adapt(guard, base);
+                return Ok(result);
+            }
+        }
+        Err(Busy)
+    }
+
+    fn update<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let query = Query::new(&self.schema, probe);
+        let wanted = Wanted::new(self.schema.word(probe));
+        let Acquired {
+            base,
+            mut held,
+            waited,
+            spot,
+        } = self.acquire(guard, &query, wanted)?;
+        // Should the closure unwind, readers must take it that it has changed something.
+        held.changed = true;
+        let (step, result) = change(spot.ok().map(|found| found.1));
+        let mut removed = false;
+        match (step, spot) {
+            (Step::Keep, _) | (Step::Remove, Err(_)) => held.changed = false,
+            (Step::Touch, _) => {}
+            (Step::Put(entry), Ok((slot, _))) => held.leaf.replace(slot, entry),
+            (Step::Put(entry), Err(place)) => held.leaf.insert(&query, place, entry),
+            (Step::Remove, Ok((slot, _))) => {
+                held.leaf.remove(slot);
+                removed = true;
+            }
+        }
+        let shrink = removed && sparse(held.leaf.info().count()) && base.root() != Node::leaf(held.leaf);
+        drop(held);
+        if shrink {
+            self.shrink(guard, &query);
+        }
+        self.count(guard, base, waited);
+        Ok(result)
+    }
+
+    fn update_many<R>(
+        &self,
+        guard: &Guard,
+        probes: &[&S::Probe],
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
+        let mut all = many::Many::lock(self, guard, probes)?;
+        let result = change(&mut all);
+        all.finish();
+        Ok(result)
+    }
+
+    /// Ascending.
+    fn scan<T>(
+        &self,
+        guard: &Guard,
+        cursor: &mut Position<S::Key>,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        self.scan_up(guard, cursor, limit, out, expand)
+    }
+
+    fn next<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.walk(guard, after.map(|key| (key, false)), false, |view| {
+            view.show_first(&mut look)
+        })
+    }
+
+    fn buckets(&self) -> usize {
+        0
+    }
+
+    /// O(n / 100).
+    fn slot<T>(
+        &self,
+        guard: &Guard,
+        number: usize,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<Option<Vec<T>>, Busy> {
+        self.nth(guard, number, expand)
+    }
+
+    fn bytes(&self) -> usize {
+        // Relaxed: a statistic.
+        size_of::<Self>() + self.bytes.load(Relaxed).max(0) as usize
+    }
+
+    fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        self.take_apart(limit, free)
+    }
+}
+
+impl<S: OrderedSchema> OrderedEngine<S> for Ca<S> {
+    fn prev<R>(
+        &self,
+        guard: &Guard,
+        before: Option<&S::Probe>,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.walk(guard, before.map(|key| (key, false)), true, |view| {
+            view.show_first(&mut look)
+        })
+    }
+
+    fn range<T>(
+        &self,
+        guard: &Guard,
+        from: Option<&S::Probe>,
+        inclusive: bool,
+        down: bool,
+        limit: usize,
+        out: &mut Vec<T>,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let start = out.len();
+        let more = self.walk(guard, from.map(|key| (key, inclusive)), down, |view| {
+            out.truncate(start);
+            for i in 0..view.len().min(limit.max(1)) {
+                expand(view.entry(i)?, out);
+            }
+            Ok(view.len() > limit.max(1) || view.beyond().is_some())
+        });
+        if more.is_err() {
+            out.truncate(start);
+        }
+        more
+    }
+
+    fn base_nodes(&self) -> usize {
+        let _guard = cats_sync::epoch::pin();
+        self.route().len()
+    }
+}
+
+/// Where a scan stands: behind a key.
+pub struct Position<K> {
+    behind: Option<K>,
+    done: bool,
+}
+
+impl<K> Default for Position<K> {
+    fn default() -> Self {
+        Self {
+            behind: None,
+            done: false,
+        }
+    }
+}
+
+impl<K: Send> Cursor for Position<K> {}
+
+impl<S: OrderedSchema> Ca<S> {
+    /// Takes nodes apart, from the left, until `limit` entries were shown.
+    fn take_apart(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        let route = self.route.swap(ptr::null_mut(), Relaxed);
+        if !route.is_null() {
+            // SAFETY: the engine is this function's own, and so is all that the route node leads to.
+            let route = unsafe { Inner::<S::Key>::from_address(route) };
+            for i in (0..route.len()).rev() {
+                let base = route.child(i);
+                self.remains.push(self.base(base).root());
+                // SAFETY: as above.
+                unsafe { slab::free(ptr::NonNull::new_unchecked(base), size_of::<Base<S::Key>>()) };
+            }
+            drop_node(route);
+        }
+        let mut shown = 0;
+        while shown < limit {
+            let Some(node) = self.remains.pop() else { return true };
+            match node.kind::<S::Key>() {
+                Kind::Inner(inner) => {
+                    self.remains
+                        .extend((0..inner.len()).rev().map(|i| Node(inner.child(i))));
+                    drop_node(inner);
+                }
+                Kind::Leaf(leaf) => {
+                    // An empty leaf is work too.
+                    shown += leaf.info().count().max(1);
+                    leaf.entries().into_iter().for_each(&mut *free);
+                    // SAFETY: as above.
+                    unsafe { leaf.free() };
+                }
+            }
+        }
+        self.remains.is_empty()
+    }
+}
+
+/// Frees a node and its separators, which are the caller's own.
+fn drop_node<K>(inner: Inner<K>) {
+    for i in 0..inner.len() - 1 {
+        // SAFETY: a separator is owned by the one node that it stands in, and was boxed.
+        drop(unsafe { Box::from_raw(inner.key(i).cast_mut()) });
+    }
+    // SAFETY: the caller's own, allocated with this size.
+    unsafe { slab::free(ptr::NonNull::new_unchecked(inner.address()), inner.size()) };
+}
+
+impl<S: OrderedSchema> Drop for Ca<S> {
+    fn drop(&mut self) {
+        self.take_apart(usize::MAX, &mut |_| {});
+    }
+}

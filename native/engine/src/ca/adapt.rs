@@ -1,0 +1,250 @@
+//! Adaptation: base nodes split where there is contention and join where there is none.
+//!
+//! Source: Sagonas, Winblad (000, section 3), with one route node instead of a binary tree of them: a split or join makes a
+//! new route node, under a lock of its own, which also makes the base nodes' neighbourhood stable. A split cuts the root of
+//! the base node's B+tree in two, a join concatenates two B+trees along their inner edges; no leaf is copied unless it is the
+//! root. Nothing here waits: whatever lock is taken, the statistic starts again from zero and there will be another time.
+
+use super::base::{Base, Structure};
+use super::inner::{Bound, Inner, Kind, Node, Parts, FANOUT};
+use super::leaf::Held;
+use super::structure::{Change, Piece};
+use super::Ca;
+use crate::OrderedSchema;
+use cats_sync::epoch::Guard;
+use cats_sync::facade::Ordering::*;
+use cats_sync::version_lock::VersionLock;
+
+/// Base nodes at most.
+pub(super) const MAX_BASES: usize = 512;
+
+struct Adapting<'a>(&'a VersionLock, u64);
+
+impl Drop for Adapting<'_> {
+    fn drop(&mut self) {
+        self.0.unlock(self.1);
+    }
+}
+
+/// The locks that an adaptation begins with, and the base node's place in the route node.
+struct Begun<'a, K> {
+    _adapting: Adapting<'a>,
+    _structure: Structure<'a, K>,
+    route: Inner<K>,
+    place: usize,
+}
+
+/// A tree to concatenate: its root, its height, and its outer bound.
+struct Side<K> {
+    node: Node,
+    height: usize,
+    bound: Bound<K>,
+}
+
+impl<S: OrderedSchema> Ca<S> {
+    /// Splits or joins the base node if its statistic says so.
+    pub(super) fn adapt(&self, guard: &Guard, base: &Base<S::Key>) {
+        let statistic = base.statistic();
+        if statistic > self.thresholds.split {
+            self.split_base(guard, base);
+        } else if statistic < self.thresholds.join {
+            self.join_base(guard, base);
+        }
+    }
+
+    fn begin<'a>(&'a self, base: &'a Base<S::Key>) -> Option<Begun<'a, S::Key>> {
+        let adapting = Adapting(&self.adapting, self.adapting.try_lock()?);
+        let structure = base.try_lock()?;
+        if !base.valid() {
+            return None;
+        }
+        base.reset_statistic();
+        let route = self.route();
+        let place = (0..route.len()).find(|&i| std::ptr::addr_eq(route.child(i), base))?;
+        Some(Begun {
+            _adapting: adapting,
+            _structure: structure,
+            route,
+            place,
+        })
+    }
+
+    fn publish_route(&self, change: &mut Change<S::Key>, old: Inner<S::Key>, parts: Parts<S::Key>) {
+        let new = change.inner(&self.schema, std::ptr::null(), std::ptr::null(), parts);
+        change.inners.push(old);
+        // Release: publishes the new nodes.
+        self.route.store(new.address(), Release);
+    }
+
+    #[cold]
+    pub(super) fn split_base(&self, guard: &Guard, base: &Base<S::Key>) {
+        let Some(begun) = self.begin(base) else { return };
+        let (route, place) = (begun.route, begun.place);
+        if route.len() >= MAX_BASES {
+            return;
+        }
+        let mut change = Change::new();
+        let (left, key, right) = match base.root().kind() {
+            Kind::Leaf(leaf) => {
+                let Some(held) = Held::try_lock(leaf) else { return };
+                if leaf.info().count() < 2 {
+                    return;
+                }
+                let (left, key, right) = self.split_leaf(&mut change, leaf, base.low, base.high, None);
+                change.leaves.push(held);
+                (Node::leaf(left), key, Node::leaf(right))
+            }
+            Kind::Inner(inner) => {
+                let mut left = inner.parts();
+                let (key, right) = left.cut(inner.len() / 2);
+                change.inners.push(inner);
+                let left = self.root_of(&mut change, base.low, key, left);
+                let right = self.root_of(&mut change, key, base.high, right);
+                (left, key, right)
+            }
+        };
+        let left = change.base(base.low, key, left);
+        let right = change.base(key, base.high, right);
+        let mut parts = route.parts();
+        parts.split(&self.schema, place, (left, key, right));
+        self.publish_route(&mut change, route, parts);
+        base.invalidate();
+        change.bases.push(std::ptr::from_ref(base).cast_mut().cast());
+        change.commit(self, guard);
+    }
+
+    fn root_of(
+        &self,
+        change: &mut Change<S::Key>,
+        low: Bound<S::Key>,
+        high: Bound<S::Key>,
+        parts: Parts<S::Key>,
+    ) -> Node {
+        match parts.children[..] {
+            [only] => Node(only),
+            _ => Node::inner(change.inner(&self.schema, low, high, parts)),
+        }
+    }
+
+    #[cold]
+    pub(super) fn join_base(&self, guard: &Guard, base: &Base<S::Key>) {
+        let Some(begun) = self.begin(base) else { return };
+        let (route, place) = (begun.route, begun.place);
+        if route.len() == 1 {
+            return;
+        }
+        let first = place.min(route.len() - 2);
+        let neighbour = self.base(route.child(if first == place { first + 1 } else { first }));
+        // What the route node holds while it cannot be replaced is valid.
+        let Some(_other) = neighbour.try_lock() else { return };
+        let (left, right) = if first == place {
+            (base, neighbour)
+        } else {
+            (neighbour, base)
+        };
+        let mut change = Change::new();
+        let mut parts = route.parts();
+        let key = route.key(first);
+        let piece = self.concatenate(&mut change, side(left, left.low), key, side(right, right.high));
+        let root = match piece {
+            Piece::One(node) => node,
+            Piece::Two(a, key, b) => {
+                let mut parts = Parts::single(a.0);
+                parts.split(&self.schema, 0, (a.0, key, b.0));
+                Node::inner(change.inner(&self.schema, left.low, right.high, parts))
+            }
+        };
+        let joined = change.base(left.low, right.high, root);
+        parts.merge(first, joined);
+        self.publish_route(&mut change, route, parts);
+        for base in [left, right] {
+            base.invalidate();
+            change.bases.push(std::ptr::from_ref(base).cast_mut().cast());
+        }
+        change.commit(self, guard);
+    }
+
+    /// One tree for two, or two of the same height as the higher one. The separator `key` is used up.
+    fn concatenate(
+        &self,
+        change: &mut Change<S::Key>,
+        left: Side<S::Key>,
+        key: Bound<S::Key>,
+        right: Side<S::Key>,
+    ) -> Piece<S::Key> {
+        let schema = &self.schema;
+        let (low, high) = (left.bound, right.bound);
+        match (left.node.kind(), right.node.kind()) {
+            (Kind::Leaf(a), Kind::Leaf(b)) => {
+                if let (Some(a), Some(b)) = (Held::try_lock(a), Held::try_lock(b)) {
+                    if let Some(merged) = self.merge_leaves(change, a, b, low, high) {
+                        change.keys.push(key);
+                        return Piece::One(Node::leaf(merged));
+                    }
+                }
+                Piece::Two(left.node, key, right.node)
+            }
+            (Kind::Inner(a), Kind::Inner(b)) if left.height == right.height => {
+                if a.len() + b.len() > FANOUT {
+                    return Piece::Two(left.node, key, right.node);
+                }
+                let mut parts = a.parts();
+                parts.append(schema, key, b.parts());
+                change.inners.extend([a, b]);
+                Piece::One(Node::inner(change.inner(schema, low, high, parts)))
+            }
+            (Kind::Inner(a), _) if left.height > right.height => {
+                let last = a.len() - 1;
+                let inside = Side {
+                    node: Node(a.child(last)),
+                    height: left.height - 1,
+                    bound: a.bounds(last, low, key).0,
+                };
+                let piece = self.concatenate(change, inside, key, right);
+                self.put_back(change, a, last, piece, (low, high))
+            }
+            (_, Kind::Inner(b)) => {
+                let inside = Side {
+                    node: Node(b.child(0)),
+                    height: right.height - 1,
+                    bound: b.bounds(0, key, high).1,
+                };
+                let piece = self.concatenate(change, left, key, inside);
+                self.put_back(change, b, 0, piece, (low, high))
+            }
+            (Kind::Inner(_), Kind::Leaf(_)) => unreachable!("an inner node is higher than a leaf"),
+        }
+    }
+
+    /// What becomes of a node when the child at an outer edge is replaced, by something of another range.
+    fn put_back(
+        &self,
+        change: &mut Change<S::Key>,
+        inner: Inner<S::Key>,
+        i: usize,
+        piece: Piece<S::Key>,
+        range: (Bound<S::Key>, Bound<S::Key>),
+    ) -> Piece<S::Key> {
+        let mut parts = inner.parts();
+        change.inners.push(inner);
+        match piece {
+            Piece::One(node) => parts.children[i] = node.0,
+            Piece::Two(a, key, b) => parts.split(&self.schema, i, (a.0, key, b.0)),
+        }
+        change.assemble(&self.schema, range.0, range.1, parts)
+    }
+}
+
+fn side<K>(base: &Base<K>, bound: Bound<K>) -> Side<K> {
+    let mut height = 0;
+    let mut node = base.root();
+    while let Kind::Inner(inner) = node.kind::<K>() {
+        height += 1;
+        node = Node(inner.child(0));
+    }
+    Side {
+        node: base.root(),
+        height,
+        bound,
+    }
+}

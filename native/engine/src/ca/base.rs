@@ -1,0 +1,122 @@
+//! Base node: a key range, the B+tree that holds its entries, and a statistic of the contention met in it.
+//!
+//! Source: Sagonas, Winblad, contention adapting search trees (000, section 3); the read gravity is OTP's. The lock guards the
+//! tree's structure only; operations on single keys lock leaves. So that the statistic is no word that every operation
+//! writes, an uncontended operation lowers it with a probability of 1 in 64, by as much more.
+
+use super::inner::{Bound, Node};
+use cats_sync::facade::{AtomicBool, AtomicI32, AtomicPtr, Ordering::*};
+use cats_sync::slab;
+use cats_sync::version_lock::VersionLock;
+use cats_sync::Busy;
+
+/// A wait for a lock, or a reader's failure.
+pub(super) const CONTENDED: i32 = 250;
+/// An uncontended operation counts -1; one in so many is counted.
+pub(super) const SAMPLING: u32 = 64;
+/// An operation on several base nodes, for each.
+pub(super) const WIDE: i32 = -100;
+/// One read in so many lowers the statistic by as much as `GRAVITY`.
+pub(super) const GRAVITY_SAMPLING: u32 = 512;
+pub(super) const GRAVITY: i32 = -500;
+/// The statistic stays within this.
+const SATURATION: i32 = 20_000;
+
+/// The two halves stand in lines of their own: readers read the first, the second is written by whoever meets contention.
+#[repr(C, align(64))]
+pub(super) struct Base<K> {
+    root: AtomicPtr<u8>,
+    /// Keys from here on.
+    pub low: Bound<K>,
+    /// Keys up to here, exclusive.
+    pub high: Bound<K>,
+    changing: Changing,
+}
+
+#[repr(C, align(64))]
+struct Changing {
+    lock: VersionLock,
+    statistic: AtomicI32,
+    valid: AtomicBool,
+}
+
+impl<K> Base<K> {
+    pub fn allocate(low: Bound<K>, high: Bound<K>, root: Node) -> *mut u8 {
+        let at = slab::alloc(size_of::<Self>()).expect("memory for a base node");
+        // SAFETY: the memory is this function's own, and large enough.
+        unsafe {
+            at.cast().write(Self {
+                root: AtomicPtr::new(root.0),
+                low,
+                high,
+                changing: Changing {
+                    lock: VersionLock::new(0),
+                    statistic: AtomicI32::new(0),
+                    valid: AtomicBool::new(true),
+                },
+            });
+        }
+        at.as_ptr()
+    }
+
+    /// Acquire pairs with the Release of `set_root`: the node is seen complete.
+    #[inline]
+    pub fn root(&self) -> Node {
+        Node(self.root.load(Acquire))
+    }
+    /// Under the lock.
+    pub fn set_root(&self, node: Node) {
+        self.root.store(node.0, Release);
+    }
+
+    /// Whether this is the only base node of its table.
+    pub fn alone(&self) -> bool {
+        self.low.is_null() && self.high.is_null()
+    }
+    /// Relaxed: asked under the lock.
+    pub fn valid(&self) -> bool {
+        self.changing.valid.load(Relaxed)
+    }
+    /// Under the lock.
+    pub fn invalidate(&self) {
+        self.changing.valid.store(false, Relaxed);
+    }
+
+    /// Relaxed: a heuristic.
+    pub fn statistic(&self) -> i32 {
+        self.changing.statistic.load(Relaxed)
+    }
+    /// A plain load and store on purpose: lost updates are harmless.
+    pub fn bump(&self, by: i32) {
+        let new = (self.statistic() + by).clamp(-SATURATION, SATURATION);
+        self.changing.statistic.store(new, Relaxed);
+    }
+    pub fn reset_statistic(&self) {
+        self.changing.statistic.store(0, Relaxed);
+    }
+
+    /// Takes the lock, spinning a bounded time.
+    pub fn lock(&self) -> Result<Structure<'_, K>, Busy> {
+        let taken = self.changing.lock.lock();
+        if !matches!(taken, Ok((_, false))) {
+            self.bump(CONTENDED);
+        }
+        taken.map(|(version, _)| Structure { base: self, version })
+    }
+    pub fn try_lock(&self) -> Option<Structure<'_, K>> {
+        let version = self.changing.lock.try_lock()?;
+        Some(Structure { base: self, version })
+    }
+}
+
+/// A base node whose lock is held: nobody else changes its tree's structure. Freed when dropped.
+pub(super) struct Structure<'a, K> {
+    pub base: &'a Base<K>,
+    version: u64,
+}
+
+impl<K> Drop for Structure<'_, K> {
+    fn drop(&mut self) {
+        self.base.changing.lock.unlock(self.version);
+    }
+}

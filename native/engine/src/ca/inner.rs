@@ -1,0 +1,324 @@
+//! Nodes above the leaves: sorted separators with children, used for the inner nodes of a base node's B+tree and for the route
+//! node, whose children are base nodes.
+//!
+//! A node is immutable once published, but for its child slots: a child may be replaced by one of the same key range. A child
+//! left of a separator holds keys below it, the others not. Besides the separators the node holds their heads, eight bytes
+//! each of the normalized keys, at the first byte in which keys of the node's range can differ: a search compares these.
+//!
+//! A separator stands in one live node only and is owned by it; a node that replaces another takes its separators over. A
+//! separator that is no longer needed is retired on its own.
+
+use super::leaf::Leaf;
+use super::Query;
+use crate::OrderedSchema;
+use cats_sync::facade::{AtomicPtr, Ordering::*};
+use cats_sync::slab;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+/// Children of an inner node at most.
+pub(super) const FANOUT: usize = 128;
+
+/// A bound of a key range: a separator, or null for none.
+pub(super) type Bound<K> = *const K;
+
+/// The owner's view of a bound.
+///
+/// # Safety
+/// The bound belongs to a node reached under the caller's guard.
+pub(super) unsafe fn bound<'a, K>(bound: Bound<K>) -> Option<&'a K> {
+    // SAFETY: separators are freed through the epochs only.
+    unsafe { bound.as_ref() }
+}
+
+/// A pointer to a leaf (bit 0 set, size in bits 1 to 3) or an inner node, in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Node(pub *mut u8);
+
+pub(super) enum Kind<K> {
+    Leaf(Leaf),
+    Inner(Inner<K>),
+}
+
+impl Node {
+    pub fn leaf(leaf: Leaf) -> Self {
+        Self(
+            leaf.address()
+                .map_addr(|address| address | 1 | (leaf.log() as usize) << 1),
+        )
+    }
+    pub fn inner<K>(inner: Inner<K>) -> Self {
+        Self(inner.at.as_ptr())
+    }
+    #[inline]
+    pub fn kind<K>(self) -> Kind<K> {
+        let tag = self.0.addr() & 63;
+        // SAFETY: nodes are not null.
+        let at = unsafe { NonNull::new_unchecked(self.0.map_addr(|address| address & !63)) };
+        if tag & 1 == 1 {
+            // SAFETY: the tag says so, and whoever holds a node has it under a guard.
+            Kind::Leaf(unsafe { Leaf::from_address(at, (tag >> 1) as u32) })
+        } else {
+            Kind::Inner(Inner { at, of: PhantomData })
+        }
+    }
+}
+
+#[repr(C)]
+struct Header {
+    /// Children.
+    len: usize,
+    skip: usize,
+}
+
+/// A handle to an inner node or the route node. Whoever holds one has it from a structure reached under a guard that is still
+/// alive (or owns the node), so the memory behind it is such a node: the reason why its methods are safe to call.
+pub(super) struct Inner<K> {
+    at: NonNull<u8>,
+    of: PhantomData<*const K>,
+}
+
+impl<K> Clone for Inner<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for Inner<K> {}
+
+/// The contents of a node, to make another of. `heads` are those of the keys at `skip`.
+pub(super) struct Parts<K> {
+    pub skip: usize,
+    pub heads: Vec<u64>,
+    pub keys: Vec<Bound<K>>,
+    pub children: Vec<*mut u8>,
+}
+
+impl<K: 'static> Parts<K> {
+    /// One child.
+    pub fn single(child: *mut u8) -> Self {
+        Self {
+            skip: 0,
+            heads: Vec::new(),
+            keys: Vec::new(),
+            children: vec![child],
+        }
+    }
+
+    /// Makes the child at `i` two, left and right of `key`.
+    pub fn split<S: OrderedSchema<Key = K>>(&mut self, schema: &S, i: usize, two: (*mut u8, Bound<K>, *mut u8)) {
+        self.heads.insert(i, head(schema, two.1, self.skip));
+        self.keys.insert(i, two.1);
+        self.children[i] = two.0;
+        self.children.insert(i + 1, two.2);
+    }
+
+    /// Makes the children at `i` and behind it one; returns the key that stood between them.
+    pub fn merge(&mut self, i: usize, one: *mut u8) -> Bound<K> {
+        self.heads.remove(i);
+        self.children.remove(i + 1);
+        self.children[i] = one;
+        self.keys.remove(i)
+    }
+
+    /// Appends a neighbour's contents behind `key`.
+    pub fn append<S: OrderedSchema<Key = K>>(&mut self, schema: &S, key: Bound<K>, right: Self) {
+        self.heads.push(head(schema, key, self.skip));
+        self.keys.push(key);
+        if right.skip == self.skip {
+            self.heads.extend(right.heads);
+        } else {
+            self.heads
+                .extend(right.keys.iter().map(|&key| head(schema, key, self.skip)));
+        }
+        self.keys.extend(right.keys);
+        self.children.extend(right.children);
+    }
+
+    /// Cuts off the children from `i` on; returns the key before them, and them.
+    pub fn cut(&mut self, i: usize) -> (Bound<K>, Self) {
+        let right = Self {
+            skip: self.skip,
+            heads: self.heads.split_off(i),
+            keys: self.keys.split_off(i),
+            children: self.children.split_off(i),
+        };
+        self.heads.pop();
+        (self.keys.pop().expect("a key between two children"), right)
+    }
+}
+
+fn head<S: OrderedSchema>(schema: &S, key: Bound<S::Key>, skip: usize) -> u64 {
+    // SAFETY: keys in a node are not null, and live as long as the caller's guard.
+    let key = unsafe { &*key };
+    schema.head(schema.probe(key), skip)
+}
+
+/// How many bytes the normalized keys of all keys between two bounds have in common.
+pub(super) fn common<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S::Key>) -> usize {
+    const LIMIT: usize = 4096;
+    if low.is_null() || high.is_null() {
+        return 0;
+    }
+    let mut skip = 0;
+    while skip < LIMIT {
+        let (a, b) = (head(schema, low, skip), head(schema, high, skip));
+        if a != b {
+            return skip + ((a ^ b).leading_zeros() / 8) as usize;
+        }
+        if a == 0 {
+            // Both are exhausted, or might as well be.
+            return skip;
+        }
+        skip += 8;
+    }
+    skip
+}
+
+/// Bytes of a node with this many children.
+fn size(len: usize) -> usize {
+    (size_of::<Header>() + len.next_multiple_of(8) * 24).next_multiple_of(64)
+}
+
+impl<K> Inner<K> {
+    /// A new node for the range from `low` to `high`.
+    pub fn build<S: OrderedSchema<Key = K>>(schema: &S, low: Bound<K>, high: Bound<K>, parts: Parts<K>) -> Self {
+        let len = parts.children.len();
+        assert!(len > 0 && parts.keys.len() == len - 1 && parts.heads.len() == len - 1);
+        let skip = common(schema, low, high);
+        let at = slab::alloc(size(len)).expect("memory for an inner node");
+        let inner = Self { at, of: PhantomData };
+        // SAFETY: the memory is this function's own, and large enough for the header and the three arrays behind it.
+        unsafe {
+            at.cast().write(Header { len, skip });
+            for i in 0..len - 1 {
+                inner.heads_at(i).write(if skip == parts.skip {
+                    parts.heads[i]
+                } else {
+                    head(schema, parts.keys[i], skip)
+                });
+                inner.keys_at(i).write(parts.keys[i]);
+            }
+            for (i, &child) in parts.children.iter().enumerate() {
+                inner.children_at(i).write(AtomicPtr::new(child));
+            }
+        }
+        inner
+    }
+
+    /// # Safety
+    /// `at` is the address of a node that the caller may read (see [`Inner`]).
+    pub unsafe fn from_address(at: *mut u8) -> Self {
+        Self {
+            // SAFETY: the caller's promise.
+            at: unsafe { NonNull::new_unchecked(at) },
+            of: PhantomData,
+        }
+    }
+    pub fn address(self) -> *mut u8 {
+        self.at.as_ptr()
+    }
+    pub fn size(self) -> usize {
+        size(self.len())
+    }
+    pub fn len(self) -> usize {
+        // SAFETY: see `Inner`.
+        unsafe { self.at.cast::<Header>().as_ref().len }
+    }
+    pub fn skip(self) -> usize {
+        // SAFETY: see `Inner`.
+        unsafe { self.at.cast::<Header>().as_ref().skip }
+    }
+
+    fn heads_at(self, i: usize) -> *mut u64 {
+        // SAFETY: callers stay within the array.
+        unsafe { self.at.as_ptr().add(size_of::<Header>()).cast::<u64>().add(i) }
+    }
+    fn room(self) -> usize {
+        self.len().next_multiple_of(8)
+    }
+    fn keys_at(self, i: usize) -> *mut Bound<K> {
+        self.heads_at(self.room() + i).cast()
+    }
+    fn children_at(self, i: usize) -> *mut AtomicPtr<u8> {
+        self.heads_at(2 * self.room() + i).cast()
+    }
+
+    fn heads<'a>(self) -> &'a [u64] {
+        // SAFETY: see `Inner`; heads are not written after publication.
+        unsafe { std::slice::from_raw_parts(self.heads_at(0), self.len() - 1) }
+    }
+    pub fn key(self, i: usize) -> Bound<K> {
+        assert!(i + 1 < self.len());
+        // SAFETY: see `Inner`; keys are not written after publication.
+        unsafe { *self.keys_at(i) }
+    }
+    pub fn slot<'a>(self, i: usize) -> &'a AtomicPtr<u8> {
+        debug_assert!(i < self.len());
+        // SAFETY: see `Inner`; callers have `i` from a search of this node.
+        unsafe { &*self.children_at(i) }
+    }
+    /// Acquire pairs with the Release stores that publish nodes: they are seen complete.
+    #[inline]
+    pub fn child(self, i: usize) -> *mut u8 {
+        self.slot(i).load(Acquire)
+    }
+
+    /// The bounds of child `i`, those of the node given.
+    pub fn bounds(self, i: usize, low: Bound<K>, high: Bound<K>) -> (Bound<K>, Bound<K>) {
+        let low = if i > 0 { self.key(i - 1) } else { low };
+        let high = if i + 1 < self.len() { self.key(i) } else { high };
+        (low, high)
+    }
+
+    /// The child whose range holds the key or, unless `through` it, the keys right below it.
+    #[inline]
+    pub fn search<S: OrderedSchema<Key = K>>(self, query: &Query<S>, through: bool) -> usize {
+        if self.len() == 1 {
+            return 0;
+        }
+        let head = query.head(self.skip());
+        let heads = self.heads();
+        let below = heads.partition_point(|&other| other < head);
+        if below < heads.len() && heads[below] == head {
+            self.search_equal(query, head, below, through)
+        } else {
+            below
+        }
+    }
+
+    /// Goes on among the separators of equal heads from `first` on.
+    #[cold]
+    fn search_equal<S: OrderedSchema<Key = K>>(
+        self,
+        query: &Query<S>,
+        head: u64,
+        first: usize,
+        through: bool,
+    ) -> usize {
+        let heads = self.heads();
+        let mut low = first;
+        let mut high = first + heads[first..].partition_point(|&other| other == head);
+        while low < high {
+            let middle = (low + high) / 2;
+            // SAFETY: separators live as long as the caller's guard.
+            let key = query.schema.probe(unsafe { &*self.key(middle) });
+            let order = query.schema.compare_probes(key, query.probe);
+            if order.is_lt() || through && order.is_eq() {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// A copy of the contents.
+    pub fn parts(self) -> Parts<K> {
+        Parts {
+            skip: self.skip(),
+            heads: self.heads().to_vec(),
+            keys: (0..self.len() - 1).map(|i| self.key(i)).collect(),
+            children: (0..self.len()).map(|i| self.child(i)).collect(),
+        }
+    }
+}

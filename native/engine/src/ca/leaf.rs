@@ -1,0 +1,545 @@
+//! Leaf: up to 128 entries of one key range, found by hash for point lookups, with an order that is kept while it is wanted.
+//!
+//! Layout: a header line; 1 to 16 lines of 8 key words; as many lines of 8 body words; a permutation of one byte a slot. An
+//! entry stands in the line that its hash chooses or, when that is full, in one of the next; a bit per line tells that entries
+//! went past it, so that a search for an absent key stops early. All places follow from the leaf's address and size, which
+//! the pointer to it carries: a lookup that knows the leaf has its three lines fetched at once.
+//!
+//! The permutation lists the slots by key order while the ORDERED flag is set. An ordered operation that finds it unset sorts;
+//! inserts and removals then maintain it, until many inserts in a row went by without an ordered operation.
+//!
+//! Guarantees: a leaf's key range never changes; structural changes kill the leaf (DEAD) and publish new ones. So what a reader
+//! found in a leaf that validates and is not dead, holds.
+
+use super::Query;
+use crate::{hash_of, Entry, OrderedSchema};
+use cats_sync::facade::{AtomicU64, Ordering::*};
+use cats_sync::slab;
+use cats_sync::version_lock::VersionLock;
+use cats_sync::Busy;
+use std::cmp::Ordering;
+use std::ptr::NonNull;
+
+/// Slots of a line.
+const LINE: usize = 8;
+/// The largest leaf has 2^4 lines.
+pub(super) const MAX_LOG: u32 = 4;
+/// Slots of the largest leaf.
+pub(super) const MAX_SLOTS: usize = LINE << MAX_LOG;
+/// How many lines an insert tries before the leaf counts as full.
+const REACH: usize = 4;
+/// How many inserts without an ordered operation in between keep the order up.
+const IDLE_INSERTS: u64 = 16;
+
+const DEAD: u64 = 1 << 32;
+const HASHED: u64 = 1 << 33;
+const ORDERED: u64 = 1 << 34;
+
+/// What the leaf's header says of its slots, one word:
+/// number of entries (bits 0 to 7), farthest line from home that an entry stands in (8 to 15), lines that entries went past
+/// (16 to 31), DEAD, HASHED (there are keys that are no immediates), ORDERED.
+#[derive(Clone, Copy)]
+pub(super) struct Info(u64);
+
+impl Info {
+    pub fn count(self) -> usize {
+        (self.0 & 0xff) as usize
+    }
+    fn reach(self) -> usize {
+        (self.0 >> 8 & 0xff) as usize
+    }
+    fn passed(self, line: usize) -> bool {
+        self.0 >> (16 + line) & 1 == 1
+    }
+    pub fn dead(self) -> bool {
+        self.0 & DEAD != 0
+    }
+    fn hashed(self) -> bool {
+        self.0 & HASHED != 0
+    }
+    pub fn ordered(self) -> bool {
+        self.0 & ORDERED != 0
+    }
+}
+
+#[repr(C, align(64))]
+struct Header {
+    lock: VersionLock,
+    info: AtomicU64,
+    /// Inserts since the last ordered operation.
+    idle: AtomicU64,
+    /// All keys of the leaf's range have the same normalized key up to this byte.
+    skip: usize,
+}
+
+/// A handle to a leaf. Whoever holds one has it from a structure reached under a guard that is still alive (or owns the leaf),
+/// so the memory behind it is a leaf of this size: the reason why its methods are safe to call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Leaf {
+    at: NonNull<u8>,
+    log: u32,
+}
+
+/// Where a key's word leads.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub word: u64,
+    pub hash: u64,
+}
+
+impl Wanted {
+    pub fn new(word: u64) -> Self {
+        Self {
+            word,
+            hash: hash_of(word),
+        }
+    }
+}
+
+/// A free slot for a key, and how many lines from home it is.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    slot: usize,
+    distance: usize,
+}
+
+/// An optimistic read met a slot that another thread was changing.
+#[derive(Debug)]
+pub(super) struct Torn;
+
+/// Bytes of a leaf of `1 << log` lines.
+pub(super) const fn size(log: u32) -> usize {
+    (size_of::<Header>() + (1 << log) * LINE * 17).next_multiple_of(64)
+}
+
+/// The size of leaf that holds `count` entries with some room to grow.
+pub(super) fn log_for(count: usize) -> u32 {
+    (0..MAX_LOG)
+        .find(|log| count <= (LINE << log) * 3 / 4)
+        .unwrap_or(MAX_LOG)
+}
+
+impl Leaf {
+    /// A new leaf that holds `entries`; if they are `ordered`, so is it.
+    pub fn build(log: u32, skip: usize, entries: &[Entry], ordered: bool) -> Self {
+        assert!(entries.len() <= LINE << log);
+        let at = slab::alloc(size(log)).expect("memory for a leaf");
+        let leaf = Self { at, log };
+        let words = leaf.slots() * 2 + leaf.lines();
+        // SAFETY: the memory is this function's own, and large enough for the header and the words behind it.
+        unsafe {
+            at.cast().write(Header {
+                lock: VersionLock::new(0),
+                info: AtomicU64::new(0),
+                idle: AtomicU64::new(0),
+                skip,
+            });
+            let start = at.add(size_of::<Header>()).cast::<AtomicU64>();
+            (0..words).for_each(|i| start.add(i).write(AtomicU64::new(0)));
+        }
+        for (i, &entry) in entries.iter().enumerate() {
+            let place = leaf.place(hash_of(entry.key), leaf.lines()).expect("a free slot");
+            leaf.fill(place, entry);
+            if ordered {
+                let word = leaf.order_word(i / LINE);
+                word.store(word.load(Relaxed) | (place.slot as u64) << (i % LINE * 8), Relaxed);
+            }
+        }
+        if ordered {
+            leaf.set_info(leaf.info().0 | ORDERED);
+        }
+        leaf
+    }
+
+    /// # Safety
+    /// `at` is the address of a leaf of `1 << log` lines that the caller may read (see [`Leaf`]).
+    pub unsafe fn from_address(at: NonNull<u8>, log: u32) -> Self {
+        Self { at, log }
+    }
+    pub fn address(self) -> *mut u8 {
+        self.at.as_ptr()
+    }
+    pub fn log(self) -> u32 {
+        self.log
+    }
+    pub fn size(self) -> usize {
+        size(self.log)
+    }
+    fn lines(self) -> usize {
+        1 << self.log
+    }
+    fn slots(self) -> usize {
+        LINE << self.log
+    }
+
+    fn header<'a>(self) -> &'a Header {
+        // SAFETY: see `Leaf`.
+        unsafe { self.at.cast().as_ref() }
+    }
+    fn word<'a>(self, i: usize) -> &'a AtomicU64 {
+        debug_assert!(i < self.slots() * 2 + self.lines());
+        // SAFETY: see `Leaf`; all callers stay within the words behind the header.
+        unsafe { self.at.add(size_of::<Header>()).cast::<AtomicU64>().add(i).as_ref() }
+    }
+    fn key<'a>(self, slot: usize) -> &'a AtomicU64 {
+        self.word(slot)
+    }
+    fn body<'a>(self, slot: usize) -> &'a AtomicU64 {
+        self.word(self.slots() + slot)
+    }
+    fn order_word<'a>(self, i: usize) -> &'a AtomicU64 {
+        self.word(self.slots() * 2 + i)
+    }
+
+    pub fn lock<'a>(self) -> &'a VersionLock {
+        &self.header().lock
+    }
+    pub fn skip(self) -> usize {
+        self.header().skip
+    }
+    /// Relaxed: ordered by the lock, or validated.
+    pub fn info(self) -> Info {
+        Info(self.header().info.load(Relaxed))
+    }
+    fn set_info(self, info: u64) {
+        self.header().info.store(info, Relaxed);
+    }
+
+    fn home(self, hash: u64) -> usize {
+        (hash >> 59) as usize >> (5 - self.log)
+    }
+
+    /// Asks for the lines that a lookup of this hash reads first.
+    #[inline]
+    pub fn prefetch(self, hash: u64) {
+        let slot = self.home(hash) * LINE;
+        super::prefetch(self.at.as_ptr());
+        super::prefetch(std::ptr::from_ref(self.key(slot)).cast());
+        super::prefetch(std::ptr::from_ref(self.body(slot)).cast());
+    }
+
+    /// The entry in a slot; its two words need not belong together unless the lock is held or the read validates.
+    #[inline]
+    pub fn entry(self, slot: usize) -> Result<Entry, Torn> {
+        // Acquire pairs with the Release stores of `fill`: a key is seen with the body that came with it, or a later one, never
+        // one that was there before; and a block that a body points to is seen complete.
+        let key = self.key(slot).load(Acquire);
+        if key == 0 {
+            return Err(Torn);
+        }
+        let body = self.body(slot).load(Acquire);
+        Ok(Entry { key, body })
+    }
+
+    #[inline]
+    fn matching(self, line: usize, word: u64) -> u32 {
+        let mut mask = 0;
+        for i in 0..LINE {
+            // Acquire: see `entry`.
+            mask |= u32::from(self.key(line * LINE + i).load(Acquire) == word) << i;
+        }
+        mask
+    }
+
+    /// The slot of the key and its entry.
+    #[inline]
+    pub fn find<S: OrderedSchema>(self, query: &Query<S>, wanted: Wanted, info: Info) -> Option<(usize, Entry)> {
+        if wanted.word & 3 == 3 {
+            let mut line = self.home(wanted.hash);
+            for _ in 0..=info.reach() {
+                let mask = self.matching(line, wanted.word);
+                if mask != 0 {
+                    let slot = line * LINE + mask.trailing_zeros() as usize;
+                    let entry = Entry {
+                        key: wanted.word,
+                        body: self.body(slot).load(Acquire),
+                    };
+                    return Some((slot, entry));
+                }
+                if !info.passed(line) {
+                    break;
+                }
+                line = (line + 1) & (self.lines() - 1);
+            }
+            if !info.hashed() {
+                return None;
+            }
+        }
+        self.find_by_hash(query, wanted.hash, info)
+    }
+
+    /// As `find`, asking the schema about every entry of that hash. Immediates and other keys may equal each other.
+    fn find_by_hash<S: OrderedSchema>(self, query: &Query<S>, hash: u64, info: Info) -> Option<(usize, Entry)> {
+        let mut line = self.home(hash);
+        for _ in 0..=info.reach() {
+            for slot in line * LINE..(line + 1) * LINE {
+                let Ok(entry) = self.entry(slot) else { continue };
+                // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
+                if hash_of(entry.key) == hash && unsafe { query.schema.compare(query.probe, entry) }.is_eq() {
+                    return Some((slot, entry));
+                }
+            }
+            if !info.passed(line) {
+                break;
+            }
+            line = (line + 1) & (self.lines() - 1);
+        }
+        None
+    }
+
+    /// A free slot for an absent key, unless the leaf counts as full for it.
+    #[inline]
+    pub fn room(self, hash: u64) -> Option<Place> {
+        self.place(hash, REACH)
+    }
+
+    /// A free slot for an absent key, in any line.
+    pub fn any_room(self, hash: u64) -> Option<Place> {
+        self.place(hash, self.lines())
+    }
+
+    fn place(self, hash: u64, reach: usize) -> Option<Place> {
+        let home = self.home(hash);
+        (0..reach.min(self.lines())).find_map(|distance| {
+            let line = (home + distance) & (self.lines() - 1);
+            let free = self.matching(line, 0);
+            (free != 0).then(|| Place {
+                slot: line * LINE + free.trailing_zeros() as usize,
+                distance,
+            })
+        })
+    }
+
+    fn fill(self, place: Place, entry: Entry) {
+        let mut info = self.info().0 + 1;
+        let home = self.home(hash_of(entry.key));
+        for distance in 0..place.distance {
+            info |= 1 << (16 + ((home + distance) & (self.lines() - 1)));
+        }
+        if Info(info).reach() < place.distance {
+            info = info & !0xff00 | (place.distance as u64) << 8;
+        }
+        if entry.key & 3 != 3 {
+            info |= HASHED;
+        }
+        self.set_info(info);
+        // Release, body first: see `entry`.
+        self.body(place.slot).store(entry.body, Release);
+        self.key(place.slot).store(entry.key, Release);
+    }
+
+    /// Puts the query's key into its place. Under the lock.
+    pub fn insert<S: OrderedSchema>(self, query: &Query<S>, place: Place, entry: Entry) {
+        let info = self.info();
+        if info.ordered() {
+            // Relaxed: the count is a heuristic.
+            let idle = self.header().idle.load(Relaxed) + 1;
+            self.header().idle.store(idle, Relaxed);
+            if idle > IDLE_INSERTS {
+                self.set_info(info.0 & !ORDERED);
+            } else {
+                let rank = self.rank(query, info.count(), false).expect("a locked leaf is whole");
+                self.order_insert(rank, place.slot, info.count());
+            }
+        }
+        self.fill(place, entry);
+    }
+
+    /// Replaces the entry in a slot by another of an equal key. Under the lock.
+    pub fn replace(self, slot: usize, entry: Entry) {
+        if entry.key & 3 != 3 {
+            self.set_info(self.info().0 | HASHED);
+        }
+        // Release, body first: see `entry`.
+        self.body(slot).store(entry.body, Release);
+        self.key(slot).store(entry.key, Release);
+    }
+
+    /// Frees a slot. Under the lock.
+    pub fn remove(self, slot: usize) {
+        let info = self.info();
+        if info.ordered() {
+            self.order_remove(slot, info.count());
+        }
+        self.key(slot).store(0, Relaxed);
+        self.set_info(match info.count() {
+            // An empty leaf is as good as new.
+            1 => info.0 & ORDERED,
+            _ => info.0 - 1,
+        });
+    }
+
+    /// Marks a locked leaf as replaced and frees its lock.
+    pub fn kill(self, version: u64) {
+        self.set_info(self.info().0 | DEAD);
+        self.lock().unlock(version);
+    }
+
+    /// All entries, in order if the leaf is ordered. Under the lock.
+    pub fn entries(self) -> Vec<Entry> {
+        let info = self.info();
+        if info.ordered() {
+            (0..info.count()).filter_map(|i| self.at(i).ok()).collect()
+        } else {
+            (0..self.slots()).filter_map(|slot| self.entry(slot).ok()).collect()
+        }
+    }
+
+    fn slot_at(self, i: usize) -> usize {
+        (self.order_word(i / LINE).load(Relaxed) >> (i % LINE * 8)) as usize & (self.slots() - 1)
+    }
+
+    /// The `i`-th entry of an ordered leaf.
+    pub fn at(self, i: usize) -> Result<Entry, Torn> {
+        self.entry(self.slot_at(i.min(self.slots() - 1)))
+    }
+
+    /// How many of the first `count` entries of an ordered leaf are below the key, or `through` it.
+    pub fn rank<S: OrderedSchema>(self, query: &Query<S>, count: usize, through: bool) -> Result<usize, Torn> {
+        let (mut low, mut high) = (0, count.min(self.slots()));
+        let skip = self.skip();
+        let head = query.head(skip);
+        while low < high {
+            let middle = (low + high) / 2;
+            let entry = self.at(middle)?;
+            // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
+            let order = unsafe {
+                head.cmp(&query.schema.entry_head(entry, skip))
+                    .then_with(|| query.schema.compare(query.probe, entry))
+            };
+            if order.is_gt() || through && order.is_eq() {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Notes that the order is in use.
+    pub fn touch_order(self) {
+        // Relaxed: a heuristic. Looks before it writes, so that readers do not take the line from each other.
+        let idle = &self.header().idle;
+        if idle.load(Relaxed) != 0 {
+            idle.store(0, Relaxed);
+        }
+    }
+
+    /// Brings the leaf in order. Under the lock.
+    pub fn sort<S: OrderedSchema>(self, schema: &S) {
+        let skip = self.skip();
+        let mut list = [(0, Entry { key: 0, body: 0 }, 0); MAX_SLOTS];
+        let mut count = 0;
+        for slot in 0..self.slots() {
+            if let Ok(entry) = self.entry(slot) {
+                // SAFETY: the entry is whole under the lock.
+                list[count] = (unsafe { schema.entry_head(entry, skip) }, entry, slot as u64);
+                count += 1;
+            }
+        }
+        let list = &mut list[..count];
+        list.sort_unstable_by(|a, b| compare_headed(schema, (a.0, a.1), (b.0, b.1)));
+        for (i, run) in list.chunks(LINE).enumerate() {
+            let word = run.iter().rev().fold(0, |word, item| word << 8 | item.2);
+            self.order_word(i).store(word, Relaxed);
+        }
+        self.header().idle.store(0, Relaxed);
+        self.set_info(self.info().0 | ORDERED);
+    }
+
+    fn order_insert(self, rank: usize, slot: usize, count: usize) {
+        let first = rank / LINE;
+        let shift = rank % LINE * 8;
+        let word = self.order_word(first).load(Relaxed);
+        let below = word & ((1 << shift) - 1);
+        let mut carry = word >> 56;
+        self.order_word(first).store(
+            below | (slot as u64) << shift | (word & !((1 << shift) - 1)) << 8,
+            Relaxed,
+        );
+        for i in first + 1..=count / LINE {
+            let word = self.order_word(i).load(Relaxed);
+            self.order_word(i).store(word << 8 | carry, Relaxed);
+            carry = word >> 56;
+        }
+    }
+
+    fn order_remove(self, slot: usize, count: usize) {
+        let rank = (0..count)
+            .find(|&i| self.slot_at(i) == slot)
+            .expect("the slot's place in the order");
+        let first = rank / LINE;
+        let last = (count - 1) / LINE;
+        for i in first..=last {
+            let word = self.order_word(i).load(Relaxed);
+            let carry = if i < last {
+                self.order_word(i + 1).load(Relaxed) << 56
+            } else {
+                0
+            };
+            let kept = if i == first { (1 << (rank % LINE * 8)) - 1 } else { 0 };
+            self.order_word(i)
+                .store(word & kept | (word >> 8 | carry) & !kept, Relaxed);
+        }
+    }
+
+    /// Gives back the memory.
+    ///
+    /// # Safety
+    /// The leaf is the caller's own.
+    pub unsafe fn free(self) {
+        // SAFETY: the caller's promise; `build` allocated this many bytes.
+        unsafe { slab::free(self.at, self.size()) }
+    }
+}
+
+/// The order of two entries with their heads. Both entries are whole.
+pub(super) fn compare_headed<S: OrderedSchema>(schema: &S, a: (u64, Entry), b: (u64, Entry)) -> Ordering {
+    // SAFETY: the caller's promise.
+    a.0.cmp(&b.0).then_with(|| unsafe { schema.compare_entries(a.1, b.1) })
+}
+
+/// A leaf's lock, freed when dropped.
+pub(super) struct Held {
+    pub leaf: Leaf,
+    pub version: u64,
+    /// Whether a reader can have seen a change.
+    pub changed: bool,
+}
+
+impl Held {
+    /// Takes the lock, spinning a bounded time; tells whether it had to wait.
+    #[inline]
+    pub fn lock(leaf: Leaf) -> Result<(Self, bool), Busy> {
+        let (version, waited) = leaf.lock().lock()?;
+        let held = Self {
+            leaf,
+            version,
+            changed: false,
+        };
+        Ok((held, waited))
+    }
+    pub fn try_lock(leaf: Leaf) -> Option<Self> {
+        leaf.lock().try_lock().map(|version| Self {
+            leaf,
+            version,
+            changed: false,
+        })
+    }
+    /// Marks the leaf as replaced and frees the lock.
+    pub fn kill(self) {
+        self.leaf.kill(self.version);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        if self.changed {
+            self.leaf.lock().unlock(self.version);
+        } else {
+            self.leaf.lock().unlock_unchanged(self.version);
+        }
+    }
+}

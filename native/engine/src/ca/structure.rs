@@ -1,0 +1,414 @@
+//! Changes of a base node's B+tree: leaves grow, split and merge, and inner nodes with them.
+//!
+//! All of it happens under the base node's lock. New nodes are made first; one store publishes them; then the leaves that they
+//! replace are marked dead and unlocked, and everything replaced is retired. So a panic (memory is exhausted) before the
+//! store leaves the table as it was, and nothing can fail after it.
+
+use super::base::{Base, Structure};
+use super::inner::{common, Bound, Inner, Kind, Node, Parts, FANOUT};
+use super::leaf::{compare_headed, log_for, Held, Leaf, Wanted, MAX_LOG, MAX_SLOTS};
+use super::{Ca, Query};
+use crate::{Busy, Entry, OrderedSchema};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::Ordering::*;
+use cats_sync::slab;
+use std::ptr::NonNull;
+
+/// Two neighbouring leaves merge when they have this many entries together, or one is empty.
+const MERGE: usize = MAX_SLOTS / 2;
+/// Inner nodes with fewer children merge with a neighbour.
+const FEW: usize = FANOUT / 4;
+
+/// An inner node on the way to a leaf, the child that was taken, and the node's range.
+pub(super) struct Turn<K> {
+    pub inner: Inner<K>,
+    pub index: usize,
+    pub low: Bound<K>,
+    pub high: Bound<K>,
+}
+
+/// What takes the place of a node: one, or two with the separator between them.
+pub(super) enum Piece<K> {
+    One(Node),
+    Two(Node, Bound<K>, Node),
+}
+
+/// What a change replaces, and by how much the table's size grows.
+pub(super) struct Change<K> {
+    pub leaves: Vec<Held>,
+    pub inners: Vec<Inner<K>>,
+    pub keys: Vec<Bound<K>>,
+    pub bases: Vec<*mut u8>,
+    pub grown: i64,
+}
+
+impl<K: Send + Sync + 'static> Change<K> {
+    pub fn new() -> Self {
+        Self {
+            leaves: Vec::new(),
+            inners: Vec::new(),
+            keys: Vec::new(),
+            bases: Vec::new(),
+            grown: 0,
+        }
+    }
+
+    /// A new leaf.
+    pub fn leaf(&mut self, log: u32, skip: usize, entries: &[Entry], ordered: bool) -> Leaf {
+        let leaf = Leaf::build(log, skip, entries, ordered);
+        self.grown += leaf.size() as i64;
+        leaf
+    }
+    /// A new inner node.
+    pub fn inner<S: OrderedSchema<Key = K>>(
+        &mut self,
+        schema: &S,
+        low: Bound<K>,
+        high: Bound<K>,
+        parts: Parts<K>,
+    ) -> Inner<K> {
+        let inner = Inner::build(schema, low, high, parts);
+        self.grown += inner.size() as i64;
+        inner
+    }
+    /// A new base node.
+    pub fn base(&mut self, low: Bound<K>, high: Bound<K>, root: Node) -> *mut u8 {
+        self.grown += size_of::<Base<K>>() as i64;
+        Base::allocate(low, high, root)
+    }
+    /// A new separator: the key of an entry.
+    ///
+    /// # Safety
+    /// The entry is valid under the caller's guard.
+    pub unsafe fn key<S: OrderedSchema<Key = K>>(&mut self, schema: &S, entry: Entry) -> Bound<K> {
+        self.grown += size_of::<K>() as i64;
+        // SAFETY: the caller's promise.
+        Box::into_raw(Box::new(unsafe { schema.own(entry) }))
+    }
+
+    /// One node for the parts, or two when they are too many.
+    pub fn assemble<S: OrderedSchema<Key = K>>(
+        &mut self,
+        schema: &S,
+        low: Bound<K>,
+        high: Bound<K>,
+        mut parts: Parts<K>,
+    ) -> Piece<K> {
+        if parts.children.len() <= FANOUT {
+            return Piece::One(Node::inner(self.inner(schema, low, high, parts)));
+        }
+        let (key, right) = parts.cut(parts.children.len() / 2);
+        let left = Node::inner(self.inner(schema, low, key, parts));
+        let right = Node::inner(self.inner(schema, key, high, right));
+        Piece::Two(left, key, right)
+    }
+
+    /// Kills and retires what was replaced: it is unlinked now.
+    pub fn commit<S: OrderedSchema<Key = K>>(mut self, table: &Ca<S>, guard: &Guard) {
+        for held in self.leaves.drain(..) {
+            let leaf = held.leaf;
+            held.kill();
+            self.grown -= leaf.size() as i64;
+            // SAFETY: unlinked, as are the others below; each was owned by the structure once.
+            unsafe { guard.retire_sized(leaf.address(), leaf.size(), free, leaf.size()) };
+        }
+        for inner in self.inners.drain(..) {
+            self.grown -= inner.size() as i64;
+            // SAFETY: as above.
+            unsafe { guard.retire_sized(inner.address(), inner.size(), free, inner.size()) };
+        }
+        for base in self.bases.drain(..) {
+            self.grown -= size_of::<Base<K>>() as i64;
+            // SAFETY: as above.
+            unsafe { guard.retire(base, size_of::<Base<K>>(), free) };
+        }
+        for key in self.keys.drain(..) {
+            self.grown -= size_of::<K>() as i64;
+            // SAFETY: as above.
+            unsafe { guard.retire(key.cast_mut().cast(), 0, drop_key::<K>) };
+        }
+        // Relaxed: a statistic.
+        table.bytes.fetch_add(self.grown, Relaxed);
+    }
+}
+
+unsafe fn free(address: *mut u8, size: usize) {
+    // SAFETY: what is retired with this function came from the slabs, with this size.
+    unsafe { slab::free(NonNull::new_unchecked(address), size) }
+}
+
+unsafe fn drop_key<K>(address: *mut u8, _: usize) {
+    // SAFETY: a separator was boxed.
+    drop(unsafe { Box::from_raw(address.cast::<K>()) });
+}
+
+/// The way to the leaf of a key, in a base node that is locked.
+pub(super) struct Way<K> {
+    pub turns: Vec<Turn<K>>,
+    pub leaf: Leaf,
+    pub low: Bound<K>,
+    pub high: Bound<K>,
+}
+
+impl<S: OrderedSchema> Ca<S> {
+    /// Locks the base node of the key.
+    pub(super) fn lock_base<'a>(&self, query: &Query<S>) -> Result<Structure<'a, S::Key>, Busy> {
+        for _ in 0..super::ATTEMPTS {
+            let held = self.find_base(query).lock()?;
+            if held.base.valid() {
+                return Ok(held);
+            }
+        }
+        Err(Busy)
+    }
+
+    /// The way to the key's leaf. Under the base node's lock.
+    pub(super) fn way(&self, base: &Base<S::Key>, query: &Query<S>) -> Way<S::Key> {
+        let mut turns = Vec::new();
+        let (mut low, mut high) = (base.low, base.high);
+        let mut node = base.root();
+        loop {
+            match node.kind::<S::Key>() {
+                Kind::Leaf(leaf) => return Way { turns, leaf, low, high },
+                Kind::Inner(inner) => {
+                    let index = inner.search(query, true);
+                    turns.push(Turn {
+                        inner,
+                        index,
+                        low,
+                        high,
+                    });
+                    (low, high) = inner.bounds(index, low, high);
+                    node = Node(inner.child(index));
+                }
+            }
+        }
+    }
+
+    /// Makes a leaf that was full for this key larger, or two.
+    #[cold]
+    pub(super) fn make_room(&self, guard: &Guard, query: &Query<S>, wanted: Wanted) -> Result<(), Busy> {
+        let structure = self.lock_base(query)?;
+        let way = self.way(structure.base, query);
+        let (held, _) = Held::lock(way.leaf)?;
+        if way.leaf.room(wanted.hash).is_none() {
+            self.extend(guard, structure.base, way, held, query, |_| {});
+        }
+        Ok(())
+    }
+
+    /// Replaces a locked leaf by a larger one, or by two. `prepare` gets each new leaf before it is published.
+    pub(super) fn extend(
+        &self,
+        guard: &Guard,
+        base: &Base<S::Key>,
+        way: Way<S::Key>,
+        held: Held,
+        query: &Query<S>,
+        mut prepare: impl FnMut(Leaf),
+    ) {
+        let mut change = Change::new();
+        let leaf = way.leaf;
+        let piece = if leaf.log() < MAX_LOG {
+            let ordered = leaf.info().ordered();
+            let larger = change.leaf(leaf.log() + 1, leaf.skip(), &leaf.entries(), ordered);
+            prepare(larger);
+            Piece::One(Node::leaf(larger))
+        } else {
+            let two = self.split_leaf(&mut change, leaf, way.low, way.high, Some(query));
+            prepare(two.0);
+            prepare(two.2);
+            Piece::Two(Node::leaf(two.0), two.1, Node::leaf(two.2))
+        };
+        change.leaves.push(held);
+        self.graft(&mut change, base, way.turns, piece);
+        change.commit(self, guard);
+    }
+
+    /// Two leaves for the entries of a locked one that has at least two. When the key that made it necessary is beyond either
+    /// end, as it is when keys come in order, that end is cut off: the rest stays full.
+    pub(super) fn split_leaf(
+        &self,
+        change: &mut Change<S::Key>,
+        leaf: Leaf,
+        low: Bound<S::Key>,
+        high: Bound<S::Key>,
+        cause: Option<&Query<S>>,
+    ) -> (Leaf, Bound<S::Key>, Leaf) {
+        let schema = &self.schema;
+        let skip = leaf.skip();
+        let ordered = leaf.info().ordered();
+        let mut list: Vec<(u64, Entry)> = leaf
+            .entries()
+            .into_iter()
+            // SAFETY: entries of a locked leaf are whole.
+            .map(|entry| (unsafe { schema.entry_head(entry, skip) }, entry))
+            .collect();
+        let last = list.len() - 1;
+        let middle = match cause {
+            Some(query) => {
+                let head = query.head(skip);
+                let order = |item: &(u64, Entry)| {
+                    // SAFETY: as above.
+                    head.cmp(&item.0)
+                        .then_with(|| unsafe { schema.compare(query.probe, item.1) })
+                };
+                if list.iter().rev().all(|item| order(item).is_gt()) {
+                    last
+                } else if list.iter().all(|item| order(item).is_lt()) {
+                    1
+                } else {
+                    list.len() / 2
+                }
+            }
+            None => list.len() / 2,
+        };
+        if !ordered {
+            list.select_nth_unstable_by(middle, |a, b| compare_headed(schema, *a, *b));
+        }
+        // SAFETY: as above.
+        let key = unsafe { change.key(schema, list[middle].1) };
+        let entries: Vec<Entry> = list.into_iter().map(|item| item.1).collect();
+        let (left, right) = entries.split_at(middle);
+        let log = |part: &[Entry]| if cause.is_some() { MAX_LOG } else { log_for(part.len()) };
+        let left = change.leaf(log(left), common(schema, low, key), left, ordered);
+        let right = change.leaf(log(right), common(schema, key, high), right, ordered);
+        (left, key, right)
+    }
+
+    /// Puts a piece in the place where the turns lead.
+    pub(super) fn graft(
+        &self,
+        change: &mut Change<S::Key>,
+        base: &Base<S::Key>,
+        mut turns: Vec<Turn<S::Key>>,
+        mut piece: Piece<S::Key>,
+    ) {
+        loop {
+            match (turns.pop(), piece) {
+                // Release, also in `set_root`: publishes the new nodes.
+                (Some(turn), Piece::One(node)) => return turn.inner.slot(turn.index).store(node.0, Release),
+                (None, Piece::One(node)) => return base.set_root(node),
+                (None, Piece::Two(left, key, right)) => {
+                    let mut parts = Parts::single(left.0);
+                    parts.split(&self.schema, 0, (left.0, key, right.0));
+                    piece = Piece::One(Node::inner(change.inner(&self.schema, base.low, base.high, parts)));
+                }
+                (Some(turn), Piece::Two(left, key, right)) => {
+                    let mut parts = turn.inner.parts();
+                    parts.split(&self.schema, turn.index, (left.0, key, right.0));
+                    change.inners.push(turn.inner);
+                    piece = change.assemble(&self.schema, turn.low, turn.high, parts);
+                }
+            }
+        }
+    }
+
+    /// Merges the leaf of the key with a neighbour, if both are there and have few entries. Gives up rather than wait.
+    #[cold]
+    pub(super) fn shrink(&self, guard: &Guard, query: &Query<S>) {
+        let Some(structure) = self.find_base(query).try_lock() else {
+            return;
+        };
+        if !structure.base.valid() {
+            return;
+        }
+        let Way { mut turns, .. } = self.way(structure.base, query);
+        let Some(turn) = turns.pop() else { return };
+        let first = turn.index.min(turn.inner.len() - 2);
+        let hold = |i| match Node(turn.inner.child(i)).kind::<S::Key>() {
+            Kind::Leaf(leaf) => Held::try_lock(leaf),
+            Kind::Inner(_) => unreachable!("all leaves of a tree are on one level"),
+        };
+        let (Some(left), Some(right)) = (hold(first), hold(first + 1)) else {
+            return;
+        };
+        let mut change = Change::new();
+        let low = turn.inner.bounds(first, turn.low, turn.high).0;
+        let high = turn.inner.bounds(first + 1, turn.low, turn.high).1;
+        let Some(merged) = self.merge_leaves(&mut change, left, right, low, high) else {
+            return;
+        };
+        let mut parts = turn.inner.parts();
+        let key = parts.merge(first, Node::leaf(merged).0);
+        change.keys.push(key);
+        change.inners.push(turn.inner);
+        self.contract(&mut change, structure.base, turns, parts, (turn.low, turn.high));
+        change.commit(self, guard);
+    }
+
+    /// One leaf for the entries of two, unless they are too many.
+    pub(super) fn merge_leaves(
+        &self,
+        change: &mut Change<S::Key>,
+        left: Held,
+        right: Held,
+        low: Bound<S::Key>,
+        high: Bound<S::Key>,
+    ) -> Option<Leaf> {
+        let (a, b) = (left.leaf.info(), right.leaf.info());
+        let (fewer, count) = (a.count().min(b.count()), a.count() + b.count());
+        if fewer > 0 && count > MERGE {
+            return None;
+        }
+        let mut entries = left.leaf.entries();
+        entries.extend(right.leaf.entries());
+        let merged = change.leaf(
+            log_for(count),
+            common(&self.schema, low, high),
+            &entries,
+            a.ordered() && b.ordered(),
+        );
+        change.leaves.extend([left, right]);
+        Some(merged)
+    }
+
+    /// Puts the parts, which have become fewer, in the place where the turns lead; a node that has few children shares with a
+    /// neighbour.
+    fn contract(
+        &self,
+        change: &mut Change<S::Key>,
+        base: &Base<S::Key>,
+        mut turns: Vec<Turn<S::Key>>,
+        mut parts: Parts<S::Key>,
+        mut range: (Bound<S::Key>, Bound<S::Key>),
+    ) {
+        let schema = &self.schema;
+        loop {
+            if turns.is_empty() && parts.children.len() == 1 {
+                return base.set_root(Node(parts.children[0]));
+            }
+            if turns.is_empty() || parts.children.len() >= FEW {
+                let node = Node::inner(change.inner(schema, range.0, range.1, parts));
+                return self.graft(change, base, turns, Piece::One(node));
+            }
+            let Some(turn) = turns.pop() else { return };
+            let first = turn.index.min(turn.inner.len() - 2);
+            let sibling = if first == turn.index { first + 1 } else { first };
+            let Kind::Inner(neighbour) = Node(turn.inner.child(sibling)).kind::<S::Key>() else {
+                unreachable!("all leaves of a tree are on one level")
+            };
+            change.inners.push(neighbour);
+            change.inners.push(turn.inner);
+            let (mut both, right) = if first == turn.index {
+                (parts, neighbour.parts())
+            } else {
+                (neighbour.parts(), parts)
+            };
+            both.append(schema, turn.inner.key(first), right);
+            let low = turn.inner.bounds(first, turn.low, turn.high).0;
+            let high = turn.inner.bounds(first + 1, turn.low, turn.high).1;
+            let piece = change.assemble(schema, low, high, both);
+            parts = turn.inner.parts();
+            range = (turn.low, turn.high);
+            match piece {
+                Piece::One(node) => _ = parts.merge(first, node.0),
+                Piece::Two(left, key, right) => {
+                    // The separator has moved down, and another one up in its place.
+                    parts.merge(first, left.0);
+                    parts.split(schema, first, (left.0, key, right.0));
+                }
+            }
+        }
+    }
+}

@@ -156,17 +156,11 @@ impl Builder {
     /// Adds a binary whose bytes are stored in the block.
     pub fn binary(&mut self, bytes: &[u8]) -> u64 {
         let at = self.item(header(BINARY, bytes.len()));
-        let mut chunks = bytes.chunks_exact(8);
-        self.words.extend(
-            chunks
-                .by_ref()
-                .map(|chunk| u64::from_ne_bytes(chunk.try_into().unwrap())),
-        );
-        let rest = chunks.remainder();
-        if !rest.is_empty() {
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
-            self.words.push(u64::from_ne_bytes(last));
+        self.words.resize(at + 1 + bytes.len().div_ceil(8), 0);
+        // SAFETY: the new words are at least as long as the bytes, which are not part of them.
+        unsafe {
+            let data = self.words.as_mut_ptr().add(at + 1).cast::<u8>();
+            data.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
         }
         (at as u64) << 2 | TAG_ITEM
     }

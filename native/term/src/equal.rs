@@ -7,10 +7,16 @@ use crate::host::host;
 /// Whether two terms are exactly the same.
 ///
 /// O(size); O(n log n) for maps of the same keys in different orders, which the VM does not make.
+#[inline]
 pub fn equal(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     if a.is_immediate() || b.is_immediate() {
-        return a.word() == b.word();
+        a.word() == b.word()
+    } else {
+        equal_items(a, b)
     }
+}
+
+fn equal_items(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     match (a.view(), b.view()) {
         (View::Tuple(a), View::Tuple(b)) => equal_elements(a, b),
         (View::List(a), View::List(b)) => equal_elements(a.elements(), b.elements()) && equal(a.tail(), b.tail()),

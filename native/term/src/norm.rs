@@ -56,31 +56,34 @@ pub fn normalize(term: TermRef<'_>, out: &mut Vec<u8>, limit: usize) {
 #[inline]
 pub fn head(term: TermRef<'_>, skip: usize) -> u64 {
     match term.small() {
-        Some(value) if skip == 0 => head_of_small(value),
+        Some(value) if skip == 0 => head_of_small(value).0,
         _ => head_of_any(term, skip),
     }
 }
 
-/// [`head`] of a small integer.
+/// [`head`] of a small integer, and the length of its whole string.
 #[inline]
-fn head_of_small(value: i64) -> u64 {
+fn head_of_small(value: i64) -> (u64, u32) {
     let magnitude = value.unsigned_abs();
     if magnitude == 0 {
-        return (ZERO as u64) << 56;
+        return ((ZERO as u64) << 56, 1);
     }
     let zeros = magnitude.leading_zeros();
     let exponent = 63 - zeros;
+    let length = 2 + exponent.div_ceil(8);
     let positive = ((ONE as u64 + exponent as u64) << 56) | (magnitude << zeros << 1) >> 8;
     if value > 0 {
-        positive
+        (positive, length)
     } else {
-        let bytes = (2 + exponent.div_ceil(8)).min(8);
-        !positive & (!0 << (64 - 8 * bytes))
+        (!positive & (!0 << (64 - 8 * length.min(8))), length)
     }
 }
 
 #[inline(never)]
 fn head_of_any(term: TermRef<'_>, skip: usize) -> u64 {
+    if let Some(head) = term.bytes().and_then(|bytes| head_of_bytes(bytes, skip)) {
+        return head;
+    }
     let mut window = Window {
         skip,
         value: 0,
@@ -90,11 +93,31 @@ fn head_of_any(term: TermRef<'_>, skip: usize) -> u64 {
     window.value
 }
 
+/// [`head`] of a binary that reaches far enough and has no 0 so far.
+#[inline]
+fn head_of_bytes(bytes: &[u8], skip: usize) -> Option<u64> {
+    let bytes = bytes.get(..skip.checked_add(7)?)?;
+    if bytes.contains(&0) {
+        return None;
+    }
+    let mut head = [class_byte(Class::BitString); 8];
+    match skip {
+        0 => head[1..].copy_from_slice(bytes),
+        _ => head.copy_from_slice(&bytes[skip - 1..]),
+    }
+    Some(u64::from_be_bytes(head))
+}
+
 /// There is nothing more to write: the key ends here, or enough was written.
 struct End;
 
 trait Writer {
     fn put(&mut self, bytes: &[u8]) -> Result<(), End>;
+
+    /// Writes the highest `length` bytes of a word, 1 to 8; the others are zeros.
+    fn put_word(&mut self, word: u64, length: u32) -> Result<(), End> {
+        self.put(&word.to_be_bytes()[..length as usize])
+    }
 }
 
 struct Appender<'a> {
@@ -139,12 +162,29 @@ impl Writer for Window {
             Err(End)
         }
     }
+
+    #[inline]
+    fn put_word(&mut self, word: u64, length: u32) -> Result<(), End> {
+        let length = length as usize;
+        if self.skip >= length {
+            self.skip -= length;
+            return Ok(());
+        }
+        self.value |= (word << (8 * self.skip)) >> (8 * self.filled);
+        self.filled += length - self.skip;
+        self.skip = 0;
+        if self.filled < 8 {
+            Ok(())
+        } else {
+            Err(End)
+        }
+    }
 }
 
 fn write(out: &mut impl Writer, term: TermRef<'_>, depth: usize) -> Result<(), End> {
     if let Some(value) = term.small() {
-        return match value {
-            0 => out.put(&[ZERO]),
+        return match head_of_small(value) {
+            (head, length @ ..=8) => out.put_word(head, length),
             _ => write_number(out, value < 0, value.unsigned_abs(), 0),
         };
     }
@@ -196,11 +236,16 @@ fn write(out: &mut impl Writer, term: TermRef<'_>, depth: usize) -> Result<(), E
     }
 }
 
+#[inline]
+fn write_byte(out: &mut impl Writer, byte: u8) -> Result<(), End> {
+    out.put_word((byte as u64) << 56, 1)
+}
+
 /// The class of the first element's list is written already.
 fn write_list(out: &mut impl Writer, elements: Elements<'_>, depth: usize) -> Result<(), End> {
     for (i, element) in elements.iter().enumerate() {
         if i > 0 {
-            out.put(&[class_byte(Class::List)])?;
+            write_byte(out, class_byte(Class::List))?;
         }
         write(out, element, depth + 1)?;
     }
@@ -210,11 +255,11 @@ fn write_list(out: &mut impl Writer, elements: Elements<'_>, depth: usize) -> Re
 /// A size in one byte, or in a byte that tells how many follow.
 fn write_size(out: &mut impl Writer, size: usize) -> Result<(), End> {
     if size < 0xf0 {
-        return out.put(&[size as u8]);
+        return write_byte(out, size as u8);
     }
     let bytes = (size as u64).to_be_bytes();
     let zeros = size.leading_zeros() as usize / 8;
-    out.put(&[0xf8 - zeros as u8])?;
+    write_byte(out, 0xf8 - zeros as u8)?;
     out.put(&bytes[zeros..])
 }
 
@@ -290,7 +335,7 @@ fn write_integer(out: &mut impl Writer, integer: Integer<'_>) -> Result<(), End>
 
 fn write_float(out: &mut impl Writer, value: f64) -> Result<(), End> {
     if value == 0.0 {
-        return out.put(&[ZERO]);
+        return write_byte(out, ZERO);
     }
     let negative = value < 0.0;
     let (mantissa, exponent) = decompose(value);

@@ -16,17 +16,22 @@ const FLAT_MAP_LIMIT: usize = 32;
 /// Compares two terms in term order; `Equal` is `==`.
 #[inline]
 pub fn compare(a: TermRef<'_>, b: TermRef<'_>) -> Ordering {
-    if let (Some(a), Some(b)) = (a.small(), b.small()) {
-        return a.cmp(&b);
-    }
     compare_as(a, b, false)
+}
+
+#[inline]
+fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
+    match (a.small(), b.small()) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        _ => compare_others(a, b, exact),
+    }
 }
 
 /// Compares as `exact` (the order of map keys) says.
 ///
 /// Held terms are compared in term order even as map keys: only for terms nested deeper than 64, or funs that differ in a
 /// number of their environment, could the two orders differ.
-fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
+fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     if a.same_place(b) {
         return Equal;
     }

@@ -12,9 +12,9 @@
 //! - Whoever reclaims (one thread at a time, the others don't wait) takes the list, tags it with the epoch that it then ends.
 //!   A thread that announces a later epoch has seen the objects unlinked. So, after a barrier that makes earlier announcements
 //!   visible, bags with a tag below every announced epoch are free of readers.
-//! - A thread's bag is its own while it is pinned. [`collect`] raids the bags of threads that are not: it warns the owner by
-//!   `raided`, runs the barrier, and takes the bag if the owner is still not pinned. An owner that pins later sees the warning
-//!   and retires past its bag. So idle threads hold nothing back.
+//! - A thread's bag is its own while it is pinned, and so is its heap of [`crate::slab`]. [`collect`] raids the threads that
+//!   are not: it warns the owner by `raided`, runs the barrier, and takes bag and pages if the owner is still not pinned. An
+//!   owner that pins later sees the warning and keeps its hands off. So idle threads hold nothing back.
 //!
 //! Held back at most: 64 objects or 64 KiB in each thread's bag, some 512 KiB of sealed bags, and what is retired while the
 //! oldest guard lives. A thread that seals a bag then frees up to four at its unpin, so a backlog shrinks.
@@ -190,6 +190,13 @@ fn unpinned(thread: &Thread, limit: usize) {
 }
 
 impl Guard {
+    /// The slot of the thread that the guard pins.
+    #[inline]
+    pub(crate) fn slot(&self) -> &'static Slot {
+        // SAFETY: a guard does not leave its thread, and the thread's record has no destructor.
+        unsafe { &*self.thread }.slot()
+    }
+
     /// Hands over `address`, already unlinked, to be freed by `drop(address, number)` once nobody can read it. O(1), no locks.
     ///
     /// # Safety
@@ -260,8 +267,8 @@ fn seal(bag: *mut Bag) {
     }
 }
 
-/// Frees up to about `limit` objects, those of idle threads included; true when garbage is left (perhaps still in use).
-/// Frees more when called again, and when not pinned. Never waits.
+/// Frees up to about `limit` objects, and takes over what idle threads hold: garbage, and pages of their heaps. True when
+/// garbage is left (perhaps still in use). Frees nothing retired under a guard of its own caller. Never waits.
 pub fn collect(limit: usize) -> bool {
     THREAD.with(|thread| {
         thread.register();
@@ -286,6 +293,7 @@ fn reclaim(thread: &Thread, limit: usize, raiding: bool) -> bool {
     {
         return true;
     }
+    thread.reclaiming.set(true);
     // SAFETY: this thread set `reclaiming`.
     let waiting = unsafe { &mut *DOMAIN.waiting.get() };
     if raiding {
@@ -298,7 +306,6 @@ fn reclaim(thread: &Thread, limit: usize, raiding: bool) -> bool {
     }
     let ripe = waiting.take(limit);
     DOMAIN.reclaiming.store(false, Ordering::Release);
-    thread.reclaiming.set(true);
     free(ripe);
     thread.reclaiming.set(false);
     // Relaxed: a hint.
@@ -374,28 +381,45 @@ impl Waiting {
     }
 }
 
-/// Seals the bags of the threads that are not pinned.
+/// Seals the bags of this thread and of those that are not pinned, and takes the pages from their heaps.
 fn raid() {
-    let idle =
-        |slot: &&Slot| slot.announced.load(Ordering::Relaxed) == 0 && !slot.bag.load(Ordering::Relaxed).is_null();
+    let guard = pin();
+    // Relaxed: a hint.
+    let idle = |slot: &&Slot| slot.announced.load(Ordering::Relaxed) == 0 && slot.has_anything();
     let mut warned = false;
     for slot in slots().filter(idle) {
         slot.raided.store(true, Ordering::Relaxed);
         warned = true;
     }
-    // After the barrier, a thread whose announcement is not seen here sees the warning when it retires.
+    // After the barrier, a thread whose announcement is not seen here sees the warning when it retires or allocates.
     let ordered = warned && barrier::heavy();
     // Relaxed: only the holder of `waiting` changes it.
     for slot in slots().filter(|slot| slot.raided.load(Ordering::Relaxed)) {
-        // Acquire pairs with the Release of unpin: the owner's last access to the bag is done.
+        // Acquire pairs with the Release of unpin: the owner's last access to its things is done.
         if ordered && slot.announced.load(Ordering::Acquire) == 0 {
-            let bag = slot.bag.swap(ptr::null_mut(), Ordering::Relaxed);
-            if !bag.is_null() {
-                seal(bag);
-            }
+            // SAFETY: the owner is not pinned and has been warned.
+            unsafe { strip(slot, &guard) };
         }
-        // Release pairs with the Acquire of `retire`.
+        // Release pairs with the Acquire of `retire` and of the heap.
         slot.raided.store(false, Ordering::Release);
+    }
+    // SAFETY: this thread's own, and it is pinned.
+    unsafe { strip(guard.slot(), &guard) };
+}
+
+/// Seals the slot's bag and takes the pages from its heap.
+///
+/// # Safety
+/// The caller is the slot's pinned thread, or raids it.
+unsafe fn strip(slot: &Slot, _guard: &Guard) {
+    #[cfg(not(loom))]
+    // SAFETY: the caller's right.
+    unsafe {
+        slot.heap.disown_all(_guard)
+    };
+    let bag = slot.bag.swap(ptr::null_mut(), Ordering::Relaxed);
+    if !bag.is_null() {
+        seal(bag);
     }
 }
 

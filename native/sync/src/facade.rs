@@ -3,13 +3,13 @@
 #[cfg(loom)]
 pub use loom::{
     hint::spin_loop,
-    sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering},
     thread::yield_now,
 };
 #[cfg(not(loom))]
 pub use std::{
     hint::spin_loop,
-    sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+    sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering},
     thread::yield_now,
 };
 

@@ -12,10 +12,13 @@ use std::ptr;
 pub(crate) struct Slot {
     /// The epoch that the thread announced when it pinned, or 0 while it is not pinned. Written by the owner.
     pub announced: AtomicU64,
-    /// The garbage of the thread; touched by the owner while pinned, and by a raider as [`crate::epoch`] says.
+    /// The garbage of the thread. Touched by the owner while pinned, and by a raider as [`crate::epoch`] says.
     pub bag: AtomicPtr<Bag>,
     /// A raider is about to take the bag: the owner keeps its hands off.
     pub raided: AtomicBool,
+    /// The pages that the thread allocates from; as the bag.
+    #[cfg(not(loom))]
+    pub heap: crate::slab::Heap,
     pub index: usize,
     owned: AtomicBool,
     next: *mut Slot,
@@ -25,6 +28,17 @@ pub(crate) struct Slot {
 unsafe impl Sync for Slot {}
 // SAFETY: as above.
 unsafe impl Send for Slot {}
+
+impl Slot {
+    /// Whether the slot seems to have garbage or pages; anyone may ask.
+    pub fn has_anything(&self) -> bool {
+        // Relaxed: a hint.
+        let anything = !self.bag.load(Ordering::Relaxed).is_null();
+        #[cfg(not(loom))]
+        let anything = anything || self.heap.is_used();
+        anything
+    }
+}
 
 global! {
     static SLOTS: AtomicPtr<Slot> = AtomicPtr::new(ptr::null_mut());
@@ -62,6 +76,8 @@ fn claim() -> &'static Slot {
         announced: AtomicU64::new(0),
         bag: AtomicPtr::new(ptr::null_mut()),
         raided: AtomicBool::new(false),
+        #[cfg(not(loom))]
+        heap: crate::slab::Heap::new(),
         // Relaxed: only uniqueness matters.
         index: NUMBER.fetch_add(1, Ordering::Relaxed),
         owned: AtomicBool::new(true),

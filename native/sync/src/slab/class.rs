@@ -1,0 +1,92 @@
+//! Size classes: steps of 16 bytes up to 256, then eight for each doubling up to 8 KiB, then whole shares of a page.
+//!
+//! A class is a multiple of 64 (of 128) whenever a size that it serves is, so blocks that lie at multiples of the class from
+//! a page's start are aligned as [`super::alloc`] promises.
+
+/// Bytes of a page.
+pub const PAGE: usize = 64 << 10;
+/// The largest size that has a class.
+pub const LARGEST: usize = PAGE / 2;
+/// The number of classes.
+pub const CLASSES: usize = 16 + 5 * 8 + 6;
+
+/// Sizes up to this have an entry for each 16 bytes in the table, larger ones for each 128.
+const FINE: usize = 1024;
+
+const SIZES: [u16; CLASSES] = {
+    let mut sizes = [0; CLASSES];
+    let mut at = 0;
+    while at < 16 {
+        sizes[at] = 16 * (at as u16 + 1);
+        at += 1;
+    }
+    while at < 56 {
+        let base = 256 << ((at - 16) / 8);
+        sizes[at] = base + base / 8 * ((at as u16 - 16) % 8 + 1);
+        at += 1;
+    }
+    while at < CLASSES {
+        // 7, 6, 5, 4, 3 and 2 blocks a page.
+        let share = PAGE / (2 + CLASSES - 1 - at);
+        sizes[at] = (share / 128 * 128) as u16;
+        at += 1;
+    }
+    sizes
+};
+
+const fn table<const N: usize>(step: usize) -> [u8; N] {
+    let mut table = [0; N];
+    let mut at = 0;
+    let mut class = 0;
+    while at < N {
+        while (SIZES[class] as usize) < at * step {
+            class += 1;
+        }
+        table[at] = class as u8;
+        at += 1;
+    }
+    table
+}
+
+static FINE_CLASSES: [u8; FINE / 16 + 1] = table(16);
+static COARSE_CLASSES: [u8; LARGEST / 128 + 1] = table(128);
+
+/// The class of a size of at most [`LARGEST`].
+#[inline]
+pub fn of(size: usize) -> usize {
+    let class = if size <= FINE {
+        FINE_CLASSES[size.div_ceil(16)]
+    } else {
+        COARSE_CLASSES[size.div_ceil(128)]
+    };
+    class as usize
+}
+
+/// The bytes of a class' blocks.
+#[inline]
+pub fn size(class: usize) -> usize {
+    SIZES[class] as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_has_a_tight_class_of_its_alignment() {
+        for bytes in 1..=LARGEST {
+            let class = of(bytes);
+            assert!(
+                size(class) >= bytes && (class == 0 || size(class - 1) < bytes),
+                "{bytes}"
+            );
+            let alignment = [128, 64].into_iter().find(|n| bytes.is_multiple_of(*n)).unwrap_or(16);
+            assert!(size(class).is_multiple_of(alignment), "{bytes}");
+            let waste = size(class) - bytes;
+            assert!(
+                waste < 16 || (bytes > 256 && waste * 8 <= bytes) || (bytes > 8192 && waste * 100 <= bytes * 51),
+                "{bytes}"
+            );
+        }
+    }
+}

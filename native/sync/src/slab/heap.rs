@@ -1,0 +1,183 @@
+//! A thread's pages, one a class at most, and how pages change hands.
+//!
+//! A heap belongs to a thread slot. Its thread uses it while pinned and not warned of a raid, as [`crate::epoch`] says of the
+//! bag; meanwhile it uses pages without an owner, as everybody does with those of others.
+
+use super::arena;
+use super::class::CLASSES;
+use super::page::{Next, Page, Pool};
+use crate::epoch::{pin, Guard};
+use crate::facade::{AtomicPtr, Ordering};
+use std::ptr::{self, NonNull};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+static POOLS: [Mutex<Pool>; CLASSES] = [const { Mutex::new(Pool::new()) }; CLASSES];
+
+fn pool(class: usize) -> MutexGuard<'static, Pool> {
+    // Nothing panics while it holds the lock.
+    POOLS[class].lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// See the module's documentation.
+pub struct Heap {
+    pages: [AtomicPtr<Page>; CLASSES],
+}
+
+impl Heap {
+    pub fn new() -> Self {
+        Self {
+            pages: [const { AtomicPtr::new(ptr::null_mut()) }; CLASSES],
+        }
+    }
+
+    /// The page of a class that the heap owns.
+    #[inline]
+    fn page(&self, class: usize) -> Option<&'static Page> {
+        // Relaxed: changed by the owner, or by a raider whose withdrawal the owner has seen.
+        // SAFETY: pages with an owner are not given back.
+        unsafe { self.pages[class].load(Ordering::Relaxed).as_ref() }
+    }
+
+    fn set(&self, class: usize, page: *const Page) {
+        self.pages[class].store(page.cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Whether the heap seems to own pages; anyone may ask.
+    pub fn is_used(&self) -> bool {
+        self.pages.iter().any(|page| !page.load(Ordering::Relaxed).is_null())
+    }
+
+    /// Gives up all pages.
+    ///
+    /// # Safety
+    /// The caller is the heap's pinned thread, or raids it.
+    pub unsafe fn disown_all(&self, guard: &Guard) {
+        for class in 0..CLASSES {
+            if let Some(page) = self.page(class) {
+                self.set(class, ptr::null());
+                // SAFETY: the caller's right.
+                unsafe { disown(page, guard) };
+            }
+        }
+    }
+
+    #[cold]
+    fn alloc_slowly(&self, class: usize, guard: &Guard) -> Option<NonNull<u8>> {
+        loop {
+            if let Some(page) = self.page(class) {
+                if page.refill() {
+                    return page.pop();
+                }
+                self.set(class, ptr::null());
+                // SAFETY: this heap's own page.
+                unsafe { disown(page, guard) };
+            }
+            let page = find(class)?;
+            // SAFETY: `find` gives the right to.
+            unsafe { page.adopt(self) };
+            self.set(class, page);
+            if let Some(block) = page.pop() {
+                return Some(block);
+            }
+        }
+    }
+}
+
+/// A page of the class with free blocks and without an owner, for the caller to adopt.
+fn find(class: usize) -> Option<&'static Page> {
+    let pooled = pool(class).take();
+    pooled.or_else(|| arena::take(class))
+}
+
+/// Takes a page from its owner, and puts it where it belongs now.
+///
+/// # Safety
+/// The caller is the owner, or raids it.
+unsafe fn disown(page: &'static Page, guard: &Guard) {
+    let class = page.class();
+    // SAFETY: the caller's right.
+    if unsafe { page.disown() } {
+        list(page, class, guard);
+    }
+}
+
+/// Puts a page into its pool, or, empty, back into its chunk.
+#[cold]
+fn list(page: &'static Page, class: usize, guard: &Guard) {
+    let mut pool = pool(class);
+    if page.is_empty() {
+        drop(pool);
+        arena::give(page, guard);
+    } else {
+        pool.insert(page);
+    }
+}
+
+/// Takes an empty page out of its pool and gives it back to its chunk, unless somebody else has done something with it.
+#[cold]
+fn unlist(page: &'static Page, class: usize, guard: &Guard) {
+    let mut pool = pool(class);
+    if pool.has(page, class) && page.is_empty() {
+        pool.remove(page);
+        drop(pool);
+        arena::give(page, guard);
+    }
+}
+
+/// A block of the class.
+#[inline]
+pub fn alloc(class: usize) -> Option<NonNull<u8>> {
+    let guard = pin();
+    let slot = guard.slot();
+    // Acquire: as in `Guard::retire`.
+    if slot.raided.load(Ordering::Acquire) {
+        return alloc_apart(class, &guard);
+    }
+    if let Some(block) = slot.heap.page(class).and_then(Page::pop) {
+        return Some(block);
+    }
+    slot.heap.alloc_slowly(class, &guard)
+}
+
+/// A block of a page that no heap owns for longer than it takes.
+#[cold]
+fn alloc_apart(class: usize, guard: &Guard) -> Option<NonNull<u8>> {
+    loop {
+        let page = find(class)?;
+        // SAFETY: `find` gives the right to.
+        unsafe { page.adopt(ptr::null()) };
+        let mut block = page.pop();
+        if block.is_none() && page.refill() {
+            block = page.pop();
+        }
+        // SAFETY: adopted above.
+        unsafe { disown(page, guard) };
+        if block.is_some() {
+            return block;
+        }
+    }
+}
+
+/// Frees a block.
+///
+/// # Safety
+/// The block came from [`alloc`], and nothing uses it any more.
+#[inline]
+pub unsafe fn free(block: NonNull<u8>) {
+    let guard = pin();
+    let slot = guard.slot();
+    // SAFETY: the block is in use until now.
+    let page = unsafe { arena::page_of(block) };
+    // Acquire: as in `Guard::retire`. The order matters: the warning first, then the owner.
+    if !slot.raided.load(Ordering::Acquire) && page.is_owned_by(&slot.heap) {
+        // SAFETY: the caller's promise, and this thread's page.
+        return unsafe { page.push_own(block) };
+    }
+    let class = page.class();
+    // SAFETY: the caller's promise, and this thread is pinned.
+    match unsafe { page.push(block) } {
+        Next::Nothing => {}
+        Next::List => list(page, class, &guard),
+        Next::Unlist => unlist(page, class, &guard),
+    }
+}

@@ -1,0 +1,65 @@
+//! Slab allocator: memory for blocks, by size class.
+//!
+//! Source: Bonwick, "The slab allocator", USENIX'94; the thread-free lists of Leijen, Zorn, de Moura, "Mimalloc: free list
+//! sharding in action", 2019; and, for pages without an owner, the lists of partial slabs of Linux' SLUB.
+//!
+//! Blocks of up to 32 KiB come from pages of 64 KiB, one size class each; larger ones from the source itself. A thread owns at
+//! most one page of a class, the one that it allocates from: there, allocating and freeing touch nothing shared. All other
+//! pages have no owner. Blocks freed into them gather in a list of the page's own, by a compare-and-swap; a page of which an
+//! eighth is free is put into the pool of its class, where any thread that needs a page finds it; an empty page goes back to
+//! its chunk, and a region all of whose chunks are empty back to the source, but for one that is kept against thrashing.
+//! [`crate::epoch::collect`] takes the pages of idle threads back.
+//!
+//! The locks (one a class, and one for all chunks) are held for some dozen instructions, once for many blocks. Like those of
+//! the allocators of C they are leaves: nothing is called under them.
+
+#[cfg(not(loom))]
+mod arena;
+mod class;
+#[cfg(not(loom))]
+mod heap;
+#[cfg(not(loom))]
+mod page;
+mod source;
+
+#[cfg(not(loom))]
+pub(crate) use heap::Heap;
+pub use source::{held, set_source};
+
+use std::ptr::NonNull;
+
+/// Uninitialised memory of `size` bytes. Aligned to 16; to 64 or 128 if the size is a multiple of that.
+/// Nothing when memory is exhausted. Some nanoseconds; when a page runs out, some hundred, and for a new chunk a page fault.
+#[inline]
+pub fn alloc(size: usize) -> Option<NonNull<u8>> {
+    #[cfg(not(loom))]
+    if size <= class::LARGEST {
+        return heap::alloc(class::of(size));
+    }
+    source::alloc_large(size)
+}
+
+/// Gives back a block.
+///
+/// # Safety
+/// `block` came from [`alloc`] with the same `size`, and nothing uses it any more.
+#[inline]
+pub unsafe fn free(block: NonNull<u8>, size: usize) {
+    #[cfg(not(loom))]
+    if size <= class::LARGEST {
+        // SAFETY: a block of at most this size is in a page.
+        return unsafe { heap::free(block) };
+    }
+    // SAFETY: larger blocks are the source's.
+    unsafe { source::free_large(block, size) }
+}
+
+/// The bytes that a block of `size` bytes occupies.
+#[inline]
+pub fn usable(size: usize) -> usize {
+    if size <= class::LARGEST {
+        class::size(class::of(size))
+    } else {
+        source::large(size).unwrap_or(usize::MAX)
+    }
+}

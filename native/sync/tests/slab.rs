@@ -1,0 +1,252 @@
+//! The allocator with real threads. The state is the process's own, so the tests take turns.
+#![cfg(not(loom))]
+
+use cats_sync::epoch::collect;
+use cats_sync::slab::{alloc, free, held, usable};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::sync::{mpsc, Mutex, MutexGuard};
+use std::thread;
+
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// What may stay behind when every block is free: the region kept.
+const KEPT: usize = 16 << 20;
+
+/// A block filled with a pattern of its own.
+struct Block {
+    at: NonNull<u8>,
+    size: usize,
+    pattern: u8,
+}
+
+// SAFETY: the block is its holder's.
+unsafe impl Send for Block {}
+
+impl Block {
+    fn new(size: usize, pattern: usize) -> Self {
+        let at = alloc(size).expect("memory");
+        let alignment = if size.is_multiple_of(128) {
+            128
+        } else if size.is_multiple_of(64) {
+            64
+        } else {
+            16
+        };
+        assert_eq!(at.addr().get() % alignment, 0, "alignment of {size}");
+        let pattern = pattern as u8;
+        // All that a block of a page occupies is its own; a large one's includes what comes before it.
+        let fill = if size <= 32 << 10 {
+            usable(size).min(size + 64)
+        } else {
+            size
+        };
+        // SAFETY: the block has that size at least.
+        unsafe { at.as_ptr().write_bytes(pattern, fill) };
+        Self { at, size, pattern }
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: the block is still its own, and was filled.
+        unsafe {
+            let bytes = std::slice::from_raw_parts(self.at.as_ptr(), self.size);
+            assert!(
+                bytes.iter().all(|byte| *byte == self.pattern),
+                "a block of {} was overwritten",
+                self.size
+            );
+            free(self.at, self.size);
+        }
+    }
+}
+
+fn give_all_back() {
+    while collect(usize::MAX) {}
+    // Once more: pages were given up, and their region retired, by the last round.
+    while collect(usize::MAX) {}
+    while collect(usize::MAX) {}
+    assert!(held() <= KEPT, "{} bytes held after all was freed", held());
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % limit
+    }
+    /// Mostly small sizes, some of every magnitude.
+    fn size(&mut self) -> usize {
+        let most = [64, 64, 256, 256, 1024, 8192, 40_000][self.below(7)];
+        1 + self.below(most)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(50))]
+    #[test]
+    fn blocks_in_use_do_not_overlap(steps in prop::collection::vec((any::<bool>(), 1..70_000usize, any::<u16>()), 1..400)) {
+        let _turn = turn();
+        let mut live: BTreeMap<usize, Block> = BTreeMap::new();
+        for (step, (add, size, pick)) in steps.into_iter().enumerate() {
+            if add || live.is_empty() {
+                let size = if size % 3 == 0 { size } else { size % 512 + 1 };
+                prop_assert!(usable(size) >= size);
+                let block = Block::new(size, step);
+                let address = block.at.addr().get();
+                if let Some((below, other)) = live.range(..=address).next_back() {
+                    prop_assert!(below + other.size <= address);
+                }
+                if let Some((above, _)) = live.range(address..).next() {
+                    prop_assert!(address + size <= *above);
+                }
+                live.insert(address, block);
+            } else {
+                let address = *live.keys().nth(pick as usize % live.len()).unwrap();
+                live.remove(&address);
+            }
+        }
+    }
+}
+
+#[test]
+fn blocks_freed_by_other_threads_are_reused_and_memory_goes_back() {
+    let _turn = turn();
+    for _ in 0..3 {
+        thread::scope(|scope| {
+            for number in 0..2 {
+                let (sender, receiver) = mpsc::sync_channel::<Vec<Block>>(4);
+                scope.spawn(move || {
+                    let mut random = Random(7 + number);
+                    for batch in 0..300 {
+                        sender
+                            .send((0..500).map(|i| Block::new(random.size(), batch + i)).collect())
+                            .unwrap();
+                    }
+                });
+                scope.spawn(move || {
+                    let mut held_back: Vec<Block> = Vec::new();
+                    for batch in receiver {
+                        held_back.extend(batch);
+                        if held_back.len() > 20_000 {
+                            held_back.drain(..15_000);
+                        }
+                    }
+                });
+            }
+        });
+        give_all_back();
+    }
+}
+
+#[test]
+fn threads_share_raid_and_exit_without_harm() {
+    let _turn = turn();
+    let shared: Vec<Mutex<Vec<Block>>> = (0..8).map(|_| Mutex::new(Vec::new())).collect();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..4)
+            .map(|number| {
+                let shared = &shared;
+                scope.spawn(move || {
+                    // Short-lived threads, one after the other.
+                    for life in 0..15 {
+                        thread::scope(|scope| {
+                            scope.spawn(|| {
+                                let mut random = Random(1 + number * 100 + life);
+                                for step in 0..10_000 {
+                                    let block = Block::new(random.size(), step);
+                                    let mut shelf = shared[random.below(8)].lock().unwrap();
+                                    shelf.push(block);
+                                    let freed = if shelf.len() > 1000 {
+                                        let keep = random.below(1000);
+                                        shelf.split_off(keep)
+                                    } else {
+                                        Vec::new()
+                                    };
+                                    drop(shelf);
+                                    drop(freed);
+                                }
+                            });
+                        });
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !done.load(SeqCst) {
+                collect(1000);
+                thread::yield_now();
+            }
+        });
+        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        done.store(true, SeqCst);
+        results.into_iter().for_each(|result| result.unwrap());
+    });
+    drop(shared);
+    give_all_back();
+}
+
+#[test]
+fn an_idle_threads_memory_is_not_held_back() {
+    let _turn = turn();
+    let (ready, go) = (mpsc::channel::<()>(), mpsc::channel::<()>());
+    thread::scope(|scope| {
+        let (ready_sender, go_receiver) = (ready.0, go.1);
+        scope.spawn(move || {
+            // One block of many classes each keeps a page; freed, the pages are still the thread's.
+            for _ in 0..3 {
+                let blocks: Vec<_> = (0..2000).map(|i| Block::new(16 + i * 16, i)).collect();
+                drop(blocks);
+            }
+            ready_sender.send(()).unwrap();
+            go_receiver.recv().unwrap();
+            drop(Block::new(100, 1));
+        });
+        ready.1.recv().unwrap();
+        give_all_back();
+        go.0.send(()).unwrap();
+    });
+}
+
+#[test]
+fn blocks_spread_thinly_are_no_reason_to_take_more() {
+    let _turn = turn();
+    let fill = |number: usize| -> Vec<Block> { (0..number).map(|i| Block::new(96, i)).collect() };
+    let mut first = fill(200_000);
+    let full = held();
+    // Three quarters go, from every page alike; the rest keeps all pages.
+    let mut number = 0;
+    first.retain(|_| {
+        number += 1;
+        number % 4 == 0
+    });
+    let second = thread::scope(|scope| scope.spawn(|| fill(140_000)).join().unwrap());
+    assert!(held() <= full, "{} bytes held, {full} before", held());
+    drop((first, second));
+    give_all_back();
+}
+
+#[test]
+fn large_blocks_go_straight_back() {
+    let _turn = turn();
+    static SUM: AtomicUsize = AtomicUsize::new(0);
+    let before = held();
+    for size in [32_769, 65_536, 1 << 20, 5_000_000] {
+        let block = Block::new(size, size / 7);
+        assert_eq!(held() - before, usable(size));
+        SUM.fetch_add(block.size, SeqCst);
+    }
+    assert_eq!(held(), before);
+    assert!(alloc(usize::MAX).is_none() && alloc(isize::MAX as usize).is_none());
+}

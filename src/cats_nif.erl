@@ -59,7 +59,8 @@
     test_drop/1,
     test_batches/0,
     test_collect/0,
-    test_panic/0
+    test_panic/0,
+    test_watch/1
 ]).
 -endif.
 
@@ -275,4 +276,7 @@ test_collect() -> erlang:nif_error(not_loaded).
 
 -spec test_panic() -> no_return().
 test_panic() -> erlang:nif_error(not_loaded).
+
+-spec test_watch(pid()) -> boolean().
+test_watch(_Process) -> erlang:nif_error(not_loaded).
 -endif.

@@ -91,6 +91,7 @@ macro_rules! functions {
 /// All native functions.
 pub static FUNCTIONS: &[Function] = functions! {
     dirty/2 [ERL_NIF_DIRTY_JOB_CPU_BOUND] => crate::dirty::dirty,
+    reaper/1 => crate::reaper::reaper,
     #[cfg(feature = "selftest")]
     test_roundtrip/1 => crate::selftest::roundtrip,
     #[cfg(feature = "selftest")]
@@ -111,4 +112,6 @@ pub static FUNCTIONS: &[Function] = functions! {
     test_collect/0 => crate::selftest::collect,
     #[cfg(feature = "selftest")]
     test_panic/0 => crate::selftest::panic,
+    #[cfg(feature = "selftest")]
+    test_watch/1 => crate::selftest::watch,
 };

@@ -10,6 +10,8 @@
 //! | `encode`, `decode`, `external` | terms into stored form, and back |
 //! | `held` | terms that are stored in the VM's own form |
 //! | `host` | what the VM does for stored terms |
+//! | `monitor` | watches the processes that own or fix tables |
+//! | `reaper` | the process that clears away in the background |
 //! | `selftest` | functions for the tests of this crate, with the feature of that name only |
 
 mod atoms;
@@ -22,6 +24,8 @@ mod functions;
 mod held;
 mod host;
 mod load;
+mod monitor;
+mod reaper;
 mod resource;
 #[cfg(feature = "selftest")]
 mod selftest;

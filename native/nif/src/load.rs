@@ -10,6 +10,7 @@ use crate::atoms;
 use crate::dirty;
 use crate::functions::FUNCTIONS;
 use crate::host;
+use crate::monitor::WATCHED;
 use crate::vm::{Env, Term};
 use rustler::sys::*;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -109,14 +110,16 @@ unsafe fn start(env: *mut ErlNifEnv, private: *mut *mut c_void, old: *const c_vo
     }
 }
 
-/// Opens the resource types.
+/// Opens the resource types: all of them, or none.
 fn open_kinds(env: Env) -> Result<(), Refusal> {
+    let watched = WATCHED.open(env).ok_or(Refusal::NoResourceType)?;
     #[cfg(feature = "selftest")]
     {
         use crate::selftest::KEPT;
         let kept = KEPT.open(env).ok_or(Refusal::NoResourceType)?;
         KEPT.commit(kept);
     }
+    WATCHED.commit(watched);
     Ok(())
 }
 

@@ -10,8 +10,9 @@ use rustler::sys::*;
 use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ops::Deref;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::ptr::{null, null_mut};
+use std::ptr::{null, null_mut, NonNull};
 use std::sync::RwLock;
 
 /// A value that Erlang can hold.
@@ -19,8 +20,8 @@ pub trait Value: Send + Sync + Sized + 'static {
     /// The type's name within the module.
     const NAME: &'static CStr;
 
-    /// Called on any thread when a process that this value monitors is gone. Must be short.
-    fn down(&self, _process: Term) {}
+    /// Called on any thread when a process that a value monitors is gone. Must be short.
+    fn down(_env: Env, _process: Term) {}
 }
 
 /// A type of resource whose objects are values of `T`.
@@ -87,26 +88,28 @@ impl<T: Value> Kind<T> {
         }
     }
 
-    /// A reference to a new value.
-    pub fn make(&self, env: Env, value: T) -> Term {
+    /// A new value that no reference stands for yet.
+    pub fn own(&self, value: T) -> Owned<T> {
         // Acquire pairs with `commit`.
         let kind = self.current.load(Ordering::Acquire);
         assert!(!kind.is_null());
         // SAFETY: the kind is open, as no function of the library is called before it is loaded. An object is filled before
-        // anybody sees it; the reference made here keeps it once the allocation's own is released. The anchor is neither
-        // seen nor released.
+        // anybody sees it. The anchor is neither seen nor released.
         unsafe {
             // Relaxed: only the VM's own data is touched under the flag.
-            if !self.anchored.swap(true, Ordering::Relaxed) {
+            if !self.anchored.load(Ordering::Relaxed) && !self.anchored.swap(true, Ordering::Relaxed) {
                 enif_alloc_resource(kind, size_of::<T>());
             }
-            let object = enif_alloc_resource(kind, size_of::<T>()).cast::<T>();
+            let object = NonNull::new_unchecked(enif_alloc_resource(kind, size_of::<T>()).cast::<T>());
             assert!(object.is_aligned());
             object.write(value);
-            let term = enif_make_resource(env.raw(), object.cast());
-            enif_release_resource(object.cast());
-            Term::from_raw(term)
+            Owned(object)
         }
+    }
+
+    /// A reference to a new value.
+    pub fn make(&self, env: Env, value: T) -> Term {
+        self.own(value).reference(env)
     }
 
     /// The value that a reference stands for.
@@ -137,9 +140,41 @@ impl<T: Value> Kind<T> {
     }
 
     /// Watches a process for a value: [`Value::down`] is called when it is gone. False if it is gone already.
-    pub fn monitor(&self, env: Env, value: &T, process: &ErlNifPid) -> bool {
-        // SAFETY: the value lies at the start of its object, since only `get` hands out references.
-        unsafe { enif_monitor_process(env.raw(), (value as *const T).cast_mut().cast(), process, null_mut()) == 0 }
+    pub fn monitor(&self, env: Env, value: &Owned<T>, process: &ErlNifPid) -> bool {
+        // SAFETY: the value is an object of a kind with a callback for this.
+        unsafe { enif_monitor_process(env.raw(), value.0.as_ptr().cast(), process, null_mut()) == 0 }
+    }
+}
+
+/// A value of a [`Kind`] that lives as long as this, or a reference to it, does.
+pub struct Owned<T>(NonNull<T>);
+
+// SAFETY: the value is only shared, which `Value` allows; the VM counts owners atomically.
+unsafe impl<T: Value> Send for Owned<T> {}
+// SAFETY: as for Send.
+unsafe impl<T: Value> Sync for Owned<T> {}
+
+impl<T> Owned<T> {
+    /// A reference to the value.
+    pub fn reference(&self, env: Env) -> Term {
+        // SAFETY: the object lives.
+        Term::from_raw(unsafe { enif_make_resource(env.raw(), self.0.as_ptr().cast()) })
+    }
+}
+
+impl<T> Deref for Owned<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the object is filled, and lives.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<T> Drop for Owned<T> {
+    fn drop(&mut self) {
+        // SAFETY: this is one owner of the object.
+        unsafe { enif_release_resource(self.0.as_ptr().cast()) }
     }
 }
 
@@ -152,13 +187,12 @@ unsafe extern "C" fn drop_value<T: Value>(_env: *mut ErlNifEnv, object: *mut c_v
 /// The VM calls it when a monitored process is gone.
 unsafe extern "C" fn down<T: Value>(
     env: *mut ErlNifEnv,
-    object: *mut c_void,
+    _object: *mut c_void,
     process: *const ErlNifPid,
     _monitor: *const ErlNifMonitor,
 ) {
-    // SAFETY: `make` filled the object, which lives during the call; the VM passes a valid process. A panic must not unwind
-    // into the VM.
+    // SAFETY: the VM passes a valid process, and an environment for the call. A panic must not unwind into the VM.
     let _ = catch_unwind(AssertUnwindSafe(|| unsafe {
-        (*object.cast::<T>()).down(Term::from_raw(enif_make_pid(env, *process)));
+        T::down(Env::new(env), Term::from_raw(enif_make_pid(env, *process)));
     }));
 }

@@ -4,7 +4,7 @@ use crate::atoms;
 use crate::failure::Failure;
 use crate::resource::{Kind, Value};
 use crate::vm::{Env, Term};
-use crate::{decode, encode, held};
+use crate::{decode, encode, held, monitor, reaper};
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicPtr, Ordering};
 use cats_term::{Block, BlockRef, Builder};
@@ -133,4 +133,10 @@ pub fn collect(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
 /// Panics.
 pub fn panic(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     panic!("as asked");
+}
+
+/// Watches a process: the reaper is woken when it is gone.
+pub fn watch(env: Env, &[process]: &[Term; 1]) -> Result<Term, Failure> {
+    monitor::on_down(|env, _| reaper::wake(env));
+    Ok(atoms::boolean(monitor::watch(env, process)))
 }

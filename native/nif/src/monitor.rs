@@ -1,0 +1,82 @@
+//! Watches processes that own or fix tables: one resource monitor each, however many tables.
+//!
+//! The VM calls back after the process' links and earlier monitors have fired, which may be long after its death. So that a
+//! process is dead is to be asked of [`is_alive`]; the callback only sees to it that nothing is forgotten.
+
+use crate::resource::{Kind, Owned, Value};
+use crate::vm::{Env, Term};
+use rustler::sys::enif_is_process_alive;
+use std::collections::HashMap;
+use std::ffi::CStr;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// A process that is watched.
+pub struct Watched;
+
+impl Value for Watched {
+    const NAME: &'static CStr = c"process";
+
+    fn down(env: Env, process: Term) {
+        let watched = shard(process).remove(&process.0);
+        drop(watched);
+        if let Some(down) = DOWN.get() {
+            down(env, process);
+        }
+    }
+}
+
+pub static WATCHED: Kind<Watched> = Kind::new();
+
+/// What is called when a watched process is gone. It must be short: it runs on whatever thread cleans up after the process.
+static DOWN: OnceLock<fn(Env, Term)> = OnceLock::new();
+
+/// Sets what is called when a watched process is gone; the first time counts.
+pub fn on_down(down: fn(Env, Term)) {
+    DOWN.get_or_init(|| down);
+}
+
+/// The processes that are watched, by the words of their pids, in parts with a lock each.
+static PROCESSES: [Mutex<Option<HashMap<u64, Owned<Watched>>>>; 16] = [const { Mutex::new(None) }; 16];
+
+/// The part that a process belongs to.
+fn shard(process: Term) -> Shard {
+    // The lowest bits of a pid's word are a tag, those above count processes.
+    let part = (process.0 >> 4) as usize % PROCESSES.len();
+    // A map is whole even if a holder panicked.
+    Shard(PROCESSES[part].lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+struct Shard(MutexGuard<'static, Option<HashMap<u64, Owned<Watched>>>>);
+
+impl Shard {
+    fn remove(&mut self, process: &u64) -> Option<Owned<Watched>> {
+        self.0.as_mut()?.remove(process)
+    }
+}
+
+/// Sees to it that the function set by [`on_down`] is called once when a local process ends; false if it has ended, and the call
+/// was made or will not be. A process that ends during the call may be reported either way.
+pub fn watch(env: Env, process: Term) -> bool {
+    let Some(pid) = env.local_pid(process) else {
+        return false;
+    };
+    let mut shard = shard(process);
+    let processes = shard.0.get_or_insert_default();
+    if processes.contains_key(&process.0) {
+        return is_alive(env, process);
+    }
+    let watched = WATCHED.own(Watched);
+    if !WATCHED.monitor(env, &watched, &pid) {
+        return false;
+    }
+    processes.insert(process.0, watched);
+    true
+}
+
+/// Whether a local process lives. A process that is exiting is dead.
+#[inline]
+pub fn is_alive(env: Env, process: Term) -> bool {
+    // SAFETY: the pid is that of a local process.
+    env.local_pid(process)
+        .is_some_and(|mut pid| unsafe { enif_is_process_alive(env.raw(), &mut pid) != 0 })
+}

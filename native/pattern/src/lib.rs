@@ -9,7 +9,6 @@ mod bounds;
 mod expression;
 mod function;
 mod head;
-mod keeps_key;
 mod program;
 
 pub use arena::Arena;

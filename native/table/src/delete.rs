@@ -61,12 +61,12 @@ impl<'g> Handle<'g> {
 
     /// `delete_object/2`: removes all objects that are exactly this one.
     pub fn delete_object(self, object: Object<'_>) -> Result<(), Failure> {
-        let incoming = Incoming::new(self.table, self.store(), object)?;
+        let incoming = Incoming::new(self.guard, self.table, self.store(), object)?;
         self.delete_equal(&incoming.probe(), incoming.body()).map(|_| ())
     }
 
     /// Removes all objects of the probe's key that equal the one with this body, which is not the table's; how many.
-    pub(crate) fn delete_equal(self, probe: &Probe<'_>, body: u64) -> Result<usize, Failure> {
+    fn delete_equal(self, probe: &Probe<'_>, body: u64) -> Result<usize, Failure> {
         let store = self.store();
         let (removed, old) = store.update(self.guard, probe, |old| {
             if let Err(failure) = self.still_named() {
@@ -114,7 +114,7 @@ impl<'g> Handle<'g> {
 
     /// Takes what a locked place holds off the counters.
     #[inline]
-    pub(crate) fn uncount(self, store: &Store, entry: Entry) {
+    fn uncount(self, store: &Store, entry: Entry) {
         // SAFETY: the place is locked, so its objects live.
         unsafe {
             let (objects, bytes) = if is_group(entry.body) {

@@ -8,6 +8,7 @@ use crate::schema::{identical, Probe};
 use crate::store::Store;
 use crate::table::{Handle, Table};
 use cats_engine::{Entry, Step};
+use cats_sync::epoch::Guard;
 use cats_term::{is_immediate, TermRef};
 
 /// The most objects that a list may have on a scheduler.
@@ -24,7 +25,7 @@ pub(crate) struct Incoming {
 impl Incoming {
     /// Fails with [`Cause::None`] when the object has no key.
     #[inline]
-    pub fn new(table: &Table, store: &Store, object: Object<'_>) -> Result<Self, Failure> {
+    pub fn new(guard: &Guard, table: &Table, store: &Store, object: Object<'_>) -> Result<Self, Failure> {
         let key = table.key();
         if object.arity() <= key {
             return Err(Cause::None.into());
@@ -34,7 +35,7 @@ impl Incoming {
         // this value, or as the guard under which this value is taken.
         let term: TermRef<'static> = unsafe { std::mem::transmute::<TermRef<'_>, TermRef<'static>>(term) };
         let probe = table.probe(term);
-        store.prefetch(&probe);
+        store.prefetch(guard, &probe);
         let body = object.into_body(key).ok_or(Failure::SystemLimit)?;
         let entry = Entry {
             key: probe.word(),
@@ -52,28 +53,21 @@ impl Incoming {
         self.probe
     }
 
-    /// The entry that the object will have.
-    #[inline]
-    pub(crate) fn entry(&self) -> Entry {
-        self.entry
-    }
-
     /// The body of the object.
     #[inline]
     pub fn body(&self) -> u64 {
         self.entry.body
     }
 
-    /// Bytes of the object's block.
     #[inline]
-    pub(crate) fn bytes(&self) -> i64 {
+    fn bytes(&self) -> i64 {
         // SAFETY: the object is this value's own.
         unsafe { body_bytes(self.entry.body) as i64 }
     }
 
     /// The entry, now the table's.
     #[inline]
-    pub(crate) fn take(&mut self) -> Entry {
+    fn take(&mut self) -> Entry {
         self.taken = true;
         self.entry
     }
@@ -106,7 +100,7 @@ impl Handle<'_> {
     #[inline]
     pub fn insert(self, object: Object<'_>) -> Result<(), Failure> {
         let store = self.store();
-        let mut incoming = Incoming::new(self.table, store, object)?;
+        let mut incoming = Incoming::new(self.guard, self.table, store, object)?;
         let probe = incoming.probe;
         let old = store.update(self.guard, &probe, |old| {
             if let Err(failure) = self.still_named() {
@@ -125,7 +119,7 @@ impl Handle<'_> {
     #[inline]
     pub fn insert_new(self, object: Object<'_>) -> Result<bool, Failure> {
         let store = self.store();
-        let mut incoming = Incoming::new(self.table, store, object)?;
+        let mut incoming = Incoming::new(self.guard, self.table, store, object)?;
         let probe = incoming.probe;
         store.update(self.guard, &probe, |old| {
             if let Err(failure) = self.still_named() {
@@ -154,7 +148,7 @@ impl Handle<'_> {
         let store = self.store();
         let mut incoming = Vec::with_capacity(objects.len());
         for object in objects {
-            incoming.push(Incoming::new(self.table, store, object)?);
+            incoming.push(Incoming::new(self.guard, self.table, store, object)?);
         }
         let probes: Vec<Probe<'static>> = incoming.iter().map(|incoming| incoming.probe).collect();
         let probes: Vec<&Probe<'_>> = probes.iter().collect();

@@ -74,9 +74,9 @@ impl Store {
 
     /// Asks the processor for what a call with this key will read first.
     #[inline]
-    pub fn prefetch(&self, probe: &Probe<'_>) {
+    pub fn prefetch(&self, guard: &Guard, probe: &Probe<'_>) {
         if let Structure::Hash(engine) = &self.structure {
-            engine.prefetch(probe.erase());
+            engine.prefetch(guard, probe.erase());
         }
     }
 

@@ -158,10 +158,10 @@ impl<'a> BlockRef<'a> {
         (self.header() >> 32) as usize
     }
 
-    /// Bytes of memory that the block occupies.
+    /// Bytes that the block takes.
     #[inline]
     pub fn bytes(self) -> usize {
-        slab::usable(self.words() * 8)
+        self.words() * 8
     }
 
     /// The tuple's arity.

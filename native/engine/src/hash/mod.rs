@@ -9,7 +9,7 @@
 //!
 //! # Why a stale size does no harm
 //!
-//! A key's bucket is [`number_of`]`(hash, size)`. It changes only when that bucket is split or merged, by a thread that holds
+//! A key's bucket is [`Size::number_of`] its hash. It changes only when that bucket is split or merged, by a thread that holds
 //! the locks of both buckets concerned and stores the new size before it frees them. So:
 //! - A writer locks the bucket, then reads the size again. If the number is still the same, it stays so until the unlock.
 //! - A reader takes the bucket's token, then reads the size again. A token from after a split or merge comes with its new size
@@ -53,7 +53,7 @@ struct Line<T>(T);
 
 struct Shared<S> {
     schema: S,
-    /// The number of buckets in use.
+    /// A [`Size`].
     size: AtomicUsize,
     directory: Directory,
 }
@@ -67,26 +67,40 @@ struct Growth {
     bytes: AtomicUsize,
 }
 
-/// The number of the bucket of a hash, in a table of `size` buckets.
-#[inline]
-fn number_of(hash: u64, size: usize) -> usize {
-    let level = size.ilog2();
-    let number = (hash >> 2) as usize & ((2 << level) - 1);
-    if number >= size {
-        number & ((1 << level) - 1)
-    } else {
-        number
-    }
-}
+/// How many buckets are in use, with the whole part of the logarithm of that: one word, so that both are of one time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Size(usize);
 
-/// How many bits of the hash lead to a bucket.
-fn depth(number: usize, size: usize) -> u32 {
-    let level = size.ilog2();
-    let half = 1 << level;
-    if number >= half || number < size - half {
-        level + 1
-    } else {
-        level
+impl Size {
+    fn new(buckets: usize) -> Self {
+        Self(buckets << 6 | buckets.checked_ilog2().unwrap_or(0) as usize)
+    }
+    #[inline]
+    fn buckets(self) -> usize {
+        self.0 >> 6
+    }
+    #[inline]
+    fn level(self) -> u32 {
+        self.0 as u32 & 63
+    }
+
+    /// The number of the bucket of a hash.
+    #[inline]
+    fn number_of(self, hash: u64) -> usize {
+        let half = 1 << self.level();
+        let number = (hash >> 2) as usize & (2 * half - 1);
+        if number >= self.buckets() {
+            number - half
+        } else {
+            number
+        }
+    }
+
+    /// How many bits of the hash lead to the bucket that it is in.
+    fn depth(self, hash: u64) -> u32 {
+        let half = 1 << self.level();
+        let number = self.number_of(hash);
+        self.level() + u32::from(number >= half || number < self.buckets() - half)
     }
 }
 
@@ -150,7 +164,7 @@ impl<S: Schema> Hash<S> {
         let hash = Self {
             shared: Line(Shared {
                 schema,
-                size: AtomicUsize::new(1),
+                size: AtomicUsize::new(Size::new(1).0),
                 directory: Directory::new(),
             }),
             growth: Line(Growth {
@@ -160,7 +174,7 @@ impl<S: Schema> Hash<S> {
             }),
         };
         let guard = epoch::pin();
-        if !hash.shared.0.directory.extend(0, &hash.growth.0.bytes) {
+        if !hash.shared.0.directory.extend(&guard, 0, &hash.growth.0.bytes) {
             return None;
         }
         if let Some(first) = hash.bucket(&guard, 0) {
@@ -171,15 +185,18 @@ impl<S: Schema> Hash<S> {
 
     /// Asks the processor for what a call with this key will read.
     #[inline]
-    pub fn prefetch(&self, probe: &S::Probe) {
+    pub fn prefetch(&self, guard: &Guard, probe: &S::Probe) {
         let hash = hash_of(self.shared.0.schema.word(probe));
-        bucket::prefetch(self.shared.0.directory.address(number_of(hash, self.size())));
+        if let Some(bucket) = self.bucket(guard, self.size().number_of(hash)) {
+            bucket.prefetch();
+        }
     }
 
+    /// Whether the hash is in the same bucket as when the size was `size`.
     #[inline]
-    fn size(&self) -> usize {
-        // Acquire pairs with the Release of whoever changes it: the buckets exist, and those just added are locked.
-        self.shared.0.size.load(Ordering::Acquire)
+    fn still(&self, hash: u64, size: Size) -> bool {
+        let now = self.size();
+        now == size || now.number_of(hash) == size.number_of(hash)
     }
 
     #[inline]
@@ -190,25 +207,27 @@ impl<S: Schema> Hash<S> {
     /// The key's bucket with a token, unless a writer holds it or the table changes.
     #[inline]
     fn token<'g>(&self, guard: &'g Guard, hash: u64) -> Option<(&'g Bucket, u64)> {
-        let number = number_of(hash, self.size());
-        let head = self.bucket(guard, number)?;
+        let size = self.size();
+        let head = self.bucket(guard, size.number_of(hash))?;
+        head.prefetch_bodies();
         let token = head.lock.token()?;
-        (number_of(hash, self.size()) == number).then_some((head, token))
+        self.still(hash, size).then_some((head, token))
     }
 
     /// Locks the key's bucket.
     #[inline]
     fn lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
         for _ in 0..SPINS {
-            let number = number_of(hash, self.size());
-            if let Some(head) = self.bucket(guard, number) {
+            let size = self.size();
+            if let Some(head) = self.bucket(guard, size.number_of(hash)) {
+                head.prefetch();
                 if let Some(version) = head.lock.try_lock() {
                     let mut held = Held {
                         head,
                         version,
                         changed: true,
                     };
-                    if number_of(hash, self.size()) == number {
+                    if self.still(hash, size) {
                         return Ok(held);
                     }
                     held.changed = false;
@@ -311,7 +330,7 @@ impl<S: Schema> Hash<S> {
             let size = self.size();
             reset();
             if head.each(guard, token, &mut each) && head.lock.validate(token) {
-                return Ok(depth(number_of(hash, size), size));
+                return Ok(size.depth(hash));
             }
             overtaken += 1;
             if overtaken == OPTIMISM {
@@ -323,7 +342,7 @@ impl<S: Schema> Hash<S> {
         let size = self.size();
         reset();
         held.head.each(guard, held.version + 1, &mut each);
-        Ok(depth(number_of(hash, size), size))
+        Ok(size.depth(hash))
     }
 
     /// The order of traversal between two entries.
@@ -377,7 +396,7 @@ impl<S: Schema> Hash<S> {
             if least.is_some() {
                 return Some(least);
             }
-            match behind(at, depth(number_of(hash, size), size)) {
+            match behind(at, size.depth(hash)) {
                 Some(next) => at = next,
                 None => return Some(None),
             }
@@ -543,7 +562,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
     }
 
     fn buckets(&self) -> usize {
-        self.size()
+        self.size().buckets()
     }
 
     fn slot<T>(
@@ -554,7 +573,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
     ) -> Result<Option<Vec<T>>, Busy> {
         let mut out = Vec::new();
         for _ in 0..SPINS {
-            if number >= self.size() {
+            if number >= self.size().buckets() {
                 return Ok(None);
             }
             let Some((head, token)) = self
@@ -579,16 +598,26 @@ impl<S: Schema> Engine<S> for Hash<S> {
     fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
         let mut places = 0;
         while places < limit.max(1) {
-            let Some(last) = self.size().checked_sub(1) else {
+            let Some(last) = self.size().buckets().checked_sub(1) else {
                 return true;
             };
             places += 1 + self.free_last(last, free);
         }
-        self.size() == 0
+        self.size().buckets() == 0
     }
 }
 
 impl<S> Hash<S> {
+    #[inline]
+    fn size(&self) -> Size {
+        // Acquire pairs with the Release of `set_size`: the buckets exist, and those just added are locked.
+        Size(self.shared.0.size.load(Ordering::Acquire))
+    }
+
+    fn set_size(&self, buckets: usize) {
+        self.shared.0.size.store(Size::new(buckets).0, Ordering::Release);
+    }
+
     /// Frees the last bucket, showing its entries; returns their number. The caller is the last user.
     fn free_last(&mut self, last: usize, free: &mut dyn FnMut(Entry)) -> usize {
         let guard = epoch::pin();
@@ -603,7 +632,7 @@ impl<S> Hash<S> {
             let freed = unsafe { head.free_overflow(&guard) };
             bytes.fetch_sub(freed * bucket::BYTES, Ordering::Relaxed);
         }
-        self.shared.0.size.store(last, Ordering::Relaxed);
+        self.set_size(last);
         // SAFETY: nobody else uses the table; the memory came from the slab with this size.
         self.shared.0.directory.cut(last, bytes, |memory, size| unsafe {
             bucket::free(memory.as_ptr(), size)
@@ -614,7 +643,7 @@ impl<S> Hash<S> {
 
 impl<S> Drop for Hash<S> {
     fn drop(&mut self) {
-        while let Some(last) = self.shared.0.size.load(Ordering::Relaxed).checked_sub(1) {
+        while let Some(last) = self.size().buckets().checked_sub(1) {
             self.free_last(last, &mut |_| ());
         }
     }
@@ -647,7 +676,7 @@ impl<'a, S: Schema> Many<'a, S> {
         while spins > 0 {
             spins -= 1;
             let size = self.table.size();
-            let mut numbers: Vec<usize> = self.keys.iter().map(|key| number_of(key.1, size)).collect();
+            let mut numbers: Vec<usize> = self.keys.iter().map(|key| size.number_of(key.1)).collect();
             numbers.sort_unstable();
             for run in numbers.chunk_by(|a, b| a == b) {
                 let Some(held) = self.lock_number(run[0], &mut spins) else {
@@ -661,7 +690,7 @@ impl<'a, S: Schema> Many<'a, S> {
             }
             // A number that is right while its bucket is locked stays so. If all are right now, all are locked and right.
             let size = self.table.size();
-            if self.keys.iter().all(|key| self.group(number_of(key.1, size)).is_some()) {
+            if self.keys.iter().all(|key| self.group(size.number_of(key.1)).is_some()) {
                 return Ok(());
             }
             self.heads.clear();
@@ -671,7 +700,7 @@ impl<'a, S: Schema> Many<'a, S> {
 
     /// Locks a bucket, unless that takes too long or it is in use no more.
     fn lock_number(&self, number: usize, spins: &mut usize) -> Option<Held<'a>> {
-        while *spins > 0 && number < self.table.size() {
+        while *spins > 0 && number < self.table.size().buckets() {
             let head = self.table.bucket(self.guard, number)?;
             if let Some(version) = head.lock.try_lock() {
                 return Some(Held {
@@ -706,7 +735,7 @@ impl<'a, S: Schema> Many<'a, S> {
         let (word, hash) = self.keys[i];
         // While all are locked, no other size gives another number.
         let group = self
-            .group(number_of(hash, self.table.size()))
+            .group(self.table.size().number_of(hash))
             .expect("the bucket is locked");
         (
             group,

@@ -3,7 +3,6 @@
 //! The load is estimated, so that no insertion writes a counter that all share: one key in eight is counted (by its hash), and
 //! only insertions into crowded buckets look at the count, so a small table may also grow a little by crowding alone.
 
-use super::bucket;
 use super::{Hash, Held, Line};
 use crate::{hash_of, Schema};
 use cats_sync::epoch::Guard;
@@ -58,7 +57,7 @@ impl<S: Schema> Hash<S> {
     #[inline]
     pub(super) fn grow(&self, guard: &Guard) {
         for _ in 0..ROUNDS {
-            let size = self.size();
+            let size = self.size().buckets();
             if !self.overfull(size) || self.split(guard, size).is_none() {
                 break;
             }
@@ -69,7 +68,7 @@ impl<S: Schema> Hash<S> {
     #[inline]
     pub(super) fn shrink(&self, guard: &Guard) {
         for _ in 0..ROUNDS {
-            let size = self.size();
+            let size = self.size().buckets();
             if !self.underfull(size) || self.merge(guard, size).is_none() {
                 break;
             }
@@ -95,20 +94,21 @@ impl<S: Schema> Hash<S> {
         let half = 1 << size.ilog2();
         let first = size - half;
         for i in 0..batch {
-            bucket::prefetch(self.shared.0.directory.address(first + i));
+            if let Some(bucket) = self.bucket(guard, first + i) {
+                bucket.prefetch();
+            }
         }
         let mut spare = self.spare(guard);
         let mut from = [const { None }; BATCH];
         let resizing = self.resizing()?;
-        if self.size() != size || !self.shared.0.directory.extend(size, &self.growth.0.bytes) {
+        if self.size().buckets() != size || !self.shared.0.directory.extend(guard, size, &self.growth.0.bytes) {
             return None;
         }
         for (i, from) in from[..batch].iter_mut().enumerate() {
             *from = Some(self.try_hold(guard, first + i)?);
         }
-        // The new buckets are locked since they were made or last in use; from here on they are this thread's. Release: who
-        // sees the new size sees them locked.
-        self.shared.0.size.store(size + batch, Ordering::Release);
+        // The new buckets are locked since they were made or last in use; from here on they are this thread's.
+        self.set_size(size + batch);
         // The next ones may be split while these are still being filled: all of them are locked.
         drop(resizing);
         for (i, mut from) in from.into_iter().flatten().enumerate() {
@@ -134,7 +134,7 @@ impl<S: Schema> Hash<S> {
         let half = 1 << (size - 1).ilog2();
         let mut spare = self.spare(guard);
         let _resizing = self.resizing()?;
-        if self.size() != size {
+        if self.size().buckets() != size {
             return None;
         }
         let mut pairs = [const { None }; BATCH];
@@ -147,7 +147,7 @@ impl<S: Schema> Hash<S> {
             }
             *pair = Some((to, from));
         }
-        self.shared.0.size.store(first, Ordering::Release);
+        self.set_size(first);
         for (mut to, from) in pairs.into_iter().flatten() {
             to.changed = true;
             from.head.divide(guard, to.head, &mut spare, |_| true);

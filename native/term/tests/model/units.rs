@@ -64,6 +64,75 @@ fn a_float_has_the_hash_of_the_integer_that_it_equals() {
     }
 }
 
+#[test]
+fn terms_of_the_same_parts_in_other_places_have_other_hashes() {
+    let tuple = |elements: &[Model]| Tuple(elements.to_vec());
+    let list = |elements: &[Model], tail: Model| List(elements.to_vec(), Box::new(tail));
+    let map = |key: Model, value: Model| Map(vec![(key, value)]);
+    let (a, b) = (|| int(1), || int(2));
+    let terms = [
+        tuple(&[]),
+        tuple(&[tuple(&[])]),
+        tuple(&[tuple(&[]), tuple(&[])]),
+        tuple(&[tuple(&[tuple(&[])])]),
+        tuple(&[a(), b()]),
+        tuple(&[b(), a()]),
+        tuple(&[tuple(&[a(), b()])]),
+        tuple(&[tuple(&[a()]), b()]),
+        tuple(&[a(), tuple(&[b()])]),
+        list(&[a(), b()], Nil),
+        list(&[a()], b()),
+        list(&[a(), b()], a()),
+        list(&[list(&[a()], Nil), b()], Nil),
+        list(&[a(), list(&[b()], Nil)], Nil),
+        Map(vec![]),
+        map(a(), b()),
+        map(b(), a()),
+        Map(vec![(a(), a()), (b(), b())]),
+        Map(vec![(a(), b()), (b(), a())]),
+        map(map(a(), b()), a()),
+        map(a(), map(b(), a())),
+        Binary(vec![], false),
+        Binary(vec![0], false),
+        Binary(vec![0, 0], false),
+        Float(1.5),
+        int(1 << 60),
+        int(-(1 << 60)),
+    ];
+    for ordered in [false, true] {
+        let word = |term: &Model| match ordered {
+            false => key_word(term.key().as_key()),
+            true => key_word_ordered(term.key().as_key()),
+        };
+        let mut words: Vec<_> = terms.iter().map(word).collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), terms.len());
+    }
+}
+
+/// Each bit of the hashes of similar keys is set about half of the time: within 7 standard deviations.
+#[test]
+fn all_bits_of_hashes_are_mixed() {
+    let kinds: [fn(i64) -> Model; 4] = [
+        |i| Tuple(vec![int(i % 64), int(i / 64)]),
+        |i| Binary(format!("key_{i}").into_bytes(), false),
+        |i| List(vec![int(i)], Box::new(Nil)),
+        |i| Float(i as f64 + 0.5),
+    ];
+    for kind in kinds {
+        let words: Vec<_> = (0..4096).map(|i| key_word(kind(i).key().as_key())).collect();
+        for bit in 2..64 {
+            let ones = words.iter().filter(|&&word| word >> bit & 1 == 1).count();
+            assert!(
+                ones.abs_diff(2048) < 7 * 32,
+                "{:?}: bit {bit} is set {ones} times of 4096",
+                kind(0)
+            );
+        }
+    }
+}
+
 /// A key word that is a hash is never 0, not even that of a float, which is the hash of an immediate word.
 #[test]
 fn no_small_integer_has_the_hash_0() {

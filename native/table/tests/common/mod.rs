@@ -1,0 +1,203 @@
+//! What the tests share: terms as Rust values, tables without a VM, and a host whose processes are numbers.
+#![allow(dead_code)]
+
+use cats_sync::epoch::Guard;
+use cats_table::{
+    Access, Collect, Failure, Handle, Host, Kind, Object, ObjectRef, OptionItem, Registry, Table, Time, WriteConcurrency,
+};
+use cats_term::{Block, Builder, TermRef, View};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, Once};
+
+/// A term.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    Int(i64),
+    Big(i128),
+    Float(f64),
+    Atom(u64),
+    Binary(Vec<u8>),
+    Tuple(Vec<Value>),
+    List(Vec<Value>),
+}
+
+/// An object's elements.
+pub type Elements = Vec<Value>;
+
+impl Value {
+    /// The word of an immediate.
+    pub fn immediate(&self) -> Option<u64> {
+        match self {
+            Value::Int(value) => cats_term::small(*value),
+            Value::Atom(number) => Some(atom(*number)),
+            Value::List(elements) if elements.is_empty() => Some(cats_term::NIL),
+            _ => None,
+        }
+    }
+
+    fn build(&self, builder: &mut Builder) -> u64 {
+        if let Some(word) = self.immediate() {
+            return word;
+        }
+        match self {
+            Value::Int(value) => builder.integer_i64(*value),
+            Value::Big(value) => {
+                let magnitude = value.unsigned_abs();
+                builder.integer(*value < 0, &[magnitude as u64, (magnitude >> 64) as u64])
+            }
+            Value::Float(value) => builder.float(*value),
+            Value::Binary(bytes) => builder.binary(bytes),
+            Value::Tuple(elements) => {
+                let item = builder.tuple(elements.len());
+                for (slot, element) in elements.iter().enumerate() {
+                    let word = element.build(builder);
+                    builder.set(item, slot, word);
+                }
+                item.word()
+            }
+            Value::List(elements) => {
+                let item = builder.list(elements.len());
+                for (slot, element) in elements.iter().enumerate() {
+                    let word = element.build(builder);
+                    builder.set(item, slot, word);
+                }
+                item.word()
+            }
+            Value::Atom(_) => unreachable!("an immediate"),
+        }
+    }
+
+    pub fn of(term: TermRef<'_>) -> Value {
+        match term.view() {
+            View::Immediate(word) => match term.small() {
+                Some(value) => Value::Int(value),
+                None if word == cats_term::NIL => Value::List(Vec::new()),
+                None => Value::Atom((0..).find(|number| atom(*number) == word).unwrap()),
+            },
+            View::Tuple(elements) => Value::Tuple(elements.iter().map(Value::of).collect()),
+            View::List(list) => Value::List(list.elements().iter().map(Value::of).collect()),
+            View::Float(value) => Value::Float(value),
+            View::Integer(integer) => {
+                let magnitude = integer.digits.iter().rev().fold(0i128, |sum, digit| sum << 64 | *digit as i128);
+                let value = if integer.negative { -magnitude } else { magnitude };
+                i64::try_from(value).map_or(Value::Big(value), Value::Int)
+            }
+            View::Binary(bytes) => Value::Binary(bytes.to_vec()),
+            _ => unreachable!("not made by these tests"),
+        }
+    }
+}
+
+/// The word of an atom.
+pub fn atom(number: u64) -> u64 {
+    cats_term::test_host::atom(&format!("a{number}"))
+}
+
+/// A tuple in memory of its own.
+pub fn block(elements: &[Value]) -> Block {
+    let mut builder = Builder::new();
+    let root = builder.tuple(elements.len());
+    for (slot, element) in elements.iter().enumerate() {
+        let word = element.build(&mut builder);
+        builder.set(root, slot, word);
+    }
+    builder.finish().unwrap()
+}
+
+/// Runs `f` with the object to store.
+pub fn with_object<R>(elements: &[Value], f: impl FnOnce(Object<'_>) -> R) -> R {
+    let words: Option<Vec<u64>> = elements.iter().map(Value::immediate).collect();
+    match words {
+        Some(words) => f(Object::Flat(&words)),
+        None => f(Object::Block(block(elements))),
+    }
+}
+
+pub fn elements(object: &ObjectRef<'_>) -> Elements {
+    (0..object.arity()).map(|i| Value::of(object.element(i))).collect()
+}
+
+/// Runs `f` with the key to search for.
+pub fn with_key<R>(key: &Value, f: impl FnOnce(TermRef<'_>) -> R) -> R {
+    let block = block(std::slice::from_ref(key));
+    f(block.as_ref().element(0))
+}
+
+/// Installs the host of terms.
+pub fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| cats_term::test_host::install_test_host(false));
+}
+
+/// Processes are numbers; those in `dead` are dead.
+#[derive(Default)]
+pub struct World {
+    pub dead: Mutex<HashSet<u64>>,
+    pub messages: Mutex<Vec<(u64, u64, u64, Value)>>,
+}
+
+impl World {
+    pub fn kill(&self, pid: u64) {
+        self.dead.lock().unwrap().insert(pid);
+    }
+}
+
+impl Host for World {
+    fn is_alive(&self, pid: u64) -> bool {
+        !self.dead.lock().unwrap().contains(&pid)
+    }
+    fn watch(&self, pid: u64) -> bool {
+        self.is_alive(pid)
+    }
+    fn transfer(&self, table: &Table, from: u64, to: u64, data: &Block) {
+        let data = Value::of(data.as_ref().element(0));
+        self.messages.lock().unwrap().push((table.serial(), from, to, data));
+    }
+    fn wake(&self) {}
+    fn now(&self) -> Time {
+        Time::default()
+    }
+}
+
+/// A registry for one test.
+pub fn registry() -> &'static Registry {
+    install();
+    // SAFETY: the registry gives up what `enter` took.
+    let forget = |table: *const Table| drop(unsafe { Arc::from_raw(table) });
+    Box::leak(Box::new(Registry::new(forget).unwrap()))
+}
+
+/// A table's options, public.
+pub fn options(kind: Kind, key_position: u32) -> Collect {
+    let mut collect = Collect::default();
+    collect.add(OptionItem::Kind(kind));
+    collect.add(OptionItem::Access(Access::Public));
+    collect.add(OptionItem::KeyPosition(key_position));
+    collect.add(OptionItem::WriteConcurrency(WriteConcurrency::True));
+    collect
+}
+
+/// Makes a table known to the registry.
+pub fn enter(
+    registry: &'static Registry,
+    host: &dyn Host,
+    guard: &Guard,
+    options: Collect,
+    name: u64,
+    owner: u64,
+    heir: Option<cats_table::Heir>,
+) -> Result<Arc<Table>, Failure> {
+    let table = Arc::new(Table::new(registry, options.finish().unwrap(), name, owner)?);
+    registry.enter(host, guard, &table, heir)?;
+    // SAFETY: this is the reference that the registry gives up by `forget`.
+    unsafe { Arc::increment_strong_count(Arc::as_ptr(&table)) };
+    Ok(table)
+}
+
+/// All objects of a table.
+pub fn contents(handle: Handle<'_>) -> Vec<Elements> {
+    let mut cursor = cats_table::Cursor::Start;
+    let mut out = Vec::new();
+    while handle.scan(&mut cursor, 3, &mut out).unwrap() {}
+    out.iter().map(elements).collect()
+}

@@ -1,0 +1,458 @@
+//! Random operations on every kind of table, against a model that is a list of objects.
+
+mod common;
+
+use cats_sync::epoch;
+use cats_table::{Cause, CounterOp, Direction, ElementOp, Failure, Kind, Number, Objects, Tuple};
+use common::*;
+use proptest::prelude::*;
+use std::cmp::Ordering;
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(Elements),
+    InsertNew(Elements),
+    InsertList(Vec<Elements>, bool),
+    Delete(Value),
+    DeleteObject(Elements),
+    DeleteAll,
+    Take(Value),
+    Lookup(Value),
+    Counter(Value, Option<i64>, i64, Option<Elements>),
+    Counters(Value, Vec<(i64, i64, Option<(i64, i64)>)>),
+    Element(Value, Vec<(i64, Value)>, Option<Elements>),
+    Walk,
+    Next(Value),
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        4 => (-1i64..4).prop_map(Value::Int),
+        2 => (-1i64..4).prop_map(|value| Value::Float(value as f64)),
+        1 => Just(Value::Float(0.5)),
+        2 => (0u64..3).prop_map(Value::Atom),
+        1 => prop_oneof![Just(1i128 << 59), Just(1i128 << 63), Just(-(1i128 << 70))].prop_map(|value| {
+            i64::try_from(value).map_or(Value::Big(value), Value::Int)
+        }),
+        1 => prop::collection::vec(0u8..3, 0..10).prop_map(Value::Binary),
+        1 => Just(Value::List(Vec::new())),
+    ];
+    leaf.prop_recursive(2, 6, 2, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..3).prop_map(Value::Tuple),
+            prop::collection::vec(inner, 1..3).prop_map(Value::List),
+        ]
+    })
+}
+
+fn object() -> impl Strategy<Value = Elements> {
+    prop_oneof![
+        3 => prop::collection::vec(value(), 2..5),
+        2 => prop::collection::vec((0i64..3).prop_map(Value::Int), 2..4),
+    ]
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => object().prop_map(Op::Insert),
+        2 => object().prop_map(Op::InsertNew),
+        2 => (prop::collection::vec(object(), 0..4), any::<bool>()).prop_map(|(list, new)| Op::InsertList(list, new)),
+        2 => value().prop_map(Op::Delete),
+        3 => object().prop_map(Op::DeleteObject),
+        1 => Just(Op::DeleteAll),
+        1 => value().prop_map(Op::Take),
+        2 => value().prop_map(Op::Lookup),
+        3 => (value(), prop::option::of(0i64..5), prop_oneof![Just(1i64), Just(-1), Just(i64::MAX)], prop::option::of(object()))
+            .prop_map(|(key, position, increment, default)| Op::Counter(key, position, increment, default)),
+        2 => (value(), prop::collection::vec((0i64..4, -3i64..3, prop::option::of((0i64..3, 0i64..3))), 0..3))
+            .prop_map(|(key, ops)| Op::Counters(key, ops)),
+        2 => (value(), prop::collection::vec((0i64..5, value()), 0..3), prop::option::of(object()))
+            .prop_map(|(key, changes, default)| Op::Element(key, changes, default)),
+        1 => Just(Op::Walk),
+        1 => value().prop_map(Op::Next),
+    ]
+}
+
+/// What tables mean, in the plainest form.
+struct Model {
+    kind: Kind,
+    key: usize,
+    objects: Vec<Elements>,
+}
+
+fn order(a: &Value, b: &Value) -> Ordering {
+    with_key(a, |a| with_key(b, |b| cats_term::compare(a, b)))
+}
+
+impl Model {
+    fn same(&self, a: &Value, b: &Value) -> bool {
+        if self.kind == Kind::OrderedSet {
+            order(a, b).is_eq()
+        } else {
+            a == b
+        }
+    }
+
+    fn lookup(&self, key: &Value) -> Vec<Elements> {
+        let objects = self.objects.iter();
+        objects.filter(|object| self.same(&object[self.key], key)).cloned().collect()
+    }
+
+    fn insert(&mut self, object: &Elements) {
+        let place = self.objects.iter().position(|other| self.same(&other[self.key], &object[self.key]));
+        match (self.kind, place) {
+            (Kind::Set | Kind::OrderedSet, Some(place)) => self.objects[place] = object.clone(),
+            (Kind::Bag, _) if self.objects.contains(object) => (),
+            _ => self.objects.push(object.clone()),
+        }
+    }
+
+    fn delete(&mut self, key: &Value) {
+        let mut objects = std::mem::take(&mut self.objects);
+        objects.retain(|object| !self.same(&object[self.key], key));
+        self.objects = objects;
+    }
+
+    /// In traversal order for ordered tables; else in no order that counts.
+    fn sorted(&self) -> Vec<Elements> {
+        let mut objects = self.objects.clone();
+        if self.kind == Kind::OrderedSet {
+            objects.sort_by(|a, b| order(&a[self.key], &b[self.key]));
+        } else {
+            objects.sort_by_key(|object| format!("{object:?}"));
+        }
+        objects
+    }
+
+    fn base(&self, key: &Value, default: &Option<Elements>) -> Result<(Elements, bool), Option<Cause>> {
+        if default.as_ref().is_some_and(|tuple| tuple.len() <= self.key) {
+            return Err(Some(Cause::Default));
+        }
+        if self.kind.is_bag() {
+            return Err(Some(Cause::TableType));
+        }
+        match (self.lookup(key).pop(), default) {
+            (Some(object), _) => Ok((object, false)),
+            (None, Some(tuple)) => {
+                let mut tuple = tuple.clone();
+                tuple[self.key] = key.clone();
+                Ok((tuple, true))
+            }
+            (None, None) => Err(None),
+        }
+    }
+
+    fn check(&self, base: &Elements, position: i64) -> Result<(), Cause> {
+        if position == self.key as i64 + 1 {
+            Err(Cause::KeyPosition)
+        } else if position < 1 || position > base.len() as i64 {
+            Err(Cause::Position)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn counters(
+        &mut self,
+        key: &Value,
+        ops: &[(i64, i64, Option<(i64, i64)>)],
+        default: &Option<Elements>,
+    ) -> Result<Vec<i128>, Cause> {
+        let (mut base, _) = self.base(key, default).map_err(|cause| cause.unwrap_or(Cause::BadKey))?;
+        for (position, ..) in ops {
+            self.check(&base, *position)?;
+            integer(&base[*position as usize - 1]).ok_or(Cause::None)?;
+        }
+        let mut values = Vec::new();
+        for (position, increment, limit) in ops {
+            let place = *position as usize - 1;
+            let mut new = integer(&base[place]).unwrap() + *increment as i128;
+            if let Some((limit, beyond)) = limit {
+                if if *increment < 0 { new < *limit as i128 } else { new > *limit as i128 } {
+                    new = *beyond as i128;
+                }
+            }
+            base[place] = i64::try_from(new).map_or(Value::Big(new), Value::Int);
+            values.push(new);
+        }
+        self.insert(&base);
+        Ok(values)
+    }
+
+    fn elements(
+        &mut self,
+        key: &Value,
+        changes: &[(i64, Value)],
+        default: &Option<Elements>,
+    ) -> Result<bool, Cause> {
+        let mut base = match self.base(key, default) {
+            Ok((base, _)) => base,
+            Err(None) => return Ok(false),
+            Err(Some(cause)) => return Err(cause),
+        };
+        for (position, _) in changes {
+            self.check(&base, *position)?;
+        }
+        for (position, value) in changes {
+            base[*position as usize - 1] = value.clone();
+        }
+        self.insert(&base);
+        Ok(true)
+    }
+}
+
+fn integer(value: &Value) -> Option<i128> {
+    match value {
+        Value::Int(value) => Some(*value as i128),
+        Value::Big(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn number(value: &Number) -> i128 {
+    let (negative, digits) = value.digits();
+    let magnitude = digits.iter().rev().fold(0i128, |sum, digit| sum << 64 | *digit as i128);
+    if negative {
+        -magnitude
+    } else {
+        magnitude
+    }
+}
+
+fn bad<T: std::fmt::Debug>(result: Result<T, Failure>) -> Result<T, Cause> {
+    result.map_err(|failure| match failure {
+        Failure::Bad(cause) => cause,
+        other => panic!("{other:?}"),
+    })
+}
+
+fn listed(objects: &Objects<'_>) -> Vec<Elements> {
+    objects.as_slice().iter().map(elements).collect()
+}
+
+fn run(kind: Kind, key_position: u32, ops: Vec<Op>) {
+    let registry = registry();
+    let world = World::default();
+    let key = key_position as usize - 1;
+    let mut model = Model {
+        kind,
+        key,
+        objects: Vec::new(),
+    };
+    let table = enter(registry, &world, &epoch::pin(), options(kind, key_position), atom(1), 1, None).unwrap();
+    for op in ops {
+        let guard = epoch::pin();
+        let handle = table.by_identifier(&guard);
+        let look = |key: &Value| with_key(key, |term| listed(&handle.lookup(&table.probe(term), false).unwrap()));
+        match &op {
+            Op::Insert(object) => {
+                with_object(object, |object| handle.insert(object)).unwrap();
+                model.insert(object);
+            }
+            Op::InsertNew(object) => {
+                let new = model.lookup(&object[key]).is_empty();
+                assert_eq!(with_object(object, |object| handle.insert_new(object)), Ok(new), "{op:?}");
+                if new {
+                    model.insert(object);
+                }
+            }
+            Op::InsertList(list, new) => {
+                let done = !new || list.iter().all(|object| model.lookup(&object[key]).is_empty());
+                let blocks = list.iter().map(|object| cats_table::Object::Block(block(object))).collect();
+                assert_eq!(handle.insert_list(blocks, *new, false), Ok(done), "{op:?}");
+                if done {
+                    list.iter().for_each(|object| model.insert(object));
+                }
+            }
+            Op::Delete(key) => {
+                with_key(key, |term| handle.delete(&table.probe(term))).unwrap();
+                model.delete(key);
+            }
+            Op::DeleteObject(object) => {
+                with_object(object, |object| handle.delete_object(object)).unwrap();
+                model.objects.retain(|other| other != object);
+            }
+            Op::DeleteAll => {
+                handle.delete_all_objects(&world).unwrap();
+                model.objects.clear();
+            }
+            Op::Take(key) => {
+                let taken = with_key(key, |term| listed(&handle.take(&table.probe(term), false).unwrap()));
+                assert_eq!(taken, model.lookup(key), "{op:?}");
+                model.delete(key);
+            }
+            Op::Lookup(key) => {
+                assert_eq!(look(key), model.lookup(key), "{op:?}");
+                let member = with_key(key, |term| handle.member(&table.probe(term)).unwrap());
+                assert_eq!(member, !model.lookup(key).is_empty());
+            }
+            Op::Counter(key, position, increment, default) => {
+                let place = position.unwrap_or(key_position as i64 + 1);
+                let default_block = default.as_ref().map(|tuple| block(tuple));
+                let tuple = default_block.as_ref().map(|block| Tuple::Terms(block.as_ref().elements()));
+                let result = with_key(key, |term| {
+                    handle.add_to_counter(&table.probe(term), *position, *increment, tuple)
+                });
+                let expected = model.counters(key, &[(place, *increment, None)], default);
+                assert_eq!(bad(result).map(|value| vec![number(&value)]), expected, "{op:?}");
+            }
+            Op::Counters(key, ops) => {
+                let natives: Vec<CounterOp> = ops
+                    .iter()
+                    .map(|(position, increment, limit)| CounterOp::Add {
+                        position: Some(*position),
+                        increment: Number::Small(*increment),
+                        limit: limit.map(|(limit, beyond)| (limit.into(), beyond.into())),
+                    })
+                    .collect();
+                let result = with_key(key, |term| handle.update_counter(&table.probe(term), &natives, None));
+                let result = bad(result).map(|values| values.iter().map(number).collect::<Vec<_>>());
+                assert_eq!(result, model.counters(key, ops, &None), "{op:?}");
+            }
+            Op::Element(key, changes, default) => {
+                let values: Vec<Value> = changes.iter().map(|(_, value)| value.clone()).collect();
+                let values = block(&values);
+                let natives: Vec<ElementOp<'_>> = changes
+                    .iter()
+                    .enumerate()
+                    .map(|(i, (position, _))| ElementOp::Set(*position, values.as_ref().element(i)))
+                    .collect();
+                let default_block = default.as_ref().map(|tuple| block(tuple));
+                let tuple = default_block.as_ref().map(|block| Tuple::Terms(block.as_ref().elements()));
+                let result = with_key(key, |term| handle.update_element(&table.probe(term), &natives, tuple));
+                assert_eq!(bad(result), model.elements(key, changes, default), "{op:?}");
+            }
+            Op::Walk => {
+                let mut seen: Vec<Value> = Vec::new();
+                let mut next = handle.step(None, Direction::Up).unwrap().map(Value::of);
+                while let Some(at) = next {
+                    next = with_key(&at, |term| {
+                        let found = handle.step_lookup(Some(&table.probe(term)), Direction::Up, false).unwrap();
+                        found.map(|(key, objects)| {
+                            let key = Value::of(key);
+                            assert_eq!(listed(&objects), model.lookup(&key));
+                            key
+                        })
+                    });
+                    seen.push(at);
+                }
+                let mut keys: Vec<Value> = Vec::new();
+                for object in model.sorted() {
+                    if !keys.contains(&object[key]) {
+                        keys.push(object[key].clone());
+                    }
+                }
+                if kind != Kind::OrderedSet {
+                    seen.sort_by_key(|key| format!("{key:?}"));
+                    keys.sort_by_key(|key| format!("{key:?}"));
+                }
+                assert_eq!(seen, keys);
+            }
+            Op::Next(from) => {
+                // Of a key that need not be there. Without order, all that counts is that a walk from it ends.
+                let next = |direction| {
+                    with_key(from, |term| handle.step(Some(&table.probe(term)), direction).unwrap().map(Value::of))
+                };
+                if kind == Kind::OrderedSet {
+                    let sorted = model.sorted();
+                    let above = sorted.iter().find(|object| order(&object[key], from).is_gt());
+                    let below = sorted.iter().rev().find(|object| order(&object[key], from).is_lt());
+                    assert_eq!(next(Direction::Up), above.map(|object| object[key].clone()));
+                    assert_eq!(next(Direction::Down), below.map(|object| object[key].clone()));
+                } else {
+                    next(Direction::Up);
+                }
+            }
+        }
+        assert_eq!(handle.size(), model.objects.len(), "{op:?}");
+    }
+    let guard = epoch::pin();
+    let handle = table.by_identifier(&guard);
+    let mut all = contents(handle);
+    if kind == Kind::OrderedSet {
+        all.reverse();
+    } else {
+        all.sort_by_key(|object| format!("{object:?}"));
+    }
+    assert_eq!(all, model.sorted());
+    registry.delete(&world, handle).unwrap();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn set(position in 1u32..3, ops in prop::collection::vec(op(), 1..60)) {
+        run(Kind::Set, position, ops);
+    }
+
+    #[test]
+    fn ordered_set(position in 1u32..3, ops in prop::collection::vec(op(), 1..60)) {
+        run(Kind::OrderedSet, position, ops);
+    }
+
+    #[test]
+    fn bag(position in 1u32..3, ops in prop::collection::vec(op(), 1..60)) {
+        run(Kind::Bag, position, ops);
+    }
+
+    #[test]
+    fn duplicate_bag(position in 1u32..3, ops in prop::collection::vec(op(), 1..60)) {
+        run(Kind::DuplicateBag, position, ops);
+    }
+}
+
+/// Many objects under one key, so that the index is used.
+#[test]
+fn large_groups() {
+    for kind in [Kind::Bag, Kind::DuplicateBag] {
+        let registry = registry();
+        let world = World::default();
+        let guard = epoch::pin();
+        let table = enter(registry, &world, &guard, options(kind, 1), atom(1), 1, None).unwrap();
+        let handle = table.by_identifier(&guard);
+        let object = |number: i64| vec![Value::Atom(0), Value::Int(number % 700), Value::Float((number % 7) as f64)];
+        let mut model = Model { kind, key: 0, objects: Vec::new() };
+        for number in 0..1000 {
+            with_object(&object(number), |object| handle.insert(object)).unwrap();
+            model.insert(&object(number));
+        }
+        for number in (0..1000).step_by(3) {
+            with_object(&object(number), |object| handle.delete_object(object)).unwrap();
+            model.objects.retain(|other| *other != object(number));
+        }
+        with_key(&Value::Atom(0), |term| {
+            let objects = handle.lookup(&table.probe(term), true).unwrap();
+            assert_eq!(listed(&objects), model.objects);
+        });
+        assert_eq!(handle.size(), model.objects.len());
+        for number in 0..1000 {
+            with_object(&object(number), |object| handle.delete_object(object)).unwrap();
+        }
+        assert_eq!(handle.size(), 0);
+        assert_eq!(contents(handle), Vec::<Elements>::new());
+        registry.delete(&world, handle).unwrap();
+    }
+}
+
+#[test]
+fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
+    let registry = registry();
+    let world = World::default();
+    let guard = epoch::pin();
+    let table = enter(registry, &world, &guard, options(Kind::Bag, 1), atom(1), 1, None).unwrap();
+    let handle = table.by_identifier(&guard);
+    let objects: Vec<[u64; 2]> = (0..2000).map(|i| [atom(0), cats_term::small(i).unwrap()]).collect();
+    let list = || objects.iter().map(|words| cats_table::Object::Flat(words)).collect();
+    assert_eq!(handle.insert_list(list(), false, false), Err(Failure::Big));
+    assert_eq!(handle.size(), 0);
+    assert_eq!(handle.insert_list(list(), false, true), Ok(true));
+    assert_eq!(handle.size(), 2000);
+    with_key(&Value::Atom(0), |term| {
+        let probe = table.probe(term);
+        assert!(matches!(handle.lookup(&probe, false), Err(Failure::Big)));
+        assert!(matches!(handle.take(&probe, false), Err(Failure::Big)));
+        assert_eq!(handle.take(&probe, true).unwrap().as_slice().len(), 2000);
+    });
+    assert_eq!(handle.size(), 0);
+}

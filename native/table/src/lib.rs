@@ -13,7 +13,6 @@ mod lookup;
 mod number;
 mod object;
 mod options;
-mod provisional;
 pub mod reaper;
 mod registry;
 mod schema;

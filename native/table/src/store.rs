@@ -2,8 +2,9 @@
 
 use crate::group::free_entry;
 use crate::options::EngineName;
-use crate::provisional::Ca;
+
 use crate::schema::{Exact, Ordered, Probe};
+use cats_engine::ca::Ca;
 use cats_engine::hash::Hash;
 use cats_engine::{Engine, Entry, Locked, OrderedEngine, Step};
 use cats_sync::epoch::Guard;
@@ -44,7 +45,7 @@ impl Store {
         Some(Self {
             structure: match engine {
                 EngineName::Hash => Structure::Hash(Hash::new(Exact::new(key))?),
-                EngineName::Ca => Structure::Ca(Ca::new(Ordered::new(key))?),
+                EngineName::Ca => Structure::Ca(Ca::new(Ordered::new(key))),
             },
             counters: if shared { Stripes::striped() } else { Stripes::new() },
         })

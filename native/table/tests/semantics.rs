@@ -95,11 +95,17 @@ impl Model {
 
     fn lookup(&self, key: &Value) -> Vec<Elements> {
         let objects = self.objects.iter();
-        objects.filter(|object| self.same(&object[self.key], key)).cloned().collect()
+        objects
+            .filter(|object| self.same(&object[self.key], key))
+            .cloned()
+            .collect()
     }
 
     fn insert(&mut self, object: &Elements) {
-        let place = self.objects.iter().position(|other| self.same(&other[self.key], &object[self.key]));
+        let place = self
+            .objects
+            .iter()
+            .position(|other| self.same(&other[self.key], &object[self.key]));
         match (self.kind, place) {
             (Kind::Set | Kind::OrderedSet, Some(place)) => self.objects[place] = object.clone(),
             (Kind::Bag, _) if self.objects.contains(object) => (),
@@ -158,7 +164,9 @@ impl Model {
         ops: &[(i64, i64, Option<(i64, i64)>)],
         default: &Option<Elements>,
     ) -> Result<Vec<i128>, Cause> {
-        let (mut base, _) = self.base(key, default).map_err(|cause| cause.unwrap_or(Cause::BadKey))?;
+        let (mut base, _) = self
+            .base(key, default)
+            .map_err(|cause| cause.unwrap_or(Cause::BadKey))?;
         for (position, ..) in ops {
             self.check(&base, *position)?;
             integer(&base[*position as usize - 1]).ok_or(Cause::None)?;
@@ -168,7 +176,11 @@ impl Model {
             let place = *position as usize - 1;
             let mut new = integer(&base[place]).unwrap() + *increment as i128;
             if let Some((limit, beyond)) = limit {
-                if if *increment < 0 { new < *limit as i128 } else { new > *limit as i128 } {
+                if if *increment < 0 {
+                    new < *limit as i128
+                } else {
+                    new > *limit as i128
+                } {
                     new = *beyond as i128;
                 }
             }
@@ -179,12 +191,7 @@ impl Model {
         Ok(values)
     }
 
-    fn elements(
-        &mut self,
-        key: &Value,
-        changes: &[(i64, Value)],
-        default: &Option<Elements>,
-    ) -> Result<bool, Cause> {
+    fn elements(&mut self, key: &Value, changes: &[(i64, Value)], default: &Option<Elements>) -> Result<bool, Cause> {
         let mut base = match self.base(key, default) {
             Ok((base, _)) => base,
             Err(None) => return Ok(false),
@@ -239,7 +246,16 @@ fn run(kind: Kind, key_position: u32, ops: Vec<Op>) {
         key,
         objects: Vec::new(),
     };
-    let table = enter(registry, &world, &epoch::pin(), options(kind, key_position), atom(1), 1, None).unwrap();
+    let table = enter(
+        registry,
+        &world,
+        &epoch::pin(),
+        options(kind, key_position),
+        atom(1),
+        1,
+        None,
+    )
+    .unwrap();
     for op in ops {
         let guard = epoch::pin();
         let handle = table.by_identifier(&guard);
@@ -251,14 +267,21 @@ fn run(kind: Kind, key_position: u32, ops: Vec<Op>) {
             }
             Op::InsertNew(object) => {
                 let new = model.lookup(&object[key]).is_empty();
-                assert_eq!(with_object(object, |object| handle.insert_new(object)), Ok(new), "{op:?}");
+                assert_eq!(
+                    with_object(object, |object| handle.insert_new(object)),
+                    Ok(new),
+                    "{op:?}"
+                );
                 if new {
                     model.insert(object);
                 }
             }
             Op::InsertList(list, new) => {
                 let done = !new || list.iter().all(|object| model.lookup(&object[key]).is_empty());
-                let blocks = list.iter().map(|object| cats_table::Object::Block(block(object))).collect();
+                let blocks = list
+                    .iter()
+                    .map(|object| cats_table::Object::Block(block(object)))
+                    .collect();
                 assert_eq!(handle.insert_list(blocks, *new, false), Ok(done), "{op:?}");
                 if done {
                     list.iter().for_each(|object| model.insert(object));
@@ -289,7 +312,9 @@ fn run(kind: Kind, key_position: u32, ops: Vec<Op>) {
             Op::Counter(key, position, increment, default) => {
                 let place = position.unwrap_or(key_position as i64 + 1);
                 let default_block = default.as_ref().map(|tuple| block(tuple));
-                let tuple = default_block.as_ref().map(|block| Tuple::Terms(block.as_ref().elements()));
+                let tuple = default_block
+                    .as_ref()
+                    .map(|block| Tuple::Terms(block.as_ref().elements()));
                 let result = with_key(key, |term| {
                     handle.add_to_counter(&table.probe(term), *position, *increment, tuple)
                 });
@@ -318,7 +343,9 @@ fn run(kind: Kind, key_position: u32, ops: Vec<Op>) {
                     .map(|(i, (position, _))| ElementOp::Set(*position, values.as_ref().element(i)))
                     .collect();
                 let default_block = default.as_ref().map(|tuple| block(tuple));
-                let tuple = default_block.as_ref().map(|block| Tuple::Terms(block.as_ref().elements()));
+                let tuple = default_block
+                    .as_ref()
+                    .map(|block| Tuple::Terms(block.as_ref().elements()));
                 let result = with_key(key, |term| handle.update_element(&table.probe(term), &natives, tuple));
                 assert_eq!(bad(result), model.elements(key, changes, default), "{op:?}");
             }
@@ -327,7 +354,9 @@ fn run(kind: Kind, key_position: u32, ops: Vec<Op>) {
                 let mut next = handle.step(None, Direction::Up).unwrap().map(Value::of);
                 while let Some(at) = next {
                     next = with_key(&at, |term| {
-                        let found = handle.step_lookup(Some(&table.probe(term)), Direction::Up, false).unwrap();
+                        let found = handle
+                            .step_lookup(Some(&table.probe(term)), Direction::Up, false)
+                            .unwrap();
                         found.map(|(key, objects)| {
                             let key = Value::of(key);
                             assert_eq!(listed(&objects), model.lookup(&key));
@@ -351,7 +380,9 @@ fn run(kind: Kind, key_position: u32, ops: Vec<Op>) {
             Op::Next(from) => {
                 // Of a key that need not be there. Without order, all that counts is that a walk from it ends.
                 let next = |direction| {
-                    with_key(from, |term| handle.step(Some(&table.probe(term)), direction).unwrap().map(Value::of))
+                    with_key(from, |term| {
+                        handle.step(Some(&table.probe(term)), direction).unwrap().map(Value::of)
+                    })
                 };
                 if kind == Kind::OrderedSet {
                     let sorted = model.sorted();
@@ -411,8 +442,18 @@ fn large_groups() {
         let guard = epoch::pin();
         let table = enter(registry, &world, &guard, options(kind, 1), atom(1), 1, None).unwrap();
         let handle = table.by_identifier(&guard);
-        let object = |number: i64| vec![Value::Atom(0), Value::Int(number % 700), Value::Float((number % 7) as f64)];
-        let mut model = Model { kind, key: 0, objects: Vec::new() };
+        let object = |number: i64| {
+            vec![
+                Value::Atom(0),
+                Value::Int(number % 700),
+                Value::Float((number % 7) as f64),
+            ]
+        };
+        let mut model = Model {
+            kind,
+            key: 0,
+            objects: Vec::new(),
+        };
         for number in 0..1000 {
             with_object(&object(number), |object| handle.insert(object)).unwrap();
             model.insert(&object(number));

@@ -3,7 +3,8 @@
 
 use cats_sync::epoch::Guard;
 use cats_table::{
-    Access, Collect, Failure, Handle, Host, Kind, Object, ObjectRef, OptionItem, Registry, Table, Time, WriteConcurrency,
+    Access, Collect, Failure, Handle, Host, Kind, Object, ObjectRef, OptionItem, Registry, Table, Time,
+    WriteConcurrency,
 };
 use cats_term::{Block, Builder, TermRef, View};
 use std::collections::HashSet;
@@ -78,7 +79,11 @@ impl Value {
             View::List(list) => Value::List(list.elements().iter().map(Value::of).collect()),
             View::Float(value) => Value::Float(value),
             View::Integer(integer) => {
-                let magnitude = integer.digits.iter().rev().fold(0i128, |sum, digit| sum << 64 | *digit as i128);
+                let magnitude = integer
+                    .digits
+                    .iter()
+                    .rev()
+                    .fold(0i128, |sum, digit| sum << 64 | *digit as i128);
                 let value = if integer.negative { -magnitude } else { magnitude };
                 i64::try_from(value).map_or(Value::Big(value), Value::Int)
             }

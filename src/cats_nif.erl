@@ -77,7 +77,8 @@
     2 => "the library and the module cats_nif are of different versions of cats",
     3 => "this VM represents terms in a way that cats does not know",
     4 => "the VM gives no resource type",
-    5 => "the library failed while it was being loaded"
+    5 => "the library failed while it was being loaded",
+    6 => "there is no memory for the library"
 }).
 
 -type table() :: atom() | reference().

@@ -4,6 +4,7 @@
 //! exception `error:{panic, Text}`, and the VM goes on.
 
 use crate::atoms;
+use crate::calls;
 use crate::failure::Failure;
 use crate::vm::{Env, Term};
 use rustler::sys::*;
@@ -92,6 +93,42 @@ macro_rules! functions {
 pub static FUNCTIONS: &[Function] = functions! {
     dirty/2 [ERL_NIF_DIRTY_JOB_CPU_BOUND] => crate::dirty::dirty,
     reaper/1 => crate::reaper::reaper,
+    new/2 => calls::manage::new,
+    delete/1 => calls::manage::delete,
+    delete/2 => calls::write::delete_key,
+    delete_object/2 => calls::write::delete_object,
+    delete_all_objects/1 => calls::write::delete_all_objects,
+    insert/2 => calls::write::insert,
+    insert_new/2 => calls::write::insert_new,
+    lookup/2 => calls::read::lookup,
+    lookup_element/3 => calls::read::lookup_element,
+    lookup_element/4 => calls::read::lookup_element_default,
+    lookup_elements/3 => calls::read::lookup_elements,
+    member/2 => calls::read::member,
+    take/2 => calls::write::take,
+    update_counter/3 => calls::update::update_counter,
+    update_counter/4 => calls::update::update_counter_default,
+    update_element/3 => calls::update::update_element,
+    update_element/4 => calls::update::update_element_default,
+    first/1 => calls::traverse::first,
+    last/1 => calls::traverse::last,
+    next/2 => calls::traverse::next,
+    prev/2 => calls::traverse::prev,
+    first_lookup/1 => calls::traverse::first_lookup,
+    last_lookup/1 => calls::traverse::last_lookup,
+    next_lookup/2 => calls::traverse::next_lookup,
+    prev_lookup/2 => calls::traverse::prev_lookup,
+    slot/2 => calls::traverse::slot,
+    safe_fixtable/2 => calls::manage::safe_fixtable,
+    rename/2 => calls::manage::rename,
+    whereis/1 => calls::manage::whereis,
+    give_away/3 => calls::manage::give_away,
+    setopts/2 => calls::manage::setopts,
+    all/0 => calls::manage::all,
+    info/2 => calls::info::info,
+    scan/2 => calls::traverse::scan,
+    reap/0 => calls::background::reap,
+    memory/0 => calls::background::memory,
     #[cfg(feature = "selftest")]
     test_roundtrip/1 => crate::selftest::roundtrip,
     #[cfg(feature = "selftest")]

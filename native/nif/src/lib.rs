@@ -6,6 +6,7 @@
 //! | `functions` | the list of native functions, each in a panic guard |
 //! | `dirty` | the same functions on a dirty scheduler |
 //! | `vm`, `atoms`, `failure` | terms, environments, atoms and exceptions of the VM |
+//! | `calls` | the functions of `ets` |
 //! | `resource` | Rust values that Erlang holds as references |
 //! | `encode`, `decode`, `external` | terms into stored form, and back |
 //! | `held` | terms that are stored in the VM's own form |
@@ -15,6 +16,7 @@
 //! | `selftest` | functions for the tests of this crate, with the feature of that name only |
 
 mod atoms;
+mod calls;
 mod decode;
 mod dirty;
 mod encode;

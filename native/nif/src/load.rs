@@ -7,6 +7,8 @@
 //! digest of the library's file: the linker gives the old image for a file that was replaced in place, and the digest tells.
 
 use crate::atoms;
+use crate::calls::traverse::SCANS;
+use crate::calls::{self, TABLES};
 use crate::dirty;
 use crate::functions::FUNCTIONS;
 use crate::host;
@@ -25,6 +27,7 @@ enum Refusal {
     UnknownTerms = 3,
     NoResourceType = 4,
     Panic = 5,
+    NoMemory = 6,
 }
 
 /// Its address identifies this image of the library.
@@ -97,6 +100,9 @@ unsafe fn start(env: *mut ErlNifEnv, private: *mut *mut c_void, old: *const c_vo
         atoms::make(env);
         dirty::make_names(env);
         host::install(env);
+        if !calls::prepare() {
+            return Err(Refusal::NoMemory);
+        }
         open_kinds(env)
     }));
     match started {
@@ -113,6 +119,8 @@ unsafe fn start(env: *mut ErlNifEnv, private: *mut *mut c_void, old: *const c_vo
 /// Opens the resource types: all of them, or none.
 fn open_kinds(env: Env) -> Result<(), Refusal> {
     let watched = WATCHED.open(env).ok_or(Refusal::NoResourceType)?;
+    let tables = TABLES.open(env).ok_or(Refusal::NoResourceType)?;
+    let scans = SCANS.open(env).ok_or(Refusal::NoResourceType)?;
     #[cfg(feature = "selftest")]
     {
         use crate::selftest::KEPT;
@@ -120,6 +128,8 @@ fn open_kinds(env: Env) -> Result<(), Refusal> {
         KEPT.commit(kept);
     }
     WATCHED.commit(watched);
+    TABLES.commit(tables);
+    SCANS.commit(scans);
     Ok(())
 }
 

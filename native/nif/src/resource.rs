@@ -155,6 +155,22 @@ unsafe impl<T: Value> Send for Owned<T> {}
 unsafe impl<T: Value> Sync for Owned<T> {}
 
 impl<T> Owned<T> {
+    /// Leaves the value to whoever has the address.
+    pub fn into_raw(self) -> *const T {
+        let address = self.0.as_ptr();
+        std::mem::forget(self);
+        address
+    }
+
+    /// Takes a value back.
+    ///
+    /// # Safety
+    /// The address came from [`into_raw`](Self::into_raw), once for each time that it is taken back.
+    pub unsafe fn from_raw(address: *const T) -> Self {
+        // SAFETY: addresses of objects are never null.
+        Owned(unsafe { NonNull::new_unchecked(address.cast_mut()) })
+    }
+
     /// A reference to the value.
     pub fn reference(&self, env: Env) -> Term {
         // SAFETY: the object lives.

@@ -34,15 +34,20 @@ impl<'g> Handle<'g> {
         Ok(())
     }
 
-    /// `take/2`: removes and returns all objects of a key.
+    /// `take/2`: removes and returns all objects of a key. Fails with [`Failure::Big`], and nothing done, when there are too
+    /// many of them, or more than `words` words, for a caller that is not `patient`.
     #[inline]
-    pub fn take(self, probe: &Probe<'_>, patient: bool) -> Result<Objects<'g>, Failure> {
+    pub fn take(self, probe: &Probe<'_>, patient: bool, words: usize) -> Result<Objects<'g>, Failure> {
         let store = self.store();
         let (old, looked) = store.update(self.guard, probe, |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
-            let looked = look(old, patient);
+            let mut looked = look(old, patient);
+            // SAFETY: looked at under the lock.
+            if !patient && unsafe { self.table.looked_words(&looked) } > words {
+                looked = Looked::TooMany;
+            }
             match (old, &looked) {
                 (None, _) | (_, Looked::TooMany) => (Step::Keep, Ok((None, looked))),
                 (Some(old), _) => {

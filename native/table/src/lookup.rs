@@ -66,6 +66,25 @@ fn look_at_group(entry: Entry, patient: bool) -> Looked {
 }
 
 impl Table {
+    /// The words that it takes to copy what was looked at into a process, roughly.
+    ///
+    /// # Safety
+    /// What was looked at is valid, and its objects live.
+    #[inline]
+    pub(crate) unsafe fn looked_words(&self, looked: &Looked) -> usize {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match looked {
+                Looked::None | Looked::TooMany => 0,
+                Looked::One(entry) => ObjectRef::new(*entry, self.key()).words(),
+                Looked::Many(key, bodies) => {
+                    let place = self.key_place(*key);
+                    bodies.iter().map(|body| place.object(*body).words()).sum()
+                }
+            }
+        }
+    }
+
     /// # Safety
     /// What was looked at is valid, and its objects live for `'g`.
     #[inline]

@@ -300,7 +300,7 @@ fn run(kind: Kind, key_position: u32, ops: Vec<Op>) {
                 model.objects.clear();
             }
             Op::Take(key) => {
-                let taken = with_key(key, |term| listed(&handle.take(&table.probe(term), false).unwrap()));
+                let taken = with_key(key, |term| listed(&handle.take(&table.probe(term), false, 10_000).unwrap()));
                 assert_eq!(taken, model.lookup(key), "{op:?}");
                 model.delete(key);
             }
@@ -492,8 +492,8 @@ fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
     with_key(&Value::Atom(0), |term| {
         let probe = table.probe(term);
         assert!(matches!(handle.lookup(&probe, false), Err(Failure::Big)));
-        assert!(matches!(handle.take(&probe, false), Err(Failure::Big)));
-        assert_eq!(handle.take(&probe, true).unwrap().as_slice().len(), 2000);
+        assert!(matches!(handle.take(&probe, false, 10_000), Err(Failure::Big)));
+        assert_eq!(handle.take(&probe, true, 0).unwrap().as_slice().len(), 2000);
     });
     assert_eq!(handle.size(), 0);
 }

@@ -1,0 +1,116 @@
+//! `info/2`.
+
+use super::*;
+use crate::external;
+use cats_sync::epoch::pin;
+use cats_table::{Access, EngineName, Kind as TableKind, WriteConcurrency};
+use std::mem::MaybeUninit;
+
+pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = match find(env, &guard, table, Right::Info) {
+        Ok(handle) => handle,
+        Err(Failure::Bad(cause)) if cause == atoms::id() => return Ok(atoms::undefined()),
+        Err(failure) => return Err(failure),
+    };
+    if !registry().lives(&Vm(env), &guard, handle.table())? {
+        return Ok(atoms::undefined());
+    }
+    let table = handle.table();
+    let options = table.options();
+    let integer = |value: usize| Ok(env.unsigned(value as u64));
+    match item {
+        _ if item == atoms::size() => integer(handle.size()),
+        _ if item == atoms::memory() => integer(handle.bytes().div_ceil(8)),
+        _ if item == atoms::type_() => Ok(match options.kind {
+            TableKind::Set => atoms::set(),
+            TableKind::OrderedSet => atoms::ordered_set(),
+            TableKind::Bag => atoms::bag(),
+            TableKind::DuplicateBag => atoms::duplicate_bag(),
+        }),
+        _ if item == atoms::owner() => Ok(Term(table.owner())),
+        _ if item == atoms::heir() => Ok(registry().heir(table)?.map_or(atoms::none(), Term)),
+        _ if item == atoms::protection() => Ok(match table.access() {
+            Access::Public => atoms::public(),
+            Access::Protected => atoms::protected(),
+            Access::Private => atoms::private(),
+        }),
+        _ if item == atoms::write_concurrency() => Ok(match options.write_concurrency {
+            WriteConcurrency::False => atoms::false_(),
+            WriteConcurrency::True => atoms::true_(),
+            WriteConcurrency::Auto => atoms::auto(),
+        }),
+        _ if item == atoms::read_concurrency() => Ok(atoms::boolean(options.read_concurrency)),
+        _ if item == atoms::name() => Ok(Term(table.name())),
+        _ if item == atoms::keypos() => integer(options.key_position as usize),
+        _ if item == atoms::node() => node(env).ok_or(Failure::SystemLimit),
+        _ if item == atoms::named_table() => Ok(atoms::boolean(options.named)),
+        _ if item == atoms::compressed() => Ok(atoms::boolean(options.compressed)),
+        _ if item == atoms::id() => Ok(identifier(env, table)),
+        _ if item == atoms::decentralized_counters() => Ok(atoms::boolean(options.decentralized_counters)),
+        _ if item == atoms::engine() => Ok(match options.engine {
+            EngineName::Hash => atoms::hash(),
+            EngineName::Ca => atoms::ca(),
+        }),
+        _ if item == atoms::base_nodes() => handle.base_nodes().map_or(Ok(atoms::undefined()), integer),
+        _ if item == atoms::fixed() => Ok(atoms::boolean(registry().fixation(&Vm(env), handle)?.is_some())),
+        _ if item == atoms::safe_fixed() => safe_fixed(env, handle, |since| {
+            let (seconds, micro) = (since.system / 1_000_000, since.system % 1_000_000);
+            env.tuple(&[seconds / 1_000_000, seconds % 1_000_000, micro].map(|part| env.integer(part)))
+        }),
+        _ if item == atoms::safe_fixed_monotonic_time() => {
+            safe_fixed(env, handle, |since| env.integer(since.monotonic))
+        }
+        _ if item == atoms::stats() => statistics(env, handle),
+        _ => Err(bad()),
+    }
+}
+
+/// `{Time, [{Pid, Count}]}`, or `false`.
+fn safe_fixed(env: Env, handle: Handle<'_>, time: impl FnOnce(Time) -> Term) -> Result<Term, Failure> {
+    let Some(fixation) = registry().fixation(&Vm(env), handle)? else {
+        return Ok(atoms::false_());
+    };
+    let pairs = fixation
+        .processes
+        .iter()
+        .map(|(pid, count)| env.tuple(&[Term(*pid), env.unsigned(*count)]));
+    let pairs: Vec<Term> = pairs.collect();
+    Ok(env.tuple(&[time(fixation.since), env.list(&pairs)]))
+}
+
+/// Of a hash table the eight figures of ETS, the last two (objects kept for a fixation, locks) being 0; of a tree the number
+/// of route nodes, of base nodes, and the depth of route nodes.
+fn statistics(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
+    let count = |value: usize| env.unsigned(value as u64);
+    if let Some(base_nodes) = handle.base_nodes() {
+        let (routes, depth) = (base_nodes.saturating_sub(1).min(1), (base_nodes > 1) as usize);
+        return Ok(env.tuple(&[count(routes), count(base_nodes), count(depth)]));
+    }
+    let Some(figures) = handle.statistics()? else {
+        return Ok(atoms::false_());
+    };
+    Ok(env.tuple(&[
+        count(figures.buckets),
+        env.float(figures.average),
+        env.float(figures.deviation),
+        env.float(figures.expected_deviation),
+        count(figures.minimum),
+        count(figures.maximum),
+        count(0),
+        count(0),
+    ]))
+}
+
+/// The node's name: the atom within the external form of a pid, which is the tag, the atom, and 12 bytes.
+fn node(env: Env) -> Option<Term> {
+    let pid = external::of(env, env.this_process())?;
+    let atom = pid.get(2..pid.len().checked_sub(12)?)?;
+    let bytes = [&[131], atom].concat();
+    let mut term = MaybeUninit::uninit();
+    // SAFETY: the address and length are those of a live slice; the term is written when the call succeeds.
+    unsafe {
+        let read = enif_binary_to_term(env.raw(), bytes.as_ptr().cast_mut(), bytes.len(), term.as_mut_ptr(), 0);
+        (read != 0).then(|| Term::from_raw(term.assume_init()))
+    }
+}

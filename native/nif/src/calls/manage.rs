@@ -1,0 +1,218 @@
+//! `new/2`, `delete/1`, `rename/2`, `whereis/1`, `give_away/3`, `setopts/2`, `safe_fixtable/2`, `all/0`.
+
+use super::*;
+use cats_sync::epoch::pin;
+use cats_table::{Access, Collect, EngineName, Heir, Kind as TableKind, OptionItem, Position, WriteConcurrency};
+use std::sync::Arc;
+
+pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
+    if !env.is_atom(name) || !(options.0 == NIL || env.is_list(options)) {
+        return Err(bad());
+    }
+    let mut collect = Collect::default();
+    let mut heir = None;
+    let mut rest = options;
+    while let Some((option, tail)) = env.cell(rest) {
+        if let Some(item) = option_item(env, option) {
+            collect.add(item);
+        } else {
+            heir = heir_option(env, option)?;
+        }
+        rest = tail;
+    }
+    if rest.0 != NIL {
+        return Err(bad());
+    }
+    let options = collect.finish().ok_or_else(bad)?;
+    if !reaper::is_known(env) {
+        return Err(Failure::NoReaper);
+    }
+    let guard = pin();
+    let table = Table::new(registry(), options, name.0, env.this_process().0)?;
+    let table = TABLES.own(table);
+    registry().enter(&Vm(env), &guard, &table, heir)?;
+    let term = designation(env, &table);
+    // The registry has this reference now, and gives it up by `forget`.
+    table.into_raw();
+    Ok(term)
+}
+
+/// An option that is not about the heir.
+fn option_item(env: Env, option: Term) -> Option<OptionItem> {
+    if option.is_immediate() {
+        return [
+            (atoms::set(), OptionItem::Kind(TableKind::Set)),
+            (atoms::ordered_set(), OptionItem::Kind(TableKind::OrderedSet)),
+            (atoms::bag(), OptionItem::Kind(TableKind::Bag)),
+            (atoms::duplicate_bag(), OptionItem::Kind(TableKind::DuplicateBag)),
+            (atoms::public(), OptionItem::Access(Access::Public)),
+            (atoms::protected(), OptionItem::Access(Access::Protected)),
+            (atoms::private(), OptionItem::Access(Access::Private)),
+            (atoms::named_table(), OptionItem::NamedTable),
+            (atoms::compressed(), OptionItem::Compressed),
+        ]
+        .into_iter()
+        .find_map(|(atom, item)| (atom == option).then_some(item));
+    }
+    let &[what, value] = env.tuple_elements(option)? else {
+        return None;
+    };
+    let flag = || match value {
+        value if value == atoms::true_() => Some(true),
+        value if value == atoms::false_() => Some(false),
+        _ => None,
+    };
+    if what == atoms::keypos() {
+        let position = value.small_integer()?;
+        // A key position that no tuple has is one that no object has.
+        (position > 0).then(|| OptionItem::KeyPosition(u32::try_from(position).unwrap_or(u32::MAX)))
+    } else if what == atoms::write_concurrency() {
+        Some(OptionItem::WriteConcurrency(if value == atoms::auto() {
+            WriteConcurrency::Auto
+        } else if flag()? {
+            WriteConcurrency::True
+        } else {
+            WriteConcurrency::False
+        }))
+    } else if what == atoms::read_concurrency() {
+        flag().map(OptionItem::ReadConcurrency)
+    } else if what == atoms::decentralized_counters() {
+        flag().map(OptionItem::DecentralizedCounters)
+    } else if what == atoms::engine() {
+        let engines = [(atoms::hash(), EngineName::Hash), (atoms::ca(), EngineName::Ca)];
+        let engine = engines.into_iter().find(|(atom, _)| *atom == value)?;
+        Some(OptionItem::Engine(engine.1))
+    } else {
+        None
+    }
+}
+
+/// `{heir, none}`, `{heir, Pid}` or `{heir, Pid, Data}`.
+fn heir_option(env: Env, option: Term) -> Result<Option<Heir>, Failure> {
+    let elements = env.tuple_elements(option).ok_or_else(bad)?;
+    match *elements {
+        [what, pid] if what == atoms::heir() && pid == atoms::none() => Ok(None),
+        [what, pid] if what == atoms::heir() && env.local_pid(pid).is_some() => {
+            Ok(Some(Heir { pid: pid.0, data: None }))
+        }
+        [what, pid, data] if what == atoms::heir() && env.local_pid(pid).is_some() => Ok(Some(Heir {
+            pid: pid.0,
+            data: Some(Arc::new(block(env, &[data])?)),
+        })),
+        _ => Err(bad()),
+    }
+}
+
+pub fn delete(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Write)?;
+    registry().delete(&Vm(env), handle)?;
+    Ok(atoms::true_())
+}
+
+pub fn rename(env: Env, &[table, name]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Write)?;
+    if !env.is_atom(name) {
+        return Err(bad());
+    }
+    registry().rename(&Vm(env), handle, name.0, env.this_process().0)?;
+    Ok(if handle.table().options().named { name } else { table })
+}
+
+pub fn whereis(env: Env, &[name]: &[Term; 1]) -> Result<Term, Failure> {
+    if !env.is_atom(name) {
+        return Err(bad());
+    }
+    let guard = pin();
+    match registry().find(&Vm(env), &guard, name.0, env.this_process().0) {
+        Ok(handle) => Ok(identifier(env, handle.table())),
+        Err(cats_table::Failure::Bad(_)) => Ok(atoms::undefined()),
+        Err(failure) => Err(failure.into()),
+    }
+}
+
+pub fn give_away(env: Env, &[table, process, data]: &[Term; 3]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Write)?;
+    if env.local_pid(process).is_none() || !monitor::is_alive(env, process) {
+        return Err(bad());
+    }
+    let caller = env.this_process().0;
+    registry().give_away(&Vm(env), handle, caller, process.0)?;
+    send_transfer(env, handle.table(), caller, process.0, data);
+    Ok(atoms::true_())
+}
+
+pub fn setopts(env: Env, &[table, options]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Write)?;
+    let mut heir = None;
+    let mut access = None;
+    let mut set = |option: Term| {
+        let elements = env.tuple_elements(option).ok_or_else(bad)?;
+        match *elements {
+            [what, value] if what == atoms::protection() && access.is_none() => {
+                access = Some(match option_item(env, value) {
+                    Some(OptionItem::Access(access)) => access,
+                    _ => return Err(bad()),
+                });
+                Ok(())
+            }
+            _ if heir.is_none() => {
+                heir = Some(heir_option(env, option)?);
+                Ok(())
+            }
+            _ => Err(bad()),
+        }
+    };
+    if env.tuple_elements(options).is_some() {
+        set(options)?;
+    } else {
+        let mut rest = options;
+        while let Some((option, tail)) = env.cell(rest) {
+            set(option)?;
+            rest = tail;
+        }
+        if rest.0 != NIL {
+            return Err(bad());
+        }
+    }
+    let caller = env.this_process().0;
+    if handle.table().owner() != caller {
+        return Err(bad());
+    }
+    registry().set_options(&Vm(env), handle, caller, heir, access)?;
+    Ok(atoms::true_())
+}
+
+pub fn safe_fixtable(env: Env, &[table, fix]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Read)?;
+    if fix != atoms::true_() && fix != atoms::false_() {
+        return Err(bad());
+    }
+    registry().fix(&Vm(env), handle, env.this_process().0, fix == atoms::true_())?;
+    Ok(atoms::true_())
+}
+
+/// Tables that `all/0` lists on a scheduler.
+const ALL_LIMIT: usize = 2000;
+
+pub fn all(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    if registry().count()? > ALL_LIMIT && !on_dirty_scheduler() {
+        return Err(Failure::Big);
+    }
+    let mut list = Term(NIL);
+    let mut position = Position::default();
+    loop {
+        let guard = pin();
+        let next = registry().each(&Vm(env), &guard, position, 100, |table| {
+            list = env.cons(designation(env, table), list);
+        })?;
+        match next {
+            Some(next) => position = next,
+            None => return Ok(list),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The functions of `ets`, one native function each, over `cats_table`.
+//!
+//! | module | |
+//! |---|---|
+//! | `read` | lookup, member and their kin |
+//! | `write` | insert, delete, take |
+//! | `update` | update_counter, update_element |
+//! | `traverse` | first to prev_lookup, slot, scan |
+//! | `manage` | new, delete/1, rename, whereis, give_away, setopts, safe_fixtable, all |
+//! | `info` | info |
+//! | `background` | what the reaper process calls |
+//!
+//! Here stands what they share: finding the table, keys to search for, objects in and out.
+
+pub mod background;
+pub mod info;
+pub mod manage;
+pub mod read;
+pub mod traverse;
+pub mod update;
+pub mod write;
+
+use crate::atoms;
+use crate::decode;
+use crate::encode::{self, SCHEDULER_WORDS};
+use crate::failure::Failure;
+use crate::monitor;
+use crate::reaper;
+use crate::resource::{Kind, Owned, Value};
+use crate::vm::{on_dirty_scheduler, Env, Term};
+use cats_sync::epoch::Guard;
+use cats_table::{Cause, Handle, Host, Object, ObjectRef, Probe, Registry, Right, Table, Time};
+use cats_term::{Block, Builder, TermRef, NIL};
+use rustler::sys::*;
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::mem::ManuallyDrop;
+use std::sync::OnceLock;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+impl Value for Table {
+    const NAME: &'static CStr = c"table";
+}
+
+/// Tables, each inside the resource that is its identifier.
+pub static TABLES: Kind<Table> = Kind::new();
+
+static REGISTRY: OnceLock<Registry> = OnceLock::new();
+
+/// Makes what the functions need. Called while the library is being loaded; the first time counts.
+pub fn prepare() -> bool {
+    if REGISTRY.get().is_none() {
+        let Some(registry) = Registry::new(forget) else {
+            return false;
+        };
+        let _ = REGISTRY.set(registry);
+    }
+    monitor::on_down(|env, process| registry().owner_down(&Vm(env), process.0));
+    true
+}
+
+/// The registry of all tables.
+fn registry() -> &'static Registry {
+    REGISTRY.get().expect("made when the library is loaded")
+}
+
+/// The registry and all readers are done with a table.
+fn forget(table: *const Table) {
+    // SAFETY: `new` left this reference to the registry.
+    drop(unsafe { Owned::from_raw(table) });
+}
+
+/// The table's identifier.
+fn identifier(env: Env, table: &Table) -> Term {
+    // SAFETY: tables exist inside resources only. The reference is not given up here, as it was not taken.
+    let owned = ManuallyDrop::new(unsafe { Owned::from_raw(table) });
+    owned.reference(env)
+}
+
+/// What `ets` calls the table: its name if it is a named one, else its identifier.
+fn designation(env: Env, table: &Table) -> Term {
+    if table.options().named {
+        Term(table.name())
+    } else {
+        identifier(env, table)
+    }
+}
+
+/// The VM during one call.
+struct Vm<'a>(Env<'a>);
+
+impl Host for Vm<'_> {
+    fn is_alive(&self, pid: u64) -> bool {
+        monitor::is_alive(self.0, Term(pid))
+    }
+
+    fn watch(&self, pid: u64) -> bool {
+        monitor::watch(self.0, Term(pid))
+    }
+
+    fn transfer(&self, table: &Table, from: u64, to: u64, data: &Block) {
+        // A term that was stored can be made, unless memory is exhausted; then the message is lost, as any would be.
+        if let Ok(data) = decode::term(self.0, data.as_ref().element(0)) {
+            send_transfer(self.0, table, from, to, data);
+        }
+    }
+
+    fn wake(&self) {
+        reaper::wake(self.0);
+    }
+
+    fn now(&self) -> Time {
+        let system = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Time {
+            // SAFETY: no precondition on a scheduler.
+            monotonic: unsafe { enif_monotonic_time(ErlNifTimeUnit::ERL_NIF_NSEC) },
+            system: system.as_micros() as i64,
+        }
+    }
+}
+
+/// Sends `{'ETS-TRANSFER', Table, From, Data}`.
+fn send_transfer(env: Env, table: &Table, from: u64, to: u64, data: Term) {
+    let message = env.tuple(&[atoms::ets_transfer(), designation(env, table), Term(from), data]);
+    if let Some(pid) = env.local_pid(Term(to)) {
+        // SAFETY: the message is copied, as no environment is given for it; a process that is gone gets none.
+        unsafe { enif_send(env.raw(), &pid, std::ptr::null_mut(), message.raw()) };
+    }
+}
+
+impl From<cats_table::Failure> for Failure {
+    #[cold]
+    fn from(failure: cats_table::Failure) -> Self {
+        match failure {
+            cats_table::Failure::Busy => Failure::Busy,
+            cats_table::Failure::Big => Failure::Big,
+            cats_table::Failure::SystemLimit => Failure::SystemLimit,
+            cats_table::Failure::Bad(cause) => cause.into(),
+        }
+    }
+}
+
+impl From<Cause> for Failure {
+    #[cold]
+    fn from(cause: Cause) -> Self {
+        Failure::Bad(match cause {
+            Cause::None => atoms::none(),
+            Cause::Type => atoms::type_(),
+            Cause::Id => atoms::id(),
+            Cause::Access => atoms::access(),
+            Cause::TableType => atoms::table_type(),
+            Cause::BadKey => atoms::badkey(),
+            Cause::KeyPosition => atoms::keypos(),
+            Cause::Position => atoms::position(),
+            Cause::Owner => atoms::owner(),
+            Cause::NotOwner => atoms::not_owner(),
+            Cause::AlreadyExists => atoms::already_exists(),
+            Cause::Default => atoms::default(),
+        })
+    }
+}
+
+/// `badarg` without a cause.
+#[cold]
+fn bad() -> Failure {
+    Failure::Bad(atoms::none())
+}
+
+/// The table that an argument names, if the caller may do this to it.
+#[inline]
+fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, right: Right) -> Result<Handle<'g>, Failure> {
+    if term.is_immediate() {
+        return find_named(env, guard, term, right);
+    }
+    let table = TABLES.get(env, term).ok_or(Cause::Type)?;
+    table.check(right, || env.this_process().0)?;
+    Ok(table.by_identifier(guard))
+}
+
+fn find_named<'g>(env: Env<'g>, guard: &'g Guard, name: Term, right: Right) -> Result<Handle<'g>, Failure> {
+    if !env.is_atom(name) {
+        return Err(Cause::Type.into());
+    }
+    let caller = env.this_process().0;
+    let handle = registry().find(&Vm(env), guard, name.0, caller)?;
+    handle.table().check(right, || caller)?;
+    Ok(handle)
+}
+
+thread_local! {
+    /// A buffer for terms on their way in; kept to save allocations.
+    static BUILDER: Cell<Builder> = const { Cell::new(Builder::new()) };
+}
+
+/// Lends a builder.
+#[inline]
+fn with_builder<R>(f: impl FnOnce(&mut Builder) -> R) -> R {
+    let mut builder = BUILDER.take();
+    let result = f(&mut builder);
+    builder.shrink(SCHEDULER_WORDS);
+    BUILDER.set(builder);
+    result
+}
+
+/// Lends a key to search for in this table.
+#[inline]
+fn with_probe<R>(
+    env: Env,
+    table: &Table,
+    key: Term,
+    f: impl FnOnce(&Probe<'_>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    if key.is_immediate() {
+        return f(&table.probe(TermRef::immediate(key.0)));
+    }
+    with_builder(|builder| {
+        encode::key(env, key, builder)?;
+        f(&table.probe(builder.as_key()))
+    })
+}
+
+/// Makes an object to store of a tuple's elements.
+#[inline]
+fn object<'a>(env: Env, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
+    match encode::immediates(elements) {
+        Some(words) => Ok(Object::Flat(words)),
+        None => block(env, elements).map(Object::Block),
+    }
+}
+
+/// Stores the tuple of these terms.
+fn block(env: Env, elements: &[Term]) -> Result<Block, Failure> {
+    with_builder(|builder| {
+        encode::object(env, elements, builder)?;
+        builder.finish().ok_or(Failure::SystemLimit)
+    })
+}
+
+/// Makes a term of an object.
+#[inline]
+fn tuple(env: Env, object: &ObjectRef<'_>) -> Result<Term, Failure> {
+    match object {
+        ObjectRef::Pair(words) => Ok(env.tuple(Term::slice(words))),
+        ObjectRef::Single(words) => Ok(env.tuple(Term::slice(words))),
+        ObjectRef::Block(block) => decode::object(env, *block),
+    }
+}
+
+/// Makes the list of these objects, unless it is too large for this scheduler.
+fn tuples(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
+    let words = objects.iter().map(|object| object.words() + 2).sum();
+    if words > SCHEDULER_WORDS && !on_dirty_scheduler() {
+        return Err(Failure::Big);
+    }
+    let list = cons(env, objects, Term(NIL))?;
+    account(env, words);
+    Ok(list)
+}
+
+/// Makes terms of these objects and puts them before a list.
+fn cons(env: Env, objects: &[ObjectRef<'_>], list: Term) -> Result<Term, Failure> {
+    let mut list = list;
+    for object in objects.iter().rev() {
+        list = env.cons(tuple(env, object)?, list);
+    }
+    Ok(list)
+}
+
+/// Makes a term of one element, unless its object is too large for this scheduler.
+#[inline]
+fn element(env: Env, object: &ObjectRef<'_>, index: usize) -> Result<Term, Failure> {
+    let element = object.element(index);
+    if element.is_immediate() {
+        return Ok(Term(element.word()));
+    }
+    if object.words() > SCHEDULER_WORDS && !on_dirty_scheduler() {
+        return Err(Failure::Big);
+    }
+    decode::term(env, element)
+}
+
+/// Nanoseconds that it takes to copy a word in or out, roughly.
+const WORD_NS: usize = 5;
+/// What is reported to the scheduler as used, in nanoseconds: one percent of a millisecond.
+const PERCENT_NS: usize = 10_000;
+
+/// Reports to the scheduler the time that a call has taken that copied so many words, if it was more than some 10 µs.
+#[inline]
+fn account(env: Env, words: usize) {
+    let percent = words * WORD_NS / PERCENT_NS;
+    if percent > 0 {
+        env.consume_timeslice(percent.min(100) as i32);
+    }
+}
+
+/// Whether the call may take its time, for tables in which it matters: those with many objects for a key.
+#[inline]
+fn patient(table: &Table) -> bool {
+    table.kind().is_bag() && on_dirty_scheduler()
+}
+
+/// Wakes the reaper process if there is news for it.
+#[inline]
+fn wake(env: Env) {
+    cats_table::wake(&Vm(env));
+}

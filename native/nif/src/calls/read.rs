@@ -1,0 +1,132 @@
+//! `lookup/2`, `lookup_element/3,4`, `lookup_elements/3`, `member/2`.
+
+use super::*;
+use cats_sync::epoch::pin;
+use cats_table::Objects;
+
+pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Read)?;
+    with_probe(env, handle.table(), key, |probe| {
+        if !handle.table().kind().is_bag() {
+            return match handle.get(probe)? {
+                None => Ok(Term(NIL)),
+                Some(object) => {
+                    let tuple = tuple(env, &object)?;
+                    account(env, object.words());
+                    Ok(env.cons(tuple, Term(NIL)))
+                }
+            };
+        }
+        objects(env, &handle.lookup(probe, on_dirty_scheduler())?)
+    })
+}
+
+/// The list of what was found.
+pub(super) fn objects(env: Env, objects: &Objects<'_>) -> Result<Term, Failure> {
+    tuples(env, objects.as_slice())
+}
+
+pub fn member(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Read)?;
+    with_probe(env, handle.table(), key, |probe| {
+        Ok(atoms::boolean(handle.member(probe)?))
+    })
+}
+
+pub fn lookup_element(env: Env, &[table, key, position]: &[Term; 3]) -> Result<Term, Failure> {
+    element_or(env, table, key, position, || Err(Cause::BadKey.into()))
+}
+
+pub fn lookup_element_default(env: Env, &[table, key, position, default]: &[Term; 4]) -> Result<Term, Failure> {
+    element_or(env, table, key, position, || Ok(default))
+}
+
+#[inline]
+fn element_or(
+    env: Env,
+    table: Term,
+    key: Term,
+    position: Term,
+    absent: impl FnOnce() -> Result<Term, Failure>,
+) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Read)?;
+    let index = index(position)?;
+    with_probe(env, handle.table(), key, |probe| {
+        if !handle.table().kind().is_bag() {
+            return match handle.get(probe)? {
+                None => absent(),
+                Some(object) if index < object.arity() => element(env, &object, index),
+                Some(_) => Err(bad()),
+            };
+        }
+        let found = handle.lookup(probe, on_dirty_scheduler())?;
+        if found.as_slice().is_empty() {
+            return absent();
+        }
+        of_each(env, &found, |object| {
+            if index < object.arity() {
+                element(env, object, index)
+            } else {
+                Err(bad())
+            }
+        })
+    })
+}
+
+pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Read)?;
+    let mut indices = Vec::new();
+    let mut rest = positions;
+    while let Some((position, tail)) = env.cell(rest) {
+        indices.push(index(position)?);
+        rest = tail;
+    }
+    if rest.0 != NIL {
+        return Err(bad());
+    }
+    with_probe(env, handle.table(), key, |probe| {
+        let found = handle.lookup(probe, patient(handle.table()))?;
+        let elements = |object: &ObjectRef<'_>| {
+            let mut list = Term(NIL);
+            for index in indices.iter().rev() {
+                if *index >= object.arity() {
+                    return Err(bad());
+                }
+                list = env.cons(element(env, object, *index)?, list);
+            }
+            Ok(list)
+        };
+        match found.as_slice() {
+            [] => Err(Cause::BadKey.into()),
+            [object] if !handle.table().kind().is_bag() => elements(object),
+            _ => of_each(env, &found, elements),
+        }
+    })
+}
+
+/// The list of what `make` makes of each object.
+fn of_each(
+    env: Env,
+    objects: &Objects<'_>,
+    make: impl Fn(&ObjectRef<'_>) -> Result<Term, Failure>,
+) -> Result<Term, Failure> {
+    let mut list = Term(NIL);
+    for object in objects.as_slice().iter().rev() {
+        list = env.cons(make(object)?, list);
+    }
+    account(env, objects.as_slice().iter().map(ObjectRef::words).sum());
+    Ok(list)
+}
+
+/// An index from 0 of a position from 1.
+#[inline]
+fn index(position: Term) -> Result<usize, Failure> {
+    match position.small_integer() {
+        Some(position) if position >= 1 => Ok(position as usize - 1),
+        _ => Err(bad()),
+    }
+}

@@ -1,0 +1,102 @@
+//! `insert/2`, `insert_new/2`, `delete/2`, `delete_object/2`, `delete_all_objects/1`, `take/2`.
+
+use super::*;
+use cats_sync::epoch::pin;
+use cats_table::LIST_LIMIT;
+
+pub fn insert(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Write)?;
+    if let Some(elements) = env.tuple_elements(objects) {
+        handle.insert(object(env, elements)?)?;
+    } else {
+        insert_list(env, handle, objects, false)?;
+    }
+    Ok(atoms::true_())
+}
+
+pub fn insert_new(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Write)?;
+    let new = match env.tuple_elements(objects) {
+        Some(elements) => handle.insert_new(object(env, elements)?)?,
+        None => insert_list(env, handle, objects, true)?,
+    };
+    Ok(atoms::boolean(new))
+}
+
+fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bool, Failure> {
+    let patient = on_dirty_scheduler();
+    let key = handle.table().key();
+    let mut tuples = Vec::new();
+    let mut rest = list;
+    while let Some((head, tail)) = env.cell(rest) {
+        match env.tuple_elements(head) {
+            Some(elements) if elements.len() > key => tuples.push(elements),
+            _ => return Err(bad()),
+        }
+        if tuples.len() > LIST_LIMIT && !patient {
+            return Err(Failure::Big);
+        }
+        rest = tail;
+    }
+    if rest.0 != NIL {
+        return Err(bad());
+    }
+    let mut objects = Vec::with_capacity(tuples.len());
+    let mut words = 0;
+    for elements in tuples {
+        let object = object(env, elements)?;
+        words += match &object {
+            Object::Flat(elements) => elements.len(),
+            Object::Block(block) => block.as_ref().words(),
+        };
+        if words > SCHEDULER_WORDS && !patient {
+            return Err(Failure::Big);
+        }
+        objects.push(object);
+    }
+    let count = objects.len();
+    let inserted = handle.insert_list(objects, new, patient)?;
+    account(env, words + count * 50);
+    Ok(inserted)
+}
+
+pub fn delete_key(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Write)?;
+    with_probe(env, handle.table(), key, |probe| Ok(handle.delete(probe)?))?;
+    wake(env);
+    Ok(atoms::true_())
+}
+
+pub fn delete_object(env: Env, &[table, sought]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Write)?;
+    let elements = encode::tuple(env, sought)?;
+    if elements.len() <= handle.table().key() {
+        return Err(bad());
+    }
+    handle.delete_object(object(env, elements)?)?;
+    wake(env);
+    Ok(atoms::true_())
+}
+
+pub fn delete_all_objects(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Write)?;
+    handle.delete_all_objects(&Vm(env))?;
+    Ok(atoms::true_())
+}
+
+pub fn take(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Write)?;
+    with_probe(env, handle.table(), key, |probe| {
+        let taken = handle.take(probe, on_dirty_scheduler(), SCHEDULER_WORDS)?;
+        wake(env);
+        let objects = taken.as_slice();
+        account(env, objects.iter().map(ObjectRef::words).sum());
+        cons(env, objects, Term(NIL))
+    })
+}

@@ -31,7 +31,7 @@ impl TestKey {
     pub fn new(number: u64) -> Self {
         let word = match number % 4 {
             0 | 1 => number << 4 | 15,
-            2 => hash_of(number << 2) | 4,
+            2 => mix(number) & !3 | 4,
             _ if number & 64 == 0 => hash_of(TestKey::new(number / 64 * 64).word),
             _ => mix(number / 64) & !3 | 4,
         };

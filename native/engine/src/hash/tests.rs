@@ -1,6 +1,167 @@
 //! The conformance suite, and what only this engine promises.
 
 use super::*;
-use crate::conformance::{suite, TestSchema};
+use crate::conformance::{entry, suite, Map, TestKey, TestSchema};
+use crate::mix;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 
-suite!(|| Hash::new(TestSchema).expect("memory"));
+fn hash() -> Hash<TestSchema> {
+    Hash::new(TestSchema).expect("memory")
+}
+
+suite!(hash);
+
+#[test]
+fn intervals_of_buckets_tile_the_order() {
+    for buckets in [1, 2, 3, 5, 8, 13, 64, 100] {
+        let size = Size::new(buckets);
+        let (mut at, mut seen) = (Some(0), Vec::new());
+        while let Some(from) = at {
+            let number = size.number_of(hash_at(from));
+            assert!(number < buckets);
+            let next = behind(from, size.depth(hash_at(from)));
+            let last = next.unwrap_or(0).wrapping_sub(4);
+            for i in 0..20 {
+                let inside = from + (mix(i) % ((last - from) / 4 + 1)) * 4;
+                assert_eq!(size.number_of(hash_at(inside)), number);
+            }
+            assert_eq!(size.number_of(hash_at(last)), number);
+            seen.push(number);
+            at = next;
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..buckets).collect::<Vec<_>>());
+    }
+    for i in 0..100 {
+        let hash = mix(i) & !3;
+        assert_eq!(hash_at(position(hash)), hash);
+    }
+}
+
+#[test]
+fn an_empty_table_is_small() {
+    assert!(hash().bytes() <= 512);
+}
+
+#[test]
+fn memory_follows_the_number_of_keys() {
+    let map = Map(hash());
+    for n in 0..100_000 {
+        map.put(n, 1);
+        if n % 10_000 == 9_999 {
+            let each = map.0.bytes() as f64 / (n + 1) as f64;
+            assert!((24.0..40.0).contains(&each), "{each} bytes an entry at {n}");
+        }
+    }
+    for n in 0..100_000 {
+        map.remove(n);
+    }
+    assert!(map.0.buckets() <= 16, "{} buckets are left", map.0.buckets());
+    assert!(map.0.bytes() < 8192, "{} bytes are left", map.0.bytes());
+}
+
+/// Numbers whose keys all have one hash: see [`TestKey::new`].
+fn colliding() -> impl Iterator<Item = u64> {
+    (0..16).map(|i| 64 + 4 * i + 3)
+}
+
+#[test]
+fn long_chains_work() {
+    // Few hashes with many keys each.
+    let map = Map(hash());
+    for round in 0..3 {
+        let numbers: Vec<u64> = (0..4096).filter(|n| n % 4 == 3).collect();
+        for &n in &numbers {
+            map.put(n, n as u32);
+        }
+        for &n in &numbers {
+            assert_eq!(map.get(n), Some(n as u32));
+        }
+        for &n in numbers.iter().filter(|n| *n / 4 % 3 != round) {
+            map.remove(n);
+        }
+        for &n in &numbers {
+            assert_eq!(map.get(n), (n / 4 % 3 == round).then_some(n as u32));
+        }
+    }
+}
+
+#[test]
+fn many_keys_of_one_chain_come_and_go_together() {
+    let map = Map(hash());
+    let numbers: Vec<u64> = colliding().collect();
+    // Places that are freed and taken by one operation, overflow buckets included.
+    for round in 0..200u64 {
+        let wanted: Vec<_> = numbers
+            .iter()
+            .map(|n| (mix(n * 1000 + round) % 3 > 0).then_some(round as u32))
+            .collect();
+        map.change_many(&numbers, |values| values.clone_from(&wanted));
+        for (&n, &value) in numbers.iter().zip(&wanted) {
+            assert_eq!(map.get(n), value);
+        }
+    }
+}
+
+#[test]
+fn unwinding_leaves_the_table_as_it_was() {
+    let map = Map(hash());
+    let numbers: Vec<u64> = colliding().collect();
+    for &n in &numbers[..7] {
+        map.put(n, 1);
+    }
+    let bytes = map.0.bytes();
+    let guard = epoch::pin();
+    let unwound = |result: std::thread::Result<Result<(), Busy>>| assert!(result.is_err());
+    // The bucket is full: an overflow bucket was provided.
+    let key = TestKey::new(numbers[9]);
+    unwound(catch_unwind(AssertUnwindSafe(|| {
+        map.0.update(&guard, &key, |_| panic!("on purpose"))
+    })));
+    let keys: Vec<TestKey> = numbers.iter().map(|&n| TestKey::new(n)).collect();
+    let probes: Vec<&TestKey> = keys.iter().collect();
+    unwound(catch_unwind(AssertUnwindSafe(|| {
+        map.0.update_many(&guard, &probes, |locked| {
+            locked.step(9, Step::Put(entry(&keys[9], 2)));
+            panic!("on purpose")
+        })
+    })));
+    drop(guard);
+    assert_eq!(map.get(numbers[9]), Some(2), "what was done before stays");
+    map.remove(numbers[9]);
+    assert_eq!(map.0.bytes(), bytes);
+    assert_eq!(map.walk().len(), 7);
+}
+
+#[test]
+fn a_table_can_be_dropped_in_use() {
+    let map = hash();
+    let guard = epoch::pin();
+    for n in 0..5000 {
+        // Immediates: nothing to free.
+        let key = TestKey::new(4 * n);
+        map.update(&guard, &key, |_| (Step::Put(entry(&key, 1)), ()))
+            .expect("no other thread");
+    }
+}
+
+#[test]
+fn a_held_bucket_is_busy() {
+    let map = Map(hash());
+    map.put(0, 1);
+    let guard = epoch::pin();
+    let key = TestKey::new(0);
+    let held = map.0.lock(&guard, hash_of(key.word)).expect("free");
+    assert_eq!(map.0.read(&guard, &key, |_| ()), Err(Busy));
+    assert_eq!(map.0.update(&guard, &key, |_| (Step::Keep, ())), Err(Busy));
+    assert_eq!(map.0.update_many(&guard, &[&key], |_| ()), Err(Busy));
+    assert_eq!(map.0.next(&guard, None, |_| ()), Err(Busy));
+    let mut cursor = Position::default();
+    assert_eq!(
+        map.0.scan(&guard, &mut cursor, 10, &mut Vec::<u64>::new(), |_, _| ()),
+        Err(Busy)
+    );
+    assert_eq!(map.0.slot(&guard, 0, |_, _: &mut Vec<u64>| ()), Err(Busy));
+    drop(held);
+    assert_eq!(map.get(0), Some(1));
+}

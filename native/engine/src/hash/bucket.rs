@@ -459,10 +459,10 @@ impl Drop for Spare<'_> {
     }
 }
 
-/// Frees memory of the slab: what an epoch guard calls.
+/// Frees memory of the slab, unless it is null: what an epoch guard calls.
 ///
 /// # Safety
-/// The address came from [`slab::alloc`] with this size.
+/// Another address came from [`slab::alloc`] with this size.
 pub unsafe fn free(address: *mut u8, size: usize) {
     if let Some(block) = NonNull::new(address) {
         // SAFETY: the caller's promise.

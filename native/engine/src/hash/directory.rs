@@ -38,6 +38,11 @@ fn locate(number: usize) -> (usize, usize) {
     (segment, number - (1 << segment >> 1))
 }
 
+/// Buckets of a small segment.
+fn small_buckets(segment: usize) -> usize {
+    (1 << segment >> 1).max(1)
+}
+
 impl Directory {
     /// Without any bucket.
     pub fn new() -> Self {
@@ -79,7 +84,7 @@ impl Directory {
     pub fn extend(&self, guard: &Guard, number: usize, bytes: &AtomicUsize) -> bool {
         let (slot, count) = if number < LARGE {
             let (segment, _) = locate(number);
-            (&self.small[segment], (1 << segment >> 1).max(1))
+            (&self.small[segment], small_buckets(segment))
         } else {
             if number / LARGE >= self.capacity.load(Ordering::Relaxed) && !self.lengthen(guard, bytes) {
                 return false;
@@ -136,7 +141,7 @@ impl Directory {
             let (segment, within) = locate(number);
             (
                 &self.small[segment],
-                if within == 0 { (1 << segment >> 1).max(1) } else { 0 },
+                if within == 0 { small_buckets(segment) } else { 0 },
             )
         } else {
             (
@@ -159,11 +164,21 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        let bytes = self.capacity.load(Ordering::Relaxed) * size_of::<AtomicPtr<Bucket>>();
-        if let Some(array) = NonNull::new(self.large.load(Ordering::Relaxed)) {
-            // SAFETY: nobody else uses the directory; the array came from the slab with this size.
-            unsafe { slab::free(array.cast(), bytes) }
+        let length = self.capacity.load(Ordering::Relaxed);
+        let array = self.large.load(Ordering::Relaxed);
+        let free = |memory: *mut u8, bytes| {
+            // SAFETY: nobody else uses the directory; its memory came from the slab with these sizes.
+            unsafe { bucket::free(memory, bytes) }
+        };
+        for (i, segment) in self.small.iter().enumerate() {
+            free(segment.load(Ordering::Relaxed).cast(), small_buckets(i) * BYTES);
         }
+        for i in 0..length {
+            // SAFETY: the array has this length.
+            let segment = unsafe { &*array.add(i) }.load(Ordering::Relaxed);
+            free(segment.cast(), LARGE * BYTES);
+        }
+        free(array.cast(), length * size_of::<AtomicPtr<Bucket>>());
     }
 }
 

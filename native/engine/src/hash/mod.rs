@@ -17,22 +17,21 @@
 //! - Who comes by the new size meets the new bucket locked, because it was locked before that size was stored (Release,
 //!   Acquire), until all entries are there. Buckets beyond the size are locked for good (see [`directory`]), so nobody who
 //!   comes with a larger, old size finds anything in them.
-//!
-//! # Traversal
-//!
-//! The order of traversal is that of the *reversed* bits of the hash: the entries of a bucket fill an interval in it, which a
-//! split halves and a merge reunites with its neighbour. So a position in that order needs no care when the table changes.
 
 mod bucket;
 mod directory;
+mod many;
 mod resize;
+mod traverse;
 
-use crate::{hash_of, Busy, Cursor, Engine, Entry, Locked, Schema, Step};
-use bucket::{Bucket, Search, Spare, SLOTS};
+pub use traverse::Position;
+
+use crate::{hash_of, Busy, Engine, Entry, Locked, Schema, Step};
+use bucket::{Bucket, Search, Spare};
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{spin_loop, AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use directory::Directory;
-use std::cmp;
+use many::Many;
 
 /// How often a call tries before it reports `Busy`: some microseconds.
 const SPINS: usize = 1000;
@@ -97,32 +96,12 @@ impl Size {
     }
 
     /// How many bits of the hash lead to the bucket that it is in.
+    #[inline]
     fn depth(self, hash: u64) -> u32 {
         let half = 1 << self.level();
         let number = self.number_of(hash);
         self.level() + u32::from(number >= half || number < self.buckets() - half)
     }
-}
-
-/// The place of a hash in the order of traversal: a multiple of 4.
-#[inline]
-fn position(hash: u64) -> u64 {
-    (hash >> 2).reverse_bits()
-}
-
-/// The least hash that is at a position.
-#[inline]
-fn hash_at(position: u64) -> u64 {
-    position.reverse_bits() << 2
-}
-
-/// The first position behind the interval of a bucket that `at` is in; nothing if it is the last one.
-fn behind(at: u64, depth: u32) -> Option<u64> {
-    if depth == 0 {
-        return None;
-    }
-    let shift = u64::BITS - depth;
-    ((at >> shift) + 1).checked_mul(1 << shift)
 }
 
 /// Whether a key counts for the estimate of the table's load: one in eight, by bits that have no part in its bucket's number.
@@ -136,6 +115,13 @@ struct Held<'g> {
     head: &'g Bucket,
     version: u64,
     changed: bool,
+}
+
+impl Held<'_> {
+    /// A token that is valid as long as the lock is held.
+    fn token(&self) -> u64 {
+        self.version + 1
+    }
 }
 
 impl Drop for Held<'_> {
@@ -186,7 +172,11 @@ impl<S: Schema> Hash<S> {
     /// Asks the processor for what a call with this key will read.
     #[inline]
     pub fn prefetch(&self, guard: &Guard, probe: &S::Probe) {
-        let hash = hash_of(self.shared.0.schema.word(probe));
+        self.prefetch_hash(guard, hash_of(self.shared.0.schema.word(probe)));
+    }
+
+    #[inline]
+    fn prefetch_hash(&self, guard: &Guard, hash: u64) {
         if let Some(bucket) = self.bucket(guard, self.size().number_of(hash)) {
             bucket.prefetch();
         }
@@ -236,6 +226,14 @@ impl<S: Schema> Hash<S> {
             spin_loop();
         }
         Err(Busy)
+    }
+
+    /// Locks the key's bucket for one that changes nothing.
+    #[cold]
+    fn lock_to_read<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
+        let mut held = self.lock(guard, hash)?;
+        held.changed = false;
+        Ok(held)
     }
 
     #[inline]
@@ -311,107 +309,7 @@ impl<S: Schema> Hash<S> {
             self.shrink(guard);
         }
     }
-
-    /// Shows `each` all entries of the bucket that holds the position, optimistically at first; `reset` runs before each try.
-    /// Returns the depth of the bucket.
-    fn visit(
-        &self,
-        guard: &Guard,
-        hash: u64,
-        mut reset: impl FnMut(),
-        mut each: impl FnMut(Entry),
-    ) -> Result<u32, Busy> {
-        let mut overtaken = 0;
-        for _ in 0..SPINS {
-            let Some((head, token)) = self.token(guard, hash) else {
-                spin_loop();
-                continue;
-            };
-            let size = self.size();
-            reset();
-            if head.each(guard, token, &mut each) && head.lock.validate(token) {
-                return Ok(size.depth(hash));
-            }
-            overtaken += 1;
-            if overtaken == OPTIMISM {
-                break;
-            }
-        }
-        let mut held = self.lock(guard, hash)?;
-        held.changed = false;
-        let size = self.size();
-        reset();
-        held.head.each(guard, held.version + 1, &mut each);
-        Ok(size.depth(hash))
-    }
-
-    /// The order of traversal between two entries.
-    fn order(&self, a: Entry, b: Entry) -> cmp::Ordering {
-        let key = |entry: Entry| (position(hash_of(entry.key)), entry.key);
-        key(a).cmp(&key(b)).then_with(|| {
-            if a.key & 3 == 3 {
-                return cmp::Ordering::Equal;
-            }
-            // SAFETY: both were read under the caller's guard, and have one word, which ends in 00.
-            unsafe { self.shared.0.schema.compare_colliding_entries(a, b) }
-        })
-    }
-
-    /// Whether an entry stands behind the probe, whose word is given, in the order of traversal.
-    fn is_behind(&self, word: u64, probe: &S::Probe, entry: Entry) -> bool {
-        let key = |word: u64| (position(hash_of(word)), word);
-        let order = key(word).cmp(&key(entry.key)).then_with(|| {
-            if word & 3 == 3 {
-                return cmp::Ordering::Equal;
-            }
-            // SAFETY: as in `order`.
-            unsafe { self.shared.0.schema.compare_colliding(probe, entry) }
-        });
-        order == cmp::Ordering::Less
-    }
-
-    /// The first entry behind the key, and the buckets that were read for it with their tokens.
-    fn least<'g>(
-        &self,
-        guard: &'g Guard,
-        after: Option<(u64, &S::Probe)>,
-        read: &mut Vec<(&'g Bucket, u64)>,
-    ) -> Option<Option<Entry>> {
-        let mut at = after.map_or(0, |(word, _)| position(hash_of(word)));
-        loop {
-            let hash = hash_at(at);
-            let (head, token) = self.token(guard, hash)?;
-            let size = self.size();
-            read.push((head, token));
-            let mut least: Option<Entry> = None;
-            let whole = head.each(guard, token, |entry| {
-                let behind = after.is_none_or(|(word, probe)| self.is_behind(word, probe, entry));
-                if behind && least.is_none_or(|least| self.order(entry, least).is_lt()) {
-                    least = Some(entry);
-                }
-            });
-            if !whole {
-                return None;
-            }
-            if least.is_some() {
-                return Some(least);
-            }
-            match behind(at, size.depth(hash)) {
-                Some(next) => at = next,
-                None => return Some(None),
-            }
-        }
-    }
 }
-
-/// Position of a scan: all entries before it have been met.
-#[derive(Debug, Default, Clone, Copy)]
-pub struct Position {
-    at: u64,
-    end: bool,
-}
-
-impl Cursor for Position {}
 
 impl<S: Schema> Engine<S> for Hash<S> {
     type Cursor = Position;
@@ -437,8 +335,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
                 break;
             }
         }
-        let mut held = self.lock(guard, hash)?;
-        held.changed = false;
+        let held = self.lock_to_read(guard, hash)?;
         let search = self.search(guard, &held, word, probe);
         Ok(look(search.found.map(|(_, entry)| entry)))
     }
@@ -472,24 +369,10 @@ impl<S: Schema> Engine<S> for Hash<S> {
         probes: &[&S::Probe],
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
-        let keys: Vec<(u64, u64)> = probes
-            .iter()
-            .map(|probe| self.shared.0.schema.word(probe))
-            .map(|word| (word, hash_of(word)))
-            .collect();
-        let mut many = Many {
-            table: self,
-            guard,
-            probes,
-            keys,
-            heads: Vec::new(),
-            after: self.aftermath(guard),
-        };
-        many.lock()?;
+        let mut many = Many::lock(self, guard, probes)?;
         many.provide();
         let result = change(&mut many);
-        let Many { heads, after, .. } = many;
-        drop(heads);
+        let after = many.unlock();
         self.finish(guard, after);
         Ok(result)
     }
@@ -500,65 +383,18 @@ impl<S: Schema> Engine<S> for Hash<S> {
         cursor: &mut Position,
         limit: usize,
         out: &mut Vec<T>,
-        mut expand: impl FnMut(Entry, &mut Vec<T>),
+        expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<bool, Busy> {
-        let mut places = 0;
-        while !cursor.end {
-            let (at, before) = (cursor.at, out.len());
-            let met = std::cell::Cell::new(0);
-            let out = std::cell::RefCell::new(&mut *out);
-            let visited = self.visit(
-                guard,
-                hash_at(at),
-                || {
-                    met.set(0);
-                    out.borrow_mut().truncate(before);
-                },
-                |entry| {
-                    if position(hash_of(entry.key)) >= at {
-                        met.set(met.get() + 1);
-                        expand(entry, &mut out.borrow_mut());
-                    }
-                },
-            );
-            match visited {
-                Ok(depth) => match behind(at, depth) {
-                    Some(next) => cursor.at = next,
-                    None => cursor.end = true,
-                },
-                Err(Busy) => {
-                    out.borrow_mut().truncate(before);
-                    return if places > 0 { Ok(true) } else { Err(Busy) };
-                }
-            }
-            places += met.get();
-            if places >= limit.max(1) {
-                return Ok(!cursor.end);
-            }
-        }
-        Ok(false)
+        self.scan_on(guard, cursor, limit, out, expand)
     }
 
     fn next<R>(
         &self,
         guard: &Guard,
         after: Option<&S::Probe>,
-        mut look: impl FnMut(Option<Entry>) -> R,
+        look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
-        let after = after.map(|probe| (self.shared.0.schema.word(probe), probe));
-        let mut read = Vec::new();
-        for _ in 0..SPINS {
-            read.clear();
-            if let Some(found) = self.least(guard, after, &mut read) {
-                let result = look(found);
-                // No bucket that was read has changed since: there was an instant at which all were as read.
-                if read.iter().all(|(head, token)| head.lock.validate(*token)) {
-                    return Ok(result);
-                }
-            }
-            spin_loop();
-        }
-        Err(Busy)
+        self.step_on(guard, after, look)
     }
 
     fn buckets(&self) -> usize {
@@ -569,26 +405,9 @@ impl<S: Schema> Engine<S> for Hash<S> {
         &self,
         guard: &Guard,
         number: usize,
-        mut expand: impl FnMut(Entry, &mut Vec<T>),
+        expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<Option<Vec<T>>, Busy> {
-        let mut out = Vec::new();
-        for _ in 0..SPINS {
-            if number >= self.size().buckets() {
-                return Ok(None);
-            }
-            let Some((head, token)) = self
-                .bucket(guard, number)
-                .and_then(|head| Some((head, head.lock.token()?)))
-            else {
-                spin_loop();
-                continue;
-            };
-            out.clear();
-            if head.each(guard, token, |entry| expand(entry, &mut out)) && head.lock.validate(token) {
-                return Ok(Some(out));
-            }
-        }
-        Err(Busy)
+        self.entries_of(guard, number, expand)
     }
 
     fn bytes(&self) -> usize {
@@ -646,115 +465,6 @@ impl<S> Drop for Hash<S> {
         while let Some(last) = self.size().buckets().checked_sub(1) {
             self.free_last(last, &mut |_| ());
         }
-    }
-}
-
-/// The keys of one multi-key operation.
-struct Many<'a, S: Schema> {
-    table: &'a Hash<S>,
-    guard: &'a Guard,
-    probes: &'a [&'a S::Probe],
-    /// The words and hashes of the probes.
-    keys: Vec<(u64, u64)>,
-    /// The buckets by number, locked. Dropped, and so unlocked, before the aftermath.
-    heads: Vec<Group<'a>>,
-    after: Aftermath<'a>,
-}
-
-/// A bucket of a multi-key operation.
-struct Group<'a> {
-    number: usize,
-    held: Held<'a>,
-    /// How many of the probes are there.
-    probes: usize,
-}
-
-impl<'a, S: Schema> Many<'a, S> {
-    /// Locks the buckets of all keys, in the order of their numbers.
-    fn lock(&mut self) -> Result<(), Busy> {
-        let mut spins = SPINS;
-        while spins > 0 {
-            spins -= 1;
-            let size = self.table.size();
-            let mut numbers: Vec<usize> = self.keys.iter().map(|key| size.number_of(key.1)).collect();
-            numbers.sort_unstable();
-            for run in numbers.chunk_by(|a, b| a == b) {
-                let Some(held) = self.lock_number(run[0], &mut spins) else {
-                    break;
-                };
-                self.heads.push(Group {
-                    number: run[0],
-                    held,
-                    probes: run.len(),
-                });
-            }
-            // A number that is right while its bucket is locked stays so. If all are right now, all are locked and right.
-            let size = self.table.size();
-            if self.keys.iter().all(|key| self.group(size.number_of(key.1)).is_some()) {
-                return Ok(());
-            }
-            self.heads.clear();
-        }
-        Err(Busy)
-    }
-
-    /// Locks a bucket, unless that takes too long or it is in use no more.
-    fn lock_number(&self, number: usize, spins: &mut usize) -> Option<Held<'a>> {
-        while *spins > 0 && number < self.table.size().buckets() {
-            let head = self.table.bucket(self.guard, number)?;
-            if let Some(version) = head.lock.try_lock() {
-                return Some(Held {
-                    head,
-                    version,
-                    changed: false,
-                });
-            }
-            *spins -= 1;
-            spin_loop();
-        }
-        None
-    }
-
-    /// The place in `heads` of a bucket's number.
-    fn group(&self, number: usize) -> Option<usize> {
-        self.heads.binary_search_by_key(&number, |group| group.number).ok()
-    }
-
-    /// Provides overflow buckets for the case that all probes are inserted.
-    fn provide(&mut self) {
-        for group in &self.heads {
-            let missing = group.probes.saturating_sub(group.held.head.room(self.guard));
-            for _ in 0..missing.div_ceil(SLOTS) {
-                self.after.spare.allocate_or_panic();
-            }
-        }
-    }
-
-    /// The place in `heads` of a probe's bucket, and what is there.
-    fn search(&self, i: usize) -> (usize, Search<'a>) {
-        let (word, hash) = self.keys[i];
-        // While all are locked, no other size gives another number.
-        let group = self
-            .group(self.table.size().number_of(hash))
-            .expect("the bucket is locked");
-        (
-            group,
-            self.table
-                .search(self.guard, &self.heads[group].held, word, self.probes[i]),
-        )
-    }
-}
-
-impl<S: Schema> Locked for Many<'_, S> {
-    fn get(&self, i: usize) -> Option<Entry> {
-        self.search(i).1.found.map(|(_, entry)| entry)
-    }
-
-    fn step(&mut self, i: usize, step: Step) {
-        let (group, search) = self.search(i);
-        let held = &mut self.heads[group].held;
-        self.table
-            .step(self.guard, held, self.keys[i].1, &search, step, &mut self.after);
     }
 }
 

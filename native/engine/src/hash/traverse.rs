@@ -1,0 +1,233 @@
+//! Traversal in the order of the reversed bits of the hash (ALGORITHMS section 6.6).
+//!
+//! The entries of a bucket fill an interval of that order, which a split halves and a merge reunites with its neighbour. So a
+//! position needs no care when the table changes: a step reads the bucket that the position is in now, passes over entries
+//! before the position, and goes on behind the bucket's interval. Keys with one hash are in the order of their key words, then
+//! of the schema.
+
+use super::bucket::Bucket;
+use super::{Hash, Held, Size, OPTIMISM, SPINS};
+use crate::{hash_of, Busy, Cursor, Entry, Schema};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::spin_loop;
+use std::cmp::Ordering;
+
+/// How many buckets a scan asks for in advance.
+const AHEAD: u64 = 4;
+
+/// Position of a scan: all entries before it have been met.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Position {
+    at: u64,
+    end: bool,
+}
+
+impl Cursor for Position {}
+
+/// The place of a hash in the order of traversal: a multiple of 4.
+#[inline]
+pub(super) fn position(hash: u64) -> u64 {
+    (hash >> 2).reverse_bits()
+}
+
+/// The least hash that is at a position.
+#[inline]
+pub(super) fn hash_at(position: u64) -> u64 {
+    position.reverse_bits() << 2
+}
+
+/// The first position behind the interval of a bucket that `at` is in; nothing if it is the last one.
+pub(super) fn behind(at: u64, depth: u32) -> Option<u64> {
+    if depth == 0 {
+        return None;
+    }
+    let shift = u64::BITS - depth;
+    ((at >> shift) + 1).checked_mul(1 << shift)
+}
+
+impl<S: Schema> Hash<S> {
+    /// The order of traversal between two entries.
+    fn order(&self, a: Entry, b: Entry) -> Ordering {
+        let key = |entry: Entry| (position(hash_of(entry.key)), entry.key);
+        key(a).cmp(&key(b)).then_with(|| {
+            if a.key & 3 == 3 {
+                return Ordering::Equal;
+            }
+            // SAFETY: both were read under the caller's guard, and have one word, which ends in 00.
+            unsafe { self.shared.0.schema.compare_colliding_entries(a, b) }
+        })
+    }
+
+    /// Whether an entry stands behind the probe, whose word is given, in the order of traversal.
+    fn is_behind(&self, word: u64, probe: &S::Probe, entry: Entry) -> bool {
+        let key = |word: u64| (position(hash_of(word)), word);
+        let order = key(word).cmp(&key(entry.key)).then_with(|| {
+            if word & 3 == 3 {
+                return Ordering::Equal;
+            }
+            // SAFETY: as in `order`.
+            unsafe { self.shared.0.schema.compare_colliding(probe, entry) }
+        });
+        order == Ordering::Less
+    }
+
+    /// Appends to `out` the entries from position `from` on of the bucket that the hash is in; optimistically at first. Returns
+    /// the number of entries and the size that made it that bucket.
+    fn visit<T>(
+        &self,
+        guard: &Guard,
+        hash: u64,
+        from: u64,
+        out: &mut Vec<T>,
+        expand: &mut impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<(usize, Size), Busy> {
+        let before = out.len();
+        let mut overtaken = 0;
+        let mut read = |head: &Bucket, token| {
+            let size = self.size();
+            let mut met = 0;
+            out.truncate(before);
+            let whole = head.each(guard, token, |entry| {
+                if position(hash_of(entry.key)) >= from {
+                    met += 1;
+                    expand(entry, out);
+                }
+            });
+            (whole && head.lock.validate(token)).then_some((met, size))
+        };
+        for _ in 0..SPINS {
+            let Some((head, token)) = self.token(guard, hash) else {
+                spin_loop();
+                continue;
+            };
+            if let Some(done) = read(head, token) {
+                return Ok(done);
+            }
+            overtaken += 1;
+            if overtaken == OPTIMISM {
+                break;
+            }
+        }
+        let held = self.lock_to_read(guard, hash)?;
+        Ok(read(held.head, held.token()).expect("nobody else changes a locked bucket"))
+    }
+
+    /// The first entry behind the key, with the buckets chosen, locked or not, by `open`.
+    fn least<'g>(
+        &self,
+        guard: &'g Guard,
+        after: Option<(u64, &S::Probe)>,
+        mut open: impl FnMut(u64) -> Option<(&'g Bucket, u64)>,
+    ) -> Option<Option<Entry>> {
+        let mut at = after.map_or(0, |(word, _)| position(hash_of(word)));
+        loop {
+            let hash = hash_at(at);
+            let (head, token) = open(hash)?;
+            let size = self.size();
+            let mut least: Option<Entry> = None;
+            let whole = head.each(guard, token, |entry| {
+                let behind = after.is_none_or(|(word, probe)| self.is_behind(word, probe, entry));
+                if behind && least.is_none_or(|least| self.order(entry, least).is_lt()) {
+                    least = Some(entry);
+                }
+            });
+            if !whole {
+                return None;
+            }
+            if least.is_some() {
+                return Some(least);
+            }
+            match behind(at, size.depth(hash)) {
+                Some(next) => at = next,
+                None => return Some(None),
+            }
+        }
+    }
+
+    /// See [`crate::Engine::next`].
+    pub(super) fn step_on<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        let after = after.map(|probe| (self.shared.0.schema.word(probe), probe));
+        let mut read = Vec::new();
+        let mut overtaken = 0;
+        for _ in 0..SPINS {
+            read.clear();
+            let least = self.least(guard, after, |hash| {
+                let opened = self.token(guard, hash)?;
+                read.push(opened);
+                Some(opened)
+            });
+            let Some(found) = least else {
+                spin_loop();
+                continue;
+            };
+            let result = look(found);
+            // No bucket that was read has changed since: there was an instant at which all were as read.
+            if read.iter().all(|(head, token)| head.lock.validate(*token)) {
+                return Ok(result);
+            }
+            overtaken += 1;
+            if overtaken == OPTIMISM {
+                break;
+            }
+        }
+        // Out of the order in which others lock, but no wait is without bound.
+        let mut locked: Vec<Held<'_>> = Vec::new();
+        let least = self.least(guard, after, |hash| {
+            let held = self.lock_to_read(guard, hash).ok()?;
+            let opened = (held.head, held.token());
+            locked.push(held);
+            Some(opened)
+        });
+        least.map(look).ok_or(Busy)
+    }
+
+    /// See [`crate::Engine::scan`].
+    pub(super) fn scan_on<T>(
+        &self,
+        guard: &Guard,
+        cursor: &mut Position,
+        limit: usize,
+        out: &mut Vec<T>,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let mut places = 0;
+        while !cursor.end && places < limit.max(1) {
+            let (before, hash) = (out.len(), hash_at(cursor.at));
+            let Ok((met, size)) = self.visit(guard, hash, cursor.at, out, &mut expand) else {
+                out.truncate(before);
+                return if places > 0 { Ok(true) } else { Err(Busy) };
+            };
+            places += met;
+            match behind(cursor.at, size.depth(hash)) {
+                Some(next) => {
+                    let ahead = next.saturating_add((next - cursor.at).saturating_mul(AHEAD));
+                    self.prefetch_hash(guard, hash_at(ahead));
+                    cursor.at = next;
+                }
+                None => cursor.end = true,
+            }
+        }
+        Ok(!cursor.end)
+    }
+
+    /// See [`crate::Engine::slot`].
+    pub(super) fn entries_of<T>(
+        &self,
+        guard: &Guard,
+        number: usize,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<Option<Vec<T>>, Busy> {
+        if number >= self.size().buckets() {
+            return Ok(None);
+        }
+        let mut out = Vec::new();
+        // A hash that is in the bucket of this number, as long as there is one.
+        let (_, size) = self.visit(guard, (number as u64) << 2, 0, &mut out, &mut expand)?;
+        Ok((number < size.buckets()).then_some(out))
+    }
+}

@@ -51,6 +51,7 @@
 -ifdef(SELFTEST).
 -export([
     test_roundtrip/1,
+    test_store/1,
     test_compare/2,
     test_equal/2,
     test_hash/1,
@@ -250,6 +251,9 @@ dirty(_Function, _Arguments) -> erlang:nif_error(not_loaded).
 
 -spec test_roundtrip(Term) -> Term.
 test_roundtrip(_Term) -> erlang:nif_error(not_loaded).
+
+-spec test_store(tuple()) -> true.
+test_store(_Object) -> erlang:nif_error(not_loaded).
 
 -spec test_compare(term(), term()) -> -1 | 0 | 1.
 test_compare(_A, _B) -> erlang:nif_error(not_loaded).

@@ -96,6 +96,7 @@ unsafe fn start(env: *mut ErlNifEnv, private: *mut *mut c_void, old: *const c_vo
             return Err(Refusal::OtherLibraryLoaded);
         }
         check_stamps(env, Term::from_raw(info))?;
+        cats_sync::slab::set_source(allocate, free);
         check_terms(env)?;
         atoms::make(env);
         dirty::make_names(env);
@@ -114,6 +115,17 @@ unsafe fn start(env: *mut ErlNifEnv, private: *mut *mut c_void, old: *const c_vo
         Ok(Err(refusal)) => refusal as c_int,
         Err(_) => Refusal::Panic as c_int,
     }
+}
+
+/// Memory of the VM's own allocators.
+unsafe extern "C" fn allocate(bytes: usize) -> *mut c_void {
+    // SAFETY: no precondition.
+    unsafe { enif_alloc(bytes) }
+}
+
+unsafe extern "C" fn free(memory: *mut c_void) {
+    // SAFETY: the caller gives back what `allocate` gave.
+    unsafe { enif_free(memory) }
 }
 
 /// Opens the resource types: all of them, or none.

@@ -61,6 +61,20 @@ pub fn roundtrip(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     Ok(encode::tuple(env, tuple)?[0])
 }
 
+/// Stores an object and frees it again.
+pub fn store_and_free(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
+    let elements = encode::tuple(env, term)?;
+    let block = match encode::immediates(elements) {
+        Some(words) => Block::flat(words).ok_or(Failure::SystemLimit)?,
+        None => BUILDER.with_borrow_mut(|builder| {
+            encode::object(env, elements, builder)?;
+            builder.finish().ok_or(Failure::SystemLimit)
+        })?,
+    };
+    drop(block);
+    Ok(atoms::true_())
+}
+
 fn with_two<R>(env: Env, terms: &[Term; 2], ask: impl Fn(&Builder, &Builder) -> R) -> Result<R, Failure> {
     let (mut a, mut b) = (Builder::new(), Builder::new());
     encode::key(env, terms[0], &mut a)?;

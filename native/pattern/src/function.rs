@@ -29,8 +29,8 @@ functions! {
     "is_bitstring"/1 => IsBitString,
     "is_boolean"/1 => IsBoolean,
     "is_float"/1 => IsFloat,
-    "is_function"/1 => IsFunction,
-    "is_function"/2 => IsFunctionOfArity,
+    "is_function"/1 => IsFun,
+    "is_function"/2 => HasArity,
     "is_integer"/1 => IsInteger,
     "is_integer"/3 => IsIntegerBetween,
     "is_list"/1 => IsList,
@@ -117,8 +117,8 @@ impl Function {
             IsBitString => class(Class::BitString),
             IsBoolean => boolean(truth(0).is_some()),
             IsFloat => boolean(matches!(number(0), Some(Number::Float(_)))),
-            IsFunction => class(Class::Fun),
-            IsFunctionOfArity => {
+            IsFun => class(Class::Fun),
+            HasArity => {
                 // A negative arity is an error, not a mismatch.
                 let arity = arguments[1];
                 let negative = match arity.view() {

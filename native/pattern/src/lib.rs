@@ -9,6 +9,7 @@ mod bounds;
 mod expression;
 mod function;
 mod head;
+mod keeps_key;
 mod program;
 
 pub use arena::Arena;

@@ -55,7 +55,7 @@ pub struct Program {
 pub(crate) struct Clause {
     pub(crate) head: Pattern,
     pub(crate) guards: Vec<Expression>,
-    body: Vec<Expression>,
+    pub(crate) body: Vec<Expression>,
     variables: usize,
 }
 
@@ -180,11 +180,15 @@ impl Program {
 
     /// Whether the program's result for the object is `true`: what counting and deleting ask.
     pub fn is_true(&self, object: Object<'_>, caller: u64, arena: &Arena) -> bool {
+        self.value(object, caller, arena)
+            .is_some_and(|value| value.word() == self.vm.true_)
+    }
+
+    /// The program's result for the object as a stored term, which lives as long as the arena is not cleared.
+    pub fn value<'a>(&'a self, object: Object<'a>, caller: u64, arena: &'a Arena) -> Option<TermRef<'a>> {
         self.first_match(object, caller, arena, |run, clause, bindings| {
-            let value = clause.body.last()?.evaluate(run, bindings, true);
-            value.filter(|value| value.word() == self.vm.true_)
+            clause.body.last()?.evaluate(run, bindings, true)
         })
-        .is_some()
     }
 
     fn first_match<'a, R>(

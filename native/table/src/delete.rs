@@ -71,7 +71,7 @@ impl<'g> Handle<'g> {
     }
 
     /// Removes all objects of the probe's key that equal the one with this body, which is not the table's; how many.
-    fn delete_equal(self, probe: &Probe<'_>, body: u64) -> Result<usize, Failure> {
+    pub(crate) fn delete_equal(self, probe: &Probe<'_>, body: u64) -> Result<usize, Failure> {
         let store = self.store();
         let (removed, old) = store.update(self.guard, probe, |old| {
             if let Err(failure) = self.still_named() {
@@ -119,7 +119,7 @@ impl<'g> Handle<'g> {
 
     /// Takes what a locked place holds off the counters.
     #[inline]
-    fn uncount(self, store: &Store, entry: Entry) {
+    pub(crate) fn uncount(self, store: &Store, entry: Entry) {
         // SAFETY: the place is locked, so its objects live.
         unsafe {
             let (objects, bytes) = if is_group(entry.body) {

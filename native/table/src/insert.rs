@@ -53,21 +53,28 @@ impl Incoming {
         self.probe
     }
 
+    /// The entry that the object will have.
+    #[inline]
+    pub(crate) fn entry(&self) -> Entry {
+        self.entry
+    }
+
     /// The body of the object.
     #[inline]
     pub fn body(&self) -> u64 {
         self.entry.body
     }
 
+    /// Bytes of the object's block.
     #[inline]
-    fn bytes(&self) -> i64 {
+    pub(crate) fn bytes(&self) -> i64 {
         // SAFETY: the object is this value's own.
         unsafe { body_bytes(self.entry.body) as i64 }
     }
 
     /// The entry, now the table's.
     #[inline]
-    fn take(&mut self) -> Entry {
+    pub(crate) fn take(&mut self) -> Entry {
         self.taken = true;
         self.entry
     }

@@ -177,6 +177,16 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
+    /// The body word of the object; `key` is the key's place, counted from 0.
+    #[inline]
+    pub(crate) fn body(&self, key: usize) -> u64 {
+        match self {
+            ObjectRef::Single(_) => SINGLE,
+            ObjectRef::Pair(words) => words[1 - key],
+            ObjectRef::Block(block) => block.address().as_ptr() as u64,
+        }
+    }
+
     /// The element words, if all elements are immediates.
     #[inline]
     pub fn flat(&self) -> Option<&[u64]> {

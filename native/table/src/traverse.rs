@@ -126,7 +126,7 @@ impl<'g> Handle<'g> {
     }
 
     /// Appends the objects of an entry, in the order of insertion.
-    fn expand(self, entry: Entry, out: &mut Vec<ObjectRef<'g>>) {
+    pub(crate) fn expand(self, entry: Entry, out: &mut Vec<ObjectRef<'g>>) {
         // SAFETY: objects and groups are retired through the epoch; the engine takes back what was not valid.
         unsafe {
             if is_group(entry.body) {

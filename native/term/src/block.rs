@@ -158,10 +158,10 @@ impl<'a> BlockRef<'a> {
         (self.header() >> 32) as usize
     }
 
-    /// Bytes that the block takes.
+    /// Bytes of memory that the block occupies.
     #[inline]
     pub fn bytes(self) -> usize {
-        self.words() * 8
+        slab::usable(self.words() * 8)
     }
 
     /// The tuple's arity.

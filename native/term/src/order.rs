@@ -23,6 +23,7 @@ pub fn compare(a: TermRef<'_>, b: TermRef<'_>) -> Ordering {
 fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     match (a.small(), b.small()) {
         (Some(a), Some(b)) => a.cmp(&b),
+        _ if a.word() == b.word() && a.is_immediate() => Equal,
         _ => compare_others(a, b, exact),
     }
 }
@@ -35,22 +36,19 @@ fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     if a.same_place(b) {
         return Equal;
     }
-    match (Number::of(a), Number::of(b)) {
-        (Some(a), Some(b)) if exact => return a.compare_exact(b, host().zeros_identical),
-        (Some(a), Some(b)) => return a.compare(b),
-        (Some(_), None) => return Class::Number.cmp(&b.class()),
-        (None, Some(_)) => return a.class().cmp(&Class::Number),
-        (None, None) => {}
-    }
     match (a.view(), b.view()) {
         (View::Tuple(a), View::Tuple(b)) => a.len().cmp(&b.len()).then_with(|| compare_elements(a, b, exact)),
         (View::List(a), View::List(b)) => compare_lists(a, b, exact),
         (View::Map(a), View::Map(b)) => a.keys.len().cmp(&b.keys.len()).then_with(|| compare_maps(a, b, exact)),
         (View::Binary(a) | View::SharedBinary(_, a), View::Binary(b) | View::SharedBinary(_, b)) => a.cmp(b),
-        (x, y) => a.class().cmp(&b.class()).then_with(|| match (vm_word(x), vm_word(y)) {
-            (Some(a), Some(b)) => (host().compare)(a, b),
-            _ => (host().compare_mixed)(a, b),
-        }),
+        (x, y) => match (Number::of(a), Number::of(b)) {
+            (Some(a), Some(b)) if exact => a.compare_exact(b, host().zeros_identical),
+            (Some(a), Some(b)) => a.compare(b),
+            _ => a.class().cmp(&b.class()).then_with(|| match (vm_word(x), vm_word(y)) {
+                (Some(a), Some(b)) => (host().compare)(a, b),
+                _ => (host().compare_mixed)(a, b),
+            }),
+        },
     }
 }
 
@@ -65,11 +63,13 @@ fn vm_word(view: View<'_>) -> Option<u64> {
 
 /// Compares the elements that both have, one by one.
 fn compare_elements(a: Elements<'_>, b: Elements<'_>, exact: bool) -> Ordering {
-    a.iter()
-        .zip(b.iter())
-        .map(|(a, b)| compare_as(a, b, exact))
-        .find(|&order| order != Equal)
-        .unwrap_or(Equal)
+    for (a, b) in a.iter().zip(b.iter()) {
+        let order = compare_as(a, b, exact);
+        if order != Equal {
+            return order;
+        }
+    }
+    Equal
 }
 
 fn compare_lists(a: List<'_>, b: List<'_>, exact: bool) -> Ordering {

@@ -4,7 +4,7 @@ use super::Model::{self, *};
 use crate::ZEROS_IDENTICAL;
 use cats_term::test_host::{install_test_host, retained};
 use cats_term::{
-    compare, equal, hash_of, head, key_word, key_word_ordered, small, Block, Builder, Class, TermRef, NIL,
+    compare, equal, hash_of, head, key_word, key_word_ordered, small, Block, Builder, Class, TermRef, BOTTOM, NIL, TOP,
 };
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -37,6 +37,10 @@ fn the_order_of_types() {
             let (x, y) = (a.key(), b.key());
             assert_eq!(compare(x.as_key(), y.as_key()), i.cmp(&j), "{a:?} {b:?}");
         }
+        let (bottom, key, top) = (TermRef::immediate(BOTTOM), a.key(), TermRef::immediate(TOP));
+        assert!(compare(bottom, key.as_key()).is_lt() && compare(key.as_key(), bottom).is_gt());
+        assert!(compare(key.as_key(), top).is_lt() && compare(top, key.as_key()).is_gt());
+        assert!(head(bottom, 0) < head(key.as_key(), 0) && head(key.as_key(), 0) < head(top, 0));
     }
 }
 
@@ -219,6 +223,33 @@ fn maps_in_map_keys_are_compared_in_the_order_of_iteration() {
     assert_eq!(compare(x.as_key(), y.as_key()), Ordering::Greater);
     let (x, y) = (key("b", "a").key(), key("a", "c").key());
     assert_eq!(compare(x.as_key(), y.as_key()), Ordering::Less);
+}
+
+#[test]
+fn maps_iterated_in_different_orders() {
+    let map = |pairs: &[(i64, i64)]| Map(pairs.iter().map(|&(key, value)| (int(key), int(value))).collect()).key();
+    let (x, y) = (map(&[(1, 1), (2, 2), (3, 3)]), map(&[(3, 3), (1, 1), (2, 2)]));
+    assert!(equal(x.as_key(), y.as_key()) && compare(x.as_key(), y.as_key()).is_eq());
+    assert_eq!(key_word(x.as_key()), key_word(y.as_key()));
+    // The smallest key with different values decides, wherever it stands.
+    let z = map(&[(3, 4), (1, 1), (2, 0)]);
+    assert!(!equal(x.as_key(), z.as_key()) && compare(x.as_key(), z.as_key()).is_gt());
+    assert!(!equal(y.as_key(), z.as_key()) && compare(y.as_key(), z.as_key()).is_gt());
+}
+
+#[test]
+fn the_tail_of_a_shorter_list_is_compared_with_a_list() {
+    let list = |elements: &[i64], tail| List(elements.iter().copied().map(int).collect(), Box::new(tail)).key();
+    let long = list(&[1, 2], Nil);
+    for (tail, order) in [
+        (Nil, Ordering::Less),
+        (int(9), Ordering::Less),
+        (Binary(vec![], false), Ordering::Greater),
+    ] {
+        let short = list(&[1], tail);
+        assert_eq!(compare(short.as_key(), long.as_key()), order);
+        assert_eq!(compare(long.as_key(), short.as_key()), order.reverse());
+    }
 }
 
 #[test]

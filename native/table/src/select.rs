@@ -1,0 +1,193 @@
+//! What `select`, `match` and their kin do to a table: scans in slices over the objects that a program can match, and removing
+//! or replacing an object that was met, if it is still there.
+
+use crate::failure::{Cause, Failure};
+use crate::group::retire_entry;
+use crate::insert::Incoming;
+use crate::object::{Object, ObjectRef};
+use crate::options::Kind;
+use crate::schema::{OwnedKey, Probe};
+use crate::store;
+use crate::table::{Handle, Table};
+use crate::traverse::Direction;
+use cats_engine::Step;
+use cats_pattern::{Keys, Program};
+use cats_term::{compare, Block, TermRef};
+
+/// Which objects a scan shows, and where it stands. Nothing is held between two slices.
+pub struct Selection {
+    wanted: Wanted,
+    direction: Direction,
+}
+
+enum Wanted {
+    /// The objects of these keys, the next one last.
+    Keys(Vec<Block>),
+    /// All objects of an unordered table.
+    Hash(store::Cursor),
+    /// The objects of an ordered table between two keys, both included, behind the key that came last.
+    Range {
+        lower: Option<OwnedKey>,
+        upper: Option<OwnedKey>,
+        last: Option<OwnedKey>,
+    },
+}
+
+impl Selection {
+    /// All objects; those of an ordered table in this direction.
+    pub fn all(table: &Table, direction: Direction) -> Self {
+        let wanted = match table.kind() {
+            Kind::OrderedSet => Wanted::Range {
+                lower: None,
+                upper: None,
+                last: None,
+            },
+            _ => Wanted::Hash(Default::default()),
+        };
+        Self { wanted, direction }
+    }
+
+    /// The objects that the program can match.
+    pub fn of(table: &Table, program: &Program, direction: Direction) -> Result<Self, Failure> {
+        let ordered = table.kind() == Kind::OrderedSet;
+        let wanted = match program.keys(table.key(), ordered).ok_or(Failure::SystemLimit)? {
+            Keys::All => return Ok(Self::all(table, direction)),
+            Keys::Exact(mut keys) => {
+                keys.sort_by(|a, b| compare(key_of(b), key_of(a)));
+                keys.dedup_by(|a, b| {
+                    let (a, b) = (table.probe(key_of(a)), table.probe(key_of(b)));
+                    a.word() == b.word() && compare(a.term(), b.term()).is_eq()
+                });
+                Wanted::Keys(keys)
+            }
+            Keys::Range(lower, upper) => Wanted::Range {
+                lower: Some(OwnedKey::new(key_of(&lower))),
+                upper: Some(OwnedKey::new(key_of(&upper))),
+                last: None,
+            },
+        };
+        Ok(Self { wanted, direction })
+    }
+}
+
+/// The key that a block of a program's keys stands for.
+fn key_of(block: &Block) -> TermRef<'_> {
+    block.as_ref().element(0)
+}
+
+impl<'g> Handle<'g> {
+    /// Appends the objects of about `limit` more keys to `out`; false when the selection is complete. When it fails, nothing
+    /// has happened.
+    pub fn slice(
+        self,
+        selection: &mut Selection,
+        limit: usize,
+        patient: bool,
+        out: &mut Vec<ObjectRef<'g>>,
+    ) -> Result<bool, Failure> {
+        let more = match &mut selection.wanted {
+            Wanted::Keys(keys) => {
+                let Some(key) = keys.last() else { return Ok(false) };
+                let probe = self.table.probe(key_of(key));
+                out.extend_from_slice(self.lookup(&probe, patient)?.as_slice());
+                keys.pop();
+                !keys.is_empty()
+            }
+            Wanted::Hash(cursor) => self
+                .store()
+                .scan(self.guard, cursor, limit, out, |entry, out| self.expand(entry, out))?,
+            Wanted::Range { lower, upper, last } => {
+                let down = selection.direction == Direction::Down;
+                let (near, far) = if down { (upper, lower) } else { (lower, upper) };
+                let from = last.as_ref().or(near.as_ref()).map(OwnedKey::probe);
+                let (inclusive, before) = (last.is_none(), out.len());
+                let store = self.store();
+                let mut more = store.range(self.guard, from, inclusive, down, limit, out, |entry, out| {
+                    self.expand(entry, out)
+                })?;
+                let key = |object: &ObjectRef<'g>| object.element(self.table.key());
+                if let Some(far) = far {
+                    let far = far.probe().term();
+                    let beyond = |object: &ObjectRef<'g>| {
+                        let order = compare(key(object), far);
+                        if down {
+                            order.is_lt()
+                        } else {
+                            order.is_gt()
+                        }
+                    };
+                    if out[before..].last().is_some_and(beyond) {
+                        let inside = out[before..].partition_point(|object| !beyond(object));
+                        out.truncate(before + inside);
+                        more = false;
+                    }
+                }
+                if let (true, Some(object)) = (more, out[before..].last()) {
+                    *last = Some(OwnedKey::new(key(object)));
+                }
+                more
+            }
+        };
+        self.still_named()?;
+        Ok(more)
+    }
+
+    /// Removes an object that a slice has shown, and in a bag those that are exactly the same; how many, or nothing if the
+    /// key's object is another one by now.
+    pub fn remove_shown(self, object: &ObjectRef<'g>) -> Result<Option<usize>, Failure> {
+        let probe = self.table.probe(object.element(self.table.key()));
+        if self.table.kind().is_bag() {
+            return self.delete_equal(&probe, object.body(self.table.key())).map(Some);
+        }
+        self.change_shown(object, &probe, Step::Remove, 0, 0)
+            .map(|changed| changed.then_some(1))
+    }
+
+    /// Replaces an object that a slice of a table without bags has shown by another with the same key; false, and nothing
+    /// done, if the key's object is another one by now.
+    pub fn replace_shown(self, object: &ObjectRef<'g>, new: Block) -> Result<bool, Failure> {
+        let mut new = Incoming::new(self.guard, self.table, self.store(), Object::Block(new))?;
+        let probe = self.table.probe(object.element(self.table.key()));
+        if new.probe().word() != probe.word() || compare(new.probe().term(), probe.term()).is_ne() {
+            return Err(Cause::None.into());
+        }
+        let changed = self.change_shown(object, &probe, Step::Put(new.entry()), 1, new.bytes())?;
+        if changed {
+            new.take();
+        }
+        Ok(changed)
+    }
+
+    /// Carries out a step on the object's place if it still holds just this object. What comes in its place is `objects`
+    /// objects with blocks of `bytes` bytes.
+    fn change_shown(
+        self,
+        object: &ObjectRef<'g>,
+        probe: &Probe<'_>,
+        step: Step,
+        objects: i64,
+        bytes: i64,
+    ) -> Result<bool, Failure> {
+        let store = self.store();
+        let body = object.body(self.table.key());
+        let old = store.update(self.guard, probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            // A block's address is this object's own as long as the guard lives under which it was shown.
+            match old.filter(|old| old.body == body) {
+                None => (Step::Keep, Ok(None)),
+                Some(old) => {
+                    self.uncount(store, old);
+                    store.count(objects, bytes);
+                    (step, Ok(Some(old)))
+                }
+            }
+        })??;
+        if let Some(old) = old {
+            // SAFETY: the place holds something else now.
+            unsafe { retire_entry(self.guard, old.body) }
+        }
+        Ok(old.is_some())
+    }
+}

@@ -103,20 +103,22 @@ explain_newer(Reason, Function, Arguments, Cause) ->
     as_ets(Reason, Function, Arguments, Cause).
 
 default_remark(default, Default) when is_tuple(Default) -> <<"default tuple too small">>;
-default_remark(none, {}) -> <<"is an empty tuple">>;
-default_remark(none, Default) when not is_tuple(Default) -> <<"not a tuple">>;
+default_remark(Cause, Default) when Cause =:= default; Cause =:= none ->
+    case is_tuple(Default) of
+        true -> "";
+        false -> <<"not a tuple">>
+    end;
 default_remark(_Cause, _Default) -> "".
 
-%% A cause that is newer than the running OTP explains nothing there.
+%% erl_stdlib_errors fails on a cause that is newer than it, and, whatever the cause, on an improper list of
+%% operations.
 as_ets(Reason, Function, Arguments, Cause) ->
-    Explain = fun(C) ->
-                  Frame = {ets, Function, Arguments, [{error_info, #{cause => C}}]},
-                  erl_stdlib_errors:format_error(Reason, [Frame])
-              end,
+    Frame = {ets, Function, Arguments, [{error_info, #{cause => Cause}}]},
     try
-        Explain(Cause)
+        erl_stdlib_errors:format_error(Reason, [Frame])
     catch
-        error:_ -> Explain(none)
+        error:_ when Cause =/= none -> as_ets(Reason, Function, Arguments, none);
+        error:_ -> #{}
     end.
 
 is_positions(Positions) ->

@@ -33,7 +33,8 @@ calls() ->
      {update_counter, [k, 1, {k, 1}]}, {update_element, [k, {2, 1}]}, {update_element, [k, {2, 1}, {k, 1}]}].
 
 %% Arguments that are bad, for a table of objects {Key, Atom, Integer}, with the key as its first element.
-%% Some of them succeed for some types of tables.
+%% Some of them succeed for some types of tables. A default tuple without a key is missing: in
+%% ets:update_counter/4 it ends the VM of releases before 29.
 bad_arguments() ->
     [{delete_object, [not_a_tuple]}, {delete_object, [{}]}, {give_away, [not_a_pid, gift]},
      {give_away, [self(), gift]}, {give_away, [dead(), gift]}, {info, [no_item]}, {info, [1]},
@@ -45,7 +46,7 @@ bad_arguments() ->
      {lookup_element, [nokey, 0]}, {lookup_element, [nokey, no]}, {lookup_element, [k, 4, default]},
      {lookup_element, [k, 0, default]}, {lookup_element, [k, no, default]},
      {lookup_element, [nokey, 0, default]}, {rename, ["name"]}, {rename, [taken_name()]},
-     {safe_fixtable, [no]}, {setopts, [no]}, {setopts, [{heir, no}]}, {setopts, [{heir, self()}]},
+     {safe_fixtable, [no]}, {setopts, [no]}, {setopts, [{heir, no}]},
      {setopts, [[{heir, none}, {heir, none}]]}, {setopts, [{heir, none, data}]},
      {setopts, [[{heir, none} | no]]}, {setopts, [{protection, public}]}, {slot, [no]}, {slot, [-1]},
      {slot, [1 bsl 20]}, {slot, [1 bsl 70]}, {update_counter, [nokey, 1]}, {update_counter, [k, 1]},
@@ -56,11 +57,11 @@ bad_arguments() ->
      {update_counter, [k, 1.0]}, {update_counter, [k, [{3, 1}, {2, 1}]]},
      {update_counter, [k, [{3, 1} | no]]}, {update_counter, [k, [{3, 1}, no]]},
      {update_counter, [k, [{3, 1}, 1]]}, {update_counter, [nokey, no]}, {update_counter, [nokey, {1, 1}]},
-     {update_counter, [nokey, {9, 1}]}, {update_counter, [nokey, 1, no]}, {update_counter, [nokey, 1, {}]},
+     {update_counter, [nokey, {9, 1}]}, {update_counter, [nokey, 1, no]},
      {update_counter, [nokey, 1, {a}]}, {update_counter, [nokey, {3, 1}, {a, 1}]},
      {update_counter, [nokey, 1, {a, b}]}, {update_counter, [k, 1, {a, 1}]},
      {update_counter, [nokey, {1, 1}, {a, 1}]}, {update_counter, [nokey, no, {a, 1}]},
-     {update_counter, [k, no, no]}, {update_counter, [k, {3, 1}, no]}, {update_counter, [k, {3, 1}, {}]},
+     {update_counter, [k, no, no]}, {update_counter, [k, {3, 1}, no]},
      {update_counter, [k, {1, 1}, {a, 1}]}, {update_element, [k, {1, new}]}, {update_element, [k, {0, new}]},
      {update_element, [k, {4, new}]}, {update_element, [k, {-1, new}]}, {update_element, [k, {no, new}]},
      {update_element, [k, no]}, {update_element, [k, {1 bsl 70, new}]},
@@ -107,7 +108,10 @@ arguments(_Config) ->
     Table = fun(Type) ->
                 fun(Module) -> filled(Module, Module:new(arguments, [Type])) end
             end,
-    Named = fun(Module) -> filled(Module, Module:new(arguments, [named_table])) end,
+    Named = fun(Module) ->
+                [Module:delete(arguments) || Module:whereis(arguments) =/= undefined],
+                filled(Module, Module:new(arguments, [named_table]))
+            end,
     compare_all([{Table(Type), Function, Arguments} || Type <- types(), {Function, Arguments} <- bad_arguments()]),
     compare_all([{Named, Function, Arguments} || {Function, Arguments} <- bad_arguments()]),
     compare_all([{constant(Name), new, [Options]} || [Name, Options] <- bad_options()]),
@@ -127,7 +131,7 @@ newer_functions(_Config) ->
          {next_lookup, [no_table, k], #{1 => NoTable}},
          {prev_lookup, [no_table, k], #{1 => NoTable}},
          {update_element, [Table, nokey, {2, new}, no], #{4 => <<"not a tuple">>}},
-         {update_element, [Table, nokey, {2, new}, {}], #{4 => <<"is an empty tuple">>}},
+         {update_element, [Table, nokey, {2, new}, {}], #{4 => <<"default tuple too small">>}},
          {update_element, [Table, k, no, {a, b}], #{3 => <<"is not a valid element specification">>}},
          {update_element, [Table, k, {1, new}, {a, b}], #{3 => <<"the position is the same as the key position">>}}],
     [?assertEqual({Function, Arguments, Remarks}, {Function, Arguments, remarks(failure(cats, Function, Arguments))})
@@ -282,13 +286,22 @@ compare({First, Function, Arguments}) ->
         true ->
             [Expected, Seen] = [seen(failure(Module, Function, [First(Module) | Arguments]))
                                 || Module <- [ets, cats]],
-            case Expected =:= Seen of
+            case agree(Expected, Seen) of
                 true -> [];
                 false -> [#{call => {Function, [First(ets) | Arguments]}, ets => Expected, cats => Seen}]
             end;
         false ->
             []
     end.
+
+agree(Expected, Seen) when Expected =:= Seen ->
+    true;
+%% Causes that have come since the running release.
+agree({Reason, Function, Arguments, none, Remarks}, {Reason, Function, Arguments, Cause, Remarks})
+  when Cause =:= default; Cause =:= position ->
+    list_to_integer(erlang:system_info(otp_release)) < 29;
+agree(_Expected, _Seen) ->
+    false.
 
 %% What ets implements in Erlang fails in a function of another name.
 seen({error, Reason, [{ets, Name, Arguments, Info} | _]} = Failure)
@@ -298,22 +311,24 @@ seen({error, Reason, [{cats, Name, _, Info} | _]} = Failure) when Name =:= delet
     {Reason, cause(Info), remarks(Failure)};
 seen({error, Reason, [{_Module, Name, Arguments, Info} | _]} = Failure) ->
     {Reason, Name, tl(Arguments), cause(Info), remarks(Failure)};
-seen(Success) when is_atom(Success) ->
-    Success;
 seen(_Success) ->
     success.
 
 cause(Info) ->
     maps:get(cause, proplists:get_value(error_info, Info, #{}), none).
 
+%% Those that the shell prints. It prints none if the explanation fails, as that of ets does on improper lists.
 remarks({error, Reason, [{_, _, _, Info} | _] = Stack}) ->
     #{module := Module} = proplists:get_value(error_info, Info, #{module => cats_failure}),
-    Remarks = Module:format_error(Reason, Stack),
-    %% What the shell prints is made of these.
-    Printed = unicode:characters_to_list(erl_error:format_exception(error, Reason, Stack)),
-    [?assertNotEqual(nomatch, string:find(Printed, unicode:characters_to_list(Remark)))
-     || Remark <- maps:values(Remarks)],
-    Remarks.
+    try Module:format_error(Reason, Stack) of
+        Remarks ->
+            Printed = unicode:characters_to_list(erl_error:format_exception(error, Reason, Stack)),
+            [?assertNotEqual(nomatch, string:find(Printed, unicode:characters_to_list(Remark)))
+             || Remark <- maps:values(Remarks)],
+            Remarks
+    catch
+        error:function_clause when Module =/= cats_failure -> #{}
+    end.
 
 failure(Module, Function, Arguments) ->
     attempt(Module, Function, Arguments).

@@ -7,15 +7,17 @@ use crate::atoms;
 use crate::external;
 use crate::failure::Failure;
 use crate::vm::{on_dirty_scheduler, Env, Term};
-use cats_term::{is_immediate, Builder, Class, Item, NIL};
+use cats_term::{is_immediate, Builder, Class, Item};
 use rustler::sys::*;
-use std::cell::RefCell;
 use std::mem::MaybeUninit;
 
-/// Words, or terms waiting to be encoded, beyond which a term is too large for a scheduler.
+/// Words beyond which a term is too large for a scheduler.
 pub const SCHEDULER_WORDS: usize = 16 << 10;
 /// Terms nested deeper than this are held.
 const MAX_DEPTH: usize = 64;
+/// The tag of a list cell in all releases so far; nothing but speed depends on it.
+const TAG: u64 = 3;
+const LIST_TAG: u64 = 1;
 /// Longest binary, in bytes, that is stored within its object.
 const INLINE_BINARY: usize = 64;
 
@@ -44,7 +46,8 @@ pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), 
         builder.flat_tuple(words);
         return Ok(());
     }
-    Encoder::run(env, builder, |encoder| encoder.tuple(elements, 0).map(|_| ()))
+    let limit = SCHEDULER_WORDS;
+    Encoder { env, builder, limit }.tuple(elements, 0).map(|_| ())
 }
 
 /// Builds a key to search for: the one-element tuple of this term. Otherwise as [`object`].
@@ -52,44 +55,18 @@ pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
     object(env, &[key], builder)
 }
 
-thread_local! {
-    /// Terms found and not encoded yet; kept to save allocations.
-    static PENDING: RefCell<Vec<Term>> = const { RefCell::new(Vec::new()) };
-}
-
 struct Encoder<'a, 'b> {
     env: Env<'a>,
     builder: &'b mut Builder,
-    /// The children of the containers that are being encoded, outermost first.
-    pending: Vec<Term>,
     /// Words that may be built.
     limit: usize,
 }
 
 impl Encoder<'_, '_> {
-    fn run(
-        env: Env,
-        builder: &mut Builder,
-        body: impl FnOnce(&mut Encoder) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        let mut encoder = Encoder {
-            env,
-            builder,
-            pending: PENDING.take(),
-            limit: SCHEDULER_WORDS,
-        };
-        let result = body(&mut encoder);
-        let mut pending = encoder.pending;
-        pending.clear();
-        pending.shrink_to(SCHEDULER_WORDS);
-        PENDING.set(pending);
-        result
-    }
-
     /// Fails if `more` words than are built or waiting are too many for this scheduler.
     #[inline]
     fn budget(&mut self, more: usize) -> Result<(), Failure> {
-        if self.builder.words() + self.pending.len() + more <= self.limit {
+        if self.builder.words() + more <= self.limit {
             return Ok(());
         }
         self.over_budget()
@@ -104,29 +81,19 @@ impl Encoder<'_, '_> {
         Ok(())
     }
 
-    /// The word of a term at this depth below the object.
-    #[inline]
-    fn word(&mut self, term: Term, depth: usize) -> Result<u64, Failure> {
-        if term.is_immediate() {
-            Ok(term.0)
-        } else {
-            self.item(term, depth)
-        }
-    }
-
     fn item(&mut self, term: Term, depth: usize) -> Result<u64, Failure> {
         let env = self.env;
+        // A guess at what to ask first.
+        if term.0 & TAG == LIST_TAG {
+            if let Some(cell) = env.cell(term) {
+                return self.list(term, cell, depth);
+            }
+        }
         if let Some(elements) = env.tuple_elements(term) {
             if depth >= MAX_DEPTH {
                 return self.deep(Class::Tuple, term);
             }
             return self.tuple(elements, depth);
-        }
-        if let Some(cell) = env.cell(term) {
-            if depth >= MAX_DEPTH {
-                return self.deep(Class::List, term);
-            }
-            return self.list(cell, depth);
         }
         if let Some(bytes) = env.binary_bytes(term) {
             if bytes.len() <= INLINE_BINARY {
@@ -144,8 +111,14 @@ impl Encoder<'_, '_> {
         if let Some(value) = env.get_f64(term) {
             return Ok(self.builder.float(value));
         }
+        if env.is_reference(term) {
+            return Ok(self.hold(Class::Reference, term));
+        }
         if env.is_number(term) {
             return self.integer(term);
+        }
+        if let Some(cell) = env.cell(term) {
+            return self.list(term, cell, depth);
         }
         Ok(self.hold(self.class(term), term))
     }
@@ -156,69 +129,65 @@ impl Encoder<'_, '_> {
             return Ok(self.builder.flat_tuple(words).word());
         }
         let item = self.builder.tuple(elements.len());
-        for (slot, &element) in elements.iter().enumerate() {
-            let word = self.word(element, depth + 1)?;
-            self.builder.set(item, slot, word);
-        }
-        Ok(item.word())
+        self.builder.slots(item).copy_from_slice(Term::words(elements));
+        self.set_boxed(item, elements.len(), depth)
     }
 
-    fn list(&mut self, (head, mut tail): (Term, Term), depth: usize) -> Result<u64, Failure> {
-        let first = self.pending.len();
-        self.pending.push(head);
+    fn list(&mut self, list: Term, (head, mut tail): (Term, Term), depth: usize) -> Result<u64, Failure> {
+        if depth >= MAX_DEPTH {
+            return self.deep(Class::List, list);
+        }
+        let item = self.builder.open_list();
+        self.builder.push(head.0);
+        let mut tags = head.0;
         while let Some((head, rest)) = self.env.cell(tail) {
-            if self.pending.len() % 256 == 0 {
-                self.budget(0)?;
+            if self.builder.words() >= self.limit {
+                self.over_budget()?;
             }
-            self.pending.push(head);
+            self.builder.push(head.0);
+            tags &= head.0;
             tail = rest;
         }
-        self.budget(0)?;
-        let length = self.pending.len() - first;
-        let item = self.builder.list(length);
-        self.slots(item, first, depth)?;
-        if tail.0 != NIL {
-            let word = self.word(tail, depth + 1)?;
-            self.builder.set(item, length, word);
+        let length = self.builder.close_list(item, tail.0);
+        if is_immediate(tags & tail.0) {
+            return Ok(item.word());
         }
-        Ok(item.word())
+        self.set_boxed(item, length + 1, depth)
     }
 
     fn map(&mut self, map: Term, pairs: usize, depth: usize) -> Result<u64, Failure> {
         self.budget(2 * pairs)?;
-        let first = self.pending.len();
-        self.pending.resize(first + 2 * pairs, Term(NIL));
+        let item = self.builder.map(pairs);
+        let (keys, values) = self.builder.slots(item).split_at_mut(pairs);
         let mut iterator = MaybeUninit::uninit();
-        // SAFETY: the term is a map; the iterator is destroyed once it is at the end, and get_pair fails there.
+        // SAFETY: the term is a map; key and value are places for a term each; the iterator is destroyed in the end.
         unsafe {
             let head = ErlNifMapIteratorEntry::ERL_NIF_MAP_ITERATOR_HEAD;
             if enif_map_iterator_create(self.env.raw(), map.raw(), iterator.as_mut_ptr(), head) == 0 {
                 return Err(Failure::SystemLimit);
             }
-            for pair in first..first + pairs {
-                let (key, value) = (
-                    self.pending.as_mut_ptr().add(pair),
-                    self.pending.as_mut_ptr().add(pair + pairs),
-                );
+            for (key, value) in keys.iter_mut().zip(values) {
+                let (key, value) = (&raw mut *key, &raw mut *value);
                 let met = enif_map_iterator_get_pair(self.env.raw(), iterator.as_mut_ptr(), key.cast(), value.cast());
                 assert!(met != 0, "a map has as many pairs as its size");
                 enif_map_iterator_next(self.env.raw(), iterator.as_mut_ptr());
             }
             enif_map_iterator_destroy(self.env.raw(), iterator.as_mut_ptr());
         }
-        let item = self.builder.map(pairs);
-        self.slots(item, first, depth)?;
-        Ok(item.word())
+        self.set_boxed(item, 2 * pairs, depth)
     }
 
-    /// Encodes the pending terms from `first` on into the item's slots.
-    fn slots(&mut self, item: Item, first: usize, depth: usize) -> Result<(), Failure> {
-        for slot in 0..self.pending.len() - first {
-            let word = self.word(self.pending[first + slot], depth + 1)?;
-            self.builder.set(item, slot, word);
+    /// Encodes those of an item's slots that were filled with words of the VM that are no immediates; the item's word.
+    #[inline]
+    fn set_boxed(&mut self, item: Item, slots: usize, depth: usize) -> Result<u64, Failure> {
+        for slot in 0..slots {
+            let term = Term(self.builder.slots(item)[slot]);
+            if !term.is_immediate() {
+                let word = self.item(term, depth + 1)?;
+                self.builder.set(item, slot, word);
+            }
         }
-        self.pending.truncate(first);
-        Ok(())
+        Ok(item.word())
     }
 
     fn integer(&mut self, term: Term) -> Result<u64, Failure> {
@@ -244,7 +213,6 @@ impl Encoder<'_, '_> {
         Ok(self.hold(class, term))
     }
 
-    #[cold]
     fn hold(&mut self, class: Class, term: Term) -> u64 {
         // SAFETY: no precondition.
         let hash = unsafe { enif_hash(ErlNifHash::ERL_NIF_INTERNAL_HASH, term.raw(), 0) };
@@ -252,14 +220,12 @@ impl Encoder<'_, '_> {
         unsafe { self.builder.held(class, term.0, hash) }
     }
 
-    /// The class of a term that cannot be taken apart.
+    /// The class of a term that cannot be taken apart and is no reference.
     fn class(&self, term: Term) -> Class {
         let raw = self.env.raw();
         // SAFETY: tests of a term of the environment.
         unsafe {
-            if enif_is_ref(raw, term.raw()) != 0 {
-                Class::Reference
-            } else if enif_is_fun(raw, term.raw()) != 0 {
+            if enif_is_fun(raw, term.raw()) != 0 {
                 Class::Fun
             } else if enif_is_pid(raw, term.raw()) != 0 {
                 Class::Pid

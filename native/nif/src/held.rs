@@ -139,7 +139,8 @@ impl Batch {
         // Relaxed: only the owner changes these, and `close` publishes them.
         let index = self.added.load(Ordering::Relaxed);
         self.added.store(index + 1, Ordering::Relaxed);
-        self.weight.fetch_add(weight, Ordering::Relaxed);
+        self.weight
+            .store(self.weight.load(Ordering::Relaxed) + weight, Ordering::Relaxed);
         let slot = &self.slots[index];
         slot.weight.store(weight, Ordering::Relaxed);
         // Release, here and in `relocate`: whoever finds the term through its words sees the slot and the count.

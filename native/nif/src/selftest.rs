@@ -119,7 +119,7 @@ pub fn kept(env: Env, &[reference]: &[Term; 1]) -> Result<Term, Failure> {
     // Acquire: whoever sees the address sees the block.
     match NonNull::new(kept.0.load(Ordering::Acquire)) {
         // SAFETY: the block lives while this guard does.
-        Some(address) => Ok(encode::tuple(env, decode::object(env, unsafe { BlockRef::from_raw(address) })?)?[0]),
+        Some(address) => decode::term(env, unsafe { BlockRef::from_raw(address) }.element(0)),
         None => Ok(atoms::undefined()),
     }
 }

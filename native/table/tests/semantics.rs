@@ -300,7 +300,9 @@ fn run(kind: Kind, key_position: u32, ops: Vec<Op>) {
                 model.objects.clear();
             }
             Op::Take(key) => {
-                let taken = with_key(key, |term| listed(&handle.take(&table.probe(term), false, 10_000).unwrap()));
+                let taken = with_key(key, |term| {
+                    listed(&handle.take(&table.probe(term), false, 10_000).unwrap())
+                });
                 assert_eq!(taken, model.lookup(key), "{op:?}");
                 model.delete(key);
             }

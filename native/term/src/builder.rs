@@ -114,6 +114,36 @@ impl Builder {
         }
     }
 
+    /// The slots of an item, for those that fill them at once; words that are no immediates must be [set](Self::set) again.
+    #[inline]
+    pub fn slots(&mut self, item: Item) -> &mut [u64] {
+        let count = slots(self.words[item.at]);
+        &mut self.words[item.at + 1..][..count]
+    }
+
+    /// Begins a list whose length is not known yet. Nothing but [`push`](Self::push) until it is [closed](Self::close_list).
+    #[inline]
+    pub fn open_list(&mut self) -> Item {
+        let at = self.item(header(LIST, 0) | FLAT);
+        Item { at, tag: TAG_LIST }
+    }
+
+    /// Adds an element to the open list; a word that is no immediate must be [set](Self::set) again once it is closed.
+    #[inline]
+    pub fn push(&mut self, word: u64) {
+        self.words.push(word);
+    }
+
+    /// Ends an open list of one or more elements with a tail, as for [`push`](Self::push); returns its length.
+    #[inline]
+    pub fn close_list(&mut self, list: Item, tail: u64) -> usize {
+        let length = self.words.len() - list.at - 1;
+        assert!(length > 0);
+        self.words.push(tail);
+        self.words[list.at] = header(LIST, length) | FLAT;
+        length
+    }
+
     /// Adds a float.
     #[inline]
     pub fn float(&mut self, value: f64) -> u64 {

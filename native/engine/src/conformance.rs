@@ -9,7 +9,10 @@ use cats_sync::epoch::{self, Guard};
 use proptest::prelude::*;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{AcqRel, Acquire, Relaxed},
+};
 use std::time::{Duration, Instant};
 
 /// How long one stress test runs.
@@ -39,11 +42,13 @@ impl TestKey {
     }
 }
 
-/// The object of a hashed key: immutable once it is in a table.
+/// The object of a hashed key: immutable once it is in a table, but for the counters.
 struct Block {
     number: u64,
     value: u32,
     check: u64,
+    /// Two counters that are equal whenever nobody holds the place.
+    counters: [AtomicU64; 2],
 }
 
 /// An entry for a key and a value; of a hashed key with a new block.
@@ -55,6 +60,7 @@ pub fn entry(key: &TestKey, value: u32) -> Entry {
             number: key.number,
             value,
             check: mix(key.number ^ u64::from(value) << 32),
+            counters: Default::default(),
         })) as u64
     };
     Entry { key: key.word, body }
@@ -550,6 +556,90 @@ pub fn reads_are_not_torn<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     });
 }
 
+/// What an entry points to is changed in place, which a reader sees whole too.
+pub fn touched_objects_are_read_whole<E: Engine<TestSchema>>(make: impl Fn() -> E) {
+    let map = Map(make());
+    // Hashed keys.
+    let key = |i| TestKey::new(4 * i + 2);
+    (0..4).for_each(|i| map.put(key(i).number, 0));
+    crowd(3, |thread, random| {
+        for _ in 0..100 {
+            let (guard, key) = (epoch::pin(), key(random.below(4)));
+            let counters = |entry| &block(entry).expect("a hashed key's block").counters;
+            if thread == 0 {
+                patiently(|| {
+                    map.0.update(&guard, &key, |old| {
+                        counters(old.expect("never removed")).iter().for_each(|counter| {
+                            counter.fetch_add(1, AcqRel);
+                            std::hint::spin_loop();
+                        });
+                        (Step::Touch, ())
+                    })
+                });
+            } else {
+                let [a, b] = patiently(|| {
+                    map.0.read(&guard, &key, |found| {
+                        counters(found.expect("never removed")).each_ref().map(|counter| {
+                            std::hint::spin_loop();
+                            counter.load(Acquire)
+                        })
+                    })
+                });
+                assert_eq!(a, b);
+            }
+        }
+    });
+}
+
+/// Keys come and go between the steps of a scan and of a walk, many or few: both meet each key that stays exactly once, and no
+/// other twice. One thread, so that each step finds another size.
+pub fn traversals_survive_changes<E: Engine<TestSchema>>(make: impl Fn() -> E) {
+    let mut random = Random(7);
+    for round in 0..100 {
+        let map = Map(make());
+        let others = [30, 300, 3000][round % 3];
+        (0..100).for_each(|n| map.put(n * 7, 1));
+        let mut there = false;
+        let mut change = |map: &Map<E>| {
+            if random.below(3) == 0 {
+                there = !there;
+                for n in (0..others).filter(|n| n % 7 != 0) {
+                    if there {
+                        map.put(n, 1);
+                    } else {
+                        map.remove(n);
+                    }
+                }
+            }
+        };
+        let mut scanned = Vec::new();
+        let mut cursor = E::Cursor::default();
+        let guard = epoch::pin();
+        while map
+            .0
+            .scan(&guard, &mut cursor, 1, &mut scanned, |e, out| out.push(whole(e).0))
+            == Ok(true)
+        {
+            change(&map);
+        }
+        let mut walked = Vec::new();
+        while let Some((n, _)) = map.next(walked.last().copied()) {
+            walked.push(n);
+            if walked.len() % 5 == 0 {
+                change(&map);
+            }
+        }
+        for met in [scanned, walked] {
+            let distinct: HashSet<u64> = met.iter().copied().collect();
+            assert_eq!(distinct.len(), met.len(), "no key is met twice");
+            assert!(
+                (0..100).all(|n| distinct.contains(&(n * 7))),
+                "no key that stays is missed"
+            );
+        }
+    }
+}
+
 const STABLE: u64 = 400;
 
 /// Keys that stay among keys that come and go, while the structure grows and shrinks.
@@ -662,6 +752,8 @@ macro_rules! suite {
             counters_add_up,
             own_writes_are_seen,
             reads_are_not_torn,
+            touched_objects_are_read_whole,
+            traversals_survive_changes,
             scans_meet_all_once,
             walks_meet_all_once,
             first_is_linearizable,

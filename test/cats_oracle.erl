@@ -8,7 +8,7 @@
 %% A case is a tuple {Keys, Options of table 1, Options of table 2, Calls}. In it terms are symbolic (a key of the case by its index, a
 %% term by its index in cats_oracle_terms, a table by its number), so that a case found today runs again with replay/2.
 -module(cats_oracle).
--export([main/0, run/1, run/2, replay/2]).
+-export([main/0, run/1, compare/2, replay/2]).
 
 -record(side, {module, tables = #{}, garbage = []}).
 -record(state, {keys, other, keypos = #{}, oracle, subject}).
@@ -21,52 +21,48 @@
 %% @doc Compares cats with ets in CALLS calls (environment, 100000 by default), and halts: with 1 if they differ.
 -spec main() -> no_return().
 main() ->
-    Calls = cats_test_lib:environment("CALLS", 100000),
-    halt(case run(Calls) of
+    halt(case run(cats_test_lib:environment("CALLS", 100000)) of
              {ok, _} -> 0;
-             {different, _} -> 1
+             {different, _, _} -> 1
          end).
 
-%% @doc Compares cats with ets in at least as many calls.
--spec run(pos_integer()) -> {ok, Compared :: pos_integer()} | {different, Case :: term()}.
+%% @doc Compares cats with ets in at least as many calls, and prints the number of calls compared, or the shrunk case that
+%% shows a difference.
+-spec run(pos_integer()) -> {ok, Compared :: pos_integer()} | {different, Case :: term(), Compared :: pos_integer()}.
 run(Calls) ->
-    run(Calls, cats).
-
-%% @doc Compares another module with ets, one that has call/2 as ets_model has it. Prints the number of calls compared, or the shrunk case that showed a difference.
--spec run(pos_integer(), module()) -> {ok, Compared :: pos_integer()} | {different, Case :: term()}.
-run(Calls, Subject) ->
-    {Compared, Outcome} = in_process(fun() -> cases(Calls, counters:new(1, []), Subject) end),
-    io:format("~s and ets: ~b calls compared~s~n",
-              [Subject, Compared, case Outcome of ok -> ", no difference"; _ -> "" end]),
-    case Outcome of
-        ok -> {ok, Compared};
-        {different, Case} ->
-            io:format("They differ. cats_oracle:replay(~p, Case) with Case =~n~0p~n", [Subject, Case]),
-            replay(Subject, Case),
-            Outcome
+    case compare(Calls, cats) of
+        {ok, Compared} = Verdict ->
+            io:format("cats and ets: ~b calls compared, no difference~n", [Compared]),
+            Verdict;
+        {different, Case, Compared} = Verdict ->
+            io:format("cats and ets differ, after ~b calls. cats_oracle:replay(cats, Case) with Case =~n~0p~n", [Compared, Case]),
+            replay(cats, Case),
+            Verdict
     end.
 
-cases(Calls, Compared, Subject) ->
-    ok = cats_test_lib:ensure_proper(),
-    Environment = environment(),
-    %% An exception would end up in code of PropEr that needs an old OTP.
-    Property = proper:forall(random_case(), fun(Case) ->
-                                                    try run_case(Case, Subject, Environment, Compared) =:= same
-                                                    catch _:_ -> false
-                                                    end
-                                            end),
-    Outcome = cases(Calls, Compared, Property, first),
-    {counters:get(Compared, 1), Outcome}.
+%% @doc Compares cats, or another module, one that has call/2 as ets_model has it, with ets.
+-spec compare(pos_integer(), module()) -> {ok, pos_integer()} | {different, Case :: term(), pos_integer()}.
+compare(Calls, Subject) ->
+    in_process(fun() ->
+                       ok = cats_test_lib:ensure_proper(),
+                       Environment = environment(),
+                       Compared = counters:new(1, []),
+                       Property = proper:forall(random_case(), fun(Case) -> same(Case, Subject, Environment, Compared) end),
+                       compare(Calls, Property, Compared)
+               end).
 
-cases(Calls, Compared, Property, _) ->
-    case proper:quickcheck(Property, [quiet, {numtests, 250}, {max_size, 20}, {max_shrinks, 2000}]) of
-        true ->
-            case counters:get(Compared, 1) >= Calls of
-                true -> ok;
-                false -> cases(Calls, Compared, Property, next)
-            end;
-        false -> {different, hd(proper:counterexample())};
-        {error, Reason} -> error(Reason)
+compare(Calls, Property, Compared) ->
+    Same = proper:quickcheck(Property, [quiet, {numtests, 250}, {max_size, 20}, {max_shrinks, 2000}]),
+    case {Same, counters:get(Compared, 1)} of
+        {true, Count} when Count >= Calls -> {ok, Count};
+        {true, _} -> compare(Calls, Property, Compared);
+        {false, Count} -> {different, hd(proper:counterexample()), Count}
+    end.
+
+%% An exception would end up in code of PropEr that needs an old OTP.
+same(Case, Subject, Environment, Compared) ->
+    try run_case(Case, Subject, Environment, Compared) =:= same
+    catch _:_ -> false
     end.
 
 %% @doc Runs one case and prints its calls, and where the two differ.

@@ -1,9 +1,146 @@
 %% What several suites need.
 -module(cats_test_lib).
--export([ensure_proper/0, environment/2]).
+-export([ensure_proper/0, environment/2, start/1, tables/0, only_cats/1, types/0, spawn_owner/1, run_in/2, stop/2, down/1,
+         eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1]).
 
-%% @doc Makes PropEr usable. A PropEr compiled by an OTP too old for the running one (a distribution's package) is compiled
-%% again, in memory, from the source in its debug information.
+%% @doc For init_per_suite/1: the tables to test, cats or, with TABLES=ets in the environment, ets, which shows
+%% that the tests ask for nothing that ets does not do.
+-spec start(Config) -> Config.
+start(Config) ->
+    Tables = list_to_atom(os:getenv("TABLES", "cats")),
+    persistent_term:put(?MODULE, Tables),
+    Tables =:= cats andalso application:ensure_all_started(cats),
+    Config.
+
+%% @doc The module under test.
+-spec tables() -> module().
+tables() ->
+    persistent_term:get(?MODULE, cats).
+
+%% @doc For init_per_testcase/2 of what only cats does.
+-spec only_cats(Config) -> Config | {skip, string()}.
+only_cats(Config) ->
+    case tables() of
+        cats -> Config;
+        _ -> {skip, "only cats does this"}
+    end.
+
+-spec types() -> [atom()].
+types() -> [set, ordered_set, bag, duplicate_bag].
+
+%% @doc Starts a process that runs the function and then waits for run_in/2 and stop/2; returns its result too.
+-spec spawn_owner(fun(() -> Result)) -> {pid(), Result}.
+spawn_owner(Function) ->
+    Caller = self(),
+    Pid = spawn(fun() -> Caller ! {self(), Function()}, serve() end),
+    receive {Pid, Result} -> {Pid, Result} end.
+
+serve() ->
+    receive
+        {run, From, Reference, Function} ->
+            From ! {Reference, Function()},
+            serve();
+        {stop, normal} -> ok;
+        {stop, Reason} -> exit(Reason)
+    end.
+
+%% @doc Runs the function in such a process, and returns its result.
+-spec run_in(pid(), fun(() -> Result)) -> Result.
+run_in(Pid, Function) ->
+    Reference = monitor(process, Pid),
+    Pid ! {run, self(), Reference, Function},
+    receive
+        {Reference, Result} -> demonitor(Reference, [flush]), Result;
+        {'DOWN', Reference, _, _, Reason} -> error({died, Reason})
+    end.
+
+%% @doc Ends a process and returns when it is dead; `kill' kills it.
+-spec stop(pid(), term()) -> ok.
+stop(Pid, kill) ->
+    Monitor = monitor(process, Pid),
+    exit(Pid, kill),
+    receive {'DOWN', Monitor, _, _, _} -> ok end;
+stop(Pid, Reason) ->
+    Monitor = monitor(process, Pid),
+    Pid ! {stop, Reason},
+    receive {'DOWN', Monitor, _, _, _} -> ok end.
+
+%% @doc A process that is dead.
+-spec down(term()) -> pid().
+down(Reason) ->
+    {Pid, Monitor} = spawn_monitor(fun() -> exit(Reason) end),
+    receive {'DOWN', Monitor, _, _, _} -> Pid end.
+
+%% @doc Waits until the function returns true, 10 seconds at most.
+-spec eventually(fun(() -> boolean())) -> true.
+eventually(Condition) -> eventually(Condition, 10000).
+
+-spec eventually(fun(() -> boolean()), Milliseconds :: integer()) -> true.
+eventually(Condition, Milliseconds) ->
+    case Condition() of
+        true -> true;
+        _ when Milliseconds > 0 ->
+            timer:sleep(10),
+            eventually(Condition, Milliseconds - 10);
+        _ -> error(never_happened)
+    end.
+
+%% @doc Runs the functions at the same time, each in a process, and returns their results.
+-spec together([fun(() -> Result)]) -> [Result].
+together(Functions) ->
+    Caller = self(),
+    Workers = [spawn_monitor(fun() ->
+                                     receive go -> Caller ! {self(), Function()} end
+                             end) || Function <- Functions],
+    [Pid ! go || {Pid, _} <- Workers],
+    [receive
+         {Pid, Result} -> demonitor(Monitor, [flush]), Result;
+         {'DOWN', Monitor, _, _, Reason} -> error(Reason)
+     end || {Pid, Monitor} <- Workers].
+
+%% @doc Calls the function with 1, 2, 3 ... for so many milliseconds; returns the number of calls.
+-spec repeat_for(integer(), fun((pos_integer()) -> term())) -> non_neg_integer().
+repeat_for(Milliseconds, Function) ->
+    repeat_until(erlang:monotonic_time(millisecond) + Milliseconds, Function, 1).
+
+repeat_until(End, Function, N) ->
+    case erlang:monotonic_time(millisecond) < End of
+        true ->
+            Function(N),
+            repeat_until(End, Function, N + 1);
+        false -> N - 1
+    end.
+
+%% @doc The objects met on the way through the table by `next', `prev', `next_lookup' or `prev_lookup'.
+-spec all_objects(atom(), Table :: term()) -> [[tuple()]].
+all_objects(Step, Table) ->
+    Tables = tables(),
+    First = case Step of
+                next -> first;
+                prev -> last;
+                next_lookup -> first_lookup;
+                prev_lookup -> last_lookup
+            end,
+    walk(Tables, Step, Table, Tables:First(Table)).
+
+walk(_, _, _, '$end_of_table') -> [];
+walk(Tables, Step, Table, {Key, Objects}) when Step =:= next_lookup; Step =:= prev_lookup ->
+    [Objects | walk(Tables, Step, Table, Tables:Step(Table, Key))];
+walk(Tables, Step, Table, Key) ->
+    [[{Key}] | walk(Tables, Step, Table, Tables:Step(Table, Key))].
+
+%% @doc Why the call fails with badarg, as error_info says it; `ok' if it does not fail.
+-spec cause(fun(() -> term())) -> atom().
+cause(Function) ->
+    try Function() of
+        _ -> ok
+    catch error:badarg:Stack ->
+            {_, _, _, Information} = hd(Stack),
+            maps:get(cause, proplists:get_value(error_info, Information, #{}), none)
+    end.
+
+%% @doc Makes PropEr usable. A PropEr compiled by an OTP too old for the running one (a distribution's package) is
+%% compiled again, in memory, from the source in its debug information.
 -spec ensure_proper() -> ok.
 ensure_proper() ->
     #{level := Level} = logger:get_primary_config(),
@@ -17,7 +154,9 @@ ensure_proper() ->
 load_proper() ->
     case code:ensure_loaded(proper_types) of
         {module, _} -> ok;
-        {error, badfile} -> [recompile(File) || File <- beams(filename:dirname(code:which(proper_types)))], ok;
+        {error, badfile} ->
+            [recompile(File) || File <- beams(filename:dirname(code:which(proper_types)))],
+            ok;
         {error, nofile} ->
             case filelib:wildcard("/usr/lib/erlang/lib/proper-*/ebin") of
                 [Directory | _] -> true = code:add_pathz(Directory), load_proper();

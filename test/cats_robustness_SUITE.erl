@@ -1,0 +1,279 @@
+%% What must not hurt: large tables going away, processes killed in the middle of calls, the module loaded again. No call and
+%% no process is held for long, nothing stays locked, no memory stays behind.
+-module(cats_robustness_SUITE).
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([deleting_a_large_table_holds_nobody/1, killing_the_owner_of_a_large_table_holds_nobody/1,
+         emptying_a_large_table_holds_nobody/1, memory_comes_back/1,
+         memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1]).
+
+-define(T, (cats_test_lib:tables())).
+
+suite() -> [{timetrap, {minutes, 30}}].
+
+all() ->
+    [deleting_a_large_table_holds_nobody, killing_the_owner_of_a_large_table_holds_nobody, emptying_a_large_table_holds_nobody,
+     memory_comes_back, memory_of_replaced_objects_comes_back, killed_in_the_middle,
+     loading_again_keeps_tables].
+
+init_per_suite(Config) -> cats_test_lib:start(Config).
+
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(Case, Config) when Case =:= memory_comes_back; Case =:= memory_of_replaced_objects_comes_back;
+                                     Case =:= loading_again_keeps_tables ->
+    cats_test_lib:only_cats(Config);
+init_per_testcase(_, Config) ->
+    Config.
+
+end_per_testcase(_, _Config) -> ok.
+
+%%----------------------------------------------------------------------------------------------------------------------
+%% Nobody is held
+
+%% OBJECTS (environment, 1000000 by default) in a table. The VM reports whoever runs for over a millisecond without a break.
+%% Other programs on the machine can be the reason; then it reports a bystander that does nothing, too, and the attempt says
+%% nothing. A call that takes long takes long every time: one attempt without reports is enough, three with some that are not
+%% excused are too many.
+
+deleting_a_large_table_holds_nobody(_Config) ->
+    holds_nobody(fun(Table) -> true = ?T:delete(Table) end).
+
+killing_the_owner_of_a_large_table_holds_nobody(_Config) ->
+    holds_nobody(fun(Table) ->
+                         Owner = ?T:info(Table, owner),
+                         cats_test_lib:stop(Owner, kill),
+                         undefined = ?T:info(Table)
+                 end).
+
+emptying_a_large_table_holds_nobody(_Config) ->
+    holds_nobody(fun(Table) -> true = ?T:delete_all_objects(Table), 0 = ?T:info(Table, size) end).
+
+holds_nobody(Action) ->
+    Objects = cats_test_lib:environment("OBJECTS", 1000000),
+    Outcomes = [{Type, attempts(Type, Object, Objects, Action, 10, 3)}
+                || {Type, Object} <- [{set, fun(N) -> {N, N} end}, {ordered_set, fun(N) -> {N, [N], <<"value">>} end}]],
+    {comment, io_lib:format("~0p", [Outcomes])}.
+
+attempts(_, _, _, _, 0, _) ->
+    machine_too_busy_to_tell;
+attempts(Type, Object, Objects, Action, Left, Chances) ->
+    {Owner, Table} = cats_test_lib:spawn_owner(fun() -> fill(?T:new(t, [Type, public]), Object, Objects) end),
+    {Actor, ok} = cats_test_lib:spawn_owner(fun() -> ok end),
+    Reports = spawn_link(fun() -> reports([]) end),
+    Bystander = spawn_opt(fun() -> bystander(erlang:monotonic_time(), 0) end, [link, {priority, high}]),
+    timer:sleep(200),
+    Previous = erlang:system_monitor(Reports, [{long_schedule, 1}]),
+    Took = cats_test_lib:run_in(Actor, fun() -> element(1, timer:tc(fun() -> Action(Table) end)) end),
+    %% Time for what goes on behind the call.
+    timer:sleep(1000),
+    erlang:system_monitor(Previous),
+    Reported = ask(Reports),
+    Pause = ask(Bystander),
+    Held = [Report || {Pid, _} = Report <- Reported, lists:member(Pid, [Actor, Owner, whereis(cats_reaper)])],
+    Noise = length([noise || {Pid, _} <- Reported, Pid =:= Bystander]),
+    [begin unlink(Pid), exit(Pid, kill) end || Pid <- [Reports, Bystander, Actor]],
+    cats_test_lib:stop(Owner, kill),
+    ct:log("~s of ~b: the call took ~b us, longest pause of a bystander ~b us, noise: ~b, held: ~0p",
+           [Type, Objects, Took, Pause, Noise, Held]),
+    if
+        Held =:= [] -> {call, Took, longest_pause, Pause, us};
+        Noise > 0 -> attempts(Type, Object, Objects, Action, Left - 1, Chances);
+        Chances > 1 -> attempts(Type, Object, Objects, Action, Left - 1, Chances - 1);
+        true -> ct:fail({Type, Held})
+    end.
+
+fill(Table, Object, Objects) ->
+    [?T:insert(Table, Object(N)) || N <- lists:seq(1, Objects)],
+    Table.
+
+reports(Got) ->
+    receive
+        {monitor, Pid, long_schedule, Information} -> reports([{Pid, Information} | Got]);
+        {ask, From} -> From ! {self(), Got}, reports(Got)
+    end.
+
+%% Runs whenever it may, and remembers the longest time that it was kept from it, in microseconds.
+bystander(Last, Longest) ->
+    receive
+        {ask, From} -> From ! {self(), erlang:convert_time_unit(Longest, native, microsecond)}
+    after 0 -> ok
+    end,
+    erlang:yield(),
+    Now = erlang:monotonic_time(),
+    bystander(Now, max(Longest, Now - Last)).
+
+ask(Pid) ->
+    Pid ! {ask, self()},
+    receive {Pid, Answer} -> Answer end.
+
+%%----------------------------------------------------------------------------------------------------------------------
+%% Memory
+
+memory_comes_back(_Config) ->
+    Objects = cats_test_lib:environment("OBJECTS", 1000000) div 5,
+    Before = settled_memory(),
+    [begin
+         Table = fill(?T:new(t, [Type, public]), Object, Objects),
+         Filled = cats:memory(),
+         true = Filled > Before + 16 * Objects,
+         case End of
+             delete -> ?T:delete(Table);
+             delete_all_objects -> ?T:delete_all_objects(Table), ?T:delete(Table);
+             one_by_one -> [?T:delete(Table, element(1, Object(N))) || N <- lists:seq(1, Objects)], 0 = ?T:info(Table, size), ?T:delete(Table)
+         end,
+         came_back(Before)
+     end || Type <- cats_test_lib:types(), End <- [delete, delete_all_objects, one_by_one],
+            Object <- [fun(N) -> {N, N} end, fun(N) -> {{k, N}, [N, <<"value">>], make_ref()} end]],
+    ok.
+
+%% The same objects written again and again take no more memory than once.
+memory_of_replaced_objects_comes_back(_Config) ->
+    Before = settled_memory(),
+    [begin
+         Table = ?T:new(t, [Type, public]),
+         Write = fun(Round) ->
+                         [?T:insert(Table, {N, Round, make_ref(), lists:duplicate(N rem 50, Round), binary:copy(<<"b">>, N rem 300)})
+                          || N <- lists:seq(1, 2000)],
+                         [?T:update_element(Table, N, {2, {updated, Round}}) || N <- lists:seq(1, 2000)]
+                 end,
+         [Write(Round) || Round <- lists:seq(1, 3)],
+         Once = settled_memory(),
+         [Write(Round) || Round <- lists:seq(1, 100)],
+         cats_test_lib:eventually(fun() -> cats:memory() < 2 * Once + 20000000 end),
+         ?T:delete(Table),
+         came_back(Before)
+     end || Type <- [set, ordered_set]],
+    ok.
+
+settled_memory() ->
+    timer:sleep(1500),
+    cats:memory().
+
+came_back(Before) ->
+    try cats_test_lib:eventually(fun() -> cats:memory() < Before + 10000000 end, 30000)
+    catch error:never_happened -> ct:fail({memory, cats:memory(), before, Before})
+    end.
+
+%%----------------------------------------------------------------------------------------------------------------------
+%% Killed in the middle
+
+%% Processes that do anything at all with shared tables, and with some of their own, are killed at any moment, for SECONDS
+%% (environment, 5 by default). Afterwards every key of every table can be written and read, and when the tables are deleted
+%% their memory is back.
+killed_in_the_middle(_Config) ->
+    Before = case ?T of cats -> settled_memory(); _ -> 0 end,
+    {Owner, Tables} = cats_test_lib:spawn_owner(fun() -> [?T:new(t, [public, Type]) || Type <- cats_test_lib:types()] end),
+    End = erlang:monotonic_time(millisecond) + 1000 * cats_test_lib:environment("SECONDS", 5),
+    Workers = [spawn(fun() -> work(Tables) end) || _ <- lists:seq(1, 20)],
+    Killed = kill(Workers, Tables, End, 0),
+    [begin
+         Check = fun() ->
+                         [begin
+                              true = ?T:insert(Table, {Key, 0}),
+                              true = lists:member({Key, 0}, ?T:lookup(Table, Key)),
+                              true = ?T:delete(Table, Key)
+                          end || Key <- lists:seq(0, 300)],
+                         cats_test_lib:all_objects(next, Table),
+                         Size = length(?T:tab2list(Table)),
+                         %% ets loses count when who empties a table is killed.
+                         true = ?T =:= ets orelse Size =:= ?T:info(Table, size),
+                         true = ?T:insert(Table, [{Key, 1} || Key <- lists:seq(1, 300)]),
+                         true = ?T:delete_all_objects(Table),
+                         [] = ?T:tab2list(Table),
+                         free
+                 end,
+         {Checker, Monitor} = spawn_monitor(fun() -> exit(Check()) end),
+         receive {'DOWN', Monitor, _, Checker, free} -> ok;
+                 {'DOWN', Monitor, _, Checker, Reason} -> ct:fail(Reason)
+         after 30000 -> ct:fail({locked, ?T:info(Table, type), process_info(Checker, current_stacktrace)})
+         end
+     end || Table <- Tables],
+    cats_test_lib:stop(Owner, kill),
+    ?T =:= cats andalso came_back(Before),
+    {comment, io_lib:format("~b killed", [Killed])}.
+
+kill(Workers, Tables, End, Killed) ->
+    case erlang:monotonic_time(millisecond) < End of
+        true ->
+            {Before, [Victim | After]} = lists:split(rand:uniform(length(Workers)) - 1, Workers),
+            exit(Victim, kill),
+            rand:uniform(4) =:= 1 andalso timer:sleep(1),
+            kill([spawn(fun() -> work(Tables) end) | Before ++ After], Tables, End, Killed + 1);
+        false ->
+            Monitors = [monitor(process, Pid) || Pid <- Workers],
+            [exit(Pid, kill) || Pid <- Workers],
+            [receive {'DOWN', Monitor, _, _, _} -> ok end || Monitor <- Monitors],
+            Killed
+    end.
+
+work(Tables) ->
+    Table = lists:nth(rand:uniform(length(Tables)), Tables),
+    Key = rand:uniform(300),
+    try work(rand:uniform(20), Table, Key)
+    catch error:badarg -> ok    % what bags refuse, and next of absent keys in ets
+    end,
+    work(Tables).
+
+work(1, Table, Key) -> ?T:insert(Table, {Key, Key});
+work(2, Table, Key) -> ?T:insert(Table, {Key, lists:seq(1, Key), make_ref(), binary:copy(<<"b">>, Key)});
+work(3, Table, Key) -> ?T:insert(Table, [{Key + N, N, self()} || N <- lists:seq(1, 20)]);
+work(4, Table, Key) -> ?T:insert(Table, [{N rem 300, Key} || N <- lists:seq(1, 2000)]);
+work(5, Table, Key) -> ?T:insert(Table, {Key, lists:seq(1, 20000)});
+work(6, Table, Key) -> ?T:insert_new(Table, [{Key, a}, {Key + 1, b}]);
+work(7, Table, Key) -> ?T:delete(Table, Key);
+work(8, Table, Key) -> ?T:take(Table, Key);
+work(9, Table, Key) -> ?T:update_counter(Table, Key, 1, {Key, 0});
+work(10, Table, Key) -> ?T:update_element(Table, Key, {2, make_ref()});
+work(11, Table, _) -> ?T:tab2list(Table);
+work(12, Table, _) -> cats_test_lib:all_objects(next, Table);
+work(13, Table, Key) -> ?T:delete_object(Table, {Key, Key});
+work(14, Table, _) -> rand:uniform(10) =:= 1 andalso ?T:delete_all_objects(Table);
+work(15, Table, Key) -> ?T:safe_fixtable(Table, Key > 150);
+work(16, _, Key) -> fill(?T:new(own, []), fun(N) -> {N, N} end, 10 * Key);
+work(17, _, Key) -> ?T:delete(fill(?T:new(own, [ordered_set]), fun(N) -> {N, [N]} end, Key));
+work(18, _, _) -> ?T:insert(?T:new(own_name, [named_table]), {1});
+work(19, Table, Key) -> ?T:lookup(Table, Key), ?T:info(Table);
+work(20, Table, Key) -> bags_stay_small(Table, Key).
+
+bags_stay_small(Table, Key) ->
+    ?T:info(Table, size) > 20000 andalso ?T:delete_all_objects(Table),
+    ?T:delete(Table, Key).
+
+%%----------------------------------------------------------------------------------------------------------------------
+%% Loading again
+
+%% The native library taken over by a new instance of its module, while others use the tables.
+loading_again_keeps_tables(_Config) ->
+    Tables = [fill(?T:new(t, [public, Type]), fun(N) -> {N, {value, N}} end, 1000) || Type <- cats_test_lib:types()],
+    kept = ?T:new(kept, [named_table, public]),
+    ?T:insert(kept, {1, a}),
+    User = spawn_link(fun() -> process_flag(trap_exit, true), use(Tables, 1) end),
+    [begin
+         code:purge(cats_nif),
+         {module, cats_nif} = code:load_file(cats_nif),
+         [begin
+              1000 = ?T:info(Table, size),
+              [{7, {value, 7}}] = ?T:lookup(Table, 7),
+              true = lists:sort(?T:tab2list(Table)) =:= [{N, {value, N}} || N <- lists:seq(1, 1000)]
+          end || Table <- Tables],
+         [{1, a}] = ?T:lookup(kept, 1),
+         New = ?T:new(t, []),
+         true = ?T:insert(New, {Round}),
+         true = ?T:delete(New)
+     end || Round <- lists:seq(1, 20)],
+    code:purge(cats_nif),
+    true = is_process_alive(User),
+    unlink(User),
+    exit(User, kill),
+    {Owner, Table} = cats_test_lib:spawn_owner(fun() -> ?T:new(t, [{heir, self(), x}]) end),
+    cats_test_lib:stop(Owner, kill),
+    undefined = ?T:info(Table),
+    [true = ?T:delete(T) || T <- [kept | Tables]],
+    ok.
+
+use(Tables, N) ->
+    [begin
+         [{_, {value, _}}] = ?T:lookup(Table, 1 + N rem 1000),
+         true = ?T:insert(Table, {1 + N rem 1000, {value, 1 + N rem 1000}})
+     end || Table <- tl(Tables), ?T:info(Table, type) =/= duplicate_bag],
+    use(Tables, N + 1).

@@ -39,7 +39,7 @@ struct Retired {
 }
 
 /// Objects in a bag at most.
-const BAG_OBJECTS: usize = if cfg!(loom) { 1 } else { 64 };
+const BAG_OBJECTS: usize = if cfg!(loom) { 2 } else { 64 };
 /// The weight of an object besides its bytes, and the weight at which a bag is full.
 const OBJECT_WEIGHT: usize = 1024;
 const BAG_WEIGHT: usize = BAG_OBJECTS * OBJECT_WEIGHT;

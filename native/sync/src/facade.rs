@@ -13,13 +13,21 @@ pub use std::{
     thread::yield_now,
 };
 
+/// Stands between the store and the load, both SeqCst, of a store-load pair. The accesses suffice, but the model checker takes
+/// them for weaker than they are, and knows fences.
+#[inline]
+pub fn store_load_fence() {
+    #[cfg(loom)]
+    fence(Ordering::SeqCst);
+}
+
 /// A global whose atomics are made anew for each execution of a model.
 macro_rules! global {
-    ($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;) => {
+    ($(#[$attribute:meta])* static $name:ident: $type:ty = $value:expr;) => {
         #[cfg(not(loom))]
-        $(#[$attribute])* $visibility static $name: $type = $value;
+        $(#[$attribute])* static $name: $type = $value;
         #[cfg(loom)]
-        loom::lazy_static! { $(#[$attribute])* $visibility static ref $name: $type = $value; }
+        loom::lazy_static! { $(#[$attribute])* static ref $name: $type = $value; }
     };
 }
 

@@ -10,7 +10,7 @@
 //! the change, add inside its critical section.
 
 use crate::epoch::{pin, slot_index, Guard};
-use crate::facade::{AtomicI64, AtomicPtr, AtomicU64, Ordering};
+use crate::facade::{store_load_fence, AtomicI64, AtomicPtr, AtomicU64, Ordering};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -107,6 +107,7 @@ impl<const N: usize> Stripes<N> {
         // SeqCst, both: a store-load pair with `join` and `collect`. Either the collector sees this change, or this thread
         // sees the snapshot and forwards the change.
         let value = word.fetch_add(amount.unsigned_abs(), Ordering::SeqCst) + amount.unsigned_abs();
+        store_load_fence();
         if !self.snapshots[counter].load(Ordering::SeqCst).is_null() {
             self.forward(counter, cell, value);
         }
@@ -118,9 +119,9 @@ impl<const N: usize> Stripes<N> {
         // Acquire pairs with the Release in `join`: the cells are there.
         // SAFETY: a snapshot is retired after it was taken out of `snapshots`, so it outlives the guard.
         if let Some(snapshot) = unsafe { self.snapshots[counter].load(Ordering::SeqCst).as_ref() } {
-            // Release: as for a plain addition. A value forwarded when the snapshot has just closed may count or not: the
-            // change began before that, and is not complete.
-            snapshot.cells[cell].fetch_max(value + 1, Ordering::AcqRel);
+            // A value forwarded when the snapshot has just closed may count or not: the change began before that, and is not
+            // complete. SeqCst: see `snapshot`.
+            snapshot.cells[cell].fetch_max(value + 1, Ordering::SeqCst);
         }
     }
 
@@ -155,6 +156,7 @@ impl<const N: usize> Stripes<N> {
     fn snapshot(&self, counter: usize) -> i64 {
         let guard = pin();
         let (snapshot, address) = self.join(counter, &guard);
+        store_load_fence();
         let words = self
             .stripes
             .iter()
@@ -165,14 +167,17 @@ impl<const N: usize> Stripes<N> {
             let value = word.load(Ordering::SeqCst);
             let _ = cell.compare_exchange(0, value + 1, Ordering::AcqRel, Ordering::Acquire);
         }
-        // The instant that counts: the snapshot closes. SeqCst, so that no writer sees it open again later.
+        // The instant that counts: the snapshot closes. SeqCst, here, when a writer looks for a snapshot, and on the cells: a
+        // store-load pair. If a writer still found it open, the changes that were complete before are in the cells that are
+        // read below.
         let closed =
             self.snapshots[counter].compare_exchange(address, ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst);
         if closed.is_ok() {
             // SAFETY: the exchange unlinked it, and only one can succeed: the address is not used again under a guard.
             unsafe { guard.retire_sized(address.cast(), 0, drop_snapshot, size_of_val(&*snapshot.cells)) };
         }
-        let value = |cell: &AtomicU64| cell.load(Ordering::Acquire) - 1;
+        store_load_fence();
+        let value = |cell: &AtomicU64| cell.load(Ordering::SeqCst) - 1;
         let sum = snapshot.cells.chunks(2).fold(0_u64, |sum, pair| {
             sum.wrapping_add(value(&pair[0])).wrapping_sub(value(&pair[1]))
         }) as i64;
@@ -225,5 +230,56 @@ impl Stripes<1> {
     /// As [`sum_of`](Self::sum_of), for the only counter.
     pub fn sum(&self) -> i64 {
         self.sum_of(0)
+    }
+}
+
+/// `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --lib`
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::facade::AtomicBool;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    fn removals_follow_additions(sum: fn(&Stripes) -> i64) {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(move || {
+            let shared = Arc::new((Stripes::<1>::striped(), AtomicBool::new(false)));
+            let adder = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    shared.0.add(1);
+                    shared.1.store(true, Ordering::Release);
+                })
+            };
+            let remover = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    if shared.1.load(Ordering::Acquire) {
+                        shared.0.add(-1);
+                    }
+                })
+            };
+            let complete = shared.1.load(Ordering::Acquire);
+            let value = sum(&shared.0);
+            assert!(value == 0 || value == 1, "{value}");
+            adder.join().unwrap();
+            remover.join().unwrap();
+            assert!(
+                !complete || value == 1 || shared.0.sum() == 0,
+                "a complete change is missing"
+            );
+        });
+    }
+
+    #[test]
+    fn a_double_collect_has_no_removal_without_its_addition() {
+        removals_follow_additions(Stripes::sum);
+    }
+
+    #[test]
+    fn a_snapshot_has_no_removal_without_its_addition() {
+        removals_follow_additions(|stripes| stripes.snapshot(0));
     }
 }

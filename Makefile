@@ -8,7 +8,7 @@ EBIN = _build/default/lib/cats/ebin
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps build demo test test-native test-erlang lint shell clean
+.PHONY: help deps build demo test test-native test-erlang lint lint-native lint-erlang shell clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -24,15 +24,19 @@ demo: build ## run the papers' ets_bench on ets and cats side by side (QUICK=1: 
 
 test: test-native test-erlang ## run all tests
 
-test-native: deps ## run the tests of the Rust crates
+test-native: deps ## the tests of the Rust crates
 	cd native && cargo test --locked --workspace --no-fail-fast
 
-test-erlang: build ## run the Erlang tests: comparison with ets, ownership, concurrency, errors
+test-erlang: build ## the Erlang tests (SUITE=name: one of them): comparison with ets, ownership, concurrency, errors
 	@scripts/test-erlang
 
-lint: build ## rustfmt, clippy, xref, Dialyzer
+lint: lint-native lint-erlang ## run all linters
+
+lint-native: deps ## rustfmt, clippy
 	cd native && cargo fmt --all --check
 	cd native && cargo clippy --locked --workspace --all-targets -- -D warnings
+
+lint-erlang: build ## xref, Dialyzer
 	@$(REBAR3) xref
 	@$(REBAR3) dialyzer
 

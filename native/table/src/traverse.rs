@@ -11,6 +11,7 @@ use crate::store;
 use crate::table::Handle;
 use cats_engine::Entry;
 use cats_term::TermRef;
+use std::sync::Arc;
 
 /// The direction of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,12 +22,16 @@ pub enum Direction {
     Down,
 }
 
+/// The fewest buckets that a hash table of ETS has: a program may count on being allowed to ask for as many.
+const ETS_BUCKETS: usize = 256;
+
 /// Where a scan stands. Nothing is held between two slices.
+#[derive(Clone)]
 pub enum Cursor {
     Start,
     Hash(store::Cursor),
     /// Below this key.
-    Ordered(OwnedKey),
+    Ordered(Arc<OwnedKey>),
 }
 
 impl<'g> Handle<'g> {
@@ -83,7 +88,11 @@ impl<'g> Handle<'g> {
         let found = store.slot(self.guard, number, |entry, out| self.expand(entry, out))?;
         self.still_named()?;
         if found.is_none() {
-            let end = if ordered { store.size() } else { store.buckets() };
+            let end = if ordered {
+                store.size()
+            } else {
+                store.buckets().max(ETS_BUCKETS)
+            };
             if number > end {
                 return Err(Cause::None.into());
             }
@@ -109,7 +118,7 @@ impl<'g> Handle<'g> {
                 last = out.last().map(|object| OwnedKey::new(object.element(self.table.key())));
             }
             if let Some(key) = last {
-                *cursor = Cursor::Ordered(key);
+                *cursor = Cursor::Ordered(Arc::new(key));
             }
             more
         } else {

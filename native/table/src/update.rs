@@ -138,7 +138,7 @@ impl Handle<'_> {
         default: Option<Tuple<'_>>,
     ) -> Result<Vec<Number>, Failure> {
         let key = self.table.key();
-        self.check_updatable(default)?;
+        self.check_updatable(default, Cause::TableType)?;
         self.update(probe, default, Cause::BadKey, |base| {
             let mut indices = Vec::with_capacity(ops.len());
             for op in ops {
@@ -231,7 +231,7 @@ impl Handle<'_> {
         default: Option<Tuple<'_>>,
     ) -> Result<bool, Failure> {
         let key = self.table.key();
-        self.check_updatable(default)?;
+        self.check_updatable(default, Cause::None)?;
         let updated = self.update(probe, default, Cause::BadKey, |base| {
             let mut changes = Vec::with_capacity(ops.len());
             for op in ops {
@@ -249,12 +249,12 @@ impl Handle<'_> {
         }
     }
 
-    fn check_updatable(self, default: Option<Tuple<'_>>) -> Result<(), Failure> {
+    fn check_updatable(self, default: Option<Tuple<'_>>, wrong_type: Cause) -> Result<(), Failure> {
         if default.is_some_and(|tuple| tuple.arity() <= self.table.key()) {
             return Err(Cause::Default.into());
         }
         if self.table.kind().is_bag() {
-            return Err(Cause::TableType.into());
+            return Err(wrong_type.into());
         }
         Ok(())
     }

@@ -195,6 +195,8 @@ impl Model {
         let mut base = match self.base(key, default) {
             Ok((base, _)) => base,
             Err(None) => return Ok(false),
+            // ETS gives no cause here.
+            Err(Some(Cause::TableType)) => return Err(Cause::None),
             Err(Some(cause)) => return Err(cause),
         };
         for (position, _) in changes {

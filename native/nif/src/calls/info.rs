@@ -3,17 +3,21 @@
 use super::*;
 use crate::external;
 use cats_sync::epoch::pin;
-use cats_table::{Access, EngineName, Kind as TableKind, WriteConcurrency};
+use cats_table::{Access, Cursor, EngineName, Kind as TableKind, WriteConcurrency};
+use cats_term::View;
 use std::mem::MaybeUninit;
 
 pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = match find(env, &guard, table, Right::Info) {
         Ok(handle) => handle,
-        Err(Failure::Bad(cause)) if cause == atoms::id() => return Ok(atoms::undefined()),
+        Err(Failure::Bad(cause)) if cause == atoms::id() && item != atoms::binary() => return Ok(atoms::undefined()),
         Err(failure) => return Err(failure),
     };
     if !registry().lives(&Vm(env), &guard, handle.table())? {
+        if item == atoms::binary() {
+            return Err(Cause::Id.into());
+        }
         return Ok(atoms::undefined());
     }
     let table = handle.table();
@@ -61,6 +65,7 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
         _ if item == atoms::safe_fixed_monotonic_time() => {
             safe_fixed(env, handle, |since| env.integer(since.monotonic))
         }
+        _ if item == atoms::binary() => binaries(env, handle),
         _ if item == atoms::stats() => statistics(env, handle),
         _ => Err(bad()),
     }
@@ -100,6 +105,56 @@ fn statistics(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
         count(0),
         count(0),
     ]))
+}
+
+/// Objects that a scheduler searches for binaries.
+const BINARIES_LIMIT: usize = 1000;
+
+/// `{Address, Size, References}` of each binary that is stored by reference. How many references there are the VM does not
+/// tell; it is at least one.
+fn binaries(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
+    if handle.size() > BINARIES_LIMIT && !on_dirty_scheduler() {
+        return Err(Failure::Big);
+    }
+    let mut list = Term(NIL);
+    let mut cursor = Cursor::Start;
+    let mut objects = Vec::new();
+    loop {
+        objects.clear();
+        let more = handle.scan(&mut cursor, BINARIES_LIMIT, &mut objects)?;
+        for object in &objects {
+            for index in 0..object.arity() {
+                each_shared(object.element(index), &mut |bytes| {
+                    let address = env.unsigned(bytes.as_ptr() as u64);
+                    list = env.cons(
+                        env.tuple(&[address, env.unsigned(bytes.len() as u64), env.integer(1)]),
+                        list,
+                    );
+                });
+            }
+        }
+        if !more {
+            return Ok(list);
+        }
+    }
+}
+
+/// Shows the bytes of each binary that is stored by reference. The depth of the recursion is that of stored terms.
+fn each_shared(term: TermRef<'_>, show: &mut dyn FnMut(&[u8])) {
+    match term.view() {
+        View::SharedBinary(_, bytes) => show(bytes),
+        View::Tuple(elements) => elements.iter().for_each(|element| each_shared(element, show)),
+        View::List(list) => {
+            list.elements().iter().for_each(|element| each_shared(element, show));
+            each_shared(list.tail(), show);
+        }
+        View::Map(map) => map
+            .keys
+            .iter()
+            .chain(map.values.iter())
+            .for_each(|part| each_shared(part, show)),
+        _ => (),
+    }
 }
 
 /// The node's name: the atom within the external form of a pid, which is the tag, the atom, and 12 bytes.

@@ -138,31 +138,40 @@ fn owned(table: &Table) -> Owned<Table> {
     }
 }
 
+/// Puts the objects of one slice before the list; whether there are more. When it fails nothing was done.
 fn slice(env: Env, handle: Handle<'_>, cursor: &mut Cursor, list: Term) -> Result<(Term, bool), Failure> {
     let mut list = list;
     let mut objects = Vec::with_capacity(STEP);
     let (mut count, mut words) = (0, 0);
-    loop {
+    let mut more = true;
+    while more && count < SLICE_OBJECTS && words < SLICE_WORDS {
+        let before = cursor.clone();
         objects.clear();
-        let more = match handle.scan(cursor, STEP, &mut objects) {
-            Ok(more) => more,
-            // What was done so far counts; the next slice begins here.
-            Err(cats_table::Failure::Busy) if count > 0 => break,
-            Err(failure) => return Err(failure.into()),
-        };
-        for object in &objects {
-            words += object.words() + 2;
-            list = env.cons(tuple(env, object)?, list);
+        let step = handle.scan(cursor, STEP, &mut objects).map_err(Failure::from);
+        let made = step.and_then(|more| Ok((more, cons_reversed(env, &objects, list)?)));
+        match made {
+            Ok((more_now, longer)) => (more, list) = (more_now, longer),
+            Err(failure) => {
+                *cursor = before;
+                if count == 0 {
+                    return Err(failure);
+                }
+                // What was done so far counts; the next slice begins here.
+                break;
+            }
         }
         count += objects.len();
-        if !more {
-            account(env, words);
-            return Ok((list, false));
-        }
-        if count >= SLICE_OBJECTS || words >= SLICE_WORDS {
-            break;
-        }
+        words += objects.iter().map(|object| object.words() + 2).sum::<usize>();
     }
     account(env, words);
-    Ok((list, true))
+    Ok((list, more))
+}
+
+/// Makes terms of these objects and puts them before a list, the last one foremost.
+fn cons_reversed(env: Env, objects: &[ObjectRef<'_>], list: Term) -> Result<Term, Failure> {
+    let mut list = list;
+    for object in objects {
+        list = env.cons(tuple(env, object)?, list);
+    }
+    Ok(list)
 }

@@ -16,8 +16,8 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// What may stay behind when every block is free: the region kept.
-const KEPT: usize = 16 << 20;
+/// What may stay behind when every block is free: the region kept, and the stock.
+const KEPT: usize = 32 << 20;
 
 /// A block filled with a pattern of its own.
 struct Block {

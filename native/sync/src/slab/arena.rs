@@ -2,15 +2,19 @@
 //! from the source.
 //!
 //! A chunk's first 64 KiB hold the headers of its 31 pages; where in them depends on the chunk's address, so that the headers
-//! of different chunks do not compete for the same lines of a cache. Memory is not touched before it is used. From the fifth
-//! chunk on, huge pages are asked for. Regions grow with what is in use.
+//! of different chunks do not compete for the same lines of a cache. Memory is not touched before it is used, and regions grow
+//! with what is in use.
+//!
+//! The first touch of a huge page takes a millisecond or two, more than a scheduler may be held. So a thread of its own, begun
+//! with the fifth chunk, keeps some chunks in stock whose memory it has had made of huge pages and touched. Who finds the
+//! stock empty takes a chunk as it is, in small pages.
 
 use super::class::PAGE;
 use super::page::Page;
 use super::source;
 use crate::epoch::Guard;
 use std::ptr::{self, NonNull};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 
 const CHUNK: usize = 2 << 20;
 const PAGES: usize = CHUNK / PAGE;
@@ -18,8 +22,11 @@ const PAGES: usize = CHUNK / PAGE;
 const HEADERS: usize = PAGES * size_of::<Page>();
 /// Chunks in a region at most: 16 MiB with what aligning loses, some hundred microseconds to give back.
 const MOST_CHUNKS: usize = 7;
-/// Chunks in use from which on huge pages are asked for: a small store must not touch 2 MiB at once.
-const HUGE_FROM: usize = 4;
+/// Chunks in use from which on some are kept in stock: a small store must not touch 2 MiB at once.
+const STOCK_FROM: usize = 4;
+/// Chunks in stock at most, and at most one for as many in use.
+const MOST_STOCK: usize = 8;
+const USED_PER_STOCK: usize = 8;
 
 const _: () = assert!(HEADERS * (PAGE / HEADERS) == PAGE && size_of::<Chunk>() <= size_of::<Page>());
 
@@ -29,7 +36,9 @@ struct Chunk {
     region: *mut Region,
     /// One bit for each unused page.
     unused: u32,
-    /// Neighbours in the list of chunks with unused pages.
+    /// Whether the chunk is in stock.
+    stocked: bool,
+    /// Neighbours in the list of chunks with unused pages, or in stock.
     previous: *mut Chunk,
     next: *mut Chunk,
 }
@@ -50,6 +59,9 @@ struct Region {
 struct Arena {
     /// Chunks with unused pages.
     chunks: *mut Chunk,
+    /// Chunks in stock, and their number.
+    stock: *mut Chunk,
+    stocked: usize,
     /// Regions with untouched chunks.
     regions: *mut Region,
     /// Chunks touched, in all regions.
@@ -63,10 +75,15 @@ unsafe impl Send for Arena {}
 
 static ARENA: Mutex<Arena> = Mutex::new(Arena {
     chunks: ptr::null_mut(),
+    stock: ptr::null_mut(),
+    stocked: 0,
     regions: ptr::null_mut(),
     touched: 0,
     kept: ptr::null_mut(),
 });
+
+/// Told when the stock is low.
+static LOW: Condvar = Condvar::new();
 
 fn lock() -> MutexGuard<'static, Arena> {
     // Nothing panics while it holds the lock.
@@ -117,31 +134,23 @@ pub fn take(class: usize) -> Option<&'static Page> {
             // SAFETY: the page's bit was set, so its header and memory were unused, and now are the caller's.
             return Some(unsafe { Page::prepare(NonNull::new_unchecked(header), base, class) });
         }
-        // SAFETY: regions in the list are under the lock.
-        if let Some(region) = unsafe { arena.regions.as_mut() } {
-            // SAFETY: the region has an untouched chunk, or it would not be in the list.
-            let address = unsafe { region.first.add(region.touched * CHUNK) };
-            region.touched += 1;
-            // Keeps the region while the lock is not held.
-            region.used += 1;
-            if arena.kept == region {
-                arena.kept = ptr::null_mut();
-            }
-            if region.touched == region.chunks {
-                arena.regions = region.next;
-            }
-            arena.touched += 1;
-            let huge = arena.touched > HUGE_FROM;
-            let region = ptr::from_mut(region);
-            drop(arena);
-            // SAFETY: the chunk is untouched, so the caller's.
-            let chunk = unsafe { make_chunk(address, region, huge) };
-            arena = lock();
-            // SAFETY: kept by the count above.
-            unsafe { (*region).used -= 1 };
-            arena.link(chunk);
+        // SAFETY: chunks in stock are under the lock.
+        if let Some(chunk) = unsafe { arena.stock.as_mut() } {
+            arena.unlink(chunk);
+            arena.link(chunk, false);
             continue;
         }
+        arena = touch_chunk(arena, false)?;
+        if arena.stocked < arena.goal() {
+            start_stocking();
+            LOW.notify_one();
+        }
+    }
+}
+
+/// Touches one more chunk, in a new region if need be, without holding the lock meanwhile.
+fn touch_chunk(mut arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<MutexGuard<'static, Arena>> {
+    if arena.regions.is_null() {
         let chunks = (arena.touched / 2).clamp(1, MOST_CHUNKS);
         drop(arena);
         let region = make_region(chunks)?;
@@ -150,6 +159,54 @@ pub fn take(class: usize) -> Option<&'static Page> {
         unsafe { (*region).next = arena.regions };
         arena.regions = region;
     }
+    let region = arena.regions;
+    // SAFETY: regions in the list are under the lock, have an untouched chunk, and while in use are not given back.
+    let address = unsafe {
+        (*region).touched += 1;
+        (*region).used += 1;
+        if (*region).touched == (*region).chunks {
+            arena.regions = (*region).next;
+        }
+        (*region).first.add(((*region).touched - 1) * CHUNK)
+    };
+    arena.touched += 1;
+    if arena.kept == region {
+        arena.kept = ptr::null_mut();
+    }
+    drop(arena);
+    // SAFETY: the chunk is untouched, so the caller's.
+    let chunk = unsafe {
+        if stocked {
+            touch(address);
+        }
+        make_chunk(address, region)
+    };
+    arena = lock();
+    // SAFETY: kept by the count above.
+    unsafe { (*region).used -= 1 };
+    arena.link(chunk, stocked);
+    Some(arena)
+}
+
+/// Begins the thread that keeps the stock. Without it, chunks are touched by whoever needs them.
+#[cold]
+fn start_stocking() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let stocker = std::thread::Builder::new()
+            .name("cats_memory".into())
+            .stack_size(128 << 10);
+        let _ = stocker.spawn(|| loop {
+            let mut arena = lock();
+            while arena.stocked >= arena.goal() {
+                arena = LOW.wait(arena).unwrap_or_else(PoisonError::into_inner);
+            }
+            if touch_chunk(arena, true).is_none() {
+                // No memory: wait until somebody has found some.
+                drop(LOW.wait(lock()));
+            }
+        });
+    });
 }
 
 /// Gives back a page that is empty and in no pool.
@@ -166,47 +223,84 @@ pub fn give(page: &'static Page, guard: &Guard) {
         (&mut *(*chunk).region, was_full)
     };
     if was_full {
-        arena.link(chunk);
+        arena.link(chunk, false);
     }
     if region.used > 0 {
         return;
     }
-    let Some(region) = arena.keep_smaller(region) else {
-        return;
-    };
-    arena.remove(region);
+    let mut unneeded = arena.keep_smaller(region);
+    let mut removed: *mut Region = ptr::null_mut();
+    while let Some(region) = unneeded {
+        arena.remove(region);
+        region.next = removed;
+        removed = region;
+        unneeded = arena.unneeded_stock();
+    }
     drop(arena);
-    let bytes = region.bytes;
-    // A thread that freed a block may still be looking at the header of the block's page, under its guard.
-    // SAFETY: the region was made by `make_region`, and unlinked just now.
-    unsafe { guard.retire_sized(ptr::from_mut(region).cast(), 0, drop_region, bytes) };
+    // SAFETY: made by `make_region`, and unlinked just now.
+    while let Some(region) = unsafe { removed.as_mut() } {
+        removed = region.next;
+        // A thread that freed a block may still be looking at the header of the block's page, under its guard.
+        // SAFETY: as above.
+        unsafe { guard.retire_sized(ptr::from_mut(region).cast(), 0, drop_region, region.bytes) };
+    }
 }
 
 impl Arena {
-    fn link(&mut self, chunk: *mut Chunk) {
-        // SAFETY: chunks in the list, and this one, are under the lock.
+    /// How many chunks there should be in stock.
+    fn goal(&self) -> usize {
+        let used = self.touched - self.stocked;
+        if used < STOCK_FROM {
+            0
+        } else {
+            used.div_ceil(USED_PER_STOCK).min(MOST_STOCK)
+        }
+    }
+
+    fn link(&mut self, chunk: *mut Chunk, stocked: bool) {
+        self.stocked += usize::from(stocked);
+        let first = if stocked { &mut self.stock } else { &mut self.chunks };
+        // SAFETY: chunks in the lists, and this one, are under the lock.
         unsafe {
+            (*chunk).stocked = stocked;
             (*chunk).previous = ptr::null_mut();
-            (*chunk).next = self.chunks;
-            if let Some(first) = self.chunks.as_mut() {
+            (*chunk).next = *first;
+            if let Some(first) = first.as_mut() {
                 first.previous = chunk;
             }
         }
-        self.chunks = chunk;
+        *first = chunk;
     }
 
     fn unlink(&mut self, chunk: *mut Chunk) {
-        // SAFETY: chunks in the list, and this one, are under the lock.
+        // SAFETY: chunks in the lists, and this one, are under the lock.
         unsafe {
             let (previous, next) = ((*chunk).previous, (*chunk).next);
+            self.stocked -= usize::from((*chunk).stocked);
             match previous.as_mut() {
                 Some(previous) => previous.next = next,
+                None if (*chunk).stocked => self.stock = next,
                 None => self.chunks = next,
             }
             if let Some(next) = next.as_mut() {
                 next.previous = previous;
             }
         }
+    }
+
+    /// A region that has nothing but chunks in stock, when there are more of those than there should be.
+    fn unneeded_stock<'a>(&self) -> Option<&'a mut Region> {
+        let mut at = self.stock;
+        // SAFETY: chunks in stock are under the lock, and so are their regions.
+        while let Some(chunk) = unsafe { at.as_ref() } {
+            // SAFETY: as above.
+            if self.stocked > self.goal() && chunk.region != self.kept && unsafe { (*chunk.region).used } == 0 {
+                // SAFETY: as above.
+                return Some(unsafe { &mut *chunk.region });
+            }
+            at = chunk.next;
+        }
+        None
     }
 
     /// Keeps this unused region or the one kept so far, and returns the other.
@@ -226,7 +320,7 @@ impl Arena {
     /// Takes an unused region and its chunks out of all lists.
     fn remove(&mut self, region: &mut Region) {
         for number in 0..region.touched {
-            // All touched chunks are in the list: they have unused pages only.
+            // All touched chunks are in a list: they have unused pages only.
             self.unlink(headers(region.first.wrapping_add(number * CHUNK)).cast());
         }
         self.touched -= region.touched;
@@ -266,16 +360,27 @@ unsafe fn drop_region(address: *mut u8, _: usize) {
     }
 }
 
-/// Writes the headers of an untouched chunk.
+/// Has a chunk made of huge pages, if the system has them, and touches it.
 ///
 /// # Safety
 /// The caller alone has the 2 MiB at `address`.
-unsafe fn make_chunk(address: *mut u8, region: *mut Region, huge: bool) -> *mut Chunk {
+unsafe fn touch(address: *mut u8) {
     #[cfg(target_os = "linux")]
-    if huge {
-        // SAFETY: the range is the caller's; the advice changes no contents, and may be refused.
-        unsafe { libc::madvise(address.cast(), CHUNK, libc::MADV_HUGEPAGE) };
+    // SAFETY: the range is the caller's; the advice changes no contents, and may be refused.
+    unsafe {
+        libc::madvise(address.cast(), CHUNK, libc::MADV_HUGEPAGE);
     }
+    for offset in (0..CHUNK).step_by(4096) {
+        // SAFETY: within the caller's range. Volatile, as nobody reads what is written.
+        unsafe { address.add(offset).write_volatile(0) };
+    }
+}
+
+/// Writes the headers of an unused chunk.
+///
+/// # Safety
+/// The caller alone has the 2 MiB at `address`.
+unsafe fn make_chunk(address: *mut u8, region: *mut Region) -> *mut Chunk {
     let chunk = headers(address).cast::<Chunk>();
     // SAFETY: the headers lie in the chunk's first page, which is for nothing else.
     unsafe {
@@ -284,6 +389,7 @@ unsafe fn make_chunk(address: *mut u8, region: *mut Region, huge: bool) -> *mut 
             region,
             // Page 0 is the headers'.
             unused: u32::MAX - 1,
+            stocked: false,
             previous: ptr::null_mut(),
             next: ptr::null_mut(),
         });

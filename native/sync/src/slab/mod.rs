@@ -5,8 +5,8 @@
 //!
 //! Blocks of up to 32 KiB come from pages of 64 KiB, one size class each; larger ones from the source itself. A thread owns at
 //! most one page of a class, the one that it allocates from: there, allocating and freeing touch nothing shared. All other
-//! pages have no owner. Blocks freed into them gather in a list of the page's own, by a compare-and-swap; a page of which an
-//! eighth is free is put into the pool of its class, where any thread that needs a page finds it; an empty page goes back to
+//! pages have no owner. Blocks freed into them gather in a list of the page's own, by a compare-and-swap; a page of which a
+//! sixteenth is free is put into the pool of its class, where any thread that needs a page finds it; an empty page goes back to
 //! its chunk, and a region all of whose chunks are empty back to the source, but for one that is kept against thrashing.
 //! [`crate::epoch::collect`] takes the pages of idle threads back.
 //!

@@ -97,7 +97,7 @@ impl Page {
 
     /// A page without an owner is offered to others when so many blocks are free: fewer would not be worth the transfer.
     fn offered_from(&self) -> u32 {
-        (self.capacity() / 8).max(1)
+        (self.capacity() / 16).max(1)
     }
 
     /// Takes a block from the owner's hands.

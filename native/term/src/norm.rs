@@ -23,6 +23,7 @@
 use crate::format::{Class, Elements, Integer, TermRef, View};
 use crate::host::host;
 use crate::number::{decompose, Whole};
+use std::cell::Cell;
 
 /// Deeper terms end the key. Terms of the VM's own form stand deeper than this, if they are tuples, lists or maps.
 const MAX_DEPTH: usize = 16;
@@ -196,18 +197,19 @@ fn write(out: &mut impl Writer, term: TermRef<'_>, depth: usize) -> Result<(), E
     let class = term.class();
     match class {
         Class::Bottom => return Err(End),
-        Class::Top => return out.put(&[0xff]).and(Err(End)),
-        _ => out.put(&[class_byte(class)])?,
+        Class::Top => return write_byte(out, 0xff).and(Err(End)),
+        _ => write_byte(out, class_byte(class))?,
     }
     if depth >= MAX_DEPTH && matches!(class, Class::Tuple | Class::List | Class::Map) {
         return Err(End);
     }
     match term.view() {
         View::Immediate(word) if class == Class::Atom => {
-            let mut text = Vec::new();
-            (host().atom_text)(word, &mut text);
-            write_bytes(out, &text)?;
-            out.put(&[0, 0])
+            with_buffer(|text| {
+                (host().atom_text)(word, text);
+                write_bytes(out, text)
+            })?;
+            out.put_word(0, 2)
         }
         View::Immediate(_) if class == Class::Nil => Ok(()),
         View::Tuple(elements) => {
@@ -227,13 +229,25 @@ fn write(out: &mut impl Writer, term: TermRef<'_>, depth: usize) -> Result<(), E
             write(out, list.tail(), depth + 1)
         }
         View::Binary(bytes) | View::SharedBinary(_, bytes) => write_bits(out, bytes, bytes.len() * 8),
-        View::Held(Class::BitString, held) => {
-            let mut bytes = Vec::new();
-            let bits = (host().bits)(held.term(), &mut bytes);
-            write_bits(out, &bytes, bits)
-        }
+        View::Held(Class::BitString, held) => with_buffer(|bytes| {
+            let bits = (host().bits)(held.term(), bytes);
+            write_bits(out, bytes, bits)
+        }),
         _ => Err(End),
     }
+}
+
+/// Lends an empty buffer, which is kept to save allocations.
+fn with_buffer<R>(body: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+    thread_local! {
+        static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+    }
+    let mut buffer = BUFFER.take();
+    let result = body(&mut buffer);
+    buffer.clear();
+    buffer.shrink_to(1024);
+    BUFFER.set(buffer);
+    result
 }
 
 #[inline]

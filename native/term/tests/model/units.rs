@@ -4,7 +4,8 @@ use super::Model::{self, *};
 use crate::ZEROS_IDENTICAL;
 use cats_term::test_host::{install_test_host, retained};
 use cats_term::{
-    compare, equal, hash_of, head, key_word, key_word_ordered, small, Block, Builder, Class, TermRef, BOTTOM, NIL, TOP,
+    compare, equal, hash_of, head, key_word, key_word_ordered, normalize, small, Block, Builder, Class, TermRef,
+    BOTTOM, NIL, TOP,
 };
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -223,6 +224,53 @@ fn maps_in_map_keys_are_compared_in_the_order_of_iteration() {
     assert_eq!(compare(x.as_key(), y.as_key()), Ordering::Greater);
     let (x, y) = (key("b", "a").key(), key("a", "c").key());
     assert_eq!(compare(x.as_key(), y.as_key()), Ordering::Less);
+}
+
+fn normalized(key: &Builder) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    normalize(key.as_key(), &mut bytes, 1000);
+    bytes
+}
+
+#[test]
+fn what_normalized_keys_cannot_tell_ends_them() {
+    let pair = |first: Model, second| Tuple(vec![first, int(second)]).key();
+    let map = |key| Map(vec![(int(key), Nil)]);
+    let deep = || Tuple(vec![(0..16).fold(Nil, |inner, _| Tuple(vec![inner]))]);
+    for (a, b) in [
+        (Opaque(Class::Reference, 1), Opaque(Class::Reference, 2)),
+        (LocalPid(1), LocalPid(2)),
+        (map(1), map(2)),
+        (Deep(Box::new(deep())), Deep(Box::new(deep()))),
+        (deep(), deep()),
+    ] {
+        // Whatever follows does not count.
+        assert_eq!(normalized(&pair(a.clone(), 2)), normalized(&pair(b, 1)), "{a:?}");
+    }
+    for (a, b) in [
+        (Bits(vec![0x10], 4), Bits(vec![0x10], 5)),
+        (Bits(vec![0x10], 4), Binary(vec![0x10], false)),
+        (Map(vec![]), map(1)),
+        (Map(vec![]), Map(vec![])),
+        (Tuple(vec![Nil]), Tuple(vec![Nil])),
+    ] {
+        let same = a.same(&b);
+        let (a, b) = if same {
+            (pair(a, 1), pair(b, 2))
+        } else {
+            (pair(a, 2), pair(b, 1))
+        };
+        assert!(normalized(&a) < normalized(&b), "{:?}", Model::read(a.as_key()));
+    }
+}
+
+#[test]
+fn normalized_keys_of_large_tuples() {
+    let sizes = [0, 1, 0xef, 0xf0, 0xf1, 0xff, 0x100, 0x101, 0xffff, 0x10000, 0x12345];
+    let keys: Vec<_> = sizes.iter().map(|&size| Tuple(vec![Nil; size]).key()).collect();
+    for pair in keys.windows(2) {
+        assert!(normalized(&pair[0]) < normalized(&pair[1]));
+    }
 }
 
 #[test]

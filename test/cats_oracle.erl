@@ -549,6 +549,9 @@ agree(Function, Type, Present, Result1, Result2, Where) ->
             exactly(sorted(List1), sorted(List2));
         {slot, {value, _}, {value, _}} when Type =/= ordered_set -> true;
         {slot, {error, badarg, {slot, _, none, _, _}}, _} when Type =/= ordered_set, Type =/= undefined -> true;
+        %% ETS knows no slot of an empty ordered_set with decentralized counters, not even the end.
+        {slot, {error, badarg, {slot, _, none, _, _}}, {value, '$end_of_table'}} -> true;
+        {slots, {error, badarg, raised}, {value, []}} -> true;
         _ -> exactly(Result1, Result2)
     end.
 

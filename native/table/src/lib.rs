@@ -33,5 +33,5 @@ pub use registry::{wake, Fixation, Heir, Host, Position, Registry, Time};
 pub use schema::{OwnedKey, Probe};
 pub use select::Selection;
 pub use table::{Handle, Right, Table};
-pub use traverse::{Cursor, Direction};
+pub use traverse::Direction;
 pub use update::{CounterOp, ElementOp, Tuple};

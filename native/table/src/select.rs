@@ -13,23 +13,28 @@ use crate::traverse::Direction;
 use cats_engine::Step;
 use cats_pattern::{Keys, Program};
 use cats_term::{compare, Block, TermRef};
+use std::sync::Arc;
 
-/// Which objects a scan shows, and where it stands. Nothing is held between two slices.
+/// Which objects a scan shows, and where it stands. Nothing is held between two slices; copies go on independently.
+#[derive(Clone)]
 pub struct Selection {
     wanted: Wanted,
     direction: Direction,
+    /// Keys of objects that the next slice would show again.
+    passed: Vec<Arc<OwnedKey>>,
 }
 
+#[derive(Clone)]
 enum Wanted {
-    /// The objects of these keys, the next one last.
-    Keys(Vec<Block>),
+    /// The objects of these keys from this one on.
+    Keys(Arc<Vec<Block>>, usize),
     /// All objects of an unordered table.
     Hash(store::Cursor),
     /// The objects of an ordered table between two keys, both included, behind the key that came last.
     Range {
-        lower: Option<OwnedKey>,
-        upper: Option<OwnedKey>,
-        last: Option<OwnedKey>,
+        lower: Option<Arc<OwnedKey>>,
+        upper: Option<Arc<OwnedKey>>,
+        last: Option<Arc<OwnedKey>>,
     },
 }
 
@@ -44,7 +49,11 @@ impl Selection {
             },
             _ => Wanted::Hash(Default::default()),
         };
-        Self { wanted, direction }
+        Self {
+            wanted,
+            direction,
+            passed: Vec::new(),
+        }
     }
 
     /// The objects that the program can match.
@@ -53,20 +62,29 @@ impl Selection {
         let wanted = match program.keys(table.key(), ordered).ok_or(Failure::SystemLimit)? {
             Keys::All => return Ok(Self::all(table, direction)),
             Keys::Exact(mut keys) => {
-                keys.sort_by(|a, b| compare(key_of(b), key_of(a)));
+                keys.sort_by(|a, b| compare(key_of(a), key_of(b)));
                 keys.dedup_by(|a, b| {
                     let (a, b) = (table.probe(key_of(a)), table.probe(key_of(b)));
                     a.word() == b.word() && compare(a.term(), b.term()).is_eq()
                 });
-                Wanted::Keys(keys)
+                Wanted::Keys(Arc::new(keys), 0)
             }
             Keys::Range(lower, upper) => Wanted::Range {
-                lower: Some(OwnedKey::new(key_of(&lower))),
-                upper: Some(OwnedKey::new(key_of(&upper))),
+                lower: Some(Arc::new(OwnedKey::new(key_of(&lower)))),
+                upper: Some(Arc::new(OwnedKey::new(key_of(&upper)))),
                 last: None,
             },
         };
-        Ok(Self { wanted, direction })
+        Ok(Self {
+            wanted,
+            direction,
+            passed: Vec::new(),
+        })
+    }
+
+    /// Leaves the objects of these keys out of the next slice.
+    pub fn pass<'a>(&mut self, keys: impl Iterator<Item = TermRef<'a>>) {
+        self.passed.extend(keys.map(|key| Arc::new(OwnedKey::new(key))));
     }
 }
 
@@ -76,8 +94,8 @@ fn key_of(block: &Block) -> TermRef<'_> {
 }
 
 impl<'g> Handle<'g> {
-    /// Appends the objects of about `limit` more keys to `out`; false when the selection is complete. When it fails, nothing
-    /// has happened.
+    /// Appends the objects of about `limit` more keys (in an ordered table: of at most so many) to `out`; false when the selection is complete. When it fails, nothing
+    /// has happened. `out` is empty before.
     pub fn slice(
         self,
         selection: &mut Selection,
@@ -86,12 +104,12 @@ impl<'g> Handle<'g> {
         out: &mut Vec<ObjectRef<'g>>,
     ) -> Result<bool, Failure> {
         let more = match &mut selection.wanted {
-            Wanted::Keys(keys) => {
-                let Some(key) = keys.last() else { return Ok(false) };
+            Wanted::Keys(keys, next) => {
+                let Some(key) = keys.get(*next) else { return Ok(false) };
                 let probe = self.table.probe(key_of(key));
                 out.extend_from_slice(self.lookup(&probe, patient)?.as_slice());
-                keys.pop();
-                !keys.is_empty()
+                *next += 1;
+                *next < keys.len()
             }
             Wanted::Hash(cursor) => self
                 .store()
@@ -99,8 +117,8 @@ impl<'g> Handle<'g> {
             Wanted::Range { lower, upper, last } => {
                 let down = selection.direction == Direction::Down;
                 let (near, far) = if down { (upper, lower) } else { (lower, upper) };
-                let from = last.as_ref().or(near.as_ref()).map(OwnedKey::probe);
-                let (inclusive, before) = (last.is_none(), out.len());
+                let from = last.as_ref().or(near.as_ref()).map(|key| key.probe());
+                let inclusive = last.is_none();
                 let store = self.store();
                 let mut more = store.range(self.guard, from, inclusive, down, limit, out, |entry, out| {
                     self.expand(entry, out)
@@ -116,19 +134,24 @@ impl<'g> Handle<'g> {
                             order.is_gt()
                         }
                     };
-                    if out[before..].last().is_some_and(beyond) {
-                        let inside = out[before..].partition_point(|object| !beyond(object));
-                        out.truncate(before + inside);
+                    if out.last().is_some_and(beyond) {
+                        let inside = out.partition_point(|object| !beyond(object));
+                        out.truncate(inside);
                         more = false;
                     }
                 }
-                if let (true, Some(object)) = (more, out[before..].last()) {
-                    *last = Some(OwnedKey::new(key(object)));
+                if let (true, Some(object)) = (more, out.last()) {
+                    *last = Some(Arc::new(OwnedKey::new(key(object))));
                 }
                 more
             }
         };
         self.still_named()?;
+        let passed = std::mem::take(&mut selection.passed);
+        if !passed.is_empty() {
+            let is_passed = |key| passed.iter().any(|passed| compare(passed.probe().term(), key).is_eq());
+            out.retain(|object| !is_passed(object.element(self.table.key())));
+        }
         Ok(more)
     }
 

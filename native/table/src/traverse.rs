@@ -1,4 +1,4 @@
-//! `first` to `prev_lookup`, `slot/2`, and scans in slices. Traversal of any table is safe without fixing it: the position in a
+//! `first` to `prev_lookup`, and `slot/2`. Traversal of any table is safe without fixing it: the position in a
 //! hash table is a hash, in an ordered one a key, and neither needs to be in the table any more.
 
 use crate::failure::{Cause, Failure};
@@ -6,12 +6,10 @@ use crate::group::Group;
 use crate::lookup::{look, Objects};
 use crate::object::{is_group, ObjectRef};
 use crate::options::Kind;
-use crate::schema::{OwnedKey, Probe};
-use crate::store;
+use crate::schema::Probe;
 use crate::table::Handle;
 use cats_engine::Entry;
 use cats_term::TermRef;
-use std::sync::Arc;
 
 /// The direction of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,15 +22,6 @@ pub enum Direction {
 
 /// The fewest buckets that a hash table of ETS has: a program may count on being allowed to ask for as many.
 const ETS_BUCKETS: usize = 256;
-
-/// Where a scan stands. Nothing is held between two slices.
-#[derive(Clone)]
-pub enum Cursor {
-    Start,
-    Hash(store::Cursor),
-    /// Below this key.
-    Ordered(Arc<OwnedKey>),
-}
 
 impl<'g> Handle<'g> {
     /// The key after (before) this one, in the table or not; the first (last) without one.
@@ -98,40 +87,6 @@ impl<'g> Handle<'g> {
             }
         }
         Ok(found)
-    }
-
-    /// One slice of a scan: appends the objects of about `limit` keys to `out`, in an ordered table in descending order of the
-    /// keys, and moves the cursor; false when the scan is complete.
-    pub fn scan(self, cursor: &mut Cursor, limit: usize, out: &mut Vec<ObjectRef<'g>>) -> Result<bool, Failure> {
-        let store = self.store();
-        let more = if self.table.kind() == Kind::OrderedSet {
-            let from = match &*cursor {
-                Cursor::Ordered(key) => Some(*key.probe()),
-                _ => None,
-            };
-            let mut last = None;
-            let before = out.len();
-            let more = store.range(self.guard, from.as_ref(), false, true, limit, out, |entry, out| {
-                self.expand(entry, out)
-            })?;
-            if out.len() > before {
-                last = out.last().map(|object| OwnedKey::new(object.element(self.table.key())));
-            }
-            if let Some(key) = last {
-                *cursor = Cursor::Ordered(Arc::new(key));
-            }
-            more
-        } else {
-            if !matches!(cursor, Cursor::Hash(_)) {
-                *cursor = Cursor::Hash(Default::default());
-            }
-            let Cursor::Hash(position) = cursor else {
-                unreachable!("set above")
-            };
-            store.scan(self.guard, position, limit, out, |entry, out| self.expand(entry, out))?
-        };
-        self.still_named()?;
-        Ok(more)
     }
 
     /// Appends the objects of an entry, in the order of insertion.

@@ -1,4 +1,5 @@
-//! The external term format, for what `erl_nif` has no other way in or out: large integers, atoms beyond Latin-1, bit strings.
+//! The external term format, for what `erl_nif` has no other way in or out: large integers, atoms beyond
+//! Latin-1, bit strings, the nodes of pids, the arities of funs.
 //!
 //! Source: the chapter "External Term Format" of the ERTS User's Guide.
 
@@ -10,12 +11,19 @@ use std::slice::from_raw_parts;
 
 const VERSION: u8 = 131;
 const BIT_BINARY_EXT: u8 = 77;
+const NEW_PID_EXT: u8 = 88;
+const NEW_PORT_EXT: u8 = 89;
+const NEWER_REFERENCE_EXT: u8 = 90;
+const SMALL_INTEGER_EXT: u8 = 97;
 const ATOM_EXT: u8 = 100;
 const SMALL_BIG_EXT: u8 = 110;
 const LARGE_BIG_EXT: u8 = 111;
+const NEW_FUN_EXT: u8 = 112;
+const EXPORT_EXT: u8 = 113;
 const SMALL_ATOM_EXT: u8 = 115;
 const ATOM_UTF8_EXT: u8 = 118;
 const SMALL_ATOM_UTF8_EXT: u8 = 119;
+const V4_PORT_EXT: u8 = 120;
 
 /// A term in the external format.
 pub struct External(ErlNifBinary);
@@ -74,15 +82,46 @@ pub fn make_integer(env: Env, negative: bool, magnitude: &[u64]) -> Option<Term>
 
 /// Appends an atom's text, given its external format, in UTF-8.
 pub fn atom_text(bytes: &[u8], text: &mut Vec<u8>) {
+    let [VERSION, atom @ ..] = bytes else {
+        unreachable!("every term's external format begins with this")
+    };
+    atom_at(atom, text).expect("no other format holds an atom");
+}
+
+/// Appends the text of the atom whose format `bytes` begins with; nothing if there is none.
+fn atom_at(bytes: &[u8], text: &mut Vec<u8>) -> Option<()> {
+    let (utf8, size, rest) = match bytes {
+        [SMALL_ATOM_UTF8_EXT, size, rest @ ..] => (true, usize::from(*size), rest),
+        [ATOM_UTF8_EXT, high, low, rest @ ..] => (true, usize::from(u16::from_be_bytes([*high, *low])), rest),
+        [SMALL_ATOM_EXT, size, rest @ ..] => (false, usize::from(*size), rest),
+        [ATOM_EXT, high, low, rest @ ..] => (false, usize::from(u16::from_be_bytes([*high, *low])), rest),
+        _ => return None,
+    };
+    let name = rest.get(..size)?;
+    if utf8 {
+        text.extend_from_slice(name);
+    } else {
+        let name: String = name.iter().map(|&latin1| char::from(latin1)).collect();
+        text.extend_from_slice(name.as_bytes());
+    }
+    Some(())
+}
+
+/// Appends the name of the node of a pid, port or reference, given its external format; nothing for other terms.
+pub fn node_text(bytes: &[u8], text: &mut Vec<u8>) -> Option<()> {
     match bytes {
-        [VERSION, SMALL_ATOM_UTF8_EXT, _, name @ ..] | [VERSION, ATOM_UTF8_EXT, _, _, name @ ..] => {
-            text.extend_from_slice(name);
-        }
-        [VERSION, SMALL_ATOM_EXT, _, name @ ..] | [VERSION, ATOM_EXT, _, _, name @ ..] => {
-            let name: String = name.iter().map(|&latin1| char::from(latin1)).collect();
-            text.extend_from_slice(name.as_bytes());
-        }
-        _ => unreachable!("no other format holds an atom"),
+        [VERSION, NEW_PID_EXT | NEW_PORT_EXT | V4_PORT_EXT, node @ ..] => atom_at(node, text),
+        [VERSION, NEWER_REFERENCE_EXT, _, _, node @ ..] => atom_at(node, text),
+        _ => None,
+    }
+}
+
+/// The arity of a fun, given its external format; nothing for other terms.
+pub fn fun_arity(bytes: &[u8]) -> Option<u64> {
+    match bytes {
+        [VERSION, NEW_FUN_EXT, _, _, _, _, arity, ..] => Some(u64::from(*arity)),
+        [VERSION, EXPORT_EXT, .., SMALL_INTEGER_EXT, arity] => Some(u64::from(*arity)),
+        _ => None,
     }
 }
 

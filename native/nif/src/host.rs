@@ -14,7 +14,7 @@ pub fn install(env: Env) {
     cats_term::install(Host {
         compare: |a, b| compare(Term(a), Term(b)),
         identical: |a, b| identical(Term(a), Term(b)),
-        atom_text: |atom, text| atom_text(Term(atom), text),
+        atom_text,
         zeros_identical: identical(zeros.0, zeros.1),
         compare_mixed: |a, b| Workspace::new().with(a, b, compare),
         identical_mixed: |a, b| Workspace::new().with(a, b, identical),
@@ -38,7 +38,9 @@ fn identical(a: Term, b: Term) -> bool {
     unsafe { enif_is_identical(a.raw(), b.raw()) != 0 }
 }
 
-fn atom_text(atom: Term, text: &mut Vec<u8>) {
+/// Appends the text of an atom, given its word, in UTF-8.
+pub fn atom_text(atom: u64, text: &mut Vec<u8>) {
+    let atom = Term(atom);
     let mut name = [0u8; 256];
     // SAFETY: the VM writes at most as many bytes as it is told; it needs no environment for an atom.
     let size = unsafe {
@@ -64,7 +66,14 @@ fn atom_text(atom: Term, text: &mut Vec<u8>) {
     }
 }
 
-/// An environment for terms that live for one comparison.
+/// Makes a term of a stored one for the time of a question.
+pub fn with_term<R>(term: TermRef, ask: impl FnOnce(Env, Term) -> R) -> R {
+    let workspace = Workspace::new();
+    let made = decode::term(workspace.env(), term).expect("terms that were stored can be made");
+    ask(workspace.env(), made)
+}
+
+/// An environment for terms that live for one question.
 struct Workspace(*mut ErlNifEnv);
 
 impl Workspace {

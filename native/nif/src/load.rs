@@ -7,7 +7,7 @@
 //! digest of the library's file: the linker gives the old image for a file that was replaced in place, and the digest tells.
 
 use crate::atoms;
-use crate::calls::traverse::SCANS;
+use crate::calls::select::CURSORS;
 use crate::calls::{self, TABLES};
 use crate::dirty;
 use crate::functions::FUNCTIONS;
@@ -132,7 +132,7 @@ unsafe extern "C" fn free(memory: *mut c_void) {
 fn open_kinds(env: Env) -> Result<(), Refusal> {
     let watched = WATCHED.open(env).ok_or(Refusal::NoResourceType)?;
     let tables = TABLES.open(env).ok_or(Refusal::NoResourceType)?;
-    let scans = SCANS.open(env).ok_or(Refusal::NoResourceType)?;
+    let cursors = CURSORS.open(env).ok_or(Refusal::NoResourceType)?;
     #[cfg(feature = "selftest")]
     {
         use crate::selftest::KEPT;
@@ -141,7 +141,7 @@ fn open_kinds(env: Env) -> Result<(), Refusal> {
     }
     WATCHED.commit(watched);
     TABLES.commit(tables);
-    SCANS.commit(scans);
+    CURSORS.commit(cursors);
     Ok(())
 }
 

@@ -166,6 +166,17 @@ impl<'a> Env<'a> {
         }
     }
 
+    /// A map with one more pair, or with another value for a key that it has.
+    pub fn map_put(self, map: Term, key: Term, value: Term) -> Term {
+        let mut out = MaybeUninit::uninit();
+        // SAFETY: the map is one; then the call succeeds and writes the new map.
+        unsafe {
+            let made = enif_make_map_put(self.raw, map.raw(), key.raw(), value.raw(), out.as_mut_ptr());
+            assert!(made != 0, "the term is a map");
+            Term::from_raw(out.assume_init())
+        }
+    }
+
     /// A copy of any term, of whatever environment, in this one.
     ///
     /// # Safety

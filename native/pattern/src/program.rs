@@ -67,8 +67,26 @@ pub(crate) struct Spec<'a> {
 /// An object to match: its elements, and itself as a term if it is stored as one.
 #[derive(Clone, Copy)]
 pub struct Object<'a> {
-    pub elements: Elements<'a>,
-    pub whole: Option<TermRef<'a>>,
+    pub(crate) elements: Elements<'a>,
+    pub(crate) whole: Option<TermRef<'a>>,
+}
+
+impl<'a> Object<'a> {
+    /// An object that is stored as a block.
+    pub fn stored(block: BlockRef<'a>) -> Self {
+        Object {
+            elements: block.elements(),
+            whole: Some(block.term()),
+        }
+    }
+
+    /// A tuple of immediates that is no stored term.
+    pub fn immediates(words: &'a [u64]) -> Self {
+        Object {
+            elements: Elements::immediates(words),
+            whole: None,
+        }
+    }
 }
 
 /// Builds results. `Term` is a term of the VM, or whatever the caller collects.

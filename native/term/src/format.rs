@@ -334,6 +334,13 @@ impl<'a> Elements<'a> {
         Elements { base, words }
     }
 
+    /// The terms of immediate words.
+    #[inline]
+    pub fn immediates(words: &'a [u64]) -> Self {
+        debug_assert!(words.iter().all(|&word| is_immediate(word)));
+        Elements::new(std::ptr::null(), words)
+    }
+
     #[inline]
     pub fn len(self) -> usize {
         self.words.len()

@@ -1,11 +1,9 @@
 //! `info/2`.
 
 use super::*;
-use crate::external;
 use cats_sync::epoch::pin;
-use cats_table::{Access, Cursor, EngineName, Kind as TableKind, WriteConcurrency};
+use cats_table::{Access, Direction, EngineName, Kind as TableKind, Selection, WriteConcurrency};
 use cats_term::View;
-use std::mem::MaybeUninit;
 
 pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
@@ -47,7 +45,7 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
         _ if item == atoms::read_concurrency() => Ok(atoms::boolean(options.read_concurrency)),
         _ if item == atoms::name() => Ok(Term(table.name())),
         _ if item == atoms::keypos() => integer(options.key_position as usize),
-        _ if item == atoms::node() => node(env).ok_or(Failure::SystemLimit),
+        _ if item == atoms::node() => node_of(env, env.this_process()).ok_or(Failure::SystemLimit),
         _ if item == atoms::named_table() => Ok(atoms::boolean(options.named)),
         _ if item == atoms::compressed() => Ok(atoms::boolean(options.compressed)),
         _ if item == atoms::id() => Ok(identifier(env, table)),
@@ -117,11 +115,12 @@ fn binaries(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
         return Err(Failure::Big);
     }
     let mut list = Term(NIL);
-    let mut cursor = Cursor::Start;
+    let mut selection = Selection::all(handle.table(), Direction::Up);
+    let patient = patient(handle.table());
     let mut objects = Vec::new();
     loop {
         objects.clear();
-        let more = handle.scan(&mut cursor, BINARIES_LIMIT, &mut objects)?;
+        let more = handle.slice(&mut selection, BINARIES_LIMIT, patient, &mut objects)?;
         for object in &objects {
             for index in 0..object.arity() {
                 each_shared(object.element(index), &mut |bytes| {
@@ -154,18 +153,5 @@ fn each_shared(term: TermRef<'_>, show: &mut dyn FnMut(&[u8])) {
             .chain(map.values.iter())
             .for_each(|part| each_shared(part, show)),
         _ => (),
-    }
-}
-
-/// The node's name: the atom within the external form of a pid, which is the tag, the atom, and 12 bytes.
-fn node(env: Env) -> Option<Term> {
-    let pid = external::of(env, env.this_process())?;
-    let atom = pid.get(2..pid.len().checked_sub(12)?)?;
-    let bytes = [&[131], atom].concat();
-    let mut term = MaybeUninit::uninit();
-    // SAFETY: the address and length are those of a live slice; the term is written when the call succeeds.
-    unsafe {
-        let read = enif_binary_to_term(env.raw(), bytes.as_ptr().cast_mut(), bytes.len(), term.as_mut_ptr(), 0);
-        (read != 0).then(|| Term::from_raw(term.assume_init()))
     }
 }

@@ -5,7 +5,8 @@
 //! | `read` | lookup, member and their kin |
 //! | `write` | insert, delete, take |
 //! | `update` | update_counter, update_element |
-//! | `traverse` | first to prev_lookup, slot, scan |
+//! | `traverse` | first to prev_lookup, slot |
+//! | `select` | select, match and their kin, scan |
 //! | `manage` | new, delete/1, rename, whereis, give_away, setopts, safe_fixtable, all |
 //! | `info` | info |
 //! | `background` | what the reaper process calls |
@@ -16,6 +17,7 @@ pub mod background;
 pub mod info;
 pub mod manage;
 pub mod read;
+pub mod select;
 pub mod traverse;
 pub mod update;
 pub mod write;
@@ -23,6 +25,7 @@ pub mod write;
 use crate::atoms;
 use crate::decode;
 use crate::encode::{self, SCHEDULER_WORDS};
+use crate::external;
 use crate::failure::Failure;
 use crate::monitor;
 use crate::reaper;
@@ -158,6 +161,14 @@ impl From<Cause> for Failure {
             Cause::Default => atoms::default(),
         })
     }
+}
+
+/// The node of a pid, port or reference.
+fn node_of(env: Env, term: Term) -> Option<Term> {
+    let bytes = external::of(env, term)?;
+    let mut name = Vec::new();
+    external::node_text(&bytes, &mut name)?;
+    Some(env.atom(std::str::from_utf8(&name).ok()?))
 }
 
 /// `badarg` without a cause.

@@ -3,7 +3,7 @@
 
 use cats_sync::epoch::Guard;
 use cats_table::{
-    Access, Collect, Failure, Handle, Host, Kind, Object, ObjectRef, OptionItem, Registry, Table, Time,
+    Access, Collect, Direction, Failure, Handle, Host, Kind, Object, ObjectRef, OptionItem, Registry, Table, Time,
     WriteConcurrency,
 };
 use cats_term::{Block, Builder, TermRef, View};
@@ -201,8 +201,14 @@ pub fn enter(
 
 /// All objects of a table.
 pub fn contents(handle: Handle<'_>) -> Vec<Elements> {
-    let mut cursor = cats_table::Cursor::Start;
-    let mut out = Vec::new();
-    while handle.scan(&mut cursor, 3, &mut out).unwrap() {}
-    out.iter().map(elements).collect()
+    let mut selection = cats_table::Selection::all(handle.table(), Direction::Down);
+    let mut all = Vec::new();
+    loop {
+        let mut out = Vec::new();
+        let more = handle.slice(&mut selection, 3, true, &mut out).unwrap();
+        all.extend(out.iter().map(elements));
+        if !more {
+            return all;
+        }
+    }
 }

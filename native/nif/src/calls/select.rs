@@ -1,0 +1,451 @@
+//! `select/2`, `match/2` and their kin, and `scan/2`: work over a table in slices, each well under a millisecond.
+//!
+//! A call carries out the first slice. If that was not all, it returns a cursor, from which `select_on/2` goes on. Cursors do
+//! not change: going on twice from one does the same twice. Nothing is held between slices.
+
+use super::*;
+use crate::external;
+use cats_pattern::{Arena, Output, PatternResult, Program};
+use cats_sync::epoch::pin;
+use cats_table::{Direction, Kind as TableKind, Selection};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long one slice takes, roughly, and words at which it ends early.
+const SLICE: Duration = Duration::from_micros(250);
+const SLICE_WORDS: usize = 8000;
+/// Keys whose objects are asked for at once within a slice.
+const STEP: usize = 64;
+
+/// What is done to the objects that match.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Action {
+    /// Results are put before a list.
+    Collect,
+    Count,
+    Delete,
+    Replace,
+}
+
+/// Work over a table, and how far it has come.
+pub struct Cursor {
+    table: Owned<Table>,
+    task: Task,
+}
+
+#[derive(Clone)]
+struct Task {
+    /// Without one, all objects are collected.
+    program: Option<Arc<Program>>,
+    action: Action,
+    selection: Selection,
+    /// Results after which a chunk is complete, and how many of them there are.
+    limit: usize,
+    found: usize,
+}
+
+impl Value for Cursor {
+    const NAME: &'static CStr = c"cursor";
+}
+
+pub static CURSORS: Kind<Cursor> = Kind::new();
+
+/// `scan(Table | Cursor, List)`: puts all objects before the list, those of an ordered table in descending order, so that the
+/// finished list ascends.
+pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
+    if CURSORS.get(env, from).is_some() {
+        return go_on(env, &[from, list]);
+    }
+    let guard = pin();
+    let handle = find(env, &guard, from, Right::Read)?;
+    let task = Task {
+        program: None,
+        action: Action::Collect,
+        selection: Selection::all(handle.table(), Direction::Down),
+        limit: usize::MAX,
+        found: 0,
+    };
+    run(env, handle, task, list)
+}
+
+/// `select(Function, Table, Specification, Limit)`: `Function` is the `ets` function's name; `Limit` is 0 where there is none.
+///
+/// Returns the result, `{Result, Cursor}` when there is more to do, or `{chunk, Result, Cursor}` when there are as many results
+/// as the limit says (in a table without order perhaps a few more). Results without a limit are in the order that the function
+/// promises, with a limit in the opposite one.
+pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) -> Result<Term, Failure> {
+    let limit = match limit.small_integer().map(usize::try_from) {
+        Some(Ok(0)) => usize::MAX,
+        Some(Ok(limit)) => limit,
+        // No table has that many objects.
+        None if env.is_number(limit) => usize::MAX,
+        _ => return Err(bad()),
+    };
+    let limited = limit != usize::MAX;
+    let is = |name: fn() -> Term| function == name();
+    let pattern = |result| (Some(result), Action::Collect);
+    let (pattern, action) = if is(atoms::match_) {
+        pattern(PatternResult::Bindings)
+    } else if is(atoms::match_object) {
+        pattern(PatternResult::Object)
+    } else if is(atoms::match_delete) {
+        (Some(PatternResult::True), Action::Delete)
+    } else if is(atoms::select) || is(atoms::select_reverse) {
+        (None, Action::Collect)
+    } else if is(atoms::select_count) {
+        (None, Action::Count)
+    } else if is(atoms::select_delete) {
+        (None, Action::Delete)
+    } else if is(atoms::select_replace) {
+        (None, Action::Replace)
+    } else {
+        return Err(bad());
+    };
+    let right = match action {
+        Action::Collect | Action::Count => Right::Read,
+        Action::Delete | Action::Replace => Right::Write,
+    };
+    let guard = pin();
+    let handle = find(env, &guard, table, right)?;
+    let table = handle.table();
+    if action == Action::Replace && table.kind().is_bag() {
+        return Err(Cause::TableType.into());
+    }
+    let block = block(env, &[specification])?;
+    let vm = vm(env)?;
+    let program = match pattern {
+        Some(result) => Program::pattern(&vm, block, result),
+        None => Program::compile(&vm, block),
+    };
+    let program = program.map_err(|_| bad())?;
+    if action == Action::Replace && !program.keeps_key(table.key()) {
+        return Err(bad());
+    }
+    // A list is built from its end; where there is a limit, the caller turns it round.
+    let direction = match is(atoms::select_reverse) == limited {
+        true => Direction::Down,
+        false => Direction::Up,
+    };
+    let task = Task {
+        selection: Selection::of(table, &program, direction)?,
+        program: Some(Arc::new(program)),
+        action,
+        limit,
+        found: 0,
+    };
+    let start = match action {
+        Action::Collect => Term(NIL),
+        _ => env.integer(0),
+    };
+    run(env, handle, task, start)
+}
+
+/// `select_on(Cursor, Result)`: the next slice. Returns as `select` does.
+pub fn go_on(env: Env, &[cursor, result]: &[Term; 2]) -> Result<Term, Failure> {
+    let cursor = CURSORS.get(env, cursor).ok_or_else(bad)?;
+    let right = match cursor.task.action {
+        Action::Collect | Action::Count => Right::Read,
+        Action::Delete | Action::Replace => Right::Write,
+    };
+    let guard = pin();
+    cursor.table.check(right, || env.this_process().0)?;
+    run(env, cursor.table.by_identifier(&guard), cursor.task.clone(), result)
+}
+
+/// One slice.
+fn run(env: Env, handle: Handle<'_>, task: Task, result: Term) -> Result<Term, Failure> {
+    let begin = Instant::now();
+    let patient = patient(handle.table());
+    let mut slice = Slice {
+        env,
+        handle,
+        caller: env.this_process().0,
+        arena: Arena::new(),
+        result,
+        counted: 0,
+        words: 0,
+        task,
+    };
+    // The objects of one key stay in the order of insertion.
+    let turned = slice.task.limit == usize::MAX && handle.table().kind() != TableKind::OrderedSet;
+    let mut objects = Vec::with_capacity(STEP);
+    let mut steps = 0;
+    let state = loop {
+        objects.clear();
+        let before = (slice.task.clone(), slice.result);
+        let limit = STEP.min(slice.task.limit - slice.task.found);
+        let step = handle
+            .slice(&mut slice.task.selection, limit, patient, &mut objects)
+            .map_err(Failure::from)
+            .and_then(|more| {
+                if turned {
+                    objects.reverse();
+                }
+                slice.step(&objects, &before.0).map(|whole| (more, whole))
+            });
+        match step {
+            Ok((false, true)) => break State::Complete,
+            Ok(_) if slice.task.found >= slice.task.limit => break State::Chunk,
+            Ok((_, whole)) if !whole || begin.elapsed() >= SLICE || slice.words >= SLICE_WORDS => break State::Slice,
+            Ok(_) => {}
+            // What was done before counts, and the next slice begins with this step.
+            Err(Failure::Busy | Failure::Big) if steps > 0 => {
+                (slice.task, slice.result) = before;
+                break State::Slice;
+            }
+            Err(failure) => return Err(failure),
+        }
+        steps += 1;
+    };
+    let percent = begin.elapsed().as_micros() / 10;
+    if percent > 0 {
+        env.consume_timeslice(percent.min(100) as i32);
+    }
+    wake(env);
+    let result = slice.finish()?;
+    Ok(match state {
+        State::Complete => result,
+        State::Slice => env.tuple(&[result, slice.cursor()]),
+        State::Chunk => {
+            slice.task.found = 0;
+            env.tuple(&[atoms::chunk(), result, slice.cursor()])
+        }
+    })
+}
+
+enum State {
+    Complete,
+    /// There is more to do.
+    Slice,
+    /// There are as many results as were asked for.
+    Chunk,
+}
+
+struct Slice<'e, 'g> {
+    env: Env<'e>,
+    handle: Handle<'g>,
+    caller: u64,
+    arena: Arena,
+    result: Term,
+    /// What comes to a result that is a number.
+    counted: usize,
+    words: usize,
+    task: Task,
+}
+
+impl<'g> Slice<'_, 'g> {
+    fn cursor(&self) -> Term {
+        let cursor = Cursor {
+            table: owned(self.handle.table()),
+            task: self.task.clone(),
+        };
+        CURSORS.make(self.env, cursor)
+    }
+
+    /// The result, with what was counted.
+    fn finish(&self) -> Result<Term, Failure> {
+        if self.task.action == Action::Collect {
+            return Ok(self.result);
+        }
+        let before = self.env.get_u64(self.result).ok_or_else(bad)?;
+        Ok(self.env.unsigned(before + self.counted as u64))
+    }
+
+    /// Does to each object what is to be done; false when it had to stop because others held a lock, with the task set to go
+    /// on from there. `before` is the task as it was before these objects were asked for.
+    fn step(&mut self, objects: &[ObjectRef<'g>], before: &Task) -> Result<bool, Failure> {
+        let Some(program) = self.task.program.clone() else {
+            for object in objects {
+                self.words += object.words() + 2;
+                self.result = self.env.cons(tuple(self.env, object)?, self.result);
+            }
+            return Ok(true);
+        };
+        for (place, object) in objects.iter().enumerate() {
+            self.arena.clear();
+            let done = match self.task.action {
+                Action::Collect => self.collect(&program, object),
+                Action::Count => {
+                    self.counted += usize::from(program.is_true(seen(object), self.caller, &self.arena));
+                    Ok(())
+                }
+                Action::Delete | Action::Replace => self.change(&program, *object),
+            };
+            match done {
+                Err(Failure::Busy) if place > 0 => {
+                    self.task = before.clone();
+                    let keys = objects[..place]
+                        .iter()
+                        .map(|object| object.element(self.handle.table().key()));
+                    self.task.selection.pass(keys);
+                    return Ok(false);
+                }
+                done => done?,
+            }
+        }
+        Ok(true)
+    }
+
+    fn collect(&mut self, program: &Program, object: &ObjectRef<'g>) -> Result<(), Failure> {
+        let mut maker = Maker {
+            env: self.env,
+            object,
+            words: 0,
+            failure: None,
+        };
+        let made = program.run(seen(object), self.caller, &self.arena, &mut maker);
+        self.words += maker.words + 2;
+        if let Some(failure) = maker.failure {
+            return Err(failure);
+        }
+        if let Some(term) = made {
+            self.result = self.env.cons(term, self.result);
+            self.task.found += 1;
+        }
+        Ok(())
+    }
+
+    /// Deletes or replaces the object if it matches; if another one has come in its place, that one.
+    fn change(&mut self, program: &Program, shown: ObjectRef<'g>) -> Result<(), Failure> {
+        let mut object = shown;
+        loop {
+            let done = match self.task.action {
+                Action::Delete => match program.is_true(seen(&object), self.caller, &self.arena) {
+                    true => self.handle.remove_shown(&object)?,
+                    false => Some(0),
+                },
+                _ => match program.value(seen(&object), self.caller, &self.arena) {
+                    Some(value) => {
+                        let new = stored(value).ok_or(Failure::SystemLimit)?;
+                        self.handle.replace_shown(&object, new)?.then_some(1)
+                    }
+                    None => Some(0),
+                },
+            };
+            if let Some(count) = done {
+                self.counted += count;
+                return Ok(());
+            }
+            let key = shown.element(self.handle.table().key());
+            match self.handle.get(&self.handle.table().probe(key))? {
+                Some(other) => object = other,
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// A tuple as an object to store; nothing when memory is exhausted. A program that keeps the key has no other results.
+fn stored(value: TermRef<'_>) -> Option<Block> {
+    with_builder(|builder| {
+        builder.clear();
+        builder.copy(value);
+        builder.finish()
+    })
+}
+
+/// The object as a program sees it.
+fn seen<'a>(object: &'a ObjectRef<'_>) -> cats_pattern::Object<'a> {
+    match object {
+        ObjectRef::Block(block) => cats_pattern::Object::stored(*block),
+        ObjectRef::Pair(words) => cats_pattern::Object::immediates(words),
+        ObjectRef::Single(words) => cats_pattern::Object::immediates(words),
+    }
+}
+
+/// One more reference to a table.
+fn owned(table: &Table) -> Owned<Table> {
+    // SAFETY: tables exist inside resources only, and this one lives; the reference that is taken back here is taken first.
+    unsafe {
+        enif_keep_resource((table as *const Table).cast_mut().cast());
+        Owned::from_raw(table)
+    }
+}
+
+/// Makes results in the caller's environment.
+struct Maker<'e, 'a> {
+    env: Env<'e>,
+    object: &'a ObjectRef<'a>,
+    words: usize,
+    /// The first failure; what is made from then on is not used.
+    failure: Option<Failure>,
+}
+
+impl Maker<'_, '_> {
+    fn checked(&mut self, made: Result<Term, Failure>) -> Term {
+        made.unwrap_or_else(|failure| {
+            self.failure.get_or_insert(failure);
+            Term(NIL)
+        })
+    }
+}
+
+impl Output for Maker<'_, '_> {
+    type Term = Term;
+
+    fn object(&mut self) -> Term {
+        self.words += self.object.words();
+        let made = tuple(self.env, self.object);
+        self.checked(made)
+    }
+
+    fn term(&mut self, term: TermRef<'_>) -> Term {
+        if term.is_immediate() {
+            return Term(term.word());
+        }
+        // An object too large for a scheduler has been refused before any of its parts is asked for.
+        self.words += self.object.words();
+        if self.object.words() > SCHEDULER_WORDS && !on_dirty_scheduler() {
+            return self.checked(Err(Failure::Big));
+        }
+        let made = decode::term(self.env, term);
+        self.checked(made)
+    }
+
+    fn tuple(&mut self, elements: &[Term]) -> Term {
+        self.words += elements.len() + 1;
+        self.env.tuple(elements)
+    }
+
+    fn list(&mut self, elements: &[Term], tail: Term) -> Term {
+        self.words += 2 * elements.len();
+        elements
+            .iter()
+            .rev()
+            .fold(tail, |tail, &head| self.env.cons(head, tail))
+    }
+
+    fn map(&mut self, keys: &[Term], values: &[Term]) -> Term {
+        self.words += 2 * keys.len();
+        if let Some(map) = self.env.map(keys, values) {
+            return map;
+        }
+        let empty = self.env.map(&[], &[]).expect("the empty map");
+        let pairs = keys.iter().zip(values);
+        pairs.fold(empty, |map, (&key, &value)| self.env.map_put(map, key, value))
+    }
+}
+
+/// What programs need of the VM.
+fn vm(env: Env) -> Result<cats_pattern::Vm, Failure> {
+    let node = node_of(env, env.this_process()).ok_or(Failure::SystemLimit)?;
+    Ok(cats_pattern::Vm {
+        true_: atoms::true_().0,
+        false_: atoms::false_().0,
+        exit: atoms::exit().0,
+        underscore: atoms::underscore().0,
+        node: node.0,
+        atom_text: crate::host::atom_text,
+        node_of: |term| crate::host::with_term(term, |env, term| node_of(env, term).map(|node| node.0)),
+        fun_arity: |term| {
+            crate::host::with_term(term, |env, term| {
+                external::of(env, term).and_then(|bytes| external::fun_arity(&bytes))
+            })
+        },
+        bit_size: |term| {
+            crate::host::with_term(term, |env, term| {
+                external::of(env, term).map(|bytes| external::bits(&bytes, &mut Vec::new()) as u64)
+            })
+        },
+    })
+}

@@ -6,7 +6,7 @@
 
 use super::base::{Base, Structure};
 use super::inner::{common, Bound, Inner, Kind, Node, Parts, FANOUT};
-use super::leaf::{compare_headed, log_for, Held, Leaf, Wanted, MAX_LOG, MAX_SLOTS};
+use super::leaf::{compare_headed, log_for, Held, Info, Leaf, Wanted, MAX_LOG, MAX_SLOTS};
 use super::{Ca, Query};
 use crate::{Busy, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
@@ -148,6 +148,11 @@ pub(super) struct Way<K> {
     pub leaf: Leaf,
     pub low: Bound<K>,
     pub high: Bound<K>,
+}
+
+fn may_merge(a: Info, b: Info) -> bool {
+    let (a, b) = (a.count(), b.count());
+    a == 0 || b == 0 || a + b <= MERGE
 }
 
 impl<S: OrderedSchema> Ca<S> {
@@ -315,12 +320,18 @@ impl<S: OrderedSchema> Ca<S> {
         }
         let Way { mut turns, .. } = self.way(structure.base, query);
         let Some(turn) = turns.pop() else { return };
-        let first = turn.index.min(turn.inner.len() - 2);
-        let hold = |i| match Node(turn.inner.child(i)).kind::<S::Key>() {
-            Kind::Leaf(leaf) => Held::try_lock(leaf),
+        let leaf = |i| match Node(turn.inner.child(i)).kind::<S::Key>() {
+            Kind::Leaf(leaf) => leaf,
             Kind::Inner(_) => unreachable!("all leaves of a tree are on one level"),
         };
-        let (Some(left), Some(right)) = (hold(first), hold(first + 1)) else {
+        let (before, after) = (turn.index.saturating_sub(1), turn.index.min(turn.inner.len() - 2));
+        let Some(first) = [after, before]
+            .into_iter()
+            .find(|&i| may_merge(leaf(i).info(), leaf(i + 1).info()))
+        else {
+            return;
+        };
+        let (Some(left), Some(right)) = (Held::try_lock(leaf(first)), Held::try_lock(leaf(first + 1))) else {
             return;
         };
         let mut change = Change::new();
@@ -347,14 +358,13 @@ impl<S: OrderedSchema> Ca<S> {
         high: Bound<S::Key>,
     ) -> Option<Leaf> {
         let (a, b) = (left.leaf.info(), right.leaf.info());
-        let (fewer, count) = (a.count().min(b.count()), a.count() + b.count());
-        if fewer > 0 && count > MERGE {
+        if !may_merge(a, b) {
             return None;
         }
         let mut entries = left.leaf.entries();
         entries.extend(right.leaf.entries());
         let merged = change.leaf(
-            log_for(count),
+            log_for(entries.len()),
             common(&self.schema, low, high),
             &entries,
             a.ordered() && b.ordered(),

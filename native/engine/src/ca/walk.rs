@@ -145,6 +145,7 @@ impl<S: OrderedSchema> Ca<S> {
                 Some((query, _)) => Target::At(query),
             });
             let start = spot.base;
+            let mut empty = None;
             // The first leaf is nearly always the only one, and a vector without elements costs nothing.
             let mut passed = Vec::new();
             loop {
@@ -169,6 +170,13 @@ impl<S: OrderedSchema> Ca<S> {
                     .is_ok_and(|view| view.len() == 0 && view.beyond().is_some());
                 if more {
                     passed.push(seen);
+                    if count == 0 {
+                        empty = Some((
+                            spot.base,
+                            spot.leaf,
+                            if spot.low.is_null() { spot.high } else { spot.low },
+                        ));
+                    }
                     // SAFETY: bounds live as long as the guard.
                     let Some(key) = (unsafe { bound(beyond) }) else {
                         continue 'again;
@@ -185,6 +193,9 @@ impl<S: OrderedSchema> Ca<S> {
                 let result = view.and_then(|view| visit(&view));
                 if let (Ok(result), true) = (result, seen.holds() && passed.iter().all(Seen::holds)) {
                     drop((seen, passed));
+                    if let Some((base, leaf, near)) = empty {
+                        self.drop_empty(guard, base, leaf, near);
+                    }
                     if locking {
                         start.bump(CONTENDED);
                         self.adapt(guard, start);
@@ -198,6 +209,17 @@ impl<S: OrderedSchema> Ca<S> {
             }
         }
         Err(Busy)
+    }
+
+    /// Does away with an empty leaf that a walk met: whoever emptied it could not, as locks were held. `near` is a bound of it.
+    #[cold]
+    fn drop_empty(&self, guard: &Guard, base: &Base<S::Key>, leaf: Leaf, near: Bound<S::Key>) {
+        if base.root() == Node::leaf(leaf) {
+            self.join_base(guard, base);
+        // SAFETY: bounds live as long as the guard.
+        } else if let Some(near) = unsafe { bound(near) } {
+            self.shrink(guard, &Query::new(&self.schema, self.schema.probe(near)));
+        }
     }
 
     pub(super) fn scan_up<T>(

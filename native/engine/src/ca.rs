@@ -23,10 +23,11 @@ mod tests;
 mod walk;
 
 use crate::{Busy, Cursor, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step};
-use base::{Base, CONTENDED, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
+use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicI64, AtomicPtr, Ordering::*};
 use cats_sync::slab;
+use cats_sync::stat_lock;
 use cats_sync::version_lock::VersionLock;
 use inner::{Inner, Kind, Node, Parts};
 use leaf::{Held, Leaf, Place, Wanted};
@@ -51,8 +52,8 @@ impl Default for Thresholds {
     /// Those of the authors' code.
     fn default() -> Self {
         Self {
-            split: 1000,
-            join: -1000,
+            split: stat_lock::SPLIT_ABOVE,
+            join: stat_lock::JOIN_BELOW,
         }
     }
 }
@@ -200,9 +201,9 @@ impl<S: OrderedSchema> Ca<S> {
     #[inline]
     fn count(&self, guard: &Guard, base: &Base<S::Key>, waited: bool) {
         if waited {
-            base.bump(CONTENDED);
+            base.statistic().contended();
         } else if once_in(SAMPLING) {
-            base.bump(-(SAMPLING as i32));
+            base.statistic().bump(-(SAMPLING as i32));
         } else {
             return;
         }
@@ -213,7 +214,7 @@ impl<S: OrderedSchema> Ca<S> {
     #[inline]
     fn count_read(&self, guard: &Guard, base: &Base<S::Key>) {
         if !base.alone() && once_in(GRAVITY_SAMPLING) {
-            base.bump(GRAVITY);
+            base.statistic().bump(GRAVITY);
             self.adapt(guard, base);
         }
     }
@@ -225,7 +226,7 @@ impl<S: OrderedSchema> Ca<S> {
             let (base, leaf) = self.find(query);
             leaf.prefetch(wanted.hash);
             let Ok((held, waited)) = Held::lock(leaf) else {
-                base.bump(CONTENDED);
+                base.statistic().contended();
                 self.adapt(guard, base);
                 return Err(Busy);
             };
@@ -287,7 +288,7 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
                 failures += 1;
             } else {
                 let held = Held::lock(leaf);
-                base.bump(CONTENDED);
+                base.statistic().contended();
                 let (held, _) = held?;
                 let info = leaf.info();
                 if info.dead() {

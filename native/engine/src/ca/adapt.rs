@@ -44,7 +44,7 @@ struct Side<K> {
 impl<S: OrderedSchema> Ca<S> {
     /// Splits or joins the base node if its statistic says so.
     pub(super) fn adapt(&self, guard: &Guard, base: &Base<S::Key>) {
-        let statistic = base.statistic();
+        let statistic = base.statistic().statistic();
         if statistic > self.thresholds.split {
             self.split_base(guard, base);
         } else if statistic < self.thresholds.join {
@@ -58,7 +58,7 @@ impl<S: OrderedSchema> Ca<S> {
         if !base.valid() {
             return None;
         }
-        base.reset_statistic();
+        base.statistic().reset();
         let route = self.route();
         let place = (0..route.len()).find(|&i| std::ptr::addr_eq(route.child(i), base))?;
         Some(Begun {

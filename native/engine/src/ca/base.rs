@@ -5,13 +5,11 @@
 //! writes, an uncontended operation lowers it with a probability of 1 in 64, by as much more.
 
 use super::inner::{Bound, Node};
-use cats_sync::facade::{AtomicBool, AtomicI32, AtomicPtr, Ordering::*};
+use cats_sync::facade::{AtomicBool, AtomicPtr, Ordering::*};
 use cats_sync::slab;
-use cats_sync::version_lock::VersionLock;
+use cats_sync::stat_lock::StatLock;
 use cats_sync::Busy;
 
-/// A wait for a lock, or a reader's failure.
-pub(super) const CONTENDED: i32 = 250;
 /// An uncontended operation counts -1; one in so many is counted.
 pub(super) const SAMPLING: u32 = 64;
 /// An operation on several base nodes, for each.
@@ -19,8 +17,6 @@ pub(super) const WIDE: i32 = -100;
 /// One read in so many lowers the statistic by as much as `GRAVITY`.
 pub(super) const GRAVITY_SAMPLING: u32 = 512;
 pub(super) const GRAVITY: i32 = -500;
-/// The statistic stays within this.
-const SATURATION: i32 = 20_000;
 
 /// The two halves stand in lines of their own: readers read the first, the second is written by whoever meets contention.
 #[repr(C, align(64))]
@@ -35,8 +31,7 @@ pub(super) struct Base<K> {
 
 #[repr(C, align(64))]
 struct Changing {
-    lock: VersionLock,
-    statistic: AtomicI32,
+    lock: StatLock,
     valid: AtomicBool,
 }
 
@@ -50,8 +45,7 @@ impl<K> Base<K> {
                 low,
                 high,
                 changing: Changing {
-                    lock: VersionLock::new(0),
-                    statistic: AtomicI32::new(0),
+                    lock: StatLock::new(),
                     valid: AtomicBool::new(true),
                 },
             });
@@ -82,29 +76,18 @@ impl<K> Base<K> {
         self.changing.valid.store(false, Relaxed);
     }
 
-    /// Relaxed: a heuristic.
-    pub fn statistic(&self) -> i32 {
-        self.changing.statistic.load(Relaxed)
-    }
-    /// A plain load and store on purpose: lost updates are harmless.
-    pub fn bump(&self, by: i32) {
-        let new = (self.statistic() + by).clamp(-SATURATION, SATURATION);
-        self.changing.statistic.store(new, Relaxed);
-    }
-    pub fn reset_statistic(&self) {
-        self.changing.statistic.store(0, Relaxed);
+    /// The contention met in the base node.
+    pub fn statistic(&self) -> &StatLock {
+        &self.changing.lock
     }
 
     /// Takes the lock, spinning a bounded time.
     pub fn lock(&self) -> Result<Structure<'_, K>, Busy> {
-        let taken = self.changing.lock.lock();
-        if !matches!(taken, Ok((_, false))) {
-            self.bump(CONTENDED);
-        }
-        taken.map(|(version, _)| Structure { base: self, version })
+        let version = self.changing.lock.lock()?;
+        Ok(Structure { base: self, version })
     }
     pub fn try_lock(&self) -> Option<Structure<'_, K>> {
-        let version = self.changing.lock.try_lock()?;
+        let version = self.changing.lock.version_lock().try_lock()?;
         Some(Structure { base: self, version })
     }
 }
@@ -117,6 +100,6 @@ pub(super) struct Structure<'a, K> {
 
 impl<K> Drop for Structure<'_, K> {
     fn drop(&mut self) {
-        self.base.changing.lock.unlock(self.version);
+        self.base.changing.lock.version_lock().unlock(self.version);
     }
 }

@@ -64,12 +64,20 @@ impl Node {
     }
 }
 
-#[repr(C)]
+/// Before three arrays: heads, keys and children. Every eighth head is a guide, so that a search looks at two or three lines.
+#[repr(C, align(64))]
 struct Header {
     /// Children.
     len: usize,
     skip: usize,
+    /// The guides stand before the heads, as many as there is room for, filled up with `u64::MAX`.
+    guides: usize,
 }
+
+/// Heads of a line, the last of which is a guide.
+const LINE: usize = 8;
+/// Guides come in such numbers, so that the search of most nodes takes the same steps.
+const GUIDES: usize = FANOUT / LINE;
 
 /// A handle to an inner node or the route node. Whoever holds one has it from a structure reached under a guard that is still
 /// alive (or owns the node), so the memory behind it is such a node: the reason why its methods are safe to call.
@@ -174,9 +182,18 @@ pub(super) fn common<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bou
     skip
 }
 
+/// Room for heads, keys and children, for this many children.
+fn room(len: usize) -> usize {
+    len.next_multiple_of(LINE)
+}
+
+fn guides(len: usize) -> usize {
+    (room(len) / LINE).next_multiple_of(GUIDES)
+}
+
 /// Bytes of a node with this many children.
 fn size(len: usize) -> usize {
-    (size_of::<Header>() + len.next_multiple_of(8) * 24).next_multiple_of(64)
+    (size_of::<Header>() + (guides(len) + 3 * room(len)) * 8).next_multiple_of(64)
 }
 
 impl<K> Inner<K> {
@@ -189,14 +206,29 @@ impl<K> Inner<K> {
         let inner = Self { at, of: PhantomData };
         // SAFETY: the memory is this function's own, and large enough for the header and the three arrays behind it.
         unsafe {
-            at.cast().write(Header { len, skip });
-            for i in 0..len - 1 {
-                inner.heads_at(i).write(if skip == parts.skip {
-                    parts.heads[i]
-                } else {
-                    head(schema, parts.keys[i], skip)
+            at.cast().write(Header {
+                len,
+                skip,
+                guides: guides(len),
+            });
+            for i in 0..room(len) {
+                inner.heads_at(i).write(match parts.keys.get(i) {
+                    None => u64::MAX,
+                    Some(_) if skip == parts.skip => parts.heads[i],
+                    Some(&key) => head(schema, key, skip),
                 });
-                inner.keys_at(i).write(parts.keys[i]);
+            }
+            for i in 0..guides(len) {
+                let last = i * LINE + LINE - 1;
+                let guide = if last < len - 1 {
+                    *inner.heads_at(last)
+                } else {
+                    u64::MAX
+                };
+                inner.guides_at(i).write(guide);
+            }
+            for (i, &key) in parts.keys.iter().enumerate() {
+                inner.keys_at(i).write(key);
             }
             for (i, &child) in parts.children.iter().enumerate() {
                 inner.children_at(i).write(AtomicPtr::new(child));
@@ -220,21 +252,27 @@ impl<K> Inner<K> {
     pub fn size(self) -> usize {
         size(self.len())
     }
-    pub fn len(self) -> usize {
+    fn header<'a>(self) -> &'a Header {
         // SAFETY: see `Inner`.
-        unsafe { self.at.cast::<Header>().as_ref().len }
+        unsafe { self.at.cast().as_ref() }
+    }
+    #[inline]
+    pub fn len(self) -> usize {
+        self.header().len
     }
     pub fn skip(self) -> usize {
-        // SAFETY: see `Inner`.
-        unsafe { self.at.cast::<Header>().as_ref().skip }
+        self.header().skip
     }
 
-    fn heads_at(self, i: usize) -> *mut u64 {
-        // SAFETY: callers stay within the array.
+    fn guides_at(self, i: usize) -> *mut u64 {
+        // SAFETY: callers stay within the node.
         unsafe { self.at.as_ptr().add(size_of::<Header>()).cast::<u64>().add(i) }
     }
+    fn heads_at(self, i: usize) -> *mut u64 {
+        self.guides_at(self.header().guides + i)
+    }
     fn room(self) -> usize {
-        self.len().next_multiple_of(8)
+        room(self.len())
     }
     fn keys_at(self, i: usize) -> *mut Bound<K> {
         self.heads_at(self.room() + i).cast()
@@ -277,13 +315,29 @@ impl<K> Inner<K> {
             return 0;
         }
         let head = query.head(self.skip());
-        let heads = self.heads();
-        let below = heads.partition_point(|&other| other < head);
-        if below < heads.len() && heads[below] == head {
+        let below = self.below(head);
+        // SAFETY: `below` is at most the number of heads, and there is room for one more.
+        if unsafe { *self.heads_at(below) } == head && below < self.len() - 1 {
             self.search_equal(query, head, below, through)
         } else {
             below
         }
+    }
+
+    /// The number of heads below this one.
+    #[inline]
+    fn below(self, head: u64) -> usize {
+        let mut line = 0;
+        for first in (0..self.header().guides).step_by(GUIDES) {
+            // SAFETY: there is such a number of guides. Neither they nor heads are written after publication.
+            let guides = unsafe { &*self.guides_at(first).cast::<[u64; GUIDES]>() };
+            line += guides.iter().map(|&guide| usize::from(guide < head)).sum::<usize>();
+        }
+        // The child is one of those beside this line, or the next one.
+        super::prefetch(self.children_at(line * LINE).cast());
+        // SAFETY: a line whose guide is not below, or that has none, is not behind the last one.
+        let heads = unsafe { &*self.heads_at(line * LINE).cast::<[u64; LINE]>() };
+        line * LINE + heads.iter().map(|&other| usize::from(other < head)).sum::<usize>()
     }
 
     /// Goes on among the separators of equal heads from `first` on.

@@ -27,7 +27,7 @@ pub(super) const MAX_LOG: u32 = 4;
 /// Slots of the largest leaf.
 pub(super) const MAX_SLOTS: usize = LINE << MAX_LOG;
 /// How many lines an insert tries before the leaf counts as full.
-const REACH: usize = 4;
+const REACH: usize = 3;
 /// How many inserts without an ordered operation in between keep the order up.
 const IDLE_INSERTS: u64 = 16;
 
@@ -244,28 +244,47 @@ impl Leaf {
     /// The slot of the key and its entry.
     #[inline]
     pub fn find<S: OrderedSchema>(self, query: &Query<S>, wanted: Wanted, info: Info) -> Option<(usize, Entry)> {
-        if wanted.word & 3 == 3 {
-            let mut line = self.home(wanted.hash);
-            for _ in 0..=info.reach() {
-                let mask = self.matching(line, wanted.word);
-                if mask != 0 {
-                    let slot = line * LINE + mask.trailing_zeros() as usize;
-                    let entry = Entry {
-                        key: wanted.word,
-                        body: self.body(slot).load(Acquire),
-                    };
-                    return Some((slot, entry));
-                }
-                if !info.passed(line) {
-                    break;
-                }
-                line = (line + 1) & (self.lines() - 1);
+        if wanted.word & 3 != 3 {
+            return self.find_by_hash(query, wanted.hash, info);
+        }
+        let home = self.home(wanted.hash);
+        let mask = self.matching(home, wanted.word);
+        // One branch that goes one way nearly always; whether there is such a key is no matter for a branch.
+        if (mask != 0) | !(info.passed(home) | info.hashed()) {
+            let slot = home * LINE + (mask | 1 << LINE).trailing_zeros() as usize % LINE;
+            let entry = Entry {
+                key: wanted.word,
+                body: self.body(slot).load(Acquire),
+            };
+            return (mask != 0).then_some((slot, entry));
+        }
+        self.find_further(query, wanted, info)
+    }
+
+    /// Goes on where `find` ends without a result.
+    #[cold]
+    fn find_further<S: OrderedSchema>(self, query: &Query<S>, wanted: Wanted, info: Info) -> Option<(usize, Entry)> {
+        let mut line = self.home(wanted.hash);
+        for _ in 0..info.reach() {
+            if !info.passed(line) {
+                break;
             }
-            if !info.hashed() {
-                return None;
+            line = (line + 1) & (self.lines() - 1);
+            let mask = self.matching(line, wanted.word);
+            if mask != 0 {
+                let slot = line * LINE + mask.trailing_zeros() as usize;
+                let entry = Entry {
+                    key: wanted.word,
+                    body: self.body(slot).load(Acquire),
+                };
+                return Some((slot, entry));
             }
         }
-        self.find_by_hash(query, wanted.hash, info)
+        if info.hashed() {
+            self.find_by_hash(query, wanted.hash, info)
+        } else {
+            None
+        }
     }
 
     /// As `find`, asking the schema about every entry of that hash. Immediates and other keys may equal each other.

@@ -47,7 +47,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
             if many.leaves.last().is_none_or(|last| last.leaf != leaf) {
                 let taken = Held::lock(leaf);
                 if !matches!(taken, Ok((_, false))) {
-                    base.bump(super::CONTENDED);
+                    base.statistic().contended();
                     many.waited = true;
                 }
                 many.leaves.push(taken?.0);
@@ -94,7 +94,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         }
         match bases[..] {
             [base] => self.table.count(self.guard, base, self.waited),
-            _ => bases.iter().for_each(|base| base.bump(WIDE)),
+            _ => bases.iter().for_each(|base| base.statistic().bump(WIDE)),
         }
     }
 }

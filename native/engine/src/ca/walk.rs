@@ -4,7 +4,7 @@
 //! of them are validated together, so there was an instant at which all of it held. After some failures it locks the leaves
 //! instead; as it may go downwards, against the order of other lockers, it counts on every wait being bounded.
 
-use super::base::{Base, CONTENDED};
+use super::base::Base;
 use super::inner::{bound, Bound, Kind, Node};
 use super::leaf::{Held, Info, Leaf, Torn};
 use super::{Ca, Position, Query, ATTEMPTS, PATIENCE};
@@ -197,7 +197,7 @@ impl<S: OrderedSchema> Ca<S> {
                         self.drop_empty(guard, base, leaf, near);
                     }
                     if locking {
-                        start.bump(CONTENDED);
+                        start.statistic().contended();
                         self.adapt(guard, start);
                     } else {
                         self.count_read(guard, start);

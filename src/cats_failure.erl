@@ -90,10 +90,6 @@ explain(Reason, Function, Arguments, Cause) ->
 %% Functions that the running OTP's ets may not have, through those that it has.
 explain_newer(Reason, lookup_element, [Table, Key, Pos, _Default], Cause) ->
     as_ets(Reason, lookup_element, [Table, Key, Pos], Cause);
-explain_newer(Reason, next_lookup, Arguments, Cause) ->
-    as_ets(Reason, next, Arguments, Cause);
-explain_newer(Reason, prev_lookup, Arguments, Cause) ->
-    as_ets(Reason, prev, Arguments, Cause);
 explain_newer(Reason, update_element, [Table, Key, ElementSpec, Default], Cause) ->
     case default_remark(Cause, Default) of
         "" -> as_ets(Reason, update_element, [Table, Key, ElementSpec], Cause);

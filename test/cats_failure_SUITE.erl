@@ -3,7 +3,7 @@
 %% not have are held against the remarks of OTP 29.
 -module(cats_failure_SUITE).
 -include_lib("stdlib/include/assert.hrl").
--export([all/0, init_per_testcase/2, end_per_testcase/2]).
+-export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([table_argument/1, access/1, arguments/1, newer_functions/1, own_functions/1, callers_stack/1, mailbox/1,
          retries/1, reaper_on_demand/1, reaper_killed/1, application_adopts_reaper/1]).
 -export([lookup_with_causes/1]).
@@ -11,6 +11,9 @@
 all() ->
     [table_argument, access, arguments, newer_functions, own_functions, callers_stack, mailbox, retries,
      reaper_on_demand, reaper_killed, application_adopts_reaper].
+
+suite() ->
+    [{timetrap, {minutes, 1}}].
 
 init_per_testcase(_Case, Config) ->
     _ = application:stop(cats),

@@ -169,6 +169,24 @@ fn main() {
             round,
         );
     }
+    let mut hash = Hash::new(Immediates).expect("memory");
+    keys(0).into_iter().for_each(|key| Map::insert(&mut hash, key));
+    let start = cpu_time();
+    let (mut steps, mut last) = (0, None);
+    while let Some(entry) = hash
+        .next(&epoch::pin(), last.as_ref(), |found| found)
+        .expect("no other thread")
+    {
+        (steps, last) = (steps + 1, Some(entry.key >> 4));
+    }
+    println!("walk by next {:.1} ns a key", (cpu_time() - start) / f64::from(steps));
+    let start = cpu_time();
+    let (mut cursor, mut met) = (Default::default(), Vec::new());
+    while hash.scan(&epoch::pin(), &mut cursor, 100, &mut met, |entry, out| {
+        out.push(entry.body)
+    }) == Ok(true)
+    {}
+    println!("scan {:.1} ns a key", (cpu_time() - start) / met.len() as f64);
     let start = cpu_time();
     for _ in 0..100_000 {
         black_box(Hash::new(Immediates));

@@ -577,15 +577,26 @@ pub fn touched_objects_are_read_whole<E: Engine<TestSchema>>(make: impl Fn() -> 
                     })
                 });
             } else {
-                let [a, b] = patiently(|| {
-                    map.0.read(&guard, &key, |found| {
-                        counters(found.expect("never removed")).each_ref().map(|counter| {
-                            std::hint::spin_loop();
-                            counter.load(Acquire)
-                        })
+                let look = |entry| {
+                    counters(entry).each_ref().map(|counter| {
+                        std::hint::spin_loop();
+                        counter.load(Acquire)
                     })
-                });
-                assert_eq!(a, b);
+                };
+                let seen = match random.below(3) {
+                    0 => vec![patiently(|| map.0.read(&guard, &key, |found| found.map(look))).expect("never removed")],
+                    1 => vec![patiently(|| map.0.next(&guard, None, |found| found.map(look))).expect("never removed")],
+                    _ => {
+                        let (mut cursor, mut seen) = (E::Cursor::default(), Vec::new());
+                        while patiently(|| {
+                            map.0
+                                .scan(&guard, &mut cursor, 9, &mut seen, |e, out| out.push(look(e)))
+                        }) {}
+                        assert_eq!(seen.len(), 4);
+                        seen
+                    }
+                };
+                assert!(seen.iter().all(|[a, b]| a == b));
             }
         }
     });

@@ -1,6 +1,6 @@
 //! The conformance suite, and what only this engine promises.
 
-use super::traverse::{behind, hash_at, position};
+use super::traverse::{behind, hash_at, position, precedes};
 use super::*;
 use crate::conformance::{entry, suite, Map, TestKey, TestSchema};
 use crate::mix;
@@ -36,6 +36,9 @@ fn intervals_of_buckets_tile_the_order() {
     for i in 0..100 {
         let hash = mix(i) & !3;
         assert_eq!(hash_at(position(hash)), hash);
+        for other in [hash, 0, hash ^ 4, hash ^ 1 << 63, mix(i + 1) & !3] {
+            assert_eq!(precedes(hash, other), position(hash) < position(other));
+        }
     }
 }
 

@@ -36,6 +36,13 @@ pub(super) fn hash_at(position: u64) -> u64 {
     position.reverse_bits() << 2
 }
 
+/// Whether a hash stands before another in the order of traversal: the lowest bit in which they differ decides.
+#[inline]
+pub(super) fn precedes(hash: u64, other: u64) -> bool {
+    let differ = hash ^ other;
+    other & differ & differ.wrapping_neg() != 0
+}
+
 /// The first position behind the interval of a bucket that `at` is in; nothing if it is the last one.
 pub(super) fn behind(at: u64, depth: u32) -> Option<u64> {
     if depth == 0 {
@@ -46,33 +53,36 @@ pub(super) fn behind(at: u64, depth: u32) -> Option<u64> {
 }
 
 impl<S: Schema> Hash<S> {
-    /// The order of traversal between two entries.
-    fn order(&self, a: Entry, b: Entry) -> Ordering {
-        let key = |entry: Entry| (position(hash_of(entry.key)), entry.key);
-        key(a).cmp(&key(b)).then_with(|| {
-            if a.key & 3 == 3 {
-                return Ordering::Equal;
-            }
+    /// Whether one entry stands before another in the order of traversal; the hashes are given.
+    #[inline]
+    fn is_before(&self, hash: u64, entry: Entry, other_hash: u64, other: Entry) -> bool {
+        if hash != other_hash {
+            return precedes(hash, other_hash);
+        }
+        match entry.key.cmp(&other.key) {
             // SAFETY: both were read under the caller's guard, and have one word, which ends in 00.
-            unsafe { self.shared.0.schema.compare_colliding_entries(a, b) }
-        })
+            Ordering::Equal if entry.key & 3 == 0 => unsafe {
+                self.shared.0.schema.compare_colliding_entries(entry, other).is_lt()
+            },
+            order => order.is_lt(),
+        }
     }
 
-    /// Whether an entry stands behind the probe, whose word is given, in the order of traversal.
-    fn is_behind(&self, word: u64, probe: &S::Probe, entry: Entry) -> bool {
-        let key = |word: u64| (position(hash_of(word)), word);
-        let order = key(word).cmp(&key(entry.key)).then_with(|| {
-            if word & 3 == 3 {
-                return Ordering::Equal;
-            }
-            // SAFETY: as in `order`.
-            unsafe { self.shared.0.schema.compare_colliding(probe, entry) }
-        });
-        order == Ordering::Less
+    /// Whether an entry stands behind a probe, whose word and hash are given, in the order of traversal.
+    #[inline]
+    fn is_behind(&self, hash: u64, entry: Entry, word: u64, probe_hash: u64, probe: &S::Probe) -> bool {
+        if hash != probe_hash {
+            return precedes(probe_hash, hash);
+        }
+        match word.cmp(&entry.key) {
+            // SAFETY: as in `is_before`.
+            Ordering::Equal if word & 3 == 0 => unsafe { self.shared.0.schema.compare_colliding(probe, entry).is_lt() },
+            order => order.is_lt(),
+        }
     }
 
-    /// Appends to `out` the entries from position `from` on of the bucket that the hash is in; optimistically at first. Returns
-    /// the number of entries and the size that made it that bucket.
+    /// Appends to `out` the entries of the bucket that the hash is in, without those before the hash `from`; optimistically at
+    /// first. Returns the number of entries and the size that made it that bucket.
     fn visit<T>(
         &self,
         guard: &Guard,
@@ -88,7 +98,7 @@ impl<S: Schema> Hash<S> {
             let mut met = 0;
             out.truncate(before);
             let whole = head.each(guard, token, |entry| {
-                if position(hash_of(entry.key)) >= from {
+                if !precedes(hash_of(entry.key), from) {
                     met += 1;
                     expand(entry, out);
                 }
@@ -119,26 +129,33 @@ impl<S: Schema> Hash<S> {
         after: Option<(u64, &S::Probe)>,
         mut open: impl FnMut(u64) -> Option<(&'g Bucket, u64)>,
     ) -> Option<Option<Entry>> {
-        let mut at = after.map_or(0, |(word, _)| position(hash_of(word)));
+        let after = after.map(|(word, probe)| (word, hash_of(word), probe));
+        let mut hash = after.map_or(0, |(_, hash, _)| hash);
         loop {
-            let hash = hash_at(at);
             let (head, token) = open(hash)?;
             let size = self.size();
-            let mut least: Option<Entry> = None;
+            let mut least: Option<(u64, Entry)> = None;
             let whole = head.each(guard, token, |entry| {
-                let behind = after.is_none_or(|(word, probe)| self.is_behind(word, probe, entry));
-                if behind && least.is_none_or(|least| self.order(entry, least).is_lt()) {
-                    least = Some(entry);
+                let hash = hash_of(entry.key);
+                if after.is_none_or(|(word, after, probe)| self.is_behind(hash, entry, word, after, probe))
+                    && least.is_none_or(|(least_hash, least)| self.is_before(hash, entry, least_hash, least))
+                {
+                    least = Some((hash, entry));
                 }
             });
             if !whole {
                 return None;
             }
-            if least.is_some() {
-                return Some(least);
+            let next = behind(position(hash), size.depth(hash)).map(hash_at);
+            if let Some((_, least)) = least {
+                // The bucket that a walk needs soon.
+                if let Some(next) = next {
+                    self.prefetch_hash(guard, next);
+                }
+                return Some(Some(least));
             }
-            match behind(at, size.depth(hash)) {
-                Some(next) => at = next,
+            match next {
+                Some(next) => hash = next,
                 None => return Some(None),
             }
         }
@@ -198,7 +215,7 @@ impl<S: Schema> Hash<S> {
         let mut places = 0;
         while !cursor.end && places < limit.max(1) {
             let (before, hash) = (out.len(), hash_at(cursor.at));
-            let Ok((met, size)) = self.visit(guard, hash, cursor.at, out, &mut expand) else {
+            let Ok((met, size)) = self.visit(guard, hash, hash, out, &mut expand) else {
                 out.truncate(before);
                 return if places > 0 { Ok(true) } else { Err(Busy) };
             };

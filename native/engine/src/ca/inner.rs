@@ -2,8 +2,9 @@
 //! node, whose children are base nodes.
 //!
 //! A node is immutable once published, but for its child slots: a child may be replaced by one of the same key range. A child
-//! left of a separator holds keys below it, the others not. Besides the separators the node holds their heads, eight bytes
-//! each of the normalized keys, at the first byte in which keys of the node's range can differ: a search compares these.
+//! left of a separator holds keys below it, the others not. Besides the separators the node holds the bytes that their
+//! normalized keys begin with, and their heads, eight bytes each from there on: a search compares these, and separators only
+//! when heads are equal.
 //!
 //! A separator stands in one live node only and is owned by it; a node that replaces another takes its separators over. A
 //! separator that is no longer needed is retired on its own.
@@ -13,6 +14,7 @@ use super::Query;
 use crate::OrderedSchema;
 use cats_sync::facade::{AtomicPtr, Ordering::*};
 use cats_sync::slab;
+use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -72,8 +74,14 @@ struct Header {
     skip: usize,
     /// The guides stand before the heads, as many as there is room for, filled up with `u64::MAX`.
     guides: usize,
+    /// All keys of the node's range have the same normalized key up to this byte; all separators up to `skip`.
+    sure: usize,
+    /// The bytes of the separators from `sure` to `skip`.
+    prefix: [u64; PREFIX],
 }
 
+/// Words of a prefix.
+const PREFIX: usize = 4;
 /// Heads of a line, the last of which is a guide.
 const LINE: usize = 8;
 /// Guides come in such numbers, so that the search of most nodes takes the same steps.
@@ -163,12 +171,16 @@ fn head<S: OrderedSchema>(schema: &S, key: Bound<S::Key>, skip: usize) -> u64 {
 
 /// How many bytes the normalized keys of all keys between two bounds have in common.
 pub(super) fn common<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S::Key>) -> usize {
-    const LIMIT: usize = 4096;
     if low.is_null() || high.is_null() {
         return 0;
     }
+    common_within(schema, low, high, 4096)
+}
+
+/// How many bytes two separators' normalized keys have in common, up to about a limit.
+fn common_within<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S::Key>, limit: usize) -> usize {
     let mut skip = 0;
-    while skip < LIMIT {
+    while skip < limit {
         let (a, b) = (head(schema, low, skip), head(schema, high, skip));
         if a != b {
             return skip + ((a ^ b).leading_zeros() / 8) as usize;
@@ -201,7 +213,22 @@ impl<K> Inner<K> {
     pub fn build<S: OrderedSchema<Key = K>>(schema: &S, low: Bound<K>, high: Bound<K>, parts: Parts<K>) -> Self {
         let len = parts.children.len();
         assert!(len > 0 && parts.keys.len() == len - 1 && parts.heads.len() == len - 1);
-        let skip = common(schema, low, high);
+        let sure = common(schema, low, high);
+        let skip = match parts.keys[..] {
+            [first, .., last] => {
+                let limit = sure + PREFIX * 8;
+                common_within(schema, first, last, limit).clamp(sure, limit)
+            }
+            _ => sure,
+        };
+        let words = (skip - sure).div_ceil(8);
+        let prefix = std::array::from_fn(|i| {
+            if i < words {
+                head(schema, parts.keys[0], sure + 8 * i)
+            } else {
+                0
+            }
+        });
         let at = slab::alloc(size(len)).expect("memory for an inner node");
         let inner = Self { at, of: PhantomData };
         // SAFETY: the memory is this function's own, and large enough for the header and the three arrays behind it.
@@ -210,6 +237,8 @@ impl<K> Inner<K> {
                 len,
                 skip,
                 guides: guides(len),
+                sure,
+                prefix,
             });
             for i in 0..room(len) {
                 inner.heads_at(i).write(match parts.keys.get(i) {
@@ -314,7 +343,15 @@ impl<K> Inner<K> {
         if self.len() == 1 {
             return 0;
         }
-        let head = query.head(self.skip());
+        let Header { skip, sure, .. } = *self.header();
+        if skip != sure {
+            match self.compare_prefix(query) {
+                Ordering::Less => return 0,
+                Ordering::Equal => {}
+                Ordering::Greater => return self.len() - 1,
+            }
+        }
+        let head = query.head(skip);
         let below = self.below(head);
         // SAFETY: `below` is at most the number of heads, and there is room for one more.
         if unsafe { *self.heads_at(below) } == head && below < self.len() - 1 {
@@ -322,6 +359,23 @@ impl<K> Inner<K> {
         } else {
             below
         }
+    }
+
+    /// How the key stands to the bytes that all separators begin with, and the keys beside them may not.
+    fn compare_prefix<S: OrderedSchema<Key = K>>(self, query: &Query<S>) -> Ordering {
+        let header = self.header();
+        for (i, &prefix) in header.prefix.iter().enumerate() {
+            let at = header.sure + 8 * i;
+            if at >= header.skip {
+                break;
+            }
+            let rest = 64 - 8 * (header.skip - at).min(8);
+            let order = (query.head(at) >> rest).cmp(&(prefix >> rest));
+            if order.is_ne() {
+                return order;
+            }
+        }
+        Ordering::Equal
     }
 
     /// The number of heads below this one.

@@ -67,7 +67,8 @@ impl Check<'_> {
         match node.kind::<TestKey>() {
             Kind::Inner(inner) => {
                 assert!((2..=inner::FANOUT).contains(&inner.len()));
-                assert_eq!(inner.skip(), skip);
+                assert!(inner.skip() >= skip);
+                let skip = inner.skip();
                 let parts = inner.parts();
                 assert!(parts.keys.iter().all(|&key| number(key).is_some_and(inside)));
                 assert!(parts.keys.is_sorted_by(|&a, &b| number(a) < number(b)));
@@ -191,6 +192,26 @@ fn splits_down_to_single_entries_and_joins_again() {
     }
     assert_eq!(map.0.base_nodes(), 1);
     assert_eq!(check(&map.0).len(), 100_000);
+}
+
+/// Searches are right for keys that do not begin as the separators do.
+#[test]
+fn keys_beside_the_common_prefix_are_found() {
+    const FROM: u64 = 1 << 30;
+    let map = Map(Ca::new(TestSchema));
+    (FROM..FROM + 20_000).for_each(|n| map.put(n, 1));
+    let (guard, below, above) = (epoch::pin(), 5, 1 << 40);
+    let prev = |n| map.0.prev(&guard, Some(&TestKey::new(n)), |e| e.map(|e| e.key));
+    assert_eq!((map.get(below), map.get(above)), (None, None));
+    assert_eq!(map.next(Some(below)), Some((FROM, 1)));
+    assert_eq!(map.next(Some(above)), None);
+    assert_eq!(prev(below), Ok(None));
+    assert_eq!(prev(above), Ok(Some(TestKey::new(FROM + 19_999).word)));
+    map.put(below, 2);
+    map.put(above, 2);
+    assert_eq!((map.get(below), map.get(above)), (Some(2), Some(2)));
+    let expected: Vec<u64> = [below].into_iter().chain(FROM..FROM + 20_000).chain([above]).collect();
+    assert_eq!(check(&map.0), expected);
 }
 
 /// Runs `work` again and again on `threads` threads until it says so or a minute has passed.

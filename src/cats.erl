@@ -39,9 +39,9 @@
                 | {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none}
                 | {write_concurrency, boolean() | auto} | {read_concurrency, boolean()}
                 | {decentralized_counters, boolean()} | compressed | {engine, engine()}.
--type info_item() :: binary | compressed | decentralized_counters | engine | fixed | heir | id | keypos
-                   | memory | name | named_table | node | owner | protection | read_concurrency | safe_fixed
-                   | safe_fixed_monotonic_time | size | stats | type | write_concurrency | atom().
+-type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | fixed | heir | id
+                   | keypos | memory | name | named_table | node | owner | protection | read_concurrency
+                   | safe_fixed | safe_fixed_monotonic_time | size | stats | type | write_concurrency.
 -type update_op() :: {Pos :: pos_integer(), Increment :: integer()}
                    | {Pos :: pos_integer(), Increment :: integer(), Threshold :: integer(), SetValue :: integer()}.
 
@@ -182,8 +182,10 @@ info_items() ->
      size, node, named_table, type, keypos, protection, engine].
 
 %% @doc Returns one item about the table, or `undefined' if there is no such table. Beside the items of `ets'
-%% there is `engine', the {@link engine()} that holds the table. `size' is exact when no process is changing
-%% the table, `memory' is in words; both are cheap at any size and under any contention, unlike in `ets'.
+%% there is `engine', the {@link engine()} that holds the table, and `base_nodes', the number of parts that engine
+%% `ca' has divided the table into under contention, 1 without (`undefined' for other engines). `size' is exact when
+%% no process is changing the table, `memory' is in words; both are cheap at any size and under any contention,
+%% unlike in `ets'.
 -spec info(table(), info_item()) -> term() | undefined.
 info(Table, Item) ->
     try
@@ -293,11 +295,11 @@ memory() ->
         error:Cause:Stack -> cats_failure:handle(Cause, memory, [], Stack)
     end.
 
-%% @doc Creates a table that the calling process owns, and returns its identifier, or with option
-%% `named_table' its name. The table ends with its owner, unless it has an heir. The options are those of
-%% `ets'; the ones that tune `ets' for concurrency (`read_concurrency', `write_concurrency',
-%% `decentralized_counters') are accepted and reported by {@link info/2}, but not needed: tables adapt. Option
-%% `{engine, Name}' names the structure to use, see {@link engines/0}.
+%% @doc Creates a table that the calling process owns, and returns its identifier, or with option `named_table'
+%% its name. The table ends with its owner, unless it has an heir. The options are those of `ets'. The ones that
+%% tune `ets' for concurrency (`read_concurrency', `write_concurrency', `decentralized_counters') are accepted and
+%% reported by {@link info/2}, but not needed: tables adapt. So is `compressed', which does not compress anything
+%% yet. Option `{engine, Name}' names the structure to use, see {@link engines/0}.
 -spec new(Name :: atom(), [option()]) -> table().
 new(Name, Options) ->
     try

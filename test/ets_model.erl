@@ -9,10 +9,18 @@
 call(lookup_elements, [Table, Key, Positions]) ->
     lookup_elements(Table, Key, Positions);
 call(update_counter = Function, [Table, _, _, Default] = Arguments) ->
-    %% A default that is too small for the key brings the VM of old releases down.
-    case list_to_integer(erlang:system_info(otp_release)) < 29 andalso is_tuple(Default) andalso writable(Table)
-        andalso tuple_size(Default) < ets:info(Table, keypos) of
+    %% A tuple that is too small for the key brings the VM of old releases down.
+    case old() andalso writable(Table) andalso not (is_tuple(Default) andalso tuple_size(Default) >= ets:info(Table, keypos)) of
         true -> fail(default, Function, Arguments);
+        false -> apply(ets, Function, Arguments)
+    end;
+call(Function, [Table, [_, _ | _] = Objects] = Arguments) when Function =:= insert; Function =:= insert_new ->
+    case is_bag(Table) andalso proper(Objects) andalso inserts_backwards() of
+        true ->
+            try
+                ets:Function(Table, lists:reverse(Objects))
+            catch error:badarg:Stack -> fail(cause(Stack), Function, Arguments)
+            end;
         false -> apply(ets, Function, Arguments)
     end;
 call(info, [_, binary] = Arguments) ->
@@ -25,11 +33,59 @@ call(info, [_, binary] = Arguments) ->
         {'DOWN', Monitor, process, _, {value, Value}} -> Value;
         {'DOWN', Monitor, process, _, {Class, Reason, Stack}} -> erlang:raise(Class, Reason, Stack)
     end;
+%% In a fixed table, take counts objects that were deleted before a second time.
+call(take, [Table, Key] = Arguments) ->
+    case writable(Table) andalso ets:info(Table, fixed) of
+        true ->
+            Objects = ets:lookup(Table, Key),
+            ets:delete(Table, Key),
+            Objects;
+        false -> apply(ets, take, Arguments)
+    end;
+call(update_element = Function, [Table, Key, Elements] = Arguments) ->
+    try ets:update_element(Table, Key, Elements)
+    catch error:badarg:Stack ->
+            case cause(Stack) of
+                none ->
+                    [Object | _] = ets:lookup(Table, Key) ++ [{}],
+                    Set = lists:member(ets:info(Table, type), [set, ordered_set]),
+                    fail(if Set -> position_or_none(Elements, tuple_size(Object)); true -> none end, Function, Arguments);
+                Cause -> fail(Cause, Function, Arguments)
+            end
+    end;
 call(Function, Arguments) ->
     case erlang:function_exported(ets, Function, length(Arguments)) of
         true -> apply(ets, Function, Arguments);
         false -> composed(Function, Arguments)
     end.
+
+%% Whether the running ets is not that of OTP 29.
+old() -> list_to_integer(erlang:system_info(otp_release)) < 29.
+
+is_bag(Table) ->
+    try ets:info(Table, type) =:= bag catch error:badarg -> false end.
+
+proper(List) ->
+    try length(List) > 0 catch error:badarg -> false end.
+
+%% Whether a list goes into a bag with its last object first, as in old releases.
+inserts_backwards() ->
+    Bag = ets:new(trial, [bag]),
+    ets:insert(Bag, [{k, 1}, {k, 2}]),
+    [{k, First}, _] = ets:lookup(Bag, k),
+    ets:delete(Bag),
+    First =:= 2.
+
+%% What old releases leave unsaid: whether the first wrong operation has a position out of range.
+position_or_none([{Position, _} | _], Size)
+  when is_integer(Position), Position < 1; is_integer(Position), Position > Size, Position < 1 bsl 59 ->
+    case Position >= -(1 bsl 59) of true -> position; false -> none end;
+position_or_none([{Position, _} | Elements], Size) when is_integer(Position), Position =< Size ->
+    position_or_none(Elements, Size);
+position_or_none({_, _} = Element, Size) ->
+    position_or_none([Element], Size);
+position_or_none(_, _) ->
+    none.
 
 writable(Table) ->
     try ets:insert(Table, []) catch error:badarg -> false end.
@@ -60,12 +116,12 @@ composed(update_element = Function, [Table, Key, Elements, Default] = Arguments)
         ets:insert(Table, []),
         Keypos = ets:info(Table, keypos),
         is_tuple(Default) andalso tuple_size(Default) >= Keypos orelse throw(default),
-        lists:member(ets:info(Table, type), [set, ordered_set]) orelse throw(table_type),
+        lists:member(ets:info(Table, type), [set, ordered_set]) orelse throw(none),
         ets:member(Table, Key) orelse begin
             New = updated(setelement(Keypos, Default, Key), Keypos, Key, Elements),
             ets:insert(Table, New)
         end,
-        ets:update_element(Table, Key, Elements)
+        call(update_element, [Table, Key, Elements])
     catch
         throw:Cause -> fail(Cause, Function, Arguments);
         error:badarg:Stack -> fail(cause(Stack), Function, Arguments)
@@ -83,7 +139,7 @@ updated(Object, Keypos, Key, Elements) ->
     Table = ets:new(trial, [set, {keypos, Keypos}]),
     try
         ets:insert(Table, Object),
-        ets:update_element(Table, Key, Elements),
+        call(update_element, [Table, Key, Elements]),
         [Updated] = ets:lookup(Table, Key),
         Updated
     after ets:delete(Table)

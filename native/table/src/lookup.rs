@@ -115,7 +115,7 @@ impl<'g> Handle<'g> {
     }
 
     /// The only object of a key, for table types that have one only.
-    #[inline]
+    #[inline(always)]
     pub fn get(self, probe: &Probe<'_>) -> Result<Option<ObjectRef<'g>>, Failure> {
         debug_assert!(!self.table.kind().is_bag());
         let entry = self.store().read(self.guard, probe, |entry| entry)?;

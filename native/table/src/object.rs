@@ -52,24 +52,27 @@ impl Object<'_> {
     }
 
     /// The object's body word; the key is at `key`, counted from 0. Nothing when memory is exhausted.
-    #[inline]
+    #[inline(always)]
     pub fn into_body(self, key: usize) -> Option<u64> {
         match self {
             Object::Flat(words) => match inline(words, key) {
                 Some(body) => Some(body),
                 None => Block::flat(words).map(address),
             },
-            Object::Block(block) => {
-                let view = block.as_ref();
-                if view.is_flat() {
-                    if let Some(body) = inline(view.elements_raw(), key) {
-                        return Some(body);
-                    }
-                }
-                Some(address(block))
-            }
+            Object::Block(block) => Some(block_body(block, key)),
         }
     }
+}
+
+/// The body of a block's tuple: the block, unless it can do without.
+fn block_body(block: Block, key: usize) -> u64 {
+    let view = block.as_ref();
+    if view.is_flat() {
+        if let Some(body) = inline(view.elements_raw(), key) {
+            return body;
+        }
+    }
+    address(block)
 }
 
 /// The body of a tuple of immediates that needs no block.

@@ -186,8 +186,7 @@ impl Handle<'_> {
         })
     }
 
-    /// `update_counter/3,4` with one operation that has no limit. A counter in a pair is changed in place, without allocation.
-    #[inline]
+    /// `update_counter/3,4` with one operation that has no limit.
     pub fn add_to_counter(
         self,
         probe: &Probe<'_>,
@@ -195,24 +194,8 @@ impl Handle<'_> {
         increment: i64,
         default: Option<Tuple<'_>>,
     ) -> Result<Number, Failure> {
-        let key = self.table.key();
-        let counter = key as i64 + 2;
-        if !self.table.kind().is_bag() && key == 0 && position.unwrap_or(counter) == counter {
-            let done = self.store().update(self.guard, probe, |old| {
-                if let Err(failure) = self.still_named() {
-                    return (Step::Keep, Err(failure));
-                }
-                let Some(entry) = old else {
-                    return (Step::Keep, Ok(None));
-                };
-                match add_in_place(entry.body, increment) {
-                    Some((body, value)) => (Step::Put(Entry { key: entry.key, body }), Ok(Some(value))),
-                    None => (Step::Keep, Ok(None)),
-                }
-            })??;
-            if let Some(value) = done {
-                return Ok(Number::Small(value));
-            }
+        if let Some(value) = self.add_to_pair(probe, position, increment)? {
+            return Ok(Number::Small(value));
         }
         let op = CounterOp::Add {
             position,
@@ -221,6 +204,27 @@ impl Handle<'_> {
         };
         let mut values = self.update_counter(probe, &[op], default)?;
         Ok(values.remove(0))
+    }
+
+    /// The same for a counter in a pair `{Key, Counter}`, in place and without allocation. Nothing, and nothing done, if there
+    /// is no such pair, or its counter would not stay an immediate.
+    #[inline(always)]
+    pub fn add_to_pair(self, probe: &Probe<'_>, position: Option<i64>, increment: i64) -> Result<Option<i64>, Failure> {
+        if self.table.kind().is_bag() || self.table.key() != 0 || position.unwrap_or(2) != 2 {
+            return Ok(None);
+        }
+        self.store().update(self.guard, probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            let Some(entry) = old else {
+                return (Step::Keep, Ok(None));
+            };
+            match add_in_place(entry.body, increment) {
+                Some((body, value)) => (Step::Put(Entry { key: entry.key, body }), Ok(Some(value))),
+                None => (Step::Keep, Ok(None)),
+            }
+        })?
     }
 
     /// `update_element/3,4`: false when there is no object and no default.

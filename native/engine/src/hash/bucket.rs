@@ -254,8 +254,8 @@ impl Bucket {
 
     // What follows is for the holder of the lock.
 
-    /// Looks for a key, and for a place for it.
-    #[inline]
+    /// Looks for a key, and for a place for it. Inlined, as its result would pass through memory.
+    #[inline(always)]
     pub fn search<'g>(&'g self, guard: &'g Guard, word: u64, mut matches: impl FnMut(Entry) -> bool) -> Search<'g> {
         let crowd = self.crowd();
         let mut search = Search {

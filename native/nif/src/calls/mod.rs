@@ -178,7 +178,7 @@ fn bad() -> Failure {
 }
 
 /// The table that an argument names, if the caller may do this to it.
-#[inline]
+#[inline(always)]
 fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, right: Right) -> Result<Handle<'g>, Failure> {
     if term.is_immediate() {
         return find_named(env, guard, term, right);
@@ -188,6 +188,7 @@ fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, right: Right) -> Result<
     Ok(table.by_identifier(guard))
 }
 
+#[inline(never)]
 fn find_named<'g>(env: Env<'g>, guard: &'g Guard, name: Term, right: Right) -> Result<Handle<'g>, Failure> {
     if !env.is_atom(name) {
         return Err(Cause::Type.into());
@@ -203,35 +204,56 @@ thread_local! {
     static BUILDER: Cell<Builder> = const { Cell::new(Builder::new()) };
 }
 
-/// Lends a builder.
-#[inline]
-fn with_builder<R>(f: impl FnOnce(&mut Builder) -> R) -> R {
-    let mut builder = BUILDER.take();
-    let result = f(&mut builder);
-    builder.shrink(SCHEDULER_WORDS);
-    BUILDER.set(builder);
-    result
+/// A builder that goes back to its thread when it is no longer needed.
+struct Lent(Option<Builder>);
+
+impl Lent {
+    fn get(&mut self) -> &mut Builder {
+        self.0.get_or_insert_with(|| BUILDER.take())
+    }
 }
 
-/// Lends a key to search for in this table.
-#[inline]
+impl Drop for Lent {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(mut builder) = self.0.take() {
+            builder.shrink(SCHEDULER_WORDS);
+            BUILDER.set(builder);
+        }
+    }
+}
+
+/// Lends a builder.
+fn with_builder<R>(f: impl FnOnce(&mut Builder) -> R) -> R {
+    f(Lent(None).get())
+}
+
+/// Lends a key to search for in this table. (`f` stands in one place only, so that it is inlined.)
+#[inline(always)]
 fn with_probe<R>(
     env: Env,
     table: &Table,
     key: Term,
     f: impl FnOnce(&Probe<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    if key.is_immediate() {
-        return f(&table.probe(TermRef::immediate(key.0)));
-    }
-    with_builder(|builder| {
-        encode::key(env, key, builder)?;
-        f(&table.probe(builder.as_key()))
-    })
+    let mut lent = Lent(None);
+    let probe = if key.is_immediate() {
+        table.probe(TermRef::immediate(key.0))
+    } else {
+        built_probe(env, table, key, &mut lent)?
+    };
+    f(&probe)
+}
+
+#[inline(never)]
+fn built_probe<'b>(env: Env, table: &Table, key: Term, lent: &'b mut Lent) -> Result<Probe<'b>, Failure> {
+    let builder = lent.get();
+    encode::key(env, key, builder)?;
+    Ok(table.probe(builder.as_key()))
 }
 
 /// Makes an object to store of a tuple's elements.
-#[inline]
+#[inline(always)]
 fn object<'a>(env: Env, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
     match encode::immediates(elements) {
         Some(words) => Ok(Object::Flat(words)),

@@ -14,18 +14,44 @@ pub fn update_counter_default(env: Env, &[table, key, ops, default]: &[Term; 4])
     counter(env, table, key, ops, Some(default))
 }
 
+#[inline(always)]
 fn counter(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
+    let sound = default.is_none_or(|tuple| env.tuple_elements(tuple).is_some_and(|tuple| !tuple.is_empty()));
+    if let (Some((position, increment)), true, true) = (addition(env, ops), key.is_immediate(), sound) {
+        let probe = handle.table().probe(TermRef::immediate(key.0));
+        if let Some(value) = handle.add_to_pair(&probe, position, increment)? {
+            return Ok(env.integer(value));
+        }
+    }
+    counter_in_general(env, handle, key, ops, default)
+}
+
+/// The position, if there is one, and the increment of the simplest operations.
+#[inline]
+fn addition(env: Env, ops: Term) -> Option<(Option<i64>, i64)> {
+    if let Some(increment) = ops.small_integer() {
+        return Some((None, increment));
+    }
+    match env.tuple_elements(ops) {
+        Some(&[position, increment]) => Some((Some(position.small_integer()?), increment.small_integer()?)),
+        _ => None,
+    }
+}
+
+#[inline(never)]
+fn counter_in_general(
+    env: Env,
+    handle: Handle<'_>,
+    key: Term,
+    ops: Term,
+    default: Option<Term>,
+) -> Result<Term, Failure> {
     with_default(env, default, |default| {
         with_probe(env, handle.table(), key, |probe| {
-            if let Some(increment) = ops.small_integer() {
-                return number(env, &handle.add_to_counter(probe, None, increment, default)?);
-            }
-            if let Some(&[position, increment]) = env.tuple_elements(ops) {
-                if let (Some(position), Some(increment)) = (position.small_integer(), increment.small_integer()) {
-                    return number(env, &handle.add_to_counter(probe, Some(position), increment, default)?);
-                }
+            if let Some((position, increment)) = addition(env, ops) {
+                return number(env, &handle.add_to_counter(probe, position, increment, default)?);
             }
             if let Some(increment) = get_number(env, ops) {
                 let op = CounterOp::Add {

@@ -1,5 +1,5 @@
-//! The hash engine beside the standard library's map and dashmap: nanoseconds an operation on one thread, 2^20 operations over
-//! 2^21 integer keys, each phase in its own random order. All three hash with the same function.
+//! The hash engine beside the standard library's map and dashmap: nanoseconds an operation on one thread, 2^20
+//! operations over 2^21 integer keys, each phase in its own random order. All three hash with the same function.
 //!
 //! `cargo run --release --example hash_bench [ROUNDS]`
 
@@ -149,7 +149,7 @@ fn measure(name: &str, map: &mut impl Map, round: u64) {
         true
     });
     println!(
-        "{name:10} insert {:6.1}  lookup {:6.1} ({:.0} % hits)  {:6.1} (all hits)  delete {:6.1}  bytes/entry {bytes:.1}",
+        "{name:10} insert {:6.1}  lookup {:6.1} ({:.0} % hits)  {:6.1} (all)  delete {:6.1}  bytes/entry {bytes:.1}",
         insert.0,
         some.0,
         100.0 * some.1 as f64 / OPERATIONS as f64,

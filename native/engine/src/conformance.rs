@@ -1,8 +1,8 @@
 //! One suite for every engine: a sequential model test, and stress tests with real threads.
 //!
-//! An engine's tests say `crate::conformance::suite!(|| Engine::new(TestSchema))`, an ordered engine's `ordered_suite!` besides.
-//! Keys are numbers; a number decides whether its key is an immediate, a hashed key, or one that shares its hash with others.
-//! Values carry a check, so that a torn read shows.
+//! An engine's tests say `crate::conformance::suite!(|| Engine::new(TestSchema))`, an ordered engine's `ordered_suite!`
+//! besides. Keys are numbers; a number decides whether its key is an immediate, a hashed key, or one that shares its
+//! hash with others. Values carry a check, so that a torn read shows.
 
 use crate::{hash_of, mix, Busy, Engine, Entry, OrderedEngine, OrderedSchema, Schema, Step};
 use cats_sync::epoch::{self, Guard};
@@ -29,8 +29,8 @@ pub struct TestKey {
 }
 
 impl TestKey {
-    /// Half of the numbers are immediates, a quarter has hashes of its own, and of the last quarter each run of 64 shares one
-    /// hash, now and then that of an immediate.
+    /// Half of the numbers are immediates, a quarter has hashes of its own, and of the last quarter each run of 64
+    /// shares one hash, now and then that of an immediate.
     pub fn new(number: u64) -> Self {
         let word = match number % 4 {
             0 | 1 => number << 4 | 15,
@@ -129,7 +129,8 @@ impl Schema for TestSchema {
     }
 }
 
-/// The normalized key of the ordered tests: a common prefix, then the number without its lowest bits, which must be compared.
+/// The normalized key of the ordered tests: a common prefix, then the number without its lowest bits, which must be
+/// compared.
 fn head(number: u64, skip: usize) -> u64 {
     let mut bytes = [0; 24];
     bytes[..5].copy_from_slice(b"start");
@@ -458,7 +459,7 @@ pub fn ordered_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
             let (mut at, mut inclusive) = (key, inclusive);
             loop {
                 let before = out.len();
-                let more = map.0.range(&guard, at.as_ref(), inclusive, down, limit, &mut out, |e, out| out.push(whole(e).0));
+                let more = map.0.range(&guard, at.as_ref(), inclusive, down, limit, &mut out, |e, o| o.push(whole(e).0));
                 if !more.unwrap() {
                     break;
                 }
@@ -482,7 +483,8 @@ impl Random {
     }
 }
 
-/// Runs `work` on `threads` threads until time is up, again and again; `work` gets the thread's number and random numbers.
+/// Runs `work` on `threads` threads until time is up, again and again; `work` gets the thread's number and random
+/// numbers.
 fn crowd(threads: u64, work: impl Fn(u64, &mut Random) + Sync) {
     let end = Instant::now() + STRESS;
     std::thread::scope(|scope| {
@@ -602,8 +604,8 @@ pub fn touched_objects_are_read_whole<E: Engine<TestSchema>>(make: impl Fn() -> 
     });
 }
 
-/// Keys come and go between the steps of a scan and of a walk, many or few: both meet each key that stays exactly once, and no
-/// other twice. One thread, so that each step finds another size.
+/// Keys come and go between the steps of a scan and of a walk, many or few: both meet each key that stays exactly once,
+/// and no other twice. One thread, so that each step finds another size.
 pub fn traversals_survive_changes<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     let mut random = Random(7);
     for round in 0..100 {

@@ -1,5 +1,5 @@
-//! A model of how the hash engine splits and merges buckets under readers and writers (see the engine's `hash` module), small
-//! enough for all interleavings: two keys, of which key 1 moves between the buckets 0 and 1.
+//! A model of how the hash engine splits and merges buckets under readers and writers (see the engine's `hash` module),
+//! small enough for all interleavings: two keys, of which key 1 moves between the buckets 0 and 1.
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test resize_model`.
 #![cfg(loom)]
 

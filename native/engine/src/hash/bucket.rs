@@ -1,16 +1,17 @@
 //! Buckets of 128 bytes with chained overflow buckets.
 //!
-//! A head bucket is two cache lines: a version lock and seven key words, then a link and seven bodies. Its lock protects its
-//! whole chain. Writers hold it; readers read optimistically and validate the head's version.
+//! A head bucket is two cache lines: a version lock and seven key words, then a link and seven bodies. Its lock
+//! protects its whole chain. Writers hold it; readers read optimistically and validate the head's version.
 //!
 //! Invariants, whenever the lock is free:
-//! - A key word of 0 is a free slot; the free slots of a bucket come after those that are taken. A slot's body was stored before its key (Release), so who sees a key (Acquire) finds a
-//!   body that was stored with this key or later, and what that points to.
-//! - Only a head without a free slot has overflow buckets, so a reader that meets a free slot in the head is done; and of the
-//!   overflow buckets only the first has free slots, and it is not empty.
+//! - A key word of 0 is a free slot; the free slots of a bucket come after those that are taken. A slot's body was
+//!   stored before its key (Release), so who sees a key (Acquire) finds a body that was stored with this key or later,
+//!   and what that points to.
+//! - Only a head without a free slot has overflow buckets, so a reader that meets a free slot in the head is done; and
+//!   of the overflow buckets only the first has free slots, and it is not empty.
 //!
-//! Overflow buckets leave a chain only through the epoch guard or into the chain of the bucket's other half (a split). So a
-//! reader that is overtaken reads valid memory, and may wander into the other chain, but the head's version tells.
+//! Overflow buckets leave a chain only through the epoch guard or into the chain of the bucket's other half (a split).
+//! So a reader that is overtaken reads valid memory, and may wander into the other chain, but the head's version tells.
 
 use crate::Entry;
 use cats_sync::epoch::Guard;
@@ -111,15 +112,15 @@ impl Bucket {
         prefetch_line(ptr::from_ref(&self.link).cast());
     }
 
-    /// The slots whose key word is `word`. Without branches, so that the processor need not wait for the bucket to come from
-    /// memory before it goes on to what follows.
+    /// The slots whose key word is `word`. Without branches, so that the processor need not wait for the bucket to come
+    /// from memory before it goes on to what follows.
     #[inline]
     fn hits(&self, word: u64) -> Hits {
         #[cfg(target_arch = "x86_64")]
         {
             let mask: u32;
-            // SAFETY: reads the bucket's first line, which is aligned; as 16 aligned bytes at a time, of which each eight are
-            // what an atomic load of the word gives. On this architecture every load acquires.
+            // SAFETY: reads the bucket's first line, which is aligned; as 16 aligned bytes at a time, of which each
+            // eight are what an atomic load of the word gives. On this architecture every load acquires.
             unsafe {
                 std::arch::asm!(
                     "movq {word}, {key}",
@@ -145,7 +146,8 @@ impl Bucket {
                     options(readonly, nostack, preserves_flags),
                 );
             }
-            // A bit for each half of a word of the line. Equal are words of which both halves are; the first is the lock.
+            // A bit for each half of a word of the line. Equal are words of which both halves are; the first is the
+            // lock.
             Hits(mask & mask >> 1 & 0x5554)
         }
         #[cfg(not(target_arch = "x86_64"))]
@@ -334,9 +336,9 @@ impl Bucket {
         }
     }
 
-    /// Moves the entries that `moves` chooses to the chain of `to`, which has none of their keys. Takes overflow buckets from
-    /// `spare` and leaves those emptied there. If the other chain has room for those of this head, none need be provided: the
-    /// entries of an overflow bucket, after it is emptied, need one more at most.
+    /// Moves the entries that `moves` chooses to the chain of `to`, which has none of their keys. Takes overflow
+    /// buckets from `spare` and leaves those emptied there. If the other chain has room for those of this head, none
+    /// need be provided: the entries of an overflow bucket, after it is emptied, need one more at most.
     pub fn divide(&self, guard: &Guard, to: &Bucket, spare: &mut Spare<'_>, moves: impl Fn(u64) -> bool) {
         let mut kept = 0;
         for slot in 0..SLOTS {
@@ -399,8 +401,8 @@ impl Place<'_> {
     }
 }
 
-/// Overflow buckets that are in no chain, linked through their own links, their slots free. Retired when dropped, as readers
-/// may still be in those that were in a chain.
+/// Overflow buckets that are in no chain, linked through their own links, their slots free. Retired when dropped, as
+/// readers may still be in those that were in a chain.
 pub struct Spare<'g> {
     guard: &'g Guard,
     /// Counts the memory of all overflow buckets of the table.

@@ -1,12 +1,12 @@
 //! Buckets by number, in segments that never move.
 //!
-//! Bucket 0 is a segment, then each power of two begins one that holds the buckets up to the next, and from bucket 1024 on a
-//! segment has 1024. So a small table is small, and growing copies no bucket. The large segments are found through an array,
-//! 8 bytes for 128 KiB; when it is full, a copy of twice the length takes its place and it is retired. Segments come and go
-//! with the buckets at the end; those that go are retired, through the epoch guard, too.
+//! Bucket 0 is a segment, then each power of two begins one that holds the buckets up to the next, and from bucket 1024
+//! on a segment has 1024. So a small table is small, and growing copies no bucket. The large segments are found through
+//! an array, 8 bytes for 128 KiB; when it is full, a copy of twice the length takes its place and it is retired.
+//! Segments come and go with the buckets at the end; those that go are retired, through the epoch guard, too.
 //!
-//! Invariant: the buckets that are not in use (beyond the table's size, or in a segment that was given back) are locked for
-//! good. A thread with an old idea of the table's size can't mistake one for a bucket in use.
+//! Invariant: the buckets that are not in use (beyond the table's size, or in a segment that was given back) are locked
+//! for good. A thread with an old idea of the table's size can't mistake one for a bucket in use.
 
 use super::bucket::{self, Bucket, BYTES};
 use cats_sync::epoch::Guard;
@@ -64,7 +64,8 @@ impl Directory {
         };
         // Acquire pairs with the Release of `extend`: the buckets were made before.
         let segment = slot.load(Ordering::Acquire);
-        // SAFETY: a segment in the directory has a bucket of this number, and is freed only after the guards that could find it.
+        // SAFETY: a segment in the directory has a bucket of this number, and is freed only after the guards that could
+        // find it.
         (!segment.is_null()).then(|| unsafe { &*segment.add(within) })
     }
 
@@ -73,14 +74,14 @@ impl Directory {
     fn large_slot(&self, number: usize) -> &AtomicPtr<Bucket> {
         // Acquire pairs with the Release of `lengthen`: the array was filled before.
         let array = self.large.load(Ordering::Acquire);
-        // SAFETY: the array is long enough for all buckets that were ever in use, as it only ever becomes longer, and who knows
-        // of a number knows of a size that was stored after the array for it. It is freed only after the guards that could
-        // find it, and `self` does not outlive it.
+        // SAFETY: the array is long enough for all buckets that were ever in use, as it only ever becomes longer, and
+        // who knows of a number knows of a size that was stored after the array for it. It is freed only after the
+        // guards that could find it, and `self` does not outlive it.
         unsafe { &*array.add(number / LARGE) }
     }
 
-    /// Makes sure that there is memory for a bucket whose predecessors have it, adding to `bytes` what it takes; false when
-    /// memory is exhausted. The caller is the only one who changes the directory.
+    /// Makes sure that there is memory for a bucket whose predecessors have it, adding to `bytes` what it takes; false
+    /// when memory is exhausted. The caller is the only one who changes the directory.
     pub fn extend(&self, guard: &Guard, number: usize, bytes: &AtomicUsize) -> bool {
         let (slot, count) = if number < LARGE {
             let (segment, _) = locate(number);
@@ -134,8 +135,8 @@ impl Directory {
         true
     }
 
-    /// Takes out the segment that begins with bucket `number`, if one does, and gives it to `free`, subtracting from `bytes`.
-    /// The caller is the only one who changes the directory, and no bucket from there on is in use.
+    /// Takes out the segment that begins with bucket `number`, if one does, and gives it to `free`, subtracting from
+    /// `bytes`. The caller is the only one who changes the directory, and no bucket from there on is in use.
     pub fn cut(&self, number: usize, bytes: &AtomicUsize, free: impl FnOnce(NonNull<u8>, usize)) {
         let (slot, count) = if number < LARGE {
             let (segment, within) = locate(number);

@@ -1,22 +1,25 @@
 //! The default engine of set, bag and duplicate_bag: linear hashing over cache-line buckets, read optimistically.
 //!
-//! Source: Larson, "Dynamic hash tables", CACM 1988, for the addressing and for growing a bucket at a time; the bucket layout
-//! ([`bucket`]), the versions and the traversal order are this project's own. ALGORITHMS sections 6.1, 6.3 and 6.6.
+//! Source: Larson, "Dynamic hash tables", CACM 1988, for the addressing and for growing a bucket at a time; the bucket
+//! layout ([`bucket`]), the versions and the traversal order are this project's own. ALGORITHMS sections 6.1, 6.3 and
+//! 6.6.
 //!
-//! Guarantees: reads write nothing shared (but for one that keeps being overtaken, which takes the bucket's lock); a miss reads
-//! one cache line of the table, a hit two adjacent ones; an update takes one bucket's lock; growing and shrinking move a few
-//! buckets at a time, and wait for nobody.
+//! Guarantees: reads write nothing shared (but for one that keeps being overtaken, which takes the bucket's lock); a
+//! miss reads one cache line of the table, a hit two adjacent ones; an update takes one bucket's lock; growing and
+//! shrinking move a few buckets at a time, and wait for nobody.
 //!
 //! # Why a stale size does no harm
 //!
-//! A key's bucket is [`Size::number_of`] its hash. It changes only when that bucket is split or merged, by a thread that holds
-//! the locks of both buckets concerned and stores the new size before it frees them. So:
-//! - A writer locks the bucket, then reads the size again. If the number is still the same, it stays so until the unlock.
-//! - A reader takes the bucket's token, then reads the size again. A token from after a split or merge comes with its new size
-//!   (Release of the unlock, Acquire of the token), so the reader notices; a token from before no longer validates.
+//! A key's bucket is [`Size::number_of`] its hash. It changes only when that bucket is split or merged, by a thread
+//! that holds the locks of both buckets concerned and stores the new size before it frees them. So:
+//! - A writer locks the bucket, then reads the size again. If the number is still the same, it stays so until the
+//!   unlock.
+//! - A reader takes the bucket's token, then reads the size again. A token from after a split or merge comes with its
+//!   new size (Release of the unlock, Acquire of the token), so the reader notices; a token from before no longer
+//!   validates.
 //! - Who comes by the new size meets the new bucket locked, because it was locked before that size was stored (Release,
-//!   Acquire), until all entries are there. Buckets beyond the size are locked for good (see [`directory`]), so nobody who
-//!   comes with a larger, old size finds anything in them.
+//!   Acquire), until all entries are there. Buckets beyond the size are locked for good (see [`directory`]), so nobody
+//!   who comes with a larger, old size finds anything in them.
 
 mod bucket;
 mod directory;
@@ -104,7 +107,8 @@ impl Size {
     }
 }
 
-/// Whether a key counts for the estimate of the table's load: one in eight, by bits that have no part in its bucket's number.
+/// Whether a key counts for the estimate of the table's load: one in eight, by bits that have no part in its bucket's
+/// number.
 #[inline]
 fn sampled(hash: u64) -> bool {
     hash >> 61 == 0
@@ -238,8 +242,8 @@ impl<S: Schema> Hash<S> {
 
     #[inline]
     fn matches<'a>(&'a self, probe: &'a S::Probe) -> impl FnMut(Entry) -> bool + 'a {
-        // SAFETY: entries are read under the caller's guard, each word was stored in this table, and buckets ask only for
-        // equal words that end in 00.
+        // SAFETY: entries are read under the caller's guard, each word was stored in this table, and buckets ask only
+        // for equal words that end in 00.
         move |entry| unsafe { self.shared.0.schema.matches(probe, entry) }
     }
 

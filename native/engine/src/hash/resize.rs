@@ -1,7 +1,8 @@
 //! Growing and shrinking, a few buckets at a time, waiting for nobody.
 //!
-//! The load is estimated, so that no insertion writes a counter that all share: one key in eight is counted (by its hash), and
-//! only insertions into crowded buckets look at the count, so a small table may also grow a little by crowding alone.
+//! The load is estimated, so that no insertion writes a counter that all share: one key in eight is counted (by its
+//! hash), and only insertions into crowded buckets look at the count, so a small table may also grow a little by
+//! crowding alone.
 
 use super::{Hash, Held, Line};
 use crate::{hash_of, Schema};
@@ -16,7 +17,8 @@ pub const LONELY: usize = 2;
 const LOAD: i64 = 42;
 /// Keys that the estimate is more than the count, so that small tables need no sample to be large enough.
 const SLACK: i64 = 32;
-/// From this size on, `BATCH` buckets are split or merged at once, so that the size, which all calls read, is written less often.
+/// From this size on, `BATCH` buckets are split or merged at once, so that the size, which all calls read, is written
+/// less often.
 const BATCHED: usize = 16;
 const BATCH: usize = 4;
 /// Batches for one update at most.
@@ -86,8 +88,8 @@ impl<S: Schema> Hash<S> {
         })
     }
 
-    /// Splits the next buckets of a table that has `size` of them. Does nothing if somebody else changes the size or holds
-    /// one of the locks, or memory is exhausted.
+    /// Splits the next buckets of a table that has `size` of them. Does nothing if somebody else changes the size or
+    /// holds one of the locks, or memory is exhausted.
     #[cold]
     fn split(&self, guard: &Guard, size: usize) -> Option<()> {
         let batch = if size < BATCHED { 1 } else { BATCH };
@@ -125,8 +127,8 @@ impl<S: Schema> Hash<S> {
         Some(())
     }
 
-    /// Merges the last buckets of a table that has `size` of them into those that they were once split from. Does nothing in
-    /// the same cases.
+    /// Merges the last buckets of a table that has `size` of them into those that they were once split from. Does
+    /// nothing in the same cases.
     #[cold]
     fn merge(&self, guard: &Guard, size: usize) -> Option<()> {
         let batch = if size <= BATCHED { 1 } else { BATCH };

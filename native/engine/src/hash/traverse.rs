@@ -1,15 +1,16 @@
 //! Traversal in the order of the reversed bits of the hash (ALGORITHMS section 6.6).
 //!
-//! The entries of a bucket fill an interval of that order, which a split halves and a merge reunites with its neighbour. So a
-//! position needs no care when the table changes: a step reads the bucket that the position is in now, passes over entries
-//! before the position, and goes on behind the bucket's interval. Keys with one hash are in the order of their key words, then
-//! of the schema.
+//! The entries of a bucket fill an interval of that order, which a split halves and a merge reunites with its
+//! neighbour. So a position needs no care when the table changes: a step reads the bucket that the position is in now,
+//! passes over entries before the position, and goes on behind the bucket's interval. Keys with one hash are in the
+//! order of their key words, then of the schema.
 
 use super::bucket::Bucket;
 use super::{Hash, Held, Size, OPTIMISM, SPINS};
 use crate::{hash_of, Busy, Cursor, Entry, Schema};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 
 /// How many buckets a scan asks for in advance.
@@ -81,8 +82,8 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    /// Appends to `out` the entries of the bucket that the hash is in, without those before the hash `from`; optimistically at
-    /// first. Returns the number of entries and the size that made it that bucket.
+    /// Appends to `out` the entries of the bucket that the hash is in, without those before the hash `from`;
+    /// optimistically at first. Returns the number of entries and the size that made it that bucket.
     fn visit<T>(
         &self,
         guard: &Guard,
@@ -169,7 +170,8 @@ impl<S: Schema> Hash<S> {
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
         let after = after.map(|probe| (self.shared.0.schema.word(probe), probe));
-        let mut read = Vec::new();
+        // Few, as a table shrinks with its keys.
+        let mut read = SmallVec::<[_; 8]>::new();
         let mut overtaken = 0;
         for _ in 0..SPINS {
             read.clear();

@@ -169,24 +169,28 @@ fn head<S: OrderedSchema>(schema: &S, key: Bound<S::Key>, skip: usize) -> u64 {
     schema.head(schema.probe(key), skip)
 }
 
-/// How many bytes the normalized keys of all keys between two bounds have in common.
+/// Bytes of a common prefix that are looked at; computing a head far into a key takes time in proportion.
+const DEEPEST: usize = 256;
+
+/// How many bytes the normalized keys of all keys between two bounds have in common, as `common_within` counts them.
 pub(super) fn common<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S::Key>) -> usize {
     if low.is_null() || high.is_null() {
         return 0;
     }
-    common_within(schema, low, high, 4096)
+    common_within(schema, low, high, DEEPEST)
 }
 
-/// How many bytes two separators' normalized keys have in common, up to about a limit.
+/// How many bytes two separators' normalized keys have in common, up to about a limit; none if they differ in the first eight:
+/// the head from byte 0 on, which is the quickest to compute, tells much then.
 fn common_within<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S::Key>, limit: usize) -> usize {
     let mut skip = 0;
     while skip < limit {
         let (a, b) = (head(schema, low, skip), head(schema, high, skip));
-        if a != b {
+        if a != b && skip > 0 {
             return skip + ((a ^ b).leading_zeros() / 8) as usize;
         }
-        if a == 0 {
-            // Both are exhausted, or might as well be.
+        // When both are 0 they are exhausted, or might as well be.
+        if a != b || a == 0 {
             return skip;
         }
         skip += 8;

@@ -133,7 +133,7 @@ enum Op {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Runs of insertions, removals, ordered steps and forced adaptations keep every invariant.
     #[test]

@@ -20,7 +20,7 @@
 //! oldest guard lives. A thread that seals a bag then frees up to four at its unpin, so a backlog shrinks.
 
 use crate::barrier;
-use crate::facade::{global, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::facade::{global, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, Witness};
 use crate::thread::{slots, Slot, Thread, DEPTH, DUE, ENDING, THREAD, UNREGISTERED};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -54,6 +54,7 @@ pub(crate) struct Bag {
     tag: u64,
     weight: usize,
     len: usize,
+    witness: Witness,
     objects: [MaybeUninit<Retired>; BAG_OBJECTS],
 }
 
@@ -64,12 +65,14 @@ impl Bag {
             tag: 0,
             weight: 0,
             len: 0,
+            witness: Witness::default(),
             objects: [const { MaybeUninit::uninit() }; BAG_OBJECTS],
         }))
     }
 
     /// Adds an object to a bag that is not full; true when it is full now.
     fn push(&mut self, object: Retired, bytes: usize) -> bool {
+        self.witness.see();
         self.objects[self.len].write(object);
         self.len += 1;
         self.weight = self.weight.saturating_add(bytes).saturating_add(OBJECT_WEIGHT);
@@ -327,6 +330,7 @@ impl Waiting {
         while !at.is_null() {
             // SAFETY: the swap made the whole stack this thread's own.
             let bag = unsafe { &mut *at };
+            bag.witness.see();
             bag.tag = tag;
             last = at;
             at = bag.next;
@@ -342,12 +346,12 @@ impl Waiting {
 
     /// Finds out which tagged bags have no readers.
     fn scan(&mut self) {
+        // Relaxed: only the holder of `waiting` changes it.
+        let mut safe = DOMAIN.epoch.load(Ordering::Relaxed);
         // After the barrier, a thread whose announcement is not seen here sees all that the tagged bags hold unlinked.
         if !barrier::heavy() {
             return;
         }
-        // Relaxed: only the holder of `waiting` changes it.
-        let mut safe = DOMAIN.epoch.load(Ordering::Relaxed);
         for slot in slots() {
             // Acquire pairs with the Release stores of pin and unpin: the reads of ended guards come before the frees.
             let announced = slot.announced.load(Ordering::Acquire);
@@ -429,6 +433,7 @@ fn free(mut at: *mut Bag) {
         // SAFETY: made by `Bag::boxed`, and taken from the list by this thread alone.
         let mut bag = unsafe { Box::from_raw(at) };
         at = bag.next;
+        bag.witness.see();
         let len = mem::take(&mut bag.len);
         for object in &bag.objects[..len] {
             // SAFETY: the first `len` are initialised, and read once.

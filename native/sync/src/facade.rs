@@ -21,6 +21,23 @@ pub fn store_load_fence() {
     fence(Ordering::SeqCst);
 }
 
+/// Shows the model checker an exclusive access to plain memory; nothing in a build.
+#[cfg(not(loom))]
+#[derive(Default)]
+pub(crate) struct Witness(());
+#[cfg(loom)]
+#[derive(Default)]
+pub(crate) struct Witness(loom::cell::UnsafeCell<()>);
+
+impl Witness {
+    /// To be called at each access.
+    #[inline]
+    pub(crate) fn see(&self) {
+        #[cfg(loom)]
+        self.0.with_mut(|_| ());
+    }
+}
+
 /// A global whose atomics are made anew for each execution of a model.
 macro_rules! global {
     ($(#[$attribute:meta])* static $name:ident: $type:ty = $value:expr;) => {

@@ -246,6 +246,9 @@ mod models {
         builder.preemption_bound = Some(3);
         builder.check(move || {
             let shared = Arc::new((Stripes::<1>::striped(), AtomicBool::new(false)));
+            // So that the adder's stripe is collected before the remover's.
+            slot_index();
+            thread::spawn(slot_index).join().unwrap();
             let adder = {
                 let shared = shared.clone();
                 thread::spawn(move || {

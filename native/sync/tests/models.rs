@@ -136,7 +136,9 @@ fn read(shared: &Shared) {
 fn unlink_and_retire(shared: &Shared) {
     let guard = pin();
     let new = std::ptr::from_ref(&shared.objects[1]).cast_mut();
-    let old = shared.link.swap(new, Ordering::Release);
+    let old = shared.link.swap(new, Ordering::AcqRel);
+    // SAFETY: the objects outlive the model. The one who retires may use the object until then.
+    assert!(unsafe { &*old }.alive());
     // SAFETY: unlinked just now, once. Large, so that the bag is full.
     unsafe { guard.retire_sized(old.cast(), 0, mark_freed, 1 << 20) };
     drop(guard);
@@ -191,25 +193,19 @@ fn an_object_retired_by_one_and_collected_by_another_is_freed_once() {
 fn an_owner_that_wakes_up_does_not_meet_its_raider() {
     check(|| {
         let shared = shared();
-        let writer = {
-            let shared = shared.clone();
-            thread::spawn(move || {
-                // Two objects a bag, so the first stays in it.
-                let guard = pin();
-                let first = std::ptr::from_ref(&shared.objects[0]).cast_mut();
-                // SAFETY: nobody reads it.
-                unsafe { guard.retire(first.cast(), 0, mark_freed) };
-                drop(guard);
-                let guard = pin();
-                let second = std::ptr::from_ref(&shared.objects[1]).cast_mut();
-                // SAFETY: nobody reads it.
-                unsafe { guard.retire(second.cast(), 0, mark_freed) };
-                drop(guard);
-            })
+        let retire = |object: &Object| {
+            let guard = pin();
+            // SAFETY: nobody reads it. Two objects a bag, so the first stays in it.
+            unsafe { guard.retire(std::ptr::from_ref(object).cast_mut().cast(), 0, mark_freed) };
+            drop(guard);
         };
-        collect(10);
-        writer.join().unwrap();
-        collect(10);
+        retire(&shared.objects[0]);
+        let raider = thread::spawn(|| {
+            collect(10);
+        });
+        retire(&shared.objects[1]);
+        raider.join().unwrap();
+        while collect(10) {}
         assert!(!shared.objects[0].alive() && !shared.objects[1].alive());
     });
 }

@@ -1,4 +1,4 @@
-//! Chunks of 2 MiB, aligned to their size so that a block's address leads to its page's header, in regions of one to seven
+//! Chunks of 2 MiB, aligned to their size so that a block's address leads to its page's header, in regions of one to fifteen
 //! from the source.
 //!
 //! A chunk's first 64 KiB hold the headers of its 31 pages; where in them depends on the chunk's address, so that the headers
@@ -7,7 +7,7 @@
 //!
 //! The first touch of a huge page takes a millisecond or two, more than a scheduler may be held. So a thread of its own, begun
 //! with the fifth chunk, keeps some chunks in stock whose memory it has had made of huge pages and touched. Who finds the
-//! stock empty takes a chunk as it is, in small pages.
+//! stock empty takes a chunk as it is, in small pages. The same thread gives regions back to the source, which may take as long.
 
 use super::class::PAGE;
 use super::page::Page;
@@ -20,8 +20,8 @@ const CHUNK: usize = 2 << 20;
 const PAGES: usize = CHUNK / PAGE;
 /// The bytes of a chunk's headers: its own and one a page.
 const HEADERS: usize = PAGES * size_of::<Page>();
-/// Chunks in a region at most: 16 MiB with what aligning loses, some hundred microseconds to give back.
-const MOST_CHUNKS: usize = 7;
+/// Chunks in a region at most: 32 MiB with what aligning loses.
+const MOST_CHUNKS: usize = 15;
 /// Chunks in use from which on some are kept in stock: a small store must not touch 2 MiB at once.
 const STOCK_FROM: usize = 4;
 /// Chunks in stock at most, and at most one for as many in use.
@@ -68,6 +68,9 @@ struct Arena {
     touched: usize,
     /// An unused region that is kept.
     kept: *mut Region,
+    /// Whether the thread that keeps the stock runs, and the regions that it is to give back to the source.
+    stocking: bool,
+    dead: *mut Region,
 }
 
 // SAFETY: chunks and regions belong to whoever holds the arena's lock.
@@ -80,10 +83,12 @@ static ARENA: Mutex<Arena> = Mutex::new(Arena {
     regions: ptr::null_mut(),
     touched: 0,
     kept: ptr::null_mut(),
+    stocking: false,
+    dead: ptr::null_mut(),
 });
 
-/// Told when the stock is low.
-static LOW: Condvar = Condvar::new();
+/// Told when the stock is low, and when a region is dead.
+static WORK: Condvar = Condvar::new();
 
 fn lock() -> MutexGuard<'static, Arena> {
     // Nothing panics while it holds the lock.
@@ -142,8 +147,8 @@ pub fn take(class: usize) -> Option<&'static Page> {
         }
         arena = touch_chunk(arena, false)?;
         if arena.stocked < arena.goal() {
-            start_stocking();
-            LOW.notify_one();
+            start_stocking(&mut arena);
+            WORK.notify_one();
         }
     }
 }
@@ -151,7 +156,7 @@ pub fn take(class: usize) -> Option<&'static Page> {
 /// Touches one more chunk, in a new region if need be, without holding the lock meanwhile.
 fn touch_chunk(mut arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<MutexGuard<'static, Arena>> {
     if arena.regions.is_null() {
-        let chunks = (arena.touched / 2).clamp(1, MOST_CHUNKS);
+        let chunks = (arena.touched / 4).clamp(1, MOST_CHUNKS);
         drop(arena);
         let region = make_region(chunks)?;
         arena = lock();
@@ -190,23 +195,38 @@ fn touch_chunk(mut arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<M
 
 /// Begins the thread that keeps the stock. Without it, chunks are touched by whoever needs them.
 #[cold]
-fn start_stocking() {
+fn start_stocking(arena: &mut Arena) {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         let stocker = std::thread::Builder::new()
             .name("cats_memory".into())
             .stack_size(128 << 10);
-        let _ = stocker.spawn(|| loop {
-            let mut arena = lock();
-            while arena.stocked >= arena.goal() {
-                arena = LOW.wait(arena).unwrap_or_else(PoisonError::into_inner);
-            }
-            if touch_chunk(arena, true).is_none() {
-                // No memory: wait until somebody has found some.
-                drop(LOW.wait(lock()));
-            }
-        });
+        arena.stocking = stocker.spawn(keep_stock).is_ok();
     });
+}
+
+fn keep_stock() {
+    let mut arena = lock();
+    loop {
+        // SAFETY: dead regions are under the lock.
+        if let Some(region) = unsafe { arena.dead.as_mut() } {
+            arena.dead = region.next;
+            drop(arena);
+            // SAFETY: made by `make_region`, unlinked, and past its grace period.
+            unsafe { give_back(region) };
+            arena = lock();
+            continue;
+        }
+        if arena.stocked < arena.goal() {
+            if let Some(more) = touch_chunk(arena, true) {
+                arena = more;
+                continue;
+            }
+            // No memory: wait until somebody has found some.
+            arena = lock();
+        }
+        arena = WORK.wait(arena).unwrap_or_else(PoisonError::into_inner);
+    }
 }
 
 /// Gives back a page that is empty and in no pool.
@@ -353,9 +373,28 @@ fn make_region(chunks: usize) -> Option<*mut Region> {
 }
 
 unsafe fn drop_region(address: *mut u8, _: usize) {
-    // SAFETY: `give` retires what `make_region` has boxed, once.
+    let region = address.cast::<Region>();
+    let mut arena = lock();
+    if arena.stocking {
+        // SAFETY: `give` retires what `make_region` has boxed, once.
+        unsafe { (*region).next = arena.dead };
+        arena.dead = region;
+        WORK.notify_one();
+    } else {
+        drop(arena);
+        // SAFETY: as above.
+        unsafe { give_back(region) };
+    }
+}
+
+/// Gives a region back to the source.
+///
+/// # Safety
+/// The region came from `make_region`, and the caller alone has it.
+unsafe fn give_back(region: *mut Region) {
+    // SAFETY: the caller's promise.
     unsafe {
-        let region = Box::from_raw(address.cast::<Region>());
+        let region = Box::from_raw(region);
         source::give(region.raw, region.bytes);
     }
 }

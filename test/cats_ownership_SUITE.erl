@@ -242,7 +242,10 @@ by(false, Other, Function) -> cats_test_lib:run_in(Other, Function).
 
 outcome(Tables, Function, Arguments) ->
     try apply(Tables, Function, Arguments) of
+        %% Which key comes first, and what is in which slot, is up to the table.
+        _ when Function =:= first; Function =:= last; Function =:= next; Function =:= prev; Function =:= slot -> allowed;
         Reference when is_reference(Reference) -> identifier;
+        Result when is_list(Result) -> lists:sort(Result);
         Result -> Result
     catch
         error:Reason:Stack ->

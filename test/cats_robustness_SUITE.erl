@@ -31,9 +31,9 @@ end_per_testcase(_, _Config) -> ok.
 %% Nobody is held
 
 %% OBJECTS (environment, 1000000 by default) in a table. The VM reports whoever runs for over a millisecond without a break.
-%% Other programs on the machine can be the reason; then it reports a bystander that does nothing, too, and the attempt says
-%% nothing. A call that takes long takes long every time: one attempt without reports is enough, three with some that are not
-%% excused are too many.
+%% Other programs on the machine can be the reason; then it reports a bystander that does nothing, too, and more often, as that
+%% runs all the time. A call that takes long takes long every time: one attempt without reports is enough, three with some
+%% that the machine does not excuse are too many.
 
 deleting_a_large_table_holds_nobody(_Config) ->
     holds_nobody(fun(Table) -> true = ?T:delete(Table) end).
@@ -50,7 +50,7 @@ emptying_a_large_table_holds_nobody(_Config) ->
 
 holds_nobody(Action) ->
     Objects = cats_test_lib:environment("OBJECTS", 1000000),
-    Outcomes = [{Type, attempts(Type, Object, Objects, Action, 10, 3)}
+    Outcomes = [{Type, attempts(Type, Object, Objects, Action, 6, 3)}
                 || {Type, Object} <- [{set, fun(N) -> {N, N} end}, {ordered_set, fun(N) -> {N, [N], <<"value">>} end}]],
     {comment, io_lib:format("~0p", [Outcomes])}.
 
@@ -77,7 +77,7 @@ attempts(Type, Object, Objects, Action, Left, Chances) ->
            [Type, Objects, Took, Pause, Noise, Held]),
     if
         Held =:= [] -> {call, Took, longest_pause, Pause, us};
-        Noise > 0 -> attempts(Type, Object, Objects, Action, Left - 1, Chances);
+        Noise >= length(Held) -> attempts(Type, Object, Objects, Action, Left - 1, Chances);
         Chances > 1 -> attempts(Type, Object, Objects, Action, Left - 1, Chances - 1);
         true -> ct:fail({Type, Held})
     end.

@@ -16,7 +16,7 @@ use std::sync::atomic::{
 use std::time::{Duration, Instant};
 
 /// How long one stress test runs.
-const STRESS: Duration = Duration::from_millis(1500);
+const STRESS: Duration = Duration::from_millis(1000);
 
 /// The keys of the tests: numbers.
 pub struct TestSchema;

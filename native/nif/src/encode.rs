@@ -130,7 +130,7 @@ impl Encoder<'_, '_> {
         }
         let item = self.builder.tuple(elements.len());
         self.builder.slots(item).copy_from_slice(Term::words(elements));
-        self.set_boxed(item, elements.len(), depth)
+        self.set_boxed(item, depth)
     }
 
     fn list(&mut self, list: Term, (head, mut tail): (Term, Term), depth: usize) -> Result<u64, Failure> {
@@ -148,11 +148,11 @@ impl Encoder<'_, '_> {
             tags &= head.0;
             tail = rest;
         }
-        let length = self.builder.close_list(item, tail.0);
+        self.builder.close_list(item, tail.0);
         if is_immediate(tags & tail.0) {
             return Ok(item.word());
         }
-        self.set_boxed(item, length + 1, depth)
+        self.set_boxed(item, depth)
     }
 
     fn map(&mut self, map: Term, pairs: usize, depth: usize) -> Result<u64, Failure> {
@@ -174,18 +174,16 @@ impl Encoder<'_, '_> {
             }
             enif_map_iterator_destroy(self.env.raw(), iterator.as_mut_ptr());
         }
-        self.set_boxed(item, 2 * pairs, depth)
+        self.set_boxed(item, depth)
     }
 
     /// Encodes those of an item's slots that were filled with words of the VM that are no immediates; the item's word.
-    #[inline]
-    fn set_boxed(&mut self, item: Item, slots: usize, depth: usize) -> Result<u64, Failure> {
-        for slot in 0..slots {
-            let term = Term(self.builder.slots(item)[slot]);
-            if !term.is_immediate() {
-                let word = self.item(term, depth + 1)?;
-                self.builder.set(item, slot, word);
-            }
+    fn set_boxed(&mut self, item: Item, depth: usize) -> Result<u64, Failure> {
+        let mut from = 0;
+        while let Some((slot, term)) = self.builder.next_boxed(item, from) {
+            let word = self.item(Term(term), depth + 1)?;
+            self.builder.set(item, slot, word);
+            from = slot + 1;
         }
         Ok(item.word())
     }

@@ -121,6 +121,15 @@ impl Builder {
         &mut self.words[item.at + 1..][..count]
     }
 
+    /// The first slot from `from` on whose word is no immediate, and the word.
+    #[inline]
+    pub fn next_boxed(&self, item: Item, from: usize) -> Option<(usize, u64)> {
+        let count = slots(self.words[item.at]);
+        let words = &self.words[item.at + 1..][..count];
+        let place = from + words[from..].iter().position(|&word| !is_immediate(word))?;
+        Some((place, words[place]))
+    }
+
     /// Begins a list whose length is not known yet. Nothing but [`push`](Self::push) until it is [closed](Self::close_list).
     #[inline]
     pub fn open_list(&mut self) -> Item {
@@ -134,14 +143,13 @@ impl Builder {
         self.words.push(word);
     }
 
-    /// Ends an open list of one or more elements with a tail, as for [`push`](Self::push); returns its length.
+    /// Ends an open list of one or more elements with a tail, as for [`push`](Self::push).
     #[inline]
-    pub fn close_list(&mut self, list: Item, tail: u64) -> usize {
+    pub fn close_list(&mut self, list: Item, tail: u64) {
         let length = self.words.len() - list.at - 1;
         assert!(length > 0);
         self.words.push(tail);
         self.words[list.at] = header(LIST, length) | FLAT;
-        length
     }
 
     /// Adds a float.

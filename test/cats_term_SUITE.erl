@@ -1,0 +1,432 @@
+%% Terms into stored form and back, by themselves: what the boundary, the term crate and the batches of held terms do, without
+%% a table around them. Runs in a VM of its own that has the native library as it is built with the feature `selftest', and with
+%% the assertions of a development build.
+-module(cats_term_SUITE).
+
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([
+    terms_come_back/1,
+    random_terms_come_back/1,
+    order_and_equality/1,
+    random_order_and_equality/1,
+    depth/1,
+    large_terms/1,
+    held_terms_are_freed/1,
+    batches_are_compacted/1,
+    readers_during_compaction/1,
+    binaries/1,
+    owners_are_watched/1,
+    panic/1,
+    reload/1,
+    other_build/1
+]).
+%% Called in the other VM.
+-export([
+    there_terms_come_back/0,
+    there_random_terms_come_back/1,
+    there_order_and_equality/0,
+    there_random_order_and_equality/1,
+    there_depth/0,
+    there_large_terms/0,
+    there_held_terms_are_freed/0,
+    there_batches_are_compacted/0,
+    there_readers_during_compaction/0,
+    there_binaries/0,
+    there_owners_are_watched/0,
+    there_panic/0,
+    there_reload/0,
+    there_other_build/1
+]).
+
+-include_lib("common_test/include/ct.hrl").
+
+suite() -> [{timetrap, {minutes, 10}}].
+
+all() ->
+    [
+        terms_come_back,
+        random_terms_come_back,
+        order_and_equality,
+        random_order_and_equality,
+        depth,
+        large_terms,
+        held_terms_are_freed,
+        batches_are_compacted,
+        readers_during_compaction,
+        binaries,
+        owners_are_watched,
+        panic,
+        reload,
+        other_build
+    ].
+
+%% Builds the library with the feature, and the module with its stubs, into the suite's directory.
+init_per_suite(Config) ->
+    case os:find_executable("cargo") of
+        false -> {skip, "no cargo"};
+        _ -> build(Config)
+    end.
+
+build(Config) ->
+    Root = filename:dirname(filename:dirname(proplists:get_value(source, ?MODULE:module_info(compile)))),
+    [Ebin, Priv] = [filename:join([?config(priv_dir, Config), "selftest", Name]) || Name <- ["ebin", "priv"]],
+    [ok = filelib:ensure_dir(filename:join(Directory, "x")) || Directory <- [Ebin, Priv]],
+    Target = filename:join([Root, "_build", "selftest"]),
+    Built = os:cmd("cd " ++ filename:join(Root, "native") ++ " && cargo build --locked --quiet --package cats-nif"
+                   " --features selftest --target-dir " ++ Target ++ " 2>&1"),
+    Library = filename:join([Target, "debug", "libcats_nif.so"]),
+    case file:copy(Library, filename:join(Priv, "cats_nif.so")) of
+        {ok, _} -> ok;
+        Error -> ct:fail("~p~n~ts", [Error, Built])
+    end,
+    {ok, cats_nif} = compile:file(filename:join([Root, "src", "cats_nif.erl"]),
+                                  [debug_info, report, {d, 'SELFTEST'}, {outdir, Ebin}]),
+    [{ebin, Ebin}, {priv, Priv} | Config].
+
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(_Case, Config) ->
+    Paths = [?config(ebin, Config), filename:dirname(code:which(?MODULE))] ++
+        [Directory || Directory <- code:get_path(), string:find(Directory, "proper") =/= nomatch],
+    VM = case erlang:system_info(build_type) of
+             opt -> [];
+             Type -> ["-emu_type", atom_to_list(Type)]
+         end,
+    {ok, Peer, _} = peer:start_link(#{connection => standard_io,
+                                      args => VM ++ lists:append([["-pa", Path] || Path <- Paths])}),
+    [{peer, Peer} | Config].
+
+end_per_testcase(_Case, Config) -> peer:stop(?config(peer, Config)).
+
+there(Config, Function, Arguments) ->
+    peer:call(?config(peer, Config), ?MODULE, Function, Arguments, 600000).
+
+terms_come_back(Config) -> there(Config, there_terms_come_back, []).
+random_terms_come_back(Config) -> there(Config, there_random_terms_come_back, [runs()]).
+order_and_equality(Config) -> there(Config, there_order_and_equality, []).
+random_order_and_equality(Config) -> there(Config, there_random_order_and_equality, [runs()]).
+depth(Config) -> there(Config, there_depth, []).
+large_terms(Config) -> there(Config, there_large_terms, []).
+held_terms_are_freed(Config) -> there(Config, there_held_terms_are_freed, []).
+batches_are_compacted(Config) -> there(Config, there_batches_are_compacted, []).
+readers_during_compaction(Config) -> there(Config, there_readers_during_compaction, []).
+binaries(Config) -> there(Config, there_binaries, []).
+owners_are_watched(Config) -> there(Config, there_owners_are_watched, []).
+panic(Config) -> there(Config, there_panic, []).
+reload(Config) -> there(Config, there_reload, []).
+other_build(Config) -> there(Config, there_other_build, [?config(priv, Config)]).
+
+runs() -> list_to_integer(os:getenv("TERM_RUNS", "3000")).
+
+%%% Terms and back
+
+there_terms_come_back() ->
+    [comes_back(Term) || Term <- terms()],
+    ok.
+
+comes_back(Term) ->
+    Back =
+        try
+            cats_nif:test_roundtrip(Term)
+        catch
+            error:dirty -> cats_nif:dirty(test_roundtrip, [Term])
+        end,
+    case cats_oracle_terms:same(Term, Back) of
+        true -> true;
+        false -> error({Term, Back})
+    end.
+
+there_random_terms_come_back(Runs) ->
+    Leaves = list_to_tuple(terms()),
+    [comes_back(random_term(Leaves, 4)) || _ <- lists:seq(1, Runs)],
+    ok.
+
+%% The terms of the comparison with ets, and some that only matter here.
+terms() ->
+    cats_oracle_terms:all(spawn(fun() -> receive after infinity -> ok end end)) ++
+        [1 bsl 100000, -(1 bsl 8000) + 1, rand:bytes(65), rand:bytes(5000), rand:bytes(40000),
+         [fun erlang:self/0 | make_ref()], persistent_term_fun(), maps:from_list([{make_ref(), K} || K <- lists:seq(1, 40)])].
+
+persistent_term_fun() ->
+    Key = make_ref(),
+    persistent_term:put(?MODULE, fun() -> Key end),
+    persistent_term:get(?MODULE).
+
+random_term(Leaves, 0) ->
+    element(rand:uniform(tuple_size(Leaves)), Leaves);
+random_term(Leaves, Depth) ->
+    Some = fun() -> [random_term(Leaves, Depth - 1) || _ <- lists:seq(1, rand:uniform(4))] end,
+    case rand:uniform(8) of
+        1 -> list_to_tuple(Some());
+        2 -> Some();
+        3 -> Some() ++ random_term(Leaves, Depth - 1);
+        4 -> maps:from_list([{Key, x} || Key <- Some()]);
+        5 -> maps:from_list([{Key, Key} || Key <- Some()]);
+        _ -> random_term(Leaves, 0)
+    end.
+
+%%% Order, equality, hashes
+
+there_order_and_equality() ->
+    Terms = terms(),
+    [agrees(A, B) || A <- Terms, B <- Terms],
+    ok.
+
+%% Terms built from few leaves, so that they differ late or not at all.
+there_random_order_and_equality(Runs) ->
+    Leaves = list_to_tuple(cats_oracle_terms:small() ++ [make_ref(), self(), <<1:3>>, fun erlang:abs/1]),
+    [agrees(random_term(Leaves, 3), random_term(Leaves, 3)) || _ <- lists:seq(1, Runs)],
+    [begin
+         Term = random_term(Leaves, 3),
+         agrees(Term, binary_to_term(term_to_binary(Term)))
+     end || _ <- lists:seq(1, Runs)],
+    ok.
+
+agrees(A, B) ->
+    Order = if
+                A < B -> -1;
+                A > B -> 1;
+                true -> 0
+            end,
+    Expected = {Order, A =:= B},
+    case {cats_nif:test_compare(A, B), cats_nif:test_equal(A, B)} of
+        Expected -> ok;
+        Other -> error({A, B, Expected, Other})
+    end,
+    {{HashA, ValueA}, {HashB, ValueB}} = {cats_nif:test_hash(A), cats_nif:test_hash(B)},
+    (A =/= B orelse HashA =:= HashB) orelse error({hash, A, B}),
+    (A /= B orelse ValueA =:= ValueB) orelse error({hash_of_value, A, B}),
+    ok.
+
+%% Terms nested deeper than 64 are held: one way or the other, nobody can tell.
+there_depth() ->
+    Wraps = [fun(T) -> {T} end, fun(T) -> [T] end, fun(T) -> #{a => T} end, fun(T) -> [x | {T}] end],
+    Deep = fun(Wrap, Leaf, Depth) -> lists:foldl(fun(_, T) -> Wrap(T) end, Leaf, lists:seq(1, Depth)) end,
+    [begin
+         Term = Deep(Wrap, Leaf, Depth),
+         comes_back(Term),
+         [agrees(Term, Deep(Wrap, Other, Depth + More)) || Other <- [1, 1.0, a, 1 bsl 70], More <- [0, 1]]
+     end || Wrap <- Wraps, Depth <- [30, 62, 63, 64, 65, 66, 200, 5000], Leaf <- [1, a, 2.5]],
+    %% A term is held at the place where it is too deep, whatever stands beside it there.
+    [agrees(Deep(fun(T) -> {T} end, A, 63), Deep(fun(T) -> {T} end, B, 63))
+     || A <- shallow(), B <- shallow()],
+    ok.
+
+shallow() -> [{}, {1}, {{1}}, {1.0}, [1], [[1]], #{1 => 2}, #{1 => #{}}, <<1:3>>, <<1>>, <<>>, [], [1 | 2], [{1} | 2]].
+
+%% What is too large for a scheduler is refused there, and done on a dirty one.
+there_large_terms() ->
+    Large = [
+        lists:seq(1, 20000), lists:duplicate(20000, {a}), list_to_tuple(lists:seq(1, 20000)),
+        maps:from_list([{K, K} || K <- lists:seq(1, 10000)]), lists:seq(1, 20000) ++ improper,
+        lists:foldl(fun(_, T) -> [T] end, lists:seq(1, 20000), lists:seq(1, 100)), {1 bsl 2000000}
+    ],
+    [begin
+         {'EXIT', {dirty, _}} = catch cats_nif:test_roundtrip(Term),
+         true = Term =:= cats_nif:dirty(test_roundtrip, [Term])
+     end || Term <- Large],
+    %% A large binary is no large term.
+    comes_back(binary:copy(<<7>>, 10000000)),
+    ok.
+
+%%% Held terms
+
+there_held_terms_are_freed() ->
+    Idle = batches(),
+    Kept = [cats_nif:test_keep(Term) || _ <- lists:seq(1, 20), Term <- held()],
+    true = batches() > Idle,
+    [true = cats_nif:test_drop(Reference) || Reference <- Kept],
+    expect(fun() -> batches() =< Idle + 1 end),
+    ok.
+
+held() ->
+    [make_ref(), fun() -> self() end, <<1:700>>, binary:copy(<<1>>, 100), binary:copy(<<1>>, 100000),
+     lists:foldl(fun(_, T) -> [T] end, x, lists:seq(1, 100)), {make_ref(), [make_ref()], rand:bytes(1000)}].
+
+batches() ->
+    collect(),
+    cats_nif:test_batches().
+
+collect() ->
+    [cats_nif:test_collect() || _ <- lists:seq(1, 10)].
+
+expect(Condition) -> expect(Condition, 100).
+
+expect(Condition, 0) -> error({never, Condition});
+expect(Condition, Times) ->
+    case Condition() of
+        true -> ok;
+        false ->
+            collect(),
+            timer:sleep(20),
+            expect(Condition, Times - 1)
+    end.
+
+%% Of many held terms few are left: the others hold no memory any more.
+there_batches_are_compacted() ->
+    [begin
+         Idle = batches(),
+         Kept = [{Term, cats_nif:test_keep(Term)} || _ <- lists:seq(1, Count), Term <- [Make()]],
+         {Left, Gone} = lists:partition(fun({N, _}) -> N rem 50 =:= 0 end, lists:zip(lists:seq(1, Count), Kept)),
+         Full = batches(),
+         Memory = binaries_size(),
+         [cats_nif:test_drop(Reference) || {_, {_, Reference}} <- Gone],
+         %% Batches in proportion to what is left, but for those open.
+         expect(fun() -> batches() - Idle =< (Full - Idle) div 8 + 3 end),
+         [Term = cats_nif:test_kept(Reference) || {_, {Term, Reference}} <- Left],
+         case Memory > 1000000 of
+             true -> erlang:garbage_collect();
+             false -> ok
+         end,
+         [cats_nif:test_drop(Reference) || {_, {_, Reference}} <- Left],
+         expect(fun() -> batches() =< Idle + 1 end)
+     end || {Count, Make} <- [{10000, fun erlang:make_ref/0}, {5000, fun() -> {rand:bytes(70), make_ref()} end},
+                              {2000, fun() -> rand:bytes(3000) end}]],
+    weights().
+
+%% One small binary left of each dozen, beside large ones that are gone, keeps none of these.
+weights() ->
+    Before = binaries_size(),
+    Kept = [{N, cats_nif:test_keep(rand:bytes(case N rem 12 of 0 -> 100; _ -> 4000 end))} || N <- lists:seq(1, 6000)],
+    erlang:garbage_collect(),
+    true = binaries_size() - Before > 20000000,
+    [cats_nif:test_drop(Reference) || {N, Reference} <- Kept, N rem 12 =/= 0],
+    expect(fun() -> binaries_size() - Before < 1000000 end),
+    [100 = byte_size(cats_nif:test_kept(Reference)) || {N, Reference} <- Kept, N rem 12 =:= 0],
+    ok.
+
+binaries_size() -> erlang:memory(binary).
+
+%% Processes read what is kept while others keep and drop, so that batches are compacted under the readers.
+there_readers_during_compaction() ->
+    Lasting = [{Term, cats_nif:test_keep(Term)}
+               || N <- lists:seq(1, 3000), Term <- [{N, make_ref(), rand:bytes(80)}],
+                  begin
+                      %% Those beside it are dropped later.
+                      put({beside, N}, [cats_nif:test_keep({make_ref(), X}) || X <- lists:seq(1, 10)]),
+                      true
+                  end],
+    Beside = [References || {{beside, _}, References} <- get()],
+    Until = erlang:monotonic_time(millisecond) + 3000,
+    Readers = [spawn_monitor(fun() -> read(Lasting, Until) end) || _ <- lists:seq(1, 4)],
+    Churners = [spawn_monitor(fun() -> churn(Until) end) || _ <- lists:seq(1, 4)],
+    [cats_nif:test_drop(Reference) || References <- Beside, Reference <- References],
+    [receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end || {_, Monitor} <- Readers ++ Churners],
+    [Term = cats_nif:test_kept(Reference) || {Term, Reference} <- Lasting],
+    ok.
+
+read(Lasting, Until) ->
+    [Term = cats_nif:test_kept(Reference) || {Term, Reference} <- Lasting],
+    repeat(fun read/2, Lasting, Until).
+
+churn(Until) -> churn([], Until).
+
+churn(_, Until) ->
+    Kept = [cats_nif:test_keep({make_ref(), rand:bytes(100)}) || _ <- lists:seq(1, 500)],
+    [cats_nif:test_drop(Reference) || Reference <- Kept, rand:uniform(10) > 1],
+    cats_nif:test_collect(),
+    repeat(fun churn/2, [], Until).
+
+repeat(Step, State, Until) ->
+    case erlang:monotonic_time(millisecond) < Until of
+        true -> Step(State, Until);
+        false -> ok
+    end.
+
+there_binaries() ->
+    %% A large one is shared: many copies of it, taken out, are one.
+    Large = cats_nif:test_keep(rand:bytes(10000000)),
+    erlang:garbage_collect(),
+    Before = binaries_size(),
+    Out = [cats_nif:test_kept(Large) || _ <- lists:seq(1, 100)],
+    true = binaries_size() - Before < 1000000,
+    100 = length(Out),
+    %% A small part does not keep the whole.
+    Parts = lists:append([begin
+                              Whole = rand:bytes(10000000),
+                              [cats_nif:test_keep(binary:part(Whole, At, Size)) || {At, Size} <- [{0, 100}, {64, 4096}, {5, 65}]]
+                          end || _ <- lists:seq(1, 5)]),
+    erlang:garbage_collect(),
+    expect(fun() -> erlang:garbage_collect(), binaries_size() - Before < 1000000 end),
+    [100, 4096, 65 | _] = [byte_size(cats_nif:test_kept(Part)) || Part <- Parts],
+    %% Bytes that begin within a byte; and one that is being appended to.
+    <<_:3, Shifted:8000/binary, _/bitstring>> = rand:bytes(9000),
+    comes_back(Shifted),
+    Kept = cats_nif:test_keep(Shifted),
+    Others = [cats_nif:test_keep(rand:bytes(5000)) || _ <- lists:seq(1, 100)],
+    [cats_nif:test_drop(Other) || Other <- Others],
+    Shifted = cats_nif:test_kept(Kept),
+    true = cats_nif:test_equal(Shifted, cats_nif:test_kept(Kept)),
+    {_, Appended} = lists:foldl(
+        fun(N, {Binary, References}) ->
+            Longer = <<Binary/binary, N:80>>,
+            {Longer, [{Longer, cats_nif:test_keep(Longer)} | References]}
+        end, {<<>>, []}, lists:seq(1, 1000)),
+    [Binary = cats_nif:test_kept(Reference) || {Binary, Reference} <- Appended],
+    ok.
+
+%%% Processes, failures, loading
+
+there_owners_are_watched() ->
+    ok = cats_nif:reaper(self()),
+    receive reap -> ok end,
+    {Dead, Monitor} = spawn_monitor(fun() -> ok end),
+    receive {'DOWN', Monitor, process, _, _} -> ok end,
+    false = cats_nif:test_watch(Dead),
+    [begin
+         Process = spawn(fun() -> receive stop -> ok end end),
+         [true, true] = [cats_nif:test_watch(Process) || _ <- [1, 2]],
+         Process ! stop,
+         receive reap -> ok after 5000 -> error(not_told) end
+     end || _ <- lists:seq(1, 1000)],
+    receive reap -> error(told_twice) after 50 -> ok end,
+    %% Whoever ends while it is being watched is reported, unless the answer was that it has ended.
+    Watched = [true || _ <- lists:seq(1, 10000), cats_nif:test_watch(spawn(fun() -> ok end))],
+    [receive reap -> ok after 5000 -> error(not_told) end || true <- Watched],
+    receive reap -> error(told_too_often) after 50 -> ok end,
+    {'EXIT', {none, _}} = catch cats_nif:reaper(no_process),
+    ok.
+
+there_panic() ->
+    {'EXIT', {{panic, <<"as asked">>}, _}} = catch cats_nif:test_panic(),
+    {'EXIT', {{panic, <<"as asked">>}, _}} = catch cats_nif:dirty(test_panic, []),
+    comes_back({still, here}),
+    ok.
+
+there_reload() ->
+    Term = {make_ref(), rand:bytes(100), fun erlang:abs/1},
+    First = cats_nif:test_keep(Term),
+    Steps = [
+        fun() -> {module, _} = code:load_file(cats_nif) end,
+        fun() -> code:purge(cats_nif), {module, _} = code:load_file(cats_nif) end,
+        fun() -> code:purge(cats_nif), code:delete(cats_nif), {module, _} = code:load_file(cats_nif) end,
+        fun() ->
+            code:purge(cats_nif), code:delete(cats_nif), code:purge(cats_nif),
+            {module, _} = code:load_file(cats_nif)
+        end
+    ],
+    [begin
+         Step(),
+         Kept = cats_nif:test_keep(Term),
+         [Term = cats_nif:test_kept(Reference) || Reference <- [First, Kept]]
+     end || Step <- Steps ++ Steps],
+    true = cats_nif:test_drop(First),
+    undefined = cats_nif:test_kept(First),
+    ok.
+
+%% A library that was replaced on disk, or is another one, is refused, and the one that is loaded goes on.
+there_other_build(Priv) ->
+    Kept = cats_nif:test_keep(kept),
+    Library = filename:join(Priv, "cats_nif.so"),
+    Aside = Library ++ ".aside",
+    ok = file:rename(Library, Aside),
+    {ok, Bytes} = file:read_file(Aside),
+    ok = file:write_file(Library, [Bytes, "other"]),
+    logger:set_primary_config(level, none),
+    Loaded = code:load_file(cats_nif),
+    ok = file:rename(Aside, Library),
+    {error, on_load_failure} = Loaded,
+    kept = cats_nif:test_kept(Kept),
+    {module, cats_nif} = code:load_file(cats_nif),
+    kept = cats_nif:test_kept(Kept),
+    ok.

@@ -63,7 +63,8 @@
     test_batches/0,
     test_collect/0,
     test_panic/0,
-    test_watch/1
+    test_watch/1,
+    test_watched/0
 ]).
 -endif.
 
@@ -299,4 +300,7 @@ test_panic() -> erlang:nif_error(not_loaded).
 
 -spec test_watch(pid()) -> boolean().
 test_watch(_Process) -> erlang:nif_error(not_loaded).
+
+-spec test_watched() -> non_neg_integer().
+test_watched() -> erlang:nif_error(not_loaded).
 -endif.

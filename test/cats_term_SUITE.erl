@@ -269,15 +269,10 @@ there_batches_are_compacted() ->
          Kept = [{Term, cats_nif:test_keep(Term)} || _ <- lists:seq(1, Count), Term <- [Make()]],
          {Left, Gone} = lists:partition(fun({N, _}) -> N rem 50 =:= 0 end, lists:zip(lists:seq(1, Count), Kept)),
          Full = batches(),
-         Memory = binaries_size(),
          [cats_nif:test_drop(Reference) || {_, {_, Reference}} <- Gone],
          %% Batches in proportion to what is left, but for those open.
          expect(fun() -> batches() - Idle =< (Full - Idle) div 8 + 3 end),
          [Term = cats_nif:test_kept(Reference) || {_, {Term, Reference}} <- Left],
-         case Memory > 1000000 of
-             true -> erlang:garbage_collect();
-             false -> ok
-         end,
          [cats_nif:test_drop(Reference) || {_, {_, Reference}} <- Left],
          expect(fun() -> batches() =< Idle + 1 end)
      end || {Count, Make} <- [{10000, fun erlang:make_ref/0}, {5000, fun() -> {rand:bytes(70), make_ref()} end},
@@ -286,9 +281,9 @@ there_batches_are_compacted() ->
 
 %% One small binary left of each dozen, beside large ones that are gone, keeps none of these.
 weights() ->
+    erlang:garbage_collect(),
     Before = binaries_size(),
     Kept = [{N, cats_nif:test_keep(rand:bytes(case N rem 12 of 0 -> 100; _ -> 4000 end))} || N <- lists:seq(1, 6000)],
-    erlang:garbage_collect(),
     true = binaries_size() - Before > 20000000,
     [cats_nif:test_drop(Reference) || {N, Reference} <- Kept, N rem 12 =/= 0],
     expect(fun() -> binaries_size() - Before < 1000000 end),
@@ -373,17 +368,16 @@ there_owners_are_watched() ->
     {Dead, Monitor} = spawn_monitor(fun() -> ok end),
     receive {'DOWN', Monitor, process, _, _} -> ok end,
     false = cats_nif:test_watch(Dead),
-    [begin
-         Process = spawn(fun() -> receive stop -> ok end end),
-         [true, true] = [cats_nif:test_watch(Process) || _ <- [1, 2]],
-         Process ! stop,
-         receive reap -> ok after 5000 -> error(not_told) end
-     end || _ <- lists:seq(1, 1000)],
-    receive reap -> error(told_twice) after 50 -> ok end,
-    %% Whoever ends while it is being watched is reported, unless the answer was that it has ended.
-    Watched = [true || _ <- lists:seq(1, 10000), cats_nif:test_watch(spawn(fun() -> ok end))],
-    [receive reap -> ok after 5000 -> error(not_told) end || true <- Watched],
-    receive reap -> error(told_too_often) after 50 -> ok end,
+    0 = cats_nif:test_watched(),
+    Living = [spawn(fun() -> receive stop -> ok end end) || _ <- lists:seq(1, 1000)],
+    [[true, true] = [cats_nif:test_watch(Process) || _ <- [1, 2]] || Process <- Living],
+    1000 = cats_nif:test_watched(),
+    [Process ! stop || Process <- Living],
+    receive reap -> ok after 5000 -> error(not_told) end,
+    expect(fun() -> cats_nif:test_watched() =:= 0 end),
+    %% Whoever ends while it is being watched is told of, unless the answer was that it has ended.
+    [cats_nif:test_watch(spawn(fun() -> ok end)) || _ <- lists:seq(1, 20000)],
+    expect(fun() -> cats_nif:test_watched() =:= 0 end),
     {'EXIT', {none, _}} = catch cats_nif:reaper(no_process),
     ok.
 

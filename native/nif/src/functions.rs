@@ -155,4 +155,6 @@ pub static FUNCTIONS: &[Function] = functions! {
     test_panic/0 => crate::selftest::panic,
     #[cfg(feature = "selftest")]
     test_watch/1 => crate::selftest::watch,
+    #[cfg(feature = "selftest")]
+    test_watched/0 => crate::selftest::watched,
 };

@@ -73,6 +73,13 @@ pub fn watch(env: Env, process: Term) -> bool {
     true
 }
 
+/// The number of processes that are watched.
+#[cfg(feature = "selftest")]
+pub fn watched() -> usize {
+    let size = |part: &Mutex<Option<HashMap<_, _>>>| part.lock().unwrap().as_ref().map_or(0, HashMap::len);
+    PROCESSES.iter().map(size).sum()
+}
+
 /// Whether a local process lives. A process that is exiting is dead.
 #[inline]
 pub fn is_alive(env: Env, process: Term) -> bool {

@@ -4,7 +4,7 @@ use crate::atoms;
 use crate::failure::Failure;
 use crate::resource::{Kind, Value};
 use crate::vm::{Env, Term};
-use crate::{decode, encode, held, monitor, reaper};
+use crate::{decode, encode, held, monitor};
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicPtr, Ordering};
 use cats_term::{Block, BlockRef, Builder};
@@ -149,8 +149,12 @@ pub fn panic(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     panic!("as asked");
 }
 
-/// Watches a process: the reaper is woken when it is gone.
+/// Watches a process.
 pub fn watch(env: Env, &[process]: &[Term; 1]) -> Result<Term, Failure> {
-    monitor::on_down(|env, _| reaper::wake(env));
     Ok(atoms::boolean(monitor::watch(env, process)))
+}
+
+/// The number of processes that are watched.
+pub fn watched(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    Ok(env.unsigned(monitor::watched() as u64))
 }

@@ -47,7 +47,8 @@
     reaper/1,
     reap/0,
     memory/0,
-    dirty/2
+    dirty/2,
+    dirty_call/2
 ]).
 
 -ifdef(SELFTEST).
@@ -260,7 +261,14 @@ memory() -> erlang:nif_error(not_loaded).
 
 %% @doc Calls the native function with that name on a dirty scheduler, where it never raises `dirty'.
 -spec dirty(atom(), [term()]) -> term().
-dirty(_Function, _Arguments) -> erlang:nif_error(not_loaded).
+dirty(Function, Arguments) ->
+    case dirty_call(Function, Arguments) of
+        {ok, Result} -> Result;
+        {error, Reason} -> erlang:error(Reason)
+    end.
+
+-spec dirty_call(atom(), [term()]) -> {ok, term()} | {error, term()}.
+dirty_call(_Function, _Arguments) -> erlang:nif_error(not_loaded).
 
 -ifdef(SELFTEST).
 %% The functions that the library has when it is built with the feature `selftest'.

@@ -284,7 +284,7 @@ weights() ->
     erlang:garbage_collect(),
     Before = binaries_size(),
     Kept = [{N, cats_nif:test_keep(rand:bytes(case N rem 12 of 0 -> 100; _ -> 4000 end))} || N <- lists:seq(1, 6000)],
-    true = binaries_size() - Before > 20000000,
+    true = binaries_size() - Before > 10000000,
     [cats_nif:test_drop(Reference) || {N, Reference} <- Kept, N rem 12 =/= 0],
     expect(fun() -> binaries_size() - Before < 1000000 end),
     [100 = byte_size(cats_nif:test_kept(Reference)) || {N, Reference} <- Kept, N rem 12 =:= 0],
@@ -382,6 +382,14 @@ there_owners_are_watched() ->
     ok.
 
 there_panic() ->
+    %% Also while the VM is still busy with loading the library.
+    [begin
+         code:purge(cats_nif),
+         {module, _} = code:load_file(cats_nif),
+         Calls = [spawn_monitor(fun() -> {'EXIT', {none, _}} = catch cats_nif:dirty(no_function, []) end)
+                  || _ <- lists:seq(1, 20)],
+         [receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end || {_, Monitor} <- Calls]
+     end || _ <- lists:seq(1, 30)],
     {'EXIT', {{panic, <<"as asked">>}, _}} = catch cats_nif:test_panic(),
     {'EXIT', {{panic, <<"as asked">>}, _}} = catch cats_nif:dirty(test_panic, []),
     comes_back({still, here}),

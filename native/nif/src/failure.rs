@@ -1,7 +1,7 @@
 //! Why a native function failed, and how the Erlang side hears of it: `error:Cause`, with an atom as the cause.
 
 use crate::atoms;
-use crate::vm::{Env, Term};
+use crate::vm::Term;
 
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,16 +19,16 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Raises it; the value is to be returned from the native call at once.
+    /// The atom that stands for it.
     #[cold]
-    pub fn raise(self, env: Env) -> Term {
-        env.raise(match self {
+    pub fn reason(self) -> Term {
+        match self {
             Failure::Busy => atoms::busy(),
             Failure::Big => atoms::dirty(),
             Failure::NoReaper => atoms::reaper(),
             Failure::SystemLimit => atoms::system_limit(),
             Failure::Bad(cause) => cause,
-        })
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::vm::{Env, Term};
 use rustler::sys::*;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::slice::from_raw_parts;
 
 /// One native function.
 pub struct Function {
@@ -16,6 +17,7 @@ pub struct Function {
     pub arity: u32,
     name_and_zero: &'static str,
     entry: unsafe extern "C" fn(*mut ErlNifEnv, c_int, *const ErlNifTerm) -> ErlNifTerm,
+    run: fn(Env, &[Term]) -> Result<Term, Term>,
     flags: c_uint,
 }
 
@@ -30,40 +32,30 @@ impl Function {
         }
     }
 
-    /// Calls the function with as many arguments as it has; panics if there are fewer. An exception that it raises is pending
-    /// in the environment when it returns.
-    pub fn call(&self, env: Env, arguments: &[Term]) -> Term {
-        assert!(arguments.len() == self.arity as usize);
-        // SAFETY: the environment is that of a call, and the arguments are as many as declared.
-        Term::from_raw(unsafe { (self.entry)(env.raw(), arguments.len() as c_int, arguments.as_ptr().cast()) })
+    /// Calls the function; panics unless it has so many arguments. Returns its result, or the reason of the exception that it
+    /// would raise.
+    pub fn run(&self, env: Env, arguments: &[Term]) -> Result<Term, Term> {
+        (self.run)(env, arguments)
     }
 }
 
-/// Runs a body for the VM.
-///
-/// # Safety
-/// The VM calls, with an environment of the call and `ARITY` arguments.
+/// Runs a body; the reason of the exception to raise if it fails or panics.
 #[inline]
-unsafe fn guarded<const ARITY: usize>(
-    env: *mut ErlNifEnv,
-    arguments: *const ErlNifTerm,
+fn guarded<const ARITY: usize>(
+    env: Env,
+    arguments: &[Term],
     body: impl Fn(Env, &[Term; ARITY]) -> Result<Term, Failure>,
-) -> ErlNifTerm {
-    // SAFETY: the environment is the caller's for the call.
-    let env = unsafe { Env::new(env) };
-    // SAFETY: the VM passes that many arguments; a Term is a word of the VM.
-    let arguments = unsafe { &*arguments.cast::<[Term; ARITY]>() };
+) -> Result<Term, Term> {
+    let arguments = arguments.try_into().expect("as many arguments as declared");
     match catch_unwind(AssertUnwindSafe(|| body(env, arguments))) {
-        Ok(Ok(result)) => result.raw(),
-        Ok(Err(failure)) => failure.raise(env).raw(),
+        Ok(result) => result.map_err(Failure::reason),
         Err(payload) => {
             let text = payload
                 .downcast_ref::<&str>()
                 .copied()
                 .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
                 .unwrap_or("unknown");
-            env.raise(env.tuple(&[atoms::panic(), env.binary(text.as_bytes())]))
-                .raw()
+            Err(env.tuple(&[atoms::panic(), env.binary(text.as_bytes())]))
         }
     }
 }
@@ -73,15 +65,24 @@ macro_rules! functions {
         &[$(
             $(#[$attribute])*
             {
+                #[inline]
+                fn run(env: Env, arguments: &[Term]) -> Result<Term, Term> {
+                    guarded::<$arity>(env, arguments, $body)
+                }
                 unsafe extern "C" fn entry(env: *mut ErlNifEnv, _: c_int, arguments: *const ErlNifTerm) -> ErlNifTerm {
-                    // SAFETY: only the VM calls, with the arity declared below.
-                    unsafe { guarded::<$arity>(env, arguments, $body) }
+                    // SAFETY: only the VM calls, with an environment for the call and as many arguments as declared.
+                    let (env, arguments) = unsafe { (Env::new(env), from_raw_parts(arguments.cast(), $arity)) };
+                    match run(env, arguments) {
+                        Ok(result) => result.raw(),
+                        Err(reason) => env.raise(reason).raw(),
+                    }
                 }
                 Function {
                     name: stringify!($name),
                     arity: $arity,
                     name_and_zero: concat!(stringify!($name), "\0"),
                     entry,
+                    run,
                     flags: 0 $(| $flag)?,
                 }
             }
@@ -91,7 +92,7 @@ macro_rules! functions {
 
 /// All native functions.
 pub static FUNCTIONS: &[Function] = functions! {
-    dirty/2 [ERL_NIF_DIRTY_JOB_CPU_BOUND] => crate::dirty::dirty,
+    dirty_call/2 [ERL_NIF_DIRTY_JOB_CPU_BOUND] => crate::dirty::dirty_call,
     reaper/1 => crate::reaper::reaper,
     new/2 => calls::manage::new,
     delete/1 => calls::manage::delete,

@@ -8,6 +8,9 @@ use common::*;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
+/// Position, increment, and threshold with the value beyond it.
+type Addition = (i64, i64, Option<(i64, i64)>);
+
 #[derive(Clone, Debug)]
 enum Op {
     Insert(Elements),
@@ -19,7 +22,7 @@ enum Op {
     Take(Value),
     Lookup(Value),
     Counter(Value, Option<i64>, i64, Option<Elements>),
-    Counters(Value, Vec<(i64, i64, Option<(i64, i64)>)>),
+    Counters(Value, Vec<Addition>),
     Element(Value, Vec<(i64, Value)>, Option<Elements>),
     Walk,
     Next(Value),
@@ -158,12 +161,7 @@ impl Model {
         }
     }
 
-    fn counters(
-        &mut self,
-        key: &Value,
-        ops: &[(i64, i64, Option<(i64, i64)>)],
-        default: &Option<Elements>,
-    ) -> Result<Vec<i128>, Cause> {
+    fn counters(&mut self, key: &Value, ops: &[Addition], default: &Option<Elements>) -> Result<Vec<i128>, Cause> {
         let (mut base, _) = self
             .base(key, default)
             .map_err(|cause| cause.unwrap_or(Cause::BadKey))?;

@@ -1,0 +1,379 @@
+//! What several threads see of each other: real threads, each acting as a process.
+
+mod common;
+
+use cats_sync::epoch;
+use cats_table::{reaper, Failure, Handle, Heir, Host, Kind, Object, Objects, Registry, Table};
+use cats_term::small;
+use common::*;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+const THREADS: u64 = 4;
+const ROUNDS: i64 = 2000;
+
+/// Repeats what met a lock that was held for long.
+fn patiently<T>(mut call: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
+    loop {
+        match call() {
+            Err(Failure::Busy) => thread::yield_now(),
+            result => return result,
+        }
+    }
+}
+
+fn table(registry: &'static Registry, host: &dyn Host, kind: Kind, name: u64, owner: u64) -> Arc<Table> {
+    enter(registry, host, &epoch::pin(), options(kind, 1), name, owner, None).unwrap()
+}
+
+fn word(value: i64) -> u64 {
+    small(value).unwrap()
+}
+
+/// The second element of the object with a key.
+fn value(handle: Handle<'_>, key: i64) -> Option<i64> {
+    with_key(&Value::Int(key), |term| {
+        let found = patiently(|| handle.lookup(&handle.table().probe(term), true)).unwrap();
+        match found {
+            Objects::One(object) => object.element(1).small(),
+            _ => None,
+        }
+    })
+}
+
+#[test]
+fn lists_are_seen_whole_or_not_at_all() {
+    for kind in [Kind::Set, Kind::OrderedSet] {
+        let (registry, world) = (registry(), World::default());
+        let table = table(registry, &world, kind, atom(1), 1);
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let writers: Vec<_> = (0..2)
+                .map(|writer| {
+                    let table = &table;
+                    scope.spawn(move || {
+                        for round in 0..ROUNDS {
+                            let guard = epoch::pin();
+                            let value = word(round * 2 + writer);
+                            let objects: Vec<[u64; 2]> = (0..10).map(|key| [word(key), value]).collect();
+                            let handle = table.by_identifier(&guard);
+                            let list = || objects.iter().map(|object| Object::Flat(object)).collect();
+                            patiently(|| handle.insert_list(list(), false, false)).unwrap();
+                        }
+                    })
+                })
+                .collect();
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    // Lists are written over ever the same keys: reading the last key after the first, with the same value
+                    // read twice on both sides, must not show a list of which one part is older than the other.
+                    let guard = epoch::pin();
+                    let handle = table.by_identifier(&guard);
+                    let before = (value(handle, 0), value(handle, 9));
+                    let after = (value(handle, 0), value(handle, 9));
+                    if before == after {
+                        assert_eq!(before.0, before.1, "a list was seen in part");
+                    }
+                }
+            });
+            writers.into_iter().for_each(|writer| writer.join().unwrap());
+            done.store(true, Ordering::Relaxed);
+        });
+        let guard = epoch::pin();
+        assert_eq!(table.by_identifier(&guard).size(), 10);
+    }
+}
+
+#[test]
+fn counters_add_up() {
+    for kind in [Kind::Set, Kind::OrderedSet] {
+        let (registry, world) = (registry(), World::default());
+        let table = table(registry, &world, kind, atom(1), 1);
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for round in 0..ROUNDS {
+                        let guard = epoch::pin();
+                        let handle = table.by_identifier(&guard);
+                        let zero = [word(0), word(0)];
+                        with_key(&Value::Int(round % 3), |term| {
+                            let probe = table.probe(term);
+                            let default = Some(cats_table::Tuple::Flat(&zero));
+                            patiently(|| handle.add_to_counter(&probe, None, 1, default)).unwrap();
+                        });
+                    }
+                });
+            }
+        });
+        let guard = epoch::pin();
+        let handle = table.by_identifier(&guard);
+        let sum: i64 = (0..3).map(|key| value(handle, key).unwrap()).sum();
+        assert_eq!(sum, THREADS as i64 * ROUNDS);
+        assert_eq!(handle.size(), 3);
+    }
+}
+
+/// Objects of one key added and removed by some threads while others read them.
+#[test]
+fn groups_are_read_while_they_change() {
+    let (registry, world) = (registry(), World::default());
+    let table = table(registry, &world, Kind::Bag, atom(1), 1);
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let writers: Vec<_> = (0..2i64)
+            .map(|writer| {
+                let table = &table;
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        let guard = epoch::pin();
+                        let handle = table.by_identifier(&guard);
+                        let number = (round * 7 + writer) % 50;
+                        let object = vec![
+                            Value::Int(0),
+                            Value::Int(number * 2 + writer),
+                            Value::Float(number as f64),
+                        ];
+                        patiently(|| with_object(&object, |object| handle.insert(object))).unwrap();
+                        if round % 3 != 0 {
+                            patiently(|| with_object(&object, |object| handle.delete_object(object))).unwrap();
+                        }
+                        if round % 500 == 0 {
+                            with_key(&Value::Int(0), |term| patiently(|| handle.delete(&table.probe(term)))).unwrap();
+                        }
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let guard = epoch::pin();
+                let handle = table.by_identifier(&guard);
+                with_key(&Value::Int(0), |term| {
+                    let objects = patiently(|| handle.lookup(&table.probe(term), true)).unwrap();
+                    let mut seen: Vec<i64> = Vec::new();
+                    for object in objects.as_slice() {
+                        let object = elements(object);
+                        let (Value::Int(number), Value::Float(float)) = (&object[1], &object[2]) else {
+                            panic!("{object:?}")
+                        };
+                        assert_eq!((number / 2) as f64, *float, "an object of two halves");
+                        assert!(!seen.contains(number), "the same object twice");
+                        seen.push(*number);
+                    }
+                });
+            }
+        });
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+    });
+    let guard = epoch::pin();
+    let handle = table.by_identifier(&guard);
+    assert_eq!(handle.size(), contents(handle).len());
+}
+
+/// A table that is renamed back and forth is found by exactly one of its names, and never shows under the old name what was
+/// inserted after the renaming.
+#[test]
+fn renaming_is_atomic() {
+    let (registry, world) = (registry(), World::default());
+    let mut named = options(Kind::Set, 1);
+    named.add(cats_table::OptionItem::NamedTable);
+    let names = [atom(1), atom(2)];
+    enter(registry, &world, &epoch::pin(), named, names[0], 1, None).unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for own in 0..2usize {
+            let (world, done) = (&world, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    let guard = epoch::pin();
+                    let Ok(handle) = patiently(|| registry.find(world, &guard, names[own], 1)) else {
+                        continue;
+                    };
+                    // Time for a renaming between finding the table and reading it.
+                    thread::yield_now();
+                    let found = with_key(&Value::Int(0), |term| {
+                        patiently(|| handle.lookup(&handle.table().probe(term), false))
+                    });
+                    // The value tells under which name it was written.
+                    if let Ok(Objects::One(object)) = found {
+                        assert_eq!(object.element(1).small(), Some(own as i64), "seen by the other name");
+                    }
+                }
+            });
+        }
+        for round in 0..ROUNDS as usize {
+            let guard = epoch::pin();
+            let (old, new) = (names[round % 2], names[(round + 1) % 2]);
+            let handle = patiently(|| registry.find(&world, &guard, old, 1)).unwrap();
+            patiently(|| with_key(&Value::Int(0), |term| handle.delete(&handle.table().probe(term)))).unwrap();
+            patiently(|| registry.rename(&world, handle, new, 1)).unwrap();
+            assert!(patiently(|| registry.find(&world, &guard, old, 1)).is_err());
+            let handle = patiently(|| registry.find(&world, &guard, new, 1)).unwrap();
+            let object = [word(0), word((round as i64 + 1) % 2)];
+            patiently(|| handle.insert(Object::Flat(&object))).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Owners that die while their table is given away, deleted, looked up by name and made again: the name is always free for
+/// the next owner, and every table is forgotten in the end.
+#[test]
+fn owners_die_amid_everything() {
+    static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
+    install();
+    let registry: &'static Registry = Box::leak(Box::new(
+        Registry::new(|table| {
+            FORGOTTEN.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: the registry gives up what `enter` took.
+            drop(unsafe { Arc::from_raw(table) });
+        })
+        .unwrap(),
+    ));
+    let world = World::default();
+    let name = atom(7);
+    let next_pid = AtomicU64::new(1000);
+    let made = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for round in 0..300 {
+                    let guard = epoch::pin();
+                    let owner = next_pid.fetch_add(2, Ordering::Relaxed);
+                    let mut named = options(Kind::Set, 1);
+                    named.add(cats_table::OptionItem::NamedTable);
+                    let heir = (round % 3 == 0).then(|| Heir {
+                        pid: owner + 1,
+                        data: Some(Arc::new(block(&[Value::Int(round)]))),
+                    });
+                    let entered = loop {
+                        match enter(registry, &world, &guard, copy(&named), name, owner, heir.clone()) {
+                            Err(Failure::Busy) => thread::yield_now(),
+                            entered => break entered,
+                        }
+                    };
+                    let Ok(table) = entered else { continue };
+                    made.fetch_add(1, Ordering::Relaxed);
+                    let handle = table.by_identifier(&guard);
+                    if round % 4 == 1 {
+                        let _ = patiently(|| registry.give_away(&world, handle, owner, owner + 1));
+                    }
+                    if round % 5 == 2 {
+                        let _ = patiently(|| registry.delete(&world, handle));
+                    }
+                    // Dead first, as the VM has it; the callback comes when it comes.
+                    world.kill(owner);
+                    if round % 2 == 0 {
+                        registry.owner_down(&world, owner);
+                    }
+                    let _ = patiently(|| registry.find(&world, &guard, name, 1));
+                    world.kill(owner + 1);
+                    registry.owner_down(&world, owner + 1);
+                    registry.owner_down(&world, owner);
+                }
+            });
+        }
+        scope.spawn(|| {
+            for _ in 0..200 {
+                reaper::reap(registry, &world, Duration::from_micros(200));
+                thread::yield_now();
+            }
+        });
+    });
+    let guard = epoch::pin();
+    assert!(patiently(|| registry.find(&world, &guard, name, 1)).is_err());
+    drop(guard);
+    while reaper::reap(registry, &world, Duration::from_millis(10)) {
+        thread::yield_now();
+    }
+    assert_eq!(registry.count(), Ok(0));
+    // What the tests beside this one retire may keep the reaper from seeing all at once.
+    while FORGOTTEN.load(Ordering::Relaxed) < made.load(Ordering::Relaxed) {
+        epoch::collect(1000);
+        thread::yield_now();
+    }
+    assert_eq!(FORGOTTEN.load(Ordering::Relaxed), made.load(Ordering::Relaxed));
+}
+
+/// The same options once more.
+fn copy(_: &cats_table::Collect) -> cats_table::Collect {
+    let mut named = options(Kind::Set, 1);
+    named.add(cats_table::OptionItem::NamedTable);
+    named
+}
+
+#[test]
+fn an_heir_gets_the_table_with_its_data() {
+    let (registry, world) = (registry(), World::default());
+    let guard = epoch::pin();
+    let heir = Heir {
+        pid: 2,
+        data: Some(Arc::new(block(&[Value::Float(1.5)]))),
+    };
+    let table = enter(registry, &world, &guard, options(Kind::Set, 1), atom(1), 1, Some(heir)).unwrap();
+    world.kill(1);
+    assert!(registry.lives(&world, &guard, &table).unwrap());
+    assert_eq!(table.owner(), 2);
+    let messages = world.messages.lock().unwrap().clone();
+    assert_eq!(messages, [(table.serial(), 1, 2, Value::Float(1.5))]);
+    world.kill(2);
+    assert!(!registry.lives(&world, &guard, &table).unwrap());
+    assert!(table.is_dead());
+}
+
+#[test]
+fn a_dead_process_fixes_nothing() {
+    let (registry, world) = (registry(), World::default());
+    let guard = epoch::pin();
+    let table = table(registry, &world, Kind::Set, atom(1), 1);
+    let handle = table.by_identifier(&guard);
+    registry.fix(&world, handle, 5, true).unwrap();
+    registry.fix(&world, handle, 5, true).unwrap();
+    registry.fix(&world, handle, 6, true).unwrap();
+    let fixers = |world: &World| {
+        registry
+            .fixation(world, handle)
+            .unwrap()
+            .map(|fixation| fixation.processes)
+    };
+    assert_eq!(fixers(&world), Some(vec![(5, 2), (6, 1)]));
+    world.kill(5);
+    assert_eq!(fixers(&world), Some(vec![(6, 1)]));
+    while registry.bury(&world, &guard, 5).unwrap() {}
+    registry.fix(&world, handle, 6, false).unwrap();
+    assert_eq!(fixers(&world), None);
+}
+
+/// `delete_all_objects` beside inserts: what was inserted before is gone, what comes later stays.
+#[test]
+fn all_objects_go_at_once() {
+    for kind in [Kind::Set, Kind::OrderedSet] {
+        let (registry, world) = (registry(), World::default());
+        let table = table(registry, &world, kind, atom(1), 1);
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let guard = epoch::pin();
+                    let handle = table.by_identifier(&guard);
+                    for key in 0..50 {
+                        patiently(|| handle.insert(Object::Flat(&[word(key), word(key)]))).unwrap();
+                    }
+                }
+            });
+            for _ in 0..200 {
+                let guard = epoch::pin();
+                let handle = table.by_identifier(&guard);
+                patiently(|| handle.delete_all_objects(&world)).unwrap();
+                reaper::reap(registry, &world, Duration::from_micros(200));
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let guard = epoch::pin();
+        let handle = table.by_identifier(&guard);
+        assert_eq!(handle.size(), contents(handle).len());
+    }
+}

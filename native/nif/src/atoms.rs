@@ -32,7 +32,6 @@ atoms! {
     access = "access",
     already_exists = "already_exists",
     auto = "auto",
-    badarg = "badarg",
     badkey = "badkey",
     bag = "bag",
     base_nodes = "base_nodes",

@@ -77,9 +77,11 @@ static LOCKS: [Lock; 64] = [const { Lock(Mutex::new(())) }; 64];
 struct Lock(Mutex<()>);
 
 /// Batches that exist.
+#[cfg(feature = "selftest")]
 static BATCHES: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of batches that exist.
+#[cfg(feature = "selftest")]
 pub fn batches() -> usize {
     // Relaxed: a statistic.
     BATCHES.load(Ordering::Relaxed)
@@ -87,7 +89,7 @@ pub fn batches() -> usize {
 
 impl Batch {
     fn new(items: usize) -> *mut Batch {
-        // Relaxed: a statistic.
+        #[cfg(feature = "selftest")]
         BATCHES.fetch_add(1, Ordering::Relaxed);
         let slot = || Slot {
             held: AtomicPtr::new(null_mut()),
@@ -162,7 +164,7 @@ impl Batch {
     unsafe fn free(batch: *mut Batch, readers: bool) {
         // SAFETY: made by `new`; nobody names it any more.
         let batch = unsafe { Box::from_raw(batch) };
-        // Relaxed: a statistic.
+        #[cfg(feature = "selftest")]
         BATCHES.fetch_sub(1, Ordering::Relaxed);
         if readers {
             // SAFETY: no words lead to the environment any more.

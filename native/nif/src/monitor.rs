@@ -36,7 +36,10 @@ pub fn on_down(down: fn(Env, Term)) {
 }
 
 /// The processes that are watched, by the words of their pids, in parts with a lock each.
-static PROCESSES: [Mutex<Option<HashMap<u64, Owned<Watched>>>>; 16] = [const { Mutex::new(None) }; 16];
+static PROCESSES: [Mutex<Option<Part>>; 16] = [const { Mutex::new(None) }; 16];
+
+/// What watches each process.
+type Part = HashMap<u64, Owned<Watched>>;
 
 /// The part that a process belongs to.
 fn shard(process: Term) -> Shard {
@@ -46,7 +49,7 @@ fn shard(process: Term) -> Shard {
     Shard(PROCESSES[part].lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-struct Shard(MutexGuard<'static, Option<HashMap<u64, Owned<Watched>>>>);
+struct Shard(MutexGuard<'static, Option<Part>>);
 
 impl Shard {
     fn remove(&mut self, process: &u64) -> Option<Owned<Watched>> {
@@ -76,7 +79,7 @@ pub fn watch(env: Env, process: Term) -> bool {
 /// The number of processes that are watched.
 #[cfg(feature = "selftest")]
 pub fn watched() -> usize {
-    let size = |part: &Mutex<Option<HashMap<_, _>>>| part.lock().unwrap().as_ref().map_or(0, HashMap::len);
+    let size = |part: &Mutex<Option<Part>>| part.lock().unwrap().as_ref().map_or(0, HashMap::len);
     PROCESSES.iter().map(size).sum()
 }
 
@@ -85,5 +88,5 @@ pub fn watched() -> usize {
 pub fn is_alive(env: Env, process: Term) -> bool {
     // SAFETY: the pid is that of a local process.
     env.local_pid(process)
-        .is_some_and(|mut pid| unsafe { enif_is_process_alive(env.raw(), &mut pid) != 0 })
+        .is_some_and(|pid| unsafe { enif_is_process_alive(env.raw(), &pid) != 0 })
 }

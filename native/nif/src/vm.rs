@@ -7,7 +7,6 @@
 //! Source: `erl_nif` of Erlang/OTP, version 2.16. `enif_term_type` is never called: it ends the VM on a native record.
 
 use rustler::sys::*;
-use std::ffi::CStr;
 use std::marker::PhantomData;
 use std::mem::{transmute, MaybeUninit};
 
@@ -286,18 +285,6 @@ impl<'a> Env<'a> {
     }
 
     #[inline]
-    pub fn is_empty_list(self, term: Term) -> bool {
-        // SAFETY: as in `is_atom`.
-        unsafe { enif_is_empty_list(self.raw, term.raw()) != 0 }
-    }
-
-    #[inline]
-    pub fn is_pid(self, term: Term) -> bool {
-        // SAFETY: as in `is_atom`.
-        unsafe { enif_is_pid(self.raw, term.raw()) != 0 }
-    }
-
-    #[inline]
     pub fn is_reference(self, term: Term) -> bool {
         // SAFETY: as in `is_atom`.
         unsafe { enif_is_ref(self.raw, term.raw()) != 0 }
@@ -339,14 +326,6 @@ impl<'a> Env<'a> {
 /// Whether this thread is a dirty scheduler, which may take its time.
 pub fn on_dirty_scheduler() -> bool {
     // SAFETY: no precondition.
-    matches!(
-        unsafe { enif_thread_type() },
-        ERL_NIF_THR_DIRTY_CPU_SCHEDULER | ERL_NIF_THR_DIRTY_IO_SCHEDULER
-    )
-}
-
-/// An atom of the VM from its name; only for constants.
-pub fn constant_atom(env: Env, name: &CStr) -> Term {
-    // SAFETY: the name ends with a zero.
-    Term::from_raw(unsafe { enif_make_atom(env.raw(), name.as_ptr()) })
+    let kind = unsafe { enif_thread_type() };
+    matches!(kind, ERL_NIF_THR_DIRTY_CPU_SCHEDULER | ERL_NIF_THR_DIRTY_IO_SCHEDULER)
 }

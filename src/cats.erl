@@ -2,8 +2,8 @@
 %%
 %% Every function that `ets' has under the same name and arity takes the same arguments, returns the same
 %% results and raises the same errors, as of OTP 29, on every OTP release from 25 on. What differs is said at
-%% the function. Not in `ets' are {@link lookup_elements/3}, {@link memory/0} and {@link engines/0}, and the
-%% option and the item `engine' of {@link new/2} and {@link info/2}.
+%% the function. Not in `ets' are {@link lookup_elements/3}, {@link memory/0}, {@link engines/0}, {@link from_ets/2} and
+%% {@link to_ets/2}, and the option and the item `engine' of {@link new/2} and {@link info/2}.
 %%
 %% A function of one object is atomic and isolated: another process sees all of its effect or nothing, and so
 %% is {@link insert/2} of a list. Functions that go over a whole table (`tab2list', `first' with `next') see
@@ -22,7 +22,16 @@
          next_lookup/2, prev/2, prev_lookup/2, rename/2, safe_fixtable/2, setopts/2, slot/2, tab2list/1,
          take/2, update_counter/3, update_counter/4, update_element/3, update_element/4, whereis/1]).
 
+-export([fun2ms/1, is_compiled_ms/1, match/1, match/2, match/3, match_delete/2, match_object/1,
+         match_object/2, match_object/3, match_spec_compile/1, match_spec_run/2, repair_continuation/2, select/1,
+         select/2, select/3, select_count/2, select_delete/2, select_replace/2, select_reverse/1,
+         select_reverse/2, select_reverse/3, test_ms/2]).
+
+-export([foldl/3, foldr/3, from_dets/2, from_ets/2, i/1, i/2, i/3, init_table/2, file2tab/1, file2tab/2, tab2file/2,
+         tab2file/3, tabfile_info/1, table/1, table/2, to_dets/2, to_ets/2]).
+
 -export_type([engine/0, info_item/0, option/0, tab/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
+-export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
 -type table() :: atom() | tid().
 %% A table: its identifier, or its name if it is a named table.
@@ -42,6 +51,12 @@
 -type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | fixed | heir | id
                    | keypos | memory | name | named_table | node | owner | protection | read_concurrency
                    | safe_fixed | safe_fixed_monotonic_time | size | stats | type | write_concurrency.
+-type match_pattern() :: atom() | tuple().
+-type match_spec() :: [{match_pattern(), Guards :: [term()], Body :: [term()]}].
+-type compiled_match_spec() :: ets:comp_match_spec().
+-type comp_match_spec() :: compiled_match_spec().
+%% The same as {@link compiled_match_spec()}, for programs that use the older name.
+-type continuation() :: cats_select:continuation().
 -type update_op() :: {Pos :: pos_integer(), Increment :: integer()}
                    | {Pos :: pos_integer(), Increment :: integer(), Threshold :: integer(), SetValue :: integer()}.
 
@@ -474,3 +489,309 @@ whereis(Name) ->
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, whereis, [Name], Stack)
     end.
+
+%%% Match patterns and match specifications
+
+%% @doc Returns for each object that matches the pattern the list of what its variables stand for, in the order
+%% of their numbers (`$1', `$2' ...).
+%%
+%% In this function and those below, a pattern or specification whose patterns have no variables in the key costs a lookup
+%% for each key. In an `ordered_set' a key that begins like a term (a tuple or list whose first elements have no
+%% variables) costs its range of keys only, and so do guards that compare the key to constants. Everything else goes over
+%% the whole table, in slices, while other processes go on. Objects that do not match are not copied.
+-spec match(table(), match_pattern()) -> [[term()]].
+match(Table, Pattern) ->
+    cats_select:all(match, Table, Pattern).
+
+%% @doc Like {@link match/2}, but returns the matches in chunks of `Limit', each with a continuation from which {@link match/1}
+%% goes on, or `$end_of_table'. A continuation may be used several times. It is a term without a meaning of its own; it does not
+%% survive its node, see {@link repair_continuation/2}.
+-spec match(table(), match_pattern(), Limit :: pos_integer()) -> {[[term()]], continuation()} | '$end_of_table'.
+match(Table, Pattern, Limit) ->
+    cats_select:chunk(match, Table, Pattern, Limit).
+
+%% @doc Returns the next chunk.
+-spec match(continuation()) -> {[[term()]], continuation()} | '$end_of_table'.
+match(Continuation) ->
+    cats_select:next_chunk(match, Continuation).
+
+%% @doc Deletes all objects that match the pattern, each one atomically; with the pattern `_' all objects at once.
+-spec match_delete(table(), match_pattern()) -> true.
+match_delete(Table, '_') ->
+    try
+        cats_nif:delete_all_objects(Table)
+    catch
+        error:Cause:Stack ->
+            cats_failure:handle(Cause, {delete_all_objects, [Table]}, match_delete, [Table, '_'], Stack)
+    end;
+match_delete(Table, Pattern) ->
+    _ = cats_select:all(match_delete, Table, Pattern),
+    true.
+
+%% @doc Returns the objects that match the pattern, those of an `ordered_set' in order.
+-spec match_object(table(), match_pattern()) -> [Object :: tuple()].
+match_object(Table, Pattern) ->
+    cats_select:all(match_object, Table, Pattern).
+
+%% @doc Like {@link match_object/2}, in chunks as {@link match/3} has them.
+-spec match_object(table(), match_pattern(), Limit :: pos_integer()) ->
+          {[Object :: tuple()], continuation()} | '$end_of_table'.
+match_object(Table, Pattern, Limit) ->
+    cats_select:chunk(match_object, Table, Pattern, Limit).
+
+%% @doc Returns the next chunk.
+-spec match_object(continuation()) -> {[Object :: tuple()], continuation()} | '$end_of_table'.
+match_object(Continuation) ->
+    cats_select:next_chunk(match_object, Continuation).
+
+%% @doc Returns what the specification makes of each object that it matches, in the order of the keys for an
+%% `ordered_set'.
+-spec select(table(), match_spec()) -> [term()].
+select(Table, MatchSpec) ->
+    cats_select:all(select, Table, MatchSpec).
+
+%% @doc Like {@link select/2}, in chunks as {@link match/3} has them.
+-spec select(table(), match_spec(), Limit :: pos_integer()) -> {[term()], continuation()} | '$end_of_table'.
+select(Table, MatchSpec, Limit) ->
+    cats_select:chunk(select, Table, MatchSpec, Limit).
+
+%% @doc Returns the next chunk.
+-spec select(continuation()) -> {[term()], continuation()} | '$end_of_table'.
+select(Continuation) ->
+    cats_select:next_chunk(select, Continuation).
+
+%% @doc Like {@link select/2}, from the last key of an `ordered_set' to its first.
+-spec select_reverse(table(), match_spec()) -> [term()].
+select_reverse(Table, MatchSpec) ->
+    cats_select:all(select_reverse, Table, MatchSpec).
+
+%% @doc Like {@link select/3}, from the last key of an `ordered_set' to its first.
+-spec select_reverse(table(), match_spec(), Limit :: pos_integer()) -> {[term()], continuation()} | '$end_of_table'.
+select_reverse(Table, MatchSpec, Limit) ->
+    cats_select:chunk(select_reverse, Table, MatchSpec, Limit).
+
+%% @doc Returns the next chunk.
+-spec select_reverse(continuation()) -> {[term()], continuation()} | '$end_of_table'.
+select_reverse(Continuation) ->
+    cats_select:next_chunk(select_reverse, Continuation).
+
+%% @doc Counts the objects for which the specification returns `true'.
+-spec select_count(table(), match_spec()) -> non_neg_integer().
+select_count(Table, MatchSpec) ->
+    cats_select:all(select_count, Table, MatchSpec).
+
+%% @doc Deletes the objects for which the specification returns `true', each one atomically, and returns how many they were.
+-spec select_delete(table(), match_spec()) -> non_neg_integer().
+select_delete(Table, MatchSpec) ->
+    cats_select:all(select_delete, Table, MatchSpec).
+
+%% @doc Replaces each object that matches by what the specification returns for it, each one atomically, and returns how
+%% many they were. Fails with `badarg' if it cannot tell beforehand that every key stays the same. Not for bags.
+-spec select_replace(table(), match_spec()) -> non_neg_integer().
+select_replace(Table, MatchSpec) ->
+    cats_select:all(select_replace, Table, MatchSpec).
+
+%% @doc Returns a continuation from which its function goes on where `Continuation' stands, also if that has become useless
+%% because all that was left of it for some time was its external form (in a file, or a message to another node and back).
+%% `MatchSpec' is the specification of the call that it comes from. Use this before going on from a continuation that may
+%% have left its node; one that has not is returned as it is.
+-spec repair_continuation(continuation(), match_spec()) -> continuation().
+repair_continuation(Continuation, MatchSpec) ->
+    cats_select:repair(Continuation, MatchSpec).
+
+%% @doc Tells whether the term is a specification that {@link match_spec_compile/1} has compiled.
+-spec is_compiled_ms(term()) -> boolean().
+is_compiled_ms(Term) ->
+    ets:is_compiled_ms(Term).
+
+%% @doc Compiles a specification for {@link match_spec_run/2}. The functions of tables need no such preparation.
+-spec match_spec_compile(match_spec()) -> compiled_match_spec().
+match_spec_compile(MatchSpec) ->
+    ets:match_spec_compile(MatchSpec).
+
+%% @doc Returns what a compiled specification makes of each term of the list that it matches, as {@link select/2} does
+%% with the objects of a table.
+-spec match_spec_run([term()], compiled_match_spec()) -> [term()].
+match_spec_run(Terms, CompiledMatchSpec) ->
+    ets:match_spec_run(Terms, CompiledMatchSpec).
+
+%% @doc Returns what the specification makes of an object, or what is wrong with the specification.
+-spec test_ms(Object :: tuple(), match_spec()) -> {ok, Result :: term()} | {error, [{warning | error, string()}]}.
+test_ms(Object, MatchSpec) ->
+    ets:test_ms(Object, MatchSpec).
+
+%% @doc Turns a literal fun into a match specification: in the shell as this call; in modules with
+%% `-include_lib("cats/include/ms_transform.hrl")' when they are compiled. What the fun may be is said in {@link ms_transform}.
+-spec fun2ms(fun()) -> match_spec().
+fun2ms(Fun) when is_function(Fun) ->
+    try
+        ets:fun2ms(Fun)
+    catch
+        exit:{badarg, {ets, fun2ms, Text}} -> exit({badarg, {?MODULE, fun2ms, Text}})
+    end.
+
+%%% Whole tables
+
+%% @doc Calls `Function(Object, Acc)' for each object, with what the last call returned, and returns what the last one
+%% returns; of an `ordered_set' from the first key to the last. What the function itself inserts and deletes behind the
+%% object it is at has its effect.
+-spec foldl(fun((Object :: tuple(), AccIn) -> AccOut), Acc0, table()) -> Acc1 when
+      Acc0 :: term(), Acc1 :: term(), AccIn :: term(), AccOut :: term().
+foldl(Function, Acc0, Table) ->
+    Tid = tid(Table),
+    First = try
+                cats_nif:first_lookup(Tid)
+            catch
+                error:Cause:Stack ->
+                    cats_failure:handle(Cause, {first_lookup, [Tid]}, foldl, [Function, Acc0, Table], Stack)
+            end,
+    foldl_from(First, Function, Acc0, Tid).
+
+foldl_from('$end_of_table', _Function, Acc, _Tid) ->
+    Acc;
+foldl_from({Key, Objects}, Function, Acc, Tid) ->
+    NextAcc = lists:foldl(Function, Acc, Objects),
+    foldl_from(next_lookup(Tid, Key), Function, NextAcc, Tid).
+
+%% @doc Like {@link foldl/3}; of an `ordered_set' from the last key to the first.
+-spec foldr(fun((Object :: tuple(), AccIn) -> AccOut), Acc0, table()) -> Acc1 when
+      Acc0 :: term(), Acc1 :: term(), AccIn :: term(), AccOut :: term().
+foldr(Function, Acc0, Table) ->
+    Tid = tid(Table),
+    Last = try
+               cats_nif:last_lookup(Tid)
+           catch
+               error:Cause:Stack ->
+                   cats_failure:handle(Cause, {last_lookup, [Tid]}, foldr, [Function, Acc0, Table], Stack)
+           end,
+    foldr_from(Last, Function, Acc0, Tid).
+
+foldr_from('$end_of_table', _Function, Acc, _Tid) ->
+    Acc;
+foldr_from({Key, Objects}, Function, Acc, Tid) ->
+    NextAcc = lists:foldr(Function, Acc, Objects),
+    foldr_from(prev_lookup(Tid, Key), Function, NextAcc, Tid).
+
+%% A named table's identifier, so that the table stays the same one; what is no table is left to fail.
+tid(Name) when is_atom(Name) ->
+    case ?MODULE:whereis(Name) of
+        undefined -> Name;
+        Tid -> Tid
+    end;
+tid(Tid) ->
+    Tid.
+
+%% @doc Replaces all objects by those that a function gives: called with `read' it returns `{Objects, NextFunction}' or
+%% `end_of_input'. Called with `close' it is told that objects could not be inserted.
+-spec init_table(table(), InitFun) -> true when
+      InitFun :: fun((read | close) -> end_of_input | {[Object :: tuple()], InitFun} | term()).
+init_table(Table, InitFun) ->
+    Tid = tid(Table),
+    true = try
+               cats_nif:delete_all_objects(Tid)
+           catch
+               error:Cause:Stack ->
+                   cats_failure:handle(Cause, {delete_all_objects, [Tid]}, init_table, [Table, InitFun], Stack)
+           end,
+    init_table_on(Tid, InitFun(read)).
+
+init_table_on(_Tid, end_of_input) ->
+    true;
+init_table_on(Tid, {Objects, InitFun}) when is_list(Objects), is_function(InitFun) ->
+    try
+        lists:foreach(fun(Object) -> insert(Tid, Object) end, Objects)
+    catch
+        error:Reason:Stack ->
+            _ = (catch InitFun(close)),
+            exit({Reason, Stack})
+    end,
+    init_table_on(Tid, InitFun(read));
+init_table_on(_Tid, Error) ->
+    exit(Error).
+
+%% @doc Inserts all objects of an open Dets table. Objects that are there already stay, unless they have the key of one that
+%% comes.
+-spec from_dets(table(), dets:tab_name()) -> true.
+from_dets(Table, DetsTable) ->
+    cats_convert:from_dets(Table, DetsTable).
+
+%% @doc Replaces all objects of an open Dets table by those of this one.
+-spec to_dets(table(), DetsTable) -> DetsTable when DetsTable :: dets:tab_name().
+to_dets(Table, DetsTable) ->
+    cats_convert:to_dets(Table, DetsTable).
+
+%% @doc Inserts all objects of a table of `ets', which keeps them. Objects that are there already stay, unless they have
+%% the key of one that comes. Each object is copied as it is when the copying comes to it, while other processes may go on to
+%% use both tables. Not in `ets'.
+-spec from_ets(table(), EtsTable :: ets:table()) -> true.
+from_ets(Table, EtsTable) ->
+    cats_convert:from_ets(Table, EtsTable).
+
+%% @doc Inserts all objects into a table of `ets', as {@link from_ets/2} does in the other direction. Not in `ets'.
+-spec to_ets(table(), EtsTable :: ets:table()) -> true.
+to_ets(Table, EtsTable) ->
+    cats_convert:to_ets(Table, EtsTable).
+
+%% @doc The same as {@link tab2file/3} without options.
+-spec tab2file(table(), file:name()) -> ok | {error, Reason :: term()}.
+tab2file(Table, File) ->
+    cats_file:write(Table, File, []).
+
+%% @doc Writes the table to a file that `ets' reads as well. `extended_info' has the number of objects or a checksum of
+%% all of them written along, for {@link file2tab/2} to see whether the file is complete; `sync' has the file
+%% flushed to the disk.
+-spec tab2file(table(), file:name(), [Option]) -> ok | {error, Reason :: term()} when
+      Option :: {extended_info, [object_count | md5sum]} | {sync, boolean()}.
+tab2file(Table, File, Options) ->
+    cats_file:write(Table, File, Options).
+
+%% @doc The same as {@link file2tab/2} without options.
+-spec file2tab(file:name()) -> {ok, table()} | {error, Reason :: term()}.
+file2tab(File) ->
+    cats_file:read(File, []).
+
+%% @doc Creates a table from a file that {@link tab2file/3} or its like in `ets' wrote. With `verify' a damaged file is an
+%% error, by the extended information if it has any, or else by the size of the table when it was written.
+-spec file2tab(file:name(), [Option]) -> {ok, table()} | {error, Reason :: term()} when
+      Option :: {verify, boolean()}.
+file2tab(File, Options) ->
+    cats_file:read(File, Options).
+
+%% @doc Tells what table a file holds, without reading all of it.
+-spec tabfile_info(file:name()) -> {ok, [InfoItem]} | {error, Reason :: term()} when
+      InfoItem :: {name, atom()} | {type, table_type()} | {protection, table_access()} | {named_table, boolean()}
+                | {keypos, pos_integer()} | {size, non_neg_integer()} | {extended_info, [object_count | md5sum]}
+                | {version, {Major :: non_neg_integer(), Minor :: non_neg_integer()}}.
+tabfile_info(File) ->
+    cats_file:info(File).
+
+%% @doc The same as {@link table/2} without options.
+-spec table(table()) -> qlc:query_handle().
+table(Table) ->
+    cats_qlc:table(Table, []).
+
+%% @doc Makes a query handle for {@link qlc}. Keys that a query compares to constants are looked up. Otherwise the table
+%% is traversed: with `{traverse, select}', the default, by {@link select/3} with a specification made from the query, so
+%% many objects at once as `n_objects' says (100 by default); with `{select, MatchSpec}' by that specification; with
+%% `first_next' or `last_prev' key by key.
+-spec table(table(), Option | [Option]) -> qlc:query_handle() when
+      Option :: {n_objects, default | pos_integer()}
+              | {traverse, first_next | last_prev | select | {select, match_spec()}}
+              | term().
+table(Table, Options) ->
+    cats_qlc:table(Table, Options).
+
+%% @doc Shows the objects of the table on the terminal, page by page.
+-spec i(table()) -> ok.
+i(Table) ->
+    cats_browser:run(Table, 40, 80).
+
+%% @doc Like {@link i/1}, on pages of so many lines.
+-spec i(table(), Height :: pos_integer()) -> ok.
+i(Table, Height) ->
+    cats_browser:run(Table, Height, 80).
+
+%% @doc Like {@link i/2}, with lines of at most so many characters.
+-spec i(table(), Height :: pos_integer(), Width :: pos_integer()) -> ok.
+i(Table, Height, Width) ->
+    cats_browser:run(Table, Height, Width).

@@ -39,7 +39,7 @@ retry(reaper, Native, Called, Waits) ->
     ok = cats_reaper:ensure(),
     call(Native, Called, Waits);
 retry(Cause, _Native, {Function, Arguments, Stack}, _Waits) ->
-    Callers = lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), [cats_nif, ?MODULE, cats]) end, Stack),
+    Callers = lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), [cats_nif, ?MODULE, cats_select, cats]) end, Stack),
     case error_info(Cause) of
         unknown -> erlang:raise(error, Cause, Stack);
         {Reason, Info} -> erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | Callers])

@@ -44,6 +44,7 @@
     scan/2,
     select/4,
     select_on/2,
+    select_chunk/2,
     reaper/1,
     reap/0,
     memory/0,
@@ -236,9 +237,10 @@ scan(_TableOrCursor, _Objects) -> erlang:nif_error(not_loaded).
 
 %% The first slice of `match', `match_object', `match_delete', `select', `select_reverse', `select_count',
 %% `select_delete' or `select_replace', by name. Returns the result; `{Result, Cursor}' when there is more
-%% to do; `{chunk, Result, Cursor}' when there are as many results as the limit says. Without a limit (0)
-%% results are in their order, with one they are in the opposite order.
--spec select(atom(), table(), term(), non_neg_integer()) -> Result | {Result, cursor()} | {chunk, [term()], cursor()}
+%% to do; `{chunk, Result, Cursor}' when there are as many results as the limit says, in a table without order
+%% perhaps a few more. Without a limit (`infinity') results are in their order, with one they are in the
+%% opposite order.
+-spec select(atom(), table(), term(), pos_integer() | infinity) -> Result | {Result, cursor()} | {chunk, [term()], cursor()}
               when Result :: [term()] | non_neg_integer().
 select(_Function, _Table, _Specification, _Limit) -> erlang:nif_error(not_loaded).
 
@@ -246,6 +248,10 @@ select(_Function, _Table, _Specification, _Limit) -> erlang:nif_error(not_loaded
 -spec select_on(cursor(), Result) -> Result | {Result, cursor()} | {chunk, [term()], cursor()}
               when Result :: [term()] | non_neg_integer().
 select_on(_Cursor, _Result) -> erlang:nif_error(not_loaded).
+
+%% The first slice of the next chunk, of so many results. Returns as `select/4' does.
+-spec select_chunk(cursor(), pos_integer()) -> [term()] | {[term()], cursor()} | {chunk, [term()], cursor()}.
+select_chunk(_Cursor, _Limit) -> erlang:nif_error(not_loaded).
 
 %% @doc Names the process that gets the message `reap' when there is work for {@link reap/0}.
 -spec reaper(pid()) -> ok.

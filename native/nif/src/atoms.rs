@@ -55,6 +55,7 @@ atoms! {
     heir = "heir",
     id = "id",
     idle = "idle",
+    infinity = "infinity",
     keypos = "keypos",
     match_ = "match",
     match_delete = "match_delete",

@@ -130,6 +130,7 @@ pub static FUNCTIONS: &[Function] = functions! {
     scan/2 => calls::select::scan,
     select/4 => calls::select::select,
     select_on/2 => calls::select::go_on,
+    select_chunk/2 => calls::select::next_chunk,
     reap/0 => calls::background::reap,
     memory/0 => calls::background::memory,
     #[cfg(feature = "selftest")]

@@ -82,6 +82,11 @@ impl Selection {
         })
     }
 
+    /// Whether it is about a single key.
+    pub fn is_one_key(&self) -> bool {
+        matches!(&self.wanted, Wanted::Keys(keys, _) if keys.len() == 1)
+    }
+
     /// Leaves the objects of these keys out of the next slice.
     pub fn pass<'a>(&mut self, keys: impl Iterator<Item = TermRef<'a>>) {
         self.passed.extend(keys.map(|key| Arc::new(OwnedKey::new(key))));
@@ -94,8 +99,8 @@ fn key_of(block: &Block) -> TermRef<'_> {
 }
 
 impl<'g> Handle<'g> {
-    /// Appends the objects of about `limit` more keys (in an ordered table: of at most so many) to `out`; false when the selection is complete. When it fails, nothing
-    /// has happened. `out` is empty before.
+    /// Appends the objects of about `limit` more keys (in an ordered table: of at most so many) to `out`; false when the
+    /// selection is complete. When it fails, nothing has happened. `out` is empty before.
     pub fn slice(
         self,
         selection: &mut Selection,
@@ -140,7 +145,7 @@ impl<'g> Handle<'g> {
                         more = false;
                     }
                 }
-                if let (true, Some(object)) = (more, out.last()) {
+                if let Some(object) = out.last() {
                     *last = Some(Arc::new(OwnedKey::new(key(object))));
                 }
                 more

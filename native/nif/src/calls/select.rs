@@ -68,20 +68,13 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
     run(env, handle, task, list)
 }
 
-/// `select(Function, Table, Specification, Limit)`: `Function` is the `ets` function's name; `Limit` is 0 where there is none.
+/// `select(Function, Table, Specification, Limit)`: `Function` is the `ets` function's name; `Limit` is `infinity` where there
+/// is none.
 ///
 /// Returns the result, `{Result, Cursor}` when there is more to do, or `{chunk, Result, Cursor}` when there are as many results
 /// as the limit says (in a table without order perhaps a few more). Results without a limit are in the order that the function
 /// promises, with a limit in the opposite one.
 pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) -> Result<Term, Failure> {
-    let limit = match limit.small_integer().map(usize::try_from) {
-        Some(Ok(0)) => usize::MAX,
-        Some(Ok(limit)) => limit,
-        // No table has that many objects.
-        None if env.is_number(limit) => usize::MAX,
-        _ => return Err(bad()),
-    };
-    let limited = limit != usize::MAX;
     let is = |name: fn() -> Term| function == name();
     let pattern = |result| (Some(result), Action::Collect);
     let (pattern, action) = if is(atoms::match_) {
@@ -108,6 +101,11 @@ pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) ->
     let guard = pin();
     let handle = find(env, &guard, table, right)?;
     let table = handle.table();
+    let limit = match limit == atoms::infinity() {
+        true => usize::MAX,
+        false => chunk(limit)?,
+    };
+    let limited = limit != usize::MAX;
     if action == Action::Replace && table.kind().is_bag() {
         return Err(Cause::TableType.into());
     }
@@ -140,8 +138,23 @@ pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) ->
     run(env, handle, task, start)
 }
 
+/// How many results make a chunk.
+fn chunk(limit: Term) -> Result<usize, Failure> {
+    let limit = limit.small_integer().and_then(|limit| usize::try_from(limit).ok());
+    limit.filter(|&limit| limit > 0).ok_or_else(bad)
+}
+
 /// `select_on(Cursor, Result)`: the next slice. Returns as `select` does.
 pub fn go_on(env: Env, &[cursor, result]: &[Term; 2]) -> Result<Term, Failure> {
+    next(env, cursor, None, result)
+}
+
+/// `select_chunk(Cursor, Limit)`: the first slice of the next chunk, of so many results. Returns as `select` does.
+pub fn next_chunk(env: Env, &[cursor, limit]: &[Term; 2]) -> Result<Term, Failure> {
+    next(env, cursor, Some(chunk(limit)?), Term(NIL))
+}
+
+fn next(env: Env, cursor: Term, limit: Option<usize>, result: Term) -> Result<Term, Failure> {
     let cursor = CURSORS.get(env, cursor).ok_or_else(bad)?;
     let right = match cursor.task.action {
         Action::Collect | Action::Count => Right::Read,
@@ -149,7 +162,9 @@ pub fn go_on(env: Env, &[cursor, result]: &[Term; 2]) -> Result<Term, Failure> {
     };
     let guard = pin();
     cursor.table.check(right, || env.this_process().0)?;
-    run(env, cursor.table.by_identifier(&guard), cursor.task.clone(), result)
+    let mut task = cursor.task.clone();
+    task.limit = limit.unwrap_or(task.limit);
+    run(env, cursor.table.by_identifier(&guard), task, result)
 }
 
 /// One slice.
@@ -184,7 +199,7 @@ fn run(env: Env, handle: Handle<'_>, task: Task, result: Term) -> Result<Term, F
                 slice.step(&objects, &before.0).map(|whole| (more, whole))
             });
         match step {
-            Ok((false, true)) => break State::Complete,
+            Ok((false, true)) if !slice.may_go_on() => break State::Complete,
             Ok(_) if slice.task.found >= slice.task.limit => break State::Chunk,
             Ok((_, whole)) if !whole || begin.elapsed() >= SLICE || slice.words >= SLICE_WORDS => break State::Slice,
             Ok(_) => {}
@@ -240,6 +255,14 @@ impl<'g> Slice<'_, 'g> {
             task: self.task.clone(),
         };
         CURSORS.make(self.env, cursor)
+    }
+
+    /// Whether there is a chunk behind this one although nothing more is to be seen: in an ordered table objects may yet
+    /// come behind its last one.
+    fn may_go_on(&self) -> bool {
+        self.task.found >= self.task.limit
+            && self.handle.table().kind() == TableKind::OrderedSet
+            && !self.task.selection.is_one_key()
     }
 
     /// The result, with what was counted.

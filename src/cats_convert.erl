@@ -1,0 +1,77 @@
+%% Copying tables from and to Dets and ets, chunk by chunk.
+-module(cats_convert).
+-export([from_dets/2, to_dets/2, from_ets/2, to_ets/2]).
+
+-define(CHUNK, 100).
+-define(ALL_OBJECTS, [{'_', [], ['$_']}]).
+
+%% @private
+-spec from_dets(cats:table(), dets:tab_name()) -> true.
+from_dets(Table, DetsTable) ->
+    Insert = fun(Object, true) -> cats:insert(Table, Object) end,
+    Copied = try
+                 undefined =/= cats:info(Table, protection) orelse error(badarg),
+                 dets:foldl(Insert, true, DetsTable)
+             catch
+                 error:Reason -> {error, Reason};
+                 exit:Reason -> {error, Reason};
+                 throw:Thrown -> Thrown
+             end,
+    done(Copied, true, from_dets, [Table, DetsTable]).
+
+%% @private
+-spec to_dets(cats:table(), DetsTable) -> DetsTable when DetsTable :: dets:tab_name().
+to_dets(Table, DetsTable) ->
+    Copied = try
+                 dets:init_table(DetsTable, reader(cats:select(Table, ?ALL_OBJECTS, ?CHUNK)))
+             catch
+                 error:Reason -> {error, Reason};
+                 exit:Reason -> {error, Reason};
+                 throw:Thrown -> Thrown
+             end,
+    done(Copied, ok, to_dets, [Table, DetsTable]),
+    DetsTable.
+
+%% An input function as dets:init_table/2 has it.
+reader(Chunk) ->
+    fun(read) ->
+            case Chunk of
+                '$end_of_table' -> end_of_input;
+                {Objects, Continuation} -> {Objects, reader(cats:select(Continuation))}
+            end;
+       (close) ->
+            ok
+    end.
+
+%% Failures of both tables become errors of the function that was called, as in ets.
+done(Expected, Expected, _Function, _Arguments) -> true;
+done({error, Reason}, _Expected, Function, Arguments) -> fail(Reason, Function, Arguments);
+done(Unexpected, _Expected, Function, Arguments) -> fail(Unexpected, Function, Arguments).
+
+-spec fail(term(), atom(), [term()]) -> no_return().
+fail(Reason, Function, Arguments) ->
+    erlang:raise(error, Reason, [{cats, Function, Arguments, []}]).
+
+%% @private
+-spec from_ets(cats:table(), ets:table()) -> true.
+from_ets(Table, EtsTable) ->
+    copy(EtsTable, ets, Table, cats).
+
+%% @private
+-spec to_ets(cats:table(), ets:table()) -> true.
+to_ets(Table, EtsTable) ->
+    copy(Table, cats, EtsTable, ets).
+
+copy(From, FromModule, To, ToModule) ->
+    true = FromModule:safe_fixtable(From, true),
+    try
+        copy_on(FromModule:select(From, ?ALL_OBJECTS, ?CHUNK), FromModule, To, ToModule)
+    after
+        FromModule:safe_fixtable(From, false)
+    end.
+
+copy_on('$end_of_table', _FromModule, _To, _ToModule) ->
+    true;
+copy_on({Objects, Continuation}, FromModule, To, ToModule) ->
+    lists:foreach(fun(Object) -> ToModule:insert(To, Object) end, Objects),
+    copy_on(FromModule:select(Continuation), FromModule, To, ToModule).

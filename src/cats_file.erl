@@ -1,0 +1,264 @@
+%% Tables in files, in the format of ets: a log of disk_log that holds a header, a tuple of what info/1 tells of the
+%% table; its objects; and, with extended information, a list that ends it with their number or checksum.
+-module(cats_file).
+-export([write/3, read/2, info/1]).
+
+-define(VERSION, {1, 0}).
+-define(CHUNK, 100).
+-define(ALL_OBJECTS, [{'_', [], ['$_']}]).
+
+%% @private
+-spec write(cats:table(), file:name(), [term()]) -> ok | {error, term()}.
+write(Table, File, Options) ->
+    try
+        Info = case cats:info(Table) of
+                   undefined -> throw(badtab);
+                   Items -> Items
+               end,
+        {Extended, Sync} = write_options(Options),
+        _ = file:delete(File),
+        {error, enoent} =:= file:read_file_info(File) orelse throw(eaccess),
+        Log = make_ref(),
+        case disk_log:open([{name, Log}, {file, File}, {repair, truncate}]) of
+            {ok, Log} -> ok;
+            {error, Reason} -> throw(Reason)
+        end,
+        try
+            write_all(Log, Info, Extended),
+            Sync andalso check(disk_log:sync(Log)),
+            disk_log:close(Log)
+        catch
+            Class:Failure:Stack ->
+                _ = disk_log:close(Log),
+                _ = file:delete(File),
+                erlang:raise(Class, Failure, Stack)
+        end
+    catch
+        throw:Error -> {error, Error};
+        exit:Error -> {error, Error}
+    end.
+
+write_all(Log, Info, Extended) ->
+    {id, Tid} = lists:keyfind(id, 1, Info),
+    {Major, Minor} = ?VERSION,
+    Header = list_to_tuple(Info ++ [{major_version, Major}, {minor_version, Minor}, {extended_info, Extended}]),
+    Digest = case lists:member(md5sum, Extended) of
+                 true -> erlang:md5_init();
+                 false -> none
+             end,
+    Chunk = try
+                cats:select(Tid, ?ALL_OBJECTS, ?CHUNK)
+            catch
+                %% Somebody else's private table.
+                error:badarg -> throw(badtab)
+            end,
+    {LastDigest, Count} = write_objects(Chunk, Log, write_terms([Header], Log, Digest), 0),
+    End = [{count, Count} || lists:member(object_count, Extended)]
+        ++ [{md5, erlang:md5_final(LastDigest)} || LastDigest =/= none],
+    _ = End =/= [] andalso write_terms([['$end_of_table', End]], Log, LastDigest),
+    ok.
+
+write_objects('$end_of_table', _Log, Digest, Count) ->
+    {Digest, Count};
+write_objects({Objects, Continuation}, Log, Digest, Count) ->
+    NextDigest = write_terms(Objects, Log, Digest),
+    write_objects(cats:select(Continuation), Log, NextDigest, Count + length(Objects)).
+
+write_terms(Terms, Log, Digest) ->
+    Binaries = [term_to_binary(Term) || Term <- Terms],
+    check(disk_log:blog_terms(Log, Binaries)),
+    case Digest of
+        none -> none;
+        _ -> erlang:md5_update(Digest, Binaries)
+    end.
+
+check(ok) -> ok;
+check({error, Reason}) -> throw(Reason).
+
+write_options(Options) when is_list(Options) ->
+    write_options(Options, none, false).
+
+write_options([], Extended, Sync) ->
+    Items = case Extended of
+                none -> [];
+                _ -> [Item || Item <- [object_count, md5sum], lists:member(Item, Extended)]
+            end,
+    {Items, Sync};
+write_options([{sync, Sync} | Options], Extended, OldSync) when is_boolean(Sync) ->
+    write_options(Options, Extended, Sync orelse OldSync);
+write_options([{extended_info, Items} | Options], none, Sync) ->
+    check_extended(Items),
+    write_options(Options, Items, Sync);
+write_options([Option | _], _Extended, _Sync) ->
+    throw({unknown_option, Option});
+write_options(Malformed, _Extended, _Sync) ->
+    throw({malformed_option, Malformed}).
+
+check_extended([]) -> ok;
+check_extended([Item | Items]) when Item =:= object_count; Item =:= md5sum -> check_extended(Items);
+check_extended([Item | _]) -> throw({unknown_option, [{extended_info, [Item]}]});
+check_extended(Malformed) -> throw({malformed_option, Malformed}).
+
+%% @private
+-spec read(file:name(), [term()]) -> {ok, cats:table()} | {error, term()}.
+read(File, Options) ->
+    try
+        {Verify, Into} = read_options(Options, false, none),
+        with_log(File, fun(Log, Whole) ->
+                               Whole orelse not Verify orelse throw(badfile),
+                               read_all(Log, Verify, Into)
+                       end)
+    catch
+        throw:Error -> {error, Error};
+        exit:Error -> {error, Error}
+    end.
+
+read_options([], Verify, Into) -> {Verify, Into};
+read_options([{verify, More} | Options], Verify, Into) when is_boolean(More) ->
+    read_options(Options, Verify orelse More, Into);
+read_options([{table, Table} | Options], Verify, none) -> read_options(Options, Verify, {table, Table});
+read_options([Option | _], _Verify, _Into) -> throw({unknown_option, Option});
+read_options(Malformed, _Verify, _Into) -> throw({malformed_option, Malformed}).
+
+read_all(Log, Verify, Into) ->
+    {Header, HeaderBytes, Position} = read_header(Log, Verify),
+    case version(Header) of
+        {Major, _} = Version when Major > element(1, ?VERSION) -> throw({unsupported_file_version, Version});
+        _ -> ok
+    end,
+    Table = create(Header, Into),
+    Extended = case Verify of
+                   true -> extended(Header);
+                   false -> []
+               end,
+    Digest = case lists:member(md5sum, Extended) of
+                 true -> erlang:md5_update(erlang:md5_init(), HeaderBytes);
+                 false -> none
+             end,
+    try
+        Read = read_objects(Log, Position, Verify, Table, {Digest, 0, none}),
+        Verify andalso verify(Read, Extended, item(size, Header)),
+        {ok, Table}
+    catch
+        Class:Failure:Stack ->
+            _ = cats:delete(Table),
+            erlang:raise(Class, Failure, Stack)
+    end.
+
+%% Whether all that was written has been read.
+verify({_Digest, Count, none}, [], Size) ->
+    Count =:= Size orelse throw(invalid_object_count);
+verify({_Digest, _Count, none}, _Extended, _Size) ->
+    throw(badfile);
+verify({Digest, Count, End}, Extended, Size) ->
+    WithDigest = lists:member(md5sum, Extended),
+    not WithDigest orelse lists:keyfind(md5, 1, End) =:= {md5, erlang:md5_final(Digest)} orelse throw(checksum_error),
+    Expected = case lists:member(object_count, Extended) of
+                   true -> proplists:get_value(count, End);
+                   false when WithDigest -> Count;
+                   false -> Size
+               end,
+    Count =:= Expected orelse throw(invalid_object_count).
+
+read_objects(Log, Position, Verify, Table, Read) ->
+    case read_chunk(Log, Position, ?CHUNK, Verify) of
+        eof ->
+            Read;
+        {NextPosition, Binaries} ->
+            {Objects, NextRead} = lists:mapfoldl(fun(Bytes, ReadOn) -> read_object(Bytes, Verify, ReadOn) end,
+                                                 Read, Binaries),
+            cats:insert(Table, lists:append(Objects)),
+            read_objects(Log, NextPosition, Verify, Table, NextRead)
+    end.
+
+%% The object in a list, or none, and what has been read with it: the checksum, the number of objects, the end.
+read_object(Bytes, Verify, {Digest, Count, End}) ->
+    try binary_to_term(Bytes) of
+        ['$end_of_table', NewEnd] -> {[], {Digest, Count, NewEnd}};
+        Object when Digest =:= none -> {[Object], {none, Count + 1, End}};
+        Object -> {[Object], {erlang:md5_update(Digest, Bytes), Count + 1, End}}
+    catch
+        error:badarg when Verify -> throw(badfile);
+        error:badarg -> {[], {Digest, Count, End}}
+    end.
+
+read_chunk(Log, Position, Number, Verify) ->
+    case disk_log:bchunk(Log, Position, Number) of
+        {_, _, BadBytes} when Verify, BadBytes > 0 -> throw(badfile);
+        {NextPosition, Binaries, _BadBytes} -> {NextPosition, Binaries};
+        {error, Reason} -> throw(Reason);
+        Chunk -> Chunk
+    end.
+
+%% The items of the header, its bytes, and the position behind it.
+read_header(Log, Verify) ->
+    case disk_log:bchunk(Log, start, 1) of
+        {Position, [Bytes]} -> {header(Bytes), Bytes, Position};
+        {Position, [Bytes], _BadBytes} when not Verify -> {header(Bytes), Bytes, Position};
+        _ -> throw(badfile)
+    end.
+
+header(Bytes) ->
+    try tuple_to_list(binary_to_term(Bytes)) of
+        Items ->
+            Needed = [name, type, protection, named_table, keypos, size],
+            lists:all(fun(Key) -> lists:keymember(Key, 1, Items) end, Needed) orelse throw(badfile),
+            Items
+    catch
+        error:badarg -> throw(badfile)
+    end.
+
+item(Key, Header) ->
+    {Key, Value} = lists:keyfind(Key, 1, Header),
+    Value.
+
+version(Header) ->
+    {proplists:get_value(major_version, Header, 0), proplists:get_value(minor_version, Header, 0)}.
+
+extended(Header) ->
+    case lists:keyfind(extended_info, 1, Header) of
+        {extended_info, Items} when is_list(Items) -> Items;
+        _ -> []
+    end.
+
+create(_Header, {table, Table}) ->
+    Table;
+create(Header, none) ->
+    Options = [item(type, Header), item(protection, Header), {keypos, item(keypos, Header)}]
+        ++ [Option || Option <- [named_table, compressed], lists:keyfind(Option, 1, Header) =:= {Option, true}]
+        ++ [Option || Key <- [read_concurrency, write_concurrency, engine],
+                      Option <- [lists:keyfind(Key, 1, Header)], Option =/= false],
+    try
+        cats:new(item(name, Header), Options)
+    catch
+        error:_ -> throw(cannot_create_table)
+    end.
+
+%% @private
+-spec info(file:name()) -> {ok, [{atom(), term()}]} | {error, term()}.
+info(File) when is_list(File); is_atom(File) ->
+    try
+        with_log(File, fun(Log, _Whole) ->
+                               {Header, _Bytes, _Position} = read_header(Log, false),
+                               {ok, [{Key, item(Key, Header)}
+                                     || Key <- [name, type, protection, named_table, keypos, size]]
+                                    ++ [{extended_info, extended(Header)}, {version, version(Header)}]}
+                       end)
+    catch
+        throw:Error -> {error, Error};
+        exit:Error -> {error, Error}
+    end.
+
+%% Calls the function with the open log, and whether it was closed properly when it was written.
+with_log(File, Function) ->
+    Log = make_ref(),
+    Whole = case disk_log:open([{name, Log}, {file, File}, {mode, read_only}]) of
+                {ok, Log} -> true;
+                {repaired, Log, _, _} -> false;
+                {error, Reason} -> throw({read_error, Reason})
+            end,
+    try
+        Function(Log, Whole)
+    after
+        disk_log:close(Log)
+    end.

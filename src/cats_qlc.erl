@@ -1,0 +1,86 @@
+%% Tables as sources of queries of qlc.
+-module(cats_qlc).
+-export([table/2]).
+
+%% @private
+-spec table(cats:table(), term()) -> qlc:query_handle().
+table(Table, Options) ->
+    OptionList = case is_list(Options) of
+                     true -> Options;
+                     false -> [Options]
+                 end,
+    case {option(traverse, OptionList), option(n_objects, OptionList)} of
+        {{ok, Traverse}, {ok, Number}} ->
+            Tid = tid(Table),
+            Others = lists:keydelete(n_objects, 1, lists:keydelete(traverse, 1, OptionList)),
+            qlc:table(traversal(Traverse, Tid, Number),
+                      [{pre_fun, fun(_) -> cats:safe_fixtable(Tid, true) end},
+                       {post_fun, fun() -> cats:safe_fixtable(Tid, false) end},
+                       {info_fun, fun(Item) -> info(Tid, Item) end},
+                       {format_fun, fun(What) -> format(What, Tid, OptionList) end},
+                       {key_equality, key_equality(Tid)},
+                       {lookup_fun, lookup(Traverse, Tid)} | Others]);
+        _ ->
+            erlang:raise(error, badarg, [{cats, table, [Table, Options], []}])
+    end.
+
+tid(Name) when is_atom(Name) ->
+    case cats:whereis(Name) of
+        undefined ->
+            erlang:raise(error, badarg, [{cats, table, [Name], [{error_info, #{cause => id, module => cats_failure}}]}]);
+        Tid -> Tid
+    end;
+tid(Tid) ->
+    Tid.
+
+option(Key, Options) ->
+    case lists:keyfind(Key, 1, Options) of
+        false when Key =:= traverse -> {ok, select};
+        {traverse, Method} when Method =:= select; Method =:= first_next; Method =:= last_prev -> {ok, Method};
+        {traverse, {select, MatchSpec}} -> {ok, {select, MatchSpec}};
+        false when Key =:= n_objects -> {ok, 100};
+        {n_objects, default} -> {ok, 100};
+        {n_objects, Number} when is_integer(Number), Number > 0 -> {ok, Number};
+        _ -> error
+    end.
+
+traversal(first_next, Tid, _Number) -> fun() -> step(next, Tid, cats:first_lookup(Tid)) end;
+traversal(last_prev, Tid, _Number) -> fun() -> step(prev, Tid, cats:last_lookup(Tid)) end;
+traversal(select, Tid, Number) -> fun(MatchSpec) -> chunk(cats:select(Tid, MatchSpec, Number)) end;
+traversal({select, MatchSpec}, Tid, Number) -> fun() -> chunk(cats:select(Tid, MatchSpec, Number)) end.
+
+step(_Direction, _Tid, '$end_of_table') -> [];
+step(next, Tid, {Key, Objects}) -> Objects ++ fun() -> step(next, Tid, cats:next_lookup(Tid, Key)) end;
+step(prev, Tid, {Key, Objects}) -> Objects ++ fun() -> step(prev, Tid, cats:prev_lookup(Tid, Key)) end.
+
+chunk('$end_of_table') -> [];
+chunk({Objects, Continuation}) -> Objects ++ fun() -> chunk(cats:select(Continuation)) end.
+
+info(Tid, num_of_objects) -> cats:info(Tid, size);
+info(Tid, keypos) -> cats:info(Tid, keypos);
+info(Tid, is_unique_objects) -> cats:info(Tid, type) =/= duplicate_bag;
+info(Tid, is_sorted_key) -> cats:info(Tid, type) =:= ordered_set;
+info(_Tid, _Item) -> undefined.
+
+key_equality(Tid) ->
+    case cats:info(Tid, type) of
+        ordered_set -> '==';
+        _ -> '=:='
+    end.
+
+%% What a specification makes of the objects cannot be looked up.
+lookup({select, _MatchSpec}, _Tid) -> undefined;
+lookup(_Traverse, Tid) -> fun(_Position, Keys) -> lists:flatmap(fun(Key) -> cats:lookup(Tid, Key) end, Keys) end.
+
+%% The table in the text of a query (qlc:info/1).
+format({all, _Elements, _Element}, Tid, []) ->
+    {cats, table, [Tid]};
+format({all, _Elements, _Element}, Tid, Options) ->
+    {cats, table, [Tid, Options]};
+format({match_spec, MatchSpec}, Tid, Options) ->
+    {cats, table, [Tid, [{traverse, {select, MatchSpec}} | Options]]};
+format({lookup, _Position, [Key], _Elements, Element}, Tid, _Options) ->
+    io_lib:format("cats:lookup(~w, ~w)", [Tid, Element(Key)]);
+format({lookup, _Position, Keys, _Elements, Element}, Tid, _Options) ->
+    Formatted = [Element(Key) || Key <- Keys],
+    io_lib:format("lists:flatmap(fun(Key) -> cats:lookup(~w, Key) end, ~w)", [Tid, Formatted]).

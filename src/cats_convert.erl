@@ -45,12 +45,8 @@ reader(Chunk) ->
 
 %% Failures of both tables become errors of the function that was called, as in ets.
 done(Expected, Expected, _Function, _Arguments) -> true;
-done({error, Reason}, _Expected, Function, Arguments) -> fail(Reason, Function, Arguments);
-done(Unexpected, _Expected, Function, Arguments) -> fail(Unexpected, Function, Arguments).
-
--spec fail(term(), atom(), [term()]) -> no_return().
-fail(Reason, Function, Arguments) ->
-    erlang:raise(error, Reason, [{cats, Function, Arguments, []}]).
+done({error, Reason}, _Expected, Function, Arguments) -> cats_failure:fail(Reason, none, Function, Arguments);
+done(Unexpected, _Expected, Function, Arguments) -> cats_failure:fail(Unexpected, none, Function, Arguments).
 
 %% @private
 -spec from_ets(cats:table(), ets:table()) -> true.

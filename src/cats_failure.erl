@@ -9,7 +9,7 @@
 %%   system_limit  the error that ets raises under the same name;
 %%   others        the `cause' that ets gives in error_info (`none' if it gives none) together with the error badarg.
 -module(cats_failure).
--export([handle/4, handle/5, format_error/2]).
+-export([handle/4, handle/5, fail/4, format_error/2]).
 
 %% How often a call yields before it starts to sleep a millisecond each time.
 -define(YIELDS, 20).
@@ -39,11 +39,26 @@ retry(reaper, Native, Called, Waits) ->
     ok = cats_reaper:ensure(),
     call(Native, Called, Waits);
 retry(Cause, _Native, {Function, Arguments, Stack}, _Waits) ->
-    Callers = lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), [cats_nif, ?MODULE, cats_select, cats]) end, Stack),
     case error_info(Cause) of
         unknown -> erlang:raise(error, Cause, Stack);
-        {Reason, Info} -> erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | Callers])
+        {Reason, Info} -> erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(Stack)])
     end.
+
+%% The stack below the function of `cats' that was called.
+callers(Stack) ->
+    Own = [?MODULE, cats, cats_convert, cats_file, cats_nif, cats_qlc, cats_select],
+    lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), Own) end, Stack).
+
+%% @private
+%% @doc Raises an error in the name of `cats:Function', with a cause if it is badarg.
+-spec fail(Reason :: term(), Cause :: atom(), Function :: atom(), Arguments :: [term()]) -> no_return().
+fail(Reason, Cause, Function, Arguments) ->
+    {current_stacktrace, Stack} = process_info(self(), current_stacktrace),
+    Info = case Reason of
+               badarg -> element(2, error_info(Cause));
+               _ -> []
+           end,
+    erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(tl(Stack))]).
 
 call({Function, Arguments} = Native, Called, Waits) ->
     try

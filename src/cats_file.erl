@@ -178,7 +178,7 @@ read_object(Bytes, Verify, {Digest, Count, End}) ->
         Object when Digest =:= none -> {[Object], {none, Count + 1, End}};
         Object -> {[Object], {erlang:md5_update(Digest, Bytes), Count + 1, End}}
     catch
-        error:badarg when Verify -> throw(badfile);
+        error:badarg when Verify, Digest =:= none -> throw(badfile);
         error:badarg -> {[], {Digest, Count, End}}
     end.
 
@@ -192,9 +192,8 @@ read_chunk(Log, Position, Number, Verify) ->
 
 %% The items of the header, its bytes, and the position behind it.
 read_header(Log, Verify) ->
-    case disk_log:bchunk(Log, start, 1) of
+    case read_chunk(Log, start, 1, Verify) of
         {Position, [Bytes]} -> {header(Bytes), Bytes, Position};
-        {Position, [Bytes], _BadBytes} when not Verify -> {header(Bytes), Bytes, Position};
         _ -> throw(badfile)
     end.
 

@@ -11,7 +11,7 @@ table(Table, Options) ->
                  end,
     case {option(traverse, OptionList), option(n_objects, OptionList)} of
         {{ok, Traverse}, {ok, Number}} ->
-            Tid = tid(Table),
+            Tid = tid(Table, Options),
             Others = lists:keydelete(n_objects, 1, lists:keydelete(traverse, 1, OptionList)),
             qlc:table(traversal(Traverse, Tid, Number),
                       [{pre_fun, fun(_) -> cats:safe_fixtable(Tid, true) end},
@@ -21,16 +21,15 @@ table(Table, Options) ->
                        {key_equality, key_equality(Tid)},
                        {lookup_fun, lookup(Traverse, Tid)} | Others]);
         _ ->
-            erlang:raise(error, badarg, [{cats, table, [Table, Options], []}])
+            cats_failure:fail(badarg, none, table, [Table, Options])
     end.
 
-tid(Name) when is_atom(Name) ->
+tid(Name, Options) when is_atom(Name) ->
     case cats:whereis(Name) of
-        undefined ->
-            erlang:raise(error, badarg, [{cats, table, [Name], [{error_info, #{cause => id, module => cats_failure}}]}]);
+        undefined -> cats_failure:fail(badarg, id, table, [Name, Options]);
         Tid -> Tid
     end;
-tid(Tid) ->
+tid(Tid, _Options) ->
     Tid.
 
 option(Key, Options) ->

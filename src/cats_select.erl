@@ -82,9 +82,9 @@ next_chunk(Function, Continuation) when is_tuple(Continuation), tuple_size(Conti
         catch
             error:Cause:Stack -> cats_failure:handle(Cause, Function, [Continuation], Stack)
         end,
-    cats_failure:handle(none, Function, [Continuation], []);
+    cats_failure:fail(badarg, none, Function, [Continuation]);
 next_chunk(Function, Continuation) ->
-    cats_failure:handle(none, Function, [Continuation], []).
+    cats_failure:fail(badarg, none, Function, [Continuation]).
 
 %% Brings a chunk to its end. `Earlier' are results that stand before it.
 complete({chunk, Reversed, Cursor}, Earlier, Table, Limit, _Function, _Arguments) ->

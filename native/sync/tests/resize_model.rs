@@ -18,6 +18,8 @@ enum Mistake {
     NoValidation,
     /// The size is stored when the buckets are free again.
     LateSize,
+    /// A bucket that was split is unlocked as unchanged.
+    SameVersion,
     /// A bucket that is not in use is not locked.
     FreeTarget,
 }
@@ -133,7 +135,11 @@ impl Table {
         }
         to.fill(0, 2, from.bodies[1].load(Ordering::Relaxed));
         from.keys[1].store(0, Ordering::Release);
-        from.lock.unlock(version);
+        if self.mistake == Mistake::SameVersion {
+            from.lock.unlock_unchanged(version);
+        } else {
+            from.lock.unlock(version);
+        }
         if self.mistake != Mistake::FreeTarget {
             to.lock.unlock(to.lock.held_version());
         }
@@ -263,4 +269,10 @@ fn the_size_must_be_stored_before_the_buckets_are_free() {
 #[should_panic]
 fn buckets_not_in_use_must_be_locked() {
     readers_find_keys_that_move(Mistake::FreeTarget);
+}
+
+#[test]
+#[should_panic]
+fn a_split_must_change_the_version() {
+    readers_find_keys_that_move(Mistake::SameVersion);
 }

@@ -8,7 +8,7 @@ EBIN = _build/default/lib/cats/ebin
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps build demo test test-native test-erlang lint lint-native lint-erlang shell clean
+.PHONY: help deps build demo test test-native test-models test-erlang lint lint-native lint-erlang shell clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -22,10 +22,14 @@ build: deps ## build the native library and the Erlang application
 demo: build ## run the papers' ets_bench on ets and cats side by side (QUICK=1: within a minute)
 	@QUICK=$(QUICK) bench/demo
 
-test: test-native test-erlang ## run all tests
+test: test-native test-models test-erlang ## run all tests
 
 test-native: deps ## the tests of the Rust crates
 	cd native && cargo test --locked --workspace --no-fail-fast
+
+test-models: deps ## check models of the synchronisation with loom
+	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-sync --test models \
+	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 
 test-erlang: build ## the Erlang tests (SUITE=name: one of them): comparison with ets, ownership, concurrency, errors
 	@scripts/test-erlang

@@ -184,16 +184,16 @@ fn renaming_is_atomic() {
     enter(registry, &world, &epoch::pin(), named, names[0], 1, None).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
-        for own in 0..2usize {
+        for (own, name) in names.into_iter().enumerate() {
             let (world, done) = (&world, &done);
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     let guard = epoch::pin();
-                    let Ok(handle) = patiently(|| registry.find(world, &guard, names[own], 1)) else {
+                    let Ok(handle) = patiently(|| registry.find(world, &guard, name, 1)) else {
                         continue;
                     };
                     // Time for a renaming between finding the table and reading it.
-                    thread::yield_now();
+                    thread::sleep(Duration::from_micros(20));
                     let found = with_key(&Value::Int(0), |term| {
                         patiently(|| handle.lookup(&handle.table().probe(term), false))
                     });
@@ -214,6 +214,9 @@ fn renaming_is_atomic() {
             let handle = patiently(|| registry.find(&world, &guard, new, 1)).unwrap();
             let object = [word(0), word((round as i64 + 1) % 2)];
             patiently(|| handle.insert(Object::Flat(&object))).unwrap();
+            if round % 10 == 0 {
+                thread::sleep(Duration::from_micros(20));
+            }
         }
         done.store(true, Ordering::Relaxed);
     });

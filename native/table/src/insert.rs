@@ -2,7 +2,7 @@
 
 use crate::failure::{Cause, Failure};
 use crate::group::{retire_entry, Group};
-use crate::object::{body_bytes, free_body, is_group, Object};
+use crate::object::{body_bytes, free_body, is_group, key_of, Object};
 use crate::options::Kind;
 use crate::schema::{identical, Probe};
 use crate::store::Store;
@@ -27,17 +27,20 @@ impl Incoming {
     /// of inserting it.
     #[inline(always)]
     pub fn new(guard: &Guard, table: &Table, store: &Store, object: Object<'_>) -> Result<Self, Failure> {
-        let key = table.key();
-        if object.arity() <= key {
+        let layout = table.layout();
+        if object.arity() <= layout.key {
             return Err(Cause::None.into());
         }
-        let term = object.element(key);
+        if layout.packed {
+            return Self::packed(table, object);
+        }
+        let term = object.element(layout.key);
         // SAFETY: an immediate refers to nothing; any other key is in the block, which stays where it is and lives as long as
         // this value, or as the guard under which this value is taken.
         let term: TermRef<'static> = unsafe { std::mem::transmute::<TermRef<'_>, TermRef<'static>>(term) };
         let probe = table.probe(term);
         store.prefetch(guard, &probe);
-        let body = object.into_body(key).ok_or(Failure::SystemLimit)?;
+        let body = object.into_body(layout).ok_or(Failure::SystemLimit)?;
         let entry = Entry {
             key: probe.word(),
             body,
@@ -45,6 +48,21 @@ impl Incoming {
         Ok(Self {
             entry,
             probe,
+            taken: false,
+        })
+    }
+
+    /// The same for a table that packs its objects: the key is read from where it is once the object is packed.
+    #[cold]
+    fn packed(table: &Table, object: Object<'_>) -> Result<Self, Failure> {
+        let layout = table.layout();
+        let word = table.probe(object.element(layout.key)).word();
+        let body = object.into_body(layout).ok_or(Failure::SystemLimit)?;
+        let entry = Entry { key: word, body };
+        Ok(Self {
+            entry,
+            // SAFETY: as in `new`.
+            probe: table.probe(unsafe { key_of(entry, layout.key) }),
             taken: false,
         })
     }

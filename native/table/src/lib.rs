@@ -13,6 +13,7 @@ mod lookup;
 mod number;
 mod object;
 mod options;
+mod packed;
 pub mod reaper;
 mod registry;
 mod schema;

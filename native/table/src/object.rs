@@ -1,6 +1,7 @@
 //! Objects as tables hold them: the body word of an [`Entry`] (docs/architecture.md, "Entries"), objects on their way in, and
 //! objects to read.
 
+use crate::packed;
 use cats_engine::Entry;
 use cats_sync::epoch::Guard;
 use cats_term::{is_immediate, Block, BlockRef, TermRef};
@@ -22,6 +23,15 @@ pub fn is_group(body: u64) -> bool {
 #[inline]
 pub fn is_block(body: u64) -> bool {
     body & TAG == 0
+}
+
+/// How the objects of a table are stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// The place of the key, counted from 0.
+    pub key: usize,
+    /// Objects are packed when that makes them smaller.
+    pub packed: bool,
 }
 
 /// An object to store.
@@ -51,28 +61,33 @@ impl Object<'_> {
         }
     }
 
-    /// The object's body word; the key is at `key`, counted from 0. Nothing when memory is exhausted.
+    /// The object's body word, in the form that the layout asks for. Nothing when memory is exhausted.
     #[inline(always)]
-    pub fn into_body(self, key: usize) -> Option<u64> {
+    pub fn into_body(self, layout: Layout) -> Option<u64> {
         match self {
-            Object::Flat(words) => match inline(words, key) {
+            Object::Flat(words) => match inline(words, layout.key) {
                 Some(body) => Some(body),
+                None if layout.packed => Block::flat(words).map(|block| address(packed::pack(block, layout.key))),
                 None => Block::flat(words).map(address),
             },
-            Object::Block(block) => Some(block_body(block, key)),
+            Object::Block(block) => Some(block_body(block, layout)),
         }
     }
 }
 
 /// The body of a block's tuple: the block, unless it can do without.
-fn block_body(block: Block, key: usize) -> u64 {
+fn block_body(block: Block, layout: Layout) -> u64 {
     let view = block.as_ref();
     if view.is_flat() {
-        if let Some(body) = inline(view.elements_raw(), key) {
+        if let Some(body) = inline(view.elements_raw(), layout.key) {
             return body;
         }
     }
-    address(block)
+    address(if layout.packed {
+        packed::pack(block, layout.key)
+    } else {
+        block
+    })
 }
 
 /// The body of a tuple of immediates that needs no block.
@@ -149,11 +164,13 @@ impl<'a> ObjectRef<'a> {
     /// The object of an entry; `key` is the key's place, counted from 0.
     ///
     /// # Safety
-    /// The body is not that of a group, and its block, if any, lives for `'a`.
+    /// The body is not that of a group, its block, if any, lives for `'a`, and this thread has a guard during `'a`.
     #[inline]
     pub unsafe fn new(entry: Entry, key: usize) -> ObjectRef<'a> {
         // SAFETY: as the caller promises.
         match unsafe { block(entry.body) } {
+            // SAFETY: as the caller promises; it has a guard.
+            Some(block) if packed::is_packed(block) => ObjectRef::Block(unsafe { packed::unpack(block) }),
             Some(block) => ObjectRef::Block(block),
             None if entry.body == SINGLE => ObjectRef::Single([entry.key]),
             None if key == 0 => ObjectRef::Pair([entry.key, entry.body]),
@@ -234,5 +251,9 @@ pub unsafe fn key_of<'a>(entry: Entry, key: usize) -> TermRef<'a> {
         return TermRef::immediate(entry.key);
     }
     // SAFETY: a key that is no immediate is in the block.
-    unsafe { ObjectRef::new(entry, key) }.element(key)
+    match unsafe { block(entry.body) } {
+        Some(block) if packed::is_packed(block) => packed::key(block),
+        Some(block) => block.element(key),
+        None => unreachable!("an object without a block has an immediate key"),
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::failure::{Cause, Failure};
 use crate::group::KeyPlace;
+use crate::object::Layout;
 use crate::options::{Access, Kind, Options, WriteConcurrency};
 use crate::registry::Registry;
 use crate::store::Store;
@@ -73,6 +74,15 @@ impl Table {
     #[inline]
     pub fn key(&self) -> usize {
         self.options.key_position as usize - 1
+    }
+
+    /// How objects are stored.
+    #[inline]
+    pub(crate) fn layout(&self) -> Layout {
+        Layout {
+            key: self.key(),
+            packed: self.options.compressed,
+        }
     }
 
     /// Where objects with this key word have their key.

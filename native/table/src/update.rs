@@ -3,7 +3,7 @@
 use crate::failure::{Cause, Failure};
 use crate::group::retire_entry;
 use crate::number::Number;
-use crate::object::{body_bytes, Object, ObjectRef};
+use crate::object::{body_bytes, Layout, Object, ObjectRef};
 use crate::schema::Probe;
 use crate::store::Store;
 use crate::table::Handle;
@@ -104,10 +104,10 @@ impl<'a> Base<'a> {
     }
 
     /// The body of the changed object.
-    fn change(&self, changes: &[Change<'_>], key: usize) -> Result<u64, Failure> {
+    fn change(&self, changes: &[Change<'_>], layout: Layout) -> Result<u64, Failure> {
         if let Base::Stored(ObjectRef::Block(block)) = self {
             let block = block.with_elements(changes).ok_or(Failure::SystemLimit)?;
-            return Object::Block(block).into_body(key).ok_or(Failure::SystemLimit);
+            return Object::Block(block).into_body(layout).ok_or(Failure::SystemLimit);
         }
         let arity = self.arity();
         let element = |index: usize| {
@@ -116,7 +116,7 @@ impl<'a> Base<'a> {
         };
         if (0..arity).all(|index| element(index).is_immediate()) {
             let words: Vec<u64> = (0..arity).map(|index| element(index).word()).collect();
-            return Object::Flat(&words).into_body(key).ok_or(Failure::SystemLimit);
+            return Object::Flat(&words).into_body(layout).ok_or(Failure::SystemLimit);
         }
         let mut builder = Builder::new();
         let root = builder.tuple(arity);
@@ -125,7 +125,7 @@ impl<'a> Base<'a> {
             builder.set(root, index, word);
         }
         let block = builder.finish().ok_or(Failure::SystemLimit)?;
-        Object::Block(block).into_body(key).ok_or(Failure::SystemLimit)
+        Object::Block(block).into_body(layout).ok_or(Failure::SystemLimit)
     }
 }
 
@@ -182,7 +182,7 @@ impl Handle<'_> {
                 unreachable!("a tuple")
             };
             let changes: Vec<Change<'_>> = indices.iter().copied().zip(elements.iter()).collect();
-            Ok((base.change(&changes, key)?, values))
+            Ok((base.change(&changes, self.table.layout())?, values))
         })
     }
 
@@ -244,7 +244,7 @@ impl Handle<'_> {
                     ElementOp::Invalid => return Err(Cause::None.into()),
                 }
             }
-            Ok((base.change(&changes, key)?, ()))
+            Ok((base.change(&changes, self.table.layout())?, ()))
         });
         match updated {
             Ok(()) => Ok(true),

@@ -3,7 +3,7 @@
 mod common;
 
 use cats_sync::epoch;
-use cats_table::{Cause, CounterOp, Direction, ElementOp, Failure, Kind, Number, Objects, Tuple};
+use cats_table::{Cause, Collect, CounterOp, Direction, ElementOp, Failure, Kind, Number, Objects, OptionItem, Tuple};
 use common::*;
 use proptest::prelude::*;
 use std::cmp::Ordering;
@@ -238,6 +238,10 @@ fn listed(objects: &Objects<'_>) -> Vec<Elements> {
 }
 
 fn run(kind: Kind, key_position: u32, ops: Vec<Op>) {
+    run_with(options(kind, key_position), kind, key_position, ops);
+}
+
+fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
     let registry = registry();
     let world = World::default();
     let key = key_position as usize - 1;
@@ -246,16 +250,7 @@ fn run(kind: Kind, key_position: u32, ops: Vec<Op>) {
         key,
         objects: Vec::new(),
     };
-    let table = enter(
-        registry,
-        &world,
-        &epoch::pin(),
-        options(kind, key_position),
-        atom(1),
-        1,
-        None,
-    )
-    .unwrap();
+    let table = enter(registry, &world, &epoch::pin(), options, atom(1), 1, None).unwrap();
     for op in ops {
         let guard = epoch::pin();
         let handle = table.by_identifier(&guard);
@@ -432,6 +427,35 @@ proptest! {
     #[test]
     fn duplicate_bag(position in 1u32..3, ops in prop::collection::vec(op(), 1..60)) {
         run(Kind::DuplicateBag, position, ops);
+    }
+}
+
+/// Of which some are large enough to be packed.
+fn large_object() -> impl Strategy<Value = Elements> {
+    (value(), 0i64..3, 0usize..200)
+        .prop_map(|(key, number, length)| vec![key, Value::Int(number), Value::List(vec![Value::Int(number); length])])
+}
+
+fn op_on_large_objects() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        3 => op(),
+        3 => large_object().prop_map(Op::Insert),
+        1 => large_object().prop_map(Op::DeleteObject),
+        1 => prop::collection::vec(large_object(), 0..4).prop_map(|list| Op::InsertList(list, false)),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    #[test]
+    fn compressed(
+        kind in prop_oneof![Just(Kind::Set), Just(Kind::OrderedSet), Just(Kind::Bag), Just(Kind::DuplicateBag)],
+        ops in prop::collection::vec(op_on_large_objects(), 1..60),
+    ) {
+        let mut options = options(kind, 1);
+        options.add(OptionItem::Compressed);
+        run_with(options, kind, 1, ops);
     }
 }
 

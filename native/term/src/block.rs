@@ -29,7 +29,7 @@ impl Block {
     ///
     /// # Safety
     /// They are a well-formed block, and held items in it are not yet retained.
-    pub(crate) unsafe fn from_words(words: &[u64]) -> Option<Block> {
+    pub unsafe fn from_words(words: &[u64]) -> Option<Block> {
         let address = slab::alloc(size_of_val(words))?.cast::<u64>();
         // SAFETY: the memory is new, aligned to 8 and large enough.
         unsafe { address.copy_from_nonoverlapping(NonNull::from(words).cast(), words.len()) };
@@ -156,6 +156,14 @@ impl<'a> BlockRef<'a> {
     #[inline]
     pub fn words(self) -> usize {
         (self.header() >> 32) as usize
+    }
+
+    /// All words, for a copy by [`Block::from_words`] if nothing in them is held.
+    #[inline]
+    pub fn as_words(self) -> &'a [u64] {
+        // SAFETY: the header tells the number of words. Only held items are changed, through atomics, and a copy of such is
+        // no well-formed block, so whoever looks at them has no use for what they read.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.words()) }
     }
 
     /// Bytes of memory that the block occupies.

@@ -292,40 +292,32 @@ weights() ->
 
 binaries_size() -> erlang:memory(binary).
 
-%% Processes read what is kept while others keep and drop, so that batches are compacted under the readers.
+%% Processes read what is left of batches while these are compacted, and their memory is used again.
 there_readers_during_compaction() ->
-    Lasting = [{Term, cats_nif:test_keep(Term)}
-               || N <- lists:seq(1, 3000), Term <- [{N, make_ref(), rand:bytes(80)}],
-                  begin
-                      %% Those beside it are dropped later.
-                      put({beside, N}, [cats_nif:test_keep({make_ref(), X}) || X <- lists:seq(1, 10)]),
-                      true
-                  end],
-    Beside = [References || {{beside, _}, References} <- get()],
-    Until = erlang:monotonic_time(millisecond) + 3000,
-    Readers = [spawn_monitor(fun() -> read(Lasting, Until) end) || _ <- lists:seq(1, 4)],
-    Churners = [spawn_monitor(fun() -> churn(Until) end) || _ <- lists:seq(1, 4)],
+    compaction_rounds(erlang:monotonic_time(millisecond) + 5000).
+
+compaction_rounds(Until) ->
+    Rounds = [{{Term, cats_nif:test_keep(Term)}, [cats_nif:test_keep(make_ref()) || _ <- lists:seq(1, 30)]}
+              || N <- lists:seq(1, 300), Term <- [{N, make_ref(), rand:bytes(80)}]],
+    {Lasting, Beside} = lists:unzip(Rounds),
+    Readers = [spawn_monitor(fun() -> read(Lasting) end) || _ <- lists:seq(1, 3)],
     [cats_nif:test_drop(Reference) || References <- Beside, Reference <- References],
-    [receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end || {_, Monitor} <- Readers ++ Churners],
+    Reuse = [cats_nif:test_keep({make_ref(), make_ref()}) || _ <- lists:seq(1, 1000), cats_nif:test_collect() =/= none],
+    [Reader ! stop || {Reader, _} <- Readers],
+    [receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end || {_, Monitor} <- Readers],
+    [cats_nif:test_drop(Reference) || Reference <- Reuse],
     [Term = cats_nif:test_kept(Reference) || {Term, Reference} <- Lasting],
-    ok.
-
-read(Lasting, Until) ->
-    [Term = cats_nif:test_kept(Reference) || {Term, Reference} <- Lasting],
-    repeat(fun read/2, Lasting, Until).
-
-churn(Until) -> churn([], Until).
-
-churn(_, Until) ->
-    Kept = [cats_nif:test_keep({make_ref(), rand:bytes(100)}) || _ <- lists:seq(1, 500)],
-    [cats_nif:test_drop(Reference) || Reference <- Kept, rand:uniform(10) > 1],
-    cats_nif:test_collect(),
-    repeat(fun churn/2, [], Until).
-
-repeat(Step, State, Until) ->
+    [cats_nif:test_drop(Reference) || {_, Reference} <- Lasting],
     case erlang:monotonic_time(millisecond) < Until of
-        true -> Step(State, Until);
+        true -> compaction_rounds(Until);
         false -> ok
+    end.
+
+read(Lasting) ->
+    [Term = cats_nif:test_kept(Reference) || {Term, Reference} <- Lasting],
+    receive
+        stop -> ok
+    after 0 -> read(Lasting)
     end.
 
 there_binaries() ->

@@ -1,0 +1,192 @@
+%% Programs that nobody here wrote, on cats through cats_transform, unchanged: OTP's digraph with digraph_utils and pg,
+%% and folsom, a metrics library of Debian's that lives on ets. Each is taken from the abstract code in its installed
+%% beams, once as it is and once transformed, loaded into a node of its own, and led through the same random or
+%% scripted exercise. The results must be the same, and those of the transformed ones must come from tables of cats.
+-module(cats_dropin_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-export([all/0]).
+-export([digraphs/1, process_groups/1, metrics/1]).
+-export([exercise_digraph/1, exercise_pg/1, exercise_folsom/1]).
+
+all() ->
+    [digraphs, process_groups, metrics].
+
+digraphs(_Config) ->
+    [same([digraph, digraph_utils], [], exercise_digraph, Seed) || Seed <- lists:seq(1, 6)].
+
+process_groups(_Config) ->
+    [same([pg], [], exercise_pg, Seed) || Seed <- lists:seq(1, 3)].
+
+metrics(_Config) ->
+    [Directory | _] = filelib:wildcard(filename:join("/usr/lib/erlang/lib", "folsom-*/ebin")),
+    Others = filelib:wildcard(filename:join("/usr/lib/erlang/lib", "{bear,meck}-*/ebin")),
+    Modules = [list_to_atom(filename:basename(File, ".beam"))
+               || File <- filelib:wildcard(filename:join(Directory, "*.beam"))],
+    same(Modules, [Directory | Others], exercise_folsom, 1).
+
+%% Runs the exercise on both, and compares.
+same(Modules, Path, Exercise, Argument) ->
+    [OnEts, OnCats] = [run(Modules, Path, Transform, Exercise, Argument) || Transform <- [false, true]],
+    #{tables := EtsTables, results := Expected} = OnEts,
+    #{tables := CatsTables, results := Results} = OnCats,
+    ?assertEqual(0, EtsTables),
+    ?assert(CatsTables > 0),
+    [?assertEqual({Number, One}, {Number, Other})
+     || {Number, One, Other} <- lists:zip3(lists:seq(1, length(Expected)), Expected, Results)],
+    ?assert(length(Expected) > 10).
+
+run(Modules, Path, Transform, Exercise, Argument) ->
+    {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["-pa" | code:get_path()]}),
+    try
+        true = peer:call(Peer, code, add_pathsa, [Path]) =:= ok,
+        [load(Peer, Module, Path, Transform) || Module <- Modules],
+        peer:call(Peer, ?MODULE, Exercise, [Argument], 60000)
+    after
+        peer:stop(Peer)
+    end.
+
+load(Peer, Module, Path, Transform) ->
+    Beam = case [File || Directory <- Path,
+                         File <- [filename:join(Directory, atom_to_list(Module) ++ ".beam")], filelib:is_file(File)] of
+               [File | _] -> File;
+               [] -> code:which(Module)
+           end,
+    {ok, {Module, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(Beam, [abstract_code]),
+    Final = case Transform of
+                true -> cats_transform:parse_transform(Forms, []);
+                false -> Forms
+            end,
+    {ok, Module, Binary} = compile:forms(Final, [nowarn_deprecated_catch]),
+    _ = peer:call(Peer, code, unstick_mod, [Module]),
+    {module, Module} = peer:call(Peer, code, load_binary, [Module, Beam, Binary]).
+
+%% The results, and how many tables of cats there were in the end.
+report(Results) ->
+    #{results => Results, tables => length(cats:all())}.
+
+%%% digraph: random steps, each followed by all questions that have one answer whatever the order of a hash table.
+
+exercise_digraph(Seed) ->
+    _ = rand:seed(exsss, Seed),
+    Graph = digraph:new(lists:nth(1 + Seed rem 3, [[], [acyclic], [protected, cyclic]])),
+    Results = [step(Graph, rand:uniform(12), rand:uniform(15), rand:uniform(15)) || _ <- lists:seq(1, 200)],
+    report([digraph:delete(digraph:new()) | Results]).
+
+step(Graph, Kind, V1, V2) ->
+    Done = case Kind of
+               1 -> digraph:add_vertex(Graph);
+               2 -> digraph:add_vertex(Graph, V1);
+               3 -> digraph:add_vertex(Graph, V1, {label, V2});
+               4 -> digraph:del_vertex(Graph, V1);
+               5 -> digraph:del_path(Graph, V1, V2);
+               6 -> digraph:del_edges(Graph, lists:sublist(lists:sort(digraph:edges(Graph)), V1 rem 3));
+               _ -> digraph:add_edge(Graph, V1, V2, {label, V2})
+           end,
+    {Kind, V1, V2, Done, about(Graph, V1, V2), summary(Graph), derived(Graph, V1)}.
+
+about(Graph, V1, V2) ->
+    {digraph:vertex(Graph, V1), digraph:out_neighbours(Graph, V1), digraph:in_neighbours(Graph, V1),
+     digraph:out_degree(Graph, V1), digraph:in_degree(Graph, V1), digraph:in_edges(Graph, V1),
+     lists:sort(digraph:edges(Graph, V1)), [digraph:edge(Graph, Edge) || Edge <- digraph:out_edges(Graph, V1)],
+     digraph:get_path(Graph, V1, V2), digraph:get_short_path(Graph, V1, V2),
+     digraph:get_cycle(Graph, V1), digraph:get_short_cycle(Graph, V1)}.
+
+summary(Graph) ->
+    {lists:sort(digraph:vertices(Graph)), lists:sort(digraph:edges(Graph)), digraph:no_vertices(Graph),
+     digraph:no_edges(Graph), lists:sort(digraph:source_vertices(Graph)), lists:sort(digraph:sink_vertices(Graph)),
+     proplists:delete(memory, digraph:info(Graph))}.
+
+derived(Graph, Vertex) ->
+    Sets = [lists:sort([lists:sort(Set) || Set <- digraph_utils:Function(Graph)])
+            || Function <- [components, strong_components, cyclic_strong_components]],
+    Known = [Vertex || digraph:vertex(Graph, Vertex) =/= false],
+    Reached = [lists:sort(digraph_utils:Function(Known, Graph))
+               || Function <- [reachable, reachable_neighbours, reaching, reaching_neighbours]],
+    Answers = [digraph_utils:Function(Graph) || Function <- [is_acyclic, is_tree, is_arborescence, arborescence_root]],
+    Sorted = is_list(digraph_utils:topsort(Graph)),
+    Orders = [lists:sort(digraph_utils:Function(Graph)) || Function <- [preorder, postorder, loop_vertices]],
+    Subgraph = digraph_utils:subgraph(Graph, Known ++ lists:seq(1, 15, 2)),
+    Condensation = digraph_utils:condensation(Graph),
+    Graphs = [{length(digraph:vertices(New)), length(digraph:edges(New))} || New <- [Subgraph, Condensation]],
+    [true, true] = [digraph:delete(New) || New <- [Subgraph, Condensation]],
+    {Sets, Reached, Answers, Sorted, Orders, Graphs}.
+
+%%% pg: processes that join, leave and die.
+
+exercise_pg(Seed) ->
+    _ = rand:seed(exsss, Seed),
+    {ok, Scope} = pg:start(dropin),
+    Processes = maps:from_list([{Number, spawn(fun idle/0)} || Number <- lists:seq(1, 12)]),
+    {Results, _} = lists:mapfoldl(fun(_, Alive) -> pg_step(rand:uniform(8), Alive) end, Processes, lists:seq(1, 200)),
+    Report = report(Results),
+    ok = gen_server:stop(Scope),
+    Report.
+
+idle() ->
+    receive stop -> ok end.
+
+pg_step(Kind, Processes) ->
+    Number = rand:uniform(maps:size(Processes)),
+    #{Number := Process} = Processes,
+    Others = [maps:get(N, Processes) || N <- lists:seq(1, Number)],
+    Group = {group, rand:uniform(4)},
+    {Done, After} =
+        case Kind of
+            1 ->
+                Monitor = monitor(process, Process),
+                Process ! stop,
+                receive {'DOWN', Monitor, _, _, _} -> ok end,
+                %% The scope has heard of it before it answers, and of an earlier exit before a later one.
+                {died, Processes#{Number := spawn(fun idle/0)}};
+            2 -> {pg:leave(dropin, Group, Process), Processes};
+            3 -> {pg:leave(dropin, Group, Others), Processes};
+            4 -> {pg:join(dropin, Group, Others), Processes};
+            _ -> {pg:join(dropin, Group, Process), Processes}
+        end,
+    _ = sys:get_state(dropin),
+    Numbers = maps:from_list([{Pid, N} || {N, Pid} <- maps:to_list(After)]),
+    Members = [{Name, [maps:get(Pid, Numbers) || Pid <- pg:Function(dropin, Name)]}
+               || Name <- lists:sort(pg:which_groups(dropin)), Function <- [get_members, get_local_members]],
+    {{Kind, Number, Group, Done, Members, pg:get_members(dropin, nobody)}, After}.
+
+%%% folsom: all kinds of metrics.
+
+exercise_folsom(_) ->
+    {ok, _} = application:ensure_all_started(folsom),
+    Samples = [uniform, exdec, slide, slide_uniform, none],
+    Created = [folsom_metrics:new_counter(counter), folsom_metrics:new_gauge(gauge), folsom_metrics:new_meter(meter),
+               folsom_metrics:new_meter_reader(reader), folsom_metrics:new_spiral(spiral),
+               folsom_metrics:new_duration(duration), folsom_metrics:new_history(history, 5)]
+        ++ [folsom_metrics:new_histogram(Sample, Sample, 100) || Sample <- [uniform, exdec, slide, none]]
+        ++ [folsom_metrics:new_histogram(slide_uniform, slide_uniform, {60, 100})],
+    Numbers = [(N * 7919) rem 1000 || N <- lists:seq(1, 90)],
+    Noted = [[folsom_metrics:notify({Name, Number}) || Name <- [gauge, meter, spiral, history | Samples]]
+             ++ [folsom_metrics:notify({counter, {inc, Number}}), folsom_metrics:notify({counter, {dec, 3}})]
+             || Number <- Numbers],
+    Timed = [folsom_metrics:histogram_timed_update(none, fun() -> N end) || N <- lists:seq(1, 5)],
+    Values = [folsom_metrics:get_metric_value(Name) || Name <- [counter, gauge, spiral]],
+    %% Fewer numbers than the samples have room for, so that none is left to chance.
+    Whole = [uniform, exdec, slide, slide_uniform],
+    %% Sums of floats depend on the order of the table in their last digits.
+    Statistics = [[{Item, rounded(Value)} || {Item, Value} <- lists:sort(folsom_metrics:get_histogram_statistics(Name))]
+                  || Name <- Whole],
+    Sampled = [lists:sort(folsom_metrics:get_metric_value(Name)) || Name <- Whole],
+    History = [[Event || {_Time, Events} <- folsom_metrics:get_history_values(history, N), Event <- Events]
+               || N <- [1, 3, 10]],
+    Tagged = [folsom_metrics:tag_metric(Name, tag) || Name <- [counter, gauge]]
+        ++ [folsom_metrics:untag_metric(counter, tag), lists:sort(folsom_metrics:get_metrics_value(tag))],
+    Known = [lists:sort(folsom_metrics:get_metrics()), lists:sort(folsom_metrics:get_metrics_info()),
+             folsom_metrics:metric_exists(gauge), folsom_metrics:metric_exists(nothing)],
+    Failures = [catch folsom_metrics:get_metric_value(nothing), folsom_metrics:notify({nothing, 1}),
+                folsom_metrics:new_counter(counter), folsom_metrics:notify({counter, {bad, 1}})],
+    report([Created, Noted, Timed, Values, Statistics, Sampled, History, Tagged, Known, without_stacks(Failures)]
+           ++ [[folsom_metrics:delete_metric(Name), folsom_metrics:metric_exists(Name)] || Name <- [counter, gauge, spiral]]).
+
+rounded(Value) when is_float(Value) -> round(Value * 1.0e6);
+rounded(Value) -> Value.
+
+without_stacks(Failures) ->
+    [case Failure of
+         {'EXIT', {Reason, _Stack}} -> {'EXIT', Reason};
+         _ -> Failure
+     end || Failure <- Failures].

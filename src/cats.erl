@@ -313,8 +313,9 @@ memory() ->
 %% @doc Creates a table that the calling process owns, and returns its identifier, or with option `named_table'
 %% its name. The table ends with its owner, unless it has an heir. The options are those of `ets'. The ones that
 %% tune `ets' for concurrency (`read_concurrency', `write_concurrency', `decentralized_counters') are accepted and
-%% reported by {@link info/2}, but not needed: tables adapt. So is `compressed', which does not compress anything
-%% yet. Option `{engine, Name}' names the structure to use, see {@link engines/0}.
+%% reported by {@link info/2}, but not needed: tables adapt. Option `compressed' keeps objects compressed, except
+%% their keys, where that saves memory. Option `{engine, Name}' names the structure to use, see
+%% {@link engines/0}.
 -spec new(Name :: atom(), [option()]) -> table().
 new(Name, Options) ->
     try

@@ -8,6 +8,7 @@ pub mod ca;
 #[cfg(test)]
 mod conformance;
 pub mod hash;
+mod line;
 
 use cats_sync::epoch::Guard;
 use std::cmp::Ordering;

@@ -12,6 +12,7 @@
 //! found in a leaf that validates and is not dead, holds.
 
 use super::Query;
+use crate::line::equal_words;
 use crate::{hash_of, Entry, OrderedSchema};
 use cats_sync::facade::{AtomicU64, Ordering::*};
 use cats_sync::slab;
@@ -231,14 +232,11 @@ impl Leaf {
         Ok(Entry { key, body })
     }
 
+    /// The slots of a line whose key word is `word`: bit `2 * i` is for the `i`-th. Acquires: see `entry`.
     #[inline]
     fn matching(self, line: usize, word: u64) -> u32 {
-        let mut mask = 0;
-        for i in 0..LINE {
-            // Acquire: see `entry`.
-            mask |= u32::from(self.key(line * LINE + i).load(Acquire) == word) << i;
-        }
-        mask
+        // SAFETY: a line of key words, aligned as the leaf is; see `Leaf`.
+        unsafe { equal_words(self.key(line * LINE), word) }
     }
 
     /// The slot of the key and its entry.
@@ -251,7 +249,7 @@ impl Leaf {
         let mask = self.matching(home, wanted.word);
         // One branch that goes one way nearly always; whether there is such a key is no matter for a branch.
         if (mask != 0) | !(info.passed(home) | info.hashed()) {
-            let slot = home * LINE + (mask | 1 << LINE).trailing_zeros() as usize % LINE;
+            let slot = home * LINE + mask.trailing_zeros() as usize / 2 % LINE;
             let entry = Entry {
                 key: wanted.word,
                 body: self.body(slot).load(Acquire),
@@ -272,7 +270,7 @@ impl Leaf {
             line = (line + 1) & (self.lines() - 1);
             let mask = self.matching(line, wanted.word);
             if mask != 0 {
-                let slot = line * LINE + mask.trailing_zeros() as usize;
+                let slot = line * LINE + mask.trailing_zeros() as usize / 2;
                 let entry = Entry {
                     key: wanted.word,
                     body: self.body(slot).load(Acquire),
@@ -323,7 +321,7 @@ impl Leaf {
             let line = (home + distance) & (self.lines() - 1);
             let free = self.matching(line, 0);
             (free != 0).then(|| Place {
-                slot: line * LINE + free.trailing_zeros() as usize,
+                slot: line * LINE + free.trailing_zeros() as usize / 2,
                 distance,
             })
         })

@@ -13,6 +13,7 @@
 //! Overflow buckets leave a chain only through the epoch guard or into the chain of the bucket's other half (a split).
 //! So a reader that is overtaken reads valid memory, and may wander into the other chain, but the head's version tells.
 
+use crate::line::equal_words;
 use crate::Entry;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -112,50 +113,11 @@ impl Bucket {
         prefetch_line(ptr::from_ref(&self.link).cast());
     }
 
-    /// The slots whose key word is `word`. Without branches, so that the processor need not wait for the bucket to come
-    /// from memory before it goes on to what follows.
+    /// The slots whose key word is `word`. Acquires: the first invariant.
     #[inline]
     fn hits(&self, word: u64) -> Hits {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let mask: u32;
-            // SAFETY: reads the bucket's first line, which is aligned; as 16 aligned bytes at a time, of which each
-            // eight are what an atomic load of the word gives. On this architecture every load acquires.
-            unsafe {
-                std::arch::asm!(
-                    "movq {word}, {key}",
-                    "punpcklqdq {word}, {word}",
-                    "movdqa {a}, {word}",
-                    "movdqa {b}, {word}",
-                    "movdqa {c}, {word}",
-                    "pcmpeqd {a}, [{line}]",
-                    "pcmpeqd {b}, [{line} + 16]",
-                    "pcmpeqd {c}, [{line} + 32]",
-                    "pcmpeqd {word}, [{line} + 48]",
-                    "packssdw {a}, {b}",
-                    "packssdw {c}, {word}",
-                    "packsswb {a}, {c}",
-                    "pmovmskb {mask:e}, {a}",
-                    key = in(reg) word,
-                    line = in(reg) self,
-                    mask = lateout(reg) mask,
-                    word = out(xmm_reg) _,
-                    a = out(xmm_reg) _,
-                    b = out(xmm_reg) _,
-                    c = out(xmm_reg) _,
-                    options(readonly, nostack, preserves_flags),
-                );
-            }
-            // A bit for each half of a word of the line. Equal are words of which both halves are; the first is the
-            // lock.
-            Hits(mask & mask >> 1 & 0x5554)
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        {
-            // Acquire: the first invariant.
-            let hit = |key: &AtomicU64| u32::from(key.load(Ordering::Acquire) == word);
-            Hits(self.keys.iter().rev().fold(0, |hits, key| hits << 2 | hit(key)) << 2)
-        }
+        // SAFETY: a bucket's first line, all words of which are atomics. The first is the lock.
+        Hits(unsafe { equal_words(ptr::from_ref(self).cast(), word) } & 0x5554)
     }
 
     /// The number of entries of this bucket alone.

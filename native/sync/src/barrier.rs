@@ -45,10 +45,27 @@ mod kernel {
 mod kernel {
     pub fn prepare() {}
     pub fn asymmetric() -> bool {
+        #[cfg(loom)]
+        super::model::switch();
         false
     }
     pub fn run() -> bool {
         false
+    }
+}
+
+/// The model checker does not take a fence for a place where threads may be switched; an access that all barriers have in common
+/// is one, and orders nothing that the fences do not.
+#[cfg(loom)]
+mod model {
+    use crate::facade::{global, AtomicUsize, Ordering};
+
+    global! {
+        static SWITCH: AtomicUsize = AtomicUsize::new(0);
+    }
+
+    pub fn switch() {
+        SWITCH.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -72,7 +89,8 @@ pub(crate) fn light() {
 /// ordered. A system call of 0.1 to some microseconds.
 #[must_use]
 pub(crate) fn heavy() -> bool {
+    let asymmetric = kernel::asymmetric();
     // The fence orders this thread itself, whatever the kernel does for its caller.
     fence(Ordering::SeqCst);
-    !kernel::asymmetric() || kernel::run()
+    !asymmetric || kernel::run()
 }

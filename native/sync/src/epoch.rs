@@ -65,7 +65,7 @@ impl Bag {
             tag: 0,
             weight: 0,
             len: 0,
-            witness: Witness::default(),
+            witness: Witness::new(),
             objects: [const { MaybeUninit::uninit() }; BAG_OBJECTS],
         }))
     }
@@ -86,6 +86,7 @@ struct Waiting {
     tail: *mut Bag,
     /// Bags with a tag below have no readers.
     safe: u64,
+    witness: Witness,
 }
 
 struct Domain {
@@ -112,7 +113,7 @@ global! {
         sealed: AtomicPtr::new(ptr::null_mut()),
         weight: AtomicUsize::new(0),
         reclaiming: AtomicBool::new(false),
-        waiting: UnsafeCell::new(Waiting { head: ptr::null_mut(), tail: ptr::null_mut(), safe: 0 }),
+        waiting: UnsafeCell::new(Waiting { head: ptr::null_mut(), tail: ptr::null_mut(), safe: 0, witness: Witness::new() }),
     };
 }
 
@@ -299,6 +300,7 @@ fn reclaim(thread: &Thread, limit: usize, raiding: bool) -> bool {
     thread.reclaiming.set(true);
     // SAFETY: this thread set `reclaiming`.
     let waiting = unsafe { &mut *DOMAIN.waiting.get() };
+    waiting.witness.see();
     if raiding {
         raid();
     }

@@ -23,13 +23,20 @@ pub fn store_load_fence() {
 
 /// Shows the model checker an exclusive access to plain memory; nothing in a build.
 #[cfg(not(loom))]
-#[derive(Default)]
 pub(crate) struct Witness(());
 #[cfg(loom)]
-#[derive(Default)]
 pub(crate) struct Witness(loom::cell::UnsafeCell<()>);
 
 impl Witness {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Self(())
+    }
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self(loom::cell::UnsafeCell::new(()))
+    }
+
     /// To be called at each access.
     #[inline]
     pub(crate) fn see(&self) {

@@ -15,32 +15,68 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
+/// Runs both at once, in either role: the checker does not try every order of the first thread's accesses.
+fn together<T: Send + Sync + 'static>(make: fn() -> Arc<T>, one: fn(&T), other: fn(&T)) {
+    for (first, second) in [(one, other), (other, one)] {
+        check(move || {
+            let shared = make();
+            let thread = {
+                let shared = shared.clone();
+                thread::spawn(move || first(&shared))
+            };
+            second(&shared);
+            thread.join().unwrap();
+        });
+    }
+}
+
+type Words = (VersionLock, [AtomicU64; 2]);
+
+fn words() -> Arc<Words> {
+    Arc::new((VersionLock::default(), [AtomicU64::new(0), AtomicU64::new(0)]))
+}
+
+fn write_words((lock, words): &Words) {
+    if let Ok((version, _)) = lock.lock() {
+        for word in words {
+            word.store(version + 2, Ordering::Relaxed);
+        }
+        lock.unlock(version);
+    }
+}
+
+fn read_words((lock, words): &Words) {
+    if let Some(token) = lock.token() {
+        let seen = [0, 1].map(|i: usize| words[i].load(Ordering::Relaxed));
+        if lock.validate(token) {
+            assert_eq!(seen, [token, token], "the state is that of the token");
+        }
+    }
+}
+
 #[test]
 fn a_validated_read_of_two_words_is_one_state() {
+    let write_twice = |words: &Words| {
+        write_words(words);
+        write_words(words);
+    };
+    together(words, write_twice, read_words);
+}
+
+#[test]
+fn a_token_shows_what_was_written_before_a_holder_that_changed_nothing() {
     check(|| {
-        let shared = Arc::new((VersionLock::default(), [AtomicU64::new(0), AtomicU64::new(0)]));
-        let writer = {
+        let shared = words();
+        let threads = [write_words, read_words].map(|run| {
             let shared = shared.clone();
-            thread::spawn(move || {
-                let (lock, words) = &*shared;
-                for value in 1..=2 {
-                    if let Ok((version, _)) = lock.lock() {
-                        words[0].store(value, Ordering::Relaxed);
-                        words[1].store(value, Ordering::Relaxed);
-                        lock.unlock(version);
-                    }
-                }
-            })
-        };
-        let (lock, words) = &*shared;
-        if let Some(token) = lock.token() {
-            let seen = (words[0].load(Ordering::Relaxed), words[1].load(Ordering::Relaxed));
-            if lock.validate(token) {
-                assert_eq!(seen.0, seen.1);
-                assert_eq!(seen.0, token / 2, "the state is that of the token");
-            }
+            thread::spawn(move || run(&shared))
+        });
+        if let Some(version) = shared.0.try_lock() {
+            shared.0.unlock_unchanged(version);
         }
-        writer.join().unwrap();
+        for thread in threads {
+            thread.join().unwrap();
+        }
     });
 }
 
@@ -144,48 +180,72 @@ fn unlink_and_retire(shared: &Shared) {
     drop(guard);
 }
 
+/// Uses and retires an object that nobody else reads. Two such fill a bag, so the first stays in it.
+fn retire(object: &Object) {
+    let guard = pin();
+    assert!(object.alive());
+    // SAFETY: nobody reads it.
+    unsafe { guard.retire(std::ptr::from_ref(object).cast_mut().cast(), 0, mark_freed) };
+    drop(guard);
+}
+
 #[test]
 fn nothing_is_freed_under_a_reader() {
-    check(|| {
-        let shared = shared();
-        let reader = {
-            let shared = shared.clone();
-            thread::spawn(move || read(&shared))
-        };
-        unlink_and_retire(&shared);
+    let reclaim = |shared: &Shared| {
+        unlink_and_retire(shared);
         collect(10);
-        reader.join().unwrap();
-    });
+    };
+    together(shared, reclaim, read);
 }
 
 #[test]
 fn nothing_is_freed_under_a_reader_that_pins_again() {
-    check(|| {
-        let shared = shared();
-        let reader = {
-            let shared = shared.clone();
-            thread::spawn(move || {
-                read(&shared);
-                read(&shared);
-            })
-        };
-        unlink_and_retire(&shared);
-        reader.join().unwrap();
-    });
+    let read_twice = |shared: &Shared| {
+        read(shared);
+        read(shared);
+    };
+    together(shared, unlink_and_retire, read_twice);
 }
 
 #[test]
 fn an_object_retired_by_one_and_collected_by_another_is_freed_once() {
+    for large in [true, false] {
+        check(move || {
+            let shared = shared();
+            let writer = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    if large {
+                        unlink_and_retire(&shared)
+                    } else {
+                        retire(&shared.objects[0])
+                    }
+                })
+            };
+            collect(10);
+            writer.join().unwrap();
+            while collect(10) {}
+            assert!(!shared.objects[0].alive());
+        });
+    }
+}
+
+#[test]
+fn two_reclaimers_do_not_meet() {
     check(|| {
         let shared = shared();
-        let writer = {
+        let other = {
             let shared = shared.clone();
-            thread::spawn(move || unlink_and_retire(&shared))
+            thread::spawn(move || {
+                retire(&shared.objects[0]);
+                collect(10);
+            })
         };
+        retire(&shared.objects[1]);
         collect(10);
-        writer.join().unwrap();
-        collect(10);
-        assert!(!shared.objects[0].alive());
+        other.join().unwrap();
+        while collect(10) {}
+        assert!(!shared.objects[0].alive() && !shared.objects[1].alive());
     });
 }
 
@@ -193,12 +253,6 @@ fn an_object_retired_by_one_and_collected_by_another_is_freed_once() {
 fn an_owner_that_wakes_up_does_not_meet_its_raider() {
     check(|| {
         let shared = shared();
-        let retire = |object: &Object| {
-            let guard = pin();
-            // SAFETY: nobody reads it. Two objects a bag, so the first stays in it.
-            unsafe { guard.retire(std::ptr::from_ref(object).cast_mut().cast(), 0, mark_freed) };
-            drop(guard);
-        };
         retire(&shared.objects[0]);
         let raider = thread::spawn(|| {
             collect(10);

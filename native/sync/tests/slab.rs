@@ -228,7 +228,7 @@ fn an_idle_threads_memory_is_not_held_back() {
 fn blocks_spread_thinly_are_no_reason_to_take_more() {
     let _turn = turn();
     let fill = |number: usize| -> Vec<Block> { (0..number).map(|i| Block::new(96, i)).collect() };
-    let mut first = fill(200_000);
+    let mut first = fill(1_000_000);
     let full = held();
     // Three quarters go, from every page alike; the rest keeps all pages.
     let mut number = 0;
@@ -236,8 +236,9 @@ fn blocks_spread_thinly_are_no_reason_to_take_more() {
         number += 1;
         number % 4 == 0
     });
-    let second = thread::scope(|scope| scope.spawn(|| fill(140_000)).join().unwrap());
-    assert!(held() <= full, "{} bytes held, {full} before", held());
+    let second = thread::scope(|scope| scope.spawn(|| fill(700_000)).join().unwrap());
+    // The stock may have been filled up meanwhile, by a region.
+    assert!(held() <= full + (32 << 20), "{} bytes held, {full} before", held());
     drop((first, second));
     give_all_back();
 }

@@ -66,7 +66,7 @@ impl<'g> Handle<'g> {
 
     /// `delete_object/2`: removes all objects that are exactly this one.
     pub fn delete_object(self, object: Object<'_>) -> Result<(), Failure> {
-        let incoming = Incoming::new(self.guard, self.table, self.store(), object)?;
+        let incoming = Incoming::for_any(self.guard, self.table, self.store(), object)?;
         self.delete_equal(&incoming.probe(), incoming.body()).map(|_| ())
     }
 

@@ -396,6 +396,7 @@ const FREE_AT_ONCE: usize = 500;
 ///
 /// # Safety
 /// The entry is unlinked, and this happens once.
+#[inline]
 pub unsafe fn retire_entry(guard: &Guard, body: u64) {
     // SAFETY: what the entry refers to is unlinked, as the caller promises.
     unsafe {

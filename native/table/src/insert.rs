@@ -23,7 +23,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Fails with [`Cause::None`] when the object has no key. Inlined, as copying the value through memory would cost a third
+    /// For a table that does not pack its objects. Fails with [`Cause::None`] when the object has no key. Inlined, as copying the value through memory would cost a third
     /// of inserting it.
     #[inline(always)]
     pub fn new(guard: &Guard, table: &Table, store: &Store, object: Object<'_>) -> Result<Self, Failure> {
@@ -31,9 +31,7 @@ impl Incoming {
         if object.arity() <= layout.key {
             return Err(Cause::None.into());
         }
-        if layout.packed {
-            return Self::packed(table, object);
-        }
+        debug_assert!(!layout.packed);
         let term = object.element(layout.key);
         // SAFETY: an immediate refers to nothing; any other key is in the block, which stays where it is and lives as long as
         // this value, or as the guard under which this value is taken.
@@ -52,10 +50,13 @@ impl Incoming {
         })
     }
 
-    /// The same for a table that packs its objects: the key is read from where it is once the object is packed.
-    #[cold]
-    fn packed(table: &Table, object: Object<'_>) -> Result<Self, Failure> {
+    /// For any table: in one that packs its objects the key is read from where it is once the object is packed.
+    #[inline(never)]
+    pub fn for_any(guard: &Guard, table: &Table, store: &Store, object: Object<'_>) -> Result<Self, Failure> {
         let layout = table.layout();
+        if !layout.packed || object.arity() <= layout.key {
+            return Self::new(guard, table, store, object);
+        }
         let word = table.probe(object.element(layout.key)).word();
         let body = object.into_body(layout).ok_or(Failure::SystemLimit)?;
         let entry = Entry { key: word, body };
@@ -123,10 +124,24 @@ impl Table {
 
 impl Handle<'_> {
     /// `insert/2` of one object.
-    #[inline]
+    #[inline(always)]
     pub fn insert(self, object: Object<'_>) -> Result<(), Failure> {
         let store = self.store();
-        let mut incoming = Incoming::new(self.guard, self.table, store, object)?;
+        if self.table.options().compressed {
+            return self.insert_packed(object);
+        }
+        self.insert_incoming(store, Incoming::new(self.guard, self.table, store, object)?)
+    }
+
+    #[inline(never)]
+    fn insert_packed(self, object: Object<'_>) -> Result<(), Failure> {
+        let store = self.store();
+        self.insert_incoming(store, Incoming::for_any(self.guard, self.table, store, object)?)
+    }
+
+    #[inline(always)]
+    fn insert_incoming(self, store: &Store, incoming: Incoming) -> Result<(), Failure> {
+        let mut incoming = incoming;
         let probe = incoming.probe;
         let old = store.update(self.guard, &probe, |old| {
             if let Err(failure) = self.still_named() {
@@ -142,10 +157,9 @@ impl Handle<'_> {
     }
 
     /// `insert_new/2` of one object: false when the key has an object.
-    #[inline]
     pub fn insert_new(self, object: Object<'_>) -> Result<bool, Failure> {
         let store = self.store();
-        let mut incoming = Incoming::new(self.guard, self.table, store, object)?;
+        let mut incoming = Incoming::for_any(self.guard, self.table, store, object)?;
         let probe = incoming.probe;
         store.update(self.guard, &probe, |old| {
             if let Err(failure) = self.still_named() {
@@ -174,7 +188,7 @@ impl Handle<'_> {
         let store = self.store();
         let mut incoming = Vec::with_capacity(objects.len());
         for object in objects {
-            incoming.push(Incoming::new(self.guard, self.table, store, object)?);
+            incoming.push(Incoming::for_any(self.guard, self.table, store, object)?);
         }
         let probes: Vec<Probe<'static>> = incoming.iter().map(|incoming| incoming.probe).collect();
         let probes: Vec<&Probe<'_>> = probes.iter().collect();
@@ -200,7 +214,7 @@ impl Handle<'_> {
 
     /// Puts an object in a place that is locked. The second value is the body of an entry that the step replaces, to be retired
     /// after the step.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put(
         self,
         store: &Store,
@@ -221,6 +235,7 @@ impl Handle<'_> {
         self.add_to_bag(store, old, incoming)
     }
 
+    #[inline(never)]
     fn add_to_bag(self, store: &Store, old: Entry, incoming: &mut Incoming) -> (Step, Result<Option<u64>, Failure>) {
         let key = self.table.key_place(old.key);
         let unique = self.table.kind() == Kind::Bag;

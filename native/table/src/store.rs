@@ -82,14 +82,14 @@ impl Store {
     }
 
     /// See [`Engine::read`].
-    #[inline]
+    #[inline(always)]
     pub fn read<R>(&self, guard: &Guard, probe: &Probe<'_>, look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
         let probe = probe.erase();
         each!(self, engine => engine.read(guard, probe, look))
     }
 
     /// See [`Engine::update`].
-    #[inline]
+    #[inline(always)]
     pub fn update<R>(
         &self,
         guard: &Guard,

@@ -166,7 +166,8 @@ impl Bucket {
     }
 
     /// An optimistic read under `token`: the key's entry, or that there is none; `None` if the chain was seen changing.
-    #[inline]
+    /// Inlined, as its result would pass through memory.
+    #[inline(always)]
     pub fn find(
         &self,
         guard: &Guard,

@@ -247,6 +247,21 @@ impl<S: Schema> Hash<S> {
         move |entry| unsafe { self.shared.0.schema.matches(probe, entry) }
     }
 
+    /// The read that was overtaken too often.
+    #[cold]
+    #[inline(never)]
+    fn read_locked<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        look: &mut impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        let word = self.shared.0.schema.word(probe);
+        let held = self.lock_to_read(guard, hash_of(word))?;
+        let search = self.search(guard, &held, word, probe);
+        Ok(look(search.found.map(|(_, entry)| entry)))
+    }
+
     #[inline]
     fn search<'g>(&self, guard: &'g Guard, held: &Held<'g>, word: u64, probe: &S::Probe) -> Search<'g> {
         held.head.search(guard, word, self.matches(probe))
@@ -339,9 +354,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
                 break;
             }
         }
-        let held = self.lock_to_read(guard, hash)?;
-        let search = self.search(guard, &held, word, probe);
-        Ok(look(search.found.map(|(_, entry)| entry)))
+        self.read_locked(guard, probe, &mut look)
     }
 
     #[inline]

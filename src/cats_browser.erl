@@ -10,8 +10,9 @@
 -spec run(cats:table(), Height :: pos_integer(), Width :: pos_integer()) -> ok.
 run(Table, Height, Width) ->
     Tid = case is_atom(Table) andalso cats:whereis(Table) of
-              Reference when is_reference(Reference) -> Reference;
-              _ -> Table
+              false -> Table;
+              undefined -> Table;
+              Identifier -> Identifier
           end,
     show_from(cats:first_lookup(Tid), 1, 1, #browser{table = Tid, height = Height, width = Width}).
 

@@ -389,8 +389,9 @@ unsafe fn drop_node(address: *mut u8, _: usize) {
     }
 }
 
-/// Groups up to this size are freed where they are met, larger ones by the reaper.
-const FREE_AT_ONCE: usize = 500;
+/// Groups up to this size are freed where they are met, larger ones by the reaper: a thread that frees what it has retired
+/// frees some hundred of them at once.
+const FREE_AT_ONCE: usize = 64;
 
 /// Frees what an entry's body refers to, an object or a group, once nobody can be reading it.
 ///

@@ -37,9 +37,9 @@ static UNHEARD: AtomicBool = AtomicBool::new(false);
 static WORK: LazyLock<Exclusive<Vec<Garbage>>> = LazyLock::new(Exclusive::default);
 
 /// Places that are dismantled between two looks at the clock.
-const PLACES: usize = 64;
+const PLACES: usize = 32;
 /// Retired objects that are freed at once.
-const RETIRED: usize = 256;
+const RETIRED: usize = 128;
 
 /// Announces something that has been retired and will come to the queue.
 pub(crate) fn expect() {
@@ -91,10 +91,8 @@ pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> bool {
         while PENDING.load(Ordering::Relaxed) != 0 {
             take(work);
             match work.pop() {
-                None => {
-                    // All that is pending is still retired.
-                    epoch::collect(RETIRED);
-                }
+                // All that is pending is still retired: its readers are to finish first.
+                None => return,
                 Some(garbage) => match step(registry, host, garbage) {
                     Ok(Some(rest)) => work.push(rest),
                     Ok(None) => {

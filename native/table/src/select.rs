@@ -116,9 +116,22 @@ impl<'g> Handle<'g> {
                 *next += 1;
                 *next < keys.len()
             }
-            Wanted::Hash(cursor) => self
-                .store()
-                .scan(self.guard, cursor, limit, out, |entry, out| self.expand(entry, out))?,
+            Wanted::Hash(cursor) => {
+                let before = *cursor;
+                let mut large = false;
+                let more = self.store().scan(self.guard, cursor, limit, out, |entry, out| {
+                    if !patient && self.is_large(entry) {
+                        large = true;
+                    } else {
+                        self.expand(entry, out);
+                    }
+                })?;
+                if large {
+                    *cursor = before;
+                    return Err(Failure::Big);
+                }
+                more
+            }
             Wanted::Range { lower, upper, last } => {
                 let down = selection.direction == Direction::Down;
                 let (near, far) = if down { (upper, lower) } else { (lower, upper) };

@@ -3,7 +3,7 @@
 
 use crate::failure::{Cause, Failure};
 use crate::group::Group;
-use crate::lookup::{look, Objects};
+use crate::lookup::{look, Objects, GROUP_LIMIT};
 use crate::object::{is_group, ObjectRef};
 use crate::options::Kind;
 use crate::schema::Probe;
@@ -71,11 +71,22 @@ impl<'g> Handle<'g> {
     }
 
     /// `slot/2`: the objects of a bucket, or of the place with that number in an ordered table; nothing just behind the last.
-    pub fn slot(self, number: usize) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
+    /// Fails with [`Failure::Big`] when there are too many for a caller that is not `patient`.
+    pub fn slot(self, number: usize, patient: bool) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
         let store = self.store();
         let ordered = self.table.kind() == Kind::OrderedSet;
-        let found = store.slot(self.guard, number, |entry, out| self.expand(entry, out))?;
+        let mut large = false;
+        let found = store.slot(self.guard, number, |entry, out| {
+            if !patient && self.is_large(entry) {
+                large = true;
+            } else {
+                self.expand(entry, out);
+            }
+        })?;
         self.still_named()?;
+        if large {
+            return Err(Failure::Big);
+        }
         if found.is_none() {
             let end = if ordered {
                 store.size()
@@ -87,6 +98,12 @@ impl<'g> Handle<'g> {
             }
         }
         Ok(found)
+    }
+
+    /// Whether the entry is a group of more objects than a scheduler may look at.
+    pub(crate) fn is_large(self, entry: Entry) -> bool {
+        // SAFETY: groups are retired through the epoch.
+        is_group(entry.body) && unsafe { Group::from_body(entry.body) }.count() > GROUP_LIMIT
     }
 
     /// Appends the objects of an entry, in the order of insertion.

@@ -3,20 +3,27 @@
 use super::*;
 use cats_sync::epoch::pin;
 use cats_table::Position;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long one slice takes.
 const SLICE: Duration = Duration::from_micros(200);
 
 /// Clears away for a slice.
 pub fn reap(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    let start = Instant::now();
     let more = cats_table::reaper::reap(registry(), &Vm(env), SLICE);
-    env.consume_timeslice(20);
+    env.consume_timeslice((start.elapsed().as_micros() / 10) as i32);
     Ok(if more { atoms::more() } else { atoms::idle() })
 }
 
+/// Tables that a scheduler looks at.
+const TABLES_LIMIT: usize = 1000;
+
 /// The bytes that all tables hold.
 pub fn memory(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    if registry().count()? > TABLES_LIMIT && !on_dirty_scheduler() {
+        return Err(Failure::Big);
+    }
     let mut bytes = 0;
     let mut position = Position::default();
     loop {

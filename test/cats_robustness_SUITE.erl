@@ -264,7 +264,7 @@ loading_again_keeps_tables(_Config) ->
     code:purge(cats_nif),
     true = is_process_alive(User),
     unlink(User),
-    exit(User, kill),
+    cats_test_lib:stop(User, kill),
     {Owner, Table} = cats_test_lib:spawn_owner(fun() -> ?T:new(t, [{heir, self(), x}]) end),
     cats_test_lib:stop(Owner, kill),
     undefined = ?T:info(Table),

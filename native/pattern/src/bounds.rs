@@ -117,7 +117,7 @@ impl Program {
                 }
                 item.word()
             }
-            Pattern::Any | Pattern::Bound(_) | Pattern::Map(_) => {
+            Pattern::Any | Pattern::Bound(_) | Pattern::Map(_) | Pattern::Deep(_) => {
                 *bound = false;
                 open
             }

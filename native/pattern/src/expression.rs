@@ -99,7 +99,6 @@ impl Expression {
                     },
                 }
             }
-            View::Held(Class::Tuple | Class::List | Class::Map, _) => Err(Invalid),
             _ => Ok(Expression::Constant(term.word())),
         }
     }

@@ -149,6 +149,10 @@ impl Function {
             IsRecord => {
                 let (tag, size) = (arguments[1], arguments[2]);
                 (tag.class() == Class::Atom).then_some(())?;
+                if size.class() == Class::Atom {
+                    // The name of a native record's module; the VM does not tell a library what record a term is.
+                    return boolean(false);
+                }
                 let size = size.small()?;
                 boolean(match arguments[0].view() {
                     View::Tuple(elements) => {

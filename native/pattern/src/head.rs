@@ -1,4 +1,5 @@
-//! The head of a clause: a pattern with variables, compared with an object.
+//! The head of a clause: a pattern with variables, compared with an object. What is nested deeper than terms are taken apart
+//! is a constant: variables in it are not known.
 
 use crate::arena::Arena;
 use crate::program::{Invalid, Run, Spec, Vm};
@@ -13,6 +14,9 @@ pub(crate) enum Pattern {
     Bound(usize),
     /// A term of the specification, the same exactly.
     Constant(u64),
+    /// A term of the specification that is nested deeper than terms are taken apart. Its form depends on the depth where it
+    /// stands, so it makes no key to look up.
+    Deep(u64),
     /// A float with these bits (the VM compares floats of a head by their bits, so 0.0 does not match -0.0 there).
     Float(u64),
     Tuple(Vec<Pattern>),
@@ -97,8 +101,7 @@ impl Pattern {
                 Pattern::Map(pairs)
             }
             View::Float(value) => Pattern::Float(value.to_bits()),
-            // Nested deeper than terms are taken apart: the VM has a limit of its own here.
-            View::Held(Class::Tuple | Class::List | Class::Map, _) => return Err(Invalid),
+            View::Held(Class::Tuple | Class::List | Class::Map, _) => Pattern::Deep(term.word()),
             _ => Pattern::Constant(term.word()),
         })
     }
@@ -106,7 +109,7 @@ impl Pattern {
     /// Whether the pattern has no variable, no `'_'` and no map, so that only one term (exactly) matches it.
     pub(crate) fn is_ground(&self) -> bool {
         match self {
-            Pattern::Any | Pattern::Bind(_) | Pattern::Bound(_) | Pattern::Map(_) => false,
+            Pattern::Any | Pattern::Bind(_) | Pattern::Bound(_) | Pattern::Map(_) | Pattern::Deep(_) => false,
             Pattern::Constant(_) | Pattern::Float(_) => true,
             Pattern::Tuple(elements) => elements.iter().all(Self::is_ground),
             Pattern::List(elements, tail) => elements.iter().all(Self::is_ground) && tail.is_ground(),
@@ -129,6 +132,7 @@ impl Pattern {
                     equal(run.constant(*word), term)
                 }
             }
+            Pattern::Deep(word) => equal(run.constant(*word), term),
             Pattern::Float(bits) => matches!(term.view(), View::Float(value) if value.to_bits() == *bits),
             Pattern::Tuple(patterns) => match term.view() {
                 View::Tuple(elements) => {

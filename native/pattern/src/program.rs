@@ -143,6 +143,7 @@ impl Program {
         // SAFETY: the block is moved below, but not its memory.
         let spec: BlockRef<'_> = unsafe { BlockRef::from_raw(block.as_ref().address()) };
         let clauses = match spec.element(0).view() {
+            View::Immediate(NIL) => Vec::new(),
             View::List(list) if list.tail().word() == NIL => list
                 .elements()
                 .iter()

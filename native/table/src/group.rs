@@ -9,7 +9,7 @@ use crate::reaper::{self, Garbage};
 use crate::schema::{identical, object_hash};
 use cats_engine::Entry;
 use cats_sync::epoch::Guard;
-use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering};
+use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab;
 use std::cell::{Cell, UnsafeCell};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ const SMALL: usize = 16;
 const INDEX_BYTES: usize = 24;
 
 struct Node {
-    body: u64,
+    body: AtomicU64,
     next: AtomicPtr<Node>,
     /// The node before; only for the writer.
     previous: Cell<*mut Node>,
@@ -127,7 +127,8 @@ impl Group {
         while !node.is_null() {
             // SAFETY: nodes are retired through the epoch; this thread holds a guard or the place's lock.
             let at = unsafe { &*node };
-            if !show(at.body) {
+            // Acquire: pairs with the Release of `replace_each`.
+            if !show(at.body.load(Ordering::Acquire)) {
                 return;
             }
             node = at.next.load(Ordering::Acquire);
@@ -159,7 +160,7 @@ impl Group {
                         .copied()
                         .unwrap_or(null_mut());
                     while !node.is_null() {
-                        if identical(key.object((*node).body), object) {
+                        if identical(key.object((*node).body.load(Ordering::Relaxed)), object) {
                             return true;
                         }
                         node = (*node).same.get();
@@ -191,16 +192,62 @@ impl Group {
             if let Some(index) = &mut writer.index {
                 enter(index, key, node);
             } else if self.count() > SMALL {
-                let mut index = BTreeMap::new();
-                let mut node = self.head.load(Ordering::Relaxed);
-                while !node.is_null() {
-                    enter(&mut index, key, node);
-                    node = (*node).next.load(Ordering::Relaxed);
-                }
-                writer.index = Some(index);
+                self.build_index(key);
             }
         }
         true
+    }
+
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn build_index(&self, key: KeyPlace) {
+        let mut index = BTreeMap::new();
+        // Relaxed: the writer's own links.
+        let mut node = self.head.load(Ordering::Relaxed);
+        // SAFETY: the caller is the only writer; nodes in the list live.
+        unsafe {
+            while !node.is_null() {
+                enter(&mut index, key, node);
+                node = (*node).next.load(Ordering::Relaxed);
+            }
+            (*self.writer.get()).index = Some(index);
+        }
+    }
+
+    /// Puts other objects in the places of those for which `new` gives one, by its body; how many, and by how many bytes the
+    /// objects have grown. O(n).
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place; the new objects have the group's key, and are the group's from now on.
+    pub unsafe fn replace_each(
+        &self,
+        guard: &Guard,
+        key: KeyPlace,
+        mut new: impl FnMut(&ObjectRef<'_>) -> Option<u64>,
+    ) -> (usize, i64) {
+        let (mut replaced, mut growth) = (0, 0);
+        // SAFETY: the caller is the only writer; objects in the list live, and are retired once they are out of it.
+        unsafe {
+            // Relaxed: the writer's own links and bodies.
+            let mut node = self.head.load(Ordering::Relaxed);
+            while !node.is_null() {
+                let old = (*node).body.load(Ordering::Relaxed);
+                if let Some(body) = new(&key.object(old)) {
+                    // Release: a reader sees the new object's block.
+                    (*node).body.store(body, Ordering::Release);
+                    growth += body_bytes(body) as i64 - body_bytes(old) as i64;
+                    retire_body(guard, old);
+                    replaced += 1;
+                }
+                node = (*node).next.load(Ordering::Relaxed);
+            }
+            let writer = &mut *self.writer.get();
+            writer.bytes = writer.bytes.saturating_add_signed(growth as isize);
+            if replaced > 0 && writer.index.is_some() {
+                self.build_index(key);
+            }
+        }
+        (replaced, growth)
     }
 
     /// # Safety
@@ -218,7 +265,7 @@ impl Group {
             // Release: publishes the node's fields to readers that follow the link.
             link.store(node, Ordering::Release);
             writer.last = node;
-            writer.bytes += body_bytes((*node).body);
+            writer.bytes += body_bytes((*node).body.load(Ordering::Relaxed));
         }
         // Relaxed: see `count`.
         self.count.store(self.count() + 1, Ordering::Relaxed);
@@ -239,7 +286,7 @@ impl Group {
                 let mut kept: *mut Node = null_mut();
                 while !node.is_null() {
                     let same = (*node).same.get();
-                    if identical(key.object((*node).body), object) {
+                    if identical(key.object((*node).body.load(Ordering::Relaxed)), object) {
                         removed.add(self.unlink(guard, node));
                     } else {
                         (*node).same.set(kept);
@@ -254,7 +301,7 @@ impl Group {
                 let mut node = self.head.load(Ordering::Relaxed);
                 while !node.is_null() {
                     let next = (*node).next.load(Ordering::Relaxed);
-                    if identical(key.object((*node).body), object) {
+                    if identical(key.object((*node).body.load(Ordering::Relaxed)), object) {
                         removed.add(self.unlink(guard, node));
                     }
                     node = next;
@@ -286,7 +333,7 @@ impl Group {
             }
             // Relaxed: see `count`.
             self.count.store(self.count() - 1, Ordering::Relaxed);
-            let bytes = body_bytes((*node).body);
+            let bytes = body_bytes((*node).body.load(Ordering::Relaxed));
             writer.bytes -= bytes;
             guard.retire(node.cast(), 0, drop_node);
             Removed { objects: 1, bytes }
@@ -352,7 +399,7 @@ impl Removed {
 unsafe fn enter(index: &mut BTreeMap<u64, *mut Node>, key: KeyPlace, node: *mut Node) {
     // SAFETY: as the caller promises.
     unsafe {
-        let hash = object_hash(key.object((*node).body), key.place);
+        let hash = object_hash(key.object((*node).body.load(Ordering::Relaxed)), key.place);
         let first = index.insert(hash, node).unwrap_or(null_mut());
         (*node).same.set(first);
     }
@@ -363,7 +410,7 @@ fn allocate(body: u64) -> Option<*mut Node> {
     // SAFETY: the memory is new and large enough.
     unsafe {
         node.write(Node {
-            body,
+            body: AtomicU64::new(body),
             next: AtomicPtr::new(null_mut()),
             previous: Cell::new(null_mut()),
             same: Cell::new(null_mut()),
@@ -384,7 +431,7 @@ unsafe fn drop_node(address: *mut u8, _: usize) {
     let node = address.cast::<Node>();
     // SAFETY: the node is unlinked and nobody reads it any more.
     unsafe {
-        free_body((*node).body);
+        free_body((*node).body.load(Ordering::Relaxed));
         free_node(node);
     }
 }

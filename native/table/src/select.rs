@@ -2,15 +2,16 @@
 //! or replacing an object that was met, if it is still there.
 
 use crate::failure::{Cause, Failure};
-use crate::group::retire_entry;
+use crate::group::{retire_entry, Group};
 use crate::insert::Incoming;
-use crate::object::{Object, ObjectRef};
+use crate::lookup::GROUP_LIMIT;
+use crate::object::{body_bytes, is_group, Object, ObjectRef};
 use crate::options::Kind;
 use crate::schema::{OwnedKey, Probe};
 use crate::store;
 use crate::table::{Handle, Table};
 use crate::traverse::Direction;
-use cats_engine::Step;
+use cats_engine::{Entry, Step};
 use cats_pattern::{Keys, Program};
 use cats_term::{compare, Block, TermRef};
 use std::sync::Arc;
@@ -197,6 +198,55 @@ impl<'g> Handle<'g> {
             new.take();
         }
         Ok(changed)
+    }
+
+    /// Replaces objects of a key of a duplicate_bag, in the order of insertion, by those that `new` gives for them; how many.
+    /// Fails with [`Failure::Big`] when they are too many for a caller that is not `patient`. `new` is short and does not come
+    /// back here; what it gives has the same key.
+    pub fn replace_all(
+        self,
+        probe: &Probe<'_>,
+        patient: bool,
+        mut new: impl FnMut(&ObjectRef<'_>) -> Option<Block>,
+    ) -> Result<usize, Failure> {
+        let store = self.store();
+        let key = self.table.key_place(probe.word());
+        let mut new =
+            |object: &ObjectRef<'_>| new(object).and_then(|block| Object::Block(block).into_body(self.table.layout()));
+        let (replaced, old) = store.update(self.guard, probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            match old {
+                None => (Step::Keep, Ok((0, None))),
+                Some(old) if is_group(old.body) => {
+                    // SAFETY: the place is locked, so the group lives and this is its only writer.
+                    let group = unsafe { Group::from_body(old.body) };
+                    if group.count() > GROUP_LIMIT && !patient {
+                        return (Step::Keep, Err(Failure::Big));
+                    }
+                    // SAFETY: as above; the new objects have the same key, as the caller promises.
+                    let (replaced, growth) = unsafe { group.replace_each(self.guard, key, &mut new) };
+                    store.count(0, growth);
+                    (Step::Touch, Ok((replaced, None)))
+                }
+                // SAFETY: the place is locked, so its object lives.
+                Some(old) => match new(&unsafe { key.object(old.body) }) {
+                    None => (Step::Keep, Ok((0, None))),
+                    Some(body) => {
+                        self.uncount(store, old);
+                        // SAFETY: the object is new.
+                        store.count(1, unsafe { body_bytes(body) } as i64);
+                        (Step::Put(Entry { key: old.key, body }), Ok((1, Some(old))))
+                    }
+                },
+            }
+        })??;
+        if let Some(old) = old {
+            // SAFETY: the place holds something else now.
+            unsafe { retire_entry(self.guard, old.body) }
+        }
+        Ok(replaced)
     }
 
     /// Carries out a step on the object's place if it still holds just this object. What comes in its place is `objects`

@@ -106,7 +106,7 @@ pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) ->
         false => chunk(limit)?,
     };
     let limited = limit != usize::MAX;
-    if action == Action::Replace && table.kind().is_bag() {
+    if action == Action::Replace && table.kind() == TableKind::Bag {
         return Err(Cause::TableType.into());
     }
     let block = block(env, &[specification])?;
@@ -292,6 +292,12 @@ impl<'g> Slice<'_, 'g> {
                     self.counted += usize::from(program.is_true(seen(object), self.caller, &self.arena));
                     Ok(())
                 }
+                Action::Replace if self.handle.table().kind() == TableKind::DuplicateBag => {
+                    match self.is_same_key(objects[..place].last(), object) {
+                        true => Ok(()),
+                        false => self.replace_all(&program, object),
+                    }
+                }
                 Action::Delete | Action::Replace => self.change(&program, *object),
             };
             match done {
@@ -325,6 +331,20 @@ impl<'g> Slice<'_, 'g> {
             self.result = self.env.cons(term, self.result);
             self.task.found += 1;
         }
+        Ok(())
+    }
+
+    fn is_same_key(&self, before: Option<&ObjectRef<'g>>, object: &ObjectRef<'g>) -> bool {
+        let key = self.handle.table().key();
+        before.is_some_and(|before| cats_term::equal(before.element(key), object.element(key)))
+    }
+
+    /// Replaces all objects that match and have the key of this one, the first of them.
+    fn replace_all(&mut self, program: &Program, object: &ObjectRef<'g>) -> Result<(), Failure> {
+        let table = self.handle.table();
+        let probe = table.probe(object.element(table.key()));
+        let new = |object: &ObjectRef<'_>| program.value(seen(object), self.caller, &self.arena).and_then(stored);
+        self.counted += self.handle.replace_all(&probe, patient(table), new)?;
         Ok(())
     }
 

@@ -92,8 +92,7 @@ impl Program {
             return open;
         }
         match pattern {
-            Pattern::Constant(word) => builder.copy(self.constant(*word)),
-            Pattern::Float(bits) => builder.float(f64::from_bits(*bits)),
+            Pattern::Constant(word) | Pattern::Float { word, .. } => builder.copy(self.constant(*word)),
             Pattern::Bind(place) => {
                 *bound = false;
                 match self.guarded(clause, *place, end) {

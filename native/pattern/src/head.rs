@@ -17,8 +17,11 @@ pub(crate) enum Pattern {
     /// A term of the specification that is nested deeper than terms are taken apart. Its form depends on the depth where it
     /// stands, so it makes no key to look up.
     Deep(u64),
-    /// A float with these bits (the VM compares floats of a head by their bits, so 0.0 does not match -0.0 there).
-    Float(u64),
+    /// A float of the specification with these bits (the VM compares floats of a head by their bits, so 0.0 does not match -0.0 there).
+    Float {
+        word: u64,
+        bits: u64,
+    },
     Tuple(Vec<Pattern>),
     List(Vec<Pattern>, Box<Pattern>),
     /// A map that has at least these keys.
@@ -100,7 +103,10 @@ impl Pattern {
                 }
                 Pattern::Map(pairs)
             }
-            View::Float(value) => Pattern::Float(value.to_bits()),
+            View::Float(value) => Pattern::Float {
+                word: term.word(),
+                bits: value.to_bits(),
+            },
             View::Held(Class::Tuple | Class::List | Class::Map, _) => Pattern::Deep(term.word()),
             _ => Pattern::Constant(term.word()),
         })
@@ -110,7 +116,7 @@ impl Pattern {
     pub(crate) fn is_ground(&self) -> bool {
         match self {
             Pattern::Any | Pattern::Bind(_) | Pattern::Bound(_) | Pattern::Map(_) | Pattern::Deep(_) => false,
-            Pattern::Constant(_) | Pattern::Float(_) => true,
+            Pattern::Constant(_) | Pattern::Float { .. } => true,
             Pattern::Tuple(elements) => elements.iter().all(Self::is_ground),
             Pattern::List(elements, tail) => elements.iter().all(Self::is_ground) && tail.is_ground(),
         }
@@ -133,7 +139,7 @@ impl Pattern {
                 }
             }
             Pattern::Deep(word) => equal(run.constant(*word), term),
-            Pattern::Float(bits) => matches!(term.view(), View::Float(value) if value.to_bits() == *bits),
+            Pattern::Float { bits, .. } => matches!(term.view(), View::Float(value) if value.to_bits() == *bits),
             Pattern::Tuple(patterns) => match term.view() {
                 View::Tuple(elements) => {
                     elements.len() == patterns.len()

@@ -142,8 +142,8 @@ impl Drop for Held<'_> {
 struct Aftermath<'g> {
     /// Overflow buckets provided and not used, or emptied.
     spare: Spare<'g>,
-    /// A key was added to a full bucket, or to one that nearly is.
-    crowded: bool,
+    /// How many keys were added to full buckets, or to ones that nearly are.
+    crowded: u32,
     /// A key was taken from a bucket that has hardly any.
     lonely: bool,
 }
@@ -274,7 +274,7 @@ impl<S: Schema> Hash<S> {
     fn aftermath<'g>(&'g self, guard: &'g Guard) -> Aftermath<'g> {
         Aftermath {
             spare: self.spare(guard),
-            crowded: false,
+            crowded: 0,
             lonely: false,
         }
     }
@@ -305,7 +305,7 @@ impl<S: Schema> Hash<S> {
                 if sampled(hash) {
                     self.growth.0.sample.fetch_add(1, Ordering::Relaxed);
                 }
-                after.crowded |= search.crowd >= resize::CROWD;
+                after.crowded += u32::from(search.crowd >= resize::CROWD);
             }
             (Step::Remove, Some((place, _))) => {
                 held.head.remove(guard, place, &mut after.spare);
@@ -321,8 +321,8 @@ impl<S: Schema> Hash<S> {
     /// Does what an update left to do.
     #[inline]
     fn finish(&self, guard: &Guard, after: Aftermath<'_>) {
-        if after.crowded {
-            self.grow(guard);
+        if after.crowded > 0 {
+            self.grow(guard, after.crowded);
         }
         if after.lonely {
             self.shrink(guard);

@@ -21,8 +21,8 @@ const SLACK: i64 = 32;
 /// less often.
 const BATCHED: usize = 16;
 const BATCH: usize = 4;
-/// Batches for one update at most.
-const ROUNDS: usize = 3;
+/// Batches for one update of a key at most.
+const ROUNDS: u32 = 3;
 
 /// The right to change the size.
 struct Resizing<'a, S>(&'a Hash<S>);
@@ -55,10 +55,10 @@ impl<S: Schema> Hash<S> {
         2 * self.keys() < LOAD * size as i64
     }
 
-    /// Splits buckets if the load is too high.
+    /// Splits buckets if the load is too high, after so many keys have been added to crowded ones.
     #[inline]
-    pub(super) fn grow(&self, guard: &Guard) {
-        for _ in 0..ROUNDS {
+    pub(super) fn grow(&self, guard: &Guard, crowded: u32) {
+        for _ in 0..ROUNDS.saturating_mul(crowded) {
             let size = self.size().buckets();
             if !self.overfull(size) || self.split(guard, size).is_none() {
                 break;

@@ -44,6 +44,8 @@
     scan/2,
     select/4,
     select_on/2,
+    is_cursor/1,
+    select_at/4,
     select_chunk/2,
     reaper/1,
     reap/0,
@@ -70,7 +72,7 @@
 ]).
 -endif.
 
--export_type([table/0, cursor/0]).
+-export_type([table/0, cursor/0, place/0]).
 
 -on_load(load/0).
 
@@ -92,6 +94,9 @@
 
 -type cursor() :: reference().
 %% Where a scan of a table stands.
+
+-type place() :: non_neg_integer() | [Key :: term()].
+%% The same for {@link select_at/4}: a term like any other, of a meaning of its own.
 
 -spec load() -> ok | {error, {atom(), string()}}.
 load() ->
@@ -237,20 +242,27 @@ scan(_TableOrCursor, _Objects) -> erlang:nif_error(not_loaded).
 
 %% The first slice of `match', `match_object', `match_delete', `select', `select_reverse', `select_count',
 %% `select_delete' or `select_replace', by name. Returns the result; `{Result, Cursor}' when there is more
-%% to do; `{chunk, Result, Cursor}' when there are as many results as the limit says, in a table without order
+%% to do; `{chunk, Result, Cursor, Place}' when there are as many results as the limit says, in a table without order
 %% perhaps a few more. Without a limit (`infinity') results are in their order, with one they are in the
 %% opposite order.
--spec select(atom(), table(), term(), pos_integer() | infinity) -> Result | {Result, cursor()} | {chunk, [term()], cursor()}
+-spec select(atom(), table(), term(), pos_integer() | infinity) -> Result | {Result, cursor()} | {chunk, [term()], cursor(), place()}
               when Result :: [term()] | non_neg_integer().
 select(_Function, _Table, _Specification, _Limit) -> erlang:nif_error(not_loaded).
 
 %% The next slice, given the result so far. Returns as `select/4' does.
--spec select_on(cursor(), Result) -> Result | {Result, cursor()} | {chunk, [term()], cursor()}
+-spec select_on(cursor(), Result) -> Result | {Result, cursor()} | {chunk, [term()], cursor(), place()}
               when Result :: [term()] | non_neg_integer().
 select_on(_Cursor, _Result) -> erlang:nif_error(not_loaded).
 
+-spec is_cursor(term()) -> boolean().
+is_cursor(_Term) -> erlang:nif_error(not_loaded).
+
+%% A cursor where an equal selection of the table, with a limit, has been. `Function' is `select' or `select_reverse'.
+-spec select_at(atom(), table(), term(), place()) -> cursor().
+select_at(_Function, _Table, _Specification, _Place) -> erlang:nif_error(not_loaded).
+
 %% The first slice of the next chunk, of so many results. Returns as `select/4' does.
--spec select_chunk(cursor(), pos_integer()) -> [term()] | {[term()], cursor()} | {chunk, [term()], cursor()}.
+-spec select_chunk(cursor(), pos_integer()) -> [term()] | {[term()], cursor()} | {chunk, [term()], cursor(), place()}.
 select_chunk(_Cursor, _Limit) -> erlang:nif_error(not_loaded).
 
 %% @doc Names the process that gets the message `reap' when there is work for {@link reap/0}.

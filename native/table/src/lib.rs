@@ -32,7 +32,7 @@ pub use object::{Object, ObjectRef};
 pub use options::{Access, Collect, EngineName, Kind, OptionItem, Options, WriteConcurrency};
 pub use registry::{wake, Fixation, Heir, Host, Position, Registry, Time};
 pub use schema::{OwnedKey, Probe};
-pub use select::Selection;
+pub use select::{Place, Selection};
 pub use table::{Handle, Right, Table};
 pub use traverse::Direction;
 pub use update::{CounterOp, ElementOp, Tuple};

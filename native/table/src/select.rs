@@ -25,6 +25,13 @@ pub struct Selection {
     passed: Vec<Arc<OwnedKey>>,
 }
 
+/// Where a selection stands.
+pub enum Place<'a> {
+    Number(u64),
+    /// Behind this key of an ordered table.
+    Key(TermRef<'a>),
+}
+
 #[derive(Clone)]
 enum Wanted {
     /// The objects of these keys from this one on.
@@ -86,6 +93,26 @@ impl Selection {
     /// Whether it is about a single key.
     pub fn is_one_key(&self) -> bool {
         matches!(&self.wanted, Wanted::Keys(keys, _) if keys.len() == 1)
+    }
+
+    /// The place that the scan has come to between two slices; nothing at its start.
+    pub fn place(&self) -> Option<Place<'_>> {
+        match &self.wanted {
+            Wanted::Keys(_, next) => Some(Place::Number(*next as u64)),
+            Wanted::Hash(cursor) => Some(Place::Number(cursor.number())),
+            Wanted::Range { last, .. } => last.as_ref().map(|key| Place::Key(key.probe().term())),
+        }
+    }
+
+    /// Goes to a place that an equal selection of the same table has been at; false if there is no such place.
+    pub fn go_to(&mut self, place: Place<'_>) -> bool {
+        match (&mut self.wanted, place) {
+            (Wanted::Keys(_, next), Place::Number(number)) => *next = usize::try_from(number).unwrap_or(usize::MAX),
+            (Wanted::Hash(cursor), Place::Number(number)) => *cursor = store::Cursor::of_number(number),
+            (Wanted::Range { last, .. }, Place::Key(key)) => *last = Some(Arc::new(OwnedKey::new(key))),
+            _ => return false,
+        }
+        true
     }
 
     /// Leaves the objects of these keys out of the next slice.

@@ -25,6 +25,21 @@ pub struct Position {
 
 impl Cursor for Position {}
 
+impl Position {
+    /// The position as a number, for later scans of the same table. `at` is a multiple of 4.
+    pub fn number(&self) -> u64 {
+        self.at | u64::from(self.end)
+    }
+
+    /// The position of such a number; any number is some position.
+    pub fn of_number(number: u64) -> Self {
+        Self {
+            at: number & !3,
+            end: number & 1 == 1,
+        }
+    }
+}
+
 /// The place of a hash in the order of traversal: a multiple of 4.
 #[inline]
 pub(super) fn position(hash: u64) -> u64 {

@@ -6,8 +6,8 @@
 use super::*;
 use crate::external;
 use cats_pattern::{Arena, Output, PatternResult, Program};
-use cats_sync::epoch::pin;
-use cats_table::{Direction, Kind as TableKind, Selection};
+use cats_sync::epoch::{pin, Guard};
+use cats_table::{Direction, Kind as TableKind, Place, Selection};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -71,10 +71,53 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
 /// `select(Function, Table, Specification, Limit)`: `Function` is the `ets` function's name; `Limit` is `infinity` where there
 /// is none.
 ///
-/// Returns the result, `{Result, Cursor}` when there is more to do, or `{chunk, Result, Cursor}` when there are as many results
-/// as the limit says (in a table without order perhaps a few more). Results without a limit are in the order that the function
-/// promises, with a limit in the opposite one.
+/// Returns the result, `{Result, Cursor}` when there is more to do, or `{chunk, Result, Cursor, Place}` when there are as many
+/// results as the limit says (in a table without order perhaps a few more). Results without a limit are in the order that the
+/// function promises, with a limit in the opposite one. `Place` is for `select_at/4`.
 pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) -> Result<Term, Failure> {
+    let guard = pin();
+    let (handle, task) = prepare(env, &guard, function, table, specification, limit)?;
+    let start = match task.action {
+        Action::Collect => Term(NIL),
+        _ => env.integer(0),
+    };
+    run(env, handle, task, start)
+}
+
+/// `is_cursor(Term)`.
+pub fn is_cursor(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
+    Ok(atoms::boolean(CURSORS.get(env, term).is_some()))
+}
+
+/// `select_at(Function, Table, Specification, Place)`: a cursor where an equal selection with a limit has been.
+pub fn select_at(env: Env, &[function, table, specification, place]: &[Term; 4]) -> Result<Term, Failure> {
+    let guard = pin();
+    let (handle, mut task) = prepare(env, &guard, function, table, specification, env.integer(1))?;
+    let found = match (env.get_u64(place), env.cell(place)) {
+        (Some(number), _) => task.selection.go_to(Place::Number(number)),
+        (None, Some((key, _))) => with_probe(env, handle.table(), key, |probe| {
+            Ok(task.selection.go_to(Place::Key(probe.term())))
+        })?,
+        (None, None) => false,
+    };
+    match found && task.action == Action::Collect {
+        true => {
+            let table = owned(handle.table());
+            Ok(CURSORS.make(env, Cursor { table, task }))
+        }
+        false => Err(bad()),
+    }
+}
+
+/// What a call is to do, from its arguments.
+fn prepare<'g>(
+    env: Env<'g>,
+    guard: &'g Guard,
+    function: Term,
+    table: Term,
+    specification: Term,
+    limit: Term,
+) -> Result<(Handle<'g>, Task), Failure> {
     let is = |name: fn() -> Term| function == name();
     let pattern = |result| (Some(result), Action::Collect);
     let (pattern, action) = if is(atoms::match_) {
@@ -98,14 +141,12 @@ pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) ->
         Action::Collect | Action::Count => Right::Read,
         Action::Delete | Action::Replace => Right::Write,
     };
-    let guard = pin();
-    let handle = find(env, &guard, table, right)?;
+    let handle = find(env, guard, table, right)?;
     let table = handle.table();
     let limit = match limit == atoms::infinity() {
         true => usize::MAX,
         false => chunk(limit)?,
     };
-    let limited = limit != usize::MAX;
     if action == Action::Replace && table.kind() == TableKind::Bag {
         return Err(Cause::TableType.into());
     }
@@ -120,7 +161,7 @@ pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) ->
         return Err(bad());
     }
     // A list is built from its end; where there is a limit, the caller turns it round.
-    let direction = match is(atoms::select_reverse) == limited {
+    let direction = match is(atoms::select_reverse) == (limit != usize::MAX) {
         true => Direction::Down,
         false => Direction::Up,
     };
@@ -131,11 +172,7 @@ pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) ->
         limit,
         found: 0,
     };
-    let start = match action {
-        Action::Collect => Term(NIL),
-        _ => env.integer(0),
-    };
-    run(env, handle, task, start)
+    Ok((handle, task))
 }
 
 /// How many results make a chunk.
@@ -223,7 +260,12 @@ fn run(env: Env, handle: Handle<'_>, task: Task, result: Term) -> Result<Term, F
         State::Slice => env.tuple(&[result, slice.cursor()]),
         State::Chunk => {
             slice.task.found = 0;
-            env.tuple(&[atoms::chunk(), result, slice.cursor()])
+            let place = match slice.task.selection.place() {
+                Some(Place::Number(number)) => env.unsigned(number),
+                Some(Place::Key(key)) => env.cons(decode::term(env, key)?, Term(NIL)),
+                None => Term(NIL),
+            };
+            env.tuple(&[atoms::chunk(), result, slice.cursor(), place])
         }
     })
 }

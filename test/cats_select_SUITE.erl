@@ -1,0 +1,275 @@
+%% Matching, selecting, folding and continuations, where more is to be said than that cats returns what ets returns (which
+%% cats_oracle_SUITE sees to); the functions of match specifications alone; and the list of functions and types.
+-module(cats_select_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-include_lib("stdlib/include/ms_transform.hrl").
+-export([all/0, init_per_suite/1, end_per_suite/1]).
+-export([functions/1, types/1, results/1, chunks/1, reused/1, repaired/1, bad_continuations/1, limits/1, deleted_meanwhile/1,
+         changed_meanwhile/1, folds/1, fold_and_delete/1, input_functions/1, specifications/1, shell_funs/1,
+         module_funs/1]).
+
+all() ->
+    [functions, types, results, chunks, reused, repaired, bad_continuations, limits, deleted_meanwhile, changed_meanwhile,
+     folds, fold_and_delete, input_functions, specifications, shell_funs, module_funs].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(cats),
+    Config.
+
+end_per_suite(_Config) ->
+    ok.
+
+%% Functions that ets exports for its own use: the parts of all/0, delete_all_objects/1, select_delete/2 and
+%% match_spec_run/2, which are not documented.
+internal() ->
+    [{internal_request_all, 0}, {internal_delete_all, 2}, {internal_select_delete, 2}, {match_spec_run_r, 3}].
+
+%% A function that a later OTP adds fails this.
+functions(_Config) ->
+    Ets = ets:module_info(exports) -- internal(),
+    ?assertEqual([], Ets -- cats:module_info(exports)),
+    %% What this OTP may not have yet, and what is not in ets.
+    Newer = [{first_lookup, 1}, {last_lookup, 1}, {lookup_element, 4}, {next_lookup, 2}, {prev_lookup, 2}, {update_element, 4}],
+    Own = [{engines, 0}, {from_ets, 2}, {lookup_elements, 3}, {memory, 0}, {to_ets, 2}],
+    ?assertEqual(lists:sort(Own), lists:sort((cats:module_info(exports) -- Ets) -- Newer)).
+
+%% Likewise for types, in a program that Dialyzer or the compiler looks at.
+types(_Config) ->
+    ?assertEqual([], exported_types(ets) -- exported_types(cats)).
+
+exported_types(Module) ->
+    {ok, {Module, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(code:which(Module), [abstract_code]),
+    lists:append([Types || {attribute, _, export_type, Types} <- Forms]).
+
+kinds() ->
+    [set, ordered_set, bag, duplicate_bag].
+
+%% The same table in ets and cats.
+both(Options, Objects) ->
+    [begin
+         Table = Module:new(both, Options),
+         [true = Module:insert(Table, Object) || Object <- Objects],
+         {Module, Table}
+     end || Module <- [ets, cats]].
+
+objects(Number) ->
+    [{Key, Key rem 7, [Key]} || Key <- lists:seq(1, Number)].
+
+canonical(ordered_set, Results) -> Results;
+canonical(_Kind, Results) when is_list(Results) -> lists:sort(Results);
+canonical(_Kind, Result) -> Result.
+
+%% Over more objects than a slice holds.
+results(_Config) ->
+    Spec = [{{'$1', 3, '$2'}, [{'>', '$1', 100}], [{{'$2', '$1'}}]}],
+    Calls = [{match, [{'$1', 3, '_'}]}, {match, ['$1']}, {match_object, [{'_', 3, '_'}]}, {match_object, [{77, '_', '_'}]},
+             {select, [Spec]}, {select_reverse, [Spec]}, {tab2list, []},
+             {select_count, [[{{'$1', 3, '_'}, [{'<', '$1', 5000}], [true]}]]},
+             {select_delete, [[{{'$1', 3, '_'}, [{'<', '$1', 5000}], [true]}]]}, {tab2list, []},
+             {match_delete, [{'_', 4, '_'}]}, {tab2list, []}, {match_delete, ['_']}, {tab2list, []}],
+    [begin
+         Tables = both([Kind], objects(20000)),
+         [?assertEqual(canonical(Kind, apply(ets, Function, [Ets | Arguments])),
+                       canonical(Kind, apply(cats, Function, [Cats | Arguments])))
+          || {Function, Arguments} <- Calls, [{ets, Ets}, {cats, Cats}] <- [Tables]],
+         [Module:delete(Table) || {Module, Table} <- Tables]
+     end || Kind <- kinds()],
+    [{ets, Ets}, {cats, Cats}] = both([ordered_set], objects(20000)),
+    Replace = [{{'$1', 3, '$2'}, [], [{{'$1', 8, '$2'}}]}],
+    ?assertEqual(ets:select_replace(Ets, Replace), cats:select_replace(Cats, Replace)),
+    ?assertEqual(ets:tab2list(Ets), cats:tab2list(Cats)).
+
+walk(Module, Function, {Results, Continuation}) -> [Results | walk(Module, Function, Module:Function(Continuation))];
+walk(_Module, _Function, '$end_of_table') -> [].
+
+%% Every chunk but the last has just as many results as the limit says; in an ordered table the chunks are those of ets.
+chunks(_Config) ->
+    Spec = [{{'$1', '$2', '_'}, [{'<', '$2', 4}], ['$1']}],
+    Functions = [{select, Spec}, {select_reverse, Spec}, {match, {'$1', 3, '_'}}, {match_object, {'_', 3, '_'}},
+                 {match_object, {42, '_', '_'}}],
+    [begin
+         [EtsChunks, CatsChunks] = [walk(Module, Function, Module:Function(Table, What, Limit)) || {Module, Table} <- Tables],
+         ?assertEqual(canonical(Kind, lists:append(EtsChunks)), canonical(Kind, lists:append(CatsChunks))),
+         ?assert(lists:all(fun(Chunk) -> length(Chunk) =:= Limit end, lists:droplast(CatsChunks))),
+         Kind =:= ordered_set andalso ?assertEqual(EtsChunks, CatsChunks)
+     end || Kind <- kinds(), Tables <- [both([Kind], objects(1000))], {Function, What} <- Functions,
+            Limit <- [1, 2, 7, 100, 571, 572, 573, 5000]],
+    %% Many objects under one key.
+    [begin
+         Tables = both([Kind], [{Key, Value} || Key <- [a, b], Value <- lists:seq(1, 100)]),
+         [begin
+              [Ets, Cats] = [walk(Module, match_object, Module:match_object(Table, {Key, '_'}, Limit))
+                             || {Module, Table} <- Tables],
+              ?assertEqual([length(Chunk) || Chunk <- Ets], [length(Chunk) || Chunk <- Cats]),
+              ?assertEqual(ets:lookup(proplists:get_value(ets, Tables), Key), lists:append(Cats))
+          end || Limit <- [1, 7, 50, 100, 101], Key <- [a, c]]
+     end || Kind <- [bag, duplicate_bag]].
+
+%% A continuation goes on from the same place each time, in any process that may read the table, through any of the functions.
+reused(_Config) ->
+    [begin
+         Table = cats:new(reused, [Kind]),
+         cats:insert(Table, objects(1000)),
+         {_, Continuation} = cats:select(Table, [{{'$1', '_', '_'}, [], ['$1']}], 10),
+         [First | Others] = [walk(cats, Function, cats:Function(Continuation))
+                             || Function <- [select, match, match_object, select_reverse, select]],
+         [?assertEqual(First, Other) || Other <- Others],
+         ?assertEqual(990, length(lists:append(First))),
+         Caller = self(),
+         spawn_link(fun() -> Caller ! walk(cats, select, cats:select(Continuation)) end),
+         receive Elsewhere -> ?assertEqual(First, Elsewhere) end,
+         cats:delete(Table),
+         ?assertError(badarg, walk(cats, select, cats:select(Continuation)))
+     end || Kind <- kinds()],
+    ?assertEqual('$end_of_table', cats:select('$end_of_table')).
+
+%% A continuation of which only the external form is left is of no use until it is repaired.
+repaired(_Config) ->
+    [begin
+         Table = cats:new(repaired, [Kind, public]),
+         cats:insert(Table, objects(1000)),
+         Spec = [{{'$1', '_', '_'}, [], ['$1']}],
+         {External, Rest} = external(Table, Function, Spec),
+         Dead = binary_to_term(External),
+         ?assertError(badarg, walk(cats, Function, cats:Function(Dead))),
+         Repaired = cats:repair_continuation(Dead, Spec),
+         ?assertEqual(Rest, walk(cats, Function, cats:Function(Repaired))),
+         ?assertEqual(Repaired, cats:repair_continuation(Repaired, Spec)),
+         ?assertError(badarg, cats:repair_continuation(Dead, [no_spec])),
+         cats:delete(Table),
+         ?assertError(badarg, cats:repair_continuation(Dead, Spec))
+     end || Kind <- kinds(), Function <- [select, select_reverse]],
+    ?assertEqual('$end_of_table', cats:repair_continuation('$end_of_table', [])),
+    ?assertError(function_clause, cats:repair_continuation(no_continuation, [])).
+
+%% Made in a process whose heap is gone, with all references to the cursor, when this returns.
+external(Table, Function, Spec) ->
+    Caller = self(),
+    {_, Monitor} = spawn_monitor(fun() ->
+                                         {_, Continuation} = cats:Function(Table, Spec, 10),
+                                         Rest = walk(cats, Function, cats:Function(Continuation)),
+                                         Caller ! {external, term_to_binary(Continuation), Rest}
+                                 end),
+    receive {'DOWN', Monitor, _, _, normal} -> ok end,
+    receive {external, External, Rest} -> {External, Rest} end.
+
+bad_continuations(_Config) ->
+    Tables = both([], [{1}]),
+    Bad = fun(Table) ->
+                  [no_continuation, 1, [], {}, {Table}, {Table, 1}, {Table, make_ref(), [], select, 1, []}, {no_table, 1},
+                   {1, 2}, {make_ref(), make_ref(), [], select, 1, []}]
+          end,
+    [begin
+         [Ets, Cats] = [cats_test_lib:cause(fun() -> Module:Function(lists:nth(Number, Bad(Table))) end)
+                        || {Module, Table} <- Tables],
+         ?assertEqual({Function, Number, Ets}, {Function, Number, Cats})
+     end || Function <- [match, match_object, select, select_reverse], Number <- lists:seq(1, 10)].
+
+%% The table is looked at before the limit.
+limits(_Config) ->
+    Tables = both([], [{1}]),
+    [begin
+         Causes = [cats_test_lib:cause(fun() -> Module:Function(Which(Table), What, Limit) end) || {Module, Table} <- Tables],
+         ?assertMatch({_, _, [Cause, Cause]}, {Function, Limit, Causes})
+     end || {Function, What} <- [{match, '_'}, {match_object, '_'}, {select, [{'_', [], ['$_']}]},
+                                 {select_reverse, [{'_', [], ['$_']}]}],
+            Limit <- [0, -1, 1.0, infinity, all, 1 bsl 70, "1"],
+            Which <- [fun(Table) -> Table end, fun(_) -> no_such_table end]].
+
+%% Only what was read with the last chunk may still come.
+deleted_meanwhile(_Config) ->
+    [begin
+         [{ets, Ets}, {cats, Table}] = both([Kind], objects(1000)),
+         ets:delete(Ets),
+         {_, Continuation} = cats:match(Table, '_', 10),
+         cats:delete_all_objects(Table),
+         Left = length(lists:append(walk(cats, match, cats:match(Continuation)))),
+         ?assert(Left < 30),
+         Kind =:= ordered_set andalso ?assertEqual(0, Left)
+     end || Kind <- kinds()].
+
+%% Objects that are there all the time are met once, whatever comes and goes.
+changed_meanwhile(_Config) ->
+    [begin
+         Table = cats:new(changed, [Kind]),
+         cats:insert(Table, [{Key, lasting} || Key <- lists:seq(1, 4000, 2)]),
+         Chunks = changing(Table, cats:select(Table, [{{'$1', lasting}, [], ['$1']}], 50), 2),
+         ?assertEqual(lists:seq(1, 4000, 2), lists:sort(Chunks))
+     end || Kind <- kinds()].
+
+changing(_Table, '$end_of_table', _Key) -> [];
+changing(Table, {Results, Continuation}, Key) ->
+    cats:insert(Table, [{Key + N, passing} || N <- lists:seq(0, 198, 2)]),
+    [cats:delete(Table, Old) || Old <- lists:seq(Key - 200, Key - 2, 4), Old > 0],
+    Results ++ changing(Table, cats:select(Continuation), Key + 100).
+
+folds(_Config) ->
+    Collect = fun(Object, Objects) -> [Object | Objects] end,
+    [begin
+         Tables = both([Kind], objects(1000) ++ [{1, 1}, {1, 2}, {1, 3}]),
+         [?assertMatch([Result, Result], [canonical(Kind, Module:Function(Collect, [], Table)) || {Module, Table} <- Tables])
+          || Function <- [foldl, foldr]],
+         %% The objects of a key stand in their order.
+         [?assertMatch([Result, Result],
+                       [[Object || Object <- Module:Function(Collect, [], Table), element(1, Object) =:= 1]
+                        || {Module, Table} <- Tables]) || Function <- [foldl, foldr]]
+     end || Kind <- kinds()],
+    [?assertError(badarg, cats:Function(Collect, [], Table)) || Function <- [foldl, foldr], Table <- [no_table, 1, make_ref()]].
+
+%% What the function deletes does not come.
+fold_and_delete(_Config) ->
+    [begin
+         Tables = both([ordered_set], objects(100)),
+         Delete = fun(Module, Table) -> fun({Key, _, _}, Keys) -> Module:delete(Table, Key + Step), [Key | Keys] end end,
+         ?assertMatch([Result, Result], [Module:Function(Delete(Module, Table), [], Table) || {Module, Table} <- Tables])
+     end || {Function, Step} <- [{foldl, 1}, {foldr, -1}]].
+
+input_functions(_Config) ->
+    Input = fun Input(Left) ->
+                    fun(read) when Left =:= 0 -> end_of_input;
+                       (read) -> {[{Left, a}, {Left, b}], Input(Left - 1)};
+                       (close) -> self() ! closed
+                    end
+            end,
+    Table = cats:new(input, [bag]),
+    cats:insert(Table, {old}),
+    true = cats:init_table(Table, Input(3)),
+    ?assertEqual(lists:sort([{N, V} || N <- [1, 2, 3], V <- [a, b]]), lists:sort(cats:tab2list(Table))),
+    ?assertExit(wrong, cats:init_table(Table, fun(read) -> wrong end)),
+    ?assertExit({badarg, _}, cats:init_table(Table, fun(read) -> {[not_a_tuple], Input(0)} end)),
+    receive closed -> ok after 0 -> error(not_closed) end,
+    ?assertError(badarg, cats:init_table(no_table, Input(1))).
+
+specifications(_Config) ->
+    Spec = [{{'$1', '$2'}, [{'>', '$1', 1}], ['$2']}],
+    Compiled = cats:match_spec_compile(Spec),
+    ?assert(cats:is_compiled_ms(Compiled)),
+    ?assertNot(cats:is_compiled_ms(Spec)),
+    ?assertEqual([b, c], cats:match_spec_run([{1, a}, {2, b}, other, {3, c}], Compiled)),
+    ?assertEqual({ok, b}, cats:test_ms({2, b}, Spec)),
+    ?assertEqual({ok, false}, cats:test_ms({1, b}, Spec)),
+    ?assertMatch({error, [_ | _]}, cats:test_ms({1}, no_spec)),
+    ?assertError(badarg, cats:match_spec_compile(no_spec)).
+
+%% Funs of the shell are interpreted; others cannot be looked into.
+shell_funs(_Config) ->
+    {ok, Tokens, _} = erl_scan:string("cats:fun2ms(fun({K, V}) when K > Least -> {V, K} end)."),
+    {ok, Expressions} = erl_parse:parse_exprs(Tokens),
+    {value, Spec, _} = erl_eval:exprs(Expressions, [{'Least', 7}]),
+    ?assertEqual([{{'$1', '$2'}, [{'>', '$1', {const, 7}}], [{{'$2', '$1'}}]}], Spec),
+    Fun = fun cats_test_lib:types/0,
+    ?assertExit({badarg, {cats, fun2ms, _}}, cats:fun2ms(Fun)).
+
+%% In a module with the include file of cats, both are turned into specifications.
+module_funs(_Config) ->
+    Source = ["-module(module_funs).", "-include_lib(\"cats/include/ms_transform.hrl\").", "-export([specs/1]).",
+              "specs(Least) ->",
+              "    [cats:fun2ms(fun({K, V}) when K > Least -> V end), ets:fun2ms(fun({K, V}) when K > Least -> V end)]."],
+    Path = filename:join(filename:dirname(code:which(?MODULE)), "module_funs.erl"),
+    ok = file:write_file(Path, lists:join($\n, Source)),
+    {ok, module_funs, Binary} = compile:file(Path, [binary, return_errors]),
+    {module, module_funs} = code:load_binary(module_funs, Path, Binary),
+    Expected = ets:fun2ms(fun({K, V}) when K > 7 -> V end),
+    [{Head, [{'>', Variable, 7}], Body}] = Expected,
+    Spec = [{Head, [{'>', Variable, {const, 7}}], Body}],
+    ?assertEqual([Spec, Spec], module_funs:specs(7)).

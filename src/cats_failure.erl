@@ -96,6 +96,17 @@ explain(Reason, lookup_elements, [Table, Key, Positions], Cause) ->
         true -> as_ets(Reason, lookup_element, [Table, Key, 1], Cause);
         false -> maps:put(3, <<"not a list of positions">>, as_ets(Reason, delete, [Table], Cause))
     end;
+%% What ets implements in Erlang fails there in a function that it calls.
+explain(Reason, Function, Arguments, Cause) when Function =:= select_delete; Function =:= match_delete ->
+    as_ets(Reason, internal_select_delete, Arguments, Cause);
+explain(Reason, Function, [_, _, Table], Cause) when Function =:= foldl; Function =:= foldr ->
+    case as_ets(Reason, first, [Table], Cause) of
+        #{1 := Remark} -> #{3 => Remark};
+        Remarks -> Remarks
+    end;
+explain(Reason, repair_continuation, [_Continuation, MatchSpec], none) ->
+    #{1 := Remark} = as_ets(Reason, match_spec_compile, [MatchSpec], none),
+    #{2 => Remark};
 explain(Reason, Function, Arguments, Cause) ->
     case erlang:function_exported(ets, Function, length(Arguments)) of
         true -> as_ets(Reason, Function, Arguments, Cause);

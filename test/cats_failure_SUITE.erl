@@ -33,7 +33,13 @@ calls() ->
      {lookup, [k]}, {lookup_element, [k, 1]}, {lookup_element, [k, 1, none]}, {member, [k]}, {next, [k]},
      {next_lookup, [k]}, {prev, [k]}, {prev_lookup, [k]}, {rename, [other]}, {safe_fixtable, [true]},
      {setopts, [{heir, none}]}, {slot, [0]}, {tab2list, []}, {take, [k]}, {update_counter, [k, 1]},
-     {update_counter, [k, 1, {k, 1}]}, {update_element, [k, {2, 1}]}, {update_element, [k, {2, 1}, {k, 1}]}].
+     {update_counter, [k, 1, {k, 1}]}, {update_element, [k, {2, 1}]}, {update_element, [k, {2, 1}, {k, 1}]},
+     {match, ['_']}, {match, ['_', 1]}, {match_delete, ['_']}, {match_delete, [{k, 1}]}, {match_object, [{k, '_', '_'}]},
+     {match_object, ['_', 1]}, {select, [spec()]}, {select, [spec(), 1]}, {select_reverse, [spec()]},
+     {select_reverse, [spec(), 1]}, {select_count, [spec()]}, {select_delete, [spec()]}, {select_replace, [spec()]}].
+
+spec() ->
+    [{{k, '$1', '_'}, [], ['$_']}].
 
 %% Arguments that are bad, for a table of objects {Key, Atom, Integer}, with the key as its first element.
 %% Some of them succeed for some types of tables. A default tuple without a key is missing: in
@@ -75,7 +81,14 @@ bad_arguments() ->
      {update_element, [nokey, {2, new}, {a}]}, {update_element, [nokey, {1, new}, {a, b}]},
      {update_element, [nokey, {0, new}, {a, b}]}, {update_element, [nokey, no, {a, b}]},
      {update_element, [nokey, no, no]}, {update_element, [k, {2, new}, no]},
-     {update_element, [k, {9, new}, {a, b}]}].
+     {update_element, [k, {9, new}, {a, b}]}]
+    ++ [{Function, [What]} || Function <- [match, match_object, match_delete], What <- [1, [], "p", {}]]
+    ++ [{Function, [What, Limit]} || Function <- [match, match_object], What <- ['_', 1], Limit <- [0, no, 1 bsl 70]]
+    ++ [{Function, [What]} || Function <- [select, select_reverse, select_count, select_delete, select_replace],
+                              What <- [no, [], [{k}], [{'_', [], []}], [{'_', [{no_guard}], ['$_']}], [spec() | no]]]
+    ++ [{select_replace, [[{'_', [], [{{a, b, c}}]}]]}]
+    ++ [{Function, [What, Limit]} || Function <- [select, select_reverse], What <- [spec(), no],
+                                     Limit <- [1, 0, no, 1 bsl 70]].
 
 bad_options() ->
     [["name", []], [1, [named_table]], [t, no], [t, [set | bag]], [t, [no]], [t, [{keypos, 0}]],
@@ -143,6 +156,14 @@ newer_functions(_Config) ->
 own_functions(_Config) ->
     Table = filled(cats, cats:new(own, [])),
     NoTable = <<"the table identifier does not refer to an existing ETS table">>,
+    NoSpec = <<"not a valid match specification">>,
+    Place = {Table, make_ref(), 0, select, 1, []},
+    Whole = [{foldl, [fun max/2, 0, no_table], #{3 => NoTable}}, {foldr, [fun max/2, 0, no_table], #{3 => NoTable}},
+             {init_table, [no_table, fun(_) -> end_of_input end], #{1 => NoTable}},
+             {table, [no_table, []], #{1 => NoTable}}, {repair_continuation, [Place, no_spec], #{2 => NoSpec}},
+             {select, [{no_table, make_ref(), 0, select, 1, []}], #{1 => <<"invalid continuation">>}}],
+    [?assertEqual({Function, Remarks}, {Function, remarks(failure(cats, Function, Arguments))})
+     || {Function, Arguments, Remarks} <- Whole],
     NoPositions = <<"not a list of positions">>,
     Expected = [{[no_table, k, [1]], #{1 => NoTable}},
                 {[Table, nokey, [1]], #{2 => <<"not a key that exists in the table">>}},
@@ -311,6 +332,11 @@ seen({error, Reason, [{ets, Name, Arguments, Info} | _]} = Failure)
   when Name =:= internal_delete_all; Name =:= match_object, tl(Arguments) =:= ['_'] ->
     {Reason, cause(Info), maps:with([1], remarks(Failure))};
 seen({error, Reason, [{cats, Name, _, Info} | _]} = Failure) when Name =:= delete_all_objects; Name =:= tab2list ->
+    {Reason, cause(Info), remarks(Failure)};
+seen({error, Reason, [{Module, Name, _, Info} | _]} = Failure)
+  when Module =:= ets, Name =:= internal_select_delete;
+       Module =:= cats, Name =:= select_delete;
+       Module =:= cats, Name =:= match_delete ->
     {Reason, cause(Info), remarks(Failure)};
 seen({error, Reason, [{_Module, Name, Arguments, Info} | _]} = Failure) ->
     {Reason, Name, tl(Arguments), cause(Info), remarks(Failure)};

@@ -5,10 +5,7 @@
 %% @private
 -spec table(cats:table(), term()) -> qlc:query_handle().
 table(Table, Options) ->
-    OptionList = case is_list(Options) of
-                     true -> Options;
-                     false -> [Options]
-                 end,
+    OptionList = list(Options),
     case {option(traverse, OptionList), option(n_objects, OptionList)} of
         {{ok, Traverse}, {ok, Number}} ->
             Tid = tid(Table, Options),
@@ -17,12 +14,15 @@ table(Table, Options) ->
                       [{pre_fun, fun(_) -> cats:safe_fixtable(Tid, true) end},
                        {post_fun, fun() -> cats:safe_fixtable(Tid, false) end},
                        {info_fun, fun(Item) -> info(Tid, Item) end},
-                       {format_fun, fun(What) -> format(What, Tid, OptionList) end},
+                       {format_fun, fun(What) -> format(What, Tid, Options) end},
                        {key_equality, key_equality(Tid)},
                        {lookup_fun, lookup(Traverse, Tid)} | Others]);
         _ ->
             cats_failure:fail(badarg, none, table, [Table, Options])
     end.
+
+list(Options) when is_list(Options) -> Options;
+list(Option) -> [Option].
 
 tid(Name, Options) when is_atom(Name) ->
     case cats:whereis(Name) of
@@ -77,7 +77,7 @@ format({all, _Elements, _Element}, Tid, []) ->
 format({all, _Elements, _Element}, Tid, Options) ->
     {cats, table, [Tid, Options]};
 format({match_spec, MatchSpec}, Tid, Options) ->
-    {cats, table, [Tid, [{traverse, {select, MatchSpec}} | Options]]};
+    {cats, table, [Tid, [{traverse, {select, MatchSpec}} | list(Options)]]};
 format({lookup, _Position, [Key], _Elements, Element}, Tid, _Options) ->
     io_lib:format("cats:lookup(~w, ~w)", [Tid, Element(Key)]);
 format({lookup, _Position, Keys, _Elements, Element}, Tid, _Options) ->

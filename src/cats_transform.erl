@@ -119,6 +119,8 @@ module({atom, _, Name}, Arity) ->
 module(_Variable, _Arity) ->
     cats.
 
+is_function_of_cats(module_info, _Arity) ->
+    false;
 is_function_of_cats(Name, Arity) ->
     {module, cats} = code:ensure_loaded(cats),
     erlang:function_exported(cats, Name, Arity).

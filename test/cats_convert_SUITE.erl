@@ -1,0 +1,268 @@
+%% Tables in files, in Dets, in ets, in queries of qlc, and on the terminal, held against what ets does.
+-module(cats_convert_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-include_lib("stdlib/include/qlc.hrl").
+-export([all/0, init_per_suite/1, end_per_suite/1]).
+-export([files/1, damaged_files/1, file_arguments/1, named_in_files/1, dets/1, dets_arguments/1, ets/1, live/1, queries/1,
+         query_plans/1, query_arguments/1, browser/1]).
+
+all() ->
+    [files, damaged_files, file_arguments, named_in_files, dets, dets_arguments, ets, live, queries, query_plans,
+     query_arguments, browser].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(cats),
+    Config.
+
+end_per_suite(_Config) ->
+    ok.
+
+file(Config) ->
+    filename:join(proplists:get_value(priv_dir, Config), "table").
+
+write_options() ->
+    [[], [{sync, true}], [{extended_info, []}], [{extended_info, [object_count]}], [{extended_info, [md5sum]}],
+     [{sync, false}, {extended_info, [md5sum, object_count]}]].
+
+%% A filled table of the module, of objects of terms of many types, with the key in the middle.
+filled(Module, Kind) ->
+    Table = Module:new(written, [Kind, public, {keypos, 2}, {read_concurrency, true}]),
+    [Module:insert(Table, {[N], N rem 100, #{N => make_ref()}, float(N), <<N:20>>}) || N <- lists:seq(1, 777)],
+    Table.
+
+about(Module, Table) ->
+    {[{Item, Module:info(Table, Item)}
+      || Item <- [name, type, keypos, protection, read_concurrency, named_table, size, compressed]],
+     lists:sort(Module:tab2list(Table))}.
+
+%% What either writes, both read.
+files(Config) ->
+    File = file(Config),
+    [begin
+         Table = filled(Writer, Kind),
+         ok = Writer:tab2file(Table, File, Options),
+         {ok, Info} = ets:tabfile_info(File),
+         ?assertEqual({ok, Info}, cats:tabfile_info(File)),
+         [begin
+              {ok, Read} = Reader:file2tab(File, ReadOptions),
+              ?assertEqual(about(Writer, Table), about(Reader, Read)),
+              Reader:delete(Read)
+          end || Reader <- [ets, cats], ReadOptions <- [[], [{verify, true}], [{verify, false}]]]
+     end || Writer <- [ets, cats], Kind <- [set, ordered_set, bag, duplicate_bag], Options <- write_options()].
+
+%% A file of which a part is missing or changed fails with the same reason, or gives a table: of cats never a smaller one.
+damaged_files(Config) ->
+    File = file(Config),
+    [begin
+         ok = Writer:tab2file(filled(Writer, set), File, Options),
+         {ok, Bytes} = file:read_file(File),
+         Size = byte_size(Bytes),
+         [begin
+              ok = file:write_file(File, Damaged),
+              [OnEts, OnCats] = [read(Reader, File, ReadOptions) || Reader <- [ets, cats]],
+              case {OnEts, OnCats} of
+                  {{ok, EtsSize}, {ok, CatsSize}} -> ?assert(EtsSize =< CatsSize);
+                  _ -> ?assertEqual({Options, Damage, OnEts}, {Options, Damage, OnCats})
+              end
+          end || {Damage, Damaged} <- [{half, binary:part(Bytes, 0, Size div 2)}, {end_lost, binary:part(Bytes, 0, Size - 10)},
+                                       {empty, <<>>}, {no_log, <<"no log">>}]
+                     ++ [{Place, changed(Bytes, Place)} || Place <- [3, 40, Size div 3, Size div 2]],
+                 ReadOptions <- [[], [{verify, true}]]]
+     end || Writer <- [ets, cats], Options <- write_options()].
+
+read(Reader, File, Options) ->
+    case Reader:file2tab(File, Options) of
+        {ok, Table} ->
+            Size = Reader:info(Table, size),
+            Reader:delete(Table),
+            {ok, Size};
+        {error, {read_error, _}} -> {error, read_error};
+        Error -> Error
+    end.
+
+changed(Bytes, Place) ->
+    <<Before:Place/binary, Byte, Behind/binary>> = Bytes,
+    <<Before/binary, (Byte bxor 255), Behind/binary>>.
+
+file_arguments(Config) ->
+    File = file(Config),
+    Tables = [{Module, Module:new(arguments, [])} || Module <- [ets, cats]],
+    [same(fun(Module) -> Module:tab2file(proplists:get_value(Module, Tables), Name, Options) end)
+     || Name <- [File, "/no such directory/x", filename:dirname(File), "", 7],
+        Options <- [[], [{sync, no}], [{extended_info, [no]}], [{extended_info, no}], [sync], [{sync, true} | no], no,
+                    [{extended_info, []}, {extended_info, []}]]],
+    [same(fun(Module) -> Module:file2tab(Name, Options) end)
+     || Name <- ["/no such directory/x", filename:dirname(File), 7], Options <- [[], [{verify, no}], [no], no, [{verify, true} | no]]],
+    [same(fun(Module) -> Module:tabfile_info(Name) end) || Name <- ["/no such directory/x", filename:dirname(File), 7]],
+    [same(fun(Module) -> Module:tab2file(Table, File) end) || Table <- [no_table, 7, make_ref(), self()]],
+    Private = fun(Module) ->
+                      Caller = self(),
+                      spawn_link(fun() -> Caller ! {private, Module:new(private, [private])}, timer:sleep(10000) end),
+                      receive {private, Table} -> Module:tab2file(Table, File) end
+              end,
+    ?assertEqual({error, badtab}, Private(cats)),
+    ?assertNot(filelib:is_regular(File)).
+
+%% Calls the function with each module. The results must be the same, or the reasons of the errors.
+same(Function) ->
+    [OnEts, OnCats] = [try Function(Module) catch Class:Reason -> {Class, Reason} end || Module <- [ets, cats]],
+    ?assertEqual(OnEts, OnCats).
+
+named_in_files(Config) ->
+    File = file(Config),
+    cats:new(named_in_file, [named_table, {engine, hash}]),
+    cats:insert(named_in_file, {1, 2}),
+    ok = cats:tab2file(named_in_file, File),
+    ?assertEqual({error, cannot_create_table}, cats:file2tab(File)),
+    cats:delete(named_in_file),
+    ?assertEqual({ok, named_in_file}, cats:file2tab(File)),
+    ?assertEqual([{1, 2}], cats:tab2list(named_in_file)),
+    ?assertEqual(hash, cats:info(named_in_file, engine)).
+
+dets(Config) ->
+    {ok, Dets} = dets:open_file(cats_convert, [{file, file(Config) ++ ".dets"}, {type, bag}]),
+    [begin
+         Table = Module:new(dets, [bag]),
+         Objects = [{N rem 50, N} || N <- lists:seq(1, 1000)],
+         [Module:insert(Table, Object) || Object <- Objects],
+         ok = dets:insert(Dets, {old, 1}),
+         Dets = Module:to_dets(Table, Dets),
+         ?assertEqual(lists:sort(Objects), lists:sort(dets:match_object(Dets, '_'))),
+         Copy = Module:new(copy, [duplicate_bag]),
+         Module:insert(Copy, {1, old}),
+         true = Module:from_dets(Copy, Dets),
+         ?assertEqual(lists:sort([{1, old} | Objects]), lists:sort(Module:tab2list(Copy)))
+     end || Module <- [ets, cats]],
+    ok = dets:close(Dets).
+
+dets_arguments(Config) ->
+    {ok, Dets} = dets:open_file(cats_convert, [{file, file(Config) ++ ".arguments"}]),
+    Tables = [{Module, Module:new(arguments, [{keypos, 3}])} || Module <- [ets, cats]],
+    dets:insert(Dets, {1, 2}),
+    [same(fun(Module) -> Module:Function(proplists:get_value(Module, Tables), Name) end)
+     || {Function, Name} <- [{from_dets, no_dets}, {to_dets, no_dets}, {from_dets, Dets}]],
+    [same(fun(Module) -> Module:Function(no_table, Dets) end) || Function <- [from_dets, to_dets]],
+    ok = dets:close(Dets).
+
+ets(_Config) ->
+    [begin
+         [Ets, Cats, Back] = [Module:new(Kind, [Kind]) || Module <- [ets, cats, ets]],
+         Objects = lists:sort([{N, [N]} || N <- lists:seq(1, 1000)]),
+         ets:insert(Ets, Objects),
+         cats:insert(Cats, {0, kept}),
+         true = cats:from_ets(Cats, Ets),
+         ?assertEqual([{0, kept} | Objects], lists:sort(cats:tab2list(Cats))),
+         true = cats:to_ets(Cats, Back),
+         ?assertEqual([{0, kept} | Objects], lists:sort(ets:tab2list(Back)))
+     end || Kind <- [set, ordered_set, bag, duplicate_bag]],
+    [Ets1, Cats1] = [Module:new(t, []) || Module <- [ets, cats]],
+    [Module:insert(Table, {1}) || {Module, Table} <- [{ets, Ets1}, {cats, Cats1}]],
+    [?assertError(badarg, cats:Function(Table, Ets))
+     || Function <- [from_ets, to_ets], {Table, Ets} <- [{no_table, Ets1}, {Cats1, no_table}]].
+
+%% A table moves over while it is in use.
+live(_Config) ->
+    [Ets, Cats] = [Module:new(live, [public]) || Module <- [ets, cats]],
+    ets:insert(Ets, [{N, 0} || N <- lists:seq(1, 10000)]),
+    Writer = spawn_link(fun Write() -> ets:update_counter(Ets, rand:uniform(10000), 1), Write() end),
+    true = cats:from_ets(Cats, Ets),
+    unlink(Writer),
+    exit(Writer, kill),
+    ?assertEqual(lists:seq(1, 10000), lists:sort([Key || {Key, _} <- cats:tab2list(Cats)])).
+
+%% The same queries over both.
+queries(_Config) ->
+    [begin
+         Both = [{Module, Module:new(Kind, [Kind])} || Module <- [ets, cats]],
+         [Module:insert(Table, {N, N rem 10}) || {Module, Table} <- Both, N <- lists:seq(1, 500)],
+         [begin
+              Results = [lists:sort(qlc:eval(Query(Module:table(Table, Options)))) || {Module, Table} <- Both],
+              ?assertMatch([[_ | _] = Result, Result], Results)
+          end || Query <- [fun(H) -> qlc:q([V || {K, V} <- H, K > 490]) end, fun(H) -> qlc:q([V || {K, V} <- H, K =:= 7]) end,
+                           fun(H) -> qlc:q([V || {K, V} <- H, (K =:= 7) or (K =:= 8)]) end,
+                           fun(H) -> qlc:q([{K, V} || {K, V} <- H, V =:= 3], [unique]) end,
+                           fun(H) -> qlc:q([{A, B} || {A, V} <- H, V > 8, {B, W} <- H, A =:= W + 30]) end,
+                           fun(H) -> qlc:sort(H) end],
+                 Options <- [[], {traverse, select}, [{n_objects, 7}], {traverse, first_next}, [{traverse, last_prev}],
+                             [{n_objects, default}, {traverse, select}]]],
+         Spec = [{{'$1', '$2'}, [{'<', '$1', 9}], [{{'$2', '$1'}}]}],
+         ?assertMatch([Result, Result], [lists:sort(qlc:eval(qlc:q([A || {A, _} <- Module:table(Table, {traverse, {select, Spec}})])))
+                                         || {Module, Table} <- Both]),
+         %% One after the other, with a cursor in another process.
+         [Cursor] = [qlc:cursor(qlc:q([K || {K, _} <- cats:table(Table)])) || {cats, Table} <- Both],
+         ?assertEqual(20, length(qlc:next_answers(Cursor, 10) ++ qlc:next_answers(Cursor, 10))),
+         qlc:delete_cursor(Cursor)
+     end || Kind <- [set, ordered_set, bag, duplicate_bag]],
+    %% 1 and 1.0 are one key in an ordered table only.
+    [begin
+         Table = cats:new(Kind, [Kind]),
+         cats:insert(Table, {1, found}),
+         ?assertEqual(Expected, qlc:eval(qlc:q([V || {K, V} <- cats:table(Table), K == 1.0])))
+     end || {Kind, Expected} <- [{set, [found]}, {ordered_set, [found]}]].
+
+%% Plans read as those of ets do.
+query_plans(_Config) ->
+    [begin
+         Texts = [begin
+                      Table = Module:new(plan, [Kind]),
+                      Module:insert(Table, [{N, N} || N <- lists:seq(1, 10)]),
+                      Text = lists:flatten(qlc:info(Query(Module:table(Table, Options)))),
+                      Module:delete(Table),
+                      %% Without what is different: identifiers, variables, and how lines are broken.
+                      Joined = re:replace(Text, "(cats|ets):|\\bKey\\b|\\bV\\b|\\s|\"", "", [global]),
+                      re:replace(Joined, "#Ref<[0-9.]*>", "", [global, {return, list}])
+                  end || Module <- [ets, cats]],
+         ?assertMatch([Text, Text], Texts)
+     end || Kind <- [set, ordered_set], Options <- [[], {traverse, first_next}, [{n_objects, 3}]],
+            Query <- [fun(H) -> qlc:q([V || {K, V} <- H, K > 3]) end, fun(H) -> qlc:q([V || {K, V} <- H, K =:= 3]) end,
+                      fun(H) -> qlc:q([V || {K, V} <- H, (K =:= 3) or (K =:= 4)]) end]].
+
+query_arguments(_Config) ->
+    Tables = [{Module, Module:new(arguments, [])} || Module <- [ets, cats]],
+    [same(fun(Module) -> is_tuple(Module:table(proplists:get_value(Module, Tables), Options)) end)
+     || Options <- [[], [{n_objects, 0}], [{n_objects, no}], {traverse, no}, [{traverse, {no, x}}], no, [no]]],
+    ?assertError(badarg, cats:table(no_table)).
+
+%% Answers that are given beforehand; the pages are those of ets where both can show them.
+browser(_Config) ->
+    [begin
+         Pages = [begin
+                      Table = Module:new(browsed, [ordered_set]),
+                      Module:insert(Table, [{N, lists:duplicate(N, $a), "text"} || N <- lists:seq(1, 60)]),
+                      {Shown, Result} = with_input(Answers, fun() -> apply(Module, i, [Table | Size]) end),
+                      {Shown, Result, Module:info(Table, type)}
+                  end || Module <- [ets, cats]],
+         ?assertMatch([Page, Page], Pages)
+     end || Answers <- [["q\n"], ["c\n", "c\n", "q\n"], ["\n", "q\n"], ["p3\n", "q\n"], ["/5\n", "p2\n", "q\n"], ["/[\n", "q\n"],
+                        ["k\n"], ["nonsense\n", "q\n"], ["pX\n", "q\n"], []],
+            Size <- [[], [10], [10, 40], [100]]].
+
+%% Runs the function with answers for its questions; returns what it wrote.
+with_input(Answers, Function) ->
+    Before = group_leader(),
+    Caller = self(),
+    Terminal = spawn_link(fun() -> terminal(Answers, [], Caller) end),
+    group_leader(Terminal, self()),
+    Result = try Function() after group_leader(Before, self()) end,
+    Terminal ! stop,
+    receive {Terminal, Written} -> {Written, Result} end.
+
+terminal(Answers, Written, Caller) ->
+    receive
+        stop ->
+            Caller ! {self(), unicode:characters_to_list(lists:reverse(Written))};
+        {io_request, From, Reference, {put_chars, Encoding, Chars}} ->
+            From ! {io_reply, Reference, ok},
+            terminal(Answers, [unicode:characters_to_list(Chars, Encoding) | Written], Caller);
+        {io_request, From, Reference, {put_chars, Encoding, Module, Function, Arguments}} ->
+            From ! {io_reply, Reference, ok},
+            Chars = apply(Module, Function, Arguments),
+            terminal(Answers, [unicode:characters_to_list(Chars, Encoding) | Written], Caller);
+        {io_request, From, Reference, {get_line, _Encoding, Prompt}} ->
+            {Answer, Left} = case Answers of
+                                 [] -> {eof, []};
+                                 [First | Others] -> {First, Others}
+                             end,
+            From ! {io_reply, Reference, Answer},
+            terminal(Left, [io_lib:format("~s", [Prompt]) | Written], Caller)
+    end.

@@ -141,6 +141,10 @@ impl Registry {
                 Ok::<_, Failure>(true)
             })??;
             if entered {
+                // A call on a dirty scheduler outlives its process, whose death may have been reported before.
+                if !host.is_alive(owner) {
+                    self.owner_down(host, owner);
+                }
                 return Ok(());
             }
         }

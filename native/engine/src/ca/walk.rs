@@ -154,7 +154,9 @@ impl<S: OrderedSchema> Ca<S> {
                 };
                 let count = info.count();
                 let rank = match &from {
-                    Some((query, inclusive)) if passed.is_empty() => spot.leaf.rank(query, count, *inclusive == down),
+                    Some((query, inclusive)) if passed.is_empty() => {
+                        spot.leaf.rank_of_key(query, info, *inclusive == down)
+                    }
                     _ => Ok(if down { count } else { 0 }),
                 };
                 let beyond = if down { spot.low } else { spot.high };

@@ -1,15 +1,16 @@
-%% The main comparison: ets_bench on ets, with the options that are best for each row, and on cats with its defaults, side by
-%% side in one VM, alternating, with the same operations. Prints its progress, and at the end a table with a row for each
-%% table type, number of workers and phase: operations per second of both and their ratio.
+%% The main comparison: ets_bench on ets, with the options that are best for each row, and on cats with its
+%% defaults, side by side in one VM, alternating, with the same operations. Prints its progress, and at the
+%% end a table with a row for each table type, number of workers and phase: operations per second of both and
+%% their ratio.
 %%
-%% For ets, first every sensible combination of concurrency options runs once; those that were best in a row then compete
-%% again in every repeat, and a row shows the one with the best median. The ratio is the median over the repeats of the
-%% ratio within the repeat; beside it stand the lowest and the highest one.
+%% For ets, first every sensible combination of concurrency options runs once; those that were best in a row
+%% then compete again in every repeat, and a row shows the one with the best median. The ratio is the median
+%% over the repeats of the ratio within the repeat; beside it stand the lowest and the highest one.
 -module(cats_demo).
 -export([main/1]).
 
-%% @doc Runs the comparison and halts. `quick' takes smaller tables, `full' those of the papers; `against' names the
-%% workload module to put in the place of cats (`ets_bench_ets' shows the noise: ratios of 1).
+%% @doc Runs the comparison and halts. `quick' takes smaller tables, `full' those of the papers; `against'
+%% names the workload module to put in the place of cats (`ets_bench_ets' shows the noise: ratios of 1).
 -spec main([quick | full | {against, module()}]) -> no_return().
 main(Arguments) ->
     Subject = proplists:get_value(against, Arguments, ets_bench_cats),
@@ -19,14 +20,17 @@ main(Arguments) ->
                             end,
     Start = erlang:monotonic_time(second),
     Schedulers = erlang:system_info(schedulers_online),
-    say("ets_bench on OTP ~s, ~b scheduler~s: ~b operations a phase on keys from 1 to ~b, objects {Key}, ~b repeats~n",
-        [erlang:system_info(otp_release), Schedulers, plural(Schedulers), Operations, 2 * Operations, Repeats]),
+    say("ets_bench on OTP ~s, ~b scheduler~s: ~b operations a phase on keys from 1 to ~b, objects {Key}, "
+        "~b repeats~n",
+        [erlang:system_info(otp_release), Schedulers, plural(Schedulers), Operations, 2 * Operations,
+         Repeats]),
     warm_up(Subject),
     Rows = lists:append([compare(Subject, Type, Workers, Operations, Repeats)
                          || Type <- [set, ordered_set], Workers <- lists:usort([1, Schedulers])]),
     print(Rows),
-    say("~n~b seconds in all. ratio: cats to ets with its best options (r: read_concurrency, w: write_concurrency, "
-        "wa: its auto,~nd: decentralized_counters, d-: without them), median over the repeats, and its spread.~n",
+    say("~n~b seconds in all. ratio: cats to ets with its best options (r: read_concurrency, w: "
+        "write_concurrency,~nwa: its auto, d: decentralized_counters, d-: without them), median over the "
+        "repeats, and its spread.~n",
         [erlang:monotonic_time(second) - Start]),
     halt(0).
 
@@ -72,7 +76,8 @@ repeat(Repeat, Repeats, Title, Subject, Type, Workers, Operations, Candidates) -
 
 measure(Where, Name, Module, Type, Options, Workload) ->
     Figures = ets_bench:run(Module, Type, Options, Workload),
-    say("~s: ~-12s~s~n", [Where, Name, [io_lib:format(" ~s ~s", [phase(P), millions(F)]) || {P, F} <- Figures]]),
+    say("~s: ~-12s~s~n",
+        [Where, Name, [io_lib:format(" ~s ~s", [phase(P), millions(F)]) || {P, F} <- Figures]]),
     settle(Module),
     Figures.
 
@@ -92,7 +97,8 @@ row(Type, Workers, Phase, Candidates, Runs) ->
     Figures = fun(Id) -> [proplists:get_value(Phase, proplists:get_value(Id, Run)) || Run <- Runs] end,
     {Ets, Name} = lists:max([{median(Figures(Name)), Name} || {Name, _} <- Candidates]),
     Ratios = lists:zipwith(fun(C, E) -> C / E end, Figures(cats), Figures(Name)),
-    {Type, Workers, Phase, Ets, Name, median(Figures(cats)), median(Ratios), lists:min(Ratios), lists:max(Ratios)}.
+    {Type, Workers, Phase, Ets, Name, median(Figures(cats)), median(Ratios), lists:min(Ratios),
+     lists:max(Ratios)}.
 
 print(Rows) ->
     say("~n~-12s ~7s  ~-18s ~12s ~12s ~7s  ~-13s ~s~n",

@@ -1,9 +1,11 @@
-%% The benchmark ets_bench of the papers named in ets_bench.hrl: the phases, their operations, and one measured run.
+%% The benchmark ets_bench of the papers named in ets_bench.hrl: the phases, their operations, and one
+%% measured run.
 %%
-%% A run makes a public table and executes the phases on it one after the other: insert, mixed with 100, 99, 90, 80 and 50 %
-%% lookups (the rest inserts and deletes in equal parts, so that the size stays about the same), delete. Keys are random
-%% integers from 1 to twice the number of inserts. The operations of a phase are dealt equally to the workers, each a process
-%% of its own, and made before the clock starts. The time of a phase is from the first worker's begin to the last one's end.
+%% A run makes a public table and executes the phases on it one after the other: insert, mixed with 100, 99,
+%% 90, 80 and 50 % lookups (the rest inserts and deletes in equal parts, so that the size stays about the
+%% same), delete. Keys are random integers from 1 to twice the number of inserts. The operations of a phase
+%% are dealt equally to the workers, each a process of its own, and made before the clock starts. The time of
+%% a phase is from the first worker's begin to the last one's end.
 -module(ets_bench).
 -export([phases/0, workload/3, run/4]).
 -export_type([phase/0, workload/0]).

@@ -1,18 +1,23 @@
-%% Many processes at one table: what each call promises holds whatever the others do. Each case runs its processes for
-%% SECONDS (environment, 1 by default).
+%% Many processes at one table: what each call promises holds whatever the others do. Each case runs its
+%% processes for SECONDS (environment, 1 by default).
 -module(cats_concurrency_SUITE).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([lists_are_inserted_at_once/1, new_lists_are_inserted_at_once/1, counters_add_up/1, one_insert_new_wins/1,
-         one_take_wins/1, objects_are_whole/1, traversal_meets_stable_keys_once/1, sizes_add_up/1, bags_keep_all/1,
-         deleted_under_operations/1, emptied_under_writers/1, renamed_under_operations/1, ordered_table_adapts/1]).
+-export([lists_are_inserted_at_once/1, new_lists_are_inserted_at_once/1, counters_add_up/1,
+         one_insert_new_wins/1,
+         one_take_wins/1, objects_are_whole/1, traversal_meets_stable_keys_once/1, sizes_add_up/1,
+         bags_keep_all/1,
+         deleted_under_operations/1, emptied_under_writers/1, renamed_under_operations/1,
+         ordered_table_adapts/1]).
 
 -define(T, (cats_test_lib:tables())).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
-    [lists_are_inserted_at_once, new_lists_are_inserted_at_once, counters_add_up, one_insert_new_wins, one_take_wins,
-     objects_are_whole, traversal_meets_stable_keys_once, sizes_add_up, bags_keep_all, deleted_under_operations,
+    [lists_are_inserted_at_once, new_lists_are_inserted_at_once, counters_add_up, one_insert_new_wins,
+     one_take_wins,
+     objects_are_whole, traversal_meets_stable_keys_once, sizes_add_up, bags_keep_all,
+     deleted_under_operations,
      emptied_under_writers, renamed_under_operations, ordered_table_adapts].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
@@ -30,8 +35,8 @@ run(Function) -> cats_test_lib:repeat_for(milliseconds(), Function).
 
 new(Type) -> ?T:new(t, [public, Type, {write_concurrency, true}]).
 
-%% Ten keys always get the same value in one call; whoever reads two of them one after the other, in whatever order, must not
-%% find an older value in the second.
+%% Ten keys always get the same value in one call; whoever reads two of them one after the other, in whatever
+%% order, must not find an older value in the second.
 lists_are_inserted_at_once(_Config) ->
     [begin
          Table = new(Type),
@@ -54,7 +59,9 @@ new_lists_are_inserted_at_once(_Config) ->
          Batch = atomics:new(1, []),
          Insert = fun(N) ->
                           true = ?T:insert_new(Table, [{{N, I}, N} || I <- lists:seq(1, 10)]),
-                          false = ?T:insert_new(Table, [{{N, I}, again} || I <- lists:seq(11, 20)] ++ [{{N, 5}, again}]),
+                          false = ?T:insert_new(Table,
+                                                [{{N, I}, again} || I <- lists:seq(11, 20)]
+                                                    ++ [{{N, 5}, again}]),
                           false = ?T:member(Table, {N, 11}),
                           atomics:put(Batch, 1, N)
                   end,
@@ -76,8 +83,8 @@ counters_add_up(_Config) ->
     [begin
          Table = new(Type),
          Count = fun(Result) ->
-                         lists:append(
-                           cats_test_lib:together(lists:duplicate(4, fun() -> [Result(N) || N <- lists:seq(1, 20000)] end)))
+                         Work = fun() -> [Result(N) || N <- lists:seq(1, 20000)] end,
+                         lists:append(cats_test_lib:together(lists:duplicate(4, Work)))
                  end,
          Small = Count(fun(_) -> ?T:update_counter(Table, small, 1, {small, 0}) end),
          true = lists:sort(Small) =:= lists:seq(1, 80000),
@@ -96,7 +103,8 @@ one_insert_new_wins(_Config) ->
          Table = new(Type),
          Try = fun(Who) -> [Key || Key <- lists:seq(1, 20000), ?T:insert_new(Table, {Key, Who})] end,
          Won = cats_test_lib:together([fun() -> {Who, Try(Who)} end || Who <- [a, b, c, d]]),
-         true = lists:sort([{Key, Who} || {Who, Keys} <- Won, Key <- Keys]) =:= lists:sort(?T:tab2list(Table)),
+         true = lists:sort([{Key, Who}
+                            || {Who, Keys} <- Won, Key <- Keys]) =:= lists:sort(?T:tab2list(Table)),
          20000 = ?T:info(Table, size),
          ?T:delete(Table)
      end || Type <- cats_test_lib:types()],
@@ -118,8 +126,8 @@ one_take_wins(_Config) ->
      end || Type <- cats_test_lib:types()],
     ok.
 
-%% What a reader gets was written by one writer, whatever the shapes and sizes that replace each other, and update_element
-%% changes its elements at once.
+%% What a reader gets was written by one writer, whatever the shapes and sizes that replace each other, and
+%% update_element changes its elements at once.
 objects_are_whole(_Config) ->
     [begin
          Table = new(Type),
@@ -133,7 +141,8 @@ objects_are_whole(_Config) ->
                          end
                  end,
          Write = fun(Who) ->
-                         fun() -> run(fun(N) -> ?T:insert(Table, Shape(Who, N)), ?T:insert(Table, [{p, Who, Who, Who}]) end) end
+                         fun() -> run(fun(N) -> ?T:insert(Table, Shape(Who, N)),
+                                      ?T:insert(Table, [{p, Who, Who, Who}]) end) end
                  end,
          Update = fun() -> run(fun(N) -> ?T:update_element(Table, p, [{2, N}, {4, N}, {3, N}]) end) end,
          Read = fun(_) ->
@@ -153,12 +162,13 @@ objects_are_whole(_Config) ->
 
 whole({k, _}, _) -> true;
 whole({k, _, List, Who}, Who) -> lists:all(fun(E) -> E =:= Who end, List);
-whole({k, _, Binary, {Who, Map}}, Who) -> Binary =:= binary:copy(<<Who>>, byte_size(Binary)) andalso Map =:= #{Who => Who};
+whole({k, _, Binary, {Who, Map}}, Who) ->
+    Binary =:= binary:copy(<<Who>>, byte_size(Binary)) andalso Map =:= #{Who => Who};
 whole({k, _, Reference, Who, Float}, Who) -> is_reference(Reference) andalso Float =:= float(Who);
 whole(Object, Who) -> Object =:= list_to_tuple([k | lists:duplicate(20, Who)]).
 
-%% While others insert and delete, a traversal meets every key that stays exactly once, and no key twice. (ets asks for
-%% safe_fixtable/2 for that.)
+%% While others insert and delete, a traversal meets every key that stays exactly once, and no key twice. (ets
+%% asks for safe_fixtable/2 for that.)
 traversal_meets_stable_keys_once(_Config) ->
     Stable = [{stable, N} || N <- lists:seq(1, 500)],
     [begin
@@ -223,23 +233,26 @@ sizes_add_up(_Config) ->
 bags_keep_all(_Config) ->
     [begin
          Table = new(Type),
-         cats_test_lib:together([fun() -> [?T:insert(Table, {N rem 10, Who, N}) || N <- lists:seq(1, 2000)] end
+         cats_test_lib:together([fun() -> [?T:insert(Table, {N rem 10, Who, N})
+                                           || N <- lists:seq(1, 2000)] end
                                  || Who <- lists:seq(1, 4)]),
          [begin
               Objects = ?T:lookup(Table, Key),
               800 = length(Objects),
-              [true = [N || {_, W, N} <- Objects, W =:= Who] =:= [N || N <- lists:seq(1, 2000), N rem 10 =:= Key]
-               || Who <- lists:seq(1, 4)]
+              Written = [N || N <- lists:seq(1, 2000), N rem 10 =:= Key],
+              [Written = [N || {_, W, N} <- Objects, W =:= Who] || Who <- lists:seq(1, 4)]
           end || Key <- lists:seq(0, 9)],
          8000 = ?T:info(Table, size),
-         cats_test_lib:together([fun() -> [?T:delete_object(Table, {N rem 10, Who, N}) || N <- lists:seq(1, 2000)] end
+         cats_test_lib:together([fun() -> [?T:delete_object(Table, {N rem 10, Who, N})
+                                           || N <- lists:seq(1, 2000)] end
                                  || Who <- lists:seq(1, 4)]),
          [] = ?T:tab2list(Table),
          ?T:delete(Table)
      end || Type <- [bag, duplicate_bag]],
     ok.
 
-%% Whoever uses a table while it is deleted gets a result or badarg, because the table is gone; nothing else happens.
+%% Whoever uses a table while it is deleted gets a result or badarg, because the table is gone; nothing else
+%% happens.
 deleted_under_operations(_Config) ->
     run(fun(N) ->
                 Type = lists:nth(1 + N rem 4, cats_test_lib:types()),
@@ -275,7 +288,8 @@ emptied_under_writers(_Config) ->
     [begin
          Table = new(Type),
          Written = [atomics:new(1, []) || _ <- [1, 2, 3]],
-         Write = fun(Who, Last) -> run(fun(N) -> ?T:insert(Table, {{Who, N}}), atomics:put(Last, 1, N) end) end,
+         Write = fun(Who, Last) ->
+             run(fun(N) -> ?T:insert(Table, {{Who, N}}), atomics:put(Last, 1, N) end) end,
          Empty = fun() ->
                          run(fun(_) ->
                                      Before = [{Last, atomics:get(Last, 1)} || Last <- Written],
@@ -317,18 +331,24 @@ renamed_under_operations(_Config) ->
     ?T:delete(here),
     ok.
 
-%% Writers that meet at neighbouring keys make an ordered table split; when one process is left, it joins again.
+%% Writers that meet at neighbouring keys make an ordered table split; when one process is left, it joins
+%% again.
 ordered_table_adapts(_Config) ->
     Table = ?T:new(t, [ordered_set, public]),
     ?T:insert(Table, [{Key, 0} || Key <- lists:seq(1, 1000)]),
     1 = ?T:info(Table, base_nodes),
     Hammer = fun() ->
                      run_until(fun() -> ?T:info(Table, base_nodes) > 1 end,
-                               fun(N) -> ?T:insert(Table, {500 + N rem 8, N}), ?T:update_counter(Table, 500 + N rem 8, 1) end)
+                               fun(N) ->
+                                       Key = 500 + N rem 8,
+                                       ?T:insert(Table, {Key, N}),
+                                       ?T:update_counter(Table, Key, 1)
+                               end)
              end,
     cats_test_lib:together([Hammer, Hammer]),
     Split = ?T:info(Table, base_nodes),
-    run_until(fun() -> ?T:info(Table, base_nodes) < Split end, fun(N) -> ?T:lookup(Table, 1 + N rem 1000) end),
+    run_until(fun() -> ?T:info(Table, base_nodes) < Split end,
+              fun(N) -> ?T:lookup(Table, 1 + N rem 1000) end),
     1000 = ?T:info(Table, size),
     ?T:delete(Table),
     {comment, io_lib:format("~b base nodes under contention", [Split])}.

@@ -1,12 +1,14 @@
-%% The comparison with the oracle: PropEr makes random sequences of calls, which run in lockstep on ets (ets_model.erl) and on
-%% cats; results, exceptions with their explanation, and the final contents must be the same.
+%% The comparison with the oracle: PropEr makes random sequences of calls, which run in lockstep on ets
+%% (ets_model.erl) and on cats; results, exceptions with their explanation, and the final contents must be the
+%% same.
 %%
-%% What is compared loosely, because ETS promises nothing there: the order of traversal and the slots of hash tables, the
-%% figures for memory, the places of identifiers; and the next or previous key of an absent key in a hash table, where cats
-%% answers and ETS may raise badarg. Everything else is exact, to the sign of a zero.
+%% What is compared loosely, because ETS promises nothing there: the order of traversal and the slots of hash
+%% tables, the figures for memory, the places of identifiers; and the next or previous key of an absent key in
+%% a hash table, where cats answers and ETS may raise badarg. Everything else is exact, to the sign of a zero.
 %%
-%% A case is a tuple {Keys, Options of table 1, Options of table 2, Calls}. In it terms are symbolic (a key of the case by its index, a
-%% term by its index in cats_oracle_terms, a table by its number), so that a case found today runs again with replay/2.
+%% A case is a tuple {Keys, Options of table 1, Options of table 2, Calls}. In it terms are symbolic (a key of
+%% the case by its index, a term by its index in cats_oracle_terms, a table by its number), so that a case
+%% found today runs again with replay/2.
 -module(cats_oracle).
 -export([main/0, run/1, compare/2, replay/2]).
 
@@ -15,10 +17,11 @@
 
 -define(CASE_CALLS, 80).
 
-%%----------------------------------------------------------------------------------------------------------------------
+%%------------------------------------------------------------------------------------------------------------
 %% Running
 
-%% @doc Compares cats with ets in CALLS calls (environment, 100000 by default), and halts: with 1 if they differ.
+%% @doc Compares cats with ets in CALLS calls (environment, 100000 by default), and halts: with 1 if they
+%% differ.
 -spec main() -> no_return().
 main() ->
     halt(case run(cats_test_lib:environment("CALLS", 100000)) of
@@ -26,16 +29,19 @@ main() ->
              {different, _, _} -> 1
          end).
 
-%% @doc Compares cats with ets in at least as many calls, and prints the number of calls compared, or the shrunk case that
-%% shows a difference.
--spec run(pos_integer()) -> {ok, Compared :: pos_integer()} | {different, Case :: term(), Compared :: pos_integer()}.
+%% @doc Compares cats with ets in at least as many calls, and prints the number of calls compared, or the
+%% shrunk case that shows a difference.
+-spec run(pos_integer()) ->
+    {ok, Compared :: pos_integer()} | {different, Case :: term(), Compared :: pos_integer()}.
 run(Calls) ->
     case compare(Calls, cats) of
         {ok, Compared} = Verdict ->
             io:format("cats and ets: ~b calls compared, no difference~n", [Compared]),
             Verdict;
         {different, Case, Compared} = Verdict ->
-            io:format("cats and ets differ, after ~b calls. cats_oracle:replay(cats, Case) with Case =~n~0p~n", [Compared, Case]),
+            io:format("cats and ets differ, after ~b calls. cats_oracle:replay(cats, Case), with Case =~n"
+                      "~0p~n",
+                      [Compared, Case]),
             replay(cats, Case),
             Verdict
     end.
@@ -47,7 +53,8 @@ compare(Calls, Subject) ->
                        ok = cats_test_lib:ensure_proper(),
                        Environment = environment(),
                        Compared = counters:new(1, []),
-                       Property = proper:forall(random_case(), fun(Case) -> same(Case, Subject, Environment, Compared) end),
+                       Property = proper:forall(random_case(),
+                                                fun(Case) -> same(Case, Subject, Environment, Compared) end),
                        compare(Calls, Property, Compared)
                end).
 
@@ -89,7 +96,7 @@ in_process(Function) ->
 environment() ->
     list_to_tuple(cats_oracle_terms:all(spawn_link(fun() -> receive stop -> ok end end))).
 
-%%----------------------------------------------------------------------------------------------------------------------
+%%------------------------------------------------------------------------------------------------------------
 %% Random cases
 
 random_case() ->
@@ -118,44 +125,54 @@ functions() ->
      {1, delete_all_objects, [T]}, {1, delete, [T]}, {2, new, [name(), options()]},
      {6, update_counter, [T, K, counter_operations()]}, {4, update_counter, [T, K, counter_operations(), O]},
      {5, update_element, [T, K, element_operations()]}, {4, update_element, [T, K, element_operations(), O]},
-     {1, first, [T]}, {1, last, [T]}, {2, next, [T, K]}, {2, prev, [T, K]}, {1, first_lookup, [T]}, {1, last_lookup, [T]},
+     {1, first, [T]}, {1, last, [T]}, {2, next, [T, K]}, {2, prev, [T, K]}, {1, first_lookup, [T]},
+     {1, last_lookup, [T]},
      {2, next_lookup, [T, K]}, {2, prev_lookup, [T, K]},
      {1, slot, [T, {raw, oneof([0, 1, 2, 3, 5, 1000000, -1, a, 1.0, 1 bsl 70])}]},
      {3, safe_fixtable, [T, {raw, weighted([{5, true}, {5, false}, {1, maybe_}])}]},
      {1, rename, [T, name()]}, {1, whereis, [oneof([name(), T])]},
-     {1, give_away, [T, {raw, oneof([self, other, other, dead, not_a_pid])}, V]}, {2, setopts, [T, settings()]},
+     {1, give_away, [T, {raw, oneof([self, other, other, dead, not_a_pid])}, V]},
+     {2, setopts, [T, settings()]},
      {1, info, [T]}, {3, info, [T, item()]}, {1, tab2list, [T]}, {1, all, []},
      {2, traverse, [T, {raw, oneof([next, prev, next_lookup, prev_lookup])}]}, {1, slots, [T]}].
 
 table() ->
     weighted([{30, {table, number(1, 2)}}, {10, {table, 3}}, {3, {identifier, number(1, 3)}},
-              {1, {raw, oneof([nonexistent, 42, {}, [], "name", <<"table">>])}}, {1, {no_table, number(1, 200)}}, {1, deleted}]).
+              {1, {raw, oneof([nonexistent, 42, {}, [], "name", <<"table">>])}},
+              {1, {no_table, number(1, 200)}}, {1, deleted}]).
 
-key() -> weighted([{30, {key, key_index()}}, {1, {term, number(1, 200)}}, {1, {random, any()}}, {1, {big, number(1, 3)}}]).
+key() -> weighted([{30, {key, key_index()}}, {1, {term, number(1, 200)}}, {1, {random, any()}},
+                   {1, {big, number(1, 3)}}]).
 
 key_index() -> number(1, 6).
 
 value() ->
-    weighted([{12, {raw, number(-3, 3)}}, {6, {key, key_index()}}, {12, {term, number(1, 200)}}, {1, {random, any()}},
+    weighted([{12, {raw, number(-3, 3)}}, {6, {key, key_index()}}, {12, {term, number(1, 200)}},
+              {1, {random, any()}},
               {1, {big, number(1, 4)}}]).
 
 any() -> proper_types:resize(8, proper_types:any()).
 
 %% ETS takes positions modulo 2^32, and the VM may not survive it: none of those.
 position() ->
-    weighted([{30, {raw, number(1, 4)}}, {1, {raw, oneof([0, -1, a, 1.0, 100, 1 bsl 31, 1 bsl 62, 1 bsl 70, "1"])}}]).
+    weighted([{30, {raw, number(1, 4)}},
+              {1, {raw, oneof([0, -1, a, 1.0, 100, 1 bsl 31, 1 bsl 62, 1 bsl 70, "1"])}}]).
 
 %% The key goes where the table has it; the values around it.
 object() ->
-    weighted([{30, {object, key(), short(value())}}, {2, {object, key(), proper_types:resize(30, proper_types:list(value()))}},
+    weighted([{30, {object, key(), short(value())}},
+              {2, {object, key(), proper_types:resize(30, proper_types:list(value()))}},
               {1, {raw, oneof([{}, a, [], 17, #{}])}}, {1, {tuple, short(value())}}]).
 
 objects() ->
-    weighted([{20, object()}, {8, {list, short(object()), []}}, {2, {list, proper_types:resize(40, proper_types:list(object())), []}},
-              {1, {list, short(object()), oneof([a, {}, {1}])}}, {1, {existing, key_index(), number(0, 3)}}] ++
-             [{1, {many, number(1, 20), number(100, 1500)}} || os:getenv("MANY") =/= "0"]).
+    weighted([{20, object()}, {8, {list, short(object()), []}},
+              {2, {list, proper_types:resize(40, proper_types:list(object())), []}},
+              {1, {list, short(object()), oneof([a, {}, {1}])}},
+              {1, {existing, key_index(), number(0, 3)}}, {1, {many, number(1, 20), number(100, 1500)}}]).
 
-name() -> {raw, weighted([{10, oneof([oracle_a, oracle_b, oracle_c])}, {1, oneof(["name", 1, undefined, <<>>, {}])}])}.
+name() ->
+    {raw, weighted([{10, oneof([oracle_a, oracle_b, oracle_c])},
+                    {1, oneof(["name", 1, undefined, <<>>, {}])}])}.
 
 good_options() ->
     {option_list, proper_types:list(weighted([{2, type()}, {5, good_option()}])), type()}.
@@ -163,46 +180,61 @@ good_options() ->
 type() -> oneof([set, ordered_set, bag, duplicate_bag]).
 
 good_option() ->
-    oneof([public, protected, private, {keypos, 1}, {keypos, 2}, {keypos, 3}, named_table, compressed, {write_concurrency, true},
+    oneof([public, protected, private, {keypos, 1}, {keypos, 2}, {keypos, 3}, named_table, compressed,
+           {write_concurrency, true},
            {write_concurrency, false}, {write_concurrency, auto}, {read_concurrency, proper_types:boolean()},
            {decentralized_counters, proper_types:boolean()}, {heir, none}, {heir, other, value()}]
           ++ [{heir, other} || since(28)]).
 
 options() ->
-    Bad = oneof([nonsense, {keypos, 0}, {keypos, -1}, {keypos, a}, {keypos, 1 bsl 70}, {keypos, 1, 2}, {heir, a, b}, {heir, a},
-                 {write_concurrency, 17}, {write_concurrency, maybe_}, {read_concurrency, auto}, {decentralized_counters, auto}, {compressed, true},
+    Bad = oneof([nonsense, {keypos, 0}, {keypos, -1}, {keypos, a}, {keypos, 1 bsl 70}, {keypos, 1, 2},
+                 {heir, a, b}, {heir, a},
+                 {write_concurrency, 17}, {write_concurrency, maybe_}, {read_concurrency, auto},
+                 {decentralized_counters, auto}, {compressed, true},
                  {named_table}, {}, [], 1, "set", {heir, dead, x}, {engine, no_such_engine}]),
     weighted([{8, good_options()}, {2, {option_list, short(weighted([{2, good_option()}, {1, Bad}])), set}},
               {1, {raw, oneof([a, {}, {improper, [set], set}, 1, #{}])}}]).
 
 settings() ->
-    Good = oneof([{heir, none}, {heir, other, value()}, {heir, self, value()}, {protection, public}, {protection, protected},
+    Good = oneof([{heir, none}, {heir, other, value()}, {heir, self, value()}, {protection, public},
+                  {protection, protected},
                   {protection, private}] ++ [{heir, other} || since(28)]),
-    Bad = oneof([{heir, a, b}, {protection, nobody}, {keypos, 1}, public, {heir, none, x}, {protection, public, x}, {}, {heir}, a]),
-    weighted([{5, {settings, Good}}, {1, {settings, Bad}}, {4, {settings, short(weighted([{8, Good}, {1, Bad}]))}},
+    Bad = oneof([{heir, a, b}, {protection, nobody}, {keypos, 1}, public, {heir, none, x},
+                 {protection, public, x}, {}, {heir}, a]),
+    weighted([{5, {settings, Good}}, {1, {settings, Bad}},
+              {4, {settings, short(weighted([{8, Good}, {1, Bad}]))}},
               {1, {raw, {improper, [{protection, public}], a}}}]).
 
 counter_operations() ->
-    Number = weighted([{10, number(-5, 5)}, {1, oneof([1 bsl 58, -(1 bsl 59), (1 bsl 59) - 1, 1 bsl 63, 1 bsl 64, -(1 bsl 64), 1 bsl 200])}]),
+    Number = weighted([{10, number(-5, 5)},
+                       {1, oneof([1 bsl 58, -(1 bsl 59), (1 bsl 59) - 1, 1 bsl 63, 1 bsl 64, -(1 bsl 64),
+                                  1 bsl 200])}]),
     Position = weighted([{20, number(1, 4)}, {1, oneof([0, -1, 100, 1 bsl 70, a, 1.0])}]),
     Operation = weighted([{10, {Position, Number}}, {6, {Position, Number, Number, Number}},
-                          {1, oneof([{}, {1}, {2, a}, {2, 1.0}, {2, 1, 1}, {2, 1, a, 1}, {2, 1, 1, a}, a, {2, 1, 1, 1, 1}])}]),
-    {raw, weighted([{5, Number}, {10, Operation}, {6, short(Operation)}, {1, oneof([a, 1.0, {improper, [{2, 1}], a}, [1]])}])}.
+                          {1, oneof([{}, {1}, {2, a}, {2, 1.0}, {2, 1, 1}, {2, 1, a, 1}, {2, 1, 1, a}, a,
+                                     {2, 1, 1, 1, 1}])}]),
+    {raw, weighted([{5, Number}, {10, Operation}, {6, short(Operation)},
+                    {1, oneof([a, 1.0, {improper, [{2, 1}], a}, [1]])}])}.
 
 element_operations() ->
     Position = weighted([{20, number(1, 4)}, {1, oneof([0, -1, 100, 1 bsl 70, a, 1.0])}]),
     Operation = weighted([{20, {Position, value()}}, {1, oneof([{}, {1}, {2, a, b}, a])}]),
-    {elements, weighted([{10, Operation}, {6, short(Operation)}, {1, oneof([a, 1, {improper, [{2, 1}], a}])}])}.
+    {elements, weighted([{10, Operation}, {6, short(Operation)},
+                         {1, oneof([a, 1, {improper, [{2, 1}], a}])}])}.
 
 item() ->
-    {raw, weighted([{20, oneof([keypos, type, protection, size, name, named_table, node, heir, owner, memory, compressed, id,
-                                write_concurrency, read_concurrency, decentralized_counters, fixed, safe_fixed,
-                                safe_fixed_monotonic_time, stats] ++ [binary || os:getenv("NOBIN") =:= false])},
+    {raw, weighted([{20,
+                     oneof([keypos, type, protection, size, name, named_table, node, heir, owner, memory,
+                            compressed, id,
+                                write_concurrency, read_concurrency, decentralized_counters, fixed,
+                                safe_fixed,
+                                safe_fixed_monotonic_time,
+                                stats])},
                     {1, oneof([nonsense, 1, "size", {size}])}])}.
 
 since(Release) -> list_to_integer(erlang:system_info(otp_release)) >= Release.
 
-%%----------------------------------------------------------------------------------------------------------------------
+%%------------------------------------------------------------------------------------------------------------
 %% A case
 
 run_case({Keys, Options1, Options2, Calls}, Subject, Universe, Compared) ->
@@ -232,8 +264,8 @@ step({Caller, Function, Symbolic}, State = #state{oracle = Oracle, subject = Sub
     Type = type_of(Table),
     OracleArguments = [for_side(A, Oracle) || A <- Arguments],
     SubjectArguments = [for_side(A, Subject) || A <- Arguments],
-    Present = is_list(Type) =:= false andalso Type =/= undefined andalso length(Arguments) > 1
-        andalso by_owner(State, Table, fun() -> attempt(fun() -> ets:member(Table, lists:nth(2, OracleArguments)) end) end) =:= true,
+    IsKey = fun() -> attempt(fun() -> ets:member(Table, lists:nth(2, OracleArguments)) end) end,
+    Present = Type =/= undefined andalso length(Arguments) > 1 andalso by_owner(State, Table, IsKey) =:= true,
     Result1 = perform(Caller, Oracle#side.module, Function, OracleArguments, State),
     Result2 = perform(Caller, Subject#side.module, Function, SubjectArguments, State),
     Normal1 = normal(Function, OracleArguments, Result1, Oracle),
@@ -307,7 +339,8 @@ call(Module, Function, Arguments) ->
 traverse('$end_of_table', _, _, _) -> [];
 traverse(Found, Module, Next, Table) ->
     {Key, Met} = case Found of
-                     {Key0, Objects} when Next =:= next_lookup; Next =:= prev_lookup -> {Key0, {one_zero(Key0), Objects}};
+                     {Key0, Objects} when Next =:= next_lookup; Next =:= prev_lookup ->
+                         {Key0, {one_zero(Key0), Objects}};
                      _ -> {Found, one_zero(Found)}
                  end,
     [Met | traverse(call(Module, Next, [Table, Key]), Module, Next, Table)].
@@ -326,7 +359,7 @@ slots(Module, Table, Slot) ->
         Objects -> Objects ++ slots(Module, Table, Slot + 1)
     end.
 
-%%----------------------------------------------------------------------------------------------------------------------
+%%------------------------------------------------------------------------------------------------------------
 %% From symbolic arguments to real ones
 
 table_number([{Kind, Number} | _]) when Kind =:= table; Kind =:= identifier -> Number;
@@ -366,20 +399,23 @@ argument({big, 4}, _, _) -> lists:seq(1, 30000);
 argument({tuple, Values}, T, S) -> list_to_tuple([argument(V, T, S) || V <- Values]);
 argument({list, Objects, Tail}, T, S) -> [argument(O, T, S) || O <- Objects] ++ Tail;
 argument({object, Key, Values}, T, S = #state{keypos = Keypos}) ->
-    {Before, After} = lists:split(min(maps:get(T, Keypos, 1) - 1, length(Values)), [argument(V, T, S) || V <- Values]),
+    {Before, After} = lists:split(min(maps:get(T, Keypos, 1) - 1, length(Values)),
+                                  [argument(V, T, S) || V <- Values]),
     list_to_tuple(Before ++ [argument(Key, T, S) | After]);
 argument({many, First, Count}, T, S) ->
     [argument({object, {raw, First + N}, [{raw, N}, {raw, a}]}, T, S) || N <- lists:seq(1, Count)];
 argument({existing, Key, Index}, T, S = #state{oracle = Oracle}) ->
     Table = maps:get(T, Oracle#side.tables, none),
-    case by_owner(S, Table, fun() -> attempt(fun() -> ets:lookup(Table, argument({key, Key}, T, S)) end) end) of
+    case by_owner(S, Table,
+                  fun() -> attempt(fun() -> ets:lookup(Table, argument({key, Key}, T, S)) end) end) of
         [_ | _] = Objects -> lists:nth(1 + Index rem length(Objects), Objects);
         _ -> argument({object, {key, Key}, [{raw, 1}]}, T, S)
     end;
 argument(Table, _, _) -> {table_argument, Table}.
 
 option({heir, Who, Data}, T, S) when Who =:= self; Who =:= other; Who =:= dead ->
-    {heir, argument({raw, Who}, T, S), case is_tuple(Data) of true -> argument(Data, T, S); false -> Data end};
+    {heir, argument({raw, Who}, T, S),
+     case is_tuple(Data) of true -> argument(Data, T, S); false -> Data end};
 option({heir, Who}, T, S) when Who =:= self; Who =:= other -> {heir, argument({raw, Who}, T, S)};
 option(Option, _, _) -> Option.
 
@@ -412,11 +448,13 @@ for_side(deleted, #side{module = Module}) ->
     Table;
 for_side(Term, _) -> Term.
 
-%%----------------------------------------------------------------------------------------------------------------------
+%%------------------------------------------------------------------------------------------------------------
 %% Bookkeeping
 
-%% A new table becomes table 3, after the first two; what was there before is remembered, to be deleted at the end.
-after_call(new, _, _, {value, Table1}, {value, Table2}, State = #state{oracle = Oracle, subject = Subject, keypos = Keypos}) ->
+%% A new table becomes table 3, after the first two; what was there before is remembered, to be deleted at the
+%% end.
+after_call(new, _, _, {value, Table1}, {value, Table2},
+           State = #state{oracle = Oracle, subject = Subject, keypos = Keypos}) ->
     Number = case map_size(Oracle#side.tables) of
                  Size when Size < 3 -> Size + 1;
                  _ -> 3
@@ -424,11 +462,14 @@ after_call(new, _, _, {value, Table1}, {value, Table2}, State = #state{oracle = 
     State#state{oracle = add(Number, Table1, Oracle), subject = add(Number, Table2, Subject),
                 keypos = Keypos#{Number => ets:info(Table1, keypos)}};
 %% A table called by its name goes on under its new name.
-after_call(rename, [{table, Number} | _], _, {value, Table1}, {value, Table2}, State = #state{oracle = Oracle, subject = Subject}) ->
+after_call(rename, [{table, Number} | _], _, {value, Table1}, {value, Table2},
+           State = #state{oracle = Oracle, subject = Subject}) ->
     State#state{oracle = add(Number, Table1, Oracle), subject = add(Number, Table2, Subject)};
-after_call(rename, [{identifier, Number} | _], [_, Name], {value, _}, {value, _}, State = #state{oracle = Oracle, subject = Subject}) ->
+after_call(rename, [{identifier, Number} | _], [_, Name], {value, _}, {value, _},
+           State = #state{oracle = Oracle, subject = Subject}) ->
     case maps:get(Number, Oracle#side.tables) of
-        Old when is_atom(Old) -> State#state{oracle = add(Number, Name, Oracle), subject = add(Number, Name, Subject)};
+        Old when is_atom(Old) ->
+            State#state{oracle = add(Number, Name, Oracle), subject = add(Number, Name, Subject)};
         _ -> State
     end;
 after_call(_, _, _, _, _, State) ->
@@ -470,12 +511,13 @@ contents(State = #state{oracle = Oracle, subject = Subject}) ->
                      Equal = agree(tab2list, Type, false, Contents1, Contents2, none),
                      Equal orelse put(difference, {final_contents, Number, Contents1, Contents2}),
                      Equal orelse get(print) =:= true andalso
-                         io:format("final contents of table ~b~n    ets: ~0tP~n    BUT: ~0tP~n", [Number, Contents1, 200, Contents2, 200]),
+                         io:format("final contents of table ~b~n    ets: ~0tP~n    BUT: ~0tP~n",
+                                   [Number, Contents1, 200, Contents2, 200]),
                      Equal
              end, maps:keys(Oracle#side.tables)),
     case Same of true -> same; false -> different end.
 
-%%----------------------------------------------------------------------------------------------------------------------
+%%------------------------------------------------------------------------------------------------------------
 %% Comparing
 
 %% Results with identifiers of tables replaced by their numbers, and exceptions with their explanation.
@@ -484,7 +526,8 @@ normal(Function, _, {value, Value}, Side) when Function =:= new; Function =:= re
 normal(all, _, {value, Tables}, Side) ->
     {value, lists:usort([N || T <- Tables, {table_number, N} <- [number_of(T, Side)]])};
 normal(info, [_], {value, Items}, Side) when is_list(Items) ->
-    {value, [{Item, information(Item, Value, Side)} || {Item, Value} <- Items, not lists:member(Item, [engine, base_nodes])]};
+    {value, [{Item, information(Item, Value, Side)}
+             || {Item, Value} <- Items, not lists:member(Item, [engine, base_nodes])]};
 normal(info, [_, Item], {value, Value}, Side) when Value =/= undefined ->
     {value, information(Item, Value, Side)};
 normal(_, _, {value, Value}, _) ->
@@ -503,7 +546,8 @@ information(id, Id, _) when is_reference(Id) -> identifier;
 information(memory, Words, _) when is_integer(Words), Words > 0 -> words;
 information(stats, _, _) -> figures;
 information(binary, Binaries, _) when is_list(Binaries) -> binaries;
-information(safe_fixed_monotonic_time, {Time, Processes}, _) when is_integer(Time) -> {time, lists:sort(Processes)};
+information(safe_fixed_monotonic_time, {Time, Processes}, _) when is_integer(Time) ->
+    {time, lists:sort(Processes)};
 information(safe_fixed, {{_, _, _}, Processes}, _) -> {time, lists:sort(Processes)};
 information(_, Value, _) -> Value.
 
@@ -513,7 +557,8 @@ explanation(Function, Arguments, Reason, Top = {Blamed, Name, As, Info}, Module)
         true -> {raised_elsewhere, Top};
         false when Function =:= traverse; Function =:= slots; Function =:= lookup_elements -> raised;
         %% ets blames an internal function, that does the work.
-        false when Function =:= tab2list; Function =:= delete_all_objects; tl(Arguments) =:= [binary] -> {cause(Info), remarks(Reason, Top)};
+        false when Function =:= tab2list; Function =:= delete_all_objects; tl(Arguments) =:= [binary] ->
+            {cause(Info), remarks(Reason, Top)};
         false -> {Name, As =:= Arguments orelse As, cause(Info), remarks(Reason, Top), text(Reason, Top)}
     end.
 
@@ -522,7 +567,8 @@ cause(Info) -> maps:get(cause, proplists:get_value(error_info, Info, #{}), none)
 remarks(Reason, Top = {_, Name, As, Info}) ->
     case {explained_here(Name, As) andalso known_cause(cause(Info)), proplists:get_value(error_info, Info)} of
         {true, #{module := Explainer}} ->
-            try maps:map(fun(_, Text) -> unicode:characters_to_binary(Text) end, Explainer:format_error(Reason, [Top]))
+            try maps:map(fun(_, Text) -> unicode:characters_to_binary(Text) end,
+                         Explainer:format_error(Reason, [Top]))
             catch error:_ -> #{}    % as on improper lists; a person is told nothing then
             end;
         {true, undefined} -> none;
@@ -534,27 +580,33 @@ known_cause(Cause) -> Cause =/= default orelse since(29).
 
 explained_here(Name, As) -> is_list(As) andalso erlang:function_exported(ets, Name, length(As)).
 
-%% The shell's text, where it is short enough to be read, without what depends on the length of the module's name.
+%% The shell's text, where it is short enough to be read, without what depends on the length of the module's
+%% name.
 text(Reason, Top = {_, Name, As, Info}) ->
     case explained_here(Name, As) andalso known_cause(cause(Info)) andalso erts_debug:flat_size(As) < 100 of
         true ->
-            Text = unicode:characters_to_list(erl_error:format_exception(error, Reason, [setelement(3, Top, one_identifier(As))])),
-            re:replace([C || C <- Text, C > $\s, C =/= $"], "cats:", "ets:", [global, unicode, {return, binary}]);
+            Frame = setelement(3, Top, one_identifier(As)),
+            Text = unicode:characters_to_list(erl_error:format_exception(error, Reason, [Frame])),
+            re:replace([C || C <- Text, C > $\s, C =/= $"], "cats:", "ets:",
+                       [global, unicode, {return, binary}]);
         false -> long
     end.
 
 %% Identifiers differ between the sides.
-one_identifier([Table | As]) when is_reference(Table) -> [hd([T || T <- tuple_to_list(get(universe)), is_reference(T)]) | As];
+one_identifier([Table | As]) when is_reference(Table) ->
+    [hd([T || T <- tuple_to_list(get(universe)), is_reference(T)]) | As];
 one_identifier(As) -> As.
 
 agree(Function, Type, Present, Result1, Result2, Where) ->
     case {Function, Result1, Result2} of
         {_, _, {value, _}} when Type =/= ordered_set, not Present,
                                 (Function =:= next orelse Function =:= prev orelse
-                                 Function =:= next_lookup orelse Function =:= prev_lookup), element(1, Result1) =:= error ->
+                                 Function =:= next_lookup
+                                     orelse Function =:= prev_lookup), element(1, Result1) =:= error ->
             element(3, element(3, Result1)) =:= none;
         {_, {value, Key1}, {value, Key2}} when Type =/= ordered_set,
-                                (Function =:= first orelse Function =:= last orelse Function =:= next orelse Function =:= prev) ->
+                                (Function =:= first orelse Function =:= last orelse Function =:= next
+                                 orelse Function =:= prev) ->
             some_key(Function, Present, Key1, Key2, Where);
         {_, {value, Found1}, {value, Found2}} when Type =/= ordered_set,
                                 (Function =:= first_lookup orelse Function =:= last_lookup orelse
@@ -566,7 +618,8 @@ agree(Function, Type, Present, Result1, Result2, Where) ->
         %% ets fails for a table that is not there, as it does for no other item.
         {info, {error, badarg, {id, _}}, {value, undefined}} -> true;
         %% ETS knows no slot of an empty ordered_set with decentralized counters, not even the end.
-        {slot, {error, badarg, {slot, _, none, _, _}}, {value, '$end_of_table'}} when Type =:= ordered_set -> true;
+        {slot, {error, badarg, {slot, _, none, _, _}}, {value, '$end_of_table'}} when Type =:= ordered_set ->
+            true;
         {slots, {error, badarg, raised}, {value, []}} when Type =:= ordered_set -> true;
         %% The number of slots is up to the table.
         {slot, _, {value, _}} when Type =/= ordered_set, Type =/= undefined -> true;
@@ -582,14 +635,16 @@ sorted(Terms) ->
 
 %% In a hash table any key may be the first or the next one; but it must be a key.
 some_key(Function, _, Key1, Key2, {State, Table}) ->
-    (Function =:= next orelse Function =:= prev orelse (Key1 =:= '$end_of_table') =:= (Key2 =:= '$end_of_table'))
-        andalso (Key2 =:= '$end_of_table' orelse by_owner(State, Table, fun() -> ets:member(Table, Key2) end)).
+    (Function =:= next orelse Function =:= prev
+     orelse (Key1 =:= '$end_of_table') =:= (Key2 =:= '$end_of_table'))
+        andalso (Key2 =:= '$end_of_table'
+                 orelse by_owner(State, Table, fun() -> ets:member(Table, Key2) end)).
 
 some_key_with_objects(Function, Present, '$end_of_table', Found2, Where) ->
     case Found2 of
         '$end_of_table' -> true;
-        {Key2, Objects2} -> (Function =:= next_lookup orelse Function =:= prev_lookup)
-                                andalso some_key_with_objects(Function, Present, {Key2, Objects2}, Found2, Where)
+        {_, _} -> (Function =:= next_lookup orelse Function =:= prev_lookup)
+                      andalso some_key_with_objects(Function, Present, Found2, Found2, Where)
     end;
 some_key_with_objects(Function, _, _, '$end_of_table', _) ->
     Function =:= next_lookup orelse Function =:= prev_lookup;

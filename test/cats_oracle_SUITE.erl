@@ -1,5 +1,5 @@
-%% The comparison of cats with ets by random calls (cats_oracle.erl), of which CALLS are made (100000 by default), and the
-%% proof that it can fail (cats_oracle_faults.erl).
+%% The comparison of cats with ets by random calls (cats_oracle.erl), of which CALLS are made (100000 by
+%% default), and the proof that it can fail (cats_oracle_faults.erl).
 -module(cats_oracle_SUITE).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, finds_every_fault/1, finds_no_difference/1]).
 

@@ -1,9 +1,10 @@
-%% A stand-in for cats that shows that the comparison can fail: ets with a fault of choice built in. Without a fault the
-%% comparison must find no difference, with one it must find it.
+%% A stand-in for cats that shows that the comparison can fail: ets with a fault of choice built in. Without a
+%% fault the comparison must find no difference, with one it must find it.
 -module(cats_oracle_faults).
 -export([wrong_verdicts/0, call/2]).
 
--define(NAMES, [{oracle_a, stand_in_a}, {oracle_b, stand_in_b}, {oracle_c, stand_in_c}, {undefined, stand_in_d}]).
+-define(NAMES,
+        [{oracle_a, stand_in_a}, {oracle_b, stand_in_b}, {oracle_c, stand_in_c}, {undefined, stand_in_d}]).
 
 %% @doc Runs the comparison without a fault and with each of them, and returns those about which it was wrong.
 -spec wrong_verdicts() -> [Fault :: atom()].
@@ -15,8 +16,10 @@ verdict(Fault) ->
     element(1, cats_oracle:compare(100000, ?MODULE)).
 
 faults() ->
-    [lookup_loses_float, minus_zero, insert_new_overwrites, insert_not_atomic, bag_order, counter_wraps, counter_threshold,
-     update_element_position, wrong_cause, take_leaves, missing_transfer_check, delete_object_by_key, first_unsorted, size_off_by_one,
+    [lookup_loses_float, minus_zero, insert_new_overwrites, insert_not_atomic, bag_order, counter_wraps,
+     counter_threshold,
+     update_element_position, wrong_cause, take_leaves, missing_transfer_check, delete_object_by_key,
+     first_unsorted, size_off_by_one,
      fixed_forgotten, rename_clash, reader_writes].
 
 %% @doc As ets_model:call/2, on tables whose names are not those of the oracle, with the fault of the moment.
@@ -59,7 +62,9 @@ faulty(lookup_loses_float, lookup, [T, K]) ->
         Objects -> Objects
     end;
 faulty(minus_zero, insert, [T, Object]) when is_tuple(Object) ->
-    ets:insert(T, list_to_tuple([case is_float(E) andalso E == 0 of true -> 0.0; false -> E end || E <- tuple_to_list(Object)]));
+    ets:insert(T,
+               list_to_tuple([case is_float(E) andalso E == 0 of true -> 0.0; false -> E end
+                              || E <- tuple_to_list(Object)]));
 faulty(insert_new_overwrites, insert_new, [T, [_, _ | _] = Objects]) ->
     ets:insert_new(T, Objects) orelse begin ets:insert_new(T, [hd(Objects)]), false end;
 faulty(insert_not_atomic, insert, [T, [First, Second | Rest]]) when is_tuple(First), is_tuple(Second) ->

@@ -1,5 +1,6 @@
-%% The terms that the comparison uses as keys and values: of every type, at the borders between representations, and in
-%% pairs that differ only as far as some table type can tell (1 and 1.0, 0.0 and -0.0).
+%% The terms that the comparison uses as keys and values: of every type, at the borders between
+%% representations, and in pairs that differ only as far as some table type can tell (1 and 1.0, 0.0 and
+%% -0.0).
 -module(cats_oracle_terms).
 -export([small/0, all/1, same/2]).
 
@@ -9,44 +10,55 @@ small() ->
 
 %% @doc All the terms; `Other' is a live process.
 all(Other) ->
-    small() ++ integers() ++ floats() ++ atoms() ++ binaries() ++ lists() ++ tuples() ++ maps() ++ identifiers(Other) ++ funs().
+    small() ++ integers() ++ floats() ++ atoms() ++ binaries() ++ lists() ++ tuples() ++ maps()
+        ++ identifiers(Other) ++ funs().
 
 integers() ->
     Borders = [27, 31, 32, 59, 60, 63, 64, 100, 127, 128, 1000],
     [3, 5, -2, 42, 255, 256, 65536]
-        ++ lists:append([[1 bsl N, (1 bsl N) - 1, (1 bsl N) + 1, -(1 bsl N), -(1 bsl N) - 1, -(1 bsl N) + 1] || N <- Borders]).
+        ++ lists:append([[1 bsl N, (1 bsl N) - 1, (1 bsl N) + 1, -(1 bsl N), -(1 bsl N) - 1, -(1 bsl N) + 1]
+                         || N <- Borders]).
 
 floats() ->
-    [2.0, -1.0, 1.5, -1.5, 3.0, 255.0, float(1 bsl 31), float(1 bsl 53), float(1 bsl 59), -float(1 bsl 59), float(1 bsl 63),
-     -float(1 bsl 63), float(1 bsl 64), float(1 bsl 100), 1.0e300, -1.0e300, 5.0e-324, -5.0e-324, 2.2250738585072014e-308, 0.1].
+    [2.0, -1.0, 1.5, -1.5, 3.0, 255.0, float(1 bsl 31), float(1 bsl 53), float(1 bsl 59), -float(1 bsl 59),
+     float(1 bsl 63),
+     -float(1 bsl 63), float(1 bsl 64), float(1 bsl 100), 1.0e300, -1.0e300, 5.0e-324, -5.0e-324,
+     2.2250738585072014e-308, 0.1].
 
 minus_zero() ->
     <<Float/float>> = <<1:1, 0:63>>,
     Float.
 
 atoms() ->
-    ['', true, false, undefined, c, 'with space', '$1', '_', list_to_atom([229, 228, 246]), list_to_atom([1078, 1079]), ets].
+    ['', true, false, undefined, c, 'with space', '$1', '_', list_to_atom([229, 228, 246]),
+     list_to_atom([1078, 1079]), ets].
 
 binaries() ->
     Large = binary:copy(<<"0123456789">>, 500),
-    [<<>>, <<0>>, <<0, 0>>, <<0, 1>>, <<1>>, <<255>>, <<"a", 0>>, <<"ab">>, binary:copy(<<7>>, 63), binary:copy(<<7>>, 64),
-     binary:copy(<<7>>, 65), Large, binary:part(Large, 10, 4900), binary:part(Large, 10, 100), binary:part(Large, 5, 20),
+    [<<>>, <<0>>, <<0, 0>>, <<0, 1>>, <<1>>, <<255>>, <<"a", 0>>, <<"ab">>, binary:copy(<<7>>, 63),
+     binary:copy(<<7>>, 64),
+     binary:copy(<<7>>, 65), Large, binary:part(Large, 10, 4900), binary:part(Large, 10, 100),
+     binary:part(Large, 5, 20),
      <<0:1>>, <<1:1>>, <<5:3>>, <<0:7>>, <<"abc", 1:3>>, <<"abc", 2:3>>, <<Large/binary, 3:5>>,
      begin <<_:3, Bits:77/bitstring, _/bitstring>> = Large, Bits end].
 
 lists() ->
-    ["string", [a], [a | b], [1, 2 | 3], [1, 2 | 3.0], [[]], [[], []], [[a] | [b]], [1, 1.0], [1.0, 1], lists:seq(1, 300), lists:duplicate(70, a),
+    ["string", [a], [a | b], [1, 2 | 3], [1, 2 | 3.0], [[]], [[], []], [[a] | [b]], [1, 1.0], [1.0, 1],
+     lists:seq(1, 300), lists:duplicate(70, a),
      [{K, <<"v">>} || K <- lists:seq(1, 20)], lists:foldl(fun(_, L) -> [L] end, x, lists:seq(1, 100))].
 
 tuples() ->
-    [{}, {a, b}, {1, 1}, {1, 1.0}, {a}, {1, {2, {3, <<"x">>}}}, list_to_tuple(lists:seq(1, 20)), list_to_tuple(lists:seq(1, 300)),
+    [{}, {a, b}, {1, 1}, {1, 1.0}, {a}, {1, {2, {3, <<"x">>}}}, list_to_tuple(lists:seq(1, 20)),
+     list_to_tuple(lists:seq(1, 300)),
      {self(), [x | y], #{}}, lists:foldl(fun(_, T) -> {T} end, x, lists:seq(1, 100)), {[], {}, <<>>, #{}}].
 
 maps() ->
     Large = maps:from_list([{K, K * K} || K <- lists:seq(1, 33)]),
-    [#{}, #{a => 1}, #{a => 1.0}, #{1.0 => a}, #{1 => b}, #{a => 1, b => 2}, #{a => 1, b => 3}, #{a => #{b => #{}}}, Large,
+    [#{}, #{a => 1}, #{a => 1.0}, #{1.0 => a}, #{1 => b}, #{a => 1, b => 2}, #{a => 1, b => 3},
+     #{a => #{b => #{}}}, Large,
      Large#{x => y}, Large#{33 => 0}, maps:from_list([{{K, <<K>>}, [K]} || K <- lists:seq(1, 100)]),
-     maps:from_list([{float(K), K} || K <- lists:seq(1, 33)]), #{1 => a, 1.0 => b}, #{[] => {}, <<>> => self()}].
+     maps:from_list([{float(K), K} || K <- lists:seq(1, 33)]), #{1 => a, 1.0 => b},
+     #{[] => {}, <<>> => self()}].
 
 identifiers(Other) ->
     Dead = spawn(fun() -> ok end),
@@ -58,8 +70,8 @@ identifiers(Other) ->
      make_ref(), make_ref(), External(<<90, 3:16, Node/binary, 3:32, 1:32, 2:32, 3:32>>),
      ets:new(cats_oracle_terms, [public]), atomics:new(1, [])].
 
-%% Tables of ets in OTP 29 bring the VM down when external funs come and go in them (the collector of garbage fails), so
-%% there they are left to the tests that need no ets.
+%% Tables of ets in OTP 29 bring the VM down when external funs come and go in them (the collector of garbage
+%% fails), so there they are left to the tests that need no ets.
 funs() ->
     Big = 1 bsl 90,
     External = case erlang:system_info(otp_release) of

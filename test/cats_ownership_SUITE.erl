@@ -1,10 +1,14 @@
-%% Tables and the processes that own, inherit, fix and use them: when an owner is dead, its tables are gone and their names
-%% free, or they are the heir's; what access rights allow is what ets allows.
+%% Tables and the processes that own, inherit, fix and use them: when an owner is dead, its tables are gone
+%% and their names free, or they are the heir's; what access rights allow is what ets allows.
 -module(cats_ownership_SUITE).
--export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2, own_a_name/2]).
--export([tables_end_with_their_owner/1, restarted_owner_finds_the_name_free/1, heir_inherits/1, heir_inherits_many/1,
-         heir_without_data/1, dead_heir_inherits_nothing/1, heir_that_is_the_owner/1, heir_taken_back/1, heirs_die_in_a_row/1,
-         give_away/1, give_away_refused/1, access_rights/1, protection_changes/1, names/1, rename_moves_the_name/1,
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2,
+         own_a_name/2]).
+-export([tables_end_with_their_owner/1, restarted_owner_finds_the_name_free/1, heir_inherits/1,
+         heir_inherits_many/1,
+         heir_without_data/1, dead_heir_inherits_nothing/1, heir_that_is_the_owner/1, heir_taken_back/1,
+         heirs_die_in_a_row/1,
+         give_away/1, give_away_refused/1, access_rights/1, protection_changes/1, names/1,
+         rename_moves_the_name/1,
          fixing_process_dies/1, fixed_many_times/1]).
 
 -define(T, (cats_test_lib:tables())).
@@ -12,8 +16,10 @@
 suite() -> [{timetrap, {minutes, 15}}].
 
 all() ->
-    [tables_end_with_their_owner, restarted_owner_finds_the_name_free, heir_inherits, heir_inherits_many, heir_without_data,
-     dead_heir_inherits_nothing, heir_that_is_the_owner, heir_taken_back, heirs_die_in_a_row, give_away, give_away_refused,
+    [tables_end_with_their_owner, restarted_owner_finds_the_name_free, heir_inherits, heir_inherits_many,
+     heir_without_data,
+     dead_heir_inherits_nothing, heir_that_is_the_owner, heir_taken_back, heirs_die_in_a_row, give_away,
+     give_away_refused,
      access_rights, protection_changes, names, rename_moves_the_name, fixing_process_dies, fixed_many_times].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
@@ -34,7 +40,8 @@ tables_end_with_their_owner(_Config) ->
          {Owner, Tables} =
              cats_test_lib:spawn_owner(
                fun() ->
-                       Made = [?T:new(unnamed, [Type]) || Type <- cats_test_lib:types()] ++ [?T:new(owned, [named_table])],
+                       Made = [?T:new(unnamed, [Type]) || Type <- cats_test_lib:types()]
+                           ++ [?T:new(owned, [named_table])],
                        [?T:insert(T, [{N, Reason} || N <- lists:seq(1, 10)]) || T <- Made],
                        Made
                end),
@@ -53,8 +60,8 @@ tables_end_with_their_owner(_Config) ->
      end || Reason <- lists:append(lists:duplicate(50, [normal, kill, shutdown]))],
     ok.
 
-%% A real supervisor, and an owner linked to 1000 processes, which its end must tell before anybody is told that monitors it.
-%% RESTARTS in the environment: how often (500).
+%% A real supervisor, and an owner linked to 1000 processes, which its end must tell before anybody is told
+%% that monitors it. RESTARTS in the environment: how often (500).
 restarted_owner_finds_the_name_free(_Config) ->
     Linked = [spawn_link(fun survive/0) || _ <- lists:seq(1, 1000)],
     Test = self(),
@@ -93,7 +100,9 @@ heir_inherits(_Config) ->
     [begin
          {Owner, Table} =
              cats_test_lib:spawn_owner(fun() ->
-                                               T = ?T:new(inherited, [Type, Access, {heir, Heir, {data, [Type]}} | Named]),
+                                               T = ?T:new(inherited,
+                                                          [Type, Access,
+                                                           {heir, Heir, {data, [Type]}} | Named]),
                                                ?T:insert(T, [{1, a}, {2, b}]),
                                                T
                                        end),
@@ -108,7 +117,8 @@ heir_inherits(_Config) ->
          true = ?T:insert(Table, {3, c}),
          3 = ?T:info(Table, size),
          true = ?T:delete(Table)
-     end || Type <- cats_test_lib:types(), Access <- [private, protected, public], Named <- [[], [named_table]],
+     end || Type <- cats_test_lib:types(), Access <- [private, protected, public],
+     Named <- [[], [named_table]],
             Reason <- [normal, kill]],
     ok.
 
@@ -141,7 +151,8 @@ dead_heir_inherits_nothing(_Config) ->
     true = ?T:delete(owned).
 
 heir_that_is_the_owner(_Config) ->
-    {Owner, Table} = cats_test_lib:spawn_owner(fun() -> ?T:new(owned, [named_table, {heir, self(), data}]) end),
+    New = fun() -> ?T:new(owned, [named_table, {heir, self(), data}]) end,
+    {Owner, Table} = cats_test_lib:spawn_owner(New),
     cats_test_lib:stop(Owner, kill),
     undefined = ?T:info(Table),
     undefined = ?T:whereis(owned),
@@ -207,25 +218,31 @@ give_away_refused(_Config) ->
     owner = cats_test_lib:cause(fun() -> ?T:give_away(Table, self(), gift) end),
     none = cats_test_lib:cause(fun() -> ?T:give_away(Table, cats_test_lib:down(normal), gift) end),
     none = cats_test_lib:cause(fun() -> ?T:give_away(Table, not_a_pid, gift) end),
-    not_owner = cats_test_lib:run_in(Other, fun() ->
-                                                    cats_test_lib:cause(fun() -> ?T:give_away(Table, self(), gift) end)
-                                            end),
+    Take = fun() -> ?T:give_away(Table, self(), gift) end,
+    not_owner = cats_test_lib:run_in(Other, fun() -> cats_test_lib:cause(Take) end),
     true = ?T:delete(Table),
     id = cats_test_lib:cause(fun() -> ?T:give_away(Table, Other, gift) end),
     cats_test_lib:stop(Other, normal).
 
-%% Every function, on every kind of table, called by the owner and by another process, does what it does in ets.
+%% Every function, on every kind of table, called by the owner and by another process, does what it does in
+%% ets.
 access_rights(_Config) ->
-    Calls = [{insert, [{k, 2}]}, {insert, [[{k, 3}, {l, 3}]]}, {insert_new, [{m, 1}]}, {lookup, [k]}, {lookup_element, [k, 2]},
-             {member, [k]}, {update_counter, [k, 1]}, {update_counter, [n, 1, {n, 1}]}, {update_element, [k, {2, 5}]}, {first, []},
-             {last, []}, {next, [k]}, {prev, [k]}, {slot, [0]}, {info, [size]}, {info, [protection]}, {take, [k]},
-             {delete, [l]}, {delete_object, [{m, 1}]}, {safe_fixtable, [true]}, {safe_fixtable, [false]}, {rename, [renamed]},
-             {setopts, [{heir, none}]}, {setopts, [{protection, public}]}, {tab2list, []}, {delete_all_objects, []}, {delete, []}],
+    Calls = [{insert, [{k, 2}]}, {insert, [[{k, 3}, {l, 3}]]}, {insert_new, [{m, 1}]}, {lookup, [k]},
+             {lookup_element, [k, 2]},
+             {member, [k]}, {update_counter, [k, 1]}, {update_counter, [n, 1, {n, 1}]},
+             {update_element, [k, {2, 5}]}, {first, []},
+             {last, []}, {next, [k]}, {prev, [k]}, {slot, [0]}, {info, [size]}, {info, [protection]},
+             {take, [k]},
+             {delete, [l]}, {delete_object, [{m, 1}]}, {safe_fixtable, [true]}, {safe_fixtable, [false]},
+             {rename, [renamed]},
+             {setopts, [{heir, none}]}, {setopts, [{protection, public}]}, {tab2list, []},
+             {delete_all_objects, []}, {delete, []}],
     Run = fun(Tables, Type, Access, ByOwner) ->
                   Table = Tables:new(t, [Type, Access]),
                   Tables:insert(Table, {k, 1}),
                   {Other, ok} = cats_test_lib:spawn_owner(fun() -> ok end),
-                  Results = [{Function, Arguments, by(ByOwner, Other, fun() -> outcome(Tables, Function, [Table | Arguments]) end)}
+                  Results = [{Function, Arguments,
+                              by(ByOwner, Other, fun() -> outcome(Tables, Function, [Table | Arguments]) end)}
                              || {Function, Arguments} <- Calls],
                   cats_test_lib:stop(Other, normal),
                   lists:member(Table, Tables:all()) andalso Tables:delete(Table),
@@ -243,7 +260,9 @@ by(false, Other, Function) -> cats_test_lib:run_in(Other, Function).
 outcome(Tables, Function, Arguments) ->
     try apply(Tables, Function, Arguments) of
         %% Which key comes first, and what is in which slot, is up to the table.
-        _ when Function =:= first; Function =:= last; Function =:= next; Function =:= prev; Function =:= slot -> allowed;
+        _ when Function =:= first; Function =:= last; Function =:= next; Function =:= prev;
+               Function =:= slot ->
+            allowed;
         Reference when is_reference(Reference) -> identifier;
         Result when is_list(Result) -> lists:sort(Result);
         Result -> Result
@@ -257,8 +276,9 @@ protection_changes(_Config) ->
     Table = ?T:new(t, [private]),
     {Other, ok} = cats_test_lib:spawn_owner(fun() -> ok end),
     Allowed = fun() ->
-                      {cats_test_lib:run_in(Other, fun() -> cats_test_lib:cause(fun() -> ?T:lookup(Table, k) end) end),
-                       cats_test_lib:run_in(Other, fun() -> cats_test_lib:cause(fun() -> ?T:insert(Table, {k}) end) end)}
+                      Read = fun() -> cats_test_lib:cause(fun() -> ?T:lookup(Table, k) end) end,
+                      Write = fun() -> cats_test_lib:cause(fun() -> ?T:insert(Table, {k}) end) end,
+                      {cats_test_lib:run_in(Other, Read), cats_test_lib:run_in(Other, Write)}
               end,
     {access, access} = Allowed(),
     true = ?T:setopts(Table, {protection, protected}),
@@ -311,13 +331,16 @@ rename_moves_the_name(_Config) ->
 fixing_process_dies(_Config) ->
     [begin
          Table = ?T:new(t, [public, Type]),
-         Fixers = [element(1, cats_test_lib:spawn_owner(fun() -> ?T:safe_fixtable(Table, true) end)) || _ <- lists:seq(1, 20)],
+         Fixers = [element(1, cats_test_lib:spawn_owner(fun() -> ?T:safe_fixtable(Table, true) end))
+                   || _ <- lists:seq(1, 20)],
          {_, Fixed} = ?T:info(Table, safe_fixed_monotonic_time),
          true = lists:sort(Fixed) =:= lists:sort([{Pid, 1} || Pid <- Fixers]),
          true = ?T:info(Table, fixed),
          {Dying, Living} = lists:split(19, Fixers),
          [cats_test_lib:stop(Pid, kill) || Pid <- Dying],
-         cats_test_lib:eventually(fun() -> element(2, ?T:info(Table, safe_fixed_monotonic_time)) =:= [{hd(Living), 1}] end),
+         Left = [{hd(Living), 1}],
+         Fixing = fun() -> element(2, ?T:info(Table, safe_fixed_monotonic_time)) end,
+         cats_test_lib:eventually(fun() -> Fixing() =:= Left end),
          cats_test_lib:stop(hd(Living), normal),
          cats_test_lib:eventually(fun() -> ?T:info(Table, safe_fixed) =:= false end),
          false = ?T:info(Table, fixed),

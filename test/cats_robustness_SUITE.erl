@@ -1,5 +1,5 @@
-%% What must not hurt: large tables going away, processes killed in the middle of calls, the module loaded again. No call and
-%% no process is held for long, nothing stays locked, no memory stays behind.
+%% What must not hurt: large tables going away, processes killed in the middle of calls, the module loaded
+%% again. No call and no process is held for long, nothing stays locked, no memory stays behind.
 -module(cats_robustness_SUITE).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([deleting_a_large_table_holds_nobody/1, killing_the_owner_of_a_large_table_holds_nobody/1,
@@ -11,7 +11,8 @@
 suite() -> [{timetrap, {minutes, 30}}].
 
 all() ->
-    [deleting_a_large_table_holds_nobody, killing_the_owner_of_a_large_table_holds_nobody, emptying_a_large_table_holds_nobody,
+    [deleting_a_large_table_holds_nobody, killing_the_owner_of_a_large_table_holds_nobody,
+     emptying_a_large_table_holds_nobody,
      memory_comes_back, memory_of_replaced_objects_comes_back, killed_in_the_middle,
      loading_again_keeps_tables].
 
@@ -19,7 +20,8 @@ init_per_suite(Config) -> cats_test_lib:start(Config).
 
 end_per_suite(_Config) -> ok.
 
-init_per_testcase(Case, Config) when Case =:= memory_comes_back; Case =:= memory_of_replaced_objects_comes_back;
+init_per_testcase(Case, Config)
+    when Case =:= memory_comes_back; Case =:= memory_of_replaced_objects_comes_back;
                                      Case =:= loading_again_keeps_tables ->
     cats_test_lib:only_cats(Config);
 init_per_testcase(_, Config) ->
@@ -27,13 +29,13 @@ init_per_testcase(_, Config) ->
 
 end_per_testcase(_, _Config) -> ok.
 
-%%----------------------------------------------------------------------------------------------------------------------
+%%------------------------------------------------------------------------------------------------------------
 %% Nobody is held
 
-%% OBJECTS (environment, 1000000 by default) in a table. The VM reports whoever runs for over a millisecond without a break.
-%% Other programs on the machine can be the reason; then it reports a bystander that does nothing, too, and more often, as that
-%% runs all the time. A call that takes long takes long every time: one attempt without reports is enough, three with some
-%% that the machine does not excuse are too many.
+%% OBJECTS (environment, 1000000 by default) in a table. The VM reports whoever runs for over a millisecond
+%% without a break. Other programs on the machine can be the reason; then it reports a bystander that does
+%% nothing, too, and more often, as that runs all the time. A call that takes long takes long every time: one
+%% attempt without reports is enough, three with some that the machine does not excuse are too many.
 
 deleting_a_large_table_holds_nobody(_Config) ->
     holds_nobody(fun(Table) -> true = ?T:delete(Table) end).
@@ -51,7 +53,8 @@ emptying_a_large_table_holds_nobody(_Config) ->
 holds_nobody(Action) ->
     Objects = cats_test_lib:environment("OBJECTS", 1000000),
     Outcomes = [{Type, attempts(Type, Object, Objects, Action, 6, 3)}
-                || {Type, Object} <- [{set, fun(N) -> {N, N} end}, {ordered_set, fun(N) -> {N, [N], <<"value">>} end}]],
+                || {Type, Object} <- [{set, fun(N) -> {N, N} end},
+                                      {ordered_set, fun(N) -> {N, [N], <<"value">>} end}]],
     {comment, io_lib:format("~0p", [Outcomes])}.
 
 attempts(_, _, _, _, 0, _) ->
@@ -106,7 +109,7 @@ ask(Pid) ->
     Pid ! {ask, self()},
     receive {Pid, Answer} -> Answer end.
 
-%%----------------------------------------------------------------------------------------------------------------------
+%%------------------------------------------------------------------------------------------------------------
 %% Memory
 
 memory_comes_back(_Config) ->
@@ -119,7 +122,9 @@ memory_comes_back(_Config) ->
          case End of
              delete -> ?T:delete(Table);
              delete_all_objects -> ?T:delete_all_objects(Table), ?T:delete(Table);
-             one_by_one -> [?T:delete(Table, element(1, Object(N))) || N <- lists:seq(1, Objects)], 0 = ?T:info(Table, size), ?T:delete(Table)
+             one_by_one ->
+                 [?T:delete(Table, element(1, Object(N))) || N <- lists:seq(1, Objects)],
+                 0 = ?T:info(Table, size), ?T:delete(Table)
          end,
          came_back(Before)
      end || Type <- cats_test_lib:types(), End <- [delete, delete_all_objects, one_by_one],
@@ -132,7 +137,9 @@ memory_of_replaced_objects_comes_back(_Config) ->
     [begin
          Table = ?T:new(t, [Type, public]),
          Write = fun(Round) ->
-                         [?T:insert(Table, {N, Round, make_ref(), lists:duplicate(N rem 50, Round), binary:copy(<<"b">>, N rem 300)})
+                         [?T:insert(Table,
+                                    {N, Round, make_ref(), lists:duplicate(N rem 50, Round),
+                                     binary:copy(<<"b">>, N rem 300)})
                           || N <- lists:seq(1, 2000)],
                          [?T:update_element(Table, N, {2, {updated, Round}}) || N <- lists:seq(1, 2000)]
                  end,
@@ -154,15 +161,16 @@ came_back(Before) ->
     catch error:never_happened -> ct:fail({memory, cats:memory(), before, Before})
     end.
 
-%%----------------------------------------------------------------------------------------------------------------------
+%%------------------------------------------------------------------------------------------------------------
 %% Killed in the middle
 
-%% Processes that do anything at all with shared tables, and with some of their own, are killed at any moment, for SECONDS
-%% (environment, 5 by default). Afterwards every key of every table can be written and read, and when the tables are deleted
-%% their memory is back.
+%% Processes that do anything at all with shared tables, and with some of their own, are killed at any moment,
+%% for SECONDS (environment, 5 by default). Afterwards every key of every table can be written and read, and
+%% when the tables are deleted their memory is back.
 killed_in_the_middle(_Config) ->
     Before = case ?T of cats -> settled_memory(); _ -> 0 end,
-    {Owner, Tables} = cats_test_lib:spawn_owner(fun() -> [?T:new(t, [public, Type]) || Type <- cats_test_lib:types()] end),
+    {Owner, Tables} = cats_test_lib:spawn_owner(fun() -> [?T:new(t, [public, Type])
+                                                          || Type <- cats_test_lib:types()] end),
     End = erlang:monotonic_time(millisecond) + 1000 * cats_test_lib:environment("SECONDS", 5),
     Workers = [spawn(fun() -> work(Tables) end) || _ <- lists:seq(1, 20)],
     Killed = kill(Workers, Tables, End, 0),
@@ -239,12 +247,13 @@ bags_stay_small(Table, Key) ->
     ?T:info(Table, size) > 20000 andalso ?T:delete_all_objects(Table),
     ?T:delete(Table, Key).
 
-%%----------------------------------------------------------------------------------------------------------------------
+%%------------------------------------------------------------------------------------------------------------
 %% Loading again
 
 %% The native library taken over by a new instance of its module, while others use the tables.
 loading_again_keeps_tables(_Config) ->
-    Tables = [fill(?T:new(t, [public, Type]), fun(N) -> {N, {value, N}} end, 1000) || Type <- cats_test_lib:types()],
+    Tables = [fill(?T:new(t, [public, Type]), fun(N) -> {N, {value, N}} end, 1000)
+              || Type <- cats_test_lib:types()],
     kept = ?T:new(kept, [named_table, public]),
     ?T:insert(kept, {1, a}),
     User = spawn_link(fun() -> process_flag(trap_exit, true), use(Tables, 1) end),

@@ -1,10 +1,11 @@
 %% What several suites need.
 -module(cats_test_lib).
--export([ensure_proper/0, environment/2, start/1, tables/0, only_cats/1, types/0, spawn_owner/1, run_in/2, stop/2, down/1,
+-export([ensure_proper/0, environment/2, start/1, tables/0, only_cats/1, types/0, spawn_owner/1, run_in/2,
+         stop/2, down/1,
          eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1]).
 
-%% @doc For init_per_suite/1: the tables to test, cats or, with TABLES=ets in the environment, ets, which shows
-%% that the tests ask for nothing that ets does not do.
+%% @doc For init_per_suite/1: the tables to test, cats or, with TABLES=ets in the environment, ets, which
+%% shows that the tests ask for nothing that ets does not do.
 -spec start(Config) -> Config.
 start(Config) ->
     Tables = list_to_atom(os:getenv("TABLES", "cats")),
@@ -28,7 +29,8 @@ only_cats(Config) ->
 -spec types() -> [atom()].
 types() -> [set, ordered_set, bag, duplicate_bag].
 
-%% @doc Starts a process that runs the function and then waits for run_in/2 and stop/2; returns its result too.
+%% @doc Starts a process that runs the function and then waits for run_in/2 and stop/2; returns its result
+%% too.
 -spec spawn_owner(fun(() -> Result)) -> {pid(), Result}.
 spawn_owner(Function) ->
     Caller = self(),
@@ -139,8 +141,8 @@ cause(Function) ->
             maps:get(cause, proplists:get_value(error_info, Information, #{}), none)
     end.
 
-%% @doc Makes PropEr usable. A PropEr compiled by an OTP too old for the running one (a distribution's package) is
-%% compiled again, in memory, from the source in its debug information.
+%% @doc Makes PropEr usable. A PropEr compiled by an OTP too old for the running one (a distribution's
+%% package) is compiled again, in memory, from the source in its debug information.
 -spec ensure_proper() -> ok.
 ensure_proper() ->
     #{level := Level} = logger:get_primary_config(),

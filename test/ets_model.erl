@@ -1,6 +1,6 @@
-%% ETS as it is in OTP 29, on any OTP from 25 on: what the comparison holds cats against. A function that the running ets
-%% lacks is composed from older ones, with the exceptions that the new one raises. lookup_elements/3, which ets has nowhere,
-%% is composed in the same way.
+%% ETS as it is in OTP 29, on any OTP from 25 on: what the comparison holds cats against. A function that the
+%% running ets lacks is composed from older ones, with the exceptions that the new one raises.
+%% lookup_elements/3, which ets has nowhere, is composed in the same way.
 -module(ets_model).
 -export([call/2]).
 
@@ -10,7 +10,8 @@ call(lookup_elements, [Table, Key, Positions]) ->
     lookup_elements(Table, Key, Positions);
 call(update_counter = Function, [Table, _, _, Default] = Arguments) ->
     %% A tuple that is too small for the key brings the VM of old releases down.
-    case old() andalso writable(Table) andalso not (is_tuple(Default) andalso tuple_size(Default) >= ets:info(Table, keypos)) of
+    case old() andalso writable(Table)
+        andalso not (is_tuple(Default) andalso tuple_size(Default) >= ets:info(Table, keypos)) of
         true -> fail(default, Function, Arguments);
         false -> apply(ets, Function, Arguments)
     end;
@@ -26,7 +27,8 @@ call(Function, [Table, [_, _ | _] = Objects] = Arguments) when Function =:= inse
 call(info, [_, binary] = Arguments) ->
     %% Where it fails, the process that called it may do anything to any table of ETS from then on.
     Attempt = fun() ->
-                      try {value, apply(ets, info, Arguments)} catch Class:Reason:Stack -> {Class, Reason, Stack} end
+                      try {value, apply(ets, info, Arguments)} catch Class:Reason:Stack ->
+                          {Class, Reason, Stack} end
               end,
     {_, Monitor} = spawn_monitor(fun() -> exit(Attempt()) end),
     receive
@@ -49,7 +51,8 @@ call(update_element = Function, [Table, Key, Elements] = Arguments) ->
                 none ->
                     [Object | _] = ets:lookup(Table, Key) ++ [{}],
                     Set = lists:member(ets:info(Table, type), [set, ordered_set]),
-                    fail(if Set -> position_or_none(Elements, tuple_size(Object)); true -> none end, Function, Arguments);
+                    fail(if Set -> position_or_none(Elements, tuple_size(Object)); true -> none end, Function,
+                         Arguments);
                 Cause -> fail(Cause, Function, Arguments)
             end
     end;

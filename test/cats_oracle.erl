@@ -223,13 +223,9 @@ element_operations() ->
                          {1, oneof([a, 1, {improper, [{2, 1}], a}])}])}.
 
 item() ->
-    {raw, weighted([{20,
-                     oneof([keypos, type, protection, size, name, named_table, node, heir, owner, memory,
-                            compressed, id,
-                                write_concurrency, read_concurrency, decentralized_counters, fixed,
-                                safe_fixed,
-                                safe_fixed_monotonic_time,
-                                stats])},
+    {raw, weighted([{20, oneof([keypos, type, protection, size, name, named_table, node, heir, owner, memory, id,
+                                compressed, write_concurrency, read_concurrency, decentralized_counters, fixed,
+                                safe_fixed, safe_fixed_monotonic_time, stats, binary])},
                     {1, oneof([nonsense, 1, "size", {size}])}])}.
 
 since(Release) -> list_to_integer(erlang:system_info(otp_release)) >= Release.

@@ -20,6 +20,9 @@ pub enum Direction {
     Down,
 }
 
+/// Places of an ordered table that a scheduler passes, a leaf of some ninety at a time, to come to one by its number.
+const SLOTS_LIMIT: usize = 50_000;
+
 /// The fewest buckets that a hash table of ETS has: a program may count on being allowed to ask for as many.
 const ETS_BUCKETS: usize = 256;
 
@@ -75,6 +78,9 @@ impl<'g> Handle<'g> {
     pub fn slot(self, number: usize, patient: bool) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
         let store = self.store();
         let ordered = self.table.kind() == Kind::OrderedSet;
+        if ordered && !patient && number.min(store.size()) > SLOTS_LIMIT {
+            return Err(Failure::Big);
+        }
         let mut large = false;
         let found = store.slot(self.guard, number, |entry, out| {
             if !patient && self.is_large(entry) {

@@ -82,7 +82,7 @@ pub fn slot(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
     let number = number.small_integer().and_then(|number| usize::try_from(number).ok());
-    match handle.slot(number.ok_or_else(bad)?, patient(handle.table()))? {
+    match handle.slot(number.ok_or_else(bad)?, on_dirty_scheduler())? {
         Some(objects) => tuples(env, &objects),
         None => Ok(atoms::end_of_table()),
     }

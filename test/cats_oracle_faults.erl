@@ -13,7 +13,7 @@ wrong_verdicts() ->
 
 verdict(Fault) ->
     persistent_term:put(?MODULE, Fault),
-    element(1, cats_oracle:compare(100000, ?MODULE)).
+    element(1, cats_oracle:compare(case Fault of none -> 50000; _ -> 1000000 end, ?MODULE)).
 
 faults() ->
     [lookup_loses_float, minus_zero, insert_new_overwrites, insert_not_atomic, bag_order, counter_wraps,
@@ -112,7 +112,7 @@ faulty(first_unsorted, next, [T, K]) ->
     end;
 faulty(size_off_by_one, info, [T, size]) ->
     case ets:info(T, size) of
-        5 -> 4;
+        Size when is_integer(Size), Size > 2 -> Size - 1;
         Size -> Size
     end;
 faulty(fixed_forgotten, info, [T, fixed]) ->

@@ -130,6 +130,7 @@ repaired(_Config) ->
          cats:insert(Table, objects(1000)),
          Spec = [{{'$1', '_', '_'}, [], ['$1']}],
          {External, Rest} = external(Table, Function, Spec),
+         true = cats_test_lib:eventually(fun() -> not is_cursor(External) end),
          Dead = binary_to_term(External),
          ?assertError(badarg, walk(cats, Function, cats:Function(Dead))),
          Repaired = cats:repair_continuation(Dead, Spec),
@@ -142,7 +143,13 @@ repaired(_Config) ->
     ?assertEqual('$end_of_table', cats:repair_continuation('$end_of_table', [])),
     ?assertError(function_clause, cats:repair_continuation(no_continuation, [])).
 
-%% Made in a process whose heap is gone, with all references to the cursor, when this returns.
+%% Asked in a process that does not keep the cursor.
+is_cursor(External) ->
+    Caller = self(),
+    Asked = spawn_link(fun() -> Caller ! {self(), cats_nif:is_cursor(element(2, binary_to_term(External)))} end),
+    receive {Asked, Answer} -> Answer end.
+
+%% Made in a process whose heap goes, with all references to the cursor.
 external(Table, Function, Spec) ->
     Caller = self(),
     {_, Monitor} = spawn_monitor(fun() ->

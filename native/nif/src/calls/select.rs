@@ -221,13 +221,21 @@ fn run(env: Env, handle: Handle<'_>, task: Task, result: Term) -> Result<Term, F
     // The objects of one key stay in the order of insertion.
     let turned = slice.task.limit == usize::MAX && handle.table().kind() != TableKind::OrderedSet;
     let mut objects = Vec::with_capacity(STEP);
-    let mut steps = 0;
+    let mut steps = 0_u32;
     let state = loop {
         objects.clear();
         let before = (slice.task.clone(), slice.result);
-        let limit = STEP.min(slice.task.limit - slice.task.found);
+        // Where few objects match, more are asked for each time. In a table without order all that is read is used: no more
+        // than what is wanted.
+        let wanted = slice.task.limit - slice.task.found;
+        let reach = wanted << if slice.ordered() { steps.min(STEP.ilog2()) } else { 0 };
         let step = handle
-            .slice(&mut slice.task.selection, limit, patient, &mut objects)
+            .slice(
+                &mut slice.task.selection,
+                STEP.min(reach.max(wanted)),
+                patient,
+                &mut objects,
+            )
             .map_err(Failure::from)
             .and_then(|more| {
                 if turned {
@@ -299,12 +307,14 @@ impl<'g> Slice<'_, 'g> {
         CURSORS.make(self.env, cursor)
     }
 
+    fn ordered(&self) -> bool {
+        self.handle.table().kind() == TableKind::OrderedSet
+    }
+
     /// Whether there is a chunk behind this one although nothing more is to be seen: in an ordered table objects may yet
     /// come behind its last one.
     fn may_go_on(&self) -> bool {
-        self.task.found >= self.task.limit
-            && self.handle.table().kind() == TableKind::OrderedSet
-            && !self.task.selection.is_one_key()
+        self.task.found >= self.task.limit && self.ordered() && !self.task.selection.is_one_key()
     }
 
     /// The result, with what was counted.
@@ -352,6 +362,11 @@ impl<'g> Slice<'_, 'g> {
                     return Ok(false);
                 }
                 done => done?,
+            }
+            if self.task.found >= self.task.limit && self.ordered() && place + 1 < objects.len() {
+                let key = object.element(self.handle.table().key());
+                self.task.selection.go_to(Place::Key(key));
+                break;
             }
         }
         Ok(true)

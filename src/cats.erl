@@ -2,8 +2,9 @@
 %%
 %% Every function that `ets' has under the same name and arity takes the same arguments, returns the same
 %% results and raises the same errors, as of OTP 29, on every OTP release from 25 on. What differs is said at
-%% the function. Not in `ets' are {@link lookup_elements/3}, {@link memory/0}, {@link engines/0}, {@link from_ets/2} and
-%% {@link to_ets/2}, and the option and the item `engine' of {@link new/2} and {@link info/2}.
+%% the function. Not in `ets' are {@link lookup_elements/3}, {@link memory/0}, {@link engines/0}, {@link
+%% from_ets/2} and {@link to_ets/2}, and the option and the item `engine' of {@link new/2} and {@link
+%% info/2}.
 %%
 %% A function of one object is atomic and isolated: another process sees all of its effect or nothing, and so
 %% is {@link insert/2} of a list. Functions that go over a whole table (`tab2list', `first' with `next') see
@@ -197,10 +198,10 @@ info_items() ->
      size, node, named_table, type, keypos, protection, engine].
 
 %% @doc Returns one item about the table, or `undefined' if there is no such table. Beside the items of `ets'
-%% there is `engine', the {@link engine()} that holds the table, and `base_nodes', the number of parts that engine
-%% `ca' has divided the table into under contention, 1 without (`undefined' for other engines). `size' is exact when
-%% no process is changing the table, `memory' is in words; both are cheap at any size and under any contention,
-%% unlike in `ets'.
+%% there is `engine', the {@link engine()} that holds the table, and `base_nodes', the number of parts that
+%% engine `ca' has divided the table into under contention, 1 without (`undefined' for other engines). `size'
+%% is exact when no process is changing the table, `memory' is in words; both are cheap at any size and under
+%% any contention, unlike in `ets'.
 -spec info(table(), info_item()) -> term() | undefined.
 info(Table, Item) ->
     try
@@ -496,17 +497,18 @@ whereis(Name) ->
 %% @doc Returns for each object that matches the pattern the list of what its variables stand for, in the order
 %% of their numbers (`$1', `$2' ...).
 %%
-%% In this function and those below, a pattern or specification whose patterns have no variables in the key costs a lookup
-%% for each key. In an `ordered_set' a key that begins like a term (a tuple or list whose first elements have no
-%% variables) costs its range of keys only, and so do guards that compare the key to constants. Everything else goes over
-%% the whole table, in slices, while other processes go on. Objects that do not match are not copied.
+%% In this function and those below, a pattern or specification whose patterns have no variables in the key
+%% costs a lookup for each key. In an `ordered_set' a key that begins like a term (a tuple or list whose
+%% first elements have no variables) costs its range of keys only, and so do guards that compare the key to
+%% constants. Everything else goes over the whole table, in slices, while other processes go on. Objects that
+%% do not match are not copied.
 -spec match(table(), match_pattern()) -> [[term()]].
 match(Table, Pattern) ->
     cats_select:all(match, Table, Pattern).
 
-%% @doc Like {@link match/2}, but returns the matches in chunks of `Limit', each with a continuation from which {@link match/1}
-%% goes on, or `$end_of_table'. A continuation may be used several times. It is a term without a meaning of its own; it does not
-%% survive its node, see {@link repair_continuation/2}.
+%% @doc Like {@link match/2}, but returns the matches in chunks of `Limit', each with a continuation from
+%% which {@link match/1} goes on, or `$end_of_table'. A continuation may be used several times. It is a term
+%% without a meaning of its own; it does not survive its node, see {@link repair_continuation/2}.
 -spec match(table(), match_pattern(), Limit :: pos_integer()) -> {[[term()]], continuation()} | '$end_of_table'.
 match(Table, Pattern, Limit) ->
     cats_select:chunk(match, Table, Pattern, Limit).
@@ -581,21 +583,24 @@ select_reverse(Continuation) ->
 select_count(Table, MatchSpec) ->
     cats_select:all(select_count, Table, MatchSpec).
 
-%% @doc Deletes the objects for which the specification returns `true', each one atomically, and returns how many they were.
+%% @doc Deletes the objects for which the specification returns `true', each one atomically, and returns how
+%% many they were.
 -spec select_delete(table(), match_spec()) -> non_neg_integer().
 select_delete(Table, MatchSpec) ->
     cats_select:all(select_delete, Table, MatchSpec).
 
-%% @doc Replaces each object that matches by what the specification returns for it, each one atomically, and returns how
-%% many they were. Fails with `badarg' if it cannot tell beforehand that every key stays the same. Not for bags.
+%% @doc Replaces each object that matches by what the specification returns for it, each one atomically, and
+%% returns how many they were. Fails with `badarg' if it cannot tell beforehand that every key stays the
+%% same. Not for type `bag'.
 -spec select_replace(table(), match_spec()) -> non_neg_integer().
 select_replace(Table, MatchSpec) ->
     cats_select:all(select_replace, Table, MatchSpec).
 
-%% @doc Returns a continuation from which its function goes on where `Continuation' stands, also if that has become useless
-%% because all that was left of it for some time was its external form (in a file, or a message to another node and back).
-%% `MatchSpec' is the specification of the call that it comes from. Use this before going on from a continuation that may
-%% have left its node; one that has not is returned as it is.
+%% @doc Returns a continuation from which its function goes on where `Continuation' stands, also if that has
+%% become useless because all that was left of it for some time was its external form (in a file, or a
+%% message to another node and back). `MatchSpec' is the specification of the call that it comes from. Use
+%% this before going on from a continuation that may have left its node; one that has not is returned as it
+%% is.
 -spec repair_continuation(continuation(), match_spec()) -> continuation().
 repair_continuation(Continuation, MatchSpec) ->
     cats_select:repair(Continuation, MatchSpec).
@@ -610,8 +615,8 @@ is_compiled_ms(Term) ->
 match_spec_compile(MatchSpec) ->
     ets:match_spec_compile(MatchSpec).
 
-%% @doc Returns what a compiled specification makes of each term of the list that it matches, as {@link select/2} does
-%% with the objects of a table.
+%% @doc Returns what a compiled specification makes of each term of the list that it matches, as {@link
+%% select/2} does with the objects of a table.
 -spec match_spec_run([term()], compiled_match_spec()) -> [term()].
 match_spec_run(Terms, CompiledMatchSpec) ->
     ets:match_spec_run(Terms, CompiledMatchSpec).
@@ -622,7 +627,8 @@ test_ms(Object, MatchSpec) ->
     ets:test_ms(Object, MatchSpec).
 
 %% @doc Turns a literal fun into a match specification: in the shell as this call; in modules with
-%% `-include_lib("cats/include/ms_transform.hrl")' when they are compiled. What the fun may be is said in {@link ms_transform}.
+%% `-include_lib("cats/include/ms_transform.hrl")' when they are compiled. What the fun may be is said in
+%% {@link ms_transform}.
 -spec fun2ms(fun()) -> match_spec().
 fun2ms(Fun) when is_function(Fun) ->
     try
@@ -633,9 +639,9 @@ fun2ms(Fun) when is_function(Fun) ->
 
 %%% Whole tables
 
-%% @doc Calls `Function(Object, Acc)' for each object, with what the last call returned, and returns what the last one
-%% returns; of an `ordered_set' from the first key to the last. What the function itself inserts and deletes behind the
-%% object it is at has its effect.
+%% @doc Calls `Function(Object, Acc)' for each object, with what the last call returned, and returns what the
+%% last one returns; of an `ordered_set' from the first key to the last. What the function itself inserts and
+%% deletes behind the object it is at has its effect.
 -spec foldl(fun((Object :: tuple(), AccIn) -> AccOut), Acc0, table()) -> Acc1 when
       Acc0 :: term(), Acc1 :: term(), AccIn :: term(), AccOut :: term().
 foldl(Function, Acc0, Table) ->
@@ -682,8 +688,8 @@ tid(Name) when is_atom(Name) ->
 tid(Tid) ->
     Tid.
 
-%% @doc Replaces all objects by those that a function gives: called with `read' it returns `{Objects, NextFunction}' or
-%% `end_of_input'. Called with `close' it is told that objects could not be inserted.
+%% @doc Replaces all objects by those that a function gives: called with `read' it returns `{Objects,
+%% NextFunction}' or `end_of_input'. Called with `close' it is told that objects could not be inserted.
 -spec init_table(table(), InitFun) -> true when
       InitFun :: fun((read | close) -> end_of_input | {[Object :: tuple()], InitFun} | term()).
 init_table(Table, InitFun) ->
@@ -710,8 +716,8 @@ init_table_on(Tid, {Objects, InitFun}) when is_list(Objects), is_function(InitFu
 init_table_on(_Tid, Error) ->
     exit(Error).
 
-%% @doc Inserts all objects of an open Dets table. Objects that are there already stay, unless they have the key of one that
-%% comes.
+%% @doc Inserts all objects of an open Dets table. Objects that are there already stay, unless they have the
+%% key of one that comes.
 -spec from_dets(table(), dets:tab_name()) -> true.
 from_dets(Table, DetsTable) ->
     cats_convert:from_dets(Table, DetsTable).
@@ -721,9 +727,9 @@ from_dets(Table, DetsTable) ->
 to_dets(Table, DetsTable) ->
     cats_convert:to_dets(Table, DetsTable).
 
-%% @doc Inserts all objects of a table of `ets', which keeps them. Objects that are there already stay, unless they have
-%% the key of one that comes. Each object is copied as it is when the copying comes to it, while other processes may go on to
-%% use both tables. Not in `ets'.
+%% @doc Inserts all objects of a table of `ets', which keeps them. Objects that are there already stay,
+%% unless they have the key of one that comes. Each object is copied as it is when the copying comes to it,
+%% while other processes may go on to use both tables. Not in `ets'.
 -spec from_ets(table(), EtsTable :: ets:table()) -> true.
 from_ets(Table, EtsTable) ->
     cats_convert:from_ets(Table, EtsTable).
@@ -738,9 +744,9 @@ to_ets(Table, EtsTable) ->
 tab2file(Table, File) ->
     cats_file:write(Table, File, []).
 
-%% @doc Writes the table to a file that `ets' reads as well. `extended_info' has the number of objects or a checksum of
-%% all of them written along, for {@link file2tab/2} to see whether the file is complete; `sync' has the file
-%% flushed to the disk.
+%% @doc Writes the table to a file that `ets' reads as well. `extended_info' has the number of objects or a
+%% checksum of all of them written along, for {@link file2tab/2} to see whether the file is complete; `sync'
+%% has the file flushed to the disk.
 -spec tab2file(table(), file:name(), [Option]) -> ok | {error, Reason :: term()} when
       Option :: {extended_info, [object_count | md5sum]} | {sync, boolean()}.
 tab2file(Table, File, Options) ->
@@ -751,8 +757,9 @@ tab2file(Table, File, Options) ->
 file2tab(File) ->
     cats_file:read(File, []).
 
-%% @doc Creates a table from a file that {@link tab2file/3} or its like in `ets' wrote. With `verify' a damaged file is an
-%% error, by the extended information if it has any, or else by the size of the table when it was written.
+%% @doc Creates a table from a file that {@link tab2file/3} or its like in `ets' wrote. With `verify' a
+%% damaged file is an error, by the extended information if it has any, or else by the size of the table when
+%% it was written.
 -spec file2tab(file:name(), [Option]) -> {ok, table()} | {error, Reason :: term()} when
       Option :: {verify, boolean()}.
 file2tab(File, Options) ->
@@ -771,10 +778,10 @@ tabfile_info(File) ->
 table(Table) ->
     cats_qlc:table(Table, []).
 
-%% @doc Makes a query handle for {@link qlc}. Keys that a query compares to constants are looked up. Otherwise the table
-%% is traversed: with `{traverse, select}', the default, by {@link select/3} with a specification made from the query, so
-%% many objects at once as `n_objects' says (100 by default); with `{select, MatchSpec}' by that specification; with
-%% `first_next' or `last_prev' key by key.
+%% @doc Makes a query handle for {@link qlc}. Keys that a query compares to constants are looked up.
+%% Otherwise the table is traversed: with `{traverse, select}', the default, by {@link select/3} with a
+%% specification made from the query, so many objects at once as `n_objects' says (100 by default); with
+%% `{select, MatchSpec}' by that specification; with `first_next' or `last_prev' key by key.
 -spec table(table(), Option | [Option]) -> qlc:query_handle() when
       Option :: {n_objects, default | pos_integer()}
               | {traverse, first_next | last_prev | select | {select, match_spec()}}

@@ -26,8 +26,10 @@ show_from({Key, Objects}, Line, Number, #browser{table = Table} = Browser) ->
     Next = lists:foldl(fun(Object, N) -> show(N, Object, Browser), N + 1 end, Number, Shown),
     show_from(cats:next_lookup(Table, Key), Line + length(Shown), Next, Browser).
 
-is_wanted(_Object, #browser{wanted = all}) -> true;
-is_wanted(Object, #browser{wanted = {matching, Expression}}) -> re:run(text(Object), Expression, [{capture, none}]) =:= match.
+is_wanted(_Object, #browser{wanted = all}) ->
+    true;
+is_wanted(Object, #browser{wanted = {matching, Expression}}) ->
+    re:run(text(Object), Expression, [{capture, none}]) =:= match.
 
 show(Number, Object, #browser{width = Width}) ->
     Text = text(Object),

@@ -1,5 +1,6 @@
-%% Tables in files, in the format of ets: a log of disk_log that holds a header, a tuple of what info/1 tells of the
-%% table; its objects; and, with extended information, a list that ends it with their number or checksum.
+%% Tables in files, in the format of ets: a log of disk_log that holds a header, a tuple of what info/1 tells
+%% of the table; its objects; and, with extended information, a list that ends it with their number or
+%% checksum.
 -module(cats_file).
 -export([write/3, read/2, info/1]).
 

@@ -245,7 +245,8 @@ scan(_TableOrCursor, _Objects) -> erlang:nif_error(not_loaded).
 %% to do; `{chunk, Result, Cursor, Place}' when there are as many results as the limit says, in a table without order
 %% perhaps a few more. Without a limit (`infinity') results are in their order, with one they are in the
 %% opposite order.
--spec select(atom(), table(), term(), pos_integer() | infinity) -> Result | {Result, cursor()} | {chunk, [term()], cursor(), place()}
+-spec select(atom(), table(), term(), pos_integer() | infinity) ->
+          Result | {Result, cursor()} | {chunk, [term()], cursor(), place()}
               when Result :: [term()] | non_neg_integer().
 select(_Function, _Table, _Specification, _Limit) -> erlang:nif_error(not_loaded).
 

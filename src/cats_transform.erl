@@ -1,14 +1,14 @@
 %% The parse transform that has a module use cats where it says ets.
 %%
-%% With `-compile({parse_transform, cats_transform})' in a module, or `{parse_transform, cats_transform}' among the compiler
-%% options of a project, these become the same of cats:
+%% With `-compile({parse_transform, cats_transform})' in a module, or `{parse_transform, cats_transform}'
+%% among the compiler options of a project, these become the same of cats:
 %%   - calls, `ets:insert(T, X)' and with a variable name, `ets:F(T)'; imported functions;
 %%   - external funs, `fun ets:insert/2';
 %%   - the functions that take module, function and arguments, where they name ets literally: `apply(ets, F, Args)',
 %%     `spawn(ets, F, Args)', `timer:apply_after(Time, ets, F, Args)', `rpc:call(Node, ets, F, Args)' and their kin;
 %%   - types, `ets:tid()'.
-%% `ets:fun2ms' stays as it is: ms_transform turns it into a match specification, before or after this transform. So do
-%% functions and types that cats does not have.
+%% `ets:fun2ms' stays as it is: ms_transform turns it into a match specification, before or after this
+%% transform. So do functions and types that cats does not have.
 -module(cats_transform).
 -export([parse_transform/2]).
 
@@ -33,7 +33,8 @@
           {erpc, multicall, 4} => 2, {erpc, multicall, 5} => 2, {erpc, multicast, 4} => 2}).
 
 %% Those of them that are called without their module.
--define(IMPORTED, [{apply, 3}, {spawn, 3}, {spawn, 4}, {spawn_link, 3}, {spawn_link, 4}, {spawn_monitor, 3}, {spawn_monitor, 4},
+-define(IMPORTED, [{apply, 3}, {spawn, 3}, {spawn, 4}, {spawn_link, 3}, {spawn_link, 4}, {spawn_monitor, 3},
+                   {spawn_monitor, 4},
                    {spawn_opt, 4}, {spawn_opt, 5}, {spawn_request, 3}, {spawn_request, 4}, {spawn_request, 5}]).
 
 -type forms() :: [erl_parse:abstract_form() | erl_parse:form_info()].

@@ -3,7 +3,8 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/qlc.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([files/1, damaged_files/1, file_arguments/1, named_in_files/1, dets/1, dets_arguments/1, ets/1, live/1, queries/1,
+-export([files/1, damaged_files/1, file_arguments/1, named_in_files/1, dets/1, dets_arguments/1, ets/1,
+         live/1, queries/1,
          query_plans/1, query_arguments/1, browser/1]).
 
 all() ->
@@ -50,7 +51,8 @@ files(Config) ->
           end || Reader <- [ets, cats], ReadOptions <- [[], [{verify, true}], [{verify, false}]]]
      end || Writer <- [ets, cats], Kind <- [set, ordered_set, bag, duplicate_bag], Options <- write_options()].
 
-%% A file of which a part is missing or changed fails with the same reason, or gives a table: of cats never a smaller one.
+%% A file of which a part is missing or changed fails with the same reason, or gives a table: of cats never a
+%% smaller one.
 damaged_files(Config) ->
     File = file(Config),
     [begin
@@ -66,7 +68,8 @@ damaged_files(Config) ->
                   {raised, _} -> ok;
                   _ -> ?assertEqual({Options, Damage, OnEts}, {Options, Damage, OnCats})
               end
-          end || {Damage, Damaged} <- [{half, binary:part(Bytes, 0, Size div 2)}, {end_lost, binary:part(Bytes, 0, Size - 10)},
+          end || {Damage, Damaged} <- [{half, binary:part(Bytes, 0, Size div 2)},
+                                       {end_lost, binary:part(Bytes, 0, Size - 10)},
                                        {empty, <<>>}, {no_log, <<"no log">>}]
                      ++ [{Place, changed(Bytes, Place)} || Place <- [3, 40, Size div 3, Size div 2]],
                  ReadOptions <- [[], [{verify, true}]]]
@@ -96,8 +99,10 @@ file_arguments(Config) ->
         Options <- [[], [{sync, no}], [{extended_info, [no]}], [{extended_info, no}], [sync], [{sync, true} | no], no,
                     [{extended_info, []}, {extended_info, []}]]],
     [same(fun(Module) -> Module:file2tab(Name, Options) end)
-     || Name <- ["/no such directory/x", filename:dirname(File), 7], Options <- [[], [{verify, no}], [no], no, [{verify, true} | no]]],
-    [same(fun(Module) -> Module:tabfile_info(Name) end) || Name <- ["/no such directory/x", filename:dirname(File), 7]],
+     || Name <- ["/no such directory/x", filename:dirname(File), 7],
+        Options <- [[], [{verify, no}], [no], no, [{verify, true} | no]]],
+    [same(fun(Module) -> Module:tabfile_info(Name) end)
+     || Name <- ["/no such directory/x", filename:dirname(File), 7]],
     [same(fun(Module) -> Module:tab2file(Table, File) end) || Table <- [no_table, 7, make_ref(), self()]],
     Private = fun(Module) ->
                       Caller = self(),
@@ -182,16 +187,20 @@ queries(_Config) ->
          [begin
               Results = [lists:sort(qlc:eval(Query(Module:table(Table, Options)))) || {Module, Table} <- Both],
               ?assertMatch([[_ | _] = Result, Result], Results)
-          end || Query <- [fun(H) -> qlc:q([V || {K, V} <- H, K > 490]) end, fun(H) -> qlc:q([V || {K, V} <- H, K =:= 7]) end,
+          end || Query <- [fun(H) -> qlc:q([V || {K, V} <- H, K > 490]) end,
+                           fun(H) -> qlc:q([V || {K, V} <- H, K =:= 7]) end,
                            fun(H) -> qlc:q([V || {K, V} <- H, (K =:= 7) or (K =:= 8)]) end,
                            fun(H) -> qlc:q([{K, V} || {K, V} <- H, V =:= 3], [unique]) end,
                            fun(H) -> qlc:q([{A, B} || {A, V} <- H, V > 8, {B, W} <- H, A =:= W + 30]) end,
                            fun(H) -> qlc:sort(H) end],
-                 Options <- [[], {traverse, select}, [{n_objects, 7}], {traverse, first_next}, [{traverse, last_prev}],
+                 Options <- [[], {traverse, select}, [{n_objects, 7}], {traverse, first_next},
+                             [{traverse, last_prev}],
                              [{n_objects, default}, {traverse, select}]]],
          Spec = [{{'$1', '$2'}, [{'<', '$1', 9}], [{{'$2', '$1'}}]}],
-         ?assertMatch([Result, Result], [lists:sort(qlc:eval(qlc:q([A || {A, _} <- Module:table(Table, {traverse, {select, Spec}})])))
-                                         || {Module, Table} <- Both]),
+         ?assertMatch([Result, Result], [begin
+                                             Handle = Module:table(Table, {traverse, {select, Spec}}),
+                                             lists:sort(qlc:eval(qlc:q([A || {A, _} <- Handle])))
+                                         end || {Module, Table} <- Both]),
          %% One after the other, with a cursor in another process.
          [Cursor] = [qlc:cursor(qlc:q([K || {K, _} <- cats:table(Table)])) || {cats, Table} <- Both],
          ?assertEqual(20, length(qlc:next_answers(Cursor, 10) ++ qlc:next_answers(Cursor, 10))),
@@ -218,7 +227,8 @@ query_plans(_Config) ->
                   end || Module <- [ets, cats]],
          ?assertMatch([Text, Text], Texts)
      end || Kind <- [set, ordered_set], Options <- [[], {traverse, first_next}, [{n_objects, 3}]],
-            Query <- [fun(H) -> qlc:q([V || {K, V} <- H, K > 3]) end, fun(H) -> qlc:q([V || {K, V} <- H, K =:= 3]) end,
+            Query <- [fun(H) -> qlc:q([V || {K, V} <- H, K > 3]) end,
+                      fun(H) -> qlc:q([V || {K, V} <- H, K =:= 3]) end,
                       fun(H) -> qlc:q([V || {K, V} <- H, (K =:= 3) or (K =:= 4)]) end]].
 
 query_arguments(_Config) ->
@@ -237,7 +247,8 @@ browser(_Config) ->
                       {Shown, Result, Module:info(Table, type)}
                   end || Module <- [ets, cats]],
          ?assertMatch([Page, Page], Pages)
-     end || Answers <- [["q\n"], ["c\n", "c\n", "q\n"], ["\n", "q\n"], ["p3\n", "q\n"], ["/5\n", "p2\n", "q\n"], ["/[\n", "q\n"],
+     end || Answers <- [["q\n"], ["c\n", "c\n", "q\n"], ["\n", "q\n"], ["p3\n", "q\n"],
+                        ["/5\n", "p2\n", "q\n"], ["/[\n", "q\n"],
                         ["k\n"], ["nonsense\n", "q\n"], ["pX\n", "q\n"], []],
             Size <- [[], [10], [10, 40], [100]]].
 

@@ -1,7 +1,8 @@
-%% Programs that nobody here wrote, on cats through cats_transform, unchanged: OTP's digraph with digraph_utils and pg,
-%% and folsom, a metrics library of Debian's that lives on ets. Each is taken from the abstract code in its installed
-%% beams, once as it is and once transformed, loaded into a node of its own, and led through the same random or
-%% scripted exercise. The results must be the same, and those of the transformed ones must come from tables of cats.
+%% Programs that nobody here wrote, on cats through cats_transform, unchanged: OTP's digraph with
+%% digraph_utils and pg, and folsom, a metrics library of Debian's that lives on ets. Each is taken from the
+%% abstract code in its installed beams, once as it is and once transformed, loaded into a node of its own,
+%% and led through the same random or scripted exercise. The results must be the same, and those of the
+%% transformed ones must come from tables of cats.
 -module(cats_dropin_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0]).
@@ -47,7 +48,8 @@ run(Modules, Path, Transform, Exercise, Argument) ->
 
 load(Peer, Module, Path, Transform) ->
     Beam = case [File || Directory <- Path,
-                         File <- [filename:join(Directory, atom_to_list(Module) ++ ".beam")], filelib:is_file(File)] of
+                         File <- [filename:join(Directory, atom_to_list(Module) ++ ".beam")],
+                         filelib:is_file(File)] of
                [File | _] -> File;
                [] -> code:which(Module)
            end,
@@ -102,7 +104,8 @@ derived(Graph, Vertex) ->
     Known = [Vertex || digraph:vertex(Graph, Vertex) =/= false],
     Reached = [lists:sort(digraph_utils:Function(Known, Graph))
                || Function <- [reachable, reachable_neighbours, reaching, reaching_neighbours]],
-    Answers = [digraph_utils:Function(Graph) || Function <- [is_acyclic, is_tree, is_arborescence, arborescence_root]],
+    Answers = [digraph_utils:Function(Graph)
+               || Function <- [is_acyclic, is_tree, is_arborescence, arborescence_root]],
     Sorted = is_list(digraph_utils:topsort(Graph)),
     Orders = [lists:sort(digraph_utils:Function(Graph)) || Function <- [preorder, postorder, loop_vertices]],
     Subgraph = digraph_utils:subgraph(Graph, Known ++ lists:seq(1, 15, 2)),
@@ -168,7 +171,8 @@ exercise_folsom(_) ->
     %% Fewer numbers than the samples have room for, so that none is left to chance.
     Whole = [uniform, exdec, slide, slide_uniform],
     %% Sums of floats depend on the order of the table in their last digits.
-    Statistics = [[{Item, rounded(Value)} || {Item, Value} <- lists:sort(folsom_metrics:get_histogram_statistics(Name))]
+    Statistics = [[{Item, rounded(Value)}
+                   || {Item, Value} <- lists:sort(folsom_metrics:get_histogram_statistics(Name))]
                   || Name <- Whole],
     Sampled = [lists:sort(folsom_metrics:get_metric_value(Name)) || Name <- Whole],
     History = [[Event || {_Time, Events} <- folsom_metrics:get_history_values(history, N), Event <- Events]
@@ -180,7 +184,8 @@ exercise_folsom(_) ->
     Failures = [catch folsom_metrics:get_metric_value(nothing), folsom_metrics:notify({nothing, 1}),
                 folsom_metrics:new_counter(counter), folsom_metrics:notify({counter, {bad, 1}})],
     report([Created, Noted, Timed, Values, Statistics, Sampled, History, Tagged, Known, without_stacks(Failures)]
-           ++ [[folsom_metrics:delete_metric(Name), folsom_metrics:metric_exists(Name)] || Name <- [counter, gauge, spiral]]).
+           ++ [[folsom_metrics:delete_metric(Name), folsom_metrics:metric_exists(Name)]
+               || Name <- [counter, gauge, spiral]]).
 
 rounded(Value) when is_float(Value) -> round(Value * 1.0e6);
 rounded(Value) -> Value.

@@ -34,7 +34,8 @@ calls() ->
      {next_lookup, [k]}, {prev, [k]}, {prev_lookup, [k]}, {rename, [other]}, {safe_fixtable, [true]},
      {setopts, [{heir, none}]}, {slot, [0]}, {tab2list, []}, {take, [k]}, {update_counter, [k, 1]},
      {update_counter, [k, 1, {k, 1}]}, {update_element, [k, {2, 1}]}, {update_element, [k, {2, 1}, {k, 1}]},
-     {match, ['_']}, {match, ['_', 1]}, {match_delete, ['_']}, {match_delete, [{k, 1}]}, {match_object, [{k, '_', '_'}]},
+     {match, ['_']}, {match, ['_', 1]}, {match_delete, ['_']}, {match_delete, [{k, 1}]},
+     {match_object, [{k, '_', '_'}]},
      {match_object, ['_', 1]}, {select, [spec()]}, {select, [spec(), 1]}, {select_reverse, [spec()]},
      {select_reverse, [spec(), 1]}, {select_count, [spec()]}, {select_delete, [spec()]}, {select_replace, [spec()]}].
 

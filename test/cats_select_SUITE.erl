@@ -1,15 +1,18 @@
-%% Matching, selecting, folding and continuations, where more is to be said than that cats returns what ets returns (which
-%% cats_oracle_SUITE sees to); the functions of match specifications alone; and the list of functions and types.
+%% Matching, selecting, folding and continuations, where more is to be said than that cats returns what ets
+%% returns (which cats_oracle_SUITE sees to); the functions of match specifications alone; and the list of
+%% functions and types.
 -module(cats_select_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/ms_transform.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([functions/1, types/1, results/1, chunks/1, reused/1, repaired/1, bad_continuations/1, limits/1, deleted_meanwhile/1,
+-export([functions/1, types/1, results/1, chunks/1, reused/1, repaired/1, bad_continuations/1, limits/1,
+         deleted_meanwhile/1,
          changed_meanwhile/1, folds/1, fold_and_delete/1, input_functions/1, specifications/1, shell_funs/1,
          module_funs/1]).
 
 all() ->
-    [functions, types, results, chunks, reused, repaired, bad_continuations, limits, deleted_meanwhile, changed_meanwhile,
+    [functions, types, results, chunks, reused, repaired, bad_continuations, limits, deleted_meanwhile,
+     changed_meanwhile,
      folds, fold_and_delete, input_functions, specifications, shell_funs, module_funs].
 
 init_per_suite(Config) ->
@@ -29,7 +32,8 @@ functions(_Config) ->
     Ets = ets:module_info(exports) -- internal(),
     ?assertEqual([], Ets -- cats:module_info(exports)),
     %% What this OTP may not have yet, and what is not in ets.
-    Newer = [{first_lookup, 1}, {last_lookup, 1}, {lookup_element, 4}, {next_lookup, 2}, {prev_lookup, 2}, {update_element, 4}],
+    Newer = [{first_lookup, 1}, {last_lookup, 1}, {lookup_element, 4}, {next_lookup, 2}, {prev_lookup, 2},
+             {update_element, 4}],
     Own = [{engines, 0}, {from_ets, 2}, {lookup_elements, 3}, {memory, 0}, {to_ets, 2}],
     ?assertEqual(lists:sort(Own), lists:sort((cats:module_info(exports) -- Ets) -- Newer)).
 
@@ -62,7 +66,8 @@ canonical(_Kind, Result) -> Result.
 %% Over more objects than a slice holds.
 results(_Config) ->
     Spec = [{{'$1', 3, '$2'}, [{'>', '$1', 100}], [{{'$2', '$1'}}]}],
-    Calls = [{match, [{'$1', 3, '_'}]}, {match, ['$1']}, {match_object, [{'_', 3, '_'}]}, {match_object, [{77, '_', '_'}]},
+    Calls = [{match, [{'$1', 3, '_'}]}, {match, ['$1']}, {match_object, [{'_', 3, '_'}]},
+             {match_object, [{77, '_', '_'}]},
              {select, [Spec]}, {select_reverse, [Spec]}, {tab2list, []},
              {select_count, [[{{'$1', 3, '_'}, [{'<', '$1', 5000}], [true]}]]},
              {select_delete, [[{{'$1', 3, '_'}, [{'<', '$1', 5000}], [true]}]]}, {tab2list, []},
@@ -82,13 +87,15 @@ results(_Config) ->
 walk(Module, Function, {Results, Continuation}) -> [Results | walk(Module, Function, Module:Function(Continuation))];
 walk(_Module, _Function, '$end_of_table') -> [].
 
-%% Every chunk but the last has just as many results as the limit says; in an ordered table the chunks are those of ets.
+%% Every chunk but the last has just as many results as the limit says; in an ordered table the chunks are
+%% those of ets.
 chunks(_Config) ->
     Spec = [{{'$1', '$2', '_'}, [{'<', '$2', 4}], ['$1']}],
     Functions = [{select, Spec}, {select_reverse, Spec}, {match, {'$1', 3, '_'}}, {match_object, {'_', 3, '_'}},
                  {match_object, {42, '_', '_'}}],
     [begin
-         [EtsChunks, CatsChunks] = [walk(Module, Function, Module:Function(Table, What, Limit)) || {Module, Table} <- Tables],
+         [EtsChunks, CatsChunks] = [walk(Module, Function, Module:Function(Table, What, Limit))
+                                    || {Module, Table} <- Tables],
          ?assertEqual(canonical(Kind, lists:append(EtsChunks)), canonical(Kind, lists:append(CatsChunks))),
          ?assert(lists:all(fun(Chunk) -> length(Chunk) =:= Limit end, lists:droplast(CatsChunks))),
          Kind =:= ordered_set andalso ?assertEqual(EtsChunks, CatsChunks)
@@ -105,7 +112,8 @@ chunks(_Config) ->
           end || Limit <- [1, 7, 50, 100, 101], Key <- [a, c]]
      end || Kind <- [bag, duplicate_bag]].
 
-%% A continuation goes on from the same place each time, in any process that may read the table, through any of the functions.
+%% A continuation goes on from the same place each time, in any process that may read the table, through any
+%% of the functions.
 reused(_Config) ->
     [begin
          Table = cats:new(reused, [Kind]),
@@ -163,7 +171,8 @@ external(Table, Function, Spec) ->
 bad_continuations(_Config) ->
     Tables = both([], [{1}]),
     Bad = fun(Table) ->
-                  [no_continuation, 1, [], {}, {Table}, {Table, 1}, {Table, make_ref(), [], select, 1, []}, {no_table, 1},
+                  [no_continuation, 1, [], {}, {Table}, {Table, 1}, {Table, make_ref(), [], select, 1, []},
+                   {no_table, 1},
                    {1, 2}, {make_ref(), make_ref(), [], select, 1, []}]
           end,
     [begin
@@ -176,7 +185,8 @@ bad_continuations(_Config) ->
 limits(_Config) ->
     Tables = both([], [{1}]),
     [begin
-         Causes = [cats_test_lib:cause(fun() -> Module:Function(Which(Table), What, Limit) end) || {Module, Table} <- Tables],
+         Causes = [cats_test_lib:cause(fun() -> Module:Function(Which(Table), What, Limit) end)
+                   || {Module, Table} <- Tables],
          ?assertMatch({_, _, [Cause, Cause]}, {Function, Limit, Causes})
      end || {Function, What} <- [{match, '_'}, {match_object, '_'}, {select, [{'_', [], ['$_']}]},
                                  {select_reverse, [{'_', [], ['$_']}]}],
@@ -214,21 +224,26 @@ folds(_Config) ->
     Collect = fun(Object, Objects) -> [Object | Objects] end,
     [begin
          Tables = both([Kind], objects(1000) ++ [{1, 1}, {1, 2}, {1, 3}]),
-         [?assertMatch([Result, Result], [canonical(Kind, Module:Function(Collect, [], Table)) || {Module, Table} <- Tables])
+         [?assertMatch([Result, Result], [canonical(Kind, Module:Function(Collect, [], Table))
+                                          || {Module, Table} <- Tables])
           || Function <- [foldl, foldr]],
          %% The objects of a key stand in their order.
          [?assertMatch([Result, Result],
                        [[Object || Object <- Module:Function(Collect, [], Table), element(1, Object) =:= 1]
                         || {Module, Table} <- Tables]) || Function <- [foldl, foldr]]
      end || Kind <- kinds()],
-    [?assertError(badarg, cats:Function(Collect, [], Table)) || Function <- [foldl, foldr], Table <- [no_table, 1, make_ref()]].
+    [?assertError(badarg, cats:Function(Collect, [], Table))
+     || Function <- [foldl, foldr], Table <- [no_table, 1, make_ref()]].
 
 %% What the function deletes does not come.
 fold_and_delete(_Config) ->
     [begin
          Tables = both([ordered_set], objects(100)),
-         Delete = fun(Module, Table) -> fun({Key, _, _}, Keys) -> Module:delete(Table, Key + Step), [Key | Keys] end end,
-         ?assertMatch([Result, Result], [Module:Function(Delete(Module, Table), [], Table) || {Module, Table} <- Tables])
+         Delete = fun(Module, Table) ->
+                          fun({Key, _, _}, Keys) -> Module:delete(Table, Key + Step), [Key | Keys] end
+                  end,
+         ?assertMatch([Result, Result], [Module:Function(Delete(Module, Table), [], Table)
+                                         || {Module, Table} <- Tables])
      end || {Function, Step} <- [{foldl, 1}, {foldr, -1}]].
 
 input_functions(_Config) ->
@@ -271,7 +286,8 @@ shell_funs(_Config) ->
 module_funs(_Config) ->
     Source = ["-module(module_funs).", "-include_lib(\"cats/include/ms_transform.hrl\").", "-export([specs/1]).",
               "specs(Least) ->",
-              "    [cats:fun2ms(fun({K, V}) when K > Least -> V end), ets:fun2ms(fun({K, V}) when K > Least -> V end)]."],
+              "    [cats:fun2ms(fun({K, V}) when K > Least -> V end),",
+              "     ets:fun2ms(fun({K, V}) when K > Least -> V end)]."],
     Path = filename:join(filename:dirname(code:which(?MODULE)), "module_funs.erl"),
     ok = file:write_file(Path, lists:join($\n, Source)),
     {ok, module_funs, Binary} = compile:file(Path, [binary, return_errors]),

@@ -10,7 +10,8 @@ all() ->
 %% The transformed module, as text without its attributes.
 transformed(Lines) ->
     Transformed = cats_transform:parse_transform(forms(Lines), []),
-    Kept = [Form || Form <- Transformed, element(1, Form) =:= function orelse lists:member(element(3, Form), [import, spec, type])],
+    Kept = [Form || Form <- Transformed,
+                    element(1, Form) =:= function orelse lists:member(element(3, Form), [import, spec, type])],
     lists:keymember(function, 1, Transformed) andalso
         ({ok, _, _} = compile:forms(Transformed, [export_all, nowarn_export_all])),
     lists:flatten([[erl_pp:form(Form)] || Form <- Kept]).
@@ -26,7 +27,8 @@ forms(Lines) ->
 becomes_cats(Lines) ->
     [begin
          Before = lists:flatten(erl_pp:form(Form)),
-         ?assertEqual(spaceless(lists:append(string:replace(Before, "ets", "cats", all))), spaceless(transformed([Line])))
+         ?assertEqual(spaceless(lists:append(string:replace(Before, "ets", "cats", all))),
+                      spaceless(transformed([Line])))
      end || Line <- Lines, [_, Form] <- [forms([Line])]].
 
 %% Lines are broken elsewhere when words become longer.
@@ -34,7 +36,8 @@ spaceless(Text) ->
     [Character || Character <- Text, Character > $\s].
 
 stays(Lines) ->
-    [?assertEqual(lists:flatten(erl_pp:form(Form)), transformed([Line])) || Line <- Lines, [_, Form] <- [forms([Line])]].
+    [?assertEqual(lists:flatten(erl_pp:form(Form)), transformed([Line]))
+     || Line <- Lines, [_, Form] <- [forms([Line])]].
 
 calls(_Config) ->
     becomes_cats(["f(T) -> ets:lookup(T, k).",
@@ -42,7 +45,8 @@ calls(_Config) ->
                   "f(T, F) -> ets:F(T).",
                   "f(T) -> [ets:delete(T, K) || {K} <- ets:tab2list(T), ets:member(T, K)].",
                   "f(T) -> case ets:first(T) of '$end_of_table' -> fun() -> catch ets:delete(T) end; K -> {K} end.",
-                  "f(T) -> try ets:next(T, k) of K -> #{K => ets:last(T)} catch _:_ -> ets:all() after ets:delete(T) end.",
+                  "f(T) -> try ets:next(T, k) of K -> #{K => ets:last(T)}"
+                  " catch _:_ -> ets:all() after ets:delete(T) end.",
                   "f(T) -> receive {a, X} -> ets:insert(T, X) after ets:lookup_element(T, t, 2) -> ok end.",
                   "f(T) -> <<(ets:info(T, size)):32>>.",
                   "f(T) -> X = fun F(0) -> ok; F(N) -> ets:delete(T, N), F(N - 1) end, X(3).",
@@ -58,7 +62,8 @@ imports(_Config) ->
     Text = transformed(["-import(ets, [insert/2, lookup/2]).", "f(T) -> insert(T, {1}), lookup(T, 1)."]),
     ?assertMatch({match, _}, re:run(Text, "-import\\(cats")),
     ?assertEqual(nomatch, re:run(Text, "-import\\(ets")),
-    Mixed = transformed(["-import(ets, [insert/2, match_spec_run_r/3]).", "f(T) -> insert(T, {1}), match_spec_run_r([], x, [])."]),
+    Mixed = transformed(["-import(ets, [insert/2, match_spec_run_r/3]).",
+                         "f(T) -> insert(T, {1}), match_spec_run_r([], x, [])."]),
     ?assertMatch({match, _}, re:run(Mixed, "-import\\(cats, *\\[insert/2\\]")),
     ?assertMatch({match, _}, re:run(Mixed, "-import\\(ets, *\\[match_spec_run_r/3\\]")).
 
@@ -78,12 +83,14 @@ applied(_Config) ->
 
 %% A function of the module's own is something else.
 own_apply(_Config) ->
-    Text = transformed(["-compile({no_auto_import, [apply/3]}).", "apply(M, F, A) -> {M, F, A}.", "f() -> apply(ets, a, [])."]),
+    Text = transformed(["-compile({no_auto_import, [apply/3]}).", "apply(M, F, A) -> {M, F, A}.",
+                        "f() -> apply(ets, a, [])."]),
     ?assertMatch({match, _}, re:run(Text, "apply\\(ets, a")).
 
 types(_Config) ->
     becomes_cats(["-spec f(ets:tab()) -> ets:tid() | ets:table().",
-                  "-type t() :: {ets:table_access(), [ets:table_type()], #{a => ets:match_spec()}, ets:match_pattern()}."]).
+                  "-type t() :: {ets:table_access(), [ets:table_type()], #{a => ets:match_spec()},"
+                  " ets:match_pattern()}."]).
 
 %% Words, functions that cats does not have, and functions of other modules.
 untouched(_Config) ->
@@ -101,7 +108,8 @@ untouched(_Config) ->
 fun2ms(_Config) ->
     Lines = ["f(T, N) -> ets:select(T, ets:fun2ms(fun({K, V}) when K > N -> V end))."],
     [First, Second] =
-        [lists:flatten([erl_pp:form(Form) || Form <- lists:foldl(fun(Module, Forms) -> Module:parse_transform(Forms, []) end,
+        [lists:flatten([erl_pp:form(Form)
+                        || Form <- lists:foldl(fun(Module, Forms) -> Module:parse_transform(Forms, []) end,
                                                                  forms(Lines), Transforms)])
          || Transforms <- [[cats_transform, ms_transform], [ms_transform, cats_transform]]],
     ?assertEqual(First, Second),
@@ -110,19 +118,22 @@ fun2ms(_Config) ->
 %% By an option of the compiler, with warnings and places in the source as they were.
 option(_Config) ->
     Path = filename:join(filename:dirname(code:which(?MODULE)), "transformed_by_option.erl"),
-    ok = file:write_file(Path, ["-module(transformed_by_option).\n-export([f/1]).\nf(T) -> Unused = ets:new(t, []),\n",
+    ok = file:write_file(Path,
+                         ["-module(transformed_by_option).\n-export([f/1]).\nf(T) -> Unused = ets:new(t, []),\n",
                                 "    ets:insert(T, {1}).\n"]),
     {ok, _, Binary, [{_, [{Place, erl_lint, {unused_var, 'Unused'}}]}]} =
         compile:file(Path, [binary, return, {parse_transform, cats_transform}]),
     ?assertEqual(3, case Place of {Line, _} -> Line; Line -> Line end),
     {ok, {_, [{imports, Imports}]}} = beam_lib:chunks(Binary, [imports]),
-    ?assertEqual([{cats, insert, 2}, {cats, new, 2}], [Import || {Module, _, _} = Import <- lists:sort(Imports), Module =/= erlang]).
+    ?assertEqual([{cats, insert, 2}, {cats, new, 2}],
+                 [Import || {Module, _, _} = Import <- lists:sort(Imports), Module =/= erlang]).
 
 %% The whole of it at work.
 runs(_Config) ->
     Forms = cats_transform:parse_transform(
               forms(["-export([run/0]).", "-import(ets, [insert/2]).",
-                     "run() -> T = apply(ets, new, [t, [ordered_set]]), lists:foreach(fun(N) -> insert(T, {N}) end, [3, 1, 2]),"
+                     "run() -> T = apply(ets, new, [t, [ordered_set]]),"
+                     " lists:foreach(fun(N) -> insert(T, {N}) end, [3, 1, 2]),"
                      " F = fun ets:tab2list/1, {F(T), ets:info(T, engine)}."]), []),
     {ok, Module, Binary} = compile:forms(Forms),
     {module, Module} = code:load_binary(Module, "transformed", Binary),

@@ -1,6 +1,8 @@
 %% Copying tables from and to Dets and ets, chunk by chunk.
 -module(cats_convert).
 -export([from_dets/2, to_dets/2, from_ets/2, to_ets/2]).
+%% What cats_transform puts in the place of `dets:to_ets/2' and `dets:from_ets/2'.
+-export([dets_to_ets/2, dets_from_ets/2]).
 
 -define(CHUNK, 100).
 -define(ALL_OBJECTS, [{'_', [], ['$_']}]).
@@ -8,22 +10,26 @@
 %% @private
 -spec from_dets(cats:table(), dets:tab_name()) -> true.
 from_dets(Table, DetsTable) ->
-    Insert = fun(Object, true) -> cats:insert(Table, Object) end,
     Copied = try
-                 undefined =/= cats:info(Table, protection) orelse error(badarg),
-                 dets:foldl(Insert, true, DetsTable)
+                 dets_to_ets(DetsTable, Table)
              catch
                  error:Reason -> {error, Reason};
                  exit:Reason -> {error, Reason};
                  throw:Thrown -> Thrown
              end,
-    done(Copied, true, from_dets, [Table, DetsTable]).
+    done(Copied, Table, from_dets, [Table, DetsTable]).
+
+%% @private
+-spec dets_to_ets(dets:tab_name(), Table) -> Table | {error, Reason :: term()} when Table :: cats:table().
+dets_to_ets(DetsTable, Table) ->
+    undefined =/= cats:info(Table, protection) orelse error(badarg, [DetsTable, Table]),
+    dets:foldl(fun(Object, _) -> true = cats:insert(Table, Object), Table end, Table, DetsTable).
 
 %% @private
 -spec to_dets(cats:table(), DetsTable) -> DetsTable when DetsTable :: dets:tab_name().
 to_dets(Table, DetsTable) ->
     Copied = try
-                 dets:init_table(DetsTable, reader(cats:select(Table, ?ALL_OBJECTS, ?CHUNK)))
+                 dets_from_ets(DetsTable, Table)
              catch
                  error:Reason -> {error, Reason};
                  exit:Reason -> {error, Reason};
@@ -31,6 +37,11 @@ to_dets(Table, DetsTable) ->
              end,
     done(Copied, ok, to_dets, [Table, DetsTable]),
     DetsTable.
+
+%% @private
+-spec dets_from_ets(dets:tab_name(), cats:table()) -> ok | {error, Reason :: term()}.
+dets_from_ets(DetsTable, Table) ->
+    dets:init_table(DetsTable, reader(cats:select(Table, ?ALL_OBJECTS, ?CHUNK))).
 
 %% An input function as dets:init_table/2 has it.
 reader(Chunk) ->

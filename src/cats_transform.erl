@@ -6,7 +6,8 @@
 %%   - external funs, `fun ets:insert/2';
 %%   - the functions that take module, function and arguments, where they name ets literally: `apply(ets, F, Args)',
 %%     `spawn(ets, F, Args)', `timer:apply_after(Time, ets, F, Args)', `rpc:call(Node, ets, F, Args)' and their kin;
-%%   - types, `ets:tid()'.
+%%   - types, `ets:tid()';
+%%   - calls of `dets:to_ets/2' and `dets:from_ets/2'.
 %% `ets:fun2ms' stays as it is: ms_transform turns it into a match specification, before or after this
 %% transform. So do functions and types that cats does not have.
 -module(cats_transform).
@@ -56,6 +57,13 @@ form(Form, Automatic) ->
 walk({call, Anno, {remote, Anno1, {atom, Anno2, ets}, Name}, Arguments}, Automatic) ->
     Module = module(Name, length(Arguments)),
     {call, Anno, {remote, Anno1, {atom, Anno2, Module}, walk(Name, Automatic)}, walk(Arguments, Automatic)};
+walk({call, Anno, {remote, Anno1, {atom, Anno2, dets}, {atom, Anno3, Name}}, [_, _] = Arguments}, Automatic)
+  when Name =:= to_ets; Name =:= from_ets ->
+    NewName = case Name of
+                  to_ets -> dets_to_ets;
+                  from_ets -> dets_from_ets
+              end,
+    {call, Anno, {remote, Anno1, {atom, Anno2, cats_convert}, {atom, Anno3, NewName}}, walk(Arguments, Automatic)};
 walk({call, Anno, {remote, _, {atom, _, Module}, {atom, _, Name}} = Called, Arguments}, Automatic) ->
     {call, Anno, Called, applied({Module, Name, length(Arguments)}, walk(Arguments, Automatic))};
 walk({call, Anno, {atom, _, Name} = Called, Arguments}, Automatic) ->

@@ -2,10 +2,10 @@
 -module(cats_transform_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0]).
--export([calls/1, funs/1, imports/1, applied/1, own_apply/1, types/1, untouched/1, fun2ms/1, option/1, runs/1]).
+-export([calls/1, funs/1, imports/1, applied/1, dets/1, own_apply/1, types/1, untouched/1, fun2ms/1, option/1, runs/1]).
 
 all() ->
-    [calls, funs, imports, applied, own_apply, types, untouched, fun2ms, option, runs].
+    [calls, funs, imports, applied, dets, own_apply, types, untouched, fun2ms, option, runs].
 
 %% The transformed module, as text without its attributes.
 transformed(Lines) ->
@@ -80,6 +80,12 @@ applied(_Config) ->
                   "f(T) -> timer:tc(ets, tab2list, [T]).",
                   "f(N, T) -> rpc:call(N, ets, info, [T, size]).",
                   "f(N, T) -> erpc:call(N, ets, info, [T, size])."]).
+
+%% What dets does with tables of ets.
+dets(_Config) ->
+    Text = transformed(["f(D, T) -> dets:to_ets(D, T), dets:from_ets(D, T)."]),
+    ?assertMatch({match, _}, re:run(Text, "cats_convert:dets_to_ets\\(D, T\\)")),
+    ?assertMatch({match, _}, re:run(Text, "cats_convert:dets_from_ets\\(D, T\\)")).
 
 %% A function of the module's own is something else.
 own_apply(_Config) ->

@@ -1,22 +1,27 @@
 %% Programs that nobody here wrote, on cats through cats_transform, unchanged: OTP's digraph with
-%% digraph_utils and pg, and folsom, a metrics library of Debian's that lives on ets. Each is taken from the
+%% digraph_utils, pg and Mnesia, and folsom, a metrics library of Debian's that lives on ets. Each is taken from the
 %% abstract code in its installed beams, once as it is and once transformed, loaded into a node of its own,
 %% and led through the same random or scripted exercise. The results must be the same, and those of the
 %% transformed ones must come from tables of cats.
 -module(cats_dropin_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0]).
--export([digraphs/1, process_groups/1, metrics/1]).
--export([exercise_digraph/1, exercise_pg/1, exercise_folsom/1]).
+-export([digraphs/1, process_groups/1, database/1, metrics/1]).
+-export([exercise_digraph/1, exercise_pg/1, exercise_mnesia/1, exercise_folsom/1]).
 
 all() ->
-    [digraphs, process_groups, metrics].
+    [digraphs, process_groups, database, metrics].
 
 digraphs(_Config) ->
     [same([digraph, digraph_utils], [], exercise_digraph, Seed) || Seed <- lists:seq(1, 6)].
 
 process_groups(_Config) ->
     [same([pg], [], exercise_pg, Seed) || Seed <- lists:seq(1, 3)].
+
+database(Config) ->
+    Modules = [list_to_atom(filename:basename(File, ".beam"))
+               || File <- filelib:wildcard(filename:join(filename:dirname(code:which(mnesia)), "*.beam"))],
+    same(Modules, [], exercise_mnesia, filename:join(proplists:get_value(priv_dir, Config), "mnesia")).
 
 metrics(_Config) ->
     [Directory | _] = filelib:wildcard(filename:join("/usr/lib/erlang/lib", "folsom-*/ebin")),
@@ -151,6 +156,47 @@ pg_step(Kind, Processes) ->
     Members = [{Name, [maps:get(Pid, Numbers) || Pid <- pg:Function(dropin, Name)]}
                || Name <- lists:sort(pg:which_groups(dropin)), Function <- [get_members, get_local_members]],
     {{Kind, Number, Group, Done, Members, pg:get_members(dropin, nobody)}, After}.
+
+%%% Mnesia: transactions, indices, tables in memory and on disk, a backup, and a restart.
+
+exercise_mnesia(Directory) ->
+    _ = rand:seed(exsss, 7),
+    _ = file:del_dir_r(Directory),
+    ok = application:set_env(mnesia, dir, Directory),
+    Started = [mnesia:create_schema([node()]), mnesia:start()],
+    Created = [mnesia:create_table(Table, [{Copies, [node()]}, {type, Type}, {attributes, [key, a, b]}, {index, [a]}])
+               || {Table, Copies, Type} <- [{set, ram_copies, set}, {ordered, ram_copies, ordered_set},
+                                            {bag, ram_copies, bag}, {copied, disc_copies, set},
+                                            {disc, disc_only_copies, set}]],
+    Tables = [set, ordered, bag, copied, disc],
+    ok = mnesia:wait_for_tables(Tables, 10000),
+    Done = [begin
+                Arguments = [lists:nth(rand:uniform(5), Tables), rand:uniform(30), rand:uniform(5)],
+                {Arguments, mnesia:transaction(transaction(rand:uniform(9), Arguments))}
+            end || _ <- lists:seq(1, 2000)],
+    Counted = [mnesia:create_table(counter, [])] ++ [mnesia:dirty_update_counter(counter, n, 7) || _ <- [1, 2, 3]],
+    Walked = [mnesia:dirty_first(ordered), mnesia:dirty_last(ordered), mnesia:dirty_next(ordered, 7)],
+    Contents = [lists:sort(mnesia:dirty_match_object({Table, '_', '_', '_'})) || Table <- Tables],
+    Stored = [mnesia:dump_tables([set]), mnesia:backup(Directory ++ "/backup"),
+              mnesia:change_table_copy_type(ordered, node(), disc_copies), mnesia:stop(), mnesia:start(),
+              mnesia:wait_for_tables(Tables, 10000)],
+    Restarted = [lists:sort(mnesia:dirty_match_object({Table, '_', '_', '_'})) || Table <- Tables],
+    {atomic, Recreated} = mnesia:restore(Directory ++ "/backup", [{default_op, recreate_tables}]),
+    Restored = [lists:sort(Recreated)
+                | [lists:sort(mnesia:dirty_match_object({Table, '_', '_', '_'})) || Table <- Tables]],
+    report([Started, Created, Counted, Walked, Contents, Stored, Restarted, Restored] ++ Done).
+
+transaction(1, [Table, Key, A]) -> fun() -> mnesia:write({Table, Key, A, x}) end;
+transaction(2, [Table, Key, A]) -> fun() -> mnesia:write({Table, Key, A, y}) end;
+transaction(3, [Table, Key, _]) -> fun() -> lists:sort(mnesia:read(Table, Key)) end;
+transaction(4, [Table, Key, _]) -> fun() -> mnesia:delete({Table, Key}) end;
+transaction(5, [Table, _, A]) -> fun() -> lists:sort(mnesia:index_read(Table, A, a)) end;
+transaction(6, [Table, _, A]) -> fun() -> lists:sort(mnesia:match_object({Table, '_', A, '_'})) end;
+transaction(7, [Table, Key, _]) ->
+    Spec = [{{Table, '$1', '$2', '_'}, [{'<', '$1', Key}], [{{'$1', '$2'}}]}],
+    fun() -> lists:sort(mnesia:select(Table, Spec)) end;
+transaction(8, [Table, Key, A]) -> fun() -> mnesia:write({Table, Key, A, z}), mnesia:abort(no) end;
+transaction(9, [Table, _, _]) -> fun() -> lists:sort(mnesia:foldl(fun(Record, All) -> [Record | All] end, [], Table)) end.
 
 %%% folsom: all kinds of metrics.
 

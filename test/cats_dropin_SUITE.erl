@@ -196,7 +196,8 @@ transaction(7, [Table, Key, _]) ->
     Spec = [{{Table, '$1', '$2', '_'}, [{'<', '$1', Key}], [{{'$1', '$2'}}]}],
     fun() -> lists:sort(mnesia:select(Table, Spec)) end;
 transaction(8, [Table, Key, A]) -> fun() -> mnesia:write({Table, Key, A, z}), mnesia:abort(no) end;
-transaction(9, [Table, _, _]) -> fun() -> lists:sort(mnesia:foldl(fun(Record, All) -> [Record | All] end, [], Table)) end.
+transaction(9, [Table, _, _]) ->
+    fun() -> lists:sort(mnesia:foldl(fun(Record, All) -> [Record | All] end, [], Table)) end.
 
 %%% folsom: all kinds of metrics.
 

@@ -416,7 +416,7 @@ impl Leaf {
         const ONES: u64 = 0x0101_0101_0101_0101;
         (0..count.min(self.slots()).div_ceil(LINE)).find_map(|i| {
             // The lowest byte that is 0 is found exactly: a borrow can only make higher ones look so.
-            let differing = self.order_word(i).load(Relaxed) ^ slot as u64 * ONES;
+            let differing = self.order_word(i).load(Relaxed) ^ (slot as u64 * ONES);
             let zeros = differing.wrapping_sub(ONES) & !differing & (ONES << 7);
             let rank = i * LINE + zeros.trailing_zeros() as usize / 8;
             (zeros != 0 && rank < count).then_some(rank)

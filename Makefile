@@ -8,7 +8,7 @@ EBIN = _build/default/lib/cats/ebin
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps build demo test test-native test-models test-erlang lint lint-native lint-erlang shell clean
+.PHONY: help deps build demo scans test test-native test-models test-erlang lint lint-native lint-erlang shell clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -21,6 +21,9 @@ build: deps ## build the native library and the Erlang application
 
 demo: build ## run the papers' ets_bench on ets and cats side by side (QUICK=1: within a minute)
 	@QUICK=$(QUICK) bench/demo
+
+scans: build ## compare selects, scans and walks of ets and cats
+	@bench/scans
 
 test: test-native test-models test-erlang ## run all tests
 

@@ -7,7 +7,7 @@
 
 use crate::facade::{fence, Ordering};
 
-#[cfg(all(target_os = "linux", not(loom)))]
+#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
 mod kernel {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::Once;
@@ -41,7 +41,7 @@ mod kernel {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(loom))))]
+#[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
 mod kernel {
     pub fn prepare() {}
     pub fn asymmetric() -> bool {

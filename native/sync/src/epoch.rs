@@ -39,12 +39,12 @@ struct Retired {
 }
 
 /// Objects in a bag at most.
-const BAG_OBJECTS: usize = if cfg!(loom) { 2 } else { 64 };
+const BAG_OBJECTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// The weight of an object besides its bytes, and the weight at which a bag is full.
 const OBJECT_WEIGHT: usize = 1024;
 const BAG_WEIGHT: usize = BAG_OBJECTS * OBJECT_WEIGHT;
 /// Weight of sealed bags at which a thread that seals one reclaims.
-const DUE_WEIGHT: usize = if cfg!(loom) { 1 } else { 8 * BAG_WEIGHT };
+const DUE_WEIGHT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 8 * BAG_WEIGHT };
 /// Objects that one unpin frees at most.
 const UNPIN_LIMIT: usize = 256;
 
@@ -418,7 +418,7 @@ fn raid() {
 /// # Safety
 /// The caller is the slot's pinned thread, or raids it.
 unsafe fn strip(slot: &Slot, _guard: &Guard) {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     // SAFETY: the caller's right.
     unsafe {
         slot.heap.disown_all(_guard)

@@ -1,4 +1,5 @@
-//! The one door to atomics: `std` in a build, `loom` under the model checker (`--cfg loom`).
+//! The one door to atomics: `std` in a build; under a model checker `loom` (`--cfg loom`: small models, all executions, weak memory) or
+//! `shuttle` (`--cfg shuttle`: whole engines, random schedules, sequentially consistent memory).
 
 #[cfg(loom)]
 pub use loom::{
@@ -6,7 +7,13 @@ pub use loom::{
     sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering},
     thread::yield_now,
 };
-#[cfg(not(loom))]
+#[cfg(shuttle)]
+pub use shuttle::{
+    hint::spin_loop,
+    sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering},
+    thread::yield_now,
+};
+#[cfg(not(any(loom, shuttle)))]
 pub use std::{
     hint::spin_loop,
     sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering},
@@ -48,20 +55,24 @@ impl Witness {
 /// A global whose atomics are made anew for each execution of a model.
 macro_rules! global {
     ($(#[$attribute:meta])* static $name:ident: $type:ty = $value:expr;) => {
-        #[cfg(not(loom))]
+        #[cfg(not(any(loom, shuttle)))]
         $(#[$attribute])* static $name: $type = $value;
         #[cfg(loom)]
         loom::lazy_static! { $(#[$attribute])* static ref $name: $type = $value; }
+        #[cfg(shuttle)]
+        shuttle::lazy_static! { $(#[$attribute])* static ref $name: $type = $value; }
     };
 }
 
 /// A thread-local without a destructor, so that it can be used until the very end of its thread.
 macro_rules! per_thread {
     ($visibility:vis static $name:ident: $type:ty = $value:expr;) => {
-        #[cfg(not(loom))]
+        #[cfg(not(any(loom, shuttle)))]
         std::thread_local! { $visibility static $name: $type = const { $value }; }
         #[cfg(loom)]
         loom::thread_local! { $visibility static $name: $type = $value; }
+        #[cfg(shuttle)]
+        shuttle::thread_local! { $visibility static $name: $type = $value; }
     };
 }
 

@@ -15,7 +15,7 @@ use std::ptr;
 use std::sync::OnceLock;
 
 /// Double collects that are tried before a snapshot is taken.
-const ROUNDS: usize = if cfg!(loom) { 1 } else { 4 };
+const ROUNDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
 /// Stripes at most: 4 KiB.
 const MAX_STRIPES: usize = 64;
 
@@ -53,7 +53,7 @@ fn stripes_for_this_machine() -> usize {
     static NUMBER: OnceLock<usize> = OnceLock::new();
     let processors = || std::thread::available_parallelism().map_or(1, |number| number.get());
     *NUMBER.get_or_init(|| {
-        if cfg!(loom) {
+        if cfg!(any(loom, shuttle)) {
             2
         } else {
             processors().next_power_of_two().clamp(2, MAX_STRIPES)

@@ -17,7 +17,7 @@ pub(crate) struct Slot {
     /// A raider is about to take the bag: the owner keeps its hands off.
     pub raided: AtomicBool,
     /// The pages that the thread allocates from; as the bag.
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     pub heap: crate::slab::Heap,
     pub index: usize,
     owned: AtomicBool,
@@ -34,7 +34,7 @@ impl Slot {
     pub fn has_anything(&self) -> bool {
         // Relaxed: a hint.
         let anything = !self.bag.load(Ordering::Relaxed).is_null();
-        #[cfg(not(loom))]
+        #[cfg(not(any(loom, shuttle)))]
         let anything = anything || self.heap.is_used();
         anything
     }
@@ -76,7 +76,7 @@ fn claim() -> &'static Slot {
         announced: AtomicU64::new(0),
         bag: AtomicPtr::new(ptr::null_mut()),
         raided: AtomicBool::new(false),
-        #[cfg(not(loom))]
+        #[cfg(not(any(loom, shuttle)))]
         heap: crate::slab::Heap::new(),
         // Relaxed: only uniqueness matters.
         index: NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -152,7 +152,7 @@ impl Thread {
         self.slot.set(claim());
         // Once the destructors of the thread have run, nobody would give the slot back but the next unpin. In a model all
         // thread-locals end at once: there, slots are not given back.
-        let ending = cfg!(not(loom)) && EXIT.try_with(|_| ()).is_err();
+        let ending = cfg!(not(any(loom, shuttle))) && EXIT.try_with(|_| ()).is_err();
         self.state.set(if ending { ENDING } else { 0 });
     }
 

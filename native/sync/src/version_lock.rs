@@ -11,7 +11,7 @@ use crate::Busy;
 
 /// How often a waiter looks at a held lock before it gives up: some microseconds, more than any critical section that runs
 /// takes, and far less than a scheduler may be held.
-const SPINS: u32 = if cfg!(loom) { 1 } else { 2000 };
+const SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 2000 };
 
 /// See the module's documentation.
 #[derive(Debug, Default)]

@@ -13,16 +13,16 @@
 //! The locks (one a class, and one for all chunks) are held for some dozen instructions, once for many blocks. Like those of
 //! the allocators of C they are leaves: nothing is called under them.
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod arena;
 mod class;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod heap;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 mod page;
 mod source;
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) use heap::Heap;
 pub use source::{held, set_source};
 
@@ -32,7 +32,7 @@ use std::ptr::NonNull;
 /// Nothing when memory is exhausted. Some nanoseconds; when a page runs out, some hundred, and for a new chunk a page fault.
 #[inline]
 pub fn alloc(size: usize) -> Option<NonNull<u8>> {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     if size <= class::LARGEST {
         return heap::alloc(class::of(size));
     }
@@ -45,7 +45,7 @@ pub fn alloc(size: usize) -> Option<NonNull<u8>> {
 /// `block` came from [`alloc`] with the same `size`, and nothing uses it any more.
 #[inline]
 pub unsafe fn free(block: NonNull<u8>, size: usize) {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     if size <= class::LARGEST {
         // SAFETY: a block of at most this size is in a page.
         return unsafe { heap::free(block) };

@@ -9,6 +9,7 @@ pub mod ca;
 mod conformance;
 pub mod hash;
 mod line;
+mod linear;
 
 use cats_sync::epoch::Guard;
 use std::cmp::Ordering;

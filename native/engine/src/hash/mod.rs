@@ -27,8 +27,9 @@ mod many;
 mod resize;
 mod traverse;
 
-pub use traverse::Position;
+pub use crate::linear::Position;
 
+use crate::linear::Size;
 use crate::{hash_of, Busy, Engine, Entry, Locked, Schema, Step};
 use bucket::{Bucket, Search, Spare};
 use cats_sync::epoch::{self, Guard};
@@ -67,44 +68,6 @@ struct Growth {
     resizing: AtomicBool,
     /// Memory of the directory, the segments and the overflow buckets.
     bytes: AtomicUsize,
-}
-
-/// How many buckets are in use, with the whole part of the logarithm of that: one word, so that both are of one time.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Size(usize);
-
-impl Size {
-    fn new(buckets: usize) -> Self {
-        Self(buckets << 6 | buckets.checked_ilog2().unwrap_or(0) as usize)
-    }
-    #[inline]
-    fn buckets(self) -> usize {
-        self.0 >> 6
-    }
-    #[inline]
-    fn level(self) -> u32 {
-        self.0 as u32 & 63
-    }
-
-    /// The number of the bucket of a hash.
-    #[inline]
-    fn number_of(self, hash: u64) -> usize {
-        let half = 1 << self.level();
-        let number = (hash >> 2) as usize & (2 * half - 1);
-        if number >= self.buckets() {
-            number - half
-        } else {
-            number
-        }
-    }
-
-    /// How many bits of the hash lead to the bucket that it is in.
-    #[inline]
-    fn depth(self, hash: u64) -> u32 {
-        let half = 1 << self.level();
-        let number = self.number_of(hash);
-        self.level() + u32::from(number >= half || number < self.buckets() - half)
-    }
 }
 
 /// Whether a key counts for the estimate of the table's load: one in eight, by bits that have no part in its bucket's

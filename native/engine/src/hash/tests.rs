@@ -1,6 +1,5 @@
 //! The conformance suite, and what only this engine promises.
 
-use super::traverse::{behind, hash_at, position, precedes};
 use super::*;
 use crate::conformance::{entry, suite, Map, TestKey, TestSchema};
 use crate::mix;
@@ -11,36 +10,6 @@ fn hash() -> Hash<TestSchema> {
 }
 
 suite!(hash);
-
-#[test]
-fn intervals_of_buckets_tile_the_order() {
-    for buckets in [1, 2, 3, 5, 8, 13, 64, 100] {
-        let size = Size::new(buckets);
-        let (mut at, mut seen) = (Some(0), Vec::new());
-        while let Some(from) = at {
-            let number = size.number_of(hash_at(from));
-            assert!(number < buckets);
-            let next = behind(from, size.depth(hash_at(from)));
-            let last = next.unwrap_or(0).wrapping_sub(4);
-            for i in 0..20 {
-                let inside = from + (mix(i) % ((last - from) / 4 + 1)) * 4;
-                assert_eq!(size.number_of(hash_at(inside)), number);
-            }
-            assert_eq!(size.number_of(hash_at(last)), number);
-            seen.push(number);
-            at = next;
-        }
-        seen.sort_unstable();
-        assert_eq!(seen, (0..buckets).collect::<Vec<_>>());
-    }
-    for i in 0..100 {
-        let hash = mix(i) & !3;
-        assert_eq!(hash_at(position(hash)), hash);
-        for other in [hash, 0, hash ^ 4, hash ^ 1 << 63, mix(i + 1) & !3] {
-            assert_eq!(precedes(hash, other), position(hash) < position(other));
-        }
-    }
-}
 
 #[test]
 fn an_empty_table_is_small() {

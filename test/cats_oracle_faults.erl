@@ -1,7 +1,5 @@
 %% A stand-in for cats that shows that the comparison can fail: ets with a fault of choice built in. Without a
-%% fault the comparison must find no difference, with one it must find it. On OTP 25 two tables of ETS have been seen to
-%% differ, once in some ten thousands of calls, in the cause of a failing setopts/2 or update_element/4 (access against
-%% none), for a reason not found; so without a fault one of three runs must find no difference.
+%% fault the comparison must find no difference, with one it must find it.
 -module(cats_oracle_faults).
 -export([wrong_verdicts/0, call/2]).
 
@@ -11,11 +9,11 @@
 %% @doc Runs the comparison without a fault and with each of them, and returns those about which it was wrong.
 -spec wrong_verdicts() -> [Fault :: atom()].
 wrong_verdicts() ->
-    [none || not lists:any(fun(_) -> verdict(none) =:= ok end, [1, 2, 3])] ++ [Fault || Fault <- faults(), verdict(Fault) =/= different].
+    [none || verdict(none) =/= ok] ++ [Fault || Fault <- faults(), verdict(Fault) =/= different].
 
 verdict(Fault) ->
     persistent_term:put(?MODULE, Fault),
-    element(1, cats_oracle:compare(case Fault of none -> 10000; _ -> 1000000 end, ?MODULE)).
+    element(1, cats_oracle:compare(case Fault of none -> 100000; _ -> 1000000 end, ?MODULE)).
 
 faults() ->
     [lookup_loses_float, minus_zero, insert_new_overwrites, insert_not_atomic, bag_order, counter_wraps,

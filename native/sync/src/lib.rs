@@ -2,11 +2,13 @@
 //!
 //! Nothing here knows of terms or of the Erlang VM. All atomics come through [`facade`], so that a model checker can take
 //! their place. Nothing here ever parks a thread: a wait spins a bounded time and then reports [`Busy`], and the caller lets
-//! its scheduler run somebody else before it tries again.
+//! its scheduler run somebody else before it tries again. (In the queues of some [`lock`]s a thread waits for its turn, and yields
+//! the processor meanwhile.)
 
 mod barrier;
 pub mod epoch;
 pub mod facade;
+pub mod lock;
 pub mod slab;
 pub mod stat_lock;
 pub mod stripes;

@@ -3,7 +3,7 @@
 
 use crate::barrier;
 use crate::epoch::Bag;
-use crate::facade::{global, per_thread, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::facade::{fence, global, per_thread, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::cell::Cell;
 use std::ptr;
 
@@ -19,6 +19,10 @@ pub(crate) struct Slot {
     /// The pages that the thread allocates from; as the bag.
     #[cfg(not(any(loom, shuttle)))]
     pub heap: crate::slab::Heap,
+    /// The lock under which the thread is reading: see [`crate::lock::ets_pointer`].
+    pub ets_pointer: AtomicPtr<()>,
+    /// A node to queue with: see [`crate::lock::cc_synch`]. The owner's alone.
+    pub combining_node: AtomicPtr<crate::lock::cc_synch::Node>,
     pub index: usize,
     owned: AtomicBool,
     next: *mut Slot,
@@ -78,6 +82,8 @@ fn claim() -> &'static Slot {
         raided: AtomicBool::new(false),
         #[cfg(not(any(loom, shuttle)))]
         heap: crate::slab::Heap::new(),
+        ets_pointer: AtomicPtr::new(ptr::null_mut()),
+        combining_node: AtomicPtr::new(ptr::null_mut()),
         // Relaxed: only uniqueness matters.
         index: NUMBER.fetch_add(1, Ordering::Relaxed),
         owned: AtomicBool::new(true),
@@ -150,6 +156,9 @@ impl Thread {
         }
         barrier::prepare();
         self.slot.set(claim());
+        // A store-load pair: who does not find the slot in the list, after a fence of its own, has stored before what this thread
+        // loads from here on.
+        fence(Ordering::SeqCst);
         // Once the destructors of the thread have run, nobody would give the slot back but the next unpin. In a model all
         // thread-locals end at once: there, slots are not given back.
         let ending = cfg!(not(any(loom, shuttle))) && EXIT.try_with(|_| ()).is_err();

@@ -1,0 +1,70 @@
+//! DR-MCS: a readers-writer lock of a distributed read indicator and an MCS lock.
+//!
+//! Source: Calciu, Dice, Lev, Luchangco, Marathe, Shavit, "NUMA-aware reader-writer locks", PPoPP'13, as compared in 001 section
+//! 3.4.3 (ALGORITHMS section 4.4). Writers queue; the first of a chain waits for the readers, and those who take the lock over from
+//! another writer need not: it was not free in between, so readers that arrived since have seen it taken and left.
+
+use super::mcs::Mcs;
+use super::read_indicator::{read, Barrier, ReadIndicator};
+use super::{TableLock, SPINS};
+use crate::facade::spin_loop;
+use crate::Busy;
+use std::cell::UnsafeCell;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct DrMcs<T> {
+    writers: Mcs,
+    readers: ReadIndicator,
+    barrier: Barrier,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is changed only by the holder of `writers` while there are no readers, and read by several threads otherwise.
+unsafe impl<T: Send + Sync> Sync for DrMcs<T> {}
+// SAFETY: whoever has the lock for itself has the value.
+unsafe impl<T: Send> Send for DrMcs<T> {}
+
+impl<T: Send + Sync> TableLock<T> for DrMcs<T> {
+    fn new(value: T, groups: usize) -> Self {
+        Self {
+            writers: Mcs::default(),
+            readers: ReadIndicator::new(groups),
+            barrier: Barrier::default(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    #[inline]
+    fn read_here<R>(&self, look: impl FnOnce(&T) -> R) -> Result<R, Busy> {
+        let writer = || !self.writers.is_free();
+        // SAFETY: this thread is counted as a reader, and saw no writer after that: none gets in before it departs.
+        read(&self.readers, &self.barrier, writer, || {
+            look(unsafe { &*self.value.get() })
+        })
+        .ok_or(Busy)
+    }
+
+    #[inline]
+    fn write_here<R>(&self, change: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
+        let mut spins = 0;
+        while self.barrier.is_raised() {
+            if spins == SPINS {
+                return Err(Busy);
+            }
+            spins += 1;
+            spin_loop();
+        }
+        Ok(self.writers.with(|handed_over| {
+            if !handed_over {
+                self.readers.wait_empty();
+            }
+            // SAFETY: this thread has the writers' lock, and there are no readers (see the module's documentation).
+            change(unsafe { &mut *self.value.get() })
+        }))
+    }
+
+    fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}

@@ -1,0 +1,150 @@
+//! Table lock made of *ETS pointers*: a reader announces itself in a line of its thread that serves all tables.
+//!
+//! Source: the second prototype of 001 section 3.4.4 (ALGORITHMS section 7): a thread's ETS pointer names the table that the thread
+//! is reading, and a writer waits until none names its own. A lock has no memory for readers; a writer pays more, as the pointers
+//! also move for reads of other tables.
+//!
+//! A thread reads one such table at a time.
+
+use super::read_indicator::Barrier;
+use super::{Line, TableLock, PATIENCE, SPINS};
+use crate::epoch::{pin, Guard};
+use crate::facade::{fence, spin_loop, store_load_fence, AtomicBool, AtomicPtr, Ordering};
+use crate::thread::slots;
+use crate::Busy;
+use std::cell::UnsafeCell;
+use std::ptr;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct EtsPointer<T> {
+    /// A writer has the lock, or waits for the readers to leave. Its address is what names the lock.
+    writer: Line<AtomicBool>,
+    barrier: Barrier,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is changed only by the writer while there are no readers, and read by several threads otherwise.
+unsafe impl<T: Send + Sync> Sync for EtsPointer<T> {}
+// SAFETY: whoever has the lock for itself has the value.
+unsafe impl<T: Send> Send for EtsPointer<T> {}
+
+/// The writer's hold.
+struct Held<'a>(&'a AtomicBool);
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release pairs with the Acquire parts of the readers' and the writers' looks.
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// A reader's announcement; withdrawn when dropped.
+struct Announced<'a>(&'a AtomicPtr<()>);
+
+impl Drop for Announced<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release pairs with the Acquire part of the writer's look: what was read comes before what is written.
+        self.0.store(ptr::null_mut(), Ordering::Release);
+    }
+}
+
+impl<T> EtsPointer<T> {
+    fn name(&self) -> *mut () {
+        ptr::from_ref(&self.writer).cast_mut().cast()
+    }
+
+    #[inline]
+    fn announce(&self, guard: &Guard) -> Announced<'_> {
+        let pointer = &guard.slot().ets_pointer;
+        debug_assert!(
+            pointer.load(Ordering::Relaxed).is_null(),
+            "a thread reads one table at a time"
+        );
+        // SeqCst: the store of a store-load pair, of which the look for a writer has the load.
+        pointer.store(self.name(), Ordering::SeqCst);
+        store_load_fence();
+        Announced(pointer)
+    }
+
+    fn is_read(&self) -> bool {
+        // SeqCst: the loads of the writer's store-load pair. Its Acquire part pairs with the Release of a withdrawal.
+        slots().any(|slot| slot.ets_pointer.load(Ordering::SeqCst) == self.name())
+    }
+
+    #[inline]
+    fn lock(&self) -> Result<Held<'_>, Busy> {
+        let mut held = None;
+        for _ in 0..SPINS {
+            // Relaxed: an attempt follows. SeqCst: the store of a store-load pair. Its Acquire part pairs with the Release of the
+            // last writer.
+            if held.is_none()
+                && !self.writer.load(Ordering::Relaxed)
+                && !self.barrier.is_raised()
+                && self
+                    .writer
+                    .compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed)
+                    .is_ok()
+            {
+                // Besides, a store-load pair with the registration of threads: one whose slot is not found below sees the writer.
+                fence(Ordering::SeqCst);
+                held = Some(Held(&self.writer));
+            }
+            if held.is_some() && !self.is_read() {
+                return held.ok_or(Busy);
+            }
+            spin_loop();
+        }
+        Err(Busy)
+    }
+}
+
+impl<T: Send + Sync> TableLock<T> for EtsPointer<T> {
+    /// There are no groups of readers.
+    fn new(value: T, _groups: usize) -> Self {
+        Self {
+            writer: Line::default(),
+            barrier: Barrier::default(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    #[inline]
+    fn read_here<R>(&self, look: impl FnOnce(&T) -> R) -> Result<R, Busy> {
+        // The thread's slot stays its own as long as it is pinned.
+        let guard = pin();
+        let mut raised = None;
+        for spin in 0..SPINS {
+            // SeqCst, the second time: the load of a store-load pair, after the announcement. Its Acquire part pairs with the
+            // Release of the last writer.
+            if !self.writer.load(Ordering::Relaxed) {
+                let announced = self.announce(&guard);
+                if !self.writer.load(Ordering::SeqCst) {
+                    drop(raised);
+                    // SAFETY: this thread is announced, and saw no writer after that: none goes on before it withdraws.
+                    let result = look(unsafe { &*self.value.get() });
+                    drop(announced);
+                    return Ok(result);
+                }
+            }
+            if spin == PATIENCE {
+                raised = Some(self.barrier.raise());
+            }
+            spin_loop();
+        }
+        Err(Busy)
+    }
+
+    #[inline]
+    fn write_here<R>(&self, change: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
+        let _held = self.lock()?;
+        // SAFETY: this thread is the only writer, and after it became that it saw no readers.
+        Ok(change(unsafe { &mut *self.value.get() }))
+    }
+
+    fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}

@@ -1,0 +1,223 @@
+//! Multiple-reader queue delegation (MRQD): a readers-writer lock whose writers leave their sections to the one who has the lock.
+//!
+//! Source: Klaftenegger, Sagonas, Winblad, "Queue delegation locking", TPDS 2018; 001 section 3.4.3 for its use in ETS (ALGORITHMS
+//! sections 4.5 and 4.6). The three steps of that port are [`Delegation`]s.
+//!
+//! Who takes the lock opens the [queue](super::qd), *then* waits for the readers to leave, then runs its own section and those in
+//! the queue. An operation whose result nobody waits for counts from its reservation in the queue on: whoever reads or writes
+//! after that finds the lock taken until it is done.
+
+use super::call::{contain, uncontain, Call};
+use super::qd::{DelegationQueue, LONGEST};
+use super::read_indicator::{read, Barrier, ReadIndicator};
+use super::{Line, Operation, Queued, TableLock, SPINS};
+use crate::facade::{spin_loop, AtomicBool, Ordering};
+use crate::Busy;
+use std::cell::UnsafeCell;
+use std::ptr;
+
+/// What becomes of an operation whose result nobody waits for: the three steps in which 001 section 3.4.3 ported ETS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Delegation {
+    /// Its caller waits all the same.
+    Wait,
+    /// Its arguments are copied to the heap.
+    Malloc,
+    /// Its arguments are copied into the queue.
+    #[default]
+    Copy,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Mrqd<T> {
+    held: Line<AtomicBool>,
+    queue: DelegationQueue<T>,
+    readers: ReadIndicator,
+    barrier: Barrier,
+    delegation: Delegation,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is changed only by the thread that set `held`, while there are no readers, and read by several threads
+// otherwise. Sections that another thread runs are `Send`, or their callers promise that any thread may run them.
+unsafe impl<T: Send + Sync> Sync for Mrqd<T> {}
+// SAFETY: whoever has the lock for itself has the value.
+unsafe impl<T: Send> Send for Mrqd<T> {}
+
+/// A section in its caller's frame.
+struct Waiting<F, R> {
+    call: Call<F, R>,
+    done: AtomicBool,
+}
+
+/// Runs the section at the address in the payload.
+///
+/// # Safety
+/// It is that of a `Waiting<F, R>` whose owner waits until it is done, and may run here.
+unsafe fn run_waiting<T, F: FnOnce(&mut T) -> R, R>(value: &mut T, payload: &[u64]) {
+    // SAFETY: the caller's promise: the owner does nothing but look at `done`.
+    let waiting = unsafe { &*(payload[0] as *const Waiting<F, R>) };
+    // SAFETY: as above.
+    unsafe { waiting.call.perform(value) };
+    // Release: the owner sees the result. It may be gone after this store.
+    waiting.done.store(true, Ordering::Release);
+}
+
+/// An operation on the heap.
+struct Boxed<T> {
+    operation: Operation<T>,
+    words: Box<[u64]>,
+}
+
+/// Runs the operation at the address in the payload, and frees it.
+///
+/// # Safety
+/// It is that of a `Boxed<T>`, made into a raw pointer and passed here once.
+unsafe fn run_boxed<T>(value: &mut T, payload: &[u64]) {
+    // SAFETY: the caller's promise.
+    let boxed = unsafe { Box::from_raw(payload[0] as *mut Boxed<T>) };
+    // SAFETY: promised by the one who detached it.
+    unsafe { (boxed.operation)(value, &boxed.words) };
+}
+
+impl<T: Send + Sync> Mrqd<T> {
+    /// A free lock, as [`TableLock::new`].
+    pub fn with_delegation(value: T, groups: usize, delegation: Delegation) -> Self {
+        Self {
+            held: Line::default(),
+            queue: DelegationQueue::default(),
+            readers: ReadIndicator::new(groups),
+            barrier: Barrier::default(),
+            delegation,
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    fn try_lock(&self) -> bool {
+        // Relaxed: an attempt follows. SeqCst: the store of a store-load pair, of which `wait_empty` has the load. Its Acquire part
+        // pairs with the Release of the last holder.
+        !self.held.load(Ordering::Relaxed)
+            && self
+                .held
+                .compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Runs the holder's own section and those of others, and frees the lock. A panic of its own section comes after that.
+    #[inline]
+    fn session<R>(&self, own: impl FnOnce(&mut T) -> R) -> R {
+        self.queue.open();
+        self.readers.wait_empty();
+        // SAFETY: this thread has set `held`, after that saw no readers, and nobody else makes such a reference meanwhile.
+        let value = unsafe { &mut *self.value.get() };
+        let result = contain(|| own(value));
+        self.queue.flush(value);
+        // Release pairs with the Acquire parts of the readers' and the writers' looks.
+        self.held.store(false, Ordering::Release);
+        uncontain(result)
+    }
+
+    /// Lets `enqueue` leave a section to a helper, or returns false once the lock is taken for the caller. Fails when neither
+    /// succeeds for long.
+    #[inline]
+    fn leave_or_lock(&self, mut enqueue: impl FnMut() -> bool) -> Result<bool, Busy> {
+        for _ in 0..SPINS {
+            if !self.barrier.is_raised() {
+                if self.try_lock() {
+                    return Ok(false);
+                }
+                if enqueue() {
+                    return Ok(true);
+                }
+            }
+            spin_loop();
+        }
+        Err(Busy)
+    }
+}
+
+impl<T: Send + Sync> TableLock<T> for Mrqd<T> {
+    fn new(value: T, groups: usize) -> Self {
+        Self::with_delegation(value, groups, Delegation::default())
+    }
+
+    #[inline]
+    fn read_here<R>(&self, look: impl FnOnce(&T) -> R) -> Result<R, Busy> {
+        // SeqCst: the load of a store-load pair, after the arrival. Its Acquire part pairs with the Release of the last holder.
+        let writer = || self.held.load(Ordering::SeqCst);
+        // SAFETY: this thread is counted as a reader, and saw no holder after that: none goes on before it departs.
+        read(&self.readers, &self.barrier, writer, || {
+            look(unsafe { &*self.value.get() })
+        })
+        .ok_or(Busy)
+    }
+
+    #[inline]
+    fn write_here<R>(&self, change: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
+        self.leave_or_lock(|| false)?;
+        Ok(self.session(change))
+    }
+
+    #[inline]
+    fn write<R: Send>(&self, change: impl FnOnce(&mut T) -> R + Send) -> Result<R, Busy> {
+        fn runner<T, F: FnOnce(&mut T) -> R, R>(_: &Waiting<F, R>) -> Operation<T> {
+            run_waiting::<T, F, R>
+        }
+        let waiting = Waiting {
+            call: Call::new(change),
+            done: AtomicBool::new(false),
+        };
+        let (run, payload) = (runner::<T, _, R>(&waiting), [ptr::from_ref(&waiting) as u64]);
+        // SAFETY: this thread waits below until the section is done, and section and result are `Send`.
+        if self.leave_or_lock(|| unsafe { self.queue.enqueue(run, &payload) })? {
+            let mut queued = Queued::default();
+            // Acquire pairs with the Release of `run_waiting`.
+            while !waiting.done.load(Ordering::Acquire) {
+                queued.wait();
+            }
+        } else {
+            // SAFETY: nobody else has heard of the section.
+            self.session(|value| unsafe { waiting.call.perform(value) });
+        }
+        Ok(waiting.call.result())
+    }
+
+    #[inline]
+    fn detaches(&self) -> bool {
+        self.delegation != Delegation::Wait
+    }
+
+    #[inline]
+    unsafe fn detach(&self, operation: Operation<T>, words: &[u64]) -> Result<(), Busy> {
+        if self.delegation == Delegation::Wait {
+            // SAFETY: the caller's promise.
+            return self.write(|value| unsafe { operation(value, words) });
+        }
+        let left = if self.delegation == Delegation::Copy && words.len() <= LONGEST {
+            // SAFETY: the caller's promise.
+            self.leave_or_lock(|| unsafe { self.queue.enqueue(operation, words) })
+        } else {
+            let words = words.into();
+            let boxed = Box::into_raw(Box::new(Boxed { operation, words }));
+            // SAFETY: made above; the queue runs it once, and it holds what the caller has promised for.
+            let left = self.leave_or_lock(|| unsafe { self.queue.enqueue(run_boxed, &[boxed as u64]) });
+            if left != Ok(true) {
+                // SAFETY: made above, and not left to anybody.
+                drop(unsafe { Box::from_raw(boxed) });
+            }
+            left
+        };
+        if !left? {
+            // SAFETY: the caller's promise.
+            self.session(|value| unsafe { operation(value, words) });
+        }
+        Ok(())
+    }
+
+    fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}

@@ -1,0 +1,98 @@
+//! Readers-writer lock with reader groups.
+//!
+//! Source: the table lock of ETS as 003 sections 3.3 and 5.2.2 and 004 describe it, in the form of ALGORITHMS section 4.2: readers
+//! write a line of their group, a writer looks at all of them.
+//!
+//! Once a writer has announced itself no reader gets in, so writers do not starve; a reader that keeps being overtaken raises a
+//! barrier that writers respect. Not recursive.
+
+use super::read_indicator::{read, Barrier, ReadIndicator};
+use super::{Line, TableLock, SPINS};
+use crate::facade::{spin_loop, AtomicBool, Ordering};
+use crate::Busy;
+use std::cell::UnsafeCell;
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Rw<T> {
+    /// A writer has the lock, or waits for the readers to leave.
+    writer: Line<AtomicBool>,
+    readers: ReadIndicator,
+    barrier: Barrier,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value is changed only by the writer while there are no readers, and read by several threads otherwise.
+unsafe impl<T: Send + Sync> Sync for Rw<T> {}
+// SAFETY: whoever has the lock for itself has the value.
+unsafe impl<T: Send> Send for Rw<T> {}
+
+/// The writer's hold.
+struct Held<'a>(&'a AtomicBool);
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release pairs with the Acquire parts of the readers' and the writers' looks: they see what was changed.
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl<T> Rw<T> {
+    #[inline]
+    fn lock(&self) -> Result<Held<'_>, Busy> {
+        for spin in 0..SPINS {
+            // Relaxed: an attempt follows. SeqCst: the store of a store-load pair, of which `is_soon_empty` has the load.
+            // Its Acquire part pairs with the Release of the last writer.
+            if !self.writer.load(Ordering::Relaxed)
+                && !self.barrier.is_raised()
+                && self
+                    .writer
+                    .compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed)
+                    .is_ok()
+            {
+                let held = Held(&self.writer);
+                return if self.readers.is_soon_empty(SPINS - spin) {
+                    Ok(held)
+                } else {
+                    Err(Busy)
+                };
+            }
+            spin_loop();
+        }
+        Err(Busy)
+    }
+}
+
+impl<T: Send + Sync> TableLock<T> for Rw<T> {
+    fn new(value: T, groups: usize) -> Self {
+        Self {
+            writer: Line::default(),
+            readers: ReadIndicator::new(groups),
+            barrier: Barrier::default(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    #[inline]
+    fn read_here<R>(&self, look: impl FnOnce(&T) -> R) -> Result<R, Busy> {
+        // SeqCst: the load of a store-load pair, after the arrival. Its Acquire part pairs with the Release of the last writer.
+        let writer = || self.writer.load(Ordering::SeqCst);
+        // SAFETY: this thread is counted as a reader, and saw no writer after that: none gets in before it departs.
+        read(&self.readers, &self.barrier, writer, || {
+            look(unsafe { &*self.value.get() })
+        })
+        .ok_or(Busy)
+    }
+
+    #[inline]
+    fn write_here<R>(&self, change: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
+        let _held = self.lock()?;
+        // SAFETY: this thread is the only writer, and after it became that it saw no readers.
+        Ok(change(unsafe { &mut *self.value.get() }))
+    }
+
+    fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}

@@ -86,7 +86,7 @@ fn what_a_thread_detaches_is_done_in_its_order_before_what_it_asks_for_next() {
                     while Instant::now() < end {
                         turn += 1;
                         // SAFETY: any thread may run the operation.
-                        patiently(|| unsafe { lock.detach(|seen, words| note(seen, words), &[thread, turn]) });
+                        patiently(|| unsafe { lock.detach(note, &[thread, turn]) });
                         if turn % 3 == 0 {
                             let last = move |seen: &Vec<_>| {
                                 seen.iter().rev().find(|noted: &&(u64, u64)| noted.0 == thread).copied()
@@ -171,8 +171,7 @@ fn a_panic_of_a_detached_operation_ends_there() {
                 scope.spawn(|| {
                     for turn in 0..200 {
                         // SAFETY: any thread may run the operation.
-                        let call =
-                            || patiently(|| unsafe { lock.detach(|value, words| run(value, words), &[turn % 4]) });
+                        let call = || patiently(|| unsafe { lock.detach(run, &[turn % 4]) });
                         // The panic is the caller's only where it ran the operation itself.
                         let result = catch_unwind(AssertUnwindSafe(call));
                         assert!(result.is_ok() || turn % 4 == 0);

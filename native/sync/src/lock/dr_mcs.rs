@@ -5,7 +5,7 @@
 //! another writer need not: it was not free in between, so readers that arrived since have seen it taken and left.
 
 use super::mcs::Mcs;
-use super::read_indicator::{read, Barrier, ReadIndicator};
+use super::read_indicator::{enter, Barrier, ReadIndicator};
 use super::{TableLock, SPINS};
 use crate::facade::spin_loop;
 use crate::Busy;
@@ -38,11 +38,9 @@ impl<T: Send + Sync> TableLock<T> for DrMcs<T> {
     #[inline]
     fn read_here<R>(&self, look: impl FnOnce(&T) -> R) -> Result<R, Busy> {
         let writer = || !self.writers.is_free();
+        let _arrival = enter(&self.readers, &self.barrier, writer)?;
         // SAFETY: this thread is counted as a reader, and saw no writer after that: none gets in before it departs.
-        read(&self.readers, &self.barrier, writer, || {
-            look(unsafe { &*self.value.get() })
-        })
-        .ok_or(Busy)
+        Ok(look(unsafe { &*self.value.get() }))
     }
 
     #[inline]

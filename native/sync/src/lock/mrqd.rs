@@ -9,7 +9,7 @@
 
 use super::call::{contain, uncontain, Call};
 use super::qd::{DelegationQueue, LONGEST};
-use super::read_indicator::{read, Barrier, ReadIndicator};
+use super::read_indicator::{enter, Barrier, ReadIndicator};
 use super::{Line, Operation, Queued, TableLock, SPINS};
 use crate::facade::{spin_loop, AtomicBool, Ordering};
 use crate::Busy;
@@ -148,11 +148,9 @@ impl<T: Send + Sync> TableLock<T> for Mrqd<T> {
     fn read_here<R>(&self, look: impl FnOnce(&T) -> R) -> Result<R, Busy> {
         // SeqCst: the load of a store-load pair, after the arrival. Its Acquire part pairs with the Release of the last holder.
         let writer = || self.held.load(Ordering::SeqCst);
+        let _arrival = enter(&self.readers, &self.barrier, writer)?;
         // SAFETY: this thread is counted as a reader, and saw no holder after that: none goes on before it departs.
-        read(&self.readers, &self.barrier, writer, || {
-            look(unsafe { &*self.value.get() })
-        })
-        .ok_or(Busy)
+        Ok(look(unsafe { &*self.value.get() }))
     }
 
     #[inline]

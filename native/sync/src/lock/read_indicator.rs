@@ -7,9 +7,10 @@
 //! So at least one of them sees the other: each has a sequentially consistent fence, or accesses that amount to one, between its
 //! store and its load. An arrival is a guard that departs from the group that it arrived in, wherever the section ran.
 
-use super::{Line, Queued};
+use super::{Line, Queued, PATIENCE, SPINS};
 use crate::epoch::slot_index;
 use crate::facade::{spin_loop, store_load_fence, AtomicUsize, Ordering};
+use crate::Busy;
 use std::marker::PhantomData;
 
 /// See the module's documentation.
@@ -116,30 +117,28 @@ impl Drop for Raised<'_> {
     }
 }
 
-/// Runs `look` once no writer is in the way; nothing when that takes too long. `writer` tells by a SeqCst load whether there is one.
+/// Counts this thread as a reader once no writer is in the way; fails when that takes too long. `writer` tells by a SeqCst load
+/// whether there is one.
 #[inline]
-pub(super) fn read<R>(
-    indicator: &ReadIndicator,
+pub(super) fn enter<'a>(
+    indicator: &'a ReadIndicator,
     barrier: &Barrier,
     writer: impl Fn() -> bool,
-    look: impl FnOnce() -> R,
-) -> Option<R> {
+) -> Result<Arrival<'a>, Busy> {
     let group = indicator.group();
     let mut raised = None;
-    for spin in 0..super::SPINS {
+    for spin in 0..SPINS {
         if !writer() {
             let arrival = indicator.arrive(group);
             if !writer() {
-                drop(raised);
-                let result = look();
-                drop(arrival);
-                return Some(result);
+                return Ok(arrival);
             }
         }
-        if spin == super::PATIENCE {
+        if spin == PATIENCE {
             raised = Some(barrier.raise());
         }
         spin_loop();
     }
-    None
+    drop(raised);
+    Err(Busy)
 }

@@ -6,7 +6,7 @@
 //! Once a writer has announced itself no reader gets in, so writers do not starve; a reader that keeps being overtaken raises a
 //! barrier that writers respect. Not recursive.
 
-use super::read_indicator::{read, Barrier, ReadIndicator};
+use super::read_indicator::{enter, Barrier, ReadIndicator};
 use super::{Line, TableLock, SPINS};
 use crate::facade::{spin_loop, AtomicBool, Ordering};
 use crate::Busy;
@@ -78,11 +78,9 @@ impl<T: Send + Sync> TableLock<T> for Rw<T> {
     fn read_here<R>(&self, look: impl FnOnce(&T) -> R) -> Result<R, Busy> {
         // SeqCst: the load of a store-load pair, after the arrival. Its Acquire part pairs with the Release of the last writer.
         let writer = || self.writer.load(Ordering::SeqCst);
+        let _arrival = enter(&self.readers, &self.barrier, writer)?;
         // SAFETY: this thread is counted as a reader, and saw no writer after that: none gets in before it departs.
-        read(&self.readers, &self.barrier, writer, || {
-            look(unsafe { &*self.value.get() })
-        })
-        .ok_or(Busy)
+        Ok(look(unsafe { &*self.value.get() }))
     }
 
     #[inline]

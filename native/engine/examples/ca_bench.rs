@@ -38,6 +38,9 @@ impl OrderedSchema for Immediates {
     unsafe fn own(&self, entry: Entry) -> u64 {
         entry.key >> 4
     }
+    fn own_probe(&self, probe: &u64) -> u64 {
+        *probe
+    }
     fn probe<'a>(&self, key: &'a u64) -> &'a u64 {
         key
     }

@@ -10,6 +10,7 @@ mod conformance;
 pub mod hash;
 mod line;
 mod linear;
+pub mod skip_list;
 
 use cats_sync::epoch::Guard;
 use std::cmp::Ordering;
@@ -71,6 +72,12 @@ pub trait OrderedSchema: Schema {
     /// # Safety
     /// The entry is valid under the caller's guard or lock.
     unsafe fn own(&self, entry: Entry) -> Self::Key;
+    /// The owned key of a probe.
+    fn own_probe(&self, probe: &Self::Probe) -> Self::Key;
+    /// The bytes that an owned key takes besides its own.
+    fn key_bytes(&self, _key: &Self::Key) -> usize {
+        0
+    }
     /// The probe that searches for an owned key.
     fn probe<'a>(&self, key: &'a Self::Key) -> &'a Self::Probe;
     /// # Safety

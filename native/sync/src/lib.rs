@@ -8,6 +8,7 @@
 mod barrier;
 pub mod epoch;
 pub mod facade;
+pub mod hazard;
 pub mod lock;
 pub mod slab;
 pub mod stat_lock;

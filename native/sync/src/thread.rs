@@ -4,6 +4,7 @@
 use crate::barrier;
 use crate::epoch::Bag;
 use crate::facade::{fence, global, per_thread, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use crate::hazard::Announced;
 use std::cell::Cell;
 use std::ptr;
 
@@ -26,6 +27,8 @@ pub(crate) struct Slot {
     pub index: usize,
     owned: AtomicBool,
     next: *mut Slot,
+    /// What the thread has announced to [`crate::hazard`]. Written by the owner.
+    pub hazards: Announced,
 }
 
 // SAFETY: `next` is written before the slot is published and never after; everything else is atomic.
@@ -88,6 +91,7 @@ fn claim() -> &'static Slot {
         index: NUMBER.fetch_add(1, Ordering::Relaxed),
         owned: AtomicBool::new(true),
         next: ptr::null_mut(),
+        hazards: Announced::none(),
     }));
     let mut head = SLOTS.load(Ordering::Relaxed);
     loop {

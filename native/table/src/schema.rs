@@ -2,7 +2,7 @@
 //! by `==`), [`Atoms`] for names.
 
 use crate::group::Group;
-use crate::object::{is_block, is_group, key_of, ObjectRef};
+use crate::object::{is_group, isblock, key_of, ObjectRef};
 use cats_engine::{Entry, OrderedSchema, Schema};
 use cats_term::{compare, equal, equal_elements, hash, head, key_word, key_word_ordered, mix, Block, TermRef};
 use std::cmp::Ordering;
@@ -63,7 +63,7 @@ unsafe fn stored_key<'a>(entry: Entry, key: usize) -> Option<TermRef<'a>> {
         entry.body = unsafe { Group::from_body(entry.body) }.first()?;
     }
     // SAFETY: every object of this table has a key; the body is not that of a group.
-    (entry.key & 3 == 3 || is_block(entry.body)).then(|| unsafe { key_of(entry, key) })
+    (entry.key & 3 == 3 || isblock(entry.body)).then(|| unsafe { key_of(entry, key) })
 }
 
 /// Keys that match exactly.
@@ -181,6 +181,14 @@ impl OrderedSchema for Ordered {
         OwnedKey::new(unsafe { key_of(entry, self.key) })
     }
 
+    fn own_probe(&self, probe: &Self::Probe) -> OwnedKey {
+        OwnedKey::new(probe.term)
+    }
+
+    fn key_bytes(&self, key: &OwnedKey) -> usize {
+        key.block.as_ref().map_or(0, |block| block.as_ref().bytes())
+    }
+
     fn probe<'a>(&self, key: &'a OwnedKey) -> &'a Self::Probe {
         // SAFETY: the probe refers to the block that the key owns; the engine uses it only while the key lives.
         unsafe { std::mem::transmute::<&'a Probe<'a>, &'a Probe<'static>>(key.probe()) }
@@ -221,7 +229,7 @@ impl OrderedSchema for Ordered {
 pub struct OwnedKey {
     /// Refers to the block, if there is one.
     probe: Probe<'static>,
-    _block: Option<Block>,
+    block: Option<Block>,
 }
 
 // SAFETY: the probe refers only to the block that goes with it, or to nothing.
@@ -235,7 +243,7 @@ impl OwnedKey {
     pub fn new(term: TermRef<'_>) -> Self {
         if term.is_immediate() {
             let probe = Probe::ordered(TermRef::immediate(term.word()));
-            return Self { probe, _block: None };
+            return Self { probe, block: None };
         }
         let mut builder = cats_term::Builder::new();
         let root = builder.tuple(1);
@@ -246,7 +254,7 @@ impl OwnedKey {
         let term = unsafe { TermRef::new(block.as_ref().address().as_ptr(), block.as_ref().element(0).word()) };
         Self {
             probe: Probe::ordered(term),
-            _block: Some(block),
+            block: Some(block),
         }
     }
 

@@ -1,0 +1,297 @@
+//! Ordered operations: `next`, `prev`, ranges, scans and places by number.
+//!
+//! Each gathers a chain: nodes that follow each other at level 0, with a token of each, all of them announced. A token is taken
+//! before the node's link and entry are read, and all are validated at the end: so there was an instant at which the first node
+//! was in the list and each link led to the next. Nothing is locked. An attempt that is overtaken is repeated with half as many
+//! nodes; as links lead one way only, a chain downwards begins at a predecessor on a higher level.
+
+use super::node::Node;
+use super::search::{self, Target};
+use super::{SkipList, Sought, ATTEMPTS};
+use crate::{Busy, Cursor, Entry, OrderedSchema};
+use cats_sync::epoch::Guard;
+use cats_sync::hazard::{self, Hazards};
+use smallvec::SmallVec;
+
+/// Nodes of a chain at most, behind its first.
+const LONGEST: usize = hazard::SLOTS - search::SLOTS - 1;
+
+/// A node of a chain.
+struct Ring {
+    node: Node,
+    token: u64,
+    entry: Option<Entry>,
+}
+
+/// See the module's documentation.
+#[derive(Default)]
+struct Chain {
+    rings: SmallVec<[Ring; 4]>,
+    /// Nodes that were added, those included that were dropped again.
+    added: usize,
+}
+
+impl Chain {
+    fn clear(&mut self) {
+        self.rings.clear();
+        self.added = 0;
+    }
+
+    fn entries(&self) -> impl DoubleEndedIterator<Item = Entry> + '_ {
+        self.rings.iter().filter_map(|ring| ring.entry)
+    }
+
+    /// The slot for the node to be added next. It protects none of the last `LONGEST` nodes.
+    fn slot(&self) -> usize {
+        search::SLOTS + self.added % (LONGEST + 1)
+    }
+
+    /// Adds a node; false if it is dead.
+    fn add(&mut self, node: Node, token: u64) -> bool {
+        let (dead, entry) = (node.is_dead(), node.entry());
+        self.rings.push(Ring { node, token, entry });
+        self.added += 1;
+        !dead
+    }
+
+    fn holds(&self) -> bool {
+        self.rings.iter().all(|ring| ring.node.lock.validate(ring.token))
+    }
+}
+
+/// How a chain ends.
+enum End {
+    /// Where the list does, in the direction of the walk.
+    OfList,
+    /// Somewhere.
+    Open,
+    /// A node was removed under the walk.
+    Gone,
+}
+
+impl<S: OrderedSchema> SkipList<S> {
+    /// Shows `visit` the first entries from a key on, up or down, and whether they are the last ones; at least one if there is
+    /// any, and about `limit`. `visit` may be repeated; the last call, whose result is returned, saw one state.
+    pub(super) fn chain<R>(
+        &self,
+        guard: &Guard,
+        from: Option<(Sought<'_, S>, bool)>,
+        down: bool,
+        limit: usize,
+        mut visit: impl FnMut(&[Entry], bool) -> R,
+    ) -> Result<R, Busy> {
+        let hazards = Hazards::new(guard);
+        let target = match &from {
+            None => Target::End,
+            Some((sought, inclusive)) if *inclusive == down => Target::After(sought),
+            Some((sought, _)) => Target::At(sought),
+        };
+        let mut limit = limit.clamp(1, LONGEST);
+        let mut chain = Chain::default();
+        for _ in 0..ATTEMPTS {
+            chain.clear();
+            let end = if down {
+                self.gather_down(&hazards, &target, limit, &mut chain)?
+            } else {
+                self.gather_up(&hazards, &target, from.is_none(), limit, &mut chain)?
+            };
+            let entries: SmallVec<[Entry; 4]> = if down {
+                chain.entries().rev().take(limit).collect()
+            } else {
+                chain.entries().collect()
+            };
+            let end = match end {
+                End::Gone => continue,
+                End::Open => false,
+                End::OfList => entries.len() == chain.entries().count(),
+            };
+            if entries.is_empty() && !end {
+                // Nothing but empty nodes, left behind by updates that were in each other's way.
+                if let Some(ring) = chain.rings.last() {
+                    self.clean_node(&hazards, ring.node);
+                }
+                continue;
+            }
+            let result = visit(&entries, end);
+            if chain.holds() {
+                return Ok(result);
+            }
+            limit = (limit / 2).max(1);
+        }
+        Err(Busy)
+    }
+
+    fn gather_up(
+        &self,
+        hazards: &Hazards<'_>,
+        target: &Target<'_, '_, S>,
+        from_first: bool,
+        limit: usize,
+        chain: &mut Chain,
+    ) -> Result<End, Busy> {
+        let mut last = if from_first {
+            self.head
+        } else {
+            self.find(hazards, target)?.preds[0]
+        };
+        let token = last.lock.token_spinning()?;
+        if !chain.add(last, token) {
+            return Ok(End::Gone);
+        }
+        // The first node comes before what is sought.
+        chain.rings[0].entry = None;
+        let mut entries = 0;
+        while entries < limit && chain.rings.len() <= LONGEST {
+            let Ok(next) = self.follow(hazards, last, 0, chain.slot()) else {
+                return Ok(End::Gone);
+            };
+            let Some(node) = next else { return Ok(End::OfList) };
+            let token = match node.lock.token() {
+                Some(token) => token,
+                // What was gathered is enough for one call.
+                None if entries > 0 => break,
+                None => node.lock.token_spinning()?,
+            };
+            if !chain.add(node, token) {
+                return Ok(End::Gone);
+            }
+            entries += usize::from(chain.rings.last().is_some_and(|ring| ring.entry.is_some()));
+            last = node;
+        }
+        Ok(End::Open)
+    }
+
+    fn gather_down(
+        &self,
+        hazards: &Hazards<'_>,
+        target: &Target<'_, '_, S>,
+        limit: usize,
+        chain: &mut Chain,
+    ) -> Result<End, Busy> {
+        let found = self.find(hazards, target)?;
+        // About 4 ^ level nodes lie between a predecessor on a level and the target.
+        let mut level = limit.next_power_of_two().ilog2().div_ceil(2) as usize;
+        loop {
+            chain.clear();
+            let mut last = found.preds.get(level).copied().unwrap_or(self.head);
+            let first = last;
+            loop {
+                let token = last.lock.token_spinning()?;
+                if !chain.add(last, token) {
+                    return Ok(End::Gone);
+                }
+                if chain.rings.len() > LONGEST {
+                    chain.rings.remove(0);
+                }
+                let Ok(next) = self.follow(hazards, last, 0, chain.slot()) else {
+                    return Ok(End::Gone);
+                };
+                match next {
+                    Some(node) if target.from(node).is_gt() => last = node,
+                    _ => break,
+                }
+            }
+            if chain.rings[0].node == self.head {
+                return Ok(End::OfList);
+            }
+            if first == self.head || chain.entries().next().is_some() {
+                return Ok(End::Open);
+            }
+            level += 1;
+        }
+    }
+
+    /// The first entry after or before a key.
+    pub(super) fn step<R>(
+        &self,
+        guard: &Guard,
+        from: Option<&S::Probe>,
+        down: bool,
+        look: &mut impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        let from = from.map(|probe| (self.sought(probe), false));
+        self.chain(guard, from, down, 1, |entries, _| look(entries.first().copied()))
+    }
+
+    pub(super) fn scan_up<T>(
+        &self,
+        guard: &Guard,
+        cursor: &mut Position<S::Key>,
+        limit: usize,
+        out: &mut Vec<T>,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let mut places = 0;
+        while !cursor.done && places < limit.max(1) {
+            let start = out.len();
+            let from = cursor
+                .behind
+                .as_ref()
+                .map(|key| (self.sought(self.schema.probe(key)), false));
+            let step = self.chain(guard, from, false, limit.max(1) - places, |entries, end| {
+                out.truncate(start);
+                entries.iter().for_each(|&entry| expand(entry, out));
+                (entries.len(), entries.last().copied(), end)
+            });
+            let Ok((shown, last, end)) = step else {
+                // What failed attempts appended; what stands before is done, and the cursor behind it.
+                out.truncate(start);
+                return if places > 0 { Ok(true) } else { Err(Busy) };
+            };
+            places += shown;
+            cursor.done = end;
+            if let Some(last) = last {
+                // SAFETY: the entry was valid under the guard, so what it points to is still there.
+                cursor.behind = Some(unsafe { self.schema.own(last) });
+            }
+        }
+        Ok(!cursor.done)
+    }
+
+    pub(super) fn nth<T>(
+        &self,
+        guard: &Guard,
+        number: usize,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<Option<Vec<T>>, Busy> {
+        let mut left = number;
+        let mut behind: Option<S::Key> = None;
+        loop {
+            let from = behind.as_ref().map(|key| (self.sought(self.schema.probe(key)), false));
+            let mut out = Vec::new();
+            let (shown, last, end) = self.chain(guard, from, false, left.saturating_add(1), |entries, end| {
+                out.clear();
+                if let Some(&entry) = entries.get(left) {
+                    expand(entry, &mut out);
+                }
+                (entries.len(), entries.last().copied(), end)
+            })?;
+            if left < shown {
+                return Ok(Some(out));
+            }
+            if end {
+                return Ok(None);
+            }
+            left -= shown;
+            // SAFETY: the entry was valid under the guard, so what it points to is still there.
+            behind = last.map(|last| unsafe { self.schema.own(last) });
+        }
+    }
+}
+
+/// Where a scan stands: behind a key.
+pub struct Position<K> {
+    behind: Option<K>,
+    done: bool,
+}
+
+impl<K> Default for Position<K> {
+    fn default() -> Self {
+        Self {
+            behind: None,
+            done: false,
+        }
+    }
+}
+
+impl<K: Send> Cursor for Position<K> {}

@@ -1,0 +1,80 @@
+//! Operations on several keys: two-phase locking of their nodes, in descending order. A key that is absent gets an empty node,
+//! which is linked with its lock held and so keeps others from inserting the key; if it is still empty at the end, it goes.
+
+use super::node::Held;
+use super::write::carry_out;
+use super::SkipList;
+use crate::{Busy, Entry, Locked, OrderedSchema, Step};
+use cats_sync::epoch::Guard;
+use cats_sync::hazard::Hazards;
+use std::cmp::Ordering;
+
+/// The locked keys.
+pub(super) struct Many<'a, S: OrderedSchema> {
+    list: &'a SkipList<S>,
+    guard: &'a Guard,
+    /// Of each key, once, its node and the probe's place in the list that was passed.
+    held: Vec<(Held, usize)>,
+    probes: &'a [&'a S::Probe],
+    /// For each probe, where in `held` its node is.
+    places: Vec<usize>,
+    /// Keys whose node may have to go.
+    emptied: Vec<usize>,
+}
+
+impl<'a, S: OrderedSchema> Many<'a, S> {
+    pub fn lock(list: &'a SkipList<S>, guard: &'a Guard, probes: &'a [&'a S::Probe]) -> Result<Self, Busy> {
+        let mut sorted: Vec<usize> = (0..probes.len()).collect();
+        sorted.sort_by(|&a, &b| list.schema.compare_probes(probes[b], probes[a]));
+        let mut many = Self {
+            list,
+            guard,
+            held: Vec::with_capacity(probes.len()),
+            probes,
+            places: vec![0; probes.len()],
+            emptied: Vec::new(),
+        };
+        for i in sorted {
+            let last = many.held.last().map(|&(_, last)| probes[last]);
+            if last.is_none_or(|last| list.schema.compare_probes(last, probes[i]) != Ordering::Equal) {
+                let (held, made) = list.lock_place(guard, &list.sought(probes[i]))?;
+                many.held.push((held, i));
+                if made {
+                    many.emptied.push(i);
+                }
+            }
+            many.places[i] = many.held.len() - 1;
+        }
+        Ok(many)
+    }
+}
+
+impl<S: OrderedSchema> Locked for Many<'_, S> {
+    fn get(&self, i: usize) -> Option<Entry> {
+        self.held[self.places[i]].0.node.entry()
+    }
+
+    fn step(&mut self, i: usize, step: Step) {
+        let held = &mut self.held[self.places[i]].0;
+        held.changed |= carry_out(held.node, step);
+        if step == Step::Remove {
+            self.emptied.push(i);
+        }
+    }
+}
+
+impl<S: OrderedSchema> Drop for Many<'_, S> {
+    /// Frees the locks, then does away with empty nodes.
+    fn drop(&mut self) {
+        self.emptied
+            .retain(|&i| self.held[self.places[i]].0.node.entry().is_none());
+        self.held.clear();
+        if self.emptied.is_empty() {
+            return;
+        }
+        let hazards = Hazards::new(self.guard);
+        for &i in &self.emptied {
+            self.list.clean(&hazards, &self.list.sought(self.probes[i]));
+        }
+    }
+}

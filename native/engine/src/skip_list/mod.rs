@@ -1,0 +1,296 @@
+//! `skip_list`: a concurrent skip list with hazard pointers.
+//!
+//! Source: Herlihy, Lev, Luchangco, Shavit, "A simple optimistic skiplist algorithm", SIROCCO 2007, as 003 (section 6.2.1) has it
+//! in ETS; Michael's hazard pointers; ALGORITHMS section 5. Insertions and removals lock the nodes whose links they change, and
+//! only after an optimistic search whose outcome they then check.
+//!
+//! A node is a key's *place*, with a lock of its own: the place is taken (it has an entry), empty (linked, without an entry), or
+//! dead (unlinked for good). An update of a key that is there locks its node; one of a key that is absent locks the predecessors
+//! of its place, so that nobody can insert it meanwhile. A removal empties the node, then locks its predecessors, declares it
+//! dead and unlinks it. If that would take long it stays as an empty one, for the next update nearby to unlink. An operation on
+//! several keys makes empty nodes for those that are absent, and so has a lock for each. Locks are taken in descending order of
+//! keys; each wait is bounded.
+//!
+//! Protection. The caller's guard protects what entries point to; nodes are protected by hazard pointers alone. A removed node
+//! keeps its links, so finding `pred.next == node` once more after announcing `node` proves nothing if `pred` has been removed
+//! itself: `pred` must also be found not dead, after the announcement. If it is dead, the search begins anew.
+//!
+//! What is wait-free. A search takes no lock and waits for nobody: it is lock-free, and begins anew only where another thread has
+//! removed the very node it stood on. It is *not* wait-free, as the paper's is under garbage collection: that is the price of
+//! hazard pointers (ALGORITHMS section 5). A call ends after a bounded number of steps in any case, if need be as `Busy`. Having
+//! found its key's node, a lookup reads the entry and all that it points to under the node's version, and waits (a bounded time)
+//! only for a writer of this very key; a lookup of an absent key waits for nobody.
+//!
+//! Linearization points:
+//! - `read` of a present key: any instant between taking the node's token and validating it. Of an absent key: the second load of
+//!   the link at level 0 after which the predecessor was found not dead; or, at an empty node, as of a present key; at a node
+//!   that is still being linked, the load that finds it so; at a dead one, an instant within the call at which it was empty.
+//! - `update`: the release of the node's lock, of a new node the first release after it is linked; if nothing is put where
+//!   nothing was, any instant at which the predecessors are locked.
+//! - `update_many`: any instant at which all its nodes are locked.
+//! - `next`, `prev` and each call of `range`: any instant between taking the last node's token and validating the first one. A
+//!   version covers a node's entry and its link at level 0, so all that lies between the first and the last is one state. Each
+//!   step of `scan` is such a call; `slot` counts through several of them, so is not linearizable.
+
+mod chain;
+mod many;
+mod node;
+mod search;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use chain::Position;
+
+use crate::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::Ordering;
+use cats_sync::hazard::{Hazards, Retired};
+use cats_sync::stripes::Stripes;
+use node::{Held, Node};
+use std::cell::Cell;
+use std::ptr;
+
+/// How often an operation begins anew before it reports `Busy`.
+const ATTEMPTS: u32 = if cfg!(any(loom, shuttle)) { 3 } else { 300 };
+/// How often an optimistic read fails before it takes the lock.
+const PATIENCE: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
+
+/// See the module's documentation.
+pub struct SkipList<S: OrderedSchema> {
+    schema: S,
+    head: Node,
+    /// Nodes that were unlinked and may still have readers.
+    retired: Retired,
+    /// Bytes of the nodes that are linked.
+    bytes: Stripes,
+}
+
+// SAFETY: nodes are the list's own and accessed as their locks and the hazard pointers allow; keys may be shared and sent
+// (`OrderedSchema::Key`).
+unsafe impl<S: OrderedSchema> Send for SkipList<S> {}
+// SAFETY: as above.
+unsafe impl<S: OrderedSchema> Sync for SkipList<S> {}
+
+/// A key that is searched for.
+struct Sought<'a, S: OrderedSchema> {
+    schema: &'a S,
+    probe: &'a S::Probe,
+    /// Its head at byte 0.
+    head: u64,
+}
+
+impl<'a, S: OrderedSchema> Sought<'a, S> {
+    fn new(schema: &'a S, probe: &'a S::Probe) -> Self {
+        let head = schema.head(probe, 0);
+        Self { schema, probe, head }
+    }
+}
+
+/// A height of 1 or more, each one in four as likely as the one below.
+fn random_height() -> usize {
+    if cfg!(any(loom, shuttle)) {
+        return node::LEVELS;
+    }
+    thread_local! {
+        static RANDOM: Cell<u64> = const { Cell::new(0x9e37_79b9_7f4a_7c15) };
+    }
+    // Marsaglia's xorshift.
+    RANDOM.with(|random| {
+        let mut x = random.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        random.set(x);
+        // The upper bits: those of a product are the better mixed ones.
+        let bits = x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32 | 1 << 32;
+        (1 + bits.trailing_zeros() as usize / 2).min(node::LEVELS)
+    })
+}
+
+impl<S: OrderedSchema> SkipList<S> {
+    /// An empty table; nothing when memory is exhausted.
+    pub fn new(schema: S) -> Option<Self> {
+        Some(Self {
+            schema,
+            head: Node::head()?,
+            retired: Retired::default(),
+            bytes: Stripes::striped(),
+        })
+    }
+
+    fn sought<'a>(&'a self, probe: &'a S::Probe) -> Sought<'a, S> {
+        Sought::new(&self.schema, probe)
+    }
+}
+
+impl<S: OrderedSchema> Engine<S> for SkipList<S> {
+    type Cursor = Position<S::Key>;
+
+    fn read<R>(&self, guard: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
+        let sought = self.sought(probe);
+        let hazards = Hazards::new(guard);
+        let Some(node) = self.lookup(&hazards, &sought)? else {
+            return Ok(look(None));
+        };
+        for _ in 0..PATIENCE {
+            if node.lock.held_version() == 0 {
+                // Its maker is still linking it, so it is not there yet.
+                return Ok(look(None));
+            }
+            let token = node.lock.token_spinning()?;
+            let result = look(node.entry());
+            if node.lock.validate(token) {
+                return Ok(result);
+            }
+        }
+        let held = Held::lock(node)?;
+        Ok(look(held.node.entry()))
+    }
+
+    fn update<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        self.update_one(guard, probe, change)
+    }
+
+    fn update_many<R>(
+        &self,
+        guard: &Guard,
+        probes: &[&S::Probe],
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
+        let mut all = many::Many::lock(self, guard, probes)?;
+        Ok(change(&mut all))
+    }
+
+    /// Ascending.
+    fn scan<T>(
+        &self,
+        guard: &Guard,
+        cursor: &mut Position<S::Key>,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        self.scan_up(guard, cursor, limit, out, expand)
+    }
+
+    fn next<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.step(guard, after, false, &mut look)
+    }
+
+    fn buckets(&self) -> usize {
+        0
+    }
+
+    /// O(n).
+    fn slot<T>(
+        &self,
+        guard: &Guard,
+        number: usize,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<Option<Vec<T>>, Busy> {
+        self.nth(guard, number, expand)
+    }
+
+    /// Without nodes that were removed and may still have readers: some hundred at most.
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + node::size(node::LEVELS) + usize::try_from(self.bytes.sum()).unwrap_or(0)
+    }
+
+    fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        self.take_apart(limit, free)
+    }
+}
+
+impl<S: OrderedSchema> OrderedEngine<S> for SkipList<S> {
+    fn prev<R>(
+        &self,
+        guard: &Guard,
+        before: Option<&S::Probe>,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.step(guard, before, true, &mut look)
+    }
+
+    fn range<T>(
+        &self,
+        guard: &Guard,
+        from: Option<&S::Probe>,
+        inclusive: bool,
+        down: bool,
+        limit: usize,
+        out: &mut Vec<T>,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let start = out.len();
+        let from = from.map(|probe| (self.sought(probe), inclusive));
+        let more = self.chain(guard, from, down, limit, |entries, end| {
+            out.truncate(start);
+            entries.iter().for_each(|&entry| expand(entry, out));
+            !end
+        });
+        if more.is_err() {
+            out.truncate(start);
+        }
+        more
+    }
+
+    /// There are none.
+    fn base_nodes(&self) -> usize {
+        0
+    }
+}
+
+impl<S: OrderedSchema> SkipList<S> {
+    /// Takes nodes apart, from the left, until `limit` were shown.
+    fn take_apart(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        // SAFETY: nobody else uses the list, so nobody has announced what was retired.
+        self.retired.clear(|node| unsafe { free_retired::<S>(node) });
+        for level in 1..node::LEVELS {
+            self.head.link(level).store(ptr::null_mut(), Ordering::Relaxed);
+        }
+        for _ in 0..limit.max(1) {
+            // SAFETY: the node is the list's own, and nobody else uses it.
+            let Some(node) = (unsafe { Node::from_address(self.head.link(0).load(Ordering::Acquire)) }) else {
+                return true;
+            };
+            let next = node.link(0).load(Ordering::Acquire);
+            self.head.link(0).store(next, Ordering::Relaxed);
+            self.bytes.add(-(node.bytes(&self.schema) as i64));
+            node.entry().into_iter().for_each(&mut *free);
+            // SAFETY: as above; it was unlinked just now.
+            unsafe { node.free::<S>() };
+        }
+        self.head.link(0).load(Ordering::Relaxed).is_null()
+    }
+}
+
+/// Frees a node that was retired.
+///
+/// # Safety
+/// As for [`Node::free`].
+unsafe fn free_retired<S: OrderedSchema>(node: *mut cats_sync::hazard::Link) {
+    // SAFETY: the caller's promise; a node begins with its link.
+    if let Some(node) = unsafe { Node::from_address(node.cast()) } {
+        // SAFETY: the caller's promise.
+        unsafe { node.free::<S>() };
+    }
+}
+
+impl<S: OrderedSchema> Drop for SkipList<S> {
+    fn drop(&mut self) {
+        self.take_apart(usize::MAX, &mut |_| ());
+        // SAFETY: nobody else uses the list, and it is not used again.
+        unsafe { self.head.free::<S>() };
+    }
+}

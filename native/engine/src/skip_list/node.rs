@@ -1,0 +1,259 @@
+//! Nodes of a skip list: a tower of links over one key's place.
+//!
+//! What identifies the key never changes: its head, and a name that is the key itself, if that is an immediate, or leads to a
+//! copy of it. So a search compares without locks and without regard to what becomes of the entry. The entry, whether the node
+//! is dead, and the link at level 0 are the business of the node's version lock; links above change under the lock too, but
+//! readers need not see them in one state with anything.
+
+use super::Sought;
+use crate::{Entry, OrderedSchema};
+use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use cats_sync::hazard::Link;
+use cats_sync::slab;
+use cats_sync::version_lock::VersionLock;
+use cats_sync::Busy;
+use std::cmp::Ordering;
+use std::ptr::{self, NonNull};
+
+/// Levels at most: with one node in four on the next level, enough for 2^32.
+pub const LEVELS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+
+/// What comes before the links.
+#[repr(C)]
+pub struct Fields {
+    /// First, so that node and link have one address.
+    retired: Link,
+    /// The key's head at byte 0.
+    head: u64,
+    /// The key, if it is an immediate; else the address of its copy; 0 in the list's head.
+    name: usize,
+    pub lock: VersionLock,
+    /// The entry; a key of 0 where there is none.
+    key: AtomicU64,
+    body: AtomicU64,
+    /// The node is unlinked, or about to be, and never comes back. Set under the lock, before the first link to it goes.
+    dead: AtomicBool,
+    height: u8,
+}
+
+/// The address of a node that is protected as long as this is used: by a hazard pointer, by its lock with the node not dead, or
+/// because nobody else is there. The list's head is always protected.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Node(NonNull<Fields>);
+
+impl std::ops::Deref for Node {
+    type Target = Fields;
+
+    #[inline]
+    fn deref(&self) -> &Fields {
+        // SAFETY: the node is protected, as the type says.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+/// Bytes of a node. A node of one level is a cache line.
+pub const fn size(height: usize) -> usize {
+    size_of::<Fields>() + height * size_of::<AtomicPtr<Fields>>()
+}
+
+#[cfg(not(any(loom, shuttle)))]
+const _: () = assert!(size(1) == 64);
+
+impl Node {
+    /// A node whose lock is held since `version`, without an entry, its links null; nothing when memory is exhausted.
+    fn allocate(height: usize, head: u64, name: usize, lock: VersionLock) -> Option<Node> {
+        let node = slab::alloc(size(height))?.cast::<Fields>();
+        // SAFETY: new memory for the fields and the links after them.
+        unsafe {
+            node.write(Fields {
+                retired: Link::new(),
+                head,
+                name,
+                lock,
+                key: AtomicU64::new(0),
+                body: AtomicU64::new(0),
+                dead: AtomicBool::new(false),
+                height: height as u8,
+            });
+            let links = node.add(1).cast::<AtomicPtr<Fields>>();
+            for level in 0..height {
+                links.add(level).write(AtomicPtr::new(ptr::null_mut()));
+            }
+        }
+        Some(Node(node))
+    }
+
+    /// The head of a list: below all keys, never locked for long, never dead.
+    pub fn head() -> Option<Node> {
+        Self::allocate(LEVELS, 0, 0, VersionLock::new(0))
+    }
+
+    /// A node for a key that is sought. Its lock is free.
+    pub fn new<S: OrderedSchema>(sought: &Sought<'_, S>, height: usize) -> Option<Node> {
+        let word = sought.schema.word(sought.probe);
+        let name = if word & 3 == 3 {
+            word as usize
+        } else {
+            Box::into_raw(Box::new(sought.schema.own_probe(sought.probe))) as usize
+        };
+        let node = Self::allocate(height, sought.head, name, VersionLock::new(0));
+        if node.is_none() && word & 3 != 3 {
+            // SAFETY: boxed just now.
+            drop(unsafe { Box::from_raw(name as *mut S::Key) });
+        }
+        node
+    }
+
+    /// # Safety
+    /// The address is null or of a node that is protected as long as the result is used.
+    #[inline]
+    pub unsafe fn from_address(address: *mut Fields) -> Option<Node> {
+        NonNull::new(address).map(Node)
+    }
+
+    #[inline]
+    pub fn address(self) -> *mut Fields {
+        self.0.as_ptr()
+    }
+
+    pub fn as_retired(self) -> *mut Link {
+        self.0.as_ptr().cast()
+    }
+
+    #[inline]
+    pub fn height(self) -> usize {
+        usize::from(self.height)
+    }
+
+    /// The link at a level below the node's height.
+    #[inline]
+    pub fn link<'a>(self, level: usize) -> &'a AtomicPtr<Fields> {
+        debug_assert!(level < self.height());
+        // SAFETY: the links come after the fields, and the node is protected.
+        unsafe { self.0.add(1).cast::<AtomicPtr<Fields>>().add(level).as_ref() }
+    }
+
+    /// Whether the node is being unlinked. Acquire: what else is read of it comes after the answer, and if it is dead, so is
+    /// what its remover saw.
+    #[inline]
+    pub fn is_dead(self) -> bool {
+        self.dead.load(Acquire)
+    }
+
+    /// The entry: of the holder of the lock, or for one who validates a token taken before.
+    #[inline]
+    pub fn entry(self) -> Option<Entry> {
+        // Acquire: a body may be the address of an object that was just built.
+        let key = self.key.load(Acquire);
+        let body = self.body.load(Acquire);
+        (key != 0).then_some(Entry { key, body })
+    }
+
+    /// How the key that is sought compares with the node's. Reads nothing that ever changes.
+    #[inline]
+    pub fn compare<S: OrderedSchema>(self, sought: &Sought<'_, S>) -> Ordering {
+        match sought.head.cmp(&self.head) {
+            Ordering::Equal => self.compare_names(sought),
+            decided => decided,
+        }
+    }
+
+    fn compare_names<S: OrderedSchema>(self, sought: &Sought<'_, S>) -> Ordering {
+        if self.name & 3 == 3 {
+            let word = self.name as u64;
+            // SAFETY: an immediate key is compared by its word alone.
+            return unsafe { sought.schema.compare(sought.probe, Entry { key: word, body: word }) };
+        }
+        // SAFETY: the copy lives as long as the node.
+        let key = unsafe { &*(self.name as *const S::Key) };
+        sought.schema.compare_probes(sought.probe, sought.schema.probe(key))
+    }
+
+    /// The node's key, as a copy.
+    pub fn own<S: OrderedSchema>(self, schema: &S) -> S::Key {
+        if self.name & 3 == 3 {
+            let word = self.name as u64;
+            // SAFETY: an immediate key is copied by its word alone.
+            return unsafe { schema.own(Entry { key: word, body: word }) };
+        }
+        // SAFETY: the copy lives as long as the node.
+        let key = unsafe { &*(self.name as *const S::Key) };
+        schema.own_probe(schema.probe(key))
+    }
+
+    /// The bytes of the node and its key.
+    pub fn bytes<S: OrderedSchema>(self, schema: &S) -> usize {
+        let key = if self.name & 3 == 3 {
+            0
+        } else {
+            // SAFETY: the copy lives as long as the node.
+            size_of::<S::Key>() + schema.key_bytes(unsafe { &*(self.name as *const S::Key) })
+        };
+        slab::usable(size(self.height())) + key
+    }
+
+    // What follows is for the holder of the lock.
+
+    /// Stores the entry.
+    pub fn put(self, entry: Entry) {
+        // Release pairs with the Acquire of `entry`. The body goes first: who sees a new key has a body of its time or later.
+        self.body.store(entry.body, Release);
+        self.key.store(entry.key, Release);
+    }
+
+    /// Takes the entry away.
+    pub fn take(self) {
+        self.key.store(0, Release);
+    }
+
+    /// Declares the node dead.
+    pub fn die(self) {
+        // Release, before the links to the node go: who passes through the node although it was unlinked sees that it is dead.
+        self.dead.store(true, Release);
+    }
+
+    /// Frees the node and its key.
+    ///
+    /// # Safety
+    /// Nobody else uses the node, and it is not used again. `S` is the schema that made it.
+    pub unsafe fn free<S: OrderedSchema>(self) {
+        if self.name & 3 == 0 && self.name != 0 {
+            // SAFETY: boxed by `new`.
+            drop(unsafe { Box::from_raw(self.name as *mut S::Key) });
+        }
+        // SAFETY: allocated with this size.
+        unsafe { slab::free(self.0.cast(), size(self.height())) };
+    }
+}
+
+/// A locked node; free again when dropped, by default as changed.
+pub struct Held {
+    pub node: Node,
+    version: u64,
+    /// Whether something of the node was changed that tokens stand for.
+    pub changed: bool,
+}
+
+impl Held {
+    /// Locks a node, waiting a bounded time.
+    #[inline]
+    pub fn lock(node: Node) -> Result<Held, Busy> {
+        let (version, _) = node.lock.lock()?;
+        Ok(Held {
+            node,
+            version,
+            changed: false,
+        })
+    }
+}
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        if self.changed {
+            self.node.lock.unlock(self.version);
+        } else {
+            self.node.lock.unlock_unchanged(self.version);
+        }
+    }
+}

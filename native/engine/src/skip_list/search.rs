@@ -1,0 +1,142 @@
+//! Searches, protected by hazard pointers.
+//!
+//! A search for a lookup uses three slots, whose roles rotate: one for the node it stands on, one for the node it looks at, one
+//! for the node at which it left the level above. A search for an update keeps the predecessors and successors of all levels
+//! protected, in two slots for each level, between which it alternates as it walks: so no announcement is ever copied.
+
+use super::node::{Node, LEVELS};
+use super::{SkipList, Sought, ATTEMPTS};
+use crate::{Busy, OrderedSchema};
+use cats_sync::hazard::Hazards;
+use std::cmp::Ordering;
+
+/// Slots that searches use, from 0 on.
+pub const SLOTS: usize = 2 * LEVELS;
+
+/// The node that a search stood on was removed.
+pub struct Gone;
+
+/// What is sought: the predecessors of a key's place, or of what comes after it; or the last nodes of the list.
+pub enum Target<'q, 'a, S: OrderedSchema> {
+    At(&'q Sought<'a, S>),
+    After(&'q Sought<'a, S>),
+    End,
+}
+
+impl<S: OrderedSchema> Target<'_, '_, S> {
+    /// Where the target lies, seen from a node: `Greater` is further on, `Equal` is here.
+    #[inline]
+    pub fn from(&self, node: Node) -> Ordering {
+        match self {
+            Target::At(sought) => node.compare(sought),
+            Target::After(sought) => match node.compare(sought) {
+                Ordering::Equal => Ordering::Greater,
+                decided => decided,
+            },
+            Target::End => Ordering::Greater,
+        }
+    }
+}
+
+/// Neighbours of a target on all levels, protected until the next search.
+pub struct Found {
+    /// The last nodes before it, each found alive with the successor behind it.
+    pub preds: [Node; LEVELS],
+    /// The nodes after them.
+    pub succs: [Option<Node>; LEVELS],
+    /// The node of the key itself.
+    pub hit: Option<Node>,
+}
+
+impl<S: OrderedSchema> SkipList<S> {
+    /// The node after `pred`, which is protected, on a level, protected by a slot.
+    #[inline]
+    pub(super) fn follow(
+        &self,
+        hazards: &Hazards<'_>,
+        pred: Node,
+        level: usize,
+        slot: usize,
+    ) -> Result<Option<Node>, Gone> {
+        let next = hazards.protect(slot, pred.link(level));
+        // Now `next` was announced when the link was read for the last time, and if `pred` is alive it was in the list then, and
+        // so was `next`: it had not been retired. A dead node keeps its links, whatever becomes of the nodes they lead to.
+        if pred.is_dead() {
+            return Err(Gone);
+        }
+        // SAFETY: protected, as just said, until the slot is used again.
+        Ok(unsafe { Node::from_address(next) })
+    }
+
+    /// The key's node, if there is one on some level; protected until the next search.
+    pub(super) fn lookup(&self, hazards: &Hazards<'_>, sought: &Sought<'_, S>) -> Result<Option<Node>, Busy> {
+        'again: for _ in 0..ATTEMPTS {
+            let (mut pred, mut beyond) = (self.head, None);
+            let (mut at, mut looking, mut left) = (0, 1, 2);
+            for level in (0..LEVELS).rev() {
+                loop {
+                    let Ok(next) = self.follow(hazards, pred, level, looking) else {
+                        continue 'again;
+                    };
+                    let Some(node) = next else { break };
+                    if next == beyond {
+                        break;
+                    }
+                    match node.compare(sought) {
+                        Ordering::Greater => {
+                            pred = node;
+                            (at, looking) = (looking, at);
+                        }
+                        Ordering::Equal => return Ok(Some(node)),
+                        Ordering::Less => {
+                            beyond = next;
+                            (left, looking) = (looking, left);
+                            break;
+                        }
+                    }
+                }
+            }
+            return Ok(None);
+        }
+        Err(Busy)
+    }
+
+    /// The target's neighbours on all levels.
+    pub(super) fn find(&self, hazards: &Hazards<'_>, target: &Target<'_, '_, S>) -> Result<Found, Busy> {
+        'again: for _ in 0..ATTEMPTS {
+            let mut found = Found {
+                preds: [self.head; LEVELS],
+                succs: [None; LEVELS],
+                hit: None,
+            };
+            let (mut pred, mut beyond) = (self.head, None);
+            for level in (0..LEVELS).rev() {
+                let (mut looking, mut other) = (2 * level, 2 * level + 1);
+                loop {
+                    let Ok(next) = self.follow(hazards, pred, level, looking) else {
+                        continue 'again;
+                    };
+                    found.succs[level] = next;
+                    let Some(node) = next else { break };
+                    if next == beyond {
+                        break;
+                    }
+                    let further = target.from(node);
+                    if further == Ordering::Greater {
+                        pred = node;
+                        (looking, other) = (other, looking);
+                        continue;
+                    }
+                    if further == Ordering::Equal {
+                        found.hit = next;
+                    }
+                    beyond = next;
+                    break;
+                }
+                found.preds[level] = pred;
+            }
+            return Ok(found);
+        }
+        Err(Busy)
+    }
+}

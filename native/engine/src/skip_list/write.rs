@@ -1,0 +1,262 @@
+//! Updates of one key, and the linking and unlinking of nodes.
+
+use super::node::{Held, Node, LEVELS};
+use super::search::{Found, Target};
+use super::{free_retired, random_height, SkipList, Sought, ATTEMPTS};
+use crate::{Busy, Entry, OrderedSchema, Step};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::Ordering;
+use cats_sync::hazard::Hazards;
+use smallvec::SmallVec;
+use std::marker::PhantomData;
+
+/// How often the unlinking of a node is tried before it is left to others.
+const UNLINKING: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
+
+/// The locked predecessors of a place, on its levels from 0 up. As they stand in descending order, and one that serves several
+/// levels does so for adjacent ones, each is locked once.
+struct Preds {
+    nodes: [Node; LEVELS],
+    held: SmallVec<[Held; 4]>,
+}
+
+impl Preds {
+    /// The predecessor on a level. Locked, so alive and in the list.
+    fn at(&self, level: usize) -> Node {
+        self.nodes[level]
+    }
+
+    /// Tells that the link at level 0 has changed.
+    fn changed(&mut self) {
+        self.held[0].changed = true;
+    }
+}
+
+/// A node that is not linked, locked; freed when dropped.
+struct Fresh<S: OrderedSchema> {
+    node: Option<Held>,
+    schema: PhantomData<S>,
+}
+
+impl<S: OrderedSchema> Fresh<S> {
+    /// A new node for a key. Unwinds when memory is exhausted, when nothing was done yet.
+    fn new(sought: &Sought<'_, S>) -> Self {
+        let node = Node::new(sought, random_height()).expect("out of memory");
+        Self {
+            node: Held::lock(node).ok(),
+            schema: PhantomData,
+        }
+    }
+
+    /// The same with a lock that has been free before: a lookup that meets the node waits, as it may get its entry together
+    /// with others.
+    fn waited_for(sought: &Sought<'_, S>) -> Self {
+        let mut fresh = Self::new(sought);
+        let node = fresh.node();
+        fresh.node.take().into_iter().for_each(|mut held| held.changed = true);
+        fresh.node = Held::lock(node).ok();
+        fresh
+    }
+
+    fn node(&self) -> Node {
+        self.node.as_ref().expect("not yet linked").node
+    }
+}
+
+impl<S: OrderedSchema> Drop for Fresh<S> {
+    fn drop(&mut self) {
+        if let Some(held) = self.node.take() {
+            let node = held.node;
+            drop(held);
+            // SAFETY: never linked, so nobody else knows it.
+            unsafe { node.free::<S>() };
+        }
+    }
+}
+
+impl<S: OrderedSchema> SkipList<S> {
+    /// Locks the predecessors on the levels of a node, from level 0 up. Nothing if the links there do not lead where the search
+    /// found them to: `succ` tells for each level.
+    fn lock_preds(
+        &self,
+        found: &Found,
+        height: usize,
+        succ: impl Fn(usize) -> Option<Node>,
+    ) -> Result<Option<Preds>, Busy> {
+        let mut preds = Preds {
+            nodes: found.preds,
+            held: SmallVec::new(),
+        };
+        for level in 0..height {
+            let pred = found.preds[level];
+            if preds.held.last().is_none_or(|last| last.node != pred) {
+                preds.held.push(Held::lock(pred)?);
+            }
+            // Relaxed: only the holder of the lock changes the link. The successor is protected, so the same address is the same
+            // node; and a node that is alive is in the list.
+            let next = pred.link(level).load(Ordering::Relaxed);
+            if pred.is_dead() || next != succ(level).map_or(std::ptr::null_mut(), Node::address) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(preds))
+    }
+
+    /// Links a new node between its locked predecessors and what the search found behind them.
+    fn link(&self, mut fresh: Fresh<S>, found: &Found, preds: &mut Preds) -> Held {
+        let held = fresh.node.take().expect("not yet linked");
+        let node = held.node;
+        self.bytes.add(node.bytes(&self.schema) as i64);
+        for level in 0..node.height() {
+            let next = found.succs[level].map_or(std::ptr::null_mut(), Node::address);
+            // Relaxed: published by the store below.
+            node.link(level).store(next, Ordering::Relaxed);
+            // Release pairs with the Acquire of `protect`: who finds the node finds it complete.
+            preds.at(level).link(level).store(node.address(), Ordering::Release);
+        }
+        preds.changed();
+        held
+    }
+
+    /// See [`crate::Engine::update`].
+    pub(super) fn update_one<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let sought = self.sought(probe);
+        let hazards = Hazards::new(guard);
+        let mut fresh = None;
+        for _ in 0..ATTEMPTS {
+            let found = self.find(&hazards, &Target::At(&sought))?;
+            if let Some(node) = found.hit {
+                let mut held = Held::lock(node)?;
+                if node.is_dead() {
+                    continue;
+                }
+                // Should the closure unwind, readers must take it that it has changed something.
+                held.changed = true;
+                let (step, result) = change(node.entry());
+                held.changed = carry_out(node, step);
+                if node.entry().is_none() {
+                    self.unlink(&hazards, &sought, held);
+                } else {
+                    drop(held);
+                    self.tidy(&hazards, &found);
+                }
+                return Ok(result);
+            }
+            let new = fresh.take().unwrap_or_else(|| Fresh::new(&sought));
+            let height = new.node().height();
+            let Some(mut preds) = self.lock_preds(&found, height, |level| found.succs[level])? else {
+                fresh = Some(new);
+                continue;
+            };
+            let (step, result) = change(None);
+            if let Step::Put(entry) = step {
+                new.node().put(entry);
+                let mut held = self.link(new, &found, &mut preds);
+                held.changed = true;
+            }
+            drop(preds);
+            self.tidy(&hazards, &found);
+            return Ok(result);
+        }
+        Err(Busy)
+    }
+
+    /// Locks the key's place, making an empty node where there is none; tells whether it did.
+    pub(super) fn lock_place(&self, guard: &Guard, sought: &Sought<'_, S>) -> Result<(Held, bool), Busy> {
+        let hazards = Hazards::new(guard);
+        let mut fresh = None;
+        for _ in 0..ATTEMPTS {
+            let found = self.find(&hazards, &Target::At(sought))?;
+            if let Some(node) = found.hit {
+                let held = Held::lock(node)?;
+                if node.is_dead() {
+                    continue;
+                }
+                return Ok((held, false));
+            }
+            let new = fresh.take().unwrap_or_else(|| Fresh::waited_for(sought));
+            let height = new.node().height();
+            if let Some(mut preds) = self.lock_preds(&found, height, |level| found.succs[level])? {
+                return Ok((self.link(new, &found, &mut preds), true));
+            }
+            fresh = Some(new);
+        }
+        Err(Busy)
+    }
+
+    /// Unlinks an empty node, or leaves it if that would take long.
+    fn unlink(&self, hazards: &Hazards<'_>, sought: &Sought<'_, S>, held: Held) {
+        let node = held.node;
+        for _ in 0..UNLINKING {
+            let Ok(found) = self.find(hazards, &Target::At(sought)) else {
+                return;
+            };
+            let mut preds = match self.lock_preds(&found, node.height(), |_| Some(node)) {
+                Ok(Some(preds)) => preds,
+                Ok(None) => continue,
+                Err(Busy) => return,
+            };
+            node.die();
+            for level in (0..node.height()).rev() {
+                // Relaxed: the node is locked. Release: who passes on finds the next node complete.
+                let next = node.link(level).load(Ordering::Relaxed);
+                preds.at(level).link(level).store(next, Ordering::Release);
+            }
+            preds.changed();
+            let mut held = held;
+            // Tokens of the node stand for its being alive.
+            held.changed = true;
+            drop(preds);
+            drop(held);
+            self.bytes.add(-(node.bytes(&self.schema) as i64));
+            // SAFETY: unlinked on all levels by this thread alone, as the node was locked and alive; `retired` is this list's own.
+            unsafe { self.retired.retire(node.as_retired(), |node| free_retired::<S>(node)) };
+            return;
+        }
+    }
+
+    /// Unlinks the key's node if it is empty.
+    pub(super) fn clean(&self, hazards: &Hazards<'_>, sought: &Sought<'_, S>) {
+        let Ok(found) = self.find(hazards, &Target::At(sought)) else {
+            return;
+        };
+        let Some(Ok(held)) = found.hit.map(Held::lock) else {
+            return;
+        };
+        if held.node.entry().is_none() && !held.node.is_dead() {
+            self.unlink(hazards, sought, held);
+        }
+    }
+
+    /// Unlinks neighbours of a place that were left empty.
+    fn tidy(&self, hazards: &Hazards<'_>, found: &Found) {
+        for node in [Some(found.preds[0]), found.succs[0]].into_iter().flatten() {
+            if node != self.head && node.entry().is_none() && node.lock.token().is_some() {
+                return self.clean_node(hazards, node);
+            }
+        }
+    }
+
+    /// Unlinks a node, protected until the next search, that seems to be empty.
+    #[cold]
+    pub(super) fn clean_node(&self, hazards: &Hazards<'_>, node: Node) {
+        let key = node.own(&self.schema);
+        self.clean(hazards, &self.sought(self.schema.probe(&key)));
+    }
+}
+
+/// Carries out a step on a locked node; tells whether anything was changed.
+pub(super) fn carry_out(node: Node, step: Step) -> bool {
+    match step {
+        Step::Keep => return false,
+        Step::Touch => {}
+        Step::Put(entry) => node.put(entry),
+        Step::Remove => node.take(),
+    }
+    true
+}

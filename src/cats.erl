@@ -31,7 +31,7 @@
 -export([foldl/3, foldr/3, from_dets/2, from_ets/2, i/1, i/2, i/3, init_table/2, file2tab/1, file2tab/2, tab2file/2,
          tab2file/3, tabfile_info/1, table/1, table/2, to_dets/2, to_ets/2]).
 
--export_type([engine/0, info_item/0, option/0, tab/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
+-export_type([engine/0, engine_option/0, info_item/0, option/0, tab/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
 -type table() :: atom() | tid().
@@ -42,13 +42,26 @@
 %% The same as {@link table()}, for programs that use the older name.
 -type table_access() :: public | protected | private.
 -type table_type() :: set | ordered_set | bag | duplicate_bag.
--type engine() :: hash | ca.
-%% A structure that holds tables: `hash', linear hashing over cache-line buckets, for `set', `bag' and
-%% `duplicate_bag'; `ca', a contention adapting search tree, for `ordered_set'.
+-type engine() :: hash | ca | linear_hash | std_hash | avl | ca_avl | ca_treap | skip_list.
+%% A structure that holds tables. The defaults are `hash', linear hashing over cache-line buckets, and `ca', a
+%% contention adapting search tree. The others are those that the papers on ETS describe, to compare with:
+%% `linear_hash', linear hashing over chains with bucket locks; `std_hash', the hash table of Rust's library
+%% behind one lock; `avl', an AVL tree behind one lock; `ca_avl' and `ca_treap', contention adapting trees over
+%% AVL trees and over treaps; `skip_list', a concurrent skip list. {@link engines/0} lists those that are there.
+-type engine_option() :: {lock, rw | dr_mcs | cc_synch | mrqd | ets_pointer}
+                       | {delegate, wait | malloc | copy}
+                       | {static_stack, boolean()}
+                       | {write_concurrency, 1..32768}
+                       | {split, non_neg_integer()} | {join, non_neg_integer()}
+                       | {base_lock, mutex | rw}.
+%% What some engines let choose, for measurements: `lock', the lock of the table, and for `mrqd' by `delegate'
+%% how operations are delegated; `static_stack', one stack for all searches, as ETS once had it;
+%% `write_concurrency' with a power of two, that number of bucket locks; `split' and `join', the statistics at
+%% which a contention adapting tree does so (the second negated); `base_lock', the lock of its base nodes.
 -type option() :: table_type() | table_access() | named_table | {keypos, pos_integer()}
                 | {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none}
                 | {write_concurrency, boolean() | auto} | {read_concurrency, boolean()}
-                | {decentralized_counters, boolean()} | compressed | {engine, engine()}.
+                | {decentralized_counters, boolean()} | compressed | {engine, engine()} | engine_option().
 -type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | fixed | heir | id
                    | keypos | memory | name | named_table | node | owner | protection | read_concurrency
                    | safe_fixed | safe_fixed_monotonic_time | size | stats | type | write_concurrency.
@@ -109,11 +122,14 @@ delete_object(Table, Object) ->
     end.
 
 %% @doc Lists the engines that option `engine' of {@link new/2} names, each with the table types that it
-%% serves. The first one of a type is the default for it. Not in `ets'.
--spec engines() -> [#{name := engine(), types := [table_type()]}].
+%% holds and the options that only some engines have, with their values: names, the first of them being the
+%% default, or the least and the greatest number. The first engine of a type is the default for it. Not in
+%% `ets'.
+-spec engines() -> [#{name := engine(), types := [table_type()],
+                      options := #{Option :: atom() => [atom()] | {integer(), integer()}}}].
 engines() ->
-    [#{name => hash, types => [set, bag, duplicate_bag]},
-     #{name => ca, types => [ordered_set]}].
+    [#{name => Name, types => Types, options => maps:from_list(Options)}
+     || {Name, Types, Options} <- cats_nif:engines()].
 
 %% @doc Returns the first key, in term order for an `ordered_set', or `$end_of_table' if there is none.
 -spec first(table()) -> (Key :: term()) | '$end_of_table'.
@@ -315,8 +331,9 @@ memory() ->
 %% its name. The table ends with its owner, unless it has an heir. The options are those of `ets'. The ones that
 %% tune `ets' for concurrency (`read_concurrency', `write_concurrency', `decentralized_counters') are accepted and
 %% reported by {@link info/2}, but not needed: tables adapt. Option `compressed' keeps objects compressed, except
-%% their keys, where that saves memory. Option `{engine, Name}' names the structure to use, see
-%% {@link engines/0}.
+%% their keys, where that saves memory. Option `{engine, Name}' names the structure to use, and
+%% {@link engine_option()} what some of them let choose; {@link engines/0} lists both. What an engine lacks, a
+%% table type or an option, is refused with `badarg', and the explanation names it.
 -spec new(Name :: atom(), [option()]) -> table().
 new(Name, Options) ->
     try

@@ -7,7 +7,8 @@
 %%   dirty         it would take too long for a scheduler: it is called again on a dirty one;
 %%   reaper        there is no process that frees memory in the background: one is started, then it is called again;
 %%   system_limit  the error that ets raises under the same name;
-%%   others        the `cause' that ets gives in error_info (`none' if it gives none) together with the error badarg.
+%%   others        the `cause' that ets gives in error_info (`none' if it gives none) together with the error badarg; or
+%%                 one of cats' own, why new/2 refuses options of engines that do not go together.
 -module(cats_failure).
 -export([handle/4, handle/5, fail/4, format_error/2]).
 
@@ -76,8 +77,11 @@ error_info(system_limit) ->
     {system_limit, []};
 error_info(none) ->
     {badarg, [{error_info, #{module => ?MODULE}}]};
+error_info({Lack, _Engine, _What} = Cause) when Lack =:= engine_lacks_type; Lack =:= engine_lacks_option ->
+    {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
 error_info(Cause) ->
-    Causes = [access, already_exists, badkey, default, id, keypos, not_owner, owner, position, table_type, type],
+    Causes = [access, already_exists, badkey, default, id, keypos, not_owner, nothing_delegated, owner, position,
+              table_type, type],
     case lists:member(Cause, Causes) of
         true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
         false -> unknown
@@ -91,6 +95,15 @@ format_error(Reason, [{cats, Function, Arguments, Info} | _]) ->
     ErrorInfo = proplists:get_value(error_info, Info, #{}),
     explain(Reason, Function, Arguments, maps:get(cause, ErrorInfo, none)).
 
+explain(badarg, new, [_Name, _Options], {engine_lacks_type, Engine, Type}) ->
+    Tables = #{set => "sets", ordered_set => "ordered sets", bag => "bags", duplicate_bag => "duplicate bags"},
+    #{2 => io_lib:format("engine ~s does not hold ~s", [Engine, maps:get(Type, Tables)])};
+explain(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, write_concurrency}) ->
+    #{2 => io_lib:format("engine ~s has no number of bucket locks to choose", [Engine])};
+explain(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, Option}) ->
+    #{2 => io_lib:format("engine ~s does not have option ~s", [Engine, Option])};
+explain(badarg, new, [_Name, _Options], nothing_delegated) ->
+    #{2 => <<"option delegate goes with {lock, mrqd} only">>};
 explain(Reason, lookup_elements, [Table, Key, Positions], Cause) ->
     case is_positions(Positions) of
         true -> as_ets(Reason, lookup_element, [Table, Key, 1], Cause);

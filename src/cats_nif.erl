@@ -8,6 +8,7 @@
 -module(cats_nif).
 
 -export([
+    engines/0,
     new/2,
     delete/1,
     delete/2,
@@ -47,6 +48,7 @@
     is_cursor/1,
     select_at/4,
     select_chunk/2,
+    configure/1,
     reaper/1,
     reap/0,
     memory/0,
@@ -134,6 +136,10 @@ priv_dir() ->
         Directory ->
             Directory
     end.
+
+-spec engines() -> [{Name, [Type :: atom()], [{Option :: atom(), [atom()] | {integer(), integer()}}]}]
+              when Name :: cats:engine().
+engines() -> erlang:nif_error(not_loaded).
 
 -spec new(atom(), list()) -> table().
 new(_Name, _Options) -> erlang:nif_error(not_loaded).
@@ -265,6 +271,11 @@ select_at(_Function, _Table, _Specification, _Place) -> erlang:nif_error(not_loa
 %% The first slice of the next chunk, of so many results. Returns as `select/4' does.
 -spec select_chunk(cursor(), pos_integer()) -> [term()] | {[term()], cursor()} | {chunk, [term()], cursor(), place()}.
 select_chunk(_Cursor, _Limit) -> erlang:nif_error(not_loaded).
+
+%% @doc Passes the settings of the application: the most groups that the readers of a lock are divided into. The first call counts;
+%% it comes before the first {@link reaper/1}.
+-spec configure({ReaderGroups :: pos_integer()}) -> ok.
+configure(_Settings) -> erlang:nif_error(not_loaded).
 
 %% @doc Names the process that gets the message `reap' when there is work for {@link reap/0}.
 -spec reaper(pid()) -> ok.

@@ -36,15 +36,32 @@ ensure() ->
                 gen_server:call(Pid, register, infinity)
             catch
                 exit:_ -> ok
-            end
+            end;
+        {error, Reason} ->
+            error(Reason)
     end.
 
 %% @private
--spec init([]) -> {ok, no_state, 0}.
+-spec init([]) -> {ok, no_state, 0} | {stop, term()}.
 init([]) ->
     group_leader(erlang:whereis(init), self()),
-    ok = cats_nif:reaper(self()),
-    {ok, no_state, 0}.
+    case configure() of
+        ok ->
+            ok = cats_nif:reaper(self()),
+            {ok, no_state, 0};
+        {error, Reason} ->
+            {stop, Reason}
+    end.
+
+%% Settings of the application take effect whether it is started or not, but not once there are tables.
+configure() ->
+    _ = application:load(cats),
+    ReaderGroups = application:get_env(cats, reader_groups, min(erlang:system_info(schedulers), 64)),
+    try
+        cats_nif:configure({ReaderGroups})
+    catch
+        error:none -> {error, {bad_setting, cats, {reader_groups, ReaderGroups}}}
+    end.
 
 %% @private
 -spec handle_call(register, gen_server:from(), no_state) -> {reply, ok, no_state, 0}.

@@ -175,7 +175,8 @@ own_functions(_Config) ->
     [?assertEqual({Arguments, Remarks}, {Arguments, remarks(failure(cats, lookup_elements, Arguments))})
      || {Arguments, Remarks} <- Expected],
     ?assertEqual(#{2 => <<"invalid options">>}, remarks(failure(cats, new, [t, [{engine, no_engine}]]))),
-    ?assertEqual(#{2 => <<"invalid options">>}, remarks(failure(cats, new, [t, [ordered_set, {engine, hash}]]))).
+    ?assertEqual(#{2 => <<"engine hash does not hold ordered sets">>},
+                 remarks(failure(cats, new, [t, [ordered_set, {engine, hash}]]))).
 
 %% The caller's frame follows that of the function, and nothing of cats' inside is to be seen.
 callers_stack(_Config) ->

@@ -177,7 +177,7 @@ name() ->
 good_options() ->
     {option_list, proper_types:list(weighted([{2, type()}, {5, good_option()}])), type()}.
 
-type() -> oneof([set, ordered_set, bag, duplicate_bag]).
+type() -> oneof(cats_chosen:types([set, ordered_set, bag, duplicate_bag])).
 
 good_option() ->
     oneof([public, protected, private, {keypos, 1}, {keypos, 2}, {keypos, 3}, named_table, compressed,
@@ -328,7 +328,7 @@ call(Module, traverse, [Table, Step]) ->
 call(Module, slots, [Table]) ->
     slots(Module, Table, 0);
 call(cats, Function, Arguments) ->
-    apply(cats, Function, Arguments);
+    apply(cats_chosen:module(), Function, Arguments);
 call(Module, Function, Arguments) ->
     Module:call(Function, Arguments).
 

@@ -24,7 +24,7 @@ run(Calls, Seed) ->
 run(Calls, _Seed, Done) when Done >= Calls ->
     {ok, Done};
 run(Calls, Seed, Done) ->
-    case round(Seed, cats) of
+    case round(Seed, cats_chosen:module()) of
         same -> run(Calls, Seed + 1, Done + ?CALLS);
         Difference -> {different, Seed, Difference}
     end.
@@ -43,7 +43,7 @@ round_here(Seed, Subject) ->
     put(universe, list_to_tuple(cats_oracle_terms:small() ++ cats_oracle_terms:all(self()))),
     put(border, -(1 bsl 59)),
     put(functions, functions()),
-    Type = pick([set, ordered_set, ordered_set, bag, duplicate_bag]),
+    Type = pick(cats_chosen:types([set, ordered_set, ordered_set, bag, duplicate_bag])),
     KeyPos = pick([1, 1, 2]),
     Options = [Type, public, {keypos, KeyPos}],
     put(objects, list_to_tuple([object(KeyPos) || _ <- lists:seq(1, ?OBJECTS)])),

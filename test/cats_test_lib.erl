@@ -1,33 +1,46 @@
 %% What several suites need.
 -module(cats_test_lib).
--export([ensure_proper/0, environment/2, start/1, tables/0, only_cats/1, types/0, spawn_owner/1, run_in/2,
+-export([ensure_proper/0, environment/2, start/1, tables/0, only_cats/1, types/0, types/1, spawn_owner/1, run_in/2,
          stop/2, down/1,
          eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1]).
 
-%% @doc For init_per_suite/1: the tables to test, cats or, with TABLES=ets in the environment, ets, which
-%% shows that the tests ask for nothing that ets does not do.
+%% @doc For init_per_suite/1: the tables to test, cats with an engine of choice (cats_chosen) or, with TABLES=ets in
+%% the environment, ets, which shows that the tests ask for nothing that ets does not do.
 -spec start(Config) -> Config.
 start(Config) ->
     Tables = list_to_atom(os:getenv("TABLES", "cats")),
     persistent_term:put(?MODULE, Tables),
     Tables =:= cats andalso application:ensure_all_started(cats),
+    Tables =:= cats andalso cats_chosen:choose(environment),
     Config.
 
 %% @doc The module under test.
 -spec tables() -> module().
 tables() ->
-    persistent_term:get(?MODULE, cats).
+    case persistent_term:get(?MODULE, cats) of
+        cats -> cats_chosen:module();
+        Tables -> Tables
+    end.
 
 %% @doc For init_per_testcase/2 of what only cats does.
 -spec only_cats(Config) -> Config | {skip, string()}.
 only_cats(Config) ->
     case tables() of
-        cats -> Config;
-        _ -> {skip, "only cats does this"}
+        ets -> {skip, "only cats does this"};
+        _ -> Config
     end.
 
+%% @doc The table types to test.
 -spec types() -> [atom()].
-types() -> [set, ordered_set, bag, duplicate_bag].
+types() -> types([set, ordered_set, bag, duplicate_bag]).
+
+%% @doc Those of the types that are to be tested.
+-spec types([atom()]) -> [atom()].
+types(Wanted) ->
+    case tables() of
+        ets -> Wanted;
+        _ -> cats_chosen:types(Wanted)
+    end.
 
 %% @doc Starts a process that runs the function and then waits for run_in/2 and stop/2; returns its result
 %% too.

@@ -5,6 +5,7 @@
 //! engine runs while it holds the right lock.
 
 pub mod ca;
+pub mod config;
 #[cfg(test)]
 mod conformance;
 pub mod hash;
@@ -123,6 +124,15 @@ pub trait Locked {
 /// Where a scan of a whole table stands: an engine's own position, which growth, shrinking and other writers do not disturb.
 pub trait Cursor: Default + Send {}
 
+/// A position that a number tells, as that of every unordered engine is: so a table keeps it, and a program may write it down,
+/// whatever the engine. The start is 0.
+pub trait Numbered: Cursor {
+    /// The position as a number, for later scans of the same table.
+    fn number(&self) -> u64;
+    /// The position of such a number; any number is some position.
+    fn of_number(number: u64) -> Self;
+}
+
 /// A concurrent map from keys to entries.
 ///
 /// Every method runs under the caller's guard, never blocks for longer than a bounded spin ([`Busy`]: nothing was done, try
@@ -217,6 +227,6 @@ pub trait OrderedEngine<S: OrderedSchema>: Engine<S> {
         expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<bool, Busy>;
 
-    /// The number of base nodes now.
+    /// The number of base nodes now; 0 for a structure that is not divided into any.
     fn base_nodes(&self) -> usize;
 }

@@ -8,7 +8,7 @@
 //! position is in now, passes over entries before the position, and goes on behind the bucket's interval. Keys with one hash
 //! are in the order of their key words, then of the schema.
 
-use crate::{hash_of, Cursor, Entry, Schema};
+use crate::{hash_of, Cursor, Entry, Numbered, Schema};
 use std::cmp::Ordering;
 
 /// How many buckets are in use, with the whole part of the logarithm of that: one word, so that both are of one time.
@@ -58,14 +58,13 @@ pub struct Position {
 
 impl Cursor for Position {}
 
-impl Position {
-    /// The position as a number, for later scans of the same table. `at` is a multiple of 4.
-    pub fn number(&self) -> u64 {
+impl Numbered for Position {
+    /// `at` is a multiple of 4.
+    fn number(&self) -> u64 {
         self.at | u64::from(self.end)
     }
 
-    /// The position of such a number; any number is some position.
-    pub fn of_number(number: u64) -> Self {
+    fn of_number(number: u64) -> Self {
         Self {
             at: number & !3,
             end: number & 1 == 1,

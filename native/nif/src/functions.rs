@@ -93,7 +93,9 @@ macro_rules! functions {
 /// All native functions.
 pub static FUNCTIONS: &[Function] = functions! {
     dirty_call/2 [ERL_NIF_DIRTY_JOB_CPU_BOUND] => crate::dirty::dirty_call,
+    configure/1 => crate::settings::configure,
     reaper/1 => crate::reaper::reaper,
+    engines/0 => calls::manage::engines,
     new/2 => calls::manage::new,
     delete/1 => calls::manage::delete,
     delete/2 => calls::write::delete_key,

@@ -13,6 +13,7 @@
 //! | `host` | what the VM does for stored terms |
 //! | `monitor` | watches the processes that own or fix tables |
 //! | `reaper` | the process that clears away in the background |
+//! | `settings` | the settings of the application |
 //! | `selftest` | functions for the tests of this crate, with the feature of that name only |
 
 mod atoms;
@@ -31,4 +32,5 @@ mod reaper;
 mod resource;
 #[cfg(feature = "selftest")]
 mod selftest;
+mod settings;
 mod vm;

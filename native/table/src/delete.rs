@@ -15,7 +15,7 @@ impl<'g> Handle<'g> {
     #[inline]
     pub fn delete(self, probe: &Probe<'_>) -> Result<(), Failure> {
         let store = self.store();
-        let old = store.update(self.guard, probe, |old| {
+        let old = store.update(self.guard, probe, move |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
@@ -39,7 +39,7 @@ impl<'g> Handle<'g> {
     #[inline]
     pub fn take(self, probe: &Probe<'_>, patient: bool, words: usize) -> Result<Objects<'g>, Failure> {
         let store = self.store();
-        let (old, looked) = store.update(self.guard, probe, |old| {
+        let (old, looked) = store.update(self.guard, probe, move |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }

@@ -1,6 +1,7 @@
 //! What `info/1,2` tells of a table's contents. What it tells of options and ownership is in [`crate::options`] and
 //! [`crate::registry`].
 
+use crate::object::ObjectRef;
 use crate::table::Handle;
 
 /// How full the buckets of a hash table are, as `info(Table, stats)` of ETS tells it.
@@ -45,7 +46,10 @@ impl Handle<'_> {
         let (mut count, mut sum, mut squares) = (0usize, 0usize, 0usize);
         let (mut minimum, mut maximum) = (usize::MAX, 0);
         for number in (0..buckets).step_by(step) {
-            let objects = store.slot(self.guard, number, |_, out: &mut Vec<()>| out.push(()))?;
+            // Whatever the object is, it counts.
+            let objects = store.slot(self.guard, number, |entry, out| {
+                out.push(ObjectRef::Single([entry.key]))
+            })?;
             let Some(objects) = objects else { break };
             let length = objects.len();
             count += 1;

@@ -143,11 +143,12 @@ impl Handle<'_> {
     fn insert_incoming(self, store: &Store, incoming: Incoming) -> Result<(), Failure> {
         let mut incoming = incoming;
         let probe = incoming.probe;
-        let old = store.update(self.guard, &probe, |old| {
+        let incoming = &mut incoming;
+        let old = store.update(self.guard, &probe, move |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
-            self.put(store, old, &mut incoming)
+            self.put(store, old, incoming)
         })??;
         if let Some(old) = old {
             // SAFETY: the place holds another entry now.

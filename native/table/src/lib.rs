@@ -4,6 +4,7 @@
 //! operations are methods of that: one file a group of them.
 
 mod delete;
+mod engines;
 mod exclusive;
 mod failure;
 mod group;
@@ -23,16 +24,19 @@ mod table;
 mod traverse;
 mod update;
 
+pub use cats_engine::config::READER_GROUPS;
+pub use engines::{EngineName, EngineOption, Values};
 pub use failure::{Cause, Failure};
 pub use info::BucketStatistics;
 pub use insert::{is_flat, LIST_LIMIT};
 pub use lookup::{Objects, GROUP_LIMIT};
 pub use number::Number;
 pub use object::{Object, ObjectRef};
-pub use options::{Access, Collect, EngineName, Kind, OptionItem, Options, WriteConcurrency};
+pub use options::{Access, Collect, Kind, OptionItem, Options, Refusal, WriteConcurrency};
 pub use registry::{wake, Fixation, Heir, Host, Position, Registry, Time};
 pub use schema::{OwnedKey, Probe};
 pub use select::{Place, Selection};
+pub use store::is_built;
 pub use table::{Handle, Right, Table};
 pub use traverse::Direction;
 pub use update::{CounterOp, ElementOp, Tuple};

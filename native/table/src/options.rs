@@ -1,5 +1,9 @@
 //! What `new/2` can ask of a table. How the option list is read is the boundary's affair; how options act on each other is ETS'
-//! and stands here: a later option overrides an earlier one, but `set` and `protected` ask for nothing.
+//! and stands here: a later option overrides an earlier one, but `set` and `protected` ask for nothing. What an engine lacks is
+//! refused.
+
+use crate::engines::{EngineName, EngineOption};
+use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName, DEFAULT_BUCKET_LOCKS, MAX_BUCKET_LOCKS};
 
 /// The four table types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +15,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// What users call it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Kind::Set => "set",
+            Kind::OrderedSet => "ordered_set",
+            Kind::Bag => "bag",
+            Kind::DuplicateBag => "duplicate_bag",
+        }
+    }
+
     /// Whether a key may have several objects.
     #[inline]
     pub fn is_bag(self) -> bool {
@@ -36,13 +50,15 @@ pub enum WriteConcurrency {
     False,
     True,
     Auto,
+    /// So many bucket locks.
+    Locks(u32),
 }
 
-/// The table structure, by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EngineName {
-    Hash,
-    Ca,
+impl WriteConcurrency {
+    /// So many bucket locks; nothing when there cannot be so many.
+    pub fn locks(number: u32) -> Option<Self> {
+        (number.is_power_of_two() && number <= MAX_BUCKET_LOCKS).then_some(Self::Locks(number))
+    }
 }
 
 /// One option, in the order of the list.
@@ -57,6 +73,20 @@ pub enum OptionItem {
     ReadConcurrency(bool),
     DecentralizedCounters(bool),
     Engine(EngineName),
+    /// An option that only some engines have, but `write_concurrency`: its number, or the place of its name, in its
+    /// [`values`](EngineOption::values).
+    OfEngine(EngineOption, u32),
+}
+
+/// Why options are refused: the engine cannot do what they ask for together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The engine does not hold tables of this type.
+    Kind(EngineName, Kind),
+    /// The engine does not have this option.
+    Option(EngineName, EngineOption),
+    /// How to delegate is said, but not to a lock that does.
+    NoDelegation,
 }
 
 /// The options of a table as they came out.
@@ -72,6 +102,8 @@ pub struct Options {
     pub read_concurrency: bool,
     pub decentralized_counters: bool,
     pub engine: EngineName,
+    /// How the engine is built.
+    pub config: Box<Config>,
 }
 
 /// Collects options in the order of the list.
@@ -80,6 +112,8 @@ pub struct Collect {
     options: Options,
     engine: Option<EngineName>,
     decentralized: Option<bool>,
+    /// Options that only some engines have.
+    given: Vec<EngineOption>,
 }
 
 impl Default for Collect {
@@ -95,9 +129,11 @@ impl Default for Collect {
                 read_concurrency: false,
                 decentralized_counters: false,
                 engine: EngineName::Hash,
+                config: Box::default(),
             },
             engine: None,
             decentralized: None,
+            given: Vec::new(),
         }
     }
 }
@@ -122,7 +158,7 @@ impl Collect {
                 options.write_concurrency = value;
                 match value {
                     WriteConcurrency::Auto => options.decentralized_counters = true,
-                    WriteConcurrency::True if options.kind != Kind::OrderedSet => {
+                    WriteConcurrency::True | WriteConcurrency::Locks(_) if options.kind != Kind::OrderedSet => {
                         options.decentralized_counters = false
                     }
                     _ => (),
@@ -131,12 +167,39 @@ impl Collect {
             OptionItem::ReadConcurrency(value) => options.read_concurrency = value,
             OptionItem::DecentralizedCounters(value) => self.decentralized = Some(value),
             OptionItem::Engine(engine) => self.engine = Some(engine),
+            OptionItem::OfEngine(option, value) => {
+                self.given.push(option);
+                let config = &mut options.config;
+                match option {
+                    EngineOption::Lock => config.lock = LockName::ALL[value as usize],
+                    EngineOption::Delegate => config.delegate = Delegate::ALL[value as usize],
+                    EngineOption::StaticStack => config.static_stack = value == 1,
+                    EngineOption::Split => config.split = Some(value),
+                    EngineOption::Join => config.join = Some(value),
+                    EngineOption::BaseLock => config.base_lock = BaseLock::ALL[value as usize],
+                    EngineOption::WriteConcurrency => (),
+                }
+            }
         }
     }
 
-    /// The options of the table; nothing when the engine cannot hold the table type.
-    pub fn finish(self) -> Option<Options> {
+    /// The options of the table. Readers of one lock are divided into `reader_groups` groups at most.
+    pub fn finish(self, reader_groups: usize) -> Result<Options, Refusal> {
         let mut options = self.options;
+        options.engine = self.engine.unwrap_or(EngineName::default_of(options.kind));
+        if !options.engine.kinds().contains(&options.kind) {
+            return Err(Refusal::Kind(options.engine, options.kind));
+        }
+        let mut given = self.given;
+        if matches!(options.write_concurrency, WriteConcurrency::Locks(_)) {
+            given.push(EngineOption::WriteConcurrency);
+        }
+        if let Some(lacking) = given.iter().find(|option| !options.engine.options().contains(option)) {
+            return Err(Refusal::Option(options.engine, *lacking));
+        }
+        if given.contains(&EngineOption::Delegate) && options.config.lock != LockName::Mrqd {
+            return Err(Refusal::NoDelegation);
+        }
         options.decentralized_counters = self.decentralized.unwrap_or(options.decentralized_counters);
         // A private table has no use for concurrency, and ETS says so in `info`.
         if options.access == Access::Private {
@@ -146,12 +209,15 @@ impl Collect {
         if options.write_concurrency == WriteConcurrency::False {
             options.decentralized_counters = false;
         }
-        let native = match options.kind {
-            Kind::OrderedSet => EngineName::Ca,
-            _ => EngineName::Hash,
+        options.config.bucket_locks = match options.write_concurrency {
+            WriteConcurrency::False => BucketLocks::TableLock,
+            WriteConcurrency::True => BucketLocks::Fixed(DEFAULT_BUCKET_LOCKS),
+            WriteConcurrency::Auto => BucketLocks::Auto,
+            WriteConcurrency::Locks(number) => BucketLocks::Fixed(number),
         };
-        options.engine = self.engine.unwrap_or(native);
-        (options.engine == native).then_some(options)
+        options.config.read_concurrency = options.read_concurrency;
+        options.config.reader_groups = reader_groups;
+        Ok(options)
     }
 }
 
@@ -159,12 +225,12 @@ impl Collect {
 mod tests {
     use super::*;
 
-    fn collect(items: &[OptionItem]) -> Option<Options> {
+    fn collect(items: &[OptionItem]) -> Result<Options, Refusal> {
         let mut collect = Collect::default();
         for item in items {
             collect.add(*item);
         }
-        collect.finish()
+        collect.finish(1)
     }
 
     #[test]
@@ -198,8 +264,72 @@ mod tests {
 
     #[test]
     fn an_engine_that_lacks_the_type_is_refused() {
-        assert!(collect(&[OptionItem::Engine(EngineName::Ca)]).is_none());
-        assert!(collect(&[OptionItem::Engine(EngineName::Hash), OptionItem::Kind(Kind::OrderedSet)]).is_none());
-        assert!(collect(&[OptionItem::Engine(EngineName::Hash)]).is_some());
+        let ordered = OptionItem::Kind(Kind::OrderedSet);
+        let ask = |engine, items: &[OptionItem]| {
+            let result = collect(&[&[OptionItem::Engine(engine)], items].concat());
+            result.map(|options| options.engine)
+        };
+        assert_eq!(ask(EngineName::Hash, &[]), Ok(EngineName::Hash));
+        assert_eq!(ask(EngineName::Ca, &[ordered]), Ok(EngineName::Ca));
+        assert_eq!(ask(EngineName::Ca, &[]), Err(Refusal::Kind(EngineName::Ca, Kind::Set)));
+        assert_eq!(
+            ask(EngineName::Hash, &[ordered]),
+            Err(Refusal::Kind(EngineName::Hash, Kind::OrderedSet))
+        );
+        let bag = [OptionItem::Kind(Kind::Bag)];
+        assert_eq!(
+            ask(EngineName::StdHash, &bag),
+            Err(Refusal::Kind(EngineName::StdHash, Kind::Bag))
+        );
+    }
+
+    #[test]
+    fn an_engine_that_lacks_the_option_is_refused() {
+        let locks = OptionItem::WriteConcurrency(WriteConcurrency::locks(16).unwrap());
+        let split = OptionItem::OfEngine(EngineOption::Split, 10);
+        let linear = OptionItem::Engine(EngineName::LinearHash);
+        let lacks = |option| Err(Refusal::Option(EngineName::Hash, option));
+        assert_eq!(collect(&[locks]), lacks(EngineOption::WriteConcurrency));
+        assert_eq!(collect(&[split]), lacks(EngineOption::Split));
+        // What a later option overrides was not asked for.
+        let plain = OptionItem::WriteConcurrency(WriteConcurrency::True);
+        assert!(collect(&[locks, plain]).is_ok());
+        assert_eq!(
+            collect(&[linear, locks]).unwrap().config.bucket_locks,
+            BucketLocks::Fixed(16)
+        );
+        let ordered = OptionItem::Kind(Kind::OrderedSet);
+        assert_eq!(collect(&[ordered, split]).unwrap().config.split, Some(10));
+    }
+
+    #[test]
+    fn only_a_lock_that_delegates_is_told_how() {
+        let engine = OptionItem::Engine(EngineName::StdHash);
+        let wait = Delegate::ALL.iter().position(|delegate| *delegate == Delegate::Wait);
+        let wait = OptionItem::OfEngine(EngineOption::Delegate, wait.unwrap() as u32);
+        let lock = |name| {
+            let place = LockName::ALL.iter().position(|lock| *lock == name);
+            OptionItem::OfEngine(EngineOption::Lock, place.unwrap() as u32)
+        };
+        assert_eq!(collect(&[engine, wait]), Err(Refusal::NoDelegation));
+        assert_eq!(
+            collect(&[engine, wait, lock(LockName::DrMcs)]),
+            Err(Refusal::NoDelegation)
+        );
+        let options = collect(&[engine, wait, lock(LockName::Mrqd)]).unwrap();
+        assert_eq!(
+            (options.config.lock, options.config.delegate),
+            (LockName::Mrqd, Delegate::Wait)
+        );
+    }
+
+    #[test]
+    fn numbers_of_bucket_locks_are_powers_of_two() {
+        for number in [1, 2, 16, 64, 32768] {
+            assert_eq!(WriteConcurrency::locks(number), Some(WriteConcurrency::Locks(number)));
+        }
+        for number in [0, 3, 17, 65536] {
+            assert_eq!(WriteConcurrency::locks(number), None);
+        }
     }
 }

@@ -8,7 +8,6 @@ use crate::lookup::GROUP_LIMIT;
 use crate::object::{body_bytes, is_group, Object, ObjectRef};
 use crate::options::Kind;
 use crate::schema::{OwnedKey, Probe};
-use crate::store;
 use crate::table::{Handle, Table};
 use crate::traverse::Direction;
 use cats_engine::{Entry, Step};
@@ -36,8 +35,8 @@ pub enum Place<'a> {
 enum Wanted {
     /// The objects of these keys from this one on.
     Keys(Arc<Vec<Block>>, usize),
-    /// All objects of an unordered table.
-    Hash(store::Cursor),
+    /// All objects of an unordered table from this position on.
+    All(u64),
     /// The objects of an ordered table between two keys, both included, behind the key that came last.
     Range {
         lower: Option<Arc<OwnedKey>>,
@@ -55,7 +54,7 @@ impl Selection {
                 upper: None,
                 last: None,
             },
-            _ => Wanted::Hash(Default::default()),
+            _ => Wanted::All(0),
         };
         Self {
             wanted,
@@ -99,7 +98,7 @@ impl Selection {
     pub fn place(&self) -> Option<Place<'_>> {
         match &self.wanted {
             Wanted::Keys(_, next) => Some(Place::Number(*next as u64)),
-            Wanted::Hash(cursor) => Some(Place::Number(cursor.number())),
+            Wanted::All(position) => Some(Place::Number(*position)),
             Wanted::Range { last, .. } => last.as_ref().map(|key| Place::Key(key.probe().term())),
         }
     }
@@ -108,7 +107,7 @@ impl Selection {
     pub fn go_to(&mut self, place: Place<'_>) -> bool {
         match (&mut self.wanted, place) {
             (Wanted::Keys(_, next), Place::Number(number)) => *next = usize::try_from(number).unwrap_or(usize::MAX),
-            (Wanted::Hash(cursor), Place::Number(number)) => *cursor = store::Cursor::of_number(number),
+            (Wanted::All(position), Place::Number(number)) => *position = number,
             (Wanted::Range { last, .. }, Place::Key(key)) => *last = Some(Arc::new(OwnedKey::new(key))),
             _ => return false,
         }
@@ -144,10 +143,10 @@ impl<'g> Handle<'g> {
                 *next += 1;
                 *next < keys.len()
             }
-            Wanted::Hash(cursor) => {
-                let before = *cursor;
+            Wanted::All(position) => {
+                let before = *position;
                 let mut large = false;
-                let more = self.store().scan(self.guard, cursor, limit, out, |entry, out| {
+                let more = self.store().scan(self.guard, position, limit, out, |entry, out| {
                     if !patient && self.is_large(entry) {
                         large = true;
                     } else {
@@ -155,7 +154,7 @@ impl<'g> Handle<'g> {
                     }
                 })?;
                 if large {
-                    *cursor = before;
+                    *position = before;
                     return Err(Failure::Big);
                 }
                 more

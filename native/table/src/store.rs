@@ -1,19 +1,25 @@
 //! The contents of a table: an engine with its counters. `delete_all_objects` replaces the whole of it.
 
-use crate::group::free_entry;
-use crate::options::EngineName;
+mod other;
 
+use crate::engines::EngineName;
+use crate::group::free_entry;
+use crate::object::ObjectRef;
 use crate::schema::{Exact, Ordered, Probe};
-use cats_engine::ca::Ca;
-use cats_engine::hash::Hash;
-use cats_engine::{Engine, Entry, Locked, OrderedEngine, Step};
+use cats_engine::ca::{Ca, Thresholds};
+use cats_engine::config::Config;
+use cats_engine::hash::{Hash, Position};
+use cats_engine::{Engine, Entry, Locked, Numbered, OrderedEngine, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
+use other::Other;
 
+/// The default engines stand in line; all others are a call away.
 enum Structure {
     Hash(Hash<Exact>),
     Ca(Ca<Ordered>),
+    Other(Box<dyn Other>),
 }
 
 /// See the module's documentation.
@@ -26,26 +32,41 @@ pub struct Store {
 const OBJECTS: usize = 0;
 const BYTES: usize = 1;
 
-/// Position of a scan of an unordered store.
-pub type Cursor = <Hash<Exact> as Engine<Exact>>::Cursor;
+/// Whether there is an engine of this name in this build.
+pub const fn is_built(name: EngineName) -> bool {
+    matches!(name, EngineName::Hash | EngineName::Ca) || other::is_other(name)
+}
 
+/// Calls the engine of a store, of any kind.
 macro_rules! each {
     ($self:expr, $engine:ident => $call:expr) => {
         match &$self.structure {
             Structure::Hash($engine) => $call,
             Structure::Ca($engine) => $call,
+            Structure::Other($engine) => $call,
         }
     };
 }
 
+/// What `config` says of the thresholds of contention adapting trees.
+fn thresholds(config: &Config) -> Thresholds {
+    let default = Thresholds::default();
+    let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+    Thresholds {
+        split: config.split.map_or(default.split, number),
+        join: config.join.map_or(default.join, |value| -number(value)),
+    }
+}
+
 impl Store {
-    /// An empty store for objects whose key is at `key`, counted from 0; for many writers at once when `shared`.
-    /// Nothing when memory is exhausted.
-    pub fn new(engine: EngineName, key: usize, shared: bool) -> Option<Self> {
+    /// An empty store for objects whose key is at `key`, counted from 0; for many writers at once when `shared`. The engine is
+    /// one that [`is_built`]. Nothing when memory is exhausted.
+    pub fn new(engine: EngineName, config: &Config, key: usize, shared: bool) -> Option<Self> {
         Some(Self {
             structure: match engine {
                 EngineName::Hash => Structure::Hash(Hash::new(Exact::new(key))?),
-                EngineName::Ca => Structure::Ca(Ca::new(Ordered::new(key))),
+                EngineName::Ca => Structure::Ca(Ca::with_thresholds(Ordered::new(key), thresholds(config))),
+                other => Structure::Other(other::make(other, config, key)?),
             },
             counters: if shared { Stripes::striped() } else { Stripes::new() },
         })
@@ -70,7 +91,11 @@ impl Store {
     /// Whether keys are ordered.
     #[inline]
     pub fn is_ordered(&self) -> bool {
-        matches!(self.structure, Structure::Ca(_))
+        match &self.structure {
+            Structure::Hash(_) => false,
+            Structure::Ca(_) => true,
+            Structure::Other(engine) => engine.is_ordered(),
+        }
     }
 
     /// Asks the processor for what a call with this key will read first.
@@ -85,7 +110,11 @@ impl Store {
     #[inline(always)]
     pub fn read<R>(&self, guard: &Guard, probe: &Probe<'_>, look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
         let probe = probe.erase();
-        each!(self, engine => engine.read(guard, probe, look))
+        match &self.structure {
+            Structure::Hash(engine) => engine.read(guard, probe, look),
+            Structure::Ca(engine) => engine.read(guard, probe, look),
+            Structure::Other(engine) => looked(look, |look| engine.read(guard, probe, look)),
+        }
     }
 
     /// See [`Engine::update`].
@@ -97,7 +126,11 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         let probe = probe.erase();
-        each!(self, engine => engine.update(guard, probe, change))
+        match &self.structure {
+            Structure::Hash(engine) => engine.update(guard, probe, change),
+            Structure::Ca(engine) => engine.update(guard, probe, change),
+            Structure::Other(engine) => update_other(&**engine, guard, probe, change),
+        }
     }
 
     /// See [`Engine::update_many`].
@@ -108,7 +141,17 @@ impl Store {
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         let probes: Vec<_> = probes.iter().map(|probe| probe.erase()).collect();
-        each!(self, engine => engine.update_many(guard, &probes, change))
+        match &self.structure {
+            Structure::Hash(engine) => engine.update_many(guard, &probes, change),
+            Structure::Ca(engine) => engine.update_many(guard, &probes, change),
+            Structure::Other(engine) => {
+                let (mut change, mut result) = (Some(change), None);
+                engine.update_many(guard, &probes, &mut |places| {
+                    result = change.take().map(|change| change(places));
+                })?;
+                Ok(result.expect("an engine runs the change"))
+            }
+        }
     }
 
     /// See [`Engine::next`].
@@ -119,7 +162,11 @@ impl Store {
         look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
         let after = after.map(|probe| probe.erase());
-        each!(self, engine => engine.next(guard, after, look))
+        match &self.structure {
+            Structure::Hash(engine) => engine.next(guard, after, look),
+            Structure::Ca(engine) => engine.next(guard, after, look),
+            Structure::Other(engine) => looked(look, |look| engine.next(guard, after, look)),
+        }
     }
 
     /// As [`next`](Self::next), downwards; upwards in an unordered store, as `prev` of a hash table is its `next` in ETS.
@@ -133,40 +180,49 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.next(guard, before, look),
             Structure::Ca(engine) => engine.prev(guard, before, look),
+            Structure::Other(engine) => looked(look, |look| engine.previous(guard, before, look)),
         }
     }
 
-    /// See [`Engine::scan`]; finds nothing in an ordered store, see [`range`](Self::range).
-    pub fn scan<T>(
+    /// See [`Engine::scan`]; finds nothing in an ordered store, see [`range`](Self::range). The start is position 0, and any
+    /// number is some position.
+    pub fn scan<'g>(
         &self,
-        guard: &Guard,
-        cursor: &mut Cursor,
+        guard: &'g Guard,
+        position: &mut u64,
         limit: usize,
-        out: &mut Vec<T>,
-        expand: impl FnMut(Entry, &mut Vec<T>),
+        out: &mut Vec<ObjectRef<'g>>,
+        mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
     ) -> Result<bool, Busy> {
         match &self.structure {
-            Structure::Hash(engine) => engine.scan(guard, cursor, limit, out, expand),
+            Structure::Hash(engine) => {
+                let mut cursor = Position::of_number(*position);
+                let more = engine.scan(guard, &mut cursor, limit, out, expand)?;
+                *position = cursor.number();
+                Ok(more)
+            }
             Structure::Ca(_) => Ok(false),
+            Structure::Other(engine) => engine.scan(guard, position, limit, out, &mut expand),
         }
     }
 
     /// See [`OrderedEngine::range`]; appends nothing in an unordered store.
     #[allow(clippy::too_many_arguments)]
-    pub fn range<T>(
+    pub fn range<'g>(
         &self,
-        guard: &Guard,
+        guard: &'g Guard,
         from: Option<&Probe<'_>>,
         inclusive: bool,
         down: bool,
         limit: usize,
-        out: &mut Vec<T>,
-        expand: impl FnMut(Entry, &mut Vec<T>),
+        out: &mut Vec<ObjectRef<'g>>,
+        mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
     ) -> Result<bool, Busy> {
         let from = from.map(|probe| probe.erase());
         match &self.structure {
             Structure::Hash(_) => Ok(false),
             Structure::Ca(engine) => engine.range(guard, from, inclusive, down, limit, out, expand),
+            Structure::Other(engine) => engine.range(guard, from, inclusive, down, limit, out, &mut expand),
         }
     }
 
@@ -176,21 +232,23 @@ impl Store {
     }
 
     /// See [`Engine::slot`].
-    pub fn slot<T>(
+    pub fn slot<'g>(
         &self,
-        guard: &Guard,
+        guard: &'g Guard,
         number: usize,
-        expand: impl FnMut(Entry, &mut Vec<T>),
-    ) -> Result<Option<Vec<T>>, Busy> {
-        each!(self, engine => engine.slot(guard, number, expand))
+        mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
+    ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy> {
+        each!(self, engine => engine.slot(guard, number, &mut expand))
     }
 
     /// The number of base nodes of a contention adapting tree.
     pub fn base_nodes(&self) -> Option<usize> {
-        match &self.structure {
-            Structure::Hash(_) => None,
-            Structure::Ca(engine) => Some(engine.base_nodes()),
-        }
+        let count = match &self.structure {
+            Structure::Hash(_) => 0,
+            Structure::Ca(engine) => engine.base_nodes(),
+            Structure::Other(engine) => engine.base_nodes(),
+        };
+        (count > 0).then_some(count)
     }
 
     /// Bytes that the store holds.
@@ -208,6 +266,38 @@ impl Store {
         match &mut self.structure {
             Structure::Hash(engine) => engine.dismantle(limit, &mut free),
             Structure::Ca(engine) => engine.dismantle(limit, &mut free),
+            Structure::Other(engine) => engine.dismantle(limit, &mut free),
         }
     }
+}
+
+/// What a look at a place of an engine that is a call away came to.
+#[cold]
+#[inline(never)]
+fn looked<R>(
+    mut look: impl FnMut(Option<Entry>) -> R,
+    call: impl FnOnce(&mut dyn FnMut(Option<Entry>)) -> Result<(), Busy>,
+) -> Result<R, Busy> {
+    let mut result = None;
+    call(&mut |entry| result = Some(look(entry)))?;
+    Ok(result.expect("an engine looks"))
+}
+
+/// [`Engine::update`] of an engine that is a call away.
+#[cold]
+#[inline(never)]
+fn update_other<R>(
+    engine: &dyn Other,
+    guard: &Guard,
+    probe: &Probe<'static>,
+    change: impl FnOnce(Option<Entry>) -> (Step, R),
+) -> Result<R, Busy> {
+    let (mut change, mut result) = (Some(change), None);
+    engine.update(guard, probe, &mut |entry| {
+        let change = change.take().expect("an engine runs a change once");
+        let (step, value) = change(entry);
+        result = Some(value);
+        step
+    })?;
+    Ok(result.expect("an engine runs a change"))
 }

@@ -200,7 +200,8 @@ impl Table {
 /// Contents for a table with these options.
 pub(crate) fn empty_store(options: &Options) -> Result<Store, Failure> {
     let shared = options.access == Access::Public || options.write_concurrency != WriteConcurrency::False;
-    Store::new(options.engine, options.key_position as usize - 1, shared).ok_or(Failure::SystemLimit)
+    let key = options.key_position as usize - 1;
+    Store::new(options.engine, &options.config, key, shared).ok_or(Failure::SystemLimit)
 }
 
 impl Drop for Table {

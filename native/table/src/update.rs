@@ -213,7 +213,7 @@ impl Handle<'_> {
         if self.table.kind().is_bag() || self.table.key() != 0 || position.unwrap_or(2) != 2 {
             return Ok(None);
         }
-        self.store().update(self.guard, probe, |old| {
+        self.store().update(self.guard, probe, move |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
@@ -273,7 +273,7 @@ impl Handle<'_> {
     ) -> Result<R, Failure> {
         let key = self.table.key();
         let store = self.store();
-        let (result, old) = store.update(self.guard, probe, |old| {
+        let (result, old) = store.update(self.guard, probe, move |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }

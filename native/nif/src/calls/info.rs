@@ -2,7 +2,7 @@
 
 use super::*;
 use cats_sync::epoch::pin;
-use cats_table::{Access, Direction, EngineName, Kind as TableKind, Selection, WriteConcurrency};
+use cats_table::{Access, Direction, Selection, WriteConcurrency};
 use cats_term::View;
 
 pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
@@ -24,12 +24,7 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
     match item {
         _ if item == atoms::size() => integer(handle.size()),
         _ if item == atoms::memory() => integer(handle.bytes().div_ceil(8)),
-        _ if item == atoms::type_() => Ok(match options.kind {
-            TableKind::Set => atoms::set(),
-            TableKind::OrderedSet => atoms::ordered_set(),
-            TableKind::Bag => atoms::bag(),
-            TableKind::DuplicateBag => atoms::duplicate_bag(),
-        }),
+        _ if item == atoms::type_() => Ok(env.atom(options.kind.text())),
         _ if item == atoms::owner() => Ok(Term(table.owner())),
         _ if item == atoms::heir() => Ok(registry().heir(table)?.map_or(atoms::none(), Term)),
         _ if item == atoms::protection() => Ok(match table.access() {
@@ -41,6 +36,7 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
             WriteConcurrency::False => atoms::false_(),
             WriteConcurrency::True => atoms::true_(),
             WriteConcurrency::Auto => atoms::auto(),
+            WriteConcurrency::Locks(number) => env.unsigned(number.into()),
         }),
         _ if item == atoms::read_concurrency() => Ok(atoms::boolean(options.read_concurrency)),
         _ if item == atoms::name() => Ok(Term(table.name())),
@@ -50,10 +46,7 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
         _ if item == atoms::compressed() => Ok(atoms::boolean(options.compressed)),
         _ if item == atoms::id() => Ok(identifier(env, table)),
         _ if item == atoms::decentralized_counters() => Ok(atoms::boolean(options.decentralized_counters)),
-        _ if item == atoms::engine() => Ok(match options.engine {
-            EngineName::Hash => atoms::hash(),
-            EngineName::Ca => atoms::ca(),
-        }),
+        _ if item == atoms::engine() => Ok(env.atom(options.engine.text())),
         _ if item == atoms::base_nodes() => handle.base_nodes().map_or(Ok(atoms::undefined()), integer),
         _ if item == atoms::fixed() => Ok(atoms::boolean(registry().fixation(&Vm(env), handle)?.is_some())),
         _ if item == atoms::safe_fixed() => safe_fixed(env, handle, |since| {

@@ -1,8 +1,12 @@
 //! `new/2`, `delete/1`, `rename/2`, `whereis/1`, `give_away/3`, `setopts/2`, `safe_fixtable/2`, `all/0`.
 
 use super::*;
+use crate::settings::reader_groups;
 use cats_sync::epoch::pin;
-use cats_table::{Access, Collect, EngineName, Heir, Kind as TableKind, OptionItem, Position, WriteConcurrency};
+use cats_table::{
+    Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, OptionItem, Position, Refusal, Values,
+    WriteConcurrency,
+};
 use std::sync::Arc;
 
 pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
@@ -23,10 +27,11 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     if rest.0 != NIL {
         return Err(bad());
     }
-    let options = collect.finish().ok_or_else(bad)?;
     if !reaper::is_known(env) {
         return Err(Failure::NoReaper);
     }
+    let options = collect.finish(reader_groups());
+    let options = options.map_err(|refusal| refused(env, refusal))?;
     let guard = pin();
     let table = Table::new(registry(), options, name.0, env.this_process().0)?;
     let table = TABLES.own(table);
@@ -62,13 +67,17 @@ fn option_item(env: Env, option: Term) -> Option<OptionItem> {
         value if value == atoms::false_() => Some(false),
         _ => None,
     };
-    if what == atoms::keypos() {
+    if what == atoms::heir() {
+        None
+    } else if what == atoms::keypos() {
         let position = value.small_integer()?;
         // A key position that no tuple has is one that no object has.
         (position > 0).then(|| OptionItem::KeyPosition(u32::try_from(position).unwrap_or(u32::MAX)))
     } else if what == atoms::write_concurrency() {
         Some(OptionItem::WriteConcurrency(if value == atoms::auto() {
             WriteConcurrency::Auto
+        } else if let Some(number) = value.small_integer() {
+            WriteConcurrency::locks(u32::try_from(number).ok()?)?
         } else if flag()? {
             WriteConcurrency::True
         } else {
@@ -79,12 +88,61 @@ fn option_item(env: Env, option: Term) -> Option<OptionItem> {
     } else if what == atoms::decentralized_counters() {
         flag().map(OptionItem::DecentralizedCounters)
     } else if what == atoms::engine() {
-        let engines = [(atoms::hash(), EngineName::Hash), (atoms::ca(), EngineName::Ca)];
-        let engine = engines.into_iter().find(|(atom, _)| *atom == value)?;
-        Some(OptionItem::Engine(engine.1))
+        let mut built = EngineName::ALL
+            .into_iter()
+            .filter(|engine| cats_table::is_built(*engine));
+        built
+            .find(|engine| env.atom(engine.text()) == value)
+            .map(OptionItem::Engine)
     } else {
-        None
+        let option = EngineOption::ALL
+            .into_iter()
+            .find(|option| env.atom(option.text()) == what)?;
+        let value = match option.values() {
+            Values::Names(names) => names.iter().position(|name| env.atom(name) == value)? as u32,
+            Values::Numbers(least, most) => {
+                let number = u32::try_from(value.small_integer()?).ok()?;
+                (least..=most).contains(&number).then_some(number)?
+            }
+        };
+        Some(OptionItem::OfEngine(option, value))
     }
+}
+
+/// What the boundary tells of options that do not go together; `cats_failure` has the words.
+#[cold]
+fn refused(env: Env, refusal: Refusal) -> Failure {
+    let parts = match refusal {
+        Refusal::Kind(engine, kind) => ["engine_lacks_type", engine.text(), kind.text()],
+        Refusal::Option(engine, option) => ["engine_lacks_option", engine.text(), option.text()],
+        Refusal::NoDelegation => return Failure::Bad(env.atom("nothing_delegated")),
+    };
+    Failure::Bad(env.tuple(&parts.map(|part| env.atom(part))))
+}
+
+/// The engines that are built, for `cats:engines/0`: `{Name, Types, Options}`, where an option is `{Option, Names}` or
+/// `{Option, {Least, Most}}`.
+pub fn engines(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    let option = |option: &EngineOption| {
+        let values = match option.values() {
+            Values::Names(names) => {
+                let names: Vec<Term> = names.iter().map(|name| env.atom(name)).collect();
+                env.list(&names)
+            }
+            Values::Numbers(least, most) => env.tuple(&[env.unsigned(least.into()), env.unsigned(most.into())]),
+        };
+        env.tuple(&[env.atom(option.text()), values])
+    };
+    let engine = |engine: EngineName| {
+        let kinds: Vec<Term> = engine.kinds().iter().map(|kind| env.atom(kind.text())).collect();
+        let options: Vec<Term> = engine.options().iter().map(option).collect();
+        env.tuple(&[env.atom(engine.text()), env.list(&kinds), env.list(&options)])
+    };
+    let built = EngineName::ALL
+        .into_iter()
+        .filter(|engine| cats_table::is_built(*engine));
+    let engines: Vec<Term> = built.map(engine).collect();
+    Ok(env.list(&engines))
 }
 
 /// `{heir, none}`, `{heir, Pid}` or `{heir, Pid, Data}`.

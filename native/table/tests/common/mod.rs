@@ -192,7 +192,7 @@ pub fn enter(
     owner: u64,
     heir: Option<cats_table::Heir>,
 ) -> Result<Arc<Table>, Failure> {
-    let table = Arc::new(Table::new(registry, options.finish().unwrap(), name, owner)?);
+    let table = Arc::new(Table::new(registry, options.finish(1).unwrap(), name, owner)?);
     registry.enter(host, guard, &table, heir)?;
     // SAFETY: this is the reference that the registry gives up by `forget`.
     unsafe { Arc::increment_strong_count(Arc::as_ptr(&table)) };

@@ -1,7 +1,6 @@
 //! Which keys a program can match: a bound key is one lookup, and in a table ordered by key a partly bound key, or a guard
 //! that compares a part of it with a constant, limits a scan to a range.
 
-use crate::expression::Expression;
 use crate::function::Function;
 use crate::head::Pattern;
 use crate::program::{Clause, Program};
@@ -126,63 +125,22 @@ impl Program {
     /// The tightest constant that the clause's guards set as this end of a variable.
     fn guarded<'a>(&'a self, clause: &'a Clause, variable: usize, end: End) -> Option<TermRef<'a>> {
         let mut found: Option<TermRef<'a>> = None;
-        let mut tighten = |constant: TermRef<'a>| {
+        for comparison in clause.comparisons.iter().filter(|other| other.variable == variable) {
+            let bounds = match comparison.function {
+                Function::Above | Function::AtLeast => end == End::Lower,
+                Function::Below | Function::AtMost => end == End::Upper,
+                Function::EqualTo | Function::Same => true,
+                _ => false,
+            };
+            let constant = self.constant(comparison.constant);
             let tighter = found.is_none_or(|found| match end {
                 End::Lower => compare(constant, found).is_gt(),
                 End::Upper => compare(constant, found).is_lt(),
             });
-            if tighter {
+            if bounds && tighter {
                 found = Some(constant);
             }
-        };
-        for guard in &clause.guards {
-            self.constants(guard, variable, end, &mut tighten);
         }
         found
-    }
-
-    /// Shows the constants that a guard demands the variable to be at least (or at most).
-    fn constants<'a>(&'a self, guard: &Expression, variable: usize, end: End, show: &mut impl FnMut(TermRef<'a>)) {
-        match guard {
-            Expression::And(guards) | Expression::AndAlso(guards) => {
-                for guard in guards {
-                    self.constants(guard, variable, end, show);
-                }
-            }
-            Expression::Call(function, arguments) => {
-                let (constant, function) = match (&arguments[..], function) {
-                    ([Expression::Variable(place), Expression::Constant(word)], function) if *place == variable => {
-                        (*word, *function)
-                    }
-                    ([Expression::Constant(word), Expression::Variable(place)], function) if *place == variable => {
-                        (*word, function.mirrored())
-                    }
-                    _ => return,
-                };
-                let bounds = match function {
-                    Function::Above | Function::AtLeast => end == End::Lower,
-                    Function::Below | Function::AtMost => end == End::Upper,
-                    Function::EqualTo | Function::Same => true,
-                    _ => false,
-                };
-                if bounds {
-                    show(self.constant(constant));
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-impl Function {
-    /// The comparison with its arguments exchanged.
-    fn mirrored(self) -> Function {
-        match self {
-            Function::Above => Function::Below,
-            Function::Below => Function::Above,
-            Function::AtLeast => Function::AtMost,
-            Function::AtMost => Function::AtLeast,
-            other => other,
-        }
     }
 }

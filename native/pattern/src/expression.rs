@@ -103,6 +103,34 @@ impl Expression {
         }
     }
 
+    /// Marks the variables whose bindings the expression asks for.
+    pub(crate) fn use_variables(&self, used: &mut [bool]) {
+        let mut all = |expressions: &[Expression]| {
+            for expression in expressions {
+                expression.use_variables(used);
+            }
+        };
+        match self {
+            Expression::Constant(_) | Expression::Object | Expression::Caller => {}
+            Expression::Variable(variable) => used[*variable] = true,
+            Expression::Bindings(variables) => variables.iter().for_each(|&variable| used[variable] = true),
+            Expression::Tuple(parts)
+            | Expression::And(parts)
+            | Expression::Or(parts)
+            | Expression::AndAlso(parts)
+            | Expression::OrElse(parts)
+            | Expression::Call(_, parts) => all(parts),
+            Expression::List(elements, tail) => {
+                all(elements);
+                tail.use_variables(used);
+            }
+            Expression::Map(keys, values) => {
+                all(keys);
+                all(values);
+            }
+        }
+    }
+
     /// The value. A call that fails yields nothing in a guard, and `'EXIT'` in a body, where evaluation goes on with it.
     pub(crate) fn evaluate<'a>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], body: bool) -> Option<TermRef<'a>> {
         let vm = run.vm();

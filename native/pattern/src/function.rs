@@ -91,6 +91,18 @@ functions! {
 }
 
 impl Function {
+    /// The comparison with its arguments exchanged; nothing for functions that are no comparisons.
+    pub(crate) fn mirrored(self) -> Option<Function> {
+        match self {
+            Function::Above => Some(Function::Below),
+            Function::Below => Some(Function::Above),
+            Function::AtLeast => Some(Function::AtMost),
+            Function::AtMost => Some(Function::AtLeast),
+            Function::EqualTo | Function::Unequal | Function::Same | Function::Different => Some(self),
+            _ => None,
+        }
+    }
+
     /// Calls the function. `arguments` has as many terms as its arity says.
     pub(crate) fn call<'a>(self, run: &Run<'a>, arguments: &[TermRef<'a>]) -> Option<TermRef<'a>> {
         use Function::*;

@@ -1,8 +1,8 @@
-//! The head of a clause: a pattern with variables, compared with an object. What is nested deeper than terms are taken apart
+//! The head of a clause: a pattern with variables. What is nested deeper than terms are taken apart
 //! is a constant: variables in it are not known.
 
 use crate::arena::Arena;
-use crate::program::{Invalid, Run, Spec, Vm};
+use crate::program::{Invalid, Spec, Vm};
 use cats_term::{equal, Class, List, Map, TermRef, View};
 
 pub(crate) enum Pattern {
@@ -122,66 +122,17 @@ impl Pattern {
         }
     }
 
-    /// Compares `term` with the pattern and binds variables.
-    pub(crate) fn matches<'a>(&self, term: TermRef<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
+    /// Marks the variables whose bindings the pattern itself asks for.
+    pub(crate) fn use_variables(&self, used: &mut [bool]) {
         match self {
-            Pattern::Any => true,
-            Pattern::Bind(place) => {
-                bindings[*place] = term;
-                true
+            Pattern::Bound(variable) => used[*variable] = true,
+            Pattern::Tuple(elements) => elements.iter().for_each(|element| element.use_variables(used)),
+            Pattern::List(elements, tail) => {
+                elements.iter().for_each(|element| element.use_variables(used));
+                tail.use_variables(used);
             }
-            Pattern::Bound(place) => equal(bindings[*place], term),
-            Pattern::Constant(word) => {
-                if cats_term::is_immediate(*word) {
-                    *word == term.word()
-                } else {
-                    equal(run.constant(*word), term)
-                }
-            }
-            Pattern::Deep(word) => equal(run.constant(*word), term),
-            Pattern::Float { bits, .. } => matches!(term.view(), View::Float(value) if value.to_bits() == *bits),
-            Pattern::Tuple(patterns) => match term.view() {
-                View::Tuple(elements) => {
-                    elements.len() == patterns.len()
-                        && patterns
-                            .iter()
-                            .zip(elements.iter())
-                            .all(|(pattern, element)| pattern.matches(element, run, bindings))
-                }
-                _ => false,
-            },
-            Pattern::List(patterns, tail) => match term.view() {
-                View::List(list) => {
-                    list.elements().len() >= patterns.len()
-                        && patterns
-                            .iter()
-                            .zip(list.elements().iter())
-                            .all(|(pattern, element)| pattern.matches(element, run, bindings))
-                        && tail.matches_rest(list, patterns.len(), run, bindings)
-                }
-                _ => false,
-            },
-            Pattern::Map(pairs) => match term.view() {
-                View::Map(map) => pairs.iter().all(|(key, pattern)| {
-                    map_get(map, run.constant(*key)).is_some_and(|value| pattern.matches(value, run, bindings))
-                }),
-                _ => false,
-            },
-        }
-    }
-
-    /// Compares what is left of a list behind its first `from` elements.
-    fn matches_rest<'a>(&self, list: List<'a>, from: usize, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
-        if from == list.elements().len() {
-            return self.matches(list.tail(), run, bindings);
-        }
-        match self {
-            Pattern::Any => true,
-            Pattern::Bind(_) | Pattern::Bound(_) => {
-                rest(list, from, run.arena).is_some_and(|rest| self.matches(rest, run, bindings))
-            }
-            // A pattern's own tail is never a list.
-            _ => false,
+            Pattern::Map(pairs) => pairs.iter().for_each(|(_, value)| value.use_variables(used)),
+            Pattern::Any | Pattern::Bind(_) | Pattern::Constant(_) | Pattern::Deep(_) | Pattern::Float { .. } => {}
         }
     }
 }

@@ -10,6 +10,7 @@ mod expression;
 mod function;
 mod head;
 mod keeps_key;
+mod matcher;
 mod program;
 
 pub use arena::Arena;

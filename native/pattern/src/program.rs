@@ -3,7 +3,9 @@
 use crate::arena::Arena;
 use crate::expression::Expression;
 use crate::head::{Pattern, Variables};
+use crate::matcher::{split, Comparison, Matcher};
 use cats_term::{Block, BlockRef, Elements, TermRef, View, NIL};
+use smallvec::SmallVec;
 
 /// What match specifications need of the VM: words of some atoms, and what the terms' own layout does not tell.
 #[derive(Clone)]
@@ -54,8 +56,13 @@ pub struct Program {
 
 pub(crate) struct Clause {
     pub(crate) head: Pattern,
-    pub(crate) guards: Vec<Expression>,
+    /// The guards that compare a variable with a constant.
+    pub(crate) comparisons: Vec<Comparison>,
     pub(crate) body: Vec<Expression>,
+    /// The head as it is run, with the comparisons.
+    matcher: Matcher,
+    /// The other guards.
+    guards: Vec<Expression>,
     variables: usize,
 }
 
@@ -170,12 +177,7 @@ impl Program {
             PatternResult::Object => Expression::Object,
             PatternResult::True => Expression::Constant(vm.true_),
         };
-        let clause = Clause {
-            head,
-            guards: Vec::new(),
-            body: vec![body],
-            variables: variables.len(),
-        };
+        let clause = Clause::new(head, Vec::new(), vec![body], variables.len());
         Ok(Program {
             vm: vm.clone(),
             block,
@@ -223,17 +225,10 @@ impl Program {
             object,
             caller,
         };
-        let mut bindings = [TermRef::immediate(NIL); 16];
-        let mut many = Vec::new();
-        for clause in &self.clauses {
-            let bindings = if clause.variables <= bindings.len() {
-                &mut bindings[..clause.variables]
-            } else {
-                many.resize(clause.variables, TermRef::immediate(NIL));
-                &mut many[..clause.variables]
-            };
-            if clause.matches(&run, bindings) {
-                return result(&run, clause, bindings);
+        for clause in self.clauses.iter().filter(|clause| clause.matcher.passes(&run)) {
+            let mut bindings = SmallVec::<[_; 16]>::from_elem(TermRef::immediate(NIL), clause.variables);
+            if clause.matches(&run, &mut bindings) {
+                return result(&run, clause, &bindings);
             }
         }
         None
@@ -267,38 +262,30 @@ impl Clause {
         if body.is_empty() {
             return Err(Invalid);
         }
-        Ok(Clause {
-            head,
-            guards,
-            body,
-            variables: variables.len(),
-        })
+        Ok(Self::new(head, guards, body, variables.len()))
     }
 
+    fn new(head: Pattern, guards: Vec<Expression>, body: Vec<Expression>, variables: usize) -> Clause {
+        let (comparisons, guards) = split(guards);
+        Clause {
+            matcher: Matcher::new(&head, variables, &comparisons, guards.iter().chain(&body)),
+            head,
+            comparisons,
+            body,
+            guards,
+            variables,
+        }
+    }
+
+    /// Whether an object that passes the matcher's tests matches; binds variables.
+    #[inline]
     fn matches<'a>(&self, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
-        let head = match &self.head {
-            Pattern::Tuple(patterns) => {
-                patterns.len() == run.object.elements.len()
-                    && patterns
-                        .iter()
-                        .zip(run.object.elements.iter())
-                        .all(|(pattern, element)| pattern.matches(element, run, bindings))
-            }
-            Pattern::Any => true,
-            Pattern::Bind(place) => match run.whole() {
-                Some(whole) => {
-                    bindings[*place] = whole;
-                    true
-                }
-                None => false,
-            },
-            _ => false,
-        };
-        head && self.guards.iter().all(|guard| {
-            guard
-                .evaluate(run, bindings, false)
-                .is_some_and(|value| value.word() == run.vm().true_)
-        })
+        self.matcher.matches(run, bindings)
+            && self.guards.iter().all(|guard| {
+                guard
+                    .evaluate(run, bindings, false)
+                    .is_some_and(|value| value.word() == run.vm().true_)
+            })
     }
 
     fn result<'a, O: Output>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], output: &mut O) -> Option<O::Term> {

@@ -1,0 +1,322 @@
+//! The head of a clause as it is run, with those guards that compare a variable with a constant.
+//!
+//! Both come to tests of the words of an object's elements. They are made in an order in which cheap ones come first, so most
+//! objects that do not match are left before anything is bound; and only variables that something asks for are bound. The order
+//! makes no difference to what matches: no test has an effect, and none fails.
+
+use crate::expression::Expression;
+use crate::function::Function;
+use crate::head::{map_get, rest, Pattern};
+use crate::program::Run;
+use cats_term::{compare, equal, is_immediate, Elements, List, TermRef, View};
+
+/// A guard that compares a variable, first, with a term of the specification.
+pub(crate) struct Comparison {
+    pub(crate) variable: usize,
+    pub(crate) function: Function,
+    pub(crate) constant: u64,
+}
+
+pub(crate) enum Matcher {
+    /// The head is no tuple and no variable.
+    Never,
+    /// A variable, or `'_'`, that is the whole object.
+    Whole(Part),
+    Tuple(Fields),
+}
+
+/// What a tuple must be.
+pub(crate) struct Fields {
+    arity: usize,
+    /// Tests of elements by their places.
+    tests: Vec<(usize, Test)>,
+    /// What else is asked of elements; first of all, variables are bound.
+    parts: Vec<(usize, Part)>,
+}
+
+/// A test of one term.
+#[derive(Clone, Copy)]
+pub(crate) enum Test {
+    /// It is this immediate.
+    Word(u64),
+    /// It is, or is not, exactly this term of the specification.
+    Same(u64, bool),
+    /// Its order, compared with this term of the specification, is one of these: the sum of some of [`LESS`], [`EQUAL`] and
+    /// [`GREATER`].
+    Order(u64, u8),
+}
+
+const LESS: u8 = 1;
+const EQUAL: u8 = 2;
+const GREATER: u8 = 4;
+
+/// What a single term must be.
+pub(crate) enum Part {
+    Any,
+    Bind(usize),
+    /// What the variable is bound to.
+    Bound(usize),
+    Test(Test),
+    /// All of these.
+    All(Vec<Part>),
+    /// A float with these bits.
+    Float(u64),
+    Tuple(Fields),
+    /// A list that begins with these elements, and its rest.
+    List(Vec<Part>, Box<Part>),
+    /// A map with these keys.
+    Map(Vec<(u64, Part)>),
+}
+
+/// The guards as a conjunction: those that compare a variable with a constant, and the others. At the top of a guard, `'and'` and
+/// `'andalso'` are true if and only if all that they join is true.
+pub(crate) fn split(guards: Vec<Expression>) -> (Vec<Comparison>, Vec<Expression>) {
+    let mut comparisons = Vec::new();
+    let mut others = Vec::new();
+    for guard in guards {
+        split_one(guard, &mut comparisons, &mut others);
+    }
+    (comparisons, others)
+}
+
+fn split_one(guard: Expression, comparisons: &mut Vec<Comparison>, others: &mut Vec<Expression>) {
+    match guard {
+        Expression::And(guards) | Expression::AndAlso(guards) => {
+            for guard in guards {
+                split_one(guard, comparisons, others);
+            }
+        }
+        Expression::Call(function, arguments) => {
+            let compared = match (&arguments[..], function.mirrored()) {
+                (&[Expression::Variable(variable), Expression::Constant(constant)], Some(_)) => {
+                    Some((variable, function, constant))
+                }
+                (&[Expression::Constant(constant), Expression::Variable(variable)], Some(mirrored)) => {
+                    Some((variable, mirrored, constant))
+                }
+                _ => None,
+            };
+            match compared {
+                Some((variable, function, constant)) => comparisons.push(Comparison {
+                    variable,
+                    function,
+                    constant,
+                }),
+                None => others.push(Expression::Call(function, arguments)),
+            }
+        }
+        other => others.push(other),
+    }
+}
+
+impl Comparison {
+    fn test(&self) -> Test {
+        match self.function {
+            Function::Above => Test::Order(self.constant, GREATER),
+            Function::AtLeast => Test::Order(self.constant, GREATER | EQUAL),
+            Function::Below => Test::Order(self.constant, LESS),
+            Function::AtMost => Test::Order(self.constant, LESS | EQUAL),
+            Function::EqualTo => Test::Order(self.constant, EQUAL),
+            Function::Unequal => Test::Order(self.constant, LESS | GREATER),
+            Function::Same => Test::same(self.constant),
+            Function::Different => Test::Same(self.constant, false),
+            other => unreachable!("{other:?} is no comparison"),
+        }
+    }
+}
+
+impl Test {
+    fn same(constant: u64) -> Test {
+        match is_immediate(constant) {
+            true => Test::Word(constant),
+            false => Test::Same(constant, true),
+        }
+    }
+
+    #[inline(always)]
+    fn holds(&self, term: TermRef<'_>, run: &Run<'_>) -> bool {
+        match *self {
+            Test::Word(word) => term.word() == word,
+            Test::Same(constant, wanted) => equal(run.constant(constant), term) == wanted,
+            Test::Order(constant, wanted) => {
+                let order = compare(term, run.constant(constant));
+                wanted >> (order as i8 + 1) & 1 == 1
+            }
+        }
+    }
+}
+
+/// What matchers are made of.
+struct Parts<'a> {
+    comparisons: &'a [Comparison],
+    /// The variables that something asks for.
+    used: Vec<bool>,
+}
+
+impl Matcher {
+    /// Of a head with so many variables, with these guards. `users` are all other expressions of the clause.
+    pub(crate) fn new<'a>(
+        head: &Pattern,
+        variables: usize,
+        comparisons: &[Comparison],
+        users: impl Iterator<Item = &'a Expression>,
+    ) -> Matcher {
+        let mut used = vec![false; variables];
+        head.use_variables(&mut used);
+        users.for_each(|expression| expression.use_variables(&mut used));
+        let parts = Parts { comparisons, used };
+        match head {
+            Pattern::Tuple(elements) => Matcher::Tuple(parts.fields(elements)),
+            Pattern::Any | Pattern::Bind(_) => Matcher::Whole(parts.part(head)),
+            _ => Matcher::Never,
+        }
+    }
+
+    /// Whether the object passes the tests that need no bindings.
+    #[inline(always)]
+    pub(crate) fn passes(&self, run: &Run<'_>) -> bool {
+        match self {
+            Matcher::Never => false,
+            Matcher::Whole(_) => true,
+            Matcher::Tuple(fields) => fields.pass(run.object.elements, run),
+        }
+    }
+
+    /// Whether an object that [`passes`](Self::passes) matches; binds variables.
+    #[inline]
+    pub(crate) fn matches<'a>(&self, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
+        match self {
+            Matcher::Never => false,
+            Matcher::Whole(Part::Any) => true,
+            Matcher::Whole(part) => run.whole().is_some_and(|whole| part.matches(whole, run, bindings)),
+            Matcher::Tuple(fields) => fields.match_parts(run.object.elements, run, bindings),
+        }
+    }
+}
+
+impl Parts<'_> {
+    fn tests(&self, variable: usize) -> impl Iterator<Item = Test> + '_ {
+        let about = self
+            .comparisons
+            .iter()
+            .filter(move |comparison| comparison.variable == variable);
+        about.map(Comparison::test)
+    }
+
+    fn fields(&self, elements: &[Pattern]) -> Fields {
+        let (mut tests, mut binds, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, pattern) in elements.iter().enumerate() {
+            match pattern {
+                Pattern::Any => {}
+                Pattern::Constant(word) | Pattern::Deep(word) => tests.push((place, Test::same(*word))),
+                Pattern::Bind(variable) => {
+                    tests.extend(self.tests(*variable).map(|test| (place, test)));
+                    if self.used[*variable] {
+                        binds.push((place, Part::Bind(*variable)));
+                    }
+                }
+                _ => parts.push((place, self.part(pattern))),
+            }
+        }
+        tests.sort_by_key(|(_, test)| !matches!(test, Test::Word(_)));
+        binds.extend(parts);
+        Fields {
+            arity: elements.len(),
+            tests,
+            parts: binds,
+        }
+    }
+
+    fn part(&self, pattern: &Pattern) -> Part {
+        match pattern {
+            Pattern::Any => Part::Any,
+            Pattern::Bind(variable) => {
+                let mut parts: Vec<_> = self.tests(*variable).map(Part::Test).collect();
+                if self.used[*variable] {
+                    parts.push(Part::Bind(*variable));
+                }
+                match parts.len() {
+                    0 => Part::Any,
+                    1 => parts.remove(0),
+                    _ => Part::All(parts),
+                }
+            }
+            Pattern::Bound(variable) => Part::Bound(*variable),
+            Pattern::Constant(word) | Pattern::Deep(word) => Part::Test(Test::same(*word)),
+            Pattern::Float { bits, .. } => Part::Float(*bits),
+            Pattern::Tuple(elements) => Part::Tuple(self.fields(elements)),
+            Pattern::List(elements, tail) => Part::List(
+                elements.iter().map(|element| self.part(element)).collect(),
+                Box::new(self.part(tail)),
+            ),
+            Pattern::Map(pairs) => Part::Map(pairs.iter().map(|(key, value)| (*key, self.part(value))).collect()),
+        }
+    }
+}
+
+impl Fields {
+    #[inline(always)]
+    fn pass(&self, elements: Elements<'_>, run: &Run<'_>) -> bool {
+        elements.len() == self.arity
+            && self
+                .tests
+                .iter()
+                .all(|(place, test)| test.holds(elements.get(*place), run))
+    }
+
+    fn match_parts<'a>(&self, elements: Elements<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
+        let mut parts = self.parts.iter();
+        parts.all(|(place, part)| part.matches(elements.get(*place), run, bindings))
+    }
+}
+
+impl Part {
+    /// Whether this is such a term; binds variables.
+    fn matches<'a>(&self, term: TermRef<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
+        match self {
+            Part::Any => true,
+            Part::Bind(variable) => {
+                bindings[*variable] = term;
+                true
+            }
+            Part::Bound(variable) => equal(bindings[*variable], term),
+            Part::Test(test) => test.holds(term, run),
+            Part::All(parts) => parts.iter().all(|part| part.matches(term, run, bindings)),
+            Part::Float(bits) => matches!(term.view(), View::Float(value) if value.to_bits() == *bits),
+            Part::Tuple(fields) => match term.view() {
+                View::Tuple(elements) => fields.pass(elements, run) && fields.match_parts(elements, run, bindings),
+                _ => false,
+            },
+            Part::List(parts, tail) => match term.view() {
+                View::List(list) => {
+                    list.elements().len() >= parts.len()
+                        && parts
+                            .iter()
+                            .zip(list.elements().iter())
+                            .all(|(part, element)| part.matches(element, run, bindings))
+                        && tail.matches_rest(list, parts.len(), run, bindings)
+                }
+                _ => false,
+            },
+            Part::Map(pairs) => match term.view() {
+                View::Map(map) => pairs.iter().all(|(key, part)| {
+                    map_get(map, run.constant(*key)).is_some_and(|value| part.matches(value, run, bindings))
+                }),
+                _ => false,
+            },
+        }
+    }
+
+    /// Whether what is left of a list behind its first `from` elements is such a term.
+    fn matches_rest<'a>(&self, list: List<'a>, from: usize, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
+        if from == list.elements().len() {
+            return self.matches(list.tail(), run, bindings);
+        }
+        match self {
+            Part::Any => true,
+            // A list is no immediate.
+            Part::Test(Test::Word(_)) => false,
+            _ => rest(list, from, run.arena).is_some_and(|rest| self.matches(rest, run, bindings)),
+        }
+    }
+}

@@ -168,9 +168,21 @@ impl<'a> ObjectRef<'a> {
     #[inline]
     pub unsafe fn new(entry: Entry, key: usize) -> ObjectRef<'a> {
         // SAFETY: as the caller promises.
-        match unsafe { block(entry.body) } {
+        match unsafe { Self::stored(entry, key) } {
             // SAFETY: as the caller promises; it has a guard.
-            Some(block) if packed::is_packed(block) => ObjectRef::Block(unsafe { packed::unpack(block) }),
+            ObjectRef::Block(block) if packed::is_packed(block) => ObjectRef::Block(unsafe { packed::unpack(block) }),
+            object => object,
+        }
+    }
+
+    /// As [`new`](Self::new), in the form in which it is stored. Does not read the block.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new).
+    #[inline]
+    pub unsafe fn stored(entry: Entry, key: usize) -> ObjectRef<'a> {
+        // SAFETY: as the caller promises.
+        match unsafe { block(entry.body) } {
             Some(block) => ObjectRef::Block(block),
             None if entry.body == SINGLE => ObjectRef::Single([entry.key]),
             None if key == 0 => ObjectRef::Pair([entry.key, entry.body]),

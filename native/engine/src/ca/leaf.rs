@@ -429,23 +429,39 @@ impl Leaf {
         let slot = self.find(query, wanted, info).map(|(slot, _)| slot);
         match slot.and_then(|slot| self.rank_of_slot(slot, info.count())) {
             Some(rank) => Ok(rank + usize::from(through)),
+            // A walk that goes on downwards comes from the leaf behind this one.
+            None if self.is_behind(query, info)? => Ok(info.count()),
             None => self.rank(query, info.count(), through),
+        }
+    }
+
+    /// Whether a key is behind all entries of an ordered leaf.
+    fn is_behind<S: OrderedSchema>(self, query: &Query<S>, info: Info) -> Result<bool, Torn> {
+        let Some(last) = info.count().checked_sub(1) else {
+            return Ok(true);
+        };
+        Ok(self.order(query, self.at(last)?).is_gt())
+    }
+
+    /// How the key stands to an entry.
+    #[inline]
+    fn order<S: OrderedSchema>(self, query: &Query<S>, entry: Entry) -> Ordering {
+        let skip = self.skip();
+        // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
+        unsafe {
+            query
+                .head(skip)
+                .cmp(&query.schema.entry_head(entry, skip))
+                .then_with(|| query.schema.compare(query.probe, entry))
         }
     }
 
     /// How many of the first `count` entries of an ordered leaf are below the key, or `through` it.
     pub fn rank<S: OrderedSchema>(self, query: &Query<S>, count: usize, through: bool) -> Result<usize, Torn> {
         let (mut low, mut high) = (0, count.min(self.slots()));
-        let skip = self.skip();
-        let head = query.head(skip);
         while low < high {
             let middle = (low + high) / 2;
-            let entry = self.at(middle)?;
-            // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
-            let order = unsafe {
-                head.cmp(&query.schema.entry_head(entry, skip))
-                    .then_with(|| query.schema.compare(query.probe, entry))
-            };
+            let order = self.order(query, self.at(middle)?);
             if order.is_gt() || through && order.is_eq() {
                 low = middle + 1;
             } else {

@@ -2,7 +2,7 @@
 //! by `==`), [`Atoms`] for names.
 
 use crate::group::Group;
-use crate::object::{is_group, isblock, key_of, ObjectRef};
+use crate::object::{is_group, is_block, key_of, ObjectRef};
 use cats_engine::{Entry, OrderedSchema, Schema};
 use cats_term::{compare, equal, equal_elements, hash, head, key_word, key_word_ordered, mix, Block, TermRef};
 use std::cmp::Ordering;
@@ -63,7 +63,7 @@ unsafe fn stored_key<'a>(entry: Entry, key: usize) -> Option<TermRef<'a>> {
         entry.body = unsafe { Group::from_body(entry.body) }.first()?;
     }
     // SAFETY: every object of this table has a key; the body is not that of a group.
-    (entry.key & 3 == 3 || isblock(entry.body)).then(|| unsafe { key_of(entry, key) })
+    (entry.key & 3 == 3 || is_block(entry.body)).then(|| unsafe { key_of(entry, key) })
 }
 
 /// Keys that match exactly.

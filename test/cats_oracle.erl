@@ -13,7 +13,7 @@
 -export([main/0, run/1, compare/2, replay/2]).
 
 -record(side, {module, tables = #{}, garbage = []}).
--record(state, {keys, other, keypos = #{}, oracle, subject, long = 2000}).
+-record(state, {keys, other, keypos = #{}, oracle, subject}).
 
 -define(CASE_CALLS, 80).
 
@@ -399,7 +399,7 @@ argument({object, Key, Values}, T, S = #state{keypos = Keypos}) ->
                                   [argument(V, T, S) || V <- Values]),
     list_to_tuple(Before ++ [argument(Key, T, S) | After]);
 argument({many, First, Count}, T, S) ->
-    [argument({object, {raw, First + N}, [{raw, N}, {raw, a}]}, T, S) || N <- lists:seq(1, min(Count, S#state.long))];
+    [argument({object, {raw, First + N}, [{raw, N}, {raw, a}]}, T, S) || N <- lists:seq(1, Count)];
 argument({existing, Key, Index}, T, S = #state{oracle = Oracle}) ->
     Table = maps:get(T, Oracle#side.tables, none),
     case by_owner(S, Table,
@@ -468,10 +468,6 @@ after_call(rename, [{identifier, Number} | _], [_, Name], {value, _}, {value, _}
             State#state{oracle = add(Number, Name, Oracle), subject = add(Number, Name, Subject)};
         _ -> State
     end;
-%% ETS gives a table back the protection that it was created with when an insertion of a list is interrupted
-%% (seen on OTP 25 and 29). So once a protection has changed no list is long enough for that.
-after_call(setopts, _, _, {value, true}, {value, true}, State) ->
-    State#state{long = 50};
 after_call(_, _, _, _, _, State) ->
     State.
 

@@ -4,18 +4,25 @@
 -module(ets_model).
 -export([call/2]).
 
-%% @doc Calls the function of ets.
+%% @doc Calls the function of ets, with all the reductions of a time slice left: a call that ETS must interrupt gives
+%% the table back the protection that it was created with, and inserts a list in another order.
 -spec call(atom(), [term()]) -> term().
-call(lookup_elements, [Table, Key, Positions]) ->
+call(Function, Arguments) ->
+    erlang:yield(),
+    model(Function, Arguments).
+
+model(lookup_elements, [Table, Key, Positions]) ->
     lookup_elements(Table, Key, Positions);
-call(update_counter = Function, [Table, _, _, Default] = Arguments) ->
+model(update_counter = Function, [Table, _, _, Default] = Arguments) ->
     %% A tuple that is too small for the key brings the VM of old releases down.
     case old() andalso writable(Table)
         andalso not (is_tuple(Default) andalso tuple_size(Default) >= ets:info(Table, keypos)) of
         true -> fail(default, Function, Arguments);
-        false -> apply(ets, Function, Arguments)
+        false -> counters(Arguments)
     end;
-call(Function, [Table, [_, _ | _] = Objects] = Arguments) when Function =:= insert; Function =:= insert_new ->
+model(update_counter, Arguments) ->
+    counters(Arguments);
+model(Function, [Table, [_, _ | _] = Objects] = Arguments) when Function =:= insert; Function =:= insert_new ->
     case is_bag(Table) andalso proper(Objects) andalso inserts_backwards() of
         true ->
             try
@@ -24,7 +31,7 @@ call(Function, [Table, [_, _ | _] = Objects] = Arguments) when Function =:= inse
             end;
         false -> apply(ets, Function, Arguments)
     end;
-call(info, [_, binary] = Arguments) ->
+model(info, [_, binary] = Arguments) ->
     %% Where it fails, the process that called it may do anything to any table of ETS from then on.
     Attempt = fun() ->
                       try {value, apply(ets, info, Arguments)} catch Class:Reason:Stack ->
@@ -36,7 +43,7 @@ call(info, [_, binary] = Arguments) ->
         {'DOWN', Monitor, process, _, {Class, Reason, Stack}} -> erlang:raise(Class, Reason, Stack)
     end;
 %% In a fixed table, take counts objects that were deleted before a second time.
-call(take, [Table, Key] = Arguments) ->
+model(take, [Table, Key] = Arguments) ->
     case writable(Table) andalso ets:info(Table, fixed) of
         true ->
             Objects = ets:lookup(Table, Key),
@@ -44,26 +51,46 @@ call(take, [Table, Key] = Arguments) ->
             Objects;
         false -> apply(ets, take, Arguments)
     end;
-call(update_element = Function, [Table, Key, Elements] = Arguments) ->
+model(update_element = Function, [Table, Key, Elements] = Arguments) ->
     try ets:update_element(Table, Key, Elements)
     catch error:badarg:Stack ->
             case cause(Stack) of
                 none ->
                     [Object | _] = ets:lookup(Table, Key) ++ [{}],
-                    Set = lists:member(ets:info(Table, type), [set, ordered_set]),
+                    Set = has_one_object_a_key(Table),
                     fail(if Set -> position_or_none(Elements, tuple_size(Object)); true -> none end, Function,
                          Arguments);
                 Cause -> fail(Cause, Function, Arguments)
             end
     end;
-call(Function, Arguments) ->
+model(Function, Arguments) ->
     case erlang:function_exported(ets, Function, length(Arguments)) of
         true -> apply(ets, Function, Arguments);
         false -> composed(Function, Arguments)
     end.
 
+%% Two operations on one counter, of which the first makes it a big integer, have ETS write beyond the memory that it
+%% has reserved: so lists are carried out one by one, and undone if one fails.
+counters([Table, Key, [_, _ | _] = Operations | Default] = Arguments) ->
+    case writable(Table) andalso has_one_object_a_key(Table) andalso proper(Operations) of
+        true ->
+            Before = ets:lookup(Table, Key),
+            try [apply(ets, update_counter, [Table, Key, Operation | Default]) || Operation <- Operations]
+            catch error:badarg:Stack ->
+                    Before =:= [] andalso ets:delete(Table, Key),
+                    ets:insert(Table, Before),
+                    fail(cause(Stack), update_counter, Arguments)
+            end;
+        false -> apply(ets, update_counter, Arguments)
+    end;
+counters(Arguments) ->
+    apply(ets, update_counter, Arguments).
+
 %% Whether the running ets is not that of OTP 29.
 old() -> list_to_integer(erlang:system_info(otp_release)) < 29.
+
+has_one_object_a_key(Table) ->
+    lists:member(ets:info(Table, type), [set, ordered_set]).
 
 is_bag(Table) ->
     try ets:info(Table, type) =:= bag catch error:badarg -> false end.
@@ -119,7 +146,7 @@ composed(update_element = Function, [Table, Key, Elements, Default] = Arguments)
         ets:insert(Table, []),
         Keypos = ets:info(Table, keypos),
         is_tuple(Default) andalso tuple_size(Default) >= Keypos orelse throw(default),
-        lists:member(ets:info(Table, type), [set, ordered_set]) orelse throw(none),
+        has_one_object_a_key(Table) orelse throw(none),
         ets:member(Table, Key) orelse begin
             New = updated(setelement(Keypos, Default, Key), Keypos, Key, Elements),
             ets:insert(Table, New)

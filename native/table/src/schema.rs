@@ -2,7 +2,7 @@
 //! by `==`), [`Atoms`] for names.
 
 use crate::group::Group;
-use crate::object::{is_group, is_block, key_of, ObjectRef};
+use crate::object::{is_block, is_group, key_of, ObjectRef};
 use cats_engine::{Entry, OrderedSchema, Schema};
 use cats_term::{compare, equal, equal_elements, hash, head, key_word, key_word_ordered, mix, Block, TermRef};
 use std::cmp::Ordering;

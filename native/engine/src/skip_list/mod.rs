@@ -42,6 +42,7 @@ mod write;
 
 pub use chain::Position;
 
+use crate::config::Config;
 use crate::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
@@ -109,8 +110,8 @@ fn random_height() -> usize {
 }
 
 impl<S: OrderedSchema> SkipList<S> {
-    /// An empty table; nothing when memory is exhausted.
-    pub fn new(schema: S) -> Option<Self> {
+    /// An empty table; nothing when memory is exhausted. There is nothing to configure.
+    pub fn new(schema: S, _: &Config) -> Option<Self> {
         Some(Self {
             schema,
             head: Node::head()?,

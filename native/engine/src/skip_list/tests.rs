@@ -2,7 +2,7 @@
 
 use super::node::LEVELS;
 use super::*;
-use crate::conformance::{decode, entry, ordered_suite, patiently, suite, Map, Random, TestKey, TestSchema};
+use crate::conformance::{decode, entry, ordered_suite, patiently, suite, Map, Numbers, Random, TestKey, TestSchema};
 use crate::Schema;
 use cats_sync::epoch;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64};
 use std::time::{Duration, Instant};
 
 fn list() -> SkipList<TestSchema> {
-    SkipList::new(TestSchema).expect("memory")
+    SkipList::new(TestSchema, &Config::default()).expect("memory")
 }
 
 suite!(list);
@@ -198,7 +198,7 @@ fn hashed(n: u64) -> (TestKey, Entry) {
 /// the copies of keys would show; all is freed in the end; and never is much held back.
 #[test]
 fn nodes_are_freed_when_nobody_reads_them() {
-    let map = SkipList::new(Counted).expect("memory");
+    let map = SkipList::new(Counted, &Config::default()).expect("memory");
     let most = AtomicI64::new(0);
     run_for(Duration::from_millis(1500), 4, |thread, random| {
         for _ in 0..50 {
@@ -376,7 +376,7 @@ fn an_absent_place_can_be_held() {
 
 #[test]
 fn equal_numbers_are_one_key() {
-    crate::conformance::equal_numbers_are_one_key(SkipList::new(crate::conformance::Numbers).expect("memory"));
+    crate::conformance::equal_numbers_are_one_key(SkipList::new(Numbers, &Config::default()).expect("memory"));
 }
 
 #[test]

@@ -30,15 +30,17 @@ macro_rules! others {
             }
         }
     };
-    (@ unordered, $engine:path, $config:ident, $key:ident) => {
-        Box::new(Unordered(<$engine>::new(Exact::new($key), $config)?))
+    (@ unordered, $($engine:ident)::+, $config:ident, $key:ident) => {
+        Box::new(Unordered($($engine)::+::<Exact>::new(Exact::new($key), $config)?))
     };
-    (@ ordered, $engine:path, $config:ident, $key:ident) => {
-        Box::new(InOrder(<$engine>::new(Ordered::new($key), $config)?))
+    (@ ordered, $($engine:ident)::+, $config:ident, $key:ident) => {
+        Box::new(InOrder($($engine)::+::<Ordered>::new(Ordered::new($key), $config)?))
     };
 }
 
-others! {}
+others! {
+    SkipList => ordered cats_engine::skip_list::SkipList,
+}
 
 type Look<'a> = &'a mut dyn FnMut(Option<Entry>);
 type Expand<'a, 'g> = &'a mut dyn FnMut(Entry, &mut Vec<ObjectRef<'g>>);

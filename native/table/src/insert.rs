@@ -126,35 +126,44 @@ impl Handle<'_> {
     /// `insert/2` of one object.
     #[inline(always)]
     pub fn insert(self, object: Object<'_>) -> Result<(), Failure> {
-        let store = self.store();
-        if self.table.options().compressed {
-            return self.insert_packed(object);
+        if !self.table.options().plain {
+            return self.insert_into_any(object);
         }
-        self.insert_incoming(store, Incoming::new(self.guard, self.table, store, object)?)
-    }
-
-    #[inline(never)]
-    fn insert_packed(self, object: Object<'_>) -> Result<(), Failure> {
         let store = self.store();
-        self.insert_incoming(store, Incoming::for_any(self.guard, self.table, store, object)?)
-    }
-
-    #[inline(always)]
-    fn insert_incoming(self, store: &Store, incoming: Incoming) -> Result<(), Failure> {
-        let mut incoming = incoming;
+        let mut incoming = Incoming::new(self.guard, self.table, store, object)?;
         let probe = incoming.probe;
-        let incoming = &mut incoming;
-        let old = store.update(self.guard, &probe, move |old| {
-            if let Err(failure) = self.still_named() {
-                return (Step::Keep, Err(failure));
-            }
-            self.put(store, old, incoming)
-        })??;
+        let old = store.update_plain(self.guard, &probe, |old| self.put_if_named(store, old, &mut incoming))??;
         if let Some(old) = old {
             // SAFETY: the place holds another entry now.
             unsafe { retire_entry(self.guard, old) }
         }
         Ok(())
+    }
+
+    #[inline(never)]
+    fn insert_into_any(self, object: Object<'_>) -> Result<(), Failure> {
+        let store = self.store();
+        let mut incoming = Incoming::for_any(self.guard, self.table, store, object)?;
+        let probe = incoming.probe;
+        let old = store.update(self.guard, &probe, |old| self.put_if_named(store, old, &mut incoming))??;
+        if let Some(old) = old {
+            // SAFETY: the place holds another entry now.
+            unsafe { retire_entry(self.guard, old) }
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn put_if_named(
+        self,
+        store: &Store,
+        old: Option<Entry>,
+        incoming: &mut Incoming,
+    ) -> (Step, Result<Option<u64>, Failure>) {
+        match self.still_named() {
+            Ok(()) => self.put(store, old, incoming),
+            Err(failure) => (Step::Keep, Err(failure)),
+        }
     }
 
     /// `insert_new/2` of one object: false when the key has an object.

@@ -104,6 +104,8 @@ pub struct Options {
     pub engine: EngineName,
     /// How the engine is built.
     pub config: Box<Config>,
+    /// The engine is the default one of the type, and objects are not compressed.
+    pub plain: bool,
 }
 
 /// Collects options in the order of the list.
@@ -130,6 +132,7 @@ impl Default for Collect {
                 decentralized_counters: false,
                 engine: EngineName::Hash,
                 config: Box::default(),
+                plain: false,
             },
             engine: None,
             decentralized: None,
@@ -215,6 +218,7 @@ impl Collect {
             WriteConcurrency::Auto => BucketLocks::Auto,
             WriteConcurrency::Locks(number) => BucketLocks::Fixed(number),
         };
+        options.plain = options.engine == EngineName::default_of(options.kind) && !options.compressed;
         options.config.read_concurrency = options.read_concurrency;
         options.config.reader_groups = reader_groups;
         Ok(options)

@@ -11,6 +11,7 @@ mod conformance;
 pub mod hash;
 mod line;
 mod linear;
+pub mod linear_hash;
 pub mod skip_list;
 
 use cats_sync::epoch::Guard;

@@ -6,6 +6,7 @@
 //! the processor meanwhile.)
 
 mod barrier;
+pub mod bucket_lock;
 pub mod epoch;
 pub mod facade;
 pub mod hazard;

@@ -24,6 +24,9 @@ pub struct ReadIndicator {
 pub struct Arrival<'a>(&'a AtomicUsize, PhantomData<*mut u8>);
 
 impl ReadIndicator {
+    /// Memory for each group.
+    pub const BYTES_OF_GROUP: usize = size_of::<Line<AtomicUsize>>();
+
     /// With a line for each of `groups` groups of threads, one at least.
     pub fn new(groups: usize) -> Self {
         Self {

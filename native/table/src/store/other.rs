@@ -22,7 +22,6 @@ macro_rules! others {
         }
 
         /// An engine of this name for objects whose key is at `key`; nothing when memory is exhausted.
-        #[allow(unused_variables, reason = "while there is none")]
         pub fn make(name: EngineName, config: &Config, key: usize) -> Option<Box<dyn Other>> {
             match name {
                 $(EngineName::$name => Some(others!(@ $order, $($engine)::+, config, key)),)*
@@ -39,6 +38,7 @@ macro_rules! others {
 }
 
 others! {
+    LinearHash => unordered cats_engine::linear_hash::LinearHash,
     SkipList => ordered cats_engine::skip_list::SkipList,
 }
 
@@ -97,10 +97,8 @@ pub trait Other: Send + Sync {
 }
 
 /// An engine for keys without order.
-#[allow(dead_code, reason = "while there is none")]
 struct Unordered<E>(E);
 /// An engine for keys in order.
-#[allow(dead_code, reason = "while there is none")]
 struct InOrder<E>(E);
 
 /// The methods that are the same for both.

@@ -1,5 +1,5 @@
-//! The one door to atomics: `std` in a build; under a model checker `loom` (`--cfg loom`: small models, all executions, weak memory) or
-//! `shuttle` (`--cfg shuttle`: whole engines, random schedules, sequentially consistent memory).
+//! The one door to atomics: `std` in a build; under a model checker `loom` (`--cfg loom`: small models, all executions,
+//! weak memory) or `shuttle` (`--cfg shuttle`: whole engines, random schedules, sequentially consistent memory).
 
 #[cfg(loom)]
 pub use loom::{
@@ -20,8 +20,8 @@ pub use std::{
     thread::yield_now,
 };
 
-/// Stands between the store and the load, both SeqCst, of a store-load pair. The accesses suffice, but the model checker takes
-/// them for weaker than they are, and knows fences.
+/// Stands between the store and the load, both SeqCst, of a store-load pair. The accesses suffice, but the model
+/// checker takes them for weaker than they are, and knows fences.
 #[inline]
 pub fn store_load_fence() {
     #[cfg(loom)]

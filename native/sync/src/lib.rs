@@ -13,6 +13,7 @@ pub mod hazard;
 pub mod lock;
 pub mod slab;
 pub mod stat_lock;
+pub mod stat_rw_lock;
 pub mod stripes;
 mod thread;
 pub mod version_lock;

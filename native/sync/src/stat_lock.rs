@@ -17,11 +17,49 @@ pub const SPLIT_ABOVE: i32 = 1000;
 /// Below this statistic, what the lock protects is to be joined with its neighbour.
 pub const JOIN_BELOW: i32 = -1000;
 
+/// The contention on a lock: high under contention, low without.
+#[derive(Debug, Default)]
+pub struct Statistic(AtomicI32);
+
+impl Statistic {
+    /// Counts an acquisition that had to wait, or did not.
+    #[inline]
+    pub fn acquired(&self, waited: bool) {
+        self.bump(if waited { CONTENDED } else { UNCONTENDED });
+    }
+
+    /// Counts a conflict that was met without an acquisition, such as an optimistic read that failed.
+    #[inline]
+    pub fn contended(&self) {
+        self.bump(CONTENDED);
+    }
+
+    /// Adds to the statistic, within limits; may be lost when others do so at the same time.
+    #[inline]
+    pub fn bump(&self, amount: i32) {
+        // Relaxed: a heuristic, see above.
+        let statistic = self.0.load(Ordering::Relaxed).saturating_add(amount);
+        self.0.store(statistic.clamp(-LIMIT, LIMIT), Ordering::Relaxed);
+    }
+
+    /// The statistic now.
+    #[inline]
+    pub fn value(&self) -> i32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets the statistic to 0: after a split or join that was not possible.
+    #[inline]
+    pub fn reset(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
 /// See the module's documentation. Adaptation is decided by the holder, after its operation and before it unlocks.
 #[derive(Debug, Default)]
 pub struct StatLock {
     lock: VersionLock,
-    statistic: AtomicI32,
+    statistic: Statistic,
 }
 
 impl StatLock {
@@ -36,7 +74,7 @@ impl StatLock {
     pub fn lock(&self) -> Result<u64, Busy> {
         match self.lock.lock() {
             Ok((version, waited)) => {
-                self.bump(if waited { CONTENDED } else { UNCONTENDED });
+                self.statistic.acquired(waited);
                 Ok(version)
             }
             Err(Busy) => {
@@ -52,30 +90,28 @@ impl StatLock {
         &self.lock
     }
 
-    /// Counts a conflict that was met without [`lock`](Self::lock), such as an optimistic read that failed.
+    /// See [`Statistic::contended`].
     #[inline]
     pub fn contended(&self) {
-        self.bump(CONTENDED);
+        self.statistic.contended();
     }
 
-    /// Adds to the statistic, within limits; may be lost when others do so at the same time.
+    /// See [`Statistic::bump`].
     #[inline]
     pub fn bump(&self, amount: i32) {
-        // Relaxed: a heuristic, see above.
-        let statistic = self.statistic.load(Ordering::Relaxed).saturating_add(amount);
-        self.statistic.store(statistic.clamp(-LIMIT, LIMIT), Ordering::Relaxed);
+        self.statistic.bump(amount);
     }
 
-    /// The statistic now: high under contention, low without.
+    /// See [`Statistic::value`].
     #[inline]
     pub fn statistic(&self) -> i32 {
-        self.statistic.load(Ordering::Relaxed)
+        self.statistic.value()
     }
 
-    /// Sets the statistic to 0: after a split or join that was not possible.
+    /// See [`Statistic::reset`].
     #[inline]
     pub fn reset(&self) {
-        self.statistic.store(0, Ordering::Relaxed);
+        self.statistic.reset();
     }
 }
 

@@ -1,0 +1,172 @@
+//! Statistics lock with a shared mode: a readers-writer lock in one word that measures the contention on itself.
+//!
+//! Source: Sagonas, Winblad, "More scalable ordered set for ETS using adaptation", Erlang'14, sections 3.1 and 7
+//! (readers-writer locks in base nodes); ALGORITHMS section 1.2. Used in its exclusive mode alone it is the plain
+//! statistics lock. A waiting writer keeps new readers out, so writers do not starve; also one that has just given up,
+//! until a reader has waited in vain for it.
+
+use crate::facade::{spin_loop, AtomicU64, Ordering};
+use crate::stat_lock::Statistic;
+use crate::Busy;
+
+/// How often a waiter looks at a held lock before it gives up: as for a version lock.
+const SPINS: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 2000 };
+
+/// A writer holds the lock.
+const WRITER: u64 = 1;
+/// A writer waits: readers keep out. A hint, which may be lost, and is then set again.
+const WAITING: u64 = 2;
+/// A reader holds the lock: the number of them is counted in the bits above.
+const READER: u64 = 4;
+
+/// See the module's documentation.
+#[derive(Debug, Default)]
+pub struct StatRwLock {
+    word: AtomicU64,
+    statistic: Statistic,
+}
+
+impl StatRwLock {
+    /// Takes the lock if it is free. Counts nothing.
+    #[inline]
+    pub fn try_lock(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        // Acquire pairs with the Release of both ways to unlock: what was read is read, and what was written is seen.
+        word & !WAITING == 0
+            && self
+                .word
+                .compare_exchange(word, WRITER, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    /// Takes the lock, spinning a bounded time. Counts whether it had to wait.
+    #[inline]
+    pub fn lock(&self) -> Result<(), Busy> {
+        if self.try_lock() {
+            self.statistic.acquired(false);
+            return Ok(());
+        }
+        self.lock_contended()
+    }
+
+    #[cold]
+    fn lock_contended(&self) -> Result<(), Busy> {
+        self.statistic.contended();
+        for _ in 0..SPINS {
+            // Relaxed, here and below: a hint.
+            if self.word.load(Ordering::Relaxed) & WAITING == 0 {
+                self.word.fetch_or(WAITING, Ordering::Relaxed);
+            }
+            spin_loop();
+            if self.try_lock() {
+                return Ok(());
+            }
+        }
+        // Still waiting: it will be back, and readers without pause would not let it in.
+        Err(Busy)
+    }
+
+    /// Frees the lock of its writer.
+    #[inline]
+    pub fn unlock(&self) {
+        // Release pairs with the Acquire of all who take the lock.
+        self.word.store(0, Ordering::Release);
+    }
+
+    /// Takes the lock for reading, unless a writer has it or waits for it. Counts nothing.
+    #[inline]
+    pub fn try_lock_shared(&self) -> bool {
+        let mut word = self.word.load(Ordering::Relaxed);
+        // A try that fails for the sake of another reader is not the last: bounded by their number.
+        while word & (WRITER | WAITING) == 0 {
+            // Acquire pairs with the Release of `unlock`.
+            match self
+                .word
+                .compare_exchange_weak(word, word + READER, Ordering::Acquire, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// Takes the lock for reading, spinning a bounded time. Counts if it had to wait.
+    #[inline]
+    pub fn lock_shared(&self) -> Result<(), Busy> {
+        if self.try_lock_shared() {
+            return Ok(());
+        }
+        self.lock_shared_contended()
+    }
+
+    #[cold]
+    fn lock_shared_contended(&self) -> Result<(), Busy> {
+        self.statistic.contended();
+        for _ in 0..SPINS {
+            spin_loop();
+            if self.try_lock_shared() {
+                return Ok(());
+            }
+        }
+        // Perhaps the writer does not come back. Relaxed: a hint.
+        self.word.fetch_and(!WAITING, Ordering::Relaxed);
+        Err(Busy)
+    }
+
+    /// Frees the lock of one of its readers.
+    #[inline]
+    pub fn unlock_shared(&self) {
+        // Release pairs with the Acquire of the next writer: what was read is read.
+        self.word.fetch_sub(READER, Ordering::Release);
+    }
+
+    /// Whether nobody holds the lock.
+    pub fn is_free(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & !WAITING == 0
+    }
+
+    /// The contention on the lock.
+    #[inline]
+    pub fn statistic(&self) -> &Statistic {
+        &self.statistic
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_share_and_writers_do_not() {
+        let lock = StatRwLock::default();
+        assert!(lock.try_lock_shared() && lock.try_lock_shared());
+        assert_eq!((lock.try_lock(), lock.lock()), (false, Err(Busy)));
+        lock.unlock_shared();
+        assert!(!lock.try_lock());
+        assert_eq!(lock.lock_shared(), Err(Busy), "a writer that gave up is expected back");
+        assert!(lock.try_lock_shared(), "but not for ever");
+        lock.unlock_shared();
+        lock.unlock_shared();
+        assert!(lock.is_free() && lock.try_lock());
+        assert_eq!((lock.try_lock(), lock.try_lock_shared()), (false, false));
+        assert_eq!(lock.lock_shared(), Err(Busy));
+        lock.unlock();
+        assert!(lock.is_free());
+    }
+
+    #[test]
+    fn waits_raise_the_statistic_and_exclusive_acquisitions_lower_it() {
+        let lock = StatRwLock::default();
+        for _ in 0..3 {
+            assert_eq!(lock.lock(), Ok(()));
+            lock.unlock();
+            assert_eq!(lock.lock_shared(), Ok(()));
+            lock.unlock_shared();
+        }
+        assert_eq!(lock.statistic().value(), -3);
+        assert!(lock.try_lock());
+        assert_eq!((lock.lock(), lock.lock_shared()), (Err(Busy), Err(Busy)));
+        assert_eq!(lock.statistic().value(), 497);
+    }
+}

@@ -1,5 +1,8 @@
 //! How an engine is to be built: what the options of a table choose, for the engines that have a choice.
 
+use crate::ca::Thresholds;
+use cats_sync::lock::{AnyLock, Delegation, Kind};
+
 /// An enumeration whose values have names that users write.
 macro_rules! named {
     ($(#[$attribute:meta])* $name:ident { $($(#[$note:meta])* $variant:ident = $text:literal),* $(,)? }) => {
@@ -74,6 +77,32 @@ pub const MAX_BUCKET_LOCKS: u32 = 32768;
 
 /// The bucket locks of a table that asks for write concurrency without a number.
 pub const DEFAULT_BUCKET_LOCKS: u32 = 64;
+
+impl Config {
+    /// The lock of the whole table that is asked for, around `value`.
+    pub fn table_lock<T: Send + Sync>(&self, value: T) -> AnyLock<T> {
+        let kind = match (self.lock, self.delegate) {
+            (LockName::Rw, _) => Kind::Rw,
+            (LockName::DrMcs, _) => Kind::DrMcs,
+            (LockName::CcSynch, _) => Kind::CcSynch,
+            (LockName::Mrqd, Delegate::Wait) => Kind::Mrqd(Delegation::Wait),
+            (LockName::Mrqd, Delegate::Malloc) => Kind::Mrqd(Delegation::Malloc),
+            (LockName::Mrqd, Delegate::Copy) => Kind::Mrqd(Delegation::Copy),
+            (LockName::EtsPointer, _) => Kind::EtsPointer,
+        };
+        AnyLock::of(kind, value, if self.read_concurrency { self.reader_groups } else { 1 })
+    }
+
+    /// The thresholds of adaptation that are asked for.
+    pub fn thresholds(&self) -> Thresholds {
+        let default = Thresholds::default();
+        let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
+        Thresholds {
+            split: self.split.map_or(default.split, number),
+            join: self.join.map_or(default.join, |value| -number(value)),
+        }
+    }
+}
 
 /// See the module's documentation. An engine looks at what concerns it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -173,7 +173,7 @@ pub fn patiently<R>(mut call: impl FnMut() -> Result<R, Busy>) -> R {
     loop {
         match call() {
             Ok(result) => return result,
-            Err(Busy) => std::thread::yield_now(),
+            Err(Busy) => cats_sync::facade::yield_now(),
         }
     }
 }

@@ -4,7 +4,10 @@
 //! frees what an entry's words point to, and counts nothing: what a table does with an object happens in closures that the
 //! engine runs while it holds the right lock.
 
+pub mod avl;
+mod by_range;
 pub mod ca;
+pub mod ca_tree;
 pub mod config;
 #[cfg(test)]
 mod conformance;
@@ -12,6 +15,9 @@ pub mod hash;
 mod line;
 mod linear;
 pub mod linear_hash;
+mod random;
+mod room;
+mod sequential;
 pub mod skip_list;
 
 use cats_sync::epoch::Guard;

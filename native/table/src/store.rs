@@ -6,7 +6,7 @@ use crate::engines::EngineName;
 use crate::group::free_entry;
 use crate::object::ObjectRef;
 use crate::schema::{Exact, Ordered, Probe};
-use cats_engine::ca::{Ca, Thresholds};
+use cats_engine::ca::Ca;
 use cats_engine::config::Config;
 use cats_engine::hash::{Hash, Position};
 use cats_engine::{Engine, Entry, Locked, Numbered, OrderedEngine, Step};
@@ -48,16 +48,6 @@ macro_rules! each {
     };
 }
 
-/// What `config` says of the thresholds of contention adapting trees.
-fn thresholds(config: &Config) -> Thresholds {
-    let default = Thresholds::default();
-    let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
-    Thresholds {
-        split: config.split.map_or(default.split, number),
-        join: config.join.map_or(default.join, |value| -number(value)),
-    }
-}
-
 impl Store {
     /// An empty store for objects whose key is at `key`, counted from 0; for many writers at once when `shared`. The engine is
     /// one that [`is_built`]. Nothing when memory is exhausted.
@@ -65,7 +55,7 @@ impl Store {
         Some(Self {
             structure: match engine {
                 EngineName::Hash => Structure::Hash(Hash::new(Exact::new(key))?),
-                EngineName::Ca => Structure::Ca(Ca::with_thresholds(Ordered::new(key), thresholds(config))),
+                EngineName::Ca => Structure::Ca(Ca::with_thresholds(Ordered::new(key), config.thresholds())),
                 other => Structure::Other(other::make(other, config, key)?),
             },
             counters: if shared { Stripes::striped() } else { Stripes::new() },

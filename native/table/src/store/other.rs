@@ -38,6 +38,9 @@ macro_rules! others {
 }
 
 others! {
+    Avl => ordered cats_engine::avl::Avl,
+    CaAvl => ordered cats_engine::ca_tree::CaAvl,
+    CaTreap => ordered cats_engine::ca_tree::CaTreap,
     LinearHash => unordered cats_engine::linear_hash::LinearHash,
     SkipList => ordered cats_engine::skip_list::SkipList,
 }

@@ -2,7 +2,7 @@
 %% options of its tables, as an Erlang term: ENGINE=avl OPTIONS='[{lock, mrqd}]' make test-erlang. Table types that the engine
 %% lacks are left out where a test goes over types; a test that is about one type has the default engine for it.
 -module(cats_chosen).
--export([choose/1, choose/2, module/0, types/1, new/2]).
+-export([choose/1, choose/2, module/0, types/1, chosen/1, new/2]).
 
 %% @doc Chooses what the environment says, and says what that is.
 -spec choose(environment) -> ok.
@@ -48,6 +48,12 @@ module() ->
 types(Wanted) ->
     {Types, _} = chosen(),
     [Type || Type <- Wanted, lists:member(Type, Types)].
+
+%% @doc Whether tables get this option besides those that a test gives them.
+-spec chosen(atom()) -> boolean().
+chosen(Option) ->
+    {_, Options} = chosen(),
+    lists:keymember(Option, 1, Options).
 
 all_types() -> [set, ordered_set, bag, duplicate_bag].
 

@@ -1,5 +1,6 @@
 %% Many processes at one table: what each call promises holds whatever the others do. Each case runs its
-%% processes for SECONDS (environment, 1 by default).
+%% processes for SECONDS (environment, 1 by default; or MILLISECONDS), or for OPERATIONS
+%% (20000 by default).
 -module(cats_concurrency_SUITE).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([lists_are_inserted_at_once/1, new_lists_are_inserted_at_once/1, counters_add_up/1,
@@ -40,7 +41,10 @@ init_per_testcase(_, Config) -> Config.
 
 end_per_testcase(_, _Config) -> ok.
 
-milliseconds() -> 1000 * cats_test_lib:environment("SECONDS", 1).
+milliseconds() -> cats_test_lib:environment("MILLISECONDS", 1000 * cats_test_lib:environment("SECONDS", 1)).
+
+%% Of each process, where a number of them is done.
+operations() -> cats_test_lib:environment("OPERATIONS", 20000).
 
 run(Function) -> cats_test_lib:repeat_for(milliseconds(), Function).
 
@@ -94,17 +98,19 @@ counters_add_up(_Config) ->
     [begin
          Table = new(Type),
          Count = fun(Result) ->
-                         Work = fun() -> [Result(N) || N <- lists:seq(1, 20000)] end,
+                         Work = fun() -> [Result(N) || N <- lists:seq(1, operations())] end,
                          lists:append(cats_test_lib:together(lists:duplicate(4, Work)))
                  end,
          Small = Count(fun(_) -> ?T:update_counter(Table, small, 1, {small, 0}) end),
-         true = lists:sort(Small) =:= lists:seq(1, 80000),
+         true = lists:sort(Small) =:= lists:seq(1, 4 * operations()),
          Big = 1 bsl 70,
          Bigs = Count(fun(_) -> hd(?T:update_counter(Table, big, [{3, 1}, {2, 5}], {big, 0, Big})) end),
-         true = lists:sort(Bigs) =:= [Big + N || N <- lists:seq(1, 80000)],
-         [{big, 400000, _}] = ?T:lookup(Table, big),
+         true = lists:sort(Bigs) =:= [Big + N || N <- lists:seq(1, 4 * operations())],
+         Added = 20 * operations(),
+         [{big, Added, _}] = ?T:lookup(Table, big),
          _ = Count(fun(N) -> ?T:update_counter(Table, N rem 100, {2, 1}, {key, 0}) end),
-         80000 = lists:sum([?T:lookup_element(Table, Key, 2) || Key <- lists:seq(0, 99)]),
+         Sum = 4 * operations(),
+         Sum = lists:sum([?T:lookup_element(Table, Key, 2) || Key <- lists:seq(0, 99)]),
          ?T:delete(Table)
      end || Type <- cats_test_lib:types([set, ordered_set])],
     ok.
@@ -112,11 +118,11 @@ counters_add_up(_Config) ->
 one_insert_new_wins(_Config) ->
     [begin
          Table = new(Type),
-         Try = fun(Who) -> [Key || Key <- lists:seq(1, 20000), ?T:insert_new(Table, {Key, Who})] end,
+         Try = fun(Who) -> [Key || Key <- lists:seq(1, operations()), ?T:insert_new(Table, {Key, Who})] end,
          Won = cats_test_lib:together([fun() -> {Who, Try(Who)} end || Who <- [a, b, c, d]]),
          true = lists:sort([{Key, Who}
                             || {Who, Keys} <- Won, Key <- Keys]) =:= lists:sort(?T:tab2list(Table)),
-         20000 = ?T:info(Table, size),
+         true = operations() =:= ?T:info(Table, size),
          ?T:delete(Table)
      end || Type <- cats_test_lib:types()],
     ok.
@@ -230,7 +236,7 @@ sizes_add_up(_Config) ->
                                       3 -> ?T:delete_object(Table, {Key}), maps:remove(Key, Keys);
                                       4 -> ?T:delete(Table, Key), ?T:insert(Table, {Key}), Keys#{Key => true}
                                   end
-                          end, #{}, lists:seq(1, 20000))
+                          end, #{}, lists:seq(1, operations()))
                 end,
          Left = cats_test_lib:together([fun() -> Work(Who) end || Who <- lists:seq(1, 4)]),
          Keys = lists:sort(lists:append([maps:keys(K) || K <- Left])),

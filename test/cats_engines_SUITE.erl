@@ -1,0 +1,181 @@
+%% Every engine that cats:engines/0 lists, with every lock, way of delegating and whatever else it lets choose: a part of the
+%% comparisons with ets and of the tests of concurrency, MILLISECONDS (environment, 20 by default) a test. (Whole suites run over
+%% an engine by ENGINE and OPTIONS, see cats_chosen.) And what engines lack, they refuse, saying what it is.
+-module(cats_engines_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([listed/1, defaults/1, values/1, lacking_types/1, lacking_options/1, delegation/1, bucket_locks/1, hash/1, ca/1,
+         linear_hash/1, std_hash/1, avl/1, ca_avl/1, ca_treap/1, skip_list/1]).
+
+%% Calls of the two comparisons.
+-define(CALLS, 1000).
+-define(SELECTS, 400).
+%% Operations of a process in tests that do a number of them.
+-define(OPERATIONS, "1000").
+
+suite() -> [{timetrap, {minutes, 10}}].
+
+all() ->
+    [listed, defaults, values, lacking_types, lacking_options, delegation, bucket_locks | names()].
+
+names() -> [hash, ca, linear_hash, std_hash, avl, ca_avl, ca_treap, skip_list].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(cats),
+    Config.
+
+end_per_suite(_Config) ->
+    cats_chosen:choose(environment).
+
+hash(_Config) -> conforms(hash).
+ca(_Config) -> conforms(ca).
+linear_hash(_Config) -> conforms(linear_hash).
+std_hash(_Config) -> conforms(std_hash).
+avl(_Config) -> conforms(avl).
+ca_avl(_Config) -> conforms(ca_avl).
+ca_treap(_Config) -> conforms(ca_treap).
+skip_list(_Config) -> conforms(skip_list).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Conformance
+
+conforms(Name) ->
+    case [Engine || #{name := Listed} = Engine <- cats:engines(), Listed =:= Name] of
+        [] -> {skip, "not built"};
+        [Engine] ->
+            Combinations = combinations(Engine),
+            [conforms(Name, Options) || Options <- Combinations],
+            {comment, io_lib:format("~b combinations of options", [length(Combinations)])}
+    end.
+
+conforms(Name, Options) ->
+    cats_chosen:choose(Name, Options),
+    Before = [{Variable, os:getenv(Variable)} || Variable <- ["MILLISECONDS", "OPERATIONS"]],
+    os:putenv("MILLISECONDS", os:getenv("MILLISECONDS", "20")),
+    os:putenv("OPERATIONS", ?OPERATIONS),
+    try
+        [Name = cats:info(Table, engine) || Type <- cats_chosen:types(types()),
+                                            Table <- [(cats_chosen:module()):new(chosen, [Type])]],
+        {ok, _} = cats_oracle:run(?CALLS),
+        {ok, _} = cats_select_oracle:run(?SELECTS),
+        [cats_concurrency_SUITE:Case([]) || Case <- concurrent()]
+    catch
+        Class:Reason:Stack -> ct:fail({Name, Options, {Class, Reason, Stack}})
+    after
+        [case Value of
+             false -> os:unsetenv(Variable);
+             _ -> os:putenv(Variable, Value)
+         end || {Variable, Value} <- Before],
+        cats_chosen:choose(environment)
+    end.
+
+concurrent() ->
+    [lists_are_inserted_at_once, new_lists_are_inserted_at_once, counters_add_up, one_insert_new_wins, one_take_wins,
+     objects_are_whole, traversal_meets_stable_keys_once, sizes_add_up, bags_keep_all, emptied_under_writers].
+
+types() -> [set, ordered_set, bag, duplicate_bag].
+
+%% The options of an engine one by one, a lock that delegates with each way of doing that, and everything at once where a tree is
+%% to adapt often.
+combinations(#{options := Options}) ->
+    One = [[{Option, Value}] || {Option, Values} <- maps:to_list(Options), Option =/= delegate, Value <- some(Option, Values)],
+    Delegating = [[{lock, mrqd}, {delegate, Value}] || Value <- maps:get(delegate, Options, [])],
+    Adapting = [[{split, 1}, {join, 1} | Base] || maps:is_key(split, Options), Base <- adapting(Options)],
+    [[]] ++ One ++ Delegating ++ Adapting.
+
+some(_, Values) when is_list(Values) -> tl(Values);
+some(write_concurrency, {Least, Most}) -> [Least, 4, 64, Most, true, auto];
+some(_, {_, _}) -> [].
+
+adapting(#{base_lock := Locks}) -> [[{base_lock, Lock}] || Lock <- Locks];
+adapting(_) -> [[]].
+
+%%------------------------------------------------------------------------------------------------------------
+%% The list, and refusals
+
+listed(_Config) ->
+    [begin
+         ?assert(lists:member(Name, names())),
+         ?assertEqual([], Types -- types()),
+         [?assert(is_tuple(Values) orelse [] =:= [Value || Value <- Values, not is_atom(Value)])
+          || Values <- maps:values(Options)]
+     end || #{name := Name, types := Types, options := Options} <- cats:engines()],
+    [hash, ca | _] = [Name || #{name := Name} <- cats:engines()],
+    ok.
+
+%% The first engine that holds a type is the default.
+defaults(_Config) ->
+    [?assertEqual(hd([Name || #{name := Name, types := Types} <- cats:engines(), lists:member(Type, Types)]),
+                  cats:info(cats:new(t, [Type]), engine)) || Type <- types()],
+    ok.
+
+%% Whatever is listed is accepted, and what is just beside is not.
+values(_Config) ->
+    [case Values of
+         {Least, Most} ->
+             [accepted(Name, Type, {Option, Value}) || Value <- [Least, Most]],
+             [?assertEqual(#{2 => <<"invalid options">>}, refusal([Type, {engine, Name}, {Option, Value}]))
+              || Value <- [Least - 1, Most + 1, -1, 1 bsl 40, 1 bsl 70, 1.0, "1"]];
+         [_ | _] ->
+             With = case Option of delegate -> [{lock, mrqd}]; _ -> [] end,
+             [accepted(Name, Type, {Option, Value}, With) || Value <- Values],
+             [?assertEqual(#{2 => <<"invalid options">>}, refusal([Type, {engine, Name}, {Option, Value}]))
+              || Value <- [no_such_value, 1, "rw"]]
+     end || #{name := Name, types := [Type | _], options := Options} <- cats:engines(),
+            {Option, Values} <- maps:to_list(Options)],
+    ok.
+
+accepted(Name, Type, Option) -> accepted(Name, Type, Option, []).
+
+accepted(Name, Type, Option, With) ->
+    Table = cats:new(t, [Type, {engine, Name}, Option | With]),
+    ?assertEqual(Name, cats:info(Table, engine)),
+    true = cats:insert(Table, {1, 2}),
+    [{1, 2}] = cats:lookup(Table, 1),
+    true = cats:delete(Table).
+
+lacking_types(_Config) ->
+    Words = #{set => "sets", ordered_set => "ordered sets", bag => "bags", duplicate_bag => "duplicate bags"},
+    [?assertEqual(#{2 => iolist_to_binary(io_lib:format("engine ~s does not hold ~s", [Name, maps:get(Type, Words)]))},
+                  refusal([Type, {engine, Name}]))
+     || #{name := Name, types := Types} <- cats:engines(), Type <- types() -- Types],
+    ok.
+
+lacking_options(_Config) ->
+    Examples = #{lock => rw, delegate => wait, static_stack => false, split => 1, join => 1, base_lock => mutex},
+    [?assertEqual(#{2 => iolist_to_binary(io_lib:format("engine ~s does not have option ~s", [Name, Option]))},
+                  refusal([Type, {engine, Name}, {Option, maps:get(Option, Examples)}]))
+     || #{name := Name, types := [Type | _], options := Options} <- cats:engines(),
+        Option <- maps:keys(Examples) -- maps:keys(Options)],
+    %% Those of the default engine.
+    ?assertEqual(#{2 => <<"engine hash does not have option lock">>}, refusal([{lock, mrqd}])),
+    ok.
+
+delegation(_Config) ->
+    [?assertEqual(#{2 => <<"option delegate goes with {lock, mrqd} only">>},
+                  refusal([Type, {engine, Name}, {delegate, wait} | Lock]))
+     || #{name := Name, types := [Type | _], options := #{lock := _}} <- cats:engines(), Lock <- [[], [{lock, dr_mcs}]]],
+    ok.
+
+bucket_locks(_Config) ->
+    [?assertEqual(#{2 => iolist_to_binary(io_lib:format("engine ~s has no number of bucket locks to choose", [Name]))},
+                  refusal([Type, {engine, Name}, {write_concurrency, 16}]))
+     || #{name := Name, types := [Type | _], options := Options} <- cats:engines(),
+        not maps:is_key(write_concurrency, Options)],
+    [begin
+         Table = cats:new(t, [Type, {engine, Name}, {write_concurrency, 16}]),
+         ?assertEqual(16, cats:info(Table, write_concurrency)),
+         ?assertEqual(#{2 => <<"invalid options">>}, refusal([Type, {engine, Name}, {write_concurrency, 17}]))
+     end || #{name := Name, types := Types, options := #{write_concurrency := _}} <- cats:engines(), Type <- Types],
+    ok.
+
+%% What a person is told about the arguments.
+refusal(Options) ->
+    try cats:new(refused, Options) of
+        Table -> error({accepted, Options, cats:info(Table)})
+    catch
+        error:badarg:Stack ->
+            [{cats, new, [refused, Options], Info} | _] = Stack,
+            #{module := Module} = proplists:get_value(error_info, Info),
+            maps:map(fun(_, Text) -> unicode:characters_to_binary(Text) end, Module:format_error(badarg, Stack))
+    end.

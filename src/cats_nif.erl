@@ -49,6 +49,7 @@
     select_at/4,
     select_chunk/2,
     configure/1,
+    settings/0,
     reaper/1,
     reap/0,
     memory/0,
@@ -74,7 +75,7 @@
 ]).
 -endif.
 
--export_type([table/0, cursor/0, place/0]).
+-export_type([table/0, cursor/0, place/0, settings/0]).
 
 -on_load(load/0).
 
@@ -93,6 +94,8 @@
 
 -type table() :: atom() | reference().
 %% A table's name or identifier.
+
+-type settings() :: {ReaderGroups :: pos_integer(), Registry :: lock_free | locked}.
 
 -type cursor() :: reference().
 %% Where a scan of a table stands.
@@ -272,10 +275,14 @@ select_at(_Function, _Table, _Specification, _Place) -> erlang:nif_error(not_loa
 -spec select_chunk(cursor(), pos_integer()) -> [term()] | {[term()], cursor()} | {chunk, [term()], cursor(), place()}.
 select_chunk(_Cursor, _Limit) -> erlang:nif_error(not_loaded).
 
-%% @doc Passes the settings of the application: the most groups that the readers of a lock are divided into. The first call counts;
-%% it comes before the first {@link reaper/1}.
--spec configure({ReaderGroups :: pos_integer()}) -> ok.
+%% @doc Passes the settings of the application: the most groups that the readers of a lock are divided into, and how tables are
+%% found. The first call counts; it comes before the first {@link reaper/1}.
+-spec configure(settings()) -> ok.
 configure(_Settings) -> erlang:nif_error(not_loaded).
+
+%% @doc The settings that count, `none' before the first {@link configure/1}.
+-spec settings() -> settings() | none.
+settings() -> erlang:nif_error(not_loaded).
 
 %% @doc Names the process that gets the message `reap' when there is work for {@link reap/0}.
 -spec reaper(pid()) -> ok.

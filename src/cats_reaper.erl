@@ -57,10 +57,11 @@ init([]) ->
 configure() ->
     _ = application:load(cats),
     ReaderGroups = application:get_env(cats, reader_groups, min(erlang:system_info(schedulers), 64)),
+    Registry = application:get_env(cats, registry, lock_free),
     try
-        cats_nif:configure({ReaderGroups})
+        cats_nif:configure({ReaderGroups, Registry})
     catch
-        error:none -> {error, {bad_setting, cats, {reader_groups, ReaderGroups}}}
+        error:none -> {error, {bad_settings, cats, [{reader_groups, ReaderGroups}, {registry, Registry}]}}
     end.
 
 %% @private

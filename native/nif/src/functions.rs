@@ -94,6 +94,7 @@ macro_rules! functions {
 pub static FUNCTIONS: &[Function] = functions! {
     dirty_call/2 [ERL_NIF_DIRTY_JOB_CPU_BOUND] => crate::dirty::dirty_call,
     configure/1 => crate::settings::configure,
+    settings/0 => crate::settings::settings,
     reaper/1 => crate::reaper::reaper,
     engines/0 => calls::manage::engines,
     new/2 => calls::manage::new,

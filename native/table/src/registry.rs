@@ -1,27 +1,28 @@
 //! All tables: by name, by owner, by fixing process.
 //!
-//! Names resolve without a lock; everything that changes a table's name, owner, heir, access or life happens under one lock,
-//! held for a moment each time. A table whose owner is dead is dead for whoever asks by name, and whoever meets one completes
-//! what the owner's death demands: deletion, or transfer to the heir.
-//!
-//! Source: the "ETS pointers" of RELEASE D2.4, section 3.4.4; the renaming protocol is this project's: the new name is
-//! entered, the table's own name is changed (here the old name ceases to work and the new one begins), the old one is removed.
+//! Where a name leads is said by one of two modules, [`lock_free`] and, for comparison, [`locked`]; everything that changes a
+//! table's name, owner, heir, access or life happens under one lock here, held for a moment each time. A table whose owner is dead
+//! is dead for whoever asks by name, and whoever meets one completes what the owner's death demands: deletion, or transfer to the
+//! heir.
+
+mod lock_free;
+mod locked;
 
 use crate::exclusive::Exclusive;
 use crate::failure::{Cause, Failure};
 use crate::options::Access;
 use crate::reaper;
-use crate::schema::Atoms;
 use crate::store::Store;
 use crate::table::{empty_store, Handle, Table};
-use cats_engine::hash::Hash;
-use cats_engine::{Engine, Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicU64, Ordering};
+use cats_sync::Busy;
 use cats_term::Block;
+use lock_free::LockFree;
+use locked::Locked;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What the registry asks of the VM, on behalf of one call.
 pub trait Host {
@@ -60,6 +61,8 @@ struct Known(*const Table);
 
 // SAFETY: a table may be used by any thread.
 unsafe impl Send for Known {}
+// SAFETY: as above.
+unsafe impl Sync for Known {}
 
 struct Member {
     table: Known,
@@ -86,7 +89,9 @@ pub struct Fixation {
 
 /// See the module's documentation.
 pub struct Registry {
-    names: Hash<Atoms>,
+    names: LockFree,
+    /// In use in place of `names`, if it is there.
+    locked: OnceLock<Box<Locked>>,
     state: Exclusive<State>,
     serial: AtomicU64,
     /// Gives up the registry's reference to a table.
@@ -99,11 +104,31 @@ impl Registry {
     /// Nothing when memory is exhausted.
     pub fn new(forget: fn(*const Table)) -> Option<Self> {
         Some(Self {
-            names: Hash::new(Atoms)?,
+            names: LockFree::new()?,
+            locked: OnceLock::new(),
             state: Exclusive::default(),
             serial: AtomicU64::new(0),
             forget,
         })
+    }
+
+    /// Keeps all tables in locked meta tables from now on, where the readers of a lock are divided into `reader_groups` groups. To
+    /// be called before there is any table.
+    pub fn use_locks(&self, reader_groups: usize) {
+        debug_assert_eq!(self.serial.load(Ordering::Relaxed), 0);
+        self.locked.get_or_init(|| Box::new(Locked::new(reader_groups)));
+    }
+
+    /// Whether tables are in locked meta tables.
+    pub fn uses_locks(&self) -> bool {
+        self.locked.get().is_some()
+    }
+
+    /// Looks up a table that was found by its identifier, where that takes a lock.
+    pub(crate) fn holds(&self, table: &Table) -> Result<bool, Busy> {
+        self.locked
+            .get()
+            .map_or(Ok(true), |locked| locked.holds(table.serial()))
     }
 
     pub(crate) fn next_serial(&self) -> u64 {
@@ -128,7 +153,7 @@ impl Registry {
                 }
             }
             let entered = self.state.with(|state| {
-                if table.options().named && !self.claim(guard, table.name(), table)? {
+                if !self.introduce(guard, table)? {
                     return Ok(false);
                 }
                 let member = Member {
@@ -150,31 +175,44 @@ impl Registry {
         }
     }
 
-    /// Enters a name, unless it is taken.
-    fn claim(&self, guard: &Guard, name: u64, table: &Table) -> Result<bool, Failure> {
-        let entry = Entry {
-            key: name,
-            body: table as *const Table as u64,
-        };
-        Ok(self.names.update(guard, &name, |old| match old {
-            None => (Step::Put(entry), true),
-            Some(_) => (Step::Keep, false),
-        })?)
+    /// Makes a table findable, unless its name is taken.
+    fn introduce(&self, guard: &Guard, table: &Table) -> Result<bool, Busy> {
+        let name = table.options().named.then(|| table.name());
+        match (self.locked.get(), name) {
+            (Some(locked), name) => locked.enter(table, name),
+            (None, Some(name)) => self.names.claim(guard, name, table),
+            (None, None) => Ok(true),
+        }
     }
 
-    fn withdraw(&self, guard: &Guard, name: u64) -> Result<(), Failure> {
-        Ok(self.names.update(guard, &name, |_| (Step::Remove, ()))?)
+    /// Lets nobody find a table any more.
+    fn withdraw(&self, guard: &Guard, table: &Table) -> Result<(), Busy> {
+        let name = table.options().named.then(|| table.name());
+        match (self.locked.get(), name) {
+            (Some(locked), name) => locked.remove(table, name),
+            (None, Some(name)) => self.names.withdraw(guard, name),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// The table that a name leads to.
+    #[inline]
+    fn look_up(&self, guard: &Guard, name: u64) -> Result<Option<Known>, Busy> {
+        match self.locked.get() {
+            None => self.names.find(guard, name),
+            Some(locked) => locked.find(name),
+        }
     }
 
     /// The table of a name. If its owner is dead, first completes what that demands.
     #[inline]
     pub fn find<'g>(&self, host: &dyn Host, guard: &'g Guard, name: u64, caller: u64) -> Result<Handle<'g>, Failure> {
         loop {
-            let Some(entry) = self.names.read(guard, &name, |entry| entry)? else {
+            let Some(known) = self.look_up(guard, name)? else {
                 return Err(Cause::Id.into());
             };
             // SAFETY: the registry's reference to an entered table is given up through the epoch, after the name is gone.
-            let table: &'g Table = unsafe { &*(entry.body as *const Table) };
+            let table: &'g Table = unsafe { &*known.0 };
             if table.is_dead() || table.name() != name {
                 return Err(Cause::Id.into());
             }
@@ -300,17 +338,15 @@ impl Registry {
             if table.is_dead() {
                 return Err(Cause::Id.into());
             }
-            let old = table.name();
-            if table.options().named {
-                if !self.claim(guard, name, table)? {
-                    return Err(Cause::None.into());
-                }
+            if !table.options().named {
                 table.set_name(name);
-                self.withdraw(guard, old)
-            } else {
-                table.set_name(name);
-                Ok(())
+                return Ok(());
             }
+            let renamed = match self.locked.get() {
+                None => self.names.rename(guard, table, name)?,
+                Some(locked) => locked.rename(table, name)?,
+            };
+            renamed.then_some(()).ok_or(Cause::None.into())
         })?
     }
 
@@ -330,9 +366,7 @@ impl Registry {
             if owner.is_some_and(|owner| owner != now) {
                 return Ok(None);
             }
-            if table.options().named {
-                self.withdraw(guard, table.name())?;
-            }
+            self.withdraw(guard, table)?;
             table.kill();
             let member = state.members.remove(&(now, table.serial()));
             if let Some(member) = &member {

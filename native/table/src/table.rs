@@ -11,6 +11,10 @@ use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
 /// Bit of the state: the table is deleted.
 const DEAD: usize = 0x80;
+/// Bit of the state: whoever comes by the identifier has to look it up in the registry.
+const LOOKED_UP: usize = 0x40;
+/// The access, in the state.
+const ACCESS: usize = 3;
 
 /// What an operation does to a table, as far as access goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +37,7 @@ pub struct Table {
     name: AtomicU64,
     /// The word of the owner's pid.
     owner: AtomicU64,
-    /// The access, with [`DEAD`].
+    /// The access, with [`DEAD`] and [`LOOKED_UP`].
     state: AtomicUsize,
     /// The contents, retired when the table dies.
     store: AtomicPtr<Store>,
@@ -44,11 +48,12 @@ impl Table {
     /// A table that nobody knows yet: to be made known by [`Registry::enter`].
     pub fn new(registry: &'static Registry, options: Options, name: u64, owner: u64) -> Result<Self, Failure> {
         let store = Box::new(empty_store(&options)?);
+        let look_up = if registry.uses_locks() { LOOKED_UP } else { 0 };
         Ok(Self {
             serial: registry.next_serial(),
             name: AtomicU64::new(name),
             owner: AtomicU64::new(owner),
-            state: AtomicUsize::new(options.access as usize),
+            state: AtomicUsize::new(options.access as usize | look_up),
             store: AtomicPtr::new(Box::into_raw(store)),
             options,
             registry,
@@ -130,7 +135,7 @@ impl Table {
     }
 
     pub fn access(&self) -> Access {
-        match self.state.load(Ordering::Acquire) & !DEAD {
+        match self.state.load(Ordering::Acquire) & ACCESS {
             0 => Access::Public,
             1 => Access::Protected,
             _ => Access::Private,
@@ -139,30 +144,55 @@ impl Table {
 
     /// The registry's lock is held, and the table is not dead.
     pub(crate) fn set_access(&self, access: Access) {
-        self.state.store(access as usize, Ordering::Release);
+        let flags = self.state.load(Ordering::Relaxed) & !ACCESS;
+        self.state.store(access as usize | flags, Ordering::Release);
     }
 
     /// The registry's lock is held.
     pub(crate) fn kill(&self) {
-        self.state.store(self.access() as usize | DEAD, Ordering::Release);
+        let state = self.state.load(Ordering::Relaxed);
+        self.state.store(state | DEAD, Ordering::Release);
     }
 
-    /// Whether `caller` may do this to the table; `caller` is only asked for when it matters.
+    /// Whether `caller` may do this to the table, which was found by its identifier; `caller` is only asked for when it matters.
     #[inline]
-    pub fn check(&self, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Cause> {
+    pub fn check(&self, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Failure> {
+        let state = self.state.load(Ordering::Acquire);
+        if state & (DEAD | LOOKED_UP) != 0 {
+            return self.look_up(right, caller());
+        }
+        self.allows(state, right, caller)
+    }
+
+    /// The same for a table that takes more than its identifier to find.
+    #[cold]
+    fn look_up(&self, right: Right, caller: u64) -> Result<(), Failure> {
+        match self.registry.holds(self)? {
+            true => self.check_found(right, || caller),
+            false => Err(Cause::Id.into()),
+        }
+    }
+
+    /// The same for a table that was looked up in the registry.
+    pub fn check_found(&self, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Failure> {
         let state = self.state.load(Ordering::Acquire);
         if state & DEAD != 0 {
-            return Err(Cause::Id);
+            return Err(Cause::Id.into());
         }
+        self.allows(state & ACCESS, right, caller)
+    }
+
+    #[inline]
+    fn allows(&self, access: usize, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Failure> {
         let open = match right {
-            Right::Read => state != Access::Private as usize,
-            Right::Write => state == Access::Public as usize,
+            Right::Read => access != Access::Private as usize,
+            Right::Write => access == Access::Public as usize,
             Right::Info => true,
         };
         if open || caller() == self.owner() {
             Ok(())
         } else {
-            Err(Cause::Access)
+            Err(Cause::Access.into())
         }
     }
 

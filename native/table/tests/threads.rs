@@ -177,7 +177,11 @@ fn groups_are_read_while_they_change() {
 /// inserted after the renaming.
 #[test]
 fn renaming_is_atomic() {
-    let (registry, world) = (registry(), World::default());
+    registries().into_iter().for_each(renaming_is_atomic_in);
+}
+
+fn renaming_is_atomic_in(registry: &'static Registry) {
+    let world = World::default();
     let mut named = options(Kind::Set, 1);
     named.add(cats_table::OptionItem::NamedTable);
     let names = [atom(1), atom(2)];
@@ -226,7 +230,14 @@ fn renaming_is_atomic() {
 /// the next owner, and every table is forgotten in the end.
 #[test]
 fn owners_die_amid_everything() {
+    for locked in [false, true] {
+        owners_die_amid_everything_in(locked);
+    }
+}
+
+fn owners_die_amid_everything_in(locked: bool) {
     static FORGOTTEN: AtomicU64 = AtomicU64::new(0);
+    FORGOTTEN.store(0, Ordering::Relaxed);
     install();
     let registry: &'static Registry = Box::leak(Box::new(
         Registry::new(|table| {
@@ -236,6 +247,9 @@ fn owners_die_amid_everything() {
         })
         .unwrap(),
     ));
+    if locked {
+        registry.use_locks(2);
+    }
     let world = World::default();
     let name = atom(7);
     let next_pid = AtomicU64::new(1000);

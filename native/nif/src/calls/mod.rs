@@ -63,7 +63,7 @@ pub fn prepare() -> bool {
 }
 
 /// The registry of all tables.
-fn registry() -> &'static Registry {
+pub fn registry() -> &'static Registry {
     REGISTRY.get().expect("made when the library is loaded")
 }
 
@@ -195,7 +195,7 @@ fn find_named<'g>(env: Env<'g>, guard: &'g Guard, name: Term, right: Right) -> R
     }
     let caller = env.this_process().0;
     let handle = registry().find(&Vm(env), guard, name.0, caller)?;
-    handle.table().check(right, || caller)?;
+    handle.table().check_found(right, || caller)?;
     Ok(handle)
 }
 

@@ -172,6 +172,13 @@ pub fn registry() -> &'static Registry {
     Box::leak(Box::new(Registry::new(forget).unwrap()))
 }
 
+/// A registry of each kind for one test.
+pub fn registries() -> [&'static Registry; 2] {
+    let locked = registry();
+    locked.use_locks(2);
+    [registry(), locked]
+}
+
 /// A table's options, public.
 pub fn options(kind: Kind, key_position: u32) -> Collect {
     let mut collect = Collect::default();

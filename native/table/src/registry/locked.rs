@@ -1,0 +1,137 @@
+//! Tables in locked meta tables, for comparison: as ETS had them up to R16B.
+//!
+//! Source: RELEASE D2.4, section 3.1; ALGORITHMS section 7. The *main table* knows tables by number, the *name table* by name.
+//! A place of either is under one of 256 readers-writer locks with reader groups, and every operation that looks a table up holds
+//! the place's lock for reading while it does. (Who owns and who has fixed which tables stands in the registry itself.)
+//!
+//! All changes are made under the registry's lock, and under the locks of all places concerned, the main table's before the name
+//! table's, in the order of their indices. `Busy` means that nothing was done.
+
+use super::Known;
+use crate::table::Table;
+use cats_engine::Busy;
+use cats_sync::lock::rw::Rw;
+use cats_sync::lock::TableLock;
+use std::collections::HashMap;
+
+/// Locks of a meta table.
+const LOCKS: usize = 256;
+
+/// Tables by number or by name, in parts with a lock each.
+struct MetaTable(Box<[Rw<HashMap<u64, Known>>]>);
+
+impl MetaTable {
+    fn new(reader_groups: usize) -> Self {
+        Self((0..LOCKS).map(|_| Rw::new(HashMap::new(), reader_groups)).collect())
+    }
+
+    /// The part of a table's number.
+    fn of_number(&self, serial: u64) -> &Rw<HashMap<u64, Known>> {
+        &self.0[serial as usize % LOCKS]
+    }
+
+    /// The place of the part of a name: numbers of atoms stand above six bits of tag.
+    fn place_of_name(name: u64) -> usize {
+        (name >> 6) as usize % LOCKS
+    }
+}
+
+/// See the module's documentation.
+pub struct Locked {
+    main: MetaTable,
+    names: MetaTable,
+}
+
+impl Locked {
+    /// No tables. The readers of one lock are divided into `reader_groups` groups.
+    pub fn new(reader_groups: usize) -> Self {
+        Self {
+            main: MetaTable::new(reader_groups),
+            names: MetaTable::new(reader_groups),
+        }
+    }
+
+    /// Whether a table, found by its identifier, is in the main table.
+    pub fn holds(&self, serial: u64) -> Result<bool, Busy> {
+        self.main
+            .of_number(serial)
+            .read_here(|tables| tables.contains_key(&serial))
+    }
+
+    /// The table of a name.
+    pub fn find(&self, name: u64) -> Result<Option<Known>, Busy> {
+        let part = &self.names.0[MetaTable::place_of_name(name)];
+        part.read_here(|tables| tables.get(&name).copied())
+    }
+
+    /// Enters a table, by `name` too if there is one; false, and nothing done, if the name is taken.
+    pub fn enter(&self, table: &Table, name: Option<u64>) -> Result<bool, Busy> {
+        self.main.of_number(table.serial()).write_here(|main| {
+            if let Some(name) = name {
+                let part = &self.names.0[MetaTable::place_of_name(name)];
+                if !part.write_here(|names| claim(names, name, table))? {
+                    return Ok(false);
+                }
+            }
+            main.insert(table.serial(), Known(table));
+            Ok(true)
+        })?
+    }
+
+    /// Removes a table, and its name if there is one.
+    pub fn remove(&self, table: &Table, name: Option<u64>) -> Result<(), Busy> {
+        self.main.of_number(table.serial()).write_here(|main| {
+            if let Some(name) = name {
+                let part = &self.names.0[MetaTable::place_of_name(name)];
+                part.write_here(|names| names.remove(&name))?;
+            }
+            main.remove(&table.serial());
+            Ok(())
+        })?
+    }
+
+    /// Gives a table another name, unless that is taken.
+    pub fn rename(&self, table: &Table, name: u64) -> Result<bool, Busy> {
+        let old = table.name();
+        let (from, to) = (MetaTable::place_of_name(old), MetaTable::place_of_name(name));
+        let change = |names: &mut HashMap<u64, Known>| {
+            let claimed = claim(names, name, table);
+            if claimed {
+                table.set_name(name);
+            }
+            claimed
+        };
+        if from == to {
+            return self.names.0[to].write_here(|names| {
+                let claimed = change(names);
+                if claimed {
+                    names.remove(&old);
+                }
+                claimed
+            });
+        }
+        let both = |leaving: &mut HashMap<u64, Known>, coming: &mut HashMap<u64, Known>| {
+            let claimed = change(coming);
+            if claimed {
+                leaving.remove(&old);
+            }
+            claimed
+        };
+        let (first, second) = (&self.names.0[from.min(to)], &self.names.0[from.max(to)]);
+        first.write_here(|first| {
+            second.write_here(|second| match from < to {
+                true => both(first, second),
+                false => both(second, first),
+            })
+        })?
+    }
+}
+
+/// Enters a name, unless it is taken.
+fn claim(names: &mut HashMap<u64, Known>, name: u64, table: &Table) -> bool {
+    let free = !names.contains_key(&name);
+    if free {
+        names.insert(name, Known(table));
+    }
+    free
+}

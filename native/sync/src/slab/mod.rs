@@ -10,6 +10,8 @@
 //! its chunk, and a region all of whose chunks are empty back to the source, but for one that is kept against thrashing.
 //! [`crate::epoch::collect`] takes the pages of idle threads back.
 //!
+//! Built with `--cfg direct`, for the address sanitizer, every block is one of C's allocator: else it could not tell free blocks.
+//!
 //! The locks (one a class, and one for all chunks) are held for some dozen instructions, once for many blocks. Like those of
 //! the allocators of C they are leaves: nothing is called under them.
 
@@ -32,6 +34,9 @@ use std::ptr::NonNull;
 /// Nothing when memory is exhausted. Some nanoseconds; when a page runs out, some hundred, and for a new chunk a page fault.
 #[inline]
 pub fn alloc(size: usize) -> Option<NonNull<u8>> {
+    if cfg!(direct) {
+        return source::alloc_direct(size);
+    }
     #[cfg(not(any(loom, shuttle)))]
     if size <= class::LARGEST {
         return heap::alloc(class::of(size));
@@ -45,6 +50,10 @@ pub fn alloc(size: usize) -> Option<NonNull<u8>> {
 /// `block` came from [`alloc`] with the same `size`, and nothing uses it any more.
 #[inline]
 pub unsafe fn free(block: NonNull<u8>, size: usize) {
+    if cfg!(direct) {
+        // SAFETY: as the caller promises.
+        return unsafe { source::free_direct(block, size) };
+    }
     #[cfg(not(any(loom, shuttle)))]
     if size <= class::LARGEST {
         // SAFETY: a block of at most this size is in a page.
@@ -57,7 +66,9 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
 /// The bytes that a block of `size` bytes occupies.
 #[inline]
 pub fn usable(size: usize) -> usize {
-    if size <= class::LARGEST {
+    if cfg!(direct) {
+        size
+    } else if size <= class::LARGEST {
         class::size(class::of(size))
     } else {
         source::large(size).unwrap_or(usize::MAX)

@@ -79,3 +79,22 @@ pub unsafe fn free_large(block: NonNull<u8>, size: usize) {
         )
     }
 }
+
+/// A block that ends where it is said to end, from C's allocator, whatever the source is.
+pub fn alloc_direct(size: usize) -> Option<NonNull<u8>> {
+    let alignment = [128, 64].into_iter().find(|n| size.is_multiple_of(*n)).unwrap_or(16);
+    // SAFETY: the alignment is a power of two.
+    let block = NonNull::new(unsafe { libc::memalign(alignment, size) }.cast())?;
+    HELD.fetch_add(size, Ordering::Relaxed);
+    Some(block)
+}
+
+/// Gives back a block of [`alloc_direct`].
+///
+/// # Safety
+/// `block` came from [`alloc_direct`] with the same `size`, and nothing uses it any more.
+pub unsafe fn free_direct(block: NonNull<u8>, size: usize) {
+    HELD.fetch_sub(size, Ordering::Relaxed);
+    // SAFETY: C's allocator's own, as the caller promises.
+    unsafe { libc::free(block.as_ptr().cast()) }
+}

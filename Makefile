@@ -8,7 +8,7 @@ EBIN = _build/default/lib/cats/ebin
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps build demo scans test test-native test-models test-erlang lint lint-native lint-erlang shell clean
+.PHONY: help deps build demo scans test test-native test-models test-erlang linearizability check sanitize lint lint-native lint-erlang shell clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -25,7 +25,7 @@ demo: build ## run the papers' ets_bench on ets and cats side by side (QUICK=1: 
 scans: build ## compare selects, scans and walks of ets and cats
 	@bench/scans
 
-test: test-native test-models test-erlang ## run all tests
+test: test-native test-models linearizability test-erlang ## run all tests
 
 test-native: deps ## the tests of the Rust crates
 	cd native && cargo test --locked --workspace --no-fail-fast
@@ -36,6 +36,18 @@ test-models: deps ## check models of the synchronisation with loom
 
 test-erlang: build ## the Erlang tests (SUITE=name: one of them): comparison with ets, ownership, concurrency, errors
 	@scripts/test-erlang
+
+linearizability: deps ## record histories of all engines (ROUNDS=n of each kind) and judge them with porcupine
+	@scripts/linearizability
+
+check: deps ## what takes long: histories by the thousand, sanitizers (some 40 minutes)
+	@ROUNDS=3000 scripts/linearizability
+	@$(MAKE) sanitize
+
+sanitize: build ## the tests under the address sanitizer, the histories under the thread sanitizer
+	@scripts/sanitize address
+	@scripts/sanitize thread
+	@scripts/sanitize vm
 
 lint: lint-native lint-erlang ## run all linters
 

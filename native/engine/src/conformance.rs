@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
-    Ordering::{AcqRel, Acquire, Relaxed},
+    Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
 use std::time::{Duration, Instant};
 
@@ -99,11 +99,29 @@ unsafe fn drop_block(address: *mut u8, _: usize) {
     drop(unsafe { Box::from_raw(address.cast::<Block>()) });
 }
 
-fn retire(guard: &Guard, entry: Entry) {
+pub fn retire(guard: &Guard, entry: Entry) {
     if block(entry).is_some() {
         // SAFETY: the caller has replaced or removed the entry.
         unsafe { guard.retire(entry.body as *mut u8, 0, drop_block) }
     }
+}
+
+/// Changes what the entry of a hashed key points to, under its lock; false if the key is an immediate.
+pub fn touch(entry: Entry) -> bool {
+    let Some(block) = block(entry) else { return false };
+    for counter in &block.counters {
+        // Relaxed and Release: the lock keeps other writers out, readers find out that they overlap.
+        counter.store(counter.load(Relaxed) + 1, Release);
+    }
+    true
+}
+
+/// How often the entry was touched; nothing if the read is torn.
+pub fn touched(entry: Entry) -> Option<u64> {
+    let counters = block(entry).map_or([0; 2], |block| {
+        block.counters.each_ref().map(|counter| counter.load(Acquire))
+    });
+    (counters[0] == counters[1]).then_some(counters[0])
 }
 
 /// The number that an entry stands for, as far as a torn read can tell.
@@ -880,6 +898,12 @@ macro_rules! suite {
             first_is_linearizable,
             many_keys_change_at_once
         );
+
+        #[test]
+        #[ignore = "records for another program, see the module histories"]
+        fn histories() {
+            $crate::histories::histories($make, module_path!())
+        }
     };
 }
 
@@ -887,6 +911,12 @@ macro_rules! suite {
 macro_rules! ordered_suite {
     ($make:expr) => {
         $crate::conformance::tests!($make, ordered_model);
+
+        #[test]
+        #[ignore = "records for another program, see the module histories"]
+        fn ordered_histories() {
+            $crate::histories::ordered_histories($make, module_path!())
+        }
     };
 }
 

@@ -12,6 +12,8 @@ pub mod config;
 #[cfg(test)]
 mod conformance;
 pub mod hash;
+#[cfg(test)]
+mod histories;
 mod line;
 mod linear;
 pub mod linear_hash;

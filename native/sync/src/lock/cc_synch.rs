@@ -17,7 +17,7 @@ use std::cell::UnsafeCell;
 use std::ptr;
 
 /// Sections that one thread runs in a row, at most, before it hands its part over: as in the authors' lock library.
-const COMBINED: usize = if cfg!(loom) { 2 } else { 512 };
+const COMBINED: usize = 512;
 
 /// A section in its caller's frame: what runs it, and its address. Null for one that must stay on its thread.
 #[derive(Clone, Copy)]
@@ -53,18 +53,18 @@ const LOCAL: Request = Request {
     call: ptr::null(),
 };
 
-/// See the module's documentation.
+/// See the module's documentation. A combiner runs `BOUND` sections at most.
 #[derive(Debug)]
-pub struct CcSynch<T> {
+pub struct CcSynch<T, const BOUND: usize = COMBINED> {
     tail: Line<AtomicPtr<Node>>,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: only the combiner reaches the value, and the part of the combiner passes from thread to thread through `Node::wait`.
 // Sections that another thread runs are `Send`.
-unsafe impl<T: Send> Sync for CcSynch<T> {}
+unsafe impl<T: Send, const BOUND: usize> Sync for CcSynch<T, BOUND> {}
 // SAFETY: whoever has the lock for itself has the value and the last node.
-unsafe impl<T: Send> Send for CcSynch<T> {}
+unsafe impl<T: Send, const BOUND: usize> Send for CcSynch<T, BOUND> {}
 
 /// The type of what runs a section.
 type Run<T> = unsafe fn(&mut T, *const ());
@@ -103,7 +103,7 @@ fn keep_node(node: *mut Node) {
     }
 }
 
-impl<T: Send> CcSynch<T> {
+impl<T: Send, const BOUND: usize> CcSynch<T, BOUND> {
     /// Lines up, and returns once the section was run by another thread, or else once it is this thread's turn to combine: then
     /// runs `own`, and the sections of those behind.
     #[inline]
@@ -141,7 +141,7 @@ impl<T: Send> CcSynch<T> {
     /// Runs the sections from `first` on, and hands the part of the combiner over to the owner of the node after them.
     fn combine(&self, first: &Node, value: &mut T) {
         let mut node = first;
-        for _ in 1..COMBINED {
+        for _ in 1..BOUND {
             // Acquire pairs with the Release of the owner: the request is there.
             let next = node.next.load(Ordering::Acquire);
             if next.is_null() {
@@ -167,7 +167,7 @@ impl<T: Send> CcSynch<T> {
     }
 }
 
-impl<T: Send + Sync> TableLock<T> for CcSynch<T> {
+impl<T: Send + Sync, const BOUND: usize> TableLock<T> for CcSynch<T, BOUND> {
     /// There are no groups of readers.
     fn new(value: T, _groups: usize) -> Self {
         Self {
@@ -212,7 +212,7 @@ impl<T: Send + Sync> TableLock<T> for CcSynch<T> {
     }
 }
 
-impl<T> Drop for CcSynch<T> {
+impl<T, const BOUND: usize> Drop for CcSynch<T, BOUND> {
     fn drop(&mut self) {
         // Relaxed: the lock is the caller's own.
         // SAFETY: the one node without an owner is the lock's.

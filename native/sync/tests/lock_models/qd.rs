@@ -1,0 +1,125 @@
+//! The delegation queue alone, under a lock that is one flag: closing against reserving, the one that straddles the end of the
+//! buffer (7 words here: two entries of 3), one that comes by an earlier session's word, and a buffer cleared before it is used again.
+
+use crate::{all, Watched};
+use cats_sync::facade::{AtomicBool, AtomicU64, Ordering};
+use cats_sync::lock::qd::DelegationQueue;
+
+/// What the lock protects: the number of a `Shared`.
+struct Protected(*const Watched);
+
+struct Shared {
+    held: AtomicBool,
+    queue: DelegationQueue<Protected>,
+    value: Watched,
+    /// How much was left in the queue, and accepted.
+    accepted: AtomicU64,
+}
+
+fn make() -> Shared {
+    Shared {
+        held: AtomicBool::new(false),
+        queue: DelegationQueue::default(),
+        value: Watched::new(),
+        accepted: AtomicU64::new(0),
+    }
+}
+
+fn run(value: &mut Protected, payload: &[u64]) {
+    assert!(payload.len() == 1, "a whole entry");
+    // SAFETY: the number lives as long as the queue.
+    unsafe { &*value.0 }.add(payload[0]);
+}
+
+impl Shared {
+    fn try_session(&self) -> bool {
+        let taken = self
+            .held
+            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok();
+        if taken {
+            self.queue.open();
+            // A session's own section.
+            self.value.add(100);
+            self.queue.flush(&mut Protected(&self.value));
+            self.held.store(false, Ordering::Release);
+        }
+        taken
+    }
+
+    fn leave(&self, amount: u64) {
+        // SAFETY: `run` may run anywhere.
+        if unsafe { self.queue.enqueue(run, &[amount]) } {
+            self.accepted.fetch_add(amount, Ordering::Relaxed);
+        }
+    }
+}
+
+fn session(shared: &Shared) {
+    assert!(shared.try_session());
+}
+
+fn two_sessions(shared: &Shared) {
+    session(shared);
+    session(shared);
+}
+
+/// What was accepted was done, once.
+fn nothing_is_lost(shared: &Shared) {
+    let done = shared.value.get() % 100;
+    assert_eq!(done, shared.accepted.load(Ordering::Relaxed));
+    // And nothing is left behind that another session would meet.
+    session(shared);
+    assert_eq!(shared.value.get() % 100, done);
+}
+
+#[test]
+fn closing_meets_reserving() {
+    all(3, make, &[session, |shared| shared.leave(1)], nothing_is_lost);
+    all(3, make, &[|shared| shared.leave(1), session], nothing_is_lost);
+}
+
+#[test]
+fn two_leave_a_section_at_once() {
+    all(
+        2,
+        make,
+        &[session, |shared| shared.leave(1), |shared| shared.leave(10)],
+        nothing_is_lost,
+    );
+}
+
+#[test]
+fn one_straddles_the_end() {
+    fn leave_three(shared: &Shared) {
+        (0..3).for_each(|_| shared.leave(1));
+    }
+    all(2, make, &[two_sessions, leave_three], nothing_is_lost);
+    all(
+        2,
+        make,
+        &[session, leave_three, |shared| shared.leave(10)],
+        nothing_is_lost,
+    );
+}
+
+/// One that saw the queue open in the first session reserves in the second, perhaps in words that the first has cleared.
+#[test]
+fn one_comes_from_an_earlier_session() {
+    all(3, make, &[two_sessions, |shared| shared.leave(1)], nothing_is_lost);
+    all(
+        2,
+        make,
+        &[two_sessions, |shared| shared.leave(1), |shared| shared.leave(10)],
+        nothing_is_lost,
+    );
+}
+
+/// Sessions of different threads: the words that one has cleared are written in the other's.
+#[test]
+fn sessions_of_two_threads() {
+    fn maybe(shared: &Shared) {
+        shared.try_session();
+    }
+    all(2, make, &[maybe, maybe, |shared| shared.leave(1)], nothing_is_lost);
+}

@@ -4,7 +4,7 @@
 //! besides. Keys are numbers; a number decides whether its key is an immediate, a hashed key, or one that shares its
 //! hash with others. Values carry a check, so that a torn read shows.
 
-use crate::{hash_of, mix, Busy, Engine, Entry, OrderedEngine, OrderedSchema, Schema, Step};
+use crate::{hash_of, mix, Busy, Detached, Engine, Entry, OrderedEngine, OrderedSchema, Schema, Step};
 use cats_sync::epoch::{self, Guard};
 use proptest::prelude::*;
 use std::cmp::Ordering;
@@ -563,6 +563,74 @@ pub fn own_writes_are_seen<E: Engine<TestSchema>>(make: impl Fn() -> E) {
         mine.keys().for_each(|&number| map.remove(number));
     });
     assert_eq!(map.scan(10), []);
+}
+
+/// What a detached step leaves to do: counts, and retires what it replaced.
+unsafe fn settle(present: *const (), step: Step, old: Option<Entry>) {
+    // SAFETY: `set_detached` passes such a counter.
+    let present = unsafe { &*present.cast::<AtomicU64>() };
+    let more = u64::from(matches!(step, Step::Put(_))).wrapping_sub(u64::from(old.is_some()));
+    present.fetch_add(more, Relaxed);
+    if let Some(old) = old {
+        retire(&epoch::pin(), old);
+    }
+}
+
+impl<E: Engine<TestSchema>> Map<E> {
+    /// Puts or removes without waiting, where the engine can, and counts the entries.
+    fn set_detached(&self, number: u64, value: Option<u32>, present: &AtomicU64) {
+        let (guard, key) = (epoch::pin(), TestKey::new(number));
+        if !self.0.detaches() || value.is_none() && key.word & 3 == 0 {
+            let old = self.change(number, |_| value);
+            let more = u64::from(value.is_some()).wrapping_sub(u64::from(old.is_some()));
+            present.fetch_add(more, Relaxed);
+            return;
+        }
+        let update = Detached {
+            step: value.map_or(Step::Remove, |value| Step::Put(entry(&key, value))),
+            key: Entry { key: key.word, body: 0 },
+            settle,
+            context: std::ptr::from_ref(present).cast(),
+        };
+        // SAFETY: the entry is made for the step, and engine and counter outlive the threads of the test.
+        patiently(|| unsafe { self.0.detach(&guard, update) });
+    }
+}
+
+/// As [`own_writes_are_seen`], by steps that nobody waits for: each thread finds what it has asked for last.
+pub fn detached_steps_are_seen<E: Engine<TestSchema>>(make: impl Fn() -> E) {
+    for size in [2, 100, 3000] {
+        let (map, present) = (Map(make()), AtomicU64::new(0));
+        crowd(4, |thread, random| {
+            let mut mine: HashMap<u64, u32> = HashMap::new();
+            for _ in 0..2 * size {
+                // Of all kinds, among those of the other threads.
+                let number = random.below(size) * 4 + thread;
+                let number = number / 16 * 16 + (number % 4 * 4 + number / 4 % 4);
+                match random.below(4) {
+                    0 => {
+                        map.set_detached(number, None, &present);
+                        mine.remove(&number);
+                    }
+                    1 | 2 => {
+                        // Never that of before.
+                        let value = mine.get(&number).copied().unwrap_or(0) + 1 + random.below(1000) as u32;
+                        map.set_detached(number, Some(value), &present);
+                        mine.insert(number, value);
+                    }
+                    _ => {
+                        assert_eq!(map.get(number), mine.get(&number).copied());
+                    }
+                }
+            }
+            for number in mine.into_keys() {
+                map.set_detached(number, None, &present);
+                assert_eq!(map.get(number), None);
+            }
+        });
+        assert_eq!(map.scan(10), []);
+        assert_eq!(present.into_inner(), 0, "each step is settled once");
+    }
 }
 
 /// Values of few keys replaced without pause: a reader sees whole ones.

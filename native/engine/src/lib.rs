@@ -21,6 +21,7 @@ mod random;
 mod room;
 mod sequential;
 pub mod skip_list;
+pub mod std_hash;
 
 use cats_sync::epoch::Guard;
 use std::cmp::Ordering;
@@ -122,6 +123,21 @@ pub enum Step {
     Remove,
 }
 
+/// What is to be done, under the lock, once a detached step was carried out: with its context, the step, and what the place held
+/// before. May run on any thread.
+pub type Settle = unsafe fn(*const (), Step, Option<Entry>);
+
+/// An update whose outcome nobody asks for: see [`Engine::detach`].
+#[derive(Clone, Copy)]
+pub struct Detached {
+    /// [`Step::Put`] or [`Step::Remove`].
+    pub step: Step,
+    /// The place: an entry with its key. The body is not looked at if the key is an immediate.
+    pub key: Entry,
+    pub settle: Settle,
+    pub context: *const (),
+}
+
 /// The keys of one multi-key operation, all locked. Index `i` is the probe's place in the list that was passed.
 pub trait Locked {
     /// The entry of probe `i` as it is now.
@@ -146,7 +162,9 @@ pub trait Numbered: Cursor {
 ///
 /// Every method runs under the caller's guard, never blocks for longer than a bounded spin ([`Busy`]: nothing was done, try
 /// again later), and holds no lock when it returns. Closures run under a lock or may be repeated: they are short, do not call
-/// back into the engine, and do not panic.
+/// back into the engine, and do not panic. Those of `read`, `update`, `update_many` and `next` may run on another thread while
+/// the caller waits ([`cats_sync::lock`]): they may use all that the caller has, its guard included, but nothing that is told
+/// by the thread itself, as the terms of a process are.
 pub trait Engine<S: Schema>: Send + Sync {
     /// Position of a scan.
     type Cursor: Cursor;
@@ -171,6 +189,22 @@ pub trait Engine<S: Schema>: Send + Sync {
         probes: &[&S::Probe],
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy>;
+
+    /// Whether [`detach`](Self::detach) can be called, and spares a wait.
+    #[inline]
+    fn detaches(&self) -> bool {
+        false
+    }
+
+    /// Carries out a step whose outcome nobody asks for, perhaps after the call has returned, but before whatever any thread
+    /// asks of this engine from then on: nobody can tell. Linearizable.
+    ///
+    /// # Safety
+    /// The engine and the context live, and what was put or is to be settled is the engine's, until every call has returned that
+    /// was under way when this one returned. `settle` may be called so, once, on any thread.
+    unsafe fn detach(&self, _guard: &Guard, _update: Detached) -> Result<(), Busy> {
+        unreachable!("asked for by `detaches`")
+    }
 
     /// Continues a scan: appends to `out`, through `expand`, entries of at least one and about `limit` places, moves the
     /// cursor behind them, and returns false when the scan is complete. Each entry present during the whole scan is met

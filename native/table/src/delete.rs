@@ -15,6 +15,11 @@ impl<'g> Handle<'g> {
     #[inline]
     pub fn delete(self, probe: &Probe<'_>) -> Result<(), Failure> {
         let store = self.store();
+        if !self.table.options().plain && self.detaches(store) {
+            if let Some(result) = self.delete_detached(store, probe) {
+                return result;
+            }
+        }
         let old = store.update(self.guard, probe, move |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));

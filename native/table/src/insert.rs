@@ -144,6 +144,9 @@ impl Handle<'_> {
     fn insert_into_any(self, object: Object<'_>) -> Result<(), Failure> {
         let store = self.store();
         let mut incoming = Incoming::for_any(self.guard, self.table, store, object)?;
+        if self.detaches(store) {
+            return self.insert_detached(store, incoming);
+        }
         let probe = incoming.probe;
         let old = store.update(self.guard, &probe, |old| self.put_if_named(store, old, &mut incoming))??;
         if let Some(old) = old {

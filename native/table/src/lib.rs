@@ -4,6 +4,7 @@
 //! operations are methods of that: one file a group of them.
 
 mod delete;
+mod detached;
 mod engines;
 mod exclusive;
 mod failure;

@@ -9,7 +9,7 @@ use crate::schema::{Exact, Ordered, Probe};
 use cats_engine::ca::Ca;
 use cats_engine::config::Config;
 use cats_engine::hash::{Hash, Position};
-use cats_engine::{Engine, Entry, Locked, Numbered, OrderedEngine, Step};
+use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
@@ -137,6 +137,24 @@ impl Store {
             Structure::Hash(engine) => engine.update(guard, probe, change),
             Structure::Ca(engine) => engine.update(guard, probe, change),
             Structure::Other(_) => unreachable!("an engine that is a call away"),
+        }
+    }
+
+    /// See [`Engine::detaches`].
+    #[inline]
+    pub fn detaches(&self) -> bool {
+        matches!(&self.structure, Structure::Other(engine) if engine.detaches())
+    }
+
+    /// See [`Engine::detach`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn detach(&self, guard: &Guard, update: Detached) -> Result<(), Busy> {
+        match &self.structure {
+            // SAFETY: the caller's promise.
+            Structure::Other(engine) => unsafe { engine.detach(guard, update) },
+            _ => unreachable!("asked for by `detaches`"),
         }
     }
 

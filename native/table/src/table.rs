@@ -267,6 +267,12 @@ impl<'g> Handle<'g> {
         self.table.store(self.guard)
     }
 
+    /// Whether the table was found by its identifier, not by a name.
+    #[inline]
+    pub(crate) fn is_by_identifier(self) -> bool {
+        self.name == 0
+    }
+
     /// Fails if the table was found by a name that it has no more. Asked where an operation takes effect, so that an operation
     /// by the old name is never seen after the renaming.
     #[inline]

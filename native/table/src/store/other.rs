@@ -5,7 +5,7 @@ use crate::engines::EngineName;
 use crate::object::ObjectRef;
 use crate::schema::{Exact, Ordered, Probe};
 use cats_engine::config::Config;
-use cats_engine::{Engine, Entry, Locked, Numbered, OrderedEngine, Step};
+use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::Busy;
 
@@ -43,6 +43,7 @@ others! {
     CaTreap => ordered cats_engine::ca_tree::CaTreap,
     LinearHash => unordered cats_engine::linear_hash::LinearHash,
     SkipList => ordered cats_engine::skip_list::SkipList,
+    StdHash => unordered cats_engine::std_hash::StdHash,
 }
 
 type Look<'a> = &'a mut dyn FnMut(Option<Entry>);
@@ -65,6 +66,10 @@ pub trait Other: Send + Sync {
         probes: &[&Probe<'static>],
         change: &mut dyn FnMut(&mut dyn Locked),
     ) -> Result<(), Busy>;
+    fn detaches(&self) -> bool;
+    /// # Safety
+    /// As for the engine's method.
+    unsafe fn detach(&self, guard: &Guard, update: Detached) -> Result<(), Busy>;
     fn next(&self, guard: &Guard, after: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy>;
     /// Upwards where there is no order.
     fn previous(&self, guard: &Guard, before: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy>;
@@ -127,6 +132,15 @@ macro_rules! passed_on {
             change: &mut dyn FnMut(&mut dyn Locked),
         ) -> Result<(), Busy> {
             self.0.update_many(guard, probes, change)
+        }
+
+        fn detaches(&self) -> bool {
+            self.0.detaches()
+        }
+
+        unsafe fn detach(&self, guard: &Guard, update: Detached) -> Result<(), Busy> {
+            // SAFETY: the caller's promise.
+            unsafe { self.0.detach(guard, update) }
         }
 
         fn next(&self, guard: &Guard, after: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {

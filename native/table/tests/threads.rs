@@ -3,7 +3,7 @@
 mod common;
 
 use cats_sync::epoch;
-use cats_table::{reaper, Failure, Handle, Heir, Host, Kind, Object, Objects, Registry, Table};
+use cats_table::{reaper, Cause, Failure, Handle, Heir, Host, Kind, Object, Objects, Registry, Right, Table};
 use cats_term::small;
 use common::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -173,6 +173,22 @@ fn groups_are_read_while_they_change() {
     assert_eq!(handle.size(), contents(handle).len());
 }
 
+/// Where meta tables are locked, an identifier leads to a table only as long as the main table knows it.
+#[test]
+fn locked_meta_tables_know_what_is_entered() {
+    for (registry, locked) in registries().into_iter().zip([false, true]) {
+        let world = World::default();
+        let guard = epoch::pin();
+        let check = |table: &Table| table.check(Right::Write, || 1);
+        let stranger = Table::new(registry, options(Kind::Set, 1).finish(1).unwrap(), atom(1), 1).unwrap();
+        assert_eq!(check(&stranger).is_err(), locked);
+        let known = table(registry, &world, Kind::Set, atom(1), 1);
+        assert_eq!(check(&known), Ok(()));
+        patiently(|| registry.delete(&world, known.by_identifier(&guard))).unwrap();
+        assert_eq!(check(&known), Err(Failure::Bad(Cause::Id)));
+    }
+}
+
 /// A table that is renamed back and forth is found by exactly one of its names, and never shows under the old name what was
 /// inserted after the renaming.
 #[test]
@@ -208,6 +224,7 @@ fn renaming_is_atomic_in(registry: &'static Registry) {
                 }
             });
         }
+        let _done = SetAtEnd(&done);
         for round in 0..ROUNDS as usize {
             let guard = epoch::pin();
             let (old, new) = (names[round % 2], names[(round + 1) % 2]);
@@ -222,8 +239,16 @@ fn renaming_is_atomic_in(registry: &'static Registry) {
                 thread::sleep(Duration::from_micros(20));
             }
         }
-        done.store(true, Ordering::Relaxed);
     });
+}
+
+/// Tells threads to stop, even when it is a failure that ends the test.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Owners that die while their table is given away, deleted, looked up by name and made again: the name is always free for

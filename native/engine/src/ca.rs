@@ -117,6 +117,9 @@ struct Acquired<'a, K> {
     spot: Result<(usize, Entry), Place>,
 }
 
+/// From so many entries on a leaf is read as a whole.
+const MANY: usize = 16;
+
 /// Asks for a cache line.
 #[inline]
 fn prefetch(address: *const u8) {
@@ -424,10 +427,14 @@ impl<S: OrderedSchema> OrderedEngine<S> for Ca<S> {
         let start = out.len();
         let more = self.walk(guard, from.map(|key| (key, inclusive)), down, |view| {
             out.truncate(start);
-            for i in 0..view.len().min(limit.max(1)) {
+            let shown = view.len().min(limit.max(1));
+            if shown > MANY {
+                view.prefetch();
+            }
+            for i in 0..shown {
                 expand(view.entry(i)?, out);
             }
-            Ok(view.len() > limit.max(1) || view.beyond().is_some())
+            Ok(view.len() > shown || view.beyond().is_some())
         });
         if more.is_err() {
             out.truncate(start);

@@ -226,7 +226,8 @@ impl Program {
             caller,
         };
         for clause in self.clauses.iter().filter(|clause| clause.matcher.passes(&run)) {
-            let mut bindings = SmallVec::<[_; 16]>::from_elem(TermRef::immediate(NIL), clause.variables);
+            let mut bindings = SmallVec::<[_; 16]>::new();
+            bindings.resize(clause.variables, TermRef::immediate(NIL));
             if clause.matches(&run, &mut bindings) {
                 return result(&run, clause, &bindings);
             }

@@ -219,6 +219,13 @@ impl Leaf {
         super::prefetch(std::ptr::from_ref(self.body(slot)).cast());
     }
 
+    /// Asks for all lines.
+    pub fn prefetch_all(self) {
+        for line in (0..self.size()).step_by(64) {
+            super::prefetch(self.at.as_ptr().wrapping_add(line));
+        }
+    }
+
     /// The entry in a slot; its two words need not belong together unless the lock is held or the read validates.
     #[inline]
     pub fn entry(self, slot: usize) -> Result<Entry, Torn> {

@@ -5,7 +5,7 @@
 //! instead; as it may go downwards, against the order of other lockers, it counts on every wait being bounded.
 
 use super::base::Base;
-use super::inner::{bound, Bound, Kind, Node};
+use super::inner::{bound, Bound, Inner, Kind, Node};
 use super::leaf::{Held, Info, Leaf, Torn};
 use super::{Ca, Position, Query, ATTEMPTS, PATIENCE};
 use crate::{Busy, Entry, OrderedSchema};
@@ -27,6 +27,20 @@ struct Spot<'a, K> {
     leaf: Leaf,
     low: Bound<K>,
     high: Bound<K>,
+    /// The node above, if there is one, and the leaf's place in it.
+    above: Option<(Inner<K>, usize)>,
+}
+
+impl<K> Spot<'_, K> {
+    /// The leaf before or behind this one, unless it is under another node.
+    fn beside(&self, down: bool) -> Option<Leaf> {
+        let (inner, index) = self.above?;
+        let index = if down { index.checked_sub(1)? } else { index + 1 };
+        match (index < inner.len()).then(|| Node(inner.child(index)).kind::<K>())? {
+            Kind::Leaf(leaf) => Some(leaf),
+            Kind::Inner(_) => None,
+        }
+    }
 }
 
 /// A leaf that was read, as it must still be at the end.
@@ -52,9 +66,15 @@ pub(super) struct View<K> {
     end: usize,
     down: bool,
     beyond: Bound<K>,
+    /// The leaf that most likely comes next.
+    next: Option<Leaf>,
 }
 
 impl<K> View<K> {
+    /// Asks for the memory of this leaf and of the one that most likely comes next.
+    pub fn prefetch(&self) {
+        self.leaf.iter().chain(&self.next).for_each(|leaf| leaf.prefetch_all());
+    }
     pub fn len(&self) -> usize {
         self.end - self.start
     }
@@ -75,7 +95,7 @@ impl<K> View<K> {
 
 impl<S: OrderedSchema> Ca<S> {
     fn seek<'a>(&self, target: &Target<S>) -> Spot<'a, S::Key> {
-        let search = |inner: super::Inner<S::Key>| match target {
+        let search = |inner: Inner<S::Key>| match target {
             Target::First => 0,
             Target::Last => inner.len() - 1,
             Target::At(query) => inner.search(query, true),
@@ -85,12 +105,22 @@ impl<S: OrderedSchema> Ca<S> {
         let base: &'a Base<S::Key> = self.base(route.child(search(route)));
         let (mut low, mut high) = (base.low, base.high);
         let mut node = base.root();
+        let mut above = None;
         loop {
             match node.kind::<S::Key>() {
-                Kind::Leaf(leaf) => return Spot { base, leaf, low, high },
+                Kind::Leaf(leaf) => {
+                    return Spot {
+                        base,
+                        leaf,
+                        low,
+                        high,
+                        above,
+                    }
+                }
                 Kind::Inner(inner) => {
                     let index = search(inner);
                     (low, high) = inner.bounds(index, low, high);
+                    above = Some((inner, index));
                     node = Node(inner.child(index));
                 }
             }
@@ -166,6 +196,7 @@ impl<S: OrderedSchema> Ca<S> {
                     end: if down { rank } else { count },
                     down,
                     beyond,
+                    next: spot.beside(down),
                 });
                 let more = view
                     .as_ref()

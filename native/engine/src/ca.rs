@@ -117,9 +117,6 @@ struct Acquired<'a, K> {
     spot: Result<(usize, Entry), Place>,
 }
 
-/// From so many entries on a leaf is read as a whole.
-const MANY: usize = 16;
-
 /// Asks for a cache line.
 #[inline]
 fn prefetch(address: *const u8) {
@@ -422,24 +419,9 @@ impl<S: OrderedSchema> OrderedEngine<S> for Ca<S> {
         down: bool,
         limit: usize,
         out: &mut Vec<T>,
-        mut expand: impl FnMut(Entry, &mut Vec<T>),
+        expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<bool, Busy> {
-        let start = out.len();
-        let more = self.walk(guard, from.map(|key| (key, inclusive)), down, |view| {
-            out.truncate(start);
-            let shown = view.len().min(limit.max(1));
-            if shown > MANY {
-                view.prefetch();
-            }
-            for i in 0..shown {
-                expand(view.entry(i)?, out);
-            }
-            Ok(view.len() > shown || view.beyond().is_some())
-        });
-        if more.is_err() {
-            out.truncate(start);
-        }
-        more
+        self.range_on(guard, from, inclusive, down, limit, out, expand)
     }
 
     fn base_nodes(&self) -> usize {

@@ -152,7 +152,7 @@ pub trait Cursor: Default + Send {}
 /// A position that a number tells, as that of every unordered engine is: so a table keeps it, and a program may write it down,
 /// whatever the engine. The start is 0.
 pub trait Numbered: Cursor {
-    /// The position as a number, for later scans of the same table.
+    /// The position as a number, for later scans of the same table. It grows on the way.
     fn number(&self) -> u64;
     /// The position of such a number; any number is some position.
     fn of_number(number: u64) -> Self;
@@ -253,8 +253,8 @@ pub trait OrderedEngine<S: OrderedSchema>: Engine<S> {
     ) -> Result<R, Busy>;
 
     /// Appends to `out`, in order, up to about `limit` entries above the key (below it, descending, when `down`; from the end
-    /// when there is no key), stopping early at a lock's border; `Ok(false)` when no entry lies beyond those appended.
-    /// The entries appended by one call are one state.
+    /// when there is no key), stopping early perhaps at a lock's border; `Ok(false)` when no entry lies beyond those appended.
+    /// What one call appends from one lock's places is one state.
     #[expect(
         clippy::too_many_arguments,
         reason = "each stands alone, and a struct would be built for one call"

@@ -27,6 +27,13 @@ pub(super) struct Turn<K> {
     pub high: Bound<K>,
 }
 
+impl<K> Clone for Turn<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for Turn<K> {}
+
 /// What takes the place of a node: one, or two with the separator between them.
 pub(super) enum Piece<K> {
     One(Node),

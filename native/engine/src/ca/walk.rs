@@ -2,14 +2,19 @@
 //!
 //! A step reads the leaf of the key that it starts from and, while that has nothing further, its neighbours; the tokens of all
 //! of them are validated together, so there was an instant at which all of it held. After some failures it locks the leaves
-//! instead; as it may go downwards, against the order of other lockers, it counts on every wait being bounded.
+//! instead; as it may go downwards, against the order of other lockers, it counts on every wait being bounded. A range goes on
+//! beside the leaf where it begins, each leaf being validated by itself.
 
 use super::base::Base;
 use super::inner::{bound, Bound, Inner, Kind, Node};
 use super::leaf::{Held, Info, Leaf, Torn};
+use super::structure::Turn;
 use super::{Ca, Position, Query, ATTEMPTS, PATIENCE};
 use crate::{Busy, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
+
+/// From so many entries on a leaf is read as a whole.
+const MANY: usize = 16;
 
 /// Which leaf is sought.
 enum Target<'q, 'a, S: OrderedSchema> {
@@ -27,18 +32,47 @@ struct Spot<'a, K> {
     leaf: Leaf,
     low: Bound<K>,
     high: Bound<K>,
-    /// The node above, if there is one, and the leaf's place in it.
-    above: Option<(Inner<K>, usize)>,
+    /// The turn at the node above, if there is one.
+    above: Option<Turn<K>>,
 }
 
+impl<K> Clone for Spot<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for Spot<'_, K> {}
+
 impl<K> Spot<'_, K> {
-    /// The leaf before or behind this one, unless it is under another node.
-    fn beside(&self, down: bool) -> Option<Leaf> {
-        let (inner, index) = self.above?;
-        let index = if down { index.checked_sub(1)? } else { index + 1 };
-        match (index < inner.len()).then(|| Node(inner.child(index)).kind::<K>())? {
-            Kind::Leaf(leaf) => Some(leaf),
+    /// Where the leaf ends in this direction, if that is not the end of the table.
+    fn beyond(&self, down: bool) -> Option<Bound<K>> {
+        let bound = if down { self.low } else { self.high };
+        (!bound.is_null()).then_some(bound)
+    }
+
+    /// The leaf beside this one, unless it is under another node. As ranges of leaves never change, it is that if it is not dead.
+    fn beside(&self, down: bool) -> Option<Self> {
+        let mut turn = self.above?;
+        turn.index = if down {
+            turn.index.checked_sub(1)?
+        } else {
+            turn.index + 1
+        };
+        if turn.index == turn.inner.len() {
+            return None;
+        }
+        match Node(turn.inner.child(turn.index)).kind::<K>() {
             Kind::Inner(_) => None,
+            Kind::Leaf(leaf) => {
+                let (low, high) = turn.inner.bounds(turn.index, turn.low, turn.high);
+                Some(Self {
+                    base: self.base,
+                    leaf,
+                    low,
+                    high,
+                    above: Some(turn),
+                })
+            }
         }
     }
 }
@@ -59,37 +93,51 @@ impl Seen {
 }
 
 /// Entries of one leaf, from some place on in the direction of a walk; or nothing, at the end of the table.
-pub(super) struct View<K> {
-    leaf: Option<Leaf>,
+pub(super) struct View<'s, 'a, K> {
+    spot: &'s Spot<'a, K>,
     /// Ranks from `start` up to `end`.
     start: usize,
     end: usize,
     down: bool,
-    beyond: Bound<K>,
-    /// The leaf that most likely comes next.
-    next: Option<Leaf>,
 }
 
-impl<K> View<K> {
-    /// Asks for the memory of this leaf and of the one that most likely comes next.
-    pub fn prefetch(&self) {
-        self.leaf.iter().chain(&self.next).for_each(|leaf| leaf.prefetch_all());
-    }
-    pub fn len(&self) -> usize {
+impl<K> View<'_, '_, K> {
+    fn len(&self) -> usize {
         self.end - self.start
     }
     /// The `i`-th entry in the walk's direction.
-    pub fn entry(&self, i: usize) -> Result<Entry, Torn> {
+    fn entry(&self, i: usize) -> Result<Entry, Torn> {
         let rank = if self.down { self.end - 1 - i } else { self.start + i };
-        self.leaf.ok_or(Torn)?.at(rank)
+        self.spot.leaf.at(rank)
     }
     /// Where the leaf ends, if that is not the end of the table.
-    pub fn beyond(&self) -> Option<Bound<K>> {
-        (!self.beyond.is_null()).then_some(self.beyond)
+    fn beyond(&self) -> Option<Bound<K>> {
+        self.spot.beyond(self.down)
     }
     /// Shows the first entry, or that there is none.
     pub fn show_first<R>(&self, look: &mut impl FnMut(Option<Entry>) -> R) -> Result<R, Torn> {
         Ok(look(if self.len() == 0 { None } else { Some(self.entry(0)?) }))
+    }
+
+    /// Shows up to `limit` entries; how many, and whether there may be more beyond them.
+    fn show<T>(
+        &self,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: &mut impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<(usize, bool), Torn> {
+        let shown = self.len().min(limit);
+        if shown > MANY {
+            // All lines of this leaf, and then those of the next one, will be read.
+            self.spot.leaf.prefetch_all();
+            if let Some(next) = self.spot.beside(self.down) {
+                next.leaf.prefetch_all();
+            }
+        }
+        for i in 0..shown {
+            expand(self.entry(i)?, out);
+        }
+        Ok((shown, self.len() > shown || self.beyond().is_some()))
     }
 }
 
@@ -119,8 +167,13 @@ impl<S: OrderedSchema> Ca<S> {
                 }
                 Kind::Inner(inner) => {
                     let index = search(inner);
+                    above = Some(Turn {
+                        inner,
+                        index,
+                        low,
+                        high,
+                    });
                     (low, high) = inner.bounds(index, low, high);
-                    above = Some((inner, index));
                     node = Node(inner.child(index));
                 }
             }
@@ -157,12 +210,12 @@ impl<S: OrderedSchema> Ca<S> {
 
     /// Shows `visit` the entries from a key on, up or down: those of the first leaf that has any. `visit` may be repeated;
     /// the last call, whose result is returned, saw one state.
-    pub(super) fn walk<R>(
+    pub(super) fn walk<'a, R>(
         &self,
         guard: &Guard,
         from: Option<(&S::Probe, bool)>,
         down: bool,
-        mut visit: impl FnMut(&View<S::Key>) -> Result<R, Torn>,
+        mut visit: impl FnMut(&View<'_, 'a, S::Key>) -> Result<R, Torn>,
     ) -> Result<R, Busy> {
         let from = from.map(|(probe, inclusive)| (Query::new(&self.schema, probe), inclusive));
         let mut failures = 0;
@@ -189,14 +242,11 @@ impl<S: OrderedSchema> Ca<S> {
                     }
                     _ => Ok(if down { count } else { 0 }),
                 };
-                let beyond = if down { spot.low } else { spot.high };
                 let view = rank.map(|rank| View {
-                    leaf: Some(spot.leaf),
+                    spot: &spot,
                     start: if down { 0 } else { rank },
                     end: if down { rank } else { count },
                     down,
-                    beyond,
-                    next: spot.beside(down),
                 });
                 let more = view
                     .as_ref()
@@ -211,7 +261,7 @@ impl<S: OrderedSchema> Ca<S> {
                         ));
                     }
                     // SAFETY: bounds live as long as the guard.
-                    let Some(key) = (unsafe { bound(beyond) }) else {
+                    let Some(key) = spot.beyond(down).and_then(|key| unsafe { bound(key) }) else {
                         continue 'again;
                     };
                     let query = Query::new(&self.schema, self.schema.probe(key));
@@ -253,6 +303,52 @@ impl<S: OrderedSchema> Ca<S> {
         } else if let Some(near) = unsafe { bound(near) } {
             self.shrink(guard, &Query::new(&self.schema, self.schema.probe(near)));
         }
+    }
+
+    /// See [`crate::OrderedEngine::range`].
+    #[expect(clippy::too_many_arguments, reason = "as in the trait")]
+    pub(super) fn range_on<T>(
+        &self,
+        guard: &Guard,
+        from: Option<&S::Probe>,
+        inclusive: bool,
+        down: bool,
+        limit: usize,
+        out: &mut Vec<T>,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let (start, limit) = (out.len(), limit.max(1));
+        let walked = self.walk(guard, from.map(|key| (key, inclusive)), down, |view| {
+            out.truncate(start);
+            let (shown, more) = view.show(limit, out, &mut expand)?;
+            Ok((*view.spot, shown, more))
+        });
+        let Ok((mut spot, mut places, mut more)) = walked else {
+            out.truncate(start);
+            return Err(Busy);
+        };
+        // On into the leaves beside it, until there is one that is not as it should be.
+        while more && places < limit {
+            let before = out.len();
+            let mut read = || {
+                let next = spot.beside(down)?;
+                let (seen, info) = self.enter(next.leaf, false).ok()??;
+                let view = View {
+                    spot: &next,
+                    start: 0,
+                    end: info.count(),
+                    down,
+                };
+                let (shown, more) = view.show(limit - places, out, &mut expand).ok()?;
+                (shown > 0 && seen.holds()).then_some((next, shown, more))
+            };
+            let Some((next, shown, beyond)) = read() else {
+                out.truncate(before);
+                break;
+            };
+            (spot, places, more) = (next, places + shown, beyond);
+        }
+        Ok(more)
     }
 
     pub(super) fn scan_up<T>(

@@ -190,6 +190,14 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
+    /// Asks the processor for the object's memory.
+    #[inline]
+    pub fn prefetch(&self) {
+        if let ObjectRef::Block(block) = self {
+            block.prefetch();
+        }
+    }
+
     #[inline]
     pub fn arity(&self) -> usize {
         match self {

@@ -12,7 +12,7 @@ use crate::table::{Handle, Table};
 use crate::traverse::Direction;
 use cats_engine::{Entry, Step};
 use cats_pattern::{Keys, Program};
-use cats_term::{compare, Block, TermRef};
+use cats_term::{compare, equal, Block, TermRef};
 use std::sync::Arc;
 
 /// Which objects a scan shows, and where it stands. Nothing is held between two slices; copies go on independently.
@@ -20,8 +20,9 @@ use std::sync::Arc;
 pub struct Selection {
     wanted: Wanted,
     direction: Direction,
-    /// Keys of objects that the next slice would show again.
+    /// Keys of an unordered table that are done, but come again before the scan is at this position.
     passed: Vec<Arc<OwnedKey>>,
+    until: u64,
 }
 
 /// Where a selection stands.
@@ -60,6 +61,7 @@ impl Selection {
             wanted,
             direction,
             passed: Vec::new(),
+            until: 0,
         }
     }
 
@@ -86,6 +88,7 @@ impl Selection {
             wanted,
             direction,
             passed: Vec::new(),
+            until: 0,
         })
     }
 
@@ -114,9 +117,12 @@ impl Selection {
         true
     }
 
-    /// Leaves the objects of these keys out of the next slice.
-    pub fn pass<'a>(&mut self, keys: impl Iterator<Item = TermRef<'a>>) {
+    /// Leaves the objects of these keys out, which come again before the scan is where `behind` is.
+    pub fn pass<'a>(&mut self, keys: impl Iterator<Item = TermRef<'a>>, behind: &Self) {
         self.passed.extend(keys.map(|key| Arc::new(OwnedKey::new(key))));
+        if let Wanted::All(position) = behind.wanted {
+            self.until = self.until.max(position);
+        }
     }
 }
 
@@ -192,10 +198,12 @@ impl<'g> Handle<'g> {
             }
         };
         self.still_named()?;
-        let passed = std::mem::take(&mut selection.passed);
-        if !passed.is_empty() {
-            let is_passed = |key| passed.iter().any(|passed| compare(passed.probe().term(), key).is_eq());
+        if !selection.passed.is_empty() {
+            let is_passed = |key| selection.passed.iter().any(|passed| equal(passed.probe().term(), key));
             out.retain(|object| !is_passed(object.element(self.table.key())));
+            if matches!(selection.wanted, Wanted::All(position) if position >= selection.until) {
+                selection.passed.clear();
+            }
         }
         Ok(more)
     }

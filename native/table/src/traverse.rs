@@ -112,8 +112,7 @@ impl<'g> Handle<'g> {
         is_group(entry.body) && unsafe { Group::from_body(entry.body) }.count() > GROUP_LIMIT
     }
 
-    /// Appends the objects of an entry, in the order of insertion. Asks for their memory, but does not wait for it where it need
-    /// not be looked into yet: it is there when the objects of other entries were appended too.
+    /// Appends the objects of an entry, in the order of insertion. Looks into them only where they may be packed.
     #[inline]
     pub(crate) fn expand(self, entry: Entry, out: &mut Vec<ObjectRef<'g>>) {
         // SAFETY: objects and groups are retired through the epoch; the engine takes back what was not valid.
@@ -127,11 +126,7 @@ impl<'g> Handle<'g> {
             } else if self.table.options().compressed {
                 out.push(ObjectRef::new(entry, self.table.key()));
             } else {
-                let object = ObjectRef::stored(entry, self.table.key());
-                if let ObjectRef::Block(block) = object {
-                    block.prefetch();
-                }
-                out.push(object);
+                out.push(ObjectRef::stored(entry, self.table.key()));
             }
         }
     }

@@ -11,11 +11,18 @@ use cats_table::{Direction, Kind as TableKind, Place, Selection};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long one slice takes, roughly, and words at which it ends early.
+/// How long one slice takes, roughly, and words at which it ends early: behind a step, or even within.
 const SLICE: Duration = Duration::from_micros(250);
 const SLICE_WORDS: usize = 8000;
-/// Keys whose objects are asked for at once within a slice: as many as a leaf of an ordered table has.
-const STEP: usize = 128;
+const STEP_WORDS: usize = 4 * SLICE_WORDS;
+/// Keys whose objects are asked for at once within a slice: some at first, more while a step takes no longer than `STEP`.
+const SOME: usize = 64;
+const FEW: usize = 8;
+const MANY: usize = 128;
+const MANY_ORDERED: usize = 512;
+const STEP: Duration = Duration::from_micros(25);
+/// How many objects before it is come to an object's memory is asked for.
+const AHEAD: usize = 16;
 
 /// What is done to the objects that match.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -220,7 +227,9 @@ fn run(env: Env, handle: Handle<'_>, task: Task, result: Term) -> Result<Term, F
     };
     // The objects of one key stay in the order of insertion.
     let turned = slice.task.limit == usize::MAX && handle.table().kind() != TableKind::OrderedSet;
-    let mut objects = Vec::with_capacity(STEP);
+    let mut objects = Vec::with_capacity(SOME);
+    let most = if slice.ordered() { MANY_ORDERED } else { MANY };
+    let (mut step, mut now) = (SOME, begin);
     let mut steps = 0_u32;
     let state = loop {
         objects.clear();
@@ -228,11 +237,11 @@ fn run(env: Env, handle: Handle<'_>, task: Task, result: Term) -> Result<Term, F
         // Where few objects match, more are asked for each time. In a table without order all that is read is used: no more
         // than what is wanted.
         let wanted = slice.task.limit - slice.task.found;
-        let reach = wanted << if slice.ordered() { steps.min(STEP.ilog2()) } else { 0 };
-        let step = handle
+        let reach = wanted << if slice.ordered() { steps.min(step.ilog2()) } else { 0 };
+        let done = handle
             .slice(
                 &mut slice.task.selection,
-                STEP.min(reach.max(wanted)),
+                step.min(reach.max(wanted)),
                 patient,
                 &mut objects,
             )
@@ -243,10 +252,15 @@ fn run(env: Env, handle: Handle<'_>, task: Task, result: Term) -> Result<Term, F
                 }
                 slice.step(&objects, &before.0).map(|whole| (more, whole))
             });
-        match step {
+        let before_step = std::mem::replace(&mut now, Instant::now());
+        step = match now - before_step <= STEP {
+            true => (2 * step).min(most),
+            false => (step / 2).max(FEW),
+        };
+        match done {
             Ok((false, true)) if !slice.may_go_on() => break State::Complete,
             Ok(_) if slice.task.found >= slice.task.limit => break State::Chunk,
-            Ok((_, whole)) if !whole || begin.elapsed() >= SLICE || slice.words >= SLICE_WORDS => break State::Slice,
+            Ok((_, whole)) if !whole || now - begin >= SLICE || slice.words >= SLICE_WORDS => break State::Slice,
             Ok(_) => {}
             // What was done before counts, and the next slice begins with this step.
             Err(Failure::Busy | Failure::Big) if steps > 0 => {
@@ -326,42 +340,38 @@ impl<'g> Slice<'_, 'g> {
         Ok(self.env.unsigned(before + self.counted as u64))
     }
 
-    /// Does to each object what is to be done; false when it had to stop because others held a lock, with the task set to go
-    /// on from there. `before` is the task as it was before these objects were asked for.
+    /// Does to each object what is to be done; false when it had to stop because others held a lock, or enough words were made,
+    /// with the task set to go on from there. `before` is the task as it was before these objects were asked for.
     fn step(&mut self, objects: &[ObjectRef<'g>], before: &Task) -> Result<bool, Failure> {
-        let Some(program) = self.task.program.clone() else {
-            for object in objects {
-                self.words += object.words() + 2;
-                self.result = self.env.cons(tuple(self.env, object)?, self.result);
-            }
-            return Ok(true);
-        };
-        if self.task.action == Action::Count {
-            for object in objects {
-                self.arena.clear();
-                self.counted += usize::from(program.is_true(seen(object), self.caller, &self.arena));
-            }
-            return Ok(true);
-        }
+        objects.iter().take(AHEAD).for_each(ObjectRef::prefetch);
+        let program = self.task.program.clone();
         for (place, object) in objects.iter().enumerate() {
+            if let Some(later) = objects.get(place + AHEAD) {
+                later.prefetch();
+            }
+            if self.words >= STEP_WORDS && place > 0 && self.may_stop(&objects[place - 1], object) {
+                self.stop(objects, place, before);
+                return Ok(false);
+            }
             self.arena.clear();
-            let done = match self.task.action {
-                Action::Collect => self.collect(&program, object),
-                Action::Replace if self.handle.table().kind() == TableKind::DuplicateBag => {
-                    match self.is_same_key(objects[..place].last(), object) {
+            let done = match (&program, self.task.action) {
+                (Some(program), Action::Count) => {
+                    self.counted += usize::from(program.is_true(seen(object), self.caller, &self.arena));
+                    continue;
+                }
+                (None, _) => self.take(object),
+                (Some(program), Action::Collect) => self.collect(program, object),
+                (Some(program), Action::Replace) if self.handle.table().kind() == TableKind::DuplicateBag => {
+                    match place > 0 && self.is_same_key(&objects[place - 1], object) {
                         true => Ok(()),
-                        false => self.replace_all(&program, object),
+                        false => self.replace_all(program, object),
                     }
                 }
-                _ => self.change(&program, *object),
+                (Some(program), _) => self.change(program, *object),
             };
             match done {
                 Err(Failure::Busy) if place > 0 => {
-                    self.task = before.clone();
-                    let keys = objects[..place]
-                        .iter()
-                        .map(|object| object.element(self.handle.table().key()));
-                    self.task.selection.pass(keys);
+                    self.stop(objects, place, before);
                     return Ok(false);
                 }
                 done => done?,
@@ -373,6 +383,31 @@ impl<'g> Slice<'_, 'g> {
             }
         }
         Ok(true)
+    }
+
+    /// Whether a slice may end between two objects: not among those of a key, nor behind the last one of a chunk.
+    fn may_stop(&self, before: &ObjectRef<'g>, object: &ObjectRef<'g>) -> bool {
+        self.task.found < self.task.limit && !self.is_same_key(before, object)
+    }
+
+    /// Has the next slice go on with the object at this place, which is not the first one.
+    fn stop(&mut self, objects: &[ObjectRef<'g>], place: usize, before: &Task) {
+        let key = |object: &ObjectRef<'g>| object.element(self.handle.table().key());
+        if self.task.selection.go_to(Place::Key(key(&objects[place - 1]))) {
+            return;
+        }
+        let done = objects[..place].iter();
+        let done = done.filter(|object| !self.is_same_key(object, &objects[place]));
+        let keys: Vec<_> = done.map(key).collect();
+        let behind = std::mem::replace(&mut self.task.selection, before.selection.clone());
+        self.task.selection.pass(keys.into_iter(), &behind);
+    }
+
+    /// Puts the object before the result.
+    fn take(&mut self, object: &ObjectRef<'g>) -> Result<(), Failure> {
+        self.words += object.words() + 2;
+        self.result = self.env.cons(tuple(self.env, object)?, self.result);
+        Ok(())
     }
 
     fn collect(&mut self, program: &Program, object: &ObjectRef<'g>) -> Result<(), Failure> {
@@ -394,9 +429,9 @@ impl<'g> Slice<'_, 'g> {
         Ok(())
     }
 
-    fn is_same_key(&self, before: Option<&ObjectRef<'g>>, object: &ObjectRef<'g>) -> bool {
+    fn is_same_key(&self, before: &ObjectRef<'g>, object: &ObjectRef<'g>) -> bool {
         let key = self.handle.table().key();
-        before.is_some_and(|before| cats_term::equal(before.element(key), object.element(key)))
+        cats_term::equal(before.element(key), object.element(key))
     }
 
     /// Replaces all objects that match and have the key of this one, the first of them.

@@ -28,27 +28,35 @@ pub fn store_load_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Shows the model checker an exclusive access to plain memory; nothing in a build.
+/// Shows the model checker accesses to plain memory; nothing in a build.
 #[cfg(not(loom))]
-pub(crate) struct Witness(());
+pub struct Witness(());
 #[cfg(loom)]
-pub(crate) struct Witness(loom::cell::UnsafeCell<()>);
+pub struct Witness(loom::cell::UnsafeCell<()>);
 
+#[allow(clippy::new_without_default)]
 impl Witness {
     #[cfg(not(loom))]
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self(())
     }
     #[cfg(loom)]
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self(loom::cell::UnsafeCell::new(()))
     }
 
-    /// To be called at each access.
+    /// To be called at each exclusive access, a free included.
     #[inline]
-    pub(crate) fn see(&self) {
+    pub fn see(&self) {
         #[cfg(loom)]
         self.0.with_mut(|_| ());
+    }
+
+    /// To be called at a shared access.
+    #[inline]
+    pub fn look(&self) {
+        #[cfg(loom)]
+        self.0.with(|_| ());
     }
 }
 

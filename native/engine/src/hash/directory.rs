@@ -47,7 +47,7 @@ impl Directory {
     /// Without any bucket.
     pub fn new() -> Self {
         Self {
-            small: [const { AtomicPtr::new(ptr::null_mut()) }; SMALL_SEGMENTS],
+            small: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             large: AtomicPtr::new(ptr::null_mut()),
             capacity: AtomicUsize::new(0),
         }

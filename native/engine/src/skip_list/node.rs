@@ -7,7 +7,7 @@
 
 use super::Sought;
 use crate::{Entry, OrderedSchema};
-use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*};
+use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicU64, Ordering::*, Witness};
 use cats_sync::hazard::Link;
 use cats_sync::slab;
 use cats_sync::version_lock::VersionLock;
@@ -34,6 +34,7 @@ pub struct Fields {
     /// The node is unlinked, or about to be, and never comes back. Set under the lock, before the first link to it goes.
     dead: AtomicBool,
     height: u8,
+    witness: Witness,
 }
 
 /// The address of a node that is protected as long as this is used: by a hazard pointer, by its lock with the node not dead, or
@@ -74,6 +75,7 @@ impl Node {
                 body: AtomicU64::new(0),
                 dead: AtomicBool::new(false),
                 height: height as u8,
+                witness: Witness::new(),
             });
             let links = node.add(1).cast::<AtomicPtr<Fields>>();
             for level in 0..height {
@@ -152,6 +154,7 @@ impl Node {
     /// How the key that is sought compares with the node's. Reads nothing that ever changes.
     #[inline]
     pub fn compare<S: OrderedSchema>(self, sought: &Sought<'_, S>) -> Ordering {
+        self.witness.look();
         match sought.head.cmp(&self.head) {
             Ordering::Equal => self.compare_names(sought),
             decided => decided,
@@ -217,6 +220,11 @@ impl Node {
     /// # Safety
     /// Nobody else uses the node, and it is not used again. `S` is the schema that made it.
     pub unsafe fn free<S: OrderedSchema>(self) {
+        self.witness.see();
+        if cfg!(loom) {
+            // The model checker watches accesses to the atomics in it.
+            return;
+        }
         if self.name & 3 == 0 && self.name != 0 {
             // SAFETY: boxed by `new`.
             drop(unsafe { Box::from_raw(self.name as *mut S::Key) });

@@ -77,6 +77,7 @@ impl Node {
                 height: height as u8,
                 witness: Witness::new(),
             });
+            node.as_ref().witness.see();
             let links = node.add(1).cast::<AtomicPtr<Fields>>();
             for level in 0..height {
                 links.add(level).write(AtomicPtr::new(ptr::null_mut()));
@@ -133,6 +134,19 @@ impl Node {
         debug_assert!(level < self.height());
         // SAFETY: the links come after the fields, and the node is protected.
         unsafe { self.0.add(1).cast::<AtomicPtr<Fields>>().add(level).as_ref() }
+    }
+
+    /// Asks the processor for the node after this one on a level, which a search needs if it goes down there.
+    #[inline]
+    pub fn prefetch_next(self, level: usize) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch of any address has no effect but on caches. Relaxed: nobody looks at what is there.
+        unsafe {
+            let next = self.link(level).load(Relaxed);
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(next.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = level;
     }
 
     /// Whether the node is being unlinked. Acquire: what else is read of it comes after the answer, and if it is dead, so is

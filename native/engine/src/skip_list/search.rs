@@ -64,6 +64,9 @@ impl<S: OrderedSchema> SkipList<S> {
         if pred.is_dead() {
             return Err(Gone);
         }
+        if level > 0 {
+            pred.prefetch_next(level - 1);
+        }
         // SAFETY: protected, as just said, until the slot is used again.
         Ok(unsafe { Node::from_address(next) })
     }

@@ -12,6 +12,9 @@
 //! - A structure has its own [`Retired`] list, linked through the objects: retiring never allocates. Once it is long, whoever
 //!   retires one more takes the list as a whole, looks at all announcements, and frees what is in none.
 //!
+//! Why not the crate haphazard: it pays a full fence for each protection, allocates a record for each retired object, and whoever
+//! retires one too many goes on reclaiming until the list is short.
+//!
 //! Held back at most, for each list: [`BATCH`] objects, twice what was announced at the last reclamation, and what is retired
 //! while one thread reclaims. Reclamation looks at each thread's slots once for at least `BATCH` objects: amortised, that is a
 //! constant for a given number of threads.

@@ -122,6 +122,16 @@ impl List {
         }
     }
 
+    /// Looks at the first node twice, announcing it in one slot.
+    fn look_twice(&self, guard: &Guard) {
+        let hazards = Hazards::new(guard);
+        for _ in 0..2 {
+            if let Some(first) = self.follow(&hazards, &self.nodes[0], 0) {
+                assert!(first.alive(), "read after free");
+            }
+        }
+    }
+
     /// Removes the first node.
     fn remove_first(&self) {
         let head = &self.nodes[0];
@@ -180,6 +190,22 @@ fn a_protected_node_is_not_freed() {
 #[test]
 fn neighbours_can_be_removed_under_a_walk() {
     walk_while_nodes_are_removed(Mistake::None, 2);
+}
+
+#[test]
+fn a_slot_can_be_used_again() {
+    check(|| {
+        let list = List::new(Mistake::None);
+        let other = {
+            let list = list.clone();
+            thread::spawn(move || list.look_twice(&pin()))
+        };
+        let guard = pin();
+        list.remove_first();
+        list.retire(&list.nodes[3]);
+        drop(guard);
+        other.join().unwrap();
+    });
 }
 
 /// What one thread has announced, the other spares; nothing is lost, and nothing freed twice.

@@ -17,9 +17,9 @@
 //!
 //! What is wait-free. A search takes no lock and waits for nobody: it is lock-free, and begins anew only where another thread has
 //! removed the very node it stood on. It is *not* wait-free, as the paper's is under garbage collection: that is the price of
-//! hazard pointers (ALGORITHMS section 5). A call ends after a bounded number of steps in any case, if need be as `Busy`. Having
-//! found its key's node, a lookup reads the entry and all that it points to under the node's version, and waits (a bounded time)
-//! only for a writer of this very key; a lookup of an absent key waits for nobody.
+//! hazard pointers (ALGORITHMS section 5). A call that is overtaken again and again ends as `Busy`. Having found its key's node, a
+//! lookup reads the entry and all that it points to under the node's version, and waits (a bounded time) only for a writer of
+//! this very key; a lookup of an absent key waits for nobody.
 //!
 //! Linearization points:
 //! - `read` of a present key: any instant between taking the node's token and validating it. Of an absent key: the second load of

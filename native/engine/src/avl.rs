@@ -11,7 +11,8 @@
 use crate::by_range::{self, Position};
 use crate::config::Config;
 use crate::sequential::{Avl as Balanced, Place, Tree, NODE};
-use crate::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step};
+use crate::single::{self, Single};
+use crate::{Busy, Detached, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicBool, AtomicI64, Ordering::*};
 use cats_sync::lock::{AnyLock, TableLock};
@@ -25,7 +26,7 @@ pub struct Avl<S> {
     count: AtomicI64,
 }
 
-struct Contents {
+pub(crate) struct Contents {
     tree: Tree<Balanced>,
     stack: Option<Stack>,
 }
@@ -98,21 +99,6 @@ impl Contents {
     }
 }
 
-/// What a section takes along, or brings back, if another thread runs it.
-struct Lent<T>(T);
-
-// SAFETY: a section runs while its caller waits for it, and what it does with what it was lent happens between the
-// caller's doing before and after; the closures of an engine's callers depend on no thread (`Engine`: they may run
-// anywhere).
-unsafe impl<T> Send for Lent<T> {}
-
-impl<T> Lent<T> {
-    /// A method, so that a closure captures the whole.
-    fn get(self) -> T {
-        self.0
-    }
-}
-
 impl<S: OrderedSchema> Avl<S> {
     /// An empty table, with the lock that is asked for, and a static stack or not. Nothing when memory is exhausted.
     pub fn new(schema: S, config: &Config) -> Option<Self> {
@@ -149,12 +135,27 @@ impl<S: OrderedSchema> Avl<S> {
     }
 }
 
+impl<S: OrderedSchema> Single for Avl<S> {
+    type Contents = Contents;
+
+    fn lock(&self) -> &AnyLock<Contents> {
+        &self.lock
+    }
+
+    fn step_at(&self, contents: &mut Contents, at: Entry, step: Step) -> Option<Entry> {
+        // SAFETY: the entry is the step's own, and lives.
+        let key = unsafe { self.schema.own(at) };
+        let (old, more) = contents.update(&self.schema, self.schema.probe(&key), |old| (step, old));
+        self.add(more);
+        old
+    }
+}
+
 impl<S: OrderedSchema> Engine<S> for Avl<S> {
     type Cursor = Position<S::Key>;
 
     fn read<R>(&self, _: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
-        let section = Lent(|contents: &Contents| Lent(look(contents.find(&self.schema, probe))));
-        self.lock.read(move |contents| section.get()(contents)).map(Lent::get)
+        single::read(&self.lock, |contents| look(contents.find(&self.schema, probe)))
     }
 
     fn update<R>(
@@ -163,12 +164,11 @@ impl<S: OrderedSchema> Engine<S> for Avl<S> {
         probe: &S::Probe,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
-        let section = Lent(|contents: &mut Contents| {
+        single::write(&self.lock, |contents| {
             let (result, more) = contents.update(&self.schema, probe, change);
             self.add(more);
-            Lent(result)
-        });
-        self.lock.write(move |contents| section.get()(contents)).map(Lent::get)
+            result
+        })
     }
 
     fn update_many<R>(
@@ -184,6 +184,16 @@ impl<S: OrderedSchema> Engine<S> for Avl<S> {
                 probes,
             })
         })
+    }
+
+    #[inline]
+    fn detaches(&self) -> bool {
+        self.lock.detaches()
+    }
+
+    unsafe fn detach(&self, _: &Guard, update: Detached) -> Result<(), Busy> {
+        // SAFETY: the caller's promise.
+        unsafe { single::detach(self, update) }
     }
 
     /// Ascending.
@@ -306,6 +316,7 @@ mod tests {
                     const MAKE: &dyn Fn() -> Avl<TestSchema> = &|| make($make);
                     crate::conformance::suite!(MAKE);
                     crate::conformance::ordered_suite!(MAKE);
+                    crate::conformance::tests!(MAKE, detached_steps_are_seen);
                 }
             )*
         };

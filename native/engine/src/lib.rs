@@ -20,6 +20,7 @@ pub mod linear_hash;
 mod random;
 mod room;
 mod sequential;
+mod single;
 pub mod skip_list;
 pub mod std_hash;
 

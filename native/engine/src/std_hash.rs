@@ -15,6 +15,7 @@
 
 use crate::config::Config;
 use crate::linear::{behind, position, First, Position};
+use crate::single::{self, Single};
 use crate::{hash_of, mix, Busy, Detached, Engine, Entry, Locked, Schema, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicUsize, Ordering};
@@ -38,7 +39,7 @@ pub struct StdHash<S> {
 }
 
 /// What the lock protects.
-struct Map<S> {
+pub(crate) struct Map<S> {
     schema: S,
     table: Table,
     /// The table that is being emptied.
@@ -307,20 +308,6 @@ impl<S: Schema> Map<S> {
     }
 }
 
-/// What a section takes along, or brings back, if another thread runs it.
-struct Lent<T>(T);
-
-// SAFETY: a section runs while its caller waits for it, and what it does with what it was lent happens between the caller's
-// doing before and after; the closures of an engine's callers may run on any thread ([`Engine`]).
-unsafe impl<T> Send for Lent<T> {}
-
-impl<T> Lent<T> {
-    /// A method, so that a closure captures the whole.
-    fn get(self) -> T {
-        self.0
-    }
-}
-
 impl<S: Schema> StdHash<S> {
     /// An empty table with the lock that is asked for; nothing when memory is exhausted.
     pub fn new(schema: S, config: &Config) -> Option<Self> {
@@ -344,22 +331,28 @@ impl<S: Schema> StdHash<S> {
         }
     }
 
-    /// Runs a section under the lock, wherever.
+    /// Runs a section that changes the tables, wherever.
     #[inline]
-    fn read_lent<R>(&self, look: impl FnOnce(&Map<S>) -> R) -> Result<R, Busy> {
-        let section = Lent(|map: &Map<S>| Lent(look(map)));
-        self.lock.read(move |map| section.get()(map)).map(Lent::get)
-    }
-
-    /// Runs a section that changes the table, wherever.
-    #[inline]
-    fn write_lent<R>(&self, change: impl FnOnce(&mut Map<S>) -> R) -> Result<R, Busy> {
-        let section = Lent(|map: &mut Map<S>| {
+    fn write<R>(&self, change: impl FnOnce(&mut Map<S>) -> R) -> Result<R, Busy> {
+        single::write(&self.lock, |map| {
             let result = change(map);
             self.note(map);
-            Lent(result)
-        });
-        self.lock.write(move |map| section.get()(map)).map(Lent::get)
+            result
+        })
+    }
+}
+
+impl<S: Schema> Single for StdHash<S> {
+    type Contents = Map<S>;
+
+    fn lock(&self) -> &AnyLock<Map<S>> {
+        &self.lock
+    }
+
+    fn step_at(&self, map: &mut Map<S>, at: Entry, step: Step) -> Option<Entry> {
+        let old = map.update_at(at, |old| (step, old));
+        self.note(map);
+        old
     }
 }
 
@@ -367,7 +360,7 @@ impl<S: Schema> Engine<S> for StdHash<S> {
     type Cursor = Position;
 
     fn read<R>(&self, _: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
-        self.read_lent(|map| look(map.find(probe)))
+        single::read(&self.lock, |map| look(map.find(probe)))
     }
 
     fn update<R>(
@@ -376,7 +369,7 @@ impl<S: Schema> Engine<S> for StdHash<S> {
         probe: &S::Probe,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
-        self.write_lent(|map| map.update(probe, change))
+        self.write(|map| map.update(probe, change))
     }
 
     fn update_many<R>(
@@ -390,7 +383,7 @@ impl<S: Schema> Engine<S> for StdHash<S> {
             change(&mut Many { map, probes })
         };
         if probes.len() <= LENT_PROBES {
-            return self.write_lent(section);
+            return self.write(section);
         }
         self.lock.write_here(|map| {
             let result = section(map);
@@ -404,23 +397,9 @@ impl<S: Schema> Engine<S> for StdHash<S> {
         self.lock.detaches()
     }
 
-    unsafe fn detach(&self, _: &Guard, detached: Detached) -> Result<(), Busy> {
-        let Detached { step, key, .. } = detached;
-        let (operation, entry): (cats_sync::lock::Operation<Map<S>>, _) = match step {
-            Step::Put(entry) => (run_detached::<S, true>, entry),
-            Step::Remove => (run_detached::<S, false>, key),
-            Step::Keep | Step::Touch => return Ok(()),
-        };
-        let words = [
-            entry.key,
-            entry.body,
-            detached.settle as usize as u64,
-            detached.context as u64,
-            std::ptr::from_ref(self) as u64,
-        ];
-        // SAFETY: the words are what the operation asks for; table and context live as long as calls are under way, as the caller
-        // promises.
-        unsafe { self.lock.detach(operation, &words) }
+    unsafe fn detach(&self, _: &Guard, update: Detached) -> Result<(), Busy> {
+        // SAFETY: the caller's promise.
+        unsafe { single::detach(self, update) }
     }
 
     fn scan<T>(
@@ -459,7 +438,7 @@ impl<S: Schema> Engine<S> for StdHash<S> {
         after: Option<&S::Probe>,
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
-        self.read_lent(|map| {
+        single::read(&self.lock, |map| {
             let mut first = First::new(&map.schema, after);
             let mut at = Some(position(first.start()));
             while let Some(from) = at.filter(|_| first.found().is_none()) {
@@ -508,25 +487,6 @@ impl<S: Schema> Engine<S> for StdHash<S> {
     fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
         self.lock.get_mut().dismantle(limit, free)
     }
-}
-
-/// Carries out a detached update.
-///
-/// # Safety
-/// The words are those of [`StdHash::detach`].
-unsafe fn run_detached<S: Schema, const PUT: bool>(map: &mut Map<S>, words: &[u64]) {
-    let &[key, body, settle, context, table] = words else {
-        unreachable!("five words")
-    };
-    let entry = Entry { key, body };
-    let step = if PUT { Step::Put(entry) } else { Step::Remove };
-    let old = map.update_at(entry, |old| (step, old));
-    // SAFETY: the address of such a function.
-    let settle = unsafe { std::mem::transmute::<usize, crate::Settle>(settle as usize) };
-    // SAFETY: as promised by who detached the update.
-    unsafe { settle(context as *const (), step, old) };
-    // SAFETY: the table lives, as one of its calls is under way.
-    unsafe { &*(table as *const StdHash<S>) }.note(map);
 }
 
 /// The keys of one operation, in the locked table.

@@ -1,0 +1,87 @@
+//! What engines with one lock for the whole table have in common: sections that another thread may run (ALGORITHMS section 4.6).
+//!
+//! Closures of an engine's callers may run on any thread while the caller waits ([`crate::Engine`]). They are lent to the lock
+//! together with what they refer to, a guard of the caller's included: what it does for a thread (announcing it, gathering what
+//! was retired) it does for its own, which waits meanwhile, so the two never use it at once, and what one does with it the
+//! other sees, as the lock orders the call, the section and the return.
+
+use crate::{Busy, Detached, Entry, Settle, Step};
+use cats_sync::lock::{AnyLock, Operation, TableLock};
+
+/// What a section takes along, or brings back, if another thread runs it.
+struct Lent<T>(T);
+
+// SAFETY: see the module's documentation.
+unsafe impl<T> Send for Lent<T> {}
+
+impl<T> Lent<T> {
+    /// A method, so that a closure captures the whole.
+    fn get(self) -> T {
+        self.0
+    }
+}
+
+/// Runs a section that reads, wherever.
+#[inline]
+pub(crate) fn read<T: Send + Sync, R>(lock: &AnyLock<T>, look: impl FnOnce(&T) -> R) -> Result<R, Busy> {
+    let section = Lent(|contents: &T| Lent(look(contents)));
+    lock.read(move |contents| section.get()(contents)).map(Lent::get)
+}
+
+/// Runs a section that changes something, wherever.
+#[inline]
+pub(crate) fn write<T: Send + Sync, R>(lock: &AnyLock<T>, change: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
+    let section = Lent(|contents: &mut T| Lent(change(contents)));
+    lock.write(move |contents| section.get()(contents)).map(Lent::get)
+}
+
+/// An engine that carries out detached steps.
+pub(crate) trait Single {
+    /// What the lock protects.
+    type Contents: Send + Sync;
+
+    fn lock(&self) -> &AnyLock<Self::Contents>;
+
+    /// Carries out a step on the place of an entry's key, under the lock; what was there.
+    fn step_at(&self, contents: &mut Self::Contents, at: Entry, step: Step) -> Option<Entry>;
+}
+
+/// See [`crate::Engine::detach`].
+///
+/// # Safety
+/// As there.
+pub(crate) unsafe fn detach<E: Single>(engine: &E, update: Detached) -> Result<(), Busy> {
+    let (operation, entry): (Operation<E::Contents>, _) = match update.step {
+        Step::Put(entry) => (run::<E, true>, entry),
+        Step::Remove => (run::<E, false>, update.key),
+        Step::Keep | Step::Touch => return Ok(()),
+    };
+    let words = [
+        entry.key,
+        entry.body,
+        update.settle as usize as u64,
+        update.context as u64,
+        std::ptr::from_ref(engine) as u64,
+    ];
+    // SAFETY: these are the words that `run` asks for. Engine and context live until the calls under way have returned, as the
+    // caller promises, and the lock runs the operation before that.
+    unsafe { engine.lock().detach(operation, &words) }
+}
+
+/// Carries out a detached step.
+///
+/// # Safety
+/// The words are those of [`detach`].
+unsafe fn run<E: Single, const PUT: bool>(contents: &mut E::Contents, words: &[u64]) {
+    let &[key, body, settle, context, engine] = words else {
+        unreachable!("five words")
+    };
+    let entry = Entry { key, body };
+    let step = if PUT { Step::Put(entry) } else { Step::Remove };
+    // SAFETY: the engine lives, as `detach` says.
+    let old = unsafe { &*(engine as *const E) }.step_at(contents, entry, step);
+    // SAFETY: the address of such a function.
+    let settle = unsafe { std::mem::transmute::<usize, Settle>(settle as usize) };
+    // SAFETY: as promised by who detached the step.
+    unsafe { settle(context as *const (), step, old) };
+}

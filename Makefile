@@ -31,7 +31,7 @@ test-native: deps ## the tests of the Rust crates
 	cd native && cargo test --locked --workspace --no-fail-fast
 
 test-models: deps ## check models of the synchronisation with loom
-	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-sync --test models \
+	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-sync --test models --test lock_models \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 
 test-erlang: build ## the Erlang tests (SUITE=name: one of them): comparison with ets, ownership, concurrency, errors

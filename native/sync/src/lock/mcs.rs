@@ -4,7 +4,7 @@
 //! (ALGORITHMS section 4.3). The node stands in the caller's frame, so a thread may hold several such locks.
 
 use super::{Line, Queued};
-use crate::facade::{store_load_fence, AtomicBool, AtomicPtr, Ordering};
+use crate::facade::{AtomicBool, AtomicPtr, Ordering};
 use std::ptr;
 
 /// See the module's documentation.
@@ -44,10 +44,9 @@ impl Mcs {
             next: AtomicPtr::new(ptr::null_mut()),
             wait: AtomicBool::new(true),
         };
-        // SeqCst: the store of a writer's store-load pair. Release: the successor writes into an initialised node. Acquire: who
+        // SeqCst: the store of a store-load pair, of which `ReadIndicator::wait_empty` has the load. Release: the successor writes into an initialised node. Acquire: who
         // finds the queue empty sees what the last holder wrote.
         let before = self.tail.swap((&raw const node).cast_mut(), Ordering::SeqCst);
-        store_load_fence();
         // SAFETY: a node in the queue lives until its owner has met its successor.
         if let Some(before) = unsafe { before.as_ref() } {
             // Release: as the swap, for the one who finds the node here.

@@ -72,3 +72,27 @@ fn arguments_on_the_heap_are_freed_by_who_runs_them() {
         assert_eq!(get(lock), 11)
     });
 }
+
+/// What a section did to what its caller has lent it is done when the call returns.
+#[test]
+fn a_caller_sees_what_was_done_for_it() {
+    type Shared = (Lock, [Watched; 2]);
+    fn lend((lock, own): &Shared, i: usize) {
+        patiently(|| {
+            lock.write(|value| {
+                value.add(1);
+                own[i].add(1)
+            })
+        });
+        own[i].add(1);
+    }
+    let make = || (make::<Lock>(), [Watched::new(), Watched::new()]);
+    all(
+        3,
+        make,
+        &[|shared| lend(shared, 0), |shared| lend(shared, 1)],
+        |shared| {
+            assert_eq!(get(&shared.0), 2);
+        },
+    );
+}

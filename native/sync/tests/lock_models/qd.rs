@@ -1,9 +1,11 @@
 //! The delegation queue alone, under a lock that is one flag: closing against reserving, the one that straddles the end of the
 //! buffer (7 words here: two entries of 3), one that comes by an earlier session's word, and a buffer cleared before it is used again.
 
-use crate::{all, Watched};
+use crate::{all, check, Watched};
 use cats_sync::facade::{AtomicBool, AtomicU64, Ordering};
 use cats_sync::lock::qd::DelegationQueue;
+use loom::sync::Arc;
+use loom::thread;
 
 /// What the lock protects: the number of a `Shared`.
 struct Protected(*const Watched);
@@ -122,4 +124,40 @@ fn sessions_of_two_threads() {
         shared.try_session();
     }
     all(2, make, &[maybe, maybe, |shared| shared.leave(1)], nothing_is_lost);
+}
+
+/// Entries of two sizes, so that a session begins entries where an earlier one had payloads, or its mark of the end.
+fn sessions_of_different_entries(before: &'static [usize]) {
+    fn count(value: &mut Protected, payload: &[u64]) {
+        assert!(payload.iter().all(|word| *word == 7));
+        // SAFETY: the number lives as long as the queue.
+        unsafe { &*value.0 }.add(1);
+    }
+    fn enqueue(shared: &Shared, payload: usize) {
+        // SAFETY: `count` may run anywhere.
+        if unsafe { shared.queue.enqueue(count, &[7; 1][..payload]) } {
+            shared.accepted.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    check(3, move || {
+        let shared = Arc::new(make());
+        shared.queue.open();
+        [1, 0, 1].into_iter().for_each(|payload| enqueue(&shared, payload));
+        shared.queue.flush(&mut Protected(&shared.value));
+        let other = {
+            let shared = shared.clone();
+            thread::spawn(move || enqueue(&shared, 0))
+        };
+        shared.queue.open();
+        before.iter().for_each(|payload| enqueue(&shared, *payload));
+        shared.queue.flush(&mut Protected(&shared.value));
+        other.join().unwrap();
+        assert_eq!(shared.value.get(), shared.accepted.load(Ordering::Relaxed));
+    });
+}
+
+#[test]
+fn words_are_cleared_before_they_are_used_otherwise() {
+    sessions_of_different_entries(&[0]);
+    sessions_of_different_entries(&[1, 0]);
 }

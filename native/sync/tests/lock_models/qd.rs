@@ -127,7 +127,7 @@ fn sessions_of_two_threads() {
 }
 
 /// Entries of two sizes, so that a session begins entries where an earlier one had payloads, or its mark of the end.
-fn sessions_of_different_entries(before: &'static [usize]) {
+fn sessions_of_different_entries(first: &'static [usize], second: &'static [usize]) {
     fn count(value: &mut Protected, payload: &[u64]) {
         assert!(payload.iter().all(|word| *word == 7));
         // SAFETY: the number lives as long as the queue.
@@ -142,14 +142,14 @@ fn sessions_of_different_entries(before: &'static [usize]) {
     check(3, move || {
         let shared = Arc::new(make());
         shared.queue.open();
-        [1, 0, 1].into_iter().for_each(|payload| enqueue(&shared, payload));
+        first.iter().for_each(|payload| enqueue(&shared, *payload));
         shared.queue.flush(&mut Protected(&shared.value));
         let other = {
             let shared = shared.clone();
             thread::spawn(move || enqueue(&shared, 0))
         };
         shared.queue.open();
-        before.iter().for_each(|payload| enqueue(&shared, *payload));
+        second.iter().for_each(|payload| enqueue(&shared, *payload));
         shared.queue.flush(&mut Protected(&shared.value));
         other.join().unwrap();
         assert_eq!(shared.value.get(), shared.accepted.load(Ordering::Relaxed));
@@ -158,6 +158,8 @@ fn sessions_of_different_entries(before: &'static [usize]) {
 
 #[test]
 fn words_are_cleared_before_they_are_used_otherwise() {
-    sessions_of_different_entries(&[0]);
-    sessions_of_different_entries(&[1, 0]);
+    // The other thread's entry begins at a payload, at the mark of the end, at a length.
+    sessions_of_different_entries(&[1, 0, 1], &[0]);
+    sessions_of_different_entries(&[1, 0, 1], &[1, 0]);
+    sessions_of_different_entries(&[1, 1, 1], &[0, 0]);
 }

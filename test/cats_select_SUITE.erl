@@ -5,14 +5,15 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/ms_transform.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([functions/1, types/1, results/1, chunks/1, reused/1, repaired/1, bad_continuations/1, limits/1,
+-export([functions/1, types/1, results/1, keys_are_met_once/1, chunks/1, reused/1,
+         repaired/1, bad_continuations/1, limits/1,
          deleted_meanwhile/1,
          changed_meanwhile/1, large_objects/1, folds/1, fold_and_delete/1, input_functions/1, specifications/1, shell_funs/1,
          module_funs/1]).
 
 all() ->
-    [functions, types, results, chunks, reused, repaired, bad_continuations, limits, deleted_meanwhile,
-     changed_meanwhile, large_objects,
+    [functions, types, results, keys_are_met_once, chunks, reused, repaired, bad_continuations, limits,
+     deleted_meanwhile, changed_meanwhile, large_objects,
      folds, fold_and_delete, input_functions, specifications, shell_funs, module_funs].
 
 init_per_suite(Config) ->
@@ -83,6 +84,15 @@ results(_Config) ->
     Replace = [{{'$1', 3, '$2'}, [], [{{'$1', 8, '$2'}}]}],
     ?assertEqual(ets:select_replace(Ets, Replace), cats:select_replace(Cats, Replace)),
     ?assertEqual(ets:tab2list(Ets), cats:tab2list(Cats)).
+
+%% A key that several heads name is looked at once, also where a number that equals it stands between them.
+keys_are_met_once(_Config) ->
+    Keys = [1.0, 1, 1.0, a, 1, a, {1}, {1.0}, {1}],
+    [begin
+         [Expected, Got] = [Module:select(Table, [{{Key}, [], ['$_']} || Key <- Keys])
+                            || {Module, Table} <- both([Kind], [{Key} || Key <- Keys])],
+         ?assertEqual({[], []}, {Got -- Expected, Expected -- Got})
+     end || Kind <- [set, bag]].
 
 walk(Module, Function, {Results, Continuation}) -> [Results | walk(Module, Function, Module:Function(Continuation))];
 walk(_Module, _Function, '$end_of_table') -> [].

@@ -71,11 +71,13 @@ impl Selection {
         let wanted = match program.keys(table.key(), ordered).ok_or(Failure::SystemLimit)? {
             Keys::All => return Ok(Self::all(table, direction)),
             Keys::Exact(mut keys) => {
-                keys.sort_by(|a, b| compare(key_of(a), key_of(b)));
-                keys.dedup_by(|a, b| {
+                // Numbers that are equal in the order of terms may be different keys: 1 between 1.0 and 1.0.
+                let order = |a: &Block, b: &Block| {
                     let (a, b) = (table.probe(key_of(a)), table.probe(key_of(b)));
-                    a.word() == b.word() && compare(a.term(), b.term()).is_eq()
-                });
+                    compare(a.term(), b.term()).then(a.word().cmp(&b.word()))
+                };
+                keys.sort_by(order);
+                keys.dedup_by(|a, b| order(a, b).is_eq());
                 Wanted::Keys(Arc::new(keys), 0)
             }
             Keys::Range(lower, upper) => Wanted::Range {

@@ -1,9 +1,11 @@
-//! The hash engine beside the standard library's map and dashmap: nanoseconds an operation on one thread, 2^20
-//! operations over 2^21 integer keys, each phase in its own random order. All three hash with the same function.
+//! The hash engines beside the standard library's map and dashmap: nanoseconds an operation on one thread, 2^20
+//! operations over 2^21 integer keys, each phase in its own random order. All hash with the same function.
 //!
 //! `cargo run --release --example hash_bench [ROUNDS]`
 
+use cats_engine::config::{BucketLocks, Config};
 use cats_engine::hash::Hash;
+use cats_engine::linear_hash::LinearHash;
 use cats_engine::{mix, Engine, Entry, Schema, Step};
 use cats_sync::epoch;
 use dashmap::DashMap;
@@ -59,7 +61,7 @@ trait Map {
     }
 }
 
-impl Map for Hash<Immediates> {
+impl<E: Engine<Immediates>> Map for E {
     fn insert(&mut self, key: u64) {
         let entry = Entry {
             key: key << 4 | 15,
@@ -149,7 +151,7 @@ fn measure(name: &str, map: &mut impl Map, round: u64) {
         true
     });
     println!(
-        "{name:10} insert {:6.1}  lookup {:6.1} ({:.0} % hits)  {:6.1} (all)  delete {:6.1}  bytes/entry {bytes:.1}",
+        "{name:24} insert {:6.1}  lookup {:6.1} ({:.0} % hits)  {:6.1} (all)  delete {:6.1}  bytes/entry {bytes:.1}",
         insert.0,
         some.0,
         100.0 * some.1 as f64 / OPERATIONS as f64,
@@ -162,6 +164,18 @@ fn main() {
     let rounds = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(3);
     for round in 0..rounds {
         measure("hash", &mut Hash::new(Immediates).expect("memory"), round);
+        for (name, bucket_locks) in [
+            ("linear_hash, table lock", BucketLocks::TableLock),
+            ("linear_hash, 1 lock", BucketLocks::Fixed(1)),
+            ("linear_hash, 64 locks", BucketLocks::Fixed(64)),
+            ("linear_hash, auto", BucketLocks::Auto),
+        ] {
+            let config = Config {
+                bucket_locks,
+                ..Config::default()
+            };
+            measure(name, &mut LinearHash::new(Immediates, &config).expect("memory"), round);
+        }
         measure("std", &mut HashMap::<_, _, BuildHasherDefault<Mixer>>::default(), round);
         measure(
             "dashmap",

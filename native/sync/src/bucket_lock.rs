@@ -12,7 +12,7 @@ use crate::lock::read_indicator::{Arrival, ReadIndicator};
 use crate::Busy;
 
 /// How often a waiter looks before it gives up: as for a version lock.
-const SPINS: u32 = if cfg!(loom) { 2 } else { 2000 };
+const SPINS: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 2000 };
 const WRITER: usize = 1;
 const READER: usize = 2;
 
@@ -201,5 +201,51 @@ impl Drop for Writing<'_> {
         // Release pairs with the Acquire of whoever takes the lock. Nobody else changes the word while there is a writer and it
         // counts no readers.
         self.0.word.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn both(test: impl Fn(BucketLock)) {
+        [1, 3].into_iter().for_each(|groups| test(BucketLock::new(0, groups)));
+    }
+
+    #[test]
+    fn readers_share_and_writers_do_not() {
+        both(|lock| {
+            let readers = [lock.read().unwrap(), lock.read().unwrap()];
+            assert_eq!(lock.write().map(drop), Err(Busy));
+            // The writer that gave up is not in the way.
+            drop(lock.read().unwrap());
+            drop(readers);
+            let writer = lock.write().unwrap();
+            assert_eq!(lock.read().map(drop), Err(Busy));
+            assert_eq!(lock.write().map(drop), Err(Busy));
+            drop(writer);
+            assert!(lock.read().is_ok());
+            assert!(lock.write().is_ok());
+        });
+    }
+
+    #[test]
+    fn the_statistic_tells_contention() {
+        both(|lock| {
+            for _ in 0..30 {
+                drop(lock.write().unwrap());
+            }
+            assert_eq!(lock.statistic(), -30);
+            let writer = lock.write().unwrap();
+            assert_eq!(lock.write().map(drop), Err(Busy));
+            assert_eq!(lock.statistic(), 69);
+            drop(writer);
+            let reader = lock.read().unwrap();
+            assert_eq!(lock.write().map(drop), Err(Busy));
+            assert_eq!(lock.statistic(), 169);
+            drop(reader);
+            lock.reset();
+            assert_eq!(lock.statistic(), 0);
+        });
     }
 }

@@ -11,9 +11,9 @@ use cats_sync::slab;
 use std::ptr::{self, NonNull};
 
 /// Buckets of the first segment.
-pub const FIRST: usize = 256;
+pub const FIRST: usize = if cfg!(shuttle) { 2 } else { 256 };
 /// Buckets of any other.
-const SEGMENT: usize = 2048;
+const SEGMENT: usize = if cfg!(shuttle) { 2 } else { 2048 };
 /// The largest number of buckets.
 pub const MAX: usize = 1 << 40;
 

@@ -2,8 +2,8 @@
 
 use crate::arithmetic::Number;
 use crate::head::{map_get, rest};
-use crate::program::Run;
-use cats_term::{compare, equal, Class, TermRef, View, NIL};
+use crate::program::{Run, Vm};
+use cats_term::{compare, equal, small, Class, TermRef, View, NIL};
 use std::cmp::Ordering::{Equal, Greater, Less};
 
 macro_rules! functions {
@@ -104,7 +104,43 @@ impl Function {
     }
 
     /// Calls the function. `arguments` has as many terms as its arity says.
+    #[inline]
     pub(crate) fn call<'a>(self, run: &Run<'a>, arguments: &[TermRef<'a>]) -> Option<TermRef<'a>> {
+        if let [a, b] = arguments {
+            if let (Some(a), Some(b)) = (a.small(), b.small()) {
+                if let Some(word) = self.of_small(a, b, run.vm()) {
+                    return Some(TermRef::immediate(word));
+                }
+            }
+        }
+        self.call_any(run, arguments)
+    }
+
+    /// The word of the function of two small integers; nothing if it is none of these functions, or its value needs memory.
+    #[inline]
+    fn of_small(self, a: i64, b: i64, vm: &Vm) -> Option<u64> {
+        let boolean = |value: bool| Some(vm.boolean(value).word());
+        match self {
+            Function::Above => boolean(a > b),
+            Function::AtLeast => boolean(a >= b),
+            Function::Below => boolean(a < b),
+            Function::AtMost => boolean(a <= b),
+            Function::EqualTo | Function::Same => boolean(a == b),
+            Function::Unequal | Function::Different => boolean(a != b),
+            // Small integers have 60 bits.
+            Function::Add => small(a + b),
+            Function::Subtract => small(a - b),
+            Function::Multiply => a.checked_mul(b).and_then(small),
+            Function::Quotient => a.checked_div(b).and_then(small),
+            Function::Remainder => a.checked_rem(b).and_then(small),
+            Function::BitAnd => small(a & b),
+            Function::BitOr => small(a | b),
+            Function::BitXor => small(a ^ b),
+            _ => None,
+        }
+    }
+
+    fn call_any<'a>(self, run: &Run<'a>, arguments: &[TermRef<'a>]) -> Option<TermRef<'a>> {
         use Function::*;
         let vm = run.vm();
         let boolean = |value: bool| Some(vm.boolean(value));

@@ -97,11 +97,11 @@ format_error(Reason, [{cats, Function, Arguments, Info} | _]) ->
 
 explain(badarg, new, [_Name, _Options], {engine_lacks_type, Engine, Type}) ->
     Tables = #{set => "sets", ordered_set => "ordered sets", bag => "bags", duplicate_bag => "duplicate bags"},
-    #{2 => io_lib:format("engine ~s does not hold ~s", [Engine, maps:get(Type, Tables)])};
+    #{2 => text("engine ~s does not hold ~s", [Engine, maps:get(Type, Tables)])};
 explain(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, write_concurrency}) ->
-    #{2 => io_lib:format("engine ~s has no number of bucket locks to choose", [Engine])};
+    #{2 => text("engine ~s has no number of bucket locks to choose", [Engine])};
 explain(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, Option}) ->
-    #{2 => io_lib:format("engine ~s does not have option ~s", [Engine, Option])};
+    #{2 => text("engine ~s does not have option ~s", [Engine, Option])};
 explain(badarg, new, [_Name, _Options], nothing_delegated) ->
     #{2 => <<"option delegate goes with {lock, mrqd} only">>};
 explain(Reason, lookup_elements, [Table, Key, Positions], Cause) ->
@@ -125,6 +125,9 @@ explain(Reason, Function, Arguments, Cause) ->
         true -> as_ets(Reason, Function, Arguments, Cause);
         false -> explain_newer(Reason, Function, Arguments, Cause)
     end.
+
+text(Format, Arguments) ->
+    unicode:characters_to_binary(io_lib:format(Format, Arguments)).
 
 %% Functions that the running OTP's ets may not have, through those that it has.
 explain_newer(Reason, lookup_element, [Table, Key, Pos, _Default], Cause) ->

@@ -28,6 +28,8 @@ mod adapt;
 #[cfg(test)]
 mod inspect;
 mod many;
+#[cfg(all(test, shuttle))]
+mod models;
 mod node;
 #[cfg(all(test, not(shuttle)))]
 mod tests;

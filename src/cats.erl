@@ -669,13 +669,26 @@ foldl(Function, Acc0, Table) ->
                 error:Cause:Stack ->
                     cats_failure:handle(Cause, {first_lookup, [Tid]}, foldl, [Function, Acc0, Table], Stack)
             end,
-    foldl_from(First, Function, Acc0, Tid).
+    case First of
+        '$end_of_table' -> Acc0;
+        {_Key, Objects} -> foldl_from(Objects, Function, Acc0, Tid)
+    end.
 
+foldl_from(Object, Function, Acc, Tid) when is_tuple(Object) ->
+    foldl_behind(Object, Function, Function(Object, Acc), Tid);
+foldl_from([Object | _] = Objects, Function, Acc, Tid) ->
+    foldl_behind(Object, Function, lists:foldl(Function, Acc, Objects), Tid);
 foldl_from('$end_of_table', _Function, Acc, _Tid) ->
-    Acc;
-foldl_from({Key, Objects}, Function, Acc, Tid) ->
-    NextAcc = lists:foldl(Function, Acc, Objects),
-    foldl_from(next_lookup(Tid, Key), Function, NextAcc, Tid).
+    Acc.
+
+foldl_behind(Object, Function, Acc, Tid) ->
+    Next = try
+               cats_nif:next_objects(Tid, Object)
+           catch
+               error:Cause:Stack ->
+                   cats_failure:handle(Cause, {next_objects, [Tid, Object]}, foldl, [Function, Acc, Tid], Stack)
+           end,
+    foldl_from(Next, Function, Acc, Tid).
 
 %% @doc Like {@link foldl/3}; of an `ordered_set' from the last key to the first.
 -spec foldr(fun((Object :: tuple(), AccIn) -> AccOut), Acc0, table()) -> Acc1 when
@@ -688,13 +701,26 @@ foldr(Function, Acc0, Table) ->
                error:Cause:Stack ->
                    cats_failure:handle(Cause, {last_lookup, [Tid]}, foldr, [Function, Acc0, Table], Stack)
            end,
-    foldr_from(Last, Function, Acc0, Tid).
+    case Last of
+        '$end_of_table' -> Acc0;
+        {_Key, Objects} -> foldr_from(Objects, Function, Acc0, Tid)
+    end.
 
+foldr_from(Object, Function, Acc, Tid) when is_tuple(Object) ->
+    foldr_behind(Object, Function, Function(Object, Acc), Tid);
+foldr_from([Object | _] = Objects, Function, Acc, Tid) ->
+    foldr_behind(Object, Function, lists:foldr(Function, Acc, Objects), Tid);
 foldr_from('$end_of_table', _Function, Acc, _Tid) ->
-    Acc;
-foldr_from({Key, Objects}, Function, Acc, Tid) ->
-    NextAcc = lists:foldr(Function, Acc, Objects),
-    foldr_from(prev_lookup(Tid, Key), Function, NextAcc, Tid).
+    Acc.
+
+foldr_behind(Object, Function, Acc, Tid) ->
+    Next = try
+               cats_nif:prev_objects(Tid, Object)
+           catch
+               error:Cause:Stack ->
+                   cats_failure:handle(Cause, {prev_objects, [Tid, Object]}, foldr, [Function, Acc, Tid], Stack)
+           end,
+    foldr_from(Next, Function, Acc, Tid).
 
 %% A named table's identifier, so that the table stays the same one; what is no table is left to fail.
 tid(Name) when is_atom(Name) ->

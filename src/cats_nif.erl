@@ -34,6 +34,8 @@
     last_lookup/1,
     next_lookup/2,
     prev_lookup/2,
+    next_objects/2,
+    prev_objects/2,
     slot/2,
     safe_fixtable/2,
     rename/2,
@@ -219,6 +221,14 @@ next_lookup(_Table, _Key) -> erlang:nif_error(not_loaded).
 
 -spec prev_lookup(table(), term()) -> {term(), [tuple()]} | '$end_of_table'.
 prev_lookup(_Table, _Key) -> erlang:nif_error(not_loaded).
+
+%% @doc The objects of the key after that of an object, which need not be in the table any more: a tuple if the table's keys have
+%% one each.
+-spec next_objects(table(), tuple()) -> tuple() | [tuple()] | '$end_of_table'.
+next_objects(_Table, _Object) -> erlang:nif_error(not_loaded).
+
+-spec prev_objects(table(), tuple()) -> tuple() | [tuple()] | '$end_of_table'.
+prev_objects(_Table, _Object) -> erlang:nif_error(not_loaded).
 
 -spec slot(table(), non_neg_integer()) -> [tuple()] | '$end_of_table'.
 slot(_Table, _Number) -> erlang:nif_error(not_loaded).

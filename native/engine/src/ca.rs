@@ -22,7 +22,7 @@ mod structure;
 mod tests;
 mod walk;
 
-use crate::{Busy, Cursor, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step};
+use crate::{Busy, Cursor, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step, Trail};
 use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicI64, AtomicPtr, Ordering::*};
@@ -368,11 +368,31 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
         &self,
         guard: &Guard,
         after: Option<&S::Probe>,
-        mut look: impl FnMut(Option<Entry>) -> R,
+        look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
-        self.walk(guard, after.map(|key| (key, false)), false, |view| {
-            view.show_first(&mut look)
-        })
+        self.step(guard, after, false, &mut Trail::new(), look)
+    }
+
+    fn next_on<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        trail: &mut Trail,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.step(guard, after, false, trail, look)
+    }
+
+    #[inline(always)]
+    fn follow<R>(
+        &self,
+        guard: &Guard,
+        trail: &mut Trail,
+        down: bool,
+        is_here: impl FnOnce(Entry) -> bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        self.step_along(guard, trail, down, is_here, look)
     }
 
     fn buckets(&self) -> usize {
@@ -404,11 +424,19 @@ impl<S: OrderedSchema> OrderedEngine<S> for Ca<S> {
         &self,
         guard: &Guard,
         before: Option<&S::Probe>,
-        mut look: impl FnMut(Option<Entry>) -> R,
+        look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
-        self.walk(guard, before.map(|key| (key, false)), true, |view| {
-            view.show_first(&mut look)
-        })
+        self.step(guard, before, true, &mut Trail::new(), look)
+    }
+
+    fn prev_on<R>(
+        &self,
+        guard: &Guard,
+        before: Option<&S::Probe>,
+        trail: &mut Trail,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.step(guard, before, true, trail, look)
     }
 
     fn range<T>(

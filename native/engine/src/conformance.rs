@@ -4,9 +4,10 @@
 //! besides. Keys are numbers; a number decides whether its key is an immediate, a hashed key, or one that shares its
 //! hash with others. Values carry a check, so that a torn read shows.
 
-use crate::{hash_of, mix, Busy, Detached, Engine, Entry, OrderedEngine, OrderedSchema, Schema, Step};
+use crate::{hash_of, mix, Busy, Detached, Engine, Entry, OrderedEngine, OrderedSchema, Schema, Step, Trail};
 use cats_sync::epoch::{self, Guard};
 use proptest::prelude::*;
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{
@@ -286,10 +287,21 @@ impl<E: Engine<TestSchema>> Map<E> {
         }
     }
 
+    /// A step along this thread's trail if it leads from there, else one by search.
     pub fn next(&self, after: Option<u64>) -> Option<(u64, u32)> {
         let (guard, key) = (epoch::pin(), after.map(TestKey::new));
-        let found = patiently(|| self.0.next(&guard, key.as_ref(), |found| found.map(decode)));
+        let found = self.follow(&guard, after, false).unwrap_or_else(|| {
+            TRAIL.with_borrow_mut(|trail| {
+                patiently(|| self.0.next_on(&guard, key.as_ref(), trail, |found| found.map(decode)))
+            })
+        });
         found.map(|decoded| decoded.expect("no torn read"))
+    }
+
+    fn follow(&self, guard: &Guard, from: Option<u64>, down: bool) -> Option<Option<Option<(u64, u32)>>> {
+        let is_here = |entry| whole(entry).0 == from.expect("asked for");
+        from?;
+        TRAIL.with_borrow_mut(|trail| self.0.follow(guard, trail, down, is_here, |found| found.map(decode)))
     }
 
     /// The numbers from the first on, by `next`.
@@ -298,6 +310,24 @@ impl<E: Engine<TestSchema>> Map<E> {
             .map(|(number, _)| number)
             .collect()
     }
+}
+
+impl<E: OrderedEngine<TestSchema>> Map<E> {
+    /// As [`next`](Self::next), downwards.
+    pub fn prev(&self, before: Option<u64>) -> Option<(u64, u32)> {
+        let (guard, key) = (epoch::pin(), before.map(TestKey::new));
+        let found = self.follow(&guard, before, true).unwrap_or_else(|| {
+            TRAIL.with_borrow_mut(|trail| {
+                patiently(|| self.0.prev_on(&guard, key.as_ref(), trail, |found| found.map(decode)))
+            })
+        });
+        found.map(|decoded| decoded.expect("no torn read"))
+    }
+}
+
+thread_local! {
+    /// Maps are not freed through the epochs, so each clears the trail in the end.
+    static TRAIL: RefCell<Trail> = const { RefCell::new(Trail::new()) };
 }
 
 impl<E: Engine<TestSchema>> Drop for Map<E> {
@@ -315,6 +345,7 @@ impl<E: Engine<TestSchema>> Drop for Map<E> {
             }
         }) {}
         assert_eq!(freed, expected);
+        TRAIL.with_borrow_mut(Trail::clear);
     }
 }
 
@@ -489,6 +520,29 @@ pub fn ordered_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
                 (at, inclusive) = (Some(TestKey::new(out[out.len() - 1])), false);
             }
             prop_assert_eq!(out, rest);
+        }
+    });
+}
+
+/// Walks with changes on the way, in either direction, against a map of the standard library.
+pub fn walk_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
+    let steps = prop::collection::vec((any::<bool>(), 0..20usize), 100);
+    proptest!(cases(100), |(ops in ops(), steps in steps)| {
+        let (map, mut model) = (Map(make()), BTreeMap::new());
+        let mut at = None;
+        for (op, (down, count)) in ops.into_iter().zip(steps.into_iter().cycle()) {
+            run(&map, &mut model, op);
+            for _ in 0..count {
+                let expected = match (at, down) {
+                    (None, false) => model.keys().next(),
+                    (None, true) => model.keys().next_back(),
+                    (Some(n), false) => model.range(n + 1..).map(|(k, _)| k).next(),
+                    (Some(n), true) => model.range(..n).map(|(k, _)| k).next_back(),
+                };
+                let found = if down { map.prev(at) } else { map.next(at) };
+                prop_assert_eq!(found, expected.map(|k| (*k, model[k])));
+                at = found.map(|found| found.0);
+            }
         }
     });
 }
@@ -978,7 +1032,7 @@ macro_rules! suite {
 /// The further tests of an ordered engine.
 macro_rules! ordered_suite {
     ($make:expr) => {
-        $crate::conformance::tests!($make, ordered_model);
+        $crate::conformance::tests!($make, ordered_model, walk_model);
 
         #[test]
         #[ignore = "records for another program, see the module histories"]

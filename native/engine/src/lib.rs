@@ -23,12 +23,14 @@ mod sequential;
 mod single;
 pub mod skip_list;
 pub mod std_hash;
+mod trail;
 
 use cats_sync::epoch::Guard;
 use std::cmp::Ordering;
 
 pub use cats_sync::Busy;
 pub use cats_term::{hash_of, mix};
+pub use trail::Trail;
 
 /// What an engine stores for a key.
 ///
@@ -69,6 +71,9 @@ pub trait Schema: Send + Sync + 'static {
     /// # Safety
     /// As for [`matches`](Self::matches), for both.
     unsafe fn compare_colliding_entries(&self, a: Entry, b: Entry) -> Ordering;
+
+    /// Asks the processor for what the entry points to; its words need not belong together.
+    fn prefetch(&self, _entry: Entry) {}
 }
 
 /// Keys with a total order, for ordered engines.
@@ -224,6 +229,32 @@ pub trait Engine<S: Schema>: Send + Sync {
     fn next<R>(&self, guard: &Guard, after: Option<&S::Probe>, look: impl FnMut(Option<Entry>) -> R)
         -> Result<R, Busy>;
 
+    /// As [`next`](Self::next), and begins a trail there.
+    fn next_on<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        trail: &mut Trail,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        trail.clear();
+        self.next(guard, after, look)
+    }
+
+    /// Goes one step along a trail in its direction, `down` or not, if `is_here` of the entry that the last step came to: shows
+    /// `look` what [`next`](Self::next) (or [`prev`](OrderedEngine::prev)) of its key would. Nothing, and nothing is done, where
+    /// the trail ends or something was changed in its way: then that is to be called.
+    fn follow<R>(
+        &self,
+        _guard: &Guard,
+        _trail: &mut Trail,
+        _down: bool,
+        _is_here: impl FnOnce(Entry) -> bool,
+        _look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        None
+    }
+
     /// The number of buckets, or 0 for a structure that has none; `slot` shows the entries of one of them (of the place with
     /// that number in order, for an ordered structure), and returns nothing past the end.
     fn buckets(&self) -> usize;
@@ -252,6 +283,18 @@ pub trait OrderedEngine<S: OrderedSchema>: Engine<S> {
         before: Option<&S::Probe>,
         look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy>;
+
+    /// As [`prev`](Self::prev), and begins a trail there.
+    fn prev_on<R>(
+        &self,
+        guard: &Guard,
+        before: Option<&S::Probe>,
+        trail: &mut Trail,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        trail.clear();
+        self.prev(guard, before, look)
+    }
 
     /// Appends to `out`, in order, up to about `limit` entries above the key (below it, descending, when `down`; from the end
     /// when there is no key), stopping early perhaps at a lock's border; `Ok(false)` when no entry lies beyond those appended.

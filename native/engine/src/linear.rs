@@ -8,6 +8,7 @@
 //! position is in now, passes over entries before the position, and goes on behind the bucket's interval. Keys with one hash
 //! are in the order of their key words, then of the schema.
 
+use crate::trail::RUN;
 use crate::{hash_of, Cursor, Entry, Numbered, Schema};
 use std::cmp::Ordering;
 
@@ -100,77 +101,125 @@ pub(crate) fn behind(at: u64, depth: u32) -> Option<u64> {
     ((at >> shift) + 1).checked_mul(1 << shift)
 }
 
-/// The first entry behind a key, or of all, in the order of traversal, of those that are offered.
+/// Where a step begins.
+pub(crate) enum Place<'a, S: Schema> {
+    Start,
+    /// Behind a key, present or not.
+    Key(&'a S::Probe),
+    /// Behind an entry, valid under the caller's guard.
+    Entry(Entry),
+}
+
+impl<S: Schema> Clone for Place<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S: Schema> Copy for Place<'_, S> {}
+
+impl<'a, S: Schema> Place<'a, S> {
+    /// Behind this key; the start without one.
+    pub fn of(after: Option<&'a S::Probe>) -> Self {
+        after.map_or(Place::Start, Place::Key)
+    }
+}
+
+/// The first entries behind a place in the order of traversal, [`RUN`] at most, of those that are offered.
 pub(crate) struct First<'a, S: Schema> {
     schema: &'a S,
-    /// The key's word, hash and probe.
-    after: Option<(u64, u64, &'a S::Probe)>,
-    first: Option<(u64, Entry)>,
+    after: Place<'a, S>,
+    /// The hash of the place.
+    hash: u64,
+    len: usize,
+    entries: [(u64, Entry); RUN],
 }
 
 impl<'a, S: Schema> First<'a, S> {
-    pub fn new(schema: &'a S, after: Option<&'a S::Probe>) -> Self {
-        let key = |probe| {
-            let word = schema.word(probe);
-            (word, hash_of(word), probe)
-        };
+    pub fn new(schema: &'a S, after: Place<'a, S>) -> Self {
         Self {
             schema,
-            after: after.map(key),
-            first: None,
+            after,
+            hash: match after {
+                Place::Start => 0,
+                Place::Key(probe) => hash_of(schema.word(probe)),
+                Place::Entry(entry) => hash_of(entry.key),
+            },
+            len: 0,
+            entries: [(0, Entry { key: 0, body: 0 }); RUN],
         }
     }
 
     /// A hash in the bucket where the search begins.
     #[inline]
     pub fn start(&self) -> u64 {
-        self.after.map_or(0, |(_, hash, _)| hash)
+        self.hash
     }
 
     /// The first of the entries offered so far.
     #[inline]
     pub fn found(&self) -> Option<Entry> {
-        self.first.map(|(_, entry)| entry)
+        self.entries().next()
     }
 
+    /// The first ones in order.
+    #[inline]
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        self.entries[..self.len].iter().map(|(_, entry)| *entry)
+    }
+
+    /// Puts an entry into its place, by insertion, unless it is none of the first.
+    ///
     /// # Safety
     /// As for [`Schema::matches`], for each entry offered, but that the words need not be equal.
     #[inline]
     pub unsafe fn offer(&mut self, entry: Entry) {
         let hash = hash_of(entry.key);
         // SAFETY: the caller's promise.
-        if unsafe { self.is_behind_key(hash, entry) && self.is_before_first(hash, entry) } {
-            self.first = Some((hash, entry));
+        if !unsafe { self.is_behind(hash, entry) } {
+            return;
+        }
+        let mut place = self.len;
+        while place > 0 {
+            let (other_hash, other) = self.entries[place - 1];
+            // SAFETY: the caller's promise, for both.
+            if unsafe { self.is_before(other_hash, other, hash, entry) } {
+                break;
+            }
+            if place < RUN {
+                self.entries[place] = (other_hash, other);
+            }
+            place -= 1;
+        }
+        if place < RUN {
+            self.entries[place] = (hash, entry);
+            self.len = (self.len + 1).min(RUN);
         }
     }
 
     #[inline]
-    unsafe fn is_behind_key(&self, hash: u64, entry: Entry) -> bool {
-        let Some((word, after, probe)) = self.after else {
-            return true;
-        };
-        if hash != after {
-            return precedes(after, hash);
-        }
-        match word.cmp(&entry.key) {
-            // SAFETY: the caller's promise; the words are equal and end in 00.
-            Ordering::Equal if word & 3 == 0 => unsafe { self.schema.compare_colliding(probe, entry).is_lt() },
-            order => order.is_lt(),
+    unsafe fn is_behind(&self, hash: u64, entry: Entry) -> bool {
+        match self.after {
+            Place::Start => true,
+            Place::Entry(_) | Place::Key(_) if hash != self.hash => precedes(self.hash, hash),
+            // SAFETY: the caller's promise.
+            Place::Entry(before) => unsafe { self.is_before(self.hash, before, hash, entry) },
+            Place::Key(probe) => match self.schema.word(probe).cmp(&entry.key) {
+                // SAFETY: the caller's promise; the words are equal and end in 00.
+                Ordering::Equal if entry.key & 3 == 0 => unsafe { self.schema.compare_colliding(probe, entry).is_lt() },
+                order => order.is_lt(),
+            },
         }
     }
 
     #[inline]
-    unsafe fn is_before_first(&self, hash: u64, entry: Entry) -> bool {
-        let Some((first_hash, first)) = self.first else {
-            return true;
-        };
-        if hash != first_hash {
-            return precedes(hash, first_hash);
+    unsafe fn is_before(&self, hash: u64, entry: Entry, other_hash: u64, other: Entry) -> bool {
+        if hash != other_hash {
+            return precedes(hash, other_hash);
         }
-        match entry.key.cmp(&first.key) {
-            // SAFETY: as in `is_behind_key`.
+        match entry.key.cmp(&other.key) {
+            // SAFETY: as in `is_behind`.
             Ordering::Equal if entry.key & 3 == 0 => unsafe {
-                self.schema.compare_colliding_entries(entry, first).is_lt()
+                self.schema.compare_colliding_entries(entry, other).is_lt()
             },
             order => order.is_lt(),
         }

@@ -14,7 +14,7 @@
 //! byte of memory to be written for each slot, is done at once: a millisecond at some millions of entries.
 
 use crate::config::Config;
-use crate::linear::{behind, position, First, Position};
+use crate::linear::{self, behind, position, First, Position};
 use crate::single::{self, Single};
 use crate::{hash_of, mix, Busy, Detached, Engine, Entry, Locked, Schema, Step};
 use cats_sync::epoch::Guard;
@@ -439,7 +439,7 @@ impl<S: Schema> Engine<S> for StdHash<S> {
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
         single::read(&self.lock, |map| {
-            let mut first = First::new(&map.schema, after);
+            let mut first = First::new(&map.schema, linear::Place::of(after));
             let mut at = Some(position(first.start()));
             while let Some(from) = at.filter(|_| first.found().is_none()) {
                 // SAFETY: the entries are in the table, which is locked.

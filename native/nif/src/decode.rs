@@ -8,6 +8,7 @@ use crate::external;
 use crate::failure::Failure;
 use crate::vm::{on_dirty_scheduler, Env, Term};
 use cats_term::{BlockRef, Elements, Integer, List, Map, TermRef, View, NIL};
+use std::mem::MaybeUninit;
 
 /// The tuple that a block holds. `Big` when it is too large for this scheduler.
 #[inline]
@@ -51,19 +52,23 @@ const FEW: usize = 16;
 /// Makes terms of these and passes them on.
 #[inline]
 fn with_elements<R>(env: Env, elements: Elements, body: impl FnOnce(&[Term]) -> R) -> Result<R, Failure> {
-    let mut few = [Term(NIL); FEW];
-    let mut many = Vec::new();
-    let made = match few.get_mut(..elements.len()) {
-        Some(few) => few,
-        None => {
-            many.resize(elements.len(), Term(NIL));
-            &mut many[..]
-        }
-    };
-    for (place, element) in made.iter_mut().zip(elements.iter()) {
-        *place = term(env, element)?;
+    if elements.len() > FEW {
+        return with_many(env, elements, body);
     }
-    Ok(body(made))
+    let mut few = [const { MaybeUninit::uninit() }; FEW];
+    for (place, element) in few.iter_mut().zip(elements.iter()) {
+        place.write(term(env, element)?);
+    }
+    // SAFETY: that many were written, and a term may lie where one that is perhaps not yet written may.
+    Ok(body(unsafe {
+        std::slice::from_raw_parts(few.as_ptr().cast(), elements.len())
+    }))
+}
+
+#[cold]
+fn with_many<R>(env: Env, elements: Elements, body: impl FnOnce(&[Term]) -> R) -> Result<R, Failure> {
+    let made: Result<Vec<Term>, Failure> = elements.iter().map(|element| term(env, element)).collect();
+    Ok(body(&made?))
 }
 
 fn make_tuple(env: Env, elements: Elements) -> Result<Term, Failure> {

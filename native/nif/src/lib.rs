@@ -9,6 +9,7 @@
 //! | `calls` | the functions of `ets` |
 //! | `resource` | Rust values that Erlang holds as references |
 //! | `encode`, `decode`, `external` | terms into stored form, and back |
+//! | `same` | terms of the VM against stored ones |
 //! | `held` | terms that are stored in the VM's own form |
 //! | `host` | what the VM does for stored terms |
 //! | `monitor` | watches the processes that own or fix tables |
@@ -30,6 +31,7 @@ mod load;
 mod monitor;
 mod reaper;
 mod resource;
+mod same;
 #[cfg(feature = "selftest")]
 mod selftest;
 mod settings;

@@ -201,6 +201,19 @@ impl Guard {
         unsafe { &*self.thread }.slot()
     }
 
+    /// The current epoch. What was found reachable under an earlier guard of this thread, after that guard gave the same number,
+    /// has not been freed, and will not be under this one.
+    //
+    // It was unlinked later than found, so its bag has a tag that is not below the number. A scan to free it either saw this
+    // guard, which announced no later epoch; or it came before, with its barrier, and so did the increment that ended the epoch
+    // of the tag, which this load then sees.
+    #[inline]
+    pub fn epoch(&self) -> u64 {
+        // Acquire pairs with the increment in `tag`: what is read after it, and was unlinked before the epoch began, is seen
+        // unlinked.
+        DOMAIN.epoch.load(Ordering::Acquire)
+    }
+
     /// Hands over `address`, already unlinked, to be freed by `drop(address, number)` once nobody can read it. O(1), no locks.
     ///
     /// # Safety

@@ -207,6 +207,29 @@ fn nothing_is_freed_under_a_reader_that_pins_again() {
     together(shared, unlink_and_retire, read_twice);
 }
 
+/// Uses an object that it found under one guard under the next one, in the same epoch.
+fn read_again(shared: &Shared) {
+    let guard = pin();
+    let epoch = guard.epoch();
+    // SAFETY: the objects outlive the model.
+    let object = unsafe { &*shared.link.load(Ordering::Acquire) };
+    drop(guard);
+    let guard = pin();
+    if guard.epoch() == epoch {
+        assert!(object.alive() && object.alive(), "read after free");
+    }
+    drop(guard);
+}
+
+#[test]
+fn nothing_is_freed_under_a_reader_that_goes_on_in_the_same_epoch() {
+    let reclaim = |shared: &Shared| {
+        unlink_and_retire(shared);
+        collect(10);
+    };
+    together(shared, reclaim, read_again);
+}
+
 #[test]
 fn an_object_retired_by_one_and_collected_by_another_is_freed_once() {
     for large in [true, false] {

@@ -56,7 +56,7 @@ impl<'a> Probe<'a> {
 /// # Safety
 /// As for [`Schema::matches`]: each word was stored in this table, and the objects live under the caller's guard.
 #[inline]
-unsafe fn stored_key<'a>(entry: Entry, key: usize) -> Option<TermRef<'a>> {
+pub(crate) unsafe fn stored_key<'a>(entry: Entry, key: usize) -> Option<TermRef<'a>> {
     let mut entry = entry;
     if is_group(entry.body) {
         // SAFETY: as the caller promises.
@@ -64,6 +64,21 @@ unsafe fn stored_key<'a>(entry: Entry, key: usize) -> Option<TermRef<'a>> {
     }
     // SAFETY: every object of this table has a key; the body is not that of a group.
     (entry.key & 3 == 3 || is_block(entry.body)).then(|| unsafe { key_of(entry, key) })
+}
+
+/// Asks the processor for the block or the group of an entry: the first lines of it.
+#[inline]
+fn prefetch(entry: Entry) {
+    if is_block(entry.body) || is_group(entry.body) {
+        #[cfg(target_arch = "x86_64")]
+        for line in [0, 64] {
+            // SAFETY: a prefetch of any address does nothing that can be seen.
+            unsafe {
+                use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
+                _mm_prefetch::<_MM_HINT_T0>((entry.body as *const i8).wrapping_add(line));
+            }
+        }
+    }
 }
 
 /// Keys that match exactly.
@@ -103,6 +118,10 @@ impl Schema for Exact {
             (Some(a), Some(b)) => exact_order(a, b),
             (a, b) => a.is_some().cmp(&b.is_some()),
         }
+    }
+
+    fn prefetch(&self, entry: Entry) {
+        prefetch(entry);
     }
 }
 
@@ -170,6 +189,10 @@ impl Schema for Ordered {
     unsafe fn compare_colliding_entries(&self, a: Entry, b: Entry) -> Ordering {
         // SAFETY: as the caller promises.
         unsafe { self.compare_entries(a, b) }
+    }
+
+    fn prefetch(&self, entry: Entry) {
+        prefetch(entry);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::schema::{Exact, Ordered, Probe};
 use cats_engine::ca::Ca;
 use cats_engine::config::Config;
 use cats_engine::hash::{Hash, Position};
-use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Step};
+use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Step, Trail};
 use cats_sync::epoch::Guard;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
@@ -179,18 +179,36 @@ impl Store {
         }
     }
 
-    /// See [`Engine::next`].
+    /// See [`Engine::next_on`].
     pub fn next<R>(
         &self,
         guard: &Guard,
         after: Option<&Probe<'_>>,
+        trail: &mut Trail,
         look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
         let after = after.map(|probe| probe.erase());
         match &self.structure {
-            Structure::Hash(engine) => engine.next(guard, after, look),
-            Structure::Ca(engine) => engine.next(guard, after, look),
+            Structure::Hash(engine) => engine.next_on(guard, after, trail, look),
+            Structure::Ca(engine) => engine.next_on(guard, after, trail, look),
             Structure::Other(engine) => looked(look, |look| engine.next(guard, after, look)),
+        }
+    }
+
+    /// See [`Engine::follow`].
+    #[inline(always)]
+    pub fn follow<R>(
+        &self,
+        guard: &Guard,
+        trail: &mut Trail,
+        down: bool,
+        is_here: impl FnOnce(Entry) -> bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        match &self.structure {
+            Structure::Hash(engine) => engine.follow(guard, trail, down, is_here, look),
+            Structure::Ca(engine) => engine.follow(guard, trail, down, is_here, look),
+            Structure::Other(_) => None,
         }
     }
 
@@ -199,12 +217,13 @@ impl Store {
         &self,
         guard: &Guard,
         before: Option<&Probe<'_>>,
+        trail: &mut Trail,
         look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
         let before = before.map(|probe| probe.erase());
         match &self.structure {
-            Structure::Hash(engine) => engine.next(guard, before, look),
-            Structure::Ca(engine) => engine.prev(guard, before, look),
+            Structure::Hash(engine) => engine.next_on(guard, before, trail, look),
+            Structure::Ca(engine) => engine.prev_on(guard, before, trail, look),
             Structure::Other(engine) => looked(look, |look| engine.previous(guard, before, look)),
         }
     }

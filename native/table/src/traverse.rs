@@ -6,10 +6,12 @@ use crate::group::Group;
 use crate::lookup::{look, Objects, GROUP_LIMIT};
 use crate::object::{is_group, ObjectRef};
 use crate::options::Kind;
-use crate::schema::Probe;
+use crate::schema::{stored_key, Probe};
+use crate::store::Store;
 use crate::table::Handle;
-use cats_engine::Entry;
+use cats_engine::{Entry, Trail};
 use cats_term::TermRef;
+use std::cell::RefCell;
 
 /// The direction of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,19 +28,55 @@ const SLOTS_LIMIT: usize = 50_000;
 /// The fewest buckets that a hash table of ETS has: a program may count on being allowed to ask for as many.
 const ETS_BUCKETS: usize = 256;
 
+/// Walks that a thread goes on with at once.
+const TRAILS: usize = 4;
+
+thread_local! {
+    /// Where the last steps of this thread ended; a store's are in a place that its address chooses.
+    static WAYS: RefCell<[Trail; TRAILS]> = const { RefCell::new([const { Trail::new() }; TRAILS]) };
+}
+
+/// Lends the trail for walks through a store.
+#[inline]
+fn with_trail<R>(store: &Store, f: impl FnOnce(&mut Trail) -> R) -> R {
+    let place = (std::ptr::from_ref(store).addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    WAYS.with_borrow_mut(|trails| f(&mut trails[place as usize % TRAILS]))
+}
+
+/// An entry with the first of its objects.
+#[inline]
+fn first_of(entry: Option<Entry>) -> Option<Entry> {
+    let mut entry = entry?;
+    if is_group(entry.body) {
+        // SAFETY: groups are retired through the epoch, and an engine looks under a guard.
+        entry.body = unsafe { Group::from_body(entry.body) }.first()?;
+    }
+    Some(entry)
+}
+
 impl<'g> Handle<'g> {
     /// The key after (before) this one, in the table or not; the first (last) without one.
     pub fn step(self, from: Option<&Probe<'_>>, direction: Direction) -> Result<Option<TermRef<'g>>, Failure> {
-        let entry = self.step_with(from, direction, |entry| {
-            let mut entry = entry?;
-            if is_group(entry.body) {
-                // SAFETY: groups are retired through the epoch.
-                entry.body = unsafe { Group::from_body(entry.body) }.first()?;
-            }
-            Some(entry)
-        })?;
+        let found = self.step_with(from, direction, first_of)?;
+        Ok(self.found_key(found))
+    }
+
+    /// As [`step`](Self::step) from the key that this thread's last step in the table came to, if `is_key` says of that key that
+    /// it is the one to go on from. Nothing if it does not, or the way must be searched.
+    #[inline(always)]
+    pub fn step_along(
+        self,
+        is_key: impl FnOnce(TermRef<'g>) -> bool,
+        direction: Direction,
+    ) -> Result<Option<Option<TermRef<'g>>>, Failure> {
+        let found = self.follow(is_key, direction, first_of)?;
+        Ok(found.map(|found| self.found_key(found)))
+    }
+
+    #[inline]
+    fn found_key(self, found: Option<Entry>) -> Option<TermRef<'g>> {
         // SAFETY: the engine has validated it, and objects are retired through the epoch.
-        Ok(entry.map(|entry| unsafe { self.key(entry) }))
+        found.map(|entry| unsafe { self.key(entry) })
     }
 
     /// As [`step`](Self::step), with all objects of the key.
@@ -47,15 +85,23 @@ impl<'g> Handle<'g> {
         from: Option<&Probe<'_>>,
         direction: Direction,
         patient: bool,
-    ) -> Result<Option<(TermRef<'g>, Objects<'g>)>, Failure> {
+    ) -> Result<Objects<'g>, Failure> {
         let looked = self.step_with(from, direction, |entry| look(entry, patient))?;
-        // SAFETY: as in `step`.
-        let objects = unsafe { self.table.objects(looked)? };
-        let key = objects
-            .as_slice()
-            .first()
-            .map(|object| object.element(self.table.key()));
-        Ok(key.map(|key| (key, objects)))
+        // SAFETY: as in `found_key`.
+        unsafe { self.table.objects(looked) }
+    }
+
+    /// As [`step_along`](Self::step_along), with the only object of the key, for table types that have one only.
+    #[inline(always)]
+    pub fn step_get_along(
+        self,
+        is_key: impl FnOnce(TermRef<'g>) -> bool,
+        direction: Direction,
+    ) -> Result<Option<Option<ObjectRef<'g>>>, Failure> {
+        debug_assert!(!self.table.kind().is_bag());
+        let found = self.follow(is_key, direction, |entry| entry)?;
+        // SAFETY: as in `found_key`.
+        Ok(found.map(|found| found.map(|entry| unsafe { ObjectRef::new(entry, self.table.key()) })))
     }
 
     fn step_with<R>(
@@ -65,10 +111,27 @@ impl<'g> Handle<'g> {
         look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Failure> {
         let store = self.store();
-        let result = match direction {
-            Direction::Up => store.next(self.guard, from, look)?,
-            Direction::Down => store.previous(self.guard, from, look)?,
-        };
+        let result = with_trail(store, |trail| match direction {
+            Direction::Up => store.next(self.guard, from, trail, look),
+            Direction::Down => store.previous(self.guard, from, trail, look),
+        })?;
+        self.still_named()?;
+        Ok(result)
+    }
+
+    #[inline(always)]
+    fn follow<R>(
+        self,
+        is_key: impl FnOnce(TermRef<'g>) -> bool,
+        direction: Direction,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<Option<R>, Failure> {
+        let store = self.store();
+        // SAFETY: a trail shows what was valid in this epoch.
+        let is_here = |entry| unsafe { stored_key(entry, self.table.key()) }.is_some_and(is_key);
+        let result = with_trail(store, |trail| {
+            store.follow(self.guard, trail, direction == Direction::Down, is_here, look)
+        });
         self.still_named()?;
         Ok(result)
     }

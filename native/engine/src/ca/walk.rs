@@ -10,8 +10,14 @@ use super::inner::{bound, Bound, Inner, Kind, Node};
 use super::leaf::{Held, Info, Leaf, Torn};
 use super::structure::Turn;
 use super::{Ca, Position, Query, ATTEMPTS, PATIENCE};
-use crate::{Busy, Entry, OrderedSchema};
+use crate::{Busy, Entry, OrderedSchema, Trail};
 use cats_sync::epoch::Guard;
+use std::ptr::NonNull;
+
+/// Bits of a trail's note for the size of the leaf; the others are the rank of the entry that it is at.
+const LOG_BITS: u32 = 3;
+/// How many steps before it is come to what an entry points to is asked for.
+const AHEAD: usize = 8;
 
 /// From so many entries on a leaf is read as a whole.
 const MANY: usize = 16;
@@ -84,6 +90,12 @@ enum Seen {
 }
 
 impl Seen {
+    fn token(&self) -> Option<u64> {
+        match self {
+            Seen::Token(_, token) => Some(*token),
+            Seen::Locked(_) => None,
+        }
+    }
     fn holds(&self) -> bool {
         match self {
             Seen::Token(leaf, token) => leaf.lock().validate(*token),
@@ -95,6 +107,8 @@ impl Seen {
 /// Entries of one leaf, from some place on in the direction of a walk; or nothing, at the end of the table.
 pub(super) struct View<'s, 'a, K> {
     spot: &'s Spot<'a, K>,
+    /// The leaf's token, if it was not locked.
+    token: Option<u64>,
     /// Ranks from `start` up to `end`.
     start: usize,
     end: usize,
@@ -114,9 +128,12 @@ impl<K> View<'_, '_, K> {
     fn beyond(&self) -> Option<Bound<K>> {
         self.spot.beyond(self.down)
     }
-    /// Shows the first entry, or that there is none.
-    pub fn show_first<R>(&self, look: &mut impl FnMut(Option<Entry>) -> R) -> Result<R, Torn> {
-        Ok(look(if self.len() == 0 { None } else { Some(self.entry(0)?) }))
+    /// Leaf, token, rank, the leaf's bound and the contents of the first entry, if there is one and the leaf is not locked.
+    fn mark(&self, first: Option<Entry>) -> Option<(Leaf, u64, usize, Bound<K>, Entry)> {
+        let entry = first?;
+        let rank = if self.down { self.end - 1 } else { self.start };
+        let beyond = self.beyond().unwrap_or(std::ptr::null());
+        Some((self.spot.leaf, self.token?, rank, beyond, entry))
     }
 
     /// Shows up to `limit` entries; how many, and whether there may be more beyond them.
@@ -139,6 +156,13 @@ impl<K> View<'_, '_, K> {
         }
         Ok((shown, self.len() > shown || self.beyond().is_some()))
     }
+}
+
+/// Notes on a trail where it is: the leaf, the rank of the entry there, and the leaf's bound in the trail's direction.
+fn note<K>(trail: &mut Trail, leaf: Leaf, rank: usize, beyond: Bound<K>) {
+    trail.node = leaf.address();
+    trail.note = rank << LOG_BITS | leaf.log() as usize;
+    trail.bound = beyond.cast();
 }
 
 impl<S: OrderedSchema> Ca<S> {
@@ -244,6 +268,7 @@ impl<S: OrderedSchema> Ca<S> {
                 };
                 let view = rank.map(|rank| View {
                     spot: &spot,
+                    token: seen.token(),
                     start: if down { 0 } else { rank },
                     end: if down { rank } else { count },
                     down,
@@ -294,6 +319,102 @@ impl<S: OrderedSchema> Ca<S> {
         Err(Busy)
     }
 
+    /// Shows `look` the first entry from a key on, up or down, and begins a trail there.
+    pub(super) fn step<R>(
+        &self,
+        guard: &Guard,
+        from: Option<&S::Probe>,
+        down: bool,
+        trail: &mut Trail,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        trail.clear();
+        let epoch = guard.epoch();
+        let (mark, result) = self.walk(guard, from.map(|key| (key, false)), down, |view| {
+            let first = (view.len() > 0).then(|| view.entry(0)).transpose()?;
+            Ok((view.mark(first), look(first)))
+        })?;
+        if let Some((leaf, token, rank, beyond, entry)) = mark {
+            trail.begin(self, epoch, down, (leaf.lock(), token), entry);
+            note(trail, leaf, rank, beyond);
+        }
+        Ok(result)
+    }
+
+    /// See [`crate::Engine::follow`]; a trail leads from leaf to leaf.
+    #[inline(always)]
+    pub(super) fn step_along<R>(
+        &self,
+        guard: &Guard,
+        trail: &mut Trail,
+        down: bool,
+        is_here: impl FnOnce(Entry) -> bool,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        if !is_here(trail.here(self, guard, down)?) {
+            return None;
+        }
+        // SAFETY: the trail's node is a leaf of this size, and has not been freed, as `here` has found.
+        let leaf =
+            unsafe { Leaf::from_address(NonNull::new_unchecked(trail.node), trail.note as u32 % (1 << LOG_BITS)) };
+        // The leaf is ordered as long as the trail holds. What is read of it is validated below.
+        let rank = trail.note >> LOG_BITS;
+        let left = if down {
+            rank
+        } else {
+            leaf.info().count().saturating_sub(rank + 1)
+        };
+        if left == 0 {
+            return self.step_across(trail, down, &mut look);
+        }
+        let ahead = |steps: usize| leaf.at(if down { rank - steps } else { rank + steps });
+        if let Ok(entry) = ahead(AHEAD.min(left)) {
+            self.schema.prefetch(entry);
+        }
+        let next = ahead(1).ok()?;
+        let result = look(Some(next));
+        trail.holds().then(|| {
+            trail.go_to(next);
+            trail.note = if down {
+                trail.note - (1 << LOG_BITS)
+            } else {
+                trail.note + (1 << LOG_BITS)
+            };
+            result
+        })
+    }
+
+    /// Takes the step along a trail from the last entry of its leaf to the next leaf, if that has any.
+    #[inline(never)]
+    fn step_across<R>(&self, trail: &mut Trail, down: bool, look: &mut impl FnMut(Option<Entry>) -> R) -> Option<R> {
+        // SAFETY: a bound of the trail's leaf, which has not been freed as the leaf has not.
+        let Some(key) = (unsafe { bound(trail.bound.cast::<S::Key>()) }) else {
+            let result = look(None);
+            return trail.holds().then_some(result);
+        };
+        let query = Query::new(&self.schema, self.schema.probe(key));
+        let spot = self.seek(&if down {
+            Target::Below(&query)
+        } else {
+            Target::At(&query)
+        });
+        spot.leaf.prefetch_all();
+        let (seen, info) = self.enter(spot.leaf, false).ok()??;
+        let count = info.count();
+        let rank = |step: usize| if down { count - 1 - step } else { step };
+        (1..AHEAD.min(count))
+            .filter_map(|step| spot.leaf.at(rank(step)).ok())
+            .for_each(|entry| self.schema.prefetch(entry));
+        let next = (count > 0).then(|| spot.leaf.at(rank(0)).ok())??;
+        let result = look(Some(next));
+        let token = seen.token()?;
+        (trail.holds() && seen.holds()).then(|| {
+            trail.lead(next, (spot.leaf.lock(), token));
+            note(trail, spot.leaf, rank(0), if down { spot.low } else { spot.high });
+            result
+        })
+    }
+
     /// Does away with an empty leaf that a walk met: whoever emptied it could not, as locks were held. `near` is a bound of it.
     #[cold]
     fn drop_empty(&self, guard: &Guard, base: &Base<S::Key>, leaf: Leaf, near: Bound<S::Key>) {
@@ -335,6 +456,7 @@ impl<S: OrderedSchema> Ca<S> {
                 let (seen, info) = self.enter(next.leaf, false).ok()??;
                 let view = View {
                     spot: &next,
+                    token: seen.token(),
                     start: 0,
                     end: info.count(),
                     down,

@@ -208,7 +208,7 @@ impl Bucket {
         let mut bucket = self;
         let mut hops = 0;
         loop {
-            (0..SLOTS).map_while(|slot| bucket.entry(slot)).for_each(&mut show);
+            bucket.show_head(&mut show);
             let Some(next) = bucket.next(guard) else { return true };
             bucket = next;
             hops += 1;
@@ -216,6 +216,12 @@ impl Bucket {
                 return false;
             }
         }
+    }
+
+    /// Shows the entries of this bucket alone, which may be changing.
+    #[inline]
+    pub fn show_head(&self, show: impl FnMut(Entry)) {
+        (0..SLOTS).map_while(|slot| self.entry(slot)).for_each(show);
     }
 
     // What follows is for the holder of the lock.

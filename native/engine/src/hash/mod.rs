@@ -30,7 +30,7 @@ mod traverse;
 pub use crate::linear::Position;
 
 use crate::linear::Size;
-use crate::{hash_of, Busy, Engine, Entry, Locked, Schema, Step};
+use crate::{hash_of, Busy, Engine, Entry, Locked, Schema, Step, Trail};
 use bucket::{Bucket, Search, Spare};
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{spin_loop, AtomicBool, AtomicI64, AtomicUsize, Ordering};
@@ -374,7 +374,29 @@ impl<S: Schema> Engine<S> for Hash<S> {
         after: Option<&S::Probe>,
         look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
-        self.step_on(guard, after, look)
+        self.walk(guard, after, &mut Trail::new(), look)
+    }
+
+    fn next_on<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        trail: &mut Trail,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.walk(guard, after, trail, look)
+    }
+
+    #[inline(always)]
+    fn follow<R>(
+        &self,
+        guard: &Guard,
+        trail: &mut Trail,
+        _down: bool,
+        is_here: impl FnOnce(Entry) -> bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        self.step_along(guard, trail, is_here, look)
     }
 
     fn buckets(&self) -> usize {

@@ -2,8 +2,8 @@
 
 use super::bucket::Bucket;
 use super::{Hash, Held, Size, OPTIMISM, SPINS};
-use crate::linear::{behind, hash_at, position, precedes, First, Position};
-use crate::{hash_of, Busy, Entry, Schema};
+use crate::linear::{behind, hash_at, position, precedes, First, Place, Position};
+use crate::{hash_of, Busy, Entry, Schema, Trail};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
 use smallvec::SmallVec;
@@ -53,13 +53,14 @@ impl<S: Schema> Hash<S> {
         Ok(read(held.head, held.token()).expect("nobody else changes a locked bucket"))
     }
 
-    /// The first entry behind the key, with the buckets chosen, locked or not, by `open`.
-    fn least<'g>(
-        &self,
+    /// The first entries behind a place, of the first bucket that has any, with the buckets chosen, locked or not, by `open`;
+    /// and where the next bucket begins.
+    fn least<'g, 'a>(
+        &'a self,
         guard: &'g Guard,
-        after: Option<&S::Probe>,
+        after: Place<'a, S>,
         mut open: impl FnMut(u64) -> Option<(&'g Bucket, u64)>,
-    ) -> Option<Option<Entry>> {
+    ) -> Option<(First<'a, S>, Option<u64>)> {
         let mut first = First::new(&self.shared.0.schema, after);
         let mut hash = first.start();
         loop {
@@ -71,29 +72,74 @@ impl<S: Schema> Hash<S> {
                 return None;
             }
             let next = behind(position(hash), size.depth(hash)).map(hash_at);
-            if let Some(found) = first.found() {
-                // The bucket that a walk needs soon.
-                if let Some(next) = next {
-                    self.prefetch_hash(guard, next);
-                }
-                return Some(Some(found));
-            }
             match next {
-                Some(next) => hash = next,
-                None => return Some(None),
+                Some(next) if first.found().is_none() => hash = next,
+                _ => return Some((first, next)),
             }
         }
     }
 
-    /// See [`crate::Engine::next`].
-    pub(super) fn step_on<R>(
+    /// Asks for what a walk that comes to the bucket of this hash in a while will read.
+    fn prefetch_walk(&self, guard: &Guard, hash: u64) {
+        let size = self.size();
+        let Some(head) = self.bucket(guard, size.number_of(hash)) else {
+            return;
+        };
+        // Its lines were asked for when the walk came to the bucket before. Nobody acts upon what is read here.
+        head.show_head(|entry| self.shared.0.schema.prefetch(entry));
+        if let Some(next) = behind(position(hash), size.depth(hash)) {
+            self.prefetch_hash(guard, hash_at(next));
+        }
+    }
+
+    /// See [`crate::Engine::next_on`].
+    pub(super) fn walk<R>(
         &self,
         guard: &Guard,
         after: Option<&S::Probe>,
+        trail: &mut Trail,
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
+        self.step_from(guard, Place::of(after), trail, &mut look)
+    }
+
+    /// See [`crate::Engine::follow`]; a trail leads from bucket to bucket.
+    #[inline(always)]
+    pub(super) fn step_along<R>(
+        &self,
+        guard: &Guard,
+        trail: &mut Trail,
+        is_here: impl FnOnce(Entry) -> bool,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        let here = trail.here(self, guard, false)?;
+        if !is_here(here) {
+            return None;
+        }
+        if let Some(next) = trail.ahead() {
+            let result = look(Some(next));
+            return trail.holds().then(|| {
+                trail.advance();
+                result
+            });
+        }
+        // The entry may be there no more, as its key need not for a step.
+        self.step_from(guard, Place::Entry(here), trail, &mut look).ok()
+    }
+
+    /// Shows `look` the first entry behind a place, and begins a trail there.
+    #[inline(never)]
+    fn step_from<'a, R>(
+        &'a self,
+        guard: &Guard,
+        after: Place<'a, S>,
+        trail: &mut Trail,
+        look: &mut impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        trail.clear();
+        let epoch = guard.epoch();
         // Few, as a table shrinks with its keys.
-        let mut read = SmallVec::<[_; 8]>::new();
+        let mut read = SmallVec::<[(&Bucket, u64); 8]>::new();
         let mut overtaken = 0;
         for _ in 0..SPINS {
             read.clear();
@@ -102,13 +148,23 @@ impl<S: Schema> Hash<S> {
                 read.push(opened);
                 Some(opened)
             });
-            let Some(found) = least else {
+            let Some((found, next)) = least else {
                 spin_loop();
                 continue;
             };
-            let result = look(found);
+            let result = look(found.found());
             // No bucket that was read has changed since: there was an instant at which all were as read.
             if read.iter().all(|(head, token)| head.lock.validate(*token)) {
+                if let (Some(first), Some((head, token))) = (found.found(), read.last()) {
+                    trail.begin(self, epoch, false, (&head.lock, *token), first);
+                    trail.extend(found.entries().skip(1));
+                }
+                if let Some(next) = next {
+                    match after {
+                        Place::Entry(_) => self.prefetch_walk(guard, next),
+                        _ => self.prefetch_hash(guard, next),
+                    }
+                }
                 return Ok(result);
             }
             overtaken += 1;
@@ -124,7 +180,7 @@ impl<S: Schema> Hash<S> {
             locked.push(held);
             Some(opened)
         });
-        least.map(look).ok_or(Busy)
+        least.map(|(found, _)| look(found.found())).ok_or(Busy)
     }
 
     /// See [`crate::Engine::scan`].

@@ -2,7 +2,7 @@
 
 use super::locks::lock_of;
 use super::{to_read, LinearHash, Locking, MANY};
-use crate::linear::{behind, hash_at, position, precedes, First, Position};
+use crate::linear::{behind, hash_at, position, precedes, First, Place, Position};
 use crate::{hash_of, Busy, Entry, Schema};
 use cats_sync::epoch::Guard;
 use smallvec::SmallVec;
@@ -25,7 +25,7 @@ impl<S: Schema> LinearHash<S> {
         look: &mut impl FnMut(Option<Entry>) -> R,
     ) -> Result<Option<R>, Busy> {
         let locks = self.locks.get(guard);
-        let mut first = First::new(&self.schema, after);
+        let mut first = First::new(&self.schema, Place::of(after));
         let mut held = SmallVec::<[_; 8]>::new();
         let mut last_lock = ptr::null();
         let mut at = Some(first.start());

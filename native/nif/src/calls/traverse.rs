@@ -1,6 +1,7 @@
 //! `first/1` to `prev_lookup/2`, and `slot/2`.
 
 use super::*;
+use crate::same::same;
 use cats_sync::epoch::pin;
 use cats_table::Direction;
 
@@ -54,7 +55,14 @@ fn with_start<R>(
 fn step(env: Env, table: Term, key: Option<Term>, direction: Direction) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
-    let found = with_start(env, handle.table(), key, |from| Ok(handle.step(from, direction)?))?;
+    let along = match key {
+        Some(key) => handle.step_along(|last| same(env, key, last), direction)?,
+        None => None,
+    };
+    let found = match along {
+        Some(found) => found,
+        None => with_start(env, handle.table(), key, |from| Ok(handle.step(from, direction)?))?,
+    };
     match found {
         Some(key) => decode::term(env, key),
         None => Ok(atoms::end_of_table()),
@@ -65,17 +73,63 @@ fn step(env: Env, table: Term, key: Option<Term>, direction: Direction) -> Resul
 fn step_lookup(env: Env, table: Term, key: Option<Term>, direction: Direction) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
-    let patient = patient(handle.table());
-    let found = with_start(env, handle.table(), key, |from| {
-        Ok(handle.step_lookup(from, direction, patient)?)
-    })?;
-    match found {
-        Some((key, objects)) => {
-            let objects = read::objects(env, &objects)?;
-            Ok(env.tuple(&[decode::term(env, key)?, objects]))
+    step_to(env, handle, key, direction, |found| {
+        let objects = tuples(env, found)?;
+        let key = decode::term(env, found[0].element(handle.table().key()))?;
+        Ok(env.tuple(&[key, objects]))
+    })
+}
+
+/// Makes a term of the objects, one or more, of the key after (before) this one.
+#[inline(always)]
+fn step_to(
+    env: Env,
+    handle: Handle<'_>,
+    key: Option<Term>,
+    direction: Direction,
+    make: impl Fn(&[ObjectRef<'_>]) -> Result<Term, Failure>,
+) -> Result<Term, Failure> {
+    if let (Some(key), false) = (key, handle.table().kind().is_bag()) {
+        match handle.step_get_along(|last| same(env, key, last), direction)? {
+            Some(Some(object)) => return make(&[object]),
+            Some(None) => return Ok(atoms::end_of_table()),
+            None => {}
         }
-        None => Ok(atoms::end_of_table()),
     }
+    with_start(env, handle.table(), key, |from| {
+        let found = handle.step_lookup(from, direction, patient(handle.table()))?;
+        match found.as_slice() {
+            [] => Ok(atoms::end_of_table()),
+            objects => make(objects),
+        }
+    })
+}
+
+pub fn next_objects(env: Env, &[table, object]: &[Term; 2]) -> Result<Term, Failure> {
+    step_objects(env, table, object, Direction::Up)
+}
+
+pub fn prev_objects(env: Env, &[table, object]: &[Term; 2]) -> Result<Term, Failure> {
+    step_objects(env, table, object, Direction::Down)
+}
+
+#[inline]
+fn step_objects(env: Env, table: Term, object: Term, direction: Direction) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Read)?;
+    let key = env
+        .tuple_elements(object)
+        .and_then(|elements| elements.get(handle.table().key()));
+    step_to(
+        env,
+        handle,
+        Some(*key.ok_or_else(bad)?),
+        direction,
+        |found| match found {
+            [object] => tuple(env, object),
+            objects => tuples(env, objects),
+        },
+    )
 }
 
 pub fn slot(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {

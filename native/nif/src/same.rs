@@ -1,0 +1,91 @@
+//! Terms of the VM against stored ones, without taking them in: for a key that is likely to be the one that was given out last.
+
+use crate::vm::{Env, Term};
+use cats_term::{Class, Elements, Integer, TermRef, View};
+use rustler::sys::*;
+
+/// Parts of a key that are compared at most.
+const PARTS: usize = 256;
+
+/// True only if the terms are exactly the same (`=:=`). False also where it would take long to tell, or is rarely asked: long
+/// keys, maps, funs, bit strings, integers of more than 64 bits.
+#[inline]
+pub fn same(env: Env, term: Term, stored: TermRef<'_>) -> bool {
+    if term.is_immediate() || stored.is_immediate() {
+        return term.0 == stored.word();
+    }
+    let mut left = PARTS;
+    same_item(env, term, stored, &mut left)
+}
+
+fn same_part(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> bool {
+    if term.is_immediate() || stored.is_immediate() {
+        return term.0 == stored.word();
+    }
+    same_item(env, term, stored, left)
+}
+
+/// The depth of the recursion is that of the stored term: at most 64 levels.
+fn same_item(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> bool {
+    match stored.view() {
+        View::Immediate(word) => term.0 == word,
+        View::Tuple(elements) => env.tuple_elements(term).is_some_and(|terms| {
+            terms.len() == elements.len()
+                && spend(left, terms.len())
+                && match stored.is_flat() {
+                    true => Term::words(terms) == elements.words(),
+                    false => same_elements(env, terms, elements, left),
+                }
+        }),
+        View::List(list) => {
+            let elements = list.elements();
+            spend(left, elements.len()) && {
+                let mut rest = term;
+                let prefix = elements.iter().all(|element| match env.cell(rest) {
+                    Some((head, tail)) => {
+                        rest = tail;
+                        same_part(env, head, element, left)
+                    }
+                    None => false,
+                });
+                prefix && same_part(env, rest, list.tail(), left)
+            }
+        }
+        View::Float(value) => env.get_f64(term).is_some_and(|term| term.to_bits() == value.to_bits()),
+        View::Integer(integer) => same_integer(env, term, integer),
+        View::Binary(bytes) | View::SharedBinary(_, bytes) => {
+            spend(left, bytes.len() / 64) && env.binary_bytes(term) == Some(bytes)
+        }
+        // SAFETY: both terms live during the call: the held one as long as its object.
+        View::Held(Class::Reference | Class::Port | Class::Pid, held) => unsafe {
+            enif_is_identical(term.raw(), Term(held.term()).raw()) != 0
+        },
+        View::Held(..) | View::Map(_) => false,
+    }
+}
+
+fn same_elements(env: Env, terms: &[Term], elements: Elements<'_>, left: &mut usize) -> bool {
+    let mut pairs = terms.iter().zip(elements.iter());
+    pairs.all(|(&term, element)| same_part(env, term, element, left))
+}
+
+fn same_integer(env: Env, term: Term, integer: Integer<'_>) -> bool {
+    match (integer.negative, integer.digits) {
+        (false, &[digit]) => env.get_u64(term) == Some(digit),
+        (true, &[digit]) => env
+            .get_i64(term)
+            .is_some_and(|value| value < 0 && value.unsigned_abs() == digit),
+        _ => false,
+    }
+}
+
+/// Takes from what is left; false if there is not enough.
+fn spend(left: &mut usize, parts: usize) -> bool {
+    match left.checked_sub(parts) {
+        Some(rest) => {
+            *left = rest;
+            true
+        }
+        None => false,
+    }
+}

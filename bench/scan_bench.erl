@@ -5,27 +5,33 @@
 
 -define(REPEATS, 5).
 
-%% @doc Runs both parts and halts. `Objects' is the size of the tables that are scanned, `Deleted' of the one that is emptied.
--spec main([{objects | deleted, pos_integer()}]) -> no_return().
+%% @doc Runs both parts and halts. `objects' is the size of the tables that are scanned, inserted in this `order' of the keys,
+%% `deleted' of the one that is emptied.
+-spec main([{objects | deleted, pos_integer()} | {order, ascending | random}]) -> no_return().
 main(Arguments) ->
     Objects = proplists:get_value(objects, Arguments),
-    io:format("OTP ~s, ~b objects, milliseconds (median of ~b, lowest to highest); ratio: ets to cats~n",
-              [erlang:system_info(otp_release), Objects, ?REPEATS]),
+    Order = proplists:get_value(order, Arguments),
+    io:format("OTP ~s, ~b objects in ~p order, milliseconds (median of ~b, lowest to highest); ratio: ets to cats~n",
+              [erlang:system_info(otp_release), Objects, Order, ?REPEATS]),
     io:format("~-12s ~-32s ~26s ~26s ~6s~n", ["table", "call", "ets", "cats", "ratio"]),
-    [scans(Type, Objects) || Type <- [set, ordered_set]],
+    [scans(Type, Objects, Order) || Type <- [set, ordered_set]],
     bystander(proplists:get_value(deleted, Arguments)),
     halt(0).
 
-scans(Type, Objects) ->
-    Tables = [{Module, table(Module, Type, Objects)} || Module <- [ets, cats]],
+scans(Type, Objects, Order) ->
+    Numbers = numbers(Order, Objects),
+    Tables = [{Module, table(Module, Type, Numbers)} || Module <- [ets, cats]],
     [row(Type, Name, Tables, Call) || {Name, Call} <- calls(Type, Objects)],
     [Module:delete(Table) || {Module, Table} <- Tables].
 
 %% Objects {{Group, Number}, Number modulo 1000, Text}: a thousand to a group.
-table(Module, Type, Objects) ->
+table(Module, Type, Numbers) ->
     Table = Module:new(scans, [Type, public]),
-    [Module:insert(Table, {{N div 1000, N}, N rem 1000, <<"some text">>}) || N <- lists:seq(0, Objects - 1)],
+    [Module:insert(Table, {{N div 1000, N}, N rem 1000, <<"some text">>}) || N <- Numbers],
     Table.
+
+numbers(ascending, Objects) -> lists:seq(0, Objects - 1);
+numbers(random, Objects) -> [N || {_, N} <- lists:sort([{rand:uniform(), N} || N <- lists:seq(0, Objects - 1)])].
 
 calls(Type, Objects) ->
     Group = Objects div 2000,

@@ -354,9 +354,9 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                         let found = handle
                             .step_lookup(Some(&table.probe(term)), Direction::Up, false)
                             .unwrap();
-                        found.map(|(key, objects)| {
-                            let key = Value::of(key);
-                            assert_eq!(listed(&objects), model.lookup(&key));
+                        found.as_slice().first().map(|object| {
+                            let key = Value::of(object.element(key));
+                            assert_eq!(listed(&found), model.lookup(&key));
                             key
                         })
                     });

@@ -9,7 +9,7 @@
 //! history or one of the others, tells which keys of the history were absent: those between.
 
 use crate::conformance::{decode, entry, patiently, retire, touch, touched, Map, Random, TestKey, TestSchema};
-use crate::{Engine, Entry, OrderedEngine, Step};
+use crate::{Detached, Engine, Entry, OrderedEngine, Step};
 use cats_sync::epoch;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -175,6 +175,33 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
         });
     }
 
+    /// Writes a value, or removes it, and asks for no outcome.
+    fn leave(&mut self, remove: bool) {
+        if !self.map.0.detaches() {
+            return self.swap(remove);
+        }
+        let number = self.number();
+        let rank = self.ranks.rank(number);
+        let new = if remove { None } else { Some(self.fresh()) };
+        let key = TestKey::new(number);
+        self.record("leave", vec![rank], vec![new.map_or(NONE, i64::from)], |map, _| {
+            let guard = epoch::pin();
+            let place = entry(&key, new.unwrap_or_default());
+            let update = Detached {
+                step: new.map_or(Step::Remove, |_| Step::Put(place)),
+                key: place,
+                settle,
+                context: std::ptr::null(),
+            };
+            // SAFETY: the engine outlives the recorders, and what was given up is retired under a guard that is older.
+            patiently(|| unsafe { map.0.detach(&guard, update) });
+            if remove {
+                retire(&guard, place);
+            }
+            (vec![], 0)
+        });
+    }
+
     /// Changes what a place points to.
     fn touch(&mut self) {
         let number = self.number();
@@ -255,8 +282,10 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
     fn one(&mut self) {
         match self.random.below(10) {
             0..3 => self.get(),
-            3..6 => self.swap(false),
-            6..8 => self.swap(true),
+            3..5 => self.swap(false),
+            5 => self.leave(false),
+            6 => self.swap(true),
+            7 => self.leave(true),
             _ => self.touch(),
         }
     }
@@ -330,6 +359,11 @@ impl<E: OrderedEngine<TestSchema>> Recorder<'_, E> {
             _ => self.range(),
         }
     }
+}
+
+/// Retires what a detached step has replaced.
+unsafe fn settle(_: *const (), _: Step, old: Option<Entry>) {
+    old.into_iter().for_each(|old| retire(&epoch::pin(), old));
 }
 
 /// The rank and value of what a step of a traversal found; `end` for nothing.

@@ -8,7 +8,7 @@ EBIN = _build/default/lib/cats/ebin
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps build demo scans bench-native test test-native test-models test-erlang linearizability check sanitize lint lint-native lint-erlang shell clean
+.PHONY: help deps build demo scans bench-native test test-native test-models test-schedules test-erlang linearizability check sanitize lint lint-native lint-erlang shell clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -38,6 +38,10 @@ test-models: deps ## check models of the synchronisation with loom
 	    --test linear_hash_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 
+test-schedules: deps ## models of whole engines under random schedules, with shuttle
+	cd native && RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle sh -c '\
+	    cargo test --locked -p cats-engine --lib models && cargo test --locked -p cats-engine --test linear_hash_shuttle'
+
 test-erlang: build ## the Erlang tests (SUITE=name: one of them): comparison with ets, ownership, concurrency, errors
 	@scripts/test-erlang
 
@@ -45,6 +49,9 @@ linearizability: deps ## record histories of all engines (ROUNDS=n of each kind)
 	@scripts/linearizability
 
 check: deps ## what takes long: histories by the thousand, sanitizers (some 40 minutes)
+	@$(MAKE) test-models test-schedules
+	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-engine --test skip_list_model \
+	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 	@ROUNDS=3000 scripts/linearizability
 	@$(MAKE) sanitize
 

@@ -17,6 +17,8 @@ mod base;
 mod inner;
 mod leaf;
 mod many;
+#[cfg(all(test, shuttle))]
+mod models;
 mod structure;
 #[cfg(test)]
 mod tests;

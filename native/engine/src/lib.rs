@@ -19,6 +19,8 @@ mod linear;
 pub mod linear_hash;
 mod random;
 mod room;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod sequential;
 mod single;
 pub mod skip_list;

@@ -209,7 +209,8 @@ fn guides(len: usize) -> usize {
 
 /// Bytes of a node with this many children.
 fn size(len: usize) -> usize {
-    (size_of::<Header>() + (guides(len) + 3 * room(len)) * 8).next_multiple_of(64)
+    (size_of::<Header>() + (guides(len) + 2 * room(len)) * 8 + room(len) * size_of::<AtomicPtr<u8>>())
+        .next_multiple_of(64)
 }
 
 impl<K> Inner<K> {
@@ -311,7 +312,8 @@ impl<K> Inner<K> {
         self.heads_at(self.room() + i).cast()
     }
     fn children_at(self, i: usize) -> *mut AtomicPtr<u8> {
-        self.heads_at(2 * self.room() + i).cast()
+        // SAFETY: callers stay within the node.
+        unsafe { self.heads_at(2 * self.room()).cast::<AtomicPtr<u8>>().add(i) }
     }
 
     fn heads<'a>(self) -> &'a [u64] {

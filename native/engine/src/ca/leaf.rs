@@ -110,7 +110,7 @@ pub(super) struct Torn;
 
 /// Bytes of a leaf of `1 << log` lines.
 pub(super) const fn size(log: u32) -> usize {
-    (size_of::<Header>() + (1 << log) * LINE * 17).next_multiple_of(64)
+    (size_of::<Header>() + (1 << log) * (2 * LINE + 1) * size_of::<AtomicU64>()).next_multiple_of(64)
 }
 
 /// The size of leaf that holds `count` entries with some room to grow.

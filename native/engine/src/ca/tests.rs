@@ -31,7 +31,7 @@ struct Check<'a> {
     keys: Vec<u64>,
 }
 
-fn check(table: &Ca<TestSchema>) -> Vec<u64> {
+pub(super) fn check(table: &Ca<TestSchema>) -> Vec<u64> {
     let _guard = epoch::pin();
     let route = table.route();
     let mut check = Check {
@@ -110,7 +110,7 @@ impl Check<'_> {
     }
 }
 
-fn force(table: &Ca<TestSchema>, number: u64, split: bool) {
+pub(super) fn force(table: &Ca<TestSchema>, number: u64, split: bool) {
     let guard = epoch::pin();
     let key = TestKey::new(number);
     let base = table.find_base(&Query::new(&TestSchema, &key));

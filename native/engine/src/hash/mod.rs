@@ -470,5 +470,7 @@ impl<S> Drop for Hash<S> {
     }
 }
 
+#[cfg(all(test, shuttle))]
+mod models;
 #[cfg(test)]
 mod tests;

@@ -91,7 +91,7 @@ impl<S: Schema> Hash<S> {
     /// Splits the next buckets of a table that has `size` of them. Does nothing if somebody else changes the size or
     /// holds one of the locks, or memory is exhausted.
     #[cold]
-    fn split(&self, guard: &Guard, size: usize) -> Option<()> {
+    pub(super) fn split(&self, guard: &Guard, size: usize) -> Option<()> {
         let batch = if size < BATCHED { 1 } else { BATCH };
         let half = 1 << size.ilog2();
         let first = size - half;
@@ -130,7 +130,7 @@ impl<S: Schema> Hash<S> {
     /// Merges the last buckets of a table that has `size` of them into those that they were once split from. Does
     /// nothing in the same cases.
     #[cold]
-    fn merge(&self, guard: &Guard, size: usize) -> Option<()> {
+    pub(super) fn merge(&self, guard: &Guard, size: usize) -> Option<()> {
         let batch = if size <= BATCHED { 1 } else { BATCH };
         let first = size.checked_sub(batch).filter(|&first| first > 0)?;
         let half = 1 << (size - 1).ilog2();

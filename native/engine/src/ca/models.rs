@@ -1,0 +1,120 @@
+//! Models of `ca`: what it offers beside splits and joins of base nodes and leaves, under random schedules of all accesses to
+//! atomics. `make test-schedules`
+//!
+//! Faults that were planted, and what each model found of them, are in docs/checking.md.
+
+use super::tests::{check, force};
+use super::*;
+use crate::conformance::{Map, TestKey, TestSchema};
+use crate::schedules::{explore, together};
+use std::sync::Arc;
+
+type Table = Map<Ca<TestSchema>>;
+type Task = fn(&Table);
+
+/// No adaptation but what the tasks ask for.
+const CALM: Thresholds = Thresholds {
+    split: i32::MAX,
+    join: i32::MIN,
+};
+
+fn split(table: &Table, number: u64) {
+    force(&table.0, number, true);
+}
+fn join(table: &Table, number: u64) {
+    force(&table.0, number, false);
+}
+
+/// Runs tasks at once on a tree of the numbers, after the splits at others; in the end all invariants hold and these are left.
+fn model(numbers: &'static [u64], splits: &'static [u64], tasks: &'static [Task], left: &'static [u64]) {
+    explore(move || {
+        let table: Table = Map(Ca::with_thresholds(TestSchema, CALM));
+        numbers.iter().for_each(|&number| table.put(number, 1));
+        splits.iter().for_each(|&number| split(&table, number));
+        let table = Arc::new(table);
+        together(&table, tasks);
+        assert_eq!(check(&table.0), left);
+    });
+}
+
+#[test]
+fn split_beside_lookup_and_insertion() {
+    let tasks: &[Task] = &[
+        |table| split(table, 4),
+        |table| assert_eq!([table.get(4), table.get(8)], [Some(1); 2]),
+        |table| table.put(5, 1),
+    ];
+    model(&[0, 4, 8, 12], &[], tasks, &[0, 4, 5, 8, 12]);
+}
+
+/// The route node is replaced while others go by the old one.
+#[test]
+fn join_beside_lookup_and_change() {
+    let tasks: &[Task] = &[
+        |table| join(table, 0),
+        |table| assert_eq!([table.get(0), table.get(8)], [Some(1); 2]),
+        |table| {
+            table.remove(4);
+            table.put(1, 1);
+        },
+    ];
+    model(&[0, 4, 8], &[0], tasks, &[0, 1, 8]);
+}
+
+#[test]
+fn joins_that_meet_and_a_split() {
+    let tasks: &[Task] = &[
+        |table| join(table, 0),
+        |table| join(table, 8),
+        |table| split(table, 4),
+        |table| assert_eq!(table.get(4), Some(1)),
+    ];
+    model(&[0, 2, 4, 6, 8, 10], &[0, 4, 8], tasks, &[0, 2, 4, 6, 8, 10]);
+}
+
+/// A step passes an empty base node that goes meanwhile, and leaves that are replaced.
+#[test]
+fn walk_beside_join_and_split() {
+    let tasks: &[Task] = &[
+        |table| join(table, 0),
+        |table| split(table, 8),
+        |table| assert_eq!(table.next(Some(0)), Some((8, 1))),
+    ];
+    model(&[0, 8, 12], &[0], tasks, &[0, 8, 12]);
+}
+
+/// There is always one of two keys.
+#[test]
+fn first_beside_a_move() {
+    let tasks: &[Task] = &[
+        |table| _ = table.change_many(&[0, 8], |values| values.swap(0, 1)),
+        |table| assert!(table.next(None).is_some()),
+        |table| join(table, 0),
+    ];
+    model(&[0], &[], tasks, &[8]);
+}
+
+#[test]
+fn moves_across_base_nodes_beside_joins() {
+    let tasks: &[Task] = &[
+        |table| _ = table.change_many(&[0, 8], |values| values.swap(0, 1)),
+        |table| {
+            let values = table.change_many(&[8, 0], |_| ());
+            assert!(values[0] != values[1], "one state of two keys");
+        },
+        |table| join(table, 8),
+    ];
+    model(&[0, 4, 12], &[0], tasks, &[4, 8, 12]);
+}
+
+/// A leaf that is full is replaced by a larger one beside changes in it.
+#[test]
+fn leaf_that_grows() {
+    const FULL: &[u64] = &[0, 1, 4, 5, 8, 9, 12, 13];
+    let tasks: &[Task] = &[
+        |table| table.put(16, 1),
+        |table| table.remove(0),
+        |table| assert_eq!([table.get(1), table.get(13)], [Some(1); 2]),
+    ];
+    model(FULL, &[], tasks, &[1, 4, 5, 8, 9, 12, 13, 16]);
+}

@@ -1,0 +1,90 @@
+//! Models of `hash`: reads, changes, walks and multi-key operations beside growing and shrinking, under random schedules of all
+//! accesses to atomics. `make test-schedules`
+//!
+//! Faults that were planted, and what each model found of them, are in docs/checking.md.
+
+use super::*;
+use crate::conformance::{Map, TestSchema};
+use crate::schedules::{explore, together};
+use cats_sync::epoch;
+use std::sync::Arc;
+
+type Table = Map<Hash<TestSchema>>;
+type Task = fn(&Table);
+
+fn split(table: &Table) {
+    table.0.split(&epoch::pin(), table.0.size().buckets());
+}
+fn merge(table: &Table) {
+    table.0.merge(&epoch::pin(), table.0.size().buckets());
+}
+
+/// Runs tasks at once on a table of two buckets with the numbers below 8; in the end these are left.
+fn model(tasks: &'static [Task], left: &'static [u64]) {
+    explore(move || {
+        let table: Table = Map(Hash::new(TestSchema).expect("memory"));
+        split(&table);
+        (0..8).for_each(|number| table.put(number, 1));
+        let table = Arc::new(table);
+        together(&table, tasks);
+        let mut numbers = table.walk();
+        numbers.sort();
+        assert_eq!(numbers, left);
+    });
+}
+
+#[test]
+fn split_beside_reads_and_changes() {
+    let tasks: &[Task] = &[
+        split,
+        |table| (0..8).for_each(|number| assert!(number == 2 || table.get(number).is_some())),
+        |table| {
+            table.remove(2);
+            table.put(9, 1);
+        },
+    ];
+    model(tasks, &[0, 1, 3, 4, 5, 6, 7, 9]);
+}
+
+#[test]
+fn merge_beside_reads_and_changes() {
+    let tasks: &[Task] = &[
+        merge,
+        |table| (0..8).for_each(|number| assert!(number == 2 || table.get(number).is_some())),
+        |table| {
+            table.remove(2);
+            table.put(9, 1);
+        },
+    ];
+    model(tasks, &[0, 1, 3, 4, 5, 6, 7, 9]);
+}
+
+#[test]
+fn walk_beside_a_split_and_a_merge() {
+    let tasks: &[Task] = &[
+        |table| {
+            split(table);
+            merge(table);
+            merge(table);
+        },
+        |table| assert_eq!(table.walk().len(), 8),
+        |table| table.put(3, 2),
+    ];
+    model(tasks, &[0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn multi_key_operations_beside_a_split() {
+    let tasks: &[Task] = &[
+        split,
+        |table| _ = table.change_many(&[1, 4, 6], |values| values.fill(Some(2))),
+        |table| {
+            let values = table.change_many(&[6, 1, 4], |_| ());
+            assert!(
+                values[0] == values[1] && values[1] == values[2],
+                "one state of three keys"
+            );
+        },
+    ];
+    model(tasks, &[0, 1, 2, 3, 4, 5, 6, 7]);
+}

@@ -78,10 +78,10 @@ fn dawdle() {
 /// A value as histories have it: what an object was made with, and how often it was touched since; -2 if it was torn.
 fn value(entry: Option<Entry>) -> i64 {
     let Some(entry) = entry else { return NONE };
-    let decoded = decode(entry);
+    let before = touched(entry);
     dawdle();
-    match (decoded, touched(entry)) {
-        (Some((_, value)), Some(times)) => i64::from(value) | (times as i64) << 32,
+    match (decode(entry), touched(entry)) {
+        (Some((_, value)), Some(times)) if before == Some(times) => i64::from(value) | (times as i64) << 32,
         _ => -2,
     }
 }

@@ -118,3 +118,38 @@ fn leaf_that_grows() {
     ];
     model(FULL, &[], tasks, &[1, 4, 5, 8, 9, 12, 13, 16]);
 }
+
+/// A slot is given to another key between the looks at its two words.
+#[test]
+fn read_beside_the_reuse_of_a_slot() {
+    let tasks: &[Task] = &[
+        |table| {
+            table.remove(0);
+            table.put(5, 1);
+        },
+        |table| assert!(table.get(0).is_none_or(|value| value == 1)),
+    ];
+    model(&[0, 4], &[], tasks, &[4, 5]);
+}
+
+/// The leaf that is replaced lives on under another base node, so the change belongs there.
+#[test]
+fn leaf_that_grows_beside_a_split_of_its_base_node() {
+    const NUMBERS: [u64; 12] = [0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21];
+    explore(|| {
+        let table: Table = Map(Ca::with_thresholds(TestSchema, CALM));
+        NUMBERS.iter().for_each(|&number| table.put(number, 1));
+        // Two leaves under an inner node, the second of them full.
+        split(&table, 0);
+        join(&table, 0);
+        [24, 25].iter().for_each(|&number| table.put(number, 1));
+        let table = Arc::new(table);
+        let tasks: &[Task] = &[
+            |table| split(table, 0),
+            |table| table.put(28, 1),
+            |table| assert_eq!([table.get(0), table.get(12)], [Some(1); 2]),
+        ];
+        together(&table, tasks);
+        assert_eq!(check(&table.0).len(), NUMBERS.len() + 3);
+    });
+}

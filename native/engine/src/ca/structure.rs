@@ -15,7 +15,7 @@ use cats_sync::slab;
 use std::ptr::NonNull;
 
 /// Two neighbouring leaves merge when they have this many entries together, or one is empty.
-const MERGE: usize = MAX_SLOTS / 2;
+const MERGE: usize = if cfg!(shuttle) { 4 } else { MAX_SLOTS / 2 };
 /// Inner nodes with fewer children merge with a neighbour.
 const FEW: usize = FANOUT / 4;
 

@@ -35,7 +35,7 @@ test-native: deps ## the tests of the Rust crates
 
 test-models: deps ## check models of the synchronisation with loom
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-sync --test models --test lock_models \
-	    --test linear_hash_model \
+	    --test linear_hash_model --test hazard_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 
 test-schedules: deps ## models of whole engines under random schedules, with shuttle

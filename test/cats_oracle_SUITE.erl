@@ -11,8 +11,12 @@ init_per_suite(Config) -> cats_test_lib:start(Config).
 
 end_per_suite(_Config) -> ok.
 
+%% It needs all table types.
 finds_every_fault(_Config) ->
-    [] = cats_oracle_faults:wrong_verdicts().
+    case os:getenv("ENGINE", "") of
+        "" -> [] = cats_oracle_faults:wrong_verdicts();
+        _ -> {skip, "compares ets with itself, whatever the engine"}
+    end.
 
 finds_no_difference(_Config) ->
     {ok, Compared} = cats_oracle:run(cats_test_lib:environment("CALLS", 100000)),

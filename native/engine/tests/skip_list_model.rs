@@ -111,6 +111,13 @@ impl List {
         found.ok()
     }
 
+    /// The number after another one; nothing if busy.
+    fn after(&self, number: u64) -> Option<Option<u64>> {
+        let guard = pin();
+        let found = self.0.next(&guard, Some(&number), |found| found.map(|found| found.key >> 4));
+        found.ok()
+    }
+
     /// What nobody else changes any more.
     fn contents(&self) -> Vec<u64> {
         let (guard, mut all) = (pin(), Vec::new());
@@ -290,6 +297,16 @@ fn the_first_and_the_last_of_a_list_that_is_never_empty() {
             |_, end, ()| assert!(matches!(end, None | Some(Some(1 | 2))), "{end:?}"),
         );
     }
+}
+
+#[test]
+fn a_step_from_a_key_that_is_inserted_beside_it() {
+    race(
+        &[1],
+        |list| list.put(2, 0),
+        |list| list.after(2),
+        |_, _, next| assert!(matches!(next, None | Some(None)), "{next:?}"),
+    );
 }
 
 #[test]

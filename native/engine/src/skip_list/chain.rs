@@ -152,8 +152,16 @@ impl<S: OrderedSchema> SkipList<S> {
                 None if entries > 0 => break,
                 None => node.lock.token_spinning()?,
             };
+            // One that was inserted after the search, before what is sought: the chain begins there.
+            let before = !from_first && target.from(node).is_gt();
+            if before {
+                chain.rings.clear();
+            }
             if !chain.add(node, token) {
                 return Ok(End::Gone);
+            }
+            if before {
+                chain.rings[0].entry = None;
             }
             entries += usize::from(chain.rings.last().is_some_and(|ring| ring.entry.is_some()));
             last = node;

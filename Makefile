@@ -48,11 +48,11 @@ test-erlang: build ## the Erlang tests (SUITE=name: one of them): comparison wit
 linearizability: deps ## record histories of all engines (ROUNDS=n of each kind) and judge them with porcupine
 	@scripts/linearizability
 
-check: deps ## what takes long: histories by the thousand, sanitizers (some 40 minutes)
+check: deps ## what takes long: histories by the thousand, models, sanitizers (some 90 minutes)
 	@$(MAKE) test-models test-schedules
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-engine --test skip_list_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
-	@ROUNDS=3000 scripts/linearizability
+	@ROUNDS=1000 scripts/linearizability
 	@$(MAKE) sanitize
 
 sanitize: build ## the tests under the address sanitizer, the histories under the thread sanitizer

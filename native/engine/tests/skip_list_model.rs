@@ -114,7 +114,9 @@ impl List {
     /// The number after another one; nothing if busy.
     fn after(&self, number: u64) -> Option<Option<u64>> {
         let guard = pin();
-        let found = self.0.next(&guard, Some(&number), |found| found.map(|found| found.key >> 4));
+        let found = self
+            .0
+            .next(&guard, Some(&number), |found| found.map(|found| found.key >> 4));
         found.ok()
     }
 

@@ -4,6 +4,9 @@
 //!
 //! `make bench-native`: some 8 minutes; with `QUICK=1` some 2, on fewer keys. `FILTER=text` measures the rows whose name has it.
 
+#[path = "../examples/common/immediates.rs"]
+mod immediates;
+
 use cats_engine::avl::Avl;
 use cats_engine::ca::Ca;
 use cats_engine::ca_tree::{CaAvl, CaTreap};
@@ -12,12 +15,12 @@ use cats_engine::hash::Hash;
 use cats_engine::linear_hash::LinearHash;
 use cats_engine::skip_list::SkipList;
 use cats_engine::std_hash::StdHash;
-use cats_engine::{mix, Detached, Engine, Entry, OrderedSchema, Schema, Step};
+use cats_engine::{mix, Detached, Engine, Entry, Step};
 use cats_sync::epoch;
 use criterion::{BenchmarkId, Criterion};
+use immediates::Immediates;
 use parking_lot::RwLock;
 use std::cell::RefCell;
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -28,53 +31,6 @@ const SHARES: [u64; 5] = [50, 80, 90, 99, 100];
 const THREADS: [u64; 2] = [1, 2];
 /// Operations of each thread that criterion counts as one iteration: far more than it takes to begin together.
 const BATCH: u64 = 10_000;
-
-/// Keys that are immediates.
-struct Immediates;
-
-impl Schema for Immediates {
-    type Probe = u64;
-    fn word(&self, probe: &u64) -> u64 {
-        probe << 4 | 15
-    }
-    unsafe fn matches(&self, _: &u64, _: Entry) -> bool {
-        unreachable!("all keys are immediates")
-    }
-    unsafe fn compare_colliding(&self, _: &u64, _: Entry) -> Ordering {
-        unreachable!("all keys are immediates")
-    }
-    unsafe fn compare_colliding_entries(&self, _: Entry, _: Entry) -> Ordering {
-        unreachable!("all keys are immediates")
-    }
-}
-
-impl OrderedSchema for Immediates {
-    type Key = u64;
-    unsafe fn own(&self, entry: Entry) -> u64 {
-        entry.key >> 4
-    }
-    fn own_probe(&self, probe: &u64) -> u64 {
-        *probe
-    }
-    fn probe<'a>(&self, key: &'a u64) -> &'a u64 {
-        key
-    }
-    unsafe fn compare(&self, probe: &u64, entry: Entry) -> Ordering {
-        probe.cmp(&(entry.key >> 4))
-    }
-    unsafe fn compare_entries(&self, a: Entry, b: Entry) -> Ordering {
-        a.key.cmp(&b.key)
-    }
-    fn compare_probes(&self, a: &u64, b: &u64) -> Ordering {
-        a.cmp(b)
-    }
-    fn head(&self, probe: &u64, skip: usize) -> u64 {
-        probe.checked_shl(8 * skip as u32).unwrap_or(0)
-    }
-    unsafe fn entry_head(&self, entry: Entry, skip: usize) -> u64 {
-        self.head(&(entry.key >> 4), skip)
-    }
-}
 
 /// A map from numbers to numbers that threads share.
 trait Map: Sync {

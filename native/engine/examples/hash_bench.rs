@@ -3,38 +3,22 @@
 //!
 //! `cargo run --release --example hash_bench [ROUNDS]`
 
+#[path = "common/immediates.rs"]
+mod immediates;
+
 use cats_engine::config::{BucketLocks, Config};
 use cats_engine::hash::Hash;
 use cats_engine::linear_hash::LinearHash;
-use cats_engine::{mix, Engine, Entry, Schema, Step};
+use cats_engine::{mix, Engine, Entry, Step};
 use cats_sync::epoch;
 use dashmap::DashMap;
-use std::cmp::Ordering;
+use immediates::Immediates;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
 
 const OPERATIONS: usize = 1 << 20;
 const RANGE: u64 = 1 << 21;
-
-/// Keys that are immediates.
-struct Immediates;
-
-impl Schema for Immediates {
-    type Probe = u64;
-    fn word(&self, probe: &u64) -> u64 {
-        probe << 4 | 15
-    }
-    unsafe fn matches(&self, _: &u64, _: Entry) -> bool {
-        unreachable!("all keys are immediates")
-    }
-    unsafe fn compare_colliding(&self, _: &u64, _: Entry) -> Ordering {
-        unreachable!("all keys are immediates")
-    }
-    unsafe fn compare_colliding_entries(&self, _: Entry, _: Entry) -> Ordering {
-        unreachable!("all keys are immediates")
-    }
-}
 
 #[derive(Default)]
 struct Mixer(u64);

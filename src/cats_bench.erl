@@ -142,8 +142,8 @@ default(_) -> hash.
 %% Says how far it is, at most once a second.
 rounds(Number, Start, Said, Workers, Candidates, Spec) ->
     Range = range(Spec),
-    [Worker ! {prepare, self(), operations(Spec, Range, {Number, Place, 16#CA75})}
-     || {Place, Worker} <- lists:zip(lists:seq(1, length(Workers)), Workers)],
+    _ = [Worker ! {prepare, self(), operations(Spec, Range, {Number, Place, 16#CA75})}
+         || {Place, Worker} <- lists:zip(lists:seq(1, length(Workers)), Workers)],
     [receive {prepared, Worker} -> ok end || Worker <- Workers],
     Order = case Number rem 2 of
                 1 -> Candidates;
@@ -166,7 +166,7 @@ trial({Tables, Options}, Workers, Spec) ->
     Table = Tables:new(?MODULE, [public | Options]),
     fill(Tables, Table, Spec),
     Bytes = Tables:info(Table, memory) * erlang:system_info(wordsize) / max(1, Tables:info(Table, size)),
-    [Worker ! {run, self(), Tables, Table} || Worker <- Workers],
+    _ = [Worker ! {run, self(), Tables, Table} || Worker <- Workers],
     Times = [receive {ran, Worker, Begin, End} -> {Begin, End} end || Worker <- Workers],
     Tables:delete(Table),
     Took = lists:max([End || {_, End} <- Times]) - lists:min([Begin || {Begin, _} <- Times]),
@@ -190,7 +190,7 @@ range(#spec{objects = Objects, operations = Operations}) ->
 
 operations(Spec, Range, Seed) ->
     fun() ->
-            rand:seed(exsp, Seed),
+            _ = rand:seed(exsp, Seed),
             Total = lists:sum([Share || {_, Share} <- Spec#spec.operations]),
             [operation(choose(rand:uniform() * Total, Spec#spec.operations), number(Spec#spec.keys, Range), Spec)
              || _ <- lists:seq(1, per_process(Spec))]

@@ -1,12 +1,12 @@
-%% Work over whole tables and ranges of them, on ets and cats side by side in one VM, alternating; and how long other processes'
-%% calls take while a table is being emptied by select_delete.
+%% Work over whole tables and ranges of them, on ets and cats side by side in one VM, alternating; and how
+%% long other processes' calls take while a table is being emptied by select_delete.
 -module(scan_bench).
 -export([main/1]).
 
 -define(REPEATS, 5).
 
-%% @doc Runs both parts and halts. `objects' is the size of the tables that are scanned, inserted in this `order' of the keys,
-%% `deleted' of the one that is emptied.
+%% @doc Runs both parts and halts. `objects' is the size of the tables that are scanned, inserted in this
+%% `order' of the keys, `deleted' of the one that is emptied.
 -spec main([{objects | deleted, pos_integer()} | {order, ascending | random}]) -> no_return().
 main(Arguments) ->
     Objects = proplists:get_value(objects, Arguments),
@@ -64,7 +64,7 @@ milliseconds(Fun) ->
                                    end),
     receive {'DOWN', Monitor, process, Pid, {time, Time}} -> Time end.
 
-%%----------------------------------------------------------------------------------------------------------------------
+%%--------------------------------------------------------------------------------------------------
 
 bystander(Objects) ->
     io:format("~nselect_delete of all ~b objects; microseconds of another process' lookups and inserts meanwhile~n", [Objects]),

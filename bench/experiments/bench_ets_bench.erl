@@ -1,0 +1,36 @@
+%% The papers' ets_bench, phase by phase, on small and large ranges of keys, with one worker and with one a
+%% scheduler. Issue 6: the rows of ets_bench by range and workers.
+-module(bench_ets_bench).
+-behaviour(bench_experiment).
+-export([about/0, points/1, measure/4]).
+
+about() ->
+    #{title => "ets_bench by phase",
+      source => "Scalability of ETS, section 5; More Scalable Ordered Set, section 2.3, figures 1 and 2",
+      unit => "operations/s", better => higher, x => phase, scale => category,
+      panels => [type, workers, range]}.
+
+points(Size) ->
+    [#{axes => [{type, Type}, {workers, Workers}, {range, Range}],
+       subjects => bench_tables:subjects(Workers, Type),
+       seconds => seconds(Size, Range)}
+     || Range <- ranges(Size), Type <- [set, ordered_set], Workers <- bench_workers:counts()].
+
+ranges(quick) -> [1 bsl 10, 1 bsl 17];
+ranges(_) -> [1 bsl 3, 1 bsl 10, 1 bsl 16, 1 bsl 21].
+
+operations(quick) -> 1 bsl 16;
+operations(default) -> 1 bsl 18;
+operations(full) -> 1 bsl 22.
+
+seconds(quick, _) -> 1;
+seconds(default, Range) when Range < 1 bsl 21 -> 2;
+seconds(default, _) -> 6;
+seconds(full, _) -> 60.
+
+measure(Size, #{type := Type, workers := Workers, range := Range}, {_, Tables, Options}, Seed) ->
+    Workload = bench_tables:once(fun() ->
+        ets_bench:workload(#{operations => operations(Size), inserts => max(operations(Size), Range div 2),
+                             range => Range, workers => Workers, seed => Seed}) end),
+    [{[{phase, ets_bench:phase_name(Phase)}], Figure}
+     || {Phase, Figure} <- ets_bench:run(Tables, Type, Options, Workload)].

@@ -1,0 +1,37 @@
+%% An experiment of the bench: a module bench_NAME in bench/experiments that says what is measured (`about'),
+%% in which points at which size (`points'), and measures one subject in one point (`measure').
+%%
+%% A point is measured once a round for each of its subjects, one after the other, in one process, with the
+%% same seed. The rows beneath it (the phases of a run, say) come out of one call of `measure', each with the
+%% axes that the point does not have. All rows of an experiment have one unit and one direction.
+-module(bench_experiment).
+-export([id/1]).
+-export_type([about/0, axes/0, point/0, row/0, size/0, subject/0]).
+
+-type size() :: quick | default | full.
+%% How much time there is: some seconds for all experiments, some minutes, or the sizes of the papers.
+-type value() :: atom() | number() | string().
+-type axes() :: [{Axis :: atom(), value()}].
+-type subject() :: {Name :: string(), Tables :: ets | cats | none, Options :: [term()]}.
+%% What competes in a point: a table module with options, or the VM itself.
+-type about() :: #{title := string(), source => string(), unit := string(), better := higher | lower,
+                   x := atom(), scale := category | linear | log, panels => [atom()]}.
+%% `source' names paper, section and figure; `x' is the axis along the chart, `panels' divide it into charts;
+%% what other axes there are become lines, beside the subjects.
+-type point() :: #{axes := axes(), subjects := [subject()], flags => string(), seconds => number()}.
+%% `flags' are those of the emulator that measures the point, `seconds' the expected time of one round.
+-type row() :: {axes(), Figure :: number()}.
+
+-callback about() -> about().
+-callback points(size()) -> [point()].
+-callback measure(size(), #{Axis :: atom() => value()}, subject(), Seed :: integer()) -> [row()].
+
+%% @doc The name of a point or a row: `axis=value', separated by commas.
+-spec id(axes()) -> string().
+id(Axes) ->
+    lists:flatten(lists:join($,, [[atom_to_list(Axis), $=, text(Value)] || {Axis, Value} <- Axes])).
+
+text(Value) when is_float(Value) -> float_to_list(Value, [short]);
+text(Value) when is_integer(Value) -> integer_to_list(Value);
+text(Value) when is_atom(Value) -> atom_to_list(Value);
+text(Value) -> Value.

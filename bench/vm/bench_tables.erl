@@ -1,0 +1,60 @@
+%% What all measurements of tables share: the subjects that compete, and what is done between two of them.
+-module(bench_tables).
+-export([subjects/1, subjects/2, ets/1, once/1, settle/0]).
+
+%% @doc The subjects of a point: `plain' are ets and cats with their defaults, where ets' concurrency options
+%% hardly matter.
+-spec subjects(plain) -> [bench_experiment:subject()].
+subjects(plain) -> [ets(""), {"cats", cats, []}].
+
+%% @doc The subjects of a point by number of workers and table type: ets with the options that win there by
+%% what the papers and our own runs saw (none of them for one worker), or with `all' sensible combinations;
+%% and cats.
+-spec subjects(Workers :: pos_integer() | all, Type :: atom()) -> [bench_experiment:subject()].
+subjects(Workers, Type) -> [ets(Names) || Names <- options(Workers, Type)] ++ [{"cats", cats, []}].
+
+options(1, _) -> [""];
+options(all, ordered_set) -> ["", "r", "w", "r w", "w d-", "r w d-"];
+options(all, _) -> ["", "r", "w", "r w", "w d", "auto", "r auto"];
+options(_, ordered_set) -> ["", "w", "w d-"];
+options(_, _) -> ["", "w", "auto"].
+
+%% @doc A subject of ets, by the short names of its options: r read_concurrency, w write_concurrency, auto its
+%% automatic number of locks, d and d- decentralized counters or none.
+-spec ets(Options :: string()) -> bench_experiment:subject().
+ets(Names) ->
+    Options = [case Name of
+                   "r" -> {read_concurrency, true};
+                   "w" -> {write_concurrency, true};
+                   "auto" -> {write_concurrency, auto};
+                   "d" -> {decentralized_counters, true};
+                   "d-" -> {decentralized_counters, false}
+               end || Name <- string:lexemes(Names, " ")],
+    {string:trim("ets " ++ Names), ets, Options}.
+
+%% @doc The value of the function, made once for all subjects of a point: keys and operations that they share.
+-spec once(fun(() -> Value)) -> Value.
+once(Make) ->
+    case get(?MODULE) of
+        undefined ->
+            Value = Make(),
+            put(?MODULE, Value),
+            Value;
+        Value ->
+            Value
+    end.
+
+%% @doc Returns when what deleted tables left behind is gone, which cats gives back in the background, so that
+%% nobody pays for it in the next measurement.
+-spec settle() -> ok.
+settle() ->
+    erlang:garbage_collect(),
+    timer:sleep(20),
+    settle(cats:memory(), 200).
+
+settle(Before, Rounds) ->
+    timer:sleep(20),
+    case cats:memory() of
+        Now when Now < Before, Rounds > 0 -> settle(Now, Rounds - 1);
+        _ -> ok
+    end.

@@ -1,0 +1,161 @@
+%% The measured VM: lists experiments and measures points of them. Started by bench/run, once a round for each
+%% installation of OTP and set of emulator flags:
+%%
+%%     erl FLAGS -noinput -pa EBIN -pa BENCH -run bench_vm main list SIZE [NAME ...]
+%%     erl FLAGS -noinput -pa EBIN -pa BENCH -run bench_vm main run SIZE ROUND SEED
+%%
+%% `run' reads lines `NAME<tab>ID' from the standard input, each a point to measure, and ends with it. The
+%% standard input is read by a port: `-noinput' keeps the VM itself away from it. Both write records to the
+%% standard output, one a line, fields separated by tabs; whatever else the VM prints goes to the standard
+%% error.
+%%
+%%     about   NAME  KEY  VALUE                  a line for each key of about(); panels joined by commas
+%%     point   NAME  ID   FLAGS  SECONDS  SUBJECT;SUBJECT...
+%%     failed  NAME  TEXT                        the experiment is unknown, or does not declare itself
+%%     vm      RELEASE  ERTS  SCHEDULERS  FLAVOR  WORDSIZE
+%%     start   NAME  ID
+%%     sample  NAME  ID   SUBJECT  ROW  FIGURE   ROW: the axes that the point does not have, maybe none
+%%     error   NAME  ID   SUBJECT  TEXT          an exception, or the point is unknown (SUBJECT `-')
+%%     done    NAME  ID
+%%
+%% The subjects of a point are measured in the order declared in odd rounds, reversed in even ones. Before the
+%% first point of an experiment, all code is loaded and each kind of table has run for a moment.
+-module(bench_vm).
+-export([main/1, names/0]).
+
+%% @doc Does what the header of this file says, in a process of its own, and halts.
+-spec main([string()]) -> pid().
+main(Arguments) ->
+    spawn(fun() ->
+                  log_to_standard_error(),
+                  halt(try
+                           command(Arguments),
+                           0
+                       catch
+                           Class:Reason:Stack ->
+                               io:format(standard_error, "~tp~n", [{Class, Reason, Stack}]),
+                               1
+                       end)
+          end).
+
+%% The reports of crashed processes would come between the records.
+log_to_standard_error() ->
+    _ = logger:remove_handler(default),
+    ok = logger:add_handler(default, logger_std_h, #{config => #{type => standard_error}}).
+
+command(["list", Size]) ->
+    [list(Name, bench_size(Size)) || Name <- names()];
+command(["list", Size | Names]) ->
+    [list(Name, bench_size(Size)) || Name <- Names];
+command(["run", Size, Round, Seed]) ->
+    record(["vm", erlang:system_info(otp_release), erlang:system_info(version),
+            erlang:system_info(schedulers_online), flavor(), erlang:system_info(wordsize)]),
+    warm_up(),
+    Input = open_port({fd, 0, 1}, [in, eof, {line, 4096}]),
+    run(Input, bench_size(Size), list_to_integer(Round), list_to_integer(Seed)).
+
+bench_size("quick") -> quick;
+bench_size("default") -> default;
+bench_size("full") -> full.
+
+flavor() ->
+    lists:concat([erlang:system_info(emu_flavor), "-", erlang:system_info(build_type)]).
+
+%% @doc The names of all experiments: of the modules beside this one that have the behaviour bench_experiment.
+-spec names() -> [string()].
+names() ->
+    [Name || Beam <- filelib:wildcard(filename:join(filename:dirname(code:which(?MODULE)), "bench_*.beam")),
+             "bench_" ++ Name <- [filename:basename(Beam, ".beam")],
+             lists:member(bench_experiment, behaviours(list_to_atom("bench_" ++ Name)))].
+
+behaviours(Module) ->
+    lists:append(proplists:get_all_values(behaviour, Module:module_info(attributes))).
+
+experiment(Name) ->
+    Module = list_to_atom("bench_" ++ Name),
+    {module, Module} = code:ensure_loaded(Module),
+    Module.
+
+%%--------------------------------------------------------------------------------------------------
+
+list(Name, Size) ->
+    try
+        Experiment = experiment(Name),
+        {maps:to_list(Experiment:about()), Experiment:points(Size)}
+    of
+        {About, Points} ->
+            [record(["about", Name, Key, about(Key, Value)]) || {Key, Value} <- About],
+            [record(["point", Name, bench_experiment:id(Axes), maps:get(flags, Point, ""),
+                     maps:get(seconds, Point, 1), lists:join($;, [Subject || {Subject, _, _} <- Subjects])])
+             || #{axes := Axes, subjects := Subjects} = Point <- Points]
+    catch
+        Class:Reason:Stack -> record(["failed", Name, failure(Class, Reason, Stack)])
+    end.
+
+about(panels, Panels) -> lists:join($,, [atom_to_list(Panel) || Panel <- Panels]);
+about(_Key, Value) -> Value.
+
+%%--------------------------------------------------------------------------------------------------
+
+%% Loads all code, and lets each kind of table run for a moment, so that the first point does not pay for it.
+warm_up() ->
+    [{module, _} = code:ensure_loaded(list_to_atom(filename:basename(Beam, ".beam")))
+     || Beam <- filelib:wildcard(filename:join(filename:dirname(code:which(?MODULE)), "*.beam"))],
+    ets_bench:warm_up().
+
+run(Input, Size, Round, Seed) ->
+    receive
+        {Input, {data, {eol, Line}}} ->
+            [Name, Id] = string:split(Line, "\t"),
+            point(Name, Id, Size, Round, erlang:phash2({Seed, Round, Name, Id})),
+            run(Input, Size, Round, Seed);
+        {Input, eof} ->
+            ok
+    end.
+
+%% In a process of its own, so that what one point leaves behind, tables and garbage, goes with it.
+point(Name, Id, Size, Round, Seed) ->
+    record(["start", Name, Id]),
+    {Pid, Monitor} = spawn_monitor(fun() -> subjects(Name, Id, Size, Round, Seed) end),
+    receive
+        {'DOWN', Monitor, process, Pid, normal} -> ok;
+        {'DOWN', Monitor, process, Pid, Reason} -> record(["error", Name, Id, "-", failure(exit, Reason, [])])
+    end,
+    bench_tables:settle(),
+    record(["done", Name, Id]).
+
+subjects(Name, Id, Size, Round, Seed) ->
+    Experiment = experiment(Name),
+    case [Point || #{axes := Axes} = Point <- Experiment:points(Size), bench_experiment:id(Axes) =:= Id] of
+        [#{axes := Axes, subjects := Subjects}] ->
+            [measure(Experiment, Size, Name, Id, Axes, Subject, Seed) || Subject <- ordered(Round, Subjects)],
+            ok;
+        Points ->
+            exit({points_with_this_id, length(Points)})
+    end.
+
+ordered(Round, Subjects) when Round rem 2 =:= 0 -> lists:reverse(Subjects);
+ordered(_Round, Subjects) -> Subjects.
+
+measure(Experiment, Size, Name, Id, Axes, {Subject, _, _} = Whole, Seed) ->
+    try Experiment:measure(Size, maps:from_list(Axes), Whole, Seed) of
+        Rows -> [record(["sample", Name, Id, Subject, bench_experiment:id(Row), Figure])
+                 || {Row, Figure} <- Rows]
+    catch
+        Class:Reason:Stack -> record(["error", Name, Id, Subject, failure(Class, Reason, Stack)])
+    end,
+    bench_tables:settle().
+
+failure(Class, Reason, Stack) ->
+    io_lib:format("~0tp: ~0tP at ~0tP", [Class, Reason, 30, lists:sublist(Stack, 3), 30]).
+
+%% One line, whatever the fields contain.
+record(Fields) ->
+    io:put_chars([lists:join($\t, [[field(C) || C <- lists:flatten(text(Field))] || Field <- Fields]), $\n]).
+
+field(C) when C =:= $\t; C =:= $\n; C =:= $\r -> $\s;
+field(C) -> C.
+
+text(Field) when is_list(Field) -> Field;
+text(Field) when is_float(Field) -> float_to_list(Field, [short]);
+text(Field) -> io_lib:format("~w", [Field]).

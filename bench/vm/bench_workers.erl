@@ -1,0 +1,35 @@
+%% Work of several processes at once, under one clock.
+-module(bench_workers).
+-export([counts/0, seconds/1, seconds/2]).
+
+%% Some room, so that what the calls return is seldom collected; little enough to stay in the processor's
+%% cache.
+-define(HEAP_WORDS, 16384).
+
+%% @doc How many workers are of interest: one, and one a scheduler.
+-spec counts() -> [pos_integer()].
+counts() -> lists:usort([1, erlang:system_info(schedulers_online)]).
+
+%% @doc Runs each function in a process of its own, all at the same time, and returns the seconds from the
+%% first one's begin to the last one's end. What they hold is copied to the processes before that.
+-spec seconds([fun(() -> term())]) -> float().
+seconds(Work) -> seconds(Work, ?HEAP_WORDS).
+
+%% @doc The same, with processes that begin with a heap of this many words.
+-spec seconds([fun(() -> term())], HeapWords :: pos_integer()) -> float().
+seconds(Work, HeapWords) ->
+    Workers = [spawn_opt(fun() ->
+                                 receive go -> ok end,
+                                 Start = erlang:monotonic_time(),
+                                 _ = Fun(),
+                                 exit({shutdown, {Start, erlang:monotonic_time()}})
+                         end, [monitor, {min_heap_size, HeapWords}]) || Fun <- Work],
+    erlang:garbage_collect(),
+    timer:sleep(10),
+    [Pid ! go || {Pid, _} <- Workers],
+    Times = [receive {'DOWN', Monitor, process, _, {shutdown, Time}} -> Time;
+                     {'DOWN', Monitor, process, _, Reason} -> error({worker, Reason})
+             end || {_, Monitor} <- Workers],
+    Begin = lists:min([Start || {Start, _} <- Times]),
+    End = lists:max([Stop || {_, Stop} <- Times]),
+    max(1, End - Begin) / erlang:convert_time_unit(1, second, native).

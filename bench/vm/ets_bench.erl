@@ -1,0 +1,97 @@
+%% The benchmark ets_bench of "On the Scalability of the Erlang Term Storage" (section 5) and "More Scalable
+%% Ordered Set for ETS Using Adaptation" (sections 2.3 and 5): the phases, their operations, and one measured
+%% run.
+%%
+%% A run makes a public table of objects {Key} and executes the phases on it one after the other: insert,
+%% mixed with 100, 99, 90, 80 and 50 % lookups (the rest inserts and deletes in equal parts, so that the size
+%% stays about the same), delete. Keys are random integers. The operations of a phase are dealt equally to the
+%% workers, each a process of its own, and made before the clock starts. The time of a phase is from the first
+%% worker's begin to the last one's end.
+%%
+%% An operation is 32 bits: the key times four, plus 0 for an insert, 1 for a delete, 2 for a lookup. They
+%% come in a binary, so that reading them costs the processor's caches 4 bytes an operation, and the garbage
+%% collector nothing.
+-module(ets_bench).
+-export([phases/0, phase_name/1, warm_up/0, workload/1, run/4]).
+-export_type([phase/0, workload/0]).
+
+-include("tables.hrl").
+
+-type phase() :: insert | {mixed, Lookups :: 0..100} | delete.
+-type workload() :: [{phase(), Total :: pos_integer(), PerWorker :: [binary()]}].
+
+%% @doc The phases in the order in which a run executes them.
+-spec phases() -> [phase()].
+phases() ->
+    [insert, {mixed, 100}, {mixed, 99}, {mixed, 90}, {mixed, 80}, {mixed, 50}, delete].
+
+%% @doc What a chart calls the phase.
+-spec phase_name(phase()) -> string().
+phase_name({mixed, Lookups}) -> integer_to_list(Lookups) ++ "% lookups";
+phase_name(Phase) -> atom_to_list(Phase).
+
+%% @doc Lets each kind of table run for a moment, so that no code is loaded and no memory first asked for
+%% under the clock.
+-spec warm_up() -> ok.
+warm_up() ->
+    Workload = workload(#{operations => 1 bsl 14, range => 1 bsl 15}),
+    [run(Tables, Type, [], Workload) || Tables <- [ets, cats], Type <- [set, ordered_set]],
+    bench_tables:settle().
+
+%% @doc Makes the operations of all phases, the same ones for the same seed. Keys of insertions are uniform in
+%% 1..`range', those of other operations follow `keys' ({@link bench_keys}). `inserts' defaults to
+%% `operations'.
+-spec workload(#{operations := pos_integer(), range := pos_integer(), inserts => pos_integer(),
+                 workers => pos_integer(), phases => [phase()], keys => bench_keys:distribution(),
+                 seed => integer()}) -> workload().
+workload(#{operations := Operations, range := Range} = Given) ->
+    #{inserts := Inserts, workers := Workers, phases := Phases, keys := Distribution, seed := Seed} =
+        maps:merge(#{inserts => Operations, workers => 1, phases => phases(), keys => uniform, seed => 0},
+                   Given),
+    Uniform = bench_keys:generator(uniform, Range),
+    Keys = bench_keys:generator(Distribution, Range),
+    {Workload, _} =
+        lists:mapfoldl(fun(insert, Random) -> phase(insert, Inserts, Workers, Uniform, Random);
+                          (Phase, Random) -> phase(Phase, Operations, Workers, Keys, Random)
+                       end, bench_keys:seed(Seed), Phases),
+    Workload.
+
+phase(Phase, Total, Workers, Keys, Random0) ->
+    Each = max(1, Total div Workers),
+    {PerWorker, Random} = lists:mapfoldl(fun(_, R) -> operations(Phase, Each, Keys, R, <<>>) end,
+                                         Random0, lists:seq(1, Workers)),
+    {{Phase, Workers * Each, PerWorker}, Random}.
+
+operations(_Phase, 0, _Keys, Random, Acc) ->
+    {Acc, Random};
+operations(Phase, N, Keys, Random0, Acc) ->
+    {Key, Random1} = Keys(Random0),
+    {Choice, Random} = bench_keys:below(200, Random1),
+    operations(Phase, N - 1, Keys, Random, <<Acc/binary, (Key * 4 + code(Phase, Choice)):32>>).
+
+code(insert, _) -> 0;
+code(delete, _) -> 1;
+code({mixed, Lookups}, Choice) when Choice < 2 * Lookups -> 2;
+code({mixed, _}, Choice) -> Choice band 1.
+
+%% @doc Runs the workload once on a new table of `ets' or `cats', and returns the operations per second of
+%% each phase.
+-spec run(ets | cats, Type :: atom(), [term()], workload()) -> [{phase(), float()}].
+run(Tables, Type, Options, Workload) ->
+    Table = Tables:new(ets_bench, [Type, public | Options]),
+    Figures = [{Phase, Total / bench_workers:seconds([fun() -> loop(Operations, Tables, Table) end
+                                                      || Operations <- PerWorker])}
+               || {Phase, Total, PerWorker} <- Workload],
+    Tables:delete(Table),
+    Figures.
+
+loop(<<Code:32, Operations/binary>>, Tables, Table) ->
+    Key = Code bsr 2,
+    case Code band 3 of
+        0 -> ?CALL(Tables, insert(Table, {Key}));
+        1 -> ?CALL(Tables, delete(Table, Key));
+        2 -> ?CALL(Tables, lookup(Table, Key))
+    end,
+    loop(Operations, Tables, Table);
+loop(<<>>, _Tables, _Table) ->
+    ok.

@@ -1,0 +1,187 @@
+"""A chart for each experiment, with matplotlib: small multiples of dots (categories) or lines (numbers), a mark for each subject.
+
+A mark is the median over the rounds, the bar through it goes from the lowest to the highest. The colours are those of Okabe and Ito,
+which the colour-blind tell apart, and each subject has a marker of its own besides. All panels of a figure have the same scale.
+"""
+
+import io
+import itertools
+import re
+
+import matplotlib
+
+matplotlib.use("svg")
+from matplotlib import pyplot, ticker  # noqa: E402 (the backend comes first)
+
+from . import statistics, units  # noqa: E402
+
+CATS, ETS = "#0072B2", "#D55E00"
+OTHER_ETS = ["#E69F00", "#8C4A00", "#F0A58C", "#B38600", "#6B2E00", "#FFB000"]
+OTHERS = ["#009E73", "#56B4E9", "#CC79A7", "#000000", "#7A7A7A", "#4B3B8F", "#117733", "#AA4499"]
+MARKERS = "osD^vP*Xd<>ph8"
+WIDTH = 10  # inches
+PANELS = 12  # in one figure at most
+LOGARITHMIC_FROM = 30  # times the smallest figure
+STYLE = {"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"], "font.size": 9, "svg.fonttype": "none",
+         "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#dddddd", "grid.linewidth": 0.6,
+         "axes.edgecolor": "#888888", "axes.axisbelow": True, "axes.titlesize": 9, "axes.titleweight": "bold", "legend.frameon": False}
+
+
+def appearance(subjects):
+    """A colour and a marker for each subject: ets and cats with their defaults always have the same."""
+    fixed = {"ets": (ETS, "o"), statistics.OWN: (CATS, "s")}
+    colours = {True: itertools.cycle(OTHER_ETS), False: itertools.cycle(OTHERS)}
+    markers = itertools.cycle(MARKERS[2:])
+    subjects = sorted(subjects, key=lambda subject: not statistics.is_ets(subject))
+    return {subject: fixed.get(subject) or (next(colours[statistics.is_ets(subject)]), next(markers)) for subject in subjects}
+
+
+def figures(results, experiment):
+    """The charts of an experiment as (name, SVG): one, or several where it has more panels than one figure holds."""
+    about, rows = results.about[experiment], results.rows_of(experiment)
+    if not rows:
+        return []
+    axes = {"otp": list(dict.fromkeys(row.otp for row in rows))}
+    for row in rows:
+        for key, value in row.axes:
+            values = axes.setdefault(key, [])
+            if value not in values:
+                values.append(value)
+    points = [({"otp": row.otp, **dict(row.axes)}, figures) for row, figures in rows.items()]
+    along = about["x"]
+    declared = [panel for panel in about.get("panels", "").split(",") if panel]
+    divided = [key for key in dict.fromkeys(["otp", *declared, *axes]) if key != along and len(axes.get(key, [])) > 1]
+    subjects = results.subjects(experiment)
+    unit, factor = about["unit"], 1
+    factor, unit = units.scaled(unit, [statistics.spread(r.values()).median for f in rows.values() for r in f.values()])
+    chart = Chart(along, about["scale"], axes.get(along, []), factor, unit, appearance(subjects), about["better"])
+    parts = split(points, divided, axes)
+    return [(experiment + ("-" + "-".join(map(str, heading)) if heading else ""), chart.draw(experiment, heading, members, left, axes))
+            for heading, members, left in parts]
+
+
+def split(points, divided, axes, heading=()):
+    """The points in parts that have few enough panels for a figure, by the first axes that divide them."""
+    panels = {tuple(point.get(key) for key in divided) for point, _ in points}
+    if len(panels) <= PANELS or len(divided) < 2:
+        return [(heading, points, divided)]
+    first, *left = divided
+    return [part for value in axes[first]
+            for part in split([each for each in points if each[0].get(first) == value], left, axes, heading + (f"{first} {value}",))
+            if part[1]]
+
+
+class Chart:
+    def __init__(self, along, scale, values, factor, unit, looks, better):
+        self.along, self.values, self.factor, self.unit, self.looks, self.better = along, values, factor, unit, looks, better
+        self.numeric = scale != "category" and len(values) > 1 and all(isinstance(value, (int, float)) for value in values)
+        self.logarithmic_along = scale == "log"
+
+    def draw(self, name, heading, points, divided, axes):
+        with pyplot.rc_context({**STYLE, "svg.hashsalt": name + str(heading)}):
+            columns = [value for value in axes[divided[-1]] if any(p.get(divided[-1]) == value for p, _ in points)] if divided else [None]
+            lines = list(dict.fromkeys(tuple(p.get(key) for key in divided[:-1]) for p, _ in points))
+            cells = [(line, column) for line in lines for column in columns]
+            across = len(columns)
+            if across > 4 or len(lines) == 1 and across > 3:
+                across = 3  # so many are wrapped, and not in line
+            down = -(-len(cells) // across)
+            subjects = [s for s in self.looks if any(s in figures for _, figures in points)]
+            categories = [value for value in self.values if any(p.get(self.along) == value for p, _ in points)] or [None]
+            height = 2.3 if self.numeric else max(1.1, len(categories) * (0.16 + 0.085 * len(subjects)))
+            entries = max(1, int(WIDTH / (0.45 + 0.07 * max(map(len, subjects)))))  # of the legend, in a line
+            legend = 0.1 + 0.19 * -(-len(subjects) // entries)
+            whole = down * (height + 0.35) + 0.5 + legend
+            figure, grid = pyplot.subplots(down, across, squeeze=False, sharex=True, sharey=True, figsize=(WIDTH, whole))
+            figure.set_layout_engine("constrained", rect=(0, 0, 1, 1 - legend / whole))
+            low, high = self._extent(points)
+            for number, axis in enumerate(grid.flat):
+                if number >= len(cells):
+                    axis.set_visible(False)
+                    continue
+                line, column = cells[number]
+                values = dict(zip(divided, (*line, column)))
+                inside = [(p, figures) for p, figures in points if all(p.get(key) == value for key, value in values.items())]
+                if divided:
+                    axis.set_title(", ".join(f"{key} {label(value)}" for key, value in values.items()), loc="left")
+                (self._lines if self.numeric else self._dots)(axis, inside, subjects, categories, low, high)
+                if not inside:
+                    axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", color="#888888")
+            for number, axis in enumerate(grid.flat):
+                below = number + across >= len(cells)
+                axis.tick_params(labelbottom=below)
+            measured = f"{self.unit}{', log scale' if self._logarithmic(low, high) else ''} ({self.better} is better)"
+            if self.numeric:
+                figure.supxlabel(self.along + (", log scale" if self.logarithmic_along else ""), fontsize=9)
+                figure.supylabel(measured, fontsize=9)
+            else:
+                figure.supxlabel(measured, fontsize=9)
+            handles = [pyplot.Line2D([], [], color=self.looks[s][0], marker=self.looks[s][1], markersize=5,
+                                     linewidth=1.3 if self.numeric else 0) for s in subjects]
+            figure.legend(handles, subjects, loc="upper left", ncol=entries, borderaxespad=0.2)
+            return svg(figure)
+
+    def _logarithmic(self, low, high):
+        return low > 0 and high > LOGARITHMIC_FROM * low
+
+    def _extent(self, points):
+        values = [self.factor * value for _, figures in points for rounds in figures.values() for value in rounds.values()]
+        return min(values), max(values)
+
+    def _scale(self, axis, which, low, high):
+        if self._logarithmic(low, high):
+            getattr(axis, f"set_{which}scale")("log")
+            getattr(axis, f"{which}axis").set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
+            getattr(axis, f"set_{which}lim")(low / 1.3, high * 1.3)
+        else:
+            getattr(axis, f"set_{which}lim")(min(0, low), high * 1.06 or 1)
+
+    def _spread(self, rounds):
+        of = statistics.spread(self.factor * figure for figure in rounds.values())
+        return of.median, [[of.median - of.low], [of.high - of.median]]
+
+    def _lines(self, axis, inside, subjects, categories, low, high):
+        for subject in subjects:
+            colour, marker = self.looks[subject]
+            at = sorted((p[self.along], figures[subject]) for p, figures in inside if subject in figures)
+            spreads = [self._spread(rounds) for _, rounds in at]
+            axis.errorbar([x for x, _ in at], [median for median, _ in spreads], color=colour, marker=marker, markersize=4.5,
+                          yerr=[[bar[side][0] for _, bar in spreads] for side in (0, 1)] if at else None,
+                          linewidth=2 if subject == statistics.OWN else 1.2, elinewidth=0.9, capsize=2)
+        if self.logarithmic_along and min(self.values) > 0:
+            axis.set_xscale("log", base=2)
+        axis.set_xticks(categories if len(categories) <= 8 else categories[::2])
+        axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: label(int(value) if value == int(value) else value)))
+        axis.minorticks_off()
+        self._scale(axis, "y", low, high)
+
+    def _dots(self, axis, inside, subjects, categories, low, high):
+        step = 0.8 / len(subjects)
+        for number, subject in enumerate(subjects):
+            colour, marker = self.looks[subject]
+            for p, figures in inside:
+                if subject in figures:
+                    median, bar = self._spread(figures[subject])
+                    y = categories.index(p.get(self.along)) + (number - (len(subjects) - 1) / 2) * step
+                    axis.errorbar([median], [y], xerr=bar, color=colour, marker=marker, markersize=4.5, elinewidth=0.9, capsize=0)
+        for boundary in range(1, len(categories)):
+            axis.axhline(boundary - 0.5, color="#cccccc", linewidth=0.6)
+        axis.set_yticks(range(len(categories)), [label(value) for value in categories])
+        axis.set_ylim(len(categories) - 0.5, -0.5)
+        axis.tick_params(axis="y", length=0)
+        axis.grid(False, axis="y")
+        self._scale(axis, "x", low, high)
+
+
+def label(value):
+    """Powers of two from 1024 on are written as such."""
+    if isinstance(value, int) and value >= 1024 and value & (value - 1) == 0:
+        return "2" + str(value.bit_length() - 1).translate(str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return "" if value is None else units.figure(value) if isinstance(value, float) else str(value)
+
+
+def svg(figure):
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata=dict.fromkeys(["Date", "Creator", "Format", "Type"]))
+    pyplot.close(figure)
+    return re.sub(r"^.*?(?=<svg )", "", text.getvalue(), flags=re.DOTALL)

@@ -8,7 +8,7 @@ EBIN = _build/default/lib/cats/ebin
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps build demo scans bench-native test test-native test-models test-schedules test-erlang linearizability check sanitize lint lint-native lint-erlang shell clean
+.PHONY: help deps build demo bench scans bench-native test test-native test-models test-schedules test-erlang test-bench linearizability check sanitize lint lint-native lint-erlang shell clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -22,13 +22,17 @@ build: deps ## build the native library and the Erlang application
 demo: build ## run the papers' ets_bench on ets and cats side by side (QUICK=1: within a minute)
 	@QUICK=$(QUICK) bench/demo
 
+bench: build ## measure all experiments on ets and cats, draw and report them (bench/run --help: choose; bench/compare: two runs)
+	@scripts/deps bench
+	@bench/run
+
 scans: build ## compare selects, scans and walks of ets and cats
 	@bench/scans
 
 bench-native: deps ## measure all engines and locks beside maps of other Rust libraries (QUICK=1: in 3 minutes; FILTER=name)
 	cd native && cargo bench --locked -p cats-engine --bench engines
 
-test: test-native test-models linearizability test-erlang ## run all tests
+test: test-native test-models linearizability test-erlang test-bench ## run all tests
 
 test-native: deps ## the tests of the Rust crates
 	cd native && cargo test --locked --workspace --no-fail-fast
@@ -44,6 +48,9 @@ test-schedules: deps ## models of whole engines under random schedules, with shu
 
 test-erlang: build ## the Erlang tests (SUITE=name: one of them): comparison with ets, ownership, concurrency, errors
 	@scripts/test-erlang
+
+test-bench: deps ## the tests of the bench's tools; those of charts and comparisons are skipped without `scripts/deps bench`
+	@cd bench && /usr/bin/python3 -m tool.tests
 
 linearizability: deps ## record histories of all engines (ROUNDS=n of each kind) and judge them with porcupine
 	@scripts/linearizability

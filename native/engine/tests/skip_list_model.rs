@@ -87,6 +87,18 @@ impl List {
         self.update(number, Step::Put(Entry { key, body }))
     }
 
+    /// Gives 1 and 2 the value at once; false if busy.
+    fn put_both(&self, value: u64) -> bool {
+        let guard = pin();
+        let both = self.0.update_many(&guard, &[&1, &2], |locked| {
+            for (i, number) in [1, 2].into_iter().enumerate() {
+                let (key, body) = (word(number), value << 2 | 3);
+                locked.step(i, Step::Put(Entry { key, body }));
+            }
+        });
+        both.is_ok()
+    }
+
     /// The value that was removed; nothing if busy.
     fn remove(&self, number: u64) -> Option<Option<u64>> {
         self.update(number, Step::Remove)
@@ -265,6 +277,21 @@ fn a_lookup_while_its_neighbours_are_removed() {
     );
 }
 
+/// The third removal has the second node freed, as nobody has announced it; the first one, which leads to it, may be announced.
+#[test]
+fn a_lookup_while_nodes_behind_a_removed_one_are_freed() {
+    race(
+        &[1, 2, 3, 4],
+        |list| list.get(3),
+        |list| {
+            for number in [1, 2, 4] {
+                list.remove(number);
+            }
+        },
+        |_, found, ()| assert!(matches!(found, None | Some(Some(0))), "a key that stays is found"),
+    );
+}
+
 #[test]
 fn a_replacement_while_its_key_is_removed() {
     race(
@@ -312,20 +339,30 @@ fn a_step_from_a_key_that_is_inserted_beside_it() {
 }
 
 #[test]
+fn a_replacement_of_two_keys_while_one_is_removed() {
+    race(
+        &[1],
+        |list| list.put_both(3),
+        |list| list.remove(1),
+        |list, put, removed| {
+            let expected: &[u64] = match (put, removed) {
+                (true, Some(Some(0)) | None) => &[1, 2],
+                (true, Some(Some(3))) => &[2],
+                (false, Some(Some(0))) => &[],
+                (false, None) => &[1],
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(list.contents(), expected);
+        },
+    );
+}
+
+#[test]
 fn an_insert_of_two_keys_at_once() {
     race(
         &[],
         |list| (list.get(1), list.get(2)),
-        |list| {
-            let guard = pin();
-            let both = list.0.update_many(&guard, &[&1, &2], |locked| {
-                for (i, number) in [1, 2].into_iter().enumerate() {
-                    let (key, body) = (word(number), 3);
-                    locked.step(i, Step::Put(Entry { key, body }));
-                }
-            });
-            both.is_ok()
-        },
+        |list| list.put_both(0),
         |list, seen, put| {
             assert!(
                 !matches!(seen, (Some(Some(_)), Some(None))),

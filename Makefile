@@ -8,7 +8,7 @@ EBIN = _build/default/lib/cats/ebin
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps build demo bench scans bench-native test test-native test-models test-schedules test-erlang test-bench linearizability check sanitize lint lint-native lint-erlang shell clean
+.PHONY: help deps build demo bench scans bench-native test test-native test-models test-schedules test-erlang test-bench linearizability conformance check sanitize lint lint-native lint-erlang shell clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -55,11 +55,15 @@ test-bench: deps ## the tests of the bench's tools; those of charts and comparis
 linearizability: deps ## record histories of all engines (ROUNDS=n of each kind) and judge them with porcupine
 	@scripts/linearizability
 
+conformance: build ## the Erlang tests that hold for every engine, over each (ENGINES="name ...") and under each table lock
+	@scripts/conformance
+
 check: deps ## what takes long: histories by the thousand, models, sanitizers (some 90 minutes)
 	@$(MAKE) test-models test-schedules
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-engine --test skip_list_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 	@ROUNDS=1000 scripts/linearizability
+	@$(MAKE) conformance
 	@$(MAKE) sanitize
 
 sanitize: build ## the tests under the address sanitizer, the histories under the thread sanitizer

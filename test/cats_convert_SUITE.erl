@@ -11,12 +11,9 @@ all() ->
     [files, damaged_files, file_arguments, named_in_files, dets, dets_arguments, ets, live, queries, query_plans,
      query_arguments, browser].
 
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(cats),
-    Config.
+init_per_suite(Config) -> cats_test_lib:start(Config).
 
-end_per_suite(_Config) ->
-    ok.
+end_per_suite(_Config) -> ok.
 
 file(Config) ->
     filename:join(proplists:get_value(priv_dir, Config), "table").
@@ -27,7 +24,7 @@ write_options() ->
 
 %% A filled table of the module, of objects of terms of many types, with the key in the middle.
 filled(Module, Kind) ->
-    Table = Module:new(written, [Kind, public, {keypos, 2}, {read_concurrency, true}]),
+    Table = cats_test_lib:new(Module, written, [Kind, public, {keypos, 2}, {read_concurrency, true}]),
     [Module:insert(Table, {[N], N rem 100, #{N => make_ref()}, float(N), <<N:20>>}) || N <- lists:seq(1, 777)],
     Table.
 
@@ -93,7 +90,7 @@ changed(Bytes, Place) ->
 
 file_arguments(Config) ->
     File = file(Config),
-    Tables = [{Module, Module:new(arguments, [])} || Module <- [ets, cats]],
+    Tables = [{Module, cats_test_lib:new(Module, arguments, [])} || Module <- [ets, cats]],
     [same(fun(Module) -> Module:tab2file(proplists:get_value(Module, Tables), Name, Options) end)
      || Name <- [File, "/no such directory/x", filename:dirname(File), "", 7],
         Options <- [[], [{sync, no}], [{extended_info, [no]}], [{extended_info, no}], [sync], [{sync, true} | no], no,
@@ -106,7 +103,10 @@ file_arguments(Config) ->
     [same(fun(Module) -> Module:tab2file(Table, File) end) || Table <- [no_table, 7, make_ref(), self()]],
     Private = fun(Module) ->
                       Caller = self(),
-                      spawn_link(fun() -> Caller ! {private, Module:new(private, [private])}, timer:sleep(10000) end),
+                      spawn_link(fun() ->
+                                         Caller ! {private, cats_test_lib:new(Module, private, [private])},
+                                         timer:sleep(10000)
+                                 end),
                       receive {private, Table} -> Module:tab2file(Table, File) end
               end,
     ?assertEqual({error, badtab}, Private(cats)),
@@ -131,13 +131,13 @@ named_in_files(Config) ->
 dets(Config) ->
     {ok, Dets} = dets:open_file(cats_convert, [{file, file(Config) ++ ".dets"}, {type, bag}]),
     [begin
-         Table = Module:new(dets, [bag]),
+         Table = cats_test_lib:new(Module, dets, [bag]),
          Objects = [{N rem 50, N} || N <- lists:seq(1, 1000)],
          [Module:insert(Table, Object) || Object <- Objects],
          ok = dets:insert(Dets, {old, 1}),
          Dets = Module:to_dets(Table, Dets),
          ?assertEqual(lists:sort(Objects), lists:sort(dets:match_object(Dets, '_'))),
-         Copy = Module:new(copy, [duplicate_bag]),
+         Copy = cats_test_lib:new(Module, copy, [duplicate_bag]),
          Module:insert(Copy, {1, old}),
          true = Module:from_dets(Copy, Dets),
          ?assertEqual(lists:sort([{1, old} | Objects]), lists:sort(Module:tab2list(Copy)))
@@ -146,7 +146,7 @@ dets(Config) ->
 
 dets_arguments(Config) ->
     {ok, Dets} = dets:open_file(cats_convert, [{file, file(Config) ++ ".arguments"}]),
-    Tables = [{Module, Module:new(arguments, [{keypos, 3}])} || Module <- [ets, cats]],
+    Tables = [{Module, cats_test_lib:new(Module, arguments, [{keypos, 3}])} || Module <- [ets, cats]],
     dets:insert(Dets, {1, 2}),
     [same(fun(Module) -> Module:Function(proplists:get_value(Module, Tables), Name) end)
      || {Function, Name} <- [{from_dets, no_dets}, {to_dets, no_dets}, {from_dets, Dets}]],
@@ -155,7 +155,7 @@ dets_arguments(Config) ->
 
 ets(_Config) ->
     [begin
-         [Ets, Cats, Back] = [Module:new(Kind, [Kind]) || Module <- [ets, cats, ets]],
+         [Ets, Cats, Back] = [cats_test_lib:new(Module, Kind, [Kind]) || Module <- [ets, cats, ets]],
          Objects = lists:sort([{N, [N]} || N <- lists:seq(1, 1000)]),
          ets:insert(Ets, Objects),
          cats:insert(Cats, {0, kept}),
@@ -164,14 +164,14 @@ ets(_Config) ->
          true = cats:to_ets(Cats, Back),
          ?assertEqual([{0, kept} | Objects], lists:sort(ets:tab2list(Back)))
      end || Kind <- [set, ordered_set, bag, duplicate_bag]],
-    [Ets1, Cats1] = [Module:new(t, []) || Module <- [ets, cats]],
+    [Ets1, Cats1] = [cats_test_lib:new(Module, t, []) || Module <- [ets, cats]],
     [Module:insert(Table, {1}) || {Module, Table} <- [{ets, Ets1}, {cats, Cats1}]],
     [?assertError(badarg, cats:Function(Table, Ets))
      || Function <- [from_ets, to_ets], {Table, Ets} <- [{no_table, Ets1}, {Cats1, no_table}]].
 
 %% A table moves over while it is in use.
 live(_Config) ->
-    [Ets, Cats] = [Module:new(live, [public]) || Module <- [ets, cats]],
+    [Ets, Cats] = [cats_test_lib:new(Module, live, [public]) || Module <- [ets, cats]],
     ets:insert(Ets, [{N, 0} || N <- lists:seq(1, 10000)]),
     Writer = spawn_link(fun Write() -> ets:update_counter(Ets, rand:uniform(10000), 1), Write() end),
     true = cats:from_ets(Cats, Ets),
@@ -182,7 +182,7 @@ live(_Config) ->
 %% The same queries over both.
 queries(_Config) ->
     [begin
-         Both = [{Module, Module:new(Kind, [Kind])} || Module <- [ets, cats]],
+         Both = [{Module, cats_test_lib:new(Module, Kind, [Kind])} || Module <- [ets, cats]],
          [Module:insert(Table, {N, N rem 10}) || {Module, Table} <- Both, N <- lists:seq(1, 500)],
          [begin
               Results = [lists:sort(qlc:eval(Query(Module:table(Table, Options)))) || {Module, Table} <- Both],
@@ -208,7 +208,7 @@ queries(_Config) ->
      end || Kind <- [set, ordered_set, bag, duplicate_bag]],
     %% 1 and 1.0 are one key in an ordered table only.
     [begin
-         Table = cats:new(Kind, [Kind]),
+         Table = cats_test_lib:new(cats, Kind, [Kind]),
          cats:insert(Table, {1, found}),
          ?assertEqual(Expected, qlc:eval(qlc:q([V || {K, V} <- cats:table(Table), K == 1.0])))
      end || {Kind, Expected} <- [{set, [found]}, {ordered_set, [found]}]].
@@ -217,7 +217,7 @@ queries(_Config) ->
 query_plans(_Config) ->
     [begin
          Texts = [begin
-                      Table = Module:new(plan, [Kind]),
+                      Table = cats_test_lib:new(Module, plan, [Kind]),
                       Module:insert(Table, [{N, N} || N <- lists:seq(1, 10)]),
                       Text = lists:flatten(qlc:info(Query(Module:table(Table, Options)))),
                       Module:delete(Table),
@@ -232,7 +232,7 @@ query_plans(_Config) ->
                       fun(H) -> qlc:q([V || {K, V} <- H, (K =:= 3) or (K =:= 4)]) end]].
 
 query_arguments(_Config) ->
-    Tables = [{Module, Module:new(arguments, [])} || Module <- [ets, cats]],
+    Tables = [{Module, cats_test_lib:new(Module, arguments, [])} || Module <- [ets, cats]],
     [same(fun(Module) -> is_tuple(Module:table(proplists:get_value(Module, Tables), Options)) end)
      || Options <- [[], [{n_objects, 0}], [{n_objects, no}], {traverse, no}, [{traverse, {no, x}}], no, [no]]],
     ?assertError(badarg, cats:table(no_table)).
@@ -241,7 +241,7 @@ query_arguments(_Config) ->
 browser(_Config) ->
     [begin
          Pages = [begin
-                      Table = Module:new(browsed, [ordered_set]),
+                      Table = cats_test_lib:new(Module, browsed, [ordered_set]),
                       Module:insert(Table, [{N, lists:duplicate(N, $a), "text"} || N <- lists:seq(1, 60)]),
                       {Shown, Result} = with_input(Answers, fun() -> apply(Module, i, [Table | Size]) end),
                       {Shown, Result, Module:info(Table, type)}

@@ -16,12 +16,9 @@ all() ->
      deleted_meanwhile, changed_meanwhile, large_objects,
      folds, fold_and_delete, input_functions, specifications, shell_funs, module_funs].
 
-init_per_suite(Config) ->
-    {ok, _} = application:ensure_all_started(cats),
-    Config.
+init_per_suite(Config) -> cats_test_lib:start(Config).
 
-end_per_suite(_Config) ->
-    ok.
+end_per_suite(_Config) -> ok.
 
 %% Functions that ets exports for its own use: the parts of all/0, delete_all_objects/1, select_delete/2 and
 %% match_spec_run/2, which are not documented.
@@ -46,13 +43,12 @@ exported_types(Module) ->
     {ok, {Module, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(code:which(Module), [abstract_code]),
     lists:append([Types || {attribute, _, export_type, Types} <- Forms]).
 
-kinds() ->
-    [set, ordered_set, bag, duplicate_bag].
+kinds() -> cats_test_lib:types().
 
 %% The same table in ets and cats.
 both(Options, Objects) ->
     [begin
-         Table = Module:new(both, Options),
+         Table = cats_test_lib:new(Module, both, Options),
          [true = Module:insert(Table, Object) || Object <- Objects],
          {Module, Table}
      end || Module <- [ets, cats]].
@@ -126,7 +122,7 @@ chunks(_Config) ->
 %% of the functions.
 reused(_Config) ->
     [begin
-         Table = cats:new(reused, [Kind]),
+         Table = cats_test_lib:new(cats, reused, [Kind]),
          cats:insert(Table, objects(1000)),
          {_, Continuation} = cats:select(Table, [{{'$1', '_', '_'}, [], ['$1']}], 10),
          [First | Others] = [walk(cats, Function, cats:Function(Continuation))
@@ -144,7 +140,7 @@ reused(_Config) ->
 %% A continuation of which only the external form is left is of no use until it is repaired.
 repaired(_Config) ->
     [begin
-         Table = cats:new(repaired, [Kind, public]),
+         Table = cats_test_lib:new(cats, repaired, [Kind, public]),
          cats:insert(Table, objects(1000)),
          Spec = [{{'$1', '_', '_'}, [], ['$1']}],
          {External, Rest} = external(Table, Function, Spec),
@@ -218,7 +214,7 @@ deleted_meanwhile(_Config) ->
 %% Objects that are there all the time are met once, whatever comes and goes.
 changed_meanwhile(_Config) ->
     [begin
-         Table = cats:new(changed, [Kind]),
+         Table = cats_test_lib:new(cats, changed, [Kind]),
          cats:insert(Table, [{Key, lasting} || Key <- lists:seq(1, 4000, 2)]),
          Chunks = changing(Table, cats:select(Table, [{{'$1', lasting}, [], ['$1']}], 50), 2),
          ?assertEqual(lists:seq(1, 4000, 2), lists:sort(Chunks))
@@ -236,7 +232,7 @@ large_objects(_Config) ->
     [begin
          Objects = [{Key, N, Long} || N <- lists:seq(1, 120), Key <- [N rem 100, float(N rem 100)]],
          Tables = [begin
-                       Table = Module:new(large, [Type]),
+                       Table = cats_test_lib:new(Module, large, [Type]),
                        true = Module:insert(Table, Objects),
                        {Module, Table}
                    end || Module <- [ets, cats]],
@@ -252,7 +248,7 @@ large_objects(_Config) ->
          Same(fun(Module, Table) -> Module:select_delete(Table, [{{'_', '$1', Long}, [{'<', '$1', 90}], [true]}]) end),
          Same(fun(Module, Table) -> Module:tab2list(Table) end),
          [true = Module:delete(Table) || {Module, Table} <- Tables]
-     end || Type <- [set, ordered_set, bag, duplicate_bag]].
+     end || Type <- kinds()].
 
 float_key(Object) -> is_float(element(1, Object)).
 
@@ -292,7 +288,7 @@ input_functions(_Config) ->
                        (close) -> self() ! closed
                     end
             end,
-    Table = cats:new(input, [bag]),
+    Table = cats_test_lib:new(cats, input, [bag]),
     cats:insert(Table, {old}),
     true = cats:init_table(Table, Input(3)),
     ?assertEqual(lists:sort([{N, V} || N <- [1, 2, 3], V <- [a, b]]), lists:sort(cats:tab2list(Table))),

@@ -1,7 +1,7 @@
 %% What several suites need.
 -module(cats_test_lib).
--export([ensure_proper/0, environment/2, start/1, tables/0, only_cats/1, types/0, types/1, spawn_owner/1, run_in/2,
-         stop/2, down/1,
+-export([ensure_proper/0, environment/2, start/1, tables/0, new/3, only_cats/1, types/0, types/1, spawn_owner/1,
+         run_in/2, stop/2, down/1,
          eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1]).
 
 %% @doc For init_per_suite/1: the tables to test, cats with an engine of choice (cats_chosen) or, with TABLES=ets in
@@ -21,6 +21,11 @@ tables() ->
         cats -> cats_chosen:module();
         Tables -> Tables
     end.
+
+%% @doc As Module:new/2, for tests that name both modules: a table of cats has the engine under test.
+-spec new(ets | cats, atom(), [cats:option()]) -> ets:table() | cats:table().
+new(ets, Name, Options) -> ets:new(Name, Options);
+new(cats, Name, Options) -> cats_chosen:new(Name, Options).
 
 %% @doc For init_per_testcase/2 of what only cats does.
 -spec only_cats(Config) -> Config | {skip, string()}.

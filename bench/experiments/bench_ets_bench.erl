@@ -29,7 +29,7 @@ seconds(default, _) -> 6;
 seconds(full, _) -> 60.
 
 measure(Size, #{type := Type, workers := Workers, range := Range}, {_, Tables, Options}, Seed) ->
-    Workload = bench_tables:once(fun() ->
+    Workload = bench_data:share(workload, fun() ->
         ets_bench:workload(#{operations => operations(Size), inserts => max(operations(Size), Range div 2),
                              range => Range, workers => Workers, seed => Seed}) end),
     [{[{phase, ets_bench:phase_name(Phase)}], Figure}

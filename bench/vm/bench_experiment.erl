@@ -29,7 +29,12 @@
 %% @doc The name of a point or a row: `axis=value', separated by commas.
 -spec id(axes()) -> string().
 id(Axes) ->
-    lists:flatten(lists:join($,, [[atom_to_list(Axis), $=, text(Value)] || {Axis, Value} <- Axes])).
+    lists:flatten(lists:join($,, [[atom_to_list(Axis), $=, plain(text(Value))] || {Axis, Value} <- Axes])).
+
+%% The separators of the protocol stand in no value.
+plain(Text) ->
+    [] = [C || C <- Text, lists:member(C, ",=\t\n")],
+    Text.
 
 text(Value) when is_float(Value) -> float_to_list(Value, [short]);
 text(Value) when is_integer(Value) -> integer_to_list(Value);

@@ -1,6 +1,6 @@
 %% Random keys: integers from 1 to a range, by one of three distributions.
 -module(bench_keys).
--export([generator/2, seed/1, below/2, binary/3, shuffled/2]).
+-export([generator/2, seed/1, below/2, list/3]).
 -export_type([distribution/0, generator/0]).
 
 -type distribution() :: uniform | zipf | {hot, Keys :: pos_integer()}.
@@ -59,21 +59,10 @@ zeta(Range) -> zeta(4096) + (integral(Range) - integral(4096)).
 
 integral(N) -> math:pow(N, 1 - ?EXPONENT) / (1 - ?EXPONENT).
 
-%% @doc As many keys as asked for, 32 bits each.
--spec binary(generator(), Number :: non_neg_integer(), random()) -> binary().
-binary(Generator, Number, Random) -> binary(Generator, Number, Random, <<>>).
-
-binary(_Generator, 0, _Random, Acc) ->
-    Acc;
-binary(Generator, Number, Random0, Acc) ->
+%% @doc As many keys as asked for.
+-spec list(generator(), Number :: non_neg_integer(), random()) -> [pos_integer()].
+list(_Generator, 0, _Random) ->
+    [];
+list(Generator, Number, Random0) ->
     {Key, Random} = Generator(Random0),
-    binary(Generator, Number - 1, Random, <<Acc/binary, Key:32>>).
-
-%% @doc The keys from 1 to `Number', each once, in random order, 32 bits each.
--spec shuffled(Number :: pos_integer(), random()) -> binary().
-shuffled(Number, Random) ->
-    {Tagged, _} = lists:mapfoldl(fun(Key, R0) ->
-                                         {Bits, R} = rand:exsp_next(R0),
-                                         {(Bits bsl 32) bor Key, R}
-                                 end, Random, lists:seq(1, Number)),
-    << <<Key:32>> || Key <- lists:sort(Tagged) >>.
+    [Key | list(Generator, Number - 1, Random)].

@@ -1,6 +1,6 @@
 %% What all measurements of tables share: the subjects that compete, and what is done between two of them.
 -module(bench_tables).
--export([subjects/1, subjects/2, ets/1, once/1, settle/0]).
+-export([subjects/1, subjects/2, ets/1, cats/1, settle/0]).
 
 %% @doc The subjects of a point: `plain' are ets and cats with their defaults, where ets' concurrency options
 %% hardly matter.
@@ -32,28 +32,20 @@ ets(Names) ->
                end || Name <- string:lexemes(Names, " ")],
     {string:trim("ets " ++ Names), ets, Options}.
 
-%% @doc The value of the function, made once for all subjects of a point: keys and operations that they share.
--spec once(fun(() -> Value)) -> Value.
-once(Make) ->
-    case get(?MODULE) of
-        undefined ->
-            Value = Make(),
-            put(?MODULE, Value),
-            Value;
-        Value ->
-            Value
-    end.
+%% @doc A subject of cats with an engine and options of it, named by their values.
+-spec cats([{engine, atom()} | {atom(), term()}]) -> bench_experiment:subject().
+cats(Options) ->
+    {lists:flatten(["cats" | [io_lib:format(" ~w", [Value]) || {_, Value} <- Options]]), cats, Options}.
 
 %% @doc Returns when what deleted tables left behind is gone, which cats gives back in the background, so that
 %% nobody pays for it in the next measurement.
 -spec settle() -> ok.
 settle() ->
     erlang:garbage_collect(),
-    timer:sleep(20),
-    settle(cats:memory(), 200).
+    settle(cats:memory(), 400).
 
 settle(Before, Rounds) ->
-    timer:sleep(20),
+    timer:sleep(10),
     case cats:memory() of
         Now when Now < Before, Rounds > 0 -> settle(Now, Rounds - 1);
         _ -> ok

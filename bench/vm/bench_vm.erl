@@ -4,6 +4,9 @@
 %%     erl FLAGS -noinput -pa EBIN -pa BENCH -run bench_vm main list SIZE [NAME ...]
 %%     erl FLAGS -noinput -pa EBIN -pa BENCH -run bench_vm main run SIZE ROUND SEED
 %%
+%% The modules of bench/vm, bench/experiments and bench/programs are compiled before, by the same OTP, into
+%% one directory, those of bench/vm first (it holds the behaviour, and the headers).
+%%
 %% `run' reads lines `NAME<tab>ID' from the standard input, each a point to measure, and ends with it. The
 %% standard input is read by a port: `-noinput' keeps the VM itself away from it. Both write records to the
 %% standard output, one a line, fields separated by tabs; whatever else the VM prints goes to the standard
@@ -19,7 +22,7 @@
 %%     done    NAME  ID
 %%
 %% The subjects of a point are measured in the order declared in odd rounds, reversed in even ones. Before the
-%% first point of an experiment, all code is loaded and each kind of table has run for a moment.
+%% first point, all code is loaded and each kind of table has run for a moment.
 -module(bench_vm).
 -export([main/1, names/0]).
 
@@ -121,6 +124,7 @@ point(Name, Id, Size, Round, Seed) ->
         {'DOWN', Monitor, process, Pid, normal} -> ok;
         {'DOWN', Monitor, process, Pid, Reason} -> record(["error", Name, Id, "-", failure(exit, Reason, [])])
     end,
+    bench_data:forget(),
     bench_tables:settle(),
     record(["done", Name, Id]).
 

@@ -12,7 +12,7 @@
 %% come in a binary, so that reading them costs the processor's caches 4 bytes an operation, and the garbage
 %% collector nothing.
 -module(ets_bench).
--export([phases/0, phase_name/1, warm_up/0, workload/1, run/4]).
+-export([phases/0, phase_name/1, warm_up/0, workload/1, run/4, mixed/3]).
 -export_type([phase/0, workload/0]).
 
 -include("tables.hrl").
@@ -77,13 +77,20 @@ code({mixed, _}, Choice) -> Choice band 1.
 %% @doc Runs the workload once on a new table of `ets' or `cats', and returns the operations per second of
 %% each phase.
 -spec run(ets | cats, Type :: atom(), [term()], workload()) -> [{phase(), float()}].
-run(Tables, Type, Options, Workload) ->
-    Table = Tables:new(ets_bench, [Type, public | Options]),
+run(Tables, Type, Options, Workload) -> run(Tables, Type, Options, Workload, 1).
+
+%% The workers are dealt to so many tables.
+run(Tables, Type, Options, Workload, Number) ->
+    Made = [Tables:new(ets_bench, [Type, public | Options]) || _ <- lists:seq(1, Number)],
     Figures = [{Phase, Total / bench_workers:seconds([fun() -> loop(Operations, Tables, Table) end
-                                                      || Operations <- PerWorker])}
+                                                      || {Operations, Table} <- deal(PerWorker, Made, Made)])}
                || {Phase, Total, PerWorker} <- Workload],
-    Tables:delete(Table),
+    [Tables:delete(Table) || Table <- Made],
     Figures.
+
+deal([Operations | Workers], [Table | Rest], All) -> [{Operations, Table} | deal(Workers, Rest, All)];
+deal([], _, _) -> [];
+deal(Workers, [], All) -> deal(Workers, All, All).
 
 loop(<<Code:32, Operations/binary>>, Tables, Table) ->
     Key = Code bsr 2,
@@ -95,3 +102,19 @@ loop(<<Code:32, Operations/binary>>, Tables, Table) ->
     loop(Operations, Tables, Table);
 loop(<<>>, _Tables, _Table) ->
     ok.
+
+%% @doc Fills a table, or each of `tables', with half of the range, and returns the operations per second of
+%% mixed phases, a row for each of the given shares of lookups. The workload is shared by the subjects of a
+%% point.
+-spec mixed(bench_experiment:subject(), Type :: atom(),
+            #{range := pos_integer(), operations := pos_integer(), lookups := [0..100],
+              workers => pos_integer(), tables => pos_integer(), keys => bench_keys:distribution(),
+              seed := integer()}) ->
+          [bench_experiment:row()].
+mixed({_, Tables, Options}, Type, #{range := Range, lookups := Shares} = Given) ->
+    Number = maps:get(tables, Given, 1),
+    Phases = [insert | [{mixed, Share} || Share <- Shares]],
+    Workload = bench_data:share(Given, fun() ->
+        workload(Given#{phases => Phases, inserts => Number * max(1, Range div 2)}) end),
+    [{[{lookups, Share}], Figure}
+     || {{mixed, Share}, Figure} <- run(Tables, Type, Options, Workload, Number)].

@@ -1,0 +1,39 @@
+%% What other processes feel of long work on a table: how long lookups and insertions of a bystander take
+%% meanwhile, on the same table (while a table is deleted, on another one).
+-module(bench_bystander).
+-behaviour(bench_experiment).
+-export([about/0, points/1, measure/4]).
+
+about() ->
+    #{title => "Latency of a bystander's lookups and inserts during long work on the table",
+      source => "Scalability of ETS, section 2; DESIGN, section 4 (slices)",
+      unit => "us", better => lower, x => percentile, scale => category, panels => [type, operation]}.
+
+points(Size) ->
+    [#{axes => [{type, Type}], subjects => bench_tables:subjects(2, Type),
+       seconds => bench_sizes:seconds(Size, 1, 8)} || Type <- [set, ordered_set]].
+
+objects(quick) -> 50_000;
+objects(default) -> 500_000;
+objects(full) -> 10_000_000.
+
+measure(Size, #{type := Type}, {_, Tables, Options} = Subject, _Seed) ->
+    Number = objects(Size),
+    Other = bench_shapes:table(Tables, Type, Options, 1000, fun(N) -> {N, N} end),
+    Rows = bench_long_work:each(Subject, Type, Number, fun
+        (delete, _Deleted, Operation) -> rows(delete, Operation, Tables, Other, 1000);
+        (Name, Table, Operation) -> rows(Name, Operation, Tables, Table, Number)
+    end),
+    Tables:delete(Other),
+    lists:append(Rows).
+
+rows(Name, Operation, Tables, Table, Number) ->
+    [{[{operation, Name}, {percentile, Percentile}], Time}
+     || {Percentile, Time} <- bench_latency:during(Operation, step(Tables, Table, Number))].
+
+step(Tables, Table, Number) ->
+    fun() ->
+            Key = rand:uniform(Number),
+            Tables:lookup(Table, Key),
+            Tables:insert(Table, {Key, Key rem 1000})
+    end.

@@ -1,0 +1,32 @@
+%% All workers on one key, and on a thousand that all of them use. Issue 6: update_counter on one key.
+-module(bench_hot_keys).
+-behaviour(bench_experiment).
+-export([about/0, points/1, measure/4]).
+
+about() ->
+    #{title => "All workers on few keys", source => "Scalability of ETS, section 7 (biased keys)",
+      unit => "operations/s", better => higher, x => operation, scale => category,
+      panels => [type, workers, keys]}.
+
+points(Size) ->
+    [#{axes => [{type, Type}, {workers, Workers}, {keys, Keys}],
+       subjects => bench_tables:subjects(Workers, Type),
+       seconds => bench_sizes:seconds(Size, 0.3, 1.5)}
+     || Type <- [set, ordered_set], Workers <- bench_workers:counts(), Keys <- [1, 1000]].
+
+repeats(quick) -> 50;
+repeats(default) -> 500;
+repeats(full) -> 5000.
+
+measure(Size, #{type := Type, workers := Workers, keys := Number}, {_, Tables, Options}, Seed) ->
+    Work = bench_data:share(keys, fun() ->
+        Generator = bench_keys:generator(uniform, Number),
+        [{bench_keys:list(Generator, 1000, bench_keys:seed(Seed + Worker)), repeats(Size)}
+         || Worker <- lists:seq(1, Workers)] end),
+    Table = bench_shapes:table(Tables, Type, Options, 1000, fun(Key) -> {Key, 0, a} end),
+    Rows = [{[{operation, Name}], object_loads:rate(Operation, Tables, Table, Work)}
+            || {Name, Operation} <- [{update_counter, {update_counter, 2}},
+                                     {update_element, {update_element, {3, b}}},
+                                     {lookup, lookup}]],
+    Tables:delete(Table),
+    Rows.

@@ -1,0 +1,35 @@
+%% Lookup and insertion (over an object that is there) of pairs by shape of the key.
+-module(bench_keys_by_shape).
+-behaviour(bench_experiment).
+-export([about/0, points/1, measure/4]).
+
+about() ->
+    #{title => "Lookup and insert by shape of the key",
+      source => "Scalability of ETS, section 2 (hashing and comparison)",
+      unit => "operations/s", better => higher, x => key, scale => category,
+      panels => [type, place, operation]}.
+
+points(Size) ->
+    [#{axes => [{type, Type}, {place, Place}, {key, Key}], subjects => bench_tables:subjects(plain),
+       seconds => seconds(Place, Size)}
+     || Type <- [set, ordered_set], Place <- [hot, large], Key <- bench_shapes:keys()].
+
+seconds(hot, Size) -> bench_sizes:seconds(Size, 0.1, 0.5);
+seconds(large, Size) -> bench_sizes:seconds(Size, 0.1, 1.2).
+
+%% A quarter of the objects that other experiments take for a large table.
+objects(hot, Size) -> bench_places:objects(hot, Size);
+objects(large, full) -> bench_places:objects(large, full);
+objects(large, Size) -> bench_places:objects(large, Size) div 4.
+
+measure(Size, #{type := Type, place := Place, key := Shape}, {_, Tables, Options}, Seed) ->
+    Number = objects(Place, Size),
+    {Keys, Repeats} = bench_data:share(keys, fun() ->
+        {Numbers, Repeats} = bench_places:keys(Place, Size, Seed),
+        {[bench_shapes:key(Shape, 1 + N rem Number) || N <- Numbers], Repeats} end),
+    Objects = bench_data:share(objects, fun() -> [{Key, new} || Key <- Keys] end),
+    Table = bench_shapes:table(Tables, Type, Options, Number, fun(N) -> {bench_shapes:key(Shape, N), N} end),
+    Rows = [{[{operation, Operation}], object_loads:rate(Operation, Tables, Table, {List, Repeats})}
+            || {Operation, List} <- [{lookup, Keys}, {insert, Objects}]],
+    Tables:delete(Table),
+    Rows.

@@ -1,0 +1,27 @@
+%% Memory of an object by its shape: what the tables hold with the objects less what they held before, by the
+%% object. Issue 6: memory per object at a million.
+-module(bench_memory_object).
+-behaviour(bench_experiment).
+-export([about/0, points/1, measure/4]).
+
+about() ->
+    #{title => "Memory of an object",
+      source => "Scalability of ETS, section 3 (memory of options); DESIGN, section 10",
+      unit => "bytes/object", better => lower, x => shape, scale => category, panels => [type, objects]}.
+
+points(Size) ->
+    [#{axes => [{type, Type}, {objects, Number}, {shape, Shape}], subjects => bench_tables:subjects(plain),
+       seconds => Number * 4.0e-6 + 0.1}
+     || Type <- [set, ordered_set], Number <- numbers(Size), Shape <- bench_shapes:values()].
+
+numbers(quick) -> [1 bsl 14];
+numbers(default) -> [1 bsl 17];
+numbers(full) -> [1 bsl 10, 1 bsl 20].
+
+measure(_Size, #{type := Type, objects := Number, shape := Shape}, {_, Tables, Options}, _Seed) ->
+    Before = bench_memory:held(Tables),
+    Table = bench_shapes:table(Tables, Type, Options, Number,
+                               fun(Key) -> bench_shapes:object(Shape, Key) end),
+    Held = bench_memory:held(Tables) - Before,
+    Tables:delete(Table),
+    [{[], Held / Number}].

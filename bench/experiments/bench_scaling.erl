@@ -1,0 +1,23 @@
+%% How well one table serves all schedulers: one worker on it, one a scheduler on it, and one a scheduler on
+%% tables of their own, which is the most that can be reached. Issue 6: 2 workers over 1 worker on cats.
+-module(bench_scaling).
+-behaviour(bench_experiment).
+-export([about/0, points/1, measure/4]).
+
+about() ->
+    #{title => "One table shared by all schedulers, beside private tables",
+      source => "RELEASE D2.4, section 3 (time per operation independent of the number of processes)",
+      unit => "operations/s", better => higher, x => tables, scale => category, panels => [type, lookups]}.
+
+points(Size) ->
+    [#{axes => [{type, Type}], subjects => bench_tables:subjects(2, Type),
+       seconds => bench_sizes:seconds(Size, 0.4, 4)} || Type <- [set, ordered_set]].
+
+measure(Size, #{type := Type}, Subject, Seed) ->
+    Workers = erlang:system_info(schedulers_online),
+    #{operations := Operations} = Mixed = bench_sizes:mixed(Size),
+    [{[{tables, Name} | Row], Figure}
+     || {Name, W, Number} <- [{"1 worker", 1, 1}, {"shared", Workers, 1}, {"private", Workers, Workers}],
+        {Row, Figure} <- ets_bench:mixed(Subject, Type, Mixed#{workers => W, tables => Number, seed => Seed,
+                                                               operations => W * Operations,
+                                                               lookups => [50, 80, 90, 99, 100]})].

@@ -19,8 +19,8 @@
 
 -export([all/0, delete/1, delete/2, delete_all_objects/1, delete_object/2, engines/0, first/1,
          first_lookup/1, give_away/3, i/0, info/1, info/2, insert/2, insert_new/2, last/1, last_lookup/1,
-         lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3, member/2, memory/0, new/2, next/2,
-         next_lookup/2, prev/2, prev_lookup/2, rename/2, safe_fixtable/2, setopts/2, slot/2, tab2list/1,
+         lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3, lookup_many/2, member/2, memory/0,
+         new/2, next/2, next_lookup/2, prev/2, prev_lookup/2, rename/2, safe_fixtable/2, setopts/2, slot/2, tab2list/1,
          take/2, update_counter/3, update_counter/4, update_element/3, update_element/4, whereis/1]).
 
 -export([fun2ms/1, is_compiled_ms/1, match/1, match/2, match/3, match_delete/2, match_object/1,
@@ -306,6 +306,26 @@ lookup_elements(Table, Key, Positions) ->
         cats_nif:lookup_elements(Table, Key, Positions)
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, lookup_elements, [Table, Key, Positions], Stack)
+    end.
+
+%% @doc Returns for each key, in the order given, what {@link lookup/2} returns. Each key is looked up by itself:
+%% the objects of two keys need not have been there at the same instant. Faster than as many calls, the more so
+%% the larger the table, as the waits for memory of many keys overlap. Runs in slices of some hundred keys, while
+%% other processes go on. Not in `ets'.
+-spec lookup_many(table(), [Key :: term()]) -> [[Object :: tuple()]].
+lookup_many(Table, Keys) ->
+    lookup_many(Table, Keys, [Table, Keys]).
+
+lookup_many(Table, Keys, Called) ->
+    Slice = try
+                cats_nif:lookup_many(Table, Keys)
+            catch
+                error:Cause:Stack ->
+                    cats_failure:handle(Cause, {lookup_many, [Table, Keys]}, lookup_many, Called, Stack)
+            end,
+    case Slice of
+        {Lists, []} -> Lists;
+        {Lists, Rest} -> Lists ++ lookup_many(Table, Rest, Called)
     end.
 
 %% @doc Tells whether there is an object with the key.

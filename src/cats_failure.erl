@@ -109,6 +109,12 @@ explain(Reason, lookup_elements, [Table, Key, Positions], Cause) ->
         true -> as_ets(Reason, lookup_element, [Table, Key, 1], Cause);
         false -> maps:put(3, <<"not a list of positions">>, as_ets(Reason, delete, [Table], Cause))
     end;
+explain(Reason, lookup_many, [Table, Keys], Cause) ->
+    try length(Keys) of
+        _ -> as_ets(Reason, delete, [Table], Cause)
+    catch
+        error:badarg -> maps:put(2, <<"not a list">>, as_ets(Reason, delete, [Table], Cause))
+    end;
 %% What ets implements in Erlang fails there in a function that it calls.
 explain(Reason, Function, Arguments, Cause) when Function =:= select_delete; Function =:= match_delete ->
     as_ets(Reason, internal_select_delete, Arguments, Cause);

@@ -20,6 +20,7 @@
     lookup_element/3,
     lookup_element/4,
     lookup_elements/3,
+    lookup_many/2,
     member/2,
     take/2,
     update_counter/3,
@@ -178,6 +179,9 @@ lookup_element(_Table, _Key, _Position, _Default) -> erlang:nif_error(not_loaded
 
 -spec lookup_elements(table(), term(), [pos_integer()]) -> [term()] | [[term()]].
 lookup_elements(_Table, _Key, _Positions) -> erlang:nif_error(not_loaded).
+
+-spec lookup_many(table(), [term()]) -> {[[tuple()]], Rest :: [term()]}.
+lookup_many(_Table, _Keys) -> erlang:nif_error(not_loaded).
 
 -spec member(table(), term()) -> boolean().
 member(_Table, _Key) -> erlang:nif_error(not_loaded).

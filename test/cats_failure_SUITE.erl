@@ -174,6 +174,11 @@ own_functions(_Config) ->
                 {[Table, k, [1 | 2]], #{3 => NoPositions}}],
     [?assertEqual({Arguments, Remarks}, {Arguments, remarks(failure(cats, lookup_elements, Arguments))})
      || {Arguments, Remarks} <- Expected],
+    NoList = <<"not a list">>,
+    [?assertEqual({Arguments, Remarks}, {Arguments, remarks(failure(cats, lookup_many, Arguments))})
+     || {Arguments, Remarks} <- [{[no_table, []], #{1 => NoTable}}, {[no_table, k], #{1 => NoTable, 2 => NoList}},
+                                 {[Table, k], #{2 => NoList}}, {[Table, [1 | 2]], #{2 => NoList}},
+                                 {[Table, lists:seq(1, 1000) ++ 2], #{2 => NoList}}]],
     ?assertEqual(#{2 => <<"invalid options">>}, remarks(failure(cats, new, [t, [{engine, no_engine}]]))),
     ?assertEqual(#{2 => <<"engine hash does not hold ordered sets">>},
                  remarks(failure(cats, new, [t, [ordered_set, {engine, hash}]]))).

@@ -121,7 +121,8 @@ functions() ->
     T = table(), K = key(), V = value(), P = position(), O = object(),
     [{14, insert, [T, objects()]}, {6, insert_new, [T, objects()]},
      {6, lookup, [T, K]}, {4, lookup_element, [T, K, P]}, {3, lookup_element, [T, K, P, V]},
-     {2, lookup_elements, [T, K, {positions, short(number(1, 4))}]}, {3, member, [T, K]}, {3, take, [T, K]},
+     {2, lookup_elements, [T, K, {positions, short(number(1, 4))}]}, {2, lookup_many, [T, {list, short(key()), []}]},
+     {3, member, [T, K]}, {3, take, [T, K]},
      {4, delete, [T, K]}, {5, delete_object, [T, oneof([O, {existing, key_index(), number(0, 3)}])]},
      {1, delete_all_objects, [T]}, {1, delete, [T]}, {2, new, [name(), options()]},
      {6, update_counter, [T, K, counter_operations()]}, {4, update_counter, [T, K, counter_operations(), O]},
@@ -558,7 +559,8 @@ alike(_, Value, _) -> Value.
 explanation(Function, Arguments, Reason, Top = {Blamed, Name, As, Info}, Module) ->
     case Module =:= cats andalso Blamed =/= cats of
         true -> {raised_elsewhere, Top};
-        false when Function =:= traverse; Function =:= slots; Function =:= lookup_elements -> raised;
+        false when Function =:= traverse; Function =:= slots; Function =:= lookup_elements; Function =:= lookup_many ->
+            raised;
         %% ets blames an internal function, that does the work.
         false when Function =:= tab2list; Function =:= delete_all_objects; tl(Arguments) =:= [binary] ->
             {cause(Info), remarks(Reason, Top)};

@@ -1,10 +1,11 @@
 %% What must not hurt: large tables going away, processes killed in the middle of calls, the module loaded
 %% again. No call and no process is held for long, nothing stays locked, no memory stays behind.
 -module(cats_robustness_SUITE).
+-include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([deleting_a_large_table_holds_nobody/1, killing_the_owner_of_a_large_table_holds_nobody/1,
          emptying_a_large_table_holds_nobody/1, memory_comes_back/1,
-         memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1]).
+         memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1, many_keys_at_once/1]).
 
 -define(T, (cats_test_lib:tables())).
 
@@ -14,7 +15,7 @@ all() ->
     [deleting_a_large_table_holds_nobody, killing_the_owner_of_a_large_table_holds_nobody,
      emptying_a_large_table_holds_nobody,
      memory_comes_back, memory_of_replaced_objects_comes_back, killed_in_the_middle,
-     loading_again_keeps_tables].
+     loading_again_keeps_tables, many_keys_at_once].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -22,7 +23,7 @@ end_per_suite(_Config) -> ok.
 
 init_per_testcase(Case, Config)
     when Case =:= memory_comes_back; Case =:= memory_of_replaced_objects_comes_back;
-                                     Case =:= loading_again_keeps_tables ->
+                                     Case =:= loading_again_keeps_tables; Case =:= many_keys_at_once ->
     cats_test_lib:only_cats(Config);
 init_per_testcase(_, Config) ->
     Config.
@@ -293,3 +294,20 @@ use(Tables, N) ->
          true = ?T:insert(Table, {1 + N rem 1000, {value, 1 + N rem 1000}})
      end || Table <- tl(Tables), ?T:info(Table, type) =/= duplicate_bag],
     use(Tables, N + 1).
+
+%% lookup_many/2 of more keys than a slice has, of all shapes, some there and some not, with objects here and there that are
+%% too large for a scheduler.
+many_keys_at_once(_Config) ->
+    Key = fun(N) -> element(1 + N rem 4, {N, {user, N}, float(N), <<N:800>>}) end,
+    Value = fun(N) when N rem 700 =:= 0 -> lists:seq(1, 30000);
+               (N) -> N
+            end,
+    [begin
+         Table = cats:new(many, [Type]),
+         [cats:insert(Table, {Key(N), Value(N), Copy}) || N <- lists:seq(1, 3000), Copy <- [1, 2]],
+         [cats:insert(Table, {0, N}) || Type =:= bag, N <- lists:seq(1, 2000)],
+         Keys = [Key(rand:uniform(4000) - 1) || _ <- lists:seq(1, 5000)],
+         [?assertEqual([cats:lookup(Table, K) || K <- Some], cats:lookup_many(Table, Some))
+          || Length <- [0, 1, 15, 16, 17, 255, 256, 257, 5000], Some <- [lists:sublist(Keys, Length)]],
+         cats:delete(Table)
+     end || Type <- cats_test_lib:types()].

@@ -1,6 +1,6 @@
 %% ETS as it is in OTP 29, on any OTP from 25 on: what the comparison holds cats against. A function that the
 %% running ets lacks is composed from older ones, with the exceptions that the new one raises.
-%% lookup_elements/3, which ets has nowhere, is composed in the same way.
+%% lookup_elements/3 and lookup_many/2, which ets has nowhere, are composed in the same way.
 -module(ets_model).
 -export([call/2]).
 
@@ -13,6 +13,9 @@ call(Function, Arguments) ->
 
 model(lookup_elements, [Table, Key, Positions]) ->
     lookup_elements(Table, Key, Positions);
+model(lookup_many, [Table, Keys]) ->
+    _ = ets:member(Table, key),
+    [ets:lookup(Table, Key) || Key <- Keys];
 model(update_counter = Function, [Table, _, _, Default] = Arguments) ->
     %% A tuple that is too small for the key brings the VM of old releases down.
     case old() andalso writable(Table)

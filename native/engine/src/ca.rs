@@ -34,6 +34,7 @@ use cats_sync::version_lock::VersionLock;
 use inner::{Inner, Kind, Node, Parts};
 use leaf::{Held, Leaf, Place, Wanted};
 use std::cell::Cell;
+use std::marker::PhantomData;
 use std::ptr;
 
 /// How often an optimistic read fails before it takes locks.
@@ -108,6 +109,10 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
         head
     }
 }
+
+/// The leaf of a key, as it was found under the guard.
+#[derive(Clone, Copy)]
+pub struct Spot<'g>(Leaf, PhantomData<&'g Guard>);
 
 /// The locked leaf of a key.
 struct Acquired<'a, K> {
@@ -197,6 +202,22 @@ impl<S: OrderedSchema> Ca<S> {
                 Kind::Leaf(leaf) => return (base, leaf),
             }
         }
+    }
+
+    /// Asks the processor for what a call with this key will read last, its leaf, to which it goes for that.
+    #[inline]
+    pub fn prefetch<'g>(&self, _guard: &'g Guard, probe: &S::Probe) -> Spot<'g> {
+        let (_, leaf) = self.find(&Query::new(&self.schema, probe));
+        leaf.prefetch(Wanted::new(self.schema.word(probe)).hash);
+        Spot(leaf, PhantomData)
+    }
+
+    /// Asks for what the key's entry points to, if the leaf is there and has it where it should be.
+    #[inline]
+    pub fn prefetch_object(&self, probe: &S::Probe, spot: Spot<'_>) {
+        spot.0.show_home(Wanted::new(self.schema.word(probe)), |entry| {
+            self.schema.prefetch(entry)
+        });
     }
 
     /// Counts an operation that waited for a lock in the base node, or did not, and adapts.

@@ -108,6 +108,7 @@ pub static FUNCTIONS: &[Function] = functions! {
     lookup_element/3 => calls::read::lookup_element,
     lookup_element/4 => calls::read::lookup_element_default,
     lookup_elements/3 => calls::read::lookup_elements,
+    lookup_many/2 => calls::read::lookup_many,
     member/2 => calls::read::member,
     take/2 => calls::write::take,
     update_counter/3 => calls::update::update_counter,

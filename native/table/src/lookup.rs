@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::group::Group;
 use crate::object::{is_group, key_of, ObjectRef};
 use crate::schema::Probe;
+use crate::store::Spot;
 use crate::table::{Handle, Table};
 use cats_engine::Entry;
 use cats_term::TermRef;
@@ -112,6 +113,18 @@ impl<'g> Handle<'g> {
         self.still_named()?;
         // SAFETY: the engine has validated it, and objects are retired through the epoch.
         unsafe { self.table.objects(looked) }
+    }
+
+    /// Asks the processor for what [`lookup`](Self::lookup) will read of the engine.
+    #[inline]
+    pub fn prefetch(self, probe: &Probe<'_>) -> Spot<'g> {
+        self.store().prefetch(self.guard, probe)
+    }
+
+    /// Asks it for the key's object, as soon as what it was asked for first is there.
+    #[inline]
+    pub fn prefetch_object(self, probe: &Probe<'_>, spot: Spot<'g>) {
+        self.store().prefetch_object(self.guard, probe, spot);
     }
 
     /// The only object of a key, for table types that have one only.

@@ -29,6 +29,10 @@ pub struct Store {
     counters: Stripes<2>,
 }
 
+/// Where a call of [`Store::prefetch`] came to, for engines in which the way there is long.
+#[derive(Clone, Copy)]
+pub struct Spot<'g>(Option<cats_engine::ca::Spot<'g>>);
+
 const OBJECTS: usize = 0;
 const BYTES: usize = 1;
 
@@ -90,9 +94,22 @@ impl Store {
 
     /// Asks the processor for what a call with this key will read first.
     #[inline]
-    pub fn prefetch(&self, guard: &Guard, probe: &Probe<'_>) {
-        if let Structure::Hash(engine) = &self.structure {
-            engine.prefetch(guard, probe.erase());
+    pub fn prefetch<'g>(&self, guard: &'g Guard, probe: &Probe<'_>) -> Spot<'g> {
+        match &self.structure {
+            Structure::Hash(engine) => engine.prefetch(guard, probe.erase()),
+            Structure::Ca(engine) => return Spot(Some(engine.prefetch(guard, probe.erase()))),
+            Structure::Other(_) => (),
+        }
+        Spot(None)
+    }
+
+    /// Asks it for the key's object, as soon as what it was asked for first is there.
+    #[inline]
+    pub fn prefetch_object<'g>(&self, guard: &'g Guard, probe: &Probe<'_>, spot: Spot<'g>) {
+        match (&self.structure, spot.0) {
+            (Structure::Hash(engine), _) => engine.prefetch_object(guard, probe.erase()),
+            (Structure::Ca(engine), Some(spot)) => engine.prefetch_object(probe.erase(), spot),
+            _ => (),
         }
     }
 

@@ -246,6 +246,20 @@ impl Leaf {
         unsafe { equal_words(self.key(line * LINE), word) }
     }
 
+    /// Shows the entry of this word, if it is in the line where it should be, which may be changing.
+    #[inline]
+    pub fn show_home(self, wanted: Wanted, show: impl FnOnce(Entry)) {
+        let home = self.home(wanted.hash);
+        let mask = self.matching(home, wanted.word);
+        if mask != 0 {
+            let slot = home * LINE + mask.trailing_zeros() as usize / 2;
+            show(Entry {
+                key: wanted.word,
+                body: self.body(slot).load(Acquire),
+            });
+        }
+    }
+
     /// The slot of the key and its entry.
     #[inline]
     pub fn find<S: OrderedSchema>(self, query: &Query<S>, wanted: Wanted, info: Info) -> Option<(usize, Entry)> {

@@ -224,6 +224,16 @@ impl Bucket {
         (0..SLOTS).map_while(|slot| self.entry(slot)).for_each(show);
     }
 
+    /// Shows the entries of this bucket alone, which may be changing, that have this key word.
+    #[inline]
+    pub fn show_hits(&self, word: u64, show: impl FnMut(Entry)) {
+        let entry = |slot| Entry {
+            key: word,
+            body: self.body(slot),
+        };
+        self.hits(word).map(entry).for_each(show);
+    }
+
     // What follows is for the holder of the lock.
 
     /// Looks for a key, and for a place for it. Inlined, as its result would pass through memory.

@@ -142,6 +142,16 @@ impl<S: Schema> Hash<S> {
         self.prefetch_hash(guard, hash_of(self.shared.0.schema.word(probe)));
     }
 
+    /// Asks for what the key's entry points to, if the bucket is there and has it.
+    #[inline]
+    pub fn prefetch_object(&self, guard: &Guard, probe: &S::Probe) {
+        let schema = &self.shared.0.schema;
+        let word = schema.word(probe);
+        if let Some(bucket) = self.bucket(guard, self.size().number_of(hash_of(word))) {
+            bucket.show_hits(word, |entry| schema.prefetch(entry));
+        }
+    }
+
     #[inline]
     fn prefetch_hash(&self, guard: &Guard, hash: u64) {
         if let Some(bucket) = self.bucket(guard, self.size().number_of(hash)) {

@@ -1,4 +1,4 @@
-//! `lookup/2`, `lookup_element/3,4`, `lookup_elements/3`, `member/2`.
+//! `lookup/2`, `lookup_many/2`, `lookup_element/3,4`, `lookup_elements/3`, `member/2`.
 
 use super::*;
 use cats_sync::epoch::pin;
@@ -20,6 +20,73 @@ pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
         }
         objects(env, &handle.lookup(probe, on_dirty_scheduler())?)
     })
+}
+
+/// Keys that are on their way at once in `lookup_many`.
+const GROUP: usize = 16;
+/// The most keys that one call looks up.
+const MANY: usize = 256;
+
+/// `{Lists, Rest}`: the objects of each of the first keys, and the keys that are left. The memory of a group of keys is asked for
+/// before the first of them is looked up, first that of the engine and then that of the objects, so the misses overlap.
+pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Read)?;
+    let table = handle.table();
+    let patient = on_dirty_scheduler();
+    let mut builders = [const { Builder::new() }; GROUP];
+    let mut lists = Vec::with_capacity(MANY);
+    let mut rest = keys;
+    let mut words = 0;
+    while lists.len() < MANY && rest.0 != NIL {
+        let mut probes = [table.probe(TermRef::immediate(NIL)); GROUP];
+        let mut spots = [const { None }; GROUP];
+        let mut count = 0;
+        for builder in &mut builders {
+            let Some((key, tail)) = env.cell(rest) else { break };
+            probes[count] = if key.is_immediate() {
+                table.probe(TermRef::immediate(key.0))
+            } else {
+                encode::key(env, key, builder)?;
+                table.probe(builder.as_key())
+            };
+            spots[count] = Some(handle.prefetch(&probes[count]));
+            rest = tail;
+            count += 1;
+        }
+        if count == 0 {
+            return Err(bad());
+        }
+        for (probe, spot) in probes.iter().zip(spots.into_iter().flatten()) {
+            handle.prefetch_object(probe, spot);
+        }
+        for probe in &probes[..count] {
+            let found = match handle.lookup(probe, patient) {
+                Err(cats_table::Failure::Big) => None,
+                found => Some(found?),
+            };
+            let fits = found.filter(|found| {
+                words += found.as_slice().iter().map(ObjectRef::words).sum::<usize>();
+                words <= SCHEDULER_WORDS || patient
+            });
+            match fits {
+                Some(found) => lists.push(cons(env, found.as_slice(), Term(NIL))?),
+                None if lists.is_empty() => return Err(Failure::Big),
+                None => {
+                    account(env, SCHEDULER_WORDS);
+                    return Ok(env.tuple(&[env.list(&lists), behind(env, keys, lists.len())]));
+                }
+            }
+        }
+    }
+    account(env, words + lists.len() * 20);
+    Ok(env.tuple(&[env.list(&lists), rest]))
+}
+
+/// What of a list is behind its first elements.
+#[cold]
+fn behind(env: Env, list: Term, count: usize) -> Term {
+    (0..count).fold(list, |rest, _| env.cell(rest).map_or(rest, |(_, tail)| tail))
 }
 
 /// The list of what was found.

@@ -6,7 +6,9 @@ which the colour-blind tell apart, and each subject has a marker of its own besi
 
 import io
 import itertools
+import math
 import re
+from dataclasses import dataclass
 
 import matplotlib
 
@@ -20,7 +22,7 @@ OTHER_ETS = ["#E69F00", "#8C4A00", "#F0A58C", "#B38600", "#6B2E00", "#FFB000"]
 OTHERS = ["#009E73", "#56B4E9", "#CC79A7", "#000000", "#7A7A7A", "#4B3B8F", "#117733", "#AA4499"]
 MARKERS = "osD^vP*Xd<>ph8"
 WIDTH = 10  # inches
-PANELS = 12  # in one figure at most
+TALLEST = 12.5  # inches, so that a figure and the heading above it fit on a page
 LOGARITHMIC_FROM = 30  # times the smallest figure
 STYLE = {"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"], "font.size": 9, "svg.fonttype": "none",
          "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#dddddd", "grid.linewidth": 0.6,
@@ -32,7 +34,6 @@ def appearance(subjects):
     fixed = {"ets": (ETS, "o"), statistics.OWN: (CATS, "s")}
     colours = {True: itertools.cycle(OTHER_ETS), False: itertools.cycle(OTHERS)}
     markers = itertools.cycle(MARKERS[2:])
-    subjects = sorted(subjects, key=lambda subject: not statistics.is_ets(subject))
     return {subject: fixed.get(subject) or (next(colours[statistics.is_ets(subject)]), next(markers)) for subject in subjects}
 
 
@@ -55,20 +56,21 @@ def figures(results, experiment):
     unit, factor = about["unit"], 1
     factor, unit = units.scaled(unit, [statistics.spread(r.values()).median for f in rows.values() for r in f.values()])
     chart = Chart(along, about["scale"], axes.get(along, []), factor, unit, appearance(subjects), about["better"])
-    parts = split(points, divided, axes)
+    parts = chart.split(points, divided, axes)
     return [(experiment + ("-" + "-".join(map(str, heading)) if heading else ""), chart.draw(experiment, heading, members, left, axes))
             for heading, members, left in parts]
 
 
-def split(points, divided, axes, heading=()):
-    """The points in parts that have few enough panels for a figure, by the first axes that divide them."""
-    panels = {tuple(point.get(key) for key in divided) for point, _ in points}
-    if len(panels) <= PANELS or len(divided) < 2:
-        return [(heading, points, divided)]
-    first, *left = divided
-    return [part for value in axes[first]
-            for part in split([each for each in points if each[0].get(first) == value], left, axes, heading + (f"{first} {value}",))
-            if part[1]]
+@dataclass(frozen=True)
+class Grid:
+    cells: list  # what each panel shows, as a value for each axis
+    across: int
+    down: int
+    subjects: list
+    categories: list
+    entries: int
+    legend: float  # inches
+    height: float
 
 
 class Chart:
@@ -77,39 +79,45 @@ class Chart:
         self.numeric = scale != "category" and len(values) > 1 and all(isinstance(value, (int, float)) for value in values)
         self.logarithmic_along = scale == "log"
 
+    def split(self, points, divided, axes, heading=()):
+        """The points in parts that fit on a page each, by the first axes that divide them, with those axes' values."""
+        if len(divided) < 2 or self.grid(points, divided, axes).height <= TALLEST:
+            return [(heading, points, divided)]
+        first, *left = divided
+        return [part for value in axes[first] if any(p.get(first) == value for p, _ in points)
+                for part in self.split([each for each in points if each[0].get(first) == value], left, axes,
+                                       heading + (f"{first} {value}",))]
+
+    def grid(self, points, divided, axes):
+        """The panels: in line by the last axis that divides, or wrapped if those are too many for a line."""
+        columns = [value for value in axes[divided[-1]] if any(p.get(divided[-1]) == value for p, _ in points)] if divided else [None]
+        lines = list(dict.fromkeys(tuple(p.get(key) for key in divided[:-1]) for p, _ in points))
+        cells = [dict(zip(divided, (*line, column))) for line in lines for column in columns]
+        across = len(columns) if len(columns) <= 4 else 3
+        subjects = [subject for subject in self.looks if any(subject in figures for _, figures in points)]
+        categories = [value for value in self.values if any(p.get(self.along) == value for p, _ in points)] or [None]
+        panel = 2.3 if self.numeric else max(1.1, len(categories) * (0.16 + 0.085 * len(subjects)))
+        entries = max(1, int(WIDTH / (0.45 + 0.07 * max(map(len, subjects)))))  # of the legend, in a line
+        legend = 0.1 + 0.19 * -(-len(subjects) // entries)
+        down = -(-len(cells) // across)
+        return Grid(cells, across, down, subjects, categories, entries, legend, down * (panel + 0.35) + 0.5 + legend)
+
     def draw(self, name, heading, points, divided, axes):
         with pyplot.rc_context({**STYLE, "svg.hashsalt": name + str(heading)}):
-            columns = [value for value in axes[divided[-1]] if any(p.get(divided[-1]) == value for p, _ in points)] if divided else [None]
-            lines = list(dict.fromkeys(tuple(p.get(key) for key in divided[:-1]) for p, _ in points))
-            cells = [(line, column) for line in lines for column in columns]
-            across = len(columns)
-            if across > 4 or len(lines) == 1 and across > 3:
-                across = 3  # so many are wrapped, and not in line
-            down = -(-len(cells) // across)
-            subjects = [s for s in self.looks if any(s in figures for _, figures in points)]
-            categories = [value for value in self.values if any(p.get(self.along) == value for p, _ in points)] or [None]
-            height = 2.3 if self.numeric else max(1.1, len(categories) * (0.16 + 0.085 * len(subjects)))
-            entries = max(1, int(WIDTH / (0.45 + 0.07 * max(map(len, subjects)))))  # of the legend, in a line
-            legend = 0.1 + 0.19 * -(-len(subjects) // entries)
-            whole = down * (height + 0.35) + 0.5 + legend
-            figure, grid = pyplot.subplots(down, across, squeeze=False, sharex=True, sharey=True, figsize=(WIDTH, whole))
-            figure.set_layout_engine("constrained", rect=(0, 0, 1, 1 - legend / whole))
+            grid = self.grid(points, divided, axes)
+            figure, panels = pyplot.subplots(grid.down, grid.across, squeeze=False, sharex=True, sharey=True, figsize=(WIDTH, grid.height))
+            figure.set_layout_engine("constrained", rect=(0, 0, 1, 1 - grid.legend / grid.height))
             low, high = self._extent(points)
-            for number, axis in enumerate(grid.flat):
-                if number >= len(cells):
+            for number, (axis, cell) in enumerate(itertools.zip_longest(panels.flat, grid.cells)):
+                if cell is None:
                     axis.set_visible(False)
                     continue
-                line, column = cells[number]
-                values = dict(zip(divided, (*line, column)))
-                inside = [(p, figures) for p, figures in points if all(p.get(key) == value for key, value in values.items())]
-                if divided:
-                    axis.set_title(", ".join(f"{key} {label(value)}" for key, value in values.items()), loc="left")
-                (self._lines if self.numeric else self._dots)(axis, inside, subjects, categories, low, high)
+                inside = [(p, figures) for p, figures in points if all(p.get(key) == value for key, value in cell.items())]
+                axis.set_title(", ".join(f"{key} {label(value)}" for key, value in cell.items()), loc="left")
+                (self._lines if self.numeric else self._dots)(axis, inside, grid.subjects, grid.categories, low, high)
+                axis.tick_params(labelbottom=number + grid.across >= len(grid.cells))
                 if not inside:
                     axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", color="#888888")
-            for number, axis in enumerate(grid.flat):
-                below = number + across >= len(cells)
-                axis.tick_params(labelbottom=below)
             measured = f"{self.unit}{', log scale' if self._logarithmic(low, high) else ''} ({self.better} is better)"
             if self.numeric:
                 figure.supxlabel(self.along + (", log scale" if self.logarithmic_along else ""), fontsize=9)
@@ -117,8 +125,8 @@ class Chart:
             else:
                 figure.supxlabel(measured, fontsize=9)
             handles = [pyplot.Line2D([], [], color=self.looks[s][0], marker=self.looks[s][1], markersize=5,
-                                     linewidth=1.3 if self.numeric else 0) for s in subjects]
-            figure.legend(handles, subjects, loc="upper left", ncol=entries, borderaxespad=0.2)
+                                     linewidth=1.3 if self.numeric else 0) for s in grid.subjects]
+            figure.legend(handles, grid.subjects, loc="upper left", ncol=grid.entries, borderaxespad=0.2)
             return svg(figure)
 
     def _logarithmic(self, low, high):
@@ -131,39 +139,53 @@ class Chart:
     def _scale(self, axis, which, low, high):
         if self._logarithmic(low, high):
             getattr(axis, f"set_{which}scale")("log")
+            getattr(axis, f"{which}axis").set_major_locator(ticker.LogLocator(subs=(1, 2, 5) if high < 500 * low else (1,)))
             getattr(axis, f"{which}axis").set_major_formatter(ticker.FuncFormatter(lambda value, _: f"{value:g}"))
             getattr(axis, f"set_{which}lim")(low / 1.3, high * 1.3)
+            axis.minorticks_off()
         else:
             getattr(axis, f"set_{which}lim")(min(0, low), high * 1.06 or 1)
 
     def _spread(self, rounds):
         of = statistics.spread(self.factor * figure for figure in rounds.values())
-        return of.median, [[of.median - of.low], [of.high - of.median]]
+        return of.median, (of.median - of.low, of.high - of.median)
 
     def _lines(self, axis, inside, subjects, categories, low, high):
         for subject in subjects:
             colour, marker = self.looks[subject]
             at = sorted((p[self.along], figures[subject]) for p, figures in inside if subject in figures)
             spreads = [self._spread(rounds) for _, rounds in at]
-            axis.errorbar([x for x, _ in at], [median for median, _ in spreads], color=colour, marker=marker, markersize=4.5,
-                          yerr=[[bar[side][0] for _, bar in spreads] for side in (0, 1)] if at else None,
-                          linewidth=2 if subject == statistics.OWN else 1.2, elinewidth=0.9, capsize=2)
+            if at:
+                axis.errorbar([x for x, _ in at], [median for median, _ in spreads], yerr=bars(spreads), color=colour, marker=marker,
+                              markersize=4.5, linewidth=2 if subject == statistics.OWN else 1.2, elinewidth=0.9, capsize=2)
+            if len(at) == 1:
+                axis.axhline(spreads[0][0], color=colour, linewidth=0.9, linestyle=(0, (4, 3)))  # to be compared with the others all along
         if self.logarithmic_along and min(self.values) > 0:
             axis.set_xscale("log", base=2)
-        axis.set_xticks(categories if len(categories) <= 8 else categories[::2])
+        axis.set_xticks(self._apart(sorted(self.values)))
         axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: label(int(value) if value == int(value) else value)))
         axis.minorticks_off()
         self._scale(axis, "y", low, high)
+
+    def _apart(self, values):
+        """The values without those too near to the one before them for both to be written."""
+        at = [math.log(value) if self.logarithmic_along and values[0] > 0 else value for value in values]
+        kept = [0]
+        for number in range(1, len(values)):
+            if at[number] - at[kept[-1]] >= 0.08 * (at[-1] - at[0]):
+                kept.append(number)
+        return [values[number] for number in kept]
 
     def _dots(self, axis, inside, subjects, categories, low, high):
         step = 0.8 / len(subjects)
         for number, subject in enumerate(subjects):
             colour, marker = self.looks[subject]
-            for p, figures in inside:
-                if subject in figures:
-                    median, bar = self._spread(figures[subject])
-                    y = categories.index(p.get(self.along)) + (number - (len(subjects) - 1) / 2) * step
-                    axis.errorbar([median], [y], xerr=bar, color=colour, marker=marker, markersize=4.5, elinewidth=0.9, capsize=0)
+            of = [(p, figures[subject]) for p, figures in inside if subject in figures]
+            spreads = [self._spread(rounds) for _, rounds in of]
+            at = [categories.index(p.get(self.along)) + (number - (len(subjects) - 1) / 2) * step for p, _ in of]
+            if of:
+                axis.errorbar([median for median, _ in spreads], at, xerr=bars(spreads), color=colour, marker=marker, markersize=4.5,
+                              linewidth=0, elinewidth=0.9)
         for boundary in range(1, len(categories)):
             axis.axhline(boundary - 0.5, color="#cccccc", linewidth=0.6)
         axis.set_yticks(range(len(categories)), [label(value) for value in categories])
@@ -171,6 +193,11 @@ class Chart:
         axis.tick_params(axis="y", length=0)
         axis.grid(False, axis="y")
         self._scale(axis, "x", low, high)
+
+
+def bars(spreads):
+    """The bars of these medians, as errorbar wants them: all lengths to one side, and all to the other."""
+    return list(zip(*(bar for _, bar in spreads)))
 
 
 def label(value):

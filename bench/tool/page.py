@@ -1,6 +1,5 @@
 """The report: one HTML page without references to elsewhere, and the charts as files beside it."""
 
-import datetime
 import math
 import re
 from dataclasses import dataclass
@@ -9,10 +8,11 @@ from pathlib import Path
 import jinja2
 import markupsafe
 
-from . import charts, statistics, units
+from . import charts, progress, statistics, units
 
 BEHIND_SHOWN, ERRORS_SHOWN = 12, 5
 FOLDED_FROM = 40  # rows of a table
+CROWDED_FROM = 6  # subjects of a table, which then has no spreads
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,13 @@ def strips(headline):
 
 
 def marks(low, high):
-    return [mark for mark in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if low <= mark <= high]
+    """Round ratios in this range, so few that they can be told apart."""
+    steps = (1, 2, 5) if high < 20 * low else (1,)
+    return [mark for exponent in range(-6, 7) for step in steps if low <= (mark := step * 10.0 ** exponent) <= high]
 
 
 def duration(results):
-    return results.end and str(datetime.timedelta(seconds=round(results.end["seconds"])))
+    return results.end and progress.duration(results.end["seconds"])
 
 
 def section(results, experiment, directory):
@@ -131,5 +133,5 @@ def section(results, experiment, directory):
                       "base": statistics.best_ets(figures, about["better"]), "against": statistics.compared(figures, about["better"])})
     return {"name": experiment, "about": about, "pictures": pictures, "axes": keys, "subjects": subjects, "unit": unit, "table": table,
             "lines": list(lines(results).get(experiment, {}).values()), "otps": len({row.otp for row in rows}) > 1,
-            "compared": any(row["against"] for row in table), "folded": len(table) >= FOLDED_FROM,
+            "compared": any(row["against"] for row in table), "folded": len(table) >= FOLDED_FROM, "crowded": len(subjects) > CROWDED_FROM,
             "errors": [error for error in results.errors if error["experiment"] == experiment]}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import Problem, protocol
+from .statistics import is_ets
 
 
 class Writer:
@@ -58,10 +59,10 @@ class Results:
         return {row: figures for row, figures in self.rows.items() if row.experiment == experiment}
 
     def subjects(self, experiment):
-        """Those that have figures, in the order declared."""
+        """Those that have figures: ets with its options, then the others, in the order declared."""
         declared = [subject for (_, name, _), point in self.points.items() if name == experiment for subject in point["subjects"]]
         measured = {subject for figures in self.rows_of(experiment).values() for subject in figures}
-        return [subject for subject in dict.fromkeys(declared) if subject in measured]
+        return sorted((subject for subject in dict.fromkeys(declared) if subject in measured), key=lambda subject: not is_ets(subject))
 
     def better(self, experiment):
         return self.about[experiment]["better"]

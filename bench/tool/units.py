@@ -33,7 +33,7 @@ def figure(number):
 
 
 def ratio(number):
-    return f"{number:.2f}" if number < 10 else figure(number)
+    return f"{number:.2f}" if 0.1 <= number < 10 else figure(number) if number >= 10 else f"{number:.2g}"
 
 
 def count(number, one, many=None):

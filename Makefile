@@ -8,7 +8,7 @@ EBIN = _build/default/lib/cats/ebin
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps build demo bench scans bench-native test test-native test-models test-schedules test-erlang test-bench linearizability conformance check sanitize lint lint-native lint-erlang shell clean
+.PHONY: help deps build demo bench bench-native test test-native test-models test-schedules test-erlang test-bench linearizability conformance check sanitize lint lint-native lint-erlang shell clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -25,9 +25,6 @@ demo: build ## run the papers' ets_bench on ets and cats side by side (QUICK=1: 
 bench: build ## measure all experiments on ets and cats, draw and report them (bench/run --help: choose; bench/compare: two runs)
 	@scripts/deps bench
 	@bench/run
-
-scans: build ## compare selects, scans and walks of ets and cats
-	@bench/scans
 
 bench-native: deps ## measure all engines and locks beside maps of other Rust libraries (QUICK=1: in 3 minutes; FILTER=name)
 	cd native && cargo bench --locked -p cats-engine --bench engines

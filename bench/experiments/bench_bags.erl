@@ -11,7 +11,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}, {objects, Number}], subjects => bench_tables:subjects(plain),
-       seconds => bench_sizes:seconds(quick, Number / 8000 + 0.1, 0)}
+       seconds => Number / 40_000 + 0.1}
      || Type <- [bag, duplicate_bag], Number <- numbers(Size)].
 
 numbers(quick) -> [1000];

@@ -10,7 +10,7 @@ about() ->
       unit => "operations/s", better => higher, x => locks, scale => log, panels => [lookups]}.
 
 points(Size) ->
-    [#{axes => [{locks, Locks}], subjects => subjects(Locks), seconds => bench_sizes:seconds(Size, 0.2, 0.8)}
+    [#{axes => [{locks, Locks}], subjects => subjects(Locks), seconds => bench_sizes:seconds(Size, 0.2, 0.3)}
      || Locks <- locks(Size)].
 
 locks(quick) -> [1, 64];

@@ -10,11 +10,11 @@ about() ->
       unit => "us", better => lower, x => percentile, scale => category, panels => [type, operation]}.
 
 points(Size) ->
-    [#{axes => [{type, Type}], subjects => bench_tables:subjects(2, Type),
-       seconds => bench_sizes:seconds(Size, 1, 8)} || Type <- [set, ordered_set]].
+    [#{axes => [{type, Type}], subjects => [bench_tables:ets(""), bench_tables:ets("w"), {"cats", cats, []}],
+       seconds => bench_sizes:seconds(Size, 1.5, 3.5)} || Type <- [set, ordered_set]].
 
 objects(quick) -> 50_000;
-objects(default) -> 500_000;
+objects(default) -> 300_000;
 objects(full) -> 10_000_000.
 
 measure(Size, #{type := Type}, {_, Tables, Options} = Subject, _Seed) ->

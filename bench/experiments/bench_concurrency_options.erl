@@ -10,7 +10,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}, {workers, Workers}], subjects => bench_tables:subjects(all, Type),
-       seconds => bench_sizes:seconds(Size, 0.5, 2.5)}
+       seconds => bench_sizes:seconds(Size, 0.7, 1.5)}
      || Type <- [set, ordered_set], Workers <- [erlang:system_info(schedulers_online)]].
 
 measure(Size, #{type := Type, workers := Workers}, Subject, Seed) ->

@@ -11,7 +11,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}, {place, Place}], subjects => bench_tables:subjects(plain),
-       seconds => bench_sizes:seconds(Size, 0.3, 3)}
+       seconds => bench_sizes:seconds(Size, 0.2, 1.7)}
      || Type <- [set, ordered_set], Place <- places(Type, Size)].
 
 places(ordered_set, default) -> [hot];

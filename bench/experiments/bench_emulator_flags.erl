@@ -10,7 +10,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}, {emulator, Flags}], flags => flags(Flags),
-       subjects => bench_tables:subjects(2, Type), seconds => bench_sizes:seconds(Size, 0.3, 1.2)}
+       subjects => bench_tables:subjects(2, Type), seconds => bench_sizes:seconds(Size, 0.3, 0.5)}
      || Type <- [set, ordered_set], Flags <- ["none", "+sbt tnnps", "+sub true"]].
 
 flags("none") -> "";

@@ -10,7 +10,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}, {workers, Workers}], subjects => subjects(Type),
-       seconds => bench_sizes:seconds(Size, 0.6, 2.5)}
+       seconds => bench_sizes:seconds(Size, 0.6, 1.5)}
      || Type <- [set, ordered_set], Workers <- bench_workers:counts()].
 
 subjects(Type) ->

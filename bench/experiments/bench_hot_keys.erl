@@ -11,7 +11,7 @@ about() ->
 points(Size) ->
     [#{axes => [{type, Type}, {workers, Workers}, {keys, Keys}],
        subjects => bench_tables:subjects(Workers, Type),
-       seconds => bench_sizes:seconds(Size, 0.3, 1.5)}
+       seconds => bench_sizes:seconds(Size, 0.3, 1)}
      || Type <- [set, ordered_set], Workers <- bench_workers:counts(), Keys <- [1, 1000]].
 
 repeats(quick) -> 50;
@@ -23,10 +23,13 @@ measure(Size, #{type := Type, workers := Workers, keys := Number}, {_, Tables, O
         Generator = bench_keys:generator(uniform, Number),
         [{bench_keys:list(Generator, 1000, bench_keys:seed(Seed + Worker)), repeats(Size)}
          || Worker <- lists:seq(1, Workers)] end),
-    Table = bench_shapes:table(Tables, Type, Options, 1000, fun(Key) -> {Key, 0, a} end),
+    Pairs = bench_shapes:table(Tables, Type, Options, 1000, fun(Key) -> {Key, 0} end),
+    Records = bench_shapes:table(Tables, Type, Options, 1000, fun(Key) -> {Key, 0, a} end),
     Rows = [{[{operation, Name}], object_loads:rate(Operation, Tables, Table, Work)}
-            || {Name, Operation} <- [{update_counter, {update_counter, 2}},
-                                     {update_element, {update_element, {3, b}}},
-                                     {lookup, lookup}]],
-    Tables:delete(Table),
+            || {Name, Table, Operation} <-
+                   [{"update_counter", Pairs, {update_counter, 2}},
+                    {"update_counter of three elements", Records, {update_counter, 2}},
+                    {"update_element of three elements", Records, {update_element, {3, b}}},
+                    {"lookup", Pairs, lookup}]],
+    [Tables:delete(Table) || Table <- [Pairs, Records]],
     Rows.

@@ -12,7 +12,7 @@ about() ->
 points(Size) ->
     [#{axes => [{type, Type}, {workers, Workers}, {keys, Keys}],
        subjects => bench_tables:subjects(Workers, Type),
-       seconds => bench_sizes:seconds(Size, 0.2, 0.8)}
+       seconds => bench_sizes:seconds(Size, 0.3, 0.5)}
      || Type <- [set, ordered_set], Workers <- bench_workers:counts(), Keys <- ["uniform", "zipf", "hot 8"]].
 
 measure(Size, #{type := Type, workers := Workers, keys := Keys}, Subject, Seed) ->

@@ -14,13 +14,12 @@ points(Size) ->
        seconds => seconds(Place, Size)}
      || Type <- [set, ordered_set], Place <- [hot, large], Key <- bench_shapes:keys()].
 
-seconds(hot, Size) -> bench_sizes:seconds(Size, 0.1, 0.5);
-seconds(large, Size) -> bench_sizes:seconds(Size, 0.1, 1.2).
+seconds(hot, Size) -> bench_sizes:seconds(Size, 0.2, 0.3);
+seconds(large, Size) -> bench_sizes:seconds(Size, 0.2, 0.6).
 
-%% A quarter of the objects that other experiments take for a large table.
-objects(hot, Size) -> bench_places:objects(hot, Size);
-objects(large, full) -> bench_places:objects(large, full);
-objects(large, Size) -> bench_places:objects(large, Size) div 4.
+%% An eighth of the objects that other experiments take for a large table.
+objects(large, default) -> bench_places:objects(large, default) div 8;
+objects(Place, Size) -> bench_places:objects(Place, Size).
 
 measure(Size, #{type := Type, place := Place, key := Shape}, {_, Tables, Options}, Seed) ->
     Number = objects(Place, Size),

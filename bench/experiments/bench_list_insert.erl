@@ -10,7 +10,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}, {order, Order}, {length, Length}], subjects => bench_tables:subjects(plain),
-       seconds => bench_sizes:seconds(Size, 0.1, 0.5)}
+       seconds => bench_sizes:seconds(Size, 0.1, 0.25)}
      || Type <- [set, ordered_set], Order <- [ascending, random], Length <- lengths(Size)].
 
 lengths(quick) -> [1000];

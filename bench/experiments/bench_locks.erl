@@ -10,7 +10,7 @@ about() ->
       x => workers, scale => linear, panels => [lookups]}.
 
 points(Size) ->
-    [#{axes => [{workers, Workers}], subjects => subjects(), seconds => bench_sizes:seconds(Size, 0.6, 2.5)}
+    [#{axes => [{workers, Workers}], subjects => subjects(), seconds => bench_sizes:seconds(Size, 1, 1.5)}
      || Workers <- bench_workers:counts()].
 
 subjects() ->

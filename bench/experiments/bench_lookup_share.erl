@@ -10,7 +10,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}, {workers, Workers}], subjects => bench_tables:subjects(Workers, Type),
-       seconds => bench_sizes:seconds(Size, 0.3, 2)}
+       seconds => bench_sizes:seconds(Size, 0.4, 1.2)}
      || Type <- [set, ordered_set], Workers <- bench_workers:counts()].
 
 measure(Size, #{type := Type, workers := Workers}, Subject, Seed) ->

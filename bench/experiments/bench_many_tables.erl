@@ -15,7 +15,7 @@ about() ->
 points(Size) ->
     [#{axes => [{access, Access}, {workers, Workers}, {tables, Number}],
        subjects => bench_tables:subjects(plain),
-       seconds => bench_sizes:seconds(Size, 0.2, 0.8)}
+       seconds => bench_sizes:seconds(Size, 0.2, 0.6)}
      || Access <- [identifier, name], Workers <- bench_workers:counts(), Number <- numbers(Size)].
 
 numbers(quick) -> [1000];

@@ -13,7 +13,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{carrier, Carrier}], subjects => bench_tables:subjects(plain),
-       seconds => bench_sizes:seconds(Size, 3, 6)}
+       seconds => bench_sizes:seconds(Size, 3, 4)}
      || Carrier <- ["mmap", "+MMscs 1024 +MMsco false", "+MMscs 2048 +MMsco true"]].
 
 objects(quick) -> 50_000;

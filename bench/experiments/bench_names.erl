@@ -12,7 +12,7 @@ about() ->
 points(Size) ->
     [#{axes => [{type, Type}, {workers, Workers}, {access, Access}],
        subjects => bench_tables:subjects(Workers, Type),
-       seconds => bench_sizes:seconds(Size, 0.2, 0.6)}
+       seconds => bench_sizes:seconds(Size, 0.2, 0.3)}
      || Type <- [set, ordered_set], Workers <- bench_workers:counts(), Access <- [name, identifier]].
 
 measure(Size, #{type := Type, workers := Workers, access := Access}, {_, Tables, Options}, Seed) ->

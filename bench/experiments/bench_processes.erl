@@ -9,7 +9,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}, {workers, Workers}], subjects => bench_tables:subjects(2, Type),
-       seconds => bench_sizes:seconds(Size, 0.2, 0.7)}
+       seconds => bench_sizes:seconds(Size, 0.2, 0.4)}
      || Type <- [set, ordered_set], Workers <- workers(Size)].
 
 workers(quick) -> [1, 8];

@@ -10,7 +10,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{program, Program}, {schedulers, N}], flags => lists:concat(["+S ", N, ":", N]),
-       subjects => subjects(Program), seconds => bench_sizes:seconds(Size, 0.2, 1.2)}
+       subjects => subjects(Program), seconds => bench_sizes:seconds(Size, 0.5, 0.9)}
      || Program <- ["orbit", "orbit with parallel workers", "pcmark", "mbrot", "ran", "moves"],
         N <- bench_workers:powers(erlang:system_info(logical_processors_available))].
 
@@ -22,7 +22,7 @@ measure(Size, #{program := Program, schedulers := Schedulers}, {_, Tables, Optio
     [{[], bench_workers:seconds([fun() -> run(Program, Tables, Options, scale(Size), Schedulers) end])}].
 
 scale(quick) -> 1;
-scale(default) -> 5;
+scale(default) -> 2;
 scale(full) -> 50.
 
 run("orbit", Tables, Options, Scale, Schedulers) ->
@@ -36,5 +36,5 @@ run("mbrot", none, _, Scale, Schedulers) ->
 run("ran", none, _, Scale, _) ->
     ran:run(8 * Scale);
 run("moves", none, _, Scale, Schedulers) ->
-    Pieces = maps:get(Scale, #{1 => 4, 5 => 5, 50 => 6}),
+    Pieces = maps:get(Scale, #{1 => 4, 2 => 5, 50 => 6}),
     moves:run(lists:duplicate(Pieces, $b) ++ "ee" ++ lists:duplicate(Pieces, $w), 4 * Schedulers).

@@ -11,7 +11,7 @@ about() ->
 
 %% More than one a scheduler makes no difference.
 points(Size) ->
-    [#{axes => [{type, Type}, {groups, Groups}], seconds => bench_sizes:seconds(Size, 0.3, 1.5),
+    [#{axes => [{type, Type}, {groups, Groups}], seconds => bench_sizes:seconds(Size, 0.2, 0.6),
        flags => lists:concat(["+rg ", Groups, " -cats reader_groups ", Groups]), subjects => subjects(Type)}
      || Type <- [set, ordered_set],
         Groups <- lists:usort([1, 2, 4, 8, 16, 32, erlang:system_info(schedulers)]),

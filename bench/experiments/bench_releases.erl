@@ -10,7 +10,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}], subjects => [bench_tables:ets("r w"), {"cats", cats, []}],
-       seconds => bench_sizes:seconds(Size, 0.3, 1.2)} || Type <- [set, ordered_set]].
+       seconds => bench_sizes:seconds(Size, 0.2, 0.5)} || Type <- [set, ordered_set]].
 
 measure(Size, #{type := Type}, Subject, Seed) ->
     ets_bench:mixed(Subject, Type, (bench_sizes:mixed(Size))#{

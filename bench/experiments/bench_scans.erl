@@ -12,7 +12,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}, {order, Order}], subjects => bench_tables:subjects(plain),
-       seconds => bench_sizes:seconds(Size, 0.5, 6)}
+       seconds => bench_sizes:seconds(Size, 0.3, 2.5)}
      || Type <- [set, ordered_set], Order <- [ascending, random]].
 
 objects(quick) -> 20_000;

@@ -10,7 +10,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}, {schedulers, N}], subjects => bench_tables:subjects(N, Type),
-       flags => lists:concat(["+S ", N, ":", N]), seconds => bench_sizes:seconds(Size, 0.3, 2)}
+       flags => lists:concat(["+S ", N, ":", N]), seconds => bench_sizes:seconds(Size, 0.3, 1)}
      || Type <- [set, ordered_set],
         N <- bench_workers:powers(erlang:system_info(logical_processors_available))].
 

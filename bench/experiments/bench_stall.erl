@@ -13,7 +13,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}], flags => "+S 1:1", subjects => subjects(Type),
-       seconds => bench_sizes:seconds(Size, 0.6, 5)} || Type <- [set, ordered_set, control]].
+       seconds => bench_sizes:seconds(Size, 0.5, 2.2)} || Type <- [set, ordered_set, control]].
 
 subjects(control) -> [{"erlang", none, []}];
 subjects(_) -> bench_tables:subjects(plain).

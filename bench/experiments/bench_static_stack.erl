@@ -9,7 +9,7 @@ about() ->
       x => workers, scale => linear, panels => []}.
 
 points(Size) ->
-    [#{axes => [{workers, Workers}], seconds => bench_sizes:seconds(Size, 0.2, 1),
+    [#{axes => [{workers, Workers}], seconds => bench_sizes:seconds(Size, 0.2, 0.4),
        subjects => [bench_tables:ets("r"),
                     {"cats avl", cats, [{engine, avl}, {read_concurrency, true}]},
                     {"cats avl static_stack", cats,

@@ -19,8 +19,8 @@ points(Size) ->
 places(full) -> [{ordered_set, large} | places(default)];
 places(_) -> [{set, hot}, {set, large}, {ordered_set, hot}].
 
-seconds(hot, Size) -> bench_sizes:seconds(Size, 0.1, 0.5);
-seconds(large, Size) -> bench_sizes:seconds(Size, 0.1, 3).
+seconds(hot, Size) -> bench_sizes:seconds(Size, 0.2, 0.3);
+seconds(large, Size) -> bench_sizes:seconds(Size, 0.2, 3).
 
 measure(Size, #{type := Type, place := Place, shape := Shape}, {_, Tables, Options}, Seed) ->
     {Keys, Repeats} = bench_data:share(keys, fun() -> bench_places:keys(Place, Size, Seed) end),

@@ -6,12 +6,12 @@
 %% @doc Key range and number of operations of mixed phases.
 -spec mixed(bench_experiment:size()) -> #{range := pos_integer(), operations := pos_integer()}.
 mixed(quick) -> #{range => 1 bsl 14, operations => 1 bsl 15};
-mixed(default) -> #{range => 1 bsl 18, operations => 1 bsl 18};
+mixed(default) -> #{range => 1 bsl 17, operations => 1 bsl 17};
 mixed(full) -> #{range => 1 bsl 21, operations => 1 bsl 22}.
 
 %% @doc The seconds of a round at size quick, at size default, or at the size of the papers, where there are
-%% 16 times as many operations.
+%% 32 times as many operations.
 -spec seconds(bench_experiment:size(), number(), number()) -> number().
 seconds(quick, Quick, _) -> Quick;
 seconds(default, _, Default) -> Default;
-seconds(full, _, Default) -> 16 * Default.
+seconds(full, _, Default) -> 32 * Default.

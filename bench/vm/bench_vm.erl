@@ -142,9 +142,10 @@ ordered(Round, Subjects) when Round rem 2 =:= 0 -> lists:reverse(Subjects);
 ordered(_Round, Subjects) -> Subjects.
 
 measure(Experiment, Size, Name, Id, Axes, {Subject, _, _} = Whole, Seed) ->
-    try Experiment:measure(Size, maps:from_list(Axes), Whole, Seed) of
-        Rows -> [record(["sample", Name, Id, Subject, bench_experiment:id(Row), Figure])
-                 || {Row, Figure} <- Rows]
+    try [{bench_experiment:id(Row), Figure}
+         || {Row, Figure} <- Experiment:measure(Size, maps:from_list(Axes), Whole, Seed)]
+    of
+        Rows -> [record(["sample", Name, Id, Subject, Row, Figure]) || {Row, Figure} <- Rows]
     catch
         Class:Reason:Stack -> record(["error", Name, Id, Subject, failure(Class, Reason, Stack)])
     end,

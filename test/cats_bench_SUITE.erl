@@ -1,0 +1,213 @@
+%% The part of the bench that runs in the measured VM: every experiment declares itself at every size, one
+%% point of some is measured in a VM of its own as bench/run does it, and the shared loads do what they say.
+-module(cats_bench_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([compiled_without_warnings/1, declared/1, listed/1, measured/1, rounds_alternate/1,
+         failures_are_records/1, long_work_is_watched/1, memory_of_a_new_vm/1, keys/1, shapes/1, programs/1]).
+
+suite() -> [{timetrap, {minutes, 5}}].
+
+all() ->
+    [compiled_without_warnings, declared, listed, measured, rounds_alternate, failures_are_records,
+     long_work_is_watched, memory_of_a_new_vm, keys, shapes, programs].
+
+%% An experiment whose measurements fail in each way.
+-define(BROKEN, "
+-module(bench_broken).
+-behaviour(bench_experiment).
+-export([about/0, points/1, measure/4]).
+about() -> #{title => \"broken\", source => \"none\", unit => \"s\", better => lower, x => how,
+             scale => category}.
+points(_) -> [#{axes => [{how, How}], subjects => [{\"ets\", ets, []}, {\"cats\", cats, []}]}
+              || How <- [exception, exit, separator]].
+measure(_, #{how := exception}, {_, ets, _}, _) -> error(planned);
+measure(_, #{how := exception}, {_, cats, _}, _) -> [{[], 1.5}];
+measure(_, #{how := exit}, _, _) -> exit(self(), kill), receive never -> [] end;
+measure(_, #{how := separator}, _, _) -> [{[{row, \"a,b\"}], 1}].
+").
+
+init_per_suite(Config) ->
+    Beams = filename:join(proplists:get_value(priv_dir, Config), "bench"),
+    ok = file:make_dir(Beams),
+    Broken = filename:join(Beams, "bench_broken.erl"),
+    ok = file:write_file(Broken, ?BROKEN),
+    true = code:add_patha(Beams),
+    Results = [compile(Source, Beams) || Part <- ["vm", "programs", "experiments"], Source <- sources(Part)],
+    {ok, _, []} = compile(Broken, Beams),
+    [{beams, Beams}, {compiled, Results} | Config].
+
+end_per_suite(Config) ->
+    code:del_path(proplists:get_value(beams, Config)).
+
+sources(Directory) ->
+    lists:sort(filelib:wildcard(filename:join([root(), "bench", Directory, "*.erl"]))).
+
+%% The directory of the project: the application is in _build/default/lib/cats of it.
+root() ->
+    Ebin = filename:dirname(code:which(cats)),
+    lists:foldl(fun(_, Path) -> filename:dirname(Path) end, Ebin, lists:seq(1, 5)).
+
+compile(Source, Beams) ->
+    compile:file(Source, [return, {i, filename:join(root(), "bench/vm")}, {outdir, Beams}]).
+
+compiled_without_warnings(Config) ->
+    [?assertMatch({ok, _, []}, Result) || Result <- proplists:get_value(compiled, Config)],
+    ok.
+
+experiments() -> [Name || Name <- bench_vm:names(), Name =/= "broken"].
+
+%% What the tools rely on: axes to draw, points told apart by their names, subjects by theirs.
+declared(_Config) ->
+    ?assert(length(experiments()) > 25),
+    [begin
+         Experiment = list_to_existing_atom("bench_" ++ Name),
+         #{title := [_ | _], source := [_ | _], unit := [_ | _], better := Better, x := X, scale := Scale} =
+             About = Experiment:about(),
+         ?assert(lists:member(Better, [higher, lower])),
+         ?assert(lists:member(Scale, [category, linear, log])),
+         ?assert(is_atom(X)),
+         ?assert(lists:all(fun is_atom/1, maps:get(panels, About, []))),
+         Points = Experiment:points(Size),
+         ?assertNotEqual([], Points),
+         Ids = [bench_experiment:id(Axes) || #{axes := Axes} <- Points],
+         ?assertEqual(lists:usort(Ids), lists:sort(Ids), {Name, Size}),
+         [begin
+              Names = [Subject || {Subject, _, _} <- Subjects],
+              ?assertEqual(lists:usort(Names), lists:sort(Names), {Name, Size}),
+              [?assert(lists:member(Tables, [ets, cats, none])) || {_, Tables, _} <- Subjects],
+              ?assert(maps:get(seconds, Point) > 0, {Name, Size})
+          end || #{subjects := [_ | _] = Subjects} = Point <- Points]
+     end || Name <- experiments(), Size <- [quick, default, full]],
+    ok.
+
+listed(Config) ->
+    Records = vm(Config, ["list", "quick", "bags", "nonsense"], ""),
+    ?assertMatch([["about", "bags", "better", "higher"]], [R || ["about", _, "better", _] = R <- Records]),
+    ?assertMatch([["point", "bags", "type=bag,objects=1000", "", _, "ets;cats"], ["point", "bags" | _]],
+                 [R || ["point" | _] = R <- Records]),
+    ?assertMatch([["failed", "nonsense", _]], [R || ["failed" | _] = R <- Records]),
+    Names = lists:usort([Name || ["point", Name | _] <- vm(Config, ["list", "quick"], "")]),
+    ?assertEqual(lists:sort(bench_vm:names()), Names).
+
+%% One point of some experiments, the quickest of those that differ in how they measure.
+measured(Config) ->
+    Points = [{"ets_bench", "type=set,workers=1,range=1024"}, {"values", "type=set,place=hot,shape=map"},
+              {"bags", "type=bag,objects=1000"}, {"scans", "type=ordered_set,order=random"},
+              {"many_tables", "access=name,workers=1,tables=1000"}, {"memory_table", "type=set"},
+              {"timers", "workers=1"}],
+    Input = [[Name, $\t, Id, $\n] || {Name, Id} <- Points],
+    [["vm", Release, _, _, _, "8"] | Records] = vm(Config, ["run", "quick", "1", "17"], Input),
+    ?assertEqual(erlang:system_info(otp_release), Release),
+    ?assertEqual([], [R || ["error" | _] = R <- Records]),
+    ?assertEqual(Points, [{Name, Id} || ["done", Name, Id] <- Records]),
+    [begin
+         Samples = [{Subject, Row, Figure}
+                    || ["sample", N, I, Subject, Row, Figure] <- Records, {N, I} =:= {Name, Id}],
+         Experiment = list_to_existing_atom("bench_" ++ Name),
+         [Subjects] = [[Subject || {Subject, _, _} <- Given]
+                       || #{axes := Axes, subjects := Given} <- Experiment:points(quick),
+                          bench_experiment:id(Axes) =:= Id],
+         Rows = [Row || {Subject, Row, _} <- Samples, Subject =:= hd(Subjects)],
+         ?assertEqual([{Subject, Row} || Subject <- Subjects, Row <- Rows],
+                      [{Subject, Row} || {Subject, Row, _} <- Samples]),
+         [?assert(number(Figure) > 0, {Name, Sample}) || {_, _, Figure} = Sample <- Samples]
+     end || {Name, Id} <- Points],
+    ok.
+
+rounds_alternate(Config) ->
+    [begin
+         Records = vm(Config, ["run", "quick", Round, "17"], "memory_table\ttype=bag\n"),
+         ?assertEqual(Subjects, [Subject || ["sample", _, _, Subject, "objects=0", _] <- Records])
+     end || {Round, Subjects} <- [{"1", ["ets", "ets r w", "cats"]}, {"2", ["cats", "ets r w", "ets"]}]],
+    ok.
+
+%% An exception, the death of the measuring process, a row that the protocol cannot carry, and unknown points:
+%% each is an error, and the next point is measured.
+failures_are_records(Config) ->
+    Input = ["broken\thow=exception\n", "broken\thow=exit\n", "broken\thow=separator\n",
+             "broken\tnothing=1\n", "nonsense\tx=1\n", "memory_table\ttype=set\n"],
+    Records = vm(Config, ["run", "quick", "1", "17"], Input),
+    ?assertMatch([["error", "broken", "how=exception", "ets", _], ["error", "broken", "how=exit", "-", _],
+                  ["error", "broken", "how=separator", "ets", _],
+                  ["error", "broken", "how=separator", "cats", _],
+                  ["error", "broken", "nothing=1", "-", _], ["error", "nonsense", "x=1", "-", _]],
+                 [R || ["error" | _] = R <- Records]),
+    ?assertMatch([["sample", "broken", "how=exception", "cats", "", "1.5"]],
+                 [R || ["sample", "broken" | _] = R <- Records]),
+    ?assertEqual(6, length([R || ["done" | _] = R <- Records])),
+    ?assertEqual(6, length([R || ["sample", "memory_table" | _] = R <- Records])).
+
+%% Runs a VM as bench/run does, and returns its records.
+vm(Config, Arguments, Input) ->
+    File = filename:join(proplists:get_value(priv_dir, Config), "input"),
+    ok = file:write_file(File, Input),
+    Words = [filename:join([code:root_dir(), "bin", "erl"]), "-noinput",
+             "-pa", filename:dirname(code:which(cats)), "-pa", proplists:get_value(beams, Config),
+             "-run", "bench_vm", "main" | Arguments],
+    Output = os:cmd(lists:flatten([[[$", Word, $", $\s] || Word <- Words], "2>/dev/null <\"", File, $"])),
+    [string:split(Line, "\t", all) || Line <- string:lexemes(Output, "\n")].
+
+number(Text) ->
+    try list_to_float(Text) catch error:badarg -> list_to_integer(Text) end.
+
+%% The longest step is seen, and percentiles are near it when all steps are alike.
+long_work_is_watched(_Config) ->
+    Times = bench_latency:during(fun() -> timer:sleep(300) end, fun() -> timer:sleep(20) end),
+    ?assertMatch([{"50%", _}, {"99%", _}, {"99.9%", _}, {"longest", _}], Times),
+    [?assert(Time > 19_000, Times) || {_, Time} <- Times],
+    ?assertError({worker, _}, bench_latency:during(fun() -> exit(planned) end, fun erlang:yield/0)).
+
+memory_of_a_new_vm(_Config) ->
+    ?assert(bench_child:result("", bench_memory, resident, []) > 1_000_000),
+    ?assertError({child_vm, _, _}, bench_child:result("+no_such_flag", bench_memory, resident, [])).
+
+%% Keys are in their range; those of Zipf's law are far from alike, uniform ones alike, hot ones few.
+keys(_Config) ->
+    Counts = fun(Distribution) ->
+                     Generator = bench_keys:generator(Distribution, 1000),
+                     Keys = bench_keys:list(Generator, 100_000, bench_keys:seed(1)),
+                     ?assert(lists:min(Keys) >= 1 andalso lists:max(Keys) =< 1000),
+                     lists:reverse(lists:sort(maps:values(count(Keys))))
+             end,
+    ?assert(hd(Counts(uniform)) < 200),
+    ?assert(hd(Counts(zipf)) > 5_000),
+    ?assert(length(Counts(zipf)) > 800),
+    ?assertEqual(8, length(Counts({hot, 8}))),
+    ?assertEqual(lists:seq(1, 1000), lists:sort([bench_shapes:nth(N, 1000) || N <- lists:seq(1, 1000)])).
+
+count(Keys) ->
+    lists:foldl(fun(Key, Counts) -> maps:update_with(Key, fun(N) -> N + 1 end, 1, Counts) end, #{}, Keys).
+
+%% Every shape of object and key comes back from both as it went in, and the loops do all their operations.
+shapes(_Config) ->
+    [begin
+         Table = bench_shapes:table(Tables, set, [], 50, fun(N) -> bench_shapes:object(Shape, N) end),
+         ?assertEqual(50, Tables:info(Table, size)),
+         [Object] = Tables:lookup(Table, 7),
+         ?assertEqual(tuple_size(bench_shapes:object(Shape, 7)), tuple_size(Object)),
+         Tables:delete(Table)
+     end || Tables <- [ets, cats], Shape <- bench_shapes:values()],
+    [begin
+         Table = bench_shapes:table(Tables, ordered_set, [], 50,
+                                    fun(N) -> {bench_shapes:key(Shape, N), 0, a} end),
+         Keys = [bench_shapes:key(Shape, N) || N <- lists:seq(1, 50)],
+         ?assert(object_loads:rate({update_counter, 2}, Tables, Table, [{Keys, 3}, {Keys, 3}]) > 0),
+         ok = object_loads:loop({update_element, {3, b}}, Tables, Table, {Keys, 1}),
+         [?assertEqual([{Key, 6, b}], Tables:lookup(Table, Key)) || Key <- Keys],
+         ok = object_loads:loop(insert, Tables, Table, {[{Key, new} || Key <- Keys], 1}),
+         [?assertEqual([{Key, new}], Tables:lookup(Table, Key)) || Key <- Keys],
+         Tables:delete(Table)
+     end || Tables <- [ets, cats], Shape <- bench_shapes:keys()],
+    ok.
+
+%% The programs compute the same on any number of processes, and on both kinds of tables.
+programs(_Config) ->
+    Orbits = [orbit:run(Tables, [], #{space => 2000, workers => Workers, inside => Inside})
+              || Tables <- [ets, cats], Workers <- [1, 3], Inside <- [false, true]],
+    ?assertMatch([2000], lists:usort(Orbits)),
+    [ok = pcmark:run(Tables, [], #{objects => 20, processes => 7, at_once => 2}) || Tables <- [ets, cats]],
+    ?assertEqual(mbrot:run(20, 1), mbrot:run(20, 3)),
+    ok = ran:run(2),
+    ?assertEqual([1, 1], [moves:run("bew", Workers) - 2 || Workers <- [1, 2]]),
+    ok.

@@ -16,7 +16,7 @@ points(Size) ->
 
 numbers(quick) -> [1 bsl 14];
 numbers(default) -> [1 bsl 17];
-numbers(full) -> [1 bsl 10, 1 bsl 20].
+numbers(full) -> [1 bsl 20].
 
 measure(_Size, #{type := Type, objects := Number, shape := Shape}, {_, Tables, Options}, _Seed) ->
     Before = bench_memory:held(Tables),

@@ -14,7 +14,10 @@ about() ->
 points(Size) ->
     [#{axes => [{carrier, Carrier}], subjects => bench_tables:subjects(plain),
        seconds => bench_sizes:seconds(Size, 3, 4)}
-     || Carrier <- ["mmap", "+MMscs 1024 +MMsco false", "+MMscs 2048 +MMsco true"]].
+     || Carrier <- carriers(Size)].
+
+carriers(quick) -> ["mmap", "+MMscs 1024 +MMsco true"];
+carriers(_) -> ["mmap", "+MMscs 1024 +MMsco false", "+MMscs 4096 +MMsco true"].
 
 objects(quick) -> 50_000;
 objects(default) -> 400_000;

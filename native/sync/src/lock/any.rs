@@ -34,10 +34,6 @@ impl Kind {
 
 /// See the module's documentation.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one a table, and a box would cost every operation a miss"
-)]
 pub enum AnyLock<T> {
     Rw(Rw<T>),
     DrMcs(DrMcs<T>),

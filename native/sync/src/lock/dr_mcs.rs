@@ -2,12 +2,13 @@
 //!
 //! Source: Calciu, Dice, Lev, Luchangco, Marathe, Shavit, "NUMA-aware reader-writer locks", PPoPP'13, as compared in 001 section
 //! 3.4.3 (ALGORITHMS section 4.4). Writers queue; the first of a chain waits for the readers, and those who take the lock over from
-//! another writer need not: it was not free in between, so readers that arrived since have seen it taken and left.
+//! another writer need not: it was not free in between, so readers that arrived since have seen it taken and left. Every wait is
+//! bounded; if the first of a chain gives up, the next one waits in its place.
 
 use super::mcs::Mcs;
 use super::read_indicator::{enter, Barrier, ReadIndicator};
 use super::{TableLock, SPINS};
-use crate::facade::spin_loop;
+use crate::facade::{spin_loop, AtomicBool, Ordering};
 use crate::Busy;
 use std::cell::UnsafeCell;
 
@@ -17,6 +18,8 @@ pub struct DrMcs<T> {
     writers: Mcs,
     readers: ReadIndicator,
     barrier: Barrier,
+    /// Whether the readers have left since the lock was last free: no reader has come in then. Used by the holder of `writers`.
+    drained: AtomicBool,
     value: UnsafeCell<T>,
 }
 
@@ -31,6 +34,7 @@ impl<T: Send + Sync> TableLock<T> for DrMcs<T> {
             writers: Mcs::default(),
             readers: ReadIndicator::new(groups),
             barrier: Barrier::default(),
+            drained: AtomicBool::new(false),
             value: UnsafeCell::new(value),
         }
     }
@@ -53,13 +57,18 @@ impl<T: Send + Sync> TableLock<T> for DrMcs<T> {
             spins += 1;
             spin_loop();
         }
-        Ok(self.writers.with(|handed_over| {
-            if !handed_over {
-                self.readers.wait_empty();
+        self.writers.with(|handed_over| {
+            // Relaxed: ordered by the writers' lock.
+            if !handed_over || !self.drained.load(Ordering::Relaxed) {
+                let drained = self.readers.is_soon_empty(SPINS);
+                self.drained.store(drained, Ordering::Relaxed);
+                if !drained {
+                    return Err(Busy);
+                }
             }
             // SAFETY: this thread has the writers' lock, and there are no readers (see the module's documentation).
-            change(unsafe { &mut *self.value.get() })
-        }))
+            Ok(change(unsafe { &mut *self.value.get() }))
+        })?
     }
 
     fn get_mut(&mut self) -> &mut T {

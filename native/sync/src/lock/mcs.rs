@@ -1,31 +1,60 @@
-//! MCS queue lock: mutual exclusion, first in first out, each waiter looking at a line of its own.
+//! MCS queue lock: mutual exclusion, first in first out, each waiter looking at a line of its own, for a bounded time.
 //!
 //! Source: Mellor-Crummey, Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", TOCS 1991
-//! (ALGORITHMS section 4.3). The node stands in the caller's frame, so a thread may hold several such locks.
+//! (ALGORITHMS section 4.3); that waiters leave, as in MCS-TP: He, Scherer, Scott, "Preemption adaptivity in time-published
+//! queue-based spin locks", HiPC 2005. Who has waited long enough marks its place as left, and who hands the lock on passes it by.
+//!
+//! Who finds the lock free has its node in its own frame. Who lines up has one on the heap, as it may stand in the queue when its
+//! owner has left; whoever takes it out of the queue frees it.
 
-use super::{Line, Queued};
-use crate::facade::{AtomicBool, AtomicPtr, Ordering};
+use super::{Line, Queued, SPINS};
+use crate::facade::{spin_loop, AtomicPtr, AtomicU8, AtomicUsize, Ordering, Witness};
+use crate::Busy;
 use std::ptr;
+
+/// Places that were left and still stand in a queue, as many as make passing them by a matter of microseconds: while there are
+/// more, nobody lines up.
+const LEFT_AT_MOST: usize = 64;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Mcs {
     /// The last in the queue, or null when the lock is free.
     tail: Line<AtomicPtr<Node>>,
+    /// How many places in the queue were left.
+    left: AtomicUsize,
 }
 
-/// A place in the queue. Lives in its owner's frame until the owner has handed the lock on.
-#[derive(Debug)]
+/// A node's owner waits.
+const WAITING: u8 = 0;
+/// It has the lock.
+const HANDED_OVER: u8 = 1;
+/// It has left.
+const LEFT: u8 = 2;
+
+/// A place in the queue.
 #[repr(align(128))]
 struct Node {
     next: AtomicPtr<Node>,
-    wait: AtomicBool,
+    state: AtomicU8,
+    witness: Witness,
+}
+
+impl Node {
+    fn new() -> Self {
+        Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            state: AtomicU8::new(WAITING),
+            witness: Witness::new(),
+        }
+    }
 }
 
 /// The hold of the node's owner.
 struct Held<'a> {
     lock: &'a Mcs,
-    node: &'a Node,
+    node: *mut Node,
+    on_heap: bool,
 }
 
 impl Mcs {
@@ -37,62 +66,134 @@ impl Mcs {
     }
 
     /// Runs `section` while this thread has the lock; tells it whether the lock was handed over by another thread, so that it was
-    /// not free in between. Waits as long as it takes.
+    /// not free in between. Fails when that takes too long.
     #[inline]
-    pub fn with<R>(&self, section: impl FnOnce(bool) -> R) -> R {
-        let node = Node {
-            next: AtomicPtr::new(ptr::null_mut()),
-            wait: AtomicBool::new(true),
+    pub fn with<R>(&self, section: impl FnOnce(bool) -> R) -> Result<R, Busy> {
+        let node = Node::new();
+        let mine = (&raw const node).cast_mut();
+        // Relaxed: an attempt follows. SeqCst: the store of a store-load pair, of which the read indicator has the load. Its
+        // Acquire part: what the last holder wrote; its Release part: the successor writes into an initialised node.
+        let free = self.tail.load(Ordering::Relaxed).is_null()
+            && self
+                .tail
+                .compare_exchange(ptr::null_mut(), mine, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok();
+        let (held, handed_over) = if free {
+            let held = Held {
+                lock: self,
+                node: mine,
+                on_heap: false,
+            };
+            (held, false)
+        } else {
+            self.line_up()?
         };
-        // SeqCst: the store of a store-load pair, of which `ReadIndicator::wait_empty` has the load. Release: the successor writes into an initialised node. Acquire: who
-        // finds the queue empty sees what the last holder wrote.
-        let before = self.tail.swap((&raw const node).cast_mut(), Ordering::SeqCst);
-        // SAFETY: a node in the queue lives until its owner has met its successor.
-        if let Some(before) = unsafe { before.as_ref() } {
-            // Release: as the swap, for the one who finds the node here.
-            before.next.store((&raw const node).cast_mut(), Ordering::Release);
-            let mut queued = Queued::default();
-            // Acquire pairs with the Release of the hand-over.
-            while node.wait.load(Ordering::Acquire) {
-                queued.wait();
-            }
-        }
-        let held = Held {
-            lock: self,
-            node: &node,
-        };
-        let result = section(!before.is_null());
+        let result = section(handed_over);
         drop(held);
-        result
+        Ok(result)
+    }
+
+    /// Waits in the queue; the hold, and whether the lock was handed over.
+    #[cold]
+    fn line_up(&self) -> Result<(Held<'_>, bool), Busy> {
+        // Relaxed, here and below: a bound, not an exact one.
+        if self.left.load(Ordering::Relaxed) > LEFT_AT_MOST {
+            return Err(Busy);
+        }
+        let mine = Box::into_raw(Box::new(Node::new()));
+        let held = || Held {
+            lock: self,
+            node: mine,
+            on_heap: true,
+        };
+        // SeqCst: as in `with`.
+        let before = self.tail.swap(mine, Ordering::SeqCst);
+        // SAFETY: a node is taken out of the queue by one who has met its successor.
+        let Some(before) = (unsafe { before.as_ref() }) else {
+            return Ok((held(), false));
+        };
+        before.witness.look();
+        // Release: as the swap, for the one who finds the node here.
+        before.next.store(mine, Ordering::Release);
+        // SAFETY: until this thread has the lock, or has left, only its owner frees the node.
+        let node = unsafe { &*mine };
+        node.witness.look();
+        for _ in 0..SPINS {
+            // Acquire pairs with the Release of the hand-over.
+            if node.state.load(Ordering::Acquire) == HANDED_OVER {
+                return Ok((held(), true));
+            }
+            spin_loop();
+        }
+        self.left.fetch_add(1, Ordering::Relaxed);
+        // Release: this thread's accesses come before the node is freed. Acquire, if it has just got the lock: as above.
+        let left = node
+            .state
+            .compare_exchange(WAITING, LEFT, Ordering::Release, Ordering::Acquire);
+        if left.is_ok() {
+            return Err(Busy);
+        }
+        self.left.fetch_sub(1, Ordering::Relaxed);
+        Ok((held(), true))
+    }
+
+    /// Takes the first node out of the queue, and returns the one behind it, or null when the lock is free now.
+    #[inline]
+    fn behind(&self, first: *mut Node) -> *mut Node {
+        // SAFETY: it stands in the queue.
+        let node = unsafe { &*first };
+        node.witness.look();
+        // Acquire, here and below: the successor's node is initialised.
+        let next = node.next.load(Ordering::Acquire);
+        if !next.is_null() {
+            return next;
+        }
+        // Release pairs with the Acquire part of the swap, and of a reader's look.
+        let free = self
+            .tail
+            .compare_exchange(first, ptr::null_mut(), Ordering::Release, Ordering::Relaxed);
+        if free.is_ok() {
+            return ptr::null_mut();
+        }
+        // Somebody has taken the place behind and is about to say so.
+        let mut queued = Queued::default();
+        loop {
+            let next = node.next.load(Ordering::Acquire);
+            if !next.is_null() {
+                return next;
+            }
+            queued.wait();
+        }
     }
 }
 
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        let mine = ptr::from_ref(self.node).cast_mut();
-        // Acquire, here and below: the successor's node is initialised.
-        let mut next = self.node.next.load(Ordering::Acquire);
-        if next.is_null() {
-            // Release pairs with the Acquire part of the swap, and of a reader's look.
-            let free = self
-                .lock
-                .tail
-                .compare_exchange(mine, ptr::null_mut(), Ordering::Release, Ordering::Relaxed);
-            if free.is_ok() {
+        let (mut node, mut on_heap) = (self.node, self.on_heap);
+        loop {
+            let next = self.lock.behind(node);
+            if on_heap {
+                // SAFETY: made by `line_up`; out of the queue, and its owner has left it or is this thread.
+                let node = unsafe { Box::from_raw(node) };
+                node.witness.see();
+            }
+            // SAFETY: it stands in the queue.
+            let Some(successor) = (unsafe { next.as_ref() }) else {
+                return;
+            };
+            successor.witness.look();
+            // Release hands over what this holder wrote; the node is its owner's from there on. Acquire, if the owner has left: its
+            // accesses come before the free.
+            let handed_over =
+                successor
+                    .state
+                    .compare_exchange(WAITING, HANDED_OVER, Ordering::Release, Ordering::Acquire);
+            if handed_over.is_ok() {
                 return;
             }
-            // Somebody has taken the place behind and is about to say so.
-            let mut queued = Queued::default();
-            loop {
-                next = self.node.next.load(Ordering::Acquire);
-                if !next.is_null() {
-                    break;
-                }
-                queued.wait();
-            }
+            self.lock.left.fetch_sub(1, Ordering::Relaxed);
+            (node, on_heap) = (next, true);
         }
-        // SAFETY: the successor waits in its frame for this very store. Release hands it what this holder wrote.
-        unsafe { &*next }.wait.store(false, Ordering::Release);
     }
 }

@@ -26,7 +26,8 @@
 //! # Waiting
 //!
 //! A wait spins a bounded time and then fails with [`Busy`] (nothing was done), except that of a thread that others already
-//! count on (queued, or with sections of others in its charge): it yields the processor between two looks.
+//! count on: one that has lent out its section, or has sections of others in its charge, or meets one who is about to line up
+//! behind it. It yields the processor between two looks.
 //! A section that panics frees the lock, and the panic goes on in the thread that wanted the section.
 
 mod any;

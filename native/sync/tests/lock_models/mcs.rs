@@ -1,16 +1,26 @@
-//! The MCS queue lock alone: an unlock against one who is about to line up, and hand-over through a queue of three.
+//! The MCS queue lock alone: an unlock against one who is about to line up, or to leave, and hand-over through a queue of three.
 
-use crate::{all, Watched};
+use crate::{all, patiently, Watched};
 use cats_sync::lock::mcs::Mcs;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-type Locked = (Mcs, Watched);
+/// With the number of sections that ran, of which the checker does not know.
+type Locked = (Mcs, Watched, AtomicU64);
 
 fn make() -> Locked {
-    (Mcs::default(), Watched::new())
+    (Mcs::default(), Watched::new(), AtomicU64::new(0))
 }
 
-fn add((lock, value): &Locked) {
-    lock.with(|_| value.add(1));
+/// What somebody does who leaves when the others are slow.
+fn try_to_add((lock, value, added): &Locked) {
+    if lock.with(|_| value.add(1)).is_ok() {
+        added.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn add((lock, value, added): &Locked) {
+    patiently(|| lock.with(|_| value.add(1)));
+    added.fetch_add(1, Ordering::Relaxed);
 }
 
 fn add_twice(locked: &Locked) {
@@ -18,12 +28,23 @@ fn add_twice(locked: &Locked) {
     add(locked);
 }
 
-#[test]
-fn an_unlock_meets_one_who_lines_up() {
-    all(3, make, &[add_twice, add], |locked| assert_eq!(locked.1.get(), 3));
+/// Nobody is left in the queue.
+fn check((lock, value, added): &Locked) {
+    assert_eq!(value.get(), added.load(Ordering::Relaxed));
+    assert!(lock.is_free());
 }
 
 #[test]
-fn three_hand_the_lock_on() {
-    all(2, make, &[add, add, add], |locked| assert_eq!(locked.1.get(), 3));
+fn an_unlock_meets_one_who_lines_up() {
+    all(3, make, &[add_twice, add], check);
+}
+
+#[test]
+fn three_hand_the_lock_on_or_leave() {
+    all(2, make, &[try_to_add, try_to_add, try_to_add], check);
+}
+
+#[test]
+fn one_lines_up_behind_a_place_that_was_left() {
+    all(2, make, &[add, try_to_add, try_to_add], check);
 }

@@ -11,7 +11,7 @@ about() ->
 
 points(Size) ->
     [#{axes => [{type, Type}, {objects, Number}, {shape, Shape}], subjects => bench_tables:subjects(plain),
-       seconds => Number * 3.0e-6 + 0.1}
+       seconds => Number * 2.0e-6 + 0.05}
      || Type <- [set, ordered_set], Number <- numbers(Size), Shape <- bench_shapes:values()].
 
 numbers(quick) -> [1 bsl 14];

@@ -1,7 +1,7 @@
 %% How long a call keeps a scheduler from all other processes: the longest that a process waited for its turn,
 %% on one scheduler, while another one worked on a large table. `control' is a process that only computes:
-%% what other programs on the machine do to such a measurement. Issue 6: longest hold of a scheduler by any
-%% call (10 million objects at size full).
+%% what other programs on the machine do to such a measurement (with others at work it is worth nothing).
+%% Issue 6: longest hold of a scheduler by any call (10 million objects at size full).
 -module(bench_stall).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).

@@ -8,8 +8,8 @@
 subjects(plain) -> [ets(""), {"cats", cats, []}].
 
 %% @doc The subjects of a point by number of workers and table type: ets with the options that win there by
-%% what the papers and our own runs saw (none of them for one worker), or with `all' sensible combinations;
-%% and cats.
+%% what the papers and our own runs saw (for one worker none: each costs it time), or with `all' sensible
+%% combinations; and cats.
 -spec subjects(Workers :: pos_integer() | all, Type :: atom()) -> [bench_experiment:subject()].
 subjects(Workers, Type) -> [ets(Names) || Names <- options(Workers, Type)] ++ [{"cats", cats, []}].
 

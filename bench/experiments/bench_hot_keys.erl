@@ -15,13 +15,13 @@ points(Size) ->
      || Type <- [set, ordered_set], Workers <- bench_workers:counts(), Keys <- [1, 1000]].
 
 repeats(quick) -> 50;
-repeats(default) -> 500;
+repeats(default) -> 400;
 repeats(full) -> 5000.
 
 measure(Size, #{type := Type, workers := Workers, keys := Number}, {_, Tables, Options}, Seed) ->
     Work = bench_data:share(keys, fun() ->
         Generator = bench_keys:generator(uniform, Number),
-        [{bench_keys:list(Generator, 1000, bench_keys:seed(Seed + Worker)), repeats(Size)}
+        [{bench_keys:list(Generator, 1000, bench_keys:seed(Seed + Worker)), repeats(Size) div Workers}
          || Worker <- lists:seq(1, Workers)] end),
     Pairs = bench_shapes:table(Tables, Type, Options, 1000, fun(Key) -> {Key, 0} end),
     Records = bench_shapes:table(Tables, Type, Options, 1000, fun(Key) -> {Key, 0, a} end),

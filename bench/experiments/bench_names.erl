@@ -12,7 +12,7 @@ about() ->
 points(Size) ->
     [#{axes => [{type, Type}, {workers, Workers}, {access, Access}],
        subjects => bench_tables:subjects(Workers, Type),
-       seconds => bench_sizes:seconds(Size, 0.2, 0.3)}
+       seconds => bench_sizes:seconds(Size, 0.2, 0.5)}
      || Type <- [set, ordered_set], Workers <- bench_workers:counts(), Access <- [name, identifier]].
 
 measure(Size, #{type := Type, workers := Workers, access := Access}, {_, Tables, Options}, Seed) ->
@@ -20,7 +20,7 @@ measure(Size, #{type := Type, workers := Workers, access := Access}, {_, Tables,
     Objects = bench_data:share(objects, fun() -> [{Key, Key} || Key <- Keys] end),
     Table = bench_shapes:table(Tables, Type, [named_table || Access =:= name] ++ Options, 1000,
                                fun(Key) -> {Key, Key} end),
-    Each = max(1, Repeats div 2),
+    Each = Repeats div (2 * Workers),
     Rows = [{[{operation, Operation}],
              object_loads:rate(Operation, Tables, Table, lists:duplicate(Workers, {List, Each}))}
             || {Operation, List} <- [{lookup, Keys}, {insert, Objects}]],

@@ -2,6 +2,7 @@
 
 use crate::ca::Thresholds;
 use cats_sync::lock::{AnyLock, Delegation, Kind};
+use std::sync::OnceLock;
 
 /// An enumeration whose values have names that users write.
 macro_rules! named {
@@ -138,7 +139,13 @@ impl Default for Config {
             join: None,
             base_lock: BaseLock::default(),
             read_concurrency: false,
-            reader_groups: std::thread::available_parallelism().map_or(1, |cores| cores.get().min(READER_GROUPS)),
+            reader_groups: processors().min(READER_GROUPS),
         }
     }
+}
+
+/// The number of processors, asked for once: to find out reads files, some 40 µs.
+fn processors() -> usize {
+    static NUMBER: OnceLock<usize> = OnceLock::new();
+    *NUMBER.get_or_init(|| std::thread::available_parallelism().map_or(1, |number| number.get()))
 }

@@ -11,6 +11,7 @@
 
 use crate::epoch::{pin, slot_index, Guard};
 use crate::facade::{store_load_fence, AtomicI64, AtomicPtr, AtomicU64, Ordering};
+use crate::slab::Own;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -44,7 +45,7 @@ const UNDECIDED: i64 = i64::MIN;
 #[derive(Debug)]
 pub struct Stripes<const N: usize = 1> {
     /// A power of two of them. A single one holds plain counters: values, in `added`.
-    stripes: Box<[Stripe<N>]>,
+    stripes: Own<[Stripe<N>]>,
     /// For each counter the snapshot being collected, or null.
     snapshots: [AtomicPtr<Snapshot>; N],
 }
@@ -84,7 +85,7 @@ impl<const N: usize> Stripes<N> {
             removed: AtomicU64::new(0),
         };
         Self {
-            stripes: (0..stripes).map(|_| Stripe(std::array::from_fn(pair))).collect(),
+            stripes: Own::slice(stripes, || Stripe(std::array::from_fn(pair))).expect("memory for counters"),
             snapshots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
         }
     }

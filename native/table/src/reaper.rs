@@ -8,6 +8,7 @@ use crate::registry::{Host, Registry};
 use crate::store::Store;
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use cats_sync::slab::Own;
 use std::ptr::null_mut;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ pub(crate) enum Garbage {
     /// A process that has ended.
     Owner(u64),
     /// Contents that nobody refers to and nobody reads.
-    Store(Box<Store>),
+    Store(Own<Store>),
     /// A group likewise.
     Group(Box<Group>),
 }

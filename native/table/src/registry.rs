@@ -16,6 +16,7 @@ use crate::store::Store;
 use crate::table::{empty_store, Handle, Table};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicU64, Ordering};
+use cats_sync::slab::Own;
 use cats_sync::Busy;
 use cats_term::Block;
 use lock_free::LockFree;
@@ -79,6 +80,10 @@ struct State {
     /// By fixing process and serial number.
     fixes: BTreeMap<(u64, u64), Known>,
 }
+
+/// Objects in a table, and bytes of it, that are freed at once when the table is deleted.
+const SMALL_OBJECTS: usize = 8;
+const SMALL_BYTES: usize = 4096;
 
 /// Who has fixed a table, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -396,13 +401,13 @@ impl Registry {
     /// `delete_all_objects/1`: one exchange of the contents. An operation that began before takes effect before.
     pub fn delete_all_objects(&self, host: &dyn Host, handle: Handle<'_>) -> Result<(), Failure> {
         let table = handle.table();
-        let fresh = Box::new(empty_store(table.options())?);
+        let fresh = empty_store(table.options())?;
         let old = self.state.with(|_| {
             handle.still_named()?;
             if table.is_dead() {
                 return Err(Failure::Bad(Cause::Id));
             }
-            Ok(table.replace_store(Box::into_raw(fresh)))
+            Ok(table.replace_store(fresh.into_raw()))
         })??;
         // SAFETY: the table has another store now: nobody finds this one any more.
         unsafe { retire_store(handle.guard, old) };
@@ -548,17 +553,31 @@ pub fn wake(host: &dyn Host) {
     }
 }
 
+/// Frees what a table contained once nobody reads it: the contents of a small one at once, others by the reaper.
+///
 /// # Safety
 /// `store` came from a table that refers to it no more.
 unsafe fn retire_store(guard: &Guard, store: *mut Store) {
-    unsafe fn enqueue(store: *mut u8, _: usize) {
-        // SAFETY: stores are boxed, and this one has no other user.
-        let store = unsafe { Box::from_raw(store.cast::<Store>()) };
+    unsafe fn free(store: *mut u8, announced: usize) {
+        // SAFETY: retired once, and nobody uses it any more.
+        let mut store = unsafe { Own::from_raw(store.cast::<Store>()) };
+        if announced == 0 {
+            if store.dismantle(2 * SMALL_OBJECTS) {
+                return;
+            }
+            // It has grown since.
+            reaper::expect();
+        }
         reaper::enqueue(reaper::Garbage::Store(store));
     }
-    reaper::expect();
+    // SAFETY: the store is retired below only.
+    let (objects, bytes) = unsafe { ((*store).size(), (*store).total_bytes()) };
+    let announced = objects > SMALL_OBJECTS || bytes > SMALL_BYTES;
+    if announced {
+        reaper::expect();
+    }
     // SAFETY: as the caller promises.
-    unsafe { guard.retire(store.cast(), 0, enqueue) }
+    unsafe { guard.retire_sized(store.cast(), announced.into(), free, bytes) }
 }
 
 /// Calls `forget`, which is the number.

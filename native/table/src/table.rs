@@ -8,6 +8,7 @@ use crate::registry::Registry;
 use crate::store::Store;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use cats_sync::slab::Own;
 
 /// Bit of the state: the table is deleted.
 const DEAD: usize = 0x80;
@@ -47,14 +48,14 @@ pub struct Table {
 impl Table {
     /// A table that nobody knows yet: to be made known by [`Registry::enter`].
     pub fn new(registry: &'static Registry, options: Options, name: u64, owner: u64) -> Result<Self, Failure> {
-        let store = Box::new(empty_store(&options)?);
+        let store = empty_store(&options)?;
         let look_up = if registry.uses_locks() { LOOKED_UP } else { 0 };
         Ok(Self {
             serial: registry.next_serial(),
             name: AtomicU64::new(name),
             owner: AtomicU64::new(owner),
             state: AtomicUsize::new(options.access as usize | look_up),
-            store: AtomicPtr::new(Box::into_raw(store)),
+            store: AtomicPtr::new(store.into_raw()),
             options,
             registry,
         })
@@ -228,17 +229,18 @@ impl Table {
 }
 
 /// Contents for a table with these options.
-pub(crate) fn empty_store(options: &Options) -> Result<Store, Failure> {
+pub(crate) fn empty_store(options: &Options) -> Result<Own<Store>, Failure> {
     let shared = options.access == Access::Public || options.write_concurrency != WriteConcurrency::False;
     let key = options.key_position as usize - 1;
-    Store::new(options.engine, &options.config, key, shared).ok_or(Failure::SystemLimit)
+    let store = Store::new(options.engine, &options.config, key, shared);
+    store.and_then(Own::new).ok_or(Failure::SystemLimit)
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
         if !self.is_dead() {
             // SAFETY: a table that was never made known has an empty store that nobody else uses.
-            drop(unsafe { Box::from_raw(self.store_pointer()) });
+            drop(unsafe { Own::from_raw(self.store_pointer()) });
         }
     }
 }

@@ -20,12 +20,14 @@ mod arena;
 mod class;
 #[cfg(not(any(loom, shuttle)))]
 mod heap;
+mod own;
 #[cfg(not(any(loom, shuttle)))]
 mod page;
 mod source;
 
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use heap::Heap;
+pub use own::Own;
 pub use source::{held, set_source};
 
 use std::ptr::NonNull;

@@ -113,17 +113,18 @@ class Chart:
                     axis.set_visible(False)
                     continue
                 inside = [(p, figures) for p, figures in points if all(p.get(key) == value for key, value in cell.items())]
-                axis.set_title(", ".join(f"{key} {label(value)}" for key, value in cell.items()), loc="left")
+                axis.set_title(", ".join(f"{'OTP' if key == 'otp' else key} {label(value)}" for key, value in cell.items()), loc="left")
                 (self._lines if self.numeric else self._dots)(axis, inside, grid.subjects, grid.categories, low, high)
                 axis.tick_params(labelbottom=number + grid.across >= len(grid.cells))
                 if not inside:
                     axis.text(0.5, 0.5, "not measured", transform=axis.transAxes, ha="center", color="#888888")
-            measured = f"{self.unit}{', log scale' if self._logarithmic(low, high) else ''} ({self.better} is better)"
+            measured = self.unit + (", log scale" if self._logarithmic(low, high) else "")
             if self.numeric:
-                figure.supxlabel(self.along + (", log scale" if self.logarithmic_along else ""), fontsize=9)
+                along = self.along + (", log scale" if self.logarithmic_along else "")
+                figure.supxlabel(f"{along}; {self.better} is better", fontsize=9)
                 figure.supylabel(measured, fontsize=9)
             else:
-                figure.supxlabel(measured, fontsize=9)
+                figure.supxlabel(f"{measured}; {self.better} is better", fontsize=9)
             handles = [pyplot.Line2D([], [], color=self.looks[s][0], marker=self.looks[s][1], markersize=5,
                                      linewidth=1.3 if self.numeric else 0) for s in grid.subjects]
             figure.legend(handles, grid.subjects, loc="upper left", ncol=grid.entries, borderaxespad=0.2)
@@ -151,21 +152,27 @@ class Chart:
         return of.median, (of.median - of.low, of.high - of.median)
 
     def _lines(self, axis, inside, subjects, categories, low, high):
-        for subject in subjects:
+        for number, subject in enumerate(subjects):
             colour, marker = self.looks[subject]
-            at = sorted((p[self.along], figures[subject]) for p, figures in inside if subject in figures)
+            at = sorted((self._beside(p[self.along], number - (len(subjects) - 1) / 2), figures[subject])
+                        for p, figures in inside if subject in figures)
             spreads = [self._spread(rounds) for _, rounds in at]
             if at:
                 axis.errorbar([x for x, _ in at], [median for median, _ in spreads], yerr=bars(spreads), color=colour, marker=marker,
                               markersize=4.5, linewidth=2 if subject == statistics.OWN else 1.2, elinewidth=0.9, capsize=2)
-            if len(at) == 1:
-                axis.axhline(spreads[0][0], color=colour, linewidth=0.9, linestyle=(0, (4, 3)))  # to be compared with the others all along
         if self.logarithmic_along and min(self.values) > 0:
             axis.set_xscale("log", base=2)
         axis.set_xticks(self._apart(sorted(self.values)))
         axis.xaxis.set_major_formatter(ticker.FuncFormatter(lambda value, _: label(int(value) if value == int(value) else value)))
         axis.minorticks_off()
         self._scale(axis, "y", low, high)
+
+    def _beside(self, value, steps):
+        """The place of a mark a little beside its value, so that the bars of the subjects do not hide each other."""
+        low, high = min(self.values), max(self.values)
+        if self.logarithmic_along and low > 0:
+            return value * (high / low) ** (0.008 * steps)
+        return value + 0.008 * steps * (high - low)
 
     def _apart(self, values):
         """The values without those too near to the one before them for both to be written."""

@@ -81,8 +81,11 @@ def machine(test, about):
 
 
 def smallest(tests):
-    visible = statistics.spread(100 * math.expm1(test.visible) for test in tests)
-    return f"{visible.median:.1f} % (from {visible.low:.1f} to {visible.high:.1f} %)" if len(tests) > 1 else f"{visible.median:.1f} %"
+    def written(change):
+        return f"{100 * math.expm1(change):.1f} %" if change < math.log(2) else "over 100 %"
+
+    visible = statistics.spread(test.visible for test in tests)
+    return written(visible.median) + (f" (from {written(visible.low)} to {written(visible.high)})" if len(tests) > 1 else "")
 
 
 def table(head, lines):

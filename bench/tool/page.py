@@ -112,7 +112,7 @@ def marks(low, high):
 
 
 def duration(results):
-    return results.end and progress.duration(results.end["seconds"])
+    return results.end and results.end["seconds"] is not None and progress.duration(results.end["seconds"])
 
 
 def section(results, experiment, directory):

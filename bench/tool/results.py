@@ -59,10 +59,10 @@ class Results:
         return {row: figures for row, figures in self.rows.items() if row.experiment == experiment}
 
     def subjects(self, experiment):
-        """Those that have figures: ets with its options, then the others, in the order declared."""
+        """Those that have figures: ets, then with options, then the others, in the order declared."""
         declared = [subject for (_, name, _), point in self.points.items() if name == experiment for subject in point["subjects"]]
         measured = {subject for figures in self.rows_of(experiment).values() for subject in figures}
-        return sorted((subject for subject in dict.fromkeys(declared) if subject in measured), key=lambda subject: not is_ets(subject))
+        return sorted((subject for subject in dict.fromkeys(declared) if subject in measured), key=lambda subject: (not is_ets(subject), subject != "ets"))
 
     def better(self, experiment):
         return self.about[experiment]["better"]

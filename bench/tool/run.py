@@ -53,7 +53,8 @@ def positive(text):
 
 def main(words=None, patience=runner.PATIENCE):
     chosen = arguments(words)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
     try:
         if not (EBIN / "cats.beam").exists():
             raise Problem("cats is not built: run `make build` first")
@@ -133,7 +134,7 @@ def begin(chosen, patience):
         raise Problem(f"cannot write {file}: {error.strerror}") from None
     rounds = chosen.rounds or ROUNDS[chosen.size]
     writer.write("run", **version, started=time.strftime("%Y-%m-%d %H:%M:%S %z"), machine=machine.machine(), size=chosen.size,
-                 rounds=rounds, seed=chosen.seed, experiments=sorted(about),
+                 rounds=rounds, seed=chosen.seed, only=sorted(about) if chosen.only else None, experiments=sorted(about),
                  otps=[{"path": each.erl, "release": each.release, "erts": each.erts, "label": each.label} for each in otps])
     for name in sorted(about):
         writer.write("about", experiment=name, **about[name])
@@ -171,7 +172,7 @@ def measure(writer, otps, points, done, size, rounds, seed, patience, problems):
     try:
         for number, members in undone.items():
             measuring.round(number, rounds, members)
-        writer.write("end", seconds=round(time.monotonic() - begin))
+        writer.write("end", seconds=None if done else round(time.monotonic() - begin))  # of a run that was not interrupted
     except KeyboardInterrupt:
         left = sum(len(plan.missing(points, results.load(writer.path).done, round)) for round in undone)
         print(f"\nbench/run: interrupted with {left} of {rounds * len(points)} measurements left; what was measured is kept.\n"

@@ -15,7 +15,7 @@ def run(directory, experiments, rounds=5, otps=("25",), noise=0.03, seed=1, spee
     path = Path(directory) / "results.jsonl"
     writer = results.Writer(path)
     writer.write("run", version="0.1", commit="abc", dirty=False, build="x", started="2026-01-01 00:00:00 +0000", size="quick",
-                 rounds=rounds, seed=seed, experiments=sorted(experiments),
+                 rounds=rounds, seed=seed, only=None, experiments=sorted(experiments),
                  machine={"cpu": "a <cpu>", "cores": 2, "memory": 2**33, "kernel": "Linux", "load": 0},
                  otps=[{"path": otp, "release": otp, "erts": "1", "label": otp} for otp in otps])
     for name, (about, _, _) in experiments.items():

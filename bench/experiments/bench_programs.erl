@@ -12,7 +12,7 @@ points(Size) ->
     [#{axes => [{program, Program}, {schedulers, N}], flags => lists:concat(["+S ", N, ":", N]),
        subjects => subjects(Program), seconds => bench_sizes:seconds(Size, 0.5, 0.9)}
      || Program <- ["orbit", "orbit with parallel workers", "pcmark", "mbrot", "ran", "moves"],
-        N <- bench_workers:powers(erlang:system_info(logical_processors_available))].
+        N <- bench_workers:schedulers()].
 
 subjects("orbit" ++ _) -> [bench_tables:ets(""), bench_tables:ets("w"), {"cats", cats, []}];
 subjects("pcmark") -> [bench_tables:ets(""), bench_tables:ets("w"), {"cats", cats, []}];

@@ -11,8 +11,7 @@ about() ->
 points(Size) ->
     [#{axes => [{type, Type}, {schedulers, N}], subjects => bench_tables:subjects(N, Type),
        flags => lists:concat(["+S ", N, ":", N]), seconds => bench_sizes:seconds(Size, 0.3, 1)}
-     || Type <- [set, ordered_set],
-        N <- bench_workers:powers(erlang:system_info(logical_processors_available))].
+     || Type <- [set, ordered_set], N <- bench_workers:schedulers()].
 
 measure(Size, #{type := Type, schedulers := N}, Subject, Seed) ->
     ets_bench:mixed(Subject, Type, (bench_sizes:mixed(Size))#{workers => N, lookups => [50, 90, 99, 100],

@@ -1,6 +1,6 @@
 %% Work of several processes at once, under one clock.
 -module(bench_workers).
--export([counts/0, powers/1, seconds/1, seconds/2]).
+-export([counts/0, schedulers/0, seconds/1, seconds/2]).
 
 %% Some room, so that what the calls return is seldom collected; little enough to stay in the processor's
 %% cache.
@@ -10,9 +10,14 @@
 -spec counts() -> [pos_integer()].
 counts() -> lists:usort([1, erlang:system_info(schedulers_online)]).
 
-%% @doc The powers of two up to a number, and the number itself.
--spec powers(pos_integer()) -> [pos_integer()].
-powers(Most) -> lists:usort([Most | [1 bsl Bits || Bits <- lists:seq(0, 10), 1 bsl Bits =< Most]]).
+%% @doc How many schedulers are of interest: the powers of two up to the number of processors, and that number.
+-spec schedulers() -> [pos_integer()].
+schedulers() ->
+    Most = case erlang:system_info(logical_processors_available) of
+               unknown -> erlang:system_info(schedulers);
+               Processors -> Processors
+           end,
+    lists:usort([Most | [1 bsl Bits || Bits <- lists:seq(0, 10), 1 bsl Bits =< Most]]).
 
 %% @doc Runs each function in a process of its own, all at the same time, and returns the seconds from the
 %% first one's begin to the last one's end. What they hold is copied to the processes before that.

@@ -181,7 +181,8 @@ fn the_table_follows_the_number_of_keys() {
                 let load = (i + 1) as f64 / map.0.buckets() as f64;
                 assert!((0.7..1.1).contains(&load), "{load} entries a bucket at {i}");
                 let each = (map.0.bytes() - small) as f64 / (i + 1) as f64;
-                assert!((38.0..48.0).contains(&each), "{each} bytes an entry at {i}");
+                let more = each - super::chain::bytes_of_entry() as f64;
+                assert!((6.0..16.0).contains(&more), "{each} bytes an entry at {i}");
             }
         }
         numbers.for_each(|n| map.remove(n));

@@ -176,30 +176,51 @@ impl Bucket {
         word: u64,
         mut matches: impl FnMut(Entry) -> bool,
     ) -> Option<Option<Entry>> {
+        if let Some(entry) = self.find_here(word, &mut matches) {
+            return Some(Some(entry));
+        }
+        if !self.is_full() {
+            return Some(None);
+        }
+        self.find_in_overflow(guard, token, word, matches)
+    }
+
+    /// The key's entry in this bucket alone.
+    #[inline(always)]
+    fn find_here(&self, word: u64, mut matches: impl FnMut(Entry) -> bool) -> Option<Entry> {
+        let entry_of = |slot| Entry {
+            key: word,
+            body: self.body(slot),
+        };
+        if word & 3 == 3 {
+            self.hits(word).next().map(entry_of)
+        } else {
+            self.hits(word).map(entry_of).find(|entry| matches(*entry))
+        }
+    }
+
+    /// The same for the overflow buckets.
+    #[inline(never)]
+    fn find_in_overflow(
+        &self,
+        guard: &Guard,
+        token: u64,
+        word: u64,
+        mut matches: impl FnMut(Entry) -> bool,
+    ) -> Option<Option<Entry>> {
         let mut bucket = self;
         let mut hops = 0;
-        loop {
-            for slot in bucket.hits(word) {
-                let entry = Entry {
-                    key: word,
-                    body: bucket.body(slot),
-                };
-                if word & 3 == 3 || matches(entry) {
-                    return Some(Some(entry));
-                }
+        while let Some(next) = bucket.next(guard) {
+            if let Some(entry) = next.find_here(word, &mut matches) {
+                return Some(Some(entry));
             }
-            if hops == 0 && !self.is_full() {
-                return Some(None);
-            }
-            let Some(next) = bucket.next(guard) else {
-                return Some(None);
-            };
             bucket = next;
             hops += 1;
             if hops % HOPS == 0 && !self.lock.validate(token) {
                 return None;
             }
         }
+        Some(None)
     }
 
     /// An optimistic read under `token` of all entries, in any order; false if the chain was seen changing.

@@ -220,17 +220,48 @@ impl<S: Schema> Hash<S> {
         move |entry| unsafe { self.shared.0.schema.matches(probe, entry) }
     }
 
-    /// The read that was overtaken too often.
-    #[cold]
-    #[inline(never)]
-    fn read_locked<R>(
+    /// One optimistic read, unless a writer holds the key's bucket or overtakes.
+    #[inline(always)]
+    fn try_read<R>(
         &self,
         guard: &Guard,
         probe: &S::Probe,
+        word: u64,
+        hash: u64,
         look: &mut impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        let (head, token) = self.token(guard, hash)?;
+        let found = head.find(guard, token, word, self.matches(probe))?;
+        let result = look(found);
+        head.lock.validate(token).then_some(result)
+    }
+
+    /// A read whose first try failed.
+    #[cold]
+    #[inline(never)]
+    fn read_again<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        word: u64,
+        hash: u64,
+        mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
-        let word = self.shared.0.schema.word(probe);
-        let held = self.lock_to_read(guard, hash_of(word))?;
+        let mut overtaken = 0;
+        for _ in 0..SPINS {
+            if let Some(result) = self.try_read(guard, probe, word, hash, &mut look) {
+                return Ok(result);
+            }
+            if self.token(guard, hash).is_none() {
+                spin_loop();
+                continue;
+            }
+            overtaken += 1;
+            if overtaken == OPTIMISM {
+                break;
+            }
+        }
+        let held = self.lock_to_read(guard, hash)?;
         let search = self.search(guard, &held, word, probe);
         Ok(look(search.found.map(|(_, entry)| entry)))
     }
@@ -306,28 +337,16 @@ impl<S: Schema> Hash<S> {
 impl<S: Schema> Engine<S> for Hash<S> {
     type Cursor = Position;
 
-    #[inline]
+    /// The first try stands in the caller, short and straight: in a large table the processor goes on to the calls that follow while
+    /// it waits for a bucket, as far as so many instructions reach.
+    #[inline(always)]
     fn read<R>(&self, guard: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
         let word = self.shared.0.schema.word(probe);
         let hash = hash_of(word);
-        let mut overtaken = 0;
-        for _ in 0..SPINS {
-            let Some((head, token)) = self.token(guard, hash) else {
-                spin_loop();
-                continue;
-            };
-            if let Some(found) = head.find(guard, token, word, self.matches(probe)) {
-                let result = look(found);
-                if head.lock.validate(token) {
-                    return Ok(result);
-                }
-            }
-            overtaken += 1;
-            if overtaken == OPTIMISM {
-                break;
-            }
+        match self.try_read(guard, probe, word, hash, &mut look) {
+            Some(result) => Ok(result),
+            None => self.read_again(guard, probe, word, hash, look),
         }
-        self.read_locked(guard, probe, &mut look)
     }
 
     #[inline]

@@ -1,75 +1,246 @@
-//! Buckets of 128 bytes with chained overflow buckets.
+//! Buckets: a head of 16 bytes with a byte for each entry, a block of 128 bytes with the entries, and overflow blocks.
 //!
-//! A head bucket is two cache lines: a version lock and seven key words, then a link and seven bodies. Its lock
-//! protects its whole chain. Writers hold it; readers read optimistically and validate the head's version.
+//! A head has a version lock, which protects the whole bucket, and *marks*: for each slot of the block a tag of eight bits of the
+//! hash, and a filter for the tags of the entries in overflow blocks. Heads lie close together, apart from the blocks, so those of
+//! a table of a million entries stay in the processor's caches: who looks for a key that is not there reads a head and nothing
+//! else, and who looks for one that is there reads one line of the block besides. Writers hold the lock; readers read
+//! optimistically and validate its version.
 //!
 //! Invariants, whenever the lock is free:
-//! - A key word of 0 is a free slot; the free slots of a bucket come after those that are taken. A slot's body was
-//!   stored before its key (Release), so who sees a key (Acquire) finds a body that was stored with this key or later,
-//!   and what that points to.
-//! - Only a head without a free slot has overflow buckets, so a reader that meets a free slot in the head is done; and
-//!   of the overflow buckets only the first has free slots, and it is not empty.
+//! - A slot is taken if its tag is not 0, and then its key word isn't either; the free slots of a block come after those that are
+//!   taken. A slot's body was stored before its key (Release), and that before its tag, so who sees a tag or a key (Acquire)
+//!   finds a body that was stored with this key or later, and what that points to.
+//! - Only a bucket without a free slot in its block has overflow blocks; of these only the first has free slots, and it is not
+//!   empty. The filter has the bits of all tags in them.
 //!
-//! Overflow buckets leave a chain only through the epoch guard or into the chain of the bucket's other half (a split).
-//! So a reader that is overtaken reads valid memory, and may wander into the other chain, but the head's version tells.
+//! Overflow blocks leave a bucket only through the epoch guard or into the bucket's other half (a split). So a reader that is
+//! overtaken reads valid memory, and may wander into the other bucket, but the head's version tells.
 
-use crate::line::equal_words;
-use crate::Entry;
+use crate::{hash_of, Entry};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab;
 use cats_sync::version_lock::VersionLock;
 use std::ptr::{self, NonNull};
 
-/// Entries of one bucket.
+/// Entries of one block.
 pub const SLOTS: usize = 7;
-/// The bytes of one bucket.
-pub const BYTES: usize = std::mem::size_of::<Bucket>();
-/// A reader follows this many links before it asks whether it is still on the chain.
+/// A reader follows this many links before it asks whether it is still in the bucket.
 const HOPS: usize = 16;
 
 /// See the module's documentation.
-#[repr(C, align(64))]
-pub struct Bucket {
-    /// Of a head bucket: protects the chain. Of an overflow bucket: unused.
+#[repr(C, align(16))]
+pub struct Head {
+    /// Protects the bucket.
     pub lock: VersionLock,
-    keys: [AtomicU64; SLOTS],
-    link: AtomicPtr<Bucket>,
-    bodies: [AtomicU64; SLOTS],
+    marks: Marks,
 }
 
-// The lock and the keys are the first line.
+/// Seven entries.
+#[repr(C, align(64))]
+pub struct Block {
+    link: AtomicPtr<Block>,
+    /// The tags of an overflow block. Those of the first block are in the head.
+    marks: Marks,
+    slots: [Slot; SLOTS],
+}
+
+#[repr(C)]
+struct Slot {
+    key: AtomicU64,
+    body: AtomicU64,
+}
+
 // But under a model checker, whose atomics are larger.
-const _: () = assert!(cfg!(any(loom, shuttle)) || BYTES == 128 && std::mem::offset_of!(Bucket, link) == 64);
+const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Head>() == 16 && size_of::<Block>() == 128);
 
-/// A slot of a chain.
-#[derive(Clone, Copy)]
-pub struct Place<'g> {
-    bucket: &'g Bucket,
-    slot: usize,
+/// The mark of a hash: bits that have no part in the bucket's number. Never 0.
+#[inline]
+fn tag_of(hash: u64) -> u8 {
+    ((hash >> 53) as u8).max(1)
 }
 
-/// Slots of a bucket: slot `i` is bit `2 * i + 2`.
-struct Hits(u32);
+/// The bit of a tag in the filter.
+#[inline]
+fn filter_bit(tag: u8) -> u64 {
+    1 << (FILTER + u32::from(tag & 7))
+}
 
-impl Iterator for Hits {
+/// Where the filter begins, in bits.
+const FILTER: u32 = 8 * SLOTS as u32;
+/// A one in each byte of a slot.
+const ONES: u64 = 0x01_0101_0101_0101;
+
+/// A word of marks: byte `i` is the tag of slot `i`, the last one the filter.
+struct Marks(AtomicU64);
+
+impl Marks {
+    #[inline]
+    fn read(&self) -> Seen {
+        // Acquire: the first invariant.
+        Seen(self.0.load(Ordering::Acquire))
+    }
+
+    /// For the holder of the lock, as all that follows.
+    fn write(&self, seen: Seen) {
+        // Release: the first invariant.
+        self.0.store(seen.0, Ordering::Release);
+    }
+
+    #[inline]
+    fn set(&self, slot: usize, tag: u8) {
+        let others = self.read().0 & !(0xff << (8 * slot));
+        self.write(Seen(others | u64::from(tag) << (8 * slot)));
+    }
+}
+
+/// Marks as they were at one time.
+#[derive(Clone, Copy)]
+struct Seen(u64);
+
+impl Seen {
+    /// The number of slots that are taken.
+    #[inline]
+    fn crowd(self) -> usize {
+        SLOTS + 1 - (self.tags().leading_zeros() / 8) as usize
+    }
+
+    #[inline]
+    fn tags(self) -> u64 {
+        self.0 & ((1 << FILTER) - 1)
+    }
+
+    /// The slots with this tag; perhaps others, too.
+    #[inline]
+    fn with(self, tag: u8) -> Slots {
+        let differ = self.0 ^ (u64::from(tag) * ONES);
+        // The lowest byte of zero is found by the borrow that it causes.
+        Slots(differ.wrapping_sub(ONES) & !differ & (ONES << 7))
+    }
+
+    /// Whether an overflow block may have an entry with this tag.
+    #[inline]
+    fn lets_through(self, tag: u8) -> bool {
+        self.0 & filter_bit(tag) != 0
+    }
+}
+
+/// Slots: slot `i` is bit `8 * i + 7`.
+struct Slots(u64);
+
+impl Iterator for Slots {
     type Item = usize;
 
     #[inline]
     fn next(&mut self) -> Option<usize> {
-        let slot = (self.0 != 0).then(|| self.0.trailing_zeros() as usize / 2 - 1);
+        let slot = (self.0 != 0).then(|| self.0.trailing_zeros() as usize / 8);
         self.0 &= self.0.wrapping_sub(1);
         slot
     }
 }
 
-/// What the holder of a chain's lock finds for a key.
-pub struct Search<'g> {
-    pub found: Option<(Place<'g>, Entry)>,
-    /// A free slot, unless all that the chain has are taken.
-    pub free: Option<Place<'g>>,
-    /// The number of taken slots of the head.
-    pub crowd: usize,
+impl Slot {
+    /// The entry, or nothing if the slot is free. A reader's two words may be of different times.
+    #[inline]
+    fn entry(&self) -> Option<Entry> {
+        // Acquire, both: a body may be the address of an object that was just built.
+        let key = self.key.load(Ordering::Acquire);
+        (key != 0).then(|| Entry {
+            key,
+            body: self.body.load(Ordering::Acquire),
+        })
+    }
+
+    fn fill(&self, entry: Entry) {
+        self.body.store(entry.body, Ordering::Release);
+        // Release: the first invariant.
+        self.key.store(entry.key, Ordering::Release);
+    }
+
+    fn clear(&self) {
+        // Release: as any store that a reader may act upon before it validates.
+        self.key.store(0, Ordering::Release);
+    }
+}
+
+impl Head {
+    /// Makes `count` heads of empty buckets, locked, at `at`.
+    ///
+    /// # Safety
+    /// There is memory for them, aligned to 16, that nobody uses.
+    pub unsafe fn init(at: *mut Head, count: usize) {
+        for i in 0..count {
+            let head = Head {
+                lock: VersionLock::held(),
+                marks: Marks(AtomicU64::new(0)),
+            };
+            // SAFETY: the caller's promise.
+            unsafe { at.add(i).write(head) }
+        }
+    }
+}
+
+impl Block {
+    /// Makes `count` empty blocks at `at`.
+    ///
+    /// # Safety
+    /// There is memory for them, aligned to 64, that nobody uses.
+    pub unsafe fn init(at: *mut Block, count: usize) {
+        for i in 0..count {
+            let slot = |_| Slot {
+                key: AtomicU64::new(0),
+                body: AtomicU64::new(0),
+            };
+            let block = Block {
+                link: AtomicPtr::new(ptr::null_mut()),
+                marks: Marks(AtomicU64::new(0)),
+                slots: std::array::from_fn(slot),
+            };
+            // SAFETY: the caller's promise.
+            unsafe { at.add(i).write(block) }
+        }
+    }
+
+    #[inline]
+    fn next<'g>(&self, _: &'g Guard) -> Option<&'g Block> {
+        // SAFETY: an overflow block that could be reached when the guard was made is freed only after it. Acquire: the
+        // block's contents were written before the link.
+        unsafe { self.link.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The slot among these that has the key, and its entry.
+    #[inline(always)]
+    fn find(&self, slots: Slots, word: u64, mut matches: impl FnMut(Entry) -> bool) -> Option<(usize, Entry)> {
+        for slot in slots {
+            if let Some(entry) = self.slots[slot].entry() {
+                if entry.key == word && (word & 3 == 3 || matches(entry)) {
+                    return Some((slot, entry));
+                }
+            }
+        }
+        None
+    }
+
+    /// Shows the entries, which may be changing.
+    #[inline]
+    fn show(&self, show: impl FnMut(Entry)) {
+        self.slots.iter().map_while(Slot::entry).for_each(show);
+    }
+
+    /// Takes all entries out; the tags are the caller's to clear.
+    fn take(&self) -> [Option<Entry>; SLOTS] {
+        std::array::from_fn(|slot| {
+            let entry = self.slots[slot].entry();
+            self.slots[slot].clear();
+            entry
+        })
+    }
+
+    /// Asks the processor for the line of a slot.
+    #[inline]
+    fn prefetch(&self, slot: usize) {
+        prefetch_line(self.slots.as_ptr().wrapping_add(slot).cast());
+    }
 }
 
 #[inline]
@@ -83,307 +254,294 @@ fn prefetch_line(address: *const u8) {
     let _ = address;
 }
 
-impl Bucket {
-    /// Makes `count` empty buckets, locked, at `at`.
-    ///
-    /// # Safety
-    /// There is memory for them, aligned to 64, that nobody uses.
-    pub unsafe fn init(at: *mut Bucket, count: usize) {
-        for i in 0..count {
-            let bucket = Bucket {
-                lock: VersionLock::held(),
-                keys: Default::default(),
-                link: AtomicPtr::default(),
-                bodies: Default::default(),
-            };
-            // SAFETY: the caller's promise.
-            unsafe { at.add(i).write(bucket) }
-        }
-    }
+/// A bucket: its head and its first block.
+#[derive(Clone, Copy)]
+pub struct Bucket<'g> {
+    pub head: &'g Head,
+    pub block: &'g Block,
+}
 
-    /// Asks the processor for both lines.
+/// A slot of a bucket.
+#[derive(Clone, Copy)]
+pub struct Place<'g> {
+    bucket: Bucket<'g>,
+    /// The block, if it is not the first.
+    overflow: Option<&'g Block>,
+    slot: usize,
+}
+
+/// What the holder of a bucket's lock finds for a key.
+pub struct Search<'g> {
+    pub found: Option<(Place<'g>, Entry)>,
+    /// For a key that was not found: a free slot, unless all that the bucket has are taken.
+    pub free: Option<Place<'g>>,
+    /// The number of taken slots of the first block.
+    pub crowd: usize,
+}
+
+impl<'g> Bucket<'g> {
+    /// Asks the processor for all of the bucket but overflow blocks.
     #[inline]
-    pub fn prefetch(&self) {
-        prefetch_line(ptr::from_ref(self).cast());
-        self.prefetch_bodies();
+    pub fn prefetch(self) {
+        prefetch_line(ptr::from_ref(self.head).cast());
+        self.prefetch_block();
     }
 
-    /// Asks the processor for the second line.
+    /// Asks the processor for the first block.
     #[inline]
-    pub fn prefetch_bodies(&self) {
-        prefetch_line(ptr::from_ref(&self.link).cast());
+    pub fn prefetch_block(self) {
+        self.block.prefetch(0);
+        self.block.prefetch(SLOTS - 1);
     }
 
-    /// The slots whose key word is `word`. Acquires: the first invariant.
+    /// The number of entries of the first block.
     #[inline]
-    fn hits(&self, word: u64) -> Hits {
-        // SAFETY: a bucket's first line, all words of which are atomics. The first is the lock.
-        Hits(unsafe { equal_words(ptr::from_ref(self).cast(), word) } & 0x5554)
+    pub fn crowd(self) -> usize {
+        self.head.marks.read().crowd()
     }
 
-    /// The number of entries of this bucket alone.
-    #[inline]
-    pub fn crowd(&self) -> usize {
-        self.hits(0).next().unwrap_or(SLOTS)
-    }
-
-    #[inline]
-    fn is_full(&self) -> bool {
-        self.keys[SLOTS - 1].load(Ordering::Acquire) != 0
-    }
-
-    #[inline]
-    fn body(&self, slot: usize) -> u64 {
-        // Acquire: a body may be the address of a block that was just built.
-        self.bodies[slot].load(Ordering::Acquire)
-    }
-
-    /// The entry in a slot, or nothing if it is free. A reader's two words may be of different times.
-    #[inline]
-    fn entry(&self, slot: usize) -> Option<Entry> {
-        let key = self.keys[slot].load(Ordering::Acquire);
-        (key != 0).then(|| Entry {
-            key,
-            body: self.body(slot),
-        })
-    }
-
-    fn fill(&self, slot: usize, entry: Entry) {
-        self.bodies[slot].store(entry.body, Ordering::Release);
-        // Release: the first invariant.
-        self.keys[slot].store(entry.key, Ordering::Release);
-    }
-
-    fn clear(&self, slot: usize) {
-        // Release: as any store that a reader may act upon before it validates.
-        self.keys[slot].store(0, Ordering::Release);
-    }
-
-    #[inline]
-    fn next<'g>(&self, _: &'g Guard) -> Option<&'g Bucket> {
-        // SAFETY: an overflow bucket that could be reached when the guard was made is freed only after it. Acquire: the
-        // bucket's contents were written before the link.
-        unsafe { self.link.load(Ordering::Acquire).as_ref() }
-    }
-
-    /// An optimistic read under `token`: the key's entry, or that there is none; `None` if the chain was seen changing.
-    /// Inlined, as its result would pass through memory.
+    /// An optimistic read under `token`: the entry of the key with this word and hash, or that there is none; `None` if the bucket
+    /// was seen changing. Inlined, as its result would pass through memory.
     #[inline(always)]
     pub fn find(
-        &self,
+        self,
         guard: &Guard,
         token: u64,
         word: u64,
+        hash: u64,
         mut matches: impl FnMut(Entry) -> bool,
     ) -> Option<Option<Entry>> {
-        if let Some(entry) = self.find_here(word, &mut matches) {
+        let tag = tag_of(hash);
+        let seen = self.head.marks.read();
+        if let Some((_, entry)) = self.block.find(seen.with(tag), word, &mut matches) {
             return Some(Some(entry));
         }
-        if !self.is_full() {
+        if !seen.lets_through(tag) {
             return Some(None);
         }
-        self.find_in_overflow(guard, token, word, matches)
+        self.find_in_overflow(guard, token, word, tag, matches)
     }
 
-    /// The key's entry in this bucket alone.
-    #[inline(always)]
-    fn find_here(&self, word: u64, mut matches: impl FnMut(Entry) -> bool) -> Option<Entry> {
-        let entry_of = |slot| Entry {
-            key: word,
-            body: self.body(slot),
-        };
-        if word & 3 == 3 {
-            self.hits(word).next().map(entry_of)
-        } else {
-            self.hits(word).map(entry_of).find(|entry| matches(*entry))
-        }
-    }
-
-    /// The same for the overflow buckets.
+    /// The same in the overflow blocks.
     #[inline(never)]
     fn find_in_overflow(
-        &self,
+        self,
         guard: &Guard,
         token: u64,
         word: u64,
+        tag: u8,
         mut matches: impl FnMut(Entry) -> bool,
     ) -> Option<Option<Entry>> {
-        let mut bucket = self;
+        let mut at = self.block;
         let mut hops = 0;
-        while let Some(next) = bucket.next(guard) {
-            if let Some(entry) = next.find_here(word, &mut matches) {
+        while let Some(block) = at.next(guard) {
+            if let Some((_, entry)) = block.find(block.marks.read().with(tag), word, &mut matches) {
                 return Some(Some(entry));
             }
-            bucket = next;
+            at = block;
             hops += 1;
-            if hops % HOPS == 0 && !self.lock.validate(token) {
+            if hops % HOPS == 0 && !self.head.lock.validate(token) {
                 return None;
             }
         }
         Some(None)
     }
 
-    /// An optimistic read under `token` of all entries, in any order; false if the chain was seen changing.
+    /// An optimistic read under `token` of all entries, in any order; false if the bucket was seen changing.
     #[inline]
-    pub fn each(&self, guard: &Guard, token: u64, mut show: impl FnMut(Entry)) -> bool {
-        let mut bucket = self;
+    pub fn each(self, guard: &Guard, token: u64, mut show: impl FnMut(Entry)) -> bool {
+        let mut block = self.block;
         let mut hops = 0;
         loop {
-            bucket.show_head(&mut show);
-            let Some(next) = bucket.next(guard) else { return true };
-            bucket = next;
+            block.show(&mut show);
+            let Some(next) = block.next(guard) else { return true };
+            block = next;
             hops += 1;
-            if hops % HOPS == 0 && !self.lock.validate(token) {
+            if hops % HOPS == 0 && !self.head.lock.validate(token) {
                 return false;
             }
         }
     }
 
-    /// Shows the entries of this bucket alone, which may be changing.
+    /// Shows the entries of the first block, which may be changing.
     #[inline]
-    pub fn show_head(&self, show: impl FnMut(Entry)) {
-        (0..SLOTS).map_while(|slot| self.entry(slot)).for_each(show);
+    pub fn show_block(self, show: impl FnMut(Entry)) {
+        self.block.show(show);
     }
 
-    /// Shows the entries of this bucket alone, which may be changing, that have this key word.
+    /// Shows the entries of the first block, which may be changing, that have this key word.
     #[inline]
-    pub fn show_hits(&self, word: u64, show: impl FnMut(Entry)) {
-        let entry = |slot| Entry {
-            key: word,
-            body: self.body(slot),
-        };
-        self.hits(word).map(entry).for_each(show);
+    pub fn show_hits(self, word: u64, show: impl FnMut(Entry)) {
+        let slots = self.head.marks.read().with(tag_of(hash_of(word)));
+        let entries = slots.filter_map(|slot| self.block.slots[slot].entry());
+        entries.filter(|entry| entry.key == word).for_each(show);
     }
 
     // What follows is for the holder of the lock.
 
+    fn overflow(self, guard: &'g Guard) -> Option<&'g Block> {
+        self.block.next(guard)
+    }
+
     /// Looks for a key, and for a place for it. Inlined, as its result would pass through memory.
     #[inline(always)]
-    pub fn search<'g>(&'g self, guard: &'g Guard, word: u64, mut matches: impl FnMut(Entry) -> bool) -> Search<'g> {
-        let crowd = self.crowd();
+    pub fn search(self, guard: &'g Guard, word: u64, hash: u64, mut matches: impl FnMut(Entry) -> bool) -> Search<'g> {
+        let tag = tag_of(hash);
+        let seen = self.head.marks.read();
         let mut search = Search {
             found: None,
             free: None,
-            crowd,
+            crowd: seen.crowd(),
         };
-        if crowd < SLOTS {
-            search.free = Some(Place {
-                bucket: self,
-                slot: crowd,
-            });
-        } else if let Some(overflow) = self.next(guard) {
-            let slot = overflow.crowd();
-            search.free = (slot < SLOTS).then_some(Place { bucket: overflow, slot });
-        }
-        let mut at = Some(self);
-        while let Some(bucket) = at {
-            for slot in bucket.hits(word) {
-                let entry = Entry {
-                    key: word,
-                    body: bucket.body(slot),
-                };
-                if word & 3 == 3 || matches(entry) {
-                    search.found = Some((Place { bucket, slot }, entry));
-                    return search;
-                }
-            }
-            at = bucket.next(guard);
+        if let Some((slot, entry)) = self.block.find(seen.with(tag), word, &mut matches) {
+            search.found = Some((self.place(None, slot), entry));
+        } else if search.crowd < SLOTS {
+            search.free = Some(self.place(None, search.crowd));
+        } else {
+            self.search_overflow(guard, word, tag, &mut matches, &mut search);
         }
         search
     }
 
-    /// The number of entries that find room without another overflow bucket.
-    pub fn room(&self, guard: &Guard) -> usize {
-        SLOTS - self.crowd() + self.next(guard).map_or(0, |overflow| SLOTS - overflow.crowd())
+    #[inline(never)]
+    fn search_overflow(
+        self,
+        guard: &'g Guard,
+        word: u64,
+        tag: u8,
+        matches: &mut impl FnMut(Entry) -> bool,
+        search: &mut Search<'g>,
+    ) {
+        let first = self.overflow(guard);
+        let mut at = first.filter(|_| self.head.marks.read().lets_through(tag));
+        while let Some(block) = at {
+            if let Some((slot, entry)) = block.find(block.marks.read().with(tag), word, &mut *matches) {
+                search.found = Some((self.place(Some(block), slot), entry));
+                return;
+            }
+            at = block.next(guard);
+        }
+        search.free = first.and_then(|block| {
+            let slot = block.marks.read().crowd();
+            (slot < SLOTS).then(|| self.place(Some(block), slot))
+        });
     }
 
-    /// Adds an entry whose key the chain does not have, in one of the spare buckets if it must.
-    fn push(&self, guard: &Guard, entry: Entry, spare: &mut Spare<'_>) {
+    fn place(self, overflow: Option<&'g Block>, slot: usize) -> Place<'g> {
+        Place {
+            bucket: self,
+            overflow,
+            slot,
+        }
+    }
+
+    /// The number of entries that find room without another overflow block.
+    pub fn room(self, guard: &Guard) -> usize {
+        SLOTS - self.crowd()
+            + self
+                .block
+                .next(guard)
+                .map_or(0, |block| SLOTS - block.marks.read().crowd())
+    }
+
+    /// Adds an entry whose key the bucket does not have, in one of the spare blocks if it must.
+    fn push(self, guard: &'g Guard, entry: Entry, spare: &mut Spare<'_>) {
+        let hash = hash_of(entry.key);
         let crowd = self.crowd();
         if crowd < SLOTS {
-            return self.fill(crowd, entry);
+            return self.place(None, crowd).fill(entry, hash);
         }
-        match self.next(guard).map(|overflow| (overflow, overflow.crowd())) {
-            Some((overflow, crowd)) if crowd < SLOTS => overflow.fill(crowd, entry),
-            _ => self.push_overflow(entry, spare),
+        match self.overflow(guard).map(|block| (block, block.marks.read().crowd())) {
+            Some((block, crowd)) if crowd < SLOTS => self.place(Some(block), crowd).fill(entry, hash),
+            _ => self.push_overflow(entry, hash, spare),
         }
     }
 
-    /// Adds an entry in a spare bucket, all others being full.
-    pub fn push_overflow(&self, entry: Entry, spare: &mut Spare<'_>) {
-        let overflow = spare.pop().expect("a spare bucket was provided");
-        // SAFETY: the spare buckets are the caller's; readers may still pass through, and read atomics.
-        let bucket = unsafe { overflow.as_ref() };
-        bucket.fill(0, entry);
-        bucket.link.store(self.link.load(Ordering::Relaxed), Ordering::Release);
+    /// Adds an entry in a spare block, all others being full.
+    pub fn push_overflow(self, entry: Entry, hash: u64, spare: &mut Spare<'_>) {
+        let overflow = spare.pop().expect("a spare block was provided");
+        // SAFETY: the spare blocks are the caller's; readers may still pass through, and read atomics.
+        let block = unsafe { overflow.as_ref() };
+        self.place(Some(block), 0).fill(entry, hash);
+        let next = self.block.link.load(Ordering::Relaxed);
+        block.link.store(next, Ordering::Release);
         // Release pairs with the Acquire of `next`.
-        self.link.store(overflow.as_ptr(), Ordering::Release);
+        self.block.link.store(overflow.as_ptr(), Ordering::Release);
     }
 
-    /// Frees a place; `emptied` gets an overflow bucket that is needed no more.
-    pub fn remove(&self, guard: &Guard, place: Place<'_>, emptied: &mut Spare<'_>) {
-        // The last entry of the only bucket that may have free slots takes the place.
-        let bucket = self.next(guard).unwrap_or(self);
-        let last = bucket.crowd() - 1;
+    /// Frees a place; `emptied` gets an overflow block that is needed no more.
+    pub fn remove(self, guard: &'g Guard, place: Place<'_>, emptied: &mut Spare<'_>) {
+        // The last entry of the only block that may have free slots takes the place.
+        let overflow = self.overflow(guard);
+        let (block, marks) = overflow.map_or((self.block, &self.head.marks), |block| (block, &block.marks));
+        let last = marks.read().crowd() - 1;
         // The old key goes first: nobody may find it with the new body.
-        place.bucket.clear(place.slot);
-        if let Some(entry) = bucket.entry(last) {
-            place.bucket.fill(place.slot, entry);
-            bucket.clear(last);
+        place.clear();
+        if let Some(entry) = block.slots[last].entry() {
+            place.fill(entry, hash_of(entry.key));
+            marks.set(last, 0);
+            block.slots[last].clear();
         }
-        if last == 0 && !ptr::eq(bucket, self) {
-            self.link.store(bucket.link.load(Ordering::Relaxed), Ordering::Release);
-            emptied.push(NonNull::from(bucket));
+        if let Some(block) = overflow {
+            if last == 0 {
+                let next = block.link.load(Ordering::Relaxed);
+                self.block.link.store(next, Ordering::Release);
+                emptied.push(NonNull::from(block));
+            }
+            self.filter_anew(guard);
         }
     }
 
-    /// Moves the entries that `moves` chooses to the chain of `to`, which has none of their keys. Takes overflow
-    /// buckets from `spare` and leaves those emptied there. If the other chain has room for those of this head, none
-    /// need be provided: the entries of an overflow bucket, after it is emptied, need one more at most.
-    pub fn divide(&self, guard: &Guard, to: &Bucket, spare: &mut Spare<'_>, moves: impl Fn(u64) -> bool) {
-        let mut kept = 0;
-        for slot in 0..SLOTS {
-            let Some(entry) = self.entry(slot) else { break };
-            if moves(entry.key) {
-                to.push(guard, entry, spare);
-                continue;
-            }
-            if kept < slot {
-                self.clear(kept);
-                self.fill(kept, entry);
-            }
-            kept += 1;
+    /// Makes the filter for the overflow blocks as they are.
+    fn filter_anew(self, guard: &Guard) {
+        let mut filter = 0;
+        let mut at = self.block.next(guard);
+        while let Some(block) = at {
+            let tags = block.marks.read().tags().to_le_bytes();
+            filter |= tags
+                .into_iter()
+                .filter(|tag| *tag != 0)
+                .map(filter_bit)
+                .fold(0, |a, b| a | b);
+            at = block.next(guard);
         }
-        (kept..SLOTS).for_each(|slot| self.clear(slot));
-        let mut rest = self.next(guard);
-        self.link.store(ptr::null_mut(), Ordering::Release);
-        while let Some(bucket) = rest {
-            rest = bucket.next(guard);
-            let mut entries = [None; SLOTS];
-            for (slot, entry) in entries.iter_mut().enumerate() {
-                *entry = bucket.entry(slot);
-                bucket.clear(slot);
+        self.head.marks.write(Seen(self.head.marks.read().tags() | filter));
+    }
+
+    /// Moves the entries that `moves` chooses, by their hashes, to the bucket `to`, which has none of their keys. Takes overflow
+    /// blocks from `spare` and leaves those emptied there. If the other bucket has room for those of this one's first block, none
+    /// need be provided: the entries of an overflow block, after it is emptied, need one more at most.
+    pub fn divide(self, guard: &'g Guard, to: Bucket<'g>, spare: &mut Spare<'_>, moves: impl Fn(u64) -> bool) {
+        let mut rest = Some(self.block);
+        while let Some(block) = rest {
+            rest = block.next(guard);
+            if ptr::eq(block, self.block) {
+                self.head.marks.write(Seen(0));
+                self.block.link.store(ptr::null_mut(), Ordering::Release);
+            } else {
+                block.marks.write(Seen(0));
             }
-            spare.push(NonNull::from(bucket));
+            let entries = block.take();
+            if !ptr::eq(block, self.block) {
+                spare.push(NonNull::from(block));
+            }
             for entry in entries.into_iter().flatten() {
-                if moves(entry.key) { to } else { self }.push(guard, entry, spare);
+                if moves(hash_of(entry.key)) { to } else { self }.push(guard, entry, spare);
             }
         }
     }
-}
 
-impl Bucket {
-    /// Frees the overflow buckets; returns how many.
+    /// Frees the overflow blocks; returns how many.
     ///
     /// # Safety
     /// The caller is the only one who uses the bucket.
-    pub unsafe fn free_overflow(&self, guard: &Guard) -> usize {
+    pub unsafe fn free_overflow(self, guard: &Guard) -> usize {
         let mut count = 0;
-        while let Some(overflow) = self.next(guard) {
-            self.link
-                .store(overflow.link.load(Ordering::Relaxed), Ordering::Relaxed);
+        while let Some(overflow) = self.block.next(guard) {
+            let next = overflow.link.load(Ordering::Relaxed);
+            self.block.link.store(next, Ordering::Relaxed);
             // SAFETY: it came from the slab with this size, and nobody else uses it.
-            unsafe { slab::free(NonNull::from(overflow).cast(), BYTES) };
+            unsafe { slab::free(NonNull::from(overflow).cast(), size_of::<Block>()) };
             count += 1;
         }
         count
@@ -391,24 +549,48 @@ impl Bucket {
 }
 
 impl Place<'_> {
-    /// Puts an entry into a free place.
-    pub fn fill(&self, entry: Entry) {
-        self.bucket.fill(self.slot, entry);
+    fn block_and_marks(&self) -> (&Block, &Marks) {
+        match self.overflow {
+            None => (self.bucket.block, &self.bucket.head.marks),
+            Some(block) => (block, &block.marks),
+        }
     }
+
+    /// Puts an entry with this hash into a free place.
+    #[inline]
+    pub fn fill(&self, entry: Entry, hash: u64) {
+        let tag = tag_of(hash);
+        let (block, marks) = self.block_and_marks();
+        block.slots[self.slot].fill(entry);
+        marks.set(self.slot, tag);
+        if self.overflow.is_some() {
+            let head = &self.bucket.head.marks;
+            head.write(Seen(head.read().0 | filter_bit(tag)));
+        }
+    }
+
+    fn clear(&self) {
+        let (block, marks) = self.block_and_marks();
+        marks.set(self.slot, 0);
+        block.slots[self.slot].clear();
+    }
+
     /// Replaces the body of the entry.
+    #[inline]
     pub fn replace(&self, body: u64) {
-        // Release pairs with the Acquire of `body`.
-        self.bucket.bodies[self.slot].store(body, Ordering::Release);
+        let (block, _) = self.block_and_marks();
+        // Release pairs with the Acquire of `entry`.
+        block.slots[self.slot].body.store(body, Ordering::Release);
     }
 }
 
-/// Overflow buckets that are in no chain, linked through their own links, their slots free. Retired when dropped, as
-/// readers may still be in those that were in a chain.
+/// Overflow blocks that are in no bucket, linked through their own links, their slots free. Retired when dropped, as
+/// readers may still be in those that were in a bucket.
 pub struct Spare<'g> {
     guard: &'g Guard,
-    /// Counts the memory of all overflow buckets of the table.
+    /// Counts the memory of all overflow blocks of the table.
     bytes: &'g AtomicUsize,
-    first: Option<NonNull<Bucket>>,
+    first: Option<NonNull<Block>>,
 }
 
 impl<'g> Spare<'g> {
@@ -420,32 +602,34 @@ impl<'g> Spare<'g> {
         }
     }
 
-    /// Adds a new bucket; false when memory is exhausted.
+    /// Adds a new block; false when memory is exhausted.
     pub fn allocate(&mut self) -> bool {
-        let Some(memory) = slab::alloc(BYTES) else { return false };
-        // SAFETY: new memory of a bucket's size; the slab aligns multiples of 64 to 64.
-        unsafe { Bucket::init(memory.as_ptr().cast(), 1) };
-        self.bytes.fetch_add(BYTES, Ordering::Relaxed);
+        let Some(memory) = slab::alloc(size_of::<Block>()) else {
+            return false;
+        };
+        // SAFETY: new memory of a block's size; the slab aligns multiples of 64 to 64.
+        unsafe { Block::init(memory.as_ptr().cast(), 1) };
+        self.bytes.fetch_add(size_of::<Block>(), Ordering::Relaxed);
         self.push(memory.cast());
         true
     }
 
-    /// Adds a new bucket; unwinds when memory is exhausted.
+    /// Adds a new block; unwinds when memory is exhausted.
     #[cold]
     pub fn allocate_or_panic(&mut self) {
         assert!(self.allocate(), "out of memory");
     }
 
-    fn push(&mut self, bucket: NonNull<Bucket>) {
+    fn push(&mut self, block: NonNull<Block>) {
         let next = self.first.map_or(ptr::null_mut(), NonNull::as_ptr);
-        // SAFETY: the caller took the bucket out of its chain. Release: readers that pass through act on links.
-        unsafe { bucket.as_ref() }.link.store(next, Ordering::Release);
-        self.first = Some(bucket);
+        // SAFETY: the caller took the block out of its bucket. Release: readers that pass through act on links.
+        unsafe { block.as_ref() }.link.store(next, Ordering::Release);
+        self.first = Some(block);
     }
 
-    fn pop(&mut self) -> Option<NonNull<Bucket>> {
+    fn pop(&mut self) -> Option<NonNull<Block>> {
         let first = self.first?;
-        // SAFETY: buckets in the list are the list's own.
+        // SAFETY: blocks in the list are the list's own.
         self.first = NonNull::new(unsafe { first.as_ref() }.link.load(Ordering::Relaxed));
         Some(first)
     }
@@ -454,10 +638,11 @@ impl<'g> Spare<'g> {
 impl Drop for Spare<'_> {
     #[inline]
     fn drop(&mut self) {
-        while let Some(bucket) = self.pop() {
+        while let Some(block) = self.pop() {
+            const BYTES: usize = size_of::<Block>();
             self.bytes.fetch_sub(BYTES, Ordering::Relaxed);
-            // SAFETY: the bucket is in no chain any more; it came from the slab with this size.
-            unsafe { self.guard.retire_sized(bucket.as_ptr().cast(), BYTES, free, BYTES) };
+            // SAFETY: the block is in no bucket any more; it came from the slab with this size.
+            unsafe { self.guard.retire_sized(block.as_ptr().cast(), BYTES, free, BYTES) };
         }
     }
 }

@@ -1,18 +1,18 @@
 //! Buckets by number, in segments that never move.
 //!
-//! Bucket 0 is a segment, then each power of two begins one that holds the buckets up to the next, and from bucket 1024
-//! on a segment has 1024. So a small table is small, and growing copies no bucket. The large segments are found through
-//! an array, 8 bytes for 128 KiB; when it is full, a copy of twice the length takes its place and it is retired.
+//! Bucket 0 is a segment, then each power of two begins one that holds the buckets up to the next, and from bucket 256
+//! on a segment has 256. So a small table is small, and growing copies no bucket. The large segments are found through
+//! an array, 16 bytes for 36 KiB; when it is full, a copy of twice the length takes its place and it is retired.
 //! Segments come and go with the buckets at the end; those that go are retired, through the epoch guard, too.
 //!
 //! Invariant: the buckets that are not in use (beyond the table's size, or in a segment that was given back) are locked
 //! for good. A thread with an old idea of the table's size can't mistake one for a bucket in use.
 
-use super::bucket::{self, Bucket, BYTES};
+use super::bucket::{self, Block, Bucket, Head};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering};
 use cats_sync::slab;
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 /// Buckets of a large segment.
 const LARGE: usize = 256;
@@ -23,13 +23,89 @@ pub const MAX: usize = 1 << 40;
 
 /// See the module's documentation.
 pub struct Directory {
-    /// The segments of buckets below `LARGE`; null while not in use.
-    small: [AtomicPtr<Bucket>; SMALL_SEGMENTS],
-    /// The segments of the other buckets, by number divided by `LARGE` (the first is not used); null while not in use.
-    large: AtomicPtr<AtomicPtr<Bucket>>,
+    /// The segments of buckets below `LARGE`.
+    small: [Segment; SMALL_SEGMENTS],
+    /// The segments of the other buckets, by number divided by `LARGE` (the first is not used).
+    large: AtomicPtr<Segment>,
     /// The length of that array. Of interest only to who changes the directory.
     capacity: AtomicUsize,
 }
+
+/// A segment's heads and blocks; null while not in use.
+struct Segment {
+    heads: AtomicPtr<Head>,
+    blocks: AtomicPtr<Block>,
+}
+
+impl Segment {
+    const fn new(heads: *mut Head, blocks: *mut Block) -> Self {
+        Self {
+            heads: AtomicPtr::new(heads),
+            blocks: AtomicPtr::new(blocks),
+        }
+    }
+
+    /// The bucket at a place of the segment.
+    #[inline]
+    fn bucket<'g>(&self, _: &'g Guard, within: usize) -> Option<Bucket<'g>> {
+        // Acquire, both, pairs with the Release of `make`. The heads first: they are stored last. If this is another segment's
+        // blocks by then, those heads are locked for good, and who looks at the lock sees it.
+        let heads = self.heads.load(Ordering::Acquire);
+        let blocks = self.blocks.load(Ordering::Acquire);
+        if heads.is_null() || blocks.is_null() {
+            return None;
+        }
+        // SAFETY: a segment in the directory has a bucket of this number, and is freed only after the guards that could
+        // find it.
+        Some(unsafe {
+            Bucket {
+                head: &*heads.add(within),
+                block: &*blocks.add(within),
+            }
+        })
+    }
+
+    /// Makes the segment's buckets, if there are none, adding to `bytes` what they take; false when memory is exhausted.
+    fn make(&self, count: usize, bytes: &AtomicUsize) -> bool {
+        if !self.heads.load(Ordering::Relaxed).is_null() {
+            return true;
+        }
+        let Some(blocks) = slab::alloc(count * size_of::<Block>()) else {
+            return false;
+        };
+        let Some(heads) = slab::alloc(count * size_of::<Head>()) else {
+            // SAFETY: just allocated with this size.
+            unsafe { slab::free(blocks, count * size_of::<Block>()) };
+            return false;
+        };
+        let (heads, blocks) = (heads.as_ptr().cast(), blocks.as_ptr().cast());
+        // SAFETY: new memory of these sizes; the slab aligns to 16, and multiples of 64 to 64.
+        unsafe {
+            Head::init(heads, count);
+            Block::init(blocks, count);
+        }
+        bytes.fetch_add(count * BUCKET, Ordering::Relaxed);
+        self.blocks.store(blocks, Ordering::Release);
+        self.heads.store(heads, Ordering::Release);
+        true
+    }
+
+    /// Gives the segment's memory to `free`.
+    fn clear(&self, count: usize, mut free: impl FnMut(*mut u8, usize)) {
+        // Relaxed: whoever still finds it may use it.
+        free(
+            self.heads.swap(ptr::null_mut(), Ordering::Relaxed).cast(),
+            count * size_of::<Head>(),
+        );
+        free(
+            self.blocks.swap(ptr::null_mut(), Ordering::Relaxed).cast(),
+            count * size_of::<Block>(),
+        );
+    }
+}
+
+/// The bytes of a bucket.
+const BUCKET: usize = size_of::<Head>() + size_of::<Block>();
 
 /// The small segment of a bucket, and its place there, which is the first bucket's distance from a power of two.
 #[inline]
@@ -47,7 +123,7 @@ impl Directory {
     /// Without any bucket.
     pub fn new() -> Self {
         Self {
-            small: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            small: [const { Segment::new(ptr::null_mut(), ptr::null_mut()) }; SMALL_SEGMENTS],
             large: AtomicPtr::new(ptr::null_mut()),
             capacity: AtomicUsize::new(0),
         }
@@ -55,23 +131,18 @@ impl Directory {
 
     /// The bucket of that number, which is or was in use since the guard was made, unless its segment was given back.
     #[inline]
-    pub fn bucket<'g>(&self, _: &'g Guard, number: usize) -> Option<&'g Bucket> {
-        let (slot, within) = if number >= LARGE {
-            (self.large_slot(number), number % LARGE)
+    pub fn bucket<'g>(&self, guard: &'g Guard, number: usize) -> Option<Bucket<'g>> {
+        if number >= LARGE {
+            self.large_segment(number).bucket(guard, number % LARGE)
         } else {
             let (segment, within) = locate(number);
-            (&self.small[segment], within)
-        };
-        // Acquire pairs with the Release of `extend`: the buckets were made before.
-        let segment = slot.load(Ordering::Acquire);
-        // SAFETY: a segment in the directory has a bucket of this number, and is freed only after the guards that could
-        // find it.
-        (!segment.is_null()).then(|| unsafe { &*segment.add(within) })
+            self.small[segment].bucket(guard, within)
+        }
     }
 
-    /// The place in the array for the segment of a bucket from `LARGE` on.
+    /// The segment of a bucket from `LARGE` on.
     #[inline]
-    fn large_slot(&self, number: usize) -> &AtomicPtr<Bucket> {
+    fn large_segment(&self, number: usize) -> &Segment {
         // Acquire pairs with the Release of `lengthen`: the array was filled before.
         let array = self.large.load(Ordering::Acquire);
         // SAFETY: the array is long enough for all buckets that were ever in use, as it only ever becomes longer, and
@@ -83,47 +154,37 @@ impl Directory {
     /// Makes sure that there is memory for a bucket whose predecessors have it, adding to `bytes` what it takes; false
     /// when memory is exhausted. The caller is the only one who changes the directory.
     pub fn extend(&self, guard: &Guard, number: usize, bytes: &AtomicUsize) -> bool {
-        let (slot, count) = if number < LARGE {
+        if number < LARGE {
             let (segment, _) = locate(number);
-            (&self.small[segment], small_buckets(segment))
-        } else {
-            if number / LARGE >= self.capacity.load(Ordering::Relaxed) && !self.lengthen(guard, bytes) {
-                return false;
-            }
-            (self.large_slot(number), LARGE)
-        };
-        if slot.load(Ordering::Relaxed).is_null() {
-            let Some(buckets) = slab::alloc(count * BYTES) else {
-                return false;
-            };
-            // SAFETY: new memory of this size; the slab aligns multiples of 64 to 64.
-            unsafe { Bucket::init(buckets.as_ptr().cast(), count) };
-            bytes.fetch_add(count * BYTES, Ordering::Relaxed);
-            slot.store(buckets.as_ptr().cast(), Ordering::Release);
+            return self.small[segment].make(small_buckets(segment), bytes);
         }
-        true
+        if number / LARGE >= self.capacity.load(Ordering::Relaxed) && !self.lengthen(guard, bytes) {
+            return false;
+        }
+        self.large_segment(number).make(LARGE, bytes)
     }
 
     /// Puts an array of twice the length in place of the one for the large segments; false when memory is exhausted.
     #[cold]
     fn lengthen(&self, guard: &Guard, bytes: &AtomicUsize) -> bool {
-        const SLOT: usize = size_of::<AtomicPtr<Bucket>>();
+        const SLOT: usize = size_of::<Segment>();
         let old = self.large.load(Ordering::Relaxed);
         let length = self.capacity.load(Ordering::Relaxed);
         let new_length = (2 * length).max(8);
         let Some(new) = slab::alloc(new_length * SLOT) else {
             return false;
         };
-        let new = new.as_ptr().cast::<AtomicPtr<Bucket>>();
+        let new = new.as_ptr().cast::<Segment>();
         for i in 0..new_length {
             let segment = if i < length {
                 // SAFETY: the old array has this length.
-                unsafe { &*old.add(i) }.load(Ordering::Relaxed)
+                let old = unsafe { &*old.add(i) };
+                Segment::new(old.heads.load(Ordering::Relaxed), old.blocks.load(Ordering::Relaxed))
             } else {
-                ptr::null_mut()
+                Segment::new(ptr::null_mut(), ptr::null_mut())
             };
             // SAFETY: the new array has this length, and is this thread's own.
-            unsafe { new.add(i).write(AtomicPtr::new(segment)) };
+            unsafe { new.add(i).write(segment) };
         }
         self.large.store(new, Ordering::Release);
         self.capacity.store(new_length, Ordering::Relaxed);
@@ -135,30 +196,18 @@ impl Directory {
         true
     }
 
-    /// Takes out the segment that begins with bucket `number`, if one does, and gives it to `free`, subtracting from
+    /// Takes out the segment that begins with bucket `number`, if one does, and gives its memory to `free`, subtracting from
     /// `bytes`. The caller is the only one who changes the directory, and no bucket from there on is in use.
-    pub fn cut(&self, number: usize, bytes: &AtomicUsize, free: impl FnOnce(NonNull<u8>, usize)) {
-        let (slot, count) = if number < LARGE {
+    pub fn cut(&self, number: usize, bytes: &AtomicUsize, free: impl FnMut(*mut u8, usize)) {
+        let (segment, count, first) = if number < LARGE {
             let (segment, within) = locate(number);
-            (
-                &self.small[segment],
-                if within == 0 { small_buckets(segment) } else { 0 },
-            )
+            (&self.small[segment], small_buckets(segment), within == 0)
         } else {
-            (
-                self.large_slot(number),
-                if number.is_multiple_of(LARGE) { LARGE } else { 0 },
-            )
+            (self.large_segment(number), LARGE, number.is_multiple_of(LARGE))
         };
-        if count == 0 {
-            return;
-        }
-        let segment = slot.load(Ordering::Relaxed);
-        // Relaxed: whoever still finds it may use it.
-        slot.store(ptr::null_mut(), Ordering::Relaxed);
-        if let Some(segment) = NonNull::new(segment) {
-            bytes.fetch_sub(count * BYTES, Ordering::Relaxed);
-            free(segment.cast(), count * BYTES);
+        if first && !segment.heads.load(Ordering::Relaxed).is_null() {
+            bytes.fetch_sub(count * BUCKET, Ordering::Relaxed);
+            segment.clear(count, free);
         }
     }
 }
@@ -172,19 +221,18 @@ impl Drop for Directory {
             unsafe { bucket::free(memory, bytes) }
         };
         for (i, segment) in self.small.iter().enumerate() {
-            free(segment.load(Ordering::Relaxed).cast(), small_buckets(i) * BYTES);
+            segment.clear(small_buckets(i), free);
         }
         for i in 0..length {
             // SAFETY: the array has this length.
-            let segment = unsafe { &*array.add(i) }.load(Ordering::Relaxed);
-            free(segment.cast(), LARGE * BYTES);
+            unsafe { &*array.add(i) }.clear(LARGE, free);
         }
-        free(array.cast(), length * size_of::<AtomicPtr<Bucket>>());
+        free(array.cast(), length * size_of::<Segment>());
     }
 }
 
 /// Retires what [`Directory::cut`] took out of a table in use.
-pub fn retire(guard: &Guard) -> impl FnOnce(NonNull<u8>, usize) + '_ {
+pub fn retire(guard: &Guard) -> impl FnMut(*mut u8, usize) + '_ {
     // SAFETY: it is in the directory no more, and came from the slab with this size.
-    |memory, bytes| unsafe { guard.retire_sized(memory.as_ptr(), bytes, bucket::free, bytes) }
+    |memory, bytes| unsafe { guard.retire_sized(memory, bytes, bucket::free, bytes) }
 }

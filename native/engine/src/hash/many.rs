@@ -14,7 +14,7 @@ pub struct Many<'a, S: Schema> {
     /// The words and hashes of the probes.
     keys: Vec<(u64, u64)>,
     /// The buckets by number, locked. Dropped, and so unlocked, before the aftermath.
-    heads: Vec<Group<'a>>,
+    buckets: Vec<Group<'a>>,
     after: Aftermath<'a>,
 }
 
@@ -38,7 +38,7 @@ impl<'a, S: Schema> Many<'a, S> {
             guard,
             probes,
             keys: probes.iter().map(key).collect(),
-            heads: Vec::new(),
+            buckets: Vec::new(),
             after: table.aftermath(guard),
         };
         let mut spins = SPINS;
@@ -47,7 +47,7 @@ impl<'a, S: Schema> Many<'a, S> {
             if many.try_lock(&mut spins) {
                 return Ok(many);
             }
-            many.heads.clear();
+            many.buckets.clear();
         }
         Err(Busy)
     }
@@ -60,7 +60,7 @@ impl<'a, S: Schema> Many<'a, S> {
             let Some(held) = self.lock_number(run[0], spins) else {
                 return false;
             };
-            self.heads.push(Group {
+            self.buckets.push(Group {
                 number: run[0],
                 held,
                 probes: run.len(),
@@ -74,13 +74,9 @@ impl<'a, S: Schema> Many<'a, S> {
     /// Locks a bucket, unless that takes too long or it is in use no more.
     fn lock_number(&self, number: usize, spins: &mut usize) -> Option<Held<'a>> {
         while *spins > 0 && number < self.table.size().buckets() {
-            let head = self.table.bucket(self.guard, number)?;
-            if let Some(version) = head.lock.try_lock() {
-                return Some(Held {
-                    head,
-                    version,
-                    changed: false,
-                });
+            if let Some(mut held) = Held::new(self.table.bucket(self.guard, number)?) {
+                held.changed = false;
+                return Some(held);
             }
             *spins -= 1;
             spin_loop();
@@ -88,9 +84,9 @@ impl<'a, S: Schema> Many<'a, S> {
         None
     }
 
-    /// The place in `heads` of a bucket's number.
+    /// The place in `buckets` of a bucket's number.
     fn group(&self, number: usize) -> Option<usize> {
-        self.heads.binary_search_by_key(&number, |group| group.number).ok()
+        self.buckets.binary_search_by_key(&number, |group| group.number).ok()
     }
 
     /// Unlocks all; returns what is left to do.
@@ -98,28 +94,25 @@ impl<'a, S: Schema> Many<'a, S> {
         self.after
     }
 
-    /// Provides overflow buckets for the case that all probes are inserted.
+    /// Provides overflow blocks for the case that all probes are inserted.
     pub fn provide(&mut self) {
-        for group in &self.heads {
-            let missing = group.probes.saturating_sub(group.held.head.room(self.guard));
+        for group in &self.buckets {
+            let missing = group.probes.saturating_sub(group.held.bucket.room(self.guard));
             for _ in 0..missing.div_ceil(SLOTS) {
                 self.after.spare.allocate_or_panic();
             }
         }
     }
 
-    /// The place in `heads` of a probe's bucket, and what is there.
+    /// The place in `buckets` of a probe's bucket, and what is there.
     fn search(&self, i: usize) -> (usize, Search<'a>) {
         let (word, hash) = self.keys[i];
         // While all are locked, no other size gives another number.
         let group = self
             .group(self.table.size().number_of(hash))
             .expect("the bucket is locked");
-        (
-            group,
-            self.table
-                .search(self.guard, &self.heads[group].held, word, self.probes[i]),
-        )
+        let held = &self.buckets[group].held;
+        (group, self.table.search(self.guard, held, word, hash, self.probes[i]))
     }
 }
 
@@ -130,7 +123,7 @@ impl<S: Schema> Locked for Many<'_, S> {
 
     fn step(&mut self, i: usize, step: Step) {
         let (group, search) = self.search(i);
-        let held = &mut self.heads[group].held;
+        let held = &mut self.buckets[group].held;
         self.table
             .step(self.guard, held, self.keys[i].1, &search, step, &mut self.after);
     }

@@ -5,8 +5,8 @@
 //! 6.6.
 //!
 //! Guarantees: reads write nothing shared (but for one that keeps being overtaken, which takes the bucket's lock); a
-//! miss reads one cache line of the table, a hit two adjacent ones; an update takes one bucket's lock; growing and
-//! shrinking move a few buckets at a time, and wait for nobody.
+//! miss reads one cache line of the table, which others share, a hit one more; an update takes one bucket's lock; growing
+//! and shrinking move a few buckets at a time, and wait for nobody.
 //!
 //! # Why a stale size does no harm
 //!
@@ -31,7 +31,7 @@ pub use crate::linear::Position;
 
 use crate::linear::Size;
 use crate::{hash_of, Busy, Engine, Entry, Locked, Schema, Step, Trail};
-use bucket::{Bucket, Search, Spare};
+use bucket::{Block, Bucket, Search, Spare};
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{spin_loop, AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use directory::Directory;
@@ -66,7 +66,7 @@ struct Growth {
     sample: AtomicI64,
     /// Held by the one thread that changes the size.
     resizing: AtomicBool,
-    /// Memory of the directory, the segments and the overflow buckets.
+    /// Memory of the directory, the segments and the overflow blocks.
     bytes: AtomicUsize,
 }
 
@@ -79,12 +79,23 @@ fn sampled(hash: u64) -> bool {
 
 /// A locked bucket. Frees the lock when dropped, by default as changed.
 struct Held<'g> {
-    head: &'g Bucket,
+    bucket: Bucket<'g>,
     version: u64,
     changed: bool,
 }
 
-impl Held<'_> {
+impl<'g> Held<'g> {
+    /// Locks a bucket whose lock is free.
+    #[inline]
+    fn new(bucket: Bucket<'g>) -> Option<Self> {
+        let version = bucket.head.lock.try_lock()?;
+        Some(Self {
+            bucket,
+            version,
+            changed: true,
+        })
+    }
+
     /// A token that is valid as long as the lock is held.
     fn token(&self) -> u64 {
         self.version + 1
@@ -94,16 +105,16 @@ impl Held<'_> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if self.changed {
-            self.head.lock.unlock(self.version);
+            self.bucket.head.lock.unlock(self.version);
         } else {
-            self.head.lock.unlock_unchanged(self.version);
+            self.bucket.head.lock.unlock_unchanged(self.version);
         }
     }
 }
 
 /// What an update leaves to do for when the locks are free. Declared before the locks, so dropped after them.
 struct Aftermath<'g> {
-    /// Overflow buckets provided and not used, or emptied.
+    /// Overflow blocks provided and not used, or emptied.
     spare: Spare<'g>,
     /// How many keys were added to full buckets, or to ones that nearly are.
     crowded: u32,
@@ -131,7 +142,7 @@ impl<S: Schema> Hash<S> {
             return None;
         }
         if let Some(first) = hash.bucket(&guard, 0) {
-            first.lock.unlock(0);
+            first.head.lock.unlock(0);
         }
         Some(hash)
     }
@@ -139,7 +150,7 @@ impl<S: Schema> Hash<S> {
     /// Asks the processor for what a call with this key will read.
     #[inline]
     pub fn prefetch(&self, guard: &Guard, probe: &S::Probe) {
-        self.prefetch_hash(guard, hash_of(self.shared.0.schema.word(probe)));
+        self.prefetch_bucket(guard, hash_of(self.shared.0.schema.word(probe)));
     }
 
     /// Asks for what the key's entry points to, if the bucket is there and has it.
@@ -152,13 +163,6 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    #[inline]
-    fn prefetch_hash(&self, guard: &Guard, hash: u64) {
-        if let Some(bucket) = self.bucket(guard, self.size().number_of(hash)) {
-            bucket.prefetch();
-        }
-    }
-
     /// Whether the hash is in the same bucket as when the size was `size`.
     #[inline]
     fn still(&self, hash: u64, size: Size) -> bool {
@@ -167,18 +171,19 @@ impl<S: Schema> Hash<S> {
     }
 
     #[inline]
-    fn bucket<'g>(&self, guard: &'g Guard, number: usize) -> Option<&'g Bucket> {
+    fn bucket<'g>(&self, guard: &'g Guard, number: usize) -> Option<Bucket<'g>> {
         self.shared.0.directory.bucket(guard, number)
     }
 
     /// The key's bucket with a token, unless a writer holds it or the table changes.
     #[inline]
-    fn token<'g>(&self, guard: &'g Guard, hash: u64) -> Option<(&'g Bucket, u64)> {
+    fn token<'g>(&self, guard: &'g Guard, hash: u64) -> Option<(Bucket<'g>, u64)> {
         let size = self.size();
-        let head = self.bucket(guard, size.number_of(hash))?;
-        head.prefetch_bodies();
-        let token = head.lock.token()?;
-        self.still(hash, size).then_some((head, token))
+        let bucket = self.bucket(guard, size.number_of(hash))?;
+        // Whether it has the key or not: waiting for the head first would be as long again where that is not in the caches.
+        bucket.prefetch_block();
+        let token = bucket.head.lock.token()?;
+        self.still(hash, size).then_some((bucket, token))
     }
 
     /// Locks the key's bucket.
@@ -186,14 +191,9 @@ impl<S: Schema> Hash<S> {
     fn lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
         for _ in 0..SPINS {
             let size = self.size();
-            if let Some(head) = self.bucket(guard, size.number_of(hash)) {
-                head.prefetch();
-                if let Some(version) = head.lock.try_lock() {
-                    let mut held = Held {
-                        head,
-                        version,
-                        changed: true,
-                    };
+            if let Some(bucket) = self.bucket(guard, size.number_of(hash)) {
+                bucket.prefetch_block();
+                if let Some(mut held) = Held::new(bucket) {
                     if self.still(hash, size) {
                         return Ok(held);
                     }
@@ -230,10 +230,10 @@ impl<S: Schema> Hash<S> {
         hash: u64,
         look: &mut impl FnMut(Option<Entry>) -> R,
     ) -> Option<R> {
-        let (head, token) = self.token(guard, hash)?;
-        let found = head.find(guard, token, word, self.matches(probe))?;
+        let (bucket, token) = self.token(guard, hash)?;
+        let found = bucket.find(guard, token, word, hash, self.matches(probe))?;
         let result = look(found);
-        head.lock.validate(token).then_some(result)
+        bucket.head.lock.validate(token).then_some(result)
     }
 
     /// A read whose first try failed.
@@ -262,13 +262,13 @@ impl<S: Schema> Hash<S> {
             }
         }
         let held = self.lock_to_read(guard, hash)?;
-        let search = self.search(guard, &held, word, probe);
+        let search = self.search(guard, &held, word, hash, probe);
         Ok(look(search.found.map(|(_, entry)| entry)))
     }
 
     #[inline]
-    fn search<'g>(&self, guard: &'g Guard, held: &Held<'g>, word: u64, probe: &S::Probe) -> Search<'g> {
-        held.head.search(guard, word, self.matches(probe))
+    fn search<'g>(&self, guard: &'g Guard, held: &Held<'g>, word: u64, hash: u64, probe: &S::Probe) -> Search<'g> {
+        held.bucket.search(guard, word, hash, self.matches(probe))
     }
 
     fn spare<'g>(&'g self, guard: &'g Guard) -> Spare<'g> {
@@ -283,12 +283,12 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    /// Carries out a step on a place just searched for. A new key finds a free place or a spare bucket.
+    /// Carries out a step on a place just searched for. A new key finds a free place or a spare block.
     #[inline]
-    fn step(
+    fn step<'g>(
         &self,
-        guard: &Guard,
-        held: &mut Held<'_>,
+        guard: &'g Guard,
+        held: &mut Held<'g>,
         hash: u64,
         search: &Search<'_>,
         step: Step,
@@ -303,8 +303,8 @@ impl<S: Schema> Hash<S> {
             }
             (Step::Put(entry), None) => {
                 match search.free {
-                    Some(place) => place.fill(entry),
-                    None => held.head.push_overflow(entry, &mut after.spare),
+                    Some(place) => place.fill(entry, hash),
+                    None => held.bucket.push_overflow(entry, hash, &mut after.spare),
                 }
                 if sampled(hash) {
                     self.growth.0.sample.fetch_add(1, Ordering::Relaxed);
@@ -312,7 +312,7 @@ impl<S: Schema> Hash<S> {
                 after.crowded += u32::from(search.crowd >= resize::CROWD);
             }
             (Step::Remove, Some((place, _))) => {
-                held.head.remove(guard, place, &mut after.spare);
+                held.bucket.remove(guard, place, &mut after.spare);
                 if sampled(hash) {
                     self.growth.0.sample.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -360,7 +360,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
         let hash = hash_of(word);
         let mut after = self.aftermath(guard);
         let mut held = self.lock(guard, hash)?;
-        let search = self.search(guard, &held, word, probe);
+        let search = self.search(guard, &held, word, hash, probe);
         if search.found.is_none() && search.free.is_none() {
             after.spare.allocate_or_panic();
         }
@@ -473,20 +473,19 @@ impl<S> Hash<S> {
         let guard = epoch::pin();
         let mut entries = 0;
         let bytes = &self.growth.0.bytes;
-        if let Some(head) = self.shared.0.directory.bucket(&guard, last) {
-            head.each(&guard, 0, |entry| {
+        if let Some(bucket) = self.shared.0.directory.bucket(&guard, last) {
+            bucket.each(&guard, 0, |entry| {
                 entries += 1;
                 free(entry)
             });
             // SAFETY: nobody else uses the table.
-            let freed = unsafe { head.free_overflow(&guard) };
-            bytes.fetch_sub(freed * bucket::BYTES, Ordering::Relaxed);
+            let freed = unsafe { bucket.free_overflow(&guard) };
+            bytes.fetch_sub(freed * size_of::<Block>(), Ordering::Relaxed);
         }
         self.set_size(last);
         // SAFETY: nobody else uses the table; the memory came from the slab with this size.
-        self.shared.0.directory.cut(last, bytes, |memory, size| unsafe {
-            bucket::free(memory.as_ptr(), size)
-        });
+        let free = |memory, size| unsafe { bucket::free(memory, size) };
+        self.shared.0.directory.cut(last, bytes, free);
         entries
     }
 }

@@ -5,7 +5,7 @@
 //! crowding alone.
 
 use super::{Hash, Held, Line};
-use crate::{hash_of, Schema};
+use crate::Schema;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
 
@@ -14,7 +14,7 @@ pub const CROWD: usize = 6;
 /// A deletion from a bucket with at most this many entries asks whether to shrink.
 pub const LONELY: usize = 2;
 /// Tenths of entries a bucket at which the table grows; at half of it, it shrinks.
-const LOAD: i64 = 42;
+const LOAD: i64 = 48;
 /// Keys that the estimate is more than the count, so that small tables need no sample to be large enough.
 const SLACK: i64 = 32;
 /// From this size on, `BATCH` buckets are split or merged at once, so that the size, which all calls read, is written
@@ -79,13 +79,9 @@ impl<S: Schema> Hash<S> {
 
     /// Locks a bucket that is in use and whose lock is free.
     fn try_hold<'g>(&self, guard: &'g Guard, number: usize) -> Option<Held<'g>> {
-        let head = self.bucket(guard, number)?;
-        let version = head.lock.try_lock()?;
-        Some(Held {
-            head,
-            version,
-            changed: false,
-        })
+        let mut held = Held::new(self.bucket(guard, number)?)?;
+        held.changed = false;
+        Some(held)
     }
 
     /// Splits the next buckets of a table that has `size` of them. Does nothing if somebody else changes the size or
@@ -114,15 +110,15 @@ impl<S: Schema> Hash<S> {
         // The next ones may be split while these are still being filled: all of them are locked.
         drop(resizing);
         for (i, mut from) in from.into_iter().flatten().enumerate() {
-            let head = self.bucket(guard, size + i).expect("a bucket in use");
+            let bucket = self.bucket(guard, size + i).expect("a bucket in use");
             let to = Held {
-                head,
-                version: head.lock.held_version(),
+                bucket,
+                version: bucket.head.lock.held_version(),
                 changed: true,
             };
             from.changed = true;
-            from.head
-                .divide(guard, to.head, &mut spare, |key| hash_of(key) >> 2 & half as u64 != 0);
+            from.bucket
+                .divide(guard, to.bucket, &mut spare, |hash| hash >> 2 & half as u64 != 0);
         }
         Some(())
     }
@@ -143,8 +139,8 @@ impl<S: Schema> Hash<S> {
         for (i, pair) in pairs[..batch].iter_mut().enumerate() {
             let to = self.try_hold(guard, first + i - half)?;
             let from = self.try_hold(guard, first + i)?;
-            // The head's entries may need one more overflow bucket; the entries of an overflow bucket take its place.
-            if to.head.room(guard) < from.head.crowd() && !spare.allocate() {
+            // The first block's entries may need one more overflow block; the entries of an overflow block take its place.
+            if to.bucket.room(guard) < from.bucket.crowd() && !spare.allocate() {
                 return None;
             }
             *pair = Some((to, from));
@@ -152,7 +148,7 @@ impl<S: Schema> Hash<S> {
         self.set_size(first);
         for (mut to, from) in pairs.into_iter().flatten() {
             to.changed = true;
-            from.head.divide(guard, to.head, &mut spare, |_| true);
+            from.bucket.divide(guard, to.bucket, &mut spare, |_| true);
             // Locked for good, or until it is in use again.
             std::mem::forget(from);
         }

@@ -24,24 +24,24 @@ impl<S: Schema> Hash<S> {
     ) -> Result<(usize, Size), Busy> {
         let before = out.len();
         let mut overtaken = 0;
-        let mut read = |head: &Bucket, token| {
+        let mut read = |bucket: Bucket<'_>, token| {
             let size = self.size();
             let mut met = 0;
             out.truncate(before);
-            let whole = head.each(guard, token, |entry| {
+            let whole = bucket.each(guard, token, |entry| {
                 if !precedes(hash_of(entry.key), from) {
                     met += 1;
                     expand(entry, out);
                 }
             });
-            (whole && head.lock.validate(token)).then_some((met, size))
+            (whole && bucket.head.lock.validate(token)).then_some((met, size))
         };
         for _ in 0..SPINS {
-            let Some((head, token)) = self.token(guard, hash) else {
+            let Some((bucket, token)) = self.token(guard, hash) else {
                 spin_loop();
                 continue;
             };
-            if let Some(done) = read(head, token) {
+            if let Some(done) = read(bucket, token) {
                 return Ok(done);
             }
             overtaken += 1;
@@ -50,7 +50,7 @@ impl<S: Schema> Hash<S> {
             }
         }
         let held = self.lock_to_read(guard, hash)?;
-        Ok(read(held.head, held.token()).expect("nobody else changes a locked bucket"))
+        Ok(read(held.bucket, held.token()).expect("nobody else changes a locked bucket"))
     }
 
     /// The first entries behind a place, of the first bucket that has any, with the buckets chosen, locked or not, by `open`;
@@ -59,15 +59,15 @@ impl<S: Schema> Hash<S> {
         &'a self,
         guard: &'g Guard,
         after: Place<'a, S>,
-        mut open: impl FnMut(u64) -> Option<(&'g Bucket, u64)>,
+        mut open: impl FnMut(u64) -> Option<(Bucket<'g>, u64)>,
     ) -> Option<(First<'a, S>, Option<u64>)> {
         let mut first = First::new(&self.shared.0.schema, after);
         let mut hash = first.start();
         loop {
-            let (head, token) = open(hash)?;
+            let (bucket, token) = open(hash)?;
             let size = self.size();
             // SAFETY: entries are read under the caller's guard, and each word was stored in this table.
-            let whole = head.each(guard, token, |entry| unsafe { first.offer(entry) });
+            let whole = bucket.each(guard, token, |entry| unsafe { first.offer(entry) });
             if !whole {
                 return None;
             }
@@ -79,16 +79,24 @@ impl<S: Schema> Hash<S> {
         }
     }
 
+    /// Asks the processor for the bucket that a hash is in.
+    #[inline]
+    pub(super) fn prefetch_bucket(&self, guard: &Guard, hash: u64) {
+        if let Some(bucket) = self.bucket(guard, self.size().number_of(hash)) {
+            bucket.prefetch();
+        }
+    }
+
     /// Asks for what a walk that comes to the bucket of this hash in a while will read.
     fn prefetch_walk(&self, guard: &Guard, hash: u64) {
         let size = self.size();
-        let Some(head) = self.bucket(guard, size.number_of(hash)) else {
+        let Some(bucket) = self.bucket(guard, size.number_of(hash)) else {
             return;
         };
         // Its lines were asked for when the walk came to the bucket before. Nobody acts upon what is read here.
-        head.show_head(|entry| self.shared.0.schema.prefetch(entry));
+        bucket.show_block(|entry| self.shared.0.schema.prefetch(entry));
         if let Some(next) = behind(position(hash), size.depth(hash)) {
-            self.prefetch_hash(guard, hash_at(next));
+            self.prefetch_bucket(guard, hash_at(next));
         }
     }
 
@@ -139,7 +147,7 @@ impl<S: Schema> Hash<S> {
         trail.clear();
         let epoch = guard.epoch();
         // Few, as a table shrinks with its keys.
-        let mut read = SmallVec::<[(&Bucket, u64); 8]>::new();
+        let mut read = SmallVec::<[(Bucket<'_>, u64); 8]>::new();
         let mut overtaken = 0;
         for _ in 0..SPINS {
             read.clear();
@@ -154,15 +162,15 @@ impl<S: Schema> Hash<S> {
             };
             let result = look(found.found());
             // No bucket that was read has changed since: there was an instant at which all were as read.
-            if read.iter().all(|(head, token)| head.lock.validate(*token)) {
-                if let (Some(first), Some((head, token))) = (found.found(), read.last()) {
-                    trail.begin(self, epoch, false, (&head.lock, *token), first);
+            if read.iter().all(|(bucket, token)| bucket.head.lock.validate(*token)) {
+                if let (Some(first), Some((bucket, token))) = (found.found(), read.last()) {
+                    trail.begin(self, epoch, false, (&bucket.head.lock, *token), first);
                     trail.extend(found.entries().skip(1));
                 }
                 if let Some(next) = next {
                     match after {
                         Place::Entry(_) => self.prefetch_walk(guard, next),
-                        _ => self.prefetch_hash(guard, next),
+                        _ => self.prefetch_bucket(guard, next),
                     }
                 }
                 return Ok(result);
@@ -176,7 +184,7 @@ impl<S: Schema> Hash<S> {
         let mut locked: Vec<Held<'_>> = Vec::new();
         let least = self.least(guard, after, |hash| {
             let held = self.lock_to_read(guard, hash).ok()?;
-            let opened = (held.head, held.token());
+            let opened = (held.bucket, held.token());
             locked.push(held);
             Some(opened)
         });
@@ -203,7 +211,7 @@ impl<S: Schema> Hash<S> {
             match behind(cursor.at, size.depth(hash)) {
                 Some(next) => {
                     let ahead = next.saturating_add((next - cursor.at).saturating_mul(AHEAD));
-                    self.prefetch_hash(guard, hash_at(ahead));
+                    self.prefetch_bucket(guard, hash_at(ahead));
                     cursor.at = next;
                 }
                 None => cursor.end = true,

@@ -66,6 +66,12 @@ fn filter_bit(tag: u8) -> u64 {
     1 << (FILTER + u32::from(tag & 7))
 }
 
+/// Whether a block with so many entries has no free slot: only then is there more of the bucket.
+#[inline]
+pub fn is_full(crowd: usize) -> bool {
+    crowd == SLOTS
+}
+
 /// Where the filter begins, in bits.
 const FILTER: u32 = 8 * SLOTS as u32;
 /// A one in each byte of a slot.
@@ -383,6 +389,31 @@ impl<'g> Bucket<'g> {
         self.block.next(guard)
     }
 
+    /// The slot of the first block with a key, and its entry.
+    #[inline(always)]
+    pub fn find_in_block(self, word: u64, hash: u64, matches: impl FnMut(Entry) -> bool) -> Option<(usize, Entry)> {
+        self.block
+            .find(self.head.marks.read().with(tag_of(hash)), word, matches)
+    }
+
+    /// A slot of the first block.
+    #[inline]
+    pub fn in_block(self, slot: usize) -> Place<'g> {
+        self.place(None, slot)
+    }
+
+    /// Frees a slot of a bucket with so many entries, that is not full.
+    #[inline]
+    pub fn remove_from_block(self, slot: usize, crowd: usize) {
+        // The last entry takes the place. The old key goes first: nobody may find it with the new body.
+        let place = self.in_block(slot);
+        place.clear();
+        if let Some(entry) = self.block.slots[crowd - 1].entry() {
+            place.fill(entry, hash_of(entry.key));
+            self.in_block(crowd - 1).clear();
+        }
+    }
+
     /// Looks for a key, and for a place for it. Inlined, as its result would pass through memory.
     #[inline(always)]
     pub fn search(self, guard: &'g Guard, word: u64, hash: u64, mut matches: impl FnMut(Entry) -> bool) -> Search<'g> {
@@ -427,6 +458,7 @@ impl<'g> Bucket<'g> {
         });
     }
 
+    #[inline]
     fn place(self, overflow: Option<&'g Block>, slot: usize) -> Place<'g> {
         Place {
             bucket: self,
@@ -569,6 +601,7 @@ impl Place<'_> {
         }
     }
 
+    #[inline]
     fn clear(&self) {
         let (block, marks) = self.block_and_marks();
         marks.set(self.slot, 0);

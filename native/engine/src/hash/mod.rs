@@ -186,21 +186,36 @@ impl<S: Schema> Hash<S> {
         self.still(hash, size).then_some((bucket, token))
     }
 
-    /// Locks the key's bucket.
-    #[inline]
+    /// Locks the key's bucket. As with reads, the first try stands in the caller.
+    #[inline(always)]
     fn lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
+        match self.try_lock(guard, hash) {
+            Some(held) => Ok(held),
+            None => self.lock_again(guard, hash),
+        }
+    }
+
+    #[inline(always)]
+    fn try_lock<'g>(&self, guard: &'g Guard, hash: u64) -> Option<Held<'g>> {
+        let size = self.size();
+        let bucket = self.bucket(guard, size.number_of(hash))?;
+        bucket.prefetch_block();
+        let mut held = Held::new(bucket)?;
+        if self.still(hash, size) {
+            return Some(held);
+        }
+        held.changed = false;
+        None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_again<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
         for _ in 0..SPINS {
-            let size = self.size();
-            if let Some(bucket) = self.bucket(guard, size.number_of(hash)) {
-                bucket.prefetch_block();
-                if let Some(mut held) = Held::new(bucket) {
-                    if self.still(hash, size) {
-                        return Ok(held);
-                    }
-                    held.changed = false;
-                }
-            }
             spin_loop();
+            if let Some(held) = self.try_lock(guard, hash) {
+                return Ok(held);
+            }
         }
         Err(Busy)
     }
@@ -306,20 +321,49 @@ impl<S: Schema> Hash<S> {
                     Some(place) => place.fill(entry, hash),
                     None => held.bucket.push_overflow(entry, hash, &mut after.spare),
                 }
-                if sampled(hash) {
-                    self.growth.0.sample.fetch_add(1, Ordering::Relaxed);
-                }
+                self.count_sample(hash, 1);
                 after.crowded += u32::from(search.crowd >= resize::CROWD);
             }
             (Step::Remove, Some((place, _))) => {
                 held.bucket.remove(guard, place, &mut after.spare);
-                if sampled(hash) {
-                    self.growth.0.sample.fetch_sub(1, Ordering::Relaxed);
-                }
+                self.count_sample(hash, -1);
                 after.lonely |= search.crowd <= resize::LONELY;
             }
         }
         held.changed = true;
+    }
+
+    /// Counts a key that came or went for the estimate of the load.
+    #[inline]
+    fn count_sample(&self, hash: u64, change: i64) {
+        if sampled(hash) {
+            self.growth.0.sample.fetch_add(change, Ordering::Relaxed);
+        }
+    }
+
+    /// An update in a bucket whose block is full, so that the key may be, or find its place, in an overflow block.
+    #[inline(never)]
+    fn update_full<'g, R>(
+        &'g self,
+        guard: &'g Guard,
+        probe: &S::Probe,
+        (word, hash): (u64, u64),
+        held: Held<'g>,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> R {
+        let mut after = self.aftermath(guard);
+        // Dropped, and so unlocked, before the aftermath.
+        let mut held = held;
+        let search = self.search(guard, &held, word, hash, probe);
+        if search.found.is_none() && search.free.is_none() {
+            after.spare.allocate_or_panic();
+        }
+        held.changed = false;
+        let (step, result) = change(search.found.map(|(_, entry)| entry));
+        self.step(guard, &mut held, hash, &search, step, &mut after);
+        drop(held);
+        self.finish(guard, after);
+        result
     }
 
     /// Does what an update left to do.
@@ -349,7 +393,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn update<R>(
         &self,
         guard: &Guard,
@@ -358,17 +402,45 @@ impl<S: Schema> Engine<S> for Hash<S> {
     ) -> Result<R, Busy> {
         let word = self.shared.0.schema.word(probe);
         let hash = hash_of(word);
-        let mut after = self.aftermath(guard);
         let mut held = self.lock(guard, hash)?;
-        let search = self.search(guard, &held, word, hash, probe);
-        if search.found.is_none() && search.free.is_none() {
-            after.spare.allocate_or_panic();
+        let bucket = held.bucket;
+        let crowd = bucket.crowd();
+        if bucket::is_full(crowd) {
+            return Ok(self.update_full(guard, probe, (word, hash), held, change));
         }
-        let (step, result) = change(search.found.map(|(_, entry)| entry));
+        let found = bucket.find_in_block(word, hash, self.matches(probe));
+        // Should `change` unwind.
         held.changed = false;
-        self.step(guard, &mut held, hash, &search, step, &mut after);
+        let (step, result) = change(found.map(|(_, entry)| entry));
+        let (mut crowded, mut lonely) = (false, false);
+        held.changed = match (step, found) {
+            (Step::Keep, _) | (Step::Remove, None) => false,
+            (Step::Touch, _) => true,
+            (Step::Put(entry), Some((slot, old))) => {
+                debug_assert_eq!(entry.key, old.key);
+                bucket.in_block(slot).replace(entry.body);
+                true
+            }
+            (Step::Put(entry), None) => {
+                bucket.in_block(crowd).fill(entry, hash);
+                self.count_sample(hash, 1);
+                crowded = crowd >= resize::CROWD;
+                true
+            }
+            (Step::Remove, Some((slot, _))) => {
+                bucket.remove_from_block(slot, crowd);
+                self.count_sample(hash, -1);
+                lonely = crowd <= resize::LONELY;
+                true
+            }
+        };
         drop(held);
-        self.finish(guard, after);
+        if crowded {
+            self.grow(guard, 1);
+        }
+        if lonely {
+            self.shrink(guard);
+        }
         Ok(result)
     }
 

@@ -56,7 +56,7 @@ impl<S: Schema> Hash<S> {
     }
 
     /// Splits buckets if the load is too high, after so many keys have been added to crowded ones.
-    #[inline]
+    #[inline(never)]
     pub(super) fn grow(&self, guard: &Guard, crowded: u32) {
         for _ in 0..ROUNDS.saturating_mul(crowded) {
             let size = self.size().buckets();
@@ -67,7 +67,7 @@ impl<S: Schema> Hash<S> {
     }
 
     /// Merges buckets if the load is too low.
-    #[inline]
+    #[inline(never)]
     pub(super) fn shrink(&self, guard: &Guard) {
         for _ in 0..ROUNDS {
             let size = self.size().buckets();

@@ -32,7 +32,7 @@ def show(a, b, all_rows):
     experiments, rows, left_out = comparison.compare(a, b)
     if not rows:
         raise Problem("the runs have no row in common that was measured in two rounds of each")
-    about = {**a.about, **b.about}
+    about = {**a.about, **b.about, comparison.ALL: {"better": "higher", "unit": ""}}
     for name, run in (("A", a), ("B", b)):
         loads = [vm["load"] for vm in run.vms]
         print(f"{name}: {run.path.parent}, cats {run.run['version']} of commit {run.run['commit']}{' (dirty)' if run.run['dirty'] else ''}, "
@@ -73,6 +73,8 @@ def word(test, about):
     unit = about[test.experiment]["unit"]
     if "/s" in unit or unit in units.TIMES:
         return "faster" if test.change > 0 else "slower"
+    if test.experiment == comparison.ALL:
+        return "better" if test.change > 0 else "worse"
     return "larger" if percent(test, test.change, about) > 0 else "smaller"
 
 

@@ -1,11 +1,12 @@
 """What differs between two runs, and what is noise.
 
 The unit of chance is the round: each has VMs of its own. A row is compared by its logarithms of the ratio to ets within each round (of
-its own figure where ets is no subject); an experiment by the means of those over its rows, round by round, so that a change of all
-rows shows even where no single row could show it. The test is Student's t-test for two samples, with the variance, which a handful
-of rounds hardly tells, moderated by those of the experiment's other rows: Smyth, "Linear Models and Empirical Bayes Methods for Assessing
-Differential Expression" (2004), sections 4 and 6.2. Holm's method corrects for the number of tests, rows and experiments apart: the
-chance that any verdict on experiments is wrong is LEVEL, and so is that of rows.
+its own figure where ets is no subject); an experiment by the trimmed means of those over its rows, round by round, so that a change of
+all rows shows even where no single row could show it, and a few rows that jump between two figures (ets under contention) do not hide
+it; and all experiments of cats with its defaults together in the same way. The test is Student's t-test for two samples, with the
+variance, which a handful of rounds hardly tells, moderated by those of the experiment's other rows: Smyth, "Linear Models and Empirical
+Bayes Methods for Assessing Differential Expression" (2004), sections 4 and 6.2. Holm's method corrects for the number of tests, rows
+and experiments apart: the chance that any verdict on experiments is wrong is LEVEL, and so is that of rows.
 
 The ratio takes out what slowed both subjects alike. What slowed them unlike (others on the machine that fill its caches) is taken to be
 at most half of what ets itself changed by, and a smaller change than that is put down to the machine.
@@ -21,6 +22,8 @@ from . import statistics
 
 LEVEL = 0.01
 POWER = 0.8
+ALL = "all"  # the name of all experiments together
+TRIMMED = 0.25  # share of the rows that is left out at each end
 IRRELEVANT = math.log(1.01)  # a smaller change is no difference
 MACHINE = 0.5  # share of the change of ets that a change of the ratio may be due to
 
@@ -59,7 +62,7 @@ class Test:
 
 
 def compare(a, b):
-    """The tests of whole experiments, those of rows, and how many rows could not be compared."""
+    """The tests of whole experiments and of all of them together, those of rows, and how many rows could not be compared."""
     rows, left_out = [], 0
     for row in {**a.rows, **b.rows}:
         tests = tests_of(row, a.rows.get(row, {}), b.rows.get(row, {}), (a if row in a.rows else b).better(row.experiment))
@@ -68,10 +71,14 @@ def compare(a, b):
     groups = {}
     for test in rows:
         groups.setdefault((test.experiment, test.otp, test.subject), []).append(test)
-    experiments = [whole(tests) for tests in groups.values()]
+    experiments = [whole(experiment, tests) for (experiment, _, _), tests in groups.items()]
     for tests, experiment in zip(groups.values(), experiments):
         for test in tests:
             test.machine = experiment.machine
+    for otp in dict.fromkeys(otp for _, otp, _ in groups):
+        of_all = [test for test in rows if test.otp == otp and test.subject == statistics.OWN]
+        if len({test.experiment for test in of_all}) > 1:
+            experiments.append(whole(ALL, of_all))
     judge(experiments, [experiments])
     judge(rows, groups.values())
     return experiments, rows, left_out
@@ -104,17 +111,17 @@ def logarithms(figures, better):
     return {number: sign * math.log(figure) for number, figure in figures.items() if figure > 0}
 
 
-def whole(tests):
-    """The test of an experiment: round by round, the mean of what its rows deviate by from their middle."""
+def whole(name, tests):
+    """The test of an experiment, or of all: round by round, the trimmed mean of what its rows deviate by from their middle."""
     middle = [(numpy.mean(list(test.a.values())) + numpy.mean(list(test.b.values()))) / 2 for test in tests]
 
     def means(run):
         rounds = sorted({number for test in tests for number in getattr(test, run)})
-        return {number: numpy.mean([getattr(test, run)[number] - at for test, at in zip(tests, middle)
-                                    if number in getattr(test, run)]) for number in rounds}
+        return {number: stats.trim_mean([getattr(test, run)[number] - at for test, at in zip(tests, middle)
+                                         if number in getattr(test, run)], TRIMMED) for number in rounds}
 
     machine = [test.machine for test in tests if test.machine is not None]
-    return Test(tests[0].experiment, tests[0].otp, tests[0].subject, None, len(tests), means("a"), means("b"),
+    return Test(name, tests[0].otp, tests[0].subject, None, len(tests), means("a"), means("b"),
                 numpy.mean(machine) if machine else None)
 
 

@@ -50,19 +50,30 @@ class Comparison(unittest.TestCase):
             a, b = self.run_of(1, rounds=rounds), self.run_of(2, rounds=rounds, speed={**SPEED, "cats": 1.8})
             experiments, _, _ = comparison.compare(a, b)
             self.assertEqual({test.subject for test in experiments if test.differs}, {"cats"})
-            self.assertEqual(sum(test.differs for test in experiments), 3)
+            self.assertEqual([test.experiment for test in experiments if test.differs], ["one", "two", "three", "all"])
             code, text = self.compare(a, b)
             self.assertEqual(code, 1)
             self.assertRegex(text, r"one +25 +cats +12 +slower by (9|10)\.\d % \(-1\d\.\d to -\d\.\d %\)")
 
     def test_a_row_that_changed_much_is_named(self):
-        a, b = self.run_of(1), self.run_of(2)
+        a, b = self.run_of(1, rounds=3), self.run_of(2, rounds=3)
         for row, figures in b.rows.items():
             if row.experiment == "two" and row.point == "n=7":
                 figures["cats"] = {number: 0.7 * figure for number, figure in figures["cats"].items()}
         experiments, rows, _ = comparison.compare(a, b)
         self.assertEqual([(test.experiment, test.row.point) for test in rows if test.differs], [("two", "n=7")])
         self.assertLessEqual({test.experiment for test in experiments if test.differs}, {"two"})
+
+    def test_rounds_that_a_row_lacks_do_not_count_for_the_experiment(self):
+        a, b = self.run_of(1), self.run_of(2)
+        for row, figures in b.rows.items():
+            figures["cats"] = {number: figure * (10 if row.point in POINTS[:6] else 1) for number, figure in figures["cats"].items()
+                               if number > 2 or row.point not in POINTS[:6]}
+        for row, figures in a.rows.items():
+            figures["cats"] = {number: figure * (10 if row.point in POINTS[:6] else 1) for number, figure in figures["cats"].items()}
+        experiments, _, _ = comparison.compare(a, b)
+        self.assertFalse(any(test.differs for test in experiments))
+        self.assertTrue(all(test.half < 0.1 for test in experiments if test.subject == "cats"))
 
     def test_a_machine_that_slows_all_down_makes_no_difference(self):
         experiments, _, _ = comparison.compare(self.run_of(1), self.run_of(2, machine=0.6))

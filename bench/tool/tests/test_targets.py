@@ -50,6 +50,8 @@ class Targets(unittest.TestCase):
     def test_at_most(self):
         self.assertAlmostEqual(self.outcome("memory per object, pair").value, 1 / 4.2, delta=0.01)
         self.assertTrue(self.outcome("memory per object, pair").reached)
+        spread = self.outcome("memory per object, pair").spread
+        self.assertTrue(spread.low < spread.median < spread.high)
         self.set("cats", "shape=pair", 3)
         self.assertFalse(self.outcome("memory per object, pair").reached)
 

@@ -10,7 +10,7 @@ import markupsafe
 
 from . import charts, progress, statistics, units
 
-BEHIND_SHOWN, ERRORS_SHOWN = 12, 5
+BEHIND_SHOWN, ERRORS_SHOWN = 8, 3  # on the first page
 FOLDED_FROM = 40  # rows of a table
 CROWDED_FROM = 6  # subjects of a table, which then has no spreads
 
@@ -94,13 +94,13 @@ def strips(headline):
 
     found = {"": svg("".join(f'<text x="{at(mark)}" y="11">{mark:g}</text>' for mark in marks(low, high)), 14)}
     for experiment, by_otp in headline.items():
-        height = 4 + 9 * len(by_otp)
+        height = 4 + 7 * len(by_otp)
         parts = [f'<line x1="{at(mark)}" x2="{at(mark)}" y1="0" y2="{height}" stroke="{charts.ETS if mark == 1 else "#dddddd"}"/>'
                  for mark in marks(low, high)]
         for number, line in enumerate(by_otp.values()):
-            y = 6.5 + 9 * number
+            y = 5.5 + 7 * number
             parts.append(f'<line x1="{at(line.least)}" x2="{at(line.most)}" y1="{y}" y2="{y}" stroke="{charts.CATS}" stroke-width="2"/>'
-                         f'<circle cx="{at(line.mean)}" cy="{y}" r="3.5" fill="{charts.CATS}"><title>OTP {line.otp}</title></circle>')
+                         f'<circle cx="{at(line.mean)}" cy="{y}" r="3" fill="{charts.CATS}"><title>OTP {line.otp}</title></circle>')
         found[experiment] = svg("".join(parts), height)
     return found
 

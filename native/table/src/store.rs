@@ -103,6 +103,14 @@ impl Store {
         Spot(None)
     }
 
+    /// As [`prefetch`](Self::prefetch), but only where it takes no search: for an update that follows soon.
+    #[inline]
+    pub fn prefetch_at_once(&self, guard: &Guard, probe: &Probe<'_>) {
+        if let Structure::Hash(engine) = &self.structure {
+            engine.prefetch(guard, probe.erase());
+        }
+    }
+
     /// Asks it for the key's object, as soon as what it was asked for first is there.
     #[inline]
     pub fn prefetch_object<'g>(&self, guard: &'g Guard, probe: &Probe<'_>, spot: Spot<'g>) {

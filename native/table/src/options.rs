@@ -102,8 +102,8 @@ pub struct Options {
     pub read_concurrency: bool,
     pub decentralized_counters: bool,
     pub engine: EngineName,
-    /// How the engine is built.
-    pub config: Box<Config>,
+    /// How the engine is built, unless it is the default one and nothing was said of it.
+    pub config: Option<Box<Config>>,
     /// The engine is the default one of the type, and objects are not compressed.
     pub plain: bool,
 }
@@ -112,6 +112,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Collect {
     options: Options,
+    config: Config,
     engine: Option<EngineName>,
     decentralized: Option<bool>,
     /// Options that only some engines have.
@@ -131,9 +132,10 @@ impl Default for Collect {
                 read_concurrency: false,
                 decentralized_counters: false,
                 engine: EngineName::Hash,
-                config: Box::default(),
+                config: None,
                 plain: false,
             },
+            config: Config::default(),
             engine: None,
             decentralized: None,
             given: Vec::new(),
@@ -172,7 +174,7 @@ impl Collect {
             OptionItem::Engine(engine) => self.engine = Some(engine),
             OptionItem::OfEngine(option, value) => {
                 self.given.push(option);
-                let config = &mut options.config;
+                let config = &mut self.config;
                 match option {
                     EngineOption::Lock => config.lock = LockName::ALL[value as usize],
                     EngineOption::Delegate => config.delegate = Delegate::ALL[value as usize],
@@ -188,7 +190,7 @@ impl Collect {
 
     /// The options of the table. Readers of one lock are divided into `reader_groups` groups at most.
     pub fn finish(self, reader_groups: usize) -> Result<Options, Refusal> {
-        let mut options = self.options;
+        let (mut options, mut config) = (self.options, self.config);
         options.engine = self.engine.unwrap_or(EngineName::default_of(options.kind));
         if !options.engine.kinds().contains(&options.kind) {
             return Err(Refusal::Kind(options.engine, options.kind));
@@ -200,7 +202,7 @@ impl Collect {
         if let Some(lacking) = given.iter().find(|option| !options.engine.options().contains(option)) {
             return Err(Refusal::Option(options.engine, *lacking));
         }
-        if given.contains(&EngineOption::Delegate) && options.config.lock != LockName::Mrqd {
+        if given.contains(&EngineOption::Delegate) && config.lock != LockName::Mrqd {
             return Err(Refusal::NoDelegation);
         }
         options.decentralized_counters = self.decentralized.unwrap_or(options.decentralized_counters);
@@ -212,15 +214,17 @@ impl Collect {
         if options.write_concurrency == WriteConcurrency::False {
             options.decentralized_counters = false;
         }
-        options.config.bucket_locks = match options.write_concurrency {
+        config.bucket_locks = match options.write_concurrency {
             WriteConcurrency::False => BucketLocks::TableLock,
             WriteConcurrency::True => BucketLocks::Fixed(DEFAULT_BUCKET_LOCKS),
             WriteConcurrency::Auto => BucketLocks::Auto,
             WriteConcurrency::Locks(number) => BucketLocks::Fixed(number),
         };
         options.plain = options.engine == EngineName::default_of(options.kind) && !options.compressed;
-        options.config.read_concurrency = options.read_concurrency;
-        options.config.reader_groups = reader_groups;
+        config.read_concurrency = options.read_concurrency;
+        config.reader_groups = reader_groups;
+        let default = options.engine == EngineName::default_of(options.kind) && given.is_empty();
+        options.config = (!default).then(|| Box::new(config));
         Ok(options)
     }
 }
@@ -299,11 +303,12 @@ mod tests {
         let plain = OptionItem::WriteConcurrency(WriteConcurrency::True);
         assert!(collect(&[locks, plain]).is_ok());
         assert_eq!(
-            collect(&[linear, locks]).unwrap().config.bucket_locks,
+            collect(&[linear, locks]).unwrap().config.unwrap().bucket_locks,
             BucketLocks::Fixed(16)
         );
         let ordered = OptionItem::Kind(Kind::OrderedSet);
-        assert_eq!(collect(&[ordered, split]).unwrap().config.split, Some(10));
+        assert_eq!(collect(&[ordered, split]).unwrap().config.unwrap().split, Some(10));
+        assert_eq!(collect(&[ordered]).unwrap().config, None);
     }
 
     #[test]
@@ -320,11 +325,8 @@ mod tests {
             collect(&[engine, wait, lock(LockName::DrMcs)]),
             Err(Refusal::NoDelegation)
         );
-        let options = collect(&[engine, wait, lock(LockName::Mrqd)]).unwrap();
-        assert_eq!(
-            (options.config.lock, options.config.delegate),
-            (LockName::Mrqd, Delegate::Wait)
-        );
+        let config = collect(&[engine, wait, lock(LockName::Mrqd)]).unwrap().config.unwrap();
+        assert_eq!((config.lock, config.delegate), (LockName::Mrqd, Delegate::Wait));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::object::Layout;
 use crate::options::{Access, Kind, Options, WriteConcurrency};
 use crate::registry::Registry;
 use crate::store::Store;
+use cats_engine::config::Config;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
@@ -232,7 +233,10 @@ impl Table {
 pub(crate) fn empty_store(options: &Options) -> Result<Own<Store>, Failure> {
     let shared = options.access == Access::Public || options.write_concurrency != WriteConcurrency::False;
     let key = options.key_position as usize - 1;
-    let store = Store::new(options.engine, &options.config, key, shared);
+    let store = match &options.config {
+        Some(config) => Store::new(options.engine, config, key, shared),
+        None => Store::new(options.engine, &Config::default(), key, shared),
+    };
     store.and_then(Own::new).ok_or(Failure::SystemLimit)
 }
 

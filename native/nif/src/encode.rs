@@ -7,7 +7,7 @@ use crate::atoms;
 use crate::external;
 use crate::failure::Failure;
 use crate::vm::{on_dirty_scheduler, Env, Term};
-use cats_term::{is_immediate, Builder, Class, Item};
+use cats_term::{is_immediate, Builder, Class, Item, NIL};
 use rustler::sys::*;
 use std::mem::MaybeUninit;
 
@@ -15,6 +15,8 @@ use std::mem::MaybeUninit;
 pub const SCHEDULER_WORDS: usize = 16 << 10;
 /// Terms nested deeper than this are held.
 const MAX_DEPTH: usize = 64;
+/// Longest string, and a byte, that is asked for as one.
+const STRING: usize = 129;
 /// The tag of a list cell in all releases so far; nothing but speed depends on it.
 const TAG: u64 = 3;
 const LIST_TAG: u64 = 1;
@@ -42,10 +44,6 @@ pub fn immediates(terms: &[Term]) -> Option<&[u64]> {
 /// finishes a block: the builder's content is valid as long as `env`.
 pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), Failure> {
     builder.clear();
-    if let Some(words) = immediates(elements) {
-        builder.flat_tuple(words);
-        return Ok(());
-    }
     let limit = SCHEDULER_WORDS;
     Encoder { env, builder, limit }.tuple(elements, 0).map(|_| ())
 }
@@ -125,12 +123,14 @@ impl Encoder<'_, '_> {
 
     fn tuple(&mut self, elements: &[Term], depth: usize) -> Result<u64, Failure> {
         self.budget(elements.len())?;
-        if let Some(words) = immediates(elements) {
-            return Ok(self.builder.flat_tuple(words).word());
+        let item = self.builder.filled_tuple(Term::words(elements));
+        for (slot, term) in elements.iter().enumerate() {
+            if !term.is_immediate() {
+                let word = self.item(*term, depth + 1)?;
+                self.builder.set(item, slot, word);
+            }
         }
-        let item = self.builder.tuple(elements.len());
-        self.builder.slots(item).copy_from_slice(Term::words(elements));
-        self.set_boxed(item, depth)
+        Ok(item.word())
     }
 
     fn list(&mut self, list: Term, (head, mut tail): (Term, Term), depth: usize) -> Result<u64, Failure> {
@@ -138,6 +138,10 @@ impl Encoder<'_, '_> {
             return self.deep(Class::List, list);
         }
         let item = self.builder.open_list();
+        if head.is_byte() && self.string(list) {
+            self.builder.close_list(item, NIL);
+            return Ok(item.word());
+        }
         self.builder.push(head.0);
         let mut tags = head.0;
         while let Some((head, rest)) = self.env.cell(tail) {
@@ -153,6 +157,32 @@ impl Encoder<'_, '_> {
             return Ok(item.word());
         }
         self.set_boxed(item, depth)
+    }
+
+    /// Pushes a list's elements if it is a string, as `erl_nif` calls a proper list of bytes, and not long: one call for all of
+    /// them. False, and nothing done, if not.
+    fn string(&mut self, list: Term) -> bool {
+        let mut bytes = [MaybeUninit::<u8>::uninit(); STRING];
+        let latin1 = ErlNifCharEncoding::ERL_NIF_LATIN1;
+        // SAFETY: the VM writes at most as many bytes as it is told.
+        let size = unsafe {
+            enif_get_string(
+                self.env.raw(),
+                list.raw(),
+                bytes.as_mut_ptr().cast(),
+                STRING as c_uint,
+                latin1,
+            )
+        };
+        // Nothing or less is said of what is no string, or too long. The last byte is a zero at the end.
+        let Some(length) = usize::try_from(size).ok().and_then(|size| size.checked_sub(1)) else {
+            return false;
+        };
+        for byte in &bytes[..length] {
+            // SAFETY: the VM wrote this many.
+            self.builder.push(Term::byte(unsafe { byte.assume_init() }).0);
+        }
+        true
     }
 
     fn map(&mut self, map: Term, pairs: usize, depth: usize) -> Result<u64, Failure> {
@@ -179,11 +209,16 @@ impl Encoder<'_, '_> {
 
     /// Encodes those of an item's slots that were filled with words of the VM that are no immediates; the item's word.
     fn set_boxed(&mut self, item: Item, depth: usize) -> Result<u64, Failure> {
-        let mut from = 0;
-        while let Some((slot, term)) = self.builder.next_boxed(item, from) {
-            let word = self.item(Term(term), depth + 1)?;
-            self.builder.set(item, slot, word);
-            from = slot + 1;
+        let slots = self.builder.slots(item);
+        if is_immediate(slots.iter().fold(!0, |tags, word| tags & word)) {
+            return Ok(item.word());
+        }
+        for slot in 0..slots.len() {
+            let term = Term(self.builder.slot(item, slot));
+            if !term.is_immediate() {
+                let word = self.item(term, depth + 1)?;
+                self.builder.set(item, slot, word);
+            }
         }
         Ok(item.word())
     }

@@ -56,6 +56,18 @@ impl Term {
         (self.0 & INTEGER == INTEGER).then_some(self.0 as i64 >> INTEGER_BITS)
     }
 
+    /// Whether the word is a small integer from 0 to 255.
+    #[inline]
+    pub fn is_byte(self) -> bool {
+        self.0 & !(0xff << INTEGER_BITS) == INTEGER
+    }
+
+    /// The small integer of this value.
+    #[inline]
+    pub fn byte(value: u8) -> Self {
+        Self(u64::from(value) << INTEGER_BITS | INTEGER)
+    }
+
     /// The same word for each of `terms`.
     #[inline]
     pub fn words(terms: &[Term]) -> &[u64] {

@@ -131,8 +131,10 @@ pub fn pin() -> Guard {
         if state == 0 {
             announce(thread.slot());
             thread.state.set(1);
+        } else if state & DEPTH != 0 {
+            thread.state.set(state + 1);
         } else {
-            pin_again(thread);
+            pin_unusually(thread);
         }
         Guard {
             thread,
@@ -151,13 +153,13 @@ fn announce(slot: &Slot) {
     barrier::light();
 }
 
-fn pin_again(thread: &Thread) {
+/// Pins a thread that has no guard, and no slot or something left to do.
+#[cold]
+fn pin_unusually(thread: &Thread) {
     if thread.state.get() & UNREGISTERED != 0 {
         thread.register();
     }
-    if thread.state.get() & DEPTH == 0 {
-        announce(thread.slot());
-    }
+    announce(thread.slot());
     thread.state.set(thread.state.get() + 1);
 }
 

@@ -1,10 +1,10 @@
 //! Building terms: children are added after their parents, whose slots are filled in any order.
 //!
-//! What is built can be used in place, as a key to search for, or copied into a [`Block`] of its own. The buffer is kept
-//! from one use to the next, so building allocates nothing once it has grown.
+//! What is built can be used in place, as a key to search for, or copied into a [`Block`] of its own.
 
 use crate::block::Block;
 use crate::format::*;
+use smallvec::SmallVec;
 
 /// A buffer in which one block at a time is built.
 ///
@@ -12,10 +12,13 @@ use crate::format::*;
 /// slot that is not set is `[]`. Held terms are only borrowed here: [`finish`](Self::finish) retains them.
 #[derive(Default)]
 pub struct Builder {
-    words: Vec<u64>,
+    words: SmallVec<[u64; FEW]>,
     /// Offset of the held item that was added last, 0 if there is none: each refers to the one before.
     held: usize,
 }
+
+/// Words that are built without allocating memory.
+const FEW: usize = 128;
 
 /// A tuple, list or map whose slots can be set.
 #[derive(Clone, Copy, Debug)]
@@ -33,11 +36,9 @@ impl Item {
 }
 
 impl Builder {
-    pub const fn new() -> Self {
-        Builder {
-            words: Vec::new(),
-            held: 0,
-        }
+    #[inline]
+    pub fn new() -> Self {
+        Self::default()
     }
 
     /// Forgets what was built.
@@ -51,12 +52,6 @@ impl Builder {
     #[inline]
     pub fn words(&self) -> usize {
         self.words.len()
-    }
-
-    /// Gives memory back if the last terms were unusually large.
-    pub fn shrink(&mut self, words: usize) {
-        self.clear();
-        self.words.shrink_to(words);
     }
 
     #[inline]
@@ -79,10 +74,9 @@ impl Builder {
         self.reserve(header(TUPLE, arity), arity, TAG_ITEM)
     }
 
-    /// Adds a tuple of immediates.
+    /// Adds a tuple with these elements; words that are no immediates must be [set](Self::set) again.
     #[inline]
-    pub fn flat_tuple(&mut self, elements: &[u64]) -> Item {
-        debug_assert!(elements.iter().all(|&word| is_immediate(word)));
+    pub fn filled_tuple(&mut self, elements: &[u64]) -> Item {
         assert!(elements.len() <= MAX_ARITY);
         let at = self.item(header(TUPLE, elements.len()) | FLAT);
         self.words.extend_from_slice(elements);
@@ -121,13 +115,11 @@ impl Builder {
         &mut self.words[item.at + 1..][..count]
     }
 
-    /// The first slot from `from` on whose word is no immediate, and the word.
+    /// The word in a slot.
     #[inline]
-    pub fn next_boxed(&self, item: Item, from: usize) -> Option<(usize, u64)> {
-        let count = slots(self.words[item.at]);
-        let words = &self.words[item.at + 1..][..count];
-        let place = from + words[from..].iter().position(|&word| !is_immediate(word))?;
-        Some((place, words[place]))
+    pub fn slot(&self, item: Item, slot: usize) -> u64 {
+        debug_assert!(slot < slots(self.words[item.at]));
+        self.words[item.at + 1 + slot]
     }
 
     /// Begins a list whose length is not known yet. Nothing but [`push`](Self::push) until it is [closed](Self::close_list).

@@ -35,7 +35,6 @@ use cats_sync::epoch::Guard;
 use cats_table::{Cause, Handle, Host, Object, ObjectRef, Probe, Registry, Right, Table, Time};
 use cats_term::{Block, Builder, TermRef, NIL};
 use rustler::sys::*;
-use std::cell::Cell;
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
@@ -199,35 +198,6 @@ fn find_named<'g>(env: Env<'g>, guard: &'g Guard, name: Term, right: Right) -> R
     Ok(handle)
 }
 
-thread_local! {
-    /// A buffer for terms on their way in; kept to save allocations.
-    static BUILDER: Cell<Builder> = const { Cell::new(Builder::new()) };
-}
-
-/// A builder that goes back to its thread when it is no longer needed.
-struct Lent(Option<Builder>);
-
-impl Lent {
-    fn get(&mut self) -> &mut Builder {
-        self.0.get_or_insert_with(|| BUILDER.take())
-    }
-}
-
-impl Drop for Lent {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(mut builder) = self.0.take() {
-            builder.shrink(SCHEDULER_WORDS);
-            BUILDER.set(builder);
-        }
-    }
-}
-
-/// Lends a builder.
-fn with_builder<R>(f: impl FnOnce(&mut Builder) -> R) -> R {
-    f(Lent(None).get())
-}
-
 /// Lends a key to search for in this table. (`f` stands in one place only, so that it is inlined.)
 #[inline(always)]
 fn with_probe<R>(
@@ -236,18 +206,17 @@ fn with_probe<R>(
     key: Term,
     f: impl FnOnce(&Probe<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    let mut lent = Lent(None);
+    let mut builder = None;
     let probe = if key.is_immediate() {
         table.probe(TermRef::immediate(key.0))
     } else {
-        built_probe(env, table, key, &mut lent)?
+        built_probe(env, table, key, builder.insert(Builder::new()))?
     };
     f(&probe)
 }
 
 #[inline(never)]
-fn built_probe<'b>(env: Env, table: &Table, key: Term, lent: &'b mut Lent) -> Result<Probe<'b>, Failure> {
-    let builder = lent.get();
+fn built_probe<'b>(env: Env, table: &Table, key: Term, builder: &'b mut Builder) -> Result<Probe<'b>, Failure> {
     encode::key(env, key, builder)?;
     Ok(table.probe(builder.as_key()))
 }
@@ -261,12 +230,12 @@ fn object<'a>(env: Env, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
     }
 }
 
-/// Stores the tuple of these terms.
+/// Stores the tuple of these terms. Not inlined: its buffer would lie in the frame of those that need none.
+#[inline(never)]
 fn block(env: Env, elements: &[Term]) -> Result<Block, Failure> {
-    with_builder(|builder| {
-        encode::object(env, elements, builder)?;
-        builder.finish().ok_or(Failure::SystemLimit)
-    })
+    let mut builder = Builder::new();
+    encode::object(env, elements, &mut builder)?;
+    builder.finish().ok_or(Failure::SystemLimit)
 }
 
 /// Makes a term of an object.

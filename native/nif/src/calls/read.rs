@@ -34,7 +34,7 @@ pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
     let handle = find(env, &guard, table, Right::Read)?;
     let table = handle.table();
     let patient = on_dirty_scheduler();
-    let mut builders = [const { Builder::new() }; GROUP];
+    let mut builders: [Builder; GROUP] = std::array::from_fn(|_| Builder::new());
     let mut lists = Vec::with_capacity(MANY);
     let mut rest = keys;
     let mut words = 0;

@@ -475,11 +475,9 @@ impl<'g> Slice<'_, 'g> {
 
 /// A tuple as an object to store; nothing when memory is exhausted. A program that keeps the key has no other results.
 fn stored(value: TermRef<'_>) -> Option<Block> {
-    with_builder(|builder| {
-        builder.clear();
-        builder.copy(value);
-        builder.finish()
-    })
+    let mut builder = Builder::new();
+    builder.copy(value);
+    builder.finish()
 }
 
 /// The object as a program sees it.

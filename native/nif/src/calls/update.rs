@@ -104,10 +104,9 @@ fn get_number(env: Env, term: Term) -> Option<Number> {
     if term.is_immediate() || !env.is_number(term) {
         return None;
     }
-    with_builder(|builder| {
-        encode::key(env, term, builder).ok()?;
-        Number::of(builder.as_key())
-    })
+    let mut builder = Builder::new();
+    encode::key(env, term, &mut builder).ok()?;
+    Number::of(builder.as_key())
 }
 
 fn number(env: Env, value: &Number) -> Result<Term, Failure> {

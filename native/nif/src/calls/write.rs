@@ -19,10 +19,23 @@ pub fn insert_new(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failu
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
     let new = match env.tuple_elements(objects) {
-        Some(elements) => handle.insert_new(object(env, elements)?)?,
+        Some(elements) => {
+            if encode::immediates(elements).is_none() && has_key_of(env, handle, elements)? {
+                return Ok(atoms::false_());
+            }
+            handle.insert_new(object(env, elements)?)?
+        }
         None => insert_list(env, handle, objects, true)?,
     };
     Ok(atoms::boolean(new))
+}
+
+/// Whether the key of these elements has an object: to look is cheaper than to make an object for nothing.
+fn has_key_of(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<bool, Failure> {
+    match elements.get(handle.table().key()) {
+        None => Ok(false),
+        Some(&key) => with_probe(env, handle.table(), key, |probe| Ok(handle.member(probe)?)),
+    }
 }
 
 fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bool, Failure> {

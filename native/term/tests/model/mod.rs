@@ -171,7 +171,7 @@ impl Model {
             }
             Bits(bytes, bits) => self.build_held(Form::Bits(bytes.clone(), *bits), builder),
             Opaque(_, number) => self.build_held(Form::Opaque(*number), builder),
-            Deep(inner) => self.build_held(Form::Compound(inner.key()), builder),
+            Deep(inner) => self.build_held(Form::Compound(Box::new(inner.key())), builder),
         }
     }
 

@@ -117,11 +117,11 @@ impl<'g> Handle<'g> {
 
     /// Asks the processor for what [`lookup`](Self::lookup) will read of the engine.
     #[inline]
-    pub fn prefetch(self, probe: &Probe<'_>) -> Spot<'g> {
-        self.store().prefetch(self.guard, probe)
+    pub fn approach(self, probe: &Probe<'_>) -> Spot<'g> {
+        self.store().approach(self.guard, probe)
     }
 
-    /// Asks it for the key's object, as soon as what it was asked for first is there.
+    /// Asks it for the key's object, as soon as what it was asked for on the approach is there.
     #[inline]
     pub fn prefetch_object(self, probe: &Probe<'_>, spot: Spot<'g>) {
         self.store().prefetch_object(self.guard, probe, spot);

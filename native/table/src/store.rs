@@ -29,7 +29,7 @@ pub struct Store {
     counters: Stripes<2>,
 }
 
-/// Where a call of [`Store::prefetch`] came to, for engines in which the way there is long.
+/// Where a call of [`Store::approach`] came to, for engines in which the way there is long.
 #[derive(Clone, Copy)]
 pub struct Spot<'g>(Option<cats_engine::ca::Spot<'g>>);
 
@@ -92,9 +92,17 @@ impl Store {
         }
     }
 
-    /// Asks the processor for what a call with this key will read first.
+    /// Asks the processor for what a call with this key will read first, where that needs no search.
     #[inline]
-    pub fn prefetch<'g>(&self, guard: &'g Guard, probe: &Probe<'_>) -> Spot<'g> {
+    pub fn prefetch(&self, guard: &Guard, probe: &Probe<'_>) {
+        if let Structure::Hash(engine) = &self.structure {
+            engine.prefetch(guard, probe.erase());
+        }
+    }
+
+    /// Goes where a call with this key will go, and asks the processor for what that will read there.
+    #[inline]
+    pub fn approach<'g>(&self, guard: &'g Guard, probe: &Probe<'_>) -> Spot<'g> {
         match &self.structure {
             Structure::Hash(engine) => engine.prefetch(guard, probe.erase()),
             Structure::Ca(engine) => return Spot(Some(engine.prefetch(guard, probe.erase()))),
@@ -103,15 +111,7 @@ impl Store {
         Spot(None)
     }
 
-    /// As [`prefetch`](Self::prefetch), but only where it takes no search: for an update that follows soon.
-    #[inline]
-    pub fn prefetch_at_once(&self, guard: &Guard, probe: &Probe<'_>) {
-        if let Structure::Hash(engine) = &self.structure {
-            engine.prefetch(guard, probe.erase());
-        }
-    }
-
-    /// Asks it for the key's object, as soon as what it was asked for first is there.
+    /// Asks it for the key's object, as soon as what it was asked for on the approach is there.
     #[inline]
     pub fn prefetch_object<'g>(&self, guard: &'g Guard, probe: &Probe<'_>, spot: Spot<'g>) {
         match (&self.structure, spot.0) {

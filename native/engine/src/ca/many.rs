@@ -2,7 +2,8 @@
 //! structure as it is for everybody else, then the leaves in ascending order. Every wait is bounded; when one fails all locks
 //! are freed before anything was done.
 
-use super::base::{Structure, WIDE};
+use super::base::{Base, Structure, WIDE};
+use super::inner::{bound, Bound, Kind, Node};
 use super::leaf::{Held, Leaf, Wanted};
 use super::{sparse, Ca, Query};
 use crate::{Busy, Entry, Locked, OrderedSchema, Step};
@@ -13,74 +14,141 @@ pub(super) struct Many<'a, S: OrderedSchema> {
     table: &'a Ca<S>,
     guard: &'a Guard,
     probes: &'a [&'a S::Probe],
-    // Leaves before base nodes: locks are freed in the order of the fields.
-    leaves: Vec<Held>,
+    /// For each probe the place of its leaf among `leaves`, or where that was before it was replaced.
+    places: Vec<usize>,
+    /// Nothing where a leaf was replaced: what came in its place is behind. Leaves before base nodes: locks are freed in the order
+    /// of the fields.
+    leaves: Vec<Option<Held>>,
     bases: Vec<Structure<'a, S::Key>>,
     /// Probes whose leaf may have become nearly empty.
     shrinking: Vec<usize>,
     waited: bool,
 }
 
+/// The leaf of a key, and where its range ends.
+struct Found<'a, K> {
+    base: &'a Base<K>,
+    leaf: Leaf,
+    high: Bound<K>,
+}
+
+impl<K> Clone for Found<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Found<'_, K> {}
+
+impl<S: OrderedSchema> Ca<S> {
+    fn find_bounded<'a>(&self, query: &Query<S>) -> Found<'a, S::Key> {
+        let base = self.find_base(query);
+        let (mut low, mut high) = (base.low, base.high);
+        let mut node = base.root();
+        loop {
+            match node.kind::<S::Key>() {
+                Kind::Leaf(leaf) => return Found { base, leaf, high },
+                Kind::Inner(inner) => {
+                    let index = inner.search(query, true);
+                    (low, high) = inner.bounds(index, low, high);
+                    node = Node(inner.child(index));
+                }
+            }
+        }
+    }
+
+    fn is_below(&self, probe: &S::Probe, high: Bound<S::Key>) -> bool {
+        // SAFETY: a bound of a leaf that was found under the guard of the operation.
+        unsafe { bound(high) }.is_none_or(|high| self.schema.compare_probes(probe, self.schema.probe(high)).is_lt())
+    }
+}
+
 impl<'a, S: OrderedSchema> Many<'a, S> {
     pub fn lock(table: &'a Ca<S>, guard: &'a Guard, probes: &'a [&'a S::Probe]) -> Result<Self, Busy> {
-        let mut sorted = probes.to_vec();
-        sorted.sort_by(|a, b| table.schema.compare_probes(a, b));
+        let mut sorted: Vec<usize> = (0..probes.len()).collect();
+        sorted.sort_by(|a, b| table.schema.compare_probes(probes[*a], probes[*b]));
         let mut many = Self {
             table,
             guard,
             probes,
+            places: vec![0; probes.len()],
             leaves: Vec::new(),
             bases: Vec::new(),
             shrinking: Vec::new(),
             waited: false,
         };
-        for probe in &sorted {
-            let query = Query::new(&table.schema, *probe);
+        for &i in &sorted {
+            let query = Query::new(&table.schema, probes[i]);
             // A locked base node stays where it is.
             let last = many.bases.last().map(|held| held.base);
             if last.is_none_or(|last| !std::ptr::eq(table.find_base(&query), last)) {
                 many.bases.push(table.lock_base(&query)?);
             }
         }
-        for probe in sorted {
-            let (base, leaf) = table.find(&Query::new(&table.schema, probe));
-            if many.leaves.last().is_none_or(|last| last.leaf != leaf) {
+        // All leaves are asked for before the first of them is locked, so that the waits for memory overlap.
+        let mut found: Vec<Found<S::Key>> = Vec::with_capacity(sorted.len());
+        for &i in &sorted {
+            let next = match found.last() {
+                Some(last) if table.is_below(probes[i], last.high) => *last,
+                _ => table.find_bounded(&Query::new(&table.schema, probes[i])),
+            };
+            next.leaf.prefetch(Wanted::new(table.schema.word(probes[i])).hash);
+            found.push(next);
+        }
+        let mut last = None;
+        for (i, Found { base, leaf, .. }) in sorted.into_iter().zip(found) {
+            if last != Some(leaf) {
+                last = Some(leaf);
                 let taken = Held::lock(leaf);
                 if !matches!(taken, Ok((_, false))) {
                     base.statistic().contended();
                     many.waited = true;
                 }
-                many.leaves.push(taken?.0);
+                many.leaves.push(Some(taken?.0));
             }
+            many.places[i] = many.leaves.len() - 1;
         }
         Ok(many)
     }
 
     /// The leaf of a probe's key, and its place among those that are held.
-    fn leaf(&self, query: &Query<S>) -> (Leaf, usize) {
+    fn leaf(&mut self, i: usize, query: &Query<S>) -> (Leaf, usize) {
+        if let Some(held) = &self.leaves[self.places[i]] {
+            return (held.leaf, self.places[i]);
+        }
         let leaf = self.table.find(query).1;
-        let held = self.leaves.iter().position(|held| held.leaf == leaf);
-        (leaf, held.expect("the leaves of all keys are locked"))
+        let held = self
+            .leaves
+            .iter()
+            .rposition(|held| held.as_ref().is_some_and(|held| held.leaf == leaf));
+        self.places[i] = held.expect("the leaves of all keys are locked");
+        (leaf, self.places[i])
     }
 
-    fn put(&mut self, query: &Query<S>, wanted: Wanted, entry: Entry) {
-        let (leaf, held) = self.leaf(query);
+    fn change(&mut self, place: usize) {
+        if let Some(held) = &mut self.leaves[place] {
+            held.changed = true;
+        }
+    }
+
+    fn put(&mut self, i: usize, query: &Query<S>, wanted: Wanted, entry: Entry) {
+        let (leaf, place) = self.leaf(i, query);
         if let Some((slot, _)) = leaf.find(query, wanted, leaf.info()) {
-            self.leaves[held].changed = true;
+            self.change(place);
             return leaf.replace(slot, entry);
         }
-        if let Some(place) = leaf.any_room(wanted.hash) {
-            self.leaves[held].changed = true;
-            return leaf.insert(query, place, entry);
+        if let Some(room) = leaf.any_room(wanted.hash) {
+            self.change(place);
+            return leaf.insert(query, room, entry);
         }
         let base = self.table.find_base(query);
         let way = self.table.way(base, query);
-        let held = self.leaves.swap_remove(held);
+        let held = self.leaves[place].take().expect("the leaf is held");
         let leaves = &mut self.leaves;
         self.table.extend(self.guard, base, way, held, query, |leaf| {
-            leaves.extend(Held::try_lock(leaf));
+            leaves.push(Held::try_lock(leaf));
         });
-        self.put(query, wanted, entry)
+        self.put(i, query, wanted, entry)
     }
 
     /// Frees the locks and does what is better done without them.
@@ -102,7 +170,9 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
 impl<S: OrderedSchema> Locked for Many<'_, S> {
     fn get(&self, i: usize) -> Option<Entry> {
         let query = Query::new(&self.table.schema, self.probes[i]);
-        let (leaf, _) = self.leaf(&query);
+        let leaf = self.leaves[self.places[i]]
+            .as_ref()
+            .map_or_else(|| self.table.find(&query).1, |held| held.leaf);
         let wanted = Wanted::new(self.table.schema.word(self.probes[i]));
         leaf.find(&query, wanted, leaf.info()).map(|found| found.1)
     }
@@ -111,14 +181,14 @@ impl<S: OrderedSchema> Locked for Many<'_, S> {
         let probe = self.probes[i];
         let query = Query::new(&self.table.schema, probe);
         let wanted = Wanted::new(self.table.schema.word(probe));
-        let (leaf, held) = self.leaf(&query);
+        let (leaf, place) = self.leaf(i, &query);
         match step {
             Step::Keep => {}
-            Step::Touch => self.leaves[held].changed = true,
-            Step::Put(entry) => self.put(&query, wanted, entry),
+            Step::Touch => self.change(place),
+            Step::Put(entry) => self.put(i, &query, wanted, entry),
             Step::Remove => {
                 if let Some((slot, _)) = leaf.find(&query, wanted, leaf.info()) {
-                    self.leaves[held].changed = true;
+                    self.change(place);
                     leaf.remove(slot);
                     if sparse(leaf.info().count()) {
                         self.shrinking.push(i);

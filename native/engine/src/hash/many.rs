@@ -15,12 +15,13 @@ pub struct Many<'a, S: Schema> {
     keys: Vec<(u64, u64)>,
     /// The buckets by number, locked. Dropped, and so unlocked, before the aftermath.
     buckets: Vec<Group<'a>>,
+    /// For each probe the place of its bucket among `buckets`.
+    places: Vec<usize>,
     after: Aftermath<'a>,
 }
 
 /// A bucket of a multi-key operation.
 struct Group<'a> {
-    number: usize,
     held: Held<'a>,
     /// How many of the probes are there.
     probes: usize,
@@ -39,6 +40,7 @@ impl<'a, S: Schema> Many<'a, S> {
             probes,
             keys: probes.iter().map(key).collect(),
             buckets: Vec::new(),
+            places: vec![0; probes.len()],
             after: table.aftermath(guard),
         };
         let mut spins = SPINS;
@@ -54,21 +56,25 @@ impl<'a, S: Schema> Many<'a, S> {
 
     fn try_lock(&mut self, spins: &mut usize) -> bool {
         let size = self.table.size();
-        let mut numbers: Vec<usize> = self.keys.iter().map(|key| size.number_of(key.1)).collect();
+        let number = |key: &(u64, u64)| size.number_of(key.1);
+        let mut numbers: Vec<(usize, usize)> = self.keys.iter().map(number).zip(0..).collect();
         numbers.sort_unstable();
-        for run in numbers.chunk_by(|a, b| a == b) {
-            let Some(held) = self.lock_number(run[0], spins) else {
+        for run in numbers.chunk_by(|a, b| a.0 == b.0) {
+            let Some(held) = self.lock_number(run[0].0, spins) else {
                 return false;
             };
+            run.iter()
+                .for_each(|(_, probe)| self.places[*probe] = self.buckets.len());
             self.buckets.push(Group {
-                number: run[0],
                 held,
                 probes: run.len(),
             });
         }
         // A number that is right while its bucket is locked stays so. If all are right now, all are locked and right.
-        let size = self.table.size();
-        self.keys.iter().all(|key| self.group(size.number_of(key.1)).is_some())
+        let now = self.table.size();
+        numbers
+            .iter()
+            .all(|(number, probe)| now.number_of(self.keys[*probe].1) == *number)
     }
 
     /// Locks a bucket, unless that takes too long or it is in use no more.
@@ -82,11 +88,6 @@ impl<'a, S: Schema> Many<'a, S> {
             spin_loop();
         }
         None
-    }
-
-    /// The place in `buckets` of a bucket's number.
-    fn group(&self, number: usize) -> Option<usize> {
-        self.buckets.binary_search_by_key(&number, |group| group.number).ok()
     }
 
     /// Unlocks all; returns what is left to do.
@@ -104,26 +105,22 @@ impl<'a, S: Schema> Many<'a, S> {
         }
     }
 
-    /// The place in `buckets` of a probe's bucket, and what is there.
-    fn search(&self, i: usize) -> (usize, Search<'a>) {
+    /// What is in a probe's bucket. While all are locked, it is in no other.
+    fn search(&self, i: usize) -> Search<'a> {
         let (word, hash) = self.keys[i];
-        // While all are locked, no other size gives another number.
-        let group = self
-            .group(self.table.size().number_of(hash))
-            .expect("the bucket is locked");
-        let held = &self.buckets[group].held;
-        (group, self.table.search(self.guard, held, word, hash, self.probes[i]))
+        let held = &self.buckets[self.places[i]].held;
+        self.table.search(self.guard, held, word, hash, self.probes[i])
     }
 }
 
 impl<S: Schema> Locked for Many<'_, S> {
     fn get(&self, i: usize) -> Option<Entry> {
-        self.search(i).1.found.map(|(_, entry)| entry)
+        self.search(i).found.map(|(_, entry)| entry)
     }
 
     fn step(&mut self, i: usize, step: Step) {
-        let (group, search) = self.search(i);
-        let held = &mut self.buckets[group].held;
+        let search = self.search(i);
+        let held = &mut self.buckets[self.places[i]].held;
         self.table
             .step(self.guard, held, self.keys[i].1, &search, step, &mut self.after);
     }

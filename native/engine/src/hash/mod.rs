@@ -450,6 +450,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
         probes: &[&S::Probe],
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
+        self.grow_for(guard, probes.len());
         let mut many = Many::lock(self, guard, probes)?;
         many.provide();
         let result = change(&mut many);

@@ -66,6 +66,17 @@ impl<S: Schema> Hash<S> {
         }
     }
 
+    /// Splits buckets until so many keys more, all added while nothing can be split, would crowd none.
+    #[inline]
+    pub(super) fn grow_for(&self, guard: &Guard, more: usize) {
+        loop {
+            let size = self.size().buckets();
+            if 10 * more as i64 <= LOAD * size as i64 || self.split(guard, size).is_none() {
+                return;
+            }
+        }
+    }
+
     /// Merges buckets if the load is too low.
     #[inline(never)]
     pub(super) fn shrink(&self, guard: &Guard) {

@@ -50,7 +50,7 @@ pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
                 encode::key(env, key, builder)?;
                 table.probe(builder.as_key())
             };
-            spots[count] = Some(handle.prefetch(&probes[count]));
+            spots[count] = Some(handle.approach(&probes[count]));
             rest = tail;
             count += 1;
         }

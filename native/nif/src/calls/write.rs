@@ -40,25 +40,12 @@ fn has_key_of(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<bool, F
 
 fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bool, Failure> {
     let patient = on_dirty_scheduler();
-    let key = handle.table().key();
-    let mut tuples = Vec::new();
+    let count = length(env, list, if patient { usize::MAX } else { LIST_LIMIT })?;
+    let mut objects = Vec::with_capacity(count);
+    let mut words = 0;
     let mut rest = list;
     while let Some((head, tail)) = env.cell(rest) {
-        match env.tuple_elements(head) {
-            Some(elements) if elements.len() > key => tuples.push(elements),
-            _ => return Err(bad()),
-        }
-        if tuples.len() > LIST_LIMIT && !patient {
-            return Err(Failure::Big);
-        }
-        rest = tail;
-    }
-    if rest.0 != NIL {
-        return Err(bad());
-    }
-    let mut objects = Vec::with_capacity(tuples.len());
-    let mut words = 0;
-    for elements in tuples {
+        let elements = env.tuple_elements(head).ok_or_else(bad)?;
         let object = object(env, elements)?;
         words += match &object {
             Object::Flat(elements) => elements.len(),
@@ -68,11 +55,33 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
             return Err(Failure::Big);
         }
         objects.push(object);
+        rest = tail;
     }
-    let count = objects.len();
-    let inserted = handle.insert_list(objects, new, patient)?;
+    let inserted = match objects.len() {
+        1 if new => handle.insert_new(objects.remove(0))?,
+        1 => handle.insert(objects.remove(0)).map(|()| true)?,
+        _ => handle.insert_list(objects, new, patient)?,
+    };
     account(env, words + count * 50);
     Ok(inserted)
+}
+
+/// The number of elements of a list, which is proper, and `Big` if it is beyond the limit.
+fn length(env: Env, list: Term, limit: usize) -> Result<usize, Failure> {
+    let mut rest = list;
+    let mut length = 0;
+    while let Some((_, tail)) = env.cell(rest) {
+        if length == limit {
+            return Err(Failure::Big);
+        }
+        length += 1;
+        rest = tail;
+    }
+    if rest.0 == NIL {
+        Ok(length)
+    } else {
+        Err(bad())
+    }
 }
 
 pub fn delete_key(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {

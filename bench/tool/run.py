@@ -23,7 +23,7 @@ examples:
 
 Exit code: 0; 1 if something could not be measured; 2 if nothing could; 130 if interrupted.
 """
-ROUNDS = {"quick": 3, "default": 5, "full": 5}
+ROUNDS = {"quick": 3, "default": 4, "full": 5}
 
 
 def arguments(words):
@@ -33,7 +33,7 @@ def arguments(words):
     parser.add_argument("--only", nargs="+", metavar="NAME", action="extend", help="only these experiments")
     parser.add_argument("--otp", nargs="+", metavar="PATH", action="extend",
                         help="an installation of Erlang/OTP: its directory or its erl; can be given several times")
-    parser.add_argument("--rounds", type=positive, metavar="N", help="default: 5; with size quick 3")
+    parser.add_argument("--rounds", type=positive, metavar="N", help="default: 4; with size quick 3, full 5")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of keys and operations; default: 1")
     parser.add_argument("--out", metavar="DIRECTORY", help="where the results go; default: bench/results/DATE-COMMIT")
     parser.add_argument("--resume", metavar="DIRECTORY", help="go on with this interrupted run, which knows its other arguments")

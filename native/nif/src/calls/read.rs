@@ -34,7 +34,8 @@ pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
     let handle = find(env, &guard, table, Right::Read)?;
     let table = handle.table();
     let patient = on_dirty_scheduler();
-    let mut builders: [Builder; GROUP] = std::array::from_fn(|_| Builder::new());
+    // Made when a key needs one, as they are large.
+    let mut builders = [const { None }; GROUP];
     let mut lists = Vec::with_capacity(MANY);
     let mut rest = keys;
     let mut words = 0;
@@ -47,6 +48,7 @@ pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
             probes[count] = if key.is_immediate() {
                 table.probe(TermRef::immediate(key.0))
             } else {
+                let builder = builder.get_or_insert_with(Builder::new);
                 encode::key(env, key, builder)?;
                 table.probe(builder.as_key())
             };

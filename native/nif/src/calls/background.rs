@@ -12,7 +12,7 @@ const SLICE: Duration = Duration::from_micros(200);
 pub fn reap(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     let start = Instant::now();
     let more = cats_table::reaper::reap(registry(), &Vm(env), SLICE);
-    env.consume_timeslice((start.elapsed().as_micros() / 10) as i32);
+    env.account(start.elapsed().as_nanos() as usize);
     Ok(if more { atoms::more() } else { atoms::idle() })
 }
 

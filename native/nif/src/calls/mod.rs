@@ -283,16 +283,11 @@ fn element(env: Env, object: &ObjectRef<'_>, index: usize) -> Result<Term, Failu
 
 /// Nanoseconds that it takes to copy a word in or out, roughly.
 const WORD_NS: usize = 5;
-/// What is reported to the scheduler as used, in nanoseconds: one percent of a millisecond.
-const PERCENT_NS: usize = 10_000;
 
-/// Reports to the scheduler the time that a call has taken that copied so many words, if it was more than some 10 µs.
+/// Reports to the scheduler the time that a call takes that copies so many words.
 #[inline]
 fn account(env: Env, words: usize) {
-    let percent = words * WORD_NS / PERCENT_NS;
-    if percent > 0 {
-        env.consume_timeslice(percent.min(100) as i32);
-    }
+    env.account(words * WORD_NS);
 }
 
 /// Whether the call may take its time, for tables in which it matters: those with many objects for a key.

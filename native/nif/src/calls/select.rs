@@ -271,10 +271,7 @@ fn run(env: Env, handle: Handle<'_>, task: Task, result: Term) -> Result<Term, F
         }
         steps += 1;
     };
-    let percent = begin.elapsed().as_micros() / 10;
-    if percent > 0 {
-        env.consume_timeslice(percent.min(100) as i32);
-    }
+    env.account(begin.elapsed().as_nanos() as usize);
     wake(env);
     let result = slice.finish()?;
     Ok(match state {

@@ -26,9 +26,9 @@ scale(default) -> 2;
 scale(full) -> 50.
 
 run("orbit", Tables, Options, Scale, Schedulers) ->
-    orbit:run(Tables, Options, #{space => Scale * 10_000, workers => 4 * Schedulers, inside => false});
+    orbit:run(Tables, Options, #{space => Scale * 50_000, workers => 4 * Schedulers, inside => false});
 run("orbit with parallel workers", Tables, Options, Scale, Schedulers) ->
-    orbit:run(Tables, Options, #{space => Scale * 10_000, workers => 4 * Schedulers, inside => true});
+    orbit:run(Tables, Options, #{space => Scale * 50_000, workers => 4 * Schedulers, inside => true});
 run("pcmark", Tables, Options, Scale, _) ->
     pcmark:run(Tables, Options, #{objects => 1000, processes => 100 * Scale, at_once => 10});
 run("mbrot", none, _, Scale, Schedulers) ->

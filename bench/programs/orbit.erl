@@ -17,12 +17,13 @@ run(Tables, Options, #{space := Space, workers := Number, inside := Inside}) ->
     %% How many integers are on their way or being looked at: none when the orbit is closed.
     Open = atomics:new(1, []),
     Master = self(),
-    Pids = [spawn_link(fun() ->
-                               receive
-                                   {workers, Workers} ->
-                                       worker(Inside, {Tables, Table, Space, Open, Master, Workers})
-                               end
-                       end) || _ <- lists:seq(1, Number)],
+    %% Queues are long, and as parts of heaps the garbage collector would take most of the time.
+    Pids = [spawn_opt(fun() ->
+                              receive
+                                  {workers, Workers} ->
+                                      worker(Inside, {Tables, Table, Space, Open, Master, Workers})
+                              end
+                      end, [link, {message_queue_data, off_heap}]) || _ <- lists:seq(1, Number)],
     Workers = list_to_tuple(Pids),
     [Pid ! {workers, Workers} || Pid <- Pids],
     send(1, Open, Workers),

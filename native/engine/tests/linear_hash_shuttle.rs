@@ -3,35 +3,19 @@
 //! `RUSTFLAGS="--cfg shuttle" cargo test --release -p cats-engine --test linear_hash_shuttle`.
 #![cfg(shuttle)]
 
+#[path = "../examples/common/immediates.rs"]
+mod immediates;
+
 use cats_engine::config::{BucketLocks, Config};
 use cats_engine::linear_hash::LinearHash;
-use cats_engine::{hash_of, Busy, Engine, Entry, Schema, Step};
+use cats_engine::{hash_of, Busy, Engine, Entry, Step};
 use cats_sync::epoch;
+use immediates::Immediates;
 use shuttle::sync::Arc;
 use shuttle::thread;
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 const SCHEDULES: usize = 1000;
-
-/// Keys that are immediates.
-struct Immediates;
-
-impl Schema for Immediates {
-    type Probe = u64;
-    fn word(&self, probe: &u64) -> u64 {
-        probe << 4 | 15
-    }
-    unsafe fn matches(&self, _: &u64, _: Entry) -> bool {
-        unreachable!("all keys are immediates")
-    }
-    unsafe fn compare_colliding(&self, _: &u64, _: Entry) -> Ordering {
-        unreachable!("all keys are immediates")
-    }
-    unsafe fn compare_colliding_entries(&self, _: Entry, _: Entry) -> Ordering {
-        unreachable!("all keys are immediates")
-    }
-}
 
 fn patiently<R>(mut call: impl FnMut() -> Result<R, Busy>) -> R {
     loop {

@@ -55,7 +55,7 @@ linearizability: deps ## record histories of all engines (ROUNDS=n of each kind)
 conformance: build ## the Erlang tests that hold for every engine, over each (ENGINES="name ...") and under each table lock
 	@scripts/conformance
 
-check: deps ## what takes long: histories by the thousand, models, sanitizers (some 90 minutes)
+check: deps ## what takes long: histories by the thousand, models, sanitizers (some two hours)
 	@$(MAKE) test-models test-schedules
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-engine --test skip_list_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom

@@ -75,23 +75,27 @@ pub trait Other: Send + Sync {
     fn previous(&self, guard: &Guard, before: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy>;
     fn scan<'g>(
         &self,
-        guard: &'g Guard,
-        position: &mut u64,
-        limit: usize,
-        out: &mut Vec<ObjectRef<'g>>,
-        expand: Expand<'_, 'g>,
-    ) -> Result<bool, Busy>;
+        _guard: &'g Guard,
+        _position: &mut u64,
+        _limit: usize,
+        _out: &mut Vec<ObjectRef<'g>>,
+        _expand: Expand<'_, 'g>,
+    ) -> Result<bool, Busy> {
+        Ok(false)
+    }
     #[expect(clippy::too_many_arguments, reason = "as for the engine's method")]
     fn range<'g>(
         &self,
-        guard: &'g Guard,
-        from: Option<&Probe<'static>>,
-        inclusive: bool,
-        down: bool,
-        limit: usize,
-        out: &mut Vec<ObjectRef<'g>>,
-        expand: Expand<'_, 'g>,
-    ) -> Result<bool, Busy>;
+        _guard: &'g Guard,
+        _from: Option<&Probe<'static>>,
+        _inclusive: bool,
+        _down: bool,
+        _limit: usize,
+        _out: &mut Vec<ObjectRef<'g>>,
+        _expand: Expand<'_, 'g>,
+    ) -> Result<bool, Busy> {
+        Ok(false)
+    }
     fn buckets(&self) -> usize;
     fn slot<'g>(
         &self,
@@ -99,7 +103,9 @@ pub trait Other: Send + Sync {
         number: usize,
         expand: Expand<'_, 'g>,
     ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy>;
-    fn base_nodes(&self) -> usize;
+    fn base_nodes(&self) -> usize {
+        0
+    }
     fn bytes(&self) -> usize;
     fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool;
 }
@@ -194,23 +200,6 @@ impl<E: Engine<Exact, Cursor: Numbered>> Other for Unordered<E> {
         *position = cursor.number();
         Ok(more)
     }
-
-    fn range<'g>(
-        &self,
-        _guard: &'g Guard,
-        _from: Option<&Probe<'static>>,
-        _inclusive: bool,
-        _down: bool,
-        _limit: usize,
-        _out: &mut Vec<ObjectRef<'g>>,
-        _expand: Expand<'_, 'g>,
-    ) -> Result<bool, Busy> {
-        Ok(false)
-    }
-
-    fn base_nodes(&self) -> usize {
-        0
-    }
 }
 
 impl<E: OrderedEngine<Ordered>> Other for InOrder<E> {
@@ -222,17 +211,6 @@ impl<E: OrderedEngine<Ordered>> Other for InOrder<E> {
 
     fn previous(&self, guard: &Guard, before: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
         self.0.prev(guard, before, look)
-    }
-
-    fn scan<'g>(
-        &self,
-        _guard: &'g Guard,
-        _position: &mut u64,
-        _limit: usize,
-        _out: &mut Vec<ObjectRef<'g>>,
-        _expand: Expand<'_, 'g>,
-    ) -> Result<bool, Busy> {
-        Ok(false)
     }
 
     fn range<'g>(

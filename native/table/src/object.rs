@@ -139,6 +139,30 @@ pub unsafe fn retire_body(guard: &Guard, body: u64) {
     }
 }
 
+/// The word of an element of an object in a block that is not packed.
+///
+/// # Safety
+/// It is one, and lives.
+#[inline]
+pub unsafe fn element_word(body: u64, index: usize) -> u64 {
+    // SAFETY: as the caller promises.
+    unsafe { block(body) }.expect("a block").elements_raw()[index]
+}
+
+/// The body of a copy of an object, with what `change` does to its element words. Nothing if that gives nothing, the object is not in
+/// a block, or packed, or has held terms, or memory is exhausted.
+///
+/// # Safety
+/// The object lives. `change` puts immediates only in the place of immediates.
+#[inline]
+pub unsafe fn changed<R>(body: u64, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(u64, R)> {
+    // SAFETY: as the caller promises.
+    let block = unsafe { block(body) }.filter(|block| !packed::is_packed(*block))?;
+    // SAFETY: as the caller promises.
+    let (block, result) = unsafe { block.changed(change) }?;
+    Some((address(block), result))
+}
+
 /// # Safety
 /// The block that the body refers to, if any, lives for `'a`.
 #[inline]
@@ -250,7 +274,7 @@ impl<'a> ObjectRef<'a> {
     /// memory is exhausted.
     pub fn with_elements(&self, changes: &[(usize, TermRef<'_>)]) -> Option<Block> {
         match self {
-            ObjectRef::Block(block) => block.with_elements(changes),
+            ObjectRef::Block(block) => block.with_elements(changes.iter().copied()),
             ObjectRef::Single(words) => inline_with_elements(words, changes),
             ObjectRef::Pair(words) => inline_with_elements(words, changes),
         }
@@ -258,7 +282,7 @@ impl<'a> ObjectRef<'a> {
 }
 
 fn inline_with_elements(words: &[u64], changes: &[(usize, TermRef<'_>)]) -> Option<Block> {
-    Block::flat(words)?.as_ref().with_elements(changes)
+    Block::flat(words)?.as_ref().with_elements(changes.iter().copied())
 }
 
 /// The key of an entry's object.

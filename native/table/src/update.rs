@@ -3,12 +3,77 @@
 use crate::failure::{Cause, Failure};
 use crate::group::retire_entry;
 use crate::number::Number;
-use crate::object::{body_bytes, Layout, Object, ObjectRef};
+use crate::object::{body_bytes, changed, element_word, retire_body, Layout, Object, ObjectRef};
 use crate::schema::Probe;
 use crate::store::Store;
 use crate::table::Handle;
 use cats_engine::{Entry, Step};
-use cats_term::{small, Builder, Elements, TermRef};
+use cats_sync::epoch::Guard;
+use cats_term::{is_immediate, small, Builder, Elements, TermRef, View};
+use smallvec::SmallVec;
+
+/// Operations, or elements of a new object, for which there is room on the stack.
+const FEW: usize = 4;
+
+/// The values of counters, and their words if they are immediates.
+pub type Numbers = SmallVec<[Number; FEW]>;
+pub type Words = SmallVec<[u64; FEW]>;
+
+/// One operation of `update_counter` whose numbers are immediates: nearly all are.
+#[derive(Clone, Copy, Debug)]
+pub struct Addition {
+    /// As in [`CounterOp`].
+    pub position: Option<i64>,
+    pub increment: i64,
+    /// As in [`CounterOp`].
+    pub limit: Option<(i64, i64)>,
+}
+
+impl Addition {
+    /// The word of the counter after the operation, if that and the one before are immediates.
+    #[inline]
+    fn of(&self, word: u64) -> Option<u64> {
+        match self.limit {
+            None => added(word, self.increment),
+            Some((limit, beyond)) => {
+                let value = value_of(word)?.checked_add(self.increment)?;
+                small(if passes(self.increment < 0, &value, &limit) {
+                    beyond
+                } else {
+                    value
+                })
+            }
+        }
+    }
+}
+
+/// The value of a counter that is an immediate.
+#[inline]
+fn value_of(word: u64) -> Option<i64> {
+    (word & 0xf == 0xf).then_some(word as i64 >> 4)
+}
+
+/// The word of a counter after an addition, if that and the one before are immediates.
+#[inline]
+fn added(word: u64, increment: i64) -> Option<u64> {
+    small(value_of(word)?.checked_add(increment)?)
+}
+
+/// Whether a counter that has become `value` passed its limit, on the way down or up.
+#[inline]
+fn passes<T: Ord>(down: bool, value: &T, limit: &T) -> bool {
+    if down {
+        value < limit
+    } else {
+        value > limit
+    }
+}
+
+/// The index of a position counted from 1, or of the element after the key; no element's, if there is no such position.
+#[inline]
+fn index_of(position: Option<i64>, key: usize) -> usize {
+    position.map_or(key + 1, |position| (position as usize).wrapping_sub(1))
+}
 
 /// One operation of `update_counter`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,18 +169,18 @@ impl<'a> Base<'a> {
     }
 
     /// The body of the changed object.
-    fn change(&self, changes: &[Change<'_>], layout: Layout) -> Result<u64, Failure> {
+    fn change<'t>(&self, changes: impl Iterator<Item = Change<'t>> + Clone, layout: Layout) -> Result<u64, Failure> {
         if let Base::Stored(ObjectRef::Block(block)) = self {
             let block = block.with_elements(changes).ok_or(Failure::SystemLimit)?;
             return Object::Block(block).into_body(layout).ok_or(Failure::SystemLimit);
         }
         let arity = self.arity();
         let element = |index: usize| {
-            let change = changes.iter().rev().find(|(place, _)| *place == index);
-            change.map_or_else(|| self.element(index), |(_, term)| *term)
+            let change = changes.clone().filter(|(place, _)| *place == index).last();
+            change.map_or_else(|| self.element(index), |(_, term)| term)
         };
-        if (0..arity).all(|index| element(index).is_immediate()) {
-            let words: Vec<u64> = (0..arity).map(|index| element(index).word()).collect();
+        let words: SmallVec<[u64; 4 * FEW]> = (0..arity).map(|index| element(index).word()).collect();
+        if words.iter().all(|word| is_immediate(*word)) {
             return Object::Flat(&words).into_body(layout).ok_or(Failure::SystemLimit);
         }
         let mut builder = Builder::new();
@@ -130,17 +195,152 @@ impl<'a> Base<'a> {
 }
 
 impl Handle<'_> {
-    /// `update_counter/3,4` with a list of operations: the values after each. A default tuple stands in for an absent object.
+    /// `update_counter/3,4` with one operation without a limit, where it takes little more than finding the object: the word of the
+    /// counter. Nothing, and nothing done, where [`update_counter`](Self::update_counter) has to decide.
+    #[inline(always)]
+    pub fn add(self, probe: &Probe<'_>, position: Option<i64>, increment: i64) -> Result<Option<u64>, Failure> {
+        self.change_word(probe, position, move |word| added(word, increment))
+    }
+
+    /// The same for `update_element/3,4` with one operation, whose new element is an immediate.
+    #[inline(always)]
+    pub fn set(self, probe: &Probe<'_>, position: i64, element: u64) -> Result<bool, Failure> {
+        let change = move |word| is_immediate(word).then_some(element);
+        Ok(self.change_word(probe, Some(position), change)?.is_some())
+    }
+
+    /// Changes one element, an immediate, into another, which it returns. Nothing, and nothing done, if the key has no object, or this
+    /// one is not a pair or in a block, without held terms, or has no such element, or `change` gives nothing.
+    #[inline(always)]
+    fn change_word(
+        self,
+        probe: &Probe<'_>,
+        position: Option<i64>,
+        change: impl Fn(u64) -> Option<u64> + Copy,
+    ) -> Result<Option<u64>, Failure> {
+        let key = self.table.key();
+        let index = index_of(position, key);
+        if index == key || self.table.kind().is_bag() {
+            return Ok(None);
+        }
+        // The result is the new word of a pair, or the body of the old block, or one of these two: a single word stays in a register
+        // on its way out of the engine.
+        const NOTHING: u64 = 0;
+        const RENAMED: u64 = 2;
+        let done = self.store().update(self.guard, probe, move |old| {
+            if self.still_named().is_err() {
+                return (Step::Keep, RENAMED);
+            }
+            let Some(Entry { key: word, body }) = old else {
+                return (Step::Keep, NOTHING);
+            };
+            if !is_immediate(body) {
+                return match change_in_block(body, index, change) {
+                    0 => (Step::Keep, NOTHING),
+                    changed => (
+                        Step::Put(Entry {
+                            key: word,
+                            body: changed,
+                        }),
+                        body,
+                    ),
+                };
+            }
+            match change(body).filter(|_| index == 1 - key) {
+                Some(body) => (Step::Put(Entry { key: word, body }), body),
+                None => (Step::Keep, NOTHING),
+            }
+        })?;
+        match done {
+            word if is_immediate(word) => Ok(Some(word)),
+            NOTHING => Ok(None),
+            RENAMED => Err(Cause::Id.into()),
+            old => Ok(Some(retire_changed(self.guard, old, index, change))),
+        }
+    }
+
+    /// `update_counter/3,4` with operations on immediates: appends the words of the counters after each. False, and nothing done, where
+    /// [`update_counter`](Self::update_counter) has to decide.
+    pub fn add_all(self, probe: &Probe<'_>, ops: &[Addition], words: &mut Words) -> Result<bool, Failure> {
+        let key = self.table.key();
+        self.change_words(probe, |elements| {
+            for op in ops {
+                let index = index_of(op.position, key);
+                let place = elements.get_mut(index).filter(|_| index != key)?;
+                *place = op.of(*place)?;
+                words.push(*place);
+            }
+            Some(())
+        })
+    }
+
+    /// The same for `update_element/3,4`, with operations that make elements, by their positions, immediates.
+    pub fn set_all(self, probe: &Probe<'_>, ops: &[(i64, u64)]) -> Result<bool, Failure> {
+        let key = self.table.key();
+        self.change_words(probe, |elements| {
+            for (position, word) in ops {
+                let index = index_of(Some(*position), key);
+                let place = elements.get_mut(index).filter(|_| index != key)?;
+                *place = is_immediate(*place).then_some(*word)?;
+            }
+            Some(())
+        })
+    }
+
+    /// Changes some elements, immediates, into others. False, and nothing done, where [`change_word`](Self::change_word) does nothing.
+    #[inline(always)]
+    fn change_words(
+        self,
+        probe: &Probe<'_>,
+        mut change: impl FnMut(&mut [u64]) -> Option<()>,
+    ) -> Result<bool, Failure> {
+        let key = self.table.key();
+        if self.table.kind().is_bag() {
+            return Ok(false);
+        }
+        let done = self.store().update(self.guard, probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            let Some(Entry { key: word, body }) = old else {
+                return (Step::Keep, Ok(None));
+            };
+            let changed = if is_immediate(body) {
+                let mut pair = [body; 2];
+                change(&mut pair).map(|()| pair[1 - key])
+            } else {
+                // SAFETY: the place is locked, so its object lives. As the callers see to, immediates become immediates.
+                unsafe { changed(body, &mut change) }.map(|(body, ())| body)
+            };
+            match changed {
+                Some(changed) => (
+                    Step::Put(Entry {
+                        key: word,
+                        body: changed,
+                    }),
+                    Ok(Some(body)),
+                ),
+                None => (Step::Keep, Ok(None)),
+            }
+        })??;
+        if let Some(old) = done {
+            // SAFETY: the place holds another entry now.
+            unsafe { retire_body(self.guard, old) }
+        }
+        Ok(done.is_some())
+    }
+
+    /// `update_counter/3,4` with any operations: the values after each. A default tuple stands in for an absent object.
     pub fn update_counter(
         self,
         probe: &Probe<'_>,
         ops: &[CounterOp],
         default: Option<Tuple<'_>>,
-    ) -> Result<Vec<Number>, Failure> {
+    ) -> Result<Numbers, Failure> {
         let key = self.table.key();
         self.check_updatable(default, Cause::TableType)?;
-        self.update(probe, default, Cause::BadKey, |base| {
-            let mut indices = Vec::with_capacity(ops.len());
+        self.update(probe, default, |base| {
+            let mut indices: SmallVec<[usize; FEW]> = SmallVec::new();
             for op in ops {
                 let CounterOp::Add { position, .. } = op else {
                     return Err(Cause::None.into());
@@ -149,7 +349,7 @@ impl Handle<'_> {
                 Number::of(base.element(index)).ok_or(Cause::None)?;
                 indices.push(index);
             }
-            let mut values: Vec<Number> = Vec::with_capacity(ops.len());
+            let mut values = Numbers::new();
             for (i, op) in ops.iter().enumerate() {
                 let CounterOp::Add { increment, limit, .. } = op else {
                     unreachable!("checked above")
@@ -159,98 +359,56 @@ impl Handle<'_> {
                     Some(earlier) => values[earlier].clone(),
                     None => Number::of(base.element(indices[i])).expect("checked above"),
                 };
-                let mut new = old.add(increment);
-                if let Some((limit, beyond)) = limit {
-                    let passed = if increment.is_negative() {
-                        new < *limit
-                    } else {
-                        new > *limit
-                    };
-                    if passed {
-                        new = beyond.clone();
+                let new = old.add(increment);
+                values.push(match limit {
+                    Some((limit, beyond)) if passes(increment.is_negative(), &new, limit) => beyond.clone(),
+                    _ => new,
+                });
+            }
+            let words: Option<Words> = values.iter().map(Number::immediate).collect();
+            let mut builder = Builder::new();
+            let elements = match &words {
+                Some(words) => Elements::immediates(words),
+                None => {
+                    let root = builder.tuple(values.len());
+                    for (slot, value) in values.iter().enumerate() {
+                        let word = value.build(&mut builder);
+                        builder.set(root, slot, word);
+                    }
+                    match builder.root().view() {
+                        View::Tuple(elements) => elements,
+                        _ => unreachable!("a tuple was built"),
                     }
                 }
-                values.push(new);
-            }
-            let mut builder = Builder::new();
-            let root = builder.tuple(values.len());
-            for (slot, value) in values.iter().enumerate() {
-                let word = value.build(&mut builder);
-                builder.set(root, slot, word);
-            }
-            let cats_term::View::Tuple(elements) = builder.root().view() else {
-                unreachable!("a tuple")
             };
-            let changes: Vec<Change<'_>> = indices.iter().copied().zip(elements.iter()).collect();
-            Ok((base.change(&changes, self.table.layout())?, values))
+            let changes = indices.iter().copied().zip(elements.iter());
+            let body = base.change(changes, self.table.layout())?;
+            Ok((body, values))
         })
     }
 
-    /// `update_counter/3,4` with one operation that has no limit.
-    pub fn add_to_counter(
-        self,
-        probe: &Probe<'_>,
-        position: Option<i64>,
-        increment: i64,
-        default: Option<Tuple<'_>>,
-    ) -> Result<Number, Failure> {
-        if let Some(value) = self.add_to_pair(probe, position, increment)? {
-            return Ok(Number::Small(value));
-        }
-        let op = CounterOp::Add {
-            position,
-            increment: Number::Small(increment),
-            limit: None,
-        };
-        let mut values = self.update_counter(probe, &[op], default)?;
-        Ok(values.remove(0))
-    }
-
-    /// The same for a counter in a pair `{Key, Counter}`, in place and without allocation. Nothing, and nothing done, if there
-    /// is no such pair, or its counter would not stay an immediate.
-    #[inline(always)]
-    pub fn add_to_pair(self, probe: &Probe<'_>, position: Option<i64>, increment: i64) -> Result<Option<i64>, Failure> {
-        if self.table.kind().is_bag() || self.table.key() != 0 || position.unwrap_or(2) != 2 {
-            return Ok(None);
-        }
-        self.store().update(self.guard, probe, move |old| {
-            if let Err(failure) = self.still_named() {
-                return (Step::Keep, Err(failure));
-            }
-            let Some(entry) = old else {
-                return (Step::Keep, Ok(None));
-            };
-            match add_in_place(entry.body, increment) {
-                Some((body, value)) => (Step::Put(Entry { key: entry.key, body }), Ok(Some(value))),
-                None => (Step::Keep, Ok(None)),
-            }
-        })?
-    }
-
-    /// `update_element/3,4`: false when there is no object and no default.
+    /// `update_element/3,4`: [`Cause::BadKey`] when there is no object and no default.
     pub fn update_element(
         self,
         probe: &Probe<'_>,
         ops: &[ElementOp<'_>],
         default: Option<Tuple<'_>>,
-    ) -> Result<bool, Failure> {
+    ) -> Result<(), Failure> {
         let key = self.table.key();
         self.check_updatable(default, Cause::None)?;
-        let updated = self.update(probe, default, Cause::BadKey, |base| {
-            let mut changes = Vec::with_capacity(ops.len());
+        self.update(probe, default, |base| {
             for op in ops {
                 match *op {
-                    ElementOp::Set(position, term) => changes.push((base.index(position, key)?, term)),
+                    ElementOp::Set(position, _) => base.index(position, key)?,
                     ElementOp::Invalid => return Err(Cause::None.into()),
-                }
+                };
             }
-            Ok((base.change(&changes, self.table.layout())?, ()))
-        });
-        match updated {
-            Ok(()) => Ok(true),
-            Err(Failure::Bad(Cause::BadKey)) => Ok(false),
-            Err(failure) => Err(failure),
-        }
+            let changes = ops.iter().filter_map(|op| match *op {
+                ElementOp::Set(position, term) => Some((position as usize - 1, term)),
+                ElementOp::Invalid => None,
+            });
+            Ok((base.change(changes, self.table.layout())?, ()))
+        })
     }
 
     fn check_updatable(self, default: Option<Tuple<'_>>, wrong_type: Cause) -> Result<(), Failure> {
@@ -268,7 +426,6 @@ impl Handle<'_> {
         self,
         probe: &Probe<'_>,
         default: Option<Tuple<'_>>,
-        absent: Cause,
         change: impl FnOnce(Base<'_>) -> Result<(u64, R), Failure>,
     ) -> Result<R, Failure> {
         let key = self.table.key();
@@ -285,7 +442,7 @@ impl Handle<'_> {
                     key,
                     term: probe.term(),
                 },
-                (None, None) => return (Step::Keep, Err(absent.into())),
+                (None, None) => return (Step::Keep, Err(Cause::BadKey.into())),
             };
             match change(base) {
                 Ok((body, result)) => {
@@ -305,14 +462,27 @@ impl Handle<'_> {
     }
 }
 
-/// The body and the value of a counter in a pair after an addition, if it stays an immediate.
-#[inline]
-fn add_in_place(body: u64, increment: i64) -> Option<(u64, i64)> {
-    if body & 0xf != 0xf {
-        return None;
+/// The body of a copy of an object in a block with one element changed, or 0. The place is locked.
+#[inline(never)]
+fn change_in_block(body: u64, index: usize, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
+    let change = |elements: &mut [u64]| {
+        let place = elements.get_mut(index)?;
+        *place = change(*place)?;
+        Some(())
+    };
+    // SAFETY: the place is locked, so its object lives. As in `change_word`, immediates are changed into immediates.
+    unsafe { changed(body, change) }.map_or(0, |(body, ())| body)
+}
+
+/// Retires an object that [`change_in_block`] has made another of, which is in its place now; the element that was changed.
+#[inline(never)]
+fn retire_changed(guard: &Guard, body: u64, index: usize, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
+    // SAFETY: the object lives as long as the guard, and is in no place any more.
+    unsafe {
+        let element = element_word(body, index);
+        retire_body(guard, body);
+        change(element).expect("as before")
     }
-    let value = (body as i64 >> 4).checked_add(increment)?;
-    Some((small(value)?, value))
 }
 
 /// # Safety

@@ -3,13 +3,13 @@
 mod common;
 
 use cats_sync::epoch;
-use cats_table::{Cause, Collect, CounterOp, Direction, ElementOp, Failure, Kind, Number, Objects, OptionItem, Tuple};
+use cats_table::{Addition, Cause, Collect, Direction, ElementOp, Failure, Kind, Number, Objects, OptionItem, Tuple};
 use common::*;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
 /// Position, increment, and threshold with the value beyond it.
-type Addition = (i64, i64, Option<(i64, i64)>);
+type Adding = (i64, i64, Option<(i64, i64)>);
 
 #[derive(Clone, Debug)]
 enum Op {
@@ -22,7 +22,7 @@ enum Op {
     Take(Value),
     Lookup(Value),
     Counter(Value, Option<i64>, i64, Option<Elements>),
-    Counters(Value, Vec<Addition>),
+    Counters(Value, Vec<Adding>),
     Element(Value, Vec<(i64, Value)>, Option<Elements>),
     Walk,
     Next(Value),
@@ -161,7 +161,7 @@ impl Model {
         }
     }
 
-    fn counters(&mut self, key: &Value, ops: &[Addition], default: &Option<Elements>) -> Result<Vec<i128>, Cause> {
+    fn counters(&mut self, key: &Value, ops: &[Adding], default: &Option<Elements>) -> Result<Vec<i128>, Cause> {
         let (mut base, _) = self
             .base(key, default)
             .map_err(|cause| cause.unwrap_or(Cause::BadKey))?;
@@ -312,22 +312,29 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                 let tuple = default_block
                     .as_ref()
                     .map(|block| Tuple::Terms(block.as_ref().elements()));
-                let result = with_key(key, |term| {
-                    handle.add_to_counter(&table.probe(term), *position, *increment, tuple)
-                });
-                let expected = model.counters(key, &[(place, *increment, None)], default);
-                assert_eq!(bad(result).map(|value| vec![number(&value)]), expected, "{op:?}");
+                let addition = Addition {
+                    position: *position,
+                    increment: *increment,
+                    limit: None,
+                };
+                let result = with_key(key, |term| add(handle, &table.probe(term), &[addition], tuple));
+                let result = bad(result).map(|values| values.iter().map(number).collect::<Vec<_>>());
+                assert_eq!(
+                    result,
+                    model.counters(key, &[(place, *increment, None)], default),
+                    "{op:?}"
+                );
             }
             Op::Counters(key, ops) => {
-                let natives: Vec<CounterOp> = ops
+                let additions: Vec<Addition> = ops
                     .iter()
-                    .map(|(position, increment, limit)| CounterOp::Add {
-                        position: Some(*position),
-                        increment: Number::Small(*increment),
-                        limit: limit.map(|(limit, beyond)| (limit.into(), beyond.into())),
+                    .map(|&(position, increment, limit)| Addition {
+                        position: Some(position),
+                        increment,
+                        limit,
                     })
                     .collect();
-                let result = with_key(key, |term| handle.update_counter(&table.probe(term), &natives, None));
+                let result = with_key(key, |term| add(handle, &table.probe(term), &additions, None));
                 let result = bad(result).map(|values| values.iter().map(number).collect::<Vec<_>>());
                 assert_eq!(result, model.counters(key, ops, &None), "{op:?}");
             }
@@ -343,8 +350,12 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                 let tuple = default_block
                     .as_ref()
                     .map(|block| Tuple::Terms(block.as_ref().elements()));
-                let result = with_key(key, |term| handle.update_element(&table.probe(term), &natives, tuple));
-                assert_eq!(bad(result), model.elements(key, changes, default), "{op:?}");
+                let result = with_key(key, |term| set_elements(handle, &table.probe(term), &natives, tuple));
+                let updated = match bad(result) {
+                    Err(Cause::BadKey) => Ok(false),
+                    result => result.map(|()| true),
+                };
+                assert_eq!(updated, model.elements(key, changes, default), "{op:?}");
             }
             Op::Walk => {
                 let mut seen: Vec<Value> = Vec::new();

@@ -3,7 +3,7 @@
 mod common;
 
 use cats_sync::epoch;
-use cats_table::{reaper, Cause, Failure, Handle, Heir, Host, Kind, Object, Objects, Registry, Right, Table};
+use cats_table::{reaper, Addition, Cause, Failure, Handle, Heir, Host, Kind, Object, Objects, Registry, Right, Table};
 use cats_term::small;
 use common::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -98,10 +98,15 @@ fn counters_add_up() {
                         let guard = epoch::pin();
                         let handle = table.by_identifier(&guard);
                         let zero = [word(0), word(0)];
+                        let one = Addition {
+                            position: None,
+                            increment: 1,
+                            limit: None,
+                        };
                         with_key(&Value::Int(round % 3), |term| {
                             let probe = table.probe(term);
                             let default = Some(cats_table::Tuple::Flat(&zero));
-                            patiently(|| handle.add_to_counter(&probe, None, 1, default)).unwrap();
+                            patiently(|| add(handle, &probe, &[one], default)).unwrap();
                         });
                     }
                 });

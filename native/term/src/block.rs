@@ -242,25 +242,52 @@ impl<'a> BlockRef<'a> {
         }
     }
 
+    /// A copy, changed by `change`, which is shown the element words. Nothing if that gives nothing, something in the block is held, or
+    /// memory is exhausted.
+    ///
+    /// # Safety
+    /// `change` puts immediates only in the place of immediates.
+    #[inline]
+    pub unsafe fn changed<R>(self, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(Block, R)> {
+        if self.has_held() {
+            return None;
+        }
+        // SAFETY: a block, and nothing in it is held.
+        let block = unsafe { Block::from_words(self.as_words()) }?;
+        // SAFETY: the elements follow the header of the new block, which nobody else knows.
+        let elements = unsafe { std::slice::from_raw_parts_mut(block.address.as_ptr().add(1), self.arity()) };
+        let result = change(elements)?;
+        Some((block, result))
+    }
+
     /// The same tuple with other elements at some places (counted from 0; the last change of a place counts). Nothing when
     /// memory is exhausted.
     ///
-    /// The terms of the changes must live during the call. O(words), a copy when the block and the changes are flat.
-    pub fn with_elements(self, changes: &[(usize, TermRef<'_>)]) -> Option<Block> {
-        if self.is_flat() && changes.iter().all(|(_, term)| term.is_immediate()) {
-            let block = Block::flat(self.elements_raw())?;
-            for &(index, term) in changes {
-                assert!(index < self.arity());
-                // SAFETY: the element is inside the new block, which nobody else knows.
-                unsafe { block.address.add(1 + index).write(term.word()) };
-            }
-            return Some(block);
+    /// The terms of the changes must live during the call. O(words), a copy when immediates are changed for immediates and nothing
+    /// in the block is held.
+    #[inline]
+    pub fn with_elements<'t>(self, changes: impl Iterator<Item = (usize, TermRef<'t>)> + Clone) -> Option<Block> {
+        let elements = self.elements_raw();
+        let simple = |(index, term): (usize, TermRef<'_>)| term.is_immediate() && is_immediate(elements[index]);
+        if self.has_held() || !changes.clone().all(simple) {
+            return self.built_with_elements(changes);
         }
+        let change = |elements: &mut [u64]| {
+            changes.for_each(|(index, term)| elements[index] = term.word());
+            Some(())
+        };
+        // SAFETY: immediates only, as was seen.
+        unsafe { self.changed(change) }.map(|(block, ())| block)
+    }
+
+    /// [`with_elements`](Self::with_elements) of any terms.
+    #[inline(never)]
+    fn built_with_elements<'t>(self, changes: impl Iterator<Item = (usize, TermRef<'t>)> + Clone) -> Option<Block> {
         let mut builder = Builder::new();
         let root = builder.tuple(self.arity());
         for index in 0..self.arity() {
-            let change = changes.iter().rev().find(|(place, _)| *place == index);
-            let word = builder.copy(change.map_or_else(|| self.element(index), |&(_, term)| term));
+            let change = changes.clone().filter(|(place, _)| *place == index).last();
+            let word = builder.copy(change.map_or_else(|| self.element(index), |(_, term)| term));
             builder.set(root, index, word);
         }
         builder.finish()

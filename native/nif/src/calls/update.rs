@@ -3,8 +3,12 @@
 use super::*;
 use crate::external;
 use cats_sync::epoch::pin;
-use cats_table::{CounterOp, ElementOp, Number, Tuple};
+use cats_table::{Addition, CounterOp, ElementOp, Number, Tuple, Words};
 use cats_term::View;
+use smallvec::SmallVec;
+
+/// Operations of a call for which there is room on the stack.
+const FEW: usize = 4;
 
 pub fn update_counter(env: Env, &[table, key, ops]: &[Term; 3]) -> Result<Term, Failure> {
     counter(env, table, key, ops, None)
@@ -18,19 +22,29 @@ pub fn update_counter_default(env: Env, &[table, key, ops, default]: &[Term; 4])
 fn counter(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
-    let sound = default.is_none_or(|tuple| env.tuple_elements(tuple).is_some_and(|tuple| !tuple.is_empty()));
-    if let (Some((position, increment)), true, true) = (addition(env, ops), key.is_immediate(), sound) {
+    if let (Some((position, increment)), true, true) = (
+        simple_addition(env, ops),
+        key.is_immediate(),
+        is_sound(env, handle, default),
+    ) {
         let probe = handle.table().probe(TermRef::immediate(key.0));
-        if let Some(value) = handle.add_to_pair(&probe, position, increment)? {
-            return Ok(env.integer(value));
+        if let Some(word) = handle.add(&probe, position, increment)? {
+            return Ok(Term(word));
         }
     }
-    counter_in_general(env, handle, key, ops, default)
+    counter_otherwise(env, handle, key, ops, default)
+}
+
+/// Whether the default, if there is one, is an object for this table.
+#[inline]
+fn is_sound(env: Env, handle: Handle<'_>, default: Option<Term>) -> bool {
+    let has_key = |elements: &[Term]| elements.len() > handle.table().key();
+    default.is_none_or(|tuple| env.tuple_elements(tuple).is_some_and(has_key))
 }
 
 /// The position, if there is one, and the increment of the simplest operations.
 #[inline]
-fn addition(env: Env, ops: Term) -> Option<(Option<i64>, i64)> {
+fn simple_addition(env: Env, ops: Term) -> Option<(Option<i64>, i64)> {
     if let Some(increment) = ops.small_integer() {
         return Some((None, increment));
     }
@@ -40,43 +54,100 @@ fn addition(env: Env, ops: Term) -> Option<(Option<i64>, i64)> {
     }
 }
 
+/// What is not as simple as can be: first as if all numbers were immediates and the object was there.
 #[inline(never)]
-fn counter_in_general(
+fn counter_otherwise(
     env: Env,
     handle: Handle<'_>,
     key: Term,
     ops: Term,
     default: Option<Term>,
 ) -> Result<Term, Failure> {
-    with_default(env, default, |default| {
-        with_probe(env, handle.table(), key, |probe| {
-            if let Some((position, increment)) = addition(env, ops) {
-                return number(env, &handle.add_to_counter(probe, position, increment, default)?);
+    with_probe(env, handle.table(), key, |probe| {
+        if is_sound(env, handle, default) {
+            if let Some(result) = add_words(env, handle, probe, ops)? {
+                return Ok(result);
             }
-            if let Some(increment) = get_number(env, ops) {
-                let op = CounterOp::Add {
-                    position: None,
-                    increment,
-                    limit: None,
-                };
-                return number(env, &handle.update_counter(probe, &[op], default)?[0]);
-            }
-            if env.tuple_elements(ops).is_some() {
-                return number(env, &handle.update_counter(probe, &[counter_op(env, ops)], default)?[0]);
-            }
-            let mut list = Vec::new();
-            each(env, ops, |op| {
-                list.push(op.map_or(CounterOp::Invalid, |op| counter_op(env, op)));
-                list.last() != Some(&CounterOp::Invalid)
-            });
-            let values = handle.update_counter(probe, &list, default)?;
-            let mut result = Term(NIL);
-            for value in values.iter().rev() {
-                result = env.cons(number(env, value)?, result);
-            }
-            Ok(result)
-        })
+        }
+        counter_in_general(env, handle, probe, ops, default)
     })
+}
+
+/// The result of operations on immediates, if the key has an object of them.
+fn add_words(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<Option<Term>, Failure> {
+    let mut words = Words::new();
+    if let Some(addition) = addition(env, ops) {
+        let done = handle.add_all(probe, &[addition], &mut words)?;
+        return Ok(done.then(|| Term(words[0])));
+    }
+    let mut list: SmallVec<[Addition; FEW]> = SmallVec::new();
+    let mut rest = ops;
+    while let Some((head, tail)) = env.cell(rest) {
+        match addition(env, head).filter(|op| op.position.is_some()) {
+            Some(addition) => list.push(addition),
+            None => return Ok(None),
+        }
+        rest = tail;
+    }
+    let done = rest.0 == NIL && handle.add_all(probe, &list, &mut words)?;
+    Ok(done.then(|| env.list(Term::slice(&words))))
+}
+
+/// One operation, if it is one and its numbers are immediates.
+#[inline]
+fn addition(env: Env, op: Term) -> Option<Addition> {
+    if let Some((position, increment)) = simple_addition(env, op) {
+        return Some(Addition {
+            position,
+            increment,
+            limit: None,
+        });
+    }
+    match *env.tuple_elements(op)? {
+        [position, increment, threshold, value] => Some(Addition {
+            position: Some(position.small_integer()?),
+            increment: increment.small_integer()?,
+            limit: Some((threshold.small_integer()?, value.small_integer()?)),
+        }),
+        _ => None,
+    }
+}
+
+#[inline(never)]
+fn counter_in_general(
+    env: Env,
+    handle: Handle<'_>,
+    probe: &Probe<'_>,
+    ops: Term,
+    default: Option<Term>,
+) -> Result<Term, Failure> {
+    let place = handle.table().key();
+    let update = |ops: &[CounterOp]| {
+        with_default(env, place, default, |default| {
+            handle.update_counter(probe, ops, default)
+        })
+    };
+    if let Some(increment) = get_number(env, ops) {
+        let op = CounterOp::Add {
+            position: None,
+            increment,
+            limit: None,
+        };
+        return number(env, &update(&[op])?[0]);
+    }
+    if env.tuple_elements(ops).is_some() {
+        return number(env, &update(&[counter_op(env, ops)])?[0]);
+    }
+    let mut list: SmallVec<[CounterOp; FEW]> = SmallVec::new();
+    each(env, ops, |op| {
+        list.push(op.map_or(CounterOp::Invalid, |op| counter_op(env, op)));
+        list.last() != Some(&CounterOp::Invalid)
+    });
+    let mut result = Term(NIL);
+    for value in update(&list)?.iter().rev() {
+        result = env.cons(number(env, value)?, result);
+    }
+    Ok(result)
 }
 
 /// `{Position, Increment}` or `{Position, Increment, Threshold, SetValue}`.
@@ -133,21 +204,32 @@ fn each(env: Env, list: Term, mut show: impl FnMut(Option<Term>) -> bool) {
     }
 }
 
-/// Lends the default tuple, if there is one.
+/// Runs an update with the default tuple, if there is one, in a table with its key at `place`. A tuple that has to be built is
+/// built only if the key has no object.
 fn with_default<R>(
     env: Env,
+    place: usize,
     default: Option<Term>,
-    f: impl FnOnce(Option<Tuple<'_>>) -> Result<R, Failure>,
+    update: impl Fn(Option<Tuple<'_>>) -> Result<R, cats_table::Failure>,
 ) -> Result<R, Failure> {
-    let Some(default) = default else { return f(None) };
+    let Some(default) = default else {
+        return Ok(update(None)?);
+    };
     let elements = env.tuple_elements(default).ok_or(Cause::Default)?;
     if let Some(words) = encode::immediates(elements) {
-        return f(Some(Tuple::Flat(words)));
+        return Ok(update(Some(Tuple::Flat(words)))?);
+    }
+    if elements.len() <= place {
+        return Err(Cause::Default.into());
+    }
+    match update(None) {
+        Err(cats_table::Failure::Bad(Cause::BadKey)) => (),
+        result => return Ok(result?),
     }
     let mut builder = Builder::new();
     encode::object(env, elements, &mut builder)?;
     match builder.root().view() {
-        View::Tuple(elements) => f(Some(Tuple::Terms(elements))),
+        View::Tuple(elements) => Ok(update(Some(Tuple::Terms(elements)))?),
         _ => unreachable!("a tuple was built"),
     }
 }
@@ -160,39 +242,111 @@ pub fn update_element_default(env: Env, &[table, key, elements, default]: &[Term
     change_elements(env, table, key, elements, Some(default))
 }
 
+#[inline(always)]
 fn change_elements(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
-    let mut positions: Vec<Option<i64>> = Vec::new();
-    let mut values: Vec<Term> = Vec::new();
-    let mut add = |op: Option<Term>| {
-        let pair = op.and_then(|op| match env.tuple_elements(op) {
+    if let (Some(&[position, value]), true) = (env.tuple_elements(ops), key.is_immediate()) {
+        if let (Some(position), true, true) = (
+            position.small_integer(),
+            value.is_immediate(),
+            is_sound(env, handle, default),
+        ) {
+            let probe = handle.table().probe(TermRef::immediate(key.0));
+            if handle.set(&probe, position, value.0)? {
+                return Ok(atoms::true_());
+            }
+        }
+    }
+    change_otherwise(env, handle, key, ops, default)
+}
+
+/// What is not as simple as can be: first as if all elements were immediates and the object was there.
+#[inline(never)]
+fn change_otherwise(
+    env: Env,
+    handle: Handle<'_>,
+    key: Term,
+    ops: Term,
+    default: Option<Term>,
+) -> Result<Term, Failure> {
+    let mut changes = Changes::new();
+    if env.tuple_elements(ops).is_some() {
+        changes.add(env, Some(ops));
+    } else {
+        each(env, ops, |op| changes.add(env, op));
+    }
+    with_probe(env, handle.table(), key, |probe| {
+        if let (Some(words), true) = (changes.words(), is_sound(env, handle, default)) {
+            if handle.set_all(probe, &words)? {
+                return Ok(atoms::true_());
+            }
+        }
+        set_in_general(env, handle, probe, &changes, default)
+    })
+}
+
+#[inline(never)]
+fn set_in_general(
+    env: Env,
+    handle: Handle<'_>,
+    probe: &Probe<'_>,
+    changes: &Changes,
+    default: Option<Term>,
+) -> Result<Term, Failure> {
+    let values: SmallVec<[Term; FEW]> = changes
+        .0
+        .iter()
+        .map(|change| change.map_or(Term(NIL), |(_, value)| value))
+        .collect();
+    let mut builder = Builder::new();
+    encode::object(env, &values, &mut builder)?;
+    let View::Tuple(values) = builder.root().view() else {
+        unreachable!("a tuple was built")
+    };
+    let op = |(change, value): (&Option<(i64, Term)>, _)| match change {
+        Some((position, _)) => ElementOp::Set(*position, value),
+        None => ElementOp::Invalid,
+    };
+    let ops: SmallVec<[ElementOp<'_>; FEW]> = changes.0.iter().zip(values.iter()).map(op).collect();
+    let absent = Failure::from(Cause::BadKey);
+    let place = handle.table().key();
+    match with_default(env, place, default, |default| {
+        handle.update_element(probe, &ops, default)
+    }) {
+        Err(failure) if failure == absent => Ok(atoms::false_()),
+        result => result.map(|()| atoms::true_()),
+    }
+}
+
+/// The operations of `update_element`, position and element of each; nothing for what is none.
+struct Changes(SmallVec<[Option<(i64, Term)>; FEW]>);
+
+impl Changes {
+    #[inline]
+    fn new() -> Self {
+        Self(SmallVec::new())
+    }
+
+    /// Adds an operation; false if it is none.
+    #[inline]
+    fn add(&mut self, env: Env, op: Option<Term>) -> bool {
+        let change = op.and_then(|op| match env.tuple_elements(op) {
             Some(&[position, value]) => Some((position.small_integer()?, value)),
             _ => None,
         });
-        positions.push(pair.map(|(position, _)| position));
-        values.push(pair.map_or(Term(NIL), |(_, value)| value));
-        pair.is_some()
-    };
-    if env.tuple_elements(ops).is_some() {
-        add(Some(ops));
-    } else {
-        each(env, ops, add);
+        self.0.push(change);
+        change.is_some()
     }
-    let mut builder = Builder::new();
-    encode::object(env, &values, &mut builder)?;
-    let View::Tuple(elements) = builder.root().view() else {
-        unreachable!("a tuple was built")
-    };
-    let ops: Vec<ElementOp<'_>> = positions
-        .iter()
-        .zip(elements.iter())
-        .map(|(position, value)| position.map_or(ElementOp::Invalid, |position| ElementOp::Set(position, value)))
-        .collect();
-    let updated = with_default(env, default, |default| {
-        with_probe(env, handle.table(), key, |probe| {
-            Ok(handle.update_element(probe, &ops, default)?)
-        })
-    })?;
-    Ok(atoms::boolean(updated))
+
+    /// Positions and words, if all elements are immediates.
+    #[inline]
+    fn words(&self) -> Option<SmallVec<[(i64, u64); FEW]>> {
+        let word = |change: &Option<(i64, Term)>| change.filter(|(_, value)| value.is_immediate());
+        let words = self
+            .0
+            .iter()
+            .map(|change| word(change).map(|(position, value)| (position, value.0)));
+        words.collect()
+    }
 }

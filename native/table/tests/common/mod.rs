@@ -3,8 +3,8 @@
 
 use cats_sync::epoch::Guard;
 use cats_table::{
-    Access, Collect, Direction, Failure, Handle, Host, Kind, Object, ObjectRef, OptionItem, Registry, Table, Time,
-    WriteConcurrency,
+    Access, Addition, Collect, CounterOp, Direction, ElementOp, Failure, Handle, Host, Kind, Number, Object, ObjectRef,
+    OptionItem, Probe, Registry, Table, Time, Tuple, Words, WriteConcurrency,
 };
 use cats_term::{Block, Builder, TermRef, View};
 use std::collections::HashSet;
@@ -217,5 +217,61 @@ pub fn contents(handle: Handle<'_>) -> Vec<Elements> {
         if !more {
             return all;
         }
+    }
+}
+
+/// `update_counter/3,4`, as its users call it: the ways for what is simple first.
+pub fn add(
+    handle: Handle<'_>,
+    probe: &Probe<'_>,
+    additions: &[Addition],
+    default: Option<Tuple<'_>>,
+) -> Result<Vec<Number>, Failure> {
+    let number = |word: u64| Number::Small(TermRef::immediate(word).small().unwrap());
+    if let &[Addition {
+        position,
+        increment,
+        limit: None,
+    }] = additions
+    {
+        if let Some(word) = handle.add(probe, position, increment)? {
+            return Ok(vec![number(word)]);
+        }
+    }
+    let mut words = Words::new();
+    if handle.add_all(probe, additions, &mut words)? {
+        return Ok(words.into_iter().map(number).collect());
+    }
+    let op = |addition: &Addition| CounterOp::Add {
+        position: addition.position,
+        increment: addition.increment.into(),
+        limit: addition.limit.map(|(limit, beyond)| (limit.into(), beyond.into())),
+    };
+    let ops: Vec<CounterOp> = additions.iter().map(op).collect();
+    Ok(handle.update_counter(probe, &ops, default)?.to_vec())
+}
+
+/// `update_element/3,4`, likewise.
+pub fn set_elements(
+    handle: Handle<'_>,
+    probe: &Probe<'_>,
+    ops: &[ElementOp<'_>],
+    default: Option<Tuple<'_>>,
+) -> Result<(), Failure> {
+    let words: Option<Vec<(i64, u64)>> = ops
+        .iter()
+        .map(|op| match *op {
+            ElementOp::Set(position, term) if term.is_immediate() => Some((position, term.word())),
+            _ => None,
+        })
+        .collect();
+    let done = match words.as_deref() {
+        Some(&[(position, word)]) => handle.set(probe, position, word)?,
+        Some(words) => handle.set_all(probe, words)?,
+        None => false,
+    };
+    match done {
+        true => Ok(()),
+        false => handle.update_element(probe, ops, default),
     }
 }

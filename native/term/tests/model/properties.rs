@@ -129,7 +129,8 @@ proptest! {
         prop_assert_eq!(block.as_ref().is_flat(), block.as_ref().elements().iter().all(TermRef::is_immediate));
 
         let key = c.key();
-        let changed = block.as_ref().with_elements(&[(0, key.as_key()), (1, key.as_key()), (0, block.as_ref().element(1))]);
+        let changes = [(0, key.as_key()), (1, key.as_key()), (0, block.as_ref().element(1))];
+        let changed = block.as_ref().with_elements(changes.into_iter());
         drop(block);
         let changed = changed.unwrap();
         prop_assert!(Model::read(changed.as_ref().element(0)).same(&elements[1]));

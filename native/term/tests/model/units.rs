@@ -203,7 +203,7 @@ fn flat_blocks() {
     assert_eq!((block.as_ref().arity(), block.as_ref().words()), (3, 4));
     let other = block
         .as_ref()
-        .with_elements(&[(1, TermRef::immediate(words[0]))])
+        .with_elements([(1, TermRef::immediate(words[0]))].into_iter())
         .unwrap();
     assert_eq!(other.as_ref().elements_raw(), [words[0], words[0], words[2]]);
     let empty = Block::flat(&[]).unwrap();
@@ -346,7 +346,10 @@ fn held_terms_are_released_once() {
     block.as_ref().for_each_held(|_| held += 1);
     assert_eq!(held, 4);
 
-    let other = block.as_ref().with_elements(&[(0, TermRef::immediate(NIL))]).unwrap();
+    let other = block
+        .as_ref()
+        .with_elements([(0, TermRef::immediate(NIL))].into_iter())
+        .unwrap();
     assert_eq!(retained(number), 5);
     drop(block);
     assert_eq!(retained(number), 2);

@@ -195,7 +195,7 @@ impl Registry {
         let name = table.options().named.then(|| table.name());
         match (self.locked.get(), name) {
             (Some(locked), name) => locked.remove(table, name),
-            (None, Some(name)) => self.names.withdraw(guard, name),
+            (None, Some(name)) => self.names.withdraw(guard, name, table),
             (None, None) => Ok(()),
         }
     }

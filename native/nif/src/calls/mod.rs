@@ -189,11 +189,12 @@ fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, right: Right) -> Result<
 
 #[inline(never)]
 fn find_named<'g>(env: Env<'g>, guard: &'g Guard, name: Term, right: Right) -> Result<Handle<'g>, Failure> {
-    if !env.is_atom(name) {
-        return Err(Cause::Type.into());
-    }
     let caller = env.this_process().0;
-    let handle = registry().find(&Vm(env), guard, name.0, caller)?;
+    let handle = match registry().find(&Vm(env), guard, name.0, caller) {
+        Ok(handle) => handle,
+        Err(_) if !env.is_atom(name) => return Err(Cause::Type.into()),
+        Err(failure) => return Err(failure.into()),
+    };
     handle.table().check_found(right, || caller)?;
     Ok(handle)
 }

@@ -1,7 +1,8 @@
 //! Tables by name, without a lock for who looks one up: the default.
 //!
 //! Source: the "ETS pointers" of RELEASE D2.4, section 3.4.4. An identifier is the table's own address, so only names need a
-//! table here: a hash engine, from atom words to addresses.
+//! table here: a hash engine, from atom words to addresses. Before it stands a direct-mapped array of addresses: a named table has
+//! the place of its name in it, unless another one had it before.
 //!
 //! All changes are made under the registry's lock. The renaming protocol is this project's: the new name is entered, the table's
 //! own name is changed (here the old name ceases to work and the new one begins), the old one is removed.
@@ -12,20 +13,48 @@ use crate::table::Table;
 use cats_engine::hash::Hash;
 use cats_engine::{Busy, Engine, Entry, Step};
 use cats_sync::epoch::Guard;
+use cats_sync::facade::{AtomicPtr, Ordering};
+use std::ptr;
+
+/// Places of the array, a power of two.
+const PLACES: usize = 512;
 
 /// See the module's documentation.
-pub struct LockFree(Hash<Atoms>);
+pub struct LockFree {
+    places: [AtomicPtr<Table>; PLACES],
+    names: Hash<Atoms>,
+}
 
 impl LockFree {
     /// No tables. Nothing when memory is exhausted.
     pub fn new() -> Option<Self> {
-        Hash::new(Atoms).map(Self)
+        Some(Self {
+            places: [const { AtomicPtr::new(ptr::null_mut()) }; PLACES],
+            names: Hash::new(Atoms)?,
+        })
+    }
+
+    /// The place of a name. The VM numbers atoms one after the other, above six bits of tag.
+    #[inline]
+    fn place(&self, name: u64) -> &AtomicPtr<Table> {
+        &self.places[(name >> 6) as usize % PLACES]
     }
 
     /// The table that a name was entered for; whether it still has the name is for the caller to see.
     #[inline]
     pub fn find(&self, guard: &Guard, name: u64) -> Result<Option<Known>, Busy> {
-        let entry = self.0.read(guard, &name, |entry| entry)?;
+        // Acquire pairs with the Release of `claim`: the table is seen as it was entered.
+        let near = self.place(name).load(Ordering::Acquire);
+        // SAFETY: a table leaves its place before the registry's reference to it is given up, through the epoch.
+        if unsafe { near.as_ref() }.is_some_and(|table| table.name() == name) {
+            return Ok(Some(Known(near)));
+        }
+        self.find_in_hash(guard, name)
+    }
+
+    #[inline(never)]
+    fn find_in_hash(&self, guard: &Guard, name: u64) -> Result<Option<Known>, Busy> {
+        let entry = self.names.read(guard, &name, |entry| entry)?;
         Ok(entry.map(|entry| Known(entry.body as *const Table)))
     }
 
@@ -35,14 +64,27 @@ impl LockFree {
             key: name,
             body: table as *const Table as u64,
         };
-        self.0.update(guard, &name, |old| match old {
+        let entered = self.names.update(guard, &name, |old| match old {
             None => (Step::Put(entry), true),
             Some(_) => (Step::Keep, false),
-        })
+        })?;
+        let place = self.place(name);
+        // Relaxed: changed under the registry's lock only.
+        if entered && place.load(Ordering::Relaxed).is_null() {
+            place.store(ptr::from_ref(table).cast_mut(), Ordering::Release);
+        }
+        Ok(entered)
     }
 
-    pub fn withdraw(&self, guard: &Guard, name: u64) -> Result<(), Busy> {
-        self.0.update(guard, &name, |_| (Step::Remove, ()))
+    /// Removes the name of a table.
+    pub fn withdraw(&self, guard: &Guard, name: u64, table: &Table) -> Result<(), Busy> {
+        self.names.update(guard, &name, |_| (Step::Remove, ()))?;
+        let place = self.place(name);
+        // Relaxed, both: as in `claim`, and there is nothing to be seen behind a null.
+        if ptr::eq(place.load(Ordering::Relaxed), table) {
+            place.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Gives a table another name, unless that is taken.
@@ -52,7 +94,7 @@ impl LockFree {
         }
         let old = table.name();
         table.set_name(name);
-        self.withdraw(guard, old)?;
+        self.withdraw(guard, old, table)?;
         Ok(true)
     }
 }

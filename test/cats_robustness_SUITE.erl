@@ -5,7 +5,8 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([deleting_a_large_table_holds_nobody/1, killing_the_owner_of_a_large_table_holds_nobody/1,
          emptying_a_large_table_holds_nobody/1, memory_comes_back/1,
-         memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1, many_keys_at_once/1]).
+         memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1, many_keys_at_once/1,
+         keys_of_what_is_found/1]).
 
 -define(T, (cats_test_lib:tables())).
 
@@ -15,7 +16,7 @@ all() ->
     [deleting_a_large_table_holds_nobody, killing_the_owner_of_a_large_table_holds_nobody,
      emptying_a_large_table_holds_nobody,
      memory_comes_back, memory_of_replaced_objects_comes_back, killed_in_the_middle,
-     loading_again_keeps_tables, many_keys_at_once].
+     loading_again_keeps_tables, many_keys_at_once, keys_of_what_is_found].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -311,3 +312,37 @@ many_keys_at_once(_Config) ->
           || Length <- [0, 1, 15, 16, 17, 255, 256, 257, 5000], Some <- [lists:sublist(Keys, Length)]],
          cats:delete(Table)
      end || Type <- cats_test_lib:types()].
+
+%% The key in what `lookup/2' gives out is the stored one where it differs from the one that was asked for, and
+%% keeps no larger binary of which that one has a part.
+keys_of_what_is_found(_Config) ->
+    Zeros = 0.0 =:= hd([-0.0]),
+    [begin
+         Table = ?T:new(keys, [Type]),
+         [begin
+              true = ?T:insert(Table, {Stored, <<"value">>}),
+              [{Found, <<"value">>}] = ?T:lookup(Table, Asked),
+              ?assertEqual(term_to_binary(Stored), term_to_binary(Found)),
+              true = ?T:delete(Table, Stored)
+          end || {Stored, Asked, Types} <- [{{1, [2]}, {1, [2]}, [set, ordered_set]},
+                                            {{a, {1.0}}, {a, {1}}, [ordered_set]},
+                                            {{a, {1}}, {a, {1.0}}, [ordered_set]},
+                                            {[1, 2.0], [1, 2], [ordered_set]},
+                                            {[1, 2], [1, 2.0], [ordered_set]},
+                                            {{-0.0}, {0.0}, [ordered_set | [set || Zeros]]},
+                                            {{0.0}, {-0.0}, [ordered_set | [set || Zeros]]}],
+                 lists:member(Type, Types)],
+         Whole = binary:copy(<<"0123456789">>, 1000),
+         [begin
+              true = ?T:insert(Table, {Key(binary:copy(Part)), <<"value">>}),
+              [{Found, _}] = ?T:lookup(Table, Key(Part)),
+              ?assert(binary:referenced_byte_size(binary_of(Found)) < 200)
+          end || Size <- [10, 100], Part <- [binary:part(Whole, 3, Size)],
+                 Key <- [fun(Binary) -> Binary end, fun(Binary) -> {user, Binary} end,
+                         fun(Binary) -> [a, {1, Binary}] end]],
+         true = ?T:delete(Table)
+     end || Type <- cats_test_lib:types(), lists:member(Type, [set, ordered_set])].
+
+binary_of({_, Binary}) -> Binary;
+binary_of([_, Element]) -> binary_of(Element);
+binary_of(Binary) -> Binary.

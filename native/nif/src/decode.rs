@@ -7,7 +7,7 @@ use crate::encode::SCHEDULER_WORDS;
 use crate::external;
 use crate::failure::Failure;
 use crate::vm::{on_dirty_scheduler, Env, Term};
-use cats_term::{BlockRef, Elements, Integer, List, Map, TermRef, View, NIL};
+use cats_term::{BlockRef, Class, Elements, Integer, List, Map, TermRef, View, NIL};
 use std::mem::MaybeUninit;
 
 /// The tuple that a block holds. `Big` when it is too large for this scheduler.
@@ -20,6 +20,30 @@ pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
         return Ok(env.tuple(Term::slice(block.elements_raw())));
     }
     make_tuple(env, block.elements())
+}
+
+/// As [`object`], with `key`, a term of the environment, as the element at `place`.
+#[inline]
+pub fn object_with(env: Env, block: BlockRef, place: usize, key: Term) -> Result<Term, Failure> {
+    if block.words() > SCHEDULER_WORDS && !on_dirty_scheduler() {
+        return Err(Failure::Big);
+    }
+    let make = |(i, element)| if i == place { Ok(key) } else { term(env, element) };
+    with_made(block.elements().iter().enumerate().map(make), |elements| {
+        env.tuple(elements)
+    })
+}
+
+/// Whether a term of the process that is exactly the same may stand for a copy of this stored one. Not for one with binaries in it,
+/// which may be parts of larger ones that would be kept; nor with floats, of which 0.0 and -0.0 may be the same.
+pub fn is_sharable(term: TermRef) -> bool {
+    match term.view() {
+        View::Immediate(_) | View::Integer(_) => true,
+        View::Tuple(elements) => term.is_flat() || elements.iter().all(is_sharable),
+        View::List(list) => term.is_flat() || list.elements().iter().all(is_sharable) && is_sharable(list.tail()),
+        View::Held(class, _) => matches!(class, Class::Reference | Class::Pid | Class::Port),
+        View::Map(_) | View::Float(_) | View::Binary(_) | View::SharedBinary(..) => false,
+    }
 }
 
 /// One term of a block. The caller sees to its size; see [`object`].
@@ -52,22 +76,33 @@ const FEW: usize = 16;
 /// Makes terms of these and passes them on.
 #[inline]
 fn with_elements<R>(env: Env, elements: Elements, body: impl FnOnce(&[Term]) -> R) -> Result<R, Failure> {
-    if elements.len() > FEW {
-        return with_many(env, elements, body);
+    with_made(elements.iter().map(|element| term(env, element)), body)
+}
+
+/// Passes on what is made one after the other.
+#[inline]
+fn with_made<R>(
+    terms: impl ExactSizeIterator<Item = Result<Term, Failure>>,
+    body: impl FnOnce(&[Term]) -> R,
+) -> Result<R, Failure> {
+    let count = terms.len();
+    if count > FEW {
+        return with_many(terms, body);
     }
     let mut few = [const { MaybeUninit::uninit() }; FEW];
-    for (place, element) in few.iter_mut().zip(elements.iter()) {
-        place.write(term(env, element)?);
+    for (place, term) in few.iter_mut().zip(terms) {
+        place.write(term?);
     }
     // SAFETY: that many were written, and a term may lie where one that is perhaps not yet written may.
-    Ok(body(unsafe {
-        std::slice::from_raw_parts(few.as_ptr().cast(), elements.len())
-    }))
+    Ok(body(unsafe { std::slice::from_raw_parts(few.as_ptr().cast(), count) }))
 }
 
 #[cold]
-fn with_many<R>(env: Env, elements: Elements, body: impl FnOnce(&[Term]) -> R) -> Result<R, Failure> {
-    let made: Result<Vec<Term>, Failure> = elements.iter().map(|element| term(env, element)).collect();
+fn with_many<R>(
+    terms: impl Iterator<Item = Result<Term, Failure>>,
+    body: impl FnOnce(&[Term]) -> R,
+) -> Result<R, Failure> {
+    let made: Result<Vec<Term>, Failure> = terms.collect();
     Ok(body(&made?))
 }
 

@@ -7,7 +7,7 @@ use crate::atoms;
 use crate::external;
 use crate::failure::Failure;
 use crate::vm::{on_dirty_scheduler, Env, Term};
-use cats_term::{is_immediate, Builder, Class, Item, NIL};
+use cats_term::{is_immediate, Builder, Class, Few, Item, TermRef, NIL};
 use rustler::sys::*;
 use std::mem::MaybeUninit;
 
@@ -51,6 +51,37 @@ pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), 
 /// Builds a key to search for: the one-element tuple of this term. Otherwise as [`object`].
 pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
     object(env, &[key], builder)
+}
+
+/// A key to search for, if it is of the commonest kinds: a tuple of immediates, a string, a binary or a float, and not long. Otherwise
+/// it is to be built by [`key`].
+#[inline]
+pub fn few<'a>(env: Env, key: Term, few: &'a mut Few) -> Option<TermRef<'a>> {
+    // A guess, as in `Encoder::item`.
+    if key.0 & TAG == LIST_TAG {
+        let mut bytes = [MaybeUninit::uninit(); STRING];
+        return few.list(string(env, key, &mut bytes)?.iter().map(|byte| Term::byte(*byte).0));
+    }
+    if let Some(elements) = env.tuple_elements(key) {
+        return few.tuple(immediates(elements)?);
+    }
+    if let Some(bytes) = env.binary_bytes(key) {
+        return few.binary(bytes);
+    }
+    Some(few.float(env.get_f64(key)?))
+}
+
+/// The bytes of a string, as `erl_nif` calls a proper list of bytes, if it is not long: one call for all of them.
+#[inline]
+fn string<'a>(env: Env, list: Term, bytes: &'a mut [MaybeUninit<u8>; STRING]) -> Option<&'a [u8]> {
+    let latin1 = ErlNifCharEncoding::ERL_NIF_LATIN1;
+    let room = bytes.as_mut_ptr().cast();
+    // SAFETY: the VM writes at most as many bytes as it is told.
+    let size = unsafe { enif_get_string(env.raw(), list.raw(), room, STRING as c_uint, latin1) };
+    // Nothing or less is said of what is no string, or too long. The last byte is a zero at the end.
+    let length = usize::try_from(size).ok()?.checked_sub(1)?;
+    // SAFETY: the VM wrote this many.
+    Some(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), length) })
 }
 
 struct Encoder<'a, 'b> {
@@ -159,29 +190,13 @@ impl Encoder<'_, '_> {
         self.set_boxed(item, depth)
     }
 
-    /// Pushes a list's elements if it is a string, as `erl_nif` calls a proper list of bytes, and not long: one call for all of
-    /// them. False, and nothing done, if not.
+    /// Pushes a list's elements if it is a string, and not long. False, and nothing done, if not.
     fn string(&mut self, list: Term) -> bool {
-        let mut bytes = [MaybeUninit::<u8>::uninit(); STRING];
-        let latin1 = ErlNifCharEncoding::ERL_NIF_LATIN1;
-        // SAFETY: the VM writes at most as many bytes as it is told.
-        let size = unsafe {
-            enif_get_string(
-                self.env.raw(),
-                list.raw(),
-                bytes.as_mut_ptr().cast(),
-                STRING as c_uint,
-                latin1,
-            )
-        };
-        // Nothing or less is said of what is no string, or too long. The last byte is a zero at the end.
-        let Some(length) = usize::try_from(size).ok().and_then(|size| size.checked_sub(1)) else {
+        let mut bytes = [MaybeUninit::uninit(); STRING];
+        let Some(bytes) = string(self.env, list, &mut bytes) else {
             return false;
         };
-        for byte in &bytes[..length] {
-            // SAFETY: the VM wrote this many.
-            self.builder.push(Term::byte(unsafe { byte.assume_init() }).0);
-        }
+        bytes.iter().for_each(|byte| self.builder.push(Term::byte(*byte).0));
         true
     }
 

@@ -1,7 +1,7 @@
 //! Hashes of terms: of the exact term, equal under `=:=`, and of its value, equal under `==`.
 //!
-//! Words are absorbed by multiplication folded to 64 bits (the step of wyhash and rapidhash), from a secret that is drawn once
-//! per load, and the end is mixed by MurmurHash3's finaliser; bytes are hashed by rapidhash with the same secret.
+//! Words are absorbed by multiplication folded to 64 bits (the step of wyhash and rapidhash), two at a time where they stand side by
+//! side, under secrets that are drawn once per load; bytes are hashed by rapidhash, under another secret.
 
 use crate::format::{is_immediate, small, Class, Elements, Map, TermRef, View};
 use crate::number::{small_value, Whole};
@@ -70,16 +70,27 @@ pub fn key_word_ordered(term: TermRef<'_>) -> u64 {
     }
 }
 
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The product, its upper half folded onto the lower one.
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = a as u128 * b as u128;
+    product as u64 ^ (product >> 64) as u64
+}
+
 struct Secrets {
-    words: u64,
+    start: u64,
+    second: u64,
     bytes: RapidSecrets,
 }
 
 static SECRETS: LazyLock<Secrets> = LazyLock::new(|| {
     let random = RandomState::new();
     Secrets {
-        words: random.hash_one(0),
-        bytes: RapidSecrets::seed(random.hash_one(1)),
+        start: random.hash_one(0),
+        second: random.hash_one(1),
+        bytes: RapidSecrets::seed(random.hash_one(2)),
     }
 });
 
@@ -118,26 +129,31 @@ impl State {
     fn new() -> State {
         let secrets = &*SECRETS;
         State {
-            state: secrets.words,
+            state: secrets.start,
             secrets,
         }
     }
 
     #[inline]
     fn finish(&self) -> u64 {
-        (mix(self.state) & !3).max(4)
+        (fold(self.state ^ self.secrets.second, MULTIPLIER) & !3).max(4)
     }
 
     #[inline]
     fn absorb(&mut self, word: u64) {
-        const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-        let product = (self.state ^ word) as u128 * MULTIPLIER as u128;
-        self.state = product as u64 ^ (product >> 64) as u64;
+        self.state = fold(self.state ^ word, MULTIPLIER);
     }
 
     #[inline]
+    fn absorb_two(&mut self, first: u64, second: u64) {
+        self.state = fold(self.state ^ first, self.secrets.second ^ second);
+    }
+
+    /// To be followed by [`absorb`](Self::absorb) or [`absorb_two`](Self::absorb_two), unless the item has no parts.
+    #[inline]
     fn mark(&mut self, mark: Mark, size: usize) {
-        self.absorb((size as u64) << 8 | mark as u64);
+        let mark = (size as u64) << 8 | mark as u64;
+        self.state = self.state.rotate_left(23).wrapping_add(mark);
     }
 
     #[inline]
@@ -185,8 +201,18 @@ impl State {
     }
 
     fn absorb_elements<const ORDERED: bool>(&mut self, elements: Elements<'_>) {
-        for element in elements.iter() {
-            self.absorb_term::<ORDERED>(element);
+        let mut rest = elements.iter();
+        while let Some(first) = rest.next() {
+            let Some(second) = rest.next() else {
+                return self.absorb_term::<ORDERED>(first);
+            };
+            match (single_word::<ORDERED>(first), single_word::<ORDERED>(second)) {
+                (Some(first), Some(second)) => self.absorb_two(first, second),
+                _ => {
+                    self.absorb_term::<ORDERED>(first);
+                    self.absorb_term::<ORDERED>(second);
+                }
+            }
         }
     }
 
@@ -209,6 +235,18 @@ impl State {
         self.mark(Mark::Float, 0);
         // Adding 0.0 makes 0.0 of -0.0, which may be the same term.
         self.absorb((value + 0.0).to_bits());
+    }
+}
+
+/// The word as which a term is absorbed, if it is one.
+#[inline]
+fn single_word<const ORDERED: bool>(term: TermRef<'_>) -> Option<u64> {
+    if term.is_immediate() {
+        return Some(term.word());
+    }
+    match term.view() {
+        View::Float(value) if ORDERED => small_value(value).and_then(small),
+        _ => None,
     }
 }
 

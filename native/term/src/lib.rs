@@ -6,6 +6,7 @@
 mod block;
 mod builder;
 mod equal;
+mod few;
 mod format;
 mod hash;
 mod host;
@@ -18,6 +19,7 @@ pub mod test_host;
 pub use block::{Block, BlockRef};
 pub use builder::{Builder, Item};
 pub use equal::{equal, equal_elements};
+pub use few::Few;
 pub use format::{
     is_immediate, small, Class, Elements, Integer, List, Map, TermRef, View, BOTTOM, MAX_ARITY, NIL, TOP,
 };

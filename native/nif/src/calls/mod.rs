@@ -33,7 +33,7 @@ use crate::resource::{Kind, Owned, Value};
 use crate::vm::{on_dirty_scheduler, Env, Term};
 use cats_sync::epoch::Guard;
 use cats_table::{Cause, Handle, Host, Object, ObjectRef, Probe, Registry, Right, Table, Time};
-use cats_term::{Block, Builder, TermRef, NIL};
+use cats_term::{Block, Builder, Few, TermRef, NIL};
 use rustler::sys::*;
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
@@ -207,17 +207,27 @@ fn with_probe<R>(
     key: Term,
     f: impl FnOnce(&Probe<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    let mut builder = None;
+    let (mut few, mut builder) = (Few::new(), None);
     let probe = if key.is_immediate() {
         table.probe(TermRef::immediate(key.0))
     } else {
-        built_probe(env, table, key, builder.insert(Builder::new()))?
+        built_probe(env, table, key, &mut few, &mut builder)?
     };
     f(&probe)
 }
 
 #[inline(never)]
-fn built_probe<'b>(env: Env, table: &Table, key: Term, builder: &'b mut Builder) -> Result<Probe<'b>, Failure> {
+fn built_probe<'b>(
+    env: Env,
+    table: &Table,
+    key: Term,
+    few: &'b mut Few,
+    builder: &'b mut Option<Builder>,
+) -> Result<Probe<'b>, Failure> {
+    if let Some(key) = encode::few(env, key, few) {
+        return Ok(table.probe(key));
+    }
+    let builder = builder.insert(Builder::new());
     encode::key(env, key, builder)?;
     Ok(table.probe(builder.as_key()))
 }

@@ -2,7 +2,8 @@
 
 use super::*;
 use cats_sync::epoch::pin;
-use cats_table::Objects;
+use cats_table::{Kind, Objects};
+use cats_term::equal;
 
 pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
@@ -12,7 +13,7 @@ pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
             return match handle.get(probe)? {
                 None => Ok(Term(NIL)),
                 Some(object) => {
-                    let tuple = tuple(env, &object)?;
+                    let tuple = tuple_of_key(env, handle.table(), &object, key, probe)?;
                     account(env, object.words());
                     Ok(env.cons(tuple, Term(NIL)))
                 }
@@ -20,6 +21,29 @@ pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
         }
         objects(env, &handle.lookup(probe, on_dirty_scheduler())?)
     })
+}
+
+/// Makes a term of the object that was found for a key. Terms never change, so the key that the caller has is as good as a copy of
+/// the object's, if they are exactly the same.
+#[inline]
+fn tuple_of_key(
+    env: Env,
+    table: &Table,
+    object: &ObjectRef<'_>,
+    key: Term,
+    probe: &Probe<'_>,
+) -> Result<Term, Failure> {
+    match object {
+        ObjectRef::Block(block) if !key.is_immediate() => {
+            let stored = block.element(table.key());
+            let exact = || table.kind() != Kind::OrderedSet || equal(stored, probe.term());
+            match decode::is_sharable(stored) && exact() {
+                true => decode::object_with(env, *block, table.key(), key),
+                false => decode::object(env, *block),
+            }
+        }
+        _ => tuple(env, object),
+    }
 }
 
 /// Keys that are on their way at once in `lookup_many`.

@@ -1,7 +1,7 @@
 //! `delete/2`, `delete_object/2` and `take/2`.
 
 use crate::failure::Failure;
-use crate::group::{retire_entry, Group};
+use crate::group::{retire_entry, retire_replaced, Group};
 use crate::insert::Incoming;
 use crate::lookup::{look, Looked, Objects};
 use crate::object::{body_bytes, is_group, Object};
@@ -20,23 +20,26 @@ impl<'g> Handle<'g> {
                 return result;
             }
         }
-        let old = store.update(self.guard, probe, move |old| {
+        if !store.may_have(self.guard, probe) {
+            return self.still_named();
+        }
+        let mut outcome = Ok(());
+        let old = store.update(self.guard, probe, |old| {
             if let Err(failure) = self.still_named() {
-                return (Step::Keep, Err(failure));
+                outcome = Err(failure);
+                return (Step::Keep, 0);
             }
             match old {
-                None => (Step::Keep, Ok(None)),
+                None => (Step::Keep, 0),
                 Some(old) => {
                     self.uncount(store, old);
-                    (Step::Remove, Ok(Some(old)))
+                    (Step::Remove, old.body)
                 }
             }
-        })??;
-        if let Some(old) = old {
-            // SAFETY: the place is free now.
-            unsafe { retire_entry(self.guard, old.body) }
-        }
-        Ok(())
+        })?;
+        // SAFETY: the place is free now.
+        unsafe { retire_replaced(self.guard, old) }
+        outcome
     }
 
     /// `take/2`: removes and returns all objects of a key. Fails with [`Failure::Big`], and nothing done, when there are too

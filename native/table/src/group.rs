@@ -4,7 +4,7 @@
 //! One thread at a time changes a group: the holder of the engine's lock on the key's place. Others read meanwhile, under
 //! guards, and the engine validates what they read: they follow `head` and `next` only, and unlinked nodes are retired.
 
-use crate::object::{body_bytes, free_body, is_group, retire_body, ObjectRef, GROUP};
+use crate::object::{body_bytes, free_body, is_group, refers, retire_body, ObjectRef, GROUP};
 use crate::reaper::{self, Garbage};
 use crate::schema::{identical, object_hash};
 use cats_engine::Entry;
@@ -444,7 +444,6 @@ const FREE_AT_ONCE: usize = 64;
 ///
 /// # Safety
 /// The entry is unlinked, and this happens once.
-#[inline]
 pub unsafe fn retire_entry(guard: &Guard, body: u64) {
     // SAFETY: what the entry refers to is unlinked, as the caller promises.
     unsafe {
@@ -454,6 +453,18 @@ pub unsafe fn retire_entry(guard: &Guard, body: u64) {
         } else {
             retire_body(guard, body);
         }
+    }
+}
+
+/// The same of a place that has another entry now, or none; 0 if it had none before.
+///
+/// # Safety
+/// As for [`retire_entry`], unless the body is 0.
+#[inline(always)]
+pub unsafe fn retire_replaced(guard: &Guard, body: u64) {
+    if body != 0 && refers(body) {
+        // SAFETY: as the caller promises.
+        unsafe { retire_entry(guard, body) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! `insert/2` and `insert_new/2`, of one object and of lists. A list is atomic and isolated: all places are locked together.
 
 use crate::failure::{Cause, Failure};
-use crate::group::{retire_entry, Group};
+use crate::group::{retire_entry, retire_replaced, Group};
 use crate::object::{body_bytes, free_body, is_group, key_of, Object};
 use crate::options::Kind;
 use crate::schema::{identical, Probe};
@@ -132,12 +132,13 @@ impl Handle<'_> {
         let store = self.store();
         let mut incoming = Incoming::new(self.guard, self.table, store, object)?;
         let probe = incoming.probe;
-        let old = store.update_plain(self.guard, &probe, |old| self.put_if_named(store, old, &mut incoming))??;
-        if let Some(old) = old {
-            // SAFETY: the place holds another entry now.
-            unsafe { retire_entry(self.guard, old) }
-        }
-        Ok(())
+        let mut outcome = Ok(());
+        let old = store.update_plain(self.guard, &probe, |old| {
+            self.put_if_named(store, old, &mut incoming, &mut outcome)
+        })?;
+        // SAFETY: the place holds another entry now.
+        unsafe { retire_replaced(self.guard, old) }
+        outcome
     }
 
     #[inline(never)]
@@ -148,24 +149,35 @@ impl Handle<'_> {
             return self.insert_detached(store, incoming);
         }
         let probe = incoming.probe;
-        let old = store.update(self.guard, &probe, |old| self.put_if_named(store, old, &mut incoming))??;
-        if let Some(old) = old {
-            // SAFETY: the place holds another entry now.
-            unsafe { retire_entry(self.guard, old) }
-        }
-        Ok(())
+        let mut outcome = Ok(());
+        let old = store.update(self.guard, &probe, |old| {
+            self.put_if_named(store, old, &mut incoming, &mut outcome)
+        })?;
+        // SAFETY: the place holds another entry now.
+        unsafe { retire_replaced(self.guard, old) }
+        outcome
     }
 
+    /// As [`put`](Self::put), but a failure goes into `outcome`, and the body is one word, 0 for none: the result of a step that is
+    /// not inlined passes through memory, where two words that are read as one make the processor wait.
     #[inline(always)]
     fn put_if_named(
         self,
         store: &Store,
         old: Option<Entry>,
         incoming: &mut Incoming,
-    ) -> (Step, Result<Option<u64>, Failure>) {
-        match self.still_named() {
+        outcome: &mut Result<(), Failure>,
+    ) -> (Step, u64) {
+        let (step, result) = match self.still_named() {
             Ok(()) => self.put(store, old, incoming),
             Err(failure) => (Step::Keep, Err(failure)),
+        };
+        match result {
+            Ok(replaced) => (step, replaced.unwrap_or(0)),
+            Err(failure) => {
+                *outcome = Err(failure);
+                (step, 0)
+            }
         }
     }
 

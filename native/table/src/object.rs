@@ -19,6 +19,12 @@ pub fn is_group(body: u64) -> bool {
     body & TAG == GROUP
 }
 
+/// Whether the body refers to memory, a block or a group.
+#[inline]
+pub fn refers(body: u64) -> bool {
+    body & SINGLE == 0
+}
+
 /// Whether the body is the address of a block.
 #[inline]
 pub fn is_block(body: u64) -> bool {

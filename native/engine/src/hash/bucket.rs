@@ -306,6 +306,13 @@ impl<'g> Bucket<'g> {
         self.head.marks.read().crowd()
     }
 
+    /// Whether there may be an entry with this hash, by the marks of the head, which may be changing.
+    #[inline]
+    pub fn may_have(self, hash: u64) -> bool {
+        let (seen, tag) = (self.head.marks.read(), tag_of(hash));
+        seen.with(tag).0 != 0 || seen.lets_through(tag)
+    }
+
     /// An optimistic read under `token`: the entry of the key with this word and hash, or that there is none; `None` if the bucket
     /// was seen changing. Inlined, as its result would pass through memory.
     #[inline(always)]

@@ -163,6 +163,16 @@ impl<S: Schema> Hash<S> {
         }
     }
 
+    /// False if the key is not there, as far as its bucket's head tells: who would lock the bucket only to find that out need not.
+    #[inline(always)]
+    pub fn may_have(&self, guard: &Guard, probe: &S::Probe) -> bool {
+        let hash = hash_of(self.shared.0.schema.word(probe));
+        match self.token(guard, hash) {
+            Some((bucket, token)) => bucket.may_have(hash) || !bucket.head.lock.validate(token),
+            None => true,
+        }
+    }
+
     /// Whether the hash is in the same bucket as when the size was `size`.
     #[inline]
     fn still(&self, hash: u64, size: Size) -> bool {
@@ -341,7 +351,8 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    /// An update in a bucket whose block is full, so that the key may be, or find its place, in an overflow block.
+    /// An update in a bucket whose block is full and has not got the key, so that it may be, or find its place, in an overflow
+    /// block.
     #[inline(never)]
     fn update_full<'g, R>(
         &'g self,
@@ -364,6 +375,17 @@ impl<S: Schema> Hash<S> {
         drop(held);
         self.finish(guard, after);
         result
+    }
+
+    /// Frees a slot of the block of a bucket that is full: an entry of an overflow block may take the place.
+    #[inline(never)]
+    fn remove_from_full<'g>(&'g self, guard: &'g Guard, mut held: Held<'g>, slot: usize, hash: u64) {
+        let mut spare = self.spare(guard);
+        held.changed = true;
+        held.bucket.remove(guard, held.bucket.in_block(slot), &mut spare);
+        self.count_sample(hash, -1);
+        // The lock goes first, as nobody need wait for blocks to be freed.
+        drop(held);
     }
 
     /// Does what an update left to do.
@@ -405,10 +427,11 @@ impl<S: Schema> Engine<S> for Hash<S> {
         let mut held = self.lock(guard, hash)?;
         let bucket = held.bucket;
         let crowd = bucket.crowd();
-        if bucket::is_full(crowd) {
+        let found = bucket.find_in_block(word, hash, self.matches(probe));
+        let full = bucket::is_full(crowd);
+        if full && found.is_none() {
             return Ok(self.update_full(guard, probe, (word, hash), held, change));
         }
-        let found = bucket.find_in_block(word, hash, self.matches(probe));
         // Should `change` unwind.
         held.changed = false;
         let (step, result) = change(found.map(|(_, entry)| entry));
@@ -426,6 +449,10 @@ impl<S: Schema> Engine<S> for Hash<S> {
                 self.count_sample(hash, 1);
                 crowded = crowd >= resize::CROWD;
                 true
+            }
+            (Step::Remove, Some((slot, _))) if full => {
+                self.remove_from_full(guard, held, slot, hash);
+                return Ok(result);
             }
             (Step::Remove, Some((slot, _))) => {
                 bucket.remove_from_block(slot, crowd);

@@ -4,7 +4,7 @@
 //! Faults that were planted, and what each model found of them, are in docs/checking.md.
 
 use super::*;
-use crate::conformance::{Map, TestSchema};
+use crate::conformance::{Map, TestKey, TestSchema};
 use crate::schedules::{explore, together};
 use cats_sync::epoch;
 use std::sync::Arc;
@@ -17,6 +17,17 @@ fn split(table: &Table) {
 }
 fn merge(table: &Table) {
     table.0.merge(&epoch::pin(), table.0.size().buckets());
+}
+fn change(table: &Table) {
+    table.remove(2);
+    table.put(9, 1);
+}
+/// All numbers are there, but 2 may be gone.
+fn read(table: &Table) {
+    (0..8).for_each(|number| assert!(number == 2 || table.get(number).is_some()));
+}
+fn ask(table: &Table) {
+    (0..8).for_each(|number| assert!(number == 2 || table.0.may_have(&epoch::pin(), &TestKey::new(number))));
 }
 
 /// Runs tasks at once on a table of two buckets with the numbers below 8; in the end these are left.
@@ -35,26 +46,25 @@ fn model(tasks: &'static [Task], left: &'static [u64]) {
 
 #[test]
 fn split_beside_reads_and_changes() {
-    let tasks: &[Task] = &[
-        split,
-        |table| (0..8).for_each(|number| assert!(number == 2 || table.get(number).is_some())),
-        |table| {
-            table.remove(2);
-            table.put(9, 1);
-        },
-    ];
+    let tasks: &[Task] = &[split, read, change];
     model(tasks, &[0, 1, 3, 4, 5, 6, 7, 9]);
 }
 
 #[test]
 fn merge_beside_reads_and_changes() {
+    let tasks: &[Task] = &[merge, read, change];
+    model(tasks, &[0, 1, 3, 4, 5, 6, 7, 9]);
+}
+
+#[test]
+fn absence_is_told_beside_a_split_and_a_merge() {
     let tasks: &[Task] = &[
-        merge,
-        |table| (0..8).for_each(|number| assert!(number == 2 || table.get(number).is_some())),
         |table| {
-            table.remove(2);
-            table.put(9, 1);
+            split(table);
+            merge(table);
         },
+        ask,
+        change,
     ];
     model(tasks, &[0, 1, 3, 4, 5, 6, 7, 9]);
 }

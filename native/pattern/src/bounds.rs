@@ -3,8 +3,9 @@
 
 use crate::function::Function;
 use crate::head::Pattern;
+use crate::matcher::Comparison;
 use crate::program::{Clause, Program};
-use cats_term::{compare, Block, Builder, TermRef, BOTTOM, TOP};
+use cats_term::{compare, Block, Builder, TermRef, View, BOTTOM, TOP};
 use std::cmp::Ordering::Greater;
 
 /// The keys that can match. Blocks are tuples of one element, the key.
@@ -69,6 +70,39 @@ impl Program {
             outermost(End::Lower, Greater)?,
             outermost(End::Upper, Greater.reverse())?,
         ))
+    }
+
+    /// For each clause the elements that an object needs for it to match, as far as they are neither tuples, lists nor maps: their
+    /// places, counted from 0, and what they are exactly. Clauses that match no object are left out.
+    pub fn elements(&self) -> impl Iterator<Item = Vec<(usize, TermRef<'_>)>> {
+        self.clauses.iter().filter_map(|clause| match &clause.head {
+            Pattern::Tuple(elements) => {
+                let bound = elements.iter().enumerate();
+                let bound = bound.filter_map(|(place, pattern)| Some((place, self.element(clause, pattern)?)));
+                Some(bound.collect())
+            }
+            Pattern::Any | Pattern::Bind(_) => Some(Vec::new()),
+            _ => None,
+        })
+    }
+
+    /// The term that this element must be.
+    fn element(&self, clause: &Clause, pattern: &Pattern) -> Option<TermRef<'_>> {
+        match pattern {
+            Pattern::Constant(word) | Pattern::Float { word, .. } => Some(self.constant(*word)),
+            Pattern::Bind(variable) => {
+                let is_same = |other: &&Comparison| other.variable == *variable && other.function == Function::Same;
+                let comparison = clause.comparisons.iter().find(is_same)?;
+                let constant = self.constant(comparison.constant);
+                use View::*;
+                matches!(
+                    constant.view(),
+                    Immediate(_) | Float(_) | Integer(_) | Binary(_) | SharedBinary(..)
+                )
+                .then_some(constant)
+            }
+            _ => None,
+        }
     }
 
     /// The least or greatest key that the pattern, and the clause's guards, allow.

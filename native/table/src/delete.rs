@@ -102,20 +102,9 @@ impl<'g> Handle<'g> {
                     return (Step::Remove, Ok((1, Some(old))));
                 }
                 let group = Group::from_body(old.body);
-                let before = Group::bytes_for(group.count());
-                let removed = group.remove(self.guard, key, object);
-                if removed.objects == 0 {
-                    return (Step::Keep, Ok((0, None)));
-                }
-                let left = group.count();
-                let after = if left == 0 { 0 } else { Group::bytes_for(left) };
-                let bytes = removed.bytes + before - after;
-                store.count(-(removed.objects as i64), -(bytes as i64));
-                if left == 0 {
-                    (Step::Remove, Ok((removed.objects, Some(old))))
-                } else {
-                    (Step::Touch, Ok((removed.objects, None)))
-                }
+                let removed = self.shrink(store, group, |group| Some(group.remove(self.guard, key, object)));
+                let (step, removed) = removed.unwrap_or((Step::Keep, 0));
+                (step, Ok((removed, (step == Step::Remove).then_some(old))))
             }
         })??;
         if let Some(old) = old {
@@ -125,6 +114,28 @@ impl<'g> Handle<'g> {
         Ok(removed)
     }
 
+    /// Removes objects of a group, whose place is locked, and takes them off the counters: what becomes of the place, and how
+    /// many they were. Nothing where `remove` gives nothing, and has done nothing.
+    pub(crate) fn shrink(
+        self,
+        store: &Store,
+        group: &Group,
+        remove: impl FnOnce(&Group) -> Option<usize>,
+    ) -> Option<(Step, usize)> {
+        // SAFETY: the place is locked.
+        let bytes = || unsafe { group.bytes() };
+        let before = bytes();
+        let removed = remove(group)?;
+        let after = if group.count() == 0 { 0 } else { bytes() };
+        store.count(-(removed as i64), after as i64 - before as i64);
+        let step = match removed {
+            0 => Step::Keep,
+            _ if group.count() == 0 => Step::Remove,
+            _ => Step::Touch,
+        };
+        Some((step, removed))
+    }
+
     /// Takes what a locked place holds off the counters.
     #[inline]
     pub(crate) fn uncount(self, store: &Store, entry: Entry) {
@@ -132,7 +143,7 @@ impl<'g> Handle<'g> {
         unsafe {
             let (objects, bytes) = if is_group(entry.body) {
                 let group = Group::from_body(entry.body);
-                (group.count(), group.object_bytes() + Group::bytes_for(group.count()))
+                (group.count(), group.bytes())
             } else {
                 (1, body_bytes(entry.body))
             };

@@ -1,56 +1,63 @@
-//! All objects of one key in a bag or duplicate_bag: a list in the order of insertion, and above [`SMALL`] objects an index
-//! by the hash of the object, so that looking for one of many equal-keyed objects takes O(log n), never a scan.
+//! All objects of one key in a bag or duplicate_bag: an unrolled list in the order of insertion, with a signature for each
+//! object, and for more than [`SMALL`] objects an index by the hash of the object, so that looking for one of many equal-keyed
+//! objects takes O(1), never a scan.
+//!
+//! Source: Shao, Reppy, Appel, "Unrolling lists", LFP 1994; for signatures see `signature.rs`.
 //!
 //! One thread at a time changes a group: the holder of the engine's lock on the key's place. Others read meanwhile, under
-//! guards, and the engine validates what they read: they follow `head` and `next` only, and unlinked nodes are retired.
+//! guards, and the engine validates what they read: they follow the chunks only, and what is unlinked is retired.
+//!
+//! An object comes into the index when one is sought: then some of those that are not in it yet are added, and the others
+//! searched by their signatures. So who only adds objects pays for no index, but for each beyond [`UNINDEXED`].
 
-use crate::object::{body_bytes, free_body, is_group, refers, retire_body, ObjectRef, GROUP};
+mod chunk;
+mod index;
+mod signature;
+#[cfg(test)]
+mod tests;
+
+use crate::object::{body_bytes, free_body, is_group, prefetch, refers, retire_body, ObjectRef, GROUP};
 use crate::reaper::{self, Garbage};
 use crate::schema::{identical, object_hash};
 use cats_engine::Entry;
 use cats_sync::epoch::Guard;
-use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use cats_sync::slab;
-use std::cell::{Cell, UnsafeCell};
-use std::collections::BTreeMap;
-use std::ptr::{null_mut, NonNull};
+use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering};
+use cats_sync::slab::Own;
+use chunk::{bits, Chunk, Header, Node, Slot, FULL};
+use index::Index;
+use signature::signature;
+use smallvec::SmallVec;
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
 
-/// Up to so many objects are searched one by one.
-const SMALL: usize = 16;
+pub use signature::Filter;
 
-/// Bytes that an index takes for a node, roughly.
-const INDEX_BYTES: usize = 24;
+/// Up to so many objects are searched one by one, by their signatures.
+const SMALL: usize = 2 * FULL;
 
-struct Node {
-    body: AtomicU64,
-    next: AtomicPtr<Node>,
-    /// The node before; only for the writer.
-    previous: Cell<*mut Node>,
-    /// Another node whose object has the same hash, if there is an index; only for the writer.
-    same: Cell<*mut Node>,
-}
+/// Objects that are not in the index, at most: those that a search goes over.
+const UNINDEXED: usize = 1 << 16;
 
 /// See the module's documentation.
 pub struct Group {
-    head: AtomicPtr<Node>,
+    head: AtomicPtr<Header>,
     count: AtomicUsize,
     writer: UnsafeCell<Writer>,
 }
 
 /// What only the holder of the place's lock uses.
 struct Writer {
-    last: *mut Node,
-    /// Bytes of the objects.
+    last: Chunk,
+    /// Bytes of the group and its objects.
     bytes: usize,
-    /// The first node of each hash.
-    index: Option<BTreeMap<u64, *mut Node>>,
+    index: Option<Box<Indexed>>,
 }
 
-/// What a removal took away.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Removed {
-    pub objects: usize,
-    pub bytes: usize,
+/// The index, and how far it goes.
+struct Indexed {
+    index: Index,
+    /// No object before this chunk is missing in the index.
+    end: Chunk,
 }
 
 /// Where the objects of a group have their key: the key word of the entry, and the place, counted from 0.
@@ -73,28 +80,36 @@ impl KeyPlace {
 
 impl Group {
     /// The body of a group with these two objects, in this order; nothing when memory is exhausted.
-    pub fn of_two(first: u64, second: u64) -> Option<u64> {
-        let group = Box::new(Group {
-            head: AtomicPtr::new(null_mut()),
-            count: AtomicUsize::new(0),
+    ///
+    /// # Safety
+    /// The objects live, and have this key.
+    pub unsafe fn of_two(key: KeyPlace, first: u64, second: u64) -> Option<u64> {
+        let chunk = Chunk::new(2)?;
+        let mut bytes = size_of::<Group>() + chunk.bytes();
+        for body in [first, second] {
+            // SAFETY: as the caller promises.
+            unsafe {
+                chunk.push(slot_of(key, body));
+                bytes += body_bytes(body);
+            }
+        }
+        let group = Own::new(Group {
+            head: AtomicPtr::new(chunk.address()),
+            count: AtomicUsize::new(2),
             writer: UnsafeCell::new(Writer {
-                last: null_mut(),
-                bytes: 0,
+                last: chunk,
+                bytes,
                 index: None,
             }),
         });
-        let a = allocate(first)?;
-        let Some(b) = allocate(second) else {
-            // SAFETY: the node is new and in no list.
-            unsafe { free_node(a) };
-            return None;
-        };
-        // SAFETY: the group is new: nobody else uses it.
-        unsafe {
-            group.append(a);
-            group.append(b);
+        match group {
+            Some(group) => Some(group.into_raw() as u64 | GROUP),
+            None => {
+                // SAFETY: nobody else knows the chunk.
+                unsafe { chunk.free() };
+                None
+            }
         }
-        Some(Box::into_raw(group) as u64 | GROUP)
     }
 
     /// # Safety
@@ -112,26 +127,47 @@ impl Group {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Bytes that the group takes besides its objects.
-    pub fn bytes_for(objects: usize) -> usize {
-        let index = if objects > SMALL { INDEX_BYTES } else { 0 };
-        size_of::<Group>() + objects * (size_of::<Node>() + index)
+    #[inline]
+    fn head(&self) -> Option<Chunk> {
+        // Acquire: pairs with the Release by which a chunk is linked.
+        // SAFETY: chunks are retired through the epoch; this thread holds a guard or the place's lock.
+        unsafe { Chunk::at(self.head.load(Ordering::Acquire)) }
+    }
+
+    fn set_head(&self, chunk: Option<Chunk>) {
+        // Release: see `head`.
+        self.head
+            .store(chunk.map_or(null_mut(), Chunk::address), Ordering::Release);
+    }
+
+    fn chunks(&self) -> impl Iterator<Item = Chunk> {
+        std::iter::successors(self.head(), |chunk| chunk.next())
     }
 
     /// Shows the objects' bodies in the order of insertion, until `show` returns false. What a reader without the lock sees
     /// counts only once the engine has validated the place.
     #[inline]
     pub fn each(&self, mut show: impl FnMut(u64) -> bool) {
-        // Acquire, here and below: pairs with the Release by which a node is linked, so that its fields are seen.
-        let mut node = self.head.load(Ordering::Acquire);
-        while !node.is_null() {
-            // SAFETY: nodes are retired through the epoch; this thread holds a guard or the place's lock.
-            let at = unsafe { &*node };
-            // Acquire: pairs with the Release of `replace_each`.
-            if !show(at.body.load(Ordering::Acquire)) {
-                return;
+        for chunk in self.chunks() {
+            for body in chunk.words().0 {
+                // Acquire: pairs with `Chunk::set`, so that the object is seen.
+                if !show(body.load(Ordering::Acquire)) {
+                    return;
+                }
             }
-            node = at.next.load(Ordering::Acquire);
+        }
+    }
+
+    /// As [`each`](Self::each), but only objects that the filter lets pass.
+    #[inline]
+    pub fn each_passing(&self, filter: &Filter, mut show: impl FnMut(u64)) {
+        // A reader that met writers may be led on for long; what it has is not valid anyway.
+        let most = 2 * self.count() / FULL + 16;
+        for chunk in self.chunks().take(most) {
+            for body in chunk.bodies_passing(filter) {
+                prefetch(body);
+                show(body);
+            }
         }
     }
 
@@ -146,76 +182,195 @@ impl Group {
         first
     }
 
-    /// Whether an equal object is in the group.
+    /// Bytes of the group and all its objects.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    pub unsafe fn contains(&self, key: KeyPlace, object: ObjectRef<'_>) -> bool {
+    pub unsafe fn bytes(&self) -> usize {
+        // SAFETY: the caller is the only writer.
+        unsafe { (*self.writer.get()).bytes }
+    }
+
+    /// # Safety
+    /// The caller holds the lock of the place while it uses the result, and has no other one.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn writer(&self) -> &mut Writer {
+        // SAFETY: as the caller promises.
+        unsafe { &mut *self.writer.get() }
+    }
+
+    /// Whether an equal object is in the group. O(1).
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    pub unsafe fn contains(&self, guard: &Guard, key: KeyPlace, object: ObjectRef<'_>) -> bool {
         // SAFETY: the caller is the only writer; the objects live while it holds the lock.
         unsafe {
-            match &(*self.writer.get()).index {
-                Some(index) => {
-                    let mut node = index
-                        .get(&object_hash(object, key.place))
-                        .copied()
-                        .unwrap_or(null_mut());
-                    while !node.is_null() {
-                        if identical(key.object((*node).body.load(Ordering::Relaxed)), object) {
-                            return true;
-                        }
-                        node = (*node).same.get();
-                    }
-                    false
-                }
-                None => {
-                    let mut found = false;
-                    self.each(|body| {
-                        found = identical(key.object(body), object);
-                        !found
-                    });
-                    found
+            self.extend_index(guard, key);
+            if self.writer().index.is_some() {
+                let hash = object_hash(object, key.place);
+                if self.indexed(guard, key, hash, object).is_some() {
+                    return true;
                 }
             }
+            let filter = Filter::only(signature(object, key.place));
+            let is_it = |body: u64| identical(key.object(body), object);
+            self.unindexed().any(|chunk| chunk.bodies_passing(&filter).any(is_it))
         }
     }
 
-    /// Adds an object at the end; false, and nothing done, when memory is exhausted. O(log n).
+    /// The first node of an equal object, which has this hash.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    pub unsafe fn insert(&self, key: KeyPlace, body: u64) -> bool {
-        let Some(node) = allocate(body) else { return false };
-        // SAFETY: the caller is the only writer.
+    unsafe fn indexed(&self, guard: &Guard, key: KeyPlace, hash: u64, object: ObjectRef<'_>) -> Option<*mut Node> {
+        // SAFETY: as the caller promises.
         unsafe {
-            self.append(node);
-            let writer = &mut *self.writer.get();
-            if let Some(index) = &mut writer.index {
-                enter(index, key, node);
-            } else if self.count() > SMALL {
-                self.build_index(key);
+            let indexed = self.writer().index.as_ref()?;
+            let mut nodes = indexed.index.nodes(guard, hash);
+            nodes.find(|node| {
+                let chunk = (**node).chunk.get();
+                identical(key.object(chunk.get(chunk.slot_of(*node)).body), object)
+            })
+        }
+    }
+
+    /// The chunks in which objects may be that are not in the index.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn unindexed(&self) -> impl Iterator<Item = Chunk> {
+        // SAFETY: as the caller promises.
+        let from = match unsafe { &self.writer().index } {
+            Some(indexed) if indexed.index.len() == self.count() => None,
+            Some(indexed) => Some(indexed.end),
+            None => self.head(),
+        };
+        std::iter::successors(from, |chunk| chunk.next())
+    }
+
+    /// Adds an object at the end; false, and nothing done, when memory is exhausted. O(1).
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place; the object has the group's key.
+    pub unsafe fn insert(&self, guard: &Guard, key: KeyPlace, body: u64) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let last = self.writer().last;
+            let last = if last.is_full() {
+                match self.extend(guard, last) {
+                    Some(chunk) => chunk,
+                    None => return false,
+                }
+            } else {
+                last
+            };
+            last.push(slot_of(key, body));
+            let writer = self.writer();
+            writer.bytes += body_bytes(body);
+            // Relaxed: see `count`.
+            let count = self.count() + 1;
+            self.count.store(count, Ordering::Relaxed);
+            let indexed = writer.index.as_ref().map_or(0, |indexed| indexed.index.len());
+            if count - indexed > UNINDEXED {
+                self.index_more(guard, key, 2);
             }
         }
         true
     }
 
+    /// Makes room behind the last chunk, which is full: a larger chunk in its place while it is the only one, else one more.
+    ///
     /// # Safety
     /// The caller holds the lock of the place.
-    unsafe fn build_index(&self, key: KeyPlace) {
-        let mut index = BTreeMap::new();
-        // Relaxed: the writer's own links.
-        let mut node = self.head.load(Ordering::Relaxed);
-        // SAFETY: the caller is the only writer; nodes in the list live.
+    unsafe fn extend(&self, guard: &Guard, last: Chunk) -> Option<Chunk> {
+        let more = Chunk::new(if last.used() < FULL { last.used() + 1 } else { FULL })?;
+        // SAFETY: as the caller promises.
+        let writer = unsafe { self.writer() };
+        writer.bytes += more.bytes();
+        if last.used() < FULL {
+            (0..last.used()).for_each(|slot| more.push(last.get(slot)));
+            self.set_head(Some(more));
+            writer.bytes -= last.bytes();
+            retire_chunk(guard, last);
+        } else {
+            more.set_previous(Some(last));
+            last.set_next(Some(more));
+        }
+        writer.last = more;
+        Some(more)
+    }
+
+    /// Before a search: has the index, if the group is large enough for one, go further.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn extend_index(&self, guard: &Guard, key: KeyPlace) {
+        // SAFETY: as the caller promises.
         unsafe {
-            while !node.is_null() {
-                enter(&mut index, key, node);
-                node = (*node).next.load(Ordering::Relaxed);
+            let indexed = self.writer().index.as_ref().map_or(0, |indexed| indexed.index.len());
+            let missing = self.count() - indexed;
+            if missing > 0 && (indexed > 0 || self.count() > SMALL) {
+                // About as much work as it is to search them.
+                self.index_more(guard, key, (missing / 16).clamp(16, 1024));
             }
-            (*self.writer.get()).index = Some(index);
         }
     }
 
-    /// Puts other objects in the places of those for which `new` gives one, by its body; how many, and by how many bytes the
-    /// objects have grown. O(n).
+    /// Adds the next so many objects to the index. What it has no memory for is searched without it.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn index_more(&self, guard: &Guard, key: KeyPlace, mut limit: usize) {
+        let Some(head) = self.head() else { return };
+        // SAFETY: as the caller promises.
+        let writer = unsafe { self.writer() };
+        if writer.index.is_none() {
+            let Some(index) = Index::new() else { return };
+            writer.index = Some(Box::new(Indexed { index, end: head }));
+        }
+        let Some(indexed) = &mut writer.index else { return };
+        loop {
+            let chunk = indexed.end;
+            let first = chunk.nodes().iter().position(|node| node.is_null());
+            for slot in first.unwrap_or(chunk.used())..chunk.used() {
+                if limit == 0 {
+                    return;
+                }
+                limit -= 1;
+                let mut at = chunk.get(slot);
+                // SAFETY: the object is the group's.
+                let hash = object_hash(unsafe { key.object(at.body) }, key.place);
+                let Some(node) = indexed.index.add(guard, hash, chunk) else {
+                    return;
+                };
+                writer.bytes += Index::BYTES;
+                at.node = node;
+                chunk.set(slot, at);
+            }
+            match chunk.next() {
+                Some(next) => indexed.end = next,
+                None => return,
+            }
+        }
+    }
+
+    /// Takes an object, by its hash, out of the index.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place; the slot of the node is given up, or its object replaced.
+    unsafe fn unindex(&self, guard: &Guard, hash: u64, node: *mut Node) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let writer = self.writer();
+            let indexed = writer.index.as_mut().expect("nodes belong to an index");
+            indexed.index.remove(guard, hash, node);
+            writer.bytes -= Index::BYTES;
+        }
+    }
+
+    /// Puts other objects in the places of those for which `new` gives one; how many, and by how many bytes the group has grown.
+    /// O(n).
     ///
     /// # Safety
     /// The caller holds the lock of the place; the new objects have the group's key, and are the group's from now on.
@@ -225,154 +380,243 @@ impl Group {
         key: KeyPlace,
         mut new: impl FnMut(&ObjectRef<'_>) -> Option<u64>,
     ) -> (usize, i64) {
-        let (mut replaced, mut growth) = (0, 0);
-        // SAFETY: the caller is the only writer; objects in the list live, and are retired once they are out of it.
+        let mut replaced = 0;
+        // SAFETY: the caller is the only writer; objects in the group live, and are retired once they are out of it.
         unsafe {
-            // Relaxed: the writer's own links and bodies.
-            let mut node = self.head.load(Ordering::Relaxed);
-            while !node.is_null() {
-                let old = (*node).body.load(Ordering::Relaxed);
-                if let Some(body) = new(&key.object(old)) {
-                    // Release: a reader sees the new object's block.
-                    (*node).body.store(body, Ordering::Release);
-                    growth += body_bytes(body) as i64 - body_bytes(old) as i64;
-                    retire_body(guard, old);
+            let before = self.bytes();
+            for chunk in self.chunks() {
+                for slot in 0..chunk.used() {
+                    let old = chunk.get(slot);
+                    let Some(body) = new(&key.object(old.body)) else {
+                        continue;
+                    };
+                    let mut now = slot_of(key, body);
+                    if !old.node.is_null() {
+                        self.unindex(guard, object_hash(key.object(old.body), key.place), old.node);
+                        let writer = self.writer();
+                        let indexed = writer.index.as_mut().expect("nodes belong to an index");
+                        let hash = object_hash(key.object(body), key.place);
+                        // The node that was just freed leaves room for it.
+                        now.node = indexed.index.add(guard, hash, chunk).expect("memory for a node");
+                        writer.bytes += Index::BYTES;
+                    }
+                    chunk.set(slot, now);
+                    let writer = self.writer();
+                    writer.bytes += body_bytes(body);
+                    writer.bytes -= body_bytes(old.body);
+                    retire_body(guard, old.body);
                     replaced += 1;
                 }
-                node = (*node).next.load(Ordering::Relaxed);
             }
-            let writer = &mut *self.writer.get();
-            writer.bytes = writer.bytes.saturating_add_signed(growth as isize);
-            if replaced > 0 && writer.index.is_some() {
-                self.build_index(key);
-            }
+            (replaced, self.bytes() as i64 - before as i64)
         }
-        (replaced, growth)
     }
 
+    /// Removes all objects equal to this one; how many. O(1) for each.
+    ///
     /// # Safety
-    /// The caller holds the lock of the place, or is the group's only user; the node is in no list.
-    unsafe fn append(&self, node: *mut Node) {
+    /// The caller holds the lock of the place.
+    pub unsafe fn remove(&self, guard: &Guard, key: KeyPlace, object: ObjectRef<'_>) -> usize {
+        let mut removed = 0;
+        // SAFETY: the caller is the only writer; objects in the group live.
+        unsafe {
+            self.extend_index(guard, key);
+            if self.writer().index.is_some() {
+                let hash = object_hash(object, key.place);
+                while let Some(node) = self.indexed(guard, key, hash, object) {
+                    self.take(guard, hash, node);
+                    removed += 1;
+                }
+            }
+            let filter = Filter::only(signature(object, key.place));
+            let from = self.unindexed().next();
+            let is_it = |other: &ObjectRef<'_>| identical(*other, object);
+            removed + self.sweep(guard, key, from, &filter, usize::MAX, is_it).unwrap_or(0)
+        }
+    }
+
+    /// Removes the objects whose signatures the filter lets pass, and of which `unwanted` is true; how many. Nothing, and nothing is
+    /// done, where more than `limit` pass. O(n), but of most objects only signatures are looked at.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    pub unsafe fn remove_each(
+        &self,
+        guard: &Guard,
+        key: KeyPlace,
+        filter: &Filter,
+        limit: usize,
+        unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Option<usize> {
+        // SAFETY: as the caller promises.
+        unsafe { self.sweep(guard, key, self.head(), filter, limit, unwanted) }
+    }
+
+    /// Removes an indexed object.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place; the node is in the index, under this hash.
+    unsafe fn take(&self, guard: &Guard, hash: u64, node: *mut Node) {
         // SAFETY: as the caller promises.
         unsafe {
-            let writer = &mut *self.writer.get();
-            (*node).previous.set(writer.last);
-            let link = if writer.last.is_null() {
-                &self.head
-            } else {
-                &(*writer.last).next
-            };
-            // Release: publishes the node's fields to readers that follow the link.
-            link.store(node, Ordering::Release);
-            writer.last = node;
-            writer.bytes += body_bytes((*node).body.load(Ordering::Relaxed));
+            let chunk = (*node).chunk.get();
+            let slot = chunk.slot_of(node);
+            let body = chunk.get(slot).body;
+            self.unindex(guard, hash, node);
+            chunk.remove(1 << slot);
+            self.drop_object(guard, body);
+            let next = chunk.next();
+            self.settle(guard, chunk);
+            if let Some(next) = next {
+                self.settle(guard, next);
+            }
+        }
+    }
+
+    /// [`remove_each`](Self::remove_each) from this chunk on. What is needed next is asked for while it goes on with what was asked
+    /// for before: first the objects, then their places in the index.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn sweep(
+        &self,
+        guard: &Guard,
+        key: KeyPlace,
+        from: Option<Chunk>,
+        filter: &Filter,
+        limit: usize,
+        mut unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Option<usize> {
+        let mut found = SmallVec::<[(Chunk, u64); 8]>::new();
+        let mut count = 0;
+        for chunk in std::iter::successors(from, |chunk| chunk.next()) {
+            let slots = chunk.passing(filter);
+            if slots != 0 {
+                found.push((chunk, slots));
+                count += slots.count_ones() as usize;
+                bits(slots).for_each(|slot| prefetch(chunk.get(slot).body));
+            }
+        }
+        if count > limit {
+            return None;
+        }
+        let mut hashes = SmallVec::<[u64; 16]>::new();
+        // SAFETY: as the caller promises.
+        let writer = unsafe { self.writer() };
+        for (chunk, slots) in &mut found {
+            for slot in bits(*slots) {
+                let at = chunk.get(slot);
+                // SAFETY: the object is the group's.
+                let object = unsafe { key.object(at.body) };
+                if !unwanted(&object) {
+                    *slots &= !(1 << slot);
+                } else if let (false, Some(indexed)) = (at.node.is_null(), &writer.index) {
+                    let hash = object_hash(object, key.place);
+                    indexed.index.prefetch(guard, hash, at.node);
+                    hashes.push(hash);
+                }
+            }
+        }
+        let mut hashes = hashes.into_iter();
+        let mut removed = 0;
+        for (chunk, slots) in found.into_iter().filter(|(_, slots)| *slots != 0) {
+            for slot in bits(slots) {
+                let at = chunk.get(slot);
+                // SAFETY: as the caller promises; the hashes are those of the indexed objects in this order.
+                unsafe {
+                    if !at.node.is_null() {
+                        let hash = hashes.next().expect("a hash for each node");
+                        self.unindex(guard, hash, at.node);
+                    }
+                    self.drop_object(guard, at.body);
+                }
+            }
+            chunk.remove(slots);
+            removed += slots.count_ones() as usize;
+            // What goes with a chunk is at most that chunk: the others are still there.
+            // SAFETY: as the caller promises.
+            unsafe { self.settle(guard, chunk) };
+        }
+        Some(removed)
+    }
+
+    /// Retires an object that is in no slot any more.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn drop_object(&self, guard: &Guard, body: u64) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.writer().bytes -= body_bytes(body);
+            retire_body(guard, body);
         }
         // Relaxed: see `count`.
-        self.count.store(self.count() + 1, Ordering::Relaxed);
+        self.count.store(self.count() - 1, Ordering::Relaxed);
     }
 
-    /// Removes all objects equal to this one. O(log n) and O(1) for each.
+    /// Does away with a chunk that is empty, or with its neighbour before it at most half full, unless it is the only one.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    pub unsafe fn remove(&self, guard: &Guard, key: KeyPlace, object: ObjectRef<'_>) -> Removed {
-        let mut removed = Removed::default();
-        // SAFETY: the caller is the only writer; nodes are retired only once they are unlinked from the list and the index.
-        unsafe {
-            let writer = &mut *self.writer.get();
-            if let Some(index) = &mut writer.index {
-                let hash = object_hash(object, key.place);
-                let mut node = index.remove(&hash).unwrap_or(null_mut());
-                let mut kept: *mut Node = null_mut();
-                while !node.is_null() {
-                    let same = (*node).same.get();
-                    if identical(key.object((*node).body.load(Ordering::Relaxed)), object) {
-                        removed.add(self.unlink(guard, node));
-                    } else {
-                        (*node).same.set(kept);
-                        kept = node;
-                    }
-                    node = same;
-                }
-                if !kept.is_null() {
-                    index.insert(hash, kept);
-                }
-            } else {
-                let mut node = self.head.load(Ordering::Relaxed);
-                while !node.is_null() {
-                    let next = (*node).next.load(Ordering::Relaxed);
-                    if identical(key.object((*node).body.load(Ordering::Relaxed)), object) {
-                        removed.add(self.unlink(guard, node));
-                    }
-                    node = next;
-                }
+    unsafe fn settle(&self, guard: &Guard, chunk: Chunk) {
+        let (previous, next) = (chunk.previous(), chunk.next());
+        let Some(neighbour) = previous.or(next) else { return };
+        match previous {
+            _ if chunk.used() == 0 => {}
+            Some(previous) if previous.used() + chunk.used() <= FULL / 2 => {
+                (0..chunk.used()).for_each(|slot| previous.push(chunk.get(slot)));
             }
+            _ => return,
         }
-        removed
-    }
-
-    /// # Safety
-    /// The caller holds the lock of the place; the node is in the list, and in no index any more.
-    unsafe fn unlink(&self, guard: &Guard, node: *mut Node) -> Removed {
+        match previous {
+            Some(previous) => previous.set_next(next),
+            None => self.set_head(next),
+        }
         // SAFETY: as the caller promises.
-        unsafe {
-            let writer = &mut *self.writer.get();
-            let previous = (*node).previous.get();
-            let next = (*node).next.load(Ordering::Relaxed);
-            let link = if previous.is_null() {
-                &self.head
-            } else {
-                &(*previous).next
-            };
-            // Release: a reader that comes by this link sees the next node's fields.
-            link.store(next, Ordering::Release);
-            if next.is_null() {
-                writer.last = previous;
-            } else {
-                (*next).previous.set(previous);
-            }
-            // Relaxed: see `count`.
-            self.count.store(self.count() - 1, Ordering::Relaxed);
-            let bytes = body_bytes((*node).body.load(Ordering::Relaxed));
-            writer.bytes -= bytes;
-            guard.retire(node.cast(), 0, drop_node);
-            Removed { objects: 1, bytes }
+        let writer = unsafe { self.writer() };
+        match next {
+            Some(next) => next.set_previous(previous),
+            None => writer.last = neighbour,
         }
-    }
-
-    /// The bytes of all objects.
-    ///
-    /// # Safety
-    /// The caller holds the lock of the place.
-    pub unsafe fn object_bytes(&self) -> usize {
-        // SAFETY: the caller is the only writer.
-        unsafe { (*self.writer.get()).bytes }
+        if let Some(indexed) = &mut writer.index {
+            if indexed.end == chunk {
+                indexed.end = neighbour;
+            }
+        }
+        writer.bytes -= chunk.bytes();
+        retire_chunk(guard, chunk);
     }
 
     /// Frees up to `limit` objects of a group that nobody else can see; true when none is left.
     pub fn dismantle(&mut self, limit: usize) -> bool {
         let mut freed = 0;
-        while freed < limit {
-            let node = self.head.load(Ordering::Relaxed);
-            if node.is_null() {
-                break;
+        while let Some(chunk) = self.head() {
+            while chunk.used() > 0 && freed < limit {
+                let slot = chunk.get(chunk.used() - 1);
+                chunk.set_used(chunk.used() - 1);
+                // SAFETY: this is the only user.
+                unsafe { free_body(slot.body) };
+                if let (false, Some(indexed)) = (slot.node.is_null(), &mut self.writer.get_mut().index) {
+                    // SAFETY: as above.
+                    unsafe { indexed.index.free(slot.node) };
+                }
+                freed += 1;
             }
-            // SAFETY: this is the only user.
-            unsafe {
-                self.head.store((*node).next.load(Ordering::Relaxed), Ordering::Relaxed);
-                drop_node(node.cast(), 0);
+            if chunk.used() > 0 {
+                return false;
             }
-            freed += 1;
+            self.set_head(chunk.next());
+            // SAFETY: as above.
+            unsafe { chunk.free() };
         }
         let index = &mut self.writer.get_mut().index;
-        while freed < limit {
-            if index.as_mut().and_then(BTreeMap::pop_first).is_none() {
-                *index = None;
-                break;
+        if let Some(indexed) = index {
+            if freed >= limit || !indexed.index.dismantle(limit) {
+                return false;
             }
-            freed += 1;
+            *index = None;
         }
-        self.head.load(Ordering::Relaxed).is_null() && index.is_none()
+        true
     }
 }
 
@@ -387,53 +631,32 @@ unsafe impl Send for Group {}
 // SAFETY: as above.
 unsafe impl Sync for Group {}
 
-impl Removed {
-    fn add(&mut self, other: Removed) {
-        self.objects += other.objects;
-        self.bytes += other.bytes;
-    }
-}
-
+/// What a slot holds for an object that is not in the index.
+///
 /// # Safety
-/// As for [`Group::insert`]; the node is in the list.
-unsafe fn enter(index: &mut BTreeMap<u64, *mut Node>, key: KeyPlace, node: *mut Node) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let hash = object_hash(key.object((*node).body.load(Ordering::Relaxed)), key.place);
-        let first = index.insert(hash, node).unwrap_or(null_mut());
-        (*node).same.set(first);
+/// As for [`ObjectRef::new`].
+#[inline]
+unsafe fn slot_of(key: KeyPlace, body: u64) -> Slot {
+    Slot {
+        body,
+        // SAFETY: as the caller promises.
+        signature: signature(unsafe { key.object(body) }, key.place),
+        node: null_mut(),
     }
 }
 
-fn allocate(body: u64) -> Option<*mut Node> {
-    let node = slab::alloc(size_of::<Node>())?.cast::<Node>().as_ptr();
-    // SAFETY: the memory is new and large enough.
-    unsafe {
-        node.write(Node {
-            body: AtomicU64::new(body),
-            next: AtomicPtr::new(null_mut()),
-            previous: Cell::new(null_mut()),
-            same: Cell::new(null_mut()),
-        });
+/// Frees a chunk that is unlinked once nobody can be reading it.
+fn retire_chunk(guard: &Guard, chunk: Chunk) {
+    unsafe fn free(address: *mut u8, _: usize) {
+        // SAFETY: retired once, and nobody reads it any more.
+        unsafe {
+            if let Some(chunk) = Chunk::at(address.cast()) {
+                chunk.free();
+            }
+        }
     }
-    Some(node)
-}
-
-/// # Safety
-/// The node is in no list and has no other user; its object stays.
-unsafe fn free_node(node: *mut Node) {
-    // SAFETY: as the caller promises; nodes come from `allocate`.
-    unsafe { slab::free(NonNull::new_unchecked(node.cast()), size_of::<Node>()) }
-}
-
-/// Frees a node and its object; fits `cats_sync::epoch::Drop`.
-unsafe fn drop_node(address: *mut u8, _: usize) {
-    let node = address.cast::<Node>();
-    // SAFETY: the node is unlinked and nobody reads it any more.
-    unsafe {
-        free_body((*node).body.load(Ordering::Relaxed));
-        free_node(node);
-    }
+    // SAFETY: unlinked, and retired once.
+    unsafe { guard.retire_sized(chunk.address().cast(), 0, free, chunk.bytes()) }
 }
 
 /// Groups up to this size are freed where they are met, larger ones by the reaper: a thread that frees what it has retired
@@ -495,8 +718,8 @@ fn leave_to_reaper(group: &Group) -> bool {
 
 /// Frees a group, or leaves it to the reaper if the number is not 0; fits `cats_sync::epoch::Drop`.
 unsafe fn drop_group(address: *mut u8, large: usize) {
-    // SAFETY: groups are boxed, and this one is unlinked and unread.
-    let group = unsafe { Box::from_raw(address.cast::<Group>()) };
+    // SAFETY: the address is that of a group that was made by `of_two`, and this one is unlinked and unread.
+    let group = unsafe { Own::from_raw(address.cast::<Group>()) };
     if large != 0 {
         reaper::enqueue(Garbage::Group(group));
     }

@@ -269,25 +269,25 @@ impl Handle<'_> {
             let object = key.object(incoming.entry.body);
             if is_group(old.body) {
                 let group = Group::from_body(old.body);
-                if unique && group.contains(key, object) {
+                let before = group.bytes();
+                if unique && group.contains(self.guard, key, object) {
+                    store.count(0, group.bytes() as i64 - before as i64);
                     return (Step::Keep, Ok(None));
                 }
-                let before = Group::bytes_for(group.count());
-                if !group.insert(key, incoming.entry.body) {
+                if !group.insert(self.guard, key, incoming.entry.body) {
                     return (Step::Keep, Err(Failure::SystemLimit));
                 }
-                let more = Group::bytes_for(group.count()) - before;
-                store.count(1, incoming.bytes() + more as i64);
+                store.count(1, group.bytes() as i64 - before as i64);
                 incoming.take();
                 return (Step::Touch, Ok(None));
             }
             if unique && identical(key.object(old.body), object) {
                 return (Step::Keep, Ok(None));
             }
-            let Some(body) = Group::of_two(old.body, incoming.entry.body) else {
+            let Some(body) = Group::of_two(key, old.body, incoming.entry.body) else {
                 return (Step::Keep, Err(Failure::SystemLimit));
             };
-            store.count(1, incoming.bytes() + Group::bytes_for(2) as i64);
+            store.count(1, Group::from_body(body).bytes() as i64 - body_bytes(old.body) as i64);
             incoming.take();
             (Step::Put(Entry { key: old.key, body }), Ok(None))
         }

@@ -1,7 +1,7 @@
 //! `lookup/2`, `member/2` and what else reads one key.
 
 use crate::failure::Failure;
-use crate::group::Group;
+use crate::group::{Filter, Group};
 use crate::object::{is_group, key_of, ObjectRef};
 use crate::schema::Probe;
 use crate::store::Spot;
@@ -11,6 +11,9 @@ use cats_term::TermRef;
 
 /// The most objects of one key that a scheduler reads at once.
 pub const GROUP_LIMIT: usize = 1000;
+
+/// The most objects of one key whose signatures a scheduler reads at once.
+pub const SIGNATURES_LIMIT: usize = 50_000;
 
 /// The objects of one key, as they were at one instant. They live as long as the guard of the call.
 pub enum Objects<'g> {
@@ -66,6 +69,26 @@ fn look_at_group(entry: Entry, patient: bool) -> Looked {
     Looked::Many(entry.key, bodies)
 }
 
+/// As [`look`], of objects that the filter lets pass, or that are alone.
+fn look_through(entry: Option<Entry>, patient: bool, filter: &Filter) -> Looked {
+    match entry {
+        Some(entry) if is_group(entry.body) && !filter.is_open() => {
+            // SAFETY: as in `look_at_group`.
+            let group = unsafe { Group::from_body(entry.body) };
+            if group.count() > SIGNATURES_LIMIT && !patient {
+                return Looked::TooMany;
+            }
+            let mut bodies = Vec::new();
+            group.each_passing(filter, |body| bodies.push(body));
+            match bodies.len() > GROUP_LIMIT && !patient {
+                true => Looked::TooMany,
+                false => Looked::Many(entry.key, bodies),
+            }
+        }
+        entry => look(entry, patient),
+    }
+}
+
 impl Table {
     /// The words that it takes to copy what was looked at into a process, roughly.
     ///
@@ -112,6 +135,20 @@ impl<'g> Handle<'g> {
         let looked = self.store().read(self.guard, probe, |entry| look(entry, patient))?;
         self.still_named()?;
         // SAFETY: the engine has validated it, and objects are retired through the epoch.
+        unsafe { self.table.objects(looked) }
+    }
+
+    /// As [`lookup`](Self::lookup), without objects of which the filter tells that they are not sought.
+    pub(crate) fn lookup_filtered(
+        self,
+        probe: &Probe<'_>,
+        filter: &Filter,
+        patient: bool,
+    ) -> Result<Objects<'g>, Failure> {
+        let store = self.store();
+        let looked = store.read(self.guard, probe, |entry| look_through(entry, patient, filter))?;
+        self.still_named()?;
+        // SAFETY: as in `lookup`.
         unsafe { self.table.objects(looked) }
     }
 

@@ -111,6 +111,16 @@ fn address(block: Block) -> u64 {
     block.into_raw().as_ptr() as u64
 }
 
+/// Asks the processor for the first line of what the body refers to.
+#[inline]
+pub fn prefetch(body: u64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address does nothing that can be seen.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>((body & !TAG) as *const i8);
+    }
+}
+
 /// Bytes of the block that the body refers to; 0 for inline objects.
 ///
 /// # Safety

@@ -20,7 +20,7 @@ pub(crate) enum Garbage {
     /// Contents that nobody refers to and nobody reads.
     Store(Own<Store>),
     /// A group likewise.
-    Group(Box<Group>),
+    Group(Own<Group>),
 }
 
 struct Node {

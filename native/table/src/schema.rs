@@ -1,5 +1,5 @@
 //! How engines look into keys: [`Exact`] for hash tables (keys match by `=:=`), [`Ordered`] for ordered ones (keys are equal
-//! by `==`), [`Atoms`] for names.
+//! by `==`), [`Words`] for immediates and hashes.
 
 use crate::group::Group;
 use crate::object::{is_block, is_group, key_of, ObjectRef};
@@ -286,10 +286,10 @@ impl OwnedKey {
     }
 }
 
-/// Names: atoms, which are immediates.
-pub struct Atoms;
+/// Words that are keys themselves, as the names of tables, which are atoms.
+pub struct Words;
 
-impl Schema for Atoms {
+impl Schema for Words {
     type Probe = u64;
 
     #[inline]

@@ -2,9 +2,9 @@
 //! or replacing an object that was met, if it is still there.
 
 use crate::failure::{Cause, Failure};
-use crate::group::{retire_entry, Group};
+use crate::group::{retire_entry, Filter, Group};
 use crate::insert::Incoming;
-use crate::lookup::GROUP_LIMIT;
+use crate::lookup::{GROUP_LIMIT, SIGNATURES_LIMIT};
 use crate::object::{body_bytes, is_group, Object, ObjectRef};
 use crate::options::Kind;
 use crate::schema::{OwnedKey, Probe};
@@ -20,6 +20,8 @@ use std::sync::Arc;
 pub struct Selection {
     wanted: Wanted,
     direction: Direction,
+    /// What objects have to pass before they are looked at, where they are many of a key.
+    filter: Filter,
     /// Keys of an unordered table that are done, but come again before the scan is at this position.
     passed: Vec<Arc<OwnedKey>>,
     until: u64,
@@ -60,6 +62,7 @@ impl Selection {
         Self {
             wanted,
             direction,
+            filter: Filter::open(),
             passed: Vec::new(),
             until: 0,
         }
@@ -69,7 +72,7 @@ impl Selection {
     pub fn of(table: &Table, program: &Program, direction: Direction) -> Result<Self, Failure> {
         let ordered = table.kind() == Kind::OrderedSet;
         let wanted = match program.keys(table.key(), ordered).ok_or(Failure::SystemLimit)? {
-            Keys::All => return Ok(Self::all(table, direction)),
+            Keys::All => Self::all(table, direction).wanted,
             Keys::Exact(mut keys) => {
                 // Numbers that are equal in the order of terms may be different keys: 1 between 1.0 and 1.0.
                 let order = |a: &Block, b: &Block| {
@@ -89,6 +92,7 @@ impl Selection {
         Ok(Self {
             wanted,
             direction,
+            filter: Filter::of(program, table.key()),
             passed: Vec::new(),
             until: 0,
         })
@@ -147,7 +151,7 @@ impl<'g> Handle<'g> {
             Wanted::Keys(keys, next) => {
                 let Some(key) = keys.get(*next) else { return Ok(false) };
                 let probe = self.table.probe(key_of(key));
-                out.extend_from_slice(self.lookup(&probe, patient)?.as_slice());
+                out.extend_from_slice(self.lookup_filtered(&probe, &selection.filter, patient)?.as_slice());
                 *next += 1;
                 *next < keys.len()
             }
@@ -210,15 +214,10 @@ impl<'g> Handle<'g> {
         Ok(more)
     }
 
-    /// Removes an object that a slice has shown, and in a bag those that are exactly the same; how many, or nothing if the
-    /// key's object is another one by now.
-    pub fn remove_shown(self, object: &ObjectRef<'g>) -> Result<Option<usize>, Failure> {
+    /// Removes an object that a slice of a table without bags has shown; false if the key's object is another one by now.
+    pub fn remove_shown(self, object: &ObjectRef<'g>) -> Result<bool, Failure> {
         let probe = self.table.probe(object.element(self.table.key()));
-        if self.table.kind().is_bag() {
-            return self.delete_equal(&probe, object.body(self.table.key())).map(Some);
-        }
         self.change_shown(object, &probe, Step::Remove, 0, 0)
-            .map(|changed| changed.then_some(1))
     }
 
     /// Replaces an object that a slice of a table without bags has shown by another with the same key; false, and nothing
@@ -283,6 +282,78 @@ impl<'g> Handle<'g> {
             unsafe { retire_entry(self.guard, old.body) }
         }
         Ok(replaced)
+    }
+
+    /// Removes objects of a key of a bag or duplicate_bag, all at once: those that the selection can show and of which `unwanted` is
+    /// true; how many. Fails with [`Failure::Big`], and nothing done, when they may be too many for a caller that is not
+    /// `patient`. `unwanted` is short and does not come back here.
+    pub fn remove_all(
+        self,
+        selection: &Selection,
+        probe: &Probe<'_>,
+        patient: bool,
+        mut unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Result<usize, Failure> {
+        let store = self.store();
+        let (removed, old) = store.update(self.guard, probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            let Some(old) = old else {
+                return (Step::Keep, Ok((0, None)));
+            };
+            let key = self.table.key_place(old.key);
+            if is_group(old.body) {
+                // SAFETY: the place is locked, so the group lives and this is its only writer.
+                let group = unsafe { Group::from_body(old.body) };
+                let limit = if patient { usize::MAX } else { GROUP_LIMIT };
+                if group.count() > SIGNATURES_LIMIT && !patient {
+                    return (Step::Keep, Err(Failure::Big));
+                }
+                let removed = self.shrink(store, group, |group| {
+                    // SAFETY: as above.
+                    unsafe { group.remove_each(self.guard, key, &selection.filter, limit, &mut unwanted) }
+                });
+                let (step, removed) = match removed {
+                    Some(done) => done,
+                    None => return (Step::Keep, Err(Failure::Big)),
+                };
+                return (step, Ok((removed, (step == Step::Remove).then_some(old))));
+            }
+            // SAFETY: the place is locked, so its object lives.
+            if !unwanted(&unsafe { key.object(old.body) }) {
+                return (Step::Keep, Ok((0, None)));
+            }
+            self.uncount(store, old);
+            (Step::Remove, Ok((1, Some(old))))
+        })??;
+        if let Some(old) = old {
+            // SAFETY: the place is free now.
+            unsafe { retire_entry(self.guard, old.body) }
+        }
+        Ok(removed)
+    }
+
+    /// As [`remove_all`](Self::remove_all) for the next key of a selection that has the keys of what it shows: also whether there are
+    /// more of them. Nothing, and nothing done, where it does not.
+    pub fn remove_slice(
+        self,
+        selection: &mut Selection,
+        patient: bool,
+        unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Result<Option<(usize, bool)>, Failure> {
+        let Wanted::Keys(keys, next) = &selection.wanted else {
+            return Ok(None);
+        };
+        let (keys, at) = (keys.clone(), *next);
+        let Some(key) = keys.get(at) else {
+            return Ok(Some((0, false)));
+        };
+        let removed = self.remove_all(selection, &self.table.probe(key_of(key)), patient, unwanted)?;
+        if let Wanted::Keys(_, next) = &mut selection.wanted {
+            *next = at + 1;
+        }
+        Ok(Some((removed, at + 1 < keys.len())))
     }
 
     /// Carries out a step on the object's place if it still holds just this object. What comes in its place is `objects`

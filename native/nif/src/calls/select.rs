@@ -238,20 +238,17 @@ fn run(env: Env, handle: Handle<'_>, task: Task, result: Term) -> Result<Term, F
         // than what is wanted.
         let wanted = slice.task.limit - slice.task.found;
         let reach = wanted << if slice.ordered() { steps.min(step.ilog2()) } else { 0 };
-        let done = handle
-            .slice(
-                &mut slice.task.selection,
-                step.min(reach.max(wanted)),
-                patient,
-                &mut objects,
-            )
-            .map_err(Failure::from)
-            .and_then(|more| {
+        let done = slice.delete_by_key(patient).and_then(|deleted| match deleted {
+            Some(more) => Ok((more, true)),
+            None => {
+                let limit = step.min(reach.max(wanted));
+                let more = handle.slice(&mut slice.task.selection, limit, patient, &mut objects)?;
                 if turned {
                     objects.reverse();
                 }
                 slice.step(&objects, &before.0).map(|whole| (more, whole))
-            });
+            }
+        });
         let before_step = std::mem::replace(&mut now, Instant::now());
         step = match now - before_step <= STEP {
             true => (2 * step).min(most),
@@ -342,6 +339,8 @@ impl<'g> Slice<'_, 'g> {
     fn step(&mut self, objects: &[ObjectRef<'g>], before: &Task) -> Result<bool, Failure> {
         objects.iter().take(AHEAD).for_each(ObjectRef::prefetch);
         let program = self.task.program.clone();
+        // The object whose key was the last one of which objects were removed, in a bag.
+        let mut removed = None;
         for (place, object) in objects.iter().enumerate() {
             if let Some(later) = objects.get(place + AHEAD) {
                 later.prefetch();
@@ -362,6 +361,14 @@ impl<'g> Slice<'_, 'g> {
                     match place > 0 && self.is_same_key(&objects[place - 1], object) {
                         true => Ok(()),
                         false => self.replace_all(program, object),
+                    }
+                }
+                (Some(program), Action::Delete) if self.handle.table().kind().is_bag() => {
+                    match removed.is_some_and(|removed| self.is_same_key(removed, object)) {
+                        true => Ok(()),
+                        false => self
+                            .remove_all(program, object)
+                            .map(|any| removed = any.then_some(object)),
                     }
                 }
                 (Some(program), _) => self.change(program, *object),
@@ -440,13 +447,52 @@ impl<'g> Slice<'_, 'g> {
         Ok(())
     }
 
+    /// If the object matches, removes all objects that match and have its key, and tells that.
+    fn remove_all(&mut self, program: &Program, object: &ObjectRef<'g>) -> Result<bool, Failure> {
+        if !program.is_true(seen(object), self.caller, &self.arena) {
+            return Ok(false);
+        }
+        let table = self.handle.table();
+        let probe = table.probe(object.element(table.key()));
+        let (arena, caller) = (&mut self.arena, self.caller);
+        let unwanted = |object: &ObjectRef<'_>| {
+            arena.clear();
+            program.is_true(seen(object), caller, arena)
+        };
+        let patient = patient(table);
+        self.counted += self
+            .handle
+            .remove_all(&self.task.selection, &probe, patient, unwanted)?;
+        Ok(true)
+    }
+
+    /// Where objects of a bag are deleted whose keys the program has, deletes those of the next key; whether there are more keys.
+    fn delete_by_key(&mut self, patient: bool) -> Result<Option<bool>, Failure> {
+        let (Action::Delete, Some(program)) = (self.task.action, self.task.program.clone()) else {
+            return Ok(None);
+        };
+        if !self.handle.table().kind().is_bag() {
+            return Ok(None);
+        }
+        let (arena, caller) = (&mut self.arena, self.caller);
+        let unwanted = |object: &ObjectRef<'_>| {
+            arena.clear();
+            program.is_true(seen(object), caller, arena)
+        };
+        let done = self.handle.remove_slice(&mut self.task.selection, patient, unwanted)?;
+        Ok(done.map(|(removed, more)| {
+            self.counted += removed;
+            more
+        }))
+    }
+
     /// Deletes or replaces the object if it matches; if another one has come in its place, that one.
     fn change(&mut self, program: &Program, shown: ObjectRef<'g>) -> Result<(), Failure> {
         let mut object = shown;
         loop {
             let done = match self.task.action {
                 Action::Delete => match program.is_true(seen(&object), self.caller, &self.arena) {
-                    true => self.handle.remove_shown(&object)?,
+                    true => self.handle.remove_shown(&object)?.then_some(1),
                     false => Some(0),
                 },
                 _ => match program.value(seen(&object), self.caller, &self.arena) {

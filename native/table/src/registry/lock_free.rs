@@ -8,7 +8,7 @@
 //! own name is changed (here the old name ceases to work and the new one begins), the old one is removed.
 
 use super::Known;
-use crate::schema::Atoms;
+use crate::schema::Words;
 use crate::table::Table;
 use cats_engine::hash::Hash;
 use cats_engine::{Busy, Engine, Entry, Step};
@@ -22,7 +22,7 @@ const PLACES: usize = 512;
 /// See the module's documentation.
 pub struct LockFree {
     places: [AtomicPtr<Table>; PLACES],
-    names: Hash<Atoms>,
+    names: Hash<Words>,
 }
 
 impl LockFree {
@@ -30,7 +30,7 @@ impl LockFree {
     pub fn new() -> Option<Self> {
         Some(Self {
             places: [const { AtomicPtr::new(ptr::null_mut()) }; PLACES],
-            names: Hash::new(Atoms)?,
+            names: Hash::new(Words)?,
         })
     }
 

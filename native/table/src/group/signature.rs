@@ -1,0 +1,107 @@
+//! Signatures: a word an object, which tells of most objects that they are not the ones sought, without a look at them.
+//!
+//! Source: Faloutsos, Christodoulakis, "Signature files: an access method for documents and its analytical performance
+//! evaluation", TOIS 1984. Here a byte for each of the first eight elements but the key: objects that agree in an element agree in
+//! its byte, and of others one in 256 does.
+
+use crate::object::ObjectRef;
+use cats_pattern::Program;
+use cats_sync::facade::{AtomicU64, Ordering};
+use cats_term::{mix, Elements, TermRef, View};
+use smallvec::SmallVec;
+
+/// Elements that have a byte.
+const PLACES: usize = 8;
+
+/// The signature of an object whose key is at `key`, counted from 0. O(1), however large the object is.
+#[inline]
+pub fn signature(object: ObjectRef<'_>, key: usize) -> u64 {
+    let places = (0..object.arity().min(PLACES)).filter(|place| *place != key);
+    places.fold(0, |signature, place| signature | byte(place, object.element(place)))
+}
+
+/// The byte of an element, where it stands in the signature.
+#[inline]
+fn byte(place: usize, term: TermRef<'_>) -> u64 {
+    (mix(sample(term)) >> 32 & 0xff) << (8 * place)
+}
+
+/// A number that exactly equal terms have in common; of a large one only some of it is looked at.
+#[inline]
+fn sample(term: TermRef<'_>) -> u64 {
+    match term.view() {
+        View::Immediate(word) => word,
+        // Adding 0.0 makes 0.0 of -0.0, which may be the same term.
+        View::Float(value) => (value + 0.0).to_bits(),
+        View::Integer(integer) => integer.digits[0],
+        View::Binary(bytes) | View::SharedBinary(_, bytes) => {
+            let (first, last) = (&bytes[..bytes.len().min(8)], &bytes[bytes.len().saturating_sub(8)..]);
+            let word = |bytes: &[u8]| bytes.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            mix(word(first) ^ bytes.len() as u64) ^ word(last)
+        }
+        View::Tuple(elements) => of_elements(elements),
+        View::List(list) => of_elements(list.elements()),
+        View::Map(map) => map.keys.len() as u64,
+        View::Held(_, held) => held.hash(),
+    }
+}
+
+fn of_elements(elements: Elements<'_>) -> u64 {
+    let immediates = elements.iter().take(4).filter(|element| element.is_immediate());
+    immediates.fold(elements.len() as u64, |state, element| mix(state) ^ element.word())
+}
+
+/// Which signatures the objects have that a program can match: those that agree with one of these pairs of a mask and bits in the
+/// bits of the mask.
+#[derive(Clone)]
+pub struct Filter(SmallVec<[(u64, u64); 2]>);
+
+impl Filter {
+    /// Lets all pass.
+    pub fn open() -> Self {
+        Self(SmallVec::from_slice(&[(0, 0)]))
+    }
+
+    /// Lets this signature pass.
+    pub fn only(signature: u64) -> Self {
+        Self(SmallVec::from_slice(&[(!0, signature)]))
+    }
+
+    /// That of a program in a table of objects whose key is at `key`, counted from 0.
+    pub fn of(program: &Program, key: usize) -> Self {
+        let of_clause = |elements: Vec<(usize, TermRef<'_>)>| {
+            let bytes = elements
+                .into_iter()
+                .filter(|(place, _)| *place < PLACES && *place != key);
+            bytes.fold((0, 0), |(mask, bits), (place, term)| {
+                (mask | 0xff << (8 * place), bits | byte(place, term))
+            })
+        };
+        Self(program.elements().map(of_clause).collect())
+    }
+
+    /// For objects that agree in the byte of a place with this signature.
+    #[cfg(test)]
+    pub fn of_place(place: usize, signature: u64) -> Self {
+        let mask = 0xff << (8 * place);
+        Self(SmallVec::from_slice(&[(mask, signature & mask)]))
+    }
+
+    /// Whether objects pass that have nothing in common.
+    pub fn is_open(&self) -> bool {
+        self.0.iter().any(|(mask, _)| *mask == 0)
+    }
+
+    /// The signatures of at most 64 that pass, a bit each.
+    #[inline]
+    pub fn passing(&self, signatures: &[AtomicU64]) -> u64 {
+        let mut passing = 0;
+        for (mask, bits) in &self.0 {
+            // Without branches, as few pass. Relaxed: no memory is reached by a signature.
+            for (slot, signature) in signatures.iter().enumerate() {
+                passing |= u64::from(signature.load(Ordering::Relaxed) & mask == *bits) << slot;
+            }
+        }
+        passing
+    }
+}

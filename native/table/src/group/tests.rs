@@ -1,0 +1,236 @@
+//! Random operations on a group beside a vector of the same objects.
+
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "throughout: a single thread uses the group, and its objects live"
+)]
+
+use super::*;
+use cats_sync::epoch::pin;
+use cats_term::{small, Block};
+
+const KEY: KeyPlace = KeyPlace { word: 0x1f, place: 0 };
+
+/// `{1, A, B}`.
+fn body(a: u64, b: u64) -> u64 {
+    let words = [KEY.word, small(a as i64).unwrap(), small(b as i64).unwrap()];
+    Block::flat(&words).unwrap().into_raw().as_ptr() as u64
+}
+
+struct Both {
+    group: Option<Own<Group>>,
+    objects: Vec<(u64, u64)>,
+    state: u64,
+}
+
+impl Both {
+    fn random(&mut self, below: u64) -> u64 {
+        self.state = self
+            .state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (self.state >> 33) % below
+    }
+
+    fn group(&self) -> &Group {
+        self.group.as_ref().unwrap()
+    }
+
+    fn insert(&mut self, guard: &Guard, object: (u64, u64)) {
+        self.objects.push(object);
+        unsafe { assert!(self.group().insert(guard, KEY, body(object.0, object.1))) }
+    }
+
+    fn with<R>(&self, object: (u64, u64), f: impl FnOnce(&Group, ObjectRef<'_>) -> R) -> R {
+        let body = body(object.0, object.1);
+        let result = unsafe { f(self.group(), KEY.object(body)) };
+        unsafe { free_body(body) };
+        result
+    }
+
+    fn contains(&self, object: (u64, u64)) -> bool {
+        self.with(object, |group, object| unsafe { group.contains(&pin(), KEY, object) })
+    }
+
+    fn remove(&mut self, guard: &Guard, object: (u64, u64)) {
+        let before = self.objects.len();
+        self.objects.retain(|other| *other != object);
+        let removed = self.with(object, |group, object| unsafe { group.remove(guard, KEY, object) });
+        assert_eq!(removed, before - self.objects.len());
+    }
+
+    /// A filter for objects with this last element.
+    fn filter(&self, b: u64) -> Filter {
+        let signature = self.with((0, b), |_, object| signature(object, 0));
+        Filter::of_place(2, signature)
+    }
+
+    fn remove_each(&mut self, guard: &Guard, b: u64, below: u64) {
+        let before = self.objects.len();
+        self.objects.retain(|(a, other)| *other != b || *a >= below);
+        let filter = self.filter(b);
+        let is_it = |object: &ObjectRef<'_>| values(*object).1 == b && values(*object).0 < below;
+        let removed = unsafe { self.group().remove_each(guard, KEY, &filter, usize::MAX, is_it) };
+        assert_eq!(removed, Some(before - self.objects.len()));
+    }
+
+    fn replace_each(&mut self, guard: &Guard, a: u64, new: u64) {
+        let change = |(old, b): (u64, u64)| (old == a).then_some((new, b));
+        let mut expected = 0;
+        for object in &mut self.objects {
+            if let Some(new) = change(*object) {
+                *object = new;
+                expected += 1;
+            }
+        }
+        let new = |object: &ObjectRef<'_>| change(values(*object)).map(|(a, b)| body(a, b));
+        let (replaced, _) = unsafe { self.group().replace_each(guard, KEY, new) };
+        assert_eq!(replaced, expected);
+    }
+
+    /// The same objects in the same order; the links, the index and what is counted are right.
+    fn check(&self) {
+        let group = self.group();
+        let mut seen = Vec::new();
+        group.each(|body| {
+            seen.push(values(unsafe { KEY.object(body) }));
+            true
+        });
+        assert_eq!(seen, self.objects);
+        assert_eq!(group.count(), seen.len());
+        let writer = unsafe { group.writer() };
+        let mut bytes = size_of::<Group>();
+        let (mut previous, mut nodes, mut complete) = (None, 0, true);
+        for chunk in group.chunks() {
+            assert!(chunk.previous() == previous);
+            if let Some(previous) = previous {
+                assert!(chunk.used() > 0 && previous.used() > 0);
+            }
+            bytes += chunk.bytes();
+            for slot in 0..chunk.used() {
+                let at = chunk.get(slot);
+                bytes += unsafe { body_bytes(at.body) };
+                assert_eq!(at.signature, signature(unsafe { KEY.object(at.body) }, 0));
+                if at.node.is_null() {
+                    complete = false;
+                } else {
+                    // What is not in the index stands behind all that is.
+                    assert!(complete);
+                    assert!(unsafe { (*at.node).chunk.get() } == chunk);
+                    nodes += 1;
+                    bytes += Index::BYTES;
+                }
+            }
+            previous = Some(chunk);
+        }
+        assert!(previous == Some(writer.last));
+        assert_eq!(writer.index.as_ref().map_or(0, |indexed| indexed.index.len()), nodes);
+        assert_eq!(writer.bytes, bytes);
+    }
+}
+
+fn values(object: ObjectRef<'_>) -> (u64, u64) {
+    let value = |place| object.element(place).small().unwrap() as u64;
+    (value(1), value(2))
+}
+
+fn both(seed: u64) -> Both {
+    let group = unsafe { Group::of_two(KEY, body(0, 0), body(1, 1)) }.unwrap();
+    Both {
+        group: Some(unsafe { Own::from_raw((group & !3) as *mut Group) }),
+        objects: vec![(0, 0), (1, 1)],
+        state: seed,
+    }
+}
+
+#[test]
+fn operations_at_random() {
+    for seed in 0..40 {
+        let mut both = both(seed);
+        let most = [5, 20, 60, 150, 800][seed as usize % 5];
+        // Few values, so that there are equal objects, or many.
+        let values = [10, 1000][seed as usize % 2];
+        for round in 0..3000 {
+            let guard = pin();
+            let (a, b) = (both.random(values), both.random(10));
+            let growing = (round / 700) % 2 == 0;
+            match both.random(20) {
+                0..=13 if growing && both.objects.len() < most => both.insert(&guard, (a, b)),
+                0..=5 => both.insert(&guard, (a, b)),
+                6..=13 => {
+                    let sought = match both.objects.get(a as usize) {
+                        Some(object) => *object,
+                        None => (a, b),
+                    };
+                    both.remove(&guard, sought);
+                }
+                14..=15 => assert_eq!(both.contains((a, b)), both.objects.contains(&(a, b))),
+                16 if round % 7 == 0 => both.remove_each(&guard, b, a),
+                17 => both.replace_each(&guard, a, b),
+                _ => {}
+            }
+            drop(guard);
+            if both.objects.is_empty() {
+                break;
+            }
+            if round % 10 == 0 {
+                both.check();
+            }
+        }
+        both.check_end();
+    }
+}
+
+impl Both {
+    fn check_end(mut self) {
+        if !self.objects.is_empty() {
+            self.check();
+        }
+        while !self.group.as_mut().is_none_or(|group| group.dismantle(7)) {}
+        let mut left = self.group.take().unwrap();
+        assert!(left.dismantle(1));
+    }
+}
+
+#[test]
+fn many_equal_objects_are_removed_at_once() {
+    let mut both = both(1);
+    let guard = pin();
+    for n in 0..20_000 {
+        both.insert(&guard, if n % 2 == 0 { (7, 7) } else { (n, 3) });
+    }
+    assert!(both.contains((19_999, 3)));
+    both.remove(&guard, (7, 7));
+    both.check();
+    for n in 0..3000 {
+        both.remove(&guard, (2 * n + 1, 3));
+    }
+    both.check();
+    both.remove_each(&guard, 3, 15_000);
+    both.check();
+    both.check_end();
+}
+
+#[test]
+fn equal_elements_have_equal_bytes() {
+    use cats_term::Builder;
+    let with = |build: &dyn Fn(&mut Builder) -> u64| {
+        let mut builder = Builder::new();
+        let root = builder.tuple(2);
+        builder.set(root, 0, KEY.word);
+        let word = build(&mut builder);
+        builder.set(root, 1, word);
+        let block = builder.finish().unwrap();
+        signature(ObjectRef::Block(block.as_ref()), 0)
+    };
+    assert_eq!(with(&|b| b.float(0.0)), with(&|b| b.float(-0.0)));
+    assert_ne!(
+        with(&|b| b.binary(b"abcdefghijkl")),
+        with(&|b| b.binary(b"abcdefghijkm"))
+    );
+    assert_ne!(with(&|b| b.binary(b"a")), with(&|b| b.binary(b"")));
+    assert_eq!(
+        with(&|b| b.integer(true, &[1, 2])),
+        with(&|b| b.integer(true, &[1, 2, 0]))
+    );
+}

@@ -33,13 +33,7 @@ unsafe impl Send for Block {}
 impl Block {
     fn new(size: usize, pattern: usize) -> Self {
         let at = alloc(size).expect("memory");
-        let alignment = if size.is_multiple_of(128) {
-            128
-        } else if size.is_multiple_of(64) {
-            64
-        } else {
-            16
-        };
+        let alignment = [128, 64, 16].into_iter().find(|n| size.is_multiple_of(*n)).unwrap_or(8);
         assert_eq!(at.addr().get() % alignment, 0, "alignment of {size}");
         let pattern = pattern as u8;
         // All that a block of a page occupies is its own; a large one's includes what comes before it.

@@ -1,6 +1,6 @@
-//! Size classes: steps of 16 bytes up to 256, then eight for each doubling up to 8 KiB, then whole shares of a page.
+//! Size classes: steps of 8 bytes from 16 to 256, then eight for each doubling up to 8 KiB, then whole shares of a page.
 //!
-//! A class is a multiple of 64 (of 128) whenever a size that it serves is, so blocks that lie at multiples of the class from
+//! A class is a multiple of 16 (of 64, of 128) whenever a size that it serves is, so blocks that lie at multiples of the class from
 //! a page's start are aligned as [`super::alloc`] promises.
 
 /// Bytes of a page.
@@ -8,21 +8,24 @@ pub const PAGE: usize = 64 << 10;
 /// The largest size that has a class.
 pub const LARGEST: usize = PAGE / 2;
 /// The number of classes.
-pub const CLASSES: usize = 16 + 5 * 8 + 6;
+pub const CLASSES: usize = SMALL + 5 * 8 + 6;
 
-/// Sizes up to this have an entry for each 16 bytes in the table, larger ones for each 128.
+/// Classes in steps of 8 bytes.
+const SMALL: usize = (256 - 16) / 8 + 1;
+
+/// Sizes up to this have an entry for each 8 bytes in the table, larger ones for each 128.
 const FINE: usize = 1024;
 
 const SIZES: [u16; CLASSES] = {
     let mut sizes = [0; CLASSES];
     let mut at = 0;
-    while at < 16 {
-        sizes[at] = 16 * (at as u16 + 1);
+    while at < SMALL {
+        sizes[at] = 16 + 8 * at as u16;
         at += 1;
     }
-    while at < 56 {
-        let base = 256 << ((at - 16) / 8);
-        sizes[at] = base + base / 8 * ((at as u16 - 16) % 8 + 1);
+    while at < SMALL + 40 {
+        let base = 256 << ((at - SMALL) / 8);
+        sizes[at] = base + base / 8 * ((at - SMALL) as u16 % 8 + 1);
         at += 1;
     }
     while at < CLASSES {
@@ -48,14 +51,14 @@ const fn table<const N: usize>(step: usize) -> [u8; N] {
     table
 }
 
-static FINE_CLASSES: [u8; FINE / 16 + 1] = table(16);
+static FINE_CLASSES: [u8; FINE / 8 + 1] = table(8);
 static COARSE_CLASSES: [u8; LARGEST / 128 + 1] = table(128);
 
 /// The class of a size of at most [`LARGEST`].
 #[inline]
 pub fn of(size: usize) -> usize {
     let class = if size <= FINE {
-        FINE_CLASSES[size.div_ceil(16)]
+        FINE_CLASSES[size.div_ceil(8)]
     } else {
         COARSE_CLASSES[size.div_ceil(128)]
     };
@@ -80,11 +83,17 @@ mod tests {
                 size(class) >= bytes && (class == 0 || size(class - 1) < bytes),
                 "{bytes}"
             );
-            let alignment = [128, 64].into_iter().find(|n| bytes.is_multiple_of(*n)).unwrap_or(16);
+            let alignment = [128, 64, 16]
+                .into_iter()
+                .find(|n| bytes.is_multiple_of(*n))
+                .unwrap_or(8);
             assert!(size(class).is_multiple_of(alignment), "{bytes}");
             let waste = size(class) - bytes;
             assert!(
-                waste < 16 || (bytes > 256 && waste * 8 <= bytes) || (bytes > 8192 && waste * 100 <= bytes * 51),
+                waste < 8
+                    || class == 0
+                    || (bytes > 256 && waste * 8 <= bytes)
+                    || (bytes > 8192 && waste * 100 <= bytes * 51),
                 "{bytes}"
             );
         }

@@ -32,7 +32,7 @@ pub use source::{held, set_source};
 
 use std::ptr::NonNull;
 
-/// Uninitialised memory of `size` bytes. Aligned to 16; to 64 or 128 if the size is a multiple of that.
+/// Uninitialised memory of `size` bytes. Aligned to 8; to 16, 64 or 128 if the size is a multiple of that.
 /// Nothing when memory is exhausted. Some nanoseconds; when a page runs out, some hundred, and for a new chunk a page fault.
 #[inline]
 pub fn alloc(size: usize) -> Option<NonNull<u8>> {

@@ -6,7 +6,7 @@
 //!
 //! | bits | |
 //! |---|---|
-//! | 0..16 | the list of blocks freed by others: 1 + the first one's place in units of 16 bytes, or 0; the rest is linked likewise |
+//! | 0..16 | the list of blocks freed by others: 1 + the first one's place in units of 8 bytes, or 0; the rest is linked likewise |
 //! | 16..32 | while owned, the length of that list; otherwise the number of all free blocks of the page |
 //! | 32..34 | owned; without owner; without owner and in the pool, or about to be |
 
@@ -20,6 +20,9 @@ const UNLISTED: u64 = 1 << 32;
 const LISTED: u64 = 2 << 32;
 const STATE: u64 = 3 << 32;
 const ONE: u64 = 1 << 16;
+
+/// What sizes and places of blocks are multiples of.
+const UNIT: usize = 8;
 
 fn count(word: u64) -> u32 {
     (word >> 16 & 0xffff) as u32
@@ -108,7 +111,7 @@ impl Page {
         if free != 0 {
             // SAFETY: the list holds places of free blocks of this page, each beginning with the next one's.
             unsafe {
-                block = self.base.get().add((free as usize - 1) * 16);
+                block = self.base.get().add((free as usize - 1) * UNIT);
                 self.free.set(block.cast::<u32>().read());
             }
         } else {
@@ -235,10 +238,10 @@ impl Page {
     }
 }
 
-/// 1 + the place of a block in its page, in units of 16 bytes.
+/// 1 + the place of a block in its page, in units.
 #[inline]
 fn place(block: NonNull<u8>) -> u32 {
-    ((block.addr().get() & (PAGE - 1)) / 16) as u32 + 1
+    ((block.addr().get() & (PAGE - 1)) / UNIT) as u32 + 1
 }
 
 /// The pages of one class that have free blocks and no owner: a list through their headers. Everything here happens under

@@ -262,10 +262,8 @@ impl Encoder<'_, '_> {
     }
 
     fn hold(&mut self, class: Class, term: Term) -> u64 {
-        // SAFETY: no precondition.
-        let hash = unsafe { enif_hash(ErlNifHash::ERL_NIF_INTERNAL_HASH, term.raw(), 0) };
         // SAFETY: the term lives as long as its environment; no immediate comes here.
-        unsafe { self.builder.held(class, term.0, hash) }
+        unsafe { self.builder.held(class, term.0) }
     }
 
     /// The class of a term that cannot be taken apart and is no reference.

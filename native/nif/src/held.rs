@@ -22,7 +22,7 @@ use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Terms in a batch, and the weight in bytes, at which it is full.
-const ITEMS: usize = 64;
+const ITEMS: usize = align_of::<Batch>();
 const FULL: usize = 64 << 10;
 /// Weight of a term that has a batch alone.
 const ALONE: usize = 32 << 10;
@@ -44,6 +44,8 @@ struct Slot {
     weight: AtomicUsize,
 }
 
+/// Aligned so that an index fits into the low bits of an address.
+#[repr(align(64))]
 struct Batch {
     env: *mut ErlNifEnv,
     /// Number and weight of the living terms, and whether it is closed.
@@ -117,7 +119,7 @@ impl Batch {
         // SAFETY: only the owner adds to the environment, and others only read what was published to them.
         let env = unsafe { Env::new(self.env) };
         let source = Term(held.term());
-        let of_caller = held.batch() == 0;
+        let of_caller = held.place() == 0;
         // SAFETY: the source is a term of the caller's own call, or one that lives while its guard does.
         let copy = || unsafe { env.copy(source) };
         let (term, address) = match bytes {
@@ -151,8 +153,7 @@ impl Batch {
             .fetch_add(1 | (weight as u64) << WEIGHT_SHIFT, Ordering::Release);
         held.relocate(Retained {
             term: term.0,
-            batch: (&raw const *self) as u64,
-            index: index as u32,
+            place: (&raw const *self) as u64 | index as u64,
         });
         address
     }
@@ -179,6 +180,12 @@ impl Batch {
 unsafe fn free_env(env: *mut u8, _: usize) {
     // SAFETY: retired once, and no reader is in it.
     unsafe { enif_free_env(env.cast()) };
+}
+
+/// The batch of a place, and the index of the term in it.
+fn at(place: u64) -> (*mut Batch, usize) {
+    let index = place % ITEMS as u64;
+    ((place - index) as *mut Batch, index as usize)
 }
 
 fn lock(batch: *mut Batch) -> MutexGuard<'static, ()> {
@@ -247,15 +254,16 @@ fn close(mut full: Vec<*mut Batch>) {
 /// Gives a term back ([`cats_term::Host::release`]).
 pub fn release(held: &Held) {
     loop {
-        let batch = held.batch() as *mut Batch;
+        let place = held.place();
+        let (batch, index) = at(place);
         let guard = lock(batch);
-        if held.batch() as *mut Batch != batch {
+        if held.place() != place {
             // Moved meanwhile.
             continue;
         }
         // SAFETY: the words name the batch under its lock, so it exists.
         let batch_ref = unsafe { &*batch };
-        let slot = &batch_ref.slots[held.index() as usize];
+        let slot = &batch_ref.slots[index];
         // Relaxed: under the lock, and written before the words were published.
         slot.held.store(null_mut(), Ordering::Relaxed);
         let part = 1 | (slot.weight.load(Ordering::Relaxed) as u64) << WEIGHT_SHIFT;

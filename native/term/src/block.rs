@@ -225,19 +225,21 @@ impl<'a> BlockRef<'a> {
         unsafe { TermRef::new(self.address.as_ptr(), TAG_ITEM) }
     }
 
-    /// Shows each held item's words once.
+    /// Shows each held item's words once. O(items).
     pub fn for_each_held(self, mut show: impl FnMut(&'a Held)) {
         if !self.has_held() {
             return;
         }
         let base = self.address.as_ptr();
-        // SAFETY: a block with held items has the offset of the first in its last word, and each has that of the next.
-        unsafe {
-            let mut at = *base.add(self.words() - 1) as usize;
-            while at != 0 {
-                let held = &*base.add(at + 1).cast::<Held>();
-                at = held.next() as usize;
-                show(held);
+        let mut at = 0;
+        while at < self.words() {
+            // SAFETY: items follow one another up to the block's end; held words follow their item's header.
+            unsafe {
+                let header = base.add(at).read();
+                if is_held(header) {
+                    show(&*base.add(at + 1).cast::<Held>());
+                }
+                at += item_words(header);
             }
         }
     }

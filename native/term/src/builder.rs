@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 #[derive(Default)]
 pub struct Builder {
     words: SmallVec<[u64; FEW]>,
-    /// Offset of the held item that was added last, 0 if there is none: each refers to the one before.
-    held: usize,
+    /// Whether there are held items.
+    held: bool,
 }
 
 /// Words that are built without allocating memory.
@@ -45,7 +45,7 @@ impl Builder {
     #[inline]
     pub fn clear(&mut self) {
         self.words.clear();
-        self.held = 0;
+        self.held = false;
     }
 
     /// Words built so far.
@@ -196,11 +196,10 @@ impl Builder {
     }
 
     #[inline]
-    fn add_held(&mut self, header: u64, term: u64, batch: u64, hash: u64) -> u64 {
+    fn add_held(&mut self, header: u64, term: u64, place: u64) -> u64 {
         let at = self.item(header);
-        self.words
-            .extend_from_slice(&[term, batch, (self.held as u64) << 32, hash]);
-        self.held = at;
+        self.words.extend_from_slice(&[term, place]);
+        self.held = true;
         (at as u64) << 2 | TAG_ITEM
     }
 
@@ -213,19 +212,18 @@ impl Builder {
         self.add_shared_binary(term, 0, bytes)
     }
 
-    fn add_shared_binary(&mut self, term: u64, batch: u64, bytes: &[u8]) -> u64 {
-        let word = self.add_held(header(SHARED_BINARY, bytes.len()), term, batch, 0);
+    fn add_shared_binary(&mut self, term: u64, place: u64, bytes: &[u8]) -> u64 {
+        let word = self.add_held(header(SHARED_BINARY, bytes.len()), term, place);
         self.words.push(bytes.as_ptr() as u64);
         word
     }
 
-    /// Adds a term that stays in the VM's form. `hash` is equal for terms that are exactly the same. Tuples, lists and maps
-    /// stay so only where they are nested deeper than 64 levels in the block (normalized keys end above that).
+    /// Adds a term that stays in the VM's form. Tuples, lists and maps stay so only where they are nested deeper than 64 levels in the block (normalized keys end above that).
     ///
     /// # Safety
     /// `term` is a word of the VM, of this class and no immediate, that lives as long as this builder's content is used.
-    pub unsafe fn held(&mut self, class: Class, term: u64, hash: u64) -> u64 {
-        self.add_held(header(HELD, class as usize), term, 0, hash)
+    pub unsafe fn held(&mut self, class: Class, term: u64) -> u64 {
+        self.add_held(header(HELD, class as usize), term, 0)
     }
 
     /// Adds a copy of a term of another block, whose held terms must live as long as this builder's content is used.
@@ -253,10 +251,8 @@ impl Builder {
             View::Float(value) => self.float(value),
             View::Integer(integer) => self.integer(integer.negative, integer.digits),
             View::Binary(bytes) => self.binary(bytes),
-            View::SharedBinary(held, bytes) => self.add_shared_binary(held.term(), held.batch(), bytes),
-            View::Held(class, held) => {
-                self.add_held(header(HELD, class as usize), held.term(), held.batch(), held.hash())
-            }
+            View::SharedBinary(held, bytes) => self.add_shared_binary(held.term(), held.place(), bytes),
+            View::Held(class, held) => self.add_held(header(HELD, class as usize), held.term(), held.place()),
         }
     }
 
@@ -289,8 +285,7 @@ impl Builder {
     /// the block would have more than 2^32 words.
     pub fn finish(&mut self) -> Option<Block> {
         assert!(!self.words.is_empty());
-        if self.held != 0 {
-            self.words.push(self.held as u64);
+        if self.held {
             self.words[0] |= HAS_HELD;
         }
         let block = u32::try_from(self.words.len()).ok().and_then(|total| {
@@ -298,7 +293,7 @@ impl Builder {
             // SAFETY: the content is a well-formed block, with its total in the header.
             unsafe { Block::from_words(&self.words) }
         });
-        if let (Some(block), true) = (&block, self.held != 0) {
+        if let (Some(block), true) = (&block, self.held) {
             block.retain_held();
         }
         self.clear();

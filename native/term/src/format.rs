@@ -39,7 +39,7 @@ pub(crate) const HELD: u64 = 9;
 /// Largest arity of a tuple, as in the VM.
 pub const MAX_ARITY: usize = (1 << 24) - 1;
 /// Words of a held item's [`Held`].
-pub(crate) const HELD_WORDS: usize = 4;
+pub(crate) const HELD_WORDS: usize = 2;
 
 #[inline]
 pub(crate) fn header(kind: u64, size: usize) -> u64 {
@@ -59,6 +59,26 @@ pub(crate) fn slots(header: u64) -> usize {
         LIST => (header >> 8) as usize + 1,
         MAP => (header >> 8) as usize * 2,
         _ => 0,
+    }
+}
+
+/// Whether an item with this header begins with held words.
+#[inline]
+pub(crate) fn is_held(header: u64) -> bool {
+    matches!(header & KIND_MASK, SHARED_BINARY | HELD)
+}
+
+/// The words of an item with this header.
+#[inline]
+pub(crate) fn item_words(header: u64) -> usize {
+    let size = (header >> 8) as usize;
+    1 + match header & KIND_MASK {
+        FLOAT => 1,
+        INTEGER_POSITIVE | INTEGER_NEGATIVE => size,
+        BINARY => size.div_ceil(8),
+        SHARED_BINARY => HELD_WORDS + 1,
+        HELD => HELD_WORDS,
+        _ => slots(header),
     }
 }
 

@@ -12,6 +12,8 @@ pub struct Host {
     pub compare: fn(u64, u64) -> Ordering,
     /// Whether two words are exactly the same term (`=:=`).
     pub identical: fn(u64, u64) -> bool,
+    /// The hash of a held term's word: equal for terms that are exactly the same.
+    pub hash: fn(u64) -> u64,
     /// Appends the text of an atom in UTF-8.
     pub atom_text: fn(u64, &mut Vec<u8>),
     /// Whether `0.0 =:= -0.0`: so before OTP 27.
@@ -22,8 +24,8 @@ pub struct Host {
     pub identical_mixed: fn(TermRef<'_>, TermRef<'_>) -> bool,
     /// Appends the bits of a held bit string, the last byte filled up with zeros, and returns how many of them there are.
     pub bits: fn(u64, &mut Vec<u8>) -> usize,
-    /// Keeps a term of a new stored object, which belongs to the caller or (if it has a batch) to another object: copies it
-    /// into a batch and [relocates](Held::relocate) the words, whose place stays the same until they are released. For a
+    /// Keeps a term of a new stored object, which belongs to the caller or (if it has a place) to another object: copies it
+    /// and [relocates](Held::relocate) the words, whose place stays the same until they are released. For a
     /// binary of more than 64 bytes these are its `bytes`, and the result is the address of the kept ones.
     pub retain: fn(&Held, Class, bytes: Option<&[u8]>) -> *const u8,
     /// Gives back what [`retain`](Self::retain) took. Runs on any thread.
@@ -33,19 +35,17 @@ pub struct Host {
 /// Where the VM keeps a term for a stored object.
 #[derive(Clone, Copy, Debug)]
 pub struct Retained {
+    /// The VM's word.
     pub term: u64,
-    pub batch: u64,
-    pub index: u32,
+    /// What the host finds it by, not 0.
+    pub place: u64,
 }
 
-/// The words of a held term inside a block. Batches are compacted while others read, so they are atomics.
+/// The words of a held term inside a block. Terms are moved while others read them, so they are atomics.
 #[repr(C)]
 pub struct Held {
     term: AtomicU64,
-    batch: AtomicU64,
-    /// The index in the batch, and above bit 32 the offset of the block's next held item.
-    index_and_next: AtomicU64,
-    hash: u64,
+    place: AtomicU64,
 }
 
 impl Held {
@@ -56,40 +56,24 @@ impl Held {
         self.term.load(Acquire)
     }
 
-    /// The hash that the builder was given: of the exact term.
+    /// The hash of the exact term.
     #[inline]
     pub fn hash(&self) -> u64 {
-        self.hash
+        (host().hash)(self.term())
     }
 
-    /// The batch's address, 0 for a term of the caller; in a [`Builder`](crate::Builder) that of another object's batch.
+    /// What the host finds it by, 0 for a term of the caller; in a [`Builder`](crate::Builder) that of another object.
     #[inline]
-    pub fn batch(&self) -> u64 {
-        // Acquire: pairs with `relocate`; whoever follows the address sees the batch.
-        self.batch.load(Acquire)
+    pub fn place(&self) -> u64 {
+        // Acquire: pairs with `relocate`; whoever follows the place sees what is there.
+        self.place.load(Acquire)
     }
 
-    /// The index in the batch.
-    #[inline]
-    pub fn index(&self) -> u32 {
-        // Acquire: as for the batch, whose index this is.
-        self.index_and_next.load(Acquire) as u32
-    }
-
-    /// The word offset of the block's next held item, 0 at the end.
-    #[inline]
-    pub(crate) fn next(&self) -> u32 {
-        // Acquire costs nothing here, and keeps one rule for the word.
-        (self.index_and_next.load(Acquire) >> 32) as u32
-    }
-
-    /// Sets where the term is now: by whoever compacts the batch that it was in, under that batch's lock.
+    /// Sets where the term is now: by the host, which sees to it that one thread at a time does.
     pub fn relocate(&self, to: Retained) {
-        let next = self.next() as u64;
-        // Release: what the new places refer to is written before, and whoever sees the batch sees the index in it.
+        // Release: what the new places refer to is written before.
         self.term.store(to.term, Release);
-        self.index_and_next.store(next << 32 | to.index as u64, Release);
-        self.batch.store(to.batch, Release);
+        self.place.store(to.place, Release);
     }
 }
 

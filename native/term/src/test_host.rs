@@ -1,6 +1,6 @@
 //! A host for tests that run without a VM: atoms and held terms live in tables here.
 
-use crate::{compare, equal, install, Builder, Held, Host, Retained, TermRef};
+use crate::{compare, equal, hash, install, mix, Builder, Held, Host, Retained, TermRef};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -59,6 +59,7 @@ pub fn install_test_host(zeros_identical: bool) {
             (Some(x), Some(y)) => compare_forms(x, y).is_eq(),
             _ => a == b,
         },
+        hash: |word| hash_form(&form(word).expect("only held terms are asked for their hash")),
         atom_text: |word, out| out.extend_from_slice(text(word).as_bytes()),
         zeros_identical,
         compare_mixed: |a, b| expanded(a, |a| expanded(b, |b| compare(a, b))),
@@ -83,15 +84,11 @@ pub fn install_test_host(zeros_identical: bool) {
             let mut heap = heap();
             let term = heap.word();
             heap.retained.insert(term, form);
-            held.relocate(Retained {
-                term,
-                batch: 8,
-                index: term as u32,
-            });
+            held.relocate(Retained { term, place: !term });
             kept
         },
         release: |held: &Held| {
-            assert_eq!((held.batch(), held.index()), (8, held.term() as u32));
+            assert_eq!(held.place(), !held.term());
             assert!(
                 heap().retained.remove(&held.term()).is_some(),
                 "released twice, or never retained"
@@ -111,6 +108,16 @@ fn form(word: u64) -> Option<Arc<Form>> {
 
 fn text(word: u64) -> String {
     heap().atoms[(word >> 6) as usize].clone()
+}
+
+fn hash_form(form: &Form) -> u64 {
+    match form {
+        Form::Opaque(number) => *number,
+        Form::Compound(builder) => hash(builder.as_key()),
+        bits => bits_of(bits)
+            .into_iter()
+            .fold(1, |state, bit| mix(state << 1 | u64::from(bit))),
+    }
 }
 
 fn compare_forms(a: &Form, b: &Form) -> Ordering {
@@ -139,7 +146,7 @@ fn expanded<R>(term: TermRef<'_>, show: impl FnOnce(TermRef<'_>) -> R) -> R {
         // As a bit string, which compares with other ones.
         let word = hold(Form::Bits(bytes.to_vec(), bytes.len() * 8));
         // SAFETY: the word is one of this host, and lives for ever.
-        let word = unsafe { builder.held(crate::Class::BitString, word, 0) };
+        let word = unsafe { builder.held(crate::Class::BitString, word) };
         builder.set(root, 0, word);
         return show(builder.as_key());
     }

@@ -112,17 +112,6 @@ impl Model {
         self.compare(other, true).is_eq()
     }
 
-    /// A hash like one that the VM gives: equal for terms that are exactly the same.
-    fn held_hash(&self) -> u64 {
-        let text = format!("{self:?}");
-        let text = if ZEROS_IDENTICAL {
-            text.replace("-0.0", "0.0")
-        } else {
-            text
-        };
-        text.bytes().fold(7, |hash, byte| (hash * 31 + byte as u64) % 1_000_003)
-    }
-
     pub fn build(&self, builder: &mut Builder) -> u64 {
         match self {
             Int(value) => {
@@ -177,7 +166,7 @@ impl Model {
 
     fn build_held(&self, form: Form, builder: &mut Builder) -> u64 {
         // SAFETY: the host keeps the term for ever.
-        unsafe { builder.held(self.class(), hold(form), self.held_hash()) }
+        unsafe { builder.held(self.class(), hold(form)) }
     }
 
     /// A builder with this term as a key to search for.

@@ -248,7 +248,7 @@ impl Function {
             },
             Max => Some(if order() == Less { arguments[1] } else { arguments[0] }),
             Min => Some(if order() == Greater { arguments[1] } else { arguments[0] }),
-            Node => Some(TermRef::immediate(vm.node)),
+            Node => run.node(),
             NodeOf => match arguments[0].class() {
                 Class::Pid | Class::Port | Class::Reference => (vm.node_of)(arguments[0]).map(TermRef::immediate),
                 _ => None,

@@ -6,6 +6,7 @@ use crate::head::{Pattern, Variables};
 use crate::matcher::{split, Comparison, Matcher};
 use cats_term::{Block, BlockRef, Elements, TermRef, View, NIL};
 use smallvec::SmallVec;
+use std::sync::OnceLock;
 
 /// What match specifications need of the VM: words of some atoms, and what the terms' own layout does not tell.
 #[derive(Clone)]
@@ -16,8 +17,6 @@ pub struct Vm {
     pub exit: u64,
     /// `'_'`
     pub underscore: u64,
-    /// The local node's name.
-    pub node: u64,
     /// Appends the text of an atom in UTF-8.
     pub atom_text: fn(u64, &mut Vec<u8>),
     /// The node of a pid, port or reference.
@@ -50,6 +49,8 @@ pub struct Invalid;
 /// A compiled match specification. Owns the specification's terms.
 pub struct Program {
     vm: Vm,
+    /// The local node's name, once it was asked for.
+    node: OnceLock<u64>,
     block: Block,
     pub(crate) clauses: Vec<Clause>,
 }
@@ -123,6 +124,16 @@ impl<'a> Run<'a> {
         &self.program.vm
     }
 
+    /// The local node's name: that of the calling process.
+    pub(crate) fn node(&self) -> Option<TermRef<'static>> {
+        let node = &self.program.node;
+        if node.get().is_none() {
+            let name = (self.vm().node_of)(TermRef::immediate(self.caller))?;
+            node.get_or_init(|| name);
+        }
+        node.get().copied().map(TermRef::immediate)
+    }
+
     /// A term of the specification by its word.
     pub(crate) fn constant(&self, word: u64) -> TermRef<'a> {
         // SAFETY: the word was read from this block, which the program keeps.
@@ -160,6 +171,7 @@ impl Program {
         };
         Ok(Program {
             vm: vm.clone(),
+            node: OnceLock::new(),
             block,
             clauses,
         })
@@ -180,6 +192,7 @@ impl Program {
         let clause = Clause::new(head, Vec::new(), vec![body], variables.len());
         Ok(Program {
             vm: vm.clone(),
+            node: OnceLock::new(),
             block,
             clauses: vec![clause],
         })

@@ -158,7 +158,7 @@ fn prepare<'g>(
         return Err(Cause::TableType.into());
     }
     let block = block(env, &[specification])?;
-    let vm = vm(env)?;
+    let vm = vm();
     let program = match pattern {
         Some(result) => Program::pattern(&vm, block, result),
         None => Program::compile(&vm, block),
@@ -606,14 +606,12 @@ impl Output for Maker<'_, '_> {
 }
 
 /// What programs need of the VM.
-fn vm(env: Env) -> Result<cats_pattern::Vm, Failure> {
-    let node = node_of(env, env.this_process()).ok_or(Failure::SystemLimit)?;
-    Ok(cats_pattern::Vm {
+fn vm() -> cats_pattern::Vm {
+    cats_pattern::Vm {
         true_: atoms::true_().0,
         false_: atoms::false_().0,
         exit: atoms::exit().0,
         underscore: atoms::underscore().0,
-        node: node.0,
         atom_text: crate::host::atom_text,
         node_of: |term| crate::host::with_term(term, |env, term| node_of(env, term).map(|node| node.0)),
         fun_arity: |term| {
@@ -626,5 +624,5 @@ fn vm(env: Env) -> Result<cats_pattern::Vm, Failure> {
                 external::of(env, term).map(|bytes| external::bits(&bytes, &mut Vec::new()) as u64)
             })
         },
-    })
+    }
 }

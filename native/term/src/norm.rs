@@ -190,33 +190,28 @@ fn write(out: &mut impl Writer, term: TermRef<'_>, depth: usize) -> Result<(), E
         };
     }
     match term.view() {
-        View::Integer(integer) => return write_integer(out, integer),
-        View::Float(value) => return write_float(out, value),
-        _ => {}
-    }
-    let class = term.class();
-    match class {
-        Class::Bottom => return Err(End),
-        Class::Top => return write_byte(out, 0xff).and(Err(End)),
-        _ => write_byte(out, class_byte(class))?,
-    }
-    if depth >= MAX_DEPTH && matches!(class, Class::Tuple | Class::List | Class::Map) {
-        return Err(End);
-    }
-    match term.view() {
-        View::Immediate(word) if class == Class::Atom => {
-            with_buffer(|text| {
-                (host().atom_text)(word, text);
-                write_bytes(out, text)
-            })?;
-            out.put_word(0, 2)
-        }
-        View::Immediate(_) if class == Class::Nil => Ok(()),
+        View::Immediate(word) => match Class::of_immediate(word) {
+            Class::Bottom => Err(End),
+            Class::Top => write_byte(out, 0xff).and(Err(End)),
+            Class::Atom => write_class(out, Class::Atom).and_then(|()| write_atom(out, word)),
+            Class::Nil => write_class(out, Class::Nil),
+            class => write_class(out, class).and(Err(End)),
+        },
+        View::Integer(integer) => write_integer(out, integer),
+        View::Float(value) => write_float(out, value),
         View::Tuple(elements) => {
+            write_class(out, Class::Tuple)?;
+            if depth >= MAX_DEPTH {
+                return Err(End);
+            }
             write_size(out, elements.len())?;
             elements.iter().try_for_each(|element| write(out, element, depth + 1))
         }
         View::Map(map) => {
+            write_class(out, Class::Map)?;
+            if depth >= MAX_DEPTH {
+                return Err(End);
+            }
             write_size(out, map.keys.len())?;
             if map.keys.is_empty() {
                 Ok(())
@@ -225,16 +220,99 @@ fn write(out: &mut impl Writer, term: TermRef<'_>, depth: usize) -> Result<(), E
             }
         }
         View::List(list) => {
+            write_class(out, Class::List)?;
+            if depth >= MAX_DEPTH {
+                return Err(End);
+            }
             write_list(out, list.elements(), depth)?;
             write(out, list.tail(), depth + 1)
         }
-        View::Binary(bytes) | View::SharedBinary(_, bytes) => write_bits(out, bytes, bytes.len() * 8),
-        View::Held(Class::BitString, held) => with_buffer(|bytes| {
-            let bits = (host().bits)(held.term(), bytes);
-            write_bits(out, bytes, bits)
-        }),
-        _ => Err(End),
+        View::Binary(bytes) | View::SharedBinary(_, bytes) => {
+            write_class(out, Class::BitString)?;
+            write_bits(out, bytes, bytes.len() * 8)
+        }
+        View::Held(Class::BitString, held) => {
+            write_class(out, Class::BitString)?;
+            with_buffer(|bytes| {
+                let bits = (host().bits)(held.term(), bytes);
+                write_bits(out, bytes, bits)
+            })
+        }
+        View::Held(class, _) => write_class(out, class).and(Err(End)),
     }
+}
+
+#[inline]
+fn write_class(out: &mut impl Writer, class: Class) -> Result<(), End> {
+    write_byte(out, class_byte(class))
+}
+
+/// What stands for an atom behind its class, if it is short: texts of atoms never change.
+#[derive(Clone, Copy)]
+struct Text {
+    /// 0 for none.
+    atom: u64,
+    length: usize,
+    /// The bytes, big-endian, filled up with zeros.
+    words: [u64; TEXT / 8],
+}
+
+/// Bytes of a text at most.
+const TEXT: usize = 24;
+/// Texts that a thread remembers.
+const TEXTS: usize = 64;
+
+/// Writes an atom's text and its end.
+fn write_atom(out: &mut impl Writer, atom: u64) -> Result<(), End> {
+    thread_local! {
+        static KNOWN: [Cell<Text>; TEXTS] = const {
+            [const { Cell::new(Text { atom: 0, length: 0, words: [0; TEXT / 8] }) }; TEXTS]
+        };
+    }
+    // The VM numbers atoms one after the other, above six bits of tag.
+    let place = (atom >> 6) as usize % TEXTS;
+    let mut text = KNOWN.with(|known| known[place].get());
+    if text.atom != atom {
+        text = match text_of(atom) {
+            Ok(text) => text,
+            Err(bytes) => return out.put(&bytes),
+        };
+        KNOWN.with(|known| known[place].set(text));
+    }
+    let mut left = text.length;
+    for word in text.words {
+        if left <= 8 {
+            return out.put_word(word, left as u32);
+        }
+        out.put_word(word, 8)?;
+        left -= 8;
+    }
+    Ok(())
+}
+
+/// The text of an atom, or all of its bytes if these are too many.
+#[inline(never)]
+fn text_of(atom: u64) -> Result<Text, Vec<u8>> {
+    let mut text = Vec::new();
+    (host().atom_text)(atom, &mut text);
+    let mut bytes = Vec::with_capacity(text.len() + 2);
+    let mut writer = Appender {
+        end: usize::MAX,
+        out: &mut bytes,
+    };
+    let _ = write_bytes(&mut writer, &text);
+    bytes.extend([0, 0]);
+    let length = bytes.len();
+    if length > TEXT {
+        return Err(bytes);
+    }
+    bytes.resize(TEXT, 0);
+    let word = |i| u64::from_be_bytes(std::array::from_fn(|j| bytes[8 * i + j]));
+    Ok(Text {
+        atom,
+        length,
+        words: std::array::from_fn(word),
+    })
 }
 
 /// Lends an empty buffer, which is kept to save allocations.

@@ -308,12 +308,23 @@ impl Leaf {
 
     /// As `find`, asking the schema about every entry of that hash. Immediates and other keys may equal each other.
     fn find_by_hash<S: OrderedSchema>(self, query: &Query<S>, hash: u64, info: Info) -> Option<(usize, Entry)> {
+        // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
+        let is_it = |entry| unsafe { query.schema.compare(query.probe, entry) }.is_eq();
         let mut line = self.home(hash);
         for _ in 0..=info.reach() {
+            // The word of a key that is no immediate is its hash.
+            let mut hashed = self.matching(line, hash);
+            while hashed != 0 {
+                let slot = line * LINE + hashed.trailing_zeros() as usize / 2;
+                hashed &= hashed - 1;
+                match self.entry(slot) {
+                    Ok(entry) if entry.key == hash && is_it(entry) => return Some((slot, entry)),
+                    _ => {}
+                }
+            }
             for slot in line * LINE..(line + 1) * LINE {
                 let Ok(entry) = self.entry(slot) else { continue };
-                // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
-                if hash_of(entry.key) == hash && unsafe { query.schema.compare(query.probe, entry) }.is_eq() {
+                if entry.key & 3 == 3 && hash_of(entry.key) == hash && is_it(entry) {
                     return Some((slot, entry));
                 }
             }

@@ -53,22 +53,38 @@ pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
     object(env, &[key], builder)
 }
 
-/// A key to search for, if it is of the commonest kinds: a tuple of immediates, a string, a binary or a float, and not long. Otherwise
-/// it is to be built by [`key`].
+/// A key to search for, if it is of the commonest kinds: an immediate, a string, a binary or a float, or a tuple of such or of tuples of
+/// such, and not long. Otherwise it is to be built by [`key`].
 #[inline]
 pub fn few<'a>(env: Env, key: Term, few: &'a mut Few) -> Option<TermRef<'a>> {
+    let word = few_item(env, key, few, 2)?;
+    Some(few.term(word))
+}
+
+fn few_item(env: Env, term: Term, few: &mut Few, depth: usize) -> Option<u64> {
     // A guess, as in `Encoder::item`.
-    if key.0 & TAG == LIST_TAG {
+    if term.0 & TAG == LIST_TAG {
         let mut bytes = [MaybeUninit::uninit(); STRING];
-        return few.list(string(env, key, &mut bytes)?.iter().map(|byte| Term::byte(*byte).0));
+        return few.list(string(env, term, &mut bytes)?.iter().map(|byte| Term::byte(*byte).0));
     }
-    if let Some(elements) = env.tuple_elements(key) {
-        return few.tuple(immediates(elements)?);
+    if let Some(elements) = env.tuple_elements(term) {
+        if let Some(words) = immediates(elements) {
+            return few.tuple(words, true);
+        }
+        let inner = depth.checked_sub(1)?;
+        let tuple = few.tuple(Term::words(elements), false)?;
+        for (i, element) in elements.iter().enumerate() {
+            if !element.is_immediate() {
+                let word = few_item(env, *element, few, inner)?;
+                few.set(tuple, i, word);
+            }
+        }
+        return Some(tuple);
     }
-    if let Some(bytes) = env.binary_bytes(key) {
+    if let Some(bytes) = env.binary_bytes(term) {
         return few.binary(bytes);
     }
-    Some(few.float(env.get_f64(key)?))
+    few.float(env.get_f64(term)?)
 }
 
 /// The bytes of a string, as `erl_nif` calls a proper list of bytes, if it is not long: one call for all of them.

@@ -6,9 +6,11 @@ use std::mem::MaybeUninit;
 /// Words of a term at most.
 const ROOM: usize = 34;
 
-/// Room for one term of the commonest kinds of keys, if it is not too long.
+/// Room for one term of the commonest kinds of keys, if it is not too long. Items are added as to a builder: parents first, each
+/// method giving the word that stands for the item, or nothing when there is no room left.
 pub struct Few {
     words: [MaybeUninit<u64>; ROOM],
+    used: usize,
 }
 
 impl Few {
@@ -17,62 +19,77 @@ impl Few {
     pub const fn new() -> Self {
         Self {
             words: [const { MaybeUninit::uninit() }; ROOM],
+            used: 0,
         }
     }
 
-    /// The tuple of these immediates.
+    /// A tuple of these elements; those that are no immediates must be [set](Self::set) again.
     #[inline]
-    pub fn tuple(&mut self, elements: &[u64]) -> Option<TermRef<'_>> {
-        let places = self.places(header(TUPLE, elements.len()) | FLAT, elements.len())?;
+    pub fn tuple(&mut self, elements: &[u64], flat: bool) -> Option<u64> {
+        let flat = if flat { FLAT } else { 0 };
+        let (at, places) = self.item(header(TUPLE, elements.len()) | flat, elements.len())?;
         for (place, word) in places.iter_mut().zip(elements) {
             place.write(*word);
         }
-        Some(self.term(TAG_ITEM))
+        Some((at as u64) << 2 | TAG_ITEM)
+    }
+
+    /// Sets an element of a tuple to an item that was added after it.
+    #[inline]
+    pub fn set(&mut self, tuple: u64, element: usize, word: u64) {
+        let place = (tuple >> 2) as usize + 1 + element;
+        assert!(place < (word >> 2) as usize && (word >> 2) < self.used as u64);
+        self.words[place].write(word);
     }
 
     /// The list of these immediates, at least one.
     #[inline]
-    pub fn list(&mut self, elements: impl ExactSizeIterator<Item = u64>) -> Option<TermRef<'_>> {
+    pub fn list(&mut self, elements: impl ExactSizeIterator<Item = u64>) -> Option<u64> {
         let length = elements.len();
         assert!(length > 0);
-        let places = self.places(header(LIST, length) | FLAT, length + 1)?;
+        let (at, places) = self.item(header(LIST, length) | FLAT, length + 1)?;
         for (place, word) in places.iter_mut().zip(elements.chain([NIL])) {
             place.write(word);
         }
-        Some(self.term(TAG_LIST))
+        Some((at as u64) << 2 | TAG_LIST)
     }
 
     /// A binary.
     #[inline]
-    pub fn binary(&mut self, bytes: &[u8]) -> Option<TermRef<'_>> {
-        let places = self.places(header(BINARY, bytes.len()), bytes.len().div_ceil(8))?;
+    pub fn binary(&mut self, bytes: &[u8]) -> Option<u64> {
+        let (at, places) = self.item(header(BINARY, bytes.len()), bytes.len().div_ceil(8))?;
         for (place, bytes) in places.iter_mut().zip(bytes.chunks(8)) {
             let mut word = [0; 8];
             word[..bytes.len()].copy_from_slice(bytes);
             place.write(u64::from_ne_bytes(word));
         }
-        Some(self.term(TAG_ITEM))
+        Some((at as u64) << 2 | TAG_ITEM)
     }
 
     /// A float.
     #[inline]
-    pub fn float(&mut self, value: f64) -> TermRef<'_> {
-        self.words[0].write(header(FLOAT, 0));
-        self.words[1].write(value.to_bits());
-        self.term(TAG_ITEM)
+    pub fn float(&mut self, value: f64) -> Option<u64> {
+        let (at, places) = self.item(header(FLOAT, 0), 1)?;
+        places[0].write(value.to_bits());
+        Some((at as u64) << 2 | TAG_ITEM)
     }
 
-    /// Writes the header; the places of so many words behind it, which the caller fills.
+    /// Adds a header, and places for so many words behind it, which the caller fills.
     #[inline]
-    fn places(&mut self, header: u64, count: usize) -> Option<&mut [MaybeUninit<u64>]> {
-        let (first, places) = self.words.split_first_mut()?;
+    fn item(&mut self, header: u64, count: usize) -> Option<(usize, &mut [MaybeUninit<u64>])> {
+        let at = self.used;
+        let (first, places) = self.words.get_mut(at..)?.split_first_mut()?;
+        let places = places.get_mut(..count)?;
         first.write(header);
-        places.get_mut(..count)
+        self.used = at + 1 + count;
+        Some((at, places))
     }
 
+    /// The item of this word, as the methods gave it, once its elements are set.
     #[inline]
-    fn term(&self, tag: u64) -> TermRef<'_> {
-        // SAFETY: the callers have written a whole item at the start, which stays while it is borrowed.
-        unsafe { TermRef::new(self.words.as_ptr().cast(), tag) }
+    pub fn term(&self, word: u64) -> TermRef<'_> {
+        assert!((word >> 2) < self.used as u64 && !is_immediate(word));
+        // SAFETY: whole items were written, which stay while they are borrowed.
+        unsafe { TermRef::new(self.words.as_ptr().cast(), word) }
     }
 }

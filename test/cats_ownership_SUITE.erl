@@ -8,7 +8,7 @@
          heir_without_data/1, dead_heir_inherits_nothing/1, heir_that_is_the_owner/1, heir_taken_back/1,
          heirs_die_in_a_row/1,
          give_away/1, give_away_refused/1, access_rights/1, protection_changes/1, names/1,
-         rename_moves_the_name/1,
+         rename_moves_the_name/1, many_names/1,
          fixing_process_dies/1, fixed_many_times/1]).
 
 -define(T, (cats_test_lib:tables())).
@@ -20,7 +20,8 @@ all() ->
      heir_without_data,
      dead_heir_inherits_nothing, heir_that_is_the_owner, heir_taken_back, heirs_die_in_a_row, give_away,
      give_away_refused,
-     access_rights, protection_changes, names, rename_moves_the_name, fixing_process_dies, fixed_many_times].
+     access_rights, protection_changes, names, rename_moves_the_name, many_names,
+     fixing_process_dies, fixed_many_times].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -326,6 +327,41 @@ rename_moves_the_name(_Config) ->
     Unnamed = ?T:rename(Unnamed, y),
     y = ?T:info(Unnamed, name),
     [true = ?T:delete(T) || T <- [four, three, Unnamed]],
+    ok.
+
+%% More names than the array before the table of names has places. Each leads to its own table; one that was given up, to none.
+many_names(_Config) ->
+    Name = fun(N, Kind) -> list_to_atom(lists:concat([Kind, "_of_many_names_", N])) end,
+    Numbers = lists:seq(1, 2000),
+    [begin
+         Old = ?T:new(Name(N, old), [named_table]),
+         true = ?T:insert(Old, {number, N})
+     end || N <- Numbers],
+    Leads = fun(N, Kind) -> [{number, N}] =:= ?T:lookup(Name(N, Kind), number) end,
+    [true = Leads(N, old) || N <- Numbers],
+    [begin
+         Table = ?T:whereis(Name(N, old)),
+         case N rem 4 of
+             0 -> true = ?T:delete(Name(N, old));
+             1 -> New = Name(N, new), New = ?T:rename(Name(N, old), New), Table = ?T:whereis(New);
+             _ -> ok
+         end
+     end || N <- Numbers],
+    [begin
+         Gone = N rem 4 < 2,
+         Gone = undefined =:= ?T:whereis(Name(N, old)),
+         true = Gone orelse Leads(N, old),
+         true = N rem 4 =/= 1 orelse Leads(N, new)
+     end || N <- Numbers],
+    %% Names that are free again, in places that others may have taken.
+    [begin
+         Again = ?T:new(Name(N, old), [named_table]),
+         true = ?T:insert(Again, {number, N})
+     end || N <- Numbers, N rem 4 < 2],
+    [true = Leads(N, old) || N <- Numbers],
+    [true = ?T:delete(Name(N, old)) || N <- Numbers],
+    [true = ?T:delete(Name(N, new)) || N <- Numbers, N rem 4 =:= 1],
+    [undefined = ?T:whereis(Name(N, Kind)) || N <- Numbers, Kind <- [old, new]],
     ok.
 
 fixing_process_dies(_Config) ->

@@ -1,9 +1,9 @@
 //! `ca`, the default engine of `ordered_set`: a contention adapting tree.
 //!
 //! Source: Sagonas, Winblad, "Contention adapting search trees" (000, sections 3 to 5) for the adaptation; the layout is our
-//! own. From the top: one route node, copied when it changes (it rarely does), so that it is always balanced; base nodes, one
-//! in a quiet table, more where there is contention; in each a B+tree of immutable inner nodes over leaves of up to 128
-//! entries.
+//! own. From the top: base nodes, one in a quiet table, more where there is contention, then under one route node, copied when
+//! it changes (it rarely does), so that it is always balanced; in each a B+tree of immutable inner nodes over leaves of up to
+//! 128 entries.
 //!
 //! Who locks what: an operation on one key locks its leaf; a change of structure locks its base node, then the leaves that it
 //! replaces; adaptation takes the table's adaptation lock and base nodes' locks without waiting. Readers lock nothing: a leaf's
@@ -19,6 +19,7 @@ mod leaf;
 mod many;
 #[cfg(all(test, shuttle))]
 mod models;
+mod route;
 mod structure;
 #[cfg(test)]
 mod tests;
@@ -31,8 +32,9 @@ use cats_sync::facade::{AtomicI64, AtomicPtr, Ordering::*};
 use cats_sync::slab;
 use cats_sync::stat_lock;
 use cats_sync::version_lock::VersionLock;
-use inner::{Inner, Kind, Node, Parts};
+use inner::{Inner, Kind, Node};
 use leaf::{Held, Leaf, Place, Wanted};
+use route::Route;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
@@ -63,11 +65,11 @@ impl Default for Thresholds {
 
 /// See the module's documentation.
 pub struct Ca<S: OrderedSchema> {
-    /// The route node, null once the engine has been dismantled.
+    /// A [`Route`], null once the engine has been dismantled.
     route: AtomicPtr<u8>,
     schema: S,
     thresholds: Thresholds,
-    /// Held while the route node is replaced.
+    /// Held while the route is replaced.
     adapting: VersionLock,
     /// Bytes of all nodes.
     bytes: AtomicI64,
@@ -161,12 +163,11 @@ impl<S: OrderedSchema> Ca<S> {
 
     /// An empty table that adapts as told.
     pub fn with_thresholds(schema: S, thresholds: Thresholds) -> Self {
-        let leaf = Leaf::build(0, 0, &[], false);
+        let leaf = Leaf::build(0, 0, &[], true);
         let base = Base::<S::Key>::allocate(ptr::null(), ptr::null(), Node::leaf(leaf));
-        let route = Inner::build(&schema, ptr::null(), ptr::null(), Parts::single(base));
-        let bytes = leaf.size() + size_of::<Base<S::Key>>() + route.size();
+        let bytes = leaf.size() + size_of::<Base<S::Key>>();
         Self {
-            route: AtomicPtr::new(route.address()),
+            route: AtomicPtr::new(Route::<S::Key>::one(base)),
             schema,
             thresholds,
             adapting: VersionLock::new(0),
@@ -175,9 +176,10 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    fn route(&self) -> Inner<S::Key> {
+    #[inline]
+    fn route<'a>(&self) -> Route<'a, S::Key> {
         // SAFETY: not null before the engine is dismantled. Acquire pairs with the Release that published it.
-        unsafe { Inner::from_address(self.route.load(Acquire)) }
+        unsafe { Route::from_word(self.route.load(Acquire)) }
     }
 
     /// The base node at an address found in the route node under a guard.
@@ -186,9 +188,12 @@ impl<S: OrderedSchema> Ca<S> {
         unsafe { &*at.cast() }
     }
 
+    #[inline]
     fn find_base<'a>(&self, query: &Query<S>) -> &'a Base<S::Key> {
-        let route = self.route();
-        self.base(route.child(route.search(query, true)))
+        match self.route() {
+            Route::One(base) => base,
+            Route::Many(route) => self.base(route.child(route.search(query, true))),
+        }
     }
 
     /// The leaf whose range holds the key, or held it not long ago (then it is dead).
@@ -501,21 +506,24 @@ impl<K: Send> Cursor for Position<K> {}
 impl<S: OrderedSchema> Ca<S> {
     /// Takes nodes apart, from the left, until `limit` entries were shown.
     fn take_apart(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        // The only node of a small table: a vector costs nothing as long as it is empty.
+        let mut next = None;
         let route = self.route.swap(ptr::null_mut(), Relaxed);
         if !route.is_null() {
-            // SAFETY: the engine is this function's own, and so is all that the route node leads to.
-            let route = unsafe { Inner::<S::Key>::from_address(route) };
+            // SAFETY: the engine is this function's own, and so is all that the route leads to.
+            let route = unsafe { Route::<S::Key>::from_word(route) };
             for i in (0..route.len()).rev() {
                 let base = route.child(i);
-                self.remains.push(self.base(base).root());
+                self.remains.extend(next.replace(self.base(base).root()));
                 // SAFETY: as above.
                 unsafe { slab::free(ptr::NonNull::new_unchecked(base), size_of::<Base<S::Key>>()) };
             }
-            drop_node(route);
+            if let Route::Many(inner) = route {
+                drop_node(inner);
+            }
         }
         let mut shown = 0;
-        while shown < limit {
-            let Some(node) = self.remains.pop() else { return true };
+        while let Some(node) = next.take().or_else(|| self.remains.pop()) {
             match node.kind::<S::Key>() {
                 Kind::Inner(inner) => {
                     self.remains
@@ -529,6 +537,9 @@ impl<S: OrderedSchema> Ca<S> {
                     // SAFETY: as above.
                     unsafe { leaf.free() };
                 }
+            }
+            if shown >= limit {
+                break;
             }
         }
         self.remains.is_empty()

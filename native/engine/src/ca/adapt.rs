@@ -1,13 +1,14 @@
 //! Adaptation: base nodes split where there is contention and join where there is none.
 //!
 //! Source: Sagonas, Winblad (000, section 3), with one route node instead of a binary tree of them: a split or join makes a
-//! new route node, under a lock of its own, which also makes the base nodes' neighbourhood stable. A split cuts the root of
+//! new one (or none, if one base node is left), under a lock of its own, which also makes the base nodes' neighbourhood stable. A split cuts the root of
 //! the base node's B+tree in two, a join concatenates two B+trees along their inner edges; no leaf is copied unless it is the
 //! root. Nothing here waits: whatever lock is taken, the statistic starts again from zero and there will be another time.
 
 use super::base::{Base, Structure};
 use super::inner::{Bound, Inner, Kind, Node, Parts, FANOUT};
 use super::leaf::Held;
+use super::route::Route;
 use super::structure::{Change, Piece};
 use super::Ca;
 use crate::OrderedSchema;
@@ -30,7 +31,7 @@ impl Drop for Adapting<'_> {
 struct Begun<'a, K> {
     _adapting: Adapting<'a>,
     _structure: Structure<'a, K>,
-    route: Inner<K>,
+    route: Route<'a, K>,
     place: usize,
 }
 
@@ -69,11 +70,18 @@ impl<S: OrderedSchema> Ca<S> {
         })
     }
 
-    fn publish_route(&self, change: &mut Change<S::Key>, old: Inner<S::Key>, parts: Parts<S::Key>) {
-        let new = change.inner(&self.schema, std::ptr::null(), std::ptr::null(), parts);
-        change.inners.push(old);
+    fn publish_route(&self, change: &mut Change<S::Key>, old: Route<S::Key>, parts: Parts<S::Key>) {
+        let new = match parts.children[..] {
+            [only] => Route::<S::Key>::one(only),
+            _ => change
+                .inner(&self.schema, std::ptr::null(), std::ptr::null(), parts)
+                .address(),
+        };
+        if let Route::Many(old) = old {
+            change.inners.push(old);
+        }
         // Release: publishes the new nodes.
-        self.route.store(new.address(), Release);
+        self.route.store(new, Release);
     }
 
     #[cold]

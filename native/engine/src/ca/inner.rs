@@ -217,7 +217,7 @@ impl<K> Inner<K> {
     /// A new node for the range from `low` to `high`.
     pub fn build<S: OrderedSchema<Key = K>>(schema: &S, low: Bound<K>, high: Bound<K>, parts: Parts<K>) -> Self {
         let len = parts.children.len();
-        assert!(len > 0 && parts.keys.len() == len - 1 && parts.heads.len() == len - 1);
+        assert!(len > 1 && parts.keys.len() == len - 1 && parts.heads.len() == len - 1);
         let sure = common(schema, low, high);
         let skip = match parts.keys[..] {
             [first, .., last] => {
@@ -346,9 +346,6 @@ impl<K> Inner<K> {
     /// The child whose range holds the key or, unless `through` it, the keys right below it.
     #[inline]
     pub fn search<S: OrderedSchema<Key = K>>(self, query: &Query<S>, through: bool) -> usize {
-        if self.len() == 1 {
-            return 0;
-        }
         let Header { skip, sure, .. } = *self.header();
         if skip != sure {
             match self.compare_prefix(query) {

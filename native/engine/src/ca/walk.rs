@@ -8,6 +8,7 @@
 use super::base::Base;
 use super::inner::{bound, Bound, Inner, Kind, Node};
 use super::leaf::{Held, Info, Leaf, Torn};
+use super::route::Route;
 use super::structure::Turn;
 use super::{Ca, Position, Query, ATTEMPTS, PATIENCE};
 use crate::{Busy, Entry, OrderedSchema, Trail};
@@ -173,8 +174,10 @@ impl<S: OrderedSchema> Ca<S> {
             Target::At(query) => inner.search(query, true),
             Target::Below(query) => inner.search(query, false),
         };
-        let route = self.route();
-        let base: &'a Base<S::Key> = self.base(route.child(search(route)));
+        let base: &'a Base<S::Key> = match self.route() {
+            Route::One(base) => base,
+            Route::Many(route) => self.base(route.child(search(route))),
+        };
         let (mut low, mut high) = (base.low, base.high);
         let mut node = base.root();
         let mut above = None;

@@ -1,12 +1,13 @@
 //! Leaf: up to 128 entries of one key range, found by hash for point lookups, with an order that is kept while it is wanted.
 //!
-//! Layout: a header line; 1 to 16 lines of 8 key words; as many lines of 8 body words; a permutation of one byte a slot. An
-//! entry stands in the line that its hash chooses or, when that is full, in one of the next; a bit per line tells that entries
+//! Layout: a header line; 1 to 16 lines of 8 key words; as many lines of 8 body words; a permutation of one byte a slot, which
+//! begins in the header. An entry stands in the line that its hash chooses or, when that is full, in one of the next; a bit per line tells that entries
 //! went past it, so that a search for an absent key stops early. All places follow from the leaf's address and size, which
 //! the pointer to it carries: a lookup that knows the leaf has its three lines fetched at once.
 //!
-//! The permutation lists the slots by key order while the ORDERED flag is set. An ordered operation that finds it unset sorts;
-//! inserts and removals then maintain it, until many inserts in a row went by without an ordered operation.
+//! The permutation lists the slots by key order while the ORDERED flag is set, as it is in an empty leaf. A key above all others
+//! is put behind them; for any other the order is kept up until many such inserts in a row went by without an ordered
+//! operation, or none has asked for it yet. An ordered operation that finds the flag unset sorts.
 //!
 //! Guarantees: a leaf's key range never changes; structural changes kill the leaf (DEAD) and publish new ones. So what a reader
 //! found in a leaf that validates and is not dead, holds.
@@ -29,8 +30,8 @@ pub(super) const MAX_LOG: u32 = 4;
 pub(super) const MAX_SLOTS: usize = LINE << MAX_LOG;
 /// How many lines an insert tries before the leaf counts as full.
 const REACH: usize = 3;
-/// How many inserts without an ordered operation in between keep the order up.
-const IDLE_INSERTS: u64 = 16;
+/// How many inserts without an ordered operation in between keep the order up, those of ascending keys not counted.
+const KEPT_FOR: u64 = 16;
 
 const DEAD: u64 = 1 << 32;
 const HASHED: u64 = 1 << 33;
@@ -67,11 +68,16 @@ impl Info {
 struct Header {
     lock: VersionLock,
     info: AtomicU64,
-    /// Inserts since the last ordered operation.
-    idle: AtomicU64,
+    /// Inserts that the order will be kept up for; none as long as no ordered operation has asked for it.
+    kept_for: AtomicU64,
     /// All keys of the leaf's range have the same normalized key up to this byte.
     skip: usize,
+    /// The first words of the permutation, all of them in a small leaf.
+    order: [AtomicU64; ORDER],
 }
+
+/// Words of the permutation in the header.
+const ORDER: usize = 4;
 
 /// A handle to a leaf. Whoever holds one has it from a structure reached under a guard that is still alive (or owns the leaf),
 /// so the memory behind it is a leaf of this size: the reason why its methods are safe to call.
@@ -110,7 +116,12 @@ pub(super) struct Torn;
 
 /// Bytes of a leaf of `1 << log` lines.
 pub(super) const fn size(log: u32) -> usize {
-    (size_of::<Header>() + (1 << log) * (2 * LINE + 1) * size_of::<AtomicU64>()).next_multiple_of(64)
+    (size_of::<Header>() + words(1 << log) * size_of::<AtomicU64>()).next_multiple_of(64)
+}
+
+/// Words behind the header of a leaf of so many lines.
+const fn words(lines: usize) -> usize {
+    lines * 2 * LINE + lines.saturating_sub(ORDER)
 }
 
 /// The size of leaf that holds `count` entries with some room to grow.
@@ -121,22 +132,23 @@ pub(super) fn log_for(count: usize) -> u32 {
 }
 
 impl Leaf {
-    /// A new leaf that holds `entries`; if they are `ordered`, so is it.
+    /// A new leaf that holds `entries`; if they are `ordered`, or there are none, so is it.
     pub fn build(log: u32, skip: usize, entries: &[Entry], ordered: bool) -> Self {
         assert!(entries.len() <= LINE << log);
+        let ordered = ordered || entries.is_empty();
         let at = slab::alloc(size(log)).expect("memory for a leaf");
         let leaf = Self { at, log };
-        let words = leaf.slots() * 2 + leaf.lines();
         // SAFETY: the memory is this function's own, and large enough for the header and the words behind it.
         unsafe {
             at.cast().write(Header {
                 lock: VersionLock::new(0),
                 info: AtomicU64::new(0),
-                idle: AtomicU64::new(0),
+                kept_for: AtomicU64::new(0),
                 skip,
+                order: Default::default(),
             });
             let start = at.add(size_of::<Header>()).cast::<AtomicU64>();
-            (0..words).for_each(|i| start.add(i).write(AtomicU64::new(0)));
+            (0..words(leaf.lines())).for_each(|i| start.add(i).write(AtomicU64::new(0)));
         }
         for (i, &entry) in entries.iter().enumerate() {
             let place = leaf.place(hash_of(entry.key), leaf.lines()).expect("a free slot");
@@ -178,7 +190,7 @@ impl Leaf {
         unsafe { self.at.cast().as_ref() }
     }
     fn word<'a>(self, i: usize) -> &'a AtomicU64 {
-        debug_assert!(i < self.slots() * 2 + self.lines());
+        debug_assert!(i < words(self.lines()));
         // SAFETY: see `Leaf`; all callers stay within the words behind the header.
         unsafe { self.at.add(size_of::<Header>()).cast::<AtomicU64>().add(i).as_ref() }
     }
@@ -189,7 +201,10 @@ impl Leaf {
         self.word(self.slots() + slot)
     }
     fn order_word<'a>(self, i: usize) -> &'a AtomicU64 {
-        self.word(self.slots() * 2 + i)
+        match self.header().order.get(i) {
+            Some(word) => word,
+            None => self.word(self.slots() * 2 + i - ORDER),
+        }
     }
 
     pub fn lock<'a>(self) -> &'a VersionLock {
@@ -378,20 +393,30 @@ impl Leaf {
     }
 
     /// Puts the query's key into its place. Under the lock.
+    #[inline]
     pub fn insert<S: OrderedSchema>(self, query: &Query<S>, place: Place, entry: Entry) {
-        let info = self.info();
-        if info.ordered() {
-            // Relaxed: the count is a heuristic.
-            let idle = self.header().idle.load(Relaxed) + 1;
-            self.header().idle.store(idle, Relaxed);
-            if idle > IDLE_INSERTS {
-                self.set_info(info.0 & !ORDERED);
-            } else {
-                let rank = self.rank(query, info.count(), false).expect("a locked leaf is whole");
-                self.order_insert(rank, place.slot, info.count());
-            }
+        if self.info().ordered() {
+            self.insert_in_order(query, place.slot);
         }
         self.fill(place, entry);
+    }
+
+    /// Gives the query's key, for which there will be an entry in the slot, a place in the order, or gives up the order.
+    #[inline(never)]
+    fn insert_in_order<S: OrderedSchema>(self, query: &Query<S>, slot: usize) {
+        let info = self.info();
+        let count = info.count();
+        if self.is_behind(query, info).expect("a locked leaf is whole") {
+            return self.order_insert(count, slot, count);
+        }
+        // Relaxed: a heuristic.
+        let kept_for = self.header().kept_for.load(Relaxed);
+        if kept_for == 0 {
+            return self.set_info(info.0 & !ORDERED);
+        }
+        self.header().kept_for.store(kept_for - 1, Relaxed);
+        let rank = self.rank(query, count, false).expect("a locked leaf is whole");
+        self.order_insert(rank, slot, count);
     }
 
     /// Replaces the entry in a slot by another of an equal key. Under the lock.
@@ -413,7 +438,7 @@ impl Leaf {
         self.key(slot).store(0, Relaxed);
         self.set_info(match info.count() {
             // An empty leaf is as good as new.
-            1 => info.0 & ORDERED,
+            1 => ORDERED,
             _ => info.0 - 1,
         });
     }
@@ -472,7 +497,9 @@ impl Leaf {
         let Some(last) = info.count().checked_sub(1) else {
             return Ok(true);
         };
-        Ok(self.order(query, self.at(last)?).is_gt())
+        let last = self.at(last)?;
+        // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
+        Ok(unsafe { query.schema.compare(query.probe, last) }.is_gt())
     }
 
     /// How the key stands to an entry.
@@ -506,32 +533,46 @@ impl Leaf {
     /// Notes that the order is in use.
     pub fn touch_order(self) {
         // Relaxed: a heuristic. Looks before it writes, so that readers do not take the line from each other.
-        let idle = &self.header().idle;
-        if idle.load(Relaxed) != 0 {
-            idle.store(0, Relaxed);
+        let kept_for = &self.header().kept_for;
+        if kept_for.load(Relaxed) != KEPT_FOR {
+            kept_for.store(KEPT_FOR, Relaxed);
         }
     }
 
     /// Brings the leaf in order. Under the lock.
     pub fn sort<S: OrderedSchema>(self, schema: &S) {
         let skip = self.skip();
-        let mut list = [(0, Entry { key: 0, body: 0 }, 0); MAX_SLOTS];
+        // Heads with the slots below them: what numbers decide is decided without looking at the entries again.
+        let mut list = [0u128; MAX_SLOTS];
         let mut count = 0;
+        self.prefetch_objects(schema);
         for slot in 0..self.slots() {
             if let Ok(entry) = self.entry(slot) {
                 // SAFETY: the entry is whole under the lock.
-                list[count] = (unsafe { schema.entry_head(entry, skip) }, entry, slot as u64);
+                let head = unsafe { schema.entry_head(entry, skip) };
+                list[count] = u128::from(head) << 64 | slot as u128;
                 count += 1;
             }
         }
         let list = &mut list[..count];
-        list.sort_unstable_by(|a, b| compare_headed(schema, (a.0, a.1), (b.0, b.1)));
+        list.sort_unstable();
+        let entry = |item: u128| self.entry(item as usize).expect("a locked leaf is whole");
+        for run in list.chunk_by_mut(|a, b| a >> 64 == b >> 64).filter(|run| run.len() > 1) {
+            // SAFETY: as above.
+            run.sort_unstable_by(|a, b| unsafe { schema.compare_entries(entry(*a), entry(*b)) });
+        }
         for (i, run) in list.chunks(LINE).enumerate() {
-            let word = run.iter().rev().fold(0, |word, item| word << 8 | item.2);
+            let word = run.iter().rev().fold(0, |word, item| word << 8 | *item as u64);
             self.order_word(i).store(word, Relaxed);
         }
-        self.header().idle.store(0, Relaxed);
+        self.header().kept_for.store(KEPT_FOR, Relaxed);
         self.set_info(self.info().0 | ORDERED);
+    }
+
+    /// Asks for what all entries point to.
+    pub fn prefetch_objects<S: OrderedSchema>(self, schema: &S) {
+        let entries = (0..self.slots()).filter_map(|slot| self.entry(slot).ok());
+        entries.for_each(|entry| schema.prefetch(entry));
     }
 
     fn order_insert(self, rank: usize, slot: usize, count: usize) {

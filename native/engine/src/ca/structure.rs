@@ -248,39 +248,38 @@ impl<S: OrderedSchema> Ca<S> {
         cause: Option<&Query<S>>,
     ) -> (Leaf, Bound<S::Key>, Leaf) {
         let schema = &self.schema;
-        let skip = leaf.skip();
         let ordered = leaf.info().ordered();
-        let mut list: Vec<(u64, Entry)> = leaf
-            .entries()
-            .into_iter()
-            // SAFETY: entries of a locked leaf are whole.
-            .map(|entry| (unsafe { schema.entry_head(entry, skip) }, entry))
-            .collect();
-        let last = list.len() - 1;
-        let middle = match cause {
-            Some(query) => {
-                let head = query.head(skip);
-                let order = |item: &(u64, Entry)| {
-                    // SAFETY: as above.
-                    head.cmp(&item.0)
-                        .then_with(|| unsafe { schema.compare(query.probe, item.1) })
-                };
-                if list.iter().rev().all(|item| order(item).is_gt()) {
-                    last
-                } else if list.iter().all(|item| order(item).is_lt()) {
-                    1
-                } else {
-                    list.len() / 2
-                }
-            }
-            None => list.len() / 2,
-        };
         if !ordered {
+            leaf.prefetch_objects(schema);
+        }
+        let mut entries = leaf.entries();
+        let last = entries.len() - 1;
+        let half = entries.len() / 2;
+        let middle = cause.map_or(half, |query| {
+            // SAFETY: entries of a locked leaf are whole.
+            let order = |entry: &Entry| unsafe { schema.compare(query.probe, *entry) };
+            let (highest, lowest) = match ordered {
+                true => (&entries[last..], &entries[..1]),
+                false => (&entries[..], &entries[..]),
+            };
+            if highest.iter().rev().all(|entry| order(entry).is_gt()) {
+                last
+            } else if lowest.iter().all(|entry| order(entry).is_lt()) {
+                1
+            } else {
+                half
+            }
+        });
+        if !ordered {
+            let skip = leaf.skip();
+            // SAFETY: as above.
+            let with_head = |entry| (unsafe { schema.entry_head(entry, skip) }, entry);
+            let mut list: Vec<(u64, Entry)> = entries.into_iter().map(with_head).collect();
             list.select_nth_unstable_by(middle, |a, b| compare_headed(schema, *a, *b));
+            entries = list.into_iter().map(|item| item.1).collect();
         }
         // SAFETY: as above.
-        let key = unsafe { change.key(schema, list[middle].1) };
-        let entries: Vec<Entry> = list.into_iter().map(|item| item.1).collect();
+        let key = unsafe { change.key(schema, entries[middle]) };
         let (left, right) = entries.split_at(middle);
         let log = |part: &[Entry]| if cause.is_some() { MAX_LOG } else { log_for(part.len()) };
         let left = change.leaf(log(left), common(schema, low, key), left, ordered);

@@ -20,15 +20,18 @@ pub(super) struct Many<'a, S: OrderedSchema> {
     /// of the fields.
     leaves: Vec<Option<Held>>,
     bases: Vec<Structure<'a, S::Key>>,
+    /// The leaf that was last searched for, in the place of one that was replaced, and its place.
+    recent: Option<(Found<'a, S::Key>, usize)>,
     /// Probes whose leaf may have become nearly empty.
     shrinking: Vec<usize>,
     waited: bool,
 }
 
-/// The leaf of a key, and where its range ends.
+/// The leaf of a key, and its range.
 struct Found<'a, K> {
     base: &'a Base<K>,
     leaf: Leaf,
+    low: Bound<K>,
     high: Bound<K>,
 }
 
@@ -47,7 +50,7 @@ impl<S: OrderedSchema> Ca<S> {
         let mut node = base.root();
         loop {
             match node.kind::<S::Key>() {
-                Kind::Leaf(leaf) => return Found { base, leaf, high },
+                Kind::Leaf(leaf) => return Found { base, leaf, low, high },
                 Kind::Inner(inner) => {
                     let index = inner.search(query, true);
                     (low, high) = inner.bounds(index, low, high);
@@ -74,15 +77,15 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
             places: vec![0; probes.len()],
             leaves: Vec::new(),
             bases: Vec::new(),
+            recent: None,
             shrinking: Vec::new(),
             waited: false,
         };
         for &i in &sorted {
-            let query = Query::new(&table.schema, probes[i]);
             // A locked base node stays where it is.
-            let last = many.bases.last().map(|held| held.base);
-            if last.is_none_or(|last| !std::ptr::eq(table.find_base(&query), last)) {
-                many.bases.push(table.lock_base(&query)?);
+            let last = many.bases.last();
+            if last.is_none_or(|last| !table.is_below(probes[i], last.base.high)) {
+                many.bases.push(table.lock_base(&Query::new(&table.schema, probes[i]))?);
             }
         }
         // All leaves are asked for before the first of them is locked, so that the waits for memory overlap.
@@ -111,18 +114,31 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         Ok(many)
     }
 
+    /// The leaf of a probe's key and its place among those that are held, if it is the one that was held for it at first, or
+    /// the one last searched for.
+    fn leaf_at_hand(&self, i: usize) -> Option<(Leaf, usize)> {
+        if let Some(held) = &self.leaves[self.places[i]] {
+            return Some((held.leaf, self.places[i]));
+        }
+        let (found, place) = self.recent.as_ref()?;
+        let held = self.leaves[*place].as_ref()?;
+        let below = |bound| self.table.is_below(self.probes[i], bound);
+        (below(found.high) && (found.low.is_null() || !below(found.low))).then_some((held.leaf, *place))
+    }
+
     /// The leaf of a probe's key, and its place among those that are held.
     fn leaf(&mut self, i: usize, query: &Query<S>) -> (Leaf, usize) {
-        if let Some(held) = &self.leaves[self.places[i]] {
-            return (held.leaf, self.places[i]);
+        if let Some(at_hand) = self.leaf_at_hand(i) {
+            return at_hand;
         }
-        let leaf = self.table.find(query).1;
+        let found = self.table.find_bounded(query);
         let held = self
             .leaves
             .iter()
-            .rposition(|held| held.as_ref().is_some_and(|held| held.leaf == leaf));
-        self.places[i] = held.expect("the leaves of all keys are locked");
-        (leaf, self.places[i])
+            .rposition(|held| held.as_ref().is_some_and(|held| held.leaf == found.leaf));
+        let place = held.expect("the leaves of all keys are locked");
+        self.recent = Some((found, place));
+        (found.leaf, place)
     }
 
     fn change(&mut self, place: usize) {
@@ -170,9 +186,8 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
 impl<S: OrderedSchema> Locked for Many<'_, S> {
     fn get(&self, i: usize) -> Option<Entry> {
         let query = Query::new(&self.table.schema, self.probes[i]);
-        let leaf = self.leaves[self.places[i]]
-            .as_ref()
-            .map_or_else(|| self.table.find(&query).1, |held| held.leaf);
+        let at_hand = self.leaf_at_hand(i).map(|found| found.0);
+        let leaf = at_hand.unwrap_or_else(|| self.table.find(&query).1);
         let wanted = Wanted::new(self.table.schema.word(self.probes[i]));
         leaf.find(&query, wanted, leaf.info()).map(|found| found.1)
     }

@@ -458,21 +458,27 @@ fn equal_numbers_are_one_key() {
 /// An entry that is put where the same list has just removed it, and more of them than a leaf holds.
 #[test]
 fn a_long_list_splits_leaves_under_its_locks() {
-    let map = Map(Ca::new(TestSchema));
-    map.put(0, 1);
-    map.put(1_000_000, 1);
-    let numbers: Vec<u64> = (1..3000).rev().chain(500..600).collect();
-    let keys: Vec<TestKey> = numbers.iter().map(|&n| TestKey::new(n)).collect();
-    let probes: Vec<&TestKey> = keys.iter().collect();
-    let guard = epoch::pin();
-    let done = map.0.update_many(&guard, &probes, |locked| {
-        for (i, key) in keys.iter().enumerate() {
-            if locked.get(i).is_none() {
-                locked.step(i, Step::Put(entry(key, 1)));
+    let lists: [Vec<u64>; 3] = [
+        (1..3000).collect(),
+        (1..3000).rev().chain(500..600).collect(),
+        (1..3000).map(|n| n * 7 % 3000).chain(1..3000).collect(),
+    ];
+    for numbers in lists {
+        let map = Map(Ca::new(TestSchema));
+        map.put(0, 1);
+        map.put(1_000_000, 1);
+        let keys: Vec<TestKey> = numbers.iter().map(|&n| TestKey::new(n)).collect();
+        let probes: Vec<&TestKey> = keys.iter().collect();
+        let guard = epoch::pin();
+        let done = map.0.update_many(&guard, &probes, |locked| {
+            for (i, key) in keys.iter().enumerate() {
+                if locked.get(i).is_none() {
+                    locked.step(i, Step::Put(entry(key, 1)));
+                }
             }
-        }
-    });
-    assert_eq!(done, Ok(()));
-    let expected: Vec<u64> = (0..3000).chain([1_000_000]).collect();
-    assert_eq!(check(&map.0), expected);
+        });
+        assert_eq!(done, Ok(()));
+        let expected: Vec<u64> = (0..3000).chain([1_000_000]).collect();
+        assert_eq!(check(&map.0), expected);
+    }
 }

@@ -287,6 +287,74 @@ impl<S: OrderedSchema> Ca<S> {
     }
 }
 
+impl<S: OrderedSchema> Ca<S> {
+    /// Looks for an entry that may not be there, locking the leaf only if it is. Nothing where others are changing the leaf.
+    #[inline]
+    fn glance<'a>(
+        &self,
+        base: &'a Base<S::Key>,
+        leaf: Leaf,
+        query: &Query<S>,
+        wanted: Wanted,
+    ) -> Option<Option<Acquired<'a, S::Key>>> {
+        let token = leaf.lock().token()?;
+        let info = leaf.info();
+        if info.dead() {
+            return None;
+        }
+        match leaf.find(query, wanted, info) {
+            None => leaf.lock().validate(token).then_some(None),
+            Some(found) => {
+                let held = Held::lock_since(leaf, token)?;
+                Some(Some(Acquired {
+                    base,
+                    held,
+                    waited: false,
+                    spot: Ok(found),
+                }))
+            }
+        }
+    }
+
+    /// Carries out a change in a leaf that was locked for it.
+    #[inline]
+    fn change<R>(
+        &self,
+        guard: &Guard,
+        query: &Query<S>,
+        acquired: Acquired<S::Key>,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> R {
+        let Acquired {
+            base,
+            mut held,
+            waited,
+            spot,
+        } = acquired;
+        // Should the closure unwind, readers must take it that it has changed something.
+        held.changed = true;
+        let (step, result) = change(spot.ok().map(|found| found.1));
+        let mut removed = false;
+        match (step, spot) {
+            (Step::Keep, _) | (Step::Remove, Err(_)) => held.changed = false,
+            (Step::Touch, _) => {}
+            (Step::Put(entry), Ok((slot, _))) => held.leaf.replace(slot, entry),
+            (Step::Put(entry), Err(place)) => held.leaf.insert(query, place, entry),
+            (Step::Remove, Ok((slot, _))) => {
+                held.leaf.remove(slot);
+                removed = true;
+            }
+        }
+        let shrink = removed && sparse(held.leaf.info().count()) && base.root() != Node::leaf(held.leaf);
+        drop(held);
+        if shrink {
+            self.shrink(guard, query);
+        }
+        self.count(guard, base, waited);
+        result
+    }
+}
+
 /// Whether a leaf should look for a neighbour to merge with. Only now and then, so that a refusal costs little.
 fn sparse(count: usize) -> bool {
     count == 0 || count <= 16 && count.is_power_of_two()
@@ -339,33 +407,32 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
     ) -> Result<R, Busy> {
         let query = Query::new(&self.schema, probe);
         let wanted = Wanted::new(self.schema.word(probe));
-        let Acquired {
-            base,
-            mut held,
-            waited,
-            spot,
-        } = self.acquire(guard, &query, wanted)?;
-        // Should the closure unwind, readers must take it that it has changed something.
-        held.changed = true;
-        let (step, result) = change(spot.ok().map(|found| found.1));
-        let mut removed = false;
-        match (step, spot) {
-            (Step::Keep, _) | (Step::Remove, Err(_)) => held.changed = false,
-            (Step::Touch, _) => {}
-            (Step::Put(entry), Ok((slot, _))) => held.leaf.replace(slot, entry),
-            (Step::Put(entry), Err(place)) => held.leaf.insert(&query, place, entry),
-            (Step::Remove, Ok((slot, _))) => {
-                held.leaf.remove(slot);
-                removed = true;
+        let acquired = self.acquire(guard, &query, wanted)?;
+        Ok(self.change(guard, &query, acquired, change))
+    }
+
+    /// Nothing is locked if there is no entry.
+    fn update_present<R: Default>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let query = Query::new(&self.schema, probe);
+        let wanted = Wanted::new(self.schema.word(probe));
+        let (base, leaf) = self.find(&query);
+        leaf.prefetch(wanted.hash);
+        let acquired = match self.glance(base, leaf, &query, wanted) {
+            Some(None) => {
+                self.count_read(guard, base);
+                return Ok(R::default());
             }
-        }
-        let shrink = removed && sparse(held.leaf.info().count()) && base.root() != Node::leaf(held.leaf);
-        drop(held);
-        if shrink {
-            self.shrink(guard, &query);
-        }
-        self.count(guard, base, waited);
-        Ok(result)
+            Some(Some(acquired)) => acquired,
+            None => self.acquire(guard, &query, wanted)?,
+        };
+        Ok(self.change(guard, &query, acquired, |old| {
+            old.map_or_else(|| (Step::Keep, R::default()), change)
+        }))
     }
 
     fn update_many<R>(

@@ -237,7 +237,14 @@ impl<E: Engine<TestSchema>> Map<E> {
         self.change(number, |_| Some(value));
     }
     pub fn remove(&self, number: u64) {
-        self.change(number, |_| None);
+        let (guard, key) = (epoch::pin(), TestKey::new(number));
+        let old = patiently(|| {
+            self.0.update_present(&guard, &key, |old| {
+                assert_eq!(whole(old).0, number);
+                (Step::Remove, Some(old))
+            })
+        });
+        old.into_iter().for_each(|old| retire(&guard, old));
     }
 
     /// The values of several numbers at one instant, replaced by what `change` makes of them.

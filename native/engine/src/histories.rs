@@ -164,11 +164,16 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
         let written = new.map_or(NONE, i64::from);
         self.record("swap", vec![rank], vec![written], |map, _| {
             let (guard, key) = (epoch::pin(), TestKey::new(number));
-            let (seen, old) = patiently(|| {
-                map.0.update(&guard, &key, |old| {
-                    let step = new.map_or(Step::Remove, |new| Step::Put(entry(&key, new)));
-                    (step, (value(old), old))
-                })
+            let (seen, old) = patiently(|| match new {
+                Some(new) => map
+                    .0
+                    .update(&guard, &key, |old| (Step::Put(entry(&key, new)), (value(old), old))),
+                None => {
+                    let removed = map
+                        .0
+                        .update_present(&guard, &key, |old| (Step::Remove, Some((value(Some(old)), Some(old)))));
+                    removed.map(|removed| removed.unwrap_or((NONE, None)))
+                }
             });
             old.into_iter().for_each(|old| retire(&guard, old));
             (vec![seen], 0)

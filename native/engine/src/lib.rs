@@ -189,6 +189,19 @@ pub trait Engine<S: Schema>: Send + Sync {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy>;
 
+    /// As [`update`](Self::update) of an entry that is there; nothing is done, and the default returned, if there is none.
+    #[inline(always)]
+    fn update_present<R: Default>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
+        self.update(guard, probe, |old| {
+            old.map_or_else(|| (Step::Keep, R::default()), change)
+        })
+    }
+
     /// Runs `change` once while the places of all `probes` (in any order, repeats allowed) are held exclusively. Atomic and
     /// isolated: two-phase locking in one global order.
     fn update_many<R>(

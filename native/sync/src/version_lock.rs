@@ -71,6 +71,20 @@ impl VersionLock {
         Err(Busy)
     }
 
+    /// Takes the lock if no writer has held it since `token` was returned: what was read since then holds.
+    #[inline]
+    pub fn lock_since(&self, token: u64) -> bool {
+        // The reads before must not move below the exchange: as in `validate`.
+        fence(Ordering::Acquire);
+        // Acquire and the fence: as in `try_lock`.
+        let taken = self
+            .word
+            .compare_exchange(token, token + 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok();
+        fence(Ordering::Release);
+        taken
+    }
+
     /// Frees the lock after a change: readers that began before fail to validate.
     #[inline]
     pub fn unlock(&self, version: u64) {

@@ -63,6 +63,25 @@ fn a_validated_read_of_two_words_is_one_state() {
     together(words, write_twice, read_words);
 }
 
+/// Reads without the lock, and then takes it only if that still holds.
+fn read_and_write_words((lock, words): &Words) {
+    if let Some(token) = lock.token() {
+        let seen = [0, 1].map(|i: usize| words[i].load(Ordering::Relaxed));
+        if lock.lock_since(token) {
+            assert_eq!(seen, [token, token], "the state is that of the token");
+            words.iter().for_each(|word| word.store(token + 2, Ordering::Relaxed));
+            lock.unlock(token);
+        }
+    }
+}
+
+#[test]
+fn a_lock_taken_since_a_token_holds_what_was_read() {
+    together(words, read_and_write_words, write_words);
+    together(words, read_and_write_words, read_and_write_words);
+    together(words, read_and_write_words, read_words);
+}
+
 #[test]
 fn a_token_shows_what_was_written_before_a_holder_that_changed_nothing() {
     check(|| {

@@ -24,19 +24,17 @@ impl<'g> Handle<'g> {
             return self.still_named();
         }
         let mut outcome = Ok(());
-        let old = store.update(self.guard, probe, |old| {
+        let old = store.update_present(self.guard, probe, |old| {
             if let Err(failure) = self.still_named() {
                 outcome = Err(failure);
                 return (Step::Keep, 0);
             }
-            match old {
-                None => (Step::Keep, 0),
-                Some(old) => {
-                    self.uncount(store, old);
-                    (Step::Remove, old.body)
-                }
-            }
+            self.uncount(store, old);
+            (Step::Remove, old.body)
         })?;
+        if old == 0 {
+            return outcome.and_then(|()| self.still_named());
+        }
         // SAFETY: the place is free now.
         unsafe { retire_replaced(self.guard, old) }
         outcome

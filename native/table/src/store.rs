@@ -174,6 +174,24 @@ impl Store {
         }
     }
 
+    /// See [`Engine::update_present`].
+    #[inline(always)]
+    pub fn update_present<R: Default>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let probe = probe.erase();
+        match &self.structure {
+            Structure::Hash(engine) => engine.update_present(guard, probe, change),
+            Structure::Ca(engine) => engine.update_present(guard, probe, change),
+            Structure::Other(engine) => update_other(&**engine, guard, probe, |old| {
+                old.map_or_else(|| (Step::Keep, R::default()), change)
+            }),
+        }
+    }
+
     /// See [`Engine::detaches`].
     #[inline]
     pub fn detaches(&self) -> bool {

@@ -645,6 +645,15 @@ impl Held {
         };
         Ok((held, waited))
     }
+    /// Takes the lock if nobody has held it since it had this token.
+    #[inline]
+    pub fn lock_since(leaf: Leaf, token: u64) -> Option<Self> {
+        leaf.lock().lock_since(token).then(|| Self {
+            leaf,
+            version: token,
+            changed: false,
+        })
+    }
     pub fn try_lock(leaf: Leaf) -> Option<Self> {
         leaf.lock().try_lock().map(|version| Self {
             leaf,

@@ -436,6 +436,7 @@ fn held_locks_are_reported_as_busy() {
     let (held, _) = Held::lock(leaf).expect("a free lock");
     assert_eq!(map.0.read(&guard, &key, |_| ()), Err(Busy));
     assert_eq!(map.0.update(&guard, &key, |_| (Step::Remove, ())), Err(Busy));
+    assert_eq!(map.0.update_present(&guard, &key, |_| (Step::Remove, ())), Err(Busy));
     assert_eq!(map.0.update_many(&guard, &[&key], |_| ()), Err(Busy));
     assert_eq!(map.0.next(&guard, Some(&key), |_| ()), Err(Busy));
     let (mut cursor, mut out) = (Position::default(), Vec::new());

@@ -349,7 +349,12 @@ impl Store {
 
     /// Bytes that the store holds.
     pub fn total_bytes(&self) -> usize {
-        let structure = each!(self, engine => engine.bytes());
+        // A default engine itself is part of the store.
+        let structure = match &self.structure {
+            Structure::Hash(engine) => engine.bytes() - size_of_val(engine),
+            Structure::Ca(engine) => engine.bytes() - size_of_val(engine),
+            Structure::Other(engine) => engine.bytes(),
+        };
         size_of::<Self>() + structure + usize::try_from(self.counters.sum_of(BYTES)).unwrap_or(0)
     }
 

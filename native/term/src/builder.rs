@@ -83,6 +83,13 @@ impl Builder {
         Item { at, tag: TAG_ITEM }
     }
 
+    /// Adds a list of `length` elements, not 0, whose tail is `[]`.
+    #[inline]
+    pub fn proper_list(&mut self, length: usize) -> Item {
+        assert!(length > 0);
+        self.reserve(header(PROPER_LIST, length), length, TAG_LIST)
+    }
+
     /// Adds a list of `length` elements, not 0 (the empty list is the immediate [`NIL`]). Slot `length` is the tail.
     #[inline]
     pub fn list(&mut self, length: usize) -> Item {
@@ -140,6 +147,10 @@ impl Builder {
     pub fn close_list(&mut self, list: Item, tail: u64) {
         let length = self.words.len() - list.at - 1;
         assert!(length > 0);
+        if tail == NIL {
+            self.words[list.at] = header(PROPER_LIST, length) | FLAT;
+            return;
+        }
         self.words.push(tail);
         self.words[list.at] = header(LIST, length) | FLAT;
     }
@@ -235,6 +246,10 @@ impl Builder {
             View::Tuple(elements) => {
                 let item = self.tuple(elements.len());
                 self.copy_slots(item, 0, elements)
+            }
+            View::List(list) if list.tail().word() == NIL => {
+                let item = self.proper_list(list.elements().len());
+                self.copy_slots(item, 0, list.elements())
             }
             View::List(list) => {
                 let item = self.list(list.elements().len());

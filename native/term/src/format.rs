@@ -27,6 +27,7 @@ pub(crate) const HAS_HELD: u64 = 0x40;
 const KIND_MASK: u64 = 0x3f;
 
 pub(crate) const TUPLE: u64 = 1;
+/// A list with its tail.
 pub(crate) const LIST: u64 = 2;
 pub(crate) const MAP: u64 = 3;
 pub(crate) const FLOAT: u64 = 4;
@@ -35,6 +36,8 @@ pub(crate) const INTEGER_NEGATIVE: u64 = 6;
 pub(crate) const BINARY: u64 = 7;
 pub(crate) const SHARED_BINARY: u64 = 8;
 pub(crate) const HELD: u64 = 9;
+/// A list whose tail is `[]`.
+pub(crate) const PROPER_LIST: u64 = 10;
 
 /// Largest arity of a tuple, as in the VM.
 pub const MAX_ARITY: usize = (1 << 24) - 1;
@@ -57,6 +60,7 @@ pub(crate) fn slots(header: u64) -> usize {
     match header & KIND_MASK {
         TUPLE => tuple_arity(header),
         LIST => (header >> 8) as usize + 1,
+        PROPER_LIST => (header >> 8) as usize,
         MAP => (header >> 8) as usize * 2,
         _ => 0,
     }
@@ -271,8 +275,17 @@ impl<'a> TermRef<'a> {
             }
             LIST => {
                 // SAFETY: as above.
-                let words = unsafe { self.data(size + 1) };
-                View::List(List { base, words })
+                let (words, tail) = unsafe { self.data(size + 1) }.split_at(size);
+                View::List(List {
+                    base,
+                    words,
+                    tail: tail[0],
+                })
+            }
+            PROPER_LIST => {
+                // SAFETY: as above.
+                let words = unsafe { self.data(size) };
+                View::List(List { base, words, tail: NIL })
             }
             MAP => {
                 // SAFETY: as above.
@@ -401,8 +414,8 @@ impl<'a> Elements<'a> {
 #[derive(Clone, Copy)]
 pub struct List<'a> {
     base: *const u64,
-    /// The elements, then the tail.
     words: &'a [u64],
+    tail: u64,
 }
 
 impl<'a> List<'a> {
@@ -411,18 +424,18 @@ impl<'a> List<'a> {
     pub fn elements(self) -> Elements<'a> {
         Elements {
             base: self.base,
-            words: &self.words[..self.words.len() - 1],
+            words: self.words,
         }
     }
 
     /// `[]`, unless the list is improper.
     #[inline]
     pub fn tail(self) -> TermRef<'a> {
-        Elements {
+        TermRef {
             base: self.base,
-            words: self.words,
+            word: self.tail,
+            block: PhantomData,
         }
-        .get(self.words.len() - 1)
     }
 }
 

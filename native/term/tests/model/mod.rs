@@ -133,8 +133,12 @@ impl Model {
                 item.word()
             }
             List(elements, tail) => {
-                let item = builder.list(elements.len());
-                for (i, element) in elements.iter().chain([&**tail]).enumerate() {
+                let tail = (!matches!(**tail, Nil)).then_some(&**tail);
+                let item = match tail {
+                    Some(_) => builder.list(elements.len()),
+                    None => builder.proper_list(elements.len()),
+                };
+                for (i, element) in elements.iter().chain(tail).enumerate() {
                     let word = element.build(builder);
                     builder.set(item, i, word);
                 }

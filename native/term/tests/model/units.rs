@@ -274,6 +274,44 @@ fn normalized_keys_of_large_tuples() {
 }
 
 #[test]
+fn a_list_is_the_same_with_and_without_the_word_of_its_tail() {
+    install_test_host(ZEROS_IDENTICAL);
+    let with = |list: &dyn Fn(&mut Builder) -> u64| {
+        let mut builder = Builder::new();
+        let root = builder.tuple(1);
+        let word = list(&mut builder);
+        builder.set(root, 0, word);
+        builder
+    };
+    let elements = [small(1).unwrap(), NIL, small(3).unwrap()];
+    let fill = |builder: &mut Builder, item| {
+        (0..3).for_each(|slot| builder.set(item, slot, elements[slot]));
+        item.word()
+    };
+    let short = with(&|builder| {
+        let item = builder.proper_list(3);
+        fill(builder, item)
+    });
+    let long = with(&|builder| {
+        let item = builder.list(3);
+        fill(builder, item)
+    });
+    let pushed = with(&|builder| {
+        let item = builder.open_list();
+        elements.iter().for_each(|word| builder.push(*word));
+        builder.close_list(item, NIL);
+        item.word()
+    });
+    assert_eq!((short.words(), long.words(), pushed.words()), (6, 7, 6));
+    for other in [&long, &pushed] {
+        let (a, b) = (short.as_key(), other.as_key());
+        assert!(equal(a, b) && compare(a, b).is_eq() && a.is_flat() && b.is_flat());
+        assert_eq!((key_word(a), head(a, 0)), (key_word(b), head(b, 0)));
+        assert_eq!(Model::read(b).key().words(), 6);
+    }
+}
+
+#[test]
 fn maps_iterated_in_different_orders() {
     let map = |pairs: &[(i64, i64)]| Map(pairs.iter().map(|&(key, value)| (int(key), int(value))).collect()).key();
     let (x, y) = (map(&[(1, 1), (2, 2), (3, 3)]), map(&[(3, 3), (1, 1), (2, 2)]));

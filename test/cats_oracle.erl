@@ -388,6 +388,12 @@ argument({term, Index}, _, _) -> term(Index);
 argument({no_table, Index}, _, _) ->
     case term(Index) of
         Reference when is_reference(Reference) -> make_ref();
+        Name when is_atom(Name) ->
+            %% Tables are given such names, too.
+            case ets:whereis(Name) of
+                undefined -> Name;
+                _ -> nonexistent
+            end;
         Term -> Term
     end;
 argument({big, 1}, _, _) -> binary:copy(<<"big">>, 30000);

@@ -37,8 +37,13 @@ impl Incoming {
         // this value, or as the guard under which this value is taken.
         let term: TermRef<'static> = unsafe { std::mem::transmute::<TermRef<'_>, TermRef<'static>>(term) };
         let probe = table.probe(term);
-        store.prefetch(guard, &probe);
-        let body = object.into_body(layout).ok_or(Failure::SystemLimit)?;
+        let body = match object.inline(layout) {
+            Some(body) => body,
+            None => {
+                store.prefetch(guard, &probe);
+                object.into_body(layout).ok_or(Failure::SystemLimit)?
+            }
+        };
         let entry = Entry {
             key: probe.word(),
             body,

@@ -67,6 +67,15 @@ impl Object<'_> {
         }
     }
 
+    /// The body word of a tuple of immediates that needs no block.
+    #[inline(always)]
+    pub fn inline(&self, layout: Layout) -> Option<u64> {
+        match self {
+            Object::Flat(words) => inline(words, layout.key),
+            Object::Block(_) => None,
+        }
+    }
+
     /// The object's body word, in the form that the layout asks for. Nothing when memory is exhausted.
     #[inline(always)]
     pub fn into_body(self, layout: Layout) -> Option<u64> {

@@ -218,12 +218,13 @@ impl Registry {
             };
             // SAFETY: the registry's reference to an entered table is given up through the epoch, after the name is gone.
             let table: &'g Table = unsafe { &*known.0 };
-            if table.is_dead() || table.name() != name {
+            let naming = table.naming();
+            if table.is_dead() || naming.name() != name {
                 return Err(Cause::Id.into());
             }
             let owner = table.owner();
             if owner == caller || host.is_alive(owner) {
-                return Ok(Handle::by_name(table, guard, name));
+                return Ok(Handle::by_name(table, guard, naming));
             }
             self.complete(host, guard, table, owner)?;
         }

@@ -27,6 +27,29 @@ pub enum Right {
     Info,
 }
 
+/// The word of a name's atom, and above it a count of the table's renamings: who reads, and then asks whether the table still has its
+/// name, must not be deceived by a table that had another one meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Naming(u64);
+
+/// Bits of an atom's word: the VM has at most 2^31 atoms, and six bits of tag.
+const NAME_BITS: u32 = 40;
+
+impl Naming {
+    const NONE: Naming = Naming(0);
+
+    /// The word of the name's atom.
+    #[inline]
+    pub fn name(self) -> u64 {
+        self.0 & ((1 << NAME_BITS) - 1)
+    }
+
+    fn renamed(self, name: u64) -> Self {
+        debug_assert!(name >> NAME_BITS == 0);
+        Self((self.0 >> NAME_BITS).wrapping_add(1) << NAME_BITS | name)
+    }
+}
+
 /// See the module's documentation.
 ///
 /// The value lives in memory that the boundary provides (a resource of the VM) for as long as anybody has its identifier, which
@@ -35,8 +58,8 @@ pub struct Table {
     /// Distinguishes the tables of a registry.
     serial: u64,
     options: Options,
-    /// The word of the name's atom, also of a table that is not found by its name.
-    name: AtomicU64,
+    /// The [`Naming`], also of a table that is not found by its name.
+    naming: AtomicU64,
     /// The word of the owner's pid.
     owner: AtomicU64,
     /// The access, with [`DEAD`] and [`LOOKED_UP`].
@@ -53,7 +76,7 @@ impl Table {
         let look_up = if registry.uses_locks() { LOOKED_UP } else { 0 };
         Ok(Self {
             serial: registry.next_serial(),
-            name: AtomicU64::new(name),
+            naming: AtomicU64::new(name),
             owner: AtomicU64::new(owner),
             state: AtomicUsize::new(options.access as usize | look_up),
             store: AtomicPtr::new(store.into_raw()),
@@ -109,13 +132,18 @@ impl Table {
     /// The word of the name's atom.
     #[inline]
     pub fn name(&self) -> u64 {
+        self.naming().name()
+    }
+
+    #[inline]
+    pub(crate) fn naming(&self) -> Naming {
         // Acquire: pairs with `set_name`; who sees the new name sees all that was done before the renaming.
-        self.name.load(Ordering::Acquire)
+        Naming(self.naming.load(Ordering::Acquire))
     }
 
     /// The registry's lock is held.
     pub(crate) fn set_name(&self, name: u64) {
-        self.name.store(name, Ordering::Release);
+        self.naming.store(self.naming().renamed(name).0, Ordering::Release);
     }
 
     /// The word of the owner's pid.
@@ -224,7 +252,7 @@ impl Table {
         Handle {
             table: self,
             guard,
-            name: 0,
+            found_by: Naming::NONE,
         }
     }
 }
@@ -254,13 +282,17 @@ impl Drop for Table {
 pub struct Handle<'g> {
     pub(crate) table: &'g Table,
     pub(crate) guard: &'g Guard,
-    /// The name by which it was found, or 0.
-    name: u64,
+    /// The name by which it was found, or none.
+    found_by: Naming,
 }
 
 impl<'g> Handle<'g> {
-    pub(crate) fn by_name(table: &'g Table, guard: &'g Guard, name: u64) -> Self {
-        Self { table, guard, name }
+    pub(crate) fn by_name(table: &'g Table, guard: &'g Guard, naming: Naming) -> Self {
+        Self {
+            table,
+            guard,
+            found_by: naming,
+        }
     }
 
     #[inline]
@@ -276,14 +308,14 @@ impl<'g> Handle<'g> {
     /// Whether the table was found by its identifier, not by a name.
     #[inline]
     pub(crate) fn is_by_identifier(self) -> bool {
-        self.name == 0
+        self.found_by == Naming::NONE
     }
 
-    /// Fails if the table was found by a name that it has no more. Asked where an operation takes effect, so that an operation
+    /// Fails if the table was found by a name that it does not have any more, or did not have at some time since. Asked where an operation takes effect, so that an operation
     /// by the old name is never seen after the renaming.
     #[inline]
     pub(crate) fn still_named(self) -> Result<(), Failure> {
-        if self.name == 0 || self.name == self.table.name() {
+        if self.is_by_identifier() || self.found_by == self.table.naming() {
             Ok(())
         } else {
             Err(Failure::Bad(Cause::Id))

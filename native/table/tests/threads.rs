@@ -196,6 +196,31 @@ fn locked_meta_tables_know_what_is_entered() {
 
 /// A table that is renamed back and forth is found by exactly one of its names, and never shows under the old name what was
 /// inserted after the renaming.
+/// Who found a table by its name may have read what was written while it had another one.
+#[test]
+fn a_table_that_had_another_name_meanwhile_is_not_the_one_that_was_found() {
+    for registry in registries() {
+        let (world, guard) = (World::default(), epoch::pin());
+        let mut named = options(Kind::Set, 1);
+        named.add(cats_table::OptionItem::NamedTable);
+        let names = [atom(1), atom(2)];
+        enter(registry, &world, &guard, named, names[0], 1, None).unwrap();
+        let found = patiently(|| registry.find(&world, &guard, names[0], 1)).unwrap();
+        for (old, new) in [(names[0], names[1]), (names[1], names[0])] {
+            let handle = patiently(|| registry.find(&world, &guard, old, 1)).unwrap();
+            patiently(|| registry.rename(&world, handle, new, 1)).unwrap();
+        }
+        let lookup = |handle: Handle<'_>| {
+            with_key(&Value::Int(0), |term| {
+                patiently(|| handle.lookup(&handle.table().probe(term), false)).map(|_| ())
+            })
+        };
+        assert_eq!(lookup(found), Err(Failure::Bad(Cause::Id)));
+        let again = patiently(|| registry.find(&world, &guard, names[0], 1)).unwrap();
+        assert_eq!(lookup(again), Ok(()));
+    }
+}
+
 #[test]
 fn renaming_is_atomic() {
     registries().into_iter().for_each(renaming_is_atomic_in);

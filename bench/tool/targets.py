@@ -175,7 +175,7 @@ def native(texts):
     """Lookups a second of each structure on one thread, from what `make bench-native` printed: {name: [in each text]}."""
     found = {}
     for text in texts:
-        for line in re.finditer(r"^(\S+) +1((?: +[\d.]+M){5})$", text, re.MULTILINE):
+        for line in re.finditer(r"^(\S+) +- +1((?: +[\d.]+M){5})$", text, re.MULTILINE):
             found.setdefault(line[1], []).append(float(line[2].split()[-1].rstrip("M")))
     return found
 

@@ -90,9 +90,9 @@ class Targets(unittest.TestCase):
         self.assertIn("not measured", next(line for line in lines if line.startswith("| tab2list")))
 
     def test_native(self):
-        text = """hash                                1    26.90M    36.50M    40.40M    45.80M    45.00M
-dashmap                             1    28.80M    32.10M    33.20M    34.40M    30.00M
-dashmap                             2    28.80M    32.10M    33.20M    34.40M    99.00M
+        text = """hash               -                  1    26.90M    36.50M    40.40M    45.80M    45.00M
+dashmap            -                  1    28.80M    32.10M    33.20M    34.40M    30.00M
+dashmap            -                  2    28.80M    32.10M    33.20M    34.40M    99.00M
 """
         line = next(line for line in targets.table([self.run], [text]).splitlines() if "dashmap" in line)
         self.assertEqual(line.split(" | ")[1:], ["1", "1.50", "yes |"])

@@ -257,7 +257,7 @@ fn measure(map: &dyn Map, range: u64, share: u64, threads: u64, each: u64) -> Du
 fn main() {
     let quick = std::env::var("QUICK").is_ok_and(|quick| !quick.is_empty());
     let filter = std::env::var("FILTER").unwrap_or_default();
-    let range = if quick { 1 << 16 } else { 1 << 20 };
+    let range = if quick { 1 << 16 } else { 1 << 21 };
     let (warm_up, time) = if quick { (20, 150) } else { (100, 1000) };
     let mut criterion = Criterion::default()
         .sample_size(10)

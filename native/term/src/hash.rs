@@ -149,11 +149,12 @@ impl State {
         self.state = fold(self.state ^ first, self.secrets.second ^ second);
     }
 
-    /// To be followed by [`absorb`](Self::absorb) or [`absorb_two`](Self::absorb_two), unless the item has no parts.
+    /// To be followed by [`absorb`](Self::absorb) or [`absorb_two`](Self::absorb_two), unless the item has no parts. Marks that are
+    /// alike are spread over all bits, so that a word that follows does not make up for the difference by one of its own.
     #[inline]
     fn mark(&mut self, mark: Mark, size: usize) {
         let mark = (size as u64) << 8 | mark as u64;
-        self.state = self.state.rotate_left(23).wrapping_add(mark);
+        self.state = self.state.rotate_left(23).wrapping_add(mark.wrapping_mul(MULTIPLIER));
     }
 
     #[inline]

@@ -138,6 +138,19 @@ fn all_bits_of_hashes_are_mixed() {
     }
 }
 
+/// Numbers whose signs, as marks, differ as their lowest digits do, whatever is carried in their sums with the secret.
+#[test]
+fn what_follows_a_mark_does_not_make_up_for_it() {
+    let number = |sign: i64, low: u64| Int(((num_bigint::BigInt::from(3) << 64) + low) * sign);
+    let word = |model: Model| key_word(model.key().as_key());
+    for low in 0..256 {
+        for carried in 1..40 {
+            let other = low ^ ((1 << carried) - 1);
+            assert_ne!(word(number(1, low)), word(number(-1, other)), "{low} {other}");
+        }
+    }
+}
+
 /// A key word that is a hash is never 0, not even that of a float, which is the hash of an immediate word.
 #[test]
 fn no_small_integer_has_the_hash_0() {

@@ -23,8 +23,8 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// For a table that does not pack its objects. Fails with [`Cause::None`] when the object has no key. Inlined, as copying the value through memory would cost a third
-    /// of inserting it.
+    /// For a table that does not pack its objects. Fails with [`Cause::None`] when the object has no key. Inlined, as copying the
+    /// value through memory would cost a third of inserting it.
     #[inline(always)]
     pub fn new(guard: &Guard, table: &Table, store: &Store, object: Object<'_>) -> Result<Self, Failure> {
         let layout = table.layout();

@@ -311,8 +311,8 @@ impl<'g> Handle<'g> {
         self.found_by == Naming::NONE
     }
 
-    /// Fails if the table was found by a name that it does not have any more, or did not have at some time since. Asked where an operation takes effect, so that an operation
-    /// by the old name is never seen after the renaming.
+    /// Fails if the table was found by a name that it does not have any more, or did not have at some time since. Asked where an
+    /// operation takes effect, so that an operation by the old name is never seen after the renaming.
     #[inline]
     pub(crate) fn still_named(self) -> Result<(), Failure> {
         if self.is_by_identifier() || self.found_by == self.table.naming() {

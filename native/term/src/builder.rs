@@ -229,7 +229,8 @@ impl Builder {
         word
     }
 
-    /// Adds a term that stays in the VM's form. Tuples, lists and maps stay so only where they are nested deeper than 64 levels in the block (normalized keys end above that).
+    /// Adds a term that stays in the VM's form. Tuples, lists and maps stay so only where they are nested deeper than 64 levels in
+    /// the block (normalized keys end above that).
     ///
     /// # Safety
     /// `term` is a word of the VM, of this class and no immediate, that lives as long as this builder's content is used.

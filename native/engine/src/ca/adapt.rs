@@ -1,9 +1,10 @@
 //! Adaptation: base nodes split where there is contention and join where there is none.
 //!
-//! Source: Sagonas, Winblad (000, section 3), with one route node instead of a binary tree of them: a split or join makes a
-//! new one (or none, if one base node is left), under a lock of its own, which also makes the base nodes' neighbourhood stable. A split cuts the root of
-//! the base node's B+tree in two, a join concatenates two B+trees along their inner edges; no leaf is copied unless it is the
-//! root. Nothing here waits: whatever lock is taken, the statistic starts again from zero and there will be another time.
+//! Source: Sagonas, Winblad (000, section 3), with one route node instead of a binary tree of them: a split or join makes
+//! a new one (or none, if one base node is left), under a lock of its own, which also makes the base nodes' neighbourhood
+//! stable. A split cuts the root of the base node's B+tree in two, a join concatenates two B+trees along their inner
+//! edges; no leaf is copied unless it is the root. Nothing here waits: whatever lock is taken, the statistic starts again
+//! from zero and there will be another time.
 
 use super::base::{Base, Structure};
 use super::inner::{Bound, Inner, Kind, Node, Parts, FANOUT};

@@ -1,16 +1,18 @@
-//! Leaf: up to 128 entries of one key range, found by hash for point lookups, with an order that is kept while it is wanted.
+//! Leaf: up to 128 entries of one key range, found by hash for point lookups, with an order that is kept while it is
+//! wanted.
 //!
-//! Layout: a header line; 1 to 16 lines of 8 key words; as many lines of 8 body words; a permutation of one byte a slot, which
-//! begins in the header. An entry stands in the line that its hash chooses or, when that is full, in one of the next; a bit per line tells that entries
-//! went past it, so that a search for an absent key stops early. All places follow from the leaf's address and size, which
-//! the pointer to it carries: a lookup that knows the leaf has its three lines fetched at once.
+//! Layout: a header line; 1 to 16 lines of 8 key words; as many lines of 8 body words; a permutation of one byte a slot,
+//! which begins in the header. An entry stands in the line that its hash chooses or, when that is full, in one of the
+//! next; a bit per line tells that entries went past it, so that a search for an absent key stops early. All places
+//! follow from the leaf's address and size, which the pointer to it carries: a lookup that knows the leaf has its three
+//! lines fetched at once.
 //!
-//! The permutation lists the slots by key order while the ORDERED flag is set, as it is in an empty leaf. A key above all others
-//! is put behind them; for any other the order is kept up until many such inserts in a row went by without an ordered
-//! operation, or none has asked for it yet. An ordered operation that finds the flag unset sorts.
+//! The permutation lists the slots by key order while the ORDERED flag is set, as it is in an empty leaf. A key above all
+//! others is put behind them; for any other the order is kept up until many such inserts in a row went by without an
+//! ordered operation, or none has asked for it yet. An ordered operation that finds the flag unset sorts.
 //!
-//! Guarantees: a leaf's key range never changes; structural changes kill the leaf (DEAD) and publish new ones. So what a reader
-//! found in a leaf that validates and is not dead, holds.
+//! Guarantees: a leaf's key range never changes; structural changes kill the leaf (DEAD) and publish new ones. So what a
+//! reader found in a leaf that validates and is not dead, holds.
 
 use super::Query;
 use crate::line::equal_words;

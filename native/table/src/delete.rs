@@ -20,9 +20,6 @@ impl<'g> Handle<'g> {
                 return result;
             }
         }
-        if !store.may_have(self.guard, probe) {
-            return self.still_named();
-        }
         let mut outcome = Ok(());
         let old = store.update_present(self.guard, probe, |old| {
             if let Err(failure) = self.still_named() {

@@ -100,15 +100,6 @@ impl Store {
         }
     }
 
-    /// False if there is no object with this key, as far as that is easily told.
-    #[inline(always)]
-    pub fn may_have(&self, guard: &Guard, probe: &Probe<'_>) -> bool {
-        match &self.structure {
-            Structure::Hash(engine) => engine.may_have(guard, probe.erase()),
-            _ => true,
-        }
-    }
-
     /// Goes where a call with this key will go, and asks the processor for what that will read there.
     #[inline]
     pub fn approach<'g>(&self, guard: &'g Guard, probe: &Probe<'_>) -> Spot<'g> {

@@ -424,38 +424,39 @@ impl<'g> Bucket<'g> {
     /// Looks for a key, and for a place for it. Inlined, as its result would pass through memory.
     #[inline(always)]
     pub fn search(self, guard: &'g Guard, word: u64, hash: u64, mut matches: impl FnMut(Entry) -> bool) -> Search<'g> {
-        let tag = tag_of(hash);
-        let seen = self.head.marks.read();
-        let mut search = Search {
-            found: None,
-            free: None,
-            crowd: seen.crowd(),
-        };
-        if let Some((slot, entry)) = self.block.find(seen.with(tag), word, &mut matches) {
-            search.found = Some((self.place(None, slot), entry));
-        } else if search.crowd < SLOTS {
-            search.free = Some(self.place(None, search.crowd));
-        } else {
-            self.search_overflow(guard, word, tag, &mut matches, &mut search);
+        let found = self.find_in_block(word, hash, &mut matches);
+        let crowd = self.crowd();
+        if found.is_none() && is_full(crowd) {
+            return self.search_overflow(guard, word, hash, matches);
         }
-        search
+        Search {
+            found: found.map(|(slot, entry)| (self.place(None, slot), entry)),
+            free: found.is_none().then(|| self.place(None, crowd)),
+            crowd,
+        }
     }
 
+    /// The same of a bucket whose block is full, and has not got the key.
     #[inline(never)]
-    fn search_overflow(
+    pub fn search_overflow(
         self,
         guard: &'g Guard,
         word: u64,
-        tag: u8,
-        matches: &mut impl FnMut(Entry) -> bool,
-        search: &mut Search<'g>,
-    ) {
+        hash: u64,
+        mut matches: impl FnMut(Entry) -> bool,
+    ) -> Search<'g> {
+        let tag = tag_of(hash);
+        let mut search = Search {
+            found: None,
+            free: None,
+            crowd: SLOTS,
+        };
         let first = self.overflow(guard);
         let mut at = first.filter(|_| self.head.marks.read().lets_through(tag));
         while let Some(block) = at {
-            if let Some((slot, entry)) = block.find(block.marks.read().with(tag), word, &mut *matches) {
+            if let Some((slot, entry)) = block.find(block.marks.read().with(tag), word, &mut matches) {
                 search.found = Some((self.place(Some(block), slot), entry));
-                return;
+                return search;
             }
             at = block.next(guard);
         }
@@ -463,6 +464,7 @@ impl<'g> Bucket<'g> {
             let slot = block.marks.read().crowd();
             (slot < SLOTS).then(|| self.place(Some(block), slot))
         });
+        search
     }
 
     #[inline]

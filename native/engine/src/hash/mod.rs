@@ -165,7 +165,7 @@ impl<S: Schema> Hash<S> {
 
     /// False if the key is not there, as far as its bucket's head tells: who would lock the bucket only to find that out need not.
     #[inline(always)]
-    pub fn may_have(&self, guard: &Guard, probe: &S::Probe) -> bool {
+    fn may_have(&self, guard: &Guard, probe: &S::Probe) -> bool {
         let hash = hash_of(self.shared.0.schema.word(probe));
         match self.token(guard, hash) {
             Some((bucket, token)) => bucket.may_have(hash) || !bucket.head.lock.validate(token),
@@ -365,7 +365,7 @@ impl<S: Schema> Hash<S> {
         let mut after = self.aftermath(guard);
         // Dropped, and so unlocked, before the aftermath.
         let mut held = held;
-        let search = self.search(guard, &held, word, hash, probe);
+        let search = held.bucket.search_overflow(guard, word, hash, self.matches(probe));
         if search.found.is_none() && search.free.is_none() {
             after.spare.allocate_or_panic();
         }
@@ -469,6 +469,21 @@ impl<S: Schema> Engine<S> for Hash<S> {
             self.shrink(guard);
         }
         Ok(result)
+    }
+
+    #[inline(always)]
+    fn update_present<R: Default>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
+        if !self.may_have(guard, probe) {
+            return Ok(R::default());
+        }
+        self.update(guard, probe, |old| {
+            old.map_or_else(|| (Step::Keep, R::default()), change)
+        })
     }
 
     fn update_many<R>(

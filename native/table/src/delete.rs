@@ -1,10 +1,10 @@
 //! `delete/2`, `delete_object/2` and `take/2`.
 
 use crate::failure::Failure;
-use crate::group::{retire_entry, retire_replaced, Group};
+use crate::group::{retire_entry, retire_replaced, Group, KeyPlace};
 use crate::insert::Incoming;
 use crate::lookup::{look, Looked, Objects};
-use crate::object::{body_bytes, is_group, Object};
+use crate::object::{body_bytes, is_group, Object, ObjectRef};
 use crate::schema::{identical, Probe};
 use crate::store::Store;
 use crate::table::Handle;
@@ -75,6 +75,25 @@ impl<'g> Handle<'g> {
 
     /// Removes all objects of the probe's key that equal the one with this body, which is not the table's; how many.
     pub(crate) fn delete_equal(self, probe: &Probe<'_>, body: u64) -> Result<usize, Failure> {
+        // The sought object's key may be another term than the stored one, and equal in term order only.
+        // SAFETY: the sought object is the caller's.
+        let sought = unsafe { self.table.key_place(probe.word()).object(body) };
+        let is_it = |object: &ObjectRef<'_>| identical(*object, sought);
+        self.remove_from(probe, is_it, |group, key, _| {
+            // SAFETY: the place is locked.
+            Some(unsafe { group.remove(self.guard, key, sought) })
+        })
+    }
+
+    /// Removes objects of a key: one that is alone if it is `unwanted`, of a group those that `from_group` removes, which is given
+    /// the group, the place of its lock held, and `unwanted`; how many. Fails with [`Failure::Big`] where that gives nothing, and
+    /// has done nothing.
+    pub(crate) fn remove_from<F: FnMut(&ObjectRef<'_>) -> bool>(
+        self,
+        probe: &Probe<'_>,
+        mut unwanted: F,
+        from_group: impl FnOnce(&Group, KeyPlace, &mut F) -> Option<usize>,
+    ) -> Result<usize, Failure> {
         let store = self.store();
         let (removed, old) = store.update(self.guard, probe, |old| {
             if let Err(failure) = self.still_named() {
@@ -83,24 +102,22 @@ impl<'g> Handle<'g> {
             let Some(old) = old else {
                 return (Step::Keep, Ok((0, None)));
             };
-            // The sought object's key may be another term than the stored one, and equal in term order only.
-            let sought = self.table.key_place(probe.word());
             let key = self.table.key_place(old.key);
-            // SAFETY: the place is locked: its objects live and this is the group's only writer. The sought one is the caller's.
-            unsafe {
-                let object = sought.object(body);
-                if !is_group(old.body) {
-                    if !identical(key.object(old.body), object) {
-                        return (Step::Keep, Ok((0, None)));
-                    }
-                    self.uncount(store, old);
-                    return (Step::Remove, Ok((1, Some(old))));
-                }
-                let group = Group::from_body(old.body);
-                let removed = self.shrink(store, group, |group| Some(group.remove(self.guard, key, object)));
-                let (step, removed) = removed.unwrap_or((Step::Keep, 0));
-                (step, Ok((removed, (step == Step::Remove).then_some(old))))
+            if is_group(old.body) {
+                // SAFETY: the place is locked, so the group lives and this is its only writer.
+                let group = unsafe { Group::from_body(old.body) };
+                let removed = self.shrink(store, group, |group| from_group(group, key, &mut unwanted));
+                let Some((step, removed)) = removed else {
+                    return (Step::Keep, Err(Failure::Big));
+                };
+                return (step, Ok((removed, (step == Step::Remove).then_some(old))));
             }
+            // SAFETY: the place is locked, so its object lives.
+            if !unwanted(&unsafe { key.object(old.body) }) {
+                return (Step::Keep, Ok((0, None)));
+            }
+            self.uncount(store, old);
+            (Step::Remove, Ok((1, Some(old))))
         })??;
         if let Some(old) = old {
             // SAFETY: the place is free now.
@@ -111,7 +128,7 @@ impl<'g> Handle<'g> {
 
     /// Removes objects of a group, whose place is locked, and takes them off the counters: what becomes of the place, and how
     /// many they were. Nothing where `remove` gives nothing, and has done nothing.
-    pub(crate) fn shrink(
+    fn shrink(
         self,
         store: &Store,
         group: &Group,

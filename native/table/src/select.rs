@@ -292,46 +292,16 @@ impl<'g> Handle<'g> {
         selection: &Selection,
         probe: &Probe<'_>,
         patient: bool,
-        mut unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+        unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Result<usize, Failure> {
-        let store = self.store();
-        let (removed, old) = store.update(self.guard, probe, |old| {
-            if let Err(failure) = self.still_named() {
-                return (Step::Keep, Err(failure));
+        self.remove_from(probe, unwanted, |group, key, unwanted| {
+            if group.count() > SIGNATURES_LIMIT && !patient {
+                return None;
             }
-            let Some(old) = old else {
-                return (Step::Keep, Ok((0, None)));
-            };
-            let key = self.table.key_place(old.key);
-            if is_group(old.body) {
-                // SAFETY: the place is locked, so the group lives and this is its only writer.
-                let group = unsafe { Group::from_body(old.body) };
-                let limit = if patient { usize::MAX } else { GROUP_LIMIT };
-                if group.count() > SIGNATURES_LIMIT && !patient {
-                    return (Step::Keep, Err(Failure::Big));
-                }
-                let removed = self.shrink(store, group, |group| {
-                    // SAFETY: as above.
-                    unsafe { group.remove_each(self.guard, key, &selection.filter, limit, &mut unwanted) }
-                });
-                let (step, removed) = match removed {
-                    Some(done) => done,
-                    None => return (Step::Keep, Err(Failure::Big)),
-                };
-                return (step, Ok((removed, (step == Step::Remove).then_some(old))));
-            }
-            // SAFETY: the place is locked, so its object lives.
-            if !unwanted(&unsafe { key.object(old.body) }) {
-                return (Step::Keep, Ok((0, None)));
-            }
-            self.uncount(store, old);
-            (Step::Remove, Ok((1, Some(old))))
-        })??;
-        if let Some(old) = old {
-            // SAFETY: the place is free now.
-            unsafe { retire_entry(self.guard, old.body) }
-        }
-        Ok(removed)
+            let limit = if patient { usize::MAX } else { GROUP_LIMIT };
+            // SAFETY: the place is locked.
+            unsafe { group.remove_each(self.guard, key, &selection.filter, limit, unwanted) }
+        })
     }
 
     /// As [`remove_all`](Self::remove_all) for the next key of a selection that has the keys of what it shows: also whether there are

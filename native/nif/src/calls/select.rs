@@ -454,11 +454,7 @@ impl<'g> Slice<'_, 'g> {
         }
         let table = self.handle.table();
         let probe = table.probe(object.element(table.key()));
-        let (arena, caller) = (&mut self.arena, self.caller);
-        let unwanted = |object: &ObjectRef<'_>| {
-            arena.clear();
-            program.is_true(seen(object), caller, arena)
-        };
+        let unwanted = matching(program, self.caller, &mut self.arena);
         let patient = patient(table);
         self.counted += self
             .handle
@@ -468,17 +464,13 @@ impl<'g> Slice<'_, 'g> {
 
     /// Where objects of a bag are deleted whose keys the program has, deletes those of the next key; whether there are more keys.
     fn delete_by_key(&mut self, patient: bool) -> Result<Option<bool>, Failure> {
-        let (Action::Delete, Some(program)) = (self.task.action, self.task.program.clone()) else {
+        let (Action::Delete, Some(program)) = (self.task.action, &self.task.program) else {
             return Ok(None);
         };
         if !self.handle.table().kind().is_bag() {
             return Ok(None);
         }
-        let (arena, caller) = (&mut self.arena, self.caller);
-        let unwanted = |object: &ObjectRef<'_>| {
-            arena.clear();
-            program.is_true(seen(object), caller, arena)
-        };
+        let unwanted = matching(program, self.caller, &mut self.arena);
         let done = self.handle.remove_slice(&mut self.task.selection, patient, unwanted)?;
         Ok(done.map(|(removed, more)| {
             self.counted += removed;
@@ -602,6 +594,14 @@ impl Output for Maker<'_, '_> {
         let empty = self.env.map(&[], &[]).expect("the empty map");
         let pairs = keys.iter().zip(values);
         pairs.fold(empty, |map, (&key, &value)| self.env.map_put(map, key, value))
+    }
+}
+
+/// Whether an object matches.
+fn matching<'a>(program: &'a Program, caller: u64, arena: &'a mut Arena) -> impl FnMut(&ObjectRef<'_>) -> bool + 'a {
+    move |object| {
+        arena.clear();
+        program.is_true(seen(object), caller, arena)
     }
 }
 

@@ -47,8 +47,8 @@ impl Few {
     pub fn list(&mut self, elements: impl ExactSizeIterator<Item = u64>) -> Option<u64> {
         let length = elements.len();
         assert!(length > 0);
-        let (at, places) = self.item(header(LIST, length) | FLAT, length + 1)?;
-        for (place, word) in places.iter_mut().zip(elements.chain([NIL])) {
+        let (at, places) = self.item(header(PROPER_LIST, length) | FLAT, length)?;
+        for (place, word) in places.iter_mut().zip(elements) {
             place.write(word);
         }
         Some((at as u64) << 2 | TAG_LIST)

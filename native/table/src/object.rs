@@ -49,6 +49,14 @@ pub enum Object<'a> {
 }
 
 impl Object<'_> {
+    /// How many times as long as that of a tuple of immediates the insertion takes at worst.
+    pub fn cost(&self) -> usize {
+        match self {
+            Object::Flat(_) => 1,
+            Object::Block(_) => 3,
+        }
+    }
+
     /// The number of elements.
     #[inline]
     pub fn arity(&self) -> usize {

@@ -42,7 +42,7 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
     let patient = on_dirty_scheduler();
     let count = length(env, list, if patient { usize::MAX } else { LIST_LIMIT })?;
     let mut objects = Vec::with_capacity(count);
-    let mut words = 0;
+    let (mut words, mut cost) = (0, 0);
     let mut rest = list;
     while let Some((head, tail)) = env.cell(rest) {
         let elements = env.tuple_elements(head).ok_or_else(bad)?;
@@ -51,7 +51,8 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
             Object::Flat(elements) => elements.len(),
             Object::Block(block) => block.as_ref().words(),
         };
-        if words > SCHEDULER_WORDS && !patient {
+        cost += object.cost();
+        if (words > SCHEDULER_WORDS || cost > LIST_LIMIT) && !patient {
             return Err(Failure::Big);
         }
         objects.push(object);

@@ -19,8 +19,9 @@ pub enum Form {
 
 #[derive(Default)]
 struct Heap {
-    atoms: Vec<String>,
-    words: HashMap<String, u64>,
+    /// As in a VM, atoms stay.
+    atoms: Vec<&'static str>,
+    words: HashMap<&'static str, u64>,
     terms: HashMap<u64, Arc<Form>>,
     retained: HashMap<u64, Arc<Form>>,
     last: u64,
@@ -48,7 +49,7 @@ pub fn install_test_host(zeros_identical: bool) {
             let (x, y) = (form(a), form(b));
             match (x.as_deref(), y.as_deref()) {
                 (Some(x), Some(y)) => compare_forms(x, y),
-                (None, None) if is_atom(a) && is_atom(b) => text(a).as_bytes().cmp(text(b).as_bytes()),
+                (None, None) if is_atom(a) && is_atom(b) => atom_text(a).cmp(atom_text(b)),
                 // Local pids and ports by number, and before external ones.
                 (None, None) => a.cmp(&b),
                 (x, y) => x.is_some().cmp(&y.is_some()),
@@ -60,7 +61,7 @@ pub fn install_test_host(zeros_identical: bool) {
             _ => a == b,
         },
         hash: |word| hash_form(&form(word).expect("only held terms are asked for their hash")),
-        atom_text: |word, out| out.extend_from_slice(text(word).as_bytes()),
+        atom_text: |word, out| out.extend_from_slice(atom_text(word).as_bytes()),
         zeros_identical,
         compare_mixed: |a, b| expanded(a, |a| expanded(b, |b| compare(a, b))),
         identical_mixed: |a, b| expanded(a, |a| expanded(b, |b| equal(a, b))),
@@ -104,10 +105,6 @@ fn is_atom(word: u64) -> bool {
 fn form(word: u64) -> Option<Arc<Form>> {
     let heap = heap();
     heap.terms.get(&word).or_else(|| heap.retained.get(&word)).cloned()
-}
-
-fn text(word: u64) -> String {
-    heap().atoms[(word >> 6) as usize].clone()
 }
 
 fn hash_form(form: &Form) -> u64 {
@@ -167,14 +164,15 @@ pub fn atom(text: &str) -> u64 {
         return word;
     }
     let word = (heap.atoms.len() as u64) << 6 | 0x0b;
-    heap.atoms.push(text.to_owned());
-    heap.words.insert(text.to_owned(), word);
+    let text = text.to_owned().leak();
+    heap.atoms.push(text);
+    heap.words.insert(text, word);
     word
 }
 
 /// The text of an atom.
-pub fn atom_text(word: u64) -> String {
-    text(word)
+pub fn atom_text(word: u64) -> &'static str {
+    heap().atoms[(word >> 6) as usize]
 }
 
 /// The word of a new term in the VM's form, which lives for ever.

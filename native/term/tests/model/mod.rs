@@ -188,7 +188,7 @@ impl Model {
         match term.view() {
             View::Immediate(word) => match Class::of_immediate(word) {
                 Class::Number => Int(term.small().unwrap().into()),
-                Class::Atom => Atom(atom_text(word).leak()),
+                Class::Atom => Atom(atom_text(word)),
                 Class::Pid => LocalPid(word >> 4),
                 Class::Port => LocalPort(word >> 4),
                 Class::Nil => Nil,

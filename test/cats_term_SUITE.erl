@@ -328,14 +328,16 @@ there_binaries() ->
     Out = [cats_nif:test_kept(Large) || _ <- lists:seq(1, 100)],
     true = binaries_size() - Before < 1000000,
     100 = length(Out),
-    %% A small part does not keep the whole.
+    %% A part keeps the whole, and lets go of it.
     Parts = lists:append([begin
                               Whole = rand:bytes(10000000),
                               [cats_nif:test_keep(binary:part(Whole, At, Size)) || {At, Size} <- [{0, 100}, {64, 4096}, {5, 65}]]
                           end || _ <- lists:seq(1, 5)]),
     erlang:garbage_collect(),
-    expect(fun() -> erlang:garbage_collect(), binaries_size() - Before < 1000000 end),
+    [10000000 = binary:referenced_byte_size(cats_nif:test_kept(Part)) || Part <- Parts],
     [100, 4096, 65 | _] = [byte_size(cats_nif:test_kept(Part)) || Part <- Parts],
+    [cats_nif:test_drop(Part) || Part <- Parts],
+    expect(fun() -> erlang:garbage_collect(), binaries_size() - Before < 1000000 end),
     %% Bytes that begin within a byte; and one that is being appended to.
     <<_:3, Shifted:8000/binary, _/bitstring>> = rand:bytes(9000),
     comes_back(Shifted),

@@ -135,8 +135,9 @@ pub fn batches(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     Ok(env.unsigned(held::batches() as u64))
 }
 
-/// Frees retired memory.
+/// Frees retired memory, and what is dead in batches.
 pub fn collect(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    held::sweep();
     Ok(if epoch::collect(1000) {
         atoms::more()
     } else {

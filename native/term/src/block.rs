@@ -32,7 +32,7 @@ impl Block {
     pub unsafe fn from_words(words: &[u64]) -> Option<Block> {
         let address = slab::alloc(size_of_val(words))?.cast::<u64>();
         // SAFETY: the memory is new, aligned to 8 and large enough.
-        unsafe { address.copy_from_nonoverlapping(NonNull::from(words).cast(), words.len()) };
+        unsafe { copy_words(words, address) };
         Some(Block { address })
     }
 
@@ -114,6 +114,27 @@ impl Block {
     }
 }
 
+/// Words up to which a copy is made one by one.
+const ONE_BY_ONE: usize = 32;
+
+/// Copies words that were probably just written, each by itself: what is wider would have to wait until they are in the cache.
+///
+/// # Safety
+/// There is memory for as many at `to`, which is none of theirs.
+#[inline]
+unsafe fn copy_words(words: &[u64], to: NonNull<u64>) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if words.len() > ONE_BY_ONE {
+            return to.copy_from_nonoverlapping(NonNull::from(words).cast(), words.len());
+        }
+        for (i, word) in words.iter().enumerate() {
+            // Volatile: the compiler makes no wider ones of these.
+            to.add(i).write((&raw const *word).read_volatile());
+        }
+    }
+}
+
 impl Drop for Block {
     #[inline]
     fn drop(&mut self) {
@@ -180,6 +201,27 @@ impl<'a> BlockRef<'a> {
     #[inline]
     pub fn bytes(self) -> usize {
         slab::usable(self.words() * 8)
+    }
+
+    /// The bytes that wait to be freed with the block: its own, and an eighth of those of shared binaries, as these take as long to free
+    /// if they are large.
+    #[inline]
+    pub fn weight(self) -> usize {
+        match self.has_held() {
+            false => self.bytes(),
+            true => self.weight_of_held() + self.bytes(),
+        }
+    }
+
+    #[inline(never)]
+    fn weight_of_held(self) -> usize {
+        let mut weight = 0;
+        self.for_each_held(|held| {
+            // SAFETY: held words follow their item's header.
+            let header = unsafe { (&raw const *held).cast::<u64>().sub(1).read() };
+            weight += shared_bytes(header) / 8;
+        });
+        weight
     }
 
     /// The tuple's arity.

@@ -72,6 +72,15 @@ pub(crate) fn is_held(header: u64) -> bool {
     matches!(header & KIND_MASK, SHARED_BINARY | HELD)
 }
 
+/// The bytes of an item with this header that are shared.
+#[inline]
+pub(crate) fn shared_bytes(header: u64) -> usize {
+    match header & KIND_MASK {
+        SHARED_BINARY => (header >> 8) as usize,
+        _ => 0,
+    }
+}
+
 /// The words of an item with this header.
 #[inline]
 pub(crate) fn item_words(header: u64) -> usize {

@@ -1,6 +1,7 @@
 //! `reap/0` and `memory/0`.
 
 use super::*;
+use crate::held;
 use cats_sync::epoch::pin;
 use cats_table::Position;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ const SLICE: Duration = Duration::from_micros(200);
 /// Clears away for a slice.
 pub fn reap(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     let start = Instant::now();
+    held::sweep();
     let more = cats_table::reaper::reap(registry(), &Vm(env), SLICE);
     env.account(start.elapsed().as_nanos() as usize);
     Ok(if more { atoms::more() } else { atoms::idle() })

@@ -280,8 +280,9 @@ impl<S: OrderedSchema> Locked for Many<'_, S> {
         self.contents.tree.find(&self.table.schema, self.probes[i])
     }
 
-    fn step(&mut self, i: usize, step: Step) {
-        let (_, more) = self.contents.update(&self.table.schema, self.probes[i], |_| (step, ()));
+    fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
+        let probe = self.probes[i];
+        let (_, more) = self.contents.update(&self.table.schema, probe, |old| (change(old), ()));
         self.table.add(more);
     }
 }

@@ -260,13 +260,15 @@ impl<E: Engine<TestSchema>> Map<E> {
                 change(&mut new);
                 for (i, key) in keys.iter().enumerate() {
                     // A number that stands in the list twice is at its latest value here.
-                    let old = locked.get(i);
-                    if old.map(|e| whole(e).1) == new[i] {
-                        locked.step(i, Step::Keep);
-                        continue;
-                    }
-                    garbage.extend(old);
-                    locked.step(i, new[i].map_or(Step::Remove, |value| Step::Put(entry(key, value))));
+                    let now = locked.get(i);
+                    locked.update(i, &mut |old| {
+                        assert_eq!(old, now);
+                        if old.map(|e| whole(e).1) == new[i] {
+                            return Step::Keep;
+                        }
+                        garbage.extend(old);
+                        new[i].map_or(Step::Remove, |value| Step::Put(entry(key, value)))
+                    });
                     assert_eq!(locked.get(i).map(|e| whole(e).1), new[i]);
                 }
                 (values, garbage)

@@ -247,16 +247,14 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
                     let mut garbage = Vec::new();
                     let mut seen = Vec::new();
                     for (i, &new) in new.iter().enumerate() {
-                        let old = locked.get(i);
-                        seen.push(value(old));
-                        if new == KEEP {
-                            continue;
-                        }
-                        garbage.extend(old);
-                        locked.step(
-                            i,
-                            u32::try_from(new).map_or(Step::Remove, |new| Step::Put(entry(&keys[i], new))),
-                        );
+                        locked.update(i, &mut |old| {
+                            seen.push(value(old));
+                            if new == KEEP {
+                                return Step::Keep;
+                            }
+                            garbage.extend(old);
+                            u32::try_from(new).map_or(Step::Remove, |new| Step::Put(entry(&keys[i], new)))
+                        });
                     }
                     (seen, garbage)
                 })

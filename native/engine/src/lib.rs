@@ -150,8 +150,8 @@ pub struct Detached {
 pub trait Locked {
     /// The entry of probe `i` as it is now.
     fn get(&self, i: usize) -> Option<Entry>;
-    /// Carries out a step for probe `i`.
-    fn step(&mut self, i: usize, step: Step);
+    /// Carries out the step that `change` chooses for probe `i`, of which it sees the entry as it is now. Called once.
+    fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step);
 }
 
 /// Where a scan of a whole table stands: an engine's own position, which growth, shrinking and other writers do not disturb.

@@ -500,8 +500,8 @@ impl<S: Schema> Locked for Many<'_, S> {
         self.map.find(self.probes[i])
     }
 
-    fn step(&mut self, i: usize, step: Step) {
-        self.map.update(self.probes[i], |_| (step, ()));
+    fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
+        self.map.update(self.probes[i], |old| (change(old), ()));
     }
 }
 

@@ -148,7 +148,7 @@ fn many_keys_change_at_once() {
                         assert!(bodies.iter().all(|body| *body == bodies[0]));
                         for (i, key) in keys.iter().enumerate() {
                             let (key, body) = (key << 4 | 15, bodies[0] + 1);
-                            locked.step(i, Step::Put(Entry { key, body }));
+                            locked.update(i, &mut |_| Step::Put(Entry { key, body }));
                         }
                     })
                 })

@@ -93,7 +93,7 @@ impl List {
         let both = self.0.update_many(&guard, &[&1, &2], |locked| {
             for (i, number) in [1, 2].into_iter().enumerate() {
                 let (key, body) = (word(number), value << 2 | 3);
-                locked.step(i, Step::Put(Entry { key, body }));
+                locked.update(i, &mut |_| Step::Put(Entry { key, body }));
             }
         });
         both.is_ok()

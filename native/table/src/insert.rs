@@ -230,8 +230,12 @@ impl Handle<'_> {
                 return Ok(false);
             }
             for (i, incoming) in incoming.iter_mut().enumerate() {
-                let (step, result) = self.put(store, places.get(i), incoming);
-                places.step(i, step);
+                let mut result = Ok(None);
+                places.update(i, &mut |old| {
+                    let step;
+                    (step, result) = self.put(store, old, incoming);
+                    step
+                });
                 replaced.extend(result?);
             }
             Ok(true)

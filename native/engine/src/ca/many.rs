@@ -147,12 +147,9 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         }
     }
 
-    fn put(&mut self, i: usize, query: &Query<S>, wanted: Wanted, entry: Entry) {
+    /// Puts an entry whose key is in none of the leaves.
+    fn insert(&mut self, i: usize, query: &Query<S>, wanted: Wanted, entry: Entry) {
         let (leaf, place) = self.leaf(i, query);
-        if let Some((slot, _)) = leaf.find(query, wanted, leaf.info()) {
-            self.change(place);
-            return leaf.replace(slot, entry);
-        }
         if let Some(room) = leaf.any_room(wanted.hash) {
             self.change(place);
             return leaf.insert(query, room, entry);
@@ -164,7 +161,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         self.table.extend(self.guard, base, way, held, query, |leaf| {
             leaves.push(Held::try_lock(leaf));
         });
-        self.put(i, query, wanted, entry)
+        self.insert(i, query, wanted, entry)
     }
 
     /// Frees the locks and does what is better done without them.
@@ -192,22 +189,25 @@ impl<S: OrderedSchema> Locked for Many<'_, S> {
         leaf.find(&query, wanted, leaf.info()).map(|found| found.1)
     }
 
-    fn step(&mut self, i: usize, step: Step) {
+    fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
         let probe = self.probes[i];
         let query = Query::new(&self.table.schema, probe);
         let wanted = Wanted::new(self.table.schema.word(probe));
         let (leaf, place) = self.leaf(i, &query);
-        match step {
-            Step::Keep => {}
-            Step::Touch => self.change(place),
-            Step::Put(entry) => self.put(i, &query, wanted, entry),
-            Step::Remove => {
-                if let Some((slot, _)) = leaf.find(&query, wanted, leaf.info()) {
-                    self.change(place);
-                    leaf.remove(slot);
-                    if sparse(leaf.info().count()) {
-                        self.shrinking.push(i);
-                    }
+        let found = leaf.find(&query, wanted, leaf.info());
+        match (change(found.map(|(_, entry)| entry)), found) {
+            (Step::Keep, _) | (Step::Remove, None) => {}
+            (Step::Touch, _) => self.change(place),
+            (Step::Put(entry), None) => self.insert(i, &query, wanted, entry),
+            (Step::Put(entry), Some((slot, _))) => {
+                self.change(place);
+                leaf.replace(slot, entry);
+            }
+            (Step::Remove, Some((slot, _))) => {
+                self.change(place);
+                leaf.remove(slot);
+                if sparse(leaf.info().count()) {
+                    self.shrinking.push(i);
                 }
             }
         }

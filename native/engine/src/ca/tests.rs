@@ -474,7 +474,7 @@ fn a_long_list_splits_leaves_under_its_locks() {
         let done = map.0.update_many(&guard, &probes, |locked| {
             for (i, key) in keys.iter().enumerate() {
                 if locked.get(i).is_none() {
-                    locked.step(i, Step::Put(entry(key, 1)));
+                    locked.update(i, &mut |_| Step::Put(entry(key, 1)));
                 }
             }
         });

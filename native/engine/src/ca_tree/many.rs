@@ -60,10 +60,12 @@ impl<S: OrderedSchema, B: Balance> Locked for Many<'_, S, B> {
         tree.find(&self.table.schema, self.probes[i])
     }
 
-    fn step(&mut self, i: usize, step: Step) {
+    fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
         let held = &mut self.bases[self.places[i]];
         let probe = self.probes[i];
-        let (_, more) = held.tree_mut().update(&self.table.schema, probe, |_| (step, ()));
+        let (_, more) = held
+            .tree_mut()
+            .update(&self.table.schema, probe, |old| (change(old), ()));
         held.base().add(more);
     }
 }

@@ -118,8 +118,9 @@ impl<S: Schema> Locked for Many<'_, S> {
         self.search(i).found.map(|(_, entry)| entry)
     }
 
-    fn step(&mut self, i: usize, step: Step) {
+    fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
         let search = self.search(i);
+        let step = change(search.found.as_ref().map(|(_, entry)| *entry));
         let held = &mut self.buckets[self.places[i]].held;
         self.table
             .step(self.guard, held, self.keys[i].1, &search, step, &mut self.after);

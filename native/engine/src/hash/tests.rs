@@ -95,7 +95,7 @@ fn unwinding_leaves_the_table_as_it_was() {
     let probes: Vec<&TestKey> = keys.iter().collect();
     unwound(catch_unwind(AssertUnwindSafe(|| {
         map.0.update_many(&guard, &probes, |locked| {
-            locked.step(9, Step::Put(entry(&keys[9], 2)));
+            locked.update(9, &mut |_| Step::Put(entry(&keys[9], 2)));
             panic!("on purpose")
         })
     })));

@@ -105,8 +105,10 @@ impl<S: Schema> Locked for Many<'_, S> {
         self.find(i).entry()
     }
 
-    fn step(&mut self, i: usize, step: Step) {
+    fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
         let lock = lock_of(self.locks, self.keys[i].1);
-        self.counts |= self.table.step(lock, self.find(i), step, self.spare);
+        let place = self.find(i);
+        let step = change(place.entry());
+        self.counts |= self.table.step(lock, place, step, self.spare);
     }
 }

@@ -207,7 +207,7 @@ fn unwinding_leaves_the_table_as_it_was() {
         let probes: Vec<&TestKey> = keys.iter().collect();
         let unwound = catch_unwind(AssertUnwindSafe(|| {
             map.0.update_many(&guard, &probes, |locked| {
-                locked.step(3, Step::Put(entry(&keys[3], 2)));
+                locked.update(3, &mut |_| Step::Put(entry(&keys[3], 2)));
                 panic!("on purpose")
             })
         }));

@@ -54,8 +54,9 @@ impl<S: OrderedSchema> Locked for Many<'_, S> {
         self.held[self.places[i]].0.node.entry()
     }
 
-    fn step(&mut self, i: usize, step: Step) {
+    fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
         let held = &mut self.held[self.places[i]].0;
+        let step = change(held.node.entry());
         held.changed |= carry_out(held.node, step);
         if step == Step::Remove {
             self.emptied.push(i);

@@ -212,8 +212,8 @@ fn nodes_are_freed_when_nobody_reads_them() {
                     let other = hashed(random.below(24));
                     patiently(|| {
                         map.update_many(&guard, &[&key, &other.0], |locked| {
-                            locked.step(0, Step::Remove);
-                            locked.step(1, Step::Put(other.1));
+                            locked.update(0, &mut |_| Step::Remove);
+                            locked.update(1, &mut |_| Step::Put(other.1));
                         })
                     })
                 }
@@ -310,7 +310,7 @@ fn unwinding_leaves_the_list_as_it_was() {
     let keys = [2, 3, 4].map(TestKey::new);
     unwound(catch_unwind(AssertUnwindSafe(|| {
         map.0.update_many(&guard, &[&keys[0], &keys[1], &keys[2]], |locked| {
-            locked.step(1, Step::Put(entry(&keys[1], 2)));
+            locked.update(1, &mut |_| Step::Put(entry(&keys[1], 2)));
             panic!("on purpose")
         })
     })));

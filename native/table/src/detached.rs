@@ -45,7 +45,7 @@ impl Handle<'_> {
     }
 
     /// `insert/2`, where [`detaches`](Self::detaches).
-    pub(crate) fn insert_detached(self, store: &Store, mut incoming: Incoming) -> Result<(), Failure> {
+    pub(crate) fn insert_detached(self, store: &Store, incoming: Incoming) -> Result<(), Failure> {
         self.detach(store, Step::Put(incoming.entry()), incoming.entry())?;
         incoming.take();
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::failure::{Cause, Failure};
 use crate::group::{retire_entry, retire_replaced, Group};
-use crate::object::{body_bytes, free_body, is_group, key_of, Object};
+use crate::object::{body_bytes, free_body, is_group, key_of, refers, Object};
 use crate::options::Kind;
 use crate::schema::{identical, Probe};
 use crate::store::Store;
@@ -10,6 +10,7 @@ use crate::table::{Handle, Table};
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_term::{is_immediate, TermRef};
+use std::cell::Cell;
 
 /// The most that the objects of a list may [cost](Object::cost) on a scheduler: in an `ordered_set` where all misses the caches
 /// it takes 0.7 ms.
@@ -20,7 +21,7 @@ pub(crate) struct Incoming {
     entry: Entry,
     /// Refers into the object.
     probe: Probe<'static>,
-    taken: bool,
+    taken: Cell<bool>,
 }
 
 impl Incoming {
@@ -52,7 +53,7 @@ impl Incoming {
         Ok(Self {
             entry,
             probe,
-            taken: false,
+            taken: Cell::new(false),
         })
     }
 
@@ -70,7 +71,7 @@ impl Incoming {
             entry,
             // SAFETY: as in `new`.
             probe: table.probe(unsafe { key_of(entry, layout.key) }),
-            taken: false,
+            taken: Cell::new(false),
         })
     }
 
@@ -100,8 +101,8 @@ impl Incoming {
 
     /// The entry, now the table's.
     #[inline]
-    pub(crate) fn take(&mut self) -> Entry {
-        self.taken = true;
+    pub(crate) fn take(&self) -> Entry {
+        self.taken.set(true);
         self.entry
     }
 }
@@ -109,7 +110,7 @@ impl Incoming {
 impl Drop for Incoming {
     #[inline]
     fn drop(&mut self) {
-        if !self.taken {
+        if !self.taken.get() {
             // SAFETY: nobody else has seen the object.
             unsafe { free_body(self.entry.body) }
         }
@@ -136,11 +137,11 @@ impl Handle<'_> {
             return self.insert_into_any(object);
         }
         let store = self.store();
-        let mut incoming = Incoming::new(self.guard, self.table, store, object)?;
+        let incoming = Incoming::new(self.guard, self.table, store, object)?;
         let probe = incoming.probe;
         let mut outcome = Ok(());
         let old = store.update_plain(self.guard, &probe, |old| {
-            self.put_if_named(store, old, &mut incoming, &mut outcome)
+            self.put_if_named(store, old, &incoming, &mut outcome)
         })?;
         // SAFETY: the place holds another entry now.
         unsafe { retire_replaced(self.guard, old) }
@@ -150,14 +151,14 @@ impl Handle<'_> {
     #[inline(never)]
     fn insert_into_any(self, object: Object<'_>) -> Result<(), Failure> {
         let store = self.store();
-        let mut incoming = Incoming::for_any(self.guard, self.table, store, object)?;
+        let incoming = Incoming::for_any(self.guard, self.table, store, object)?;
         if self.detaches(store) {
             return self.insert_detached(store, incoming);
         }
         let probe = incoming.probe;
         let mut outcome = Ok(());
         let old = store.update(self.guard, &probe, |old| {
-            self.put_if_named(store, old, &mut incoming, &mut outcome)
+            self.put_if_named(store, old, &incoming, &mut outcome)
         })?;
         // SAFETY: the place holds another entry now.
         unsafe { retire_replaced(self.guard, old) }
@@ -171,7 +172,7 @@ impl Handle<'_> {
         self,
         store: &Store,
         old: Option<Entry>,
-        incoming: &mut Incoming,
+        incoming: &Incoming,
         outcome: &mut Result<(), Failure>,
     ) -> (Step, u64) {
         let (step, result) = match self.still_named() {
@@ -190,7 +191,7 @@ impl Handle<'_> {
     /// `insert_new/2` of one object: false when the key has an object.
     pub fn insert_new(self, object: Object<'_>) -> Result<bool, Failure> {
         let store = self.store();
-        let mut incoming = Incoming::for_any(self.guard, self.table, store, object)?;
+        let incoming = Incoming::for_any(self.guard, self.table, store, object)?;
         let probe = incoming.probe;
         store.update(self.guard, &probe, |old| {
             if let Err(failure) = self.still_named() {
@@ -199,44 +200,49 @@ impl Handle<'_> {
             if old.is_some() {
                 return (Step::Keep, Ok(false));
             }
-            let (step, result) = self.put(store, None, &mut incoming);
+            let (step, result) = self.put(store, None, &incoming);
             (step, result.map(|_| true))
         })?
     }
 
     /// `insert/2` and `insert_new/2` of a list, atomic and isolated. With `new`, false and nothing done when one of the keys
-    /// has an object already.
-    pub fn insert_list(self, objects: Vec<Object<'_>>, new: bool, patient: bool) -> Result<bool, Failure> {
-        if objects.iter().any(|object| object.arity() <= self.table.key()) {
-            return Err(Cause::None.into());
-        }
-        if !patient && objects.iter().map(Object::cost).sum::<usize>() > LIST_LIMIT {
-            return Err(Failure::Big);
-        }
-        if objects.is_empty() {
-            return Ok(true);
-        }
+    /// has an object already. Fails with [`Failure::Big`], and nothing done, when they cost too much for a caller that is not
+    /// `patient`, and as the first of the objects that failed.
+    pub fn insert_list<'a, E: From<Failure>>(
+        self,
+        objects: impl ExactSizeIterator<Item = Result<Object<'a>, E>>,
+        new: bool,
+        patient: bool,
+    ) -> Result<bool, E> {
         let store = self.store();
         let mut incoming = Vec::with_capacity(objects.len());
+        let mut cost = 0;
         for object in objects {
+            let object = object?;
+            cost += object.cost();
+            if cost > LIST_LIMIT && !patient {
+                return Err(Failure::Big.into());
+            }
             incoming.push(Incoming::for_any(self.guard, self.table, store, object)?);
         }
-        let probes: Vec<Probe<'static>> = incoming.iter().map(|incoming| incoming.probe).collect();
-        let probes: Vec<&Probe<'_>> = probes.iter().collect();
+        if incoming.is_empty() {
+            return Ok(true);
+        }
+        let probes: Vec<_> = incoming.iter().map(|incoming| &incoming.probe).collect();
         let mut replaced = Vec::new();
         let result = store.update_many(self.guard, &probes, |places| {
             self.still_named()?;
             if new && (0..incoming.len()).any(|i| places.get(i).is_some()) {
                 return Ok(false);
             }
-            for (i, incoming) in incoming.iter_mut().enumerate() {
+            for (i, incoming) in incoming.iter().enumerate() {
                 let mut result = Ok(None);
                 places.update(i, &mut |old| {
                     let step;
                     (step, result) = self.put(store, old, incoming);
                     step
                 });
-                replaced.extend(result?);
+                replaced.extend(result?.filter(|old| refers(*old)));
             }
             Ok(true)
         });
@@ -244,7 +250,7 @@ impl Handle<'_> {
             // SAFETY: the places hold other entries now.
             unsafe { retire_entry(self.guard, old) }
         }
-        result?
+        Ok(result.map_err(Failure::from)??)
     }
 
     /// Puts an object in a place that is locked. The second value is the body of an entry that the step replaces, to be retired
@@ -254,7 +260,7 @@ impl Handle<'_> {
         self,
         store: &Store,
         old: Option<Entry>,
-        incoming: &mut Incoming,
+        incoming: &Incoming,
     ) -> (Step, Result<Option<u64>, Failure>) {
         let bytes = incoming.bytes();
         let Some(old) = old else {
@@ -271,7 +277,7 @@ impl Handle<'_> {
     }
 
     #[inline(never)]
-    fn add_to_bag(self, store: &Store, old: Entry, incoming: &mut Incoming) -> (Step, Result<Option<u64>, Failure>) {
+    fn add_to_bag(self, store: &Store, old: Entry, incoming: &Incoming) -> (Step, Result<Option<u64>, Failure>) {
         let key = self.table.key_place(old.key);
         let unique = self.table.kind() == Kind::Bag;
         // SAFETY: the place is locked, so its objects live and this is the group's only writer; the new object is our own.

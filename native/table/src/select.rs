@@ -223,7 +223,7 @@ impl<'g> Handle<'g> {
     /// Replaces an object that a slice of a table without bags has shown by another with the same key; false, and nothing
     /// done, if the key's object is another one by now.
     pub fn replace_shown(self, object: &ObjectRef<'g>, new: Block) -> Result<bool, Failure> {
-        let mut new = Incoming::new(self.guard, self.table, self.store(), Object::Block(new))?;
+        let new = Incoming::new(self.guard, self.table, self.store(), Object::Block(new))?;
         let probe = self.table.probe(object.element(self.table.key()));
         if new.probe().word() != probe.word() || compare(new.probe().term(), probe.term()).is_ne() {
             return Err(Cause::None.into());

@@ -205,16 +205,15 @@ impl Store {
     pub fn update_many<R>(
         &self,
         guard: &Guard,
-        probes: &[&Probe<'_>],
+        probes: &[&Probe<'static>],
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
-        let probes: Vec<_> = probes.iter().map(|probe| probe.erase()).collect();
         match &self.structure {
-            Structure::Hash(engine) => engine.update_many(guard, &probes, change),
-            Structure::Ca(engine) => engine.update_many(guard, &probes, change),
+            Structure::Hash(engine) => engine.update_many(guard, probes, change),
+            Structure::Ca(engine) => engine.update_many(guard, probes, change),
             Structure::Other(engine) => {
                 let (mut change, mut result) = (Some(change), None);
-                engine.update_many(guard, &probes, &mut |places| {
+                engine.update_many(guard, probes, &mut |places| {
                     result = change.take().map(|change| change(places));
                 })?;
                 Ok(result.expect("an engine runs the change"))

@@ -275,8 +275,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                 let done = !new || list.iter().all(|object| model.lookup(&object[key]).is_empty());
                 let blocks = list
                     .iter()
-                    .map(|object| cats_table::Object::Block(block(object)))
-                    .collect();
+                    .map(|object| Ok::<_, Failure>(cats_table::Object::Block(block(object))));
                 assert_eq!(handle.insert_list(blocks, *new, false), Ok(done), "{op:?}");
                 if done {
                     list.iter().for_each(|object| model.insert(object));
@@ -521,7 +520,11 @@ fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
     let table = enter(registry, &world, &guard, options(Kind::Bag, 1), atom(1), 1, None).unwrap();
     let handle = table.by_identifier(&guard);
     let objects: Vec<[u64; 2]> = (0..2000).map(|i| [atom(0), cats_term::small(i).unwrap()]).collect();
-    let list = || objects.iter().map(|words| cats_table::Object::Flat(words)).collect();
+    let list = || {
+        objects
+            .iter()
+            .map(|words| Ok::<_, Failure>(cats_table::Object::Flat(words)))
+    };
     assert_eq!(handle.insert_list(list(), false, false), Err(Failure::Big));
     assert_eq!(handle.size(), 0);
     assert_eq!(handle.insert_list(list(), false, true), Ok(true));

@@ -59,7 +59,7 @@ fn lists_are_seen_whole_or_not_at_all() {
                             let value = word(round * 2 + writer);
                             let objects: Vec<[u64; 2]> = (0..10).map(|key| [word(key), value]).collect();
                             let handle = table.by_identifier(&guard);
-                            let list = || objects.iter().map(|object| Object::Flat(object)).collect();
+                            let list = || objects.iter().map(|object| Ok::<_, Failure>(Object::Flat(object)));
                             patiently(|| handle.insert_list(list(), false, false)).unwrap();
                         }
                     })

@@ -39,7 +39,7 @@ impl<'a, S: Schema> Many<'a, S> {
             guard,
             probes,
             keys: probes.iter().map(key).collect(),
-            buckets: Vec::new(),
+            buckets: Vec::with_capacity(probes.len()),
             places: vec![0; probes.len()],
             after: table.aftermath(guard),
         };

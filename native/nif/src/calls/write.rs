@@ -41,27 +41,24 @@ fn has_key_of(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<bool, F
 fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bool, Failure> {
     let patient = on_dirty_scheduler();
     let count = length(env, list, if patient { usize::MAX } else { LIST_LIMIT })?;
-    let mut objects = Vec::with_capacity(count);
-    let (mut words, mut cost) = (0, 0);
-    let mut rest = list;
-    while let Some((head, tail)) = env.cell(rest) {
-        let elements = env.tuple_elements(head).ok_or_else(bad)?;
-        let object = object(env, elements)?;
+    let (mut rest, mut words) = (list, 0);
+    let mut next = || {
+        let (head, tail) = env.cell(rest).ok_or_else(bad)?;
+        rest = tail;
+        let object = object(env, env.tuple_elements(head).ok_or_else(bad)?)?;
         words += match &object {
             Object::Flat(elements) => elements.len(),
             Object::Block(block) => block.as_ref().words(),
         };
-        cost += object.cost();
-        if (words > SCHEDULER_WORDS || cost > LIST_LIMIT) && !patient {
+        if words > SCHEDULER_WORDS && !patient {
             return Err(Failure::Big);
         }
-        objects.push(object);
-        rest = tail;
-    }
-    let inserted = match objects.len() {
-        1 if new => handle.insert_new(objects.remove(0))?,
-        1 => handle.insert(objects.remove(0)).map(|()| true)?,
-        _ => handle.insert_list(objects, new, patient)?,
+        Ok(object)
+    };
+    let inserted = match count {
+        1 if new => handle.insert_new(next()?)?,
+        1 => handle.insert(next()?).map(|()| true)?,
+        _ => handle.insert_list((0..count).map(|_| next()), new, patient)?,
     };
     account(env, words + count * 50);
     Ok(inserted)

@@ -38,6 +38,8 @@ test-models: deps ## check models of the synchronisation with loom
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-sync --test models --test lock_models \
 	    --test linear_hash_model --test hazard_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
+	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-engine --test skip_list_model \
+	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 
 test-schedules: deps ## models of whole engines under random schedules, with shuttle
 	cd native && RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle sh -c '\
@@ -57,8 +59,6 @@ conformance: build ## the Erlang tests that hold for every engine, over each (EN
 
 check: deps ## what takes long: histories by the thousand, models, sanitizers (some two hours)
 	@$(MAKE) test-models test-schedules
-	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-engine --test skip_list_model \
-	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 	@ROUNDS=1000 scripts/linearizability
 	@$(MAKE) conformance
 	@$(MAKE) sanitize

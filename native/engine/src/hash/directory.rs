@@ -38,7 +38,7 @@ struct Segment {
 }
 
 impl Segment {
-    const fn new(heads: *mut Head, blocks: *mut Block) -> Self {
+    fn new(heads: *mut Head, blocks: *mut Block) -> Self {
         Self {
             heads: AtomicPtr::new(heads),
             blocks: AtomicPtr::new(blocks),
@@ -123,7 +123,7 @@ impl Directory {
     /// Without any bucket.
     pub fn new() -> Self {
         Self {
-            small: [const { Segment::new(ptr::null_mut(), ptr::null_mut()) }; SMALL_SEGMENTS],
+            small: std::array::from_fn(|_| Segment::new(ptr::null_mut(), ptr::null_mut())),
             large: AtomicPtr::new(ptr::null_mut()),
             capacity: AtomicUsize::new(0),
         }

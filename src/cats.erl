@@ -324,8 +324,8 @@ lookup_many(Table, Keys, Called) ->
                     cats_failure:handle(Cause, {lookup_many, [Table, Keys]}, lookup_many, Called, Stack)
             end,
     case Slice of
-        {Lists, []} -> Lists;
-        {Lists, Rest} -> Lists ++ lookup_many(Table, Rest, Called)
+        {Lists, Rest} -> Lists ++ lookup_many(Table, Rest, Called);
+        Lists -> Lists
     end.
 
 %% @doc Tells whether there is an object with the key.

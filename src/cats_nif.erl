@@ -180,7 +180,7 @@ lookup_element(_Table, _Key, _Position, _Default) -> erlang:nif_error(not_loaded
 -spec lookup_elements(table(), term(), [pos_integer()]) -> [term()] | [[term()]].
 lookup_elements(_Table, _Key, _Positions) -> erlang:nif_error(not_loaded).
 
--spec lookup_many(table(), [term()]) -> {[[tuple()]], Rest :: [term()]}.
+-spec lookup_many(table(), [term()]) -> [[tuple()]] | {[[tuple()]], Rest :: [term()]}.
 lookup_many(_Table, _Keys) -> erlang:nif_error(not_loaded).
 
 -spec member(table(), term()) -> boolean().

@@ -22,11 +22,11 @@
 %% @doc The whole of a call without a limit. `Function' is one of `cats', and its name that of the work.
 -spec all(Function :: atom(), cats:table(), Specification :: term()) -> [term()] | non_neg_integer().
 all(Function, Table, Specification) ->
-    Native = [Function, Table, Specification, infinity],
     Sliced = try
                  cats_nif:select(Function, Table, Specification, infinity)
              catch
                  error:Cause:Stack ->
+                     Native = [Function, Table, Specification, infinity],
                      cats_failure:handle(Cause, {select, Native}, Function, [Table, Specification], Stack)
              end,
     case Sliced of

@@ -1,9 +1,11 @@
 //! Guards and bodies: constants, variables, constructors, logical operators and calls.
 
 use crate::function::Function;
-use crate::head::{variable, Variables};
+use crate::head::Variables;
+use crate::name::{name, Name};
 use crate::program::{Invalid, Output, Run, Spec};
-use cats_term::{Class, TermRef, View, NIL};
+use cats_term::{TermRef, View, NIL};
+use smallvec::SmallVec;
 
 pub(crate) enum Expression {
     /// A term of the specification.
@@ -12,7 +14,7 @@ pub(crate) enum Expression {
     /// `'$_'`
     Object,
     /// `'$$'`: the places of all variables, in the order of their numbers.
-    Bindings(Vec<usize>),
+    Bindings(SmallVec<[usize; 4]>),
     Tuple(Vec<Expression>),
     List(Vec<Expression>, Box<Expression>),
     Map(Vec<Expression>, Vec<Expression>),
@@ -31,10 +33,16 @@ impl Expression {
         spec: &Spec<'_>,
         term: TermRef<'_>,
         variables: &Variables,
-    ) -> Result<Vec<Self>, Invalid> {
+    ) -> Result<SmallVec<[Self; 1]>, Invalid> {
         match term.view() {
-            View::Immediate(NIL) => Ok(Vec::new()),
-            View::List(list) if list.tail().word() == NIL => Self::compile_all(spec, list.elements().iter(), variables),
+            View::Immediate(NIL) => Ok(SmallVec::new()),
+            View::List(list) if list.tail().word() == NIL => {
+                let mut expressions = SmallVec::new();
+                for expression in list.elements().iter() {
+                    expressions.push(Self::compile(spec, expression, variables)?);
+                }
+                Ok(expressions)
+            }
             _ => Err(Invalid),
         }
     }
@@ -49,16 +57,12 @@ impl Expression {
 
     fn compile(spec: &Spec<'_>, term: TermRef<'_>, variables: &Variables) -> Result<Self, Invalid> {
         match term.view() {
-            View::Immediate(word) => {
-                if let Some(number) = variable(spec.vm, term) {
-                    return variables.place(number).map(Expression::Variable).ok_or(Invalid);
-                }
-                Ok(match spec.vm.atom_text(term).as_deref() {
-                    Some("$_") => Expression::Object,
-                    Some("$$") => Expression::Bindings(variables.in_order()),
-                    _ => Expression::Constant(word),
-                })
-            }
+            View::Immediate(word) => match name(spec.vm, term) {
+                Name::Variable(number) => variables.place(number).map(Expression::Variable).ok_or(Invalid),
+                Name::Object => Ok(Expression::Object),
+                Name::Bindings => Ok(Expression::Bindings(variables.in_order())),
+                Name::Plain | Name::Known(_) => Ok(Expression::Constant(word)),
+            },
             View::List(list) => Ok(Expression::List(
                 Self::compile_all(spec, list.elements().iter(), variables)?,
                 Box::new(Self::compile(spec, list.tail(), variables)?),
@@ -75,10 +79,9 @@ impl Expression {
                 if let (1, View::Tuple(inner)) = (elements.len(), first.view()) {
                     return Ok(Expression::Tuple(Self::compile_all(spec, inner.iter(), variables)?));
                 }
-                if first.class() != Class::Atom || variable(spec.vm, first).is_some() {
+                let Name::Known(name) = name(spec.vm, first) else {
                     return Err(Invalid);
-                }
-                let name = spec.vm.atom_text(first).ok_or(Invalid)?;
+                };
                 if name == "const" {
                     return match elements.len() {
                         2 => Ok(Expression::Constant(elements.get(1).word())),
@@ -86,14 +89,14 @@ impl Expression {
                     };
                 }
                 let arguments = Self::compile_all(spec, elements.iter().skip(1), variables)?;
-                match name.as_str() {
+                match name {
                     "and" | "or" | "andalso" | "andthen" | "orelse" if arguments.is_empty() => Err(Invalid),
                     "and" => Ok(Expression::And(arguments)),
                     "or" => Ok(Expression::Or(arguments)),
                     "andalso" | "andthen" => Ok(Expression::AndAlso(arguments)),
                     "orelse" => Ok(Expression::OrElse(arguments)),
                     "self" if arguments.is_empty() => Ok(Expression::Caller),
-                    _ => match Function::find(&name, arguments.len()) {
+                    _ => match Function::find(name, arguments.len()) {
                         Some(function) => Ok(Expression::Call(function, arguments)),
                         None => Err(Invalid),
                     },
@@ -213,7 +216,8 @@ impl Expression {
         Some(match self {
             Expression::Object => output.object(),
             Expression::Bindings(places) => {
-                let values: Vec<_> = places.iter().map(|&place| output.term(bindings[place])).collect();
+                let term = |&place: &usize| output.term(bindings[place]);
+                let values: SmallVec<[_; 8]> = places.iter().map(term).collect();
                 let nil = output.term(TermRef::immediate(NIL));
                 output.list(&values, nil)
             }
@@ -244,7 +248,7 @@ fn outputs<'a, O: Output>(
     run: &Run<'a>,
     bindings: &[TermRef<'a>],
     output: &mut O,
-) -> Option<Vec<O::Term>> {
+) -> Option<SmallVec<[O::Term; 8]>> {
     expressions
         .iter()
         .map(|expression| expression.output(run, bindings, output))

@@ -12,6 +12,9 @@ macro_rules! functions {
         pub(crate) enum Function { $($function,)* }
 
         impl Function {
+            /// The names of all, some of them several times.
+            pub(crate) const NAMES: &[&str] = &[$($name),*];
+
             /// The function of this name with this number of arguments.
             pub(crate) fn find(name: &str, arity: usize) -> Option<Function> {
                 match (name, arity) {

@@ -2,8 +2,10 @@
 //! is a constant: variables in it are not known.
 
 use crate::arena::Arena;
+use crate::name::{name, Name};
 use crate::program::{Invalid, Spec, Vm};
-use cats_term::{equal, Class, List, Map, TermRef, View};
+use cats_term::{equal, Class, Elements, List, Map, TermRef, View};
+use smallvec::SmallVec;
 
 pub(crate) enum Pattern {
     /// `'_'`
@@ -32,7 +34,7 @@ pub(crate) enum Pattern {
 #[derive(Default)]
 pub(crate) struct Variables {
     /// Sorted pairs of a variable's number and its place among the bindings.
-    places: Vec<(u64, usize)>,
+    places: SmallVec<[(u64, usize); 8]>,
 }
 
 impl Variables {
@@ -41,7 +43,7 @@ impl Variables {
     }
 
     /// The places in the order of the variables' numbers: what `'$$'` lists.
-    pub(crate) fn in_order(&self) -> Vec<usize> {
+    pub(crate) fn in_order(&self) -> SmallVec<[usize; 4]> {
         let mut places = self.places.clone();
         places.sort_unstable();
         places.into_iter().map(|(_, place)| place).collect()
@@ -62,13 +64,12 @@ impl Variables {
     }
 }
 
-/// The number of a variable: `'$'` and a decimal number without leading zeros.
+/// The number of a variable.
 pub(crate) fn variable(vm: &Vm, term: TermRef<'_>) -> Option<u64> {
-    let text = vm.atom_text(term)?;
-    let digits = text.strip_prefix('$')?;
-    let plain = digits == "0" || !digits.starts_with('0');
-    (plain && !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())).then_some(())?;
-    digits.parse().ok()
+    match name(vm, term) {
+        Name::Variable(number) => Some(number),
+        _ => None,
+    }
 }
 
 impl Pattern {
@@ -79,18 +80,9 @@ impl Pattern {
                 Some(number) => variables.bind(number),
                 None => Pattern::Constant(word),
             },
-            View::Tuple(elements) => Pattern::Tuple(
-                elements
-                    .iter()
-                    .map(|element| Self::compile(spec, element, variables))
-                    .collect::<Result<_, _>>()?,
-            ),
+            View::Tuple(elements) => Pattern::Tuple(Self::compile_all(spec, elements, variables)?),
             View::List(list) => {
-                let elements = list
-                    .elements()
-                    .iter()
-                    .map(|element| Self::compile(spec, element, variables))
-                    .collect::<Result<_, _>>()?;
+                let elements = Self::compile_all(spec, list.elements(), variables)?;
                 Pattern::List(elements, Box::new(Self::compile(spec, list.tail(), variables)?))
             }
             View::Map(map) => {
@@ -110,6 +102,18 @@ impl Pattern {
             View::Held(Class::Tuple | Class::List | Class::Map, _) => Pattern::Deep(term.word()),
             _ => Pattern::Constant(term.word()),
         })
+    }
+
+    fn compile_all(
+        spec: &Spec<'_>,
+        elements: Elements<'_>,
+        variables: &mut Variables,
+    ) -> Result<Vec<Pattern>, Invalid> {
+        let mut patterns = Vec::with_capacity(elements.len());
+        for element in elements.iter() {
+            patterns.push(Self::compile(spec, element, variables)?);
+        }
+        Ok(patterns)
     }
 
     /// Whether the pattern has no variable, no `'_'` and no map, so that only one term (exactly) matches it.

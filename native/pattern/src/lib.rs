@@ -11,6 +11,7 @@ mod function;
 mod head;
 mod keeps_key;
 mod matcher;
+mod name;
 mod program;
 
 pub use arena::Arena;

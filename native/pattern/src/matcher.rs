@@ -9,6 +9,7 @@ use crate::function::Function;
 use crate::head::{map_get, rest, Pattern};
 use crate::program::Run;
 use cats_term::{compare, equal, is_immediate, Elements, List, TermRef, View};
+use smallvec::{smallvec, SmallVec};
 
 /// A guard that compares a variable, first, with a term of the specification.
 pub(crate) struct Comparison {
@@ -29,9 +30,9 @@ pub(crate) enum Matcher {
 pub(crate) struct Fields {
     arity: usize,
     /// Tests of elements by their places.
-    tests: Vec<(usize, Test)>,
+    tests: SmallVec<[(usize, Test); 4]>,
     /// What else is asked of elements; first of all, variables are bound.
-    parts: Vec<(usize, Part)>,
+    parts: SmallVec<[(usize, Part); 3]>,
 }
 
 /// A test of one term.
@@ -61,7 +62,7 @@ pub(crate) enum Part {
     All(Vec<Part>),
     /// A float with these bits.
     Float(u64),
-    Tuple(Fields),
+    Tuple(Box<Fields>),
     /// A list that begins with these elements, and its rest.
     List(Vec<Part>, Box<Part>),
     /// A map with these keys.
@@ -70,16 +71,16 @@ pub(crate) enum Part {
 
 /// The guards as a conjunction: those that compare a variable with a constant, and the others. At the top of a guard, `'and'` and
 /// `'andalso'` are true if and only if all that they join is true.
-pub(crate) fn split(guards: Vec<Expression>) -> (Vec<Comparison>, Vec<Expression>) {
-    let mut comparisons = Vec::new();
-    let mut others = Vec::new();
+pub(crate) fn split(guards: SmallVec<[Expression; 1]>) -> (SmallVec<[Comparison; 1]>, SmallVec<[Expression; 1]>) {
+    let mut comparisons = SmallVec::new();
+    let mut others = SmallVec::new();
     for guard in guards {
         split_one(guard, &mut comparisons, &mut others);
     }
     (comparisons, others)
 }
 
-fn split_one(guard: Expression, comparisons: &mut Vec<Comparison>, others: &mut Vec<Expression>) {
+fn split_one(guard: Expression, comparisons: &mut SmallVec<[Comparison; 1]>, others: &mut SmallVec<[Expression; 1]>) {
     match guard {
         Expression::And(guards) | Expression::AndAlso(guards) => {
             for guard in guards {
@@ -150,7 +151,7 @@ impl Test {
 struct Parts<'a> {
     comparisons: &'a [Comparison],
     /// The variables that something asks for.
-    used: Vec<bool>,
+    used: SmallVec<[bool; 16]>,
 }
 
 impl Matcher {
@@ -161,7 +162,7 @@ impl Matcher {
         comparisons: &[Comparison],
         users: impl Iterator<Item = &'a Expression>,
     ) -> Matcher {
-        let mut used = vec![false; variables];
+        let mut used = smallvec![false; variables];
         head.use_variables(&mut used);
         users.for_each(|expression| expression.use_variables(&mut used));
         let parts = Parts { comparisons, used };
@@ -204,7 +205,7 @@ impl Parts<'_> {
     }
 
     fn fields(&self, elements: &[Pattern]) -> Fields {
-        let (mut tests, mut binds, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut tests, mut binds, mut parts) = (SmallVec::new(), SmallVec::new(), SmallVec::<[_; 3]>::new());
         for (place, pattern) in elements.iter().enumerate() {
             match pattern {
                 Pattern::Any => {}
@@ -244,7 +245,7 @@ impl Parts<'_> {
             Pattern::Bound(variable) => Part::Bound(*variable),
             Pattern::Constant(word) | Pattern::Deep(word) => Part::Test(Test::same(*word)),
             Pattern::Float { bits, .. } => Part::Float(*bits),
-            Pattern::Tuple(elements) => Part::Tuple(self.fields(elements)),
+            Pattern::Tuple(elements) => Part::Tuple(Box::new(self.fields(elements))),
             Pattern::List(elements, tail) => Part::List(
                 elements.iter().map(|element| self.part(element)).collect(),
                 Box::new(self.part(tail)),

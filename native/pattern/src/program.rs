@@ -5,7 +5,7 @@ use crate::expression::Expression;
 use crate::head::{Pattern, Variables};
 use crate::matcher::{split, Comparison, Matcher};
 use cats_term::{Block, BlockRef, Elements, TermRef, View, NIL};
-use smallvec::SmallVec;
+use smallvec::{smallvec, SmallVec};
 use std::sync::OnceLock;
 
 /// What match specifications need of the VM: words of some atoms, and what the terms' own layout does not tell.
@@ -28,15 +28,6 @@ pub struct Vm {
 }
 
 impl Vm {
-    pub(crate) fn atom_text(&self, term: TermRef<'_>) -> Option<String> {
-        if term.class() != cats_term::Class::Atom {
-            return None;
-        }
-        let mut text = Vec::new();
-        (self.atom_text)(term.word(), &mut text);
-        String::from_utf8(text).ok()
-    }
-
     pub(crate) fn boolean(&self, value: bool) -> TermRef<'static> {
         TermRef::immediate(if value { self.true_ } else { self.false_ })
     }
@@ -57,13 +48,15 @@ pub struct Program {
 
 pub(crate) struct Clause {
     pub(crate) head: Pattern,
+    /// The word of the head, a term of the specification.
+    word: u64,
     /// The guards that compare a variable with a constant.
-    pub(crate) comparisons: Vec<Comparison>,
-    pub(crate) body: Vec<Expression>,
+    pub(crate) comparisons: SmallVec<[Comparison; 1]>,
+    pub(crate) body: SmallVec<[Expression; 1]>,
     /// The head as it is run, with the comparisons.
     matcher: Matcher,
     /// The other guards.
-    guards: Vec<Expression>,
+    guards: SmallVec<[Expression; 1]>,
     variables: usize,
 }
 
@@ -162,11 +155,13 @@ impl Program {
         let spec: BlockRef<'_> = unsafe { BlockRef::from_raw(block.as_ref().address()) };
         let clauses = match spec.element(0).view() {
             View::Immediate(NIL) => Vec::new(),
-            View::List(list) if list.tail().word() == NIL => list
-                .elements()
-                .iter()
-                .map(|clause| Clause::compile(vm, clause))
-                .collect::<Result<_, _>>()?,
+            View::List(list) if list.tail().word() == NIL => {
+                let mut clauses = Vec::with_capacity(list.elements().len());
+                for clause in list.elements().iter() {
+                    clauses.push(Clause::compile(vm, clause)?);
+                }
+                clauses
+            }
             _ => return Err(Invalid),
         };
         Ok(Program {
@@ -189,13 +184,31 @@ impl Program {
             PatternResult::Object => Expression::Object,
             PatternResult::True => Expression::Constant(vm.true_),
         };
-        let clause = Clause::new(head, Vec::new(), vec![body], variables.len());
+        let clause = Clause::new(
+            head,
+            spec.element(0).word(),
+            SmallVec::new(),
+            smallvec![body],
+            variables.len(),
+        );
         Ok(Program {
             vm: vm.clone(),
             node: OnceLock::new(),
             block,
             clauses: vec![clause],
         })
+    }
+
+    /// The only key that objects can have for the program to match them, if it is of one clause with a bound key. `position` is
+    /// the key's place in objects, counted from 0.
+    pub fn only_key(&self, position: usize) -> Option<TermRef<'_>> {
+        let [clause] = &self.clauses[..] else { return None };
+        match (&clause.head, self.constant(clause.word).view()) {
+            (Pattern::Tuple(patterns), View::Tuple(elements)) if patterns.get(position)?.is_ground() => {
+                Some(elements.get(position))
+            }
+            _ => None,
+        }
     }
 
     /// A term of the specification by its word.
@@ -276,14 +289,21 @@ impl Clause {
         if body.is_empty() {
             return Err(Invalid);
         }
-        Ok(Self::new(head, guards, body, variables.len()))
+        Ok(Self::new(head, parts.get(0).word(), guards, body, variables.len()))
     }
 
-    fn new(head: Pattern, guards: Vec<Expression>, body: Vec<Expression>, variables: usize) -> Clause {
+    fn new(
+        head: Pattern,
+        word: u64,
+        guards: SmallVec<[Expression; 1]>,
+        body: SmallVec<[Expression; 1]>,
+        variables: usize,
+    ) -> Clause {
         let (comparisons, guards) = split(guards);
         Clause {
             matcher: Matcher::new(&head, variables, &comparisons, guards.iter().chain(&body)),
             head,
+            word,
             comparisons,
             body,
             guards,

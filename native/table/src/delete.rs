@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::group::{retire_entry, retire_replaced, Group, KeyPlace};
 use crate::insert::Incoming;
-use crate::lookup::{look, Looked, Objects};
+use crate::lookup::{Looked, Objects};
 use crate::object::{body_bytes, is_group, Object, ObjectRef};
 use crate::schema::{identical, Probe};
 use crate::store::Store;
@@ -46,7 +46,7 @@ impl<'g> Handle<'g> {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
-            let mut looked = look(old, patient);
+            let mut looked = self.table.look(old, patient);
             // SAFETY: looked at under the lock.
             if !patient && unsafe { self.table.looked_words(&looked) } > words {
                 looked = Looked::TooMany;

@@ -8,6 +8,8 @@ use crate::store::Spot;
 use crate::table::{Handle, Table};
 use cats_engine::Entry;
 use cats_term::TermRef;
+use smallvec::SmallVec;
+use std::borrow::Borrow;
 
 /// The most objects of one key that a scheduler reads at once.
 pub const GROUP_LIMIT: usize = 1000;
@@ -20,8 +22,14 @@ pub enum Objects<'g> {
     None,
     One(ObjectRef<'g>),
     /// In the order of insertion.
-    Many(Vec<ObjectRef<'g>>),
+    Many(SmallVec<[ObjectRef<'g>; FEW]>),
 }
+
+/// Objects of a key for which no memory is allocated.
+const FEW: usize = 4;
+
+/// Objects of a key from which on it pays to make a filter of a program.
+const FILTERED: usize = 16;
 
 impl<'g> Objects<'g> {
     /// All of them, in the order of insertion.
@@ -35,76 +43,87 @@ impl<'g> Objects<'g> {
 }
 
 /// What an optimistic look at a place copied out.
-pub(crate) enum Looked {
+pub(crate) enum Looked<'g> {
     None,
     One(Entry),
-    Many(u64, Vec<u64>),
+    Many(SmallVec<[ObjectRef<'g>; FEW]>),
     TooMany,
 }
 
-/// Copies out what a place holds, to be validated by the engine.
-#[inline]
-pub(crate) fn look(entry: Option<Entry>, patient: bool) -> Looked {
-    match entry {
-        None => Looked::None,
-        Some(entry) if is_group(entry.body) => look_at_group(entry, patient),
-        Some(entry) => Looked::One(entry),
-    }
-}
-
-#[cold]
-fn look_at_group(entry: Entry, patient: bool) -> Looked {
-    // SAFETY: groups are retired through the epoch, and an engine looks under a guard.
-    let group = unsafe { Group::from_body(entry.body) };
-    let count = group.count();
-    if count > GROUP_LIMIT && !patient {
-        return Looked::TooMany;
-    }
-    let mut bodies = Vec::with_capacity(count);
-    group.each(|body| {
-        bodies.push(body);
-        // A reader that met writers may be led on for long; what it has is not valid anyway.
-        bodies.len() <= 2 * count + 16
-    });
-    Looked::Many(entry.key, bodies)
-}
-
-/// As [`look`], of objects that the filter lets pass, or that are alone.
-fn look_through(entry: Option<Entry>, patient: bool, filter: &Filter) -> Looked {
-    match entry {
-        Some(entry) if is_group(entry.body) && !filter.is_open() => {
-            // SAFETY: as in `look_at_group`.
-            let group = unsafe { Group::from_body(entry.body) };
-            if group.count() > SIGNATURES_LIMIT && !patient {
-                return Looked::TooMany;
-            }
-            let mut bodies = Vec::new();
-            group.each_passing(filter, |body| bodies.push(body));
-            match bodies.len() > GROUP_LIMIT && !patient {
-                true => Looked::TooMany,
-                false => Looked::Many(entry.key, bodies),
-            }
-        }
-        entry => look(entry, patient),
-    }
-}
-
 impl Table {
+    /// Copies out what a place holds, to be validated by the engine, which looks under a guard for `'g`.
+    #[inline]
+    pub(crate) fn look<'g>(&self, entry: Option<Entry>, patient: bool) -> Looked<'g> {
+        match entry {
+            None => Looked::None,
+            Some(entry) if is_group(entry.body) => self.look_at_group(entry, patient),
+            Some(entry) => Looked::One(entry),
+        }
+    }
+
+    fn look_at_group<'g>(&self, entry: Entry, patient: bool) -> Looked<'g> {
+        // SAFETY: groups are retired through the epoch.
+        let group = unsafe { Group::from_body(entry.body) };
+        let count = group.count();
+        if count > GROUP_LIMIT && !patient {
+            return Looked::TooMany;
+        }
+        let place = self.key_place(entry.key);
+        let mut objects = SmallVec::with_capacity(count);
+        group.each(|body| {
+            // SAFETY: what was seen in a slot is retired through the epoch, too.
+            objects.push(unsafe { place.object(body) });
+            // A reader that met writers may be led on for long; what it has is not valid anyway.
+            objects.len() <= 2 * count + 16
+        });
+        Looked::Many(objects)
+    }
+
+    /// As [`look`](Self::look), of objects that the filter lets pass, or that are alone or few.
+    fn look_through<'g, F: Borrow<Filter>>(
+        &self,
+        entry: Option<Entry>,
+        patient: bool,
+        filter: impl FnOnce() -> F,
+    ) -> Looked<'g> {
+        let Some(entry) = entry.filter(|entry| is_group(entry.body)) else {
+            return self.look(entry, patient);
+        };
+        // SAFETY: as in `look_at_group`.
+        let group = unsafe { Group::from_body(entry.body) };
+        let count = group.count();
+        if count <= FILTERED {
+            return self.look_at_group(entry, patient);
+        }
+        let filter = filter();
+        if filter.borrow().is_open() {
+            return self.look_at_group(entry, patient);
+        }
+        if count > SIGNATURES_LIMIT && !patient {
+            return Looked::TooMany;
+        }
+        let place = self.key_place(entry.key);
+        let mut objects = SmallVec::new();
+        // SAFETY: as in `look_at_group`.
+        group.each_passing(filter.borrow(), |body| objects.push(unsafe { place.object(body) }));
+        match objects.len() > GROUP_LIMIT && !patient {
+            true => Looked::TooMany,
+            false => Looked::Many(objects),
+        }
+    }
+
     /// The words that it takes to copy what was looked at into a process, roughly.
     ///
     /// # Safety
     /// What was looked at is valid, and its objects live.
     #[inline]
-    pub(crate) unsafe fn looked_words(&self, looked: &Looked) -> usize {
+    pub(crate) unsafe fn looked_words(&self, looked: &Looked<'_>) -> usize {
         // SAFETY: as the caller promises.
         unsafe {
             match looked {
                 Looked::None | Looked::TooMany => 0,
                 Looked::One(entry) => ObjectRef::new(*entry, self.key()).words(),
-                Looked::Many(key, bodies) => {
-                    let place = self.key_place(*key);
-                    bodies.iter().map(|body| place.object(*body).words()).sum()
-                }
+                Looked::Many(objects) => objects.iter().map(ObjectRef::words).sum(),
             }
         }
     }
@@ -112,16 +131,13 @@ impl Table {
     /// # Safety
     /// What was looked at is valid, and its objects live for `'g`.
     #[inline]
-    pub(crate) unsafe fn objects<'g>(&self, looked: Looked) -> Result<Objects<'g>, Failure> {
+    pub(crate) unsafe fn objects<'g>(&self, looked: Looked<'g>) -> Result<Objects<'g>, Failure> {
         // SAFETY: as the caller promises.
         unsafe {
             Ok(match looked {
                 Looked::None => Objects::None,
                 Looked::One(entry) => Objects::One(ObjectRef::new(entry, self.key())),
-                Looked::Many(key, bodies) => {
-                    let place = self.key_place(key);
-                    Objects::Many(bodies.into_iter().map(|body| place.object(body)).collect())
-                }
+                Looked::Many(objects) => Objects::Many(objects),
                 Looked::TooMany => return Err(Failure::Big),
             })
         }
@@ -132,24 +148,34 @@ impl<'g> Handle<'g> {
     /// The objects of a key. Fails with [`Failure::Big`] when they are too many for a caller that is not `patient`.
     #[inline]
     pub fn lookup(self, probe: &Probe<'_>, patient: bool) -> Result<Objects<'g>, Failure> {
-        let looked = self.store().read(self.guard, probe, |entry| look(entry, patient))?;
+        let looked = self
+            .store()
+            .read(self.guard, probe, |entry| self.table.look(entry, patient))?;
         self.still_named()?;
         // SAFETY: the engine has validated it, and objects are retired through the epoch.
         unsafe { self.table.objects(looked) }
     }
 
     /// As [`lookup`](Self::lookup), without objects of which the filter tells that they are not sought.
-    pub(crate) fn lookup_filtered(
+    pub(crate) fn lookup_filtered<F: Borrow<Filter>>(
         self,
         probe: &Probe<'_>,
-        filter: &Filter,
         patient: bool,
+        filter: impl Fn() -> F,
     ) -> Result<Objects<'g>, Failure> {
         let store = self.store();
-        let looked = store.read(self.guard, probe, |entry| look_through(entry, patient, filter))?;
+        let looked = store.read(self.guard, probe, |entry| {
+            self.table.look_through(entry, patient, &filter)
+        })?;
         self.still_named()?;
         // SAFETY: as in `lookup`.
         unsafe { self.table.objects(looked) }
+    }
+
+    /// Whether the table is so large that what a call reads is likely to come from memory.
+    #[inline]
+    pub fn outgrows_caches(self) -> bool {
+        self.store().outgrows_caches()
     }
 
     /// Asks the processor for what [`lookup`](Self::lookup) will read of the engine.

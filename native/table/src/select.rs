@@ -4,7 +4,7 @@
 use crate::failure::{Cause, Failure};
 use crate::group::{retire_entry, Filter, Group};
 use crate::insert::Incoming;
-use crate::lookup::{GROUP_LIMIT, SIGNATURES_LIMIT};
+use crate::lookup::{Objects, GROUP_LIMIT, SIGNATURES_LIMIT};
 use crate::object::{body_bytes, is_group, Object, ObjectRef};
 use crate::options::Kind;
 use crate::schema::{OwnedKey, Probe};
@@ -13,6 +13,7 @@ use crate::traverse::Direction;
 use cats_engine::{Entry, Step};
 use cats_pattern::{Keys, Program};
 use cats_term::{compare, equal, Block, TermRef};
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 /// Which objects a scan shows, and where it stands. Nothing is held between two slices; copies go on independently.
@@ -151,7 +152,7 @@ impl<'g> Handle<'g> {
             Wanted::Keys(keys, next) => {
                 let Some(key) = keys.get(*next) else { return Ok(false) };
                 let probe = self.table.probe(key_of(key));
-                out.extend_from_slice(self.lookup_filtered(&probe, &selection.filter, patient)?.as_slice());
+                out.extend_from_slice(self.lookup_filtered(&probe, patient, || &selection.filter)?.as_slice());
                 *next += 1;
                 *next < keys.len()
             }
@@ -284,6 +285,12 @@ impl<'g> Handle<'g> {
         Ok(replaced)
     }
 
+    /// The objects of a key that the program can match; of few objects all. Fails with [`Failure::Big`] when they are too many for
+    /// a caller that is not `patient`.
+    pub fn lookup_for(self, program: &Program, probe: &Probe<'_>, patient: bool) -> Result<Objects<'g>, Failure> {
+        self.lookup_filtered(probe, patient, || Filter::of(program, self.table.key()))
+    }
+
     /// Removes objects of a key of a bag or duplicate_bag, all at once: those that the selection can show and of which `unwanted` is
     /// true; how many. Fails with [`Failure::Big`], and nothing done, when they may be too many for a caller that is not
     /// `patient`. `unwanted` is short and does not come back here.
@@ -294,13 +301,34 @@ impl<'g> Handle<'g> {
         patient: bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Result<usize, Failure> {
+        self.remove_filtered(probe, patient, || &selection.filter, unwanted)
+    }
+
+    /// As [`remove_all`](Self::remove_all), of objects that the program can match.
+    pub fn remove_for(
+        self,
+        program: &Program,
+        probe: &Probe<'_>,
+        patient: bool,
+        unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Result<usize, Failure> {
+        self.remove_filtered(probe, patient, || Filter::of(program, self.table.key()), unwanted)
+    }
+
+    fn remove_filtered<F: Borrow<Filter>>(
+        self,
+        probe: &Probe<'_>,
+        patient: bool,
+        filter: impl FnOnce() -> F,
+        unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Result<usize, Failure> {
         self.remove_from(probe, unwanted, |group, key, unwanted| {
             if group.count() > SIGNATURES_LIMIT && !patient {
                 return None;
             }
             let limit = if patient { usize::MAX } else { GROUP_LIMIT };
             // SAFETY: the place is locked.
-            unsafe { group.remove_each(self.guard, key, &selection.filter, limit, unwanted) }
+            unsafe { group.remove_each(self.guard, key, filter().borrow(), limit, unwanted) }
         })
     }
 

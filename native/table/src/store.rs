@@ -33,6 +33,9 @@ pub struct Store {
 #[derive(Clone, Copy)]
 pub struct Spot<'g>(Option<cats_engine::ca::Spot<'g>>);
 
+/// Buckets of a hash table that are likely to be in the caches, with their objects.
+const CACHED_BUCKETS: usize = 1024;
+
 const OBJECTS: usize = 0;
 const BYTES: usize = 1;
 
@@ -97,6 +100,15 @@ impl Store {
     pub fn prefetch(&self, guard: &Guard, probe: &Probe<'_>) {
         if let Structure::Hash(engine) = &self.structure {
             engine.prefetch(guard, probe.erase());
+        }
+    }
+
+    /// Whether the store is so large that what a call reads is likely to come from memory, as far as that is told without a search.
+    #[inline]
+    pub fn outgrows_caches(&self) -> bool {
+        match &self.structure {
+            Structure::Hash(engine) => engine.buckets() > CACHED_BUCKETS,
+            Structure::Ca(_) | Structure::Other(_) => true,
         }
     }
 

@@ -3,7 +3,7 @@
 
 use crate::failure::{Cause, Failure};
 use crate::group::Group;
-use crate::lookup::{look, Objects, GROUP_LIMIT};
+use crate::lookup::{Objects, GROUP_LIMIT};
 use crate::object::{is_group, ObjectRef};
 use crate::options::Kind;
 use crate::schema::{stored_key, Probe};
@@ -86,7 +86,7 @@ impl<'g> Handle<'g> {
         direction: Direction,
         patient: bool,
     ) -> Result<Objects<'g>, Failure> {
-        let looked = self.step_with(from, direction, |entry| look(entry, patient))?;
+        let looked = self.step_with(from, direction, |entry| self.table.look(entry, patient))?;
         // SAFETY: as in `found_key`.
         unsafe { self.table.objects(looked) }
     }

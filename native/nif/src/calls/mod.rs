@@ -35,6 +35,7 @@ use cats_sync::epoch::Guard;
 use cats_table::{Cause, Handle, Host, Object, ObjectRef, Probe, Registry, Right, Table, Time};
 use cats_term::{Block, Builder, Few, TermRef, NIL};
 use rustler::sys::*;
+use smallvec::SmallVec;
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
 use std::sync::OnceLock;
@@ -265,18 +266,24 @@ fn tuples(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
     if words > SCHEDULER_WORDS && !on_dirty_scheduler() {
         return Err(Failure::Big);
     }
-    let list = cons(env, objects, Term(NIL))?;
+    let list = list(env, objects)?;
     account(env, words);
     Ok(list)
 }
 
-/// Makes terms of these objects and puts them before a list.
-fn cons(env: Env, objects: &[ObjectRef<'_>], list: Term) -> Result<Term, Failure> {
-    let mut list = list;
-    for object in objects.iter().rev() {
-        list = env.cons(tuple(env, object)?, list);
+/// Makes the list of these objects.
+fn list(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
+    match objects {
+        [] => Ok(Term(NIL)),
+        [object] => Ok(env.cons(tuple(env, object)?, Term(NIL))),
+        objects => {
+            let mut tuples = SmallVec::<[Term; 32]>::new();
+            for object in objects {
+                tuples.push(tuple(env, object)?);
+            }
+            Ok(env.list(&tuples))
+        }
     }
-    Ok(list)
 }
 
 /// Makes a term of one element, unless its object is too large for this scheduler.

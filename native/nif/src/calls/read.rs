@@ -19,8 +19,17 @@ pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
                 }
             };
         }
-        objects(env, &handle.lookup(probe, on_dirty_scheduler())?)
+        objects(env, &lookup_all(handle, probe)?)
     })
+}
+
+/// The objects of a key of a bag.
+#[inline]
+fn lookup_all<'g>(handle: Handle<'g>, probe: &Probe<'_>) -> Result<Objects<'g>, Failure> {
+    match handle.lookup(probe, false) {
+        Err(cats_table::Failure::Big) if on_dirty_scheduler() => Ok(handle.lookup(probe, true)?),
+        found => Ok(found?),
+    }
 }
 
 /// Makes a term of the object that was found for a key. Terms never change, so the key that the caller has is as good as a copy of
@@ -51,52 +60,47 @@ const GROUP: usize = 16;
 /// The most keys that one call looks up.
 const MANY: usize = 256;
 
-/// `{Lists, Rest}`: the objects of each of the first keys, and the keys that are left. The memory of a group of keys is asked for
-/// before the first of them is looked up, first that of the engine and then that of the objects, so the misses overlap.
+/// Where a key is made that is no immediate.
+type Room = (Few, Option<Builder>);
+
+/// The objects of each of the keys as a list of lists, or `{Lists, Rest}` of the first keys, and the keys that are left. In a large
+/// table the memory of a group of keys is asked for before the first of them is looked up, first that of the engine and then that of
+/// the objects, so the misses overlap.
 pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
-    let table = handle.table();
-    let patient = on_dirty_scheduler();
-    // Made when a key needs one, as they are large.
-    let mut builders = [const { None }; GROUP];
-    let mut lists = Vec::with_capacity(MANY);
+    let mut lists = SmallVec::<[Term; MANY]>::new();
     let mut rest = keys;
     let mut words = 0;
+    let ahead = handle.outgrows_caches();
+    // Made when a key needs it, as it is large.
+    let mut rooms: [Option<Box<Room>>; GROUP] = Default::default();
     while lists.len() < MANY && rest.0 != NIL {
-        let mut probes = [table.probe(TermRef::immediate(NIL)); GROUP];
-        let mut spots = [const { None }; GROUP];
-        let mut count = 0;
-        for builder in &mut builders {
+        let mut probes = SmallVec::<[Probe<'_>; GROUP]>::new();
+        for room in &mut rooms {
             let Some((key, tail)) = env.cell(rest) else { break };
-            probes[count] = if key.is_immediate() {
-                table.probe(TermRef::immediate(key.0))
-            } else {
-                let builder = builder.get_or_insert_with(Builder::new);
-                encode::key(env, key, builder)?;
-                table.probe(builder.as_key())
-            };
-            spots[count] = Some(handle.approach(&probes[count]));
+            probes.push(match key.is_immediate() {
+                true => handle.table().probe(TermRef::immediate(key.0)),
+                false => {
+                    let (few, builder) = &mut **room.insert(Box::new((Few::new(), None)));
+                    built_probe(env, handle.table(), key, few, builder)?
+                }
+            });
             rest = tail;
-            count += 1;
         }
-        if count == 0 {
+        if probes.is_empty() {
             return Err(bad());
         }
-        for (probe, spot) in probes.iter().zip(spots.into_iter().flatten()) {
-            handle.prefetch_object(probe, spot);
+        if ahead {
+            let spots = probes.iter().map(|probe| handle.approach(probe));
+            let spots: SmallVec<[_; GROUP]> = spots.collect();
+            for (probe, spot) in probes.iter().zip(spots) {
+                handle.prefetch_object(probe, spot);
+            }
         }
-        for probe in &probes[..count] {
-            let found = match handle.lookup(probe, patient) {
-                Err(cats_table::Failure::Big) => None,
-                found => Some(found?),
-            };
-            let fits = found.filter(|found| {
-                words += found.as_slice().iter().map(ObjectRef::words).sum::<usize>();
-                words <= SCHEDULER_WORDS || patient
-            });
-            match fits {
-                Some(found) => lists.push(cons(env, found.as_slice(), Term(NIL))?),
+        for probe in &probes {
+            match look_up(env, handle, probe, &mut words)? {
+                Some(list) => lists.push(list),
                 None if lists.is_empty() => return Err(Failure::Big),
                 None => {
                     account(env, SCHEDULER_WORDS);
@@ -106,7 +110,29 @@ pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
         }
     }
     account(env, words + lists.len() * 20);
-    Ok(env.tuple(&[env.list(&lists), rest]))
+    let lists = env.list(&lists);
+    Ok(if rest.0 == NIL {
+        lists
+    } else {
+        env.tuple(&[lists, rest])
+    })
+}
+
+/// The list of a key's objects, whose words are added to those of others; nothing if that becomes too much for this scheduler.
+#[inline]
+fn look_up(env: Env, handle: Handle<'_>, probe: &Probe<'_>, words: &mut usize) -> Result<Option<Term>, Failure> {
+    let mut fits = |objects: &[ObjectRef<'_>]| {
+        *words += objects.iter().map(ObjectRef::words).sum::<usize>();
+        *words <= SCHEDULER_WORDS || on_dirty_scheduler()
+    };
+    let found = match handle.table().kind().is_bag() {
+        false => handle.get(probe)?.map_or(Objects::None, Objects::One),
+        true => match lookup_all(handle, probe) {
+            Err(Failure::Big) => return Ok(None),
+            found => found?,
+        },
+    };
+    fits(found.as_slice()).then(|| list(env, found.as_slice())).transpose()
 }
 
 /// What of a list is behind its first elements.
@@ -155,7 +181,7 @@ fn element_or(
                 Some(_) => Err(bad()),
             };
         }
-        let found = handle.lookup(probe, on_dirty_scheduler())?;
+        let found = lookup_all(handle, probe)?;
         if found.as_slice().is_empty() {
             return absent();
         }

@@ -21,6 +21,8 @@ const FEW: usize = 8;
 const MANY: usize = 128;
 const MANY_ORDERED: usize = 512;
 const STEP: Duration = Duration::from_micros(25);
+/// What it takes to delete or replace an object, in words to copy.
+const OBJECT_WORDS: usize = 20;
 /// How many objects before it is come to an object's memory is asked for.
 const AHEAD: usize = 16;
 
@@ -34,6 +36,15 @@ enum Action {
     Replace,
 }
 
+impl Action {
+    fn right(self) -> Right {
+        match self {
+            Action::Collect | Action::Count => Right::Read,
+            Action::Delete | Action::Replace => Right::Write,
+        }
+    }
+}
+
 /// Work over a table, and how far it has come.
 pub struct Cursor {
     table: Owned<Table>,
@@ -42,13 +53,17 @@ pub struct Cursor {
 
 #[derive(Clone)]
 struct Task {
-    /// Without one, all objects are collected.
-    program: Option<Arc<Program>>,
-    action: Action,
+    work: Arc<Work>,
     selection: Selection,
-    /// Results after which a chunk is complete, and how many of them there are.
+    /// How many more results make a chunk; `usize::MAX` where there are no chunks.
     limit: usize,
-    found: usize,
+}
+
+/// What is done to the objects of a table.
+struct Work {
+    /// Without one, all objects are collected.
+    program: Option<Program>,
+    action: Action,
 }
 
 impl Value for Cursor {
@@ -65,12 +80,14 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
     }
     let guard = pin();
     let handle = find(env, &guard, from, Right::Read)?;
-    let task = Task {
+    let work = Work {
         program: None,
         action: Action::Collect,
+    };
+    let task = Task {
+        work: Arc::new(work),
         selection: Selection::all(handle.table(), Direction::Down),
         limit: usize::MAX,
-        found: 0,
     };
     run(env, handle, task, list)
 }
@@ -83,12 +100,16 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
 /// function promises, with a limit in the opposite one. `Place` is for `select_at/4`.
 pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) -> Result<Term, Failure> {
     let guard = pin();
-    let (handle, task) = prepare(env, &guard, function, table, specification, limit)?;
-    let start = match task.action {
+    let order = prepare(env, &guard, function, table, specification, limit)?;
+    let table = order.handle.table();
+    if let Some(key) = order.program.only_key(table.key()) {
+        return at_key(env, &order, &table.probe(key));
+    }
+    let start = match order.action {
         Action::Collect => Term(NIL),
-        _ => env.integer(0),
+        _ => Term::byte(0),
     };
-    run(env, handle, task, start)
+    run(env, order.handle, order.task()?, start)
 }
 
 /// `is_cursor(Term)`.
@@ -99,7 +120,9 @@ pub fn is_cursor(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
 /// `select_at(Function, Table, Specification, Place)`: a cursor where an equal selection with a limit has been.
 pub fn select_at(env: Env, &[function, table, specification, place]: &[Term; 4]) -> Result<Term, Failure> {
     let guard = pin();
-    let (handle, mut task) = prepare(env, &guard, function, table, specification, env.integer(1))?;
+    let order = prepare(env, &guard, function, table, specification, env.integer(1))?;
+    let handle = order.handle;
+    let mut task = order.task()?;
     let found = match (env.get_u64(place), env.cell(place)) {
         (Some(number), _) => task.selection.go_to(Place::Number(number)),
         (None, Some((key, _))) => with_probe(env, handle.table(), key, |probe| {
@@ -107,16 +130,38 @@ pub fn select_at(env: Env, &[function, table, specification, place]: &[Term; 4])
         })?,
         (None, None) => false,
     };
-    match found && task.action == Action::Collect {
-        true => {
-            let table = owned(handle.table());
-            Ok(CURSORS.make(env, Cursor { table, task }))
-        }
+    match found && task.work.action == Action::Collect {
+        true => Ok(cursor(env, handle, task)),
         false => Err(bad()),
     }
 }
 
-/// What a call is to do, from its arguments.
+/// What a call is to do.
+struct Order<'g> {
+    handle: Handle<'g>,
+    program: Program,
+    action: Action,
+    direction: Direction,
+    limit: usize,
+}
+
+impl Order<'_> {
+    /// As it is carried out slice by slice.
+    fn task(self) -> Result<Task, Failure> {
+        let selection = Selection::of(self.handle.table(), &self.program, self.direction)?;
+        let work = Work {
+            program: Some(self.program),
+            action: self.action,
+        };
+        Ok(Task {
+            work: Arc::new(work),
+            selection,
+            limit: self.limit,
+        })
+    }
+}
+
+/// The order that the arguments of a call are.
 fn prepare<'g>(
     env: Env<'g>,
     guard: &'g Guard,
@@ -124,7 +169,7 @@ fn prepare<'g>(
     table: Term,
     specification: Term,
     limit: Term,
-) -> Result<(Handle<'g>, Task), Failure> {
+) -> Result<Order<'g>, Failure> {
     let is = |name: fn() -> Term| function == name();
     let pattern = |result| (Some(result), Action::Collect);
     let (pattern, action) = if is(atoms::match_) {
@@ -144,11 +189,7 @@ fn prepare<'g>(
     } else {
         return Err(bad());
     };
-    let right = match action {
-        Action::Collect | Action::Count => Right::Read,
-        Action::Delete | Action::Replace => Right::Write,
-    };
-    let handle = find(env, guard, table, right)?;
+    let handle = find(env, guard, table, action.right())?;
     let table = handle.table();
     let limit = match limit == atoms::infinity() {
         true => usize::MAX,
@@ -172,14 +213,55 @@ fn prepare<'g>(
         true => Direction::Down,
         false => Direction::Up,
     };
-    let task = Task {
-        selection: Selection::of(table, &program, direction)?,
-        program: Some(Arc::new(program)),
+    Ok(Order {
+        handle,
+        program,
         action,
+        direction,
         limit,
-        found: 0,
+    })
+}
+
+/// The whole of a call about the objects of one key.
+fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failure> {
+    let (handle, program) = (order.handle, &order.program);
+    let table = handle.table();
+    let patient = patient(table);
+    let mut slice = Slice::new(env, handle, order.limit, Term(NIL));
+    let count = match order.action {
+        Action::Collect | Action::Count => {
+            let found = handle.lookup_for(program, probe, patient)?;
+            let objects = found.as_slice();
+            if order.action == Action::Count {
+                let matching = objects.iter().filter(|object| slice.is_true(program, object));
+                matching.count()
+            } else if order.limit == usize::MAX {
+                // Those of a bag stay in the order of insertion; a list is built from its end.
+                let mut objects = objects.iter().rev();
+                objects.try_for_each(|object| slice.collect(program, object))?;
+                0
+            } else {
+                let mut objects = objects.iter();
+                objects.try_for_each(|object| slice.collect(program, object))?;
+                0
+            }
+        }
+        Action::Delete if table.kind().is_bag() => {
+            let unwanted = matching(program, slice.caller, &mut slice.arena);
+            handle.remove_for(program, probe, patient, unwanted)?
+        }
+        Action::Replace if table.kind() == TableKind::DuplicateBag => slice.replace_all(program, probe)?,
+        Action::Delete | Action::Replace => match handle.get(probe)? {
+            Some(object) => slice.change(program, order.action, object)?,
+            None => 0,
+        },
     };
-    Ok((handle, task))
+    account(env, slice.words + count * OBJECT_WORDS);
+    if order.action == Action::Collect {
+        return Ok(slice.result);
+    }
+    wake(env);
+    Ok(env.unsigned(count as u64))
 }
 
 /// How many results make a chunk.
@@ -200,88 +282,85 @@ pub fn next_chunk(env: Env, &[cursor, limit]: &[Term; 2]) -> Result<Term, Failur
 
 fn next(env: Env, cursor: Term, limit: Option<usize>, result: Term) -> Result<Term, Failure> {
     let cursor = CURSORS.get(env, cursor).ok_or_else(bad)?;
-    let right = match cursor.task.action {
-        Action::Collect | Action::Count => Right::Read,
-        Action::Delete | Action::Replace => Right::Write,
-    };
     let guard = pin();
-    cursor.table.check(right, || env.this_process().0)?;
+    cursor
+        .table
+        .check(cursor.task.work.action.right(), || env.this_process().0)?;
     let mut task = cursor.task.clone();
     task.limit = limit.unwrap_or(task.limit);
     run(env, cursor.table.by_identifier(&guard), task, result)
 }
 
 /// One slice.
-fn run(env: Env, handle: Handle<'_>, task: Task, result: Term) -> Result<Term, Failure> {
+fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Term, Failure> {
     let begin = Instant::now();
     let patient = patient(handle.table());
-    let mut slice = Slice {
-        env,
-        handle,
-        caller: env.this_process().0,
-        arena: Arena::new(),
-        result,
-        counted: 0,
-        words: 0,
-        task,
-    };
+    let work = task.work.clone();
+    let mut slice = Slice::new(env, handle, task.limit, result);
     // The objects of one key stay in the order of insertion.
-    let turned = slice.task.limit == usize::MAX && handle.table().kind() != TableKind::OrderedSet;
+    let turned = task.limit == usize::MAX && !slice.ordered();
     let mut objects = Vec::with_capacity(SOME);
     let most = if slice.ordered() { MANY_ORDERED } else { MANY };
     let (mut step, mut now) = (SOME, begin);
     let mut steps = 0_u32;
     let state = loop {
         objects.clear();
-        let before = (slice.task.clone(), slice.result);
+        let before = (task.selection.clone(), slice.result, slice.found);
         // Where few objects match, more are asked for each time. In a table without order all that is read is used: no more
         // than what is wanted.
-        let wanted = slice.task.limit - slice.task.found;
+        let wanted = slice.limit - slice.found;
         let reach = wanted << if slice.ordered() { steps.min(step.ilog2()) } else { 0 };
-        let done = slice.delete_by_key(patient).and_then(|deleted| match deleted {
-            Some(more) => Ok((more, true)),
-            None => {
-                let limit = step.min(reach.max(wanted));
-                let more = handle.slice(&mut slice.task.selection, limit, patient, &mut objects)?;
-                if turned {
-                    objects.reverse();
+        let done = slice
+            .delete_by_key(&work, &mut task.selection, patient)
+            .and_then(|deleted| match deleted {
+                Some(more) => Ok((more, true)),
+                None => {
+                    let limit = step.min(reach.max(wanted));
+                    let more = handle.slice(&mut task.selection, limit, patient, &mut objects)?;
+                    if turned {
+                        objects.reverse();
+                    }
+                    let whole = slice.step(&work, &mut task.selection, &objects, &before.0)?;
+                    Ok((more, whole))
                 }
-                slice.step(&objects, &before.0).map(|whole| (more, whole))
-            }
-        });
+            });
         let before_step = std::mem::replace(&mut now, Instant::now());
         step = match now - before_step <= STEP {
             true => (2 * step).min(most),
             false => (step / 2).max(FEW),
         };
         match done {
-            Ok((false, true)) if !slice.may_go_on() => break State::Complete,
-            Ok(_) if slice.task.found >= slice.task.limit => break State::Chunk,
+            Ok((false, true)) if !slice.may_go_on(&task.selection) => break State::Complete,
+            Ok(_) if slice.found >= slice.limit => break State::Chunk,
             Ok((_, whole)) if !whole || now - begin >= SLICE || slice.words >= SLICE_WORDS => break State::Slice,
             Ok(_) => {}
             // What was done before counts, and the next slice begins with this step.
             Err(Failure::Busy | Failure::Big) if steps > 0 => {
-                (slice.task, slice.result) = before;
+                (task.selection, slice.result, slice.found) = before;
                 break State::Slice;
             }
             Err(failure) => return Err(failure),
         }
         steps += 1;
     };
-    env.account(begin.elapsed().as_nanos() as usize);
+    env.account((now - begin).as_nanos() as usize);
     wake(env);
-    let result = slice.finish()?;
+    let result = slice.finish(work.action)?;
     Ok(match state {
         State::Complete => result,
-        State::Slice => env.tuple(&[result, slice.cursor()]),
+        State::Slice => {
+            if task.limit != usize::MAX {
+                task.limit -= slice.found;
+            }
+            env.tuple(&[result, cursor(env, handle, task)])
+        }
         State::Chunk => {
-            slice.task.found = 0;
-            let place = match slice.task.selection.place() {
+            let place = match task.selection.place() {
                 Some(Place::Number(number)) => env.unsigned(number),
                 Some(Place::Key(key)) => env.cons(decode::term(env, key)?, Term(NIL)),
                 None => Term(NIL),
             };
-            env.tuple(&[atoms::chunk(), result, slice.cursor(), place])
+            env.tuple(&[atoms::chunk(), result, cursor(env, handle, task), place])
         }
     })
 }
@@ -303,16 +382,29 @@ struct Slice<'e, 'g> {
     /// What comes to a result that is a number.
     counted: usize,
     words: usize,
-    task: Task,
+    /// Results so far, and how many of them are wanted.
+    found: usize,
+    limit: usize,
 }
 
-impl<'g> Slice<'_, 'g> {
-    fn cursor(&self) -> Term {
-        let cursor = Cursor {
-            table: owned(self.handle.table()),
-            task: self.task.clone(),
-        };
-        CURSORS.make(self.env, cursor)
+fn cursor(env: Env, handle: Handle<'_>, task: Task) -> Term {
+    let table = owned(handle.table());
+    CURSORS.make(env, Cursor { table, task })
+}
+
+impl<'e, 'g> Slice<'e, 'g> {
+    fn new(env: Env<'e>, handle: Handle<'g>, limit: usize, result: Term) -> Self {
+        Self {
+            env,
+            handle,
+            caller: env.this_process().0,
+            arena: Arena::new(),
+            result,
+            counted: 0,
+            words: 0,
+            found: 0,
+            limit,
+        }
     }
 
     fn ordered(&self) -> bool {
@@ -321,13 +413,13 @@ impl<'g> Slice<'_, 'g> {
 
     /// Whether there is a chunk behind this one although nothing more is to be seen: in an ordered table objects may yet
     /// come behind its last one.
-    fn may_go_on(&self) -> bool {
-        self.task.found >= self.task.limit && self.ordered() && !self.task.selection.is_one_key()
+    fn may_go_on(&self, selection: &Selection) -> bool {
+        self.found >= self.limit && self.ordered() && !selection.is_one_key()
     }
 
     /// The result, with what was counted.
-    fn finish(&self) -> Result<Term, Failure> {
-        if self.task.action == Action::Collect {
+    fn finish(&self, action: Action) -> Result<Term, Failure> {
+        if action == Action::Collect {
             return Ok(self.result);
         }
         let before = self.env.get_u64(self.result).ok_or_else(bad)?;
@@ -335,10 +427,15 @@ impl<'g> Slice<'_, 'g> {
     }
 
     /// Does to each object what is to be done; false when it had to stop because others held a lock, or enough words were made,
-    /// with the task set to go on from there. `before` is the task as it was before these objects were asked for.
-    fn step(&mut self, objects: &[ObjectRef<'g>], before: &Task) -> Result<bool, Failure> {
+    /// with the selection set to go on from there. `before` is the selection as it was before these objects were asked for.
+    fn step(
+        &mut self,
+        work: &Work,
+        selection: &mut Selection,
+        objects: &[ObjectRef<'g>],
+        before: &Selection,
+    ) -> Result<bool, Failure> {
         objects.iter().take(AHEAD).for_each(ObjectRef::prefetch);
-        let program = self.task.program.clone();
         // The object whose key was the last one of which objects were removed, in a bag.
         let mut removed = None;
         for (place, object) in objects.iter().enumerate() {
@@ -346,13 +443,12 @@ impl<'g> Slice<'_, 'g> {
                 later.prefetch();
             }
             if self.words >= STEP_WORDS && place > 0 && self.may_stop(&objects[place - 1], object) {
-                self.stop(objects, place, before);
+                self.stop(selection, objects, place, before);
                 return Ok(false);
             }
-            self.arena.clear();
-            let done = match (&program, self.task.action) {
+            let done = match (&work.program, work.action) {
                 (Some(program), Action::Count) => {
-                    self.counted += usize::from(program.is_true(seen(object), self.caller, &self.arena));
+                    self.counted += usize::from(self.is_true(program, object));
                     continue;
                 }
                 (None, _) => self.take(object),
@@ -360,29 +456,33 @@ impl<'g> Slice<'_, 'g> {
                 (Some(program), Action::Replace) if self.handle.table().kind() == TableKind::DuplicateBag => {
                     match place > 0 && self.is_same_key(&objects[place - 1], object) {
                         true => Ok(()),
-                        false => self.replace_all(program, object),
+                        false => {
+                            let table = self.handle.table();
+                            let probe = table.probe(object.element(table.key()));
+                            self.replace_all(program, &probe).map(|count| self.counted += count)
+                        }
                     }
                 }
                 (Some(program), Action::Delete) if self.handle.table().kind().is_bag() => {
                     match removed.is_some_and(|removed| self.is_same_key(removed, object)) {
                         true => Ok(()),
                         false => self
-                            .remove_all(program, object)
+                            .remove_all(program, selection, object)
                             .map(|any| removed = any.then_some(object)),
                     }
                 }
-                (Some(program), _) => self.change(program, *object),
+                (Some(program), action) => self.change(program, action, *object).map(|count| self.counted += count),
             };
             match done {
                 Err(Failure::Busy) if place > 0 => {
-                    self.stop(objects, place, before);
+                    self.stop(selection, objects, place, before);
                     return Ok(false);
                 }
                 done => done?,
             }
-            if self.task.found >= self.task.limit && self.ordered() && place + 1 < objects.len() {
+            if self.found >= self.limit && self.ordered() && place + 1 < objects.len() {
                 let key = object.element(self.handle.table().key());
-                self.task.selection.go_to(Place::Key(key));
+                selection.go_to(Place::Key(key));
                 break;
             }
         }
@@ -391,20 +491,20 @@ impl<'g> Slice<'_, 'g> {
 
     /// Whether a slice may end between two objects: not among those of a key, nor behind the last one of a chunk.
     fn may_stop(&self, before: &ObjectRef<'g>, object: &ObjectRef<'g>) -> bool {
-        self.task.found < self.task.limit && !self.is_same_key(before, object)
+        self.found < self.limit && !self.is_same_key(before, object)
     }
 
     /// Has the next slice go on with the object at this place, which is not the first one.
-    fn stop(&mut self, objects: &[ObjectRef<'g>], place: usize, before: &Task) {
+    fn stop(&self, selection: &mut Selection, objects: &[ObjectRef<'g>], place: usize, before: &Selection) {
         let key = |object: &ObjectRef<'g>| object.element(self.handle.table().key());
-        if self.task.selection.go_to(Place::Key(key(&objects[place - 1]))) {
+        if selection.go_to(Place::Key(key(&objects[place - 1]))) {
             return;
         }
         let done = objects[..place].iter();
         let done = done.filter(|object| !self.is_same_key(object, &objects[place]));
         let keys: Vec<_> = done.map(key).collect();
-        let behind = std::mem::replace(&mut self.task.selection, before.selection.clone());
-        self.task.selection.pass(keys.into_iter(), &behind);
+        let behind = std::mem::replace(selection, before.clone());
+        selection.pass(keys.into_iter(), &behind);
     }
 
     /// Puts the object before the result.
@@ -414,7 +514,13 @@ impl<'g> Slice<'_, 'g> {
         Ok(())
     }
 
+    fn is_true(&mut self, program: &Program, object: &ObjectRef<'g>) -> bool {
+        self.arena.clear();
+        program.is_true(seen(object), self.caller, &self.arena)
+    }
+
     fn collect(&mut self, program: &Program, object: &ObjectRef<'g>) -> Result<(), Failure> {
+        self.arena.clear();
         let mut maker = Maker {
             env: self.env,
             object,
@@ -428,7 +534,7 @@ impl<'g> Slice<'_, 'g> {
         if let Some(term) = made {
             self.words += maker.words + 2;
             self.result = self.env.cons(term, self.result);
-            self.task.found += 1;
+            self.found += 1;
         }
         Ok(())
     }
@@ -438,51 +544,60 @@ impl<'g> Slice<'_, 'g> {
         cats_term::equal(before.element(key), object.element(key))
     }
 
-    /// Replaces all objects that match and have the key of this one, the first of them.
-    fn replace_all(&mut self, program: &Program, object: &ObjectRef<'g>) -> Result<(), Failure> {
-        let table = self.handle.table();
-        let probe = table.probe(object.element(table.key()));
-        let new = |object: &ObjectRef<'_>| program.value(seen(object), self.caller, &self.arena).and_then(stored);
-        self.counted += self.handle.replace_all(&probe, patient(table), new)?;
-        Ok(())
+    /// Replaces all objects of a key that match; how many.
+    fn replace_all(&mut self, program: &Program, probe: &Probe<'_>) -> Result<usize, Failure> {
+        let new = |object: &ObjectRef<'_>| {
+            self.arena.clear();
+            program.value(seen(object), self.caller, &self.arena).and_then(stored)
+        };
+        Ok(self.handle.replace_all(probe, patient(self.handle.table()), new)?)
     }
 
     /// If the object matches, removes all objects that match and have its key, and tells that.
-    fn remove_all(&mut self, program: &Program, object: &ObjectRef<'g>) -> Result<bool, Failure> {
-        if !program.is_true(seen(object), self.caller, &self.arena) {
+    fn remove_all(
+        &mut self,
+        program: &Program,
+        selection: &Selection,
+        object: &ObjectRef<'g>,
+    ) -> Result<bool, Failure> {
+        if !self.is_true(program, object) {
             return Ok(false);
         }
         let table = self.handle.table();
         let probe = table.probe(object.element(table.key()));
         let unwanted = matching(program, self.caller, &mut self.arena);
         let patient = patient(table);
-        self.counted += self
-            .handle
-            .remove_all(&self.task.selection, &probe, patient, unwanted)?;
+        self.counted += self.handle.remove_all(selection, &probe, patient, unwanted)?;
         Ok(true)
     }
 
     /// Where objects of a bag are deleted whose keys the program has, deletes those of the next key; whether there are more keys.
-    fn delete_by_key(&mut self, patient: bool) -> Result<Option<bool>, Failure> {
-        let (Action::Delete, Some(program)) = (self.task.action, &self.task.program) else {
+    fn delete_by_key(
+        &mut self,
+        work: &Work,
+        selection: &mut Selection,
+        patient: bool,
+    ) -> Result<Option<bool>, Failure> {
+        let (Action::Delete, Some(program)) = (work.action, &work.program) else {
             return Ok(None);
         };
         if !self.handle.table().kind().is_bag() {
             return Ok(None);
         }
         let unwanted = matching(program, self.caller, &mut self.arena);
-        let done = self.handle.remove_slice(&mut self.task.selection, patient, unwanted)?;
+        let done = self.handle.remove_slice(selection, patient, unwanted)?;
         Ok(done.map(|(removed, more)| {
             self.counted += removed;
             more
         }))
     }
 
-    /// Deletes or replaces the object if it matches; if another one has come in its place, that one.
-    fn change(&mut self, program: &Program, shown: ObjectRef<'g>) -> Result<(), Failure> {
+    /// Deletes or replaces the object if it matches; if another one has come in its place, that one. How many it were.
+    fn change(&mut self, program: &Program, action: Action, shown: ObjectRef<'g>) -> Result<usize, Failure> {
         let mut object = shown;
         loop {
-            let done = match self.task.action {
+            self.arena.clear();
+            let done = match action {
                 Action::Delete => match program.is_true(seen(&object), self.caller, &self.arena) {
                     true => self.handle.remove_shown(&object)?.then_some(1),
                     false => Some(0),
@@ -496,13 +611,12 @@ impl<'g> Slice<'_, 'g> {
                 },
             };
             if let Some(count) = done {
-                self.counted += count;
-                return Ok(());
+                return Ok(count);
             }
             let key = shown.element(self.handle.table().key());
             match self.handle.get(&self.handle.table().probe(key))? {
                 Some(other) => object = other,
-                None => return Ok(()),
+                None => return Ok(0),
             }
         }
     }

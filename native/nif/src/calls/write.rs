@@ -117,6 +117,6 @@ pub fn take(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
         wake(env);
         let objects = taken.as_slice();
         account(env, objects.iter().map(ObjectRef::words).sum());
-        cons(env, objects, Term(NIL))
+        list(env, objects)
     })
 }

@@ -5,14 +5,15 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/ms_transform.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([functions/1, types/1, results/1, keys_are_met_once/1, chunks/1, reused/1,
+-export([functions/1, types/1, results/1, other_constants/1, keys_are_met_once/1, chunks/1, reused/1,
          repaired/1, bad_continuations/1, limits/1,
          deleted_meanwhile/1,
          changed_meanwhile/1, large_objects/1, folds/1, fold_and_delete/1, input_functions/1, specifications/1, shell_funs/1,
          module_funs/1]).
 
 all() ->
-    [functions, types, results, keys_are_met_once, chunks, reused, repaired, bad_continuations, limits,
+    [functions, types, results, other_constants, keys_are_met_once, chunks, reused, repaired,
+     bad_continuations, limits,
      deleted_meanwhile, changed_meanwhile, large_objects,
      folds, fold_and_delete, input_functions, specifications, shell_funs, module_funs].
 
@@ -80,6 +81,32 @@ results(_Config) ->
     Replace = [{{'$1', 3, '$2'}, [], [{{'$1', 8, '$2'}}]}],
     ?assertEqual(ets:select_replace(Ets, Replace), cats:select_replace(Cats, Replace)),
     ?assertEqual(ets:tab2list(Ets), cats:tab2list(Cats)).
+
+%% Calls that differ in their constants only, which are compiled once.
+other_constants(_Config) ->
+    Terms = [1, 2, -1, 1 bsl 70, 1 bsl 70 + 1, -(1 bsl 70), 1.0, 2.0, 0.0, -0.0, a, b, '$1', '_', <<>>, <<1>>, <<2>>, <<1:3>>,
+             {1}, {2}, {a, 1}, {a, 2}, [1], [2], [1 | 2], [1 | 3], [], "ab", "ac", #{1 => 2}, #{2 => 2}, #{1 => 3}, self(),
+             {1.0, 2}, {{1}, 2.0}],
+    Values = [Term || Term <- Terms, not lists:member(Term, [-0.0, '$1', '_'])],
+    Objects = [{Key, Value} || Key <- Values, Value <- Values],
+    [begin
+         Tables = both([Kind], Objects),
+         [begin
+              [Expected, Got] = [apply(Module, Function, [Table | Arguments]) || {Module, Table} <- Tables],
+              ?assertEqual(sorted(Kind, Expected), sorted(Kind, Got))
+          end
+          || A <- Terms, B <- Terms,
+             {Function, Arguments} <-
+                     [{match, [{A, B}]}, {match_object, [{A, '$2'}]},
+                      {select_count, [[{{'$1', '$2'}, [{'=:=', '$1', {const, A}}, {'>', '$2', {const, B}}], [true]}]]},
+                      {select, [[{{A, '$1'}, [], [{{{const, B}, '$1'}}]}]]},
+                      {select, [[{{'$1', A}, [{'=<', '$1', {const, B}}], ['$1', {const, B}]}]]}]]
+     end || Kind <- [set, ordered_set, bag]].
+
+%% Numbers that are equal are told apart.
+sorted(ordered_set, Results) -> Results;
+sorted(_Kind, Results) when is_list(Results) -> lists:sort([term_to_binary(Result) || Result <- Results]);
+sorted(_Kind, Result) -> Result.
 
 %% A key that several heads name is looked at once, also where a number that equals it stands between them.
 keys_are_met_once(_Config) ->

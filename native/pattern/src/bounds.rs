@@ -31,7 +31,7 @@ impl Program {
     pub fn keys(&self, position: usize, ordered: bool) -> Option<Keys> {
         let patterns: Vec<(&Clause, &Pattern)> = {
             let mut patterns = Vec::new();
-            for clause in &self.clauses {
+            for clause in &self.code.clauses {
                 match &clause.head {
                     Pattern::Tuple(elements) => {
                         patterns.extend(elements.get(position).map(|pattern| (clause, pattern)))
@@ -75,7 +75,7 @@ impl Program {
     /// For each clause the elements that an object needs for it to match, as far as they are neither tuples, lists nor maps: their
     /// places, counted from 0, and what they are exactly. Clauses that match no object are left out.
     pub fn elements(&self) -> impl Iterator<Item = Vec<(usize, TermRef<'_>)>> {
-        self.clauses.iter().filter_map(|clause| match &clause.head {
+        self.code.clauses.iter().filter_map(|clause| match &clause.head {
             Pattern::Tuple(elements) => {
                 let bound = elements.iter().enumerate();
                 let bound = bound.filter_map(|(place, pattern)| Some((place, self.element(clause, pattern)?)));
@@ -89,7 +89,7 @@ impl Program {
     /// The term that this element must be.
     fn element(&self, clause: &Clause, pattern: &Pattern) -> Option<TermRef<'_>> {
         match pattern {
-            Pattern::Constant(word) | Pattern::Float { word, .. } => Some(self.constant(*word)),
+            Pattern::Constant(word) | Pattern::Float(word) => Some(self.constant(*word)),
             Pattern::Bind(variable) => {
                 let is_same = |other: &&Comparison| other.variable == *variable && other.function == Function::Same;
                 let comparison = clause.comparisons.iter().find(is_same)?;
@@ -125,7 +125,7 @@ impl Program {
             return open;
         }
         match pattern {
-            Pattern::Constant(word) | Pattern::Float { word, .. } => builder.copy(self.constant(*word)),
+            Pattern::Constant(word) | Pattern::Float(word) => builder.copy(self.constant(*word)),
             Pattern::Bind(place) => {
                 *bound = false;
                 match self.guarded(clause, *place, end) {

@@ -4,7 +4,7 @@ use crate::function::Function;
 use crate::head::Variables;
 use crate::name::{name, Name};
 use crate::program::{Invalid, Output, Run, Spec};
-use cats_term::{TermRef, View, NIL};
+use cats_term::{Elements, TermRef, View, NIL};
 use smallvec::SmallVec;
 
 pub(crate) enum Expression {
@@ -29,17 +29,17 @@ pub(crate) enum Expression {
 
 impl Expression {
     /// Compiles a proper list of guards or of a body.
-    pub(crate) fn compile_list(
-        spec: &Spec<'_>,
-        term: TermRef<'_>,
+    pub(crate) fn compile_list<'a>(
+        spec: &Spec<'a>,
+        term: TermRef<'a>,
         variables: &Variables,
     ) -> Result<SmallVec<[Self; 1]>, Invalid> {
         match term.view() {
             View::Immediate(NIL) => Ok(SmallVec::new()),
             View::List(list) if list.tail().word() == NIL => {
                 let mut expressions = SmallVec::new();
-                for expression in list.elements().iter() {
-                    expressions.push(Self::compile(spec, expression, variables)?);
+                for place in 0..list.elements().len() {
+                    expressions.push(Self::compile_part(spec, list.elements(), place, variables)?);
                 }
                 Ok(expressions)
             }
@@ -47,29 +47,44 @@ impl Expression {
         }
     }
 
+    /// Compiles the elements from this place on.
     fn compile_all<'a>(
-        spec: &Spec<'_>,
-        terms: impl Iterator<Item = TermRef<'a>>,
+        spec: &Spec<'a>,
+        elements: Elements<'a>,
+        from: usize,
         variables: &Variables,
     ) -> Result<Vec<Self>, Invalid> {
-        terms.map(|term| Self::compile(spec, term, variables)).collect()
+        let places = from..elements.len();
+        places
+            .map(|place| Self::compile_part(spec, elements, place, variables))
+            .collect()
     }
 
-    fn compile(spec: &Spec<'_>, term: TermRef<'_>, variables: &Variables) -> Result<Self, Invalid> {
+    fn compile_part<'a>(
+        spec: &Spec<'a>,
+        elements: Elements<'a>,
+        place: usize,
+        variables: &Variables,
+    ) -> Result<Self, Invalid> {
+        Self::compile(spec, elements.get(place), spec.word(elements, place), variables)
+    }
+
+    /// Compiles a term for which code has this word.
+    fn compile<'a>(spec: &Spec<'a>, term: TermRef<'a>, word: u64, variables: &Variables) -> Result<Self, Invalid> {
         match term.view() {
-            View::Immediate(word) => match name(spec.vm, term) {
+            View::Immediate(_) => match name(spec.vm, term) {
                 Name::Variable(number) => variables.place(number).map(Expression::Variable).ok_or(Invalid),
                 Name::Object => Ok(Expression::Object),
                 Name::Bindings => Ok(Expression::Bindings(variables.in_order())),
                 Name::Plain | Name::Known(_) => Ok(Expression::Constant(word)),
             },
             View::List(list) => Ok(Expression::List(
-                Self::compile_all(spec, list.elements().iter(), variables)?,
-                Box::new(Self::compile(spec, list.tail(), variables)?),
+                Self::compile_all(spec, list.elements(), 0, variables)?,
+                Box::new(Self::compile(spec, list.tail(), spec.tail_word(list), variables)?),
             )),
             View::Map(map) => Ok(Expression::Map(
-                Self::compile_all(spec, map.keys.iter(), variables)?,
-                Self::compile_all(spec, map.values.iter(), variables)?,
+                Self::compile_all(spec, map.keys, 0, variables)?,
+                Self::compile_all(spec, map.values, 0, variables)?,
             )),
             View::Tuple(elements) => {
                 if elements.is_empty() {
@@ -77,18 +92,18 @@ impl Expression {
                 }
                 let first = elements.get(0);
                 if let (1, View::Tuple(inner)) = (elements.len(), first.view()) {
-                    return Ok(Expression::Tuple(Self::compile_all(spec, inner.iter(), variables)?));
+                    return Ok(Expression::Tuple(Self::compile_all(spec, inner, 0, variables)?));
                 }
                 let Name::Known(name) = name(spec.vm, first) else {
                     return Err(Invalid);
                 };
                 if name == "const" {
                     return match elements.len() {
-                        2 => Ok(Expression::Constant(elements.get(1).word())),
+                        2 => Ok(Expression::Constant(spec.word(elements, 1))),
                         _ => Err(Invalid),
                     };
                 }
-                let arguments = Self::compile_all(spec, elements.iter().skip(1), variables)?;
+                let arguments = Self::compile_all(spec, elements, 1, variables)?;
                 match name {
                     "and" | "or" | "andalso" | "andthen" | "orelse" if arguments.is_empty() => Err(Invalid),
                     "and" => Ok(Expression::And(arguments)),
@@ -102,7 +117,7 @@ impl Expression {
                     },
                 }
             }
-            _ => Ok(Expression::Constant(term.word())),
+            _ => Ok(Expression::Constant(word)),
         }
     }
 

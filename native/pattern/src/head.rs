@@ -19,11 +19,9 @@ pub(crate) enum Pattern {
     /// A term of the specification that is nested deeper than terms are taken apart. Its form depends on the depth where it
     /// stands, so it makes no key to look up.
     Deep(u64),
-    /// A float of the specification with these bits (the VM compares floats of a head by their bits, so 0.0 does not match -0.0 there).
-    Float {
-        word: u64,
-        bits: u64,
-    },
+    /// A float of the specification with the same bits (the VM compares floats of a head by their bits, so 0.0 does not match -0.0
+    /// there).
+    Float(u64),
     Tuple(Vec<Pattern>),
     List(Vec<Pattern>, Box<Pattern>),
     /// A map that has at least these keys.
@@ -73,45 +71,51 @@ pub(crate) fn variable(vm: &Vm, term: TermRef<'_>) -> Option<u64> {
 }
 
 impl Pattern {
-    pub(crate) fn compile(spec: &Spec<'_>, term: TermRef<'_>, variables: &mut Variables) -> Result<Pattern, Invalid> {
+    /// Of a term for which code has this word.
+    pub(crate) fn compile<'a>(
+        spec: &Spec<'a>,
+        term: TermRef<'a>,
+        word: u64,
+        variables: &mut Variables,
+    ) -> Result<Pattern, Invalid> {
         Ok(match term.view() {
-            View::Immediate(word) if word == spec.vm.underscore => Pattern::Any,
-            View::Immediate(word) => match variable(spec.vm, term) {
+            View::Immediate(atom) if atom == spec.vm.underscore => Pattern::Any,
+            View::Immediate(_) => match variable(spec.vm, term) {
                 Some(number) => variables.bind(number),
                 None => Pattern::Constant(word),
             },
             View::Tuple(elements) => Pattern::Tuple(Self::compile_all(spec, elements, variables)?),
             View::List(list) => {
                 let elements = Self::compile_all(spec, list.elements(), variables)?;
-                Pattern::List(elements, Box::new(Self::compile(spec, list.tail(), variables)?))
+                let tail = Self::compile(spec, list.tail(), spec.tail_word(list), variables)?;
+                Pattern::List(elements, Box::new(tail))
             }
             View::Map(map) => {
                 let mut pairs = Vec::with_capacity(map.keys.len());
-                for (key, value) in map.keys.iter().zip(map.values.iter()) {
+                for place in 0..map.keys.len() {
+                    let (key, value) = (map.keys.get(place), map.values.get(place));
                     if key.word() == spec.vm.underscore || variable(spec.vm, key).is_some() {
                         return Err(Invalid);
                     }
-                    pairs.push((key.word(), Self::compile(spec, value, variables)?));
+                    let value = Self::compile(spec, value, spec.word(map.values, place), variables)?;
+                    pairs.push((spec.word(map.keys, place), value));
                 }
                 Pattern::Map(pairs)
             }
-            View::Float(value) => Pattern::Float {
-                word: term.word(),
-                bits: value.to_bits(),
-            },
-            View::Held(Class::Tuple | Class::List | Class::Map, _) => Pattern::Deep(term.word()),
-            _ => Pattern::Constant(term.word()),
+            View::Float(_) => Pattern::Float(word),
+            View::Held(Class::Tuple | Class::List | Class::Map, _) => Pattern::Deep(word),
+            _ => Pattern::Constant(word),
         })
     }
 
-    fn compile_all(
-        spec: &Spec<'_>,
-        elements: Elements<'_>,
+    fn compile_all<'a>(
+        spec: &Spec<'a>,
+        elements: Elements<'a>,
         variables: &mut Variables,
     ) -> Result<Vec<Pattern>, Invalid> {
         let mut patterns = Vec::with_capacity(elements.len());
-        for element in elements.iter() {
-            patterns.push(Self::compile(spec, element, variables)?);
+        for (place, element) in elements.iter().enumerate() {
+            patterns.push(Self::compile(spec, element, spec.word(elements, place), variables)?);
         }
         Ok(patterns)
     }
@@ -120,7 +124,7 @@ impl Pattern {
     pub(crate) fn is_ground(&self) -> bool {
         match self {
             Pattern::Any | Pattern::Bind(_) | Pattern::Bound(_) | Pattern::Map(_) | Pattern::Deep(_) => false,
-            Pattern::Constant(_) | Pattern::Float { .. } => true,
+            Pattern::Constant(_) | Pattern::Float(_) => true,
             Pattern::Tuple(elements) => elements.iter().all(Self::is_ground),
             Pattern::List(elements, tail) => elements.iter().all(Self::is_ground) && tail.is_ground(),
         }
@@ -136,7 +140,7 @@ impl Pattern {
                 tail.use_variables(used);
             }
             Pattern::Map(pairs) => pairs.iter().for_each(|(_, value)| value.use_variables(used)),
-            Pattern::Any | Pattern::Bind(_) | Pattern::Constant(_) | Pattern::Deep(_) | Pattern::Float { .. } => {}
+            Pattern::Any | Pattern::Bind(_) | Pattern::Constant(_) | Pattern::Deep(_) | Pattern::Float(_) => {}
         }
     }
 }

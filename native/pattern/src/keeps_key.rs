@@ -10,7 +10,8 @@ impl Program {
     /// Whether the body of each clause is, by its form, an object with the key of the one that was matched. `position` is the
     /// key's place in objects, counted from 0.
     pub fn keeps_key(&self, position: usize) -> bool {
-        self.clauses
+        self.code
+            .clauses
             .iter()
             .all(|clause| self.clause_keeps_key(clause, position))
     }
@@ -79,7 +80,7 @@ impl Program {
                     .all(|(pattern, element)| self.is_only(pattern, element))
         };
         match (pattern, term.view()) {
-            (Pattern::Constant(word) | Pattern::Float { word, .. }, _) => equal(self.constant(*word), term),
+            (Pattern::Constant(word) | Pattern::Float(word), _) => equal(self.constant(*word), term),
             (Pattern::Tuple(patterns), View::Tuple(elements)) => all(patterns, elements),
             (Pattern::List(patterns, end), View::List(list)) => {
                 all(patterns, list.elements()) && self.is_only(end, list.tail())

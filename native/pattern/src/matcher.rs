@@ -23,7 +23,7 @@ pub(crate) enum Matcher {
     Never,
     /// A variable, or `'_'`, that is the whole object.
     Whole(Part),
-    Tuple(Fields),
+    Tuple(Box<Fields>),
 }
 
 /// What a tuple must be.
@@ -38,7 +38,7 @@ pub(crate) struct Fields {
 /// A test of one term.
 #[derive(Clone, Copy)]
 pub(crate) enum Test {
-    /// It is this immediate.
+    /// It is this immediate of the specification.
     Word(u64),
     /// It is, or is not, exactly this term of the specification.
     Same(u64, bool),
@@ -60,7 +60,7 @@ pub(crate) enum Part {
     Test(Test),
     /// All of these.
     All(Vec<Part>),
-    /// A float with these bits.
+    /// A float with the same bits as this term of the specification.
     Float(u64),
     Tuple(Box<Fields>),
     /// A list that begins with these elements, and its rest.
@@ -128,7 +128,8 @@ impl Comparison {
 
 impl Test {
     fn same(constant: u64) -> Test {
-        match is_immediate(constant) {
+        // A multiple of four tells where a small integer stands.
+        match is_immediate(constant) || constant & 3 == 0 {
             true => Test::Word(constant),
             false => Test::Same(constant, true),
         }
@@ -137,7 +138,7 @@ impl Test {
     #[inline(always)]
     fn holds(&self, term: TermRef<'_>, run: &Run<'_>) -> bool {
         match *self {
-            Test::Word(word) => term.word() == word,
+            Test::Word(word) => term.word() == run.program.word(word),
             Test::Same(constant, wanted) => equal(run.constant(constant), term) == wanted,
             Test::Order(constant, wanted) => {
                 let order = compare(term, run.constant(constant));
@@ -167,7 +168,7 @@ impl Matcher {
         users.for_each(|expression| expression.use_variables(&mut used));
         let parts = Parts { comparisons, used };
         match head {
-            Pattern::Tuple(elements) => Matcher::Tuple(parts.fields(elements)),
+            Pattern::Tuple(elements) => Matcher::Tuple(Box::new(parts.fields(elements))),
             Pattern::Any | Pattern::Bind(_) => Matcher::Whole(parts.part(head)),
             _ => Matcher::Never,
         }
@@ -244,7 +245,7 @@ impl Parts<'_> {
             }
             Pattern::Bound(variable) => Part::Bound(*variable),
             Pattern::Constant(word) | Pattern::Deep(word) => Part::Test(Test::same(*word)),
-            Pattern::Float { bits, .. } => Part::Float(*bits),
+            Pattern::Float(word) => Part::Float(*word),
             Pattern::Tuple(elements) => Part::Tuple(Box::new(self.fields(elements))),
             Pattern::List(elements, tail) => Part::List(
                 elements.iter().map(|element| self.part(element)).collect(),
@@ -283,7 +284,10 @@ impl Part {
             Part::Bound(variable) => equal(bindings[*variable], term),
             Part::Test(test) => test.holds(term, run),
             Part::All(parts) => parts.iter().all(|part| part.matches(term, run, bindings)),
-            Part::Float(bits) => matches!(term.view(), View::Float(value) if value.to_bits() == *bits),
+            Part::Float(word) => match (term.view(), run.constant(*word).view()) {
+                (View::Float(a), View::Float(b)) => a.to_bits() == b.to_bits(),
+                _ => false,
+            },
             Part::Tuple(fields) => match term.view() {
                 View::Tuple(elements) => fields.pass(elements, run) && fields.match_parts(elements, run, bindings),
                 _ => false,

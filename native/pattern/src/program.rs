@@ -4,9 +4,10 @@ use crate::arena::Arena;
 use crate::expression::Expression;
 use crate::head::{Pattern, Variables};
 use crate::matcher::{split, Comparison, Matcher};
-use cats_term::{Block, BlockRef, Elements, TermRef, View, NIL};
+use cats_term::{Block, BlockRef, Elements, List, TermRef, View, NIL};
 use smallvec::{smallvec, SmallVec};
-use std::sync::OnceLock;
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
 
 /// What match specifications need of the VM: words of some atoms, and what the terms' own layout does not tell.
 #[derive(Clone)]
@@ -39,11 +40,37 @@ pub struct Invalid;
 
 /// A compiled match specification. Owns the specification's terms.
 pub struct Program {
-    vm: Vm,
+    block: Block,
+    pub(crate) code: Arc<Code>,
     /// The local node's name, once it was asked for.
     node: OnceLock<u64>,
-    block: Block,
+}
+
+/// What specifications of the same [shape](BlockRef::has_shape) are compiled to. It refers to their terms by *words*: those of the block,
+/// but for small integers, which a shape leaves open: a multiple of four says where such a one stands in the block.
+pub(crate) struct Code {
+    vm: Vm,
     pub(crate) clauses: Vec<Clause>,
+    form: Form,
+    /// The words of the specification that it was made of.
+    words: Vec<u64>,
+}
+
+/// What a specification is written as.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Clauses,
+    Pattern(PatternResult),
+}
+
+/// Codes that a thread keeps, and the words of the longest specification of which it does.
+const KEPT: usize = 64;
+const KEPT_WORDS: usize = 256;
+
+thread_local! {
+    /// What was compiled last, in places chosen by form and shape. As a rule a program makes the same calls again and again, with other
+    /// keys, and compiling a small specification takes longer than carrying it out.
+    static CODES: RefCell<[Option<Arc<Code>>; KEPT]> = const { RefCell::new([const { None }; KEPT]) };
 }
 
 pub(crate) struct Clause {
@@ -63,6 +90,27 @@ pub(crate) struct Clause {
 /// What the compiler of one specification needs everywhere.
 pub(crate) struct Spec<'a> {
     pub(crate) vm: &'a Vm,
+    block: BlockRef<'a>,
+}
+
+impl<'a> Spec<'a> {
+    /// The word by which code refers to an element.
+    pub(crate) fn word(&self, elements: Elements<'a>, index: usize) -> u64 {
+        match elements.get(index) {
+            term if term.small().is_some() => ((self.block.place_of(elements) + index) as u64) << 2,
+            term => term.word(),
+        }
+    }
+
+    /// The same for a list's tail.
+    pub(crate) fn tail_word(&self, list: List<'a>) -> u64 {
+        let elements = list.elements();
+        match list.tail() {
+            // It stands behind the elements.
+            tail if tail.small().is_some() => ((self.block.place_of(elements) + elements.len()) as u64) << 2,
+            tail => tail.word(),
+        }
+    }
 }
 
 /// An object to match: its elements, and itself as a term if it is stored as one.
@@ -114,7 +162,7 @@ pub(crate) struct Run<'a> {
 
 impl<'a> Run<'a> {
     pub(crate) fn vm(&self) -> &'a Vm {
-        &self.program.vm
+        &self.program.code.vm
     }
 
     /// The local node's name: that of the calling process.
@@ -128,9 +176,9 @@ impl<'a> Run<'a> {
     }
 
     /// A term of the specification by its word.
+    #[inline]
     pub(crate) fn constant(&self, word: u64) -> TermRef<'a> {
-        // SAFETY: the word was read from this block, which the program keeps.
-        unsafe { TermRef::new(self.program.block.as_ref().address().as_ptr(), word) }
+        self.program.constant(word)
     }
 
     /// The object as a term.
@@ -151,58 +199,32 @@ impl<'a> Run<'a> {
 impl Program {
     /// Compiles the specification that is the first element of the block's tuple: a list of `{Head, Guards, Body}`.
     pub fn compile(vm: &Vm, block: Block) -> Result<Program, Invalid> {
-        // SAFETY: the block is moved below, but not its memory.
-        let spec: BlockRef<'_> = unsafe { BlockRef::from_raw(block.as_ref().address()) };
-        let clauses = match spec.element(0).view() {
-            View::Immediate(NIL) => Vec::new(),
-            View::List(list) if list.tail().word() == NIL => {
-                let mut clauses = Vec::with_capacity(list.elements().len());
-                for clause in list.elements().iter() {
-                    clauses.push(Clause::compile(vm, clause)?);
-                }
-                clauses
-            }
-            _ => return Err(Invalid),
-        };
-        Ok(Program {
-            vm: vm.clone(),
-            node: OnceLock::new(),
-            block,
-            clauses,
-        })
+        Self::new(vm, block, Form::Clauses)
     }
 
     /// A program of one clause without guards whose result is `output_of(bindings)`: what `match` and `match_object` run.
     /// The pattern is the first element of the block's tuple.
     pub fn pattern(vm: &Vm, block: Block, result: PatternResult) -> Result<Program, Invalid> {
-        // SAFETY: as in `compile`.
-        let spec: BlockRef<'_> = unsafe { BlockRef::from_raw(block.as_ref().address()) };
-        let mut variables = Variables::default();
-        let head = Pattern::compile(&Spec { vm }, spec.element(0), &mut variables)?;
-        let body = match result {
-            PatternResult::Bindings => Expression::Bindings(variables.in_order()),
-            PatternResult::Object => Expression::Object,
-            PatternResult::True => Expression::Constant(vm.true_),
+        Self::new(vm, block, Form::Pattern(result))
+    }
+
+    fn new(vm: &Vm, block: Block, form: Form) -> Result<Program, Invalid> {
+        let spec = block.as_ref();
+        let code = match spec.words() <= KEPT_WORDS {
+            true => Code::kept(vm, spec, form)?,
+            false => Arc::new(Code::new(vm, spec, form)?),
         };
-        let clause = Clause::new(
-            head,
-            spec.element(0).word(),
-            SmallVec::new(),
-            smallvec![body],
-            variables.len(),
-        );
         Ok(Program {
-            vm: vm.clone(),
-            node: OnceLock::new(),
             block,
-            clauses: vec![clause],
+            code,
+            node: OnceLock::new(),
         })
     }
 
     /// The only key that objects can have for the program to match them, if it is of one clause with a bound key. `position` is
     /// the key's place in objects, counted from 0.
     pub fn only_key(&self, position: usize) -> Option<TermRef<'_>> {
-        let [clause] = &self.clauses[..] else { return None };
+        let [clause] = &self.code.clauses[..] else { return None };
         match (&clause.head, self.constant(clause.word).view()) {
             (Pattern::Tuple(patterns), View::Tuple(elements)) if patterns.get(position)?.is_ground() => {
                 Some(elements.get(position))
@@ -212,9 +234,19 @@ impl Program {
     }
 
     /// A term of the specification by its word.
+    #[inline]
     pub(crate) fn constant(&self, word: u64) -> TermRef<'_> {
-        // SAFETY: the word was read from this block.
-        unsafe { TermRef::new(self.block.as_ref().address().as_ptr(), word) }
+        // SAFETY: the word is one of this block, or of one of the same shape, in which it stands for an item at the same place.
+        unsafe { TermRef::new(self.block.as_ref().address().as_ptr(), self.word(word)) }
+    }
+
+    /// The word of a term of the specification as it stands there.
+    #[inline(always)]
+    pub(crate) fn word(&self, word: u64) -> u64 {
+        match word & 3 {
+            0 => self.block.as_ref().word((word >> 2) as usize),
+            _ => word,
+        }
     }
 
     /// Runs the program over an object: the result of the first clause that matches, as `output` builds it, or nothing.
@@ -228,7 +260,7 @@ impl Program {
     /// Whether the program's result for the object is `true`: what counting and deleting ask.
     pub fn is_true(&self, object: Object<'_>, caller: u64, arena: &Arena) -> bool {
         self.value(object, caller, arena)
-            .is_some_and(|value| value.word() == self.vm.true_)
+            .is_some_and(|value| value.word() == self.code.vm.true_)
     }
 
     /// The program's result for the object as a stored term, which lives as long as the arena is not cleared.
@@ -251,7 +283,7 @@ impl Program {
             object,
             caller,
         };
-        for clause in self.clauses.iter().filter(|clause| clause.matcher.passes(&run)) {
+        for clause in self.code.clauses.iter().filter(|clause| clause.matcher.passes(&run)) {
             let mut bindings = SmallVec::<[_; 16]>::new();
             bindings.resize(clause.variables, TermRef::immediate(NIL));
             if clause.matches(&run, &mut bindings) {
@@ -273,19 +305,87 @@ pub enum PatternResult {
     True,
 }
 
+impl Form {
+    fn number(self) -> u64 {
+        match self {
+            Form::Clauses => 0,
+            Form::Pattern(PatternResult::Bindings) => 1,
+            Form::Pattern(PatternResult::Object) => 2,
+            Form::Pattern(PatternResult::True) => 3,
+        }
+    }
+}
+
+impl Code {
+    /// The code for a specification, which is compiled if no code for its shape is kept.
+    fn kept(vm: &Vm, block: BlockRef<'_>, form: Form) -> Result<Arc<Code>, Invalid> {
+        let place = (block.shape() ^ form.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        CODES.with_borrow_mut(|codes| {
+            let kept = &mut codes[place as usize % KEPT];
+            match kept {
+                Some(code) if code.form == form && block.has_shape(&code.words) => Ok(code.clone()),
+                _ => Ok(kept.insert(Arc::new(Code::new(vm, block, form)?)).clone()),
+            }
+        })
+    }
+
+    /// Compiles the specification that is the first element of the block's tuple.
+    fn new(vm: &Vm, block: BlockRef<'_>, form: Form) -> Result<Code, Invalid> {
+        let spec = Spec { vm, block };
+        let clauses = match form {
+            Form::Clauses => Self::clauses(&spec)?,
+            Form::Pattern(result) => vec![Clause::of_pattern(&spec, result)?],
+        };
+        Ok(Code {
+            vm: vm.clone(),
+            clauses,
+            form,
+            words: block.as_words().to_vec(),
+        })
+    }
+
+    fn clauses(spec: &Spec<'_>) -> Result<Vec<Clause>, Invalid> {
+        match spec.block.element(0).view() {
+            View::Immediate(NIL) => Ok(Vec::new()),
+            View::List(list) if list.tail().word() == NIL => {
+                let clauses = list.elements().iter();
+                clauses.map(|clause| Clause::compile(spec, clause)).collect()
+            }
+            _ => Err(Invalid),
+        }
+    }
+}
+
 impl Clause {
-    fn compile(vm: &Vm, clause: TermRef<'_>) -> Result<Clause, Invalid> {
+    fn of_pattern(spec: &Spec<'_>, result: PatternResult) -> Result<Clause, Invalid> {
+        let mut variables = Variables::default();
+        let elements = spec.block.elements();
+        let head = Pattern::compile(spec, elements.get(0), spec.word(elements, 0), &mut variables)?;
+        let body = match result {
+            PatternResult::Bindings => Expression::Bindings(variables.in_order()),
+            PatternResult::Object => Expression::Object,
+            PatternResult::True => Expression::Constant(spec.vm.true_),
+        };
+        Ok(Self::new(
+            head,
+            elements.get(0).word(),
+            SmallVec::new(),
+            smallvec![body],
+            variables.len(),
+        ))
+    }
+
+    fn compile<'a>(spec: &Spec<'a>, clause: TermRef<'a>) -> Result<Clause, Invalid> {
         let View::Tuple(parts) = clause.view() else {
             return Err(Invalid);
         };
         if parts.len() != 3 {
             return Err(Invalid);
         }
-        let spec = Spec { vm };
         let mut variables = Variables::default();
-        let head = Pattern::compile(&spec, parts.get(0), &mut variables)?;
-        let guards = Expression::compile_list(&spec, parts.get(1), &variables)?;
-        let body = Expression::compile_list(&spec, parts.get(2), &variables)?;
+        let head = Pattern::compile(spec, parts.get(0), spec.word(parts, 0), &mut variables)?;
+        let guards = Expression::compile_list(spec, parts.get(1), &variables)?;
+        let body = Expression::compile_list(spec, parts.get(2), &variables)?;
         if body.is_empty() {
             return Err(Invalid);
         }

@@ -17,6 +17,32 @@ unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
 
+/// Shows the words of a block that make its shape, with their places, small integers all as the same one, until `show` returns false;
+/// whether it never did.
+#[inline]
+fn each_shaping(words: &[u64], mut show: impl FnMut(usize, u64) -> bool) -> bool {
+    let mut at = 0;
+    while at < words.len() {
+        let header = words[at];
+        let mut slots = at + 1..at + 1 + slots(header);
+        if !show(at, header) || !slots.all(|at| show(at, shaping(words[at]))) {
+            return false;
+        }
+        at += item_words(header);
+    }
+    true
+}
+
+/// The word, or of a small integer one that stands for all of them. A header is none.
+#[inline]
+fn shaping(word: u64) -> u64 {
+    if word & SMALL == SMALL {
+        SMALL
+    } else {
+        word
+    }
+}
+
 /// A block that lives for `'a`.
 #[derive(Clone, Copy)]
 pub struct BlockRef<'a> {
@@ -195,6 +221,36 @@ impl<'a> BlockRef<'a> {
         // SAFETY: the header tells the number of words. Only held items are changed, through atomics, and a copy of such is
         // no well-formed block, so whoever looks at them has no use for what they read.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.words()) }
+    }
+
+    /// A number that blocks of the same [shape](Self::has_shape) have in common. O(words).
+    pub fn shape(self) -> u64 {
+        let mut state = 0_u64;
+        each_shaping(self.as_words(), |_, word| {
+            // The step of FxHash.
+            state = (u64::rotate_left(state, 5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+            true
+        });
+        state
+    }
+
+    /// Whether these words of another block are like this one's but for small integers in tuples, lists and maps, and for what floats,
+    /// large integers, binaries and held terms are: the same words then stand for items in both. O(words).
+    pub fn has_shape(self, other: &[u64]) -> bool {
+        self.words() == other.len() && each_shaping(self.as_words(), |at, word| word == shaping(other[at]))
+    }
+
+    /// The place, counted in words of the block, of the first of these elements of an item in it.
+    pub fn place_of(self, elements: Elements<'a>) -> usize {
+        let place = (elements.words().as_ptr().addr() - self.address.addr().get()) / size_of::<u64>();
+        debug_assert!(place + elements.len() <= self.words());
+        place
+    }
+
+    /// The word at a place; panics when there is none.
+    #[inline]
+    pub fn word(self, place: usize) -> u64 {
+        self.as_words()[place]
     }
 
     /// Bytes of memory that the block occupies.

@@ -95,6 +95,9 @@ pub(crate) fn item_words(header: u64) -> usize {
     }
 }
 
+/// The low bits of a small integer; the word of 0. No header has these bits.
+pub(crate) const SMALL: u64 = 0xf;
+
 /// Whether the word is a term of the VM that needs no memory: small integer, atom, `[]`, local pid or port.
 #[inline]
 pub fn is_immediate(word: u64) -> bool {
@@ -104,7 +107,7 @@ pub fn is_immediate(word: u64) -> bool {
 /// The word of a small integer, if it is one (60 bits, signed).
 #[inline]
 pub fn small(value: i64) -> Option<u64> {
-    let word = (value as u64) << 4 | 0xf;
+    let word = (value as u64) << 4 | SMALL;
     (word as i64 >> 4 == value).then_some(word)
 }
 
@@ -152,7 +155,7 @@ impl Class {
     #[inline]
     pub fn of_immediate(word: u64) -> Class {
         match word & 0xf {
-            0xf => Class::Number,
+            SMALL => Class::Number,
             0x3 => Class::Pid,
             0x7 => Class::Port,
             _ if word & 0x3f == NIL => Class::Nil,

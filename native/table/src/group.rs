@@ -219,18 +219,19 @@ impl Group {
         }
     }
 
-    /// The first node of an equal object, which has this hash.
+    /// The place of the first equal object in the index, which has this hash: its chunk and slot.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    unsafe fn indexed(&self, guard: &Guard, key: KeyPlace, hash: u64, object: ObjectRef<'_>) -> Option<*mut Node> {
+    unsafe fn indexed(&self, guard: &Guard, key: KeyPlace, hash: u64, object: ObjectRef<'_>) -> Option<(Chunk, usize)> {
         // SAFETY: as the caller promises.
         unsafe {
             let indexed = self.writer().index.as_ref()?;
             let mut nodes = indexed.index.nodes(guard, hash);
-            nodes.find(|node| {
-                let chunk = (**node).chunk.get();
-                identical(key.object(chunk.get(chunk.slot_of(*node)).body), object)
+            nodes.find_map(|node| {
+                let chunk = (*node).chunk.get();
+                let slot = chunk.slot_of(node);
+                identical(key.object(chunk.get(slot).body), object).then_some((chunk, slot))
             })
         }
     }
@@ -423,8 +424,8 @@ impl Group {
             self.extend_index(guard, key);
             if self.writer().index.is_some() {
                 let hash = object_hash(object, key.place);
-                while let Some(node) = self.indexed(guard, key, hash, object) {
-                    self.take(guard, hash, node);
+                while let Some((chunk, slot)) = self.indexed(guard, key, hash, object) {
+                    self.take(guard, hash, chunk, slot);
                     removed += 1;
                 }
             }
@@ -455,16 +456,17 @@ impl Group {
     /// Removes an indexed object.
     ///
     /// # Safety
-    /// The caller holds the lock of the place; the node is in the index, under this hash.
-    unsafe fn take(&self, guard: &Guard, hash: u64, node: *mut Node) {
+    /// The caller holds the lock of the place; the object in this slot is in the index, under this hash.
+    unsafe fn take(&self, guard: &Guard, hash: u64, chunk: Chunk, slot: usize) {
         // SAFETY: as the caller promises.
         unsafe {
-            let chunk = (*node).chunk.get();
-            let slot = chunk.slot_of(node);
-            let body = chunk.get(slot).body;
+            let Slot { body, node, .. } = chunk.get(slot);
             self.unindex(guard, hash, node);
-            chunk.remove(1 << slot);
+            chunk.remove_one(slot);
             self.drop_object(guard, body);
+            if chunk.used() > FULL / 2 {
+                return;
+            }
             let next = chunk.next();
             self.settle(guard, chunk);
             if let Some(next) = next {
@@ -559,6 +561,9 @@ impl Group {
     /// # Safety
     /// The caller holds the lock of the place.
     unsafe fn settle(&self, guard: &Guard, chunk: Chunk) {
+        if chunk.used() > FULL / 2 {
+            return;
+        }
         let (previous, next) = (chunk.previous(), chunk.next());
         let Some(neighbour) = previous.or(next) else { return };
         match previous {

@@ -229,6 +229,23 @@ impl Chunk {
         self.set_used(kept);
     }
 
+    /// Takes one object out of a chunk that has nodes; those behind it move up.
+    pub fn remove_one(self, slot: usize) {
+        let used = self.used();
+        debug_assert!(slot < used && self.has_nodes());
+        // Bodies, then signatures: a reader that meets this is told so by the engine. Release as in `set`.
+        for words in [self.first(), self.first().wrapping_add(FULL)] {
+            // SAFETY: slots in use are initialised, and lie in the chunk.
+            let words = unsafe { std::slice::from_raw_parts(words, used) };
+            for at in slot + 1..used {
+                words[at - 1].store(words[at].load(Ordering::Relaxed), Ordering::Release);
+            }
+        }
+        // SAFETY: nodes of slots in use are initialised, and the writer's own.
+        unsafe { self.node(slot).copy_from(self.node(slot).add(1), used - slot - 1) };
+        self.set_used(used - 1);
+    }
+
     /// The slot of an object by its node, which is in this chunk.
     pub fn slot_of(self, node: *mut Node) -> usize {
         let nodes = self.nodes();

@@ -269,6 +269,7 @@ there_batches_are_compacted() ->
          Kept = [{Term, cats_nif:test_keep(Term)} || _ <- lists:seq(1, Count), Term <- [Make()]],
          {Left, Gone} = lists:partition(fun({N, _}) -> N rem 50 =:= 0 end, lists:zip(lists:seq(1, Count), Kept)),
          Full = batches(),
+         true = Full - Idle < Count div 20,
          [cats_nif:test_drop(Reference) || {_, {_, Reference}} <- Gone],
          %% Batches in proportion to what is left, but for those open.
          expect(fun() -> batches() - Idle =< (Full - Idle) div 8 + 3 end),
@@ -276,7 +277,9 @@ there_batches_are_compacted() ->
          [cats_nif:test_drop(Reference) || {_, {_, Reference}} <- Left],
          expect(fun() -> batches() =< Idle + 1 end)
      end || {Count, Make} <- [{10000, fun erlang:make_ref/0}, {5000, fun() -> {rand:bytes(70), make_ref()} end},
-                              {2000, fun() -> rand:bytes(3000) end}]],
+                              {2000, fun() -> rand:bytes(3000) end},
+                              {5000, fun() -> N = rand:uniform(1000), fun() -> N end end},
+                              {5000, fun() -> <<1:(rand:uniform(1000) * 8 + 1)>> end}]],
     weights().
 
 %% One small binary left of each dozen, beside large ones that are gone, keeps none of these.

@@ -7,8 +7,8 @@
 //! soon as no reader can be in it: so what is dead weighs at most three times what lives. The same is done to open batches by the
 //! reaper, each second ([`sweep`]).
 //!
-//! A binary is shared, not copied, as it is in ETS: it keeps what it is a part of. A term that is heavy, or whose weight the VM does
-//! not tell, has a batch alone.
+//! A binary is shared, not copied, as it is in ETS: it keeps what it is a part of. A term that is heavy has a batch alone. Where
+//! the VM does not tell what a term weighs, it is weighed ([`weight`]).
 //!
 //! Who is to compact a batch claims it, under a lock that it holds until all terms have moved. Who gives a term back clears its
 //! slot, then subtracts. If the batch was claimed before, it waits for the lock: then either the term has moved, and is given back
@@ -16,6 +16,7 @@
 //! memory goes through the epoch, as others may be about to find out that they are not the one to claim it.
 
 use crate::vm::{Env, Term};
+use crate::weight;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
@@ -260,7 +261,9 @@ pub fn retain(held: &Held, class: Class, bytes: Option<&[u8]>) -> *const u8 {
     let weight = match (class, bytes) {
         (_, Some(bytes)) => (bytes.len() + ITEM_WEIGHT).min(ALONE),
         (Class::Reference | Class::Port | Class::Pid, None) => ITEM_WEIGHT,
-        _ => ALONE,
+        // SAFETY: the words name a term of the call, or one that lives while its guard does.
+        _ => unsafe { weight::weight(Term(held.term()), ALONE) }
+            .map_or(ALONE, |weight| (weight + ITEM_WEIGHT).min(ALONE)),
     };
     if weight == ALONE {
         return add_alone(held, weight, bytes);

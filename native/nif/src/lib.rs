@@ -36,3 +36,4 @@ mod same;
 mod selftest;
 mod settings;
 mod vm;
+mod weight;

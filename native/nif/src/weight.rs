@@ -1,0 +1,48 @@
+//! What a term takes on a heap, of which the VM tells nothing for funs and bit strings: how far a copy of it moves the end of an
+//! environment that has nothing else in it.
+//!
+//! The VM takes what an environment needs from its heap one after the other, and goes on in a new piece when that is full. The
+//! distance of two cells made before and after the copy is then as long as the copy, or more, or tells nothing, as when the new
+//! piece is below. So this is an estimate: a VM that takes its memory otherwise makes it a bad one, which keeps dead terms longer.
+//! What a term shares with others (the bytes of binaries) is not counted.
+
+use crate::vm::{Env, Term};
+use cats_term::NIL;
+use rustler::sys::{enif_alloc_env, enif_clear_env, enif_free_env, ErlNifEnv};
+
+/// An environment that is empty between calls.
+struct Scratch(*mut ErlNifEnv);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // SAFETY: made by `enif_alloc_env`, and this thread's own.
+        unsafe { enif_free_env(self.0) }
+    }
+}
+
+thread_local! {
+    // SAFETY: no precondition.
+    static SCRATCH: Scratch = Scratch(unsafe { enif_alloc_env() });
+}
+
+/// About how many bytes a term takes on a heap; nothing if that is more than `limit`, or cannot be told.
+///
+/// # Safety
+/// The term lives during the call.
+pub unsafe fn weight(term: Term, limit: usize) -> Option<usize> {
+    let (from, to) = SCRATCH
+        .try_with(|scratch| {
+            // SAFETY: this thread's own, and nothing of it is used after the call.
+            let env = unsafe { Env::new(scratch.0) };
+            let end = || (env.cons(Term(NIL), Term(NIL)).0 & !3) as usize;
+            let from = end();
+            // SAFETY: as the caller promises.
+            unsafe { env.copy(term) };
+            let to = end();
+            // SAFETY: as above.
+            unsafe { enif_clear_env(scratch.0) };
+            (from, to)
+        })
+        .ok()?;
+    to.checked_sub(from).filter(|distance| *distance <= limit)
+}

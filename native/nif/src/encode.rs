@@ -42,13 +42,23 @@ pub fn immediates(terms: &[Term]) -> Option<&[u64]> {
 ///
 /// `Big` when it is too large for this scheduler. Held terms and large binaries are only referred to until the builder
 /// finishes a block: the builder's content is valid as long as `env`.
+#[inline]
 pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), Failure> {
     builder.clear();
-    let limit = SCHEDULER_WORDS;
-    Encoder { env, builder, limit }.tuple(elements, 0).map(|_| ())
+    let mut encoder = Encoder {
+        env,
+        builder,
+        limit: SCHEDULER_WORDS,
+        failure: Failure::Big,
+    };
+    match encoder.tuple(elements, 0) {
+        Some(_) => Ok(()),
+        None => Err(encoder.failure),
+    }
 }
 
 /// Builds a key to search for: the one-element tuple of this term. Otherwise as [`object`].
+#[inline]
 pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
     object(env, &[key], builder)
 }
@@ -100,33 +110,37 @@ fn string<'a>(env: Env, list: Term, bytes: &'a mut [MaybeUninit<u8>; STRING]) ->
     Some(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), length) })
 }
 
-struct Encoder<'a, 'b> {
+/// Its methods give the word of an item, or nothing where they fail: so the result is in registers.
+struct Encoder<'a, 'b, 'r> {
     env: Env<'a>,
-    builder: &'b mut Builder,
+    builder: &'b mut Builder<'r>,
     /// Words that may be built.
     limit: usize,
+    /// Why, once something has failed.
+    failure: Failure,
 }
 
-impl Encoder<'_, '_> {
+impl Encoder<'_, '_, '_> {
     /// Fails if `more` words than are built or waiting are too many for this scheduler.
     #[inline]
-    fn budget(&mut self, more: usize) -> Result<(), Failure> {
+    fn budget(&mut self, more: usize) -> Option<()> {
         if self.builder.words() + more <= self.limit {
-            return Ok(());
+            return Some(());
         }
         self.over_budget()
     }
 
     #[cold]
-    fn over_budget(&mut self) -> Result<(), Failure> {
+    fn over_budget(&mut self) -> Option<()> {
         if !on_dirty_scheduler() {
-            return Err(Failure::Big);
+            self.failure = Failure::Big;
+            return None;
         }
         self.limit = usize::MAX;
-        Ok(())
+        Some(())
     }
 
-    fn item(&mut self, term: Term, depth: usize) -> Result<u64, Failure> {
+    fn item(&mut self, term: Term, depth: usize) -> Option<u64> {
         let env = self.env;
         // A guess at what to ask first.
         if term.0 & TAG == LIST_TAG {
@@ -142,10 +156,10 @@ impl Encoder<'_, '_> {
         }
         if let Some(bytes) = env.binary_bytes(term) {
             if bytes.len() <= INLINE_BINARY {
-                return Ok(self.builder.binary(bytes));
+                return Some(self.builder.binary(bytes));
             }
             // SAFETY: the term and its bytes live as long as the environment.
-            return Ok(unsafe { self.builder.shared_binary(term.0, bytes) });
+            return Some(unsafe { self.builder.shared_binary(term.0, bytes) });
         }
         if let Some(pairs) = env.map_size(term) {
             if depth >= MAX_DEPTH {
@@ -154,10 +168,10 @@ impl Encoder<'_, '_> {
             return self.map(term, pairs, depth);
         }
         if let Some(value) = env.get_f64(term) {
-            return Ok(self.builder.float(value));
+            return Some(self.builder.float(value));
         }
         if env.is_reference(term) {
-            return Ok(self.hold(Class::Reference, term));
+            return Some(self.hold(Class::Reference, term));
         }
         if env.is_number(term) {
             return self.integer(term);
@@ -165,10 +179,10 @@ impl Encoder<'_, '_> {
         if let Some(cell) = env.cell(term) {
             return self.list(term, cell, depth);
         }
-        Ok(self.hold(self.class(term), term))
+        Some(self.hold(self.class(term), term))
     }
 
-    fn tuple(&mut self, elements: &[Term], depth: usize) -> Result<u64, Failure> {
+    fn tuple(&mut self, elements: &[Term], depth: usize) -> Option<u64> {
         self.budget(elements.len())?;
         let item = self.builder.filled_tuple(Term::words(elements));
         for (slot, term) in elements.iter().enumerate() {
@@ -177,21 +191,22 @@ impl Encoder<'_, '_> {
                 self.builder.set(item, slot, word);
             }
         }
-        Ok(item.word())
+        Some(item.word())
     }
 
-    fn list(&mut self, list: Term, (head, mut tail): (Term, Term), depth: usize) -> Result<u64, Failure> {
+    fn list(&mut self, list: Term, (head, mut tail): (Term, Term), depth: usize) -> Option<u64> {
         if depth >= MAX_DEPTH {
             return self.deep(Class::List, list);
         }
         let item = self.builder.open_list();
-        if head.is_byte() && self.string(list) {
+        if head.is_byte() && tail.0 & TAG == LIST_TAG && self.string(list) {
             self.builder.close_list(item, NIL);
-            return Ok(item.word());
+            return Some(item.word());
         }
         self.builder.push(head.0);
         let mut tags = head.0;
-        while let Some((head, rest)) = self.env.cell(tail) {
+        while tail.0 != NIL {
+            let Some((head, rest)) = self.env.cell(tail) else { break };
             if self.builder.words() >= self.limit {
                 self.over_budget()?;
             }
@@ -199,11 +214,11 @@ impl Encoder<'_, '_> {
             tags &= head.0;
             tail = rest;
         }
-        self.builder.close_list(item, tail.0);
+        let slots = self.builder.close_list(item, tail.0);
         if is_immediate(tags & tail.0) {
-            return Ok(item.word());
+            return Some(item.word());
         }
-        self.set_boxed(item, depth)
+        self.set_boxed(item, slots, depth)
     }
 
     /// Pushes a list's elements if it is a string, and not long. False, and nothing done, if not.
@@ -216,7 +231,7 @@ impl Encoder<'_, '_> {
         true
     }
 
-    fn map(&mut self, map: Term, pairs: usize, depth: usize) -> Result<u64, Failure> {
+    fn map(&mut self, map: Term, pairs: usize, depth: usize) -> Option<u64> {
         self.budget(2 * pairs)?;
         let item = self.builder.map(pairs);
         let (keys, values) = self.builder.slots(item).split_at_mut(pairs);
@@ -225,7 +240,8 @@ impl Encoder<'_, '_> {
         unsafe {
             let head = ErlNifMapIteratorEntry::ERL_NIF_MAP_ITERATOR_HEAD;
             if enif_map_iterator_create(self.env.raw(), map.raw(), iterator.as_mut_ptr(), head) == 0 {
-                return Err(Failure::SystemLimit);
+                self.failure = Failure::SystemLimit;
+                return None;
             }
             for (key, value) in keys.iter_mut().zip(values) {
                 let (key, value) = (&raw mut *key, &raw mut *value);
@@ -235,46 +251,45 @@ impl Encoder<'_, '_> {
             }
             enif_map_iterator_destroy(self.env.raw(), iterator.as_mut_ptr());
         }
-        self.set_boxed(item, depth)
+        self.set_boxed(item, 2 * pairs, depth)
     }
 
-    /// Encodes those of an item's slots that were filled with words of the VM that are no immediates; the item's word.
-    fn set_boxed(&mut self, item: Item, depth: usize) -> Result<u64, Failure> {
-        let slots = self.builder.slots(item);
-        if is_immediate(slots.iter().fold(!0, |tags, word| tags & word)) {
-            return Ok(item.word());
-        }
-        for slot in 0..slots.len() {
+    /// Encodes those of an item's first slots that were filled with words of the VM that are no immediates; the item's word.
+    fn set_boxed(&mut self, item: Item, slots: usize, depth: usize) -> Option<u64> {
+        for slot in 0..slots {
             let term = Term(self.builder.slot(item, slot));
             if !term.is_immediate() {
                 let word = self.item(term, depth + 1)?;
                 self.builder.set(item, slot, word);
             }
         }
-        Ok(item.word())
+        Some(item.word())
     }
 
-    fn integer(&mut self, term: Term) -> Result<u64, Failure> {
+    fn integer(&mut self, term: Term) -> Option<u64> {
         if let Some(value) = self.env.get_i64(term) {
-            return Ok(self.builder.integer_i64(value));
+            return Some(self.builder.integer_i64(value));
         }
         if let Some(value) = self.env.get_u64(term) {
-            return Ok(self.builder.integer(false, &[value]));
+            return Some(self.builder.integer(false, &[value]));
         }
         let (negative, magnitude) = external::of(self.env, term)
             .and_then(|bytes| external::big_integer(&bytes))
-            .ok_or(Failure::SystemLimit)?;
+            .or_else(|| {
+                self.failure = Failure::SystemLimit;
+                None
+            })?;
         self.budget(magnitude.len())?;
-        Ok(self.builder.integer(negative, &magnitude))
+        Some(self.builder.integer(negative, &magnitude))
     }
 
     /// Holds a tuple, list or map that is nested too deep.
     #[cold]
-    fn deep(&mut self, class: Class, term: Term) -> Result<u64, Failure> {
+    fn deep(&mut self, class: Class, term: Term) -> Option<u64> {
         if self.limit != usize::MAX && !is_small(self.env, term) {
             self.over_budget()?;
         }
-        Ok(self.hold(class, term))
+        Some(self.hold(class, term))
     }
 
     fn hold(&mut self, class: Class, term: Term) -> u64 {

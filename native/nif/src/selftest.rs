@@ -13,7 +13,7 @@ use std::ffi::CStr;
 use std::ptr::{null_mut, NonNull};
 
 thread_local! {
-    static BUILDER: RefCell<Builder> = RefCell::new(Builder::new());
+    static BUILDER: RefCell<Builder<'static>> = RefCell::new(Builder::new());
 }
 
 /// A block that Erlang holds.

@@ -6,8 +6,7 @@ use std::cell::RefCell;
 /// Keeps what was made until [`clear`](Self::clear); most evaluations make nothing but immediates and never allocate here.
 #[derive(Default)]
 pub struct Arena {
-    /// Made when it is needed, as it is large.
-    builder: RefCell<Option<Box<Builder>>>,
+    builder: RefCell<Builder<'static>>,
     blocks: RefCell<Vec<Block>>,
 }
 
@@ -25,10 +24,9 @@ impl Arena {
     /// The term whose word `build` returns, having built it; nothing when memory is exhausted.
     pub(crate) fn make(&self, build: impl FnOnce(&mut Builder) -> u64) -> Option<TermRef<'_>> {
         let mut builder = self.builder.borrow_mut();
-        let builder = builder.get_or_insert_default();
         builder.clear();
         let root = builder.tuple(1);
-        let word = build(builder);
+        let word = build(&mut builder);
         if cats_term::is_immediate(word) {
             return Some(TermRef::immediate(word));
         }

@@ -1,6 +1,6 @@
 //! Stored objects: immutable blocks of words in slab memory, each beginning with its outermost tuple.
 
-use crate::builder::Builder;
+use crate::builder::{Builder, Room};
 use crate::format::*;
 use crate::host::{host, Held};
 use cats_sync::slab;
@@ -140,6 +140,9 @@ impl Block {
     }
 }
 
+/// Words of an object that is built without taking memory for it twice.
+const SHORT: usize = 128;
+
 /// Words up to which a copy is made one by one.
 const ONE_BY_ONE: usize = 32;
 
@@ -148,7 +151,7 @@ const ONE_BY_ONE: usize = 32;
 /// # Safety
 /// There is memory for as many at `to`, which is none of theirs.
 #[inline]
-unsafe fn copy_words(words: &[u64], to: NonNull<u64>) {
+pub(crate) unsafe fn copy_words(words: &[u64], to: NonNull<u64>) {
     // SAFETY: as the caller promises.
     unsafe {
         if words.len() > ONE_BY_ONE {
@@ -383,12 +386,23 @@ impl<'a> BlockRef<'a> {
     /// [`with_elements`](Self::with_elements) of any terms.
     #[inline(never)]
     fn built_with_elements<'t>(self, changes: impl Iterator<Item = (usize, TermRef<'t>)> + Clone) -> Option<Block> {
-        let mut builder = Builder::new();
-        let root = builder.tuple(self.arity());
+        let mut room = Room::<SHORT>::new();
+        let mut builder = Builder::within(&mut room);
+        let root = builder.filled_tuple(self.elements_raw());
+        changes.clone().for_each(|(index, _)| builder.set(root, index, NIL));
         for index in 0..self.arity() {
-            let change = changes.clone().filter(|(place, _)| *place == index).last();
-            let word = builder.copy(change.map_or_else(|| self.element(index), |(_, term)| term));
-            builder.set(root, index, word);
+            let word = builder.slot(root, index);
+            if !is_immediate(word) {
+                let word = builder.copy(self.element(index));
+                builder.set(root, index, word);
+            }
+        }
+        let mut later = changes;
+        while let Some((index, term)) = later.next() {
+            if later.clone().all(|(other, _)| other != index) {
+                let word = builder.copy(term);
+                builder.set(root, index, word);
+            }
         }
         builder.finish()
     }

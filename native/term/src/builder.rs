@@ -2,23 +2,53 @@
 //!
 //! What is built can be used in place, as a key to search for, or copied into a [`Block`] of its own.
 
-use crate::block::Block;
+use crate::block::{copy_words, Block};
 use crate::format::*;
-use smallvec::SmallVec;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
 /// A buffer in which one block at a time is built.
 ///
 /// The first item is the outermost tuple. Words that the methods return are put into slots of items of the same block; a
 /// slot that is not set is `[]`. Held terms are only borrowed here: [`finish`](Self::finish) retains them.
-#[derive(Default)]
-pub struct Builder {
-    words: SmallVec<[u64; FEW]>,
+pub struct Builder<'a> {
+    /// The room that was given, or that of `heap`.
+    words: NonNull<u64>,
+    used: usize,
+    room: usize,
+    /// Memory for what has no room.
+    heap: Vec<u64>,
     /// Whether there are held items.
     held: bool,
+    given: PhantomData<&'a mut [MaybeUninit<u64>]>,
 }
 
-/// Words that are built without allocating memory.
-const FEW: usize = 128;
+// SAFETY: what the builder points to is its own, or borrowed by it alone.
+unsafe impl Send for Builder<'_> {}
+// SAFETY: as above; nothing is changed through a shared reference.
+unsafe impl Sync for Builder<'_> {}
+
+/// Room on the stack for a builder's words.
+pub struct Room<const WORDS: usize>([MaybeUninit<u64>; WORDS]);
+
+impl<const WORDS: usize> Room<WORDS> {
+    #[inline]
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Self([const { MaybeUninit::uninit() }; WORDS])
+    }
+}
+
+impl Default for Builder<'_> {
+    #[inline]
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Least number of words for which memory is taken.
+const LEAST: usize = 256;
 
 /// A tuple, list or map whose slots can be set.
 #[derive(Clone, Copy, Debug)]
@@ -35,35 +65,109 @@ impl Item {
     }
 }
 
-impl Builder {
+impl<'a> Builder<'a> {
+    /// A builder with memory of its own.
     #[inline]
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new() -> Self {
+        Self {
+            words: NonNull::dangling(),
+            used: 0,
+            room: 0,
+            heap: Vec::new(),
+            held: false,
+            given: PhantomData,
+        }
+    }
+
+    /// A builder of what is not long, for which there is room; the rest goes into memory of its own.
+    #[inline]
+    pub fn within<const WORDS: usize>(room: &'a mut Room<WORDS>) -> Self {
+        Self {
+            words: NonNull::from(&mut room.0).cast(),
+            room: WORDS,
+            ..Self::new()
+        }
     }
 
     /// Forgets what was built.
     #[inline]
     pub fn clear(&mut self) {
-        self.words.clear();
+        self.used = 0;
         self.held = false;
     }
 
     /// Words built so far.
     #[inline]
     pub fn words(&self) -> usize {
-        self.words.len()
+        self.used
+    }
+
+    /// What was built.
+    #[inline]
+    fn built(&self) -> &[u64] {
+        // SAFETY: so many words are written.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.used) }
+    }
+
+    #[inline]
+    fn built_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as above, and the builder is borrowed for itself alone.
+        unsafe { std::slice::from_raw_parts_mut(self.words.as_ptr(), self.used) }
+    }
+
+    /// Makes so many more words part of what is built; the caller writes them at once.
+    #[inline]
+    fn add(&mut self, count: usize) -> NonNull<u64> {
+        if self.room - self.used < count {
+            self.grow(count);
+        }
+        // SAFETY: there is room.
+        let at = unsafe { self.words.add(self.used) };
+        self.used += count;
+        at
+    }
+
+    #[cold]
+    fn grow(&mut self, count: usize) {
+        let room = (2 * (self.used + count)).max(LEAST);
+        let mut heap = Vec::with_capacity(room);
+        heap.extend_from_slice(self.built());
+        self.heap = heap;
+        // SAFETY: a vector's address is not null.
+        self.words = unsafe { NonNull::new_unchecked(self.heap.as_mut_ptr()) };
+        self.room = room;
+    }
+
+    /// Adds a word.
+    #[inline]
+    fn word(&mut self, word: u64) {
+        // SAFETY: the place is new.
+        unsafe { self.add(1).write(word) }
+    }
+
+    /// Adds words that are not part of the builder.
+    #[inline]
+    fn append(&mut self, words: &[u64]) {
+        let at = self.add(words.len());
+        // SAFETY: the places are new.
+        unsafe { copy_words(words, at) }
     }
 
     #[inline]
     fn item(&mut self, header: u64) -> usize {
-        self.words.push(header);
-        self.words.len() - 1
+        let at = self.used;
+        self.word(header);
+        at
     }
 
     #[inline]
     fn reserve(&mut self, header: u64, slots: usize, tag: u64) -> Item {
         let at = self.item(header | FLAT);
-        self.words.resize(at + 1 + slots, NIL);
+        let places = self.add(slots);
+        for slot in 0..slots {
+            // SAFETY: one of the new places.
+            unsafe { places.add(slot).write(NIL) }
+        }
         Item { at, tag }
     }
 
@@ -79,7 +183,7 @@ impl Builder {
     pub fn filled_tuple(&mut self, elements: &[u64]) -> Item {
         assert!(elements.len() <= MAX_ARITY);
         let at = self.item(header(TUPLE, elements.len()) | FLAT);
-        self.words.extend_from_slice(elements);
+        self.append(elements);
         Item { at, tag: TAG_ITEM }
     }
 
@@ -107,26 +211,28 @@ impl Builder {
     /// Sets slot `slot`, counted from 0: an immediate, or a word that a method of this builder returned for this block.
     #[inline]
     pub fn set(&mut self, item: Item, slot: usize, word: u64) {
-        debug_assert!(slot < slots(self.words[item.at]));
+        let built = self.built_mut();
+        debug_assert!(slot < slots(built[item.at]));
         debug_assert!(is_immediate(word) || (word >> 2) as usize > item.at);
-        self.words[item.at + 1 + slot] = word;
+        built[item.at + 1 + slot] = word;
         if !is_immediate(word) {
-            self.words[item.at] &= !FLAT;
+            built[item.at] &= !FLAT;
         }
     }
 
     /// The slots of an item, for those that fill them at once; words that are no immediates must be [set](Self::set) again.
     #[inline]
     pub fn slots(&mut self, item: Item) -> &mut [u64] {
-        let count = slots(self.words[item.at]);
-        &mut self.words[item.at + 1..][..count]
+        let built = self.built_mut();
+        let count = slots(built[item.at]);
+        &mut built[item.at + 1..][..count]
     }
 
     /// The word in a slot.
     #[inline]
     pub fn slot(&self, item: Item, slot: usize) -> u64 {
-        debug_assert!(slot < slots(self.words[item.at]));
-        self.words[item.at + 1 + slot]
+        debug_assert!(slot < slots(self.built()[item.at]));
+        self.built()[item.at + 1 + slot]
     }
 
     /// Begins a list whose length is not known yet. Nothing but [`push`](Self::push) until it is [closed](Self::close_list).
@@ -139,27 +245,28 @@ impl Builder {
     /// Adds an element to the open list; a word that is no immediate must be [set](Self::set) again once it is closed.
     #[inline]
     pub fn push(&mut self, word: u64) {
-        self.words.push(word);
+        self.word(word);
     }
 
-    /// Ends an open list of one or more elements with a tail, as for [`push`](Self::push).
+    /// Ends an open list of one or more elements with a tail, as for [`push`](Self::push); the number of its slots.
     #[inline]
-    pub fn close_list(&mut self, list: Item, tail: u64) {
-        let length = self.words.len() - list.at - 1;
+    pub fn close_list(&mut self, list: Item, tail: u64) -> usize {
+        let length = self.used - list.at - 1;
         assert!(length > 0);
         if tail == NIL {
-            self.words[list.at] = header(PROPER_LIST, length) | FLAT;
-            return;
+            self.built_mut()[list.at] = header(PROPER_LIST, length) | FLAT;
+            return length;
         }
-        self.words.push(tail);
-        self.words[list.at] = header(LIST, length) | FLAT;
+        self.word(tail);
+        self.built_mut()[list.at] = header(LIST, length) | FLAT;
+        length + 1
     }
 
     /// Adds a float.
     #[inline]
     pub fn float(&mut self, value: f64) -> u64 {
         let at = self.item(header(FLOAT, 0));
-        self.words.push(value.to_bits());
+        self.word(value.to_bits());
         (at as u64) << 2 | TAG_ITEM
     }
 
@@ -184,7 +291,7 @@ impl Builder {
             if negative { INTEGER_NEGATIVE } else { INTEGER_POSITIVE },
             length,
         ));
-        self.words.extend_from_slice(digits);
+        self.append(digits);
         (at as u64) << 2 | TAG_ITEM
     }
 
@@ -197,11 +304,17 @@ impl Builder {
     /// Adds a binary whose bytes are stored in the block.
     pub fn binary(&mut self, bytes: &[u8]) -> u64 {
         let at = self.item(header(BINARY, bytes.len()));
-        self.words.resize(at + 1 + bytes.len().div_ceil(8), 0);
-        // SAFETY: the new words are at least as long as the bytes, which are not part of them.
-        unsafe {
-            let data = self.words.as_mut_ptr().add(at + 1).cast::<u8>();
-            data.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+        let places = self.add(bytes.len().div_ceil(8));
+        let (whole, rest) = bytes.as_chunks::<8>();
+        for (i, bytes) in whole.iter().enumerate() {
+            // SAFETY: one of the new places.
+            unsafe { places.add(i).write(u64::from_ne_bytes(*bytes)) }
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            // SAFETY: the last of the new places.
+            unsafe { places.add(whole.len()).write(u64::from_ne_bytes(last)) }
         }
         (at as u64) << 2 | TAG_ITEM
     }
@@ -209,7 +322,8 @@ impl Builder {
     #[inline]
     fn add_held(&mut self, header: u64, term: u64, place: u64) -> u64 {
         let at = self.item(header);
-        self.words.extend_from_slice(&[term, place]);
+        self.word(term);
+        self.word(place);
         self.held = true;
         (at as u64) << 2 | TAG_ITEM
     }
@@ -225,7 +339,7 @@ impl Builder {
 
     fn add_shared_binary(&mut self, term: u64, place: u64, bytes: &[u8]) -> u64 {
         let word = self.add_held(header(SHARED_BINARY, bytes.len()), term, place);
-        self.words.push(bytes.as_ptr() as u64);
+        self.word(bytes.as_ptr() as u64);
         word
     }
 
@@ -242,6 +356,11 @@ impl Builder {
     ///
     /// The depth of the recursion is that of the term: at most the 64 levels that terms are stored with.
     pub fn copy(&mut self, term: TermRef<'_>) -> u64 {
+        if let Some(words) = term.plain_words() {
+            let at = self.item(plain_header(words[0]));
+            self.append(&words[1..]);
+            return (at as u64) << 2 | term.word() & TAG_MASK;
+        }
         match term.view() {
             View::Immediate(word) => word,
             View::Tuple(elements) => {
@@ -264,9 +383,7 @@ impl Builder {
                 self.copy_slots(item, 0, map.keys);
                 self.copy_slots(item, map.keys.len(), map.values)
             }
-            View::Float(value) => self.float(value),
-            View::Integer(integer) => self.integer(integer.negative, integer.digits),
-            View::Binary(bytes) => self.binary(bytes),
+            View::Float(_) | View::Integer(_) | View::Binary(_) => unreachable!("plain words"),
             View::SharedBinary(held, bytes) => self.add_shared_binary(held.term(), held.place(), bytes),
             View::Held(class, held) => self.add_held(header(HELD, class as usize), held.term(), held.place()),
         }
@@ -283,7 +400,7 @@ impl Builder {
     /// The outermost tuple, in place.
     #[inline]
     pub fn root(&self) -> TermRef<'_> {
-        assert!(!self.words.is_empty());
+        assert!(self.used > 0);
         // SAFETY: the methods keep the content a well-formed block, and it cannot change while it is borrowed.
         unsafe { TermRef::new(self.words.as_ptr(), TAG_ITEM) }
     }
@@ -300,16 +417,16 @@ impl Builder {
     /// Makes a block of what was built, retaining its held terms, and clears the builder. Nothing when memory is exhausted or
     /// the block would have more than 2^32 words.
     pub fn finish(&mut self) -> Option<Block> {
-        assert!(!self.words.is_empty());
-        if self.held {
-            self.words[0] |= HAS_HELD;
-        }
-        let block = u32::try_from(self.words.len()).ok().and_then(|total| {
-            self.words[0] |= (total as u64) << 32;
+        assert!(self.used > 0);
+        let total = u32::try_from(self.used).ok();
+        let held = self.held;
+        let block = total.and_then(|total| {
+            let root = &mut self.built_mut()[0];
+            *root |= u64::from(total) << 32 | if held { HAS_HELD } else { 0 };
             // SAFETY: the content is a well-formed block, with its total in the header.
-            unsafe { Block::from_words(&self.words) }
+            unsafe { Block::from_words(self.built()) }
         });
-        if let (Some(block), true) = (&block, self.held) {
+        if let (Some(block), true) = (&block, held) {
             block.retain_held();
         }
         self.clear();

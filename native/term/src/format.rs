@@ -98,6 +98,15 @@ pub(crate) fn item_words(header: u64) -> usize {
 /// The low bits of a small integer; the word of 0. No header has these bits.
 pub(crate) const SMALL: u64 = 0xf;
 
+/// The header of an item with [plain words](TermRef::plain_words), wherever it stands: that of an outermost tuple says more.
+#[inline]
+pub(crate) fn plain_header(header: u64) -> u64 {
+    match header & KIND_MASK {
+        TUPLE => header & u64::from(u32::MAX),
+        _ => header,
+    }
+}
+
 /// Whether the word is a term of the VM that needs no memory: small integer, atom, `[]`, local pid or port.
 #[inline]
 pub fn is_immediate(word: u64) -> bool {
@@ -268,6 +277,19 @@ impl<'a> TermRef<'a> {
     fn held(self) -> &'a Held {
         // SAFETY: called for kinds whose data begin with held words; those are atomics in their memory form.
         unsafe { &*self.item().add(1).cast::<Held>() }
+    }
+
+    /// The words of an item in which no word is an offset or held, its header among them.
+    #[inline]
+    pub(crate) fn plain_words(self) -> Option<&'a [u64]> {
+        if self.is_immediate() {
+            return None;
+        }
+        let header = self.header();
+        let plain =
+            header & FLAT != 0 || matches!(header & KIND_MASK, FLOAT | INTEGER_POSITIVE | INTEGER_NEGATIVE | BINARY);
+        // SAFETY: an item has this many words, and they lie in the block, which lives for 'a.
+        plain.then(|| unsafe { std::slice::from_raw_parts(self.item(), item_words(header)) })
     }
 
     /// Takes the term apart by one level.

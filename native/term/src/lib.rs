@@ -17,7 +17,7 @@ mod order;
 pub mod test_host;
 
 pub use block::{Block, BlockRef};
-pub use builder::{Builder, Item};
+pub use builder::{Builder, Item, Room};
 pub use equal::{equal, equal_elements};
 pub use few::Few;
 pub use format::{

@@ -14,7 +14,7 @@ pub enum Form {
     /// A reference-counted binary.
     Shared(Vec<u8>),
     /// A compound term: the key of the builder.
-    Compound(Box<Builder>),
+    Compound(Box<Builder<'static>>),
 }
 
 #[derive(Default)]

@@ -33,7 +33,7 @@ use crate::resource::{Kind, Owned, Value};
 use crate::vm::{on_dirty_scheduler, Env, Term};
 use cats_sync::epoch::Guard;
 use cats_table::{Cause, Handle, Host, Object, ObjectRef, Probe, Registry, Right, Table, Time};
-use cats_term::{Block, Builder, Few, TermRef, NIL};
+use cats_term::{Block, Builder, Few, Room, TermRef, NIL};
 use rustler::sys::*;
 use smallvec::SmallVec;
 use std::ffi::CStr;
@@ -208,27 +208,32 @@ fn with_probe<R>(
     key: Term,
     f: impl FnOnce(&Probe<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    let (mut few, mut builder) = (Few::new(), None);
+    let (mut few, mut room) = (Few::new(), Room::<OBJECT_WORDS>::new());
+    let mut builder = None;
     let probe = if key.is_immediate() {
         table.probe(TermRef::immediate(key.0))
     } else {
-        built_probe(env, table, key, &mut few, &mut builder)?
+        built_probe(env, table, key, &mut few, &mut builder, || Builder::within(&mut room))?
     };
     f(&probe)
 }
 
+/// Words of an object for which there is room on the stack.
+const OBJECT_WORDS: usize = 128;
+
 #[inline(never)]
-fn built_probe<'b>(
+fn built_probe<'b, 'r>(
     env: Env,
     table: &Table,
     key: Term,
     few: &'b mut Few,
-    builder: &'b mut Option<Builder>,
+    builder: &'b mut Option<Builder<'r>>,
+    make: impl FnOnce() -> Builder<'r>,
 ) -> Result<Probe<'b>, Failure> {
     if let Some(key) = encode::few(env, key, few) {
         return Ok(table.probe(key));
     }
-    let builder = builder.insert(Builder::new());
+    let builder = builder.insert(make());
     encode::key(env, key, builder)?;
     Ok(table.probe(builder.as_key()))
 }
@@ -245,7 +250,8 @@ fn object<'a>(env: Env, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
 /// Stores the tuple of these terms. Not inlined: its buffer would lie in the frame of those that need none.
 #[inline(never)]
 fn block(env: Env, elements: &[Term]) -> Result<Block, Failure> {
-    let mut builder = Builder::new();
+    let mut room = Room::<OBJECT_WORDS>::new();
+    let mut builder = Builder::within(&mut room);
     encode::object(env, elements, &mut builder)?;
     builder.finish().ok_or(Failure::SystemLimit)
 }

@@ -61,7 +61,7 @@ const GROUP: usize = 16;
 const MANY: usize = 256;
 
 /// Where a key is made that is no immediate.
-type Room = (Few, Option<Builder>);
+type Room = (Few, Option<Builder<'static>>);
 
 /// The objects of each of the keys as a list of lists, or `{Lists, Rest}` of the first keys, and the keys that are left. In a large
 /// table the memory of a group of keys is asked for before the first of them is looked up, first that of the engine and then that of
@@ -83,7 +83,7 @@ pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
                 true => handle.table().probe(TermRef::immediate(key.0)),
                 false => {
                     let (few, builder) = &mut **room.insert(Box::new((Few::new(), None)));
-                    built_probe(env, handle.table(), key, few, builder)?
+                    built_probe(env, handle.table(), key, few, builder, Builder::new)?
                 }
             });
             rest = tail;

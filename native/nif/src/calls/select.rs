@@ -624,7 +624,8 @@ impl<'e, 'g> Slice<'e, 'g> {
 
 /// A tuple as an object to store; nothing when memory is exhausted. A program that keeps the key has no other results.
 fn stored(value: TermRef<'_>) -> Option<Block> {
-    let mut builder = Builder::new();
+    let mut room = Room::<OBJECT_WORDS>::new();
+    let mut builder = Builder::within(&mut room);
     builder.copy(value);
     builder.finish()
 }

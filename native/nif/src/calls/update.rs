@@ -175,7 +175,8 @@ fn get_number(env: Env, term: Term) -> Option<Number> {
     if term.is_immediate() || !env.is_number(term) {
         return None;
     }
-    let mut builder = Builder::new();
+    let mut room = Room::<OBJECT_WORDS>::new();
+    let mut builder = Builder::within(&mut room);
     encode::key(env, term, &mut builder).ok()?;
     Number::of(builder.as_key())
 }
@@ -226,7 +227,8 @@ fn with_default<R>(
         Err(cats_table::Failure::Bad(Cause::BadKey)) => (),
         result => return Ok(result?),
     }
-    let mut builder = Builder::new();
+    let mut room = Room::<OBJECT_WORDS>::new();
+    let mut builder = Builder::within(&mut room);
     encode::object(env, elements, &mut builder)?;
     match builder.root().view() {
         View::Tuple(elements) => Ok(update(Some(Tuple::Terms(elements)))?),
@@ -247,18 +249,30 @@ fn change_elements(env: Env, table: Term, key: Term, ops: Term, default: Option<
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
     if let (Some(&[position, value]), true) = (env.tuple_elements(ops), key.is_immediate()) {
-        if let (Some(position), true, true) = (
-            position.small_integer(),
-            value.is_immediate(),
-            is_sound(env, handle, default),
-        ) {
+        if let (Some(position), true) = (position.small_integer(), is_sound(env, handle, default)) {
             let probe = handle.table().probe(TermRef::immediate(key.0));
-            if handle.set(&probe, position, value.0)? {
+            let done = match value.is_immediate() {
+                true => handle.set(&probe, position, value.0)?,
+                false => set_built(env, handle, &probe, position, value)?,
+            };
+            if done {
                 return Ok(atoms::true_());
             }
         }
     }
     change_otherwise(env, handle, key, ops, default)
+}
+
+/// Sets one element to what is no immediate; false, and nothing done, if the key has no object.
+#[inline(never)]
+fn set_built(env: Env, handle: Handle<'_>, probe: &Probe<'_>, position: i64, value: Term) -> Result<bool, Failure> {
+    let mut room = Room::<OBJECT_WORDS>::new();
+    let mut builder = Builder::within(&mut room);
+    encode::key(env, value, &mut builder)?;
+    match handle.update_element(probe, &[ElementOp::Set(position, builder.as_key())], None) {
+        Err(cats_table::Failure::Bad(Cause::BadKey)) => Ok(false),
+        result => Ok(result.map(|()| true)?),
+    }
 }
 
 /// What is not as simple as can be: first as if all elements were immediates and the object was there.
@@ -299,7 +313,8 @@ fn set_in_general(
         .iter()
         .map(|change| change.map_or(Term(NIL), |(_, value)| value))
         .collect();
-    let mut builder = Builder::new();
+    let mut room = Room::<OBJECT_WORDS>::new();
+    let mut builder = Builder::within(&mut room);
     encode::object(env, &values, &mut builder)?;
     let View::Tuple(values) = builder.root().view() else {
         unreachable!("a tuple was built")

@@ -174,7 +174,7 @@ impl Model {
     }
 
     /// A builder with this term as a key to search for.
-    pub fn key(&self) -> Builder {
+    pub fn key(&self) -> Builder<'static> {
         install_test_host(ZEROS_IDENTICAL);
         let mut builder = Builder::new();
         let root = builder.tuple(1);

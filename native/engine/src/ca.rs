@@ -188,7 +188,7 @@ impl<S: OrderedSchema> Ca<S> {
         unsafe { &*at.cast() }
     }
 
-    #[inline]
+    #[inline(always)]
     fn find_base<'a>(&self, query: &Query<S>) -> &'a Base<S::Key> {
         match self.route() {
             Route::One(base) => base,
@@ -197,14 +197,23 @@ impl<S: OrderedSchema> Ca<S> {
     }
 
     /// The leaf whose range holds the key, or held it not long ago (then it is dead).
-    #[inline]
+    #[inline(always)]
     fn find<'a>(&self, query: &Query<S>) -> (&'a Base<S::Key>, Leaf) {
         let base = self.find_base(query);
-        let mut node = base.root();
+        match base.root().kind::<S::Key>() {
+            Kind::Inner(inner) => (base, Self::descend(query, inner)),
+            Kind::Leaf(leaf) => (base, leaf),
+        }
+    }
+
+    /// The key's leaf below an inner node.
+    #[inline(never)]
+    fn descend(query: &Query<S>, inner: Inner<S::Key>) -> Leaf {
+        let mut inner = inner;
         loop {
-            match node.kind::<S::Key>() {
-                Kind::Inner(inner) => node = Node(inner.child(inner.search(query, true))),
-                Kind::Leaf(leaf) => return (base, leaf),
+            match Node(inner.child(inner.search(query, true))).kind() {
+                Kind::Inner(next) => inner = next,
+                Kind::Leaf(leaf) => return leaf,
             }
         }
     }
@@ -247,49 +256,135 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Locks the key's leaf.
-    #[inline]
+    /// Locks the key's leaf. The first try stands in the caller.
+    #[inline(always)]
     fn acquire<'a>(&self, guard: &Guard, query: &Query<S>, wanted: Wanted) -> Result<Acquired<'a, S::Key>, Busy> {
-        for _ in 0..ATTEMPTS {
-            let (base, leaf) = self.find(query);
-            leaf.prefetch(wanted.hash);
-            let Ok((held, waited)) = Held::lock(leaf) else {
-                base.statistic().contended();
-                self.adapt(guard, base);
-                return Err(Busy);
-            };
-            let info = leaf.info();
-            if info.dead() {
-                continue;
+        match self.try_acquire(guard, query, wanted)? {
+            Some(acquired) => Ok(acquired),
+            None => self.acquire_again(guard, query, wanted),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn acquire_again<'a>(&self, guard: &Guard, query: &Query<S>, wanted: Wanted) -> Result<Acquired<'a, S::Key>, Busy> {
+        for _ in 1..ATTEMPTS {
+            if let Some(acquired) = self.try_acquire(guard, query, wanted)? {
+                return Ok(acquired);
             }
-            if let Some(found) = leaf.find(query, wanted, info) {
-                let spot = Ok(found);
-                return Ok(Acquired {
-                    base,
-                    held,
-                    waited,
-                    spot,
-                });
-            }
-            if let Some(place) = leaf.room(wanted.hash) {
-                let spot = Err(place);
-                return Ok(Acquired {
-                    base,
-                    held,
-                    waited,
-                    spot,
-                });
-            }
-            drop(held);
-            self.make_room(guard, query, wanted)?;
         }
         Err(Busy)
+    }
+
+    /// Nothing if the leaf that was found has been replaced, or just was because it was full.
+    #[inline(always)]
+    fn try_acquire<'a>(
+        &self,
+        guard: &Guard,
+        query: &Query<S>,
+        wanted: Wanted,
+    ) -> Result<Option<Acquired<'a, S::Key>>, Busy> {
+        let (base, leaf) = self.find(query);
+        leaf.prefetch(wanted.hash);
+        let Ok((held, waited)) = Held::lock(leaf) else {
+            base.statistic().contended();
+            self.adapt(guard, base);
+            return Err(Busy);
+        };
+        let info = leaf.info();
+        if info.dead() {
+            return Ok(None);
+        }
+        let spot = match leaf.find(query, wanted, info) {
+            Some(found) => Ok(found),
+            None => match leaf.room(wanted.hash) {
+                Some(place) => Err(place),
+                None => {
+                    drop(held);
+                    self.make_room(guard, query, wanted)?;
+                    return Ok(None);
+                }
+            },
+        };
+        Ok(Some(Acquired {
+            base,
+            held,
+            waited,
+            spot,
+        }))
     }
 }
 
 impl<S: OrderedSchema> Ca<S> {
+    /// One optimistic read, unless a writer holds the leaf, overtakes, or has replaced it.
+    #[inline(always)]
+    fn try_read<R>(
+        &self,
+        guard: &Guard,
+        query: &Query<S>,
+        wanted: Wanted,
+        look: &mut impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        let (base, leaf) = self.find(query);
+        leaf.prefetch(wanted.hash);
+        let token = leaf.lock().token()?;
+        let info = leaf.info();
+        if info.dead() {
+            return None;
+        }
+        let result = look(leaf.find(query, wanted, info).map(|found| found.1));
+        if !leaf.lock().validate(token) {
+            return None;
+        }
+        self.count_read(guard, base);
+        Some(result)
+    }
+
+    /// A read whose first try failed.
+    #[cold]
+    #[inline(never)]
+    fn read_again<R>(
+        &self,
+        guard: &Guard,
+        query: &Query<S>,
+        wanted: Wanted,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        let mut failures = 0;
+        for _ in 0..ATTEMPTS {
+            let (base, leaf) = self.find(query);
+            leaf.prefetch(wanted.hash);
+            if failures < PATIENCE {
+                let token = leaf.lock().token_spinning()?;
+                let info = leaf.info();
+                if info.dead() {
+                    continue;
+                }
+                let result = look(leaf.find(query, wanted, info).map(|found| found.1));
+                if leaf.lock().validate(token) {
+                    self.count_read(guard, base);
+                    return Ok(result);
+                }
+                failures += 1;
+            } else {
+                let held = Held::lock(leaf);
+                base.statistic().contended();
+                let (held, _) = held?;
+                let info = leaf.info();
+                if info.dead() {
+                    continue;
+                }
+                let result = look(leaf.find(query, wanted, info).map(|found| found.1));
+                drop(held);
+                self.adapt(guard, base);
+                return Ok(result);
+            }
+        }
+        Err(Busy)
+    }
+
     /// Looks for an entry that may not be there, locking the leaf only if it is. Nothing where others are changing the leaf.
-    #[inline]
+    #[inline(always)]
     fn glance<'a>(
         &self,
         base: &'a Base<S::Key>,
@@ -317,7 +412,7 @@ impl<S: OrderedSchema> Ca<S> {
     }
 
     /// Carries out a change in a leaf that was locked for it.
-    #[inline]
+    #[inline(always)]
     fn change<R>(
         &self,
         guard: &Guard,
@@ -363,42 +458,18 @@ fn sparse(count: usize) -> bool {
 impl<S: OrderedSchema> Engine<S> for Ca<S> {
     type Cursor = Position<S::Key>;
 
+    /// The first try stands in the caller.
+    #[inline(always)]
     fn read<R>(&self, guard: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
         let query = Query::new(&self.schema, probe);
         let wanted = Wanted::new(self.schema.word(probe));
-        let mut failures = 0;
-        for _ in 0..ATTEMPTS {
-            let (base, leaf) = self.find(&query);
-            leaf.prefetch(wanted.hash);
-            if failures < PATIENCE {
-                let token = leaf.lock().token_spinning()?;
-                let info = leaf.info();
-                if info.dead() {
-                    continue;
-                }
-                let result = look(leaf.find(&query, wanted, info).map(|found| found.1));
-                if leaf.lock().validate(token) {
-                    self.count_read(guard, base);
-                    return Ok(result);
-                }
-                failures += 1;
-            } else {
-                let held = Held::lock(leaf);
-                base.statistic().contended();
-                let (held, _) = held?;
-                let info = leaf.info();
-                if info.dead() {
-                    continue;
-                }
-                let result = look(leaf.find(&query, wanted, info).map(|found| found.1));
-                drop(held);
-                self.adapt(guard, base);
-                return Ok(result);
-            }
+        match self.try_read(guard, &query, wanted, &mut look) {
+            Some(result) => Ok(result),
+            None => self.read_again(guard, &query, wanted, look),
         }
-        Err(Busy)
     }
 
+    #[inline(always)]
     fn update<R>(
         &self,
         guard: &Guard,
@@ -412,6 +483,7 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
     }
 
     /// Nothing is locked if there is no entry.
+    #[inline(always)]
     fn update_present<R: Default>(
         &self,
         guard: &Guard,

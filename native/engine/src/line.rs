@@ -1,4 +1,4 @@
-//! The eight words of a cache line, compared with one at once.
+//! The eight words of a cache line, compared with one at once, without branches.
 
 use cats_sync::facade::AtomicU64;
 
@@ -49,5 +49,69 @@ pub(crate) unsafe fn equal_words(line: *const AtomicU64, word: u64) -> u32 {
         let words = unsafe { &*line.cast::<[AtomicU64; 8]>() };
         let equal = |other: &AtomicU64| u32::from(other.load(Acquire) == word);
         words.iter().rev().fold(0, |mask, other| mask << 2 | equal(other))
+    }
+}
+
+/// How many of the eight words are below `word`: two instructions a word, where the compiler makes bytes of the comparisons, and
+/// a vector of these.
+#[inline]
+pub(crate) fn words_below(line: &[u64; 8], word: u64) -> usize {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let (even, odd): (usize, usize);
+        // SAFETY: reads the line. Each comparison leaves its result in the carry flag, which is added to one of two counts.
+        unsafe {
+            std::arch::asm!(
+                "xor {even:e}, {even:e}",
+                "xor {odd:e}, {odd:e}",
+                "cmp qword ptr [{line}], {word}",
+                "adc {even}, 0",
+                "cmp qword ptr [{line} + 8], {word}",
+                "adc {odd}, 0",
+                "cmp qword ptr [{line} + 16], {word}",
+                "adc {even}, 0",
+                "cmp qword ptr [{line} + 24], {word}",
+                "adc {odd}, 0",
+                "cmp qword ptr [{line} + 32], {word}",
+                "adc {even}, 0",
+                "cmp qword ptr [{line} + 40], {word}",
+                "adc {odd}, 0",
+                "cmp qword ptr [{line} + 48], {word}",
+                "adc {even}, 0",
+                "cmp qword ptr [{line} + 56], {word}",
+                "adc {odd}, 0",
+                line = in(reg) line,
+                word = in(reg) word,
+                even = out(reg) even,
+                odd = out(reg) odd,
+                options(readonly, nostack, pure),
+            );
+        }
+        even + odd
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    line.iter().map(|&other| usize::from(other < word)).sum()
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[repr(align(64))]
+    struct Line([u64; 8]);
+
+    proptest! {
+        #[test]
+        fn a_line_is_compared_as_its_words_are(words in prop::array::uniform8(any::<u64>()), which in 0..8usize) {
+            for word in [0, 1, words[which], words[which].wrapping_add(1), words[which] ^ 1 << 32, u64::MAX] {
+                let line = Line(words);
+                let below = words.iter().filter(|&&other| other < word).count();
+                prop_assert_eq!(words_below(&line.0, word), below);
+                let equal = (0..8).filter(|&i| words[i] == word).map(|i| 1 << (2 * i)).sum::<u32>();
+                // SAFETY: an aligned line that nobody writes.
+                prop_assert_eq!(unsafe { equal_words(line.0.as_ptr().cast(), word) }, equal);
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@
 
 use super::leaf::Leaf;
 use super::Query;
+use crate::line::words_below;
 use crate::OrderedSchema;
 use cats_sync::facade::{AtomicPtr, Ordering::*};
 use cats_sync::slab;
@@ -66,13 +67,15 @@ impl Node {
     }
 }
 
-/// Before three arrays: heads, keys and children. Every eighth head is a guide, so that a search looks at two or three lines.
+/// Before four arrays: guides, heads, keys and children. Every eighth head is a guide, so that a search looks at two or three lines.
 #[repr(C, align(64))]
 struct Header {
     /// Children.
-    len: usize,
+    len: u32,
+    /// Where they begin, in words behind the header.
+    children: u32,
     skip: usize,
-    /// The guides stand before the heads, as many as there is room for, filled up with `u64::MAX`.
+    /// Whole lines, filled up with `u64::MAX`; none where all heads are on one line.
     guides: usize,
     /// All keys of the node's range have the same normalized key up to this byte; all separators up to `skip`.
     sure: usize,
@@ -84,8 +87,6 @@ struct Header {
 const PREFIX: usize = 4;
 /// Heads of a line, the last of which is a guide.
 const LINE: usize = 8;
-/// Guides come in such numbers, so that the search of most nodes takes the same steps.
-const GUIDES: usize = FANOUT / LINE;
 
 /// A handle to an inner node or the route node. Whoever holds one has it from a structure reached under a guard that is still
 /// alive (or owns the node), so the memory behind it is such a node: the reason why its methods are safe to call.
@@ -204,7 +205,10 @@ fn room(len: usize) -> usize {
 }
 
 fn guides(len: usize) -> usize {
-    (room(len) / LINE).next_multiple_of(GUIDES)
+    match room(len) / LINE {
+        1 => 0,
+        lines => room(lines),
+    }
 }
 
 /// Bytes of a node with this many children.
@@ -239,7 +243,8 @@ impl<K> Inner<K> {
         // SAFETY: the memory is this function's own, and large enough for the header and the three arrays behind it.
         unsafe {
             at.cast().write(Header {
-                len,
+                len: len as u32,
+                children: (guides(len) + 2 * room(len)) as u32,
                 skip,
                 guides: guides(len),
                 sure,
@@ -292,7 +297,7 @@ impl<K> Inner<K> {
     }
     #[inline]
     pub fn len(self) -> usize {
-        self.header().len
+        self.header().len as usize
     }
     pub fn skip(self) -> usize {
         self.header().skip
@@ -313,7 +318,11 @@ impl<K> Inner<K> {
     }
     fn children_at(self, i: usize) -> *mut AtomicPtr<u8> {
         // SAFETY: callers stay within the node.
-        unsafe { self.heads_at(2 * self.room()).cast::<AtomicPtr<u8>>().add(i) }
+        unsafe {
+            self.guides_at(self.header().children as usize)
+                .cast::<AtomicPtr<u8>>()
+                .add(i)
+        }
     }
 
     fn heads<'a>(self) -> &'a [u64] {
@@ -344,9 +353,9 @@ impl<K> Inner<K> {
     }
 
     /// The child whose range holds the key or, unless `through` it, the keys right below it.
-    #[inline]
+    #[inline(always)]
     pub fn search<S: OrderedSchema<Key = K>>(self, query: &Query<S>, through: bool) -> usize {
-        let Header { skip, sure, .. } = *self.header();
+        let &Header { skip, sure, .. } = self.header();
         if skip != sure {
             match self.compare_prefix(query) {
                 Ordering::Less => return 0,
@@ -365,6 +374,7 @@ impl<K> Inner<K> {
     }
 
     /// How the key stands to the bytes that all separators begin with, and the keys beside them may not.
+    #[inline(never)]
     fn compare_prefix<S: OrderedSchema<Key = K>>(self, query: &Query<S>) -> Ordering {
         let header = self.header();
         for (i, &prefix) in header.prefix.iter().enumerate() {
@@ -384,17 +394,31 @@ impl<K> Inner<K> {
     /// The number of heads below this one.
     #[inline]
     fn below(self, head: u64) -> usize {
-        let mut line = 0;
-        for first in (0..self.header().guides).step_by(GUIDES) {
+        let guides = self.header().guides;
+        let line = if guides == 0 {
+            0
+        } else {
             // SAFETY: there is such a number of guides. Neither they nor heads are written after publication.
-            let guides = unsafe { &*self.guides_at(first).cast::<[u64; GUIDES]>() };
-            line += guides.iter().map(|&guide| usize::from(guide < head)).sum::<usize>();
-        }
+            let first = match unsafe { *self.guides_at(LINE - 1) } < head {
+                _ if guides > 2 * LINE => self.first_guide(head),
+                below => LINE * usize::from(below),
+            };
+            // SAFETY: as above.
+            first + words_below(unsafe { &*self.guides_at(first).cast() }, head)
+        };
         // The child is one of those beside this line, or the next one.
         super::prefetch(self.children_at(line * LINE).cast());
         // SAFETY: a line whose guide is not below, or that has none, is not behind the last one.
-        let heads = unsafe { &*self.heads_at(line * LINE).cast::<[u64; LINE]>() };
-        line * LINE + heads.iter().map(|&other| usize::from(other < head)).sum::<usize>()
+        line * LINE + words_below(unsafe { &*self.heads_at(line * LINE).cast() }, head)
+    }
+
+    /// The line of guides to look at in a route node, which may have more children than other nodes.
+    #[cold]
+    #[inline(never)]
+    fn first_guide(self, head: u64) -> usize {
+        // SAFETY: there is such a number of guides; see `below`.
+        let below = |next: &usize| unsafe { *self.guides_at(next - 1) } < head;
+        (LINE..self.header().guides).step_by(LINE).filter(below).count() * LINE
     }
 
     /// Goes on among the separators of equal heads from `first` on.

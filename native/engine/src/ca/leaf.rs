@@ -52,8 +52,12 @@ impl Info {
     fn reach(self) -> usize {
         (self.0 >> 8 & 0xff) as usize
     }
+    /// The flag that entries went past a line.
+    const fn passing(line: usize) -> u64 {
+        1 << (16 + line)
+    }
     fn passed(self, line: usize) -> bool {
-        self.0 >> (16 + line) & 1 == 1
+        self.0 & Self::passing(line) != 0
     }
     pub fn dead(self) -> bool {
         self.0 & DEAD != 0
@@ -285,8 +289,10 @@ impl Leaf {
         }
         let home = self.home(wanted.hash);
         let mask = self.matching(home, wanted.word);
-        // One branch that goes one way nearly always; whether there is such a key is no matter for a branch.
-        if (mask != 0) | !(info.passed(home) | info.hashed()) {
+        // One branch that goes one way nearly always; whether there is such a key is no matter for a branch, nor whether entries
+        // went past the line. `none` has all bits if there is no such key, and if there is, none where `info` has flags.
+        let none = u64::from(mask).wrapping_sub(1);
+        if none & info.0 & (Info::passing(home) | HASHED) == 0 {
             let slot = home * LINE + mask.trailing_zeros() as usize / 2 % LINE;
             let entry = Entry {
                 key: wanted.word,
@@ -380,7 +386,7 @@ impl Leaf {
         let mut info = self.info().0 + 1;
         let home = self.home(hash_of(entry.key));
         for distance in 0..place.distance {
-            info |= 1 << (16 + ((home + distance) & (self.lines() - 1)));
+            info |= Info::passing((home + distance) & (self.lines() - 1));
         }
         if Info(info).reach() < place.distance {
             info = info & !0xff00 | (place.distance as u64) << 8;

@@ -234,12 +234,12 @@ impl<S: OrderedSchema> Ca<S> {
         });
     }
 
-    /// Counts an operation that waited for a lock in the base node, or did not, and adapts.
+    /// Counts an operation that waited for a lock in the base node, or of many that did not one, and adapts.
     #[inline]
-    fn count(&self, guard: &Guard, base: &Base<S::Key>, waited: bool) {
+    fn count(&self, guard: &Guard, base: &Base<S::Key>, waited: bool, sampled: bool) {
         if waited {
             base.statistic().contended();
-        } else if once_in(SAMPLING) {
+        } else if sampled {
             base.statistic().bump(-(SAMPLING as i32));
         } else {
             return;
@@ -433,7 +433,7 @@ impl<S: OrderedSchema> Ca<S> {
         match (step, spot) {
             (Step::Keep, _) | (Step::Remove, Err(_)) => held.changed = false,
             (Step::Touch, _) => {}
-            (Step::Put(entry), Ok((slot, _))) => held.leaf.replace(slot, entry),
+            (Step::Put(entry), Ok((slot, old))) => held.leaf.replace(slot, old, entry),
             (Step::Put(entry), Err(place)) => held.leaf.insert(query, place, entry),
             (Step::Remove, Ok((slot, _))) => {
                 held.leaf.remove(slot);
@@ -441,11 +441,12 @@ impl<S: OrderedSchema> Ca<S> {
             }
         }
         let shrink = removed && sparse(held.leaf.info().count()) && base.root() != Node::leaf(held.leaf);
+        let sampled = held.changed && held.is_sampled();
         drop(held);
         if shrink {
             self.shrink(guard, query);
         }
-        self.count(guard, base, waited);
+        self.count(guard, base, waited, sampled);
         result
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Source: Sagonas, Winblad, contention adapting search trees (000, section 3); the read gravity is OTP's. The lock guards the
 //! tree's structure only; operations on single keys lock leaves. So that the statistic is no word that every operation
-//! writes, an uncontended operation lowers it with a probability of 1 in 64, by as much more.
+//! writes, one in 64 uncontended changes of a leaf lowers it, by as much more.
 
 use super::inner::{Bound, Node};
 use cats_sync::facade::{AtomicBool, AtomicPtr, Ordering::*};
@@ -10,7 +10,7 @@ use cats_sync::slab;
 use cats_sync::stat_lock::StatLock;
 use cats_sync::Busy;
 
-/// An uncontended operation counts -1; one in so many is counted.
+/// An uncontended change counts -1; one in so many of a leaf is counted.
 pub(super) const SAMPLING: u32 = 64;
 /// An operation on several base nodes, for each.
 pub(super) const WIDE: i32 = -100;

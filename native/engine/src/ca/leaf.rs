@@ -3,7 +3,8 @@
 //!
 //! Layout: a header line; 1 to 16 lines of 8 key words; as many lines of 8 body words; a permutation of one byte a slot,
 //! which begins in the header. An entry stands in the line that its hash chooses or, when that is full, in one of the
-//! next; a bit per line tells that entries went past it, so that a search for an absent key stops early. All places
+//! next; a bit for each 32nd of all hashes tells that an entry went past its line, so that a search for an absent key ends
+//! there. All places
 //! follow from the leaf's address and size, which the pointer to it carries: a lookup that knows the leaf has its three
 //! lines fetched at once.
 //!
@@ -14,6 +15,7 @@
 //! Guarantees: a leaf's key range never changes; structural changes kill the leaf (DEAD) and publish new ones. So what a
 //! reader found in a leaf that validates and is not dead, holds.
 
+use super::base::SAMPLING;
 use super::Query;
 use crate::line::equal_words;
 use crate::{hash_of, Entry, OrderedSchema};
@@ -35,13 +37,13 @@ const REACH: usize = 3;
 /// How many inserts without an ordered operation in between keep the order up, those of ascending keys not counted.
 const KEPT_FOR: u64 = 16;
 
-const DEAD: u64 = 1 << 32;
-const HASHED: u64 = 1 << 33;
-const ORDERED: u64 = 1 << 34;
+const DEAD: u64 = 1 << 48;
+const HASHED: u64 = 1 << 49;
+const ORDERED: u64 = 1 << 50;
 
 /// What the leaf's header says of its slots, one word:
-/// number of entries (bits 0 to 7), farthest line from home that an entry stands in (8 to 15), lines that entries went past
-/// (16 to 31), DEAD, HASHED (there are keys that are no immediates), ORDERED.
+/// number of entries (bits 0 to 7), farthest line from home that an entry stands in (8 to 15), hashes of which entries went past
+/// their line (16 to 47), DEAD, HASHED (there are keys that are no immediates), ORDERED.
 #[derive(Clone, Copy)]
 pub(super) struct Info(u64);
 
@@ -52,12 +54,12 @@ impl Info {
     fn reach(self) -> usize {
         (self.0 >> 8 & 0xff) as usize
     }
-    /// The flag that entries went past a line.
-    const fn passing(line: usize) -> u64 {
-        1 << (16 + line)
+    /// The flag that an entry of such a hash went past its line. The hash's highest bits, of which the line is made, choose it.
+    fn passing(hash: u64) -> u64 {
+        1 << (16 + (hash >> 59))
     }
-    fn passed(self, line: usize) -> bool {
-        self.0 & Self::passing(line) != 0
+    fn passed(self, hash: u64) -> bool {
+        self.0 & Self::passing(hash) != 0
     }
     pub fn dead(self) -> bool {
         self.0 & DEAD != 0
@@ -290,9 +292,9 @@ impl Leaf {
         let home = self.home(wanted.hash);
         let mask = self.matching(home, wanted.word);
         // One branch that goes one way nearly always; whether there is such a key is no matter for a branch, nor whether entries
-        // went past the line. `none` has all bits if there is no such key, and if there is, none where `info` has flags.
+        // of such hashes went past the line. `none` has all bits if there is no such key, and if there is, none where `info` has flags.
         let none = u64::from(mask).wrapping_sub(1);
-        if none & info.0 & (Info::passing(home) | HASHED) == 0 {
+        if none & info.0 & (Info::passing(wanted.hash) | HASHED) == 0 {
             let slot = home * LINE + mask.trailing_zeros() as usize / 2 % LINE;
             let entry = Entry {
                 key: wanted.word,
@@ -307,10 +309,8 @@ impl Leaf {
     #[cold]
     fn find_further<S: OrderedSchema>(self, query: &Query<S>, wanted: Wanted, info: Info) -> Option<(usize, Entry)> {
         let mut line = self.home(wanted.hash);
-        for _ in 0..info.reach() {
-            if !info.passed(line) {
-                break;
-            }
+        let reach = if info.passed(wanted.hash) { info.reach() } else { 0 };
+        for _ in 0..reach {
             line = (line + 1) & (self.lines() - 1);
             let mask = self.matching(line, wanted.word);
             if mask != 0 {
@@ -351,7 +351,7 @@ impl Leaf {
                     return Some((slot, entry));
                 }
             }
-            if !info.passed(line) {
+            if !info.passed(hash) {
                 break;
             }
             line = (line + 1) & (self.lines() - 1);
@@ -384,9 +384,8 @@ impl Leaf {
 
     fn fill(self, place: Place, entry: Entry) {
         let mut info = self.info().0 + 1;
-        let home = self.home(hash_of(entry.key));
-        for distance in 0..place.distance {
-            info |= Info::passing((home + distance) & (self.lines() - 1));
+        if place.distance > 0 {
+            info |= Info::passing(hash_of(entry.key));
         }
         if Info(info).reach() < place.distance {
             info = info & !0xff00 | (place.distance as u64) << 8;
@@ -428,13 +427,17 @@ impl Leaf {
     }
 
     /// Replaces the entry in a slot by another of an equal key. Under the lock.
-    pub fn replace(self, slot: usize, entry: Entry) {
-        if entry.key & 3 != 3 {
-            self.set_info(self.info().0 | HASHED);
-        }
+    #[inline]
+    pub fn replace(self, slot: usize, old: Entry, entry: Entry) {
         // Release, body first: see `entry`.
         self.body(slot).store(entry.body, Release);
-        self.key(slot).store(entry.key, Release);
+        // Nearly always the key's line need not be written.
+        if entry.key != old.key {
+            if entry.key & 3 != 3 {
+                self.set_info(self.info().0 | HASHED);
+            }
+            self.key(slot).store(entry.key, Release);
+        }
     }
 
     /// Frees a slot. Under the lock.
@@ -668,6 +671,11 @@ impl Held {
             version,
             changed: false,
         })
+    }
+    /// True for one in [`SAMPLING`] changes of a leaf.
+    #[inline]
+    pub fn is_sampled(&self) -> bool {
+        self.version / 2 % u64::from(SAMPLING) == u64::from(SAMPLING) / 2
     }
     /// Marks the leaf as replaced and frees the lock.
     pub fn kill(self) {

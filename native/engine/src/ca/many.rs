@@ -2,10 +2,10 @@
 //! structure as it is for everybody else, then the leaves in ascending order. Every wait is bounded; when one fails all locks
 //! are freed before anything was done.
 
-use super::base::{Base, Structure, WIDE};
+use super::base::{Base, Structure, SAMPLING, WIDE};
 use super::inner::{bound, Bound, Kind, Node};
 use super::leaf::{Held, Leaf, Wanted};
-use super::{sparse, Ca, Query};
+use super::{once_in, sparse, Ca, Query};
 use crate::{Busy, Entry, Locked, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
 
@@ -174,7 +174,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
                 .shrink(self.guard, &Query::new(&self.table.schema, self.probes[i]));
         }
         match bases[..] {
-            [base] => self.table.count(self.guard, base, self.waited),
+            [base] => self.table.count(self.guard, base, self.waited, once_in(SAMPLING)),
             _ => bases.iter().for_each(|base| base.statistic().bump(WIDE)),
         }
     }
@@ -199,9 +199,9 @@ impl<S: OrderedSchema> Locked for Many<'_, S> {
             (Step::Keep, _) | (Step::Remove, None) => {}
             (Step::Touch, _) => self.change(place),
             (Step::Put(entry), None) => self.insert(i, &query, wanted, entry),
-            (Step::Put(entry), Some((slot, _))) => {
+            (Step::Put(entry), Some((slot, old))) => {
                 self.change(place);
-                leaf.replace(slot, entry);
+                leaf.replace(slot, old, entry);
             }
             (Step::Remove, Some((slot, _))) => {
                 self.change(place);

@@ -14,6 +14,7 @@
     held_terms_are_freed/1,
     batches_are_compacted/1,
     readers_during_compaction/1,
+    given_back_during_compaction/1,
     binaries/1,
     owners_are_watched/1,
     panic/1,
@@ -31,6 +32,7 @@
     there_held_terms_are_freed/0,
     there_batches_are_compacted/0,
     there_readers_during_compaction/0,
+    there_given_back_during_compaction/0,
     there_binaries/0,
     there_owners_are_watched/0,
     there_panic/0,
@@ -53,6 +55,7 @@ all() ->
         held_terms_are_freed,
         batches_are_compacted,
         readers_during_compaction,
+        given_back_during_compaction,
         binaries,
         owners_are_watched,
         panic,
@@ -110,6 +113,7 @@ large_terms(Config) -> there(Config, there_large_terms, []).
 held_terms_are_freed(Config) -> there(Config, there_held_terms_are_freed, []).
 batches_are_compacted(Config) -> there(Config, there_batches_are_compacted, []).
 readers_during_compaction(Config) -> there(Config, there_readers_during_compaction, []).
+given_back_during_compaction(Config) -> there(Config, there_given_back_during_compaction, []).
 binaries(Config) -> there(Config, there_binaries, []).
 owners_are_watched(Config) -> there(Config, there_owners_are_watched, []).
 panic(Config) -> there(Config, there_panic, []).
@@ -322,6 +326,19 @@ read(Lasting) ->
         stop -> ok
     after 0 -> read(Lasting)
     end.
+
+%% Processes give terms of the same batches back, each every fourth: what one of them compacts, others are about to give back.
+there_given_back_during_compaction() ->
+    Idle = batches(),
+    [begin
+         Kept = [{N, cats_nif:test_keep({make_ref(), make_ref()})} || N <- lists:seq(1, 4000)],
+         Droppers = [spawn_monitor(fun() ->
+                                       [true = cats_nif:test_drop(Reference) || {N, Reference} <- Kept, N rem 4 =:= Own],
+                                       collect()
+                                   end) || Own <- lists:seq(0, 3)],
+         [receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end || {_, Monitor} <- Droppers]
+     end || _ <- lists:seq(1, 50)],
+    expect(fun() -> batches() =< Idle + 1 end).
 
 there_binaries() ->
     %% A large one is shared: many copies of it, taken out, are one.

@@ -7,7 +7,7 @@
 use crate::expression::Expression;
 use crate::function::Function;
 use crate::head::{map_get, rest, Pattern};
-use crate::program::Run;
+use crate::program::{place, Run};
 use cats_term::{compare, equal, is_immediate, Elements, List, TermRef, View};
 use smallvec::{smallvec, SmallVec};
 
@@ -38,8 +38,10 @@ pub(crate) struct Fields {
 /// A test of one term.
 #[derive(Clone, Copy)]
 pub(crate) enum Test {
-    /// It is this immediate of the specification.
+    /// It is this immediate.
     Word(u64),
+    /// It is the small integer at this place of the specification.
+    Place(usize),
     /// It is, or is not, exactly this term of the specification.
     Same(u64, bool),
     /// Its order, compared with this term of the specification, is one of these: the sum of some of [`LESS`], [`EQUAL`] and
@@ -128,17 +130,18 @@ impl Comparison {
 
 impl Test {
     fn same(constant: u64) -> Test {
-        // A multiple of four tells where a small integer stands.
-        match is_immediate(constant) || constant & 3 == 0 {
-            true => Test::Word(constant),
-            false => Test::Same(constant, true),
+        match place(constant) {
+            Some(place) => Test::Place(place),
+            None if is_immediate(constant) => Test::Word(constant),
+            None => Test::Same(constant, true),
         }
     }
 
     #[inline(always)]
     fn holds(&self, term: TermRef<'_>, run: &Run<'_>) -> bool {
         match *self {
-            Test::Word(word) => term.word() == run.program.word(word),
+            Test::Word(word) => term.word() == word,
+            Test::Place(place) => term.word() == run.program.word_at(place),
             Test::Same(constant, wanted) => equal(run.constant(constant), term) == wanted,
             Test::Order(constant, wanted) => {
                 let order = compare(term, run.constant(constant));
@@ -220,7 +223,7 @@ impl Parts<'_> {
                 _ => parts.push((place, self.part(pattern))),
             }
         }
-        tests.sort_by_key(|(_, test)| !matches!(test, Test::Word(_)));
+        tests.sort_by_key(|(_, test)| !matches!(test, Test::Word(_) | Test::Place(_)));
         binds.extend(parts);
         Fields {
             arity: elements.len(),
@@ -320,7 +323,7 @@ impl Part {
         match self {
             Part::Any => true,
             // A list is no immediate.
-            Part::Test(Test::Word(_)) => false,
+            Part::Test(Test::Word(_) | Test::Place(_)) => false,
             _ => rest(list, from, run.arena).is_some_and(|rest| self.matches(rest, run, bindings)),
         }
     }

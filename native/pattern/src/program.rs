@@ -151,6 +151,12 @@ pub trait Output {
     fn map(&mut self, keys: &[Self::Term], values: &[Self::Term]) -> Self::Term;
 }
 
+/// The place of a small integer, if code refers to one by this word.
+#[inline(always)]
+pub(crate) fn place(word: u64) -> Option<usize> {
+    (word & 3 == 0).then_some((word >> 2) as usize)
+}
+
 /// One evaluation: the object, the constants, where new terms are made.
 pub(crate) struct Run<'a> {
     pub(crate) program: &'a Program,
@@ -242,11 +248,15 @@ impl Program {
 
     /// The word of a term of the specification as it stands there.
     #[inline(always)]
-    pub(crate) fn word(&self, word: u64) -> u64 {
-        match word & 3 {
-            0 => self.block.as_ref().word((word >> 2) as usize),
-            _ => word,
-        }
+    fn word(&self, word: u64) -> u64 {
+        place(word).map_or(word, |place| self.word_at(place))
+    }
+
+    /// The small integer at a place of the specification.
+    #[inline(always)]
+    pub(crate) fn word_at(&self, place: usize) -> u64 {
+        // SAFETY: the place was one in a block of the same shape, which has as many words as this one.
+        unsafe { self.block.as_ref().address().add(place).read() }
     }
 
     /// Runs the program over an object: the result of the first clause that matches, as `output` builds it, or nothing.

@@ -250,12 +250,6 @@ impl<'a> BlockRef<'a> {
         place
     }
 
-    /// The word at a place; panics when there is none.
-    #[inline]
-    pub fn word(self, place: usize) -> u64 {
-        self.as_words()[place]
-    }
-
     /// Bytes of memory that the block occupies.
     #[inline]
     pub fn bytes(self) -> usize {

@@ -23,16 +23,16 @@ pub(crate) enum Matcher {
     Never,
     /// A variable, or `'_'`, that is the whole object.
     Whole(Part),
-    Tuple(Box<Fields>),
+    Tuple(Fields),
 }
 
 /// What a tuple must be.
 pub(crate) struct Fields {
     arity: usize,
     /// Tests of elements by their places.
-    tests: SmallVec<[(usize, Test); 4]>,
+    tests: Vec<(usize, Test)>,
     /// What else is asked of elements; first of all, variables are bound.
-    parts: SmallVec<[(usize, Part); 3]>,
+    parts: Vec<(usize, Part)>,
 }
 
 /// A test of one term.
@@ -64,7 +64,7 @@ pub(crate) enum Part {
     All(Vec<Part>),
     /// A float with the same bits as this term of the specification.
     Float(u64),
-    Tuple(Box<Fields>),
+    Tuple(Fields),
     /// A list that begins with these elements, and its rest.
     List(Vec<Part>, Box<Part>),
     /// A map with these keys.
@@ -171,7 +171,7 @@ impl Matcher {
         users.for_each(|expression| expression.use_variables(&mut used));
         let parts = Parts { comparisons, used };
         match head {
-            Pattern::Tuple(elements) => Matcher::Tuple(Box::new(parts.fields(elements))),
+            Pattern::Tuple(elements) => Matcher::Tuple(parts.fields(elements)),
             Pattern::Any | Pattern::Bind(_) => Matcher::Whole(parts.part(head)),
             _ => Matcher::Never,
         }
@@ -209,7 +209,7 @@ impl Parts<'_> {
     }
 
     fn fields(&self, elements: &[Pattern]) -> Fields {
-        let (mut tests, mut binds, mut parts) = (SmallVec::new(), SmallVec::new(), SmallVec::<[_; 3]>::new());
+        let (mut tests, mut binds, mut parts) = (Vec::new(), Vec::new(), Vec::new());
         for (place, pattern) in elements.iter().enumerate() {
             match pattern {
                 Pattern::Any => {}
@@ -249,7 +249,7 @@ impl Parts<'_> {
             Pattern::Bound(variable) => Part::Bound(*variable),
             Pattern::Constant(word) | Pattern::Deep(word) => Part::Test(Test::same(*word)),
             Pattern::Float(word) => Part::Float(*word),
-            Pattern::Tuple(elements) => Part::Tuple(Box::new(self.fields(elements))),
+            Pattern::Tuple(elements) => Part::Tuple(self.fields(elements)),
             Pattern::List(elements, tail) => Part::List(
                 elements.iter().map(|element| self.part(element)).collect(),
                 Box::new(self.part(tail)),

@@ -43,6 +43,9 @@ fn shaping(word: u64) -> u64 {
     }
 }
 
+/// The least that a shared binary weighs while it waits to be freed.
+const PART_WEIGHT: usize = 4 << 10;
+
 /// A block that lives for `'a`.
 #[derive(Clone, Copy)]
 pub struct BlockRef<'a> {
@@ -256,8 +259,9 @@ impl<'a> BlockRef<'a> {
         slab::usable(self.words() * 8)
     }
 
-    /// The bytes that wait to be freed with the block: its own, and an eighth of those of shared binaries, as these take as long to free
-    /// if they are large.
+    /// What the block weighs while it waits to be freed: its own bytes, and an eighth of those of shared binaries, as these take as
+    /// long to free if they are large. A shared binary weighs at least `PART_WEIGHT`, as it may keep a larger one of which it is a
+    /// part.
     #[inline]
     pub fn weight(self) -> usize {
         match self.has_held() {
@@ -272,7 +276,10 @@ impl<'a> BlockRef<'a> {
         self.for_each_held(|held| {
             // SAFETY: held words follow their item's header.
             let header = unsafe { (&raw const *held).cast::<u64>().sub(1).read() };
-            weight += shared_bytes(header) / 8;
+            weight += match shared_bytes(header) {
+                0 => 0,
+                bytes => (bytes / 8).max(PART_WEIGHT),
+            };
         });
         weight
     }

@@ -5,14 +5,14 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/ms_transform.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([functions/1, types/1, results/1, other_constants/1, keys_are_met_once/1, chunks/1, reused/1,
+-export([functions/1, types/1, results/1, compressed/1, other_constants/1, keys_are_met_once/1, chunks/1, reused/1,
          repaired/1, bad_continuations/1, limits/1,
          deleted_meanwhile/1,
          changed_meanwhile/1, large_objects/1, folds/1, fold_and_delete/1, input_functions/1, specifications/1, shell_funs/1,
          module_funs/1]).
 
 all() ->
-    [functions, types, results, other_constants, keys_are_met_once, chunks, reused, repaired,
+    [functions, types, results, compressed, other_constants, keys_are_met_once, chunks, reused, repaired,
      bad_continuations, limits,
      deleted_meanwhile, changed_meanwhile, large_objects,
      folds, fold_and_delete, input_functions, specifications, shell_funs, module_funs].
@@ -82,6 +82,26 @@ results(_Config) ->
     ?assertEqual(ets:select_replace(Ets, Replace), cats:select_replace(Cats, Replace)),
     ?assertEqual(ets:tab2list(Ets), cats:tab2list(Cats)).
 
+%% Objects that are packed are found, changed and removed as others are, by key and in a scan.
+compressed(_Config) ->
+    Objects = [{Key, Key rem 3, N, lists:duplicate(100 * (Key rem 2) + N, Key)} || Key <- lists:seq(1, 20), N <- [1, 2, 3]],
+    Calls = [{match, ['_']}, {match_object, [{3, '_', '_', '$1'}]}, {match_object, [{'_', 1, '_', '_'}]},
+             {select, [[{{3, '_', '$1', '$2'}, [], [{{'$1', '$2'}}]}]]}, {select_count, [[{{'_', 2, '_', '_'}, [], [true]}]]},
+             {match_delete, [{3, '_', '_', '_'}]}, {match_delete, [{5, '_', 2, '_'}]}, {match_delete, [{5, 9, '_', '_'}]},
+             {select_delete, [[{{7, '_', '_', '$1'}, [{'>', {length, '$1'}, 101}], [true]}]]},
+             {select_delete, [[{{'$1', 1, '_', '_'}, [{'<', '$1', 9}], [true]}]]}, {match_delete, [{'_', '_', 2, '_'}]}],
+    Replace = [{select_replace, [[{{9, '$1', '$2', '$3'}, [], [{{9, '$2', '$1', '$3'}}]}]]},
+               {select_replace, [[{{'$1', '_', '_', '$2'}, [{'>', '$1', 15}], [{{'$1', '$2', '$2', '$2'}}]}]]}],
+    [begin
+         Tables = both([Kind, compressed], Objects),
+         [begin
+              [Expected, Got] = [apply(Module, Function, [Table | Arguments]) || {Module, Table} <- Tables],
+              ?assertEqual(canonical(Kind, Expected), canonical(Kind, Got)),
+              [Left, Mine] = [Module:tab2list(Table) || {Module, Table} <- Tables],
+              ?assertEqual(canonical(Kind, Left), canonical(Kind, Mine))
+          end || {Function, Arguments} <- [Replacement || Replacement <- Replace, Kind =/= bag] ++ Calls]
+     end || Kind <- kinds()].
+
 %% Calls that differ in their constants only, which are compiled once.
 other_constants(_Config) ->
     Terms = [1, 2, -1, 1 bsl 70, 1 bsl 70 + 1, -(1 bsl 70), 1.0, 2.0, 0.0, -0.0, a, b, '$1', '_', <<>>, <<1>>, <<2>>, <<1:3>>,
@@ -100,7 +120,8 @@ other_constants(_Config) ->
                      [{match, [{A, B}]}, {match_object, [{A, '$2'}]},
                       {select_count, [[{{'$1', '$2'}, [{'=:=', '$1', {const, A}}, {'>', '$2', {const, B}}], [true]}]]},
                       {select, [[{{A, '$1'}, [], [{{{const, B}, '$1'}}]}]]},
-                      {select, [[{{'$1', A}, [{'=<', '$1', {const, B}}], ['$1', {const, B}]}]]}]]
+                      {select, [[{{'$1', A}, [{'=<', '$1', {const, B}}], ['$1', {const, B}]}]]},
+              {select, [[{{'$1', '$2'}, [{'==', {const, A}, '$1'}], [[{const, B}, '$2' | {const, A}]]}]]}]]
      end || Kind <- [set, ordered_set, bag]].
 
 %% Numbers that are equal are told apart.

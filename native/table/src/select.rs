@@ -1,9 +1,8 @@
 //! What `select`, `match` and their kin do to a table: scans in slices over the objects that a program can match, and removing
 //! or replacing an object that was met, if it is still there.
 
-use crate::failure::{Cause, Failure};
+use crate::failure::Failure;
 use crate::group::{retire_entry, Filter, Group};
-use crate::insert::Incoming;
 use crate::lookup::{Objects, GROUP_LIMIT, SIGNATURES_LIMIT};
 use crate::object::{body_bytes, is_group, Object, ObjectRef};
 use crate::options::Kind;
@@ -215,28 +214,7 @@ impl<'g> Handle<'g> {
         Ok(more)
     }
 
-    /// Removes an object that a slice of a table without bags has shown; false if the key's object is another one by now.
-    pub fn remove_shown(self, object: &ObjectRef<'g>) -> Result<bool, Failure> {
-        let probe = self.table.probe(object.element(self.table.key()));
-        self.change_shown(object, &probe, Step::Remove, 0, 0)
-    }
-
-    /// Replaces an object that a slice of a table without bags has shown by another with the same key; false, and nothing
-    /// done, if the key's object is another one by now.
-    pub fn replace_shown(self, object: &ObjectRef<'g>, new: Block) -> Result<bool, Failure> {
-        let new = Incoming::new(self.guard, self.table, self.store(), Object::Block(new))?;
-        let probe = self.table.probe(object.element(self.table.key()));
-        if new.probe().word() != probe.word() || compare(new.probe().term(), probe.term()).is_ne() {
-            return Err(Cause::None.into());
-        }
-        let changed = self.change_shown(object, &probe, Step::Put(new.entry()), 1, new.bytes())?;
-        if changed {
-            new.take();
-        }
-        Ok(changed)
-    }
-
-    /// Replaces objects of a key of a duplicate_bag, in the order of insertion, by those that `new` gives for them; how many.
+    /// Replaces objects of a key of a table that is no bag, in the order of insertion, by those that `new` gives for them; how many.
     /// Fails with [`Failure::Big`] when they are too many for a caller that is not `patient`. `new` is short and does not come
     /// back here; what it gives has the same key.
     pub fn replace_all(
@@ -291,7 +269,7 @@ impl<'g> Handle<'g> {
         self.lookup_filtered(probe, patient, || Filter::of(program, self.table.key()))
     }
 
-    /// Removes objects of a key of a bag or duplicate_bag, all at once: those that the selection can show and of which `unwanted` is
+    /// Removes objects of a key, all at once: those that the selection can show and of which `unwanted` is
     /// true; how many. Fails with [`Failure::Big`], and nothing done, when they may be too many for a caller that is not
     /// `patient`. `unwanted` is short and does not come back here.
     pub fn remove_all(
@@ -352,38 +330,5 @@ impl<'g> Handle<'g> {
             *next = at + 1;
         }
         Ok(Some((removed, at + 1 < keys.len())))
-    }
-
-    /// Carries out a step on the object's place if it still holds just this object. What comes in its place is `objects`
-    /// objects with blocks of `bytes` bytes.
-    fn change_shown(
-        self,
-        object: &ObjectRef<'g>,
-        probe: &Probe<'_>,
-        step: Step,
-        objects: i64,
-        bytes: i64,
-    ) -> Result<bool, Failure> {
-        let store = self.store();
-        let body = object.body(self.table.key());
-        let old = store.update(self.guard, probe, |old| {
-            if let Err(failure) = self.still_named() {
-                return (Step::Keep, Err(failure));
-            }
-            // A block's address is this object's own as long as the guard lives under which it was shown.
-            match old.filter(|old| old.body == body) {
-                None => (Step::Keep, Ok(None)),
-                Some(old) => {
-                    self.uncount(store, old);
-                    store.count(objects, bytes);
-                    (step, Ok(Some(old)))
-                }
-            }
-        })??;
-        if let Some(old) = old {
-            // SAFETY: the place holds something else now.
-            unsafe { retire_entry(self.guard, old.body) }
-        }
-        Ok(old.is_some())
     }
 }

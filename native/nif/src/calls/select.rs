@@ -22,7 +22,9 @@ const MANY: usize = 128;
 const MANY_ORDERED: usize = 512;
 const STEP: Duration = Duration::from_micros(25);
 /// What it takes to delete or replace an object, in words to copy.
-const OBJECT_WORDS: usize = 20;
+const CHANGE_WORDS: usize = 20;
+/// How many words of an object are looked at in the time that it takes to copy one.
+const LOOKED: usize = 4;
 /// How many objects before it is come to an object's memory is asked for.
 const AHEAD: usize = 16;
 
@@ -228,35 +230,43 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failur
     let table = handle.table();
     let patient = patient(table);
     let mut slice = Slice::new(env, handle, order.limit, Term(NIL));
+    // How long a call takes that looks at one object is told by the words that it reads and makes.
+    let begin = table.kind().is_bag().then(Instant::now);
+    let mut looked = 0;
     let count = match order.action {
         Action::Collect | Action::Count => {
             let found = handle.lookup_for(program, probe, patient)?;
             let objects = found.as_slice();
+            looked = objects.iter().map(ObjectRef::words).sum();
+            let mut collect = |object| {
+                slice.collect(program, object)?;
+                match slice.words > SCHEDULER_WORDS && !patient {
+                    true => Err(Failure::Big),
+                    false => Ok(()),
+                }
+            };
             if order.action == Action::Count {
                 let matching = objects.iter().filter(|object| slice.is_true(program, object));
                 matching.count()
             } else if order.limit == usize::MAX {
                 // Those of a bag stay in the order of insertion; a list is built from its end.
-                let mut objects = objects.iter().rev();
-                objects.try_for_each(|object| slice.collect(program, object))?;
+                objects.iter().rev().try_for_each(&mut collect)?;
                 0
             } else {
-                let mut objects = objects.iter();
-                objects.try_for_each(|object| slice.collect(program, object))?;
+                objects.iter().try_for_each(&mut collect)?;
                 0
             }
         }
-        Action::Delete if table.kind().is_bag() => {
+        Action::Delete => {
             let unwanted = matching(program, slice.caller, &mut slice.arena);
             handle.remove_for(program, probe, patient, unwanted)?
         }
-        Action::Replace if table.kind() == TableKind::DuplicateBag => slice.replace_all(program, probe)?,
-        Action::Delete | Action::Replace => match handle.get(probe)? {
-            Some(object) => slice.change(program, order.action, object)?,
-            None => 0,
-        },
+        Action::Replace => slice.replace_all(program, probe)?,
     };
-    account(env, slice.words + count * OBJECT_WORDS);
+    match begin {
+        Some(begin) => env.account(begin.elapsed().as_nanos() as usize),
+        None => account(env, slice.words + looked / LOOKED + count * CHANGE_WORDS),
+    }
     if order.action == Action::Collect {
         return Ok(slice.result);
     }
@@ -436,8 +446,9 @@ impl<'e, 'g> Slice<'e, 'g> {
         before: &Selection,
     ) -> Result<bool, Failure> {
         objects.iter().take(AHEAD).for_each(ObjectRef::prefetch);
-        // The object whose key was the last one of which objects were removed, in a bag.
-        let mut removed = None;
+        // In a bag, the object whose key was the last one of which all objects were changed.
+        let mut changed = None;
+        let bag = self.handle.table().kind().is_bag();
         for (place, object) in objects.iter().enumerate() {
             if let Some(later) = objects.get(place + AHEAD) {
                 later.prefetch();
@@ -453,25 +464,13 @@ impl<'e, 'g> Slice<'e, 'g> {
                 }
                 (None, _) => self.take(object),
                 (Some(program), Action::Collect) => self.collect(program, object),
-                (Some(program), Action::Replace) if self.handle.table().kind() == TableKind::DuplicateBag => {
-                    match place > 0 && self.is_same_key(&objects[place - 1], object) {
-                        true => Ok(()),
-                        false => {
-                            let table = self.handle.table();
-                            let probe = table.probe(object.element(table.key()));
-                            self.replace_all(program, &probe).map(|count| self.counted += count)
-                        }
-                    }
-                }
-                (Some(program), Action::Delete) if self.handle.table().kind().is_bag() => {
-                    match removed.is_some_and(|removed| self.is_same_key(removed, object)) {
-                        true => Ok(()),
-                        false => self
-                            .remove_all(program, selection, object)
-                            .map(|any| removed = any.then_some(object)),
-                    }
-                }
-                (Some(program), action) => self.change(program, action, *object).map(|count| self.counted += count),
+                (Some(_), _) if changed.is_some_and(|changed| self.is_same_key(changed, object)) => Ok(()),
+                (Some(program), Action::Replace) => self
+                    .replace(program, object)
+                    .map(|any| changed = (any && bag).then_some(object)),
+                (Some(program), Action::Delete) => self
+                    .remove(program, selection, object)
+                    .map(|any| changed = (any && bag).then_some(object)),
             };
             match done {
                 Err(Failure::Busy) if place > 0 => {
@@ -553,13 +552,19 @@ impl<'e, 'g> Slice<'e, 'g> {
         Ok(self.handle.replace_all(probe, patient(self.handle.table()), new)?)
     }
 
+    /// If the object matches, replaces all objects that match and have its key, and tells that.
+    fn replace(&mut self, program: &Program, object: &ObjectRef<'g>) -> Result<bool, Failure> {
+        self.arena.clear();
+        if program.value(seen(object), self.caller, &self.arena).is_none() {
+            return Ok(false);
+        }
+        let table = self.handle.table();
+        self.counted += self.replace_all(program, &table.probe(object.element(table.key())))?;
+        Ok(true)
+    }
+
     /// If the object matches, removes all objects that match and have its key, and tells that.
-    fn remove_all(
-        &mut self,
-        program: &Program,
-        selection: &Selection,
-        object: &ObjectRef<'g>,
-    ) -> Result<bool, Failure> {
+    fn remove(&mut self, program: &Program, selection: &Selection, object: &ObjectRef<'g>) -> Result<bool, Failure> {
         if !self.is_true(program, object) {
             return Ok(false);
         }
@@ -590,35 +595,6 @@ impl<'e, 'g> Slice<'e, 'g> {
             self.counted += removed;
             more
         }))
-    }
-
-    /// Deletes or replaces the object if it matches; if another one has come in its place, that one. How many it were.
-    fn change(&mut self, program: &Program, action: Action, shown: ObjectRef<'g>) -> Result<usize, Failure> {
-        let mut object = shown;
-        loop {
-            self.arena.clear();
-            let done = match action {
-                Action::Delete => match program.is_true(seen(&object), self.caller, &self.arena) {
-                    true => self.handle.remove_shown(&object)?.then_some(1),
-                    false => Some(0),
-                },
-                _ => match program.value(seen(&object), self.caller, &self.arena) {
-                    Some(value) => {
-                        let new = stored(value).ok_or(Failure::SystemLimit)?;
-                        self.handle.replace_shown(&object, new)?.then_some(1)
-                    }
-                    None => Some(0),
-                },
-            };
-            if let Some(count) = done {
-                return Ok(count);
-            }
-            let key = shown.element(self.handle.table().key());
-            match self.handle.get(&self.handle.table().probe(key))? {
-                Some(other) => object = other,
-                None => return Ok(0),
-            }
-        }
     }
 }
 

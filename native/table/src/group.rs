@@ -76,6 +76,15 @@ impl KeyPlace {
         // SAFETY: as the caller promises.
         unsafe { ObjectRef::new(entry, self.place) }
     }
+
+    /// # Safety
+    /// As for [`ObjectRef::stored`].
+    #[inline]
+    pub unsafe fn stored<'a>(self, body: u64) -> ObjectRef<'a> {
+        let entry = Entry { key: self.word, body };
+        // SAFETY: as the caller promises.
+        unsafe { ObjectRef::stored(entry, self.place) }
+    }
 }
 
 impl Group {

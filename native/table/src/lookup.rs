@@ -46,6 +46,7 @@ impl<'g> Objects<'g> {
 pub(crate) enum Looked<'g> {
     None,
     One(Entry),
+    /// As they are stored.
     Many(SmallVec<[ObjectRef<'g>; FEW]>),
     TooMany,
 }
@@ -72,7 +73,7 @@ impl Table {
         let mut objects = SmallVec::with_capacity(count);
         group.each(|body| {
             // SAFETY: what was seen in a slot is retired through the epoch, too.
-            objects.push(unsafe { place.object(body) });
+            objects.push(unsafe { place.stored(body) });
             // A reader that met writers may be led on for long; what it has is not valid anyway.
             objects.len() <= 2 * count + 16
         });
@@ -105,7 +106,7 @@ impl Table {
         let place = self.key_place(entry.key);
         let mut objects = SmallVec::new();
         // SAFETY: as in `look_at_group`.
-        group.each_passing(filter.borrow(), |body| objects.push(unsafe { place.object(body) }));
+        group.each_passing(filter.borrow(), |body| objects.push(unsafe { place.stored(body) }));
         match objects.len() > GROUP_LIMIT && !patient {
             true => Looked::TooMany,
             false => Looked::Many(objects),
@@ -123,7 +124,7 @@ impl Table {
             match looked {
                 Looked::None | Looked::TooMany => 0,
                 Looked::One(entry) => ObjectRef::new(*entry, self.key()).words(),
-                Looked::Many(objects) => objects.iter().map(ObjectRef::words).sum(),
+                Looked::Many(objects) => objects.iter().map(|object| object.unpacked().words()).sum(),
             }
         }
     }
@@ -137,7 +138,12 @@ impl Table {
             Ok(match looked {
                 Looked::None => Objects::None,
                 Looked::One(entry) => Objects::One(ObjectRef::new(entry, self.key())),
-                Looked::Many(objects) => Objects::Many(objects),
+                Looked::Many(mut objects) => {
+                    if self.options().compressed {
+                        objects.iter_mut().for_each(|object| *object = object.unpacked());
+                    }
+                    Objects::Many(objects)
+                }
                 Looked::TooMany => return Err(Failure::Big),
             })
         }

@@ -228,8 +228,17 @@ impl<'a> ObjectRef<'a> {
     #[inline]
     pub unsafe fn new(entry: Entry, key: usize) -> ObjectRef<'a> {
         // SAFETY: as the caller promises.
-        match unsafe { Self::stored(entry, key) } {
-            // SAFETY: as the caller promises; it has a guard.
+        unsafe { Self::stored(entry, key).unpacked() }
+    }
+
+    /// The object as it is read, if this is how it is [stored](Self::stored).
+    ///
+    /// # Safety
+    /// It lives, and this thread has a guard during `'a`.
+    #[inline]
+    pub unsafe fn unpacked(self) -> ObjectRef<'a> {
+        match self {
+            // SAFETY: as the caller promises.
             ObjectRef::Block(block) if packed::is_packed(block) => ObjectRef::Block(unsafe { packed::unpack(block) }),
             object => object,
         }
@@ -274,16 +283,6 @@ impl<'a> ObjectRef<'a> {
             ObjectRef::Single(words) => TermRef::immediate(words[index]),
             ObjectRef::Pair(words) => TermRef::immediate(words[index]),
             ObjectRef::Block(block) => block.element(index),
-        }
-    }
-
-    /// The body word of the object; `key` is the key's place, counted from 0.
-    #[inline]
-    pub(crate) fn body(&self, key: usize) -> u64 {
-        match self {
-            ObjectRef::Single(_) => SINGLE,
-            ObjectRef::Pair(words) => words[1 - key],
-            ObjectRef::Block(block) => block.address().as_ptr() as u64,
         }
     }
 

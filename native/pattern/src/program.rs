@@ -52,7 +52,7 @@ pub(crate) struct Code {
     vm: Vm,
     pub(crate) clauses: Vec<Clause>,
     form: Form,
-    /// The words of the specification that it was made of.
+    /// The [shape](BlockRef::shape_words) of the specification that it was made of.
     words: Vec<u64>,
 }
 
@@ -350,7 +350,7 @@ impl Code {
             vm: vm.clone(),
             clauses,
             form,
-            words: block.as_words().to_vec(),
+            words: block.shape_words(),
         })
     }
 

@@ -17,15 +17,15 @@ unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
 
-/// Shows the words of a block that make its shape, with their places, small integers all as the same one, until `show` returns false;
-/// whether it never did.
+/// Shows the words of a block that make its shape, small integers all as the same one, until `show` returns false; whether it never
+/// did.
 #[inline]
-fn each_shaping(words: &[u64], mut show: impl FnMut(usize, u64) -> bool) -> bool {
+fn each_shaping(words: &[u64], mut show: impl FnMut(u64) -> bool) -> bool {
     let mut at = 0;
     while at < words.len() {
         let header = words[at];
         let mut slots = at + 1..at + 1 + slots(header);
-        if !show(at, header) || !slots.all(|at| show(at, shaping(words[at]))) {
+        if !show(header) || !slots.all(|at| show(shaping(words[at]))) {
             return false;
         }
         at += item_words(header);
@@ -232,7 +232,7 @@ impl<'a> BlockRef<'a> {
     /// A number that blocks of the same [shape](Self::has_shape) have in common. O(words).
     pub fn shape(self) -> u64 {
         let mut state = 0_u64;
-        each_shaping(self.as_words(), |_, word| {
+        each_shaping(self.as_words(), |word| {
             // The step of FxHash.
             state = (u64::rotate_left(state, 5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
             true
@@ -240,10 +240,22 @@ impl<'a> BlockRef<'a> {
         state
     }
 
-    /// Whether these words of another block are like this one's but for small integers in tuples, lists and maps, and for what floats,
-    /// large integers, binaries and held terms are: the same words then stand for items in both. O(words).
-    pub fn has_shape(self, other: &[u64]) -> bool {
-        self.words() == other.len() && each_shaping(self.as_words(), |at, word| word == shaping(other[at]))
+    /// The words that make the block's shape: all headers, and the elements of tuples, lists and maps, but for small integers, which
+    /// are all the same here. What floats, large integers, binaries and held terms are is no part of it.
+    pub fn shape_words(self) -> Vec<u64> {
+        let mut shape = Vec::with_capacity(self.words());
+        each_shaping(self.as_words(), |word| {
+            shape.push(word);
+            true
+        });
+        shape
+    }
+
+    /// Whether another block has this [shape](Self::shape_words): then the same words, but for small integers, stand for items in
+    /// both. O(words).
+    pub fn has_shape(self, shape: &[u64]) -> bool {
+        let mut shape = shape.iter();
+        each_shaping(self.as_words(), |word| shape.next() == Some(&word)) && shape.next().is_none()
     }
 
     /// The place, counted in words of the block, of the first of these elements of an item in it.

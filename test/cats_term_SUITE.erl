@@ -288,16 +288,35 @@ there_batches_are_compacted() ->
 
 %% One small binary left of each dozen, beside large ones that are gone, keeps none of these.
 weights() ->
-    erlang:garbage_collect(),
     Before = binaries_size(),
     Kept = [{N, cats_nif:test_keep(rand:bytes(case N rem 12 of 0 -> 100; _ -> 4000 end))} || N <- lists:seq(1, 6000)],
     true = binaries_size() - Before > 10000000,
     [cats_nif:test_drop(Reference) || {N, Reference} <- Kept, N rem 12 =/= 0],
-    expect(fun() -> binaries_size() - Before < 1000000 end),
+    expect(fun() -> binaries_size() - Before < 5000000 end),
     [100 = byte_size(cats_nif:test_kept(Reference)) || {N, Reference} <- Kept, N rem 12 =:= 0],
+    hidden().
+
+%% References that stay do not keep a term that is gone and of which the VM did not tell that it was large.
+hidden() ->
+    [begin
+         Before = binaries_size(),
+         Some = [cats_nif:test_keep(make_ref()) || _ <- lists:seq(1, 20)],
+         Large = cats_nif:test_keep(Make()),
+         More = [cats_nif:test_keep(make_ref()) || _ <- lists:seq(1, 100)],
+         true = binaries_size() - Before > 30000000,
+         cats_nif:test_drop(Large),
+         expect(fun() -> binaries_size() - Before < 5000000 end),
+         [true = is_reference(cats_nif:test_kept(Reference)) || Reference <- Some ++ More]
+     end || Make <- [fun() -> <<0:400000001>> end,
+                     fun() -> Bytes = <<0:400000000>>, fun() -> Bytes end end,
+                     fun() -> binary:part(<<0:400000000>>, 0, 100) end]],
     ok.
 
-binaries_size() -> erlang:memory(binary).
+%% Without what only this process has not yet let go of. What was freed on another thread counts until a scheduler of the
+%% allocator wakes.
+binaries_size() ->
+    erlang:garbage_collect(),
+    erlang:memory(binary).
 
 %% Processes read what is left of batches while these are compacted, and their memory is used again.
 there_readers_during_compaction() ->
@@ -343,7 +362,6 @@ there_given_back_during_compaction() ->
 there_binaries() ->
     %% A large one is shared: many copies of it, taken out, are one.
     Large = cats_nif:test_keep(rand:bytes(10000000)),
-    erlang:garbage_collect(),
     Before = binaries_size(),
     Out = [cats_nif:test_kept(Large) || _ <- lists:seq(1, 100)],
     true = binaries_size() - Before < 1000000,
@@ -357,7 +375,7 @@ there_binaries() ->
     [10000000 = binary:referenced_byte_size(cats_nif:test_kept(Part)) || Part <- Parts],
     [100, 4096, 65 | _] = [byte_size(cats_nif:test_kept(Part)) || Part <- Parts],
     [cats_nif:test_drop(Part) || Part <- Parts],
-    expect(fun() -> erlang:garbage_collect(), binaries_size() - Before < 1000000 end),
+    expect(fun() -> erlang:garbage_collect(), binaries_size() - Before < 5000000 end),
     %% Bytes that begin within a byte; and one that is being appended to.
     <<_:3, Shifted:8000/binary, _/bitstring>> = rand:bytes(9000),
     comes_back(Shifted),

@@ -7,7 +7,9 @@
 //! soon as no reader can be in it: so what is dead weighs at most three times what lives. The same is done to open batches by the
 //! reaper, each second ([`sweep`]).
 //!
-//! A binary is shared, not copied, as it is in ETS: it keeps what it is a part of. A term that is heavy has a batch alone. Where
+//! A binary is shared, not copied, as it is in ETS: it keeps what it is a part of. Such terms, and those with unknown parts, may keep
+//! more than they weigh, so they have batches of their own kind, where like is with like: one of them that is dead is never kept by
+//! references that live. A term that is heavy has a batch alone. Where
 //! the VM does not tell what a term weighs, it is weighed ([`weight`]).
 //!
 //! Who is to compact a batch claims it, under a lock that it holds until all terms have moved. Who gives a term back clears its
@@ -57,6 +59,8 @@ struct Batch {
     env: *mut ErlNifEnv,
     /// Number and weight of the living terms, whether it is open, and whether it is claimed.
     state: AtomicU64,
+    /// Whether its terms may keep more than their weight tells.
+    hides: bool,
     /// Terms added, and their weight. Only the owner changes them, before it closes the batch.
     added: AtomicUsize,
     weight: AtomicUsize,
@@ -71,12 +75,19 @@ struct Current {
 }
 
 impl Current {
+    const fn new() -> Self {
+        Self {
+            batch: AtomicPtr::new(null_mut()),
+            known: Cell::new(false),
+        }
+    }
+
     #[cold]
-    fn begin(&self) -> *mut Batch {
+    fn begin(&self, hides: bool) -> *mut Batch {
         if !self.known.replace(true) {
             currents().push(At(&raw const self.batch));
         }
-        Batch::new(ITEMS)
+        Batch::new(ITEMS, hides)
     }
 }
 
@@ -93,12 +104,8 @@ impl Drop for Current {
 }
 
 thread_local! {
-    static CURRENT: Current = const {
-        Current {
-            batch: AtomicPtr::new(null_mut()),
-            known: Cell::new(false),
-        }
-    };
+    /// For terms that hide nothing, and for those that may.
+    static CURRENT: [Current; 2] = const { [Current::new(), Current::new()] };
 }
 
 /// The place of a thread's current batch.
@@ -158,7 +165,7 @@ pub fn batches() -> usize {
 }
 
 impl Batch {
-    fn new(items: usize) -> *mut Batch {
+    fn new(items: usize, hides: bool) -> *mut Batch {
         #[cfg(feature = "selftest")]
         BATCHES.fetch_add(1, Ordering::Relaxed);
         let slot = || Slot {
@@ -169,6 +176,7 @@ impl Batch {
             // SAFETY: no precondition.
             env: unsafe { enif_alloc_env() },
             state: AtomicU64::new(OPEN),
+            hides,
             added: AtomicUsize::new(0),
             weight: AtomicUsize::new(0),
             slots: Own::slice(items, slot).expect("memory for a batch"),
@@ -211,7 +219,7 @@ impl Batch {
         (address, index + 1 == self.slots.len() || total >= FULL)
     }
 
-    /// The state that an open batch would have if it was closed now: exact if the caller owns it.
+    /// The state that an open batch would have if it was closed now, a hint.
     fn state_when_closed(&self) -> u64 {
         // Relaxed: a hint.
         self.state.load(Ordering::Relaxed).wrapping_sub(self.open_part())
@@ -251,24 +259,25 @@ fn at(place: u64) -> (*mut Batch, usize) {
 }
 
 fn lock(batch: *const Batch) -> MutexGuard<'static, ()> {
-    let lock = &LOCKS[(batch as usize >> 7) % LOCKS.len()].0;
+    let lock = &LOCKS[(batch as usize >> 6) % LOCKS.len()].0;
     // Nothing can be half done when a holder panics: each change is one store.
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Keeps a term for a stored object ([`cats_term::Host::retain`]).
 pub fn retain(held: &Held, class: Class, bytes: Option<&[u8]>) -> *const u8 {
-    let weight = match (class, bytes) {
-        (_, Some(bytes)) => (bytes.len() + ITEM_WEIGHT).min(ALONE),
-        (Class::Reference | Class::Port | Class::Pid, None) => ITEM_WEIGHT,
+    let hides = !matches!((class, bytes), (Class::Reference | Class::Port | Class::Pid, None));
+    let weight = match bytes {
+        Some(bytes) => bytes.len(),
+        None if !hides => 0,
         // SAFETY: the words name a term of the call, or one that lives while its guard does.
-        _ => unsafe { weight::weight(Term(held.term()), ALONE) }
-            .map_or(ALONE, |weight| (weight + ITEM_WEIGHT).min(ALONE)),
+        None => unsafe { weight::weight(Term(held.term()), ALONE) }.unwrap_or(ALONE),
     };
+    let weight = (weight + ITEM_WEIGHT).min(ALONE);
     if weight == ALONE {
-        return add_alone(held, weight, bytes);
+        return add_alone(held, weight, hides, bytes);
     }
-    let (address, full) = add_to_current(held, weight, bytes);
+    let (address, full) = add_to_current(held, weight, hides, bytes);
     if let Some(full) = full {
         close(full);
     }
@@ -277,8 +286,8 @@ pub fn retain(held: &Held, class: Class, bytes: Option<&[u8]>) -> *const u8 {
 
 /// Adds a term to a batch of its own.
 #[cold]
-fn add_alone(held: &Held, weight: usize, bytes: Option<&[u8]>) -> *const u8 {
-    let batch = Batch::new(1);
+fn add_alone(held: &Held, weight: usize, hides: bool, bytes: Option<&[u8]>) -> *const u8 {
+    let batch = Batch::new(1, hides);
     // SAFETY: this thread owns the new batch.
     let (address, _) = unsafe { &*batch }.add(held, weight, bytes);
     close(batch);
@@ -287,12 +296,13 @@ fn add_alone(held: &Held, weight: usize, bytes: Option<&[u8]>) -> *const u8 {
 
 /// Adds a term to this thread's batch; also returns the batch if it is full now and no longer the thread's, to be closed.
 #[inline]
-fn add_to_current(held: &Held, weight: usize, bytes: Option<&[u8]>) -> (*const u8, Option<*mut Batch>) {
-    let added = CURRENT.try_with(|current| {
+fn add_to_current(held: &Held, weight: usize, hides: bool, bytes: Option<&[u8]>) -> (*const u8, Option<*mut Batch>) {
+    let added = CURRENT.try_with(|currents| {
+        let current = &currents[usize::from(hides)];
         // Relaxed: this thread's own, or somebody has taken it to close it.
         let mut batch = current.batch.swap(null_mut(), Ordering::Relaxed);
         if batch.is_null() {
-            batch = current.begin();
+            batch = current.begin(hides);
         }
         // SAFETY: this thread owns the batch, and nobody frees it while it is open.
         let (address, full) = unsafe { &*batch }.add(held, weight, bytes);
@@ -304,7 +314,7 @@ fn add_to_current(held: &Held, weight: usize, bytes: Option<&[u8]>) -> (*const u
         (address, None)
     });
     // A thread that is ending has no batch of its own any more.
-    added.unwrap_or_else(|_| (add_alone(held, weight, bytes), None))
+    added.unwrap_or_else(|_| (add_alone(held, weight, hides, bytes), None))
 }
 
 /// Closes a batch that this thread owns. Holds no lock when it is called.
@@ -332,7 +342,7 @@ pub fn release(held: &Held) {
         // SAFETY: the words named the batch under the guard, and it goes through the epoch.
         let batch = unsafe { &*batch };
         let slot = &batch.slots[index];
-        // Relaxed: published by the subtraction, or else by the lock.
+        // Relaxed: written before the words named the batch, which `place` acquires.
         let part = 1 | (slot.weight.load(Ordering::Relaxed) as u64) << WEIGHT_SHIFT;
         slot.held.store(null_mut(), Ordering::Relaxed);
         // AcqRel: as in `close`; and who claims the batch later sees the slot empty.
@@ -371,7 +381,7 @@ fn settle(guard: &Guard, batch: &Batch, state: u64) {
             if let Some(held) = unsafe { held.as_ref() } {
                 // The bytes of a binary stay where they are: `add` copies none of a term that has a batch.
                 let weight = slot.weight.load(Ordering::Relaxed);
-                full.extend(add_to_current(held, weight, None).1);
+                full.extend(add_to_current(held, weight, batch.hides, None).1);
             }
         }
     }

@@ -5,7 +5,7 @@
 use crate::block::{copy_words, Block};
 use crate::format::*;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 
 /// A buffer in which one block at a time is built.
@@ -426,10 +426,12 @@ impl<'a> Builder<'a> {
             // SAFETY: the content is a well-formed block, with its total in the header.
             unsafe { Block::from_words(self.built()) }
         });
+        // If the host panics, words that were not retained must not be given back: then the block is lost.
+        let block = block.map(ManuallyDrop::new);
         if let (Some(block), true) = (&block, held) {
             block.retain_held();
         }
         self.clear();
-        block
+        block.map(ManuallyDrop::into_inner)
     }
 }

@@ -200,6 +200,9 @@ impl Encoder<'_, '_, '_> {
         }
         let item = self.builder.open_list();
         if head.is_byte() && tail.0 & TAG == LIST_TAG && self.string(list) {
+            if self.builder.words() >= self.limit {
+                self.over_budget()?;
+            }
             self.builder.close_list(item, NIL);
             return Some(item.word());
         }

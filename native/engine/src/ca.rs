@@ -441,7 +441,11 @@ impl<S: OrderedSchema> Ca<S> {
             }
         }
         let shrink = removed && sparse(held.leaf.info().count()) && base.root() != Node::leaf(held.leaf);
-        let sampled = held.changed && held.is_sampled();
+        let sampled = if held.changed {
+            held.is_sampled()
+        } else {
+            once_in(SAMPLING)
+        };
         drop(held);
         if shrink {
             self.shrink(guard, query);

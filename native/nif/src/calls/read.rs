@@ -61,7 +61,7 @@ const GROUP: usize = 16;
 const MANY: usize = 256;
 
 /// Where a key is made that is no immediate.
-type Room = (Few, Option<Builder<'static>>);
+type KeyRoom = (Few, Option<Builder<'static>>);
 
 /// The objects of each of the keys as a list of lists, or `{Lists, Rest}` of the first keys, and the keys that are left. In a large
 /// table the memory of a group of keys is asked for before the first of them is looked up, first that of the engine and then that of
@@ -74,7 +74,7 @@ pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
     let mut words = 0;
     let ahead = handle.outgrows_caches();
     // Made when a key needs it, as it is large.
-    let mut rooms: [Option<Box<Room>>; GROUP] = Default::default();
+    let mut rooms: [Option<Box<KeyRoom>>; GROUP] = Default::default();
     while lists.len() < MANY && rest.0 != NIL {
         let mut probes = SmallVec::<[Probe<'_>; GROUP]>::new();
         for room in &mut rooms {
@@ -82,7 +82,9 @@ pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
             probes.push(match key.is_immediate() {
                 true => handle.table().probe(TermRef::immediate(key.0)),
                 false => {
-                    let (few, builder) = &mut **room.insert(Box::new((Few::new(), None)));
+                    let room = room.get_or_insert_with(|| Box::new((Few::new(), None)));
+                    **room = (Few::new(), None);
+                    let (few, builder) = &mut **room;
                     built_probe(env, handle.table(), key, few, builder, Builder::new)?
                 }
             });

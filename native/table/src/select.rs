@@ -224,16 +224,19 @@ impl<'g> Handle<'g> {
         mut new: impl FnMut(&ObjectRef<'_>) -> Option<Block>,
     ) -> Result<usize, Failure> {
         let store = self.store();
-        let key = self.table.key_place(probe.word());
         let mut new =
             |object: &ObjectRef<'_>| new(object).and_then(|block| Object::Block(block).into_body(self.table.layout()));
         let (replaced, old) = store.update(self.guard, probe, |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
-            match old {
-                None => (Step::Keep, Ok((0, None))),
-                Some(old) if is_group(old.body) => {
+            let Some(old) = old else {
+                return (Step::Keep, Ok((0, None)));
+            };
+            // In an ordered_set the key may be another term than the probe's.
+            let key = self.table.key_place(old.key);
+            match is_group(old.body) {
+                true => {
                     // SAFETY: the place is locked, so the group lives and this is its only writer.
                     let group = unsafe { Group::from_body(old.body) };
                     if group.count() > GROUP_LIMIT && !patient {
@@ -245,7 +248,7 @@ impl<'g> Handle<'g> {
                     (Step::Touch, Ok((replaced, None)))
                 }
                 // SAFETY: the place is locked, so its object lives.
-                Some(old) => match new(&unsafe { key.object(old.body) }) {
+                false => match new(&unsafe { key.object(old.body) }) {
                     None => (Step::Keep, Ok((0, None))),
                     Some(body) => {
                         self.uncount(store, old);

@@ -45,7 +45,7 @@ round_here(Seed, Subject) ->
     put(functions, functions()),
     Type = pick(cats_chosen:types([set, ordered_set, ordered_set, bag, duplicate_bag])),
     KeyPos = pick([1, 1, 2]),
-    Options = [Type, public, {keypos, KeyPos}],
+    Options = [Type, public, {keypos, KeyPos} | pick([[], [], [compressed]])],
     put(objects, list_to_tuple([object(KeyPos) || _ <- lists:seq(1, ?OBJECTS)])),
     Sides = [{ets, ets:new(oracle, Options)}, {Subject, Subject:new(oracle, Options)}],
     calls(?CALLS, Sides, Type, KeyPos).

@@ -84,12 +84,16 @@ results(_Config) ->
 
 %% Objects that are packed are found, changed and removed as others are, by key and in a scan.
 compressed(_Config) ->
-    Objects = [{Key, Key rem 3, N, lists:duplicate(100 * (Key rem 2) + N, Key)} || Key <- lists:seq(1, 20), N <- [1, 2, 3]],
+    Objects = [{Key, Key rem 3, N, lists:duplicate(100 * (Key rem 2) + N, Key)}
+               || Key <- lists:seq(1, 20), N <- [1, 2, 3]],
     Calls = [{match, ['_']}, {match_object, [{3, '_', '_', '$1'}]}, {match_object, [{'_', 1, '_', '_'}]},
-             {select, [[{{3, '_', '$1', '$2'}, [], [{{'$1', '$2'}}]}]]}, {select_count, [[{{'_', 2, '_', '_'}, [], [true]}]]},
-             {match_delete, [{3, '_', '_', '_'}]}, {match_delete, [{5, '_', 2, '_'}]}, {match_delete, [{5, 9, '_', '_'}]},
+             {select, [[{{3, '_', '$1', '$2'}, [], [{{'$1', '$2'}}]}]]},
+             {select_count, [[{{'_', 2, '_', '_'}, [], [true]}]]},
+             {match_delete, [{3, '_', '_', '_'}]}, {match_delete, [{5, '_', 2, '_'}]},
+             {match_delete, [{5, 9, '_', '_'}]},
              {select_delete, [[{{7, '_', '_', '$1'}, [{'>', {length, '$1'}, 101}], [true]}]]},
-             {select_delete, [[{{'$1', 1, '_', '_'}, [{'<', '$1', 9}], [true]}]]}, {match_delete, [{'_', '_', 2, '_'}]}],
+             {select_delete, [[{{'$1', 1, '_', '_'}, [{'<', '$1', 9}], [true]}]]},
+             {match_delete, [{'_', '_', 2, '_'}]}],
     Replace = [{select_replace, [[{{9, '$1', '$2', '$3'}, [], [{{9, '$2', '$1', '$3'}}]}]]},
                {select_replace, [[{{'$1', '_', '_', '$2'}, [{'>', '$1', 15}], [{{'$1', '$2', '$2', '$2'}}]}]]}],
     [begin

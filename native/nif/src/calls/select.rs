@@ -545,11 +545,18 @@ impl<'e, 'g> Slice<'e, 'g> {
 
     /// Replaces all objects of a key that match; how many.
     fn replace_all(&mut self, program: &Program, probe: &Probe<'_>) -> Result<usize, Failure> {
+        let mut exhausted = false;
         let new = |object: &ObjectRef<'_>| {
             self.arena.clear();
-            program.value(seen(object), self.caller, &self.arena).and_then(stored)
+            let new = stored(program.value(seen(object), self.caller, &self.arena)?);
+            exhausted |= new.is_none();
+            new
         };
-        Ok(self.handle.replace_all(probe, patient(self.handle.table()), new)?)
+        let replaced = self.handle.replace_all(probe, patient(self.handle.table()), new)?;
+        match exhausted {
+            true => Err(Failure::SystemLimit),
+            false => Ok(replaced),
+        }
     }
 
     /// If the object matches, replaces all objects that match and have its key, and tells that.

@@ -9,8 +9,8 @@
 //!
 //! A binary is shared, not copied, as it is in ETS: it keeps what it is a part of. Such terms, and those with unknown parts, may keep
 //! more than they weigh, so they have batches of their own kind, where like is with like: one of them that is dead is never kept by
-//! references that live. A term that is heavy has a batch alone. Where
-//! the VM does not tell what a term weighs, it is weighed ([`weight`]).
+//! references that live. A term that is heavy has a batch alone. Where the VM does not tell what a term weighs, it is weighed
+//! ([`weight`]).
 //!
 //! Who is to compact a batch claims it, under a lock that it holds until all terms have moved. Who gives a term back clears its
 //! slot, then subtracts. If the batch was claimed before, it waits for the lock: then either the term has moved, and is given back

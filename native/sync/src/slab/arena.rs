@@ -6,7 +6,7 @@
 //! with what is in use.
 //!
 //! The first touch of a huge page takes a millisecond or two, more than a scheduler may be held. So a thread of its own, begun
-//! with the fifth chunk, keeps some chunks in stock whose memory it has had made of huge pages and touched. Who finds the
+//! with the third chunk, keeps some chunks in stock whose memory it has had made of huge pages and touched. Who finds the
 //! stock empty takes a chunk as it is, in small pages. The same thread gives regions back to the source, which may take as long.
 
 use super::class::PAGE;
@@ -23,7 +23,7 @@ const HEADERS: usize = PAGES * size_of::<Page>();
 /// Chunks in a region at most: 32 MiB with what aligning loses.
 const MOST_CHUNKS: usize = 15;
 /// Chunks in use from which on some are kept in stock: a small store must not touch 2 MiB at once.
-const STOCK_FROM: usize = 4;
+const STOCK_FROM: usize = 2;
 /// Chunks in stock at most, and at most one for as many in use.
 const MOST_STOCK: usize = 8;
 const USED_PER_STOCK: usize = 8;
@@ -143,9 +143,9 @@ pub fn take(class: usize) -> Option<&'static Page> {
         if let Some(chunk) = unsafe { arena.stock.as_mut() } {
             arena.unlink(chunk);
             arena.link(chunk, false);
-            continue;
+        } else {
+            arena = touch_chunk(arena, false)?;
         }
-        arena = touch_chunk(arena, false)?;
         if arena.stocked < arena.goal() {
             start_stocking(&mut arena);
             WORK.notify_one();
@@ -434,4 +434,42 @@ unsafe fn make_chunk(address: *mut u8, region: *mut Region) -> *mut Chunk {
         });
     }
     chunk
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::super::class;
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    /// As many pages as make the arena take this many chunks, or more.
+    fn chunks(number: usize) -> Vec<&'static Page> {
+        let pages = number * (PAGES - 1);
+        (0..pages).map(|_| take(class::of(64)).expect("memory")).collect()
+    }
+
+    fn wait_for_stock() {
+        let begun = Instant::now();
+        loop {
+            let arena = lock();
+            if arena.stocked >= arena.goal() {
+                return;
+            }
+            drop(arena);
+            assert!(begun.elapsed() < Duration::from_secs(60), "the stock stays low");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn the_stock_is_filled_up_again_as_soon_as_something_is_taken() {
+        let mut pages = chunks(STOCK_FROM + 1);
+        for _ in 0..4 {
+            wait_for_stock();
+            pages.append(&mut chunks(1));
+        }
+        wait_for_stock();
+        let guard = crate::epoch::pin();
+        pages.into_iter().for_each(|page| give(page, &guard));
+    }
 }

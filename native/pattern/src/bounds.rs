@@ -5,7 +5,7 @@ use crate::function::Function;
 use crate::head::Pattern;
 use crate::matcher::Comparison;
 use crate::program::{Clause, Program};
-use cats_term::{compare, Block, Builder, TermRef, View, BOTTOM, TOP};
+use cats_term::{compare, Block, Builder, Room, TermRef, View, BOTTOM, TOP};
 use std::cmp::Ordering::Greater;
 
 /// The keys that can match. Blocks are tuples of one element, the key.
@@ -18,11 +18,25 @@ pub enum Keys {
     Range(Block, Block),
 }
 
+/// Words of a key for which there is room on the stack.
+const ROOM: usize = 64;
+
 /// One end of what a variable can be.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Lower,
     Upper,
+}
+
+impl Clause {
+    /// Whether any key matches this pattern of the key.
+    fn is_open(&self, pattern: &Pattern) -> bool {
+        match pattern {
+            Pattern::Any => true,
+            Pattern::Bind(variable) => self.comparisons.iter().all(|other| other.variable != *variable),
+            _ => false,
+        }
+    }
 }
 
 impl Program {
@@ -50,7 +64,7 @@ impl Program {
                 .map(|(clause, pattern)| self.end(clause, pattern, End::Lower));
             return keys.collect::<Option<_>>().map(Keys::Exact);
         }
-        if !ordered {
+        if !ordered || patterns.iter().any(|(clause, pattern)| clause.is_open(pattern)) {
             return Some(Keys::All);
         }
         let outermost = |end: End, outer: std::cmp::Ordering| {
@@ -107,7 +121,8 @@ impl Program {
 
     /// The least or greatest key that the pattern, and the clause's guards, allow.
     fn end(&self, clause: &Clause, pattern: &Pattern, end: End) -> Option<Block> {
-        let mut builder = Builder::new();
+        let mut room = Room::<ROOM>::new();
+        let mut builder = Builder::within(&mut room);
         let root = builder.tuple(1);
         let mut bound = true;
         let word = self.build_end(&mut builder, clause, pattern, end, &mut bound);

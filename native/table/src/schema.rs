@@ -4,7 +4,9 @@
 use crate::group::Group;
 use crate::object::{is_block, is_group, key_of, ObjectRef};
 use cats_engine::{Entry, OrderedSchema, Schema};
-use cats_term::{compare, equal, equal_elements, hash, head, key_word, key_word_ordered, mix, Block, TermRef};
+use cats_term::{
+    compare, equal, equal_elements, hash, head, key_word, key_word_ordered, mix, Block, Builder, Room, TermRef,
+};
 use std::cmp::Ordering;
 
 /// A key to search for, with the word that its entry has.
@@ -248,6 +250,9 @@ impl OrderedSchema for Ordered {
     }
 }
 
+/// Words of a key for which there is room on the stack while it is copied.
+const ROOM: usize = 64;
+
 /// A key with memory of its own, in term order.
 pub struct OwnedKey {
     /// Refers to the block, if there is one.
@@ -268,11 +273,16 @@ impl OwnedKey {
             let probe = Probe::ordered(TermRef::immediate(term.word()));
             return Self { probe, block: None };
         }
-        let mut builder = cats_term::Builder::new();
+        let mut room = Room::<ROOM>::new();
+        let mut builder = Builder::within(&mut room);
         let root = builder.tuple(1);
         let word = builder.copy(term);
         builder.set(root, 0, word);
-        let block = builder.finish().expect("memory for a key");
+        Self::of(builder.finish().expect("memory for a key"))
+    }
+
+    /// The key that is the only element of the block's tuple.
+    pub fn of(block: Block) -> Self {
         // SAFETY: the block lives, at the same place, as long as the key.
         let term = unsafe { TermRef::new(block.as_ref().address().as_ptr(), block.as_ref().element(0).word()) };
         Self {

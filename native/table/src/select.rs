@@ -22,9 +22,24 @@ pub struct Selection {
     direction: Direction,
     /// What objects have to pass before they are looked at, where they are many of a key.
     filter: Filter,
+    spot: Spot,
+}
+
+/// Where a selection stands, to [go back](Selection::go_back) to.
+#[derive(Clone)]
+pub struct Spot {
+    at: At,
     /// Keys of an unordered table that are done, but come again before the scan is at this position.
     passed: Vec<Arc<OwnedKey>>,
     until: u64,
+}
+
+#[derive(Clone)]
+enum At {
+    /// At this one of the keys, or at this position of an unordered table.
+    Number(u64),
+    /// Behind the key that came last, if one did.
+    Key(Option<Arc<OwnedKey>>),
 }
 
 /// Where a selection stands.
@@ -36,43 +51,49 @@ pub enum Place<'a> {
 
 #[derive(Clone)]
 enum Wanted {
-    /// The objects of these keys from this one on.
-    Keys(Arc<Vec<Block>>, usize),
-    /// All objects of an unordered table from this position on.
-    All(u64),
-    /// The objects of an ordered table between two keys, both included, behind the key that came last.
-    Range {
-        lower: Option<Arc<OwnedKey>>,
-        upper: Option<Arc<OwnedKey>>,
-        last: Option<Arc<OwnedKey>>,
-    },
+    /// The objects of these keys.
+    Keys(Arc<Vec<Block>>),
+    /// All objects of an unordered table.
+    All,
+    /// All objects of an ordered table.
+    AllOrdered,
+    /// The objects of an ordered table between two keys, both included.
+    Range(Arc<(OwnedKey, OwnedKey)>),
 }
 
 impl Selection {
-    /// All objects; those of an ordered table in this direction.
-    pub fn all(table: &Table, direction: Direction) -> Self {
-        let wanted = match table.kind() {
-            Kind::OrderedSet => Wanted::Range {
-                lower: None,
-                upper: None,
-                last: None,
-            },
-            _ => Wanted::All(0),
+    fn new(wanted: Wanted, direction: Direction, filter: Filter) -> Self {
+        let at = match wanted {
+            Wanted::Keys(_) | Wanted::All => At::Number(0),
+            Wanted::AllOrdered | Wanted::Range(_) => At::Key(None),
         };
         Self {
             wanted,
             direction,
-            filter: Filter::open(),
-            passed: Vec::new(),
-            until: 0,
+            filter,
+            spot: Spot {
+                at,
+                passed: Vec::new(),
+                until: 0,
+            },
         }
+    }
+
+    /// All objects; those of an ordered table in this direction.
+    pub fn all(table: &Table, direction: Direction) -> Self {
+        let wanted = match table.kind() {
+            Kind::OrderedSet => Wanted::AllOrdered,
+            _ => Wanted::All,
+        };
+        Self::new(wanted, direction, Filter::open())
     }
 
     /// The objects that the program can match.
     pub fn of(table: &Table, program: &Program, direction: Direction) -> Result<Self, Failure> {
         let ordered = table.kind() == Kind::OrderedSet;
         let wanted = match program.keys(table.key(), ordered).ok_or(Failure::SystemLimit)? {
-            Keys::All => Self::all(table, direction).wanted,
+            Keys::All if ordered => Wanted::AllOrdered,
+            Keys::All => Wanted::All,
             Keys::Exact(mut keys) => {
                 // Numbers that are equal in the order of terms may be different keys: 1 between 1.0 and 1.0.
                 let order = |a: &Block, b: &Block| {
@@ -81,53 +102,55 @@ impl Selection {
                 };
                 keys.sort_by(order);
                 keys.dedup_by(|a, b| order(a, b).is_eq());
-                Wanted::Keys(Arc::new(keys), 0)
+                Wanted::Keys(Arc::new(keys))
             }
-            Keys::Range(lower, upper) => Wanted::Range {
-                lower: Some(Arc::new(OwnedKey::new(key_of(&lower)))),
-                upper: Some(Arc::new(OwnedKey::new(key_of(&upper)))),
-                last: None,
-            },
+            Keys::Range(lower, upper) => Wanted::Range(Arc::new((OwnedKey::of(lower), OwnedKey::of(upper)))),
         };
-        Ok(Self {
-            wanted,
-            direction,
-            filter: Filter::of(program, table.key()),
-            passed: Vec::new(),
-            until: 0,
-        })
+        let filter = match table.kind().is_bag() {
+            true => Filter::of(program, table.key()),
+            false => Filter::open(),
+        };
+        Ok(Self::new(wanted, direction, filter))
     }
 
     /// Whether it is about a single key.
     pub fn is_one_key(&self) -> bool {
-        matches!(&self.wanted, Wanted::Keys(keys, _) if keys.len() == 1)
+        matches!(&self.wanted, Wanted::Keys(keys) if keys.len() == 1)
     }
 
     /// The place that the scan has come to between two slices; nothing at its start.
     pub fn place(&self) -> Option<Place<'_>> {
-        match &self.wanted {
-            Wanted::Keys(_, next) => Some(Place::Number(*next as u64)),
-            Wanted::All(position) => Some(Place::Number(*position)),
-            Wanted::Range { last, .. } => last.as_ref().map(|key| Place::Key(key.probe().term())),
+        match &self.spot.at {
+            At::Number(number) => Some(Place::Number(*number)),
+            At::Key(last) => last.as_ref().map(|key| Place::Key(key.probe().term())),
         }
     }
 
     /// Goes to a place that an equal selection of the same table has been at; false if there is no such place.
     pub fn go_to(&mut self, place: Place<'_>) -> bool {
-        match (&mut self.wanted, place) {
-            (Wanted::Keys(_, next), Place::Number(number)) => *next = usize::try_from(number).unwrap_or(usize::MAX),
-            (Wanted::All(position), Place::Number(number)) => *position = number,
-            (Wanted::Range { last, .. }, Place::Key(key)) => *last = Some(Arc::new(OwnedKey::new(key))),
+        match (&mut self.spot.at, place) {
+            (At::Number(at), Place::Number(number)) => *at = number,
+            (At::Key(last), Place::Key(key)) => *last = Some(Arc::new(OwnedKey::new(key))),
             _ => return false,
         }
         true
     }
 
+    /// Where the scan stands.
+    pub fn spot(&self) -> Spot {
+        self.spot.clone()
+    }
+
+    /// Goes back to where the scan once stood.
+    pub fn go_back(&mut self, spot: Spot) {
+        self.spot = spot;
+    }
+
     /// Leaves the objects of these keys out, which come again before the scan is where `behind` is.
-    pub fn pass<'a>(&mut self, keys: impl Iterator<Item = TermRef<'a>>, behind: &Self) {
-        self.passed.extend(keys.map(|key| Arc::new(OwnedKey::new(key))));
-        if let Wanted::All(position) = behind.wanted {
-            self.until = self.until.max(position);
+    pub fn pass<'a>(&mut self, keys: impl Iterator<Item = TermRef<'a>>, behind: &Spot) {
+        self.spot.passed.extend(keys.map(|key| Arc::new(OwnedKey::new(key))));
+        if let At::Number(position) = behind.at {
+            self.spot.until = self.spot.until.max(position);
         }
     }
 }
@@ -139,7 +162,8 @@ fn key_of(block: &Block) -> TermRef<'_> {
 
 impl<'g> Handle<'g> {
     /// Appends the objects of about `limit` more keys (in an ordered table: of at most so many) to `out`; false when the
-    /// selection is complete. When it fails, nothing has happened. `out` is empty before.
+    /// selection is complete, and then it need not stand behind these objects. When it fails, nothing has happened. `out` is empty
+    /// before.
     pub fn slice(
         self,
         selection: &mut Selection,
@@ -147,15 +171,18 @@ impl<'g> Handle<'g> {
         patient: bool,
         out: &mut Vec<ObjectRef<'g>>,
     ) -> Result<bool, Failure> {
-        let more = match &mut selection.wanted {
-            Wanted::Keys(keys, next) => {
-                let Some(key) = keys.get(*next) else { return Ok(false) };
+        let spot = &mut selection.spot;
+        let more = match (&selection.wanted, &mut spot.at) {
+            (Wanted::Keys(keys), At::Number(next)) => {
+                let Some(key) = usize::try_from(*next).ok().and_then(|next| keys.get(next)) else {
+                    return Ok(false);
+                };
                 let probe = self.table.probe(key_of(key));
                 out.extend_from_slice(self.lookup_filtered(&probe, patient, || &selection.filter)?.as_slice());
                 *next += 1;
-                *next < keys.len()
+                *next < keys.len() as u64
             }
-            Wanted::All(position) => {
+            (Wanted::All, At::Number(position)) => {
                 let before = *position;
                 let mut large = false;
                 let more = self.store().scan(self.guard, position, limit, out, |entry, out| {
@@ -171,45 +198,62 @@ impl<'g> Handle<'g> {
                 }
                 more
             }
-            Wanted::Range { lower, upper, last } => {
-                let down = selection.direction == Direction::Down;
-                let (near, far) = if down { (upper, lower) } else { (lower, upper) };
-                let from = last.as_ref().or(near.as_ref()).map(|key| key.probe());
-                let inclusive = last.is_none();
-                let store = self.store();
-                let mut more = store.range(self.guard, from, inclusive, down, limit, out, |entry, out| {
-                    self.expand(entry, out)
-                })?;
-                let key = |object: &ObjectRef<'g>| object.element(self.table.key());
-                if let Some(far) = far {
-                    let far = far.probe().term();
-                    let beyond = |object: &ObjectRef<'g>| {
-                        let order = compare(key(object), far);
-                        if down {
-                            order.is_lt()
-                        } else {
-                            order.is_gt()
-                        }
-                    };
-                    if out.last().is_some_and(beyond) {
-                        let inside = out.partition_point(|object| !beyond(object));
-                        out.truncate(inside);
-                        more = false;
-                    }
-                }
-                if let Some(object) = out.last() {
-                    *last = Some(Arc::new(OwnedKey::new(key(object))));
-                }
-                more
+            (Wanted::AllOrdered, At::Key(last)) => self.slice_range(None, last, selection.direction, limit, out)?,
+            (Wanted::Range(range), At::Key(last)) => {
+                self.slice_range(Some(range), last, selection.direction, limit, out)?
             }
+            _ => unreachable!("a place of another kind of selection"),
         };
         self.still_named()?;
-        if !selection.passed.is_empty() {
-            let is_passed = |key| selection.passed.iter().any(|passed| equal(passed.probe().term(), key));
+        if !spot.passed.is_empty() {
+            let is_passed = |key| spot.passed.iter().any(|passed| equal(passed.probe().term(), key));
             out.retain(|object| !is_passed(object.element(self.table.key())));
-            if matches!(selection.wanted, Wanted::All(position) if position >= selection.until) {
-                selection.passed.clear();
+            if matches!(spot.at, At::Number(position) if position >= spot.until) {
+                spot.passed.clear();
             }
+        }
+        Ok(more)
+    }
+
+    /// [`slice`](Self::slice) of an ordered table.
+    fn slice_range(
+        self,
+        range: Option<&(OwnedKey, OwnedKey)>,
+        last: &mut Option<Arc<OwnedKey>>,
+        direction: Direction,
+        limit: usize,
+        out: &mut Vec<ObjectRef<'g>>,
+    ) -> Result<bool, Failure> {
+        let down = direction == Direction::Down;
+        let (near, far) = match range {
+            Some((lower, upper)) if down => (Some(upper), Some(lower)),
+            Some((lower, upper)) => (Some(lower), Some(upper)),
+            None => (None, None),
+        };
+        let from = last.as_deref().or(near).map(OwnedKey::probe);
+        let expand = |entry, out: &mut Vec<ObjectRef<'g>>| self.expand(entry, out);
+        let mut more = self
+            .store()
+            .range(self.guard, from, last.is_none(), down, limit, out, expand)?;
+        let key = |object: &ObjectRef<'g>| object.element(self.table.key());
+        if let Some(far) = far {
+            let far = far.probe().term();
+            let beyond = |object: &ObjectRef<'g>| {
+                let order = compare(key(object), far);
+                if down {
+                    order.is_lt()
+                } else {
+                    order.is_gt()
+                }
+            };
+            if out.last().is_some_and(beyond) {
+                let inside = out.partition_point(|object| !beyond(object));
+                out.truncate(inside);
+                more = false;
+            }
+        }
+        if let (Some(object), true) = (out.last(), more) {
+            *last = Some(Arc::new(OwnedKey::new(key(object))));
         }
         Ok(more)
     }
@@ -321,17 +365,16 @@ impl<'g> Handle<'g> {
         patient: bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Result<Option<(usize, bool)>, Failure> {
-        let Wanted::Keys(keys, next) = &selection.wanted else {
+        let (Wanted::Keys(keys), At::Number(at)) = (&selection.wanted, &selection.spot.at) else {
             return Ok(None);
         };
-        let (keys, at) = (keys.clone(), *next);
+        let at = usize::try_from(*at).unwrap_or(usize::MAX);
         let Some(key) = keys.get(at) else {
             return Ok(Some((0, false)));
         };
+        let more = at + 1 < keys.len();
         let removed = self.remove_all(selection, &self.table.probe(key_of(key)), patient, unwanted)?;
-        if let Wanted::Keys(_, next) = &mut selection.wanted {
-            *next = at + 1;
-        }
-        Ok(Some((removed, at + 1 < keys.len())))
+        selection.spot.at = At::Number(at as u64 + 1);
+        Ok(Some((removed, more)))
     }
 }

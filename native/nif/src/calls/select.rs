@@ -7,7 +7,7 @@ use super::*;
 use crate::external;
 use cats_pattern::{Arena, Output, PatternResult, Program};
 use cats_sync::epoch::{pin, Guard};
-use cats_table::{Direction, Kind as TableKind, Place, Selection};
+use cats_table::{Direction, Kind as TableKind, Place, Selection, Spot};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,8 @@ const SLICE_WORDS: usize = 8000;
 const STEP_WORDS: usize = 4 * SLICE_WORDS;
 /// Keys whose objects are asked for at once within a slice: some at first, more while a step takes no longer than `STEP`.
 const SOME: usize = 64;
+/// Objects for which there is room at first: of so many, memory is had at once.
+const ROOM: usize = 40;
 const FEW: usize = 8;
 const MANY: usize = 128;
 const MANY_ORDERED: usize = 512;
@@ -305,23 +307,23 @@ fn next(env: Env, cursor: Term, limit: Option<usize>, result: Term) -> Result<Te
 fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Term, Failure> {
     let begin = Instant::now();
     let patient = patient(handle.table());
-    let work = task.work.clone();
     let mut slice = Slice::new(env, handle, task.limit, result);
     // The objects of one key stay in the order of insertion.
-    let turned = task.limit == usize::MAX && !slice.ordered();
-    let mut objects = Vec::with_capacity(SOME);
-    let most = if slice.ordered() { MANY_ORDERED } else { MANY };
+    let ordered = slice.ordered();
+    let turned = task.limit == usize::MAX && !ordered;
+    let mut objects = Vec::with_capacity(ROOM);
+    let most = if ordered { MANY_ORDERED } else { MANY };
     let (mut step, mut now) = (SOME, begin);
     let mut steps = 0_u32;
     let state = loop {
         objects.clear();
-        let before = (task.selection.clone(), slice.result, slice.found);
+        let before = (task.selection.spot(), slice.result, slice.found);
         // Where few objects match, more are asked for each time. In a table without order all that is read is used: no more
         // than what is wanted.
         let wanted = slice.limit - slice.found;
-        let reach = wanted << if slice.ordered() { steps.min(step.ilog2()) } else { 0 };
+        let reach = wanted << if ordered { steps.min(step.ilog2()) } else { 0 };
         let done = slice
-            .delete_by_key(&work, &mut task.selection, patient)
+            .delete_by_key(&task.work, &mut task.selection, patient)
             .and_then(|deleted| match deleted {
                 Some(more) => Ok((more, true)),
                 None => {
@@ -330,7 +332,7 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
                     if turned {
                         objects.reverse();
                     }
-                    let whole = slice.step(&work, &mut task.selection, &objects, &before.0)?;
+                    let whole = slice.step(&task.work, &mut task.selection, &objects, &before.0)?;
                     Ok((more, whole))
                 }
             });
@@ -346,7 +348,9 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
             Ok(_) => {}
             // What was done before counts, and the next slice begins with this step.
             Err(Failure::Busy | Failure::Big) if steps > 0 => {
-                (task.selection, slice.result, slice.found) = before;
+                let (spot, result, found) = before;
+                task.selection.go_back(spot);
+                (slice.result, slice.found) = (result, found);
                 break State::Slice;
             }
             Err(failure) => return Err(failure),
@@ -355,7 +359,7 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
     };
     env.account((now - begin).as_nanos() as usize);
     wake(env);
-    let result = slice.finish(work.action)?;
+    let result = slice.finish(task.work.action)?;
     Ok(match state {
         State::Complete => result,
         State::Slice => {
@@ -443,7 +447,7 @@ impl<'e, 'g> Slice<'e, 'g> {
         work: &Work,
         selection: &mut Selection,
         objects: &[ObjectRef<'g>],
-        before: &Selection,
+        before: &Spot,
     ) -> Result<bool, Failure> {
         objects.iter().take(AHEAD).for_each(ObjectRef::prefetch);
         // In a bag, the object whose key was the last one of which all objects were changed.
@@ -479,7 +483,7 @@ impl<'e, 'g> Slice<'e, 'g> {
                 }
                 done => done?,
             }
-            if self.found >= self.limit && self.ordered() && place + 1 < objects.len() {
+            if self.found >= self.limit && self.ordered() {
                 let key = object.element(self.handle.table().key());
                 selection.go_to(Place::Key(key));
                 break;
@@ -494,7 +498,7 @@ impl<'e, 'g> Slice<'e, 'g> {
     }
 
     /// Has the next slice go on with the object at this place, which is not the first one.
-    fn stop(&self, selection: &mut Selection, objects: &[ObjectRef<'g>], place: usize, before: &Selection) {
+    fn stop(&self, selection: &mut Selection, objects: &[ObjectRef<'g>], place: usize, before: &Spot) {
         let key = |object: &ObjectRef<'g>| object.element(self.handle.table().key());
         if selection.go_to(Place::Key(key(&objects[place - 1]))) {
             return;
@@ -502,7 +506,8 @@ impl<'e, 'g> Slice<'e, 'g> {
         let done = objects[..place].iter();
         let done = done.filter(|object| !self.is_same_key(object, &objects[place]));
         let keys: Vec<_> = done.map(key).collect();
-        let behind = std::mem::replace(selection, before.clone());
+        let behind = selection.spot();
+        selection.go_back(before.clone());
         selection.pass(keys.into_iter(), &behind);
     }
 

@@ -222,14 +222,23 @@ impl Expression {
     }
 
     /// The value of a body, built for the caller: constructors at the top are never made as stored terms.
+    #[inline(always)]
     pub(crate) fn output<'a, O: Output>(
         &self,
         run: &Run<'a>,
         bindings: &[TermRef<'a>],
         output: &mut O,
     ) -> Option<O::Term> {
+        match self {
+            Expression::Object => Some(output.object()),
+            Expression::Variable(place) => Some(output.term(bindings[*place])),
+            _ => self.output_made(run, bindings, output),
+        }
+    }
+
+    #[inline(never)]
+    fn output_made<'a, O: Output>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], output: &mut O) -> Option<O::Term> {
         Some(match self {
-            Expression::Object => output.object(),
             Expression::Bindings(places) => {
                 let term = |&place: &usize| output.term(bindings[place]);
                 let values: SmallVec<[_; 8]> = places.iter().map(term).collect();

@@ -7,9 +7,9 @@
 use crate::expression::Expression;
 use crate::function::Function;
 use crate::head::{map_get, rest, Pattern};
-use crate::program::{place, Run};
+use crate::program::{place, Program, Run};
 use cats_term::{compare, equal, is_immediate, Elements, List, TermRef, View};
-use smallvec::{smallvec, SmallVec};
+use smallvec::SmallVec;
 
 /// A guard that compares a variable, first, with a term of the specification.
 pub(crate) struct Comparison {
@@ -138,13 +138,13 @@ impl Test {
     }
 
     #[inline(always)]
-    fn holds(&self, term: TermRef<'_>, run: &Run<'_>) -> bool {
+    fn holds(&self, term: TermRef<'_>, program: &Program) -> bool {
         match *self {
             Test::Word(word) => term.word() == word,
-            Test::Place(place) => term.word() == run.program.word_at(place),
-            Test::Same(constant, wanted) => equal(run.constant(constant), term) == wanted,
+            Test::Place(place) => term.word() == program.word_at(place),
+            Test::Same(constant, wanted) => equal(program.constant(constant), term) == wanted,
             Test::Order(constant, wanted) => {
-                let order = compare(term, run.constant(constant));
+                let order = compare(term, program.constant(constant));
                 wanted >> (order as i8 + 1) & 1 == 1
             }
         }
@@ -155,20 +155,12 @@ impl Test {
 struct Parts<'a> {
     comparisons: &'a [Comparison],
     /// The variables that something asks for.
-    used: SmallVec<[bool; 16]>,
+    used: &'a [bool],
 }
 
 impl Matcher {
-    /// Of a head with so many variables, with these guards. `users` are all other expressions of the clause.
-    pub(crate) fn new<'a>(
-        head: &Pattern,
-        variables: usize,
-        comparisons: &[Comparison],
-        users: impl Iterator<Item = &'a Expression>,
-    ) -> Matcher {
-        let mut used = smallvec![false; variables];
-        head.use_variables(&mut used);
-        users.for_each(|expression| expression.use_variables(&mut used));
+    /// Of a head with these guards. `used` tells of which variables something asks for the binding.
+    pub(crate) fn new(head: &Pattern, comparisons: &[Comparison], used: &[bool]) -> Matcher {
         let parts = Parts { comparisons, used };
         match head {
             Pattern::Tuple(elements) => Matcher::Tuple(parts.fields(elements)),
@@ -177,13 +169,21 @@ impl Matcher {
         }
     }
 
-    /// Whether the object passes the tests that need no bindings.
+    /// Whether an object of these elements passes the tests that need no bindings.
     #[inline(always)]
-    pub(crate) fn passes(&self, run: &Run<'_>) -> bool {
+    pub(crate) fn passes(&self, elements: Elements<'_>, program: &Program) -> bool {
         match self {
             Matcher::Never => false,
             Matcher::Whole(_) => true,
-            Matcher::Tuple(fields) => fields.pass(run.object.elements, run),
+            Matcher::Tuple(fields) => fields.pass(elements, program),
+        }
+    }
+
+    /// The place of the last element that has a test.
+    pub(crate) fn last_tested(&self) -> Option<usize> {
+        match self {
+            Matcher::Tuple(fields) => fields.tests.iter().map(|(place, _)| *place).max(),
+            Matcher::Never | Matcher::Whole(_) => None,
         }
     }
 
@@ -261,22 +261,32 @@ impl Parts<'_> {
 
 impl Fields {
     #[inline(always)]
-    fn pass(&self, elements: Elements<'_>, run: &Run<'_>) -> bool {
-        elements.len() == self.arity
-            && self
-                .tests
-                .iter()
-                .all(|(place, test)| test.holds(elements.get(*place), run))
+    fn pass(&self, elements: Elements<'_>, program: &Program) -> bool {
+        if elements.len() != self.arity {
+            return false;
+        }
+        for (place, test) in &self.tests {
+            if !test.holds(elements.get(*place), program) {
+                return false;
+            }
+        }
+        true
     }
 
+    #[inline(always)]
     fn match_parts<'a>(&self, elements: Elements<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
-        let mut parts = self.parts.iter();
-        parts.all(|(place, part)| part.matches(elements.get(*place), run, bindings))
+        for (place, part) in &self.parts {
+            if !part.matches(elements.get(*place), run, bindings) {
+                return false;
+            }
+        }
+        true
     }
 }
 
 impl Part {
     /// Whether this is such a term; binds variables.
+    #[inline(always)]
     fn matches<'a>(&self, term: TermRef<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
         match self {
             Part::Any => true,
@@ -284,15 +294,25 @@ impl Part {
                 bindings[*variable] = term;
                 true
             }
+            Part::Test(test) => test.holds(term, run.program),
+            _ => self.matches_compound(term, run, bindings),
+        }
+    }
+
+    #[inline(never)]
+    fn matches_compound<'a>(&self, term: TermRef<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
+        match self {
+            Part::Any | Part::Bind(_) | Part::Test(_) => self.matches(term, run, bindings),
             Part::Bound(variable) => equal(bindings[*variable], term),
-            Part::Test(test) => test.holds(term, run),
             Part::All(parts) => parts.iter().all(|part| part.matches(term, run, bindings)),
             Part::Float(word) => match (term.view(), run.constant(*word).view()) {
                 (View::Float(a), View::Float(b)) => a.to_bits() == b.to_bits(),
                 _ => false,
             },
             Part::Tuple(fields) => match term.view() {
-                View::Tuple(elements) => fields.pass(elements, run) && fields.match_parts(elements, run, bindings),
+                View::Tuple(elements) => {
+                    fields.pass(elements, run.program) && fields.match_parts(elements, run, bindings)
+                }
                 _ => false,
             },
             Part::List(parts, tail) => match term.view() {

@@ -7,6 +7,7 @@ use crate::matcher::{split, Comparison, Matcher};
 use cats_term::{Block, BlockRef, Elements, List, TermRef, View, NIL};
 use smallvec::{smallvec, SmallVec};
 use std::cell::RefCell;
+use std::mem::MaybeUninit;
 use std::sync::{Arc, OnceLock};
 
 /// What match specifications need of the VM: words of some atoms, and what the terms' own layout does not tell.
@@ -73,6 +74,9 @@ thread_local! {
     static CODES: RefCell<[Option<Arc<Code>>; KEPT]> = const { RefCell::new([const { None }; KEPT]) };
 }
 
+/// Bindings for which there is room on the stack.
+const FEW: usize = 16;
+
 pub(crate) struct Clause {
     pub(crate) head: Pattern,
     /// The word of the head, a term of the specification.
@@ -84,7 +88,8 @@ pub(crate) struct Clause {
     matcher: Matcher,
     /// The other guards.
     guards: SmallVec<[Expression; 1]>,
-    variables: usize,
+    /// How many bindings a run needs: those up to the last variable that something asks for.
+    bindings: usize,
 }
 
 /// What the compiler of one specification needs everywhere.
@@ -117,23 +122,25 @@ impl<'a> Spec<'a> {
 #[derive(Clone, Copy)]
 pub struct Object<'a> {
     pub(crate) elements: Elements<'a>,
-    pub(crate) whole: Option<TermRef<'a>>,
+    block: Option<BlockRef<'a>>,
 }
 
 impl<'a> Object<'a> {
     /// An object that is stored as a block.
+    #[inline]
     pub fn stored(block: BlockRef<'a>) -> Self {
         Object {
             elements: block.elements(),
-            whole: Some(block.term()),
+            block: Some(block),
         }
     }
 
     /// A tuple of immediates that is no stored term.
+    #[inline]
     pub fn immediates(words: &'a [u64]) -> Self {
         Object {
             elements: Elements::immediates(words),
-            whole: None,
+            block: None,
         }
     }
 }
@@ -161,7 +168,7 @@ pub(crate) fn place(word: u64) -> Option<usize> {
 pub(crate) struct Run<'a> {
     pub(crate) program: &'a Program,
     pub(crate) arena: &'a Arena,
-    pub(crate) object: Object<'a>,
+    pub(crate) object: &'a Object<'a>,
     /// The calling process.
     pub(crate) caller: u64,
 }
@@ -189,7 +196,7 @@ impl<'a> Run<'a> {
 
     /// The object as a term.
     pub(crate) fn whole(&self) -> Option<TermRef<'a>> {
-        self.object.whole.or_else(|| {
+        self.object.block.map(BlockRef::term).or_else(|| {
             self.arena.make(|builder| {
                 let item = builder.tuple(self.object.elements.len());
                 for (slot, element) in self.object.elements.iter().enumerate() {
@@ -259,30 +266,60 @@ impl Program {
         unsafe { self.block.as_ref().address().add(place).read() }
     }
 
+    /// The place of the last element of objects, counted from 0, that is looked at before it is known whether they may match.
+    pub fn last_tested(&self) -> Option<usize> {
+        let clauses = self.code.clauses.iter();
+        clauses.filter_map(|clause| clause.matcher.last_tested()).max()
+    }
+
+    /// The place of the first clause whose tests the object passes; without one, no clause matches it. In a scan most objects end here,
+    /// so this stands in the caller's loop, where the object is in registers.
+    #[inline(always)]
+    pub fn candidate(&self, object: Object<'_>) -> Option<usize> {
+        let mut clauses = self.code.clauses.iter();
+        clauses.position(|clause| clause.matcher.passes(object.elements, self))
+    }
+
     /// Runs the program over an object: the result of the first clause that matches, as `output` builds it, or nothing.
-    /// `caller` is the word of the calling process' pid.
-    pub fn run<O: Output>(&self, object: Object<'_>, caller: u64, arena: &Arena, output: &mut O) -> Option<O::Term> {
-        self.first_match(object, caller, arena, |run, clause, bindings| {
+    /// `from` is the object's [`candidate`](Self::candidate), and `caller` the word of the calling process' pid.
+    pub fn run<O: Output>(
+        &self,
+        from: usize,
+        object: &Object<'_>,
+        caller: u64,
+        arena: &Arena,
+        output: &mut O,
+    ) -> Option<O::Term> {
+        self.first_match(from, object, caller, arena, |run, clause, bindings| {
             clause.result(run, bindings, output)
         })
     }
 
-    /// Whether the program's result for the object is `true`: what counting and deleting ask.
-    pub fn is_true(&self, object: Object<'_>, caller: u64, arena: &Arena) -> bool {
-        self.value(object, caller, arena)
+    /// Whether the program's result for the object is `true`: what counting and deleting ask. Arguments as for [`run`](Self::run).
+    pub fn is_true(&self, from: usize, object: &Object<'_>, caller: u64, arena: &Arena) -> bool {
+        self.value(from, object, caller, arena)
             .is_some_and(|value| value.word() == self.code.vm.true_)
     }
 
-    /// The program's result for the object as a stored term, which lives as long as the arena is not cleared.
-    pub fn value<'a>(&'a self, object: Object<'a>, caller: u64, arena: &'a Arena) -> Option<TermRef<'a>> {
-        self.first_match(object, caller, arena, |run, clause, bindings| {
+    /// The program's result for the object as a stored term, which lives as long as the arena is not cleared. Arguments as for
+    /// [`run`](Self::run).
+    pub fn value<'a>(
+        &'a self,
+        from: usize,
+        object: &'a Object<'a>,
+        caller: u64,
+        arena: &'a Arena,
+    ) -> Option<TermRef<'a>> {
+        self.first_match(from, object, caller, arena, |run, clause, bindings| {
             clause.body.last()?.evaluate(run, bindings, true)
         })
     }
 
+    #[inline(always)]
     fn first_match<'a, R>(
         &'a self,
-        object: Object<'a>,
+        from: usize,
+        object: &'a Object<'a>,
         caller: u64,
         arena: &'a Arena,
         result: impl FnOnce(&Run<'a>, &'a Clause, &[TermRef<'a>]) -> Option<R>,
@@ -293,15 +330,35 @@ impl Program {
             object,
             caller,
         };
-        for clause in self.code.clauses.iter().filter(|clause| clause.matcher.passes(&run)) {
-            let mut bindings = SmallVec::<[_; 16]>::new();
-            bindings.resize(clause.variables, TermRef::immediate(NIL));
-            if clause.matches(&run, &mut bindings) {
-                return result(&run, clause, &bindings);
+        for (place, clause) in self.code.clauses.iter().enumerate().skip(from) {
+            if place > from && !clause.matcher.passes(object.elements, self) {
+                continue;
+            }
+            let mut few = [const { MaybeUninit::uninit() }; FEW];
+            let mut many = Vec::new();
+            let bindings = match few.get_mut(..clause.bindings) {
+                Some(few) => unbound(few),
+                None => {
+                    many.resize(clause.bindings, TermRef::immediate(NIL));
+                    &mut many[..]
+                }
+            };
+            if clause.matches(&run, bindings) {
+                return result(&run, clause, bindings);
             }
         }
         None
     }
+}
+
+/// Variables that are not bound yet.
+#[inline(always)]
+fn unbound<'a, 'b>(room: &'b mut [MaybeUninit<TermRef<'a>>]) -> &'b mut [TermRef<'a>] {
+    for slot in room.iter_mut() {
+        slot.write(TermRef::immediate(NIL));
+    }
+    // SAFETY: all were written, and a term lies where one that is perhaps not yet written does.
+    unsafe { &mut *(std::ptr::from_mut(room) as *mut [TermRef<'a>]) }
 }
 
 /// What a single pattern yields for an object that matches.
@@ -410,19 +467,23 @@ impl Clause {
         variables: usize,
     ) -> Clause {
         let (comparisons, guards) = split(guards);
+        let mut used: SmallVec<[bool; 16]> = smallvec![false; variables];
+        head.use_variables(&mut used);
+        let users = guards.iter().chain(&body);
+        users.for_each(|expression| expression.use_variables(&mut used));
         Clause {
-            matcher: Matcher::new(&head, variables, &comparisons, guards.iter().chain(&body)),
+            matcher: Matcher::new(&head, &comparisons, &used),
             head,
             word,
             comparisons,
             body,
             guards,
-            variables,
+            bindings: used.iter().rposition(|used| *used).map_or(0, |last| last + 1),
         }
     }
 
     /// Whether an object that passes the matcher's tests matches; binds variables.
-    #[inline]
+    #[inline(always)]
     fn matches<'a>(&self, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
         self.matcher.matches(run, bindings)
             && self.guards.iter().all(|guard| {
@@ -432,6 +493,7 @@ impl Clause {
             })
     }
 
+    #[inline(always)]
     fn result<'a, O: Output>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], output: &mut O) -> Option<O::Term> {
         self.body.last()?.output(run, bindings, output)
     }

@@ -259,11 +259,12 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Asks the processor for the object's memory.
+    /// Asks the processor for the object's memory, and for that of the element `index`, counted from 0.
     #[inline]
-    pub fn prefetch(&self) {
+    pub fn prefetch(&self, index: usize) {
         if let ObjectRef::Block(block) = self {
             block.prefetch();
+            block.prefetch_element(index);
         }
     }
 

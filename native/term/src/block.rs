@@ -209,6 +209,17 @@ impl<'a> BlockRef<'a> {
         }
     }
 
+    /// Asks the processor for the memory of the element `index`, if there is one.
+    #[inline]
+    pub fn prefetch_element(self, index: usize) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as above.
+        unsafe {
+            let element = self.address.as_ptr().wrapping_add(1 + index);
+            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(element.cast());
+        }
+    }
+
     #[inline]
     fn header(self) -> u64 {
         // SAFETY: a block has a header.

@@ -240,16 +240,18 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failur
             let found = handle.lookup_for(program, probe, patient)?;
             let objects = found.as_slice();
             looked = objects.iter().map(ObjectRef::words).sum();
-            let mut collect = |object| {
-                slice.collect(program, object)?;
+            let mut collect = |object: &ObjectRef<'_>| {
+                if let Some(from) = program.candidate(seen(object)) {
+                    slice.collect(program, from, object)?;
+                }
                 match slice.words > SCHEDULER_WORDS && !patient {
                     true => Err(Failure::Big),
                     false => Ok(()),
                 }
             };
             if order.action == Action::Count {
-                let matching = objects.iter().filter(|object| slice.is_true(program, object));
-                matching.count()
+                let mut matching = matching(program, slice.caller, &mut slice.arena);
+                objects.iter().filter(|object| matching(object)).count()
             } else if order.limit == usize::MAX {
                 // Those of a bag stay in the order of insertion; a list is built from its end.
                 objects.iter().rev().try_for_each(&mut collect)?;
@@ -305,14 +307,14 @@ fn next(env: Env, cursor: Term, limit: Option<usize>, result: Term) -> Result<Te
 
 /// One slice.
 fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Term, Failure> {
-    let begin = Instant::now();
     let patient = patient(handle.table());
     let mut slice = Slice::new(env, handle, task.limit, result);
-    // The objects of one key stay in the order of insertion.
     let ordered = slice.ordered();
+    // The objects of one key stay in the order of insertion.
     let turned = task.limit == usize::MAX && !ordered;
     let mut objects = Vec::with_capacity(ROOM);
     let most = if ordered { MANY_ORDERED } else { MANY };
+    let begin = Instant::now();
     let (mut step, mut now) = (SOME, begin);
     let mut steps = 0_u32;
     let state = loop {
@@ -449,34 +451,28 @@ impl<'e, 'g> Slice<'e, 'g> {
         objects: &[ObjectRef<'g>],
         before: &Spot,
     ) -> Result<bool, Failure> {
-        objects.iter().take(AHEAD).for_each(ObjectRef::prefetch);
         // In a bag, the object whose key was the last one of which all objects were changed.
         let mut changed = None;
-        let bag = self.handle.table().kind().is_bag();
+        let program = work.program.as_ref();
+        let tested = program.and_then(Program::last_tested).unwrap_or(0);
+        let prefetch = |object: &ObjectRef<'g>| object.prefetch(tested);
+        objects.iter().take(AHEAD).for_each(prefetch);
         for (place, object) in objects.iter().enumerate() {
             if let Some(later) = objects.get(place + AHEAD) {
-                later.prefetch();
+                prefetch(later);
             }
+            let from = match program {
+                None => 0,
+                Some(program) => match program.candidate(seen(object)) {
+                    Some(from) => from,
+                    None => continue,
+                },
+            };
             if self.words >= STEP_WORDS && place > 0 && self.may_stop(&objects[place - 1], object) {
                 self.stop(selection, objects, place, before);
                 return Ok(false);
             }
-            let done = match (&work.program, work.action) {
-                (Some(program), Action::Count) => {
-                    self.counted += usize::from(self.is_true(program, object));
-                    continue;
-                }
-                (None, _) => self.take(object),
-                (Some(program), Action::Collect) => self.collect(program, object),
-                (Some(_), _) if changed.is_some_and(|changed| self.is_same_key(changed, object)) => Ok(()),
-                (Some(program), Action::Replace) => self
-                    .replace(program, object)
-                    .map(|any| changed = (any && bag).then_some(object)),
-                (Some(program), Action::Delete) => self
-                    .remove(program, selection, object)
-                    .map(|any| changed = (any && bag).then_some(object)),
-            };
-            match done {
+            match self.apply(work, selection, object, from, &mut changed) {
                 Err(Failure::Busy) if place > 0 => {
                     self.stop(selection, objects, place, before);
                     return Ok(false);
@@ -490,6 +486,40 @@ impl<'e, 'g> Slice<'e, 'g> {
             }
         }
         Ok(true)
+    }
+
+    /// Does to an object what is to be done, if it matches. `from` is the clause for which it is a candidate, `changed` the object of a
+    /// bag of whose key all objects were changed last.
+    #[inline(always)]
+    fn apply<'o>(
+        &mut self,
+        work: &Work,
+        selection: &Selection,
+        object: &'o ObjectRef<'g>,
+        from: usize,
+        changed: &mut Option<&'o ObjectRef<'g>>,
+    ) -> Result<(), Failure> {
+        let Some(program) = &work.program else {
+            return self.take(object);
+        };
+        match work.action {
+            Action::Collect => self.collect(program, from, object),
+            Action::Count => {
+                self.counted += usize::from(self.is_true(program, from, object));
+                Ok(())
+            }
+            Action::Delete | Action::Replace => {
+                if changed.is_some_and(|changed| self.is_same_key(changed, object)) {
+                    return Ok(());
+                }
+                let any = match work.action {
+                    Action::Replace => self.replace(program, from, object)?,
+                    _ => self.remove(program, selection, from, object)?,
+                };
+                *changed = (any && self.handle.table().kind().is_bag()).then_some(object);
+                Ok(())
+            }
+        }
     }
 
     /// Whether a slice may end between two objects: not among those of a key, nor behind the last one of a chunk.
@@ -518,12 +548,13 @@ impl<'e, 'g> Slice<'e, 'g> {
         Ok(())
     }
 
-    fn is_true(&mut self, program: &Program, object: &ObjectRef<'g>) -> bool {
+    fn is_true(&mut self, program: &Program, from: usize, object: &ObjectRef<'g>) -> bool {
         self.arena.clear();
-        program.is_true(seen(object), self.caller, &self.arena)
+        program.is_true(from, &seen(object), self.caller, &self.arena)
     }
 
-    fn collect(&mut self, program: &Program, object: &ObjectRef<'g>) -> Result<(), Failure> {
+    #[inline(never)]
+    fn collect(&mut self, program: &Program, from: usize, object: &ObjectRef<'_>) -> Result<(), Failure> {
         self.arena.clear();
         let mut maker = Maker {
             env: self.env,
@@ -531,7 +562,7 @@ impl<'e, 'g> Slice<'e, 'g> {
             words: 0,
             failure: None,
         };
-        let made = program.run(seen(object), self.caller, &self.arena, &mut maker);
+        let made = program.run(from, &seen(object), self.caller, &self.arena, &mut maker);
         if let Some(failure) = maker.failure {
             return Err(failure);
         }
@@ -553,7 +584,8 @@ impl<'e, 'g> Slice<'e, 'g> {
         let mut exhausted = false;
         let new = |object: &ObjectRef<'_>| {
             self.arena.clear();
-            let new = stored(program.value(seen(object), self.caller, &self.arena)?);
+            let from = program.candidate(seen(object))?;
+            let new = stored(program.value(from, &seen(object), self.caller, &self.arena)?);
             exhausted |= new.is_none();
             new
         };
@@ -565,9 +597,9 @@ impl<'e, 'g> Slice<'e, 'g> {
     }
 
     /// If the object matches, replaces all objects that match and have its key, and tells that.
-    fn replace(&mut self, program: &Program, object: &ObjectRef<'g>) -> Result<bool, Failure> {
+    fn replace(&mut self, program: &Program, from: usize, object: &ObjectRef<'g>) -> Result<bool, Failure> {
         self.arena.clear();
-        if program.value(seen(object), self.caller, &self.arena).is_none() {
+        if program.value(from, &seen(object), self.caller, &self.arena).is_none() {
             return Ok(false);
         }
         let table = self.handle.table();
@@ -576,8 +608,14 @@ impl<'e, 'g> Slice<'e, 'g> {
     }
 
     /// If the object matches, removes all objects that match and have its key, and tells that.
-    fn remove(&mut self, program: &Program, selection: &Selection, object: &ObjectRef<'g>) -> Result<bool, Failure> {
-        if !self.is_true(program, object) {
+    fn remove(
+        &mut self,
+        program: &Program,
+        selection: &Selection,
+        from: usize,
+        object: &ObjectRef<'g>,
+    ) -> Result<bool, Failure> {
+        if !self.is_true(program, from, object) {
             return Ok(false);
         }
         let table = self.handle.table();
@@ -619,6 +657,7 @@ fn stored(value: TermRef<'_>) -> Option<Block> {
 }
 
 /// The object as a program sees it.
+#[inline(always)]
 fn seen<'a>(object: &'a ObjectRef<'_>) -> cats_pattern::Object<'a> {
     match object {
         ObjectRef::Block(block) => cats_pattern::Object::stored(*block),
@@ -704,7 +743,8 @@ impl Output for Maker<'_, '_> {
 fn matching<'a>(program: &'a Program, caller: u64, arena: &'a mut Arena) -> impl FnMut(&ObjectRef<'_>) -> bool + 'a {
     move |object| {
         arena.clear();
-        program.is_true(seen(object), caller, arena)
+        let from = program.candidate(seen(object));
+        from.is_some_and(|from| program.is_true(from, &seen(object), caller, arena))
     }
 }
 

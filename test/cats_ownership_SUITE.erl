@@ -4,7 +4,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2,
          own_a_name/2]).
 -export([tables_end_with_their_owner/1, restarted_owner_finds_the_name_free/1, heir_inherits/1,
-         heir_inherits_many/1,
+         heir_inherits_many/1, heir_owns_at_once/1,
          heir_without_data/1, dead_heir_inherits_nothing/1, heir_that_is_the_owner/1, heir_taken_back/1,
          heirs_die_in_a_row/1,
          give_away/1, give_away_refused/1, access_rights/1, protection_changes/1, names/1,
@@ -17,7 +17,7 @@ suite() -> [{timetrap, {minutes, 15}}].
 
 all() ->
     [tables_end_with_their_owner, restarted_owner_finds_the_name_free, heir_inherits, heir_inherits_many,
-     heir_without_data,
+     heir_owns_at_once, heir_without_data,
      dead_heir_inherits_nothing, heir_that_is_the_owner, heir_taken_back, heirs_die_in_a_row, give_away,
      give_away_refused,
      access_rights, protection_changes, names, rename_moves_the_name, many_names,
@@ -132,6 +132,29 @@ heir_inherits_many(_Config) ->
      after 5000 -> ct:fail({no_transfer, N})
      end || {T, N} <- lists:zip(Tables, lists:seq(1, 500))],
     ok.
+
+%% Who knows that the owner is dead may do at once what only the new owner may.
+heir_owns_at_once(_Config) ->
+    Heir = self(),
+    [begin
+         {Owner, Table} = cats_test_lib:spawn_owner(fun() ->
+                                                            T = ?T:new(t, [Access, {heir, Heir, data}]),
+                                                            ?T:insert(T, [{N} || N <- lists:seq(1, 1000)]),
+                                                            T
+                                                    end),
+         cats_test_lib:stop(Owner, kill),
+         ok = cats_test_lib:cause(fun() -> Use(Table) end),
+         receive {'ETS-TRANSFER', Table, Owner, data} -> ok after 5000 -> ct:fail(no_transfer) end,
+         true = ?T:delete(Table)
+     end || _ <- lists:seq(1, 20), {Access, Use} <- uses_of_an_owner()],
+    ok.
+
+uses_of_an_owner() ->
+    [{private, fun(Table) -> 1000 = length(?T:tab2list(Table)) end},
+     {private, fun(Table) -> [{1}] = ?T:lookup(Table, 1) end},
+     {protected, fun(Table) -> true = ?T:insert(Table, {0}) end},
+     {protected, fun(Table) -> true = ?T:delete_all_objects(Table) end},
+     {public, fun(Table) -> true = ?T:setopts(Table, {heir, none}) end}].
 
 %% Since OTP 28: the heir owns the table, but is told nothing.
 heir_without_data(_Config) ->

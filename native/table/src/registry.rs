@@ -244,6 +244,15 @@ impl Registry {
         }
     }
 
+    /// Whether a table is the caller's. If its owner is dead, first completes what that demands.
+    pub fn owns(&self, host: &dyn Host, handle: Handle<'_>, caller: u64) -> Result<bool, Failure> {
+        let table = handle.table();
+        if table.owner() != caller {
+            self.lives(host, handle.guard, table)?;
+        }
+        Ok(table.owner() == caller)
+    }
+
     /// Does what the death of `owner` demands of a table, unless the table has another owner by now.
     fn complete(&self, host: &dyn Host, guard: &Guard, table: &Table, owner: u64) -> Result<(), Failure> {
         let key = (owner, table.serial());
@@ -287,7 +296,7 @@ impl Registry {
             return Err(Cause::None.into());
         }
         handle.still_named()?;
-        if table.owner() != caller {
+        if !self.owns(host, handle, caller)? {
             return Err(Cause::NotOwner.into());
         }
         if to == caller {

@@ -237,7 +237,7 @@ pub fn setopts(env: Env, &[table, options]: &[Term; 2]) -> Result<Term, Failure>
         }
     }
     let caller = env.this_process().0;
-    if handle.table().owner() != caller {
+    if !registry().owns(&Vm(env), handle, caller)? {
         return Err(bad());
     }
     registry().set_options(&Vm(env), handle, caller, heir, access)?;

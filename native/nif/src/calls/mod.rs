@@ -184,8 +184,24 @@ fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, right: Right) -> Result<
         return find_named(env, guard, term, right);
     }
     let table = TABLES.get(env, term).ok_or(Cause::Type)?;
-    table.check(right, || env.this_process().0)?;
+    check(env, guard, table, right)?;
     Ok(table.by_identifier(guard))
+}
+
+/// Whether the caller may do this to a table whose identifier it has.
+#[inline(always)]
+fn check(env: Env, guard: &Guard, table: &Table, right: Right) -> Result<(), Failure> {
+    match table.check(right, || env.this_process().0) {
+        Ok(()) => Ok(()),
+        Err(_) => check_again(env, guard, table, right),
+    }
+}
+
+/// The same when it was refused: the owner may be dead, and the caller its heir.
+#[cold]
+fn check_again(env: Env, guard: &Guard, table: &Table, right: Right) -> Result<(), Failure> {
+    registry().lives(&Vm(env), guard, table)?;
+    Ok(table.check(right, || env.this_process().0)?)
 }
 
 #[inline(never)]

@@ -297,9 +297,7 @@ pub fn next_chunk(env: Env, &[cursor, limit]: &[Term; 2]) -> Result<Term, Failur
 fn next(env: Env, cursor: Term, limit: Option<usize>, result: Term) -> Result<Term, Failure> {
     let cursor = CURSORS.get(env, cursor).ok_or_else(bad)?;
     let guard = pin();
-    cursor
-        .table
-        .check(cursor.task.work.action.right(), || env.this_process().0)?;
+    check(env, &guard, &cursor.table, cursor.task.work.action.right())?;
     let mut task = cursor.task.clone();
     task.limit = limit.unwrap_or(task.limit);
     run(env, cursor.table.by_identifier(&guard), task, result)

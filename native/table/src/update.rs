@@ -22,8 +22,8 @@ pub type Words = SmallVec<[u64; FEW]>;
 /// One operation of `update_counter` whose numbers are immediates: nearly all are.
 #[derive(Clone, Copy, Debug)]
 pub struct Addition {
-    /// As in [`CounterOp`].
-    pub position: Option<i64>,
+    /// Counted from 1.
+    pub position: i64,
     pub increment: i64,
     /// As in [`CounterOp`].
     pub limit: Option<(i64, i64)>,
@@ -69,18 +69,18 @@ fn passes<T: Ord>(down: bool, value: &T, limit: &T) -> bool {
     }
 }
 
-/// The index of a position counted from 1, or of the element after the key; no element's, if there is no such position.
+/// The index of a position counted from 1; no element's, if there is no such position.
 #[inline]
-fn index_of(position: Option<i64>, key: usize) -> usize {
-    position.map_or(key + 1, |position| (position as usize).wrapping_sub(1))
+fn index_of(position: i64) -> usize {
+    (position as usize).wrapping_sub(1)
 }
 
 /// One operation of `update_counter`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CounterOp {
     Add {
-        /// Counted from 1; nothing for the element after the key.
-        position: Option<i64>,
+        /// Counted from 1.
+        position: i64,
         increment: Number,
         /// A value beyond the first becomes the second.
         limit: Option<(Number, Number)>,
@@ -194,11 +194,16 @@ impl<'a> Base<'a> {
     }
 }
 
+// What an update that changes immediates gives back through the engine if it has done nothing, or the table has another name. It is a
+// single word, so that it stays in a register on its way out.
+const NOTHING: u64 = 0;
+const RENAMED: u64 = 2;
+
 impl Handle<'_> {
     /// `update_counter/3,4` with one operation without a limit, where it takes little more than finding the object: the word of the
     /// counter. Nothing, and nothing done, where [`update_counter`](Self::update_counter) has to decide.
     #[inline(always)]
-    pub fn add(self, probe: &Probe<'_>, position: Option<i64>, increment: i64) -> Result<Option<u64>, Failure> {
+    pub fn add(self, probe: &Probe<'_>, position: i64, increment: i64) -> Result<Option<u64>, Failure> {
         self.change_word(probe, position, move |word| added(word, increment))
     }
 
@@ -206,7 +211,7 @@ impl Handle<'_> {
     #[inline(always)]
     pub fn set(self, probe: &Probe<'_>, position: i64, element: u64) -> Result<bool, Failure> {
         let change = move |word| is_immediate(word).then_some(element);
-        Ok(self.change_word(probe, Some(position), change)?.is_some())
+        Ok(self.change_word(probe, position, change)?.is_some())
     }
 
     /// Changes one element, an immediate, into another, which it returns. Nothing, and nothing done, if the key has no object, or this
@@ -215,18 +220,15 @@ impl Handle<'_> {
     fn change_word(
         self,
         probe: &Probe<'_>,
-        position: Option<i64>,
+        position: i64,
         change: impl Fn(u64) -> Option<u64> + Copy,
     ) -> Result<Option<u64>, Failure> {
         let key = self.table.key();
-        let index = index_of(position, key);
+        let index = index_of(position);
         if index == key || self.table.kind().is_bag() {
             return Ok(None);
         }
-        // The result is the new word of a pair, or the body of the old block, or one of these two: a single word stays in a register
-        // on its way out of the engine.
-        const NOTHING: u64 = 0;
-        const RENAMED: u64 = 2;
+        // The result is the new word of a pair, or the body of the old block, or one of the two constants.
         let done = self.store().update(self.guard, probe, move |old| {
             if self.still_named().is_err() {
                 return (Step::Keep, RENAMED);
@@ -265,7 +267,7 @@ impl Handle<'_> {
         let key = self.table.key();
         self.change_words(probe, |elements| {
             for op in ops {
-                let index = index_of(op.position, key);
+                let index = index_of(op.position);
                 let place = elements.get_mut(index).filter(|_| index != key)?;
                 *place = op.of(*place)?;
                 words.push(*place);
@@ -279,7 +281,7 @@ impl Handle<'_> {
         let key = self.table.key();
         self.change_words(probe, |elements| {
             for (position, word) in ops {
-                let index = index_of(Some(*position), key);
+                let index = index_of(*position);
                 let place = elements.get_mut(index).filter(|_| index != key)?;
                 *place = is_immediate(*place).then_some(*word)?;
             }
@@ -298,36 +300,28 @@ impl Handle<'_> {
         if self.table.kind().is_bag() {
             return Ok(false);
         }
+        // The result is the body of the object that was changed, or one of the two constants.
         let done = self.store().update(self.guard, probe, |old| {
-            if let Err(failure) = self.still_named() {
-                return (Step::Keep, Err(failure));
+            if self.still_named().is_err() {
+                return (Step::Keep, RENAMED);
             }
-            let Some(Entry { key: word, body }) = old else {
-                return (Step::Keep, Ok(None));
+            let Some(Entry { key: word, body: old }) = old else {
+                return (Step::Keep, NOTHING);
             };
-            let changed = if is_immediate(body) {
-                let mut pair = [body; 2];
-                change(&mut pair).map(|()| pair[1 - key])
-            } else {
-                // SAFETY: the place is locked, so its object lives. As the callers see to, immediates become immediates.
-                unsafe { changed(body, &mut change) }.map(|(body, ())| body)
-            };
-            match changed {
-                Some(changed) => (
-                    Step::Put(Entry {
-                        key: word,
-                        body: changed,
-                    }),
-                    Ok(Some(body)),
-                ),
-                None => (Step::Keep, Ok(None)),
+            match change_body(old, key, &mut change) {
+                0 => (Step::Keep, NOTHING),
+                body => (Step::Put(Entry { key: word, body }), old),
             }
-        })??;
-        if let Some(old) = done {
-            // SAFETY: the place holds another entry now.
-            unsafe { retire_body(self.guard, old) }
+        })?;
+        match done {
+            NOTHING => Ok(false),
+            RENAMED => Err(Cause::Id.into()),
+            old => {
+                // SAFETY: the place holds another entry now.
+                unsafe { retire_body(self.guard, old) }
+                Ok(true)
+            }
         }
-        Ok(done.is_some())
     }
 
     /// `update_counter/3,4` with any operations: the values after each. A default tuple stands in for an absent object.
@@ -345,7 +339,7 @@ impl Handle<'_> {
                 let CounterOp::Add { position, .. } = op else {
                     return Err(Cause::None.into());
                 };
-                let index = base.index(position.unwrap_or(key as i64 + 2), key)?;
+                let index = base.index(*position, key)?;
                 Number::of(base.element(index)).ok_or(Cause::None)?;
                 indices.push(index);
             }
@@ -472,6 +466,19 @@ fn change_in_block(body: u64, index: usize, change: impl FnOnce(u64) -> Option<u
     };
     // SAFETY: the place is locked, so its object lives. As in `change_word`, immediates are changed into immediates.
     unsafe { changed(body, change) }.map_or(0, |(body, ())| body)
+}
+
+/// The body of an object with its element words changed, or 0. The place is locked, the key at `key`.
+#[inline(never)]
+fn change_body(body: u64, key: usize, change: &mut impl FnMut(&mut [u64]) -> Option<()>) -> u64 {
+    let changed = if is_immediate(body) {
+        let mut pair = [body; 2];
+        change(&mut pair).map(|()| pair[1 - key])
+    } else {
+        // SAFETY: the place is locked, so its object lives. As the callers see to, immediates become immediates.
+        unsafe { changed(body, change) }.map(|(body, ())| body)
+    };
+    changed.unwrap_or(0)
 }
 
 /// Retires an object that [`change_in_block`] has made another of, which is in its place now; the element that was changed.

@@ -312,7 +312,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                     .as_ref()
                     .map(|block| Tuple::Terms(block.as_ref().elements()));
                 let addition = Addition {
-                    position: *position,
+                    position: place,
                     increment: *increment,
                     limit: None,
                 };
@@ -328,7 +328,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                 let additions: Vec<Addition> = ops
                     .iter()
                     .map(|&(position, increment, limit)| Addition {
-                        position: Some(position),
+                        position,
                         increment,
                         limit,
                     })

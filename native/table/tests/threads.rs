@@ -99,7 +99,7 @@ fn counters_add_up() {
                         let handle = table.by_identifier(&guard);
                         let zero = [word(0), word(0)];
                         let one = Addition {
-                            position: None,
+                            position: 2,
                             increment: 1,
                             limit: None,
                         };

@@ -23,7 +23,7 @@ fn counter(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
     if let (Some((position, increment)), true, true) = (
-        simple_addition(env, ops),
+        simple_addition(env, handle, ops),
         key.is_immediate(),
         is_sound(env, handle, default),
     ) {
@@ -42,14 +42,20 @@ fn is_sound(env: Env, handle: Handle<'_>, default: Option<Term>) -> bool {
     default.is_none_or(|tuple| env.tuple_elements(tuple).is_some_and(has_key))
 }
 
-/// The position, if there is one, and the increment of the simplest operations.
+/// The position, counted from 1, of the element after a key at `place`, counted from 0.
 #[inline]
-fn simple_addition(env: Env, ops: Term) -> Option<(Option<i64>, i64)> {
+fn after(place: usize) -> i64 {
+    place as i64 + 2
+}
+
+/// The position and the increment of the simplest operations.
+#[inline]
+fn simple_addition(env: Env, handle: Handle<'_>, ops: Term) -> Option<(i64, i64)> {
     if let Some(increment) = ops.small_integer() {
-        return Some((None, increment));
+        return Some((after(handle.table().key()), increment));
     }
     match env.tuple_elements(ops) {
-        Some(&[position, increment]) => Some((Some(position.small_integer()?), increment.small_integer()?)),
+        Some(&[position, increment]) => Some((position.small_integer()?, increment.small_integer()?)),
         _ => None,
     }
 }
@@ -75,42 +81,53 @@ fn counter_otherwise(
 
 /// The result of operations on immediates, if the key has an object of them.
 fn add_words(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<Option<Term>, Failure> {
-    let mut words = Words::new();
-    if let Some(addition) = addition(env, ops) {
-        let done = handle.add_all(probe, &[addition], &mut words)?;
-        return Ok(done.then(|| Term(words[0])));
-    }
-    let mut list: SmallVec<[Addition; FEW]> = SmallVec::new();
-    let mut rest = ops;
-    while let Some((head, tail)) = env.cell(rest) {
-        match addition(env, head).filter(|op| op.position.is_some()) {
-            Some(addition) => list.push(addition),
-            None => return Ok(None),
-        }
-        rest = tail;
-    }
-    let done = rest.0 == NIL && handle.add_all(probe, &list, &mut words)?;
-    Ok(done.then(|| env.list(Term::slice(&words))))
-}
-
-/// One operation, if it is one and its numbers are immediates.
-#[inline]
-fn addition(env: Env, op: Term) -> Option<Addition> {
-    if let Some((position, increment)) = simple_addition(env, op) {
-        return Some(Addition {
+    let (mut additions, mut words) = (SmallVec::new(), Words::new());
+    if let Some((position, increment)) = simple_addition(env, handle, ops) {
+        additions.push(Addition {
             position,
             increment,
             limit: None,
         });
+    } else if !push_addition(env, ops, &mut additions) {
+        let mut rest = ops;
+        while let Some((op, tail)) = env.cell(rest) {
+            if !push_addition(env, op, &mut additions) {
+                return Ok(None);
+            }
+            rest = tail;
+        }
+        let done = rest.0 == NIL && handle.add_all(probe, &additions, &mut words)?;
+        return Ok(done.then(|| env.list(Term::slice(&words))));
     }
-    match *env.tuple_elements(op)? {
+    let done = handle.add_all(probe, &additions, &mut words)?;
+    Ok(done.then(|| Term(words[0])))
+}
+
+/// Appends an operation, if it is one of a position and its numbers are immediates. (Operations are made where they are read from, and
+/// words are read as they were written, one by one: the processor has to wait for others.)
+#[inline]
+fn push_addition(env: Env, op: Term, additions: &mut SmallVec<[Addition; FEW]>) -> bool {
+    let Some(elements) = env.tuple_elements(op) else {
+        return false;
+    };
+    let addition = || match *elements {
+        [position, increment] => Some(Addition {
+            position: position.small_integer()?,
+            increment: increment.small_integer()?,
+            limit: None,
+        }),
         [position, increment, threshold, value] => Some(Addition {
-            position: Some(position.small_integer()?),
+            position: position.small_integer()?,
             increment: increment.small_integer()?,
             limit: Some((threshold.small_integer()?, value.small_integer()?)),
         }),
         _ => None,
+    };
+    match addition() {
+        Some(addition) => additions.push(addition),
+        None => return false,
     }
+    true
 }
 
 #[inline(never)]
@@ -129,7 +146,7 @@ fn counter_in_general(
     };
     if let Some(increment) = get_number(env, ops) {
         let op = CounterOp::Add {
-            position: None,
+            position: after(place),
             increment,
             limit: None,
         };
@@ -160,7 +177,7 @@ fn counter_op(env: Env, op: Term) -> CounterOp {
             _ => return None,
         };
         Some(CounterOp::Add {
-            position: Some(elements[0].small_integer()?),
+            position: elements[0].small_integer()?,
             increment: get_number(env, elements[1])?,
             limit,
         })
@@ -284,20 +301,33 @@ fn change_otherwise(
     ops: Term,
     default: Option<Term>,
 ) -> Result<Term, Failure> {
-    let mut changes = Changes::new();
-    if env.tuple_elements(ops).is_some() {
-        changes.add(env, Some(ops));
-    } else {
-        each(env, ops, |op| changes.add(env, op));
-    }
     with_probe(env, handle.table(), key, |probe| {
-        if let (Some(words), true) = (changes.words(), is_sound(env, handle, default)) {
-            if handle.set_all(probe, &words)? {
-                return Ok(atoms::true_());
-            }
+        let mut words = SmallVec::new();
+        if push_words(env, ops, &mut words) && is_sound(env, handle, default) && handle.set_all(probe, &words)? {
+            return Ok(atoms::true_());
         }
-        set_in_general(env, handle, probe, &changes, default)
+        set_in_general(env, handle, probe, ops, default)
     })
+}
+
+/// Appends the operations, positions and words, if all are some and their elements are immediates.
+#[inline]
+fn push_words(env: Env, ops: Term, words: &mut SmallVec<[(i64, u64); FEW]>) -> bool {
+    let mut push = |op| match change(env, op) {
+        Some((position, value)) if value.is_immediate() => {
+            words.push((position, value.0));
+            true
+        }
+        _ => false,
+    };
+    let mut rest = ops;
+    while let Some((op, tail)) = env.cell(rest) {
+        if !push(op) {
+            return false;
+        }
+        rest = tail;
+    }
+    rest.0 == NIL || rest == ops && push(ops)
 }
 
 #[inline(never)]
@@ -305,11 +335,21 @@ fn set_in_general(
     env: Env,
     handle: Handle<'_>,
     probe: &Probe<'_>,
-    changes: &Changes,
+    ops: Term,
     default: Option<Term>,
 ) -> Result<Term, Failure> {
+    // The operations, position and element of each; nothing for what is none.
+    let mut changes: SmallVec<[Option<(i64, Term)>; FEW]> = SmallVec::new();
+    if env.tuple_elements(ops).is_some() {
+        changes.push(change(env, ops));
+    } else {
+        each(env, ops, |op| {
+            let change = op.and_then(|op| change(env, op));
+            changes.push(change);
+            change.is_some()
+        });
+    }
     let values: SmallVec<[Term; FEW]> = changes
-        .0
         .iter()
         .map(|change| change.map_or(Term(NIL), |(_, value)| value))
         .collect();
@@ -323,7 +363,7 @@ fn set_in_general(
         Some((position, _)) => ElementOp::Set(*position, value),
         None => ElementOp::Invalid,
     };
-    let ops: SmallVec<[ElementOp<'_>; FEW]> = changes.0.iter().zip(values.iter()).map(op).collect();
+    let ops: SmallVec<[ElementOp<'_>; FEW]> = changes.iter().zip(values.iter()).map(op).collect();
     let absent = Failure::from(Cause::BadKey);
     let place = handle.table().key();
     match with_default(env, place, default, |default| {
@@ -334,34 +374,11 @@ fn set_in_general(
     }
 }
 
-/// The operations of `update_element`, position and element of each; nothing for what is none.
-struct Changes(SmallVec<[Option<(i64, Term)>; FEW]>);
-
-impl Changes {
-    #[inline]
-    fn new() -> Self {
-        Self(SmallVec::new())
-    }
-
-    /// Adds an operation; false if it is none.
-    #[inline]
-    fn add(&mut self, env: Env, op: Option<Term>) -> bool {
-        let change = op.and_then(|op| match env.tuple_elements(op) {
-            Some(&[position, value]) => Some((position.small_integer()?, value)),
-            _ => None,
-        });
-        self.0.push(change);
-        change.is_some()
-    }
-
-    /// Positions and words, if all elements are immediates.
-    #[inline]
-    fn words(&self) -> Option<SmallVec<[(i64, u64); FEW]>> {
-        let word = |change: &Option<(i64, Term)>| change.filter(|(_, value)| value.is_immediate());
-        let words = self
-            .0
-            .iter()
-            .map(|change| word(change).map(|(position, value)| (position, value.0)));
-        words.collect()
+/// Position and element of an operation of `update_element`.
+#[inline]
+fn change(env: Env, op: Term) -> Option<(i64, Term)> {
+    match env.tuple_elements(op) {
+        Some(&[position, value]) => Some((position.small_integer()?, value)),
+        _ => None,
     }
 }

@@ -21,11 +21,12 @@
 
 use crate::barrier;
 use crate::facade::{global, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, Witness};
+use crate::slab;
 use crate::thread::{slots, Slot, Thread, DEPTH, DUE, ENDING, THREAD, UNREGISTERED};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 pub use crate::thread::slot_index;
 
@@ -35,7 +36,8 @@ pub type Drop = unsafe fn(*mut u8, usize);
 struct Retired {
     address: *mut u8,
     number: usize,
-    drop: Drop,
+    /// How it is freed; nothing for a block of the slab of `number` bytes.
+    drop: Option<Drop>,
 }
 
 /// Objects in a bag at most.
@@ -232,6 +234,31 @@ impl Guard {
     /// As for [`retire`](Self::retire).
     #[inline]
     pub unsafe fn retire_sized(&self, address: *mut u8, number: usize, drop: Drop, bytes: usize) {
+        let drop = Some(drop);
+        // SAFETY: the caller's promise.
+        unsafe { self.put(Retired { address, number, drop }, bytes) }
+    }
+
+    /// The same for a block of [`crate::slab`] of `size` bytes that needs nothing but to be given back, which is then done without a
+    /// call for each.
+    ///
+    /// # Safety
+    /// As for [`retire`](Self::retire), and the block came from the slab with this size.
+    #[inline]
+    pub unsafe fn retire_memory(&self, block: NonNull<u8>, size: usize) {
+        let retired = Retired {
+            address: block.as_ptr(),
+            number: size,
+            drop: None,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { self.put(retired, size) }
+    }
+
+    /// # Safety
+    /// As for [`retire`](Self::retire).
+    #[inline]
+    unsafe fn put(&self, retired: Retired, bytes: usize) {
         // SAFETY: a guard does not leave its thread, and the thread's record has no destructor.
         let thread = unsafe { &*self.thread };
         let slot = thread.slot();
@@ -250,7 +277,7 @@ impl Guard {
             }
         }
         // SAFETY: the bag is this thread's own, and not full, or it would have been sealed.
-        let full = unsafe { &mut *bag }.push(Retired { address, number, drop }, bytes);
+        let full = unsafe { &mut *bag }.push(retired, bytes);
         if full || !own {
             if own {
                 slot.bag.store(ptr::null_mut(), Ordering::Relaxed);
@@ -444,8 +471,10 @@ unsafe fn strip(slot: &Slot, _guard: &Guard) {
     }
 }
 
-/// Runs the drops of a chain of bags that nobody reads.
+/// Frees what is in a chain of bags that nobody reads.
 fn free(mut at: *mut Bag) {
+    // So that nothing that is freed has to announce the thread.
+    let _guard = pin();
     while !at.is_null() {
         // SAFETY: made by `Bag::boxed`, and taken from the list by this thread alone.
         let mut bag = unsafe { Box::from_raw(at) };
@@ -455,8 +484,13 @@ fn free(mut at: *mut Bag) {
         for object in &bag.objects[..len] {
             // SAFETY: the first `len` are initialised, and read once.
             let Retired { address, number, drop } = unsafe { object.assume_init_read() };
-            // SAFETY: no guard is left that could have read the object, and `drop` is what its owner gave for it.
-            unsafe { drop(address, number) };
+            // SAFETY: no guard is left that could have read the object, and this is how its owner wanted it freed.
+            unsafe {
+                match drop {
+                    Some(drop) => drop(address, number),
+                    None => slab::free(NonNull::new_unchecked(address), number),
+                }
+            }
         }
         // Relaxed: a statistic.
         DOMAIN.weight.fetch_sub(bag.weight, Ordering::Relaxed);

@@ -168,10 +168,7 @@ pub unsafe fn free_body(body: u64) {
 pub unsafe fn retire_body(guard: &Guard, body: u64) {
     if is_block(body) {
         // SAFETY: unlinked, as the caller promises, and retired once.
-        unsafe {
-            let weight = block(body).map_or(0, BlockRef::weight);
-            guard.retire_sized(body as *mut u8, 0, Block::free, weight)
-        }
+        unsafe { Block::from_raw(NonNull::new_unchecked(body as *mut u64)).retire(guard) }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::builder::{Builder, Room};
 use crate::format::*;
 use crate::host::{host, Held};
+use cats_sync::epoch::Guard;
 use cats_sync::slab;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -131,6 +132,24 @@ impl Block {
     #[inline]
     pub unsafe fn from_raw(address: NonNull<u64>) -> Block {
         Block { address }
+    }
+
+    /// Frees the block once nobody can be reading it.
+    ///
+    /// # Safety
+    /// It is unreachable for guards made from now on.
+    #[inline]
+    pub unsafe fn retire(self, guard: &Guard) {
+        let block = self.as_ref();
+        let (size, weight) = (block.words() * 8, block.has_held().then(|| block.weight()));
+        let address = self.into_raw().cast();
+        // SAFETY: as the caller promises. The slab gave the block with this size, and only held items need more than to be freed.
+        unsafe {
+            match weight {
+                None => guard.retire_memory(address, size),
+                Some(weight) => guard.retire_sized(address.as_ptr(), 0, Block::free, weight),
+            }
+        }
     }
 
     /// Frees the block at this address; fits `cats_sync::epoch::Drop`.
@@ -285,17 +304,9 @@ impl<'a> BlockRef<'a> {
     /// What the block weighs while it waits to be freed: its own bytes, and an eighth of those of shared binaries, as these take as
     /// long to free if they are large. A shared binary weighs at least `PART_WEIGHT`, as it may keep a larger one of which it is a
     /// part.
-    #[inline]
-    pub fn weight(self) -> usize {
-        match self.has_held() {
-            false => self.bytes(),
-            true => self.weight_of_held() + self.bytes(),
-        }
-    }
-
     #[inline(never)]
-    fn weight_of_held(self) -> usize {
-        let mut weight = 0;
+    fn weight(self) -> usize {
+        let mut weight = self.bytes();
         self.for_each_held(|held| {
             // SAFETY: held words follow their item's header.
             let header = unsafe { (&raw const *held).cast::<u64>().sub(1).read() };

@@ -7,7 +7,8 @@
 //!
 //! The first touch of a huge page takes a millisecond or two, more than a scheduler may be held. So a thread of its own, begun
 //! with the third chunk, keeps some chunks in stock whose memory it has had made of huge pages and touched. Who finds the
-//! stock empty takes a chunk as it is, in small pages. The same thread gives regions back to the source, which may take as long.
+//! stock empty takes a chunk as it is, in small pages. The same thread gives regions back to the system and then to the source,
+//! which may take as long. When it is woken it does not preempt who runs, as that is likely to be a scheduler.
 
 use super::class::PAGE;
 use super::page::Page;
@@ -206,6 +207,11 @@ fn start_stocking(arena: &mut Arena) {
 }
 
 fn keep_stock() {
+    #[cfg(target_os = "linux")]
+    // SAFETY: concerns this thread only; refused, it stays as it was.
+    unsafe {
+        libc::sched_setscheduler(0, libc::SCHED_BATCH, &std::mem::zeroed());
+    }
     let mut arena = lock();
     loop {
         // SAFETY: dead regions are under the lock.
@@ -213,7 +219,10 @@ fn keep_stock() {
             arena.dead = region.next;
             drop(arena);
             // SAFETY: made by `make_region`, unlinked, and past its grace period.
-            unsafe { give_back(region) };
+            unsafe {
+                empty(region);
+                give_back(region);
+            }
             arena = lock();
             continue;
         }
@@ -396,6 +405,21 @@ unsafe fn give_back(region: *mut Region) {
     unsafe {
         let region = Box::from_raw(region);
         source::give(region.raw, region.bytes);
+    }
+}
+
+/// Gives the memory of a region's chunks back to the system, one after the other. What is left for the source to do is short then:
+/// the VM unmaps on a thread of its own choice, up to 2 ms for a region, and page faults would wait meanwhile.
+///
+/// # Safety
+/// As for [`give_back`].
+unsafe fn empty(region: &Region) {
+    #[cfg(target_os = "linux")]
+    for number in 0..region.touched {
+        // SAFETY: the chunk is the caller's, and nobody needs its contents.
+        unsafe {
+            libc::madvise(region.first.add(number * CHUNK).cast(), CHUNK, libc::MADV_DONTNEED);
+        }
     }
 }
 

@@ -652,8 +652,9 @@ impl<S: OrderedSchema> Ca<S> {
     fn take_apart(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
         // The only node of a small table: a vector costs nothing as long as it is empty.
         let mut next = None;
-        let route = self.route.swap(ptr::null_mut(), Relaxed);
+        let route = self.route.load(Relaxed);
         if !route.is_null() {
+            self.route.store(ptr::null_mut(), Relaxed);
             // SAFETY: the engine is this function's own, and so is all that the route leads to.
             let route = unsafe { Route::<S::Key>::from_word(route) };
             for i in (0..route.len()).rev() {

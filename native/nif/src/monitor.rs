@@ -5,7 +5,9 @@
 
 use crate::resource::{Kind, Owned, Value};
 use crate::vm::{Env, Term};
+use cats_sync::facade::{AtomicU64, Ordering};
 use rustler::sys::enif_is_process_alive;
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -17,7 +19,12 @@ impl Value for Watched {
     const NAME: &'static CStr = c"process";
 
     fn down(env: Env, process: Term) {
-        let watched = shard(process).remove(&process.0);
+        let watched = {
+            let mut shard = shard(process);
+            // Release pairs with the Acquire of `watch`. Within the lock: who takes it after this knows the process no more.
+            ENDED.fetch_add(1, Ordering::Release);
+            shard.remove(&process.0)
+        };
         drop(watched);
         if let Some(down) = DOWN.get() {
             down(env, process);
@@ -37,6 +44,15 @@ pub fn on_down(down: fn(Env, Term)) {
 
 /// The processes that are watched, by the words of their pids, in parts with a lock each.
 static PROCESSES: [Mutex<Option<Part>>; 16] = [const { Mutex::new(None) }; 16];
+
+/// Counts the watched processes that have ended.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// The process that this thread last found to be watched, and [`ENDED`] before that: as long as it stays the same, that one is
+    /// watched.
+    static LATEST: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+}
 
 /// What watches each process.
 type Part = HashMap<u64, Owned<Watched>>;
@@ -60,6 +76,20 @@ impl Shard {
 /// Sees to it that the function set by [`on_down`] is called once when a local process ends; false if it has ended, and the call
 /// was made or will not be. A process that ends during the call may be reported either way.
 pub fn watch(env: Env, process: Term) -> bool {
+    let ended = ENDED.load(Ordering::Acquire);
+    if LATEST.get() == (process.0, ended) {
+        return is_alive(env, process);
+    }
+    let watched = watch_new(env, process);
+    if watched {
+        LATEST.set((process.0, ended));
+    }
+    watched
+}
+
+/// The same for a process that may not be watched yet.
+#[inline(never)]
+fn watch_new(env: Env, process: Term) -> bool {
     let Some(pid) = env.local_pid(process) else {
         return false;
     };

@@ -145,6 +145,7 @@ impl Default for Collect {
 
 impl Collect {
     /// Takes the next option of the list.
+    #[inline(always)]
     pub fn add(&mut self, item: OptionItem) {
         let options = &mut self.options;
         match item {

@@ -23,6 +23,7 @@ use lock_free::LockFree;
 use locked::Locked;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::ptr;
 use std::sync::{Arc, OnceLock};
 
 /// What the registry asks of the VM, on behalf of one call.
@@ -67,6 +68,23 @@ unsafe impl Sync for Known {}
 
 struct Member {
     table: Known,
+    /// Few tables have any of it.
+    more: Option<Box<More>>,
+}
+
+impl Member {
+    fn heir(&self) -> Option<&Heir> {
+        self.more.as_ref()?.heir.as_ref()
+    }
+
+    /// The processes that have fixed the table.
+    fn fixers(&self) -> &[(u64, u64)] {
+        self.more.as_ref().map_or(&[], |more| &more.fixers)
+    }
+}
+
+#[derive(Default)]
+struct More {
     heir: Option<Heir>,
     /// Fixing processes, each with how many times.
     fixers: Vec<(u64, u64)>,
@@ -161,11 +179,13 @@ impl Registry {
                 if !self.introduce(guard, table)? {
                     return Ok(false);
                 }
+                let more = heir.clone().map(|heir| More {
+                    heir: Some(heir),
+                    ..More::default()
+                });
                 let member = Member {
                     table: Known(table),
-                    heir: heir.clone(),
-                    fixers: Vec::new(),
-                    fixed_at: Time::default(),
+                    more: more.map(Box::new),
                 };
                 state.members.insert((owner, table.serial()), member);
                 Ok::<_, Failure>(true)
@@ -258,7 +278,7 @@ impl Registry {
         let key = (owner, table.serial());
         let heir = self
             .state
-            .with(|state| state.members.get(&key).and_then(|member| member.heir.clone()))?;
+            .with(|state| state.members.get(&key).and_then(|member| member.heir().cloned()))?;
         let Some(heir) = heir.filter(|heir| heir.pid != owner && host.watch(heir.pid)) else {
             return self.remove(host, guard, table, Some(owner));
         };
@@ -329,7 +349,7 @@ impl Registry {
                 return Err(Cause::None.into());
             };
             if let Some(heir) = heir {
-                member.heir = heir;
+                member.more.get_or_insert_default().heir = heir;
             }
             if let Some(access) = access {
                 table.set_access(access);
@@ -384,20 +404,16 @@ impl Registry {
             self.withdraw(guard, table)?;
             table.kill();
             let member = state.members.remove(&(now, table.serial()));
-            if let Some(member) = &member {
-                for (pid, _) in &member.fixers {
-                    state.fixes.remove(&(*pid, table.serial()));
-                }
+            for (pid, _) in member.iter().flat_map(Member::fixers) {
+                state.fixes.remove(&(*pid, table.serial()));
             }
-            Ok::<_, Failure>(Some((member, table.store_pointer())))
+            // What goes with it is freed without the lock.
+            Ok::<_, Failure>(Some(member.and_then(|member| member.more)))
         })?;
         match removed {
-            Ok(Some((_, store))) => {
+            Ok(Some(_more)) => {
                 // SAFETY: the table is dead and its name gone: nobody finds the store or the registry's reference any more.
-                unsafe {
-                    retire_store(guard, store);
-                    guard.retire(table as *const Table as *mut u8, self.forget as usize, forget_table);
-                }
+                unsafe { self.retire_table(guard, table) };
                 wake(host);
                 Ok(())
             }
@@ -405,6 +421,27 @@ impl Registry {
             Err(failure) if owner.is_none() => Err(failure),
             Err(Failure::Bad(_)) => Ok(()),
             Err(failure) => Err(failure),
+        }
+    }
+
+    /// Frees a table and what it contains once nobody reads them: the contents of a small one at once, others by the reaper.
+    ///
+    /// # Safety
+    /// The table is dead, and nobody finds it any more.
+    unsafe fn retire_table(&self, guard: &Guard, table: &Table) {
+        let (announced, bytes) = announce(table.store(guard));
+        let drop = match announced {
+            false => forget_table::<false>,
+            true => forget_table::<true>,
+        };
+        // SAFETY: as the caller promises; a table dies once.
+        unsafe {
+            guard.retire_sized(
+                ptr::from_ref(table).cast_mut().cast(),
+                self.forget as usize,
+                drop,
+                bytes,
+            )
         }
     }
 
@@ -452,7 +489,11 @@ impl Registry {
                 // SAFETY: fixes are removed with their table, under this lock.
                 let table = unsafe { &*known.0 };
                 if let Some(member) = state.members.get_mut(&(table.owner(), table.serial())) {
-                    member.fixers.retain(|(fixer, _)| *fixer != pid);
+                    member
+                        .more
+                        .get_or_insert_default()
+                        .fixers
+                        .retain(|(fixer, _)| *fixer != pid);
                 }
                 true
             })
@@ -471,19 +512,20 @@ impl Registry {
             let Some(member) = state.members.get_mut(&(table.owner(), table.serial())) else {
                 return Err(Cause::Id.into());
             };
-            let place = member.fixers.iter().position(|(pid, _)| *pid == caller);
+            let place = member.fixers().iter().position(|(pid, _)| *pid == caller);
+            let more = member.more.get_or_insert_default();
             match (fixed, place) {
-                (true, Some(place)) => member.fixers[place].1 += 1,
+                (true, Some(place)) => more.fixers[place].1 += 1,
                 (true, None) => {
-                    if member.fixers.is_empty() {
-                        member.fixed_at = now;
+                    if more.fixers.is_empty() {
+                        more.fixed_at = now;
                     }
-                    member.fixers.push((caller, 1));
+                    more.fixers.push((caller, 1));
                     state.fixes.insert((caller, table.serial()), Known(table));
                 }
-                (false, Some(place)) if member.fixers[place].1 > 1 => member.fixers[place].1 -= 1,
+                (false, Some(place)) if more.fixers[place].1 > 1 => more.fixers[place].1 -= 1,
                 (false, Some(place)) => {
-                    member.fixers.swap_remove(place);
+                    more.fixers.swap_remove(place);
                     state.fixes.remove(&(caller, table.serial()));
                 }
                 (false, None) => (),
@@ -496,13 +538,11 @@ impl Registry {
     pub fn fixation(&self, host: &dyn Host, handle: Handle<'_>) -> Result<Option<Fixation>, Failure> {
         let table = handle.table();
         let fixation = self.state.with(|state| {
-            state
-                .members
-                .get(&(table.owner(), table.serial()))
-                .map(|member| Fixation {
-                    since: member.fixed_at,
-                    processes: member.fixers.clone(),
-                })
+            let member = state.members.get(&(table.owner(), table.serial()))?;
+            member.more.as_ref().map(|more| Fixation {
+                since: more.fixed_at,
+                processes: more.fixers.clone(),
+            })
         })?;
         Ok(fixation.and_then(|mut fixation| {
             fixation.processes.retain(|(pid, _)| host.is_alive(*pid));
@@ -514,7 +554,7 @@ impl Registry {
     pub fn heir(&self, table: &Table) -> Result<Option<u64>, Failure> {
         Ok(self.state.with(|state| {
             let member = state.members.get(&(table.owner(), table.serial()))?;
-            member.heir.as_ref().map(|heir| heir.pid)
+            member.heir().map(|heir| heir.pid)
         })?)
     }
 
@@ -563,36 +603,60 @@ pub fn wake(host: &dyn Host) {
     }
 }
 
-/// Frees what a table contained once nobody reads it: the contents of a small one at once, others by the reaper.
+/// Frees what a table contained once nobody reads it.
 ///
 /// # Safety
 /// `store` came from a table that refers to it no more.
 unsafe fn retire_store(guard: &Guard, store: *mut Store) {
     unsafe fn free(store: *mut u8, announced: usize) {
         // SAFETY: retired once, and nobody uses it any more.
-        let mut store = unsafe { Own::from_raw(store.cast::<Store>()) };
-        if announced == 0 {
-            if store.dismantle(2 * SMALL_OBJECTS) {
-                return;
-            }
-            // It has grown since.
-            reaper::expect();
-        }
-        reaper::enqueue(reaper::Garbage::Store(store));
+        unsafe { free_store(store.cast(), announced != 0) }
     }
-    // SAFETY: the store is retired below only.
-    let (objects, bytes) = unsafe { ((*store).size(), (*store).total_bytes()) };
+    // SAFETY: the store is retired here only.
+    unsafe {
+        let (announced, bytes) = announce(&*store);
+        guard.retire_sized(store.cast(), announced.into(), free, bytes);
+    }
+}
+
+/// Tells the reaper of a store that will be retired, if it is one for the reaper: whether it is, and its bytes.
+fn announce(store: &Store) -> (bool, usize) {
+    let (objects, bytes) = (store.size(), store.total_bytes());
     let announced = objects > SMALL_OBJECTS || bytes > SMALL_BYTES;
     if announced {
         reaper::expect();
     }
-    // SAFETY: as the caller promises.
-    unsafe { guard.retire_sized(store.cast(), announced.into(), free, bytes) }
+    (announced, bytes)
 }
 
-/// Calls `forget`, which is the number.
-unsafe fn forget_table(table: *mut u8, forget: usize) {
-    // SAFETY: the number was made from such a function.
-    let forget: fn(*const Table) = unsafe { std::mem::transmute(forget) };
-    forget(table.cast());
+/// Frees a store, a small one at once, one that was announced by way of the reaper.
+///
+/// # Safety
+/// Nobody uses it any more.
+unsafe fn free_store(store: *mut Store, announced: bool) {
+    // SAFETY: the caller's promise.
+    let mut store = unsafe { Own::from_raw(store) };
+    if !announced {
+        if store.dismantle(2 * SMALL_OBJECTS) {
+            return;
+        }
+        // It has grown since.
+        reaper::expect();
+    }
+    reaper::enqueue(reaper::Garbage::Store(store));
+}
+
+/// Frees what a retired table contained, and calls `forget`, which is the number.
+///
+/// # Safety
+/// As for [`free_store`].
+unsafe fn forget_table<const ANNOUNCED: bool>(table: *mut u8, forget: usize) {
+    let table = table.cast::<Table>();
+    // SAFETY: the registry still has its reference to the table, and nobody else looks at what it contained. The number was made
+    // from such a function.
+    unsafe {
+        free_store((*table).store_pointer(), ANNOUNCED);
+        let forget: fn(*const Table) = std::mem::transmute(forget);
+        forget(table);
+    }
 }

@@ -42,23 +42,37 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     Ok(term)
 }
 
-/// An option that is not about the heir.
+/// An option that is not about the heir. Inlined, as an item that passes through memory costs as much as to find it.
+#[inline(always)]
 fn option_item(env: Env, option: Term) -> Option<OptionItem> {
-    if option.is_immediate() {
-        return [
-            (atoms::set(), OptionItem::Kind(TableKind::Set)),
-            (atoms::ordered_set(), OptionItem::Kind(TableKind::OrderedSet)),
-            (atoms::bag(), OptionItem::Kind(TableKind::Bag)),
-            (atoms::duplicate_bag(), OptionItem::Kind(TableKind::DuplicateBag)),
-            (atoms::public(), OptionItem::Access(Access::Public)),
-            (atoms::protected(), OptionItem::Access(Access::Protected)),
-            (atoms::private(), OptionItem::Access(Access::Private)),
-            (atoms::named_table(), OptionItem::NamedTable),
-            (atoms::compressed(), OptionItem::Compressed),
-        ]
-        .into_iter()
-        .find_map(|(atom, item)| (atom == option).then_some(item));
+    if !option.is_immediate() {
+        return option_of_two(env, option);
     }
+    Some(if option == atoms::set() {
+        OptionItem::Kind(TableKind::Set)
+    } else if option == atoms::ordered_set() {
+        OptionItem::Kind(TableKind::OrderedSet)
+    } else if option == atoms::bag() {
+        OptionItem::Kind(TableKind::Bag)
+    } else if option == atoms::duplicate_bag() {
+        OptionItem::Kind(TableKind::DuplicateBag)
+    } else if option == atoms::public() {
+        OptionItem::Access(Access::Public)
+    } else if option == atoms::protected() {
+        OptionItem::Access(Access::Protected)
+    } else if option == atoms::private() {
+        OptionItem::Access(Access::Private)
+    } else if option == atoms::named_table() {
+        OptionItem::NamedTable
+    } else if option == atoms::compressed() {
+        OptionItem::Compressed
+    } else {
+        return None;
+    })
+}
+
+/// The same of an option with a value.
+fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
     let &[what, value] = env.tuple_elements(option)? else {
         return None;
     };

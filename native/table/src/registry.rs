@@ -1,9 +1,9 @@
 //! All tables: by name, by owner, by fixing process.
 //!
 //! Where a name leads is said by one of two modules, [`lock_free`] and, for comparison, [`locked`]; everything that changes a
-//! table's name, owner, heir, access or life happens under one lock here, held for a moment each time. A table whose owner is dead
-//! is dead for whoever asks by name, and whoever meets one completes what the owner's death demands: deletion, or transfer to the
-//! heir.
+//! table's name, owner, heir, access or life happens under a lock here, held for a moment each time: that of the part of the
+//! registry that its owner belongs to. A table whose owner is dead is dead for whoever asks by name, and whoever meets one
+//! completes what the owner's death demands: deletion, or transfer to the heir.
 
 mod lock_free;
 mod locked;
@@ -21,6 +21,7 @@ use cats_sync::Busy;
 use cats_term::Block;
 use lock_free::LockFree;
 use locked::Locked;
+use std::cmp::Ordering::{Equal, Greater, Less};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::ptr;
@@ -91,13 +92,24 @@ struct More {
     fixed_at: Time,
 }
 
+/// Tables by owner and serial number.
+type Members = BTreeMap<(u64, u64), Member>;
+
+/// Parts of the registry: the tables of different owners are rarely in one.
+const PARTS: usize = 64;
+/// Where in a serial number the part stands that gave it.
+const SERIAL_BITS: u32 = 56;
+
+/// The tables of some owners, in lines of its own.
 #[derive(Default)]
-struct State {
-    /// By owner and serial number.
-    members: BTreeMap<(u64, u64), Member>,
-    /// By fixing process and serial number.
-    fixes: BTreeMap<(u64, u64), Known>,
+#[repr(align(128))]
+struct Part {
+    members: Exclusive<Members>,
+    serial: AtomicU64,
 }
+
+/// Attempts at what depends on others that are in the middle of something.
+const ATTEMPTS: usize = 100;
 
 /// Objects in a table, and bytes of it, that are freed at once when the table is deleted.
 const SMALL_OBJECTS: usize = 8;
@@ -115,8 +127,9 @@ pub struct Registry {
     names: LockFree,
     /// In use in place of `names`, if it is there.
     locked: OnceLock<Box<Locked>>,
-    state: Exclusive<State>,
-    serial: AtomicU64,
+    parts: Box<[Part]>,
+    /// By fixing process and serial number. Its lock is taken after that of a part.
+    fixes: Exclusive<BTreeMap<(u64, u64), Known>>,
     /// Gives up the registry's reference to a table.
     forget: fn(*const Table),
 }
@@ -129,8 +142,8 @@ impl Registry {
         Some(Self {
             names: LockFree::new()?,
             locked: OnceLock::new(),
-            state: Exclusive::default(),
-            serial: AtomicU64::new(0),
+            parts: (0..PARTS).map(|_| Part::default()).collect(),
+            fixes: Exclusive::default(),
             forget,
         })
     }
@@ -138,7 +151,7 @@ impl Registry {
     /// Keeps all tables in locked meta tables from now on, where the readers of a lock are divided into `reader_groups` groups. To
     /// be called before there is any table.
     pub fn use_locks(&self, reader_groups: usize) {
-        debug_assert_eq!(self.serial.load(Ordering::Relaxed), 0);
+        debug_assert!(self.parts.iter().all(|part| part.serial.load(Ordering::Relaxed) == 0));
         self.locked.get_or_init(|| Box::new(Locked::new(reader_groups)));
     }
 
@@ -154,9 +167,35 @@ impl Registry {
             .map_or(Ok(true), |locked| locked.holds(table.serial()))
     }
 
-    pub(crate) fn next_serial(&self) -> u64 {
+    /// The number of the part that a process belongs to. The lowest bits of a pid's word are a tag, those above count processes.
+    fn place(owner: u64) -> usize {
+        (owner >> 4) as usize % PARTS
+    }
+
+    fn part(&self, owner: u64) -> &Part {
+        &self.parts[Self::place(owner)]
+    }
+
+    /// A number for a new table of this owner.
+    pub(crate) fn next_serial(&self, owner: u64) -> u64 {
         // Relaxed: only uniqueness counts.
-        self.serial.fetch_add(1, Ordering::Relaxed)
+        self.part(owner).serial.fetch_add(1, Ordering::Relaxed) | (Self::place(owner) as u64) << SERIAL_BITS
+    }
+
+    /// Runs `f` under the lock of the table's owner's part: nobody else changes the table meanwhile, nor becomes its owner.
+    fn hold<R>(&self, table: &Table, f: impl FnOnce(&mut Members, u64) -> R) -> Result<R, Busy> {
+        let mut f = Some(f);
+        for _ in 0..ATTEMPTS {
+            let owner = table.owner();
+            let done = self.part(owner).members.with(|members| {
+                let f = f.take_if(|_| table.owner() == owner)?;
+                Some(f(members, owner))
+            })?;
+            if let Some(done) = done {
+                return Ok(done);
+            }
+        }
+        Err(Busy)
     }
 
     /// Makes a new table known, by its name too if it is a named one. On success the registry owns one reference to it.
@@ -167,7 +206,8 @@ impl Registry {
         if !host.watch(owner) {
             return Err(Cause::None.into());
         }
-        loop {
+        // A name that is being withdrawn leads nowhere, and is not free yet.
+        for _ in 0..ATTEMPTS {
             if table.options().named {
                 match self.find(host, guard, table.name(), owner) {
                     Ok(_) => return Err(Cause::AlreadyExists.into()),
@@ -175,7 +215,7 @@ impl Registry {
                     Err(failure) => return Err(failure),
                 }
             }
-            let entered = self.state.with(|state| {
+            let entered = self.part(owner).members.with(|members| {
                 if !self.introduce(guard, table)? {
                     return Ok(false);
                 }
@@ -187,7 +227,7 @@ impl Registry {
                     table: Known(table),
                     more: more.map(Box::new),
                 };
-                state.members.insert((owner, table.serial()), member);
+                members.insert((owner, table.serial()), member);
                 Ok::<_, Failure>(true)
             })??;
             if entered {
@@ -198,6 +238,7 @@ impl Registry {
                 return Ok(());
             }
         }
+        Err(Failure::Busy)
     }
 
     /// Makes a table findable, unless its name is taken.
@@ -277,8 +318,9 @@ impl Registry {
     fn complete(&self, host: &dyn Host, guard: &Guard, table: &Table, owner: u64) -> Result<(), Failure> {
         let key = (owner, table.serial());
         let heir = self
-            .state
-            .with(|state| state.members.get(&key).and_then(|member| member.heir().cloned()))?;
+            .part(owner)
+            .members
+            .with(|members| members.get(&key).and_then(|member| member.heir().cloned()))?;
         let Some(heir) = heir.filter(|heir| heir.pid != owner && host.watch(heir.pid)) else {
             return self.remove(host, guard, table, Some(owner));
         };
@@ -292,16 +334,21 @@ impl Registry {
 
     /// Makes `to`, which is watched, the owner, if `from` is the owner now.
     fn hand_over(&self, host: &dyn Host, table: &Table, from: u64, to: u64) -> Result<bool, Failure> {
-        let done = self
-            .state
-            .with(|state| match state.members.remove(&(from, table.serial())) {
-                None => false,
-                Some(member) => {
-                    state.members.insert((to, table.serial()), member);
-                    table.set_owner(to);
-                    true
-                }
-            })?;
+        let hand = |leaving: &mut Members, coming: Option<&mut Members>| {
+            let Some(member) = leaving.remove(&(from, table.serial())) else {
+                return false;
+            };
+            coming.unwrap_or(leaving).insert((to, table.serial()), member);
+            table.set_owner(to);
+            true
+        };
+        let (leaving, coming) = (&self.part(from).members, &self.part(to).members);
+        // In the order of the parts.
+        let done = match Self::place(from).cmp(&Self::place(to)) {
+            Equal => leaving.with(|both| hand(both, None))?,
+            Less => leaving.with(|leaving| coming.with(|coming| hand(leaving, Some(coming))))??,
+            Greater => coming.with(|coming| leaving.with(|leaving| hand(leaving, Some(coming))))??,
+        };
         if done && !host.is_alive(to) {
             // Its end may have been seen before the table was its.
             self.owner_down(host, to);
@@ -340,12 +387,12 @@ impl Registry {
     ) -> Result<(), Failure> {
         let table = handle.table();
         let heir = heir.map(|heir| heir.filter(|heir| heir.pid == caller || host.is_alive(heir.pid)));
-        self.state.with(|state| {
+        self.hold(table, |members, _| {
             handle.still_named()?;
             if table.is_dead() {
                 return Err(Cause::Id.into());
             }
-            let Some(member) = state.members.get_mut(&(caller, table.serial())) else {
+            let Some(member) = members.get_mut(&(caller, table.serial())) else {
                 return Err(Cause::None.into());
             };
             if let Some(heir) = heir {
@@ -361,28 +408,33 @@ impl Registry {
     /// Gives a table another name: [`Cause::None`] if it is taken. The caller has write access.
     pub fn rename(&self, host: &dyn Host, handle: Handle<'_>, name: u64, caller: u64) -> Result<(), Failure> {
         let (table, guard) = (handle.table(), handle.guard);
-        if table.options().named {
-            match self.find(host, guard, name, caller) {
-                Ok(_) => return Err(Cause::None.into()),
-                Err(Failure::Bad(_)) => (),
-                Err(failure) => return Err(failure),
+        for _ in 0..ATTEMPTS {
+            if table.options().named {
+                match self.find(host, guard, name, caller) {
+                    Ok(_) => return Err(Cause::None.into()),
+                    Err(Failure::Bad(_)) => (),
+                    Err(failure) => return Err(failure),
+                }
             }
-        }
-        self.state.with(|_| {
-            handle.still_named()?;
-            if table.is_dead() {
-                return Err(Cause::Id.into());
-            }
-            if !table.options().named {
-                table.set_name(name);
+            let renamed = self.hold(table, |_, _| {
+                handle.still_named()?;
+                if table.is_dead() {
+                    return Err(Failure::Bad(Cause::Id));
+                }
+                if !table.options().named {
+                    table.set_name(name);
+                    return Ok(true);
+                }
+                Ok(match self.locked.get() {
+                    None => self.names.rename(guard, table, name)?,
+                    Some(locked) => locked.rename(table, name)?,
+                })
+            })??;
+            if renamed {
                 return Ok(());
             }
-            let renamed = match self.locked.get() {
-                None => self.names.rename(guard, table, name)?,
-                Some(locked) => locked.rename(table, name)?,
-            };
-            renamed.then_some(()).ok_or(Cause::None.into())
-        })?
+        }
+        Err(Failure::Busy)
     }
 
     /// `delete/1`. The caller has write access.
@@ -393,22 +445,26 @@ impl Registry {
 
     /// Makes a table dead (if `owner` is its owner, when one is given), and leaves its contents to the reaper.
     fn remove(&self, host: &dyn Host, guard: &Guard, table: &Table, owner: Option<u64>) -> Result<(), Failure> {
-        let removed = self.state.with(|state| {
+        let removed = self.hold(table, |members, now| {
             if table.is_dead() {
                 return Err(Cause::Id.into());
             }
-            let now = table.owner();
             if owner.is_some_and(|owner| owner != now) {
                 return Ok(None);
             }
+            let key = (now, table.serial());
+            let fixers = members.get(&key).map_or(&[][..], Member::fixers);
+            if !fixers.is_empty() {
+                self.fixes.with(|fixes| {
+                    for (pid, _) in fixers {
+                        fixes.remove(&(*pid, table.serial()));
+                    }
+                })?;
+            }
             self.withdraw(guard, table)?;
             table.kill();
-            let member = state.members.remove(&(now, table.serial()));
-            for (pid, _) in member.iter().flat_map(Member::fixers) {
-                state.fixes.remove(&(*pid, table.serial()));
-            }
             // What goes with it is freed without the lock.
-            Ok::<_, Failure>(Some(member.and_then(|member| member.more)))
+            Ok::<_, Failure>(Some(members.remove(&key).and_then(|member| member.more)))
         })?;
         match removed {
             Ok(Some(_more)) => {
@@ -449,7 +505,7 @@ impl Registry {
     pub fn delete_all_objects(&self, host: &dyn Host, handle: Handle<'_>) -> Result<(), Failure> {
         let table = handle.table();
         let fresh = empty_store(table.options())?;
-        let old = self.state.with(|_| {
+        let old = self.hold(table, |_, _| {
             handle.still_named()?;
             if table.is_dead() {
                 return Err(Failure::Bad(Cause::Id));
@@ -471,8 +527,8 @@ impl Registry {
 
     /// Does one step of what a process' end demands; false when nothing is left to do.
     pub fn bury(&self, host: &dyn Host, guard: &Guard, pid: u64) -> Result<bool, Failure> {
-        let next = self.state.with(|state| {
-            let first = state.members.range((pid, 0)..=(pid, u64::MAX)).next();
+        let next = self.part(pid).members.with(|members| {
+            let first = members.range((pid, 0)..=(pid, u64::MAX)).next();
             first.map(|(_, member)| member.table)
         })?;
         if let Some(known) = next {
@@ -481,23 +537,23 @@ impl Registry {
             self.complete(host, guard, table, pid)?;
             return Ok(true);
         }
-        self.state
-            .with(|state| {
-                let fix = state.fixes.range((pid, 0)..=(pid, u64::MAX)).next();
-                let Some((&key, &known)) = fix else { return false };
-                state.fixes.remove(&key);
-                // SAFETY: fixes are removed with their table, under this lock.
-                let table = unsafe { &*known.0 };
-                if let Some(member) = state.members.get_mut(&(table.owner(), table.serial())) {
-                    member
-                        .more
-                        .get_or_insert_default()
-                        .fixers
-                        .retain(|(fixer, _)| *fixer != pid);
-                }
-                true
-            })
-            .map_err(Failure::from)
+        let fix = self.fixes.with(|fixes| {
+            let first = fixes.range((pid, 0)..=(pid, u64::MAX)).next();
+            first.map(|(key, known)| (*key, *known))
+        })?;
+        let Some((key, known)) = fix else {
+            return Ok(false);
+        };
+        // SAFETY: fixes are removed before their table is retired, and this one was found under this guard.
+        let table = unsafe { &*known.0 };
+        self.hold(table, |members, owner| {
+            self.fixes.with(|fixes| fixes.remove(&key))?;
+            let member = members.get_mut(&(owner, table.serial()));
+            if let Some(more) = member.and_then(|member| member.more.as_mut()) {
+                more.fixers.retain(|(fixer, _)| *fixer != pid);
+            }
+            Ok(true)
+        })?
     }
 
     /// `safe_fixtable/2`: keeps account only, as traversal is safe without it.
@@ -507,9 +563,9 @@ impl Registry {
             return Err(Cause::None.into());
         }
         let now = host.now();
-        self.state.with(|state| {
+        self.hold(table, |members, owner| {
             handle.still_named()?;
-            let Some(member) = state.members.get_mut(&(table.owner(), table.serial())) else {
+            let Some(member) = members.get_mut(&(owner, table.serial())) else {
                 return Err(Cause::Id.into());
             };
             let place = member.fixers().iter().position(|(pid, _)| *pid == caller);
@@ -517,16 +573,17 @@ impl Registry {
             match (fixed, place) {
                 (true, Some(place)) => more.fixers[place].1 += 1,
                 (true, None) => {
+                    self.fixes
+                        .with(|fixes| fixes.insert((caller, table.serial()), Known(table)))?;
                     if more.fixers.is_empty() {
                         more.fixed_at = now;
                     }
                     more.fixers.push((caller, 1));
-                    state.fixes.insert((caller, table.serial()), Known(table));
                 }
                 (false, Some(place)) if more.fixers[place].1 > 1 => more.fixers[place].1 -= 1,
                 (false, Some(place)) => {
+                    self.fixes.with(|fixes| fixes.remove(&(caller, table.serial())))?;
                     more.fixers.swap_remove(place);
-                    state.fixes.remove(&(caller, table.serial()));
                 }
                 (false, None) => (),
             }
@@ -537,8 +594,8 @@ impl Registry {
     /// Who has fixed the table; nothing when nobody has.
     pub fn fixation(&self, host: &dyn Host, handle: Handle<'_>) -> Result<Option<Fixation>, Failure> {
         let table = handle.table();
-        let fixation = self.state.with(|state| {
-            let member = state.members.get(&(table.owner(), table.serial()))?;
+        let fixation = self.hold(table, |members, owner| {
+            let member = members.get(&(owner, table.serial()))?;
             member.more.as_ref().map(|more| Fixation {
                 since: more.fixed_at,
                 processes: more.fixers.clone(),
@@ -552,8 +609,8 @@ impl Registry {
 
     /// The heir's pid.
     pub fn heir(&self, table: &Table) -> Result<Option<u64>, Failure> {
-        Ok(self.state.with(|state| {
-            let member = state.members.get(&(table.owner(), table.serial()))?;
+        Ok(self.hold(table, |members, owner| {
+            let member = members.get(&(owner, table.serial()))?;
             member.heir().map(|heir| heir.pid)
         })?)
     }
@@ -568,13 +625,16 @@ impl Registry {
         limit: usize,
         mut show: impl FnMut(&Table),
     ) -> Result<Option<Position>, Failure> {
-        let some: Vec<(Position, Known)> = self.state.with(|state| {
-            let lower = from.0.map_or(Bound::Unbounded, Bound::Excluded);
-            let range = state.members.range((lower, Bound::Unbounded)).take(limit);
-            range
-                .map(|(key, member)| (Position(Some(*key)), member.table))
-                .collect()
-        })?;
+        let mut some = Vec::<(Position, Known)>::new();
+        let mut lower = from.0.map_or(Bound::Unbounded, Bound::Excluded);
+        let first = from.0.map_or(0, |(owner, _)| Self::place(owner));
+        for part in &self.parts[first..] {
+            part.members.with(|members| {
+                let range = members.range((lower, Bound::Unbounded)).take(limit - some.len());
+                some.extend(range.map(|(key, member)| (Position(Some(*key)), member.table)));
+            })?;
+            lower = Bound::Unbounded;
+        }
         for (_, known) in &some {
             // SAFETY: found under this guard while the registry knew it.
             let table = unsafe { &*known.0 };
@@ -586,9 +646,13 @@ impl Registry {
         Ok(some.last().filter(|_| more).map(|(position, _)| *position))
     }
 
-    /// The number of tables.
+    /// The number of tables, roughly while others make and delete some.
     pub fn count(&self) -> Result<usize, Failure> {
-        Ok(self.state.with(|state| state.members.len())?)
+        let mut count = 0;
+        for part in &self.parts {
+            count += part.members.with(|members| members.len())?;
+        }
+        Ok(count)
     }
 }
 

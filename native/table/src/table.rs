@@ -75,7 +75,7 @@ impl Table {
         let store = empty_store(&options)?;
         let look_up = if registry.uses_locks() { LOOKED_UP } else { 0 };
         Ok(Self {
-            serial: registry.next_serial(),
+            serial: registry.next_serial(owner),
             naming: AtomicU64::new(name),
             owner: AtomicU64::new(owner),
             state: AtomicUsize::new(options.access as usize | look_up),
@@ -141,7 +141,7 @@ impl Table {
         Naming(self.naming.load(Ordering::Acquire))
     }
 
-    /// The registry's lock is held.
+    /// The registry's lock for the table is held.
     pub(crate) fn set_name(&self, name: u64) {
         self.naming.store(self.naming().renamed(name).0, Ordering::Release);
     }
@@ -153,7 +153,7 @@ impl Table {
         self.owner.load(Ordering::Acquire)
     }
 
-    /// The registry's lock is held.
+    /// The registry's locks of both owners' parts are held.
     pub(crate) fn set_owner(&self, owner: u64) {
         self.owner.store(owner, Ordering::Release);
     }
@@ -172,13 +172,13 @@ impl Table {
         }
     }
 
-    /// The registry's lock is held, and the table is not dead.
+    /// The registry's lock for the table is held, and the table is not dead.
     pub(crate) fn set_access(&self, access: Access) {
         let flags = self.state.load(Ordering::Relaxed) & !ACCESS;
         self.state.store(access as usize | flags, Ordering::Release);
     }
 
-    /// The registry's lock is held.
+    /// The registry's lock for the table is held.
     pub(crate) fn kill(&self) {
         let state = self.state.load(Ordering::Relaxed);
         self.state.store(state | DEAD, Ordering::Release);
@@ -241,7 +241,7 @@ impl Table {
         self.store.load(Ordering::Acquire)
     }
 
-    /// Puts another store in the place of this one, which is now the caller's to retire. The registry's lock is held.
+    /// Puts another store in the place of this one, which is now the caller's to retire. The registry's lock for the table is held.
     pub(crate) fn replace_store(&self, store: *mut Store) -> *mut Store {
         self.store.swap(store, Ordering::AcqRel)
     }

@@ -4,8 +4,9 @@
 //! table here: a hash engine, from atom words to addresses. Before it stands a direct-mapped array of addresses: a named table has
 //! the place of its name in it, unless another one had it before.
 //!
-//! All changes are made under the registry's lock. The renaming protocol is this project's: the new name is entered, the table's
-//! own name is changed (here the old name ceases to work and the new one begins), the old one is removed.
+//! A table's names are changed under the registry's lock for it, so those of different tables at the same time. The renaming protocol
+//! is this project's: the new name is entered, the table's own name is changed (here the old name ceases to work and the new one
+//! begins), the old one is removed.
 
 use super::Known;
 use crate::schema::Words;
@@ -68,23 +69,27 @@ impl LockFree {
             None => (Step::Put(entry), true),
             Some(_) => (Step::Keep, false),
         })?;
-        let place = self.place(name);
-        // Relaxed: changed under the registry's lock only.
-        if entered && place.load(Ordering::Relaxed).is_null() {
-            place.store(ptr::from_ref(table).cast_mut(), Ordering::Release);
+        if entered {
+            let table = ptr::from_ref(table).cast_mut();
+            // Release: see `find`. A place that is taken stays so.
+            let _ = self
+                .place(name)
+                .compare_exchange(ptr::null_mut(), table, Ordering::Release, Ordering::Relaxed);
         }
         Ok(entered)
     }
 
     /// Removes the name of a table.
     pub fn withdraw(&self, guard: &Guard, name: u64, table: &Table) -> Result<(), Busy> {
-        self.names.update(guard, &name, |_| (Step::Remove, ()))?;
-        let place = self.place(name);
-        // Relaxed, both: as in `claim`, and there is nothing to be seen behind a null.
-        if ptr::eq(place.load(Ordering::Relaxed), table) {
-            place.store(ptr::null_mut(), Ordering::Relaxed);
-        }
-        Ok(())
+        self.names.update(guard, &name, |_| {
+            let table = ptr::from_ref(table).cast_mut();
+            // Before the name is free for another table, which who looks it up must not miss. Relaxed: the step of the hash engine
+            // orders it before whoever claims the name, and there is nothing to be seen behind a null.
+            let _ = self
+                .place(name)
+                .compare_exchange(table, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
+            (Step::Remove, ())
+        })
     }
 
     /// Gives a table another name, unless that is taken.

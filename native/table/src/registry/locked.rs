@@ -4,8 +4,8 @@
 //! A place of either is under one of 256 readers-writer locks with reader groups, and every operation that looks a table up holds
 //! the place's lock for reading while it does. (Who owns and who has fixed which tables stands in the registry itself.)
 //!
-//! All changes are made under the registry's lock, and under the locks of all places concerned, the main table's before the name
-//! table's, in the order of their indices. `Busy` means that nothing was done.
+//! A table's names are changed under the registry's lock for it, and under the locks of all places concerned, the main table's
+//! before the name table's, in the order of their indices. `Busy` means that nothing was done.
 
 use super::Known;
 use crate::table::Table;

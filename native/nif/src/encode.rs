@@ -63,38 +63,65 @@ pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
     object(env, &[key], builder)
 }
 
-/// A key to search for, if it is of the commonest kinds: an immediate, a string, a binary or a float, or a tuple of such or of tuples of
-/// such, and not long. Otherwise it is to be built by [`key`].
+/// A key to search for, if it is not long and of the commonest kinds: an immediate, a string, a binary or a float, or tuples and
+/// lists of such. Otherwise it is to be built by [`key`].
 #[inline]
 pub fn few<'a>(env: Env, key: Term, few: &'a mut Few) -> Option<TermRef<'a>> {
-    let word = few_item(env, key, few, 2)?;
+    let word = few_item(env, key, few)?;
     Some(few.term(word))
 }
 
-fn few_item(env: Env, term: Term, few: &mut Few, depth: usize) -> Option<u64> {
+/// The depth of the recursion is limited by the room.
+fn few_item(env: Env, term: Term, few: &mut Few) -> Option<u64> {
     // A guess, as in `Encoder::item`.
     if term.0 & TAG == LIST_TAG {
-        let mut bytes = [MaybeUninit::uninit(); STRING];
-        return few.list(string(env, term, &mut bytes)?.iter().map(|byte| Term::byte(*byte).0));
+        return few_list(env, term, few);
     }
     if let Some(elements) = env.tuple_elements(term) {
         if let Some(words) = immediates(elements) {
             return few.tuple(words, true);
         }
-        let inner = depth.checked_sub(1)?;
         let tuple = few.tuple(Term::words(elements), false)?;
         for (i, element) in elements.iter().enumerate() {
             if !element.is_immediate() {
-                let word = few_item(env, *element, few, inner)?;
+                let word = few_item(env, *element, few)?;
                 few.set(tuple, i, word);
             }
         }
         return Some(tuple);
     }
-    if let Some(bytes) = env.binary_bytes(term) {
-        return few.binary(bytes);
+    if let Some(value) = env.get_f64(term) {
+        return few.float(value);
     }
-    few.float(env.get_f64(term)?)
+    few.binary(env.binary_bytes(term)?)
+}
+
+fn few_list(env: Env, list: Term, few: &mut Few) -> Option<u64> {
+    let mut bytes = [MaybeUninit::uninit(); STRING];
+    if let Some(bytes) = string(env, list, &mut bytes) {
+        return few.list(bytes.iter().map(|byte| Term::byte(*byte).0));
+    }
+    let at = few.open_list()?;
+    let (mut rest, mut tags, mut length) = (list, !0, 0);
+    while rest.0 != NIL {
+        let (head, tail) = env.cell(rest)?;
+        few.push(head.0)?;
+        tags &= head.0;
+        rest = tail;
+        length += 1;
+    }
+    let flat = is_immediate(tags);
+    let item = few.close_list(at, flat);
+    if !flat {
+        for i in 0..length {
+            let element = Term(few.element(item, i));
+            if !element.is_immediate() {
+                let word = few_item(env, element, few)?;
+                few.set(item, i, word);
+            }
+        }
+    }
+    Some(item)
 }
 
 /// The bytes of a string, as `erl_nif` calls a proper list of bytes, if it is not long: one call for all of them.

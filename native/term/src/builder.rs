@@ -311,10 +311,8 @@ impl<'a> Builder<'a> {
             unsafe { places.add(i).write(u64::from_ne_bytes(*bytes)) }
         }
         if !rest.is_empty() {
-            let mut last = [0; 8];
-            last[..rest.len()].copy_from_slice(rest);
             // SAFETY: the last of the new places.
-            unsafe { places.add(whole.len()).write(u64::from_ne_bytes(last)) }
+            unsafe { places.add(whole.len()).write(padded(rest)) }
         }
         (at as u64) << 2 | TAG_ITEM
     }

@@ -34,12 +34,46 @@ impl Few {
         Some((at as u64) << 2 | TAG_ITEM)
     }
 
-    /// Sets an element of a tuple to an item that was added after it.
+    /// Sets an element of a tuple or a list to an item that was added after it.
     #[inline]
-    pub fn set(&mut self, tuple: u64, element: usize, word: u64) {
-        let place = (tuple >> 2) as usize + 1 + element;
+    pub fn set(&mut self, item: u64, element: usize, word: u64) {
+        let place = (item >> 2) as usize + 1 + element;
         assert!(place < (word >> 2) as usize && (word >> 2) < self.used as u64);
         self.words[place].write(word);
+    }
+
+    /// Begins a list. Nothing but [`push`](Self::push) until it is [closed](Self::close_list).
+    #[inline]
+    pub fn open_list(&mut self) -> Option<usize> {
+        let (at, _) = self.item(0, 0)?;
+        Some(at)
+    }
+
+    /// Adds an element to the open list; one that is no immediate must be [set](Self::set) again once the list is closed.
+    #[inline]
+    pub fn push(&mut self, word: u64) -> Option<()> {
+        self.words.get_mut(self.used)?.write(word);
+        self.used += 1;
+        Some(())
+    }
+
+    /// Ends the list that began here, of one or more elements, with the tail `[]`.
+    #[inline]
+    pub fn close_list(&mut self, at: usize, flat: bool) -> u64 {
+        let length = self.used - at - 1;
+        assert!(length > 0);
+        let flat = if flat { FLAT } else { 0 };
+        self.words[at].write(header(PROPER_LIST, length) | flat);
+        (at as u64) << 2 | TAG_LIST
+    }
+
+    /// Element `index` of an item, as it was given.
+    #[inline]
+    pub fn element(&self, item: u64, index: usize) -> u64 {
+        let place = (item >> 2) as usize + 1 + index;
+        assert!(place < self.used);
+        // SAFETY: up to `used` all words were written.
+        unsafe { self.words[place].assume_init() }
     }
 
     /// The list of these immediates, at least one.
@@ -58,10 +92,12 @@ impl Few {
     #[inline]
     pub fn binary(&mut self, bytes: &[u8]) -> Option<u64> {
         let (at, places) = self.item(header(BINARY, bytes.len()), bytes.len().div_ceil(8))?;
-        for (place, bytes) in places.iter_mut().zip(bytes.chunks(8)) {
-            let mut word = [0; 8];
-            word[..bytes.len()].copy_from_slice(bytes);
-            place.write(u64::from_ne_bytes(word));
+        let (whole, rest) = bytes.as_chunks::<8>();
+        for (place, bytes) in places.iter_mut().zip(whole) {
+            place.write(u64::from_ne_bytes(*bytes));
+        }
+        if let Some(place) = places.get_mut(whole.len()) {
+            place.write(padded(rest));
         }
         Some((at as u64) << 2 | TAG_ITEM)
     }

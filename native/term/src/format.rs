@@ -95,6 +95,22 @@ pub(crate) fn item_words(header: u64) -> usize {
     }
 }
 
+/// The word in whose memory these bytes are, less than eight, and zeros behind them. A copy of any length would be a call.
+#[inline]
+pub(crate) fn padded(bytes: &[u8]) -> u64 {
+    let at = |byte: usize, value: u64| value << (8 * byte);
+    let little_endian = if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
+        // What both pieces have is the same in both.
+        u64::from(u32::from_le_bytes(*first)) | at(bytes.len() - 4, u32::from_le_bytes(*last).into())
+    } else if let [first, .., last] = *bytes {
+        let middle = bytes.len() / 2;
+        u64::from(first) | at(middle, bytes[middle].into()) | at(bytes.len() - 1, last.into())
+    } else {
+        bytes.first().map_or(0, |&byte| byte.into())
+    };
+    little_endian.to_le()
+}
+
 /// The low bits of a small integer; the word of 0. No header has these bits.
 pub(crate) const SMALL: u64 = 0xf;
 

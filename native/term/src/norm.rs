@@ -82,7 +82,12 @@ fn head_of_small(value: i64) -> (u64, u32) {
 
 #[inline(never)]
 fn head_of_any(term: TermRef<'_>, skip: usize) -> u64 {
-    if let Some(head) = term.bytes().and_then(|bytes| head_of_bytes(bytes, skip)) {
+    let head = match term.view() {
+        View::Binary(bytes) | View::SharedBinary(_, bytes) => head_of_bytes(bytes, skip),
+        View::Float(value) if skip <= 8 => first_of_float(value).map(|first| (first << (8 * skip) >> 64) as u64),
+        _ => None,
+    };
+    if let Some(head) = head {
         return head;
     }
     let mut window = Window {
@@ -107,6 +112,42 @@ fn head_of_bytes(bytes: &[u8], skip: usize) -> Option<u64> {
         _ => head.copy_from_slice(&bytes[skip - 1..]),
     }
     Some(u64::from_be_bytes(head))
+}
+
+/// The first 16 bytes of the string of a float whose magnitude is below 2^64, filled up with zeros.
+#[inline]
+fn first_of_float(value: f64) -> Option<u128> {
+    if value == 0.0 {
+        return Some((ZERO as u128) << 120);
+    }
+    let (mantissa, exponent) = decompose(value);
+    let (first, length) = match exponent {
+        ..0 => {
+            let exponent = (exponent + 1100) as u128;
+            (
+                (FRACTION as u128) << 120 | exponent << 104 | (mantissa as u128) << 40,
+                11,
+            )
+        }
+        0..64 => {
+            // The mantissa's highest bit is left out; the integral part's others come in whole bytes.
+            let bits = (mantissa as u128) << 76;
+            let end = 1 + (exponent as u32).div_ceil(8);
+            let integral = bits & !(!0 >> exponent);
+            let fraction = bits << exponent;
+            let first = (ONE as u128 + exponent as u128) << 120 | integral >> 8;
+            match fraction {
+                0 => (first, end + 1),
+                _ => (first | 1 << (120 - 8 * end) | fraction >> (8 * (end + 1)), end + 9),
+            }
+        }
+        _ => return None,
+    };
+    Some(if value > 0.0 {
+        first
+    } else {
+        !first & !u128::MAX.checked_shr(8 * length).unwrap_or(0)
+    })
 }
 
 /// There is nothing more to write: the key ends here, or enough was written.

@@ -59,7 +59,8 @@ impl<'a> Number<'a> {
     }
 }
 
-fn compare_floats(a: f64, b: f64) -> Ordering {
+#[inline]
+pub(crate) fn compare_floats(a: f64, b: f64) -> Ordering {
     // Terms are never NaN.
     a.partial_cmp(&b).unwrap_or(Ordering::Equal)
 }

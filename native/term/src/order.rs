@@ -7,7 +7,7 @@
 use crate::equal::equal_elements;
 use crate::format::{Class, Elements, List, Map, TermRef, View};
 use crate::host::host;
-use crate::number::Number;
+use crate::number::{compare_floats, Number};
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
 /// Maps of at most so many pairs are "flat" in the VM, which then compares them as map keys in the order of iteration.
@@ -37,6 +37,7 @@ fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
         return Equal;
     }
     match (a.view(), b.view()) {
+        (View::Float(a), View::Float(b)) if !exact => compare_floats(a, b),
         (View::Tuple(a), View::Tuple(b)) => a.len().cmp(&b.len()).then_with(|| compare_elements(a, b, exact)),
         (View::List(a), View::List(b)) => compare_lists(a, b, exact),
         (View::Map(a), View::Map(b)) => a.keys.len().cmp(&b.keys.len()).then_with(|| compare_maps(a, b, exact)),

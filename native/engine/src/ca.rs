@@ -83,12 +83,20 @@ unsafe impl<S: OrderedSchema> Send for Ca<S> {}
 // SAFETY: as above.
 unsafe impl<S: OrderedSchema> Sync for Ca<S> {}
 
-/// A key that is searched for, with the head last asked for.
+/// A key that is searched for, with the head last asked for, and a piece of its normalized key.
 struct Query<'a, S: OrderedSchema> {
     schema: &'a S,
     probe: &'a S::Probe,
     head: Cell<(usize, u64)>,
+    /// Where the piece begins, and its words.
+    from: Cell<usize>,
+    piece: [Cell<u64>; PIECE],
 }
+
+/// Words of a piece: a prefix as inner nodes have it, and the head behind that.
+const PIECE: usize = inner::PREFIX + 1;
+/// Where a piece begins that there is not: far from all others.
+const NOWHERE: usize = usize::MAX / 2;
 
 impl<'a, S: OrderedSchema> Query<'a, S> {
     fn new(schema: &'a S, probe: &'a S::Probe) -> Self {
@@ -96,6 +104,8 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
             schema,
             probe,
             head: Cell::new((usize::MAX, 0)),
+            from: Cell::new(NOWHERE),
+            piece: [const { Cell::new(0) }; PIECE],
         }
     }
 
@@ -106,9 +116,32 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
         if at == skip {
             return head;
         }
-        let head = self.schema.head(self.probe, skip);
+        let head = match self.piece_at(skip) {
+            Some(head) => head,
+            None => self.schema.head(self.probe, skip),
+        };
         self.head.set((skip, head));
         head
+    }
+
+    /// Gets ready for heads from `skip` on, as each by itself is as much work as all.
+    fn look_ahead(&self, skip: usize) {
+        if self.piece_at(skip + 8 * (PIECE - 1)).is_none() {
+            let words = self.schema.heads::<PIECE>(self.probe, skip);
+            self.piece.iter().zip(words).for_each(|(cell, word)| cell.set(word));
+            self.from.set(skip);
+        }
+    }
+
+    /// The head at `skip` if it is in the piece.
+    #[inline]
+    fn piece_at(&self, skip: usize) -> Option<u64> {
+        let at = skip.wrapping_sub(self.from.get());
+        let first = self.piece.get(at / 8)?.get();
+        match 8 * (at % 8) {
+            0 => Some(first),
+            bits => Some(first << bits | self.piece.get(at / 8 + 1)?.get() >> (64 - bits)),
+        }
     }
 }
 

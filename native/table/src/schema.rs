@@ -5,7 +5,7 @@ use crate::group::Group;
 use crate::object::{is_block, is_group, key_of, ObjectRef};
 use cats_engine::{Entry, OrderedSchema, Schema};
 use cats_term::{
-    compare, equal, equal_elements, hash, head, key_word, key_word_ordered, mix, Block, Builder, Room, TermRef,
+    compare, equal, equal_elements, hash, head, heads, key_word, key_word_ordered, mix, Block, Builder, Room, TermRef,
 };
 use std::cmp::Ordering;
 
@@ -241,6 +241,10 @@ impl OrderedSchema for Ordered {
     #[inline]
     fn head(&self, probe: &Self::Probe, skip: usize) -> u64 {
         head(probe.term, skip)
+    }
+
+    fn heads<const N: usize>(&self, probe: &Self::Probe, skip: usize) -> [u64; N] {
+        heads(probe.term, skip)
     }
 
     #[inline]

@@ -25,5 +25,5 @@ pub use format::{
 };
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_ordered, mix};
 pub use host::{install, Held, Host, Retained};
-pub use norm::{head, normalize};
+pub use norm::{head, heads, normalize};
 pub use order::compare;

@@ -20,7 +20,7 @@
 //! No string is a proper prefix of another: each ends where its own bytes say so (a class that ends the key does so wherever
 //! it stands). So strings may be compared eight bytes at a time, filled up with zeros.
 
-use crate::format::{Class, Elements, Integer, TermRef, View};
+use crate::format::{padded, Class, Elements, Integer, TermRef, View};
 use crate::host::host;
 use crate::number::{decompose, Whole};
 use std::cell::Cell;
@@ -90,13 +90,19 @@ fn head_of_any(term: TermRef<'_>, skip: usize) -> u64 {
     if let Some(head) = head {
         return head;
     }
+    let [head] = heads(term, skip);
+    head
+}
+
+/// The [`head`] at `skip`, that at eight bytes more, and so on: for little more than one of them takes.
+pub fn heads<const N: usize>(term: TermRef<'_>, skip: usize) -> [u64; N] {
     let mut window = Window {
         skip,
-        value: 0,
+        words: [0; N],
         filled: 0,
     };
     let _ = write(&mut window, term, 0);
-    window.value
+    window.words
 }
 
 /// [`head`] of a binary that reaches far enough and has no 0 so far.
@@ -180,28 +186,28 @@ impl Writer for Appender<'_> {
     }
 }
 
-struct Window {
+struct Window<const N: usize> {
     skip: usize,
-    value: u64,
+    words: [u64; N],
+    /// Bytes of the words.
     filled: usize,
 }
 
-impl Writer for Window {
+impl<const N: usize> Writer for Window<N> {
     #[inline]
     fn put(&mut self, bytes: &[u8]) -> Result<(), End> {
         if self.skip >= bytes.len() {
             self.skip -= bytes.len();
             return Ok(());
         }
-        for &byte in bytes[self.skip..].iter().take(8 - self.filled) {
-            self.filled += 1;
-            self.value |= (byte as u64) << (64 - 8 * self.filled);
-        }
-        self.skip = 0;
-        if self.filled < 8 {
-            Ok(())
-        } else {
-            Err(End)
+        let bytes = &bytes[std::mem::take(&mut self.skip)..];
+        let (whole, rest) = bytes.as_chunks::<8>();
+        whole
+            .iter()
+            .try_for_each(|bytes| self.put_word(u64::from_be_bytes(*bytes), 8))?;
+        match rest {
+            [] => Ok(()),
+            _ => self.put_word(u64::from_be_bytes(padded(rest).to_ne_bytes()), rest.len() as u32),
         }
     }
 
@@ -212,10 +218,15 @@ impl Writer for Window {
             self.skip -= length;
             return Ok(());
         }
-        self.value |= (word << (8 * self.skip)) >> (8 * self.filled);
+        let word = word << (8 * self.skip);
+        let (at, shift) = (self.filled / 8, 8 * (self.filled % 8));
+        self.words[at] |= word >> shift;
+        if N > 1 && shift > 0 && at + 1 < N {
+            self.words[at + 1] = word << (64 - shift);
+        }
         self.filled += length - self.skip;
         self.skip = 0;
-        if self.filled < 8 {
+        if self.filled < 8 * N {
             Ok(())
         } else {
             Err(End)
@@ -405,6 +416,10 @@ fn write_bits(out: &mut impl Writer, bytes: &[u8], bits: usize) -> Result<(), En
 fn write_bytes(out: &mut impl Writer, bytes: &[u8]) -> Result<(), End> {
     // In pieces, so that little is searched if little is wanted.
     for piece in bytes.chunks(32) {
+        if !piece.contains(&0) {
+            out.put(piece)?;
+            continue;
+        }
         let mut parts = piece.split(|&byte| byte == 0);
         out.put(parts.next().unwrap_or(&[]))?;
         for part in parts {

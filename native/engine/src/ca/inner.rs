@@ -84,7 +84,7 @@ struct Header {
 }
 
 /// Words of a prefix.
-const PREFIX: usize = 4;
+pub(super) const PREFIX: usize = 4;
 /// Heads of a line, the last of which is a guide.
 const LINE: usize = 8;
 
@@ -377,6 +377,7 @@ impl<K> Inner<K> {
     #[inline(never)]
     fn compare_prefix<S: OrderedSchema<Key = K>>(self, query: &Query<S>) -> Ordering {
         let header = self.header();
+        query.look_ahead(header.sure);
         for (i, &prefix) in header.prefix.iter().enumerate() {
             let at = header.sure + 8 * i;
             if at >= header.skip {

@@ -2,7 +2,9 @@
 
 use super::generate::{orderable, pair, reshaped, term, with_other_numbers};
 use super::Model;
-use cats_term::{compare, equal, hash, hash_ordered, head, key_word, key_word_ordered, normalize, Builder, TermRef};
+use cats_term::{
+    compare, equal, hash, hash_ordered, head, heads, key_word, key_word_ordered, normalize, Builder, TermRef,
+};
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
@@ -105,6 +107,8 @@ proptest! {
             let piece = bytes.iter().skip(skip).take(8);
             expected.iter_mut().zip(piece).for_each(|(to, from)| *to = *from);
             prop_assert_eq!(head(key.as_key(), skip), u64::from_be_bytes(expected));
+            let each: [u64; 3] = std::array::from_fn(|i| head(key.as_key(), skip + 8 * i));
+            prop_assert_eq!(heads(key.as_key(), skip), each);
         }
     }
 

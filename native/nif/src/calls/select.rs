@@ -68,6 +68,8 @@ struct Work {
     /// Without one, all objects are collected.
     program: Option<Program>,
     action: Action,
+    /// The last place of an object that is tested, of those that the program's clauses test.
+    tested: usize,
 }
 
 impl Value for Cursor {
@@ -87,6 +89,7 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
     let work = Work {
         program: None,
         action: Action::Collect,
+        tested: 0,
     };
     let task = Task {
         work: Arc::new(work),
@@ -154,6 +157,7 @@ impl Order<'_> {
     fn task(self) -> Result<Task, Failure> {
         let selection = Selection::of(self.handle.table(), &self.program, self.direction)?;
         let work = Work {
+            tested: self.program.last_tested().unwrap_or(0),
             program: Some(self.program),
             action: self.action,
         };
@@ -452,8 +456,7 @@ impl<'e, 'g> Slice<'e, 'g> {
         // In a bag, the object whose key was the last one of which all objects were changed.
         let mut changed = None;
         let program = work.program.as_ref();
-        let tested = program.and_then(Program::last_tested).unwrap_or(0);
-        let prefetch = |object: &ObjectRef<'g>| object.prefetch(tested);
+        let prefetch = |object: &ObjectRef<'g>| object.prefetch(work.tested);
         objects.iter().take(AHEAD).for_each(prefetch);
         for (place, object) in objects.iter().enumerate() {
             if let Some(later) = objects.get(place + AHEAD) {

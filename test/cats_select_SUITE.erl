@@ -8,13 +8,13 @@
 -export([functions/1, types/1, results/1, compressed/1, equal_keys/1, other_constants/1, keys_are_met_once/1, chunks/1, reused/1,
          repaired/1, bad_continuations/1, limits/1,
          deleted_meanwhile/1,
-         changed_meanwhile/1, large_objects/1, folds/1, fold_and_delete/1, input_functions/1, specifications/1, shell_funs/1,
+         changed_meanwhile/1, large_objects/1, heavy_objects/1, folds/1, fold_and_delete/1, input_functions/1, specifications/1, shell_funs/1,
          module_funs/1]).
 
 all() ->
     [functions, types, results, compressed, equal_keys, other_constants, keys_are_met_once, chunks, reused, repaired,
      bad_continuations, limits,
-     deleted_meanwhile, changed_meanwhile, large_objects,
+     deleted_meanwhile, changed_meanwhile, large_objects, heavy_objects,
      folds, fold_and_delete, input_functions, specifications, shell_funs, module_funs].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
@@ -316,6 +316,36 @@ large_objects(_Config) ->
          Same(fun(Module, Table) -> Module:select_delete(Table, [{{'_', '$1', Long}, [{'<', '$1', 90}], [true]}]) end),
          Same(fun(Module, Table) -> Module:tab2list(Table) end),
          [true = Module:delete(Table) || {Module, Table} <- Tables]
+     end || Type <- kinds()].
+
+%% Objects too large for a scheduler among others: each is met once all the same, and none is looked at on a scheduler.
+heavy_objects(_Config) ->
+    Long = lists:seq(1, 30000),
+    Objects = [{Key, 0, if Key rem 70 =:= 0 -> Long; true -> [] end} || Key <- lists:seq(1, 300)],
+    Calls = [{select_replace, {'$1', '$2', '$3'}, [{is_list, {tl, '$3'}}], [{{'$1', {'+', '$2', 1}, '$3'}}]},
+             {select_replace, {'$1', '$2', '$3'}, [], [{{'$1', {'+', '$2', 1}, '$3'}}]},
+             {select_replace, {70, '$2', '$3'}, [], [{{70, {'+', '$2', 1}, ['$2' | '$3']}}]},
+             {select_count, {'$1', '$2', '$3'}, [{is_tuple, {{'$3', '$2'}}}], [true]},
+             {select_count, {70, '$2', '$3'}, [{is_tuple, {{'$3', '$2'}}}], [true]},
+             {select, {'$1', '$2', ['_' | '$3']}, [{is_list, {tl, '$3'}}], ['$2']},
+             {select_delete, {70, '$2', '$3'}, [{is_list, {tl, '$3'}}], [true]},
+             {select_delete, {'$1', '$2', '$3'}, [{'>', {'rem', '$1', 5}, 1}, {is_tuple, {{'$3'}}}], [true]}],
+    [begin
+         Tables = both([Type], Objects),
+         [begin
+              Results = [begin
+                             Result = Module:Function(Table, [{Head, Guards, Body}]),
+                             {canonical(Type, Result), canonical(Type, Module:tab2list(Table))}
+                         end || {Module, Table} <- Tables],
+              ?assertMatch([Same, Same], Results)
+          end || {Function, Head, Guards, Body} <- Calls, Type =/= bag orelse Function =/= select_replace],
+         {cats, Table} = lists:last(Tables),
+         true = cats:insert(Table, {heavy, 0, Long}),
+         [?assertError(dirty, cats_nif:select(Function, Table, [{{heavy, '$1', '$2'}, [], Body}], infinity))
+          || {Function, Body} <- [{select_replace, [{{heavy, '$1', ['$1' | '$2']}}]}, {select_count, [true]},
+                                  {select_delete, [true]}],
+             Type =:= set orelse Type =:= ordered_set],
+         [true = Module:delete(Each) || {Module, Each} <- Tables]
      end || Type <- kinds()].
 
 float_key(Object) -> is_float(element(1, Object)).

@@ -237,13 +237,17 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failur
     let patient = patient(table);
     let mut slice = Slice::new(env, handle, order.limit, Term(NIL));
     // How long a call takes that looks at one object is told by the words that it reads and makes.
-    let begin = table.kind().is_bag().then(Instant::now);
+    let bag = table.kind().is_bag();
+    let begin = bag.then(Instant::now);
     let mut looked = 0;
     let count = match order.action {
         Action::Collect | Action::Count => {
             let found = handle.lookup_for(program, probe, patient)?;
             let objects = found.as_slice();
             looked = objects.iter().map(ObjectRef::words).sum();
+            if objects.iter().any(is_heavy) {
+                return Err(Failure::Big);
+            }
             let mut collect = |object: &ObjectRef<'_>| {
                 if let Some(from) = program.candidate(seen(object)) {
                     slice.collect(program, from, object)?;
@@ -266,8 +270,16 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failur
             }
         }
         Action::Delete => {
-            let unwanted = matching(program, slice.caller, &mut slice.arena);
-            handle.remove_for(program, probe, patient, unwanted)?
+            let mut heavy = false;
+            let mut unwanted = matching(program, slice.caller, &mut slice.arena);
+            let removed = handle.remove_for(program, probe, patient, |object| {
+                heavy |= !bag && is_heavy(object);
+                !heavy && unwanted(object)
+            })?;
+            match heavy {
+                true => return Err(Failure::Big),
+                false => removed,
+            }
         }
         Action::Replace => slice.replace_all(program, probe)?,
     };
@@ -321,7 +333,7 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
     let mut steps = 0_u32;
     let state = loop {
         objects.clear();
-        let before = (task.selection.spot(), slice.result, slice.found);
+        let before = (task.selection.spot(), slice.result, slice.found, slice.counted);
         // Where few objects match, more are asked for each time. In a table without order all that is read is used: no more
         // than what is wanted.
         let wanted = slice.limit - slice.found;
@@ -352,9 +364,9 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
             Ok(_) => {}
             // What was done before counts, and the next slice begins with this step.
             Err(Failure::Busy | Failure::Big) if steps > 0 => {
-                let (spot, result, found) = before;
+                let (spot, result, found, counted) = before;
                 task.selection.go_back(spot);
-                (slice.result, slice.found) = (result, found);
+                (slice.result, slice.found, slice.counted) = (result, found, counted);
                 break State::Slice;
             }
             Err(failure) => return Err(failure),
@@ -474,7 +486,8 @@ impl<'e, 'g> Slice<'e, 'g> {
                 return Ok(false);
             }
             match self.apply(work, selection, object, from, &mut changed) {
-                Err(Failure::Busy) if place > 0 => {
+                // What was changed stays so, and must not be met again.
+                Err(Failure::Busy | Failure::Big) if place > 0 && work.action.right() == Right::Write => {
                     self.stop(selection, objects, place, before);
                     return Ok(false);
                 }
@@ -503,6 +516,9 @@ impl<'e, 'g> Slice<'e, 'g> {
         let Some(program) = &work.program else {
             return self.take(object);
         };
+        if is_heavy(object) {
+            return Err(Failure::Big);
+        }
         match work.action {
             Action::Collect => self.collect(program, from, object),
             Action::Count => {
@@ -583,7 +599,13 @@ impl<'e, 'g> Slice<'e, 'g> {
     /// Replaces all objects of a key that match; how many.
     fn replace_all(&mut self, program: &Program, probe: &Probe<'_>) -> Result<usize, Failure> {
         let mut exhausted = false;
+        let mut heavy = false;
+        let bag = self.handle.table().kind().is_bag();
         let new = |object: &ObjectRef<'_>| {
+            heavy |= !bag && is_heavy(object);
+            if heavy {
+                return None;
+            }
             self.arena.clear();
             let from = program.candidate(seen(object))?;
             let new = stored(program.value(from, &seen(object), self.caller, &self.arena)?);
@@ -591,9 +613,10 @@ impl<'e, 'g> Slice<'e, 'g> {
             new
         };
         let replaced = self.handle.replace_all(probe, patient(self.handle.table()), new)?;
-        match exhausted {
-            true => Err(Failure::SystemLimit),
-            false => Ok(replaced),
+        match (heavy, exhausted) {
+            (true, _) => Err(Failure::Big),
+            (_, true) => Err(Failure::SystemLimit),
+            _ => Ok(replaced),
         }
     }
 
@@ -647,6 +670,12 @@ impl<'e, 'g> Slice<'e, 'g> {
             more
         }))
     }
+}
+
+/// Whether an object is too large to be looked at on this scheduler: a program may go through all of it, and copy it.
+#[inline]
+fn is_heavy(object: &ObjectRef<'_>) -> bool {
+    object.words() > SCHEDULER_WORDS && !on_dirty_scheduler()
 }
 
 /// A tuple as an object to store; nothing when memory is exhausted. A program that keeps the key has no other results.

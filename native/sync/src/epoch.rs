@@ -474,7 +474,8 @@ unsafe fn strip(slot: &Slot, _guard: &Guard) {
 /// Frees what is in a chain of bags that nobody reads.
 fn free(mut at: *mut Bag) {
     // So that nothing that is freed has to announce the thread.
-    let _guard = pin();
+    let guard = pin();
+    let mut gatherer = slab::Gatherer::new(&guard);
     while !at.is_null() {
         // SAFETY: made by `Bag::boxed`, and taken from the list by this thread alone.
         let mut bag = unsafe { Box::from_raw(at) };
@@ -488,7 +489,7 @@ fn free(mut at: *mut Bag) {
             unsafe {
                 match drop {
                     Some(drop) => drop(address, number),
-                    None => slab::free(NonNull::new_unchecked(address), number),
+                    None => gatherer.free(NonNull::new_unchecked(address), number),
                 }
             }
         }

@@ -5,7 +5,7 @@
 
 use super::arena;
 use super::class::CLASSES;
-use super::page::{Next, Page, Pool};
+use super::page::{Chain, Next, Page, Pool};
 use crate::epoch::{pin, Guard};
 use crate::facade::{AtomicPtr, Ordering};
 use std::ptr::{self, NonNull};
@@ -165,19 +165,89 @@ fn alloc_apart(class: usize, guard: &Guard) -> Option<NonNull<u8>> {
 #[inline]
 pub unsafe fn free(block: NonNull<u8>) {
     let guard = pin();
+    // SAFETY: the caller's promise.
+    if let Some(page) = unsafe { free_own(block, &guard) } {
+        // SAFETY: the caller's promise.
+        unsafe { give_back(page, Chain::of(block), &guard) }
+    }
+}
+
+/// Frees a block of a page of this thread's; otherwise its page.
+///
+/// # Safety
+/// As for [`free`].
+#[inline]
+unsafe fn free_own(block: NonNull<u8>, guard: &Guard) -> Option<&'static Page> {
     let slot = guard.slot();
     // SAFETY: the block is in use until now.
     let page = unsafe { arena::page_of(block) };
     // Acquire: as in `Guard::retire`. The order matters: the warning first, then the owner.
-    if !slot.raided.load(Ordering::Acquire) && page.is_owned_by(&slot.heap) {
-        // SAFETY: the caller's promise, and this thread's page.
-        return unsafe { page.push_own(block) };
+    if slot.raided.load(Ordering::Acquire) || !page.is_owned_by(&slot.heap) {
+        return Some(page);
     }
+    // SAFETY: the caller's promise, and this thread's page.
+    unsafe { page.push_own(block) };
+    None
+}
+
+/// Gives blocks back to a page that need not be this thread's.
+///
+/// # Safety
+/// As for [`free`], for all of them.
+#[inline]
+unsafe fn give_back(page: &'static Page, blocks: Chain, guard: &Guard) {
     let class = page.class();
     // SAFETY: the caller's promise, and this thread is pinned.
-    match unsafe { page.push(block) } {
+    match unsafe { page.push(blocks) } {
         Next::Nothing => {}
-        Next::List => list(page, class, &guard),
-        Next::Unlist => unlist(page, class, &guard),
+        Next::List => list(page, class, guard),
+        Next::Unlist => unlist(page, class, guard),
+    }
+}
+
+/// Pages for which blocks are gathered at a time.
+const GATHERED: usize = 4;
+
+/// Blocks that are freed one after the other: those of a page that is not this thread's are gathered, as each way there is an
+/// exchange that others have to see. What was gathered is given back when this is dropped.
+pub struct Gatherer<'g> {
+    guard: &'g Guard,
+    gathered: [Option<(&'static Page, Chain)>; GATHERED],
+}
+
+impl<'g> Gatherer<'g> {
+    pub fn new(guard: &'g Guard) -> Self {
+        Self {
+            guard,
+            gathered: [None; GATHERED],
+        }
+    }
+
+    /// # Safety
+    /// As for [`free`].
+    #[inline]
+    pub unsafe fn free(&mut self, block: NonNull<u8>) {
+        // SAFETY: the caller's promise.
+        let Some(page) = (unsafe { free_own(block, self.guard) }) else {
+            return;
+        };
+        let place = &mut self.gathered[page.number() % GATHERED];
+        match place {
+            // SAFETY: the caller's promise.
+            Some((known, chain)) if ptr::eq(*known, page) => return unsafe { chain.add(block) },
+            // SAFETY: these are free, by the promises of earlier callers.
+            Some((other, chain)) => unsafe { give_back(other, *chain, self.guard) },
+            None => (),
+        }
+        *place = Some((page, Chain::of(block)));
+    }
+}
+
+impl Drop for Gatherer<'_> {
+    fn drop(&mut self) {
+        for (page, chain) in self.gathered.into_iter().flatten() {
+            // SAFETY: these are free, by the promises of the callers of `free`.
+            unsafe { give_back(page, chain, self.guard) }
+        }
     }
 }

@@ -5,9 +5,10 @@
 //!
 //! Blocks of up to 32 KiB come from pages of 64 KiB, one size class each; larger ones from the source itself. A thread owns at
 //! most one page of a class, the one that it allocates from: there, allocating and freeing touch nothing shared. All other
-//! pages have no owner. Blocks freed into them gather in a list of the page's own, by a compare-and-swap; a page of which a
-//! sixteenth is free is put into the pool of its class, where any thread that needs a page finds it; an empty page goes back to
-//! its chunk, and a region all of whose chunks are empty back to the source, but for one that is kept against thrashing.
+//! pages have no owner. Blocks freed into them gather in a list of the page's own, by a compare-and-swap, which the blocks that a
+//! bag of [`crate::epoch`] brings back to one page have in common; a page of which a sixteenth is free is put into the pool of its
+//! class, where any thread that needs a page finds it; an empty page goes back to its chunk, and a region all of whose chunks are
+//! empty back to the source, but for one that is kept against thrashing.
 //! [`crate::epoch::collect`] takes the pages of idle threads back.
 //!
 //! Built with `--cfg direct`, for the address sanitizer, every block is one of C's allocator: else it could not tell free blocks.
@@ -30,6 +31,8 @@ pub(crate) use heap::Heap;
 pub use own::Own;
 pub use source::{held, set_source};
 
+use crate::epoch::Guard;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 /// Uninitialised memory of `size` bytes. Aligned to 8; to 16, 64 or 128 if the size is a multiple of that.
@@ -63,6 +66,36 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
     }
     // SAFETY: larger blocks are the source's.
     unsafe { source::free_large(block, size) }
+}
+
+/// Gives back block after block, with less effort than [`free`]: all are only when this is dropped.
+pub(crate) struct Gatherer<'g> {
+    #[cfg(not(any(loom, shuttle)))]
+    pages: heap::Gatherer<'g>,
+    guard: PhantomData<&'g Guard>,
+}
+
+impl<'g> Gatherer<'g> {
+    pub fn new(_guard: &'g Guard) -> Self {
+        Self {
+            #[cfg(not(any(loom, shuttle)))]
+            pages: heap::Gatherer::new(_guard),
+            guard: PhantomData,
+        }
+    }
+
+    /// # Safety
+    /// As for [`free`].
+    #[inline]
+    pub unsafe fn free(&mut self, block: NonNull<u8>, size: usize) {
+        #[cfg(not(any(loom, shuttle)))]
+        if size <= class::LARGEST && !cfg!(direct) {
+            // SAFETY: as in `free`.
+            return unsafe { self.pages.free(block) };
+        }
+        // SAFETY: as the caller promises.
+        unsafe { free(block, size) }
+    }
 }
 
 /// The bytes that a block of `size` bytes occupies.

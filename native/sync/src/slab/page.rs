@@ -94,6 +94,12 @@ impl Page {
         self.shared.class.get() as usize
     }
 
+    /// A number that neighbours do not have in common.
+    #[inline]
+    pub fn number(&self) -> usize {
+        ptr::from_ref(self).addr() / size_of::<Self>()
+    }
+
     fn capacity(&self) -> u32 {
         self.shared.capacity.get() as u32
     }
@@ -162,19 +168,19 @@ impl Page {
         self.used.set(self.used.get() - 1);
     }
 
-    /// Frees a block of a page that the caller does not own. Lock-free.
+    /// Frees blocks of a page that the caller does not own. Lock-free.
     ///
     /// # Safety
     /// As for [`push_own`](Self::push_own). The caller is pinned, and before it does what it is told to it touches no more of
     /// this page than the pool's lock allows: the page may be another by then.
     #[inline]
-    pub unsafe fn push(&self, block: NonNull<u8>) -> Next {
+    pub unsafe fn push(&self, chain: Chain) -> Next {
         let (capacity, offered_from) = (self.capacity(), self.offered_from());
         let mut word = self.shared.word.load(Ordering::Relaxed);
         loop {
             // SAFETY: the block is the caller's, and at least 16 bytes.
-            unsafe { block.cast::<u32>().write((word & 0xffff) as u32) };
-            let mut new = (word & !0xffff) + ONE + u64::from(place(block));
+            unsafe { chain.last.cast::<u32>().write((word & 0xffff) as u32) };
+            let mut new = (word & !0xffff) + u64::from(chain.count) * ONE + u64::from(chain.first);
             let next = match word & STATE {
                 UNLISTED if count(new) >= offered_from => {
                     new = new & !STATE | LISTED;
@@ -183,7 +189,7 @@ impl Page {
                 LISTED if count(new) == capacity => Next::Unlist,
                 _ => Next::Nothing,
             };
-            // Release: whoever takes the list sees the links, and this thread done with the block. Acquire: whoever finds the
+            // Release: whoever takes the list sees the links, and this thread done with the blocks. Acquire: whoever finds the
             // page empty sees all freers done.
             match self
                 .shared
@@ -238,6 +244,39 @@ impl Page {
         // Acquire pairs with the Release of `push`: all freers are done with the blocks.
         let word = self.shared.word.load(Ordering::Acquire);
         word & STATE == LISTED && count(word) == self.capacity()
+    }
+}
+
+/// Blocks of one page, linked as in the page's lists.
+#[derive(Clone, Copy)]
+pub struct Chain {
+    /// As in the lists.
+    first: u32,
+    last: NonNull<u8>,
+    count: u32,
+}
+
+impl Chain {
+    /// One block.
+    #[inline]
+    pub fn of(block: NonNull<u8>) -> Self {
+        Self {
+            first: place(block),
+            last: block,
+            count: 1,
+        }
+    }
+
+    /// Adds a block of the same page.
+    ///
+    /// # Safety
+    /// Nothing uses the block any more.
+    #[inline]
+    pub unsafe fn add(&mut self, block: NonNull<u8>) {
+        // SAFETY: the block is the caller's, and at least 16 bytes.
+        unsafe { block.cast::<u32>().write(self.first) };
+        self.first = place(block);
+        self.count += 1;
     }
 }
 

@@ -166,8 +166,11 @@ pub(crate) fn rest<'a>(list: List<'a>, from: usize, arena: &'a Arena) -> Option<
 
 /// The value of a key of a map, compared exactly.
 pub(crate) fn map_get<'a>(map: Map<'a>, key: TermRef<'_>) -> Option<TermRef<'a>> {
-    map.keys
-        .iter()
-        .position(|other| equal(other, key))
-        .map(|place| map.values.get(place))
+    map_place(map, key, 0).map(|place| map.values.get(place))
+}
+
+/// The place of a key in a map, sought from a place on, and then before it.
+pub(crate) fn map_place(map: Map<'_>, key: TermRef<'_>, from: usize) -> Option<usize> {
+    let mut places = (from..map.keys.len()).chain(0..from);
+    places.find(|&place| equal(map.keys.get(place), key))
 }

@@ -6,7 +6,7 @@
 
 use crate::expression::Expression;
 use crate::function::Function;
-use crate::head::{map_get, rest, Pattern};
+use crate::head::{map_place, rest, Pattern};
 use crate::program::{place, Program, Run};
 use cats_term::{compare, equal, is_immediate, Elements, List, TermRef, View};
 use smallvec::SmallVec;
@@ -327,9 +327,17 @@ impl Part {
                 _ => false,
             },
             Part::Map(pairs) => match term.view() {
-                View::Map(map) => pairs.iter().all(|(key, part)| {
-                    map_get(map, run.constant(*key)).is_some_and(|value| part.matches(value, run, bindings))
-                }),
+                View::Map(map) => {
+                    // Maps have the keys that they share in the same order: each is sought behind the one before.
+                    let mut behind = 0;
+                    pairs.iter().all(|(key, part)| {
+                        let place = map_place(map, run.constant(*key), behind);
+                        place.is_some_and(|place| {
+                            behind = place + 1;
+                            part.matches(map.values.get(place), run, bindings)
+                        })
+                    })
+                }
                 _ => false,
             },
         }

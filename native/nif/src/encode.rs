@@ -181,6 +181,10 @@ impl Encoder<'_, '_, '_> {
             }
             return self.tuple(elements, depth);
         }
+        // Asked for before binaries, as no is a quick answer here, and a slow one there.
+        if let Some(value) = env.get_f64(term) {
+            return Some(self.builder.float(value));
+        }
         if let Some(bytes) = env.binary_bytes(term) {
             if bytes.len() <= INLINE_BINARY {
                 return Some(self.builder.binary(bytes));
@@ -193,9 +197,6 @@ impl Encoder<'_, '_, '_> {
                 return self.deep(Class::Map, term);
             }
             return self.map(term, pairs, depth);
-        }
-        if let Some(value) = env.get_f64(term) {
-            return Some(self.builder.float(value));
         }
         if env.is_reference(term) {
             return Some(self.hold(Class::Reference, term));

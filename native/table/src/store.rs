@@ -35,6 +35,8 @@ pub struct Spot<'g>(Option<cats_engine::ca::Spot<'g>>);
 
 /// Buckets of a hash table that are likely to be in the caches, with their objects.
 const CACHED_BUCKETS: usize = 1024;
+/// Bytes of a tree's nodes of which the same holds.
+const CACHED_BYTES: usize = 160 << 10;
 
 const OBJECTS: usize = 0;
 const BYTES: usize = 1;
@@ -108,7 +110,8 @@ impl Store {
     pub fn outgrows_caches(&self) -> bool {
         match &self.structure {
             Structure::Hash(engine) => engine.buckets() > CACHED_BUCKETS,
-            Structure::Ca(_) | Structure::Other(_) => true,
+            Structure::Ca(engine) => engine.bytes() > CACHED_BYTES,
+            Structure::Other(_) => false,
         }
     }
 

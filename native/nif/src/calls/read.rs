@@ -60,22 +60,79 @@ const GROUP: usize = 16;
 /// The most keys that one call looks up.
 const MANY: usize = 256;
 
-/// Where a key is made that is no immediate.
-type KeyRoom = (Few, Option<Builder<'static>>);
-
-/// The objects of each of the keys as a list of lists, or `{Lists, Rest}` of the first keys, and the keys that are left. In a large
-/// table the memory of a group of keys is asked for before the first of them is looked up, first that of the engine and then that of
-/// the objects, so the misses overlap.
+/// The objects of each of the keys as a list of lists, or `{Lists, Rest}` of the first keys, and the keys that are left.
 pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
-    let mut lists = SmallVec::<[Term; MANY]>::new();
+    let mut found = Found {
+        lists: SmallVec::new(),
+        words: 0,
+    };
+    let rest = match handle.outgrows_caches() {
+        true => look_up_together(env, handle, keys, &mut found)?,
+        false => look_up_each(env, handle, keys, &mut found)?,
+    };
+    account(env, found.words + found.lists.len() * 20);
+    match (rest.0, &found.lists[..]) {
+        (NIL, [list]) => Ok(env.cons(*list, Term(NIL))),
+        (NIL, lists) => Ok(env.list(lists)),
+        (_, []) => Err(Failure::Big),
+        (_, lists) => Ok(env.tuple(&[env.list(lists), rest])),
+    }
+}
+
+/// The lists of objects of the first keys, and the words of the objects.
+struct Found {
+    lists: SmallVec<[Term; MANY]>,
+    words: usize,
+}
+
+impl Found {
+    /// Looks up one key more; false if that becomes too much for this scheduler.
+    #[inline(always)]
+    fn look_up(&mut self, env: Env, handle: Handle<'_>, probe: &Probe<'_>) -> Result<bool, Failure> {
+        let found = match handle.table().kind().is_bag() {
+            false => handle.get(probe)?.map_or(Objects::None, Objects::One),
+            true => match lookup_all(handle, probe) {
+                Err(Failure::Big) => return Ok(false),
+                found => found?,
+            },
+        };
+        self.words += found.as_slice().iter().map(ObjectRef::words).sum::<usize>();
+        let fits = self.words <= SCHEDULER_WORDS || on_dirty_scheduler();
+        if fits {
+            self.lists.push(list(env, found.as_slice())?);
+        }
+        Ok(fits)
+    }
+}
+
+/// Looks up one key after the other; the keys that are left.
+#[inline]
+fn look_up_each(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> Result<Term, Failure> {
     let mut rest = keys;
-    let mut words = 0;
-    let ahead = handle.outgrows_caches();
+    while found.lists.len() < MANY && rest.0 != NIL {
+        let (key, tail) = env.cell(rest).ok_or_else(bad)?;
+        let fits = with_probe(env, handle.table(), key, |probe| found.look_up(env, handle, probe))?;
+        if !fits {
+            break;
+        }
+        rest = tail;
+    }
+    Ok(rest)
+}
+
+/// Where a key is made that is no immediate.
+type KeyRoom = (Few, Option<Builder<'static>>);
+
+/// As [`look_up_each`], in a large table: the memory of a group of keys is asked for before the first of them is looked up, first that
+/// of the engine and then that of the objects, so the misses overlap.
+#[inline(never)]
+fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> Result<Term, Failure> {
+    let mut rest = keys;
     // Made when a key needs it, as it is large.
     let mut rooms: [Option<Box<KeyRoom>>; GROUP] = Default::default();
-    while lists.len() < MANY && rest.0 != NIL {
+    while found.lists.len() < MANY && rest.0 != NIL {
         let mut probes = SmallVec::<[Probe<'_>; GROUP]>::new();
         for room in &mut rooms {
             let Some((key, tail)) = env.cell(rest) else { break };
@@ -93,48 +150,18 @@ pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
         if probes.is_empty() {
             return Err(bad());
         }
-        if ahead {
-            let spots = probes.iter().map(|probe| handle.approach(probe));
-            let spots: SmallVec<[_; GROUP]> = spots.collect();
-            for (probe, spot) in probes.iter().zip(spots) {
-                handle.prefetch_object(probe, spot);
-            }
+        let spots = probes.iter().map(|probe| handle.approach(probe));
+        let spots: SmallVec<[_; GROUP]> = spots.collect();
+        for (probe, spot) in probes.iter().zip(spots) {
+            handle.prefetch_object(probe, spot);
         }
         for probe in &probes {
-            match look_up(env, handle, probe, &mut words)? {
-                Some(list) => lists.push(list),
-                None if lists.is_empty() => return Err(Failure::Big),
-                None => {
-                    account(env, SCHEDULER_WORDS);
-                    return Ok(env.tuple(&[env.list(&lists), behind(env, keys, lists.len())]));
-                }
+            if !found.look_up(env, handle, probe)? {
+                return Ok(behind(env, keys, found.lists.len()));
             }
         }
     }
-    account(env, words + lists.len() * 20);
-    let lists = env.list(&lists);
-    Ok(if rest.0 == NIL {
-        lists
-    } else {
-        env.tuple(&[lists, rest])
-    })
-}
-
-/// The list of a key's objects, whose words are added to those of others; nothing if that becomes too much for this scheduler.
-#[inline]
-fn look_up(env: Env, handle: Handle<'_>, probe: &Probe<'_>, words: &mut usize) -> Result<Option<Term>, Failure> {
-    let mut fits = |objects: &[ObjectRef<'_>]| {
-        *words += objects.iter().map(ObjectRef::words).sum::<usize>();
-        *words <= SCHEDULER_WORDS || on_dirty_scheduler()
-    };
-    let found = match handle.table().kind().is_bag() {
-        false => handle.get(probe)?.map_or(Objects::None, Objects::One),
-        true => match lookup_all(handle, probe) {
-            Err(Failure::Big) => return Ok(None),
-            found => found?,
-        },
-    };
-    fits(found.as_slice()).then(|| list(env, found.as_slice())).transpose()
+    Ok(rest)
 }
 
 /// What of a list is behind its first elements.

@@ -150,13 +150,22 @@ impl Expression {
     }
 
     /// The value. A call that fails yields nothing in a guard, and `'EXIT'` in a body, where evaluation goes on with it.
+    #[inline(always)]
     pub(crate) fn evaluate<'a>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], body: bool) -> Option<TermRef<'a>> {
+        match self {
+            Expression::Constant(word) => Some(run.constant(*word)),
+            Expression::Variable(place) => Some(bindings[*place]),
+            _ => self.evaluate_more(run, bindings, body),
+        }
+    }
+
+    #[inline(never)]
+    fn evaluate_more<'a>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], body: bool) -> Option<TermRef<'a>> {
         let vm = run.vm();
         let failed = || body.then_some(TermRef::immediate(vm.exit));
         let value = |expression: &Expression| expression.evaluate(run, bindings, body);
         match self {
-            Expression::Constant(word) => Some(run.constant(*word)),
-            Expression::Variable(place) => Some(bindings[*place]),
+            Expression::Constant(_) | Expression::Variable(_) => self.evaluate(run, bindings, body),
             Expression::Object => run.whole(),
             Expression::Caller => Some(TermRef::immediate(run.caller)),
             Expression::Bindings(places) => make_list(

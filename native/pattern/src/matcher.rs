@@ -38,10 +38,8 @@ pub(crate) struct Fields {
 /// A test of one term.
 #[derive(Clone, Copy)]
 pub(crate) enum Test {
-    /// It is this immediate.
+    /// It is the immediate for which code has this word.
     Word(u64),
-    /// It is the small integer at this place of the specification.
-    Place(usize),
     /// It is, or is not, exactly this term of the specification.
     Same(u64, bool),
     /// Its order, compared with this term of the specification, is one of these: the sum of some of [`LESS`], [`EQUAL`] and
@@ -130,18 +128,16 @@ impl Comparison {
 
 impl Test {
     fn same(constant: u64) -> Test {
-        match place(constant) {
-            Some(place) => Test::Place(place),
-            None if is_immediate(constant) => Test::Word(constant),
-            None => Test::Same(constant, true),
+        match place(constant).is_some() || is_immediate(constant) {
+            true => Test::Word(constant),
+            false => Test::Same(constant, true),
         }
     }
 
     #[inline(always)]
     fn holds(&self, term: TermRef<'_>, program: &Program) -> bool {
         match *self {
-            Test::Word(word) => term.word() == word,
-            Test::Place(place) => term.word() == program.word_at(place),
+            Test::Word(word) => term.word() == program.word(word),
             Test::Same(constant, wanted) => equal(program.constant(constant), term) == wanted,
             Test::Order(constant, wanted) => {
                 let order = compare(term, program.constant(constant));
@@ -223,7 +219,7 @@ impl Parts<'_> {
                 _ => parts.push((place, self.part(pattern))),
             }
         }
-        tests.sort_by_key(|(_, test)| !matches!(test, Test::Word(_) | Test::Place(_)));
+        tests.sort_by_key(|(_, test)| !matches!(test, Test::Word(_)));
         binds.extend(parts);
         Fields {
             arity: elements.len(),
@@ -273,6 +269,12 @@ impl Fields {
         true
     }
 
+    /// Whether a tuple within an object matches; binds variables.
+    #[inline(never)]
+    fn matches<'a>(&self, elements: Elements<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
+        self.pass(elements, run.program) && self.match_parts(elements, run, bindings)
+    }
+
     #[inline(always)]
     fn match_parts<'a>(&self, elements: Elements<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
         for (place, part) in &self.parts {
@@ -295,6 +297,10 @@ impl Part {
                 true
             }
             Part::Test(test) => test.holds(term, run.program),
+            Part::Tuple(fields) => match term.as_tuple() {
+                Some(elements) => fields.matches(elements, run, bindings),
+                None => false,
+            },
             _ => self.matches_compound(term, run, bindings),
         }
     }
@@ -302,17 +308,11 @@ impl Part {
     #[inline(never)]
     fn matches_compound<'a>(&self, term: TermRef<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
         match self {
-            Part::Any | Part::Bind(_) | Part::Test(_) => self.matches(term, run, bindings),
+            Part::Any | Part::Bind(_) | Part::Test(_) | Part::Tuple(_) => self.matches(term, run, bindings),
             Part::Bound(variable) => equal(bindings[*variable], term),
             Part::All(parts) => parts.iter().all(|part| part.matches(term, run, bindings)),
             Part::Float(word) => match (term.view(), run.constant(*word).view()) {
                 (View::Float(a), View::Float(b)) => a.to_bits() == b.to_bits(),
-                _ => false,
-            },
-            Part::Tuple(fields) => match term.view() {
-                View::Tuple(elements) => {
-                    fields.pass(elements, run.program) && fields.match_parts(elements, run, bindings)
-                }
                 _ => false,
             },
             Part::List(parts, tail) => match term.view() {
@@ -351,7 +351,7 @@ impl Part {
         match self {
             Part::Any => true,
             // A list is no immediate.
-            Part::Test(Test::Word(_) | Test::Place(_)) => false,
+            Part::Test(Test::Word(_)) => false,
             _ => rest(list, from, run.arena).is_some_and(|rest| self.matches(rest, run, bindings)),
         }
     }

@@ -255,15 +255,12 @@ impl Program {
 
     /// The word of a term of the specification as it stands there.
     #[inline(always)]
-    fn word(&self, word: u64) -> u64 {
-        place(word).map_or(word, |place| self.word_at(place))
-    }
-
-    /// The small integer at a place of the specification.
-    #[inline(always)]
-    pub(crate) fn word_at(&self, place: usize) -> u64 {
-        // SAFETY: the place was one in a block of the same shape, which has as many words as this one.
-        unsafe { self.block.as_ref().address().add(place).read() }
+    pub(crate) fn word(&self, word: u64) -> u64 {
+        match place(word) {
+            // SAFETY: the place was one in a block of the same shape, which has as many words as this one.
+            Some(place) => unsafe { self.block.as_ref().address().add(place).read() },
+            None => word,
+        }
     }
 
     /// The place of the last element of objects, counted from 0, that is looked at before it is known whether they may match.
@@ -330,10 +327,9 @@ impl Program {
             object,
             caller,
         };
-        for (place, clause) in self.code.clauses.iter().enumerate().skip(from) {
-            if place > from && !clause.matcher.passes(object.elements, self) {
-                continue;
-            }
+        let mut clauses = self.code.clauses[from..].iter();
+        let mut next = clauses.next();
+        while let Some(clause) = next {
             let mut few = [const { MaybeUninit::uninit() }; FEW];
             let mut many = Vec::new();
             let bindings = match few.get_mut(..clause.bindings) {
@@ -346,6 +342,7 @@ impl Program {
             if clause.matches(&run, bindings) {
                 return result(&run, clause, bindings);
             }
+            next = clauses.find(|clause| clause.matcher.passes(object.elements, self));
         }
         None
     }

@@ -308,6 +308,20 @@ impl<'a> TermRef<'a> {
         plain.then(|| unsafe { std::slice::from_raw_parts(self.item(), item_words(header)) })
     }
 
+    /// The elements, if it is a tuple.
+    #[inline]
+    pub fn as_tuple(self) -> Option<Elements<'a>> {
+        if self.is_immediate() {
+            return None;
+        }
+        let (header, base) = (self.header(), self.base);
+        (header & KIND_MASK == TUPLE).then(|| {
+            // SAFETY: the length is the one that a tuple's layout has.
+            let words = unsafe { self.data(tuple_arity(header)) };
+            Elements { base, words }
+        })
+    }
+
     /// Takes the term apart by one level.
     #[inline]
     pub fn view(self) -> View<'a> {

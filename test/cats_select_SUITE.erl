@@ -321,7 +321,9 @@ large_objects(_Config) ->
 %% Objects too large for a scheduler among others: each is met once all the same, and none is looked at on a scheduler.
 heavy_objects(_Config) ->
     Long = lists:seq(1, 30000),
-    Objects = [{Key, 0, if Key rem 70 =:= 0 -> Long; true -> [] end} || Key <- lists:seq(1, 300)],
+    %% In a bag, large ones stand behind small ones of their key, too.
+    Objects = [{Key, 0, if Key rem 70 =:= 0 -> Long; true -> [] end} || Key <- lists:seq(1, 300)]
+        ++ [{Key, N, if N rem 3 =:= 2 -> Long; true -> [] end} || Key <- [1, 71, 350, 351], N <- lists:seq(0, 7)],
     Calls = [{select_replace, {'$1', '$2', '$3'}, [{is_list, {tl, '$3'}}], [{{'$1', {'+', '$2', 1}, '$3'}}]},
              {select_replace, {'$1', '$2', '$3'}, [], [{{'$1', {'+', '$2', 1}, '$3'}}]},
              {select_replace, {70, '$2', '$3'}, [], [{{70, {'+', '$2', 1}, ['$2' | '$3']}}]},

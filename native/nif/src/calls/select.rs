@@ -486,8 +486,12 @@ impl<'e, 'g> Slice<'e, 'g> {
                 return Ok(false);
             }
             match self.apply(work, selection, object, from, &mut changed) {
-                // What was changed stays so, and must not be met again.
-                Err(Failure::Busy | Failure::Big) if place > 0 && work.action.right() == Right::Write => {
+                // What was changed stays so, and must not be met again. Of the object's own key nothing was, so if this is the only key,
+                // there is nothing to stop behind.
+                Err(Failure::Busy | Failure::Big)
+                    if work.action.right() == Right::Write
+                        && objects[..place].iter().any(|done| !self.is_same_key(done, object)) =>
+                {
                     self.stop(selection, objects, place, before);
                     return Ok(false);
                 }
@@ -516,6 +520,9 @@ impl<'e, 'g> Slice<'e, 'g> {
         let Some(program) = &work.program else {
             return self.take(object);
         };
+        if changed.is_some_and(|changed| self.is_same_key(changed, object)) {
+            return Ok(());
+        }
         if is_heavy(object) {
             return Err(Failure::Big);
         }
@@ -526,9 +533,6 @@ impl<'e, 'g> Slice<'e, 'g> {
                 Ok(())
             }
             Action::Delete | Action::Replace => {
-                if changed.is_some_and(|changed| self.is_same_key(changed, object)) {
-                    return Ok(());
-                }
                 let any = match work.action {
                     Action::Replace => self.replace(program, from, object)?,
                     _ => self.remove(program, selection, from, object)?,

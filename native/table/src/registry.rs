@@ -251,14 +251,15 @@ impl Registry {
         }
     }
 
-    /// Lets nobody find a table any more.
-    fn withdraw(&self, guard: &Guard, table: &Table) -> Result<(), Busy> {
-        let name = table.options().named.then(|| table.name());
-        match (self.locked.get(), name) {
-            (Some(locked), name) => locked.remove(table, name),
-            (None, Some(name)) => self.names.withdraw(guard, name, table),
-            (None, None) => Ok(()),
+    /// Makes a table dead, and lets nobody find it any more.
+    fn kill(&self, guard: &Guard, table: &Table) -> Result<(), Busy> {
+        let named = table.options().named;
+        match self.locked.get() {
+            Some(locked) => locked.remove(table, named.then(|| table.name()))?,
+            None if named => self.names.remove(guard, table)?,
+            None => table.kill(),
         }
+        Ok(())
     }
 
     /// The table that a name leads to.
@@ -461,8 +462,7 @@ impl Registry {
                     }
                 })?;
             }
-            self.withdraw(guard, table)?;
-            table.kill();
+            self.kill(guard, table)?;
             // What goes with it is freed without the lock.
             Ok::<_, Failure>(Some(members.remove(&key).and_then(|member| member.more)))
         })?;

@@ -5,8 +5,8 @@
 //! the place of its name in it, unless another one had it before.
 //!
 //! A table's names are changed under the registry's lock for it, so those of different tables at the same time. The renaming protocol
-//! is this project's: the new name is entered, the table's own name is changed (here the old name ceases to work and the new one
-//! begins), the old one is removed.
+//! is this project's: with both names locked in the hash engine the new one is entered, the table's own name is changed (here the old
+//! name ceases to work and the new one begins), the old one is removed.
 
 use super::Known;
 use crate::schema::Words;
@@ -61,45 +61,118 @@ impl LockFree {
 
     /// Enters a name, unless it is taken.
     pub fn claim(&self, guard: &Guard, name: u64, table: &Table) -> Result<bool, Busy> {
-        let entry = Entry {
-            key: name,
-            body: table as *const Table as u64,
-        };
+        let entry = Self::entry(name, table);
         let entered = self.names.update(guard, &name, |old| match old {
             None => (Step::Put(entry), true),
             Some(_) => (Step::Keep, false),
         })?;
         if entered {
-            let table = ptr::from_ref(table).cast_mut();
-            // Release: see `find`. A place that is taken stays so.
-            let _ = self
-                .place(name)
-                .compare_exchange(ptr::null_mut(), table, Ordering::Release, Ordering::Relaxed);
+            self.enter(name, table);
         }
         Ok(entered)
     }
 
-    /// Removes the name of a table.
-    pub fn withdraw(&self, guard: &Guard, name: u64, table: &Table) -> Result<(), Busy> {
+    /// Kills a table and removes its name.
+    pub fn remove(&self, guard: &Guard, table: &Table) -> Result<(), Busy> {
+        let name = table.name();
         self.names.update(guard, &name, |_| {
-            let table = ptr::from_ref(table).cast_mut();
-            // Before the name is free for another table, which who looks it up must not miss. Relaxed: the step of the hash engine
-            // orders it before whoever claims the name, and there is nothing to be seen behind a null.
-            let _ = self
-                .place(name)
-                .compare_exchange(table, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
+            // Dead before another table can have the name.
+            table.kill();
+            self.leave(name, table);
             (Step::Remove, ())
         })
     }
 
-    /// Gives a table another name, unless that is taken.
+    /// Gives a table another name, unless that is taken. One operation on both names: half of it must not be left undone, or a
+    /// name would lead to a table that is gone.
     pub fn rename(&self, guard: &Guard, table: &Table, name: u64) -> Result<bool, Busy> {
-        if !self.claim(guard, name, table)? {
-            return Ok(false);
-        }
         let old = table.name();
-        table.set_name(name);
-        self.withdraw(guard, old, table)?;
-        Ok(true)
+        let entry = Self::entry(name, table);
+        self.names.update_many(guard, &[&name, &old], |names| {
+            if names.get(0).is_some() {
+                return false;
+            }
+            names.update(0, &mut |_| Step::Put(entry));
+            table.set_name(name);
+            self.leave(old, table);
+            self.enter(name, table);
+            names.update(1, &mut |_| Step::Remove);
+            true
+        })
+    }
+
+    fn entry(name: u64, table: &Table) -> Entry {
+        Entry {
+            key: name,
+            body: table as *const Table as u64,
+        }
+    }
+
+    /// Puts a table in the place of its name. A place that is taken stays so.
+    fn enter(&self, name: u64, table: &Table) {
+        let table = ptr::from_ref(table).cast_mut();
+        // Release: see `find`.
+        let _ = self
+            .place(name)
+            .compare_exchange(ptr::null_mut(), table, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// Takes a table out of the place of a name, before the name is free for another table, which who looks it up must not miss.
+    fn leave(&self, name: u64, table: &Table) {
+        let table = ptr::from_ref(table).cast_mut();
+        // Relaxed: the step of the hash engine orders it before whoever claims the name, and there is nothing to be seen behind a
+        // null.
+        let _ = self
+            .place(name)
+            .compare_exchange(table, ptr::null_mut(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::options::Collect;
+    use crate::registry::Registry;
+    use cats_sync::epoch::pin;
+    use std::sync::Barrier;
+
+    fn atom(number: u64) -> u64 {
+        number << 6 | 0b001011
+    }
+
+    #[test]
+    fn a_table_is_renamed_or_not_while_others_hold_either_name() {
+        let registry = Box::leak(Box::new(Registry::new(|_| ()).unwrap()));
+        let options = Collect::default().finish(1).unwrap();
+        let table = Table::new(registry, options, atom(0), 1).unwrap();
+        let names = LockFree::new().unwrap();
+        let guard = pin();
+        let found = |name| names.find(&guard, name).unwrap().map(|known| known.0);
+        let here = Some(ptr::from_ref(&table));
+        // So many that two names are rarely under one lock.
+        for number in (0..1).chain(1000..2000) {
+            assert!(names.claim(&guard, atom(number), &table).unwrap());
+        }
+        for (old, new) in (0..10).map(|number| (atom(number), atom(number + 1))) {
+            for held in [old, new] {
+                let both = Barrier::new(2);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        names.names.update(&pin(), &held, |_| {
+                            both.wait();
+                            both.wait();
+                            (Step::Keep, ())
+                        })
+                    });
+                    both.wait();
+                    let renamed = names.rename(&guard, &table, new);
+                    both.wait();
+                    assert_eq!(renamed, Err(Busy));
+                });
+                assert_eq!((table.name(), found(old), found(new)), (old, here, None));
+            }
+            assert_eq!(names.rename(&guard, &table, new), Ok(true));
+            assert_eq!((table.name(), found(old), found(new)), (new, None, here));
+        }
     }
 }

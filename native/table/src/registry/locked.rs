@@ -78,12 +78,16 @@ impl Locked {
         })?
     }
 
-    /// Removes a table, and its name if there is one.
+    /// Kills a table and removes it, and its name if there is one.
     pub fn remove(&self, table: &Table, name: Option<u64>) -> Result<(), Busy> {
         self.main.of_number(table.serial()).write_here(|main| {
-            if let Some(name) = name {
-                let part = &self.names.0[MetaTable::place_of_name(name)];
-                part.write_here(|names| names.remove(&name))?;
+            match name {
+                None => table.kill(),
+                Some(name) => self.names.0[MetaTable::place_of_name(name)].write_here(|names| {
+                    // Dead before another table can have the name.
+                    table.kill();
+                    names.remove(&name);
+                })?,
             }
             main.remove(&table.serial());
             Ok(())

@@ -471,7 +471,7 @@ impl Group {
         unsafe {
             let Slot { body, node, .. } = chunk.get(slot);
             self.unindex(guard, hash, node);
-            chunk.remove_one(slot);
+            chunk.remove(1 << slot);
             self.drop_object(guard, body);
             if chunk.used() > FULL / 2 {
                 return;

@@ -152,10 +152,10 @@ impl Chunk {
         }
     }
 
-    /// The address of the slot's node; only for the writer, in a chunk that has them.
+    /// The address of the node of a slot, or behind the last one; only for the writer, in a chunk that has them.
     #[inline]
     fn node(self, slot: usize) -> *mut *mut Node {
-        debug_assert!(self.has_nodes() && slot < FULL);
+        debug_assert!(self.has_nodes() && slot <= FULL);
         // SAFETY: the nodes lie behind the signatures.
         unsafe { self.0.add(1).cast::<*mut Node>().as_ptr().add(2 * FULL + slot) }
     }
@@ -219,31 +219,26 @@ impl Chunk {
 
     /// Takes the objects of these slots out, a bit each and at least one; those behind them move up.
     pub fn remove(self, slots: u64) {
-        let mut kept = slots.trailing_zeros() as usize;
-        for at in kept + 1..self.used() {
-            if slots >> at & 1 == 0 {
-                self.set(kept, self.get(at));
-                kept += 1;
-            }
-        }
-        self.set_used(kept);
-    }
-
-    /// Takes one object out of a chunk that has nodes; those behind it move up.
-    pub fn remove_one(self, slot: usize) {
         let used = self.used();
-        debug_assert!(slot < used && self.has_nodes());
-        // Bodies, then signatures: a reader that meets this is told so by the engine. Release as in `set`.
-        for words in [self.first(), self.first().wrapping_add(FULL)] {
-            // SAFETY: slots in use are initialised, and lie in the chunk.
-            let words = unsafe { std::slice::from_raw_parts(words, used) };
-            for at in slot + 1..used {
-                words[at - 1].store(words[at].load(Ordering::Relaxed), Ordering::Release);
+        let (bodies, signatures) = self.words();
+        let mut to = slots.trailing_zeros() as usize;
+        let mut left = slots;
+        while left != 0 {
+            let from = left.trailing_zeros() as usize + 1;
+            left &= left - 1;
+            let end = used.min(left.trailing_zeros() as usize);
+            // Relaxed: the writer's own. Release as in `set`.
+            for (new, old) in (to..).zip(from..end) {
+                bodies[new].store(bodies[old].load(Ordering::Relaxed), Ordering::Release);
+                signatures[new].store(signatures[old].load(Ordering::Relaxed), Ordering::Release);
             }
+            if self.has_nodes() {
+                // SAFETY: nodes of slots in use are initialised, and the writer's own.
+                unsafe { self.node(to).copy_from(self.node(from), end - from) };
+            }
+            to += end - from;
         }
-        // SAFETY: nodes of slots in use are initialised, and the writer's own.
-        unsafe { self.node(slot).copy_from(self.node(slot).add(1), used - slot - 1) };
-        self.set_used(used - 1);
+        self.set_used(to);
     }
 
     /// The slot of an object by its node, which is in this chunk.

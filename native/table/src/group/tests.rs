@@ -7,6 +7,7 @@
 
 use super::*;
 use cats_sync::epoch::pin;
+use cats_sync::facade::AtomicU64;
 use cats_term::{small, Block};
 
 const KEY: KeyPlace = KeyPlace { word: 0x1f, place: 0 };
@@ -233,4 +234,25 @@ fn equal_elements_have_equal_bytes() {
         with(&|b| b.integer(true, &[1, 2])),
         with(&|b| b.integer(true, &[1, 2, 0]))
     );
+}
+
+#[test]
+fn signatures_pass_that_agree_in_the_bits_of_the_mask() {
+    let words: Vec<u64> = (0..62u64).map(|n| (n % 7) << 32 | (n % 3) << 8 | 5).collect();
+    let signatures: Vec<_> = words.iter().map(|word| AtomicU64::new(*word)).collect();
+    let filters = [
+        (0, 0),
+        (!0, words[8]),
+        (0xff << 32, 3 << 32),
+        (0xff00, 0x100),
+        (0xff, 6),
+        (!0, 2 << 32 | 5),
+    ];
+    for used in 0..=62 {
+        for (mask, bits) in filters {
+            let expected = (0..used).filter(|slot| words[*slot] & mask == bits);
+            let expected = expected.fold(0, |passing, slot| passing | 1 << slot);
+            assert_eq!(Filter::of_bits(mask, bits).passing(&signatures[..used]), expected);
+        }
+    }
 }

@@ -10,11 +10,15 @@ use crate::table::{Handle, Table};
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_term::{is_immediate, TermRef};
+use smallvec::SmallVec;
 use std::cell::Cell;
 
 /// The most that the objects of a list may [cost](Object::cost) on a scheduler: in an `ordered_set` where all misses the caches
 /// it takes 0.7 ms.
 pub const LIST_LIMIT: usize = 1000;
+
+/// Objects of a list for which nothing need be allocated.
+const FEW: usize = 16;
 
 /// An object ready to be stored, which frees itself unless it was [taken](Self::take).
 pub(crate) struct Incoming {
@@ -215,7 +219,8 @@ impl Handle<'_> {
         patient: bool,
     ) -> Result<bool, E> {
         let store = self.store();
-        let mut incoming = Vec::with_capacity(objects.len());
+        let packed = self.table.layout().packed;
+        let mut incoming = SmallVec::<[Incoming; FEW]>::with_capacity(objects.len());
         let mut cost = 0;
         for object in objects {
             let object = object?;
@@ -223,12 +228,16 @@ impl Handle<'_> {
             if cost > LIST_LIMIT && !patient {
                 return Err(Failure::Big.into());
             }
-            incoming.push(Incoming::for_any(self.guard, self.table, store, object)?);
+            // In line where that is possible: see there.
+            incoming.push(match packed {
+                false => Incoming::new(self.guard, self.table, store, object)?,
+                true => Incoming::for_any(self.guard, self.table, store, object)?,
+            });
         }
         if incoming.is_empty() {
             return Ok(true);
         }
-        let probes: Vec<_> = incoming.iter().map(|incoming| &incoming.probe).collect();
+        let probes: SmallVec<[_; FEW]> = incoming.iter().map(|incoming| &incoming.probe).collect();
         let mut replaced = Vec::new();
         let result = store.update_many(self.guard, &probes, |places| {
             self.still_named()?;

@@ -5,6 +5,7 @@ use super::{Aftermath, Hash, Held, SPINS};
 use crate::{hash_of, Busy, Entry, Locked, Schema, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
+use smallvec::SmallVec;
 
 /// The keys of one multi-key operation.
 pub struct Many<'a, S: Schema> {
@@ -57,7 +58,7 @@ impl<'a, S: Schema> Many<'a, S> {
     fn try_lock(&mut self, spins: &mut usize) -> bool {
         let size = self.table.size();
         let number = |key: &(u64, u64)| size.number_of(key.1);
-        let mut numbers: Vec<(usize, usize)> = self.keys.iter().map(number).zip(0..).collect();
+        let mut numbers: SmallVec<[(usize, usize); 16]> = self.keys.iter().map(number).zip(0..).collect();
         numbers.sort_unstable();
         for run in numbers.chunk_by(|a, b| a.0 == b.0) {
             let Some(held) = self.lock_number(run[0].0, spins) else {

@@ -42,7 +42,16 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
     let patient = on_dirty_scheduler();
     let count = length(env, list, if patient { usize::MAX } else { LIST_LIMIT })?;
     let (mut rest, mut words) = (list, 0);
-    let mut next = || {
+    if count == 1 {
+        let (head, _) = env.cell(list).ok_or_else(bad)?;
+        let object = object(env, env.tuple_elements(head).ok_or_else(bad)?)?;
+        return Ok(match new {
+            true => handle.insert_new(object)?,
+            false => handle.insert(object).map(|()| true)?,
+        });
+    }
+    // In one place only, so that it is inlined.
+    let objects = (0..count).map(|_| {
         let (head, tail) = env.cell(rest).ok_or_else(bad)?;
         rest = tail;
         let object = object(env, env.tuple_elements(head).ok_or_else(bad)?)?;
@@ -54,12 +63,8 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
             return Err(Failure::Big);
         }
         Ok(object)
-    };
-    let inserted = match count {
-        1 if new => handle.insert_new(next()?)?,
-        1 => handle.insert(next()?).map(|()| true)?,
-        _ => handle.insert_list((0..count).map(|_| next()), new, patient)?,
-    };
+    });
+    let inserted = handle.insert_list(objects, new, patient)?;
     account(env, words + count * 50);
     Ok(inserted)
 }

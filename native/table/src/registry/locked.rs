@@ -7,7 +7,7 @@
 //! A table's names are changed under the registry's lock for it, and under the locks of all places concerned, the main table's
 //! before the name table's, in the order of their indices. `Busy` means that nothing was done.
 
-use super::Known;
+use super::{Known, SERIAL_BITS};
 use crate::table::Table;
 use cats_engine::Busy;
 use cats_sync::lock::rw::Rw;
@@ -27,7 +27,12 @@ impl MetaTable {
 
     /// The part of a table's number.
     fn of_number(&self, serial: u64) -> &Rw<HashMap<u64, Known>> {
-        &self.0[serial as usize % LOCKS]
+        &self.0[Self::place_of_number(serial)]
+    }
+
+    /// The place of the part of a number. The tables of each part of the registry are numbered from 0 on.
+    fn place_of_number(serial: u64) -> usize {
+        (serial ^ serial >> SERIAL_BITS) as usize % LOCKS
     }
 
     /// The place of the part of a name: numbers of atoms stand above six bits of tag.
@@ -138,4 +143,21 @@ fn claim(names: &mut HashMap<u64, Known>, name: u64, table: &Table) -> bool {
         names.insert(name, Known(table));
     }
     free
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::registry::{Registry, PARTS};
+    use std::collections::HashSet;
+
+    #[test]
+    fn tables_of_different_owners_are_under_different_locks() {
+        let registry = Registry::new(|_| ()).unwrap();
+        let owners = (0..PARTS as u64).map(|number| number << 4);
+        let places: HashSet<_> = owners
+            .map(|owner| MetaTable::place_of_number(registry.next_serial(owner)))
+            .collect();
+        assert_eq!(places.len(), PARTS);
+    }
 }

@@ -27,6 +27,8 @@ const STEP: Duration = Duration::from_micros(25);
 const CHANGE_WORDS: usize = 20;
 /// How many words of an object are looked at in the time that it takes to copy one.
 const LOOKED: usize = 4;
+/// Words of an object from which on it counts, whatever is made of it: guards and replacements may go through all of it.
+const LARGE: usize = 500;
 /// How many objects before it is come to an object's memory is asked for.
 const AHEAD: usize = 16;
 
@@ -485,7 +487,16 @@ impl<'e, 'g> Slice<'e, 'g> {
                 self.stop(selection, objects, place, before);
                 return Ok(false);
             }
-            match self.apply(work, selection, object, from, &mut changed) {
+            let words = self.words;
+            let done = self.apply(work, selection, object, from, &mut changed);
+            if object.words() > LARGE {
+                let looked = match work.action {
+                    Action::Collect | Action::Count => object.words() / LOOKED,
+                    Action::Delete | Action::Replace => object.words(),
+                };
+                self.words = self.words.max(words + looked);
+            }
+            match done {
                 // What was changed stays so, and must not be met again. Of the object's own key nothing was, so if this is the only key,
                 // there is nothing to stop behind.
                 Err(Failure::Busy | Failure::Big)

@@ -23,7 +23,7 @@ finds_no_difference(_Config) ->
     {ok, Compared} = cats_oracle:run(cats_test_lib:environment("CALLS", 100000)),
     {comment, io_lib:format("~b calls compared", [Compared])}.
 
-%% Enough of them that an ordered table has nodes whose separators have a prefix in common, of various lengths.
+%% So many that an ordered table has nodes whose separators have a prefix in common, of various lengths.
 keys_that_begin_alike(_Config) ->
     lists:foreach(fun(Key) ->
         Keys = [Key(N) || N <- lists:seq(1, 3000)],

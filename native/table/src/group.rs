@@ -472,7 +472,7 @@ impl Group {
             let Slot { body, node, .. } = chunk.get(slot);
             self.unindex(guard, hash, node);
             chunk.remove(1 << slot);
-            self.drop_object(guard, body);
+            self.drop_object(guard, chunk, body);
             if chunk.used() > FULL / 2 {
                 return;
             }
@@ -531,18 +531,19 @@ impl Group {
         let mut hashes = hashes.into_iter();
         let mut removed = 0;
         for (chunk, slots) in found.into_iter().filter(|(_, slots)| *slots != 0) {
-            for slot in bits(slots) {
-                let at = chunk.get(slot);
+            let gone: SmallVec<[Slot; 64]> = bits(slots).map(|slot| chunk.get(slot)).collect();
+            // First: who pins from now on must not find what is retired.
+            chunk.remove(slots);
+            for at in gone {
                 // SAFETY: as the caller promises; the hashes are those of the indexed objects in this order.
                 unsafe {
                     if !at.node.is_null() {
                         let hash = hashes.next().expect("a hash for each node");
                         self.unindex(guard, hash, at.node);
                     }
-                    self.drop_object(guard, at.body);
+                    self.drop_object(guard, chunk, at.body);
                 }
             }
-            chunk.remove(slots);
             removed += slots.count_ones() as usize;
             // What goes with a chunk is at most that chunk: the others are still there.
             // SAFETY: as the caller promises.
@@ -551,11 +552,12 @@ impl Group {
         Some(removed)
     }
 
-    /// Retires an object that is in no slot any more.
+    /// Retires an object that was in this chunk, and is in no slot any more.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    unsafe fn drop_object(&self, guard: &Guard, body: u64) {
+    unsafe fn drop_object(&self, guard: &Guard, chunk: Chunk, body: u64) {
+        debug_assert!(!refers(body) || (0..chunk.used()).all(|slot| chunk.get(slot).body != body));
         // SAFETY: as the caller promises.
         unsafe {
             self.writer().bytes -= body_bytes(body);

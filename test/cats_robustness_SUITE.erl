@@ -6,7 +6,7 @@
 -export([deleting_a_large_table_holds_nobody/1, killing_the_owner_of_a_large_table_holds_nobody/1,
          emptying_a_large_table_holds_nobody/1, memory_comes_back/1,
          memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1, many_keys_at_once/1,
-         keys_of_what_is_found/1]).
+         keys_of_what_is_found/1, lists_of_operations/1]).
 
 -define(T, (cats_test_lib:tables())).
 
@@ -16,7 +16,8 @@ all() ->
     [deleting_a_large_table_holds_nobody, killing_the_owner_of_a_large_table_holds_nobody,
      emptying_a_large_table_holds_nobody,
      memory_comes_back, memory_of_replaced_objects_comes_back, killed_in_the_middle,
-     loading_again_keeps_tables, many_keys_at_once, keys_of_what_is_found].
+     loading_again_keeps_tables, many_keys_at_once, keys_of_what_is_found,
+     lists_of_operations].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -24,7 +25,8 @@ end_per_suite(_Config) -> ok.
 
 init_per_testcase(Case, Config)
     when Case =:= memory_comes_back; Case =:= memory_of_replaced_objects_comes_back;
-                                     Case =:= loading_again_keeps_tables; Case =:= many_keys_at_once ->
+                                     Case =:= loading_again_keeps_tables; Case =:= many_keys_at_once;
+                                     Case =:= lists_of_operations ->
     cats_test_lib:only_cats(Config);
 init_per_testcase(_, Config) ->
     Config.
@@ -312,6 +314,76 @@ many_keys_at_once(_Config) ->
           || Length <- [0, 1, 15, 16, 17, 255, 256, 257, 5000], Some <- [lists:sublist(Keys, Length)]],
          cats:delete(Table)
      end || Type <- cats_test_lib:types()].
+
+%% Calls with so many operations or positions, or with so large counters or objects, that a scheduler would be
+%% held are refused there, and do what they should on a dirty one.
+lists_of_operations(_Config) ->
+    Elements = 50,
+    Long = lists:seq(1, 10000),
+    Huge = 1 bsl 100000,
+    Row = fun(Value) -> list_to_tuple([k | lists:duplicate(Elements, Value)]) end,
+    Place = fun(N) -> 2 + N rem Elements end,
+    Calls =
+        [{Row(0), update_counter, [{Place(N), N} || N <- lists:seq(1, 5000)]},
+         {Row(0), update_counter, [{Place(N), 1, 3, -5} || N <- lists:seq(1, 5000)]},
+         {Row(Huge), update_counter, [{Place(N), -N} || N <- lists:seq(1, Elements)]},
+         {Row(Huge), update_counter, [{Place(N), 1 bsl 64} || N <- lists:seq(1, 5000)]},
+         {Row(0), update_counter, [{Place(N), Huge} || N <- lists:seq(1, Elements)]},
+         {Row(0), update_counter, {2, 1 bsl 2000000}},
+         {Row(0), update_counter, 1 bsl 2000000},
+         {Row(0), update_counter, [{3, 1 bsl 2000000}, {3, -1 bsl 2000000}, {2, 2}]},
+         {Row(0), update_element, [{Place(N), N} || N <- lists:seq(1, 5000)]},
+         {Row(0), update_element, [{Place(N), [N]} || N <- lists:seq(1, 5000)]},
+         {Row({a}), update_element, [{Place(N), N} || N <- lists:seq(1, 100000)]},
+         {Row(0), update_element, [{Place(N), Long} || N <- lists:seq(1, 10)]},
+         {setelement(2, Row(0), lists:seq(1, 20000)), update_counter, {3, 1}},
+         {setelement(2, Row(0), lists:seq(1, 20000)), update_counter, [{3, 1}, {4, 1}]},
+         {setelement(2, Row(0), lists:seq(1, 20000)), update_element, [{3, 1}, {4, 1}]},
+         {setelement(2, Row(0), [make_ref() || _ <- lists:seq(1, 6000)]), update_element, [{3, [1]}, {4, 1}]},
+         {Row(0), lookup_elements, [Place(N) || N <- lists:seq(1, 5000)]},
+         {setelement(2, Row(0), Long), lookup_elements, [2 || _ <- lists:seq(1, 10)]}],
+    [begin
+         Table = cats:new(operations, [Type | Options]),
+         true = cats:insert(Table, Object),
+         ?assertError(dirty, cats_nif:Function(Table, k, Argument)),
+         [Object] = cats:lookup(Table, k),
+         {Result, Changed} = expected(Function, Object, Argument),
+         ?assert(Result =:= cats:Function(Table, k, Argument)),
+         ?assert([Changed] =:= cats:lookup(Table, k)),
+         true = cats:delete(Table)
+     end || Type <- cats_test_lib:types([set, ordered_set]), Options <- [[], [compressed]],
+            {Object, Function, Argument} <- Calls],
+    [begin
+         Table = cats:new(operations, [Type]),
+         [true = cats:insert(Table, {k, N, lists:seq(1, 1000)}) || N <- lists:seq(1, 100)],
+         [begin
+              ?assertError(dirty, erlang:apply(cats_nif, Function, [Table, k | Arguments])),
+              ?assertEqual(100, length(erlang:apply(cats, Function, [Table, k | Arguments])))
+          end || {Function, Arguments} <- [{lookup_element, [3]},
+                                           {lookup_elements, [lists:duplicate(200, 2)]}]],
+         true = cats:delete(Table)
+     end || Type <- cats_test_lib:types([bag, duplicate_bag])],
+    ok.
+
+%% Result of a call, and the object afterwards.
+expected(update_counter, Object, Operations) when is_list(Operations) ->
+    lists:mapfoldl(fun add/2, Object, Operations);
+expected(update_counter, Object, Operation) when is_tuple(Operation) -> add(Operation, Object);
+expected(update_counter, Object, Increment) -> add({2, Increment}, Object);
+expected(update_element, Object, Operations) ->
+    Set = fun({Position, Value}, Row) -> setelement(Position, Row, Value) end,
+    {true, lists:foldl(Set, Object, Operations)};
+expected(lookup_elements, Object, Positions) ->
+    {[element(Position, Object) || Position <- Positions], Object}.
+
+add({Position, Increment}, Object) ->
+    Value = element(Position, Object) + Increment,
+    {Value, setelement(Position, Object, Value)};
+add({Position, Increment, Threshold, SetValue}, Object) ->
+    case element(Position, Object) + Increment of
+        Value when Value > Threshold -> {SetValue, setelement(Position, Object, SetValue)};
+        Value -> {Value, setelement(Position, Object, Value)}
+    end.
 
 %% The key in what `lookup/2' gives out is the stored one where it differs from the one that was asked for, and
 %% keeps no larger binary of which that one has a part.

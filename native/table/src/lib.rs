@@ -40,4 +40,4 @@ pub use select::{Place, Selection, Spot};
 pub use store::is_built;
 pub use table::{Handle, Right, Table};
 pub use traverse::Direction;
-pub use update::{Addition, CounterOp, ElementOp, Numbers, Tuple, Words};
+pub use update::{Addition, CounterOp, ElementOp, Numbers, Tuple, Words, DIGITS_LIMIT};

@@ -40,6 +40,27 @@ impl Number {
         }
     }
 
+    /// The number of 64-bit digits of an integer that is no immediate, and 0 of one that is; nothing if the term is none.
+    #[inline]
+    pub(crate) fn digits_of(term: TermRef<'_>) -> Option<usize> {
+        if term.small().is_some() {
+            return Some(0);
+        }
+        match term.view() {
+            View::Integer(integer) => Some(integer.digits.len()),
+            _ => None,
+        }
+    }
+
+    /// How many 64-bit digits it has, roughly: 0 of what fits one.
+    #[inline]
+    pub(crate) fn size(&self) -> usize {
+        match self {
+            Number::Small(_) => 0,
+            Number::Big(value) => value.bits().div_ceil(64) as usize,
+        }
+    }
+
     fn big(&self) -> BigInt {
         match self {
             Number::Small(value) => BigInt::from(*value),

@@ -182,15 +182,32 @@ pub unsafe fn element_word(body: u64, index: usize) -> u64 {
     unsafe { block(body) }.expect("a block").elements_raw()[index]
 }
 
+/// Words of a stored object beyond which a copy of it takes too long for a scheduler.
+pub const COPY_LIMIT: usize = 16 << 10;
+
+/// The words of the block that the object is read from, 0 of an inline one. Does not unpack it.
+///
+/// # Safety
+/// The body is not that of a group, and the object lives.
+#[inline]
+pub unsafe fn words_to_read(body: u64) -> usize {
+    // SAFETY: as the caller promises.
+    match unsafe { block(body) } {
+        Some(block) if packed::is_packed(block) => packed::unpacked_words(block),
+        Some(block) => block.words(),
+        None => 0,
+    }
+}
+
 /// The body of a copy of an object, with what `change` does to its element words. Nothing if that gives nothing, the object is not in
-/// a block, or packed, or has held terms, or memory is exhausted.
+/// a block, or packed, or of more than [`COPY_LIMIT`] words, or has held terms, or memory is exhausted.
 ///
 /// # Safety
 /// The object lives. `change` puts immediates only in the place of immediates.
 #[inline]
 pub unsafe fn changed<R>(body: u64, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(u64, R)> {
     // SAFETY: as the caller promises.
-    let block = unsafe { block(body) }.filter(|block| !packed::is_packed(*block))?;
+    let block = unsafe { block(body) }.filter(|block| !packed::is_packed(*block) && block.words() <= COPY_LIMIT)?;
     // SAFETY: as the caller promises.
     let (block, result) = unsafe { block.changed(change) }?;
     Some((address(block), result))

@@ -61,6 +61,12 @@ pub fn key(block: BlockRef<'_>) -> TermRef<'_> {
     block.element(2)
 }
 
+/// The number of words that a packed object unpacks to.
+#[inline]
+pub fn unpacked_words(packed: BlockRef<'_>) -> usize {
+    packed.element(1).small().expect("a packed object") as usize
+}
+
 /// The object as it was, in memory that lives as long as the guards that this thread has.
 ///
 /// # Safety
@@ -68,7 +74,7 @@ pub fn key(block: BlockRef<'_>) -> TermRef<'_> {
 #[cold]
 pub unsafe fn unpack<'a>(packed: BlockRef<'_>) -> BlockRef<'a> {
     let block = WORDS.with_borrow_mut(|words| {
-        let count = packed.element(1).small().expect("a packed object") as usize;
+        let count = unpacked_words(packed);
         let source = packed.element(3).bytes().expect("a packed object");
         words.resize(count, 0);
         // SAFETY: words are bytes, and any bytes are words.

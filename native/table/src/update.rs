@@ -3,7 +3,9 @@
 use crate::failure::{Cause, Failure};
 use crate::group::retire_entry;
 use crate::number::Number;
-use crate::object::{body_bytes, changed, element_word, retire_body, Layout, Object, ObjectRef};
+use crate::object::{
+    body_bytes, changed, element_word, retire_body, words_to_read, Layout, Object, ObjectRef, COPY_LIMIT,
+};
 use crate::schema::Probe;
 use crate::store::Store;
 use crate::table::Handle;
@@ -14,6 +16,10 @@ use smallvec::SmallVec;
 
 /// Operations, or elements of a new object, for which there is room on the stack.
 const FEW: usize = 4;
+
+/// The 64-bit digits of the integers in a call that are no immediates, or of the values that counters get, beyond which it takes too
+/// long for a scheduler.
+pub const DIGITS_LIMIT: usize = 2000;
 
 /// The values of counters, and their words if they are immediates.
 pub type Numbers = SmallVec<[Number; FEW]>;
@@ -174,19 +180,19 @@ impl<'a> Base<'a> {
             let block = block.with_elements(changes).ok_or(Failure::SystemLimit)?;
             return Object::Block(block).into_body(layout).ok_or(Failure::SystemLimit);
         }
-        let arity = self.arity();
-        let element = |index: usize| {
-            let change = changes.clone().filter(|(place, _)| *place == index).last();
-            change.map_or_else(|| self.element(index), |(_, term)| term)
-        };
-        let words: SmallVec<[u64; 4 * FEW]> = (0..arity).map(|index| element(index).word()).collect();
-        if words.iter().all(|word| is_immediate(*word)) {
+        let mut elements: SmallVec<[TermRef<'_>; 4 * FEW]> =
+            (0..self.arity()).map(|index| self.element(index)).collect();
+        for (index, term) in changes {
+            elements[index] = term;
+        }
+        if elements.iter().all(|element| element.is_immediate()) {
+            let words: SmallVec<[u64; 4 * FEW]> = elements.iter().map(|element| element.word()).collect();
             return Object::Flat(&words).into_body(layout).ok_or(Failure::SystemLimit);
         }
         let mut builder = Builder::new();
-        let root = builder.tuple(arity);
-        for index in 0..arity {
-            let word = builder.copy(element(index));
+        let root = builder.tuple(elements.len());
+        for (index, element) in elements.iter().enumerate() {
+            let word = builder.copy(*element);
             builder.set(root, index, word);
         }
         let block = builder.finish().ok_or(Failure::SystemLimit)?;
@@ -324,36 +330,48 @@ impl Handle<'_> {
         }
     }
 
-    /// `update_counter/3,4` with any operations: the values after each. A default tuple stands in for an absent object.
+    /// `update_counter/3,4` with any operations: the values after each. A default tuple stands in for an absent object. Fails with
+    /// [`Failure::Big`] when the object is too large for a caller that is not `patient`, or the counters have too many digits.
     pub fn update_counter(
         self,
         probe: &Probe<'_>,
         ops: &[CounterOp],
         default: Option<Tuple<'_>>,
+        patient: fn() -> bool,
     ) -> Result<Numbers, Failure> {
         let key = self.table.key();
         self.check_updatable(default, Cause::TableType)?;
-        self.update(probe, default, |base| {
+        self.update(probe, default, patient, |base| {
+            let mut digits = 0;
+            let mut count = |more| {
+                digits += more;
+                match digits > DIGITS_LIMIT && !patient() {
+                    true => Err(Failure::Big),
+                    false => Ok(()),
+                }
+            };
             let mut indices: SmallVec<[usize; FEW]> = SmallVec::new();
             for op in ops {
                 let CounterOp::Add { position, .. } = op else {
                     return Err(Cause::None.into());
                 };
                 let index = base.index(*position, key)?;
-                Number::of(base.element(index)).ok_or(Cause::None)?;
+                count(Number::digits_of(base.element(index)).ok_or(Cause::None)?)?;
                 indices.push(index);
             }
+            let earlier = earlier(&indices);
             let mut values = Numbers::new();
             for (i, op) in ops.iter().enumerate() {
                 let CounterOp::Add { increment, limit, .. } = op else {
                     unreachable!("checked above")
                 };
-                let earlier = indices[..i].iter().rposition(|index| *index == indices[i]);
-                let old = match earlier {
-                    Some(earlier) => values[earlier].clone(),
-                    None => Number::of(base.element(indices[i])).expect("checked above"),
+                let new = match earlier[i] {
+                    Some(earlier) => values[earlier].add(increment),
+                    None => Number::of(base.element(indices[i]))
+                        .expect("checked above")
+                        .add(increment),
                 };
-                let new = old.add(increment);
+                count(new.size())?;
                 values.push(match limit {
                     Some((limit, beyond)) if passes(increment.is_negative(), &new, limit) => beyond.clone(),
                     _ => new,
@@ -381,16 +399,18 @@ impl Handle<'_> {
         })
     }
 
-    /// `update_element/3,4`: [`Cause::BadKey`] when there is no object and no default.
+    /// `update_element/3,4`: [`Cause::BadKey`] when there is no object and no default. Fails with [`Failure::Big`] when the object is
+    /// too large for a caller that is not `patient`.
     pub fn update_element(
         self,
         probe: &Probe<'_>,
         ops: &[ElementOp<'_>],
         default: Option<Tuple<'_>>,
+        patient: fn() -> bool,
     ) -> Result<(), Failure> {
         let key = self.table.key();
         self.check_updatable(default, Cause::None)?;
-        self.update(probe, default, |base| {
+        self.update(probe, default, patient, |base| {
             for op in ops {
                 match *op {
                     ElementOp::Set(position, _) => base.index(position, key)?,
@@ -420,6 +440,7 @@ impl Handle<'_> {
         self,
         probe: &Probe<'_>,
         default: Option<Tuple<'_>>,
+        patient: fn() -> bool,
         change: impl FnOnce(Base<'_>) -> Result<(u64, R), Failure>,
     ) -> Result<R, Failure> {
         let key = self.table.key();
@@ -430,6 +451,10 @@ impl Handle<'_> {
             }
             let base = match (old, default) {
                 // SAFETY: the place is locked, so its object lives.
+                (Some(entry), _) if unsafe { words_to_read(entry.body) } > COPY_LIMIT && !patient() => {
+                    return (Step::Keep, Err(Failure::Big));
+                }
+                // SAFETY: as above.
                 (Some(entry), _) => Base::Stored(unsafe { ObjectRef::new(entry, key) }),
                 (None, Some(tuple)) => Base::Default {
                     tuple,
@@ -454,6 +479,19 @@ impl Handle<'_> {
         }
         Ok(result)
     }
+}
+
+/// For each index the place of the same one that comes before it, if there is one: the last such.
+fn earlier(indices: &[usize]) -> SmallVec<[Option<usize>; FEW]> {
+    let mut order: SmallVec<[(usize, usize); FEW]> = indices.iter().copied().zip(0..).collect();
+    order.sort_unstable();
+    let mut earlier = SmallVec::from_elem(None, indices.len());
+    for pair in order.windows(2) {
+        if pair[0].0 == pair[1].0 {
+            earlier[pair[1].1] = Some(pair[0].1);
+        }
+    }
+    earlier
 }
 
 /// The body of a copy of an object in a block with one element changed, or 0. The place is locked.

@@ -424,7 +424,11 @@ impl<'a> BlockRef<'a> {
         let mut room = Room::<SHORT>::new();
         let mut builder = Builder::within(&mut room);
         let root = builder.filled_tuple(self.elements_raw());
-        changes.clone().for_each(|(index, _)| builder.set(root, index, NIL));
+        // What is to be changed has the number of its last change there meanwhile.
+        let number = |i: usize| (i as u64) << 4 | SMALL;
+        for (i, (index, _)) in changes.clone().enumerate() {
+            builder.set(root, index, number(i));
+        }
         for index in 0..self.arity() {
             let word = builder.slot(root, index);
             if !is_immediate(word) {
@@ -432,9 +436,8 @@ impl<'a> BlockRef<'a> {
                 builder.set(root, index, word);
             }
         }
-        let mut later = changes;
-        while let Some((index, term)) = later.next() {
-            if later.clone().all(|(other, _)| other != index) {
+        for (i, (index, term)) in changes.enumerate() {
+            if builder.slot(root, index) == number(i) {
                 let word = builder.copy(term);
                 builder.set(root, index, word);
             }

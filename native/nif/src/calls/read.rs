@@ -214,7 +214,11 @@ fn element_or(
         if found.as_slice().is_empty() {
             return absent();
         }
-        of_each(env, &found, |object| {
+        let words = |object: &ObjectRef<'_>| match index < object.arity() && !object.element(index).is_immediate() {
+            true => object.words(),
+            false => 0,
+        };
+        of_each(env, &found, words, |object| {
             if index < object.arity() {
                 element(env, object, index)
             } else {
@@ -224,18 +228,33 @@ fn element_or(
     })
 }
 
+/// Positions beyond which a call takes too long for a scheduler.
+const POSITIONS_LIMIT: usize = 1000;
+
 pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
     let mut indices = Vec::new();
     let mut rest = positions;
     while let Some((position, tail)) = env.cell(rest) {
+        if indices.len() == POSITIONS_LIMIT && !on_dirty_scheduler() {
+            return Err(Failure::Big);
+        }
         indices.push(index(position)?);
         rest = tail;
     }
     if rest.0 != NIL {
         return Err(bad());
     }
+    // Each element once at most, or perhaps always the longest one.
+    let times = match indices.is_sorted_by(|a, b| a < b) {
+        true => 1,
+        false => indices.len(),
+    };
+    let words = |object: &ObjectRef<'_>| match object.flat() {
+        Some(_) => 2 * indices.len(),
+        None => 2 * indices.len() + times * object.words(),
+    };
     with_probe(env, handle.table(), key, |probe| {
         let found = handle.lookup(probe, patient(handle.table()))?;
         let elements = |object: &ObjectRef<'_>| {
@@ -250,18 +269,32 @@ pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result
         };
         match found.as_slice() {
             [] => Err(Cause::BadKey.into()),
-            [object] if !handle.table().kind().is_bag() => elements(object),
-            _ => of_each(env, &found, elements),
+            [object] if !handle.table().kind().is_bag() => {
+                check_words(words(object))?;
+                elements(object)
+            }
+            _ => of_each(env, &found, words, elements),
         }
     })
 }
 
-/// The list of what `make` makes of each object.
+/// `Big` if so many words are too many for this scheduler.
+#[inline]
+fn check_words(words: usize) -> Result<(), Failure> {
+    if words > SCHEDULER_WORDS && !on_dirty_scheduler() {
+        return Err(Failure::Big);
+    }
+    Ok(())
+}
+
+/// The list of what `make` makes of each object, of `words` words or less.
 fn of_each(
     env: Env,
     objects: &Objects<'_>,
+    words: impl Fn(&ObjectRef<'_>) -> usize,
     make: impl Fn(&ObjectRef<'_>) -> Result<Term, Failure>,
 ) -> Result<Term, Failure> {
+    check_words(objects.as_slice().iter().map(words).sum())?;
     let mut list = Term(NIL);
     for object in objects.as_slice().iter().rev() {
         list = env.cons(make(object)?, list);

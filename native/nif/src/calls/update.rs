@@ -3,12 +3,14 @@
 use super::*;
 use crate::external;
 use cats_sync::epoch::pin;
-use cats_table::{Addition, CounterOp, ElementOp, Number, Tuple, Words};
+use cats_table::{Addition, CounterOp, ElementOp, Number, Tuple, Words, DIGITS_LIMIT};
 use cats_term::View;
 use smallvec::SmallVec;
 
 /// Operations of a call for which there is room on the stack.
 const FEW: usize = 4;
+/// Operations beyond which a call takes too long for a scheduler.
+const OPERATIONS_LIMIT: usize = 1000;
 
 pub fn update_counter(env: Env, &[table, key, ops]: &[Term; 3]) -> Result<Term, Failure> {
     counter(env, table, key, ops, None)
@@ -94,6 +96,7 @@ fn add_words(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Resu
             if !push_addition(env, op, &mut additions) {
                 return Ok(None);
             }
+            check_count(additions.len())?;
             rest = tail;
         }
         let done = rest.0 == NIL && handle.add_all(probe, &additions, &mut words)?;
@@ -101,6 +104,15 @@ fn add_words(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Resu
     }
     let done = handle.add_all(probe, &additions, &mut words)?;
     Ok(done.then(|| Term(words[0])))
+}
+
+/// `Big` if these are too many operations for this scheduler.
+#[inline]
+fn check_count(operations: usize) -> Result<(), Failure> {
+    if operations > OPERATIONS_LIMIT && !on_dirty_scheduler() {
+        return Err(Failure::Big);
+    }
+    Ok(())
 }
 
 /// Appends an operation, if it is one of a position and its numbers are immediates. (Operations are made where they are read from, and
@@ -141,10 +153,11 @@ fn counter_in_general(
     let place = handle.table().key();
     let update = |ops: &[CounterOp]| {
         with_default(env, place, default, |default| {
-            handle.update_counter(probe, ops, default)
+            handle.update_counter(probe, ops, default, on_dirty_scheduler)
         })
     };
-    if let Some(increment) = get_number(env, ops) {
+    let mut digits = 0;
+    if let Some(increment) = get_number(env, ops, &mut digits)? {
         let op = CounterOp::Add {
             position: after(place),
             increment,
@@ -153,13 +166,14 @@ fn counter_in_general(
         return number(env, &update(&[op])?[0]);
     }
     if env.tuple_elements(ops).is_some() {
-        return number(env, &update(&[counter_op(env, ops)])?[0]);
+        return number(env, &update(&[counter_op(env, ops, &mut digits)?])?[0]);
     }
     let mut list: SmallVec<[CounterOp; FEW]> = SmallVec::new();
     each(env, ops, |op| {
-        list.push(op.map_or(CounterOp::Invalid, |op| counter_op(env, op)));
-        list.last() != Some(&CounterOp::Invalid)
-    });
+        let op = op.map_or(Ok(CounterOp::Invalid), |op| counter_op(env, op, &mut digits))?;
+        list.push(op);
+        Ok(list.last() != Some(&CounterOp::Invalid))
+    })?;
     let mut result = Term(NIL);
     for value in update(&list)?.iter().rev() {
         result = env.cons(number(env, value)?, result);
@@ -167,35 +181,45 @@ fn counter_in_general(
     Ok(result)
 }
 
-/// `{Position, Increment}` or `{Position, Increment, Threshold, SetValue}`.
-fn counter_op(env: Env, op: Term) -> CounterOp {
-    let parse = || {
-        let elements = env.tuple_elements(op)?;
-        let limit = match *elements {
-            [_, _] => None,
-            [_, _, threshold, value] => Some((get_number(env, threshold)?, get_number(env, value)?)),
-            _ => return None,
-        };
-        Some(CounterOp::Add {
-            position: elements[0].small_integer()?,
-            increment: get_number(env, elements[1])?,
-            limit,
-        })
+/// `{Position, Increment}` or `{Position, Increment, Threshold, SetValue}`. Counts digits as [`get_number`] does.
+fn counter_op(env: Env, op: Term, digits: &mut usize) -> Result<CounterOp, Failure> {
+    let mut number = |term| get_number(env, term, digits);
+    let (position, increment, limit) = match env.tuple_elements(op) {
+        Some(&[position, increment]) => (position, number(increment)?, Some(None)),
+        Some(&[position, increment, threshold, value]) => (
+            position,
+            number(increment)?,
+            number(threshold)?.zip(number(value)?).map(Some),
+        ),
+        _ => return Ok(CounterOp::Invalid),
     };
-    parse().unwrap_or(CounterOp::Invalid)
+    Ok(match (position.small_integer(), increment, limit) {
+        (Some(position), Some(increment), Some(limit)) => CounterOp::Add {
+            position,
+            increment,
+            limit,
+        },
+        _ => CounterOp::Invalid,
+    })
 }
 
-fn get_number(env: Env, term: Term) -> Option<Number> {
+/// The integer that a term is, if it is one. Adds its digits to those that were counted; `Big` when they are too many for this
+/// scheduler.
+fn get_number(env: Env, term: Term, digits: &mut usize) -> Result<Option<Number>, Failure> {
     if let Some(value) = term.small_integer() {
-        return Some(Number::Small(value));
+        return Ok(Some(Number::Small(value)));
     }
     if term.is_immediate() || !env.is_number(term) {
-        return None;
+        return Ok(None);
     }
     let mut room = Room::<OBJECT_WORDS>::new();
     let mut builder = Builder::within(&mut room);
-    encode::key(env, term, &mut builder).ok()?;
-    Number::of(builder.as_key())
+    encode::key(env, term, &mut builder)?;
+    *digits += builder.words();
+    if *digits > DIGITS_LIMIT && !on_dirty_scheduler() {
+        return Err(Failure::Big);
+    }
+    Ok(Number::of(builder.as_key()))
 }
 
 fn number(env: Env, value: &Number) -> Result<Term, Failure> {
@@ -208,18 +232,22 @@ fn number(env: Env, value: &Number) -> Result<Term, Failure> {
     }
 }
 
-/// Shows each element of a list, and then nothing if it is no proper list, while `show` returns true.
-fn each(env: Env, list: Term, mut show: impl FnMut(Option<Term>) -> bool) {
-    let mut rest = list;
+/// Shows each element of a list, and then nothing if it is no proper list, while `show` returns true. `Big` when they are too many
+/// for this scheduler.
+fn each(env: Env, list: Term, mut show: impl FnMut(Option<Term>) -> Result<bool, Failure>) -> Result<(), Failure> {
+    let (mut rest, mut count) = (list, 0);
     while let Some((head, tail)) = env.cell(rest) {
-        if !show(Some(head)) {
-            return;
+        count += 1;
+        check_count(count)?;
+        if !show(Some(head))? {
+            return Ok(());
         }
         rest = tail;
     }
     if rest.0 != NIL {
-        show(None);
+        show(None)?;
     }
+    Ok(())
 }
 
 /// Runs an update with the default tuple, if there is one, in a table with its key at `place`. A tuple that has to be built is
@@ -286,7 +314,12 @@ fn set_built(env: Env, handle: Handle<'_>, probe: &Probe<'_>, position: i64, val
     let mut room = Room::<OBJECT_WORDS>::new();
     let mut builder = Builder::within(&mut room);
     encode::key(env, value, &mut builder)?;
-    match handle.update_element(probe, &[ElementOp::Set(position, builder.as_key())], None) {
+    match handle.update_element(
+        probe,
+        &[ElementOp::Set(position, builder.as_key())],
+        None,
+        on_dirty_scheduler,
+    ) {
         Err(cats_table::Failure::Bad(Cause::BadKey)) => Ok(false),
         result => Ok(result.map(|()| true)?),
     }
@@ -303,7 +336,7 @@ fn change_otherwise(
 ) -> Result<Term, Failure> {
     with_probe(env, handle.table(), key, |probe| {
         let mut words = SmallVec::new();
-        if push_words(env, ops, &mut words) && is_sound(env, handle, default) && handle.set_all(probe, &words)? {
+        if push_words(env, ops, &mut words)? && is_sound(env, handle, default) && handle.set_all(probe, &words)? {
             return Ok(atoms::true_());
         }
         set_in_general(env, handle, probe, ops, default)
@@ -312,7 +345,8 @@ fn change_otherwise(
 
 /// Appends the operations, positions and words, if all are some and their elements are immediates.
 #[inline]
-fn push_words(env: Env, ops: Term, words: &mut SmallVec<[(i64, u64); FEW]>) -> bool {
+fn push_words(env: Env, ops: Term, words: &mut SmallVec<[(i64, u64); FEW]>) -> Result<bool, Failure> {
+    let mut count = 0;
     let mut push = |op| match change(env, op) {
         Some((position, value)) if value.is_immediate() => {
             words.push((position, value.0));
@@ -322,12 +356,14 @@ fn push_words(env: Env, ops: Term, words: &mut SmallVec<[(i64, u64); FEW]>) -> b
     };
     let mut rest = ops;
     while let Some((op, tail)) = env.cell(rest) {
+        count += 1;
+        check_count(count)?;
         if !push(op) {
-            return false;
+            return Ok(false);
         }
         rest = tail;
     }
-    rest.0 == NIL || rest == ops && push(ops)
+    Ok(rest.0 == NIL || rest == ops && push(ops))
 }
 
 #[inline(never)]
@@ -346,8 +382,8 @@ fn set_in_general(
         each(env, ops, |op| {
             let change = op.and_then(|op| change(env, op));
             changes.push(change);
-            change.is_some()
-        });
+            Ok(change.is_some())
+        })?;
     }
     let values: SmallVec<[Term; FEW]> = changes
         .iter()
@@ -367,7 +403,7 @@ fn set_in_general(
     let absent = Failure::from(Cause::BadKey);
     let place = handle.table().key();
     match with_default(env, place, default, |default| {
-        handle.update_element(probe, &ops, default)
+        handle.update_element(probe, &ops, default, on_dirty_scheduler)
     }) {
         Err(failure) if failure == absent => Ok(atoms::false_()),
         result => result.map(|()| atoms::true_()),

@@ -248,7 +248,7 @@ pub fn add(
         limit: addition.limit.map(|(limit, beyond)| (limit.into(), beyond.into())),
     };
     let ops: Vec<CounterOp> = additions.iter().map(op).collect();
-    Ok(handle.update_counter(probe, &ops, default)?.to_vec())
+    Ok(handle.update_counter(probe, &ops, default, || false)?.to_vec())
 }
 
 /// `update_element/3,4`, likewise.
@@ -272,6 +272,6 @@ pub fn set_elements(
     };
     match done {
         true => Ok(()),
-        false => handle.update_element(probe, ops, default),
+        false => handle.update_element(probe, ops, default, || false),
     }
 }

@@ -330,6 +330,7 @@ heavy_objects(_Config) ->
              {select_count, {'$1', '$2', '$3'}, [{is_tuple, {{'$3', '$2'}}}], [true]},
              {select_count, {70, '$2', '$3'}, [{is_tuple, {{'$3', '$2'}}}], [true]},
              {select, {'$1', '$2', ['_' | '$3']}, [{is_list, {tl, '$3'}}], ['$2']},
+             {select, {70, '$2', '$3'}, [], ['$3']},
              {select_delete, {70, '$2', '$3'}, [{is_list, {tl, '$3'}}], [true]},
              {select_delete, {'$1', '$2', '$3'}, [{'>', {'rem', '$1', 5}, 1}, {is_tuple, {{'$3'}}}], [true]}],
     [begin

@@ -254,7 +254,7 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failur
                 if let Some(from) = program.candidate(seen(object)) {
                     slice.collect(program, from, object)?;
                 }
-                match slice.words > SCHEDULER_WORDS && !patient {
+                match slice.words > SCHEDULER_WORDS && !on_dirty_scheduler() {
                     true => Err(Failure::Big),
                     false => Ok(()),
                 }

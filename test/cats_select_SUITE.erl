@@ -8,13 +8,13 @@
 -export([functions/1, types/1, results/1, compressed/1, equal_keys/1, other_constants/1, keys_are_met_once/1, chunks/1, reused/1,
          repaired/1, bad_continuations/1, limits/1,
          deleted_meanwhile/1,
-         changed_meanwhile/1, large_objects/1, heavy_objects/1, folds/1, fold_and_delete/1, input_functions/1, specifications/1, shell_funs/1,
-         module_funs/1]).
+         changed_meanwhile/1, large_objects/1, heavy_objects/1, heavy_groups/1, folds/1, fold_and_delete/1,
+         input_functions/1, specifications/1, shell_funs/1, module_funs/1]).
 
 all() ->
     [functions, types, results, compressed, equal_keys, other_constants, keys_are_met_once, chunks, reused, repaired,
      bad_continuations, limits,
-     deleted_meanwhile, changed_meanwhile, large_objects, heavy_objects,
+     deleted_meanwhile, changed_meanwhile, large_objects, heavy_objects, heavy_groups,
      folds, fold_and_delete, input_functions, specifications, shell_funs, module_funs].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
@@ -350,6 +350,38 @@ heavy_objects(_Config) ->
              Type =:= set orelse Type =:= ordered_set],
          [true = Module:delete(Each) || {Module, Each} <- Tables]
      end || Type <- kinds()].
+
+%% Objects of one key that are too large for a scheduler together with their siblings, or all together.
+heavy_groups(_Config) ->
+    Long = lists:seq(1, 30000),
+    Half = lists:seq(1, 12000),
+    Groups = [[{1, 0, Long}],
+              [{1, 0, []}, {1, 1, Long}],
+              [{1, 0, Long}, {1, 1, []}],
+              [{1, N, Half} || N <- lists:seq(0, 19)],
+              [{1, N, []} || N <- lists:seq(0, 29)] ++ [{1, 30, Long}]],
+    %% All of them look at every object of the key, or change a light one first.
+    Calls = [{select_replace, [{is_atom, {tl, '$3'}}], [{{1, {'+', '$2', 1}, '$3'}}]},
+             {select_replace, [{is_list, '$3'}], [{{1, {'+', '$2', 1}, '$3'}}]},
+             {select_count, [{is_list, {tl, '$3'}}], [true]},
+             {select_count, [{is_atom, {tl, '$3'}}], [true]},
+             {select, [{is_list, '$3'}], ['$_']},
+             {select_delete, [{is_atom, {tl, '$3'}}], [true]},
+             {select_delete, [{is_list, '$3'}], [true]}],
+    [begin
+         Tables = [{_, Ets}, {_, Table}] = both([Type], Group),
+         Specification = [{{Key, '$2', '$3'}, Guards, Body}],
+         ?assertError(dirty, cats_nif:select(Function, Table, Specification, infinity)),
+         Alike = fun() -> ?assertEqual(canonical(Type, ets:tab2list(Ets)), canonical(Type, cats:tab2list(Table))) end,
+         Alike(),
+         %% Objects of other keys are met once, too.
+         More = [{Other, N, List} || Other <- lists:seq(2, 200), {N, List} <- [{0, []}, {1, [a]}]],
+         [true = Module:insert(Each, More) || {Module, Each} <- Tables],
+         ?assertMatch([Same, Same], [canonical(Type, Module:Function(Each, Specification)) || {Module, Each} <- Tables]),
+         Alike(),
+         [true = Module:delete(Each) || {Module, Each} <- Tables]
+     end || Type <- [bag, duplicate_bag], Group <- Groups, {Function, Guards, Body} <- Calls, Key <- [1, '$1'],
+            Function =/= select_replace orelse (Type =/= bag andalso Key =:= 1)].
 
 float_key(Object) -> is_float(element(1, Object)).
 

@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::group::{retire_entry, retire_replaced, Group, KeyPlace};
 use crate::insert::Incoming;
 use crate::lookup::{Looked, Objects};
-use crate::object::{body_bytes, is_group, Object, ObjectRef};
+use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
 use crate::schema::{identical, Probe};
 use crate::store::Store;
 use crate::table::Handle;
@@ -79,18 +79,24 @@ impl<'g> Handle<'g> {
         // SAFETY: the sought object is the caller's.
         let sought = unsafe { self.table.key_place(probe.word()).object(body) };
         let is_it = |object: &ObjectRef<'_>| identical(*object, sought);
-        self.remove_from(probe, is_it, |group, key, _| {
-            // SAFETY: the place is locked.
-            Some(unsafe { group.remove(self.guard, key, sought) })
-        })
+        self.remove_from(
+            probe,
+            |_| true,
+            is_it,
+            |group, key, _| {
+                // SAFETY: the place is locked.
+                Some(unsafe { group.remove(self.guard, key, sought) })
+            },
+        )
     }
 
     /// Removes objects of a key: one that is alone if it is `unwanted`, of a group those that `from_group` removes, which is given
     /// the group, the place of its lock held, and `unwanted`; how many. Fails with [`Failure::Big`] where that gives nothing, and
-    /// has done nothing.
+    /// has done nothing, and where an object that is alone has more words than what `fits`.
     pub(crate) fn remove_from<F: FnMut(&ObjectRef<'_>) -> bool>(
         self,
         probe: &Probe<'_>,
+        fits: impl Fn(usize) -> bool,
         mut unwanted: F,
         from_group: impl FnOnce(&Group, KeyPlace, &mut F) -> Option<usize>,
     ) -> Result<usize, Failure> {
@@ -113,6 +119,10 @@ impl<'g> Handle<'g> {
                 return (step, Ok((removed, (step == Step::Remove).then_some(old))));
             }
             // SAFETY: the place is locked, so its object lives.
+            if !fits(unsafe { words_to_read(old.body) }) {
+                return (Step::Keep, Err(Failure::Big));
+            }
+            // SAFETY: as above.
             if !unwanted(&unsafe { key.object(old.body) }) {
                 return (Step::Keep, Ok((0, None)));
             }

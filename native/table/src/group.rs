@@ -16,7 +16,7 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-use crate::object::{body_bytes, free_body, is_group, prefetch, refers, retire_body, ObjectRef, GROUP};
+use crate::object::{body_bytes, free_body, is_group, prefetch, refers, retire_body, words_to_read, ObjectRef, GROUP};
 use crate::reaper::{self, Garbage};
 use crate::schema::{identical, object_hash};
 use cats_engine::Entry;
@@ -189,6 +189,20 @@ impl Group {
             false
         });
         first
+    }
+
+    /// The words of the blocks that its objects are read from.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    pub unsafe fn words_to_read(&self) -> usize {
+        let mut words = 0;
+        self.each(|body| {
+            // SAFETY: as the caller promises.
+            words += unsafe { words_to_read(body) };
+            true
+        });
+        words
     }
 
     /// Bytes of the group and all its objects.
@@ -441,12 +455,14 @@ impl Group {
             let filter = Filter::only(signature(object, key.place));
             let from = self.unindexed().next();
             let is_it = |other: &ObjectRef<'_>| identical(*other, object);
-            removed + self.sweep(guard, key, from, &filter, usize::MAX, is_it).unwrap_or(0)
+            let all = self.sweep(guard, key, from, &filter, usize::MAX, |_| true, is_it);
+            removed + all.unwrap_or(0)
         }
     }
 
     /// Removes the objects whose signatures the filter lets pass, and of which `unwanted` is true; how many. Nothing, and nothing is
-    /// done, where more than `limit` pass. O(n), but of most objects only signatures are looked at.
+    /// done, where more than `limit` pass, or what is to be looked at has more words than what `fits`. O(n), but of most objects only
+    /// signatures are looked at.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -456,10 +472,11 @@ impl Group {
         key: KeyPlace,
         filter: &Filter,
         limit: usize,
+        fits: impl Fn(usize) -> bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Option<usize> {
         // SAFETY: as the caller promises.
-        unsafe { self.sweep(guard, key, self.head(), filter, limit, unwanted) }
+        unsafe { self.sweep(guard, key, self.head(), filter, limit, fits, unwanted) }
     }
 
     /// Removes an indexed object.
@@ -489,6 +506,7 @@ impl Group {
     ///
     /// # Safety
     /// The caller holds the lock of the place.
+    #[allow(clippy::too_many_arguments)]
     unsafe fn sweep(
         &self,
         guard: &Guard,
@@ -496,6 +514,7 @@ impl Group {
         from: Option<Chunk>,
         filter: &Filter,
         limit: usize,
+        fits: impl Fn(usize) -> bool,
         mut unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Option<usize> {
         let mut found = SmallVec::<[(Chunk, u64); 8]>::new();
@@ -514,9 +533,15 @@ impl Group {
         let mut hashes = SmallVec::<[u64; 16]>::new();
         // SAFETY: as the caller promises.
         let writer = unsafe { self.writer() };
+        let mut words = 0;
         for (chunk, slots) in &mut found {
             for slot in bits(*slots) {
                 let at = chunk.get(slot);
+                // SAFETY: the object is the group's.
+                words += unsafe { words_to_read(at.body) };
+                if !fits(words) {
+                    return None;
+                }
                 // SAFETY: the object is the group's.
                 let object = unsafe { key.object(at.body) };
                 if !unwanted(&object) {

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use crate::group::{retire_entry, Filter, Group};
 use crate::lookup::{Objects, GROUP_LIMIT, SIGNATURES_LIMIT};
-use crate::object::{body_bytes, is_group, Object, ObjectRef};
+use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
 use crate::options::Kind;
 use crate::schema::{OwnedKey, Probe};
 use crate::table::{Handle, Table};
@@ -259,12 +259,13 @@ impl<'g> Handle<'g> {
     }
 
     /// Replaces objects of a key of a table that is no bag, in the order of insertion, by those that `new` gives for them; how many.
-    /// Fails with [`Failure::Big`] when they are too many for a caller that is not `patient`. `new` is short and does not come
-    /// back here; what it gives has the same key.
+    /// Fails with [`Failure::Big`], and nothing done, when they are too many for a caller that is not `patient`, or have more words
+    /// than what `fits`. `new` is short and does not come back here; what it gives has the same key.
     pub fn replace_all(
         self,
         probe: &Probe<'_>,
         patient: bool,
+        fits: impl Fn(usize) -> bool,
         mut new: impl FnMut(&ObjectRef<'_>) -> Option<Block>,
     ) -> Result<usize, Failure> {
         let store = self.store();
@@ -283,7 +284,8 @@ impl<'g> Handle<'g> {
                 true => {
                     // SAFETY: the place is locked, so the group lives and this is its only writer.
                     let group = unsafe { Group::from_body(old.body) };
-                    if group.count() > GROUP_LIMIT && !patient {
+                    // SAFETY: as above.
+                    if group.count() > GROUP_LIMIT && !patient || !fits(unsafe { group.words_to_read() }) {
                         return (Step::Keep, Err(Failure::Big));
                     }
                     // SAFETY: as above; the new objects have the same key, as the caller promises.
@@ -292,6 +294,8 @@ impl<'g> Handle<'g> {
                     (Step::Touch, Ok((replaced, None)))
                 }
                 // SAFETY: the place is locked, so its object lives.
+                false if !fits(unsafe { words_to_read(old.body) }) => (Step::Keep, Err(Failure::Big)),
+                // SAFETY: as above.
                 false => match new(&unsafe { key.object(old.body) }) {
                     None => (Step::Keep, Ok((0, None))),
                     Some(body) => {
@@ -318,15 +322,16 @@ impl<'g> Handle<'g> {
 
     /// Removes objects of a key, all at once: those that the selection can show and of which `unwanted` is
     /// true; how many. Fails with [`Failure::Big`], and nothing done, when they may be too many for a caller that is not
-    /// `patient`. `unwanted` is short and does not come back here.
+    /// `patient`, or have more words than what `fits`. `unwanted` is short and does not come back here.
     pub fn remove_all(
         self,
         selection: &Selection,
         probe: &Probe<'_>,
         patient: bool,
+        fits: impl Fn(usize) -> bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Result<usize, Failure> {
-        self.remove_filtered(probe, patient, || &selection.filter, unwanted)
+        self.remove_filtered(probe, patient, fits, || &selection.filter, unwanted)
     }
 
     /// As [`remove_all`](Self::remove_all), of objects that the program can match.
@@ -335,25 +340,27 @@ impl<'g> Handle<'g> {
         program: &Program,
         probe: &Probe<'_>,
         patient: bool,
+        fits: impl Fn(usize) -> bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Result<usize, Failure> {
-        self.remove_filtered(probe, patient, || Filter::of(program, self.table.key()), unwanted)
+        self.remove_filtered(probe, patient, fits, || Filter::of(program, self.table.key()), unwanted)
     }
 
     fn remove_filtered<F: Borrow<Filter>>(
         self,
         probe: &Probe<'_>,
         patient: bool,
+        fits: impl Fn(usize) -> bool,
         filter: impl FnOnce() -> F,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Result<usize, Failure> {
-        self.remove_from(probe, unwanted, |group, key, unwanted| {
+        self.remove_from(probe, &fits, unwanted, |group, key, unwanted| {
             if group.count() > SIGNATURES_LIMIT && !patient {
                 return None;
             }
             let limit = if patient { usize::MAX } else { GROUP_LIMIT };
             // SAFETY: the place is locked.
-            unsafe { group.remove_each(self.guard, key, filter().borrow(), limit, unwanted) }
+            unsafe { group.remove_each(self.guard, key, filter().borrow(), limit, &fits, unwanted) }
         })
     }
 
@@ -363,6 +370,7 @@ impl<'g> Handle<'g> {
         self,
         selection: &mut Selection,
         patient: bool,
+        fits: impl Fn(usize) -> bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Result<Option<(usize, bool)>, Failure> {
         let (Wanted::Keys(keys), At::Number(at)) = (&selection.wanted, &selection.spot.at) else {
@@ -373,7 +381,7 @@ impl<'g> Handle<'g> {
             return Ok(Some((0, false)));
         };
         let more = at + 1 < keys.len();
-        let removed = self.remove_all(selection, &self.table.probe(key_of(key)), patient, unwanted)?;
+        let removed = self.remove_all(selection, &self.table.probe(key_of(key)), patient, fits, unwanted)?;
         selection.spot.at = At::Number(at as u64 + 1);
         Ok(Some((removed, more)))
     }

@@ -239,24 +239,23 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failur
     let patient = patient(table);
     let mut slice = Slice::new(env, handle, order.limit, Term(NIL));
     // How long a call takes that looks at one object is told by the words that it reads and makes.
-    let bag = table.kind().is_bag();
-    let begin = bag.then(Instant::now);
+    let begin = table.kind().is_bag().then(Instant::now);
     let mut looked = 0;
     let count = match order.action {
         Action::Collect | Action::Count => {
             let found = handle.lookup_for(program, probe, patient)?;
             let objects = found.as_slice();
             looked = objects.iter().map(ObjectRef::words).sum();
-            if objects.iter().any(is_heavy) {
+            if !fits(looked) {
                 return Err(Failure::Big);
             }
             let mut collect = |object: &ObjectRef<'_>| {
                 if let Some(from) = program.candidate(seen(object)) {
                     slice.collect(program, from, object)?;
                 }
-                match slice.words > SCHEDULER_WORDS && !on_dirty_scheduler() {
-                    true => Err(Failure::Big),
-                    false => Ok(()),
+                match fits(slice.words) {
+                    true => Ok(()),
+                    false => Err(Failure::Big),
                 }
             };
             if order.action == Action::Count {
@@ -272,16 +271,8 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failur
             }
         }
         Action::Delete => {
-            let mut heavy = false;
-            let mut unwanted = matching(program, slice.caller, &mut slice.arena);
-            let removed = handle.remove_for(program, probe, patient, |object| {
-                heavy |= !bag && is_heavy(object);
-                !heavy && unwanted(object)
-            })?;
-            match heavy {
-                true => return Err(Failure::Big),
-                false => removed,
-            }
+            let unwanted = matching(program, slice.caller, &mut slice.arena);
+            handle.remove_for(program, probe, patient, fits, unwanted)?
         }
         Action::Replace => slice.replace_all(program, probe)?,
     };
@@ -483,12 +474,16 @@ impl<'e, 'g> Slice<'e, 'g> {
                     None => continue,
                 },
             };
-            if self.words >= STEP_WORDS && place > 0 && self.may_stop(&objects[place - 1], object) {
+            let full = self.words >= STEP_WORDS;
+            if full && place > 0 && self.may_stop(&objects[place - 1], object) {
                 self.stop(selection, objects, place, before);
                 return Ok(false);
             }
             let words = self.words;
-            let done = self.apply(work, selection, object, from, &mut changed);
+            let done = match full && self.is_too_much(object, changed) {
+                true => Err(Failure::Big),
+                false => self.apply(work, selection, object, from, &mut changed),
+            };
             if object.words() > LARGE {
                 let looked = match work.action {
                     Action::Collect | Action::Count => object.words() / LOOKED,
@@ -534,7 +529,7 @@ impl<'e, 'g> Slice<'e, 'g> {
         if changed.is_some_and(|changed| self.is_same_key(changed, object)) {
             return Ok(());
         }
-        if is_heavy(object) {
+        if !fits(object.words()) {
             return Err(Failure::Big);
         }
         match work.action {
@@ -552,6 +547,13 @@ impl<'e, 'g> Slice<'e, 'g> {
                 Ok(())
             }
         }
+    }
+
+    /// Whether a step that may not stop before this object, and has done enough, is one for another scheduler. Where the object's key
+    /// is done, there is nothing left to do to it.
+    #[cold]
+    fn is_too_much(&self, object: &ObjectRef<'g>, changed: Option<&ObjectRef<'g>>) -> bool {
+        !changed.is_some_and(|changed| self.is_same_key(changed, object)) && !on_dirty_scheduler()
     }
 
     /// Whether a slice may end between two objects: not among those of a key, nor behind the last one of a chunk.
@@ -614,24 +616,19 @@ impl<'e, 'g> Slice<'e, 'g> {
     /// Replaces all objects of a key that match; how many.
     fn replace_all(&mut self, program: &Program, probe: &Probe<'_>) -> Result<usize, Failure> {
         let mut exhausted = false;
-        let mut heavy = false;
-        let bag = self.handle.table().kind().is_bag();
         let new = |object: &ObjectRef<'_>| {
-            heavy |= !bag && is_heavy(object);
-            if heavy {
-                return None;
-            }
             self.arena.clear();
             let from = program.candidate(seen(object))?;
             let new = stored(program.value(from, &seen(object), self.caller, &self.arena)?);
             exhausted |= new.is_none();
             new
         };
-        let replaced = self.handle.replace_all(probe, patient(self.handle.table()), new)?;
-        match (heavy, exhausted) {
-            (true, _) => Err(Failure::Big),
-            (_, true) => Err(Failure::SystemLimit),
-            _ => Ok(replaced),
+        let replaced = self
+            .handle
+            .replace_all(probe, patient(self.handle.table()), fits, new)?;
+        match exhausted {
+            true => Err(Failure::SystemLimit),
+            false => Ok(replaced),
         }
     }
 
@@ -661,7 +658,7 @@ impl<'e, 'g> Slice<'e, 'g> {
         let probe = table.probe(object.element(table.key()));
         let unwanted = matching(program, self.caller, &mut self.arena);
         let patient = patient(table);
-        self.counted += self.handle.remove_all(selection, &probe, patient, unwanted)?;
+        self.counted += self.handle.remove_all(selection, &probe, patient, fits, unwanted)?;
         Ok(true)
     }
 
@@ -679,7 +676,7 @@ impl<'e, 'g> Slice<'e, 'g> {
             return Ok(None);
         }
         let unwanted = matching(program, self.caller, &mut self.arena);
-        let done = self.handle.remove_slice(selection, patient, unwanted)?;
+        let done = self.handle.remove_slice(selection, patient, fits, unwanted)?;
         Ok(done.map(|(removed, more)| {
             self.counted += removed;
             more
@@ -687,10 +684,11 @@ impl<'e, 'g> Slice<'e, 'g> {
     }
 }
 
-/// Whether an object is too large to be looked at on this scheduler: a program may go through all of it, and copy it.
+/// Whether objects of so many words may be looked at, all at once, on this scheduler: a program may go through all of them, and copy
+/// them.
 #[inline]
-fn is_heavy(object: &ObjectRef<'_>) -> bool {
-    object.words() > SCHEDULER_WORDS && !on_dirty_scheduler()
+fn fits(words: usize) -> bool {
+    words <= SCHEDULER_WORDS || on_dirty_scheduler()
 }
 
 /// A tuple as an object to store; nothing when memory is exhausted. A program that keeps the key has no other results.

@@ -71,7 +71,10 @@ impl Both {
         self.objects.retain(|(a, other)| *other != b || *a >= below);
         let filter = self.filter(b);
         let is_it = |object: &ObjectRef<'_>| values(*object).1 == b && values(*object).0 < below;
-        let removed = unsafe { self.group().remove_each(guard, KEY, &filter, usize::MAX, is_it) };
+        let removed = unsafe {
+            self.group()
+                .remove_each(guard, KEY, &filter, usize::MAX, |_| true, is_it)
+        };
         assert_eq!(removed, Some(before - self.objects.len()));
     }
 

@@ -45,20 +45,20 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
     if count == 1 {
         let (head, _) = env.cell(list).ok_or_else(bad)?;
         let object = object(env, env.tuple_elements(head).ok_or_else(bad)?)?;
-        return Ok(match new {
+        let words = words_of(&object);
+        let inserted = match new {
             true => handle.insert_new(object)?,
             false => handle.insert(object).map(|()| true)?,
-        });
+        };
+        account(env, words);
+        return Ok(inserted);
     }
     // In one place only, so that it is inlined.
     let objects = (0..count).map(|_| {
         let (head, tail) = env.cell(rest).ok_or_else(bad)?;
         rest = tail;
         let object = object(env, env.tuple_elements(head).ok_or_else(bad)?)?;
-        words += match &object {
-            Object::Flat(elements) => elements.len(),
-            Object::Block(block) => block.as_ref().words(),
-        };
+        words += words_of(&object);
         if words > SCHEDULER_WORDS && !patient {
             return Err(Failure::Big);
         }
@@ -67,6 +67,15 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
     let inserted = handle.insert_list(objects, new, patient)?;
     account(env, words + count * 50);
     Ok(inserted)
+}
+
+/// The words that it takes to store an object, roughly.
+#[inline]
+fn words_of(object: &Object<'_>) -> usize {
+    match object {
+        Object::Flat(elements) => elements.len(),
+        Object::Block(block) => block.as_ref().words(),
+    }
 }
 
 /// The number of elements of a list, which is proper, and `Big` if it is beyond the limit.

@@ -6,7 +6,7 @@
 -export([deleting_a_large_table_holds_nobody/1, killing_the_owner_of_a_large_table_holds_nobody/1,
          emptying_a_large_table_holds_nobody/1, memory_comes_back/1,
          memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1, many_keys_at_once/1,
-         keys_of_what_is_found/1, lists_of_operations/1]).
+         keys_of_what_is_found/1, lists_of_operations/1, many_large_keys/1]).
 
 -define(T, (cats_test_lib:tables())).
 
@@ -17,7 +17,7 @@ all() ->
      emptying_a_large_table_holds_nobody,
      memory_comes_back, memory_of_replaced_objects_comes_back, killed_in_the_middle,
      loading_again_keeps_tables, many_keys_at_once, keys_of_what_is_found,
-     lists_of_operations].
+     lists_of_operations, many_large_keys].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -26,7 +26,7 @@ end_per_suite(_Config) -> ok.
 init_per_testcase(Case, Config)
     when Case =:= memory_comes_back; Case =:= memory_of_replaced_objects_comes_back;
                                      Case =:= loading_again_keeps_tables; Case =:= many_keys_at_once;
-                                     Case =:= lists_of_operations ->
+                                     Case =:= lists_of_operations; Case =:= many_large_keys ->
     cats_test_lib:only_cats(Config);
 init_per_testcase(_, Config) ->
     Config.
@@ -314,6 +314,21 @@ many_keys_at_once(_Config) ->
           || Length <- [0, 1, 15, 16, 17, 255, 256, 257, 5000], Some <- [lists:sublist(Keys, Length)]],
          cats:delete(Table)
      end || Type <- cats_test_lib:types()].
+
+%% Keys that are large together are looked up in slices that a scheduler can do.
+many_large_keys(_Config) ->
+    [begin
+         Table = cats:new(many, [Type]),
+         Keys = [[N | lists:seq(1, 3000)] || N <- lists:seq(1, 100)],
+         cats:insert(Table, [{Key, N} || Key = [N | _] <- Keys, N rem 50 =:= 0]),
+         cats:insert(Table, [{N, N} || N <- lists:seq(1, Others)]),
+         {[[], [] | Lists], Rest} = cats_nif:lookup_many(Table, Keys),
+         ?assert(length(Lists) < 10),
+         ?assertEqual(Keys, lists:sublist(Keys, 2 + length(Lists)) ++ Rest),
+         ?assertEqual([cats:lookup(Table, Key) || Key <- Keys], cats:lookup_many(Table, Keys)),
+         cats:delete(Table)
+         %% In a large table, groups of keys are on their way at once.
+     end || Type <- cats_test_lib:types(), Others <- [0, 200000]].
 
 %% Calls with so many operations or positions, or with so large counters or objects, that a scheduler would be
 %% held are refused there, and do what they should on a dirty one.

@@ -229,7 +229,7 @@ fn with_probe<R>(
     let probe = if key.is_immediate() {
         table.probe(TermRef::immediate(key.0))
     } else {
-        built_probe(env, table, key, &mut few, &mut builder, || Builder::within(&mut room))?
+        built_probe(env, table, key, &mut few, &mut builder, || Builder::within(&mut room))?.0
     };
     f(&probe)
 }
@@ -237,6 +237,7 @@ fn with_probe<R>(
 /// Words of an object for which there is room on the stack.
 const OBJECT_WORDS: usize = 128;
 
+/// The key, and the words that it took, if they may be many.
 #[inline(never)]
 fn built_probe<'b, 'r>(
     env: Env,
@@ -245,13 +246,14 @@ fn built_probe<'b, 'r>(
     few: &'b mut Few,
     builder: &'b mut Option<Builder<'r>>,
     make: impl FnOnce() -> Builder<'r>,
-) -> Result<Probe<'b>, Failure> {
+) -> Result<(Probe<'b>, usize), Failure> {
     if let Some(key) = encode::few(env, key, few) {
-        return Ok(table.probe(key));
+        return Ok((table.probe(key), 0));
     }
     let builder = builder.insert(make());
     encode::key(env, key, builder)?;
-    Ok(table.probe(builder.as_key()))
+    let words = builder.words();
+    Ok((table.probe(builder.as_key()), words))
 }
 
 /// Makes an object to store of a tuple's elements.

@@ -81,13 +81,21 @@ pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure
     }
 }
 
-/// The lists of objects of the first keys, and the words of the objects.
+/// The lists of objects of the first keys, and the words of the keys and objects.
 struct Found {
     lists: SmallVec<[Term; MANY]>,
     words: usize,
 }
 
 impl Found {
+    /// Counts so many words more; false, and does not, if that becomes too much for this scheduler.
+    #[inline(always)]
+    fn count(&mut self, words: usize) -> bool {
+        let fits = self.words + words <= SCHEDULER_WORDS || on_dirty_scheduler();
+        self.words += if fits { words } else { 0 };
+        fits
+    }
+
     /// Looks up one key more; false if that becomes too much for this scheduler.
     #[inline(always)]
     fn look_up(&mut self, env: Env, handle: Handle<'_>, probe: &Probe<'_>) -> Result<bool, Failure> {
@@ -98,8 +106,7 @@ impl Found {
                 found => found?,
             },
         };
-        self.words += found.as_slice().iter().map(ObjectRef::words).sum::<usize>();
-        let fits = self.words <= SCHEDULER_WORDS || on_dirty_scheduler();
+        let fits = self.count(found.as_slice().iter().map(ObjectRef::words).sum());
         if fits {
             self.lists.push(list(env, found.as_slice())?);
         }
@@ -113,13 +120,26 @@ fn look_up_each(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> 
     let mut rest = keys;
     while found.lists.len() < MANY && rest.0 != NIL {
         let (key, tail) = env.cell(rest).ok_or_else(bad)?;
-        let fits = with_probe(env, handle.table(), key, |probe| found.look_up(env, handle, probe))?;
+        let fits = match key.is_immediate() {
+            true => found.look_up(env, handle, &handle.table().probe(TermRef::immediate(key.0)))?,
+            false => look_up_built(env, handle, key, found)?,
+        };
         if !fits {
             break;
         }
         rest = tail;
     }
     Ok(rest)
+}
+
+/// [`Found::look_up`] of a key that has to be built.
+#[inline(never)]
+fn look_up_built(env: Env, handle: Handle<'_>, key: Term, found: &mut Found) -> Result<bool, Failure> {
+    let (mut few, mut room, mut builder) = (Few::new(), Room::<OBJECT_WORDS>::new(), None);
+    let (probe, words) = built_probe(env, handle.table(), key, &mut few, &mut builder, || {
+        Builder::within(&mut room)
+    })?;
+    Ok(found.count(words) && found.look_up(env, handle, &probe)?)
 }
 
 /// Where a key is made that is no immediate.
@@ -134,6 +154,7 @@ fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found)
     let mut rooms: [Option<Box<KeyRoom>>; GROUP] = Default::default();
     while found.lists.len() < MANY && rest.0 != NIL {
         let mut probes = SmallVec::<[Probe<'_>; GROUP]>::new();
+        let mut full = false;
         for room in &mut rooms {
             let Some((key, tail)) = env.cell(rest) else { break };
             probes.push(match key.is_immediate() {
@@ -142,12 +163,17 @@ fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found)
                     let room = room.get_or_insert_with(|| Box::new((Few::new(), None)));
                     **room = (Few::new(), None);
                     let (few, builder) = &mut **room;
-                    built_probe(env, handle.table(), key, few, builder, Builder::new)?
+                    let (probe, words) = built_probe(env, handle.table(), key, few, builder, Builder::new)?;
+                    full = !found.count(words);
+                    if full {
+                        break;
+                    }
+                    probe
                 }
             });
             rest = tail;
         }
-        if probes.is_empty() {
+        if probes.is_empty() && !full {
             return Err(bad());
         }
         let spots = probes.iter().map(|probe| handle.approach(probe));
@@ -159,6 +185,9 @@ fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found)
             if !found.look_up(env, handle, probe)? {
                 return Ok(behind(env, keys, found.lists.len()));
             }
+        }
+        if full {
+            break;
         }
     }
     Ok(rest)

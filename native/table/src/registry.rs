@@ -323,7 +323,7 @@ impl Registry {
             .members
             .with(|members| members.get(&key).and_then(|member| member.heir().cloned()))?;
         let Some(heir) = heir.filter(|heir| heir.pid != owner && host.watch(heir.pid)) else {
-            return self.remove(host, guard, table, Some(owner));
+            return self.remove(host, table.by_identifier(guard), Some(owner));
         };
         if self.hand_over(host, table, owner, heir.pid)? {
             if let Some(data) = &heir.data {
@@ -440,13 +440,14 @@ impl Registry {
 
     /// `delete/1`. The caller has write access.
     pub fn delete(&self, host: &dyn Host, handle: Handle<'_>) -> Result<(), Failure> {
-        handle.still_named()?;
-        self.remove(host, handle.guard, handle.table(), None)
+        self.remove(host, handle, None)
     }
 
     /// Makes a table dead (if `owner` is its owner, when one is given), and leaves its contents to the reaper.
-    fn remove(&self, host: &dyn Host, guard: &Guard, table: &Table, owner: Option<u64>) -> Result<(), Failure> {
+    fn remove(&self, host: &dyn Host, handle: Handle<'_>, owner: Option<u64>) -> Result<(), Failure> {
+        let (table, guard) = (handle.table(), handle.guard);
         let removed = self.hold(table, |members, now| {
+            handle.still_named()?;
             if table.is_dead() {
                 return Err(Cause::Id.into());
             }

@@ -231,8 +231,11 @@ fn keep_stock() {
                 arena = more;
                 continue;
             }
-            // No memory: wait until somebody has found some.
+            // No memory: wait until somebody has found some, or gives some back.
             arena = lock();
+            if !arena.dead.is_null() {
+                continue;
+            }
         }
         arena = WORK.wait(arena).unwrap_or_else(PoisonError::into_inner);
     }

@@ -9,7 +9,7 @@ use cats_sync::facade::AtomicU64;
 /// `line` is the address of eight words, aligned to 64, that are alive and written atomically only.
 #[inline]
 pub(crate) unsafe fn equal_words(line: *const AtomicU64, word: u64) -> u32 {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+    #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
     {
         let mask: u32;
         // SAFETY: reads the line as 16 aligned bytes at a time, of which each eight are what an atomic load of the word gives.
@@ -42,7 +42,7 @@ pub(crate) unsafe fn equal_words(line: *const AtomicU64, word: u64) -> u32 {
         // A bit for each half of a word. Equal are words of which both halves are.
         mask & mask >> 1 & 0x5555
     }
-    #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle)))))]
+    #[cfg(not(all(target_arch = "x86_64", not(any(direct, loom, shuttle)))))]
     {
         use cats_sync::facade::Ordering::Acquire;
         // SAFETY: the caller's promise.

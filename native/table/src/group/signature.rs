@@ -118,7 +118,7 @@ impl Filter {
 /// Those of eight signatures that agree with `bits` in the bits of `mask`, a bit each.
 #[inline]
 fn agreeing(signatures: &[AtomicU64; 8], mask: u64, bits: u64) -> u8 {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+    #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
     {
         let halves: u32;
         // SAFETY: reads the signatures as 16 bytes at a time, of which each eight, which are aligned, are what an atomic load gives.
@@ -166,7 +166,7 @@ fn agreeing(signatures: &[AtomicU64; 8], mask: u64, bits: u64) -> u8 {
         let fours = (pairs | pairs >> 2) & 0x0f0f;
         (fours | fours >> 4) as u8
     }
-    #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle)))))]
+    #[cfg(not(all(target_arch = "x86_64", not(any(direct, loom, shuttle)))))]
     {
         let agrees = |signature: &AtomicU64| u8::from(signature.load(Ordering::Relaxed) & mask == bits);
         signatures

@@ -10,6 +10,8 @@ use smallvec::SmallVec;
 
 /// How many buckets a scan asks for in advance.
 const AHEAD: u64 = 4;
+/// What a scan shows for a place, on average, from which on it counts as more than that place.
+const EACH: usize = 8;
 
 impl<S: Schema> Hash<S> {
     /// Appends to `out` the entries of the bucket that the hash is in, without those before the hash `from`;
@@ -207,7 +209,7 @@ impl<S: Schema> Hash<S> {
                 out.truncate(before);
                 return if places > 0 { Ok(true) } else { Err(Busy) };
             };
-            places += met;
+            places += met.max((out.len() - before) / EACH);
             match behind(cursor.at, size.depth(hash)) {
                 Some(next) => {
                     let ahead = next.saturating_add((next - cursor.at).saturating_mul(AHEAD));

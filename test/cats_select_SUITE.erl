@@ -323,7 +323,9 @@ heavy_objects(_Config) ->
     Long = lists:seq(1, 30000),
     %% In a bag, large ones stand behind small ones of their key, too.
     Objects = [{Key, 0, if Key rem 70 =:= 0 -> Long; true -> [] end} || Key <- lists:seq(1, 300)]
-        ++ [{Key, N, if N rem 3 =:= 2 -> Long; true -> [] end} || Key <- [1, 71, 350, 351], N <- lists:seq(0, 7)],
+        ++ [{Key, N, if N rem 3 =:= 2 -> Long; true -> [] end} || Key <- [1, 71, 350, 351], N <- lists:seq(0, 7)]
+        %% These are as much together as a scheduler takes: a slice ends among those of a key that is changed already.
+        ++ [{Key, N, lists:seq(1, 4000)} || Key <- lists:seq(400, 450), N <- lists:seq(1, 4)],
     Calls = [{select_replace, {'$1', '$2', '$3'}, [{is_list, {tl, '$3'}}], [{{'$1', {'+', '$2', 1}, '$3'}}]},
              {select_replace, {'$1', '$2', '$3'}, [], [{{'$1', {'+', '$2', 1}, '$3'}}]},
              {select_replace, {70, '$2', '$3'}, [], [{{70, {'+', '$2', 1}, ['$2' | '$3']}}]},
@@ -381,7 +383,17 @@ heavy_groups(_Config) ->
          Alike(),
          [true = Module:delete(Each) || {Module, Each} <- Tables]
      end || Type <- [bag, duplicate_bag], Group <- Groups, {Function, Guards, Body} <- Calls, Key <- [1, '$1'],
-            Function =/= select_replace orelse (Type =/= bag andalso Key =:= 1)].
+            Function =/= select_replace orelse (Type =/= bag andalso Key =:= 1)],
+    %% Groups that fit a scheduler one by one are met there, and few of them at once.
+    [begin
+         [true = cats:insert(Table, [{Key, N, list_to_tuple(lists:seq(1, 20))} || N <- lists:seq(First, First + 99)])
+          || Key <- lists:seq(1, 100), First <- lists:seq(1, 601, 100)],
+         {Objects, _} = cats_nif:scan(Table, []),
+         ?assertEqual(700, length(Objects)),
+         ?assertEqual(70000, length(cats:tab2list(Table))),
+         ?assertEqual(70000, cats:select_count(Table, [{{'_', '_', '_'}, [], [true]}])),
+         cats:delete(Table)
+     end || Type <- [bag, duplicate_bag], Table <- [cats:new(groups, [Type])]].
 
 float_key(Object) -> is_float(element(1, Object)).
 

@@ -460,6 +460,11 @@ impl<'e, 'g> Slice<'e, 'g> {
     ) -> Result<bool, Failure> {
         // In a bag, the object whose key was the last one of which all objects were changed.
         let mut changed = None;
+        // The objects of a key come all or none of them: those that fit a scheduler must not be too much because of what came before.
+        let enough = match self.handle.table().kind().is_bag() {
+            true => STEP_WORDS - SCHEDULER_WORDS,
+            false => STEP_WORDS,
+        };
         let program = work.program.as_ref();
         let prefetch = |object: &ObjectRef<'g>| object.prefetch(work.tested);
         objects.iter().take(AHEAD).for_each(prefetch);
@@ -474,13 +479,12 @@ impl<'e, 'g> Slice<'e, 'g> {
                     None => continue,
                 },
             };
-            let full = self.words >= STEP_WORDS;
-            if full && place > 0 && self.may_stop(&objects[place - 1], object) {
+            if self.words >= enough && place > 0 && self.may_stop(&objects[place - 1], object) {
                 self.stop(selection, objects, place, before);
                 return Ok(false);
             }
             let words = self.words;
-            let done = match full && self.is_too_much(object, changed) {
+            let done = match words >= STEP_WORDS && self.is_too_much(object, changed) {
                 true => Err(Failure::Big),
                 false => self.apply(work, selection, object, from, &mut changed),
             };

@@ -324,7 +324,7 @@ heavy_objects(_Config) ->
     %% In a bag, large ones stand behind small ones of their key, too.
     Objects = [{Key, 0, if Key rem 70 =:= 0 -> Long; true -> [] end} || Key <- lists:seq(1, 300)]
         ++ [{Key, N, if N rem 3 =:= 2 -> Long; true -> [] end} || Key <- [1, 71, 350, 351], N <- lists:seq(0, 7)]
-        %% These are as much together as a scheduler takes: a slice ends among those of a key that is changed already.
+        %% Together as much as a scheduler takes: many such keys make several slices.
         ++ [{Key, N, lists:seq(1, 4000)} || Key <- lists:seq(400, 450), N <- lists:seq(1, 4)],
     Calls = [{select_replace, {'$1', '$2', '$3'}, [{is_list, {tl, '$3'}}], [{{'$1', {'+', '$2', 1}, '$3'}}]},
              {select_replace, {'$1', '$2', '$3'}, [], [{{'$1', {'+', '$2', 1}, '$3'}}]},

@@ -5,17 +5,16 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/ms_transform.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([functions/1, types/1, results/1, compressed/1, equal_keys/1, other_constants/1, keys_are_met_once/1, chunks/1, reused/1,
-         repaired/1, bad_continuations/1, limits/1,
-         deleted_meanwhile/1,
-         changed_meanwhile/1, large_objects/1, heavy_objects/1, heavy_groups/1, folds/1, fold_and_delete/1,
-         input_functions/1, specifications/1, shell_funs/1, module_funs/1]).
+-export([functions/1, types/1, results/1, compressed/1, equal_keys/1, other_constants/1,
+         keys_are_met_once/1, chunks/1, reused/1, repaired/1, bad_continuations/1, limits/1,
+         deleted_meanwhile/1, changed_meanwhile/1, large_objects/1, heavy_objects/1, heavy_groups/1,
+         folds/1, fold_and_delete/1, input_functions/1, specifications/1, shell_funs/1, module_funs/1]).
 
 all() ->
-    [functions, types, results, compressed, equal_keys, other_constants, keys_are_met_once, chunks, reused, repaired,
-     bad_continuations, limits,
-     deleted_meanwhile, changed_meanwhile, large_objects, heavy_objects, heavy_groups,
-     folds, fold_and_delete, input_functions, specifications, shell_funs, module_funs].
+    [functions, types, results, compressed, equal_keys, other_constants, keys_are_met_once, chunks, reused,
+     repaired, bad_continuations, limits, deleted_meanwhile, changed_meanwhile, large_objects,
+     heavy_objects, heavy_groups, folds, fold_and_delete, input_functions, specifications, shell_funs,
+     module_funs].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 

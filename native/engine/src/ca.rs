@@ -159,18 +159,6 @@ struct Acquired<'a, K> {
     spot: Result<(usize, Entry), Place>,
 }
 
-/// Asks for a cache line.
-#[inline]
-fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address has no effect but on caches.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast())
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
-}
-
 /// True once in `period` calls of a thread on average (a power of two).
 #[inline]
 fn once_in(period: u32) -> bool {

@@ -18,6 +18,18 @@ pub mod stripes;
 mod thread;
 pub mod version_lock;
 
+/// Asks the processor for the cache line of an address, of whatever memory: nothing is read that could be seen.
+#[inline]
+pub fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address has no effect but on caches.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
+
 /// A lock was held by another thread for longer than a bounded spin. Nothing was done; try again after letting others run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;

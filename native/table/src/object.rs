@@ -131,11 +131,7 @@ fn address(block: Block) -> u64 {
 /// Asks the processor for the first line of what the body refers to.
 #[inline]
 pub fn prefetch(body: u64) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address does nothing that can be seen.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>((body & !TAG) as *const i8);
-    }
+    cats_sync::prefetch((body & !TAG) as *const u8);
 }
 
 /// Bytes of the block that the body refers to; 0 for inline objects.

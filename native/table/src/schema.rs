@@ -72,13 +72,8 @@ pub(crate) unsafe fn stored_key<'a>(entry: Entry, key: usize) -> Option<TermRef<
 #[inline]
 fn prefetch(entry: Entry) {
     if is_block(entry.body) || is_group(entry.body) {
-        #[cfg(target_arch = "x86_64")]
         for line in [0, 64] {
-            // SAFETY: a prefetch of any address does nothing that can be seen.
-            unsafe {
-                use std::arch::x86_64::{_mm_prefetch, _MM_HINT_T0};
-                _mm_prefetch::<_MM_HINT_T0>((entry.body as *const i8).wrapping_add(line));
-            }
+            cats_sync::prefetch((entry.body as *const u8).wrapping_add(line));
         }
     }
 }

@@ -221,22 +221,13 @@ impl<'a> BlockRef<'a> {
     /// Asks the processor for the block's beginning.
     #[inline]
     pub fn prefetch(self) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch of any address has no effect but on caches.
-        unsafe {
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(self.address.as_ptr().cast());
-        }
+        cats_sync::prefetch(self.address.as_ptr());
     }
 
     /// Asks the processor for the memory of the element `index`, if there is one.
     #[inline]
     pub fn prefetch_element(self, index: usize) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        unsafe {
-            let element = self.address.as_ptr().wrapping_add(1 + index);
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(element.cast());
-        }
+        cats_sync::prefetch(self.address.as_ptr().wrapping_add(1 + index));
     }
 
     #[inline]

@@ -408,7 +408,7 @@ impl<K> Inner<K> {
             first + words_below(unsafe { &*self.guides_at(first).cast() }, head)
         };
         // The child is one of those beside this line, or the next one.
-        super::prefetch(self.children_at(line * LINE).cast());
+        cats_sync::prefetch(self.children_at(line * LINE));
         // SAFETY: a line whose guide is not below, or that has none, is not behind the last one.
         line * LINE + words_below(unsafe { &*self.heads_at(line * LINE).cast() }, head)
     }

@@ -237,15 +237,15 @@ impl Leaf {
     #[inline]
     pub fn prefetch(self, hash: u64) {
         let slot = self.home(hash) * LINE;
-        super::prefetch(self.at.as_ptr());
-        super::prefetch(std::ptr::from_ref(self.key(slot)).cast());
-        super::prefetch(std::ptr::from_ref(self.body(slot)).cast());
+        cats_sync::prefetch(self.at.as_ptr());
+        cats_sync::prefetch(self.key(slot));
+        cats_sync::prefetch(self.body(slot));
     }
 
     /// Asks for all lines.
     pub fn prefetch_all(self) {
         for line in (0..self.size()).step_by(64) {
-            super::prefetch(self.at.as_ptr().wrapping_add(line));
+            cats_sync::prefetch(self.at.as_ptr().wrapping_add(line));
         }
     }
 

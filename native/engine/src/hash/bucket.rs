@@ -245,19 +245,8 @@ impl Block {
     /// Asks the processor for the line of a slot.
     #[inline]
     fn prefetch(&self, slot: usize) {
-        prefetch_line(self.slots.as_ptr().wrapping_add(slot).cast());
+        cats_sync::prefetch(self.slots.as_ptr().wrapping_add(slot));
     }
-}
-
-#[inline]
-fn prefetch_line(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address does nothing that can be seen.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 /// A bucket: its head and its first block.
@@ -289,7 +278,7 @@ impl<'g> Bucket<'g> {
     /// Asks the processor for all of the bucket but overflow blocks.
     #[inline]
     pub fn prefetch(self) {
-        prefetch_line(ptr::from_ref(self.head).cast());
+        cats_sync::prefetch(self.head);
         self.prefetch_block();
     }
 

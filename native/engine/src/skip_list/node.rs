@@ -139,14 +139,8 @@ impl Node {
     /// Asks the processor for the node after this one on a level, which a search needs if it goes down there.
     #[inline]
     pub fn prefetch_next(self, level: usize) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch of any address has no effect but on caches. Relaxed: nobody looks at what is there.
-        unsafe {
-            let next = self.link(level).load(Relaxed);
-            std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(next.cast());
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = level;
+        // Relaxed: nobody looks at what is there.
+        cats_sync::prefetch(self.link(level).load(Relaxed));
     }
 
     /// Whether the node is being unlinked. Acquire: what else is read of it comes after the answer, and if it is dead, so is

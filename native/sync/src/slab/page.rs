@@ -121,7 +121,7 @@ impl Page {
                 let next = block.cast::<u32>().read();
                 self.free.set(next);
                 // What was freed some time ago is in no near cache: the next call need not wait for it.
-                prefetch(self.base.get().wrapping_add((next as usize * UNIT).wrapping_sub(UNIT)));
+                crate::prefetch(self.base.get().wrapping_add((next as usize * UNIT).wrapping_sub(UNIT)));
             }
         } else {
             let bump = self.bump.get();
@@ -278,17 +278,6 @@ impl Chain {
         self.first = place(block);
         self.count += 1;
     }
-}
-
-#[inline]
-fn prefetch(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address does nothing that can be seen.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = address;
 }
 
 /// 1 + the place of a block in its page, in units.

@@ -3,19 +3,17 @@
 //! What is immediate within an object is passed on as it is stored; tuples, lists and maps of immediates are made by one call
 //! of the VM each.
 
-use crate::encode::SCHEDULER_WORDS;
+use crate::encode::check_words;
 use crate::external;
 use crate::failure::Failure;
-use crate::vm::{on_dirty_scheduler, Env, Term};
+use crate::vm::{Env, Term};
 use cats_term::{BlockRef, Class, Elements, Integer, List, Map, TermRef, View, NIL};
 use std::mem::MaybeUninit;
 
 /// The tuple that a block holds. `Big` when it is too large for this scheduler.
 #[inline]
 pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
-    if block.words() > SCHEDULER_WORDS && !on_dirty_scheduler() {
-        return Err(Failure::Big);
-    }
+    check_words(block.words())?;
     if block.is_flat() {
         return Ok(env.tuple(Term::slice(block.elements_raw())));
     }
@@ -25,9 +23,7 @@ pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
 /// As [`object`], with `key`, a term of the environment, as the element at `place`.
 #[inline]
 pub fn object_with(env: Env, block: BlockRef, place: usize, key: Term) -> Result<Term, Failure> {
-    if block.words() > SCHEDULER_WORDS && !on_dirty_scheduler() {
-        return Err(Failure::Big);
-    }
+    check_words(block.words())?;
     let make = |(i, element)| if i == place { Ok(key) } else { term(env, element) };
     with_made(block.elements().iter().enumerate().map(make), |elements| {
         env.tuple(elements)

@@ -12,7 +12,7 @@ use rustler::sys::*;
 use std::mem::MaybeUninit;
 
 /// Words beyond which a term is too large for a scheduler.
-pub const SCHEDULER_WORDS: usize = 16 << 10;
+pub const SCHEDULER_WORDS: usize = cats_table::COPY_LIMIT;
 /// Terms nested deeper than this are held.
 const MAX_DEPTH: usize = 64;
 /// Longest string, and a byte, that is asked for as one.
@@ -22,6 +22,21 @@ const TAG: u64 = 3;
 const LIST_TAG: u64 = 1;
 /// Longest binary, in bytes, that is stored within its object.
 const INLINE_BINARY: usize = 64;
+
+/// Whether so many words may be gone through or copied, all at once, on this scheduler.
+#[inline]
+pub fn fits(words: usize) -> bool {
+    words <= SCHEDULER_WORDS || on_dirty_scheduler()
+}
+
+/// `Big` if so many words are too many for this scheduler.
+#[inline]
+pub fn check_words(words: usize) -> Result<(), Failure> {
+    match fits(words) {
+        true => Ok(()),
+        false => Err(Failure::Big),
+    }
+}
 
 /// The elements of a tuple, in place.
 #[inline]

@@ -24,7 +24,7 @@ pub mod write;
 
 use crate::atoms;
 use crate::decode;
-use crate::encode::{self, SCHEDULER_WORDS};
+use crate::encode::{self, check_words, fits, SCHEDULER_WORDS};
 use crate::external;
 use crate::failure::Failure;
 use crate::monitor;
@@ -287,9 +287,7 @@ fn tuple(env: Env, object: &ObjectRef<'_>) -> Result<Term, Failure> {
 /// Makes the list of these objects, unless it is too large for this scheduler.
 fn tuples(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
     let words = objects.iter().map(|object| object.words() + 2).sum();
-    if words > SCHEDULER_WORDS && !on_dirty_scheduler() {
-        return Err(Failure::Big);
-    }
+    check_words(words)?;
     let list = list(env, objects)?;
     account(env, words);
     Ok(list)
@@ -317,9 +315,7 @@ fn element(env: Env, object: &ObjectRef<'_>, index: usize) -> Result<Term, Failu
     if element.is_immediate() {
         return Ok(Term(element.word()));
     }
-    if object.words() > SCHEDULER_WORDS && !on_dirty_scheduler() {
-        return Err(Failure::Big);
-    }
+    check_words(object.words())?;
     decode::term(env, element)
 }
 

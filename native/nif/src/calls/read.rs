@@ -91,7 +91,7 @@ impl Found {
     /// Counts so many words more; false, and does not, if that becomes too much for this scheduler.
     #[inline(always)]
     fn count(&mut self, words: usize) -> bool {
-        let fits = self.words + words <= SCHEDULER_WORDS || on_dirty_scheduler();
+        let fits = fits(self.words + words);
         self.words += if fits { words } else { 0 };
         fits
     }
@@ -305,15 +305,6 @@ pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result
             _ => of_each(env, &found, words, elements),
         }
     })
-}
-
-/// `Big` if so many words are too many for this scheduler.
-#[inline]
-fn check_words(words: usize) -> Result<(), Failure> {
-    if words > SCHEDULER_WORDS && !on_dirty_scheduler() {
-        return Err(Failure::Big);
-    }
-    Ok(())
 }
 
 /// The list of what `make` makes of each object, of `words` words or less.

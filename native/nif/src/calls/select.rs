@@ -246,17 +246,12 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failur
             let found = handle.lookup_for(program, probe, patient)?;
             let objects = found.as_slice();
             looked = objects.iter().map(ObjectRef::words).sum();
-            if !fits(looked) {
-                return Err(Failure::Big);
-            }
+            check_words(looked)?;
             let mut collect = |object: &ObjectRef<'_>| {
                 if let Some(from) = program.candidate(seen(object)) {
                     slice.collect(program, from, object)?;
                 }
-                match fits(slice.words) {
-                    true => Ok(()),
-                    false => Err(Failure::Big),
-                }
+                check_words(slice.words)
             };
             if order.action == Action::Count {
                 let mut matching = matching(program, slice.caller, &mut slice.arena);
@@ -533,9 +528,7 @@ impl<'e, 'g> Slice<'e, 'g> {
         if changed.is_some_and(|changed| self.is_same_key(changed, object)) {
             return Ok(());
         }
-        if !fits(object.words()) {
-            return Err(Failure::Big);
-        }
+        check_words(object.words())?;
         match work.action {
             Action::Collect => self.collect(program, from, object),
             Action::Count => {
@@ -688,13 +681,6 @@ impl<'e, 'g> Slice<'e, 'g> {
     }
 }
 
-/// Whether objects of so many words may be looked at, all at once, on this scheduler: a program may go through all of them, and copy
-/// them.
-#[inline]
-fn fits(words: usize) -> bool {
-    words <= SCHEDULER_WORDS || on_dirty_scheduler()
-}
-
 /// A tuple as an object to store; nothing when memory is exhausted. A program that keeps the key has no other results.
 fn stored(value: TermRef<'_>) -> Option<Block> {
     let mut room = Room::<OBJECT_WORDS>::new();
@@ -755,10 +741,7 @@ impl Output for Maker<'_, '_> {
         }
         // An object too large for a scheduler has been refused before any of its parts is asked for.
         self.words += self.object.words();
-        if self.object.words() > SCHEDULER_WORDS && !on_dirty_scheduler() {
-            return self.checked(Err(Failure::Big));
-        }
-        let made = decode::term(self.env, term);
+        let made = check_words(self.object.words()).and_then(|()| decode::term(self.env, term));
         self.checked(made)
     }
 

@@ -44,8 +44,10 @@ const UNDECIDED: i64 = i64::MIN;
 /// `N` counters of objects, bytes and the like. See the module's documentation.
 #[derive(Debug)]
 pub struct Stripes<const N: usize = 1> {
-    /// A power of two of them. A single one holds plain counters: values, in `added`.
-    stripes: Own<[Stripe<N>]>,
+    /// The values, if there are no stripes.
+    plain: [AtomicI64; N],
+    /// A power of two of them.
+    stripes: Option<Own<[Stripe<N>]>>,
     /// For each counter the snapshot being collected, or null.
     snapshots: [AtomicPtr<Snapshot>; N],
 }
@@ -69,37 +71,38 @@ impl<const N: usize> Default for Stripes<N> {
 }
 
 impl<const N: usize> Stripes<N> {
-    /// Counters of value zero in one line (of up to four counters), for few writers. Reading one is a load.
+    /// Counters of value zero in the value itself, for few writers. Reading one is a load.
     pub fn new() -> Self {
-        Self::with(1)
+        Self {
+            plain: std::array::from_fn(|_| AtomicI64::new(0)),
+            stripes: None,
+            snapshots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+        }
     }
 
     /// Counters of value zero in a line (of up to four counters) for each processor, 64 at most, for many writers.
     pub fn striped() -> Self {
-        Self::with(stripes_for_this_machine())
-    }
-
-    fn with(stripes: usize) -> Self {
         let pair = |_| Pair {
             added: AtomicU64::new(0),
             removed: AtomicU64::new(0),
         };
+        let stripes = Own::slice(stripes_for_this_machine(), || Stripe(std::array::from_fn(pair)));
         Self {
-            stripes: Own::slice(stripes, || Stripe(std::array::from_fn(pair))).expect("memory for counters"),
-            snapshots: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            stripes: Some(stripes.expect("memory for counters")),
+            ..Self::new()
         }
     }
 
     /// Adds `amount`, which may be negative, to a counter. Wait-free. Panics if there is no such counter.
     #[inline]
     pub fn add_to(&self, counter: usize, amount: i64) {
-        if let [stripe] = &*self.stripes {
+        let Some(stripes) = &self.stripes else {
             // Release pairs with the Acquire of `sum_of`: who reads the sum has seen what led to it.
-            stripe.0[counter].added.fetch_add(amount as u64, Ordering::Release);
+            self.plain[counter].fetch_add(amount, Ordering::Release);
             return;
-        }
-        let index = slot_index() & (self.stripes.len() - 1);
-        let pair = &self.stripes[index].0[counter];
+        };
+        let index = slot_index() & (stripes.len() - 1);
+        let pair = &stripes[index].0[counter];
         let (word, cell) = if amount >= 0 {
             (&pair.added, 2 * index)
         } else {
@@ -128,23 +131,23 @@ impl<const N: usize> Stripes<N> {
 
     /// The value of a counter at one instant during the call. Lock-free; time is linear in the number of stripes.
     pub fn sum_of(&self, counter: usize) -> i64 {
-        if let [stripe] = &*self.stripes {
-            return stripe.0[counter].added.load(Ordering::Acquire) as i64;
-        }
-        let mut before = self.collect(counter);
+        let Some(stripes) = &self.stripes else {
+            return self.plain[counter].load(Ordering::Acquire);
+        };
+        let mut before = Self::collect(stripes, counter);
         for _ in 0..ROUNDS {
-            let after = self.collect(counter);
+            let after = Self::collect(stripes, counter);
             if before == after {
                 return after.0.wrapping_sub(after.1) as i64;
             }
             before = after;
         }
-        self.snapshot(counter)
+        self.snapshot(stripes, counter)
     }
 
     /// The sums of what was added and of what was removed. The words only grow, so equal sums are equal words.
-    fn collect(&self, counter: usize) -> (u64, u64) {
-        let pairs = || self.stripes.iter().map(|stripe| &stripe.0[counter]);
+    fn collect(stripes: &[Stripe<N>], counter: usize) -> (u64, u64) {
+        let pairs = || stripes.iter().map(|stripe| &stripe.0[counter]);
         // Acquire: the loads of the second collect stay behind those of the first.
         let total = |sum: u64, word: &AtomicU64| sum.wrapping_add(word.load(Ordering::Acquire));
         (
@@ -154,12 +157,11 @@ impl<const N: usize> Stripes<N> {
     }
 
     #[cold]
-    fn snapshot(&self, counter: usize) -> i64 {
+    fn snapshot(&self, stripes: &[Stripe<N>], counter: usize) -> i64 {
         let guard = pin();
-        let (snapshot, address) = self.join(counter, &guard);
+        let (snapshot, address) = self.join(stripes.len(), counter, &guard);
         store_load_fence();
-        let words = self
-            .stripes
+        let words = stripes
             .iter()
             .map(|stripe| &stripe.0[counter])
             .flat_map(|pair| [&pair.added, &pair.removed]);
@@ -193,13 +195,13 @@ impl<const N: usize> Stripes<N> {
     }
 
     /// The snapshot being collected, or a new one.
-    fn join<'a>(&self, counter: usize, _guard: &'a Guard) -> (&'a Snapshot, *mut Snapshot) {
+    fn join<'a>(&self, stripes: usize, counter: usize, _guard: &'a Guard) -> (&'a Snapshot, *mut Snapshot) {
         let current = &self.snapshots[counter];
         // SeqCst, here and below: see `add_to`; besides, Acquire pairs with the Release of who publishes it.
         let mut address = current.load(Ordering::SeqCst);
         if address.is_null() {
             let fresh = Box::into_raw(Box::new(Snapshot {
-                cells: (0..2 * self.stripes.len()).map(|_| AtomicU64::new(0)).collect(),
+                cells: (0..2 * stripes).map(|_| AtomicU64::new(0)).collect(),
                 sum: AtomicI64::new(UNDECIDED),
             }));
             address = match current.compare_exchange(ptr::null_mut(), fresh, Ordering::SeqCst, Ordering::SeqCst) {
@@ -284,6 +286,6 @@ mod models {
 
     #[test]
     fn a_snapshot_has_no_removal_without_its_addition() {
-        removals_follow_additions(|stripes| stripes.snapshot(0));
+        removals_follow_additions(|counters| counters.snapshot(counters.stripes.as_ref().unwrap(), 0));
     }
 }

@@ -18,17 +18,20 @@ pub struct Watched;
 impl Value for Watched {
     const NAME: &'static CStr = c"process";
 
-    fn down(env: Env, process: Term) {
-        let watched = {
-            let mut shard = shard(process);
-            // Release pairs with the Acquire of `watch`. Within the lock: who takes it after this knows the process no more.
-            ENDED.fetch_add(1, Ordering::Release);
-            shard.remove(&process.0)
-        };
-        drop(watched);
-        if let Some(down) = DOWN.get() {
-            down(env, process);
-        }
+    const DOWN: Option<fn(Env, Term)> = Some(gone);
+}
+
+/// A watched process is gone.
+fn gone(env: Env, process: Term) {
+    let watched = {
+        let mut shard = shard(process);
+        // Release pairs with the Acquire of `watch`. Within the lock: who takes it after this knows the process no more.
+        ENDED.fetch_add(1, Ordering::Release);
+        shard.remove(&process.0)
+    };
+    drop(watched);
+    if let Some(down) = DOWN.get() {
+        down(env, process);
     }
 }
 
@@ -78,7 +81,8 @@ impl Shard {
 pub fn watch(env: Env, process: Term) -> bool {
     let ended = ENDED.load(Ordering::Acquire);
     if LATEST.get() == (process.0, ended) {
-        return is_alive(env, process);
+        // Who calls has not ended, unless it does during the call.
+        return process == env.this_process() || is_alive(env, process);
     }
     let watched = watch_new(env, process);
     if watched {

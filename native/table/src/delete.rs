@@ -15,7 +15,7 @@ impl<'g> Handle<'g> {
     #[inline]
     pub fn delete(self, probe: &Probe<'_>) -> Result<(), Failure> {
         let store = self.store();
-        if !self.table.options().plain && self.detaches(store) {
+        if !self.table.options().plain() && self.detaches(store) {
             if let Some(result) = self.delete_detached(store, probe) {
                 return result;
             }

@@ -137,7 +137,7 @@ impl Handle<'_> {
     /// `insert/2` of one object.
     #[inline(always)]
     pub fn insert(self, object: Object<'_>) -> Result<(), Failure> {
-        if !self.table.options().plain {
+        if !self.table.options().plain() {
             return self.insert_into_any(object);
         }
         let store = self.store();

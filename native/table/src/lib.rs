@@ -33,7 +33,7 @@ pub use insert::{is_flat, LIST_LIMIT};
 pub use lookup::{Objects, GROUP_LIMIT};
 pub use number::Number;
 pub use object::{Object, ObjectRef, COPY_LIMIT};
-pub use options::{Access, Collect, Kind, OptionItem, Options, Refusal, WriteConcurrency};
+pub use options::{Access, Collect, Kind, OptionItem, Options, Refusal, Request, WriteConcurrency};
 pub use registry::{wake, Fixation, Heir, Host, Position, Registry, Time};
 pub use schema::{OwnedKey, Probe};
 pub use select::{Place, Selection, Spot};

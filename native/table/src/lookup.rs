@@ -139,7 +139,7 @@ impl Table {
                 Looked::None => Objects::None,
                 Looked::One(entry) => Objects::One(ObjectRef::new(entry, self.key())),
                 Looked::Many(mut objects) => {
-                    if self.options().compressed {
+                    if self.options().compressed() {
                         objects.iter_mut().for_each(|object| *object = object.unpacked());
                     }
                     Objects::Many(objects)

@@ -4,6 +4,7 @@
 
 use crate::engines::{EngineName, EngineOption};
 use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName, DEFAULT_BUCKET_LOCKS, MAX_BUCKET_LOCKS};
+use std::fmt;
 
 /// The four table types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,58 +90,162 @@ pub enum Refusal {
     NoDelegation,
 }
 
-/// The options of a table as they came out.
+/// What `new/2` asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Options {
-    pub kind: Kind,
-    pub access: Access,
-    pub named: bool,
-    pub compressed: bool,
-    /// From 1.
-    pub key_position: u32,
-    pub write_concurrency: WriteConcurrency,
-    pub read_concurrency: bool,
-    pub decentralized_counters: bool,
-    pub engine: EngineName,
+pub struct Request {
+    pub options: Options,
     /// How the engine is built, unless it is the default one and nothing was said of it.
     pub config: Option<Box<Config>>,
+}
+
+/// The options of a table as they came out. One word, as a structure that is written field by field and then copied as a whole
+/// has the processor wait: the largest part of making a table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Options(u64);
+
+/// Where an option stands in the word: the lowest bit, and the number of bits.
+#[derive(Clone, Copy)]
+struct Field(u32, u32);
+
+/// From 1.
+const KEY_POSITION: Field = Field(0, 32);
+const KIND: Field = Field(32, 2);
+const ACCESS: Field = Field(34, 2);
+const ENGINE: Field = Field(36, 4);
+/// 0, 1 and 2 for `false`, `true` and `auto`, or 3 and the logarithm of a number.
+const WRITE_CONCURRENCY: Field = Field(40, 5);
+const READ_CONCURRENCY: Field = Field(45, 1);
+const DECENTRALIZED_COUNTERS: Field = Field(46, 1);
+const NAMED: Field = Field(47, 1);
+const COMPRESSED: Field = Field(48, 1);
+const PLAIN: Field = Field(49, 1);
+
+impl Field {
+    const fn mask(self) -> u64 {
+        (1 << self.1) - 1
+    }
+}
+
+impl Options {
+    #[inline(always)]
+    const fn get(self, field: Field) -> u64 {
+        self.0 >> field.0 & field.mask()
+    }
+
+    #[inline(always)]
+    fn set(&mut self, field: Field, value: u64) {
+        debug_assert!(value <= field.mask());
+        self.0 = self.0 & !(field.mask() << field.0) | value << field.0;
+    }
+
+    #[inline]
+    pub fn kind(self) -> Kind {
+        [Kind::Set, Kind::OrderedSet, Kind::Bag, Kind::DuplicateBag][self.get(KIND) as usize]
+    }
+
+    #[inline]
+    pub fn access(self) -> Access {
+        match self.get(ACCESS) {
+            0 => Access::Public,
+            1 => Access::Protected,
+            _ => Access::Private,
+        }
+    }
+
+    #[inline]
+    pub fn named(self) -> bool {
+        self.get(NAMED) != 0
+    }
+
+    #[inline]
+    pub fn compressed(self) -> bool {
+        self.get(COMPRESSED) != 0
+    }
+
+    /// From 1.
+    #[inline]
+    pub fn key_position(self) -> u32 {
+        self.get(KEY_POSITION) as u32
+    }
+
+    pub fn write_concurrency(self) -> WriteConcurrency {
+        match self.get(WRITE_CONCURRENCY) {
+            0 => WriteConcurrency::False,
+            1 => WriteConcurrency::True,
+            2 => WriteConcurrency::Auto,
+            logarithm => WriteConcurrency::Locks(1 << (logarithm - 3)),
+        }
+    }
+
+    pub fn read_concurrency(self) -> bool {
+        self.get(READ_CONCURRENCY) != 0
+    }
+
+    pub fn decentralized_counters(self) -> bool {
+        self.get(DECENTRALIZED_COUNTERS) != 0
+    }
+
+    #[inline]
+    pub fn engine(self) -> EngineName {
+        EngineName::ALL[self.get(ENGINE) as usize]
+    }
+
     /// The engine is the default one of the type, and objects are not compressed.
-    pub plain: bool,
+    #[inline]
+    pub fn plain(self) -> bool {
+        self.get(PLAIN) != 0
+    }
+
+    /// Whether many may write at once.
+    #[inline]
+    pub(crate) fn shared(self) -> bool {
+        self.get(ACCESS) == Access::Public as u64 || self.get(WRITE_CONCURRENCY) != 0
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self(1 << KEY_POSITION.0 | (Access::Protected as u64) << ACCESS.0)
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("kind", &self.kind())
+            .field("access", &self.access())
+            .field("engine", &self.engine())
+            .finish_non_exhaustive()
+    }
+}
+
+impl WriteConcurrency {
+    #[inline(always)]
+    fn number(self) -> u64 {
+        match self {
+            Self::False => 0,
+            Self::True => 1,
+            Self::Auto => 2,
+            Self::Locks(number) => 3 + u64::from(number.ilog2()),
+        }
+    }
 }
 
 /// Collects options in the order of the list.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Collect {
     options: Options,
-    config: Config,
     engine: Option<EngineName>,
     decentralized: Option<bool>,
-    /// Options that only some engines have.
-    given: Vec<EngineOption>,
+    /// What few tables have.
+    special: Option<Box<Special>>,
 }
 
-impl Default for Collect {
-    fn default() -> Self {
-        Self {
-            options: Options {
-                kind: Kind::Set,
-                access: Access::Protected,
-                named: false,
-                compressed: false,
-                key_position: 1,
-                write_concurrency: WriteConcurrency::False,
-                read_concurrency: false,
-                decentralized_counters: false,
-                engine: EngineName::Hash,
-                config: None,
-                plain: false,
-            },
-            config: Config::default(),
-            engine: None,
-            decentralized: None,
-            given: Vec::new(),
-        }
-    }
+/// What was said of the engine: which options that only some engines have, and how it is built then.
+#[derive(Debug, Default)]
+struct Special {
+    given: Vec<EngineOption>,
+    config: Config,
 }
 
 impl Collect {
@@ -151,95 +256,132 @@ impl Collect {
         match item {
             OptionItem::Kind(Kind::Set) | OptionItem::Access(Access::Protected) => (),
             OptionItem::Kind(kind) => {
-                options.kind = kind;
+                options.set(KIND, kind as u64);
                 if kind == Kind::OrderedSet {
-                    options.decentralized_counters = true;
+                    options.set(DECENTRALIZED_COUNTERS, 1);
                 }
             }
-            OptionItem::Access(access) => options.access = access,
-            OptionItem::NamedTable => options.named = true,
-            OptionItem::Compressed => options.compressed = true,
-            OptionItem::KeyPosition(position) => options.key_position = position,
+            OptionItem::Access(access) => options.set(ACCESS, access as u64),
+            OptionItem::NamedTable => options.set(NAMED, 1),
+            OptionItem::Compressed => options.set(COMPRESSED, 1),
+            OptionItem::KeyPosition(position) => options.set(KEY_POSITION, position.into()),
             OptionItem::WriteConcurrency(value) => {
-                options.write_concurrency = value;
+                options.set(WRITE_CONCURRENCY, value.number());
                 match value {
-                    WriteConcurrency::Auto => options.decentralized_counters = true,
-                    WriteConcurrency::True | WriteConcurrency::Locks(_) if options.kind != Kind::OrderedSet => {
-                        options.decentralized_counters = false
+                    WriteConcurrency::Auto => options.set(DECENTRALIZED_COUNTERS, 1),
+                    WriteConcurrency::True | WriteConcurrency::Locks(_) if options.kind() != Kind::OrderedSet => {
+                        options.set(DECENTRALIZED_COUNTERS, 0)
                     }
                     _ => (),
                 }
             }
-            OptionItem::ReadConcurrency(value) => options.read_concurrency = value,
+            OptionItem::ReadConcurrency(value) => options.set(READ_CONCURRENCY, value.into()),
             OptionItem::DecentralizedCounters(value) => self.decentralized = Some(value),
             OptionItem::Engine(engine) => self.engine = Some(engine),
             OptionItem::OfEngine(option, value) => {
-                self.given.push(option);
-                let config = &mut self.config;
-                match option {
-                    EngineOption::Lock => config.lock = LockName::ALL[value as usize],
-                    EngineOption::Delegate => config.delegate = Delegate::ALL[value as usize],
-                    EngineOption::StaticStack => config.static_stack = value == 1,
-                    EngineOption::Split => config.split = Some(value),
-                    EngineOption::Join => config.join = Some(value),
-                    EngineOption::BaseLock => config.base_lock = BaseLock::ALL[value as usize],
-                    EngineOption::WriteConcurrency => (),
-                }
+                self.special.get_or_insert_default().add(option, value);
             }
         }
     }
 
     /// The options of the table. Readers of one lock are divided into `reader_groups` groups at most.
-    pub fn finish(self, reader_groups: usize) -> Result<Options, Refusal> {
-        let (mut options, mut config) = (self.options, self.config);
-        options.engine = self.engine.unwrap_or(EngineName::default_of(options.kind));
-        if !options.engine.kinds().contains(&options.kind) {
-            return Err(Refusal::Kind(options.engine, options.kind));
+    #[inline(always)]
+    pub fn finish(self, reader_groups: usize) -> Result<Request, Refusal> {
+        let mut options = self.options;
+        let default = EngineName::default_of(options.kind());
+        let engine = self.engine.unwrap_or(default);
+        options.set(ENGINE, engine as u64);
+        let asked = options.write_concurrency();
+        if let Some(decentralized) = self.decentralized {
+            options.set(DECENTRALIZED_COUNTERS, decentralized.into());
         }
-        let mut given = self.given;
-        if matches!(options.write_concurrency, WriteConcurrency::Locks(_)) {
-            given.push(EngineOption::WriteConcurrency);
-        }
-        if let Some(lacking) = given.iter().find(|option| !options.engine.options().contains(option)) {
-            return Err(Refusal::Option(options.engine, *lacking));
-        }
-        if given.contains(&EngineOption::Delegate) && config.lock != LockName::Mrqd {
-            return Err(Refusal::NoDelegation);
-        }
-        options.decentralized_counters = self.decentralized.unwrap_or(options.decentralized_counters);
         // A private table has no use for concurrency, and ETS says so in `info`.
-        if options.access == Access::Private {
-            options.write_concurrency = WriteConcurrency::False;
-            options.read_concurrency = false;
+        if options.access() == Access::Private {
+            options.set(WRITE_CONCURRENCY, 0);
+            options.set(READ_CONCURRENCY, 0);
         }
-        if options.write_concurrency == WriteConcurrency::False {
-            options.decentralized_counters = false;
+        if options.get(WRITE_CONCURRENCY) == 0 {
+            options.set(DECENTRALIZED_COUNTERS, 0);
         }
-        config.bucket_locks = match options.write_concurrency {
-            WriteConcurrency::False => BucketLocks::TableLock,
-            WriteConcurrency::True => BucketLocks::Fixed(DEFAULT_BUCKET_LOCKS),
-            WriteConcurrency::Auto => BucketLocks::Auto,
-            WriteConcurrency::Locks(number) => BucketLocks::Fixed(number),
+        options.set(PLAIN, (engine == default && !options.compressed()).into());
+        let locks = matches!(asked, WriteConcurrency::Locks(_));
+        let config = match engine == default && self.special.is_none() && !locks {
+            true => None,
+            false => Some(config(
+                options,
+                asked,
+                self.special.map_or_else(Special::default, |special| *special),
+                reader_groups,
+            )?),
         };
-        options.plain = options.engine == EngineName::default_of(options.kind) && !options.compressed;
-        config.read_concurrency = options.read_concurrency;
-        config.reader_groups = reader_groups;
-        let default = options.engine == EngineName::default_of(options.kind) && given.is_empty();
-        options.config = (!default).then(|| Box::new(config));
-        Ok(options)
+        Ok(Request { options, config })
     }
+}
+
+impl Special {
+    #[cold]
+    fn add(&mut self, option: EngineOption, value: u32) {
+        self.given.push(option);
+        let config = &mut self.config;
+        match option {
+            EngineOption::Lock => config.lock = LockName::ALL[value as usize],
+            EngineOption::Delegate => config.delegate = Delegate::ALL[value as usize],
+            EngineOption::StaticStack => config.static_stack = value == 1,
+            EngineOption::Split => config.split = Some(value),
+            EngineOption::Join => config.join = Some(value),
+            EngineOption::BaseLock => config.base_lock = BaseLock::ALL[value as usize],
+            EngineOption::WriteConcurrency => (),
+        }
+    }
+}
+
+/// How an engine is built that is not the default one of the type, or of which something was said; `asked` is the
+/// `write_concurrency` that was asked for.
+#[cold]
+fn config(
+    options: Options,
+    asked: WriteConcurrency,
+    special: Special,
+    reader_groups: usize,
+) -> Result<Box<Config>, Refusal> {
+    let Special { mut given, mut config } = special;
+    if !options.engine().kinds().contains(&options.kind()) {
+        return Err(Refusal::Kind(options.engine(), options.kind()));
+    }
+    if matches!(asked, WriteConcurrency::Locks(_)) {
+        given.push(EngineOption::WriteConcurrency);
+    }
+    if let Some(lacking) = given.iter().find(|option| !options.engine().options().contains(option)) {
+        return Err(Refusal::Option(options.engine(), *lacking));
+    }
+    if given.contains(&EngineOption::Delegate) && config.lock != LockName::Mrqd {
+        return Err(Refusal::NoDelegation);
+    }
+    config.bucket_locks = match options.write_concurrency() {
+        WriteConcurrency::False => BucketLocks::TableLock,
+        WriteConcurrency::True => BucketLocks::Fixed(DEFAULT_BUCKET_LOCKS),
+        WriteConcurrency::Auto => BucketLocks::Auto,
+        WriteConcurrency::Locks(number) => BucketLocks::Fixed(number),
+    };
+    config.read_concurrency = options.read_concurrency();
+    config.reader_groups = reader_groups;
+    Ok(Box::new(config))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn collect(items: &[OptionItem]) -> Result<Options, Refusal> {
+    fn request(items: &[OptionItem]) -> Result<Request, Refusal> {
         let mut collect = Collect::default();
         for item in items {
             collect.add(*item);
         }
         collect.finish(1)
+    }
+
+    fn collect(items: &[OptionItem]) -> Result<Options, Refusal> {
+        request(items).map(|request| request.options)
     }
 
     #[test]
@@ -252,23 +394,21 @@ mod tests {
             OptionItem::Access(Access::Protected),
         ])
         .unwrap();
-        assert_eq!(options.kind, Kind::Bag);
-        assert_eq!(options.access, Access::Public);
+        assert_eq!(options.kind(), Kind::Bag);
+        assert_eq!(options.access(), Access::Public);
     }
 
     #[test]
     fn counters_follow_type_and_concurrency() {
         let ordered = OptionItem::Kind(Kind::OrderedSet);
         let write = OptionItem::WriteConcurrency(WriteConcurrency::True);
-        assert!(collect(&[ordered, write]).unwrap().decentralized_counters);
-        assert!(collect(&[write, ordered]).unwrap().decentralized_counters);
-        assert!(!collect(&[write]).unwrap().decentralized_counters);
-        assert!(!collect(&[ordered]).unwrap().decentralized_counters);
-        assert!(
-            !collect(&[OptionItem::DecentralizedCounters(true)])
-                .unwrap()
-                .decentralized_counters
-        );
+        assert!(collect(&[ordered, write]).unwrap().decentralized_counters());
+        assert!(collect(&[write, ordered]).unwrap().decentralized_counters());
+        assert!(!collect(&[write]).unwrap().decentralized_counters());
+        assert!(!collect(&[ordered]).unwrap().decentralized_counters());
+        assert!(!collect(&[OptionItem::DecentralizedCounters(true)])
+            .unwrap()
+            .decentralized_counters());
     }
 
     #[test]
@@ -276,7 +416,7 @@ mod tests {
         let ordered = OptionItem::Kind(Kind::OrderedSet);
         let ask = |engine, items: &[OptionItem]| {
             let result = collect(&[&[OptionItem::Engine(engine)], items].concat());
-            result.map(|options| options.engine)
+            result.map(|options| options.engine())
         };
         assert_eq!(ask(EngineName::Hash, &[]), Ok(EngineName::Hash));
         assert_eq!(ask(EngineName::Ca, &[ordered]), Ok(EngineName::Ca));
@@ -304,12 +444,12 @@ mod tests {
         let plain = OptionItem::WriteConcurrency(WriteConcurrency::True);
         assert!(collect(&[locks, plain]).is_ok());
         assert_eq!(
-            collect(&[linear, locks]).unwrap().config.unwrap().bucket_locks,
+            request(&[linear, locks]).unwrap().config.unwrap().bucket_locks,
             BucketLocks::Fixed(16)
         );
         let ordered = OptionItem::Kind(Kind::OrderedSet);
-        assert_eq!(collect(&[ordered, split]).unwrap().config.unwrap().split, Some(10));
-        assert_eq!(collect(&[ordered]).unwrap().config, None);
+        assert_eq!(request(&[ordered, split]).unwrap().config.unwrap().split, Some(10));
+        assert_eq!(request(&[ordered]).unwrap().config, None);
     }
 
     #[test]
@@ -326,7 +466,7 @@ mod tests {
             collect(&[engine, wait, lock(LockName::DrMcs)]),
             Err(Refusal::NoDelegation)
         );
-        let config = collect(&[engine, wait, lock(LockName::Mrqd)]).unwrap().config.unwrap();
+        let config = request(&[engine, wait, lock(LockName::Mrqd)]).unwrap().config.unwrap();
         assert_eq!((config.lock, config.delegate), (LockName::Mrqd, Delegate::Wait));
     }
 

@@ -15,7 +15,6 @@ use crate::reaper;
 use crate::store::Store;
 use crate::table::{empty_store, Handle, Table};
 use cats_sync::epoch::Guard;
-use cats_sync::facade::{AtomicU64, Ordering};
 use cats_sync::slab::Own;
 use cats_sync::Busy;
 use cats_term::Block;
@@ -92,8 +91,64 @@ struct More {
     fixed_at: Time,
 }
 
-/// Tables by owner and serial number.
-type Members = BTreeMap<(u64, u64), Member>;
+/// The tables of some owners.
+struct Members {
+    /// By owner and serial number. Never empty, as it would be given back and had anew with each table of an owner that has one
+    /// at a time: the last one has no table.
+    tables: BTreeMap<(u64, u64), Member>,
+    /// How many tables there were.
+    made: u64,
+}
+
+/// The place of the member without a table: no process has this word.
+const LAST: (u64, u64) = (u64::MAX, u64::MAX);
+
+impl Default for Members {
+    fn default() -> Self {
+        let last = Member {
+            table: Known(ptr::null()),
+            more: None,
+        };
+        Self {
+            tables: BTreeMap::from([(LAST, last)]),
+            made: 0,
+        }
+    }
+}
+
+impl Members {
+    fn get(&self, owner: u64, table: &Table) -> Option<&Member> {
+        self.tables.get(&(owner, table.serial()))
+    }
+
+    fn get_mut(&mut self, owner: u64, table: &Table) -> Option<&mut Member> {
+        self.tables.get_mut(&(owner, table.serial()))
+    }
+
+    fn insert(&mut self, owner: u64, table: &Table, member: Member) {
+        self.tables.insert((owner, table.serial()), member);
+    }
+
+    fn remove(&mut self, owner: u64, table: &Table) -> Option<Member> {
+        self.tables.remove(&(owner, table.serial()))
+    }
+
+    /// The first of an owner's tables.
+    fn first_of(&self, owner: u64) -> Option<Known> {
+        let first = self.tables.range((owner, 0)..=(owner, u64::MAX)).next();
+        first.map(|(_, member)| member.table)
+    }
+
+    /// The tables behind a place, in order.
+    fn after(&self, place: Bound<(u64, u64)>) -> impl Iterator<Item = (Position, Known)> + '_ {
+        let range = self.tables.range((place, Bound::Excluded(LAST)));
+        range.map(|(key, member)| (Position(Some(*key)), member.table))
+    }
+
+    fn len(&self) -> usize {
+        self.tables.len() - 1
+    }
+}
 
 /// Parts of the registry: the tables of different owners are rarely in one.
 const PARTS: usize = 64;
@@ -103,10 +158,7 @@ const SERIAL_BITS: u32 = 56;
 /// The tables of some owners, in lines of its own.
 #[derive(Default)]
 #[repr(align(128))]
-struct Part {
-    members: Exclusive<Members>,
-    serial: AtomicU64,
-}
+struct Part(Exclusive<Members>);
 
 /// Attempts at what depends on others that are in the middle of something.
 const ATTEMPTS: usize = 100;
@@ -151,7 +203,10 @@ impl Registry {
     /// Keeps all tables in locked meta tables from now on, where the readers of a lock are divided into `reader_groups` groups. To
     /// be called before there is any table.
     pub fn use_locks(&self, reader_groups: usize) {
-        debug_assert!(self.parts.iter().all(|part| part.serial.load(Ordering::Relaxed) == 0));
+        debug_assert!(self
+            .parts
+            .iter()
+            .all(|part| part.0.with(|members| members.made) == Ok(0)));
         self.locked.get_or_init(|| Box::new(Locked::new(reader_groups)));
     }
 
@@ -172,14 +227,14 @@ impl Registry {
         (owner >> 4) as usize % PARTS
     }
 
-    fn part(&self, owner: u64) -> &Part {
-        &self.parts[Self::place(owner)]
+    fn members(&self, owner: u64) -> &Exclusive<Members> {
+        &self.parts[Self::place(owner)].0
     }
 
-    /// A number for a new table of this owner.
-    pub(crate) fn next_serial(&self, owner: u64) -> u64 {
-        // Relaxed: only uniqueness counts.
-        self.part(owner).serial.fetch_add(1, Ordering::Relaxed) | (Self::place(owner) as u64) << SERIAL_BITS
+    /// A number for a new table of this owner, whose part's members these are.
+    fn next_serial(members: &mut Members, owner: u64) -> u64 {
+        members.made += 1;
+        members.made | (Self::place(owner) as u64) << SERIAL_BITS
     }
 
     /// Runs `f` under the lock of the table's owner's part: nobody else changes the table meanwhile, nor becomes its owner.
@@ -187,7 +242,7 @@ impl Registry {
         let mut f = Some(f);
         for _ in 0..ATTEMPTS {
             let owner = table.owner();
-            let done = self.part(owner).members.with(|members| {
+            let done = self.members(owner).with(|members| {
                 let f = f.take_if(|_| table.owner() == owner)?;
                 Some(f(members, owner))
             })?;
@@ -198,24 +253,27 @@ impl Registry {
         Err(Busy)
     }
 
-    /// Makes a new table known, by its name too if it is a named one. On success the registry owns one reference to it.
+    /// Makes a new table known, by its name too if it is a named one. On success the registry owns one reference to it; if it
+    /// fails, the table is dead.
     pub fn enter(&self, host: &dyn Host, guard: &Guard, table: &Table, heir: Option<Heir>) -> Result<(), Failure> {
+        let entered = self.try_enter(host, guard, table, heir);
+        if entered.is_err() {
+            // SAFETY: it is a new one.
+            unsafe { table.discard() };
+        }
+        entered
+    }
+
+    fn try_enter(&self, host: &dyn Host, guard: &Guard, table: &Table, heir: Option<Heir>) -> Result<(), Failure> {
         let owner = table.owner();
         // A dead heir is no heir, as in ETS.
         let heir = heir.filter(|heir| heir.pid == owner || host.is_alive(heir.pid));
         if !host.watch(owner) {
             return Err(Cause::None.into());
         }
-        // A name that is being withdrawn leads nowhere, and is not free yet.
         for _ in 0..ATTEMPTS {
-            if table.options().named {
-                match self.find(host, guard, table.name(), owner) {
-                    Ok(_) => return Err(Cause::AlreadyExists.into()),
-                    Err(Failure::Bad(_)) => (),
-                    Err(failure) => return Err(failure),
-                }
-            }
-            let entered = self.part(owner).members.with(|members| {
+            let entered = self.members(owner).with(|members| {
+                table.set_serial(Self::next_serial(members, owner));
                 if !self.introduce(guard, table)? {
                     return Ok(false);
                 }
@@ -227,7 +285,7 @@ impl Registry {
                     table: Known(table),
                     more: more.map(Box::new),
                 };
-                members.insert((owner, table.serial()), member);
+                members.insert(owner, table, member);
                 Ok::<_, Failure>(true)
             })??;
             if entered {
@@ -237,13 +295,19 @@ impl Registry {
                 }
                 return Ok(());
             }
+            // The name is taken, unless that table's owner is dead. One that is being withdrawn leads nowhere, and is not free yet.
+            match self.find(host, guard, table.name(), owner) {
+                Ok(_) => return Err(Cause::AlreadyExists.into()),
+                Err(Failure::Bad(_)) => (),
+                Err(failure) => return Err(failure),
+            }
         }
         Err(Failure::Busy)
     }
 
     /// Makes a table findable, unless its name is taken.
     fn introduce(&self, guard: &Guard, table: &Table) -> Result<bool, Busy> {
-        let name = table.options().named.then(|| table.name());
+        let name = table.options().named().then(|| table.name());
         match (self.locked.get(), name) {
             (Some(locked), name) => locked.enter(table, name),
             (None, Some(name)) => self.names.claim(guard, name, table),
@@ -253,7 +317,7 @@ impl Registry {
 
     /// Makes a table dead, and lets nobody find it any more.
     fn kill(&self, guard: &Guard, table: &Table) -> Result<(), Busy> {
-        let named = table.options().named;
+        let named = table.options().named();
         match self.locked.get() {
             Some(locked) => locked.remove(table, named.then(|| table.name()))?,
             None if named => self.names.remove(guard, table)?,
@@ -317,11 +381,9 @@ impl Registry {
 
     /// Does what the death of `owner` demands of a table, unless the table has another owner by now.
     fn complete(&self, host: &dyn Host, guard: &Guard, table: &Table, owner: u64) -> Result<(), Failure> {
-        let key = (owner, table.serial());
         let heir = self
-            .part(owner)
-            .members
-            .with(|members| members.get(&key).and_then(|member| member.heir().cloned()))?;
+            .members(owner)
+            .with(|members| members.get(owner, table).and_then(|member| member.heir().cloned()))?;
         let Some(heir) = heir.filter(|heir| heir.pid != owner && host.watch(heir.pid)) else {
             return self.remove(host, table.by_identifier(guard), Some(owner));
         };
@@ -336,14 +398,14 @@ impl Registry {
     /// Makes `to`, which is watched, the owner, if `from` is the owner now.
     fn hand_over(&self, host: &dyn Host, table: &Table, from: u64, to: u64) -> Result<bool, Failure> {
         let hand = |leaving: &mut Members, coming: Option<&mut Members>| {
-            let Some(member) = leaving.remove(&(from, table.serial())) else {
+            let Some(member) = leaving.remove(from, table) else {
                 return false;
             };
-            coming.unwrap_or(leaving).insert((to, table.serial()), member);
+            coming.unwrap_or(leaving).insert(to, table, member);
             table.set_owner(to);
             true
         };
-        let (leaving, coming) = (&self.part(from).members, &self.part(to).members);
+        let (leaving, coming) = (self.members(from), self.members(to));
         // In the order of the parts.
         let done = match Self::place(from).cmp(&Self::place(to)) {
             Equal => leaving.with(|both| hand(both, None))?,
@@ -393,7 +455,7 @@ impl Registry {
             if table.is_dead() {
                 return Err(Cause::Id.into());
             }
-            let Some(member) = members.get_mut(&(caller, table.serial())) else {
+            let Some(member) = members.get_mut(caller, table) else {
                 return Err(Cause::None.into());
             };
             if let Some(heir) = heir {
@@ -410,7 +472,7 @@ impl Registry {
     pub fn rename(&self, host: &dyn Host, handle: Handle<'_>, name: u64, caller: u64) -> Result<(), Failure> {
         let (table, guard) = (handle.table(), handle.guard);
         for _ in 0..ATTEMPTS {
-            if table.options().named {
+            if table.options().named() {
                 match self.find(host, guard, name, caller) {
                     Ok(_) => return Err(Cause::None.into()),
                     Err(Failure::Bad(_)) => (),
@@ -422,7 +484,7 @@ impl Registry {
                 if table.is_dead() {
                     return Err(Failure::Bad(Cause::Id));
                 }
-                if !table.options().named {
+                if !table.options().named() {
                     table.set_name(name);
                     return Ok(true);
                 }
@@ -454,8 +516,7 @@ impl Registry {
             if owner.is_some_and(|owner| owner != now) {
                 return Ok(None);
             }
-            let key = (now, table.serial());
-            let fixers = members.get(&key).map_or(&[][..], Member::fixers);
+            let fixers = members.get(now, table).map_or(&[][..], Member::fixers);
             if !fixers.is_empty() {
                 self.fixes.with(|fixes| {
                     for (pid, _) in fixers {
@@ -465,7 +526,7 @@ impl Registry {
             }
             self.kill(guard, table)?;
             // What goes with it is freed without the lock.
-            Ok::<_, Failure>(Some(members.remove(&key).and_then(|member| member.more)))
+            Ok::<_, Failure>(Some(members.remove(now, table).and_then(|member| member.more)))
         })?;
         match removed {
             Ok(Some(_more)) => {
@@ -505,7 +566,8 @@ impl Registry {
     /// `delete_all_objects/1`: one exchange of the contents. An operation that began before takes effect before.
     pub fn delete_all_objects(&self, host: &dyn Host, handle: Handle<'_>) -> Result<(), Failure> {
         let table = handle.table();
-        let fresh = empty_store(table.options())?;
+        let config = handle.store().config().cloned().map(Box::new);
+        let fresh = empty_store(table.options(), config)?;
         let old = self.hold(table, |_, _| {
             handle.still_named()?;
             if table.is_dead() {
@@ -528,10 +590,7 @@ impl Registry {
 
     /// Does one step of what a process' end demands; false when nothing is left to do.
     pub fn bury(&self, host: &dyn Host, guard: &Guard, pid: u64) -> Result<bool, Failure> {
-        let next = self.part(pid).members.with(|members| {
-            let first = members.range((pid, 0)..=(pid, u64::MAX)).next();
-            first.map(|(_, member)| member.table)
-        })?;
+        let next = self.members(pid).with(|members| members.first_of(pid))?;
         if let Some(known) = next {
             // SAFETY: found under this guard while the registry knew it.
             let table = unsafe { &*known.0 };
@@ -549,7 +608,7 @@ impl Registry {
         let table = unsafe { &*known.0 };
         self.hold(table, |members, owner| {
             self.fixes.with(|fixes| fixes.remove(&key))?;
-            let member = members.get_mut(&(owner, table.serial()));
+            let member = members.get_mut(owner, table);
             if let Some(more) = member.and_then(|member| member.more.as_mut()) {
                 more.fixers.retain(|(fixer, _)| *fixer != pid);
             }
@@ -566,7 +625,7 @@ impl Registry {
         let now = host.now();
         self.hold(table, |members, owner| {
             handle.still_named()?;
-            let Some(member) = members.get_mut(&(owner, table.serial())) else {
+            let Some(member) = members.get_mut(owner, table) else {
                 return Err(Cause::Id.into());
             };
             let place = member.fixers().iter().position(|(pid, _)| *pid == caller);
@@ -596,7 +655,7 @@ impl Registry {
     pub fn fixation(&self, host: &dyn Host, handle: Handle<'_>) -> Result<Option<Fixation>, Failure> {
         let table = handle.table();
         let fixation = self.hold(table, |members, owner| {
-            let member = members.get(&(owner, table.serial()))?;
+            let member = members.get(owner, table)?;
             member.more.as_ref().map(|more| Fixation {
                 since: more.fixed_at,
                 processes: more.fixers.clone(),
@@ -611,7 +670,7 @@ impl Registry {
     /// The heir's pid.
     pub fn heir(&self, table: &Table) -> Result<Option<u64>, Failure> {
         Ok(self.hold(table, |members, owner| {
-            let member = members.get(&(owner, table.serial()))?;
+            let member = members.get(owner, table)?;
             member.heir().map(|heir| heir.pid)
         })?)
     }
@@ -630,10 +689,8 @@ impl Registry {
         let mut lower = from.0.map_or(Bound::Unbounded, Bound::Excluded);
         let first = from.0.map_or(0, |(owner, _)| Self::place(owner));
         for part in &self.parts[first..] {
-            part.members.with(|members| {
-                let range = members.range((lower, Bound::Unbounded)).take(limit - some.len());
-                some.extend(range.map(|(key, member)| (Position(Some(*key)), member.table)));
-            })?;
+            part.0
+                .with(|members| some.extend(members.after(lower).take(limit - some.len())))?;
             lower = Bound::Unbounded;
         }
         for (_, known) in &some {
@@ -651,7 +708,7 @@ impl Registry {
     pub fn count(&self) -> Result<usize, Failure> {
         let mut count = 0;
         for part in &self.parts {
-            count += part.members.with(|members| members.len())?;
+            count += part.0.with(|members| members.len())?;
         }
         Ok(count)
     }

@@ -6,7 +6,7 @@ use crate::engines::EngineName;
 use crate::group::free_entry;
 use crate::object::ObjectRef;
 use crate::schema::{Exact, Ordered, Probe};
-use cats_engine::ca::Ca;
+use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::config::Config;
 use cats_engine::hash::{Hash, Position};
 use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Step, Trail};
@@ -27,6 +27,8 @@ pub struct Store {
     structure: Structure,
     /// Objects, and bytes of their blocks and groups; counted while their places are locked.
     counters: Stripes<2>,
+    /// How the engine was built, to build another one like it.
+    config: Option<Box<Config>>,
 }
 
 /// Where a call of [`Store::approach`] came to, for engines in which the way there is long.
@@ -59,16 +61,31 @@ macro_rules! each {
 
 impl Store {
     /// An empty store for objects whose key is at `key`, counted from 0; for many writers at once when `shared`. The engine is
-    /// one that [`is_built`]. Nothing when memory is exhausted.
-    pub fn new(engine: EngineName, config: &Config, key: usize, shared: bool) -> Option<Self> {
+    /// one that [`is_built`], and as it is by default without a configuration. Nothing when memory is exhausted.
+    pub fn new(engine: EngineName, config: Option<Box<Config>>, key: usize, shared: bool) -> Option<Self> {
+        let thresholds = || {
+            config
+                .as_ref()
+                .map_or_else(Thresholds::default, |config| config.thresholds())
+        };
         Some(Self {
             structure: match engine {
                 EngineName::Hash => Structure::Hash(Hash::new(Exact::new(key))?),
-                EngineName::Ca => Structure::Ca(Ca::with_thresholds(Ordered::new(key), config.thresholds())),
-                other => Structure::Other(other::make(other, config, key)?),
+                EngineName::Ca => Structure::Ca(Ca::with_thresholds(Ordered::new(key), thresholds())),
+                other => Structure::Other(other::make(
+                    other,
+                    config.as_deref().unwrap_or(&Config::default()),
+                    key,
+                )?),
             },
             counters: if shared { Stripes::striped() } else { Stripes::new() },
+            config,
         })
+    }
+
+    /// How the engine was built, if it is not as by default.
+    pub fn config(&self) -> Option<&Config> {
+        self.config.as_deref()
     }
 
     /// Counts objects and bytes that came or went. The caller holds the lock of their place.

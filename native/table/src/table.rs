@@ -3,7 +3,7 @@
 use crate::failure::{Cause, Failure};
 use crate::group::KeyPlace;
 use crate::object::Layout;
-use crate::options::{Access, Kind, Options, WriteConcurrency};
+use crate::options::{Access, Kind, Options, Request};
 use crate::registry::Registry;
 use crate::store::Store;
 use cats_engine::config::Config;
@@ -53,10 +53,11 @@ impl Naming {
 /// See the module's documentation.
 ///
 /// The value lives in memory that the boundary provides (a resource of the VM) for as long as anybody has its identifier, which
-/// may be long after the table was deleted.
+/// may be long after the table was deleted. It has no destructor: what a table owns ends with its death, or with the attempt to
+/// make it known.
 pub struct Table {
-    /// Distinguishes the tables of a registry.
-    serial: u64,
+    /// Distinguishes the tables of a registry. Given before the table is known, and then never changed.
+    serial: AtomicU64,
     options: Options,
     /// The [`Naming`], also of a table that is not found by its name.
     naming: AtomicU64,
@@ -71,14 +72,16 @@ pub struct Table {
 
 impl Table {
     /// A table that nobody knows yet: to be made known by [`Registry::enter`].
-    pub fn new(registry: &'static Registry, options: Options, name: u64, owner: u64) -> Result<Self, Failure> {
-        let store = empty_store(&options)?;
+    pub fn new(registry: &'static Registry, request: Request, name: u64, owner: u64) -> Result<Self, Failure> {
+        const { assert!(!std::mem::needs_drop::<Self>()) };
+        let Request { options, config } = request;
+        let store = empty_store(options, config)?;
         let look_up = if registry.uses_locks() { LOOKED_UP } else { 0 };
         Ok(Self {
-            serial: registry.next_serial(owner),
+            serial: AtomicU64::new(0),
             naming: AtomicU64::new(name),
             owner: AtomicU64::new(owner),
-            state: AtomicUsize::new(options.access as usize | look_up),
+            state: AtomicUsize::new(options.access() as usize | look_up),
             store: AtomicPtr::new(store.into_raw()),
             options,
             registry,
@@ -87,23 +90,29 @@ impl Table {
 
     #[inline]
     pub fn serial(&self) -> u64 {
-        self.serial
+        // Relaxed: who knows the table has learnt of it since.
+        self.serial.load(Ordering::Relaxed)
+    }
+
+    /// The table is not known yet.
+    pub(crate) fn set_serial(&self, serial: u64) {
+        self.serial.store(serial, Ordering::Relaxed);
     }
 
     #[inline]
-    pub fn options(&self) -> &Options {
-        &self.options
+    pub fn options(&self) -> Options {
+        self.options
     }
 
     #[inline]
     pub fn kind(&self) -> Kind {
-        self.options.kind
+        self.options.kind()
     }
 
     /// The place of the key in an object, counted from 0.
     #[inline]
     pub fn key(&self) -> usize {
-        self.options.key_position as usize - 1
+        self.options.key_position() as usize - 1
     }
 
     /// How objects are stored.
@@ -111,7 +120,7 @@ impl Table {
     pub(crate) fn layout(&self) -> Layout {
         Layout {
             key: self.key(),
-            packed: self.options.compressed,
+            packed: self.options.compressed(),
         }
     }
 
@@ -182,6 +191,16 @@ impl Table {
     pub(crate) fn kill(&self) {
         let state = self.state.load(Ordering::Relaxed);
         self.state.store(state | DEAD, Ordering::Release);
+    }
+
+    /// Ends a table that was not made known.
+    ///
+    /// # Safety
+    /// Nobody else knows it, and it was not ended before.
+    pub(crate) unsafe fn discard(&self) {
+        self.kill();
+        // SAFETY: the store is the table's own.
+        drop(unsafe { Own::from_raw(self.store_pointer()) });
     }
 
     /// Whether `caller` may do this to the table, which was found by its identifier; `caller` is only asked for when it matters.
@@ -257,24 +276,11 @@ impl Table {
     }
 }
 
-/// Contents for a table with these options.
-pub(crate) fn empty_store(options: &Options) -> Result<Own<Store>, Failure> {
-    let shared = options.access == Access::Public || options.write_concurrency != WriteConcurrency::False;
-    let key = options.key_position as usize - 1;
-    let store = match &options.config {
-        Some(config) => Store::new(options.engine, config, key, shared),
-        None => Store::new(options.engine, &Config::default(), key, shared),
-    };
+/// Contents for a table with these options, and this configuration of the engine.
+pub(crate) fn empty_store(options: Options, config: Option<Box<Config>>) -> Result<Own<Store>, Failure> {
+    let key = options.key_position() as usize - 1;
+    let store = Store::new(options.engine(), config, key, options.shared());
     store.and_then(Own::new).ok_or(Failure::SystemLimit)
-}
-
-impl Drop for Table {
-    fn drop(&mut self) {
-        if !self.is_dead() {
-            // SAFETY: a table that was never made known has an empty store that nobody else uses.
-            drop(unsafe { Own::from_raw(self.store_pointer()) });
-        }
-    }
 }
 
 /// A table that an operation works on, under a guard, and how it was found.

@@ -186,7 +186,7 @@ impl<'g> Handle<'g> {
                     out.push(place.object(body));
                     true
                 });
-            } else if self.table.options().compressed {
+            } else if self.table.options().compressed() {
                 out.push(ObjectRef::new(entry, self.table.key()));
             } else {
                 out.push(ObjectRef::stored(entry, self.table.key()));

@@ -24,7 +24,7 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
     match item {
         _ if item == atoms::size() => integer(handle.size()),
         _ if item == atoms::memory() => integer(handle.bytes().div_ceil(8)),
-        _ if item == atoms::type_() => Ok(env.atom(options.kind.text())),
+        _ if item == atoms::type_() => Ok(env.atom(options.kind().text())),
         _ if item == atoms::owner() => Ok(Term(table.owner())),
         _ if item == atoms::heir() => Ok(registry().heir(table)?.map_or(atoms::none(), Term)),
         _ if item == atoms::protection() => Ok(match table.access() {
@@ -32,21 +32,21 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
             Access::Protected => atoms::protected(),
             Access::Private => atoms::private(),
         }),
-        _ if item == atoms::write_concurrency() => Ok(match options.write_concurrency {
+        _ if item == atoms::write_concurrency() => Ok(match options.write_concurrency() {
             WriteConcurrency::False => atoms::false_(),
             WriteConcurrency::True => atoms::true_(),
             WriteConcurrency::Auto => atoms::auto(),
             WriteConcurrency::Locks(number) => env.unsigned(number.into()),
         }),
-        _ if item == atoms::read_concurrency() => Ok(atoms::boolean(options.read_concurrency)),
+        _ if item == atoms::read_concurrency() => Ok(atoms::boolean(options.read_concurrency())),
         _ if item == atoms::name() => Ok(Term(table.name())),
-        _ if item == atoms::keypos() => integer(options.key_position as usize),
+        _ if item == atoms::keypos() => integer(options.key_position() as usize),
         _ if item == atoms::node() => node_of(env, env.this_process()).ok_or(Failure::SystemLimit),
-        _ if item == atoms::named_table() => Ok(atoms::boolean(options.named)),
-        _ if item == atoms::compressed() => Ok(atoms::boolean(options.compressed)),
+        _ if item == atoms::named_table() => Ok(atoms::boolean(options.named())),
+        _ if item == atoms::compressed() => Ok(atoms::boolean(options.compressed())),
         _ if item == atoms::id() => Ok(identifier(env, table)),
-        _ if item == atoms::decentralized_counters() => Ok(atoms::boolean(options.decentralized_counters)),
-        _ if item == atoms::engine() => Ok(env.atom(options.engine.text())),
+        _ if item == atoms::decentralized_counters() => Ok(atoms::boolean(options.decentralized_counters())),
+        _ if item == atoms::engine() => Ok(env.atom(options.engine().text())),
         _ if item == atoms::base_nodes() => handle.base_nodes().map_or(Ok(atoms::undefined()), integer),
         _ if item == atoms::fixed() => Ok(atoms::boolean(registry().fixation(&Vm(env), handle)?.is_some())),
         _ if item == atoms::safe_fixed() => safe_fixed(env, handle, |since| {

@@ -30,10 +30,10 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     if !reaper::is_known(env) {
         return Err(Failure::NoReaper);
     }
-    let options = collect.finish(reader_groups());
-    let options = options.map_err(|refusal| refused(env, refusal))?;
+    let request = collect.finish(reader_groups());
+    let request = request.map_err(|refusal| refused(env, refusal))?;
     let guard = pin();
-    let table = Table::new(registry(), options, name.0, env.this_process().0)?;
+    let table = Table::new(registry(), request, name.0, env.this_process().0)?;
     let table = TABLES.own(table);
     registry().enter(&Vm(env), &guard, &table, heir)?;
     let term = designation(env, &table);
@@ -189,7 +189,7 @@ pub fn rename(env: Env, &[table, name]: &[Term; 2]) -> Result<Term, Failure> {
         return Err(bad());
     }
     registry().rename(&Vm(env), handle, name.0, env.this_process().0)?;
-    Ok(if handle.table().options().named { name } else { table })
+    Ok(if handle.table().options().named() { name } else { table })
 }
 
 pub fn whereis(env: Env, &[name]: &[Term; 1]) -> Result<Term, Failure> {

@@ -82,7 +82,7 @@ fn identifier(env: Env, table: &Table) -> Term {
 
 /// What `ets` calls the table: its name if it is a named one, else its identifier.
 fn designation(env: Env, table: &Table) -> Term {
-    if table.options().named {
+    if table.options().named() {
         Term(table.name())
     } else {
         identifier(env, table)

@@ -30,7 +30,7 @@ impl MetaTable {
         &self.0[Self::place_of_number(serial)]
     }
 
-    /// The place of the part of a number. The tables of each part of the registry are numbered from 0 on.
+    /// The place of the part of a number. The tables of each part of the registry are numbered one after the other.
     fn place_of_number(serial: u64) -> usize {
         (serial ^ serial >> SERIAL_BITS) as usize % LOCKS
     }
@@ -148,15 +148,14 @@ fn claim(names: &mut HashMap<u64, Known>, name: u64, table: &Table) -> bool {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::registry::{Registry, PARTS};
+    use crate::registry::{Members, Registry, PARTS};
     use std::collections::HashSet;
 
     #[test]
     fn tables_of_different_owners_are_under_different_locks() {
-        let registry = Registry::new(|_| ()).unwrap();
         let owners = (0..PARTS as u64).map(|number| number << 4);
         let places: HashSet<_> = owners
-            .map(|owner| MetaTable::place_of_number(registry.next_serial(owner)))
+            .map(|owner| MetaTable::place_of_number(Registry::next_serial(&mut Members::default(), owner)))
             .collect();
         assert_eq!(places.len(), PARTS);
     }

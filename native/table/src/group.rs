@@ -171,7 +171,7 @@ impl Group {
     #[inline]
     pub fn each_passing(&self, filter: &Filter, mut show: impl FnMut(u64)) {
         // A reader that met writers may be led on for long; what it has is not valid anyway.
-        let most = 2 * self.count() / FULL + 16;
+        let most = self.count() + 16;
         for chunk in self.chunks().take(most) {
             for body in chunk.bodies_passing(filter) {
                 prefetch(body);

@@ -7,8 +7,9 @@
 //! One thread at a time changes a group: the holder of the engine's lock on the key's place. Others read meanwhile, under
 //! guards, and the engine validates what they read: they follow the chunks only, and what is unlinked is retired.
 //!
-//! An object comes into the index when one is sought: then some of those that are not in it yet are added, and the others
-//! searched by their signatures. So who only adds objects pays for no index, but for each beyond [`UNINDEXED`].
+//! Objects come into the index a chunk at a time, when one is sought: then some of those that are not in it yet are added, and the
+//! others searched by their signatures. So who only adds objects pays for no index, but for each beyond [`UNINDEXED`]. The last
+//! chunk is never in it, so what is in the index are all objects of the chunks before some chunk.
 
 mod chunk;
 mod index;
@@ -23,8 +24,8 @@ use cats_engine::Entry;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
-use chunk::{bits, Chunk, Header, Node, Slot, FULL};
-use index::Index;
+use chunk::{bits, Chunk, Header, FULL};
+use index::{Index, Indexed};
 use signature::signature;
 use smallvec::SmallVec;
 use std::cell::UnsafeCell;
@@ -48,16 +49,20 @@ pub struct Group {
 /// What only the holder of the place's lock uses.
 struct Writer {
     last: Chunk,
-    /// Bytes of the group and its objects.
+    /// Bytes of the group and its objects, without the index.
     bytes: usize,
-    index: Option<Box<Indexed>>,
+    index: Option<Box<Index>>,
+    /// The first chunk whose objects are not in the index, if there is one.
+    end: Chunk,
 }
 
-/// The index, and how far it goes.
-struct Indexed {
-    index: Index,
-    /// No object before this chunk is missing in the index.
-    end: Chunk,
+/// An object that is to be removed.
+struct Found {
+    chunk: Chunk,
+    slot: usize,
+    body: u64,
+    /// If it is in the index.
+    hash: u32,
 }
 
 /// Where the objects of a group have their key: the key word of the entry, and the place, counted from 0.
@@ -98,7 +103,7 @@ impl Group {
         for body in [first, second] {
             // SAFETY: as the caller promises.
             unsafe {
-                chunk.push(slot_of(key, body));
+                push(chunk, key, body);
                 bytes += body_bytes(body);
             }
         }
@@ -109,6 +114,7 @@ impl Group {
                 last: chunk,
                 bytes,
                 index: None,
+                end: chunk,
             }),
         });
         match group {
@@ -158,9 +164,8 @@ impl Group {
     #[inline]
     pub fn each(&self, mut show: impl FnMut(u64) -> bool) {
         for chunk in self.chunks() {
-            for body in chunk.words().0 {
-                // Acquire: pairs with `Chunk::set`, so that the object is seen.
-                if !show(body.load(Ordering::Acquire)) {
+            for body in chunk.bodies() {
+                if !show(body) {
                     return;
                 }
             }
@@ -211,7 +216,8 @@ impl Group {
     /// The caller holds the lock of the place.
     pub unsafe fn bytes(&self) -> usize {
         // SAFETY: the caller is the only writer.
-        unsafe { (*self.writer.get()).bytes }
+        let writer = unsafe { &*self.writer.get() };
+        writer.bytes + writer.index.as_ref().map_or(0, |index| index.bytes())
     }
 
     /// # Safety
@@ -226,48 +232,28 @@ impl Group {
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    pub unsafe fn contains(&self, guard: &Guard, key: KeyPlace, object: ObjectRef<'_>) -> bool {
+    pub unsafe fn contains(&self, key: KeyPlace, object: ObjectRef<'_>) -> bool {
         // SAFETY: the caller is the only writer; the objects live while it holds the lock.
         unsafe {
-            self.extend_index(guard, key);
-            if self.writer().index.is_some() {
-                let hash = object_hash(object, key.place);
-                if self.indexed(guard, key, hash, object).is_some() {
-                    return true;
-                }
-            }
-            let filter = Filter::only(signature(object, key.place));
+            self.extend_index(key);
+            let filter = Filter::only(object, key.place);
             let is_it = |body: u64| identical(key.object(body), object);
-            self.unindexed().any(|chunk| chunk.bodies_passing(&filter).any(is_it))
+            let has_it = |chunk: Chunk| chunk.bodies_passing(&filter).any(is_it);
+            let index = &self.writer().index;
+            let indexed = |index: &Index| index.chunks(hash(object, key)).any(has_it);
+            index.as_deref().is_some_and(indexed) || self.unindexed().any(has_it)
         }
     }
 
-    /// The place of the first equal object in the index, which has this hash: its chunk and slot.
-    ///
-    /// # Safety
-    /// The caller holds the lock of the place.
-    unsafe fn indexed(&self, guard: &Guard, key: KeyPlace, hash: u64, object: ObjectRef<'_>) -> Option<(Chunk, usize)> {
-        // SAFETY: as the caller promises.
-        unsafe {
-            let indexed = self.writer().index.as_ref()?;
-            let mut nodes = indexed.index.nodes(guard, hash);
-            nodes.find_map(|node| {
-                let chunk = (*node).chunk.get();
-                let slot = chunk.slot_of(node);
-                identical(key.object(chunk.get(slot).body), object).then_some((chunk, slot))
-            })
-        }
-    }
-
-    /// The chunks in which objects may be that are not in the index.
+    /// The chunks whose objects are not in the index.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
     unsafe fn unindexed(&self) -> impl Iterator<Item = Chunk> {
         // SAFETY: as the caller promises.
-        let from = match unsafe { &self.writer().index } {
-            Some(indexed) if indexed.index.len() == self.count() => None,
-            Some(indexed) => Some(indexed.end),
+        let writer = unsafe { self.writer() };
+        let from = match writer.index {
+            Some(_) => Some(writer.end),
             None => self.head(),
         };
         std::iter::successors(from, |chunk| chunk.next())
@@ -281,23 +267,22 @@ impl Group {
         // SAFETY: as the caller promises.
         unsafe {
             let last = self.writer().last;
-            let last = if last.is_full() {
+            let last = if last.make_room(1) {
+                last
+            } else {
                 match self.extend(guard, last) {
                     Some(chunk) => chunk,
                     None => return false,
                 }
-            } else {
-                last
             };
-            last.push(slot_of(key, body));
+            push(last, key, body);
             let writer = self.writer();
             writer.bytes += body_bytes(body);
             // Relaxed: see `count`.
             let count = self.count() + 1;
             self.count.store(count, Ordering::Relaxed);
-            let indexed = writer.index.as_ref().map_or(0, |indexed| indexed.index.len());
-            if count - indexed > UNINDEXED {
-                self.index_more(guard, key, 2);
+            if count > UNINDEXED && count - self.indexed() > UNINDEXED {
+                self.index_more(key, 1);
             }
         }
         true
@@ -308,14 +293,15 @@ impl Group {
     /// # Safety
     /// The caller holds the lock of the place.
     unsafe fn extend(&self, guard: &Guard, last: Chunk) -> Option<Chunk> {
-        let more = Chunk::new(if last.used() < FULL { last.used() + 1 } else { FULL })?;
+        let more = Chunk::new((last.capacity() + 1).min(FULL))?;
         // SAFETY: as the caller promises.
         let writer = unsafe { self.writer() };
         writer.bytes += more.bytes();
-        if last.used() < FULL {
-            (0..last.used()).for_each(|slot| more.push(last.get(slot)));
+        if last.capacity() < FULL {
+            bits(last.live()).for_each(|slot| more.push(last.get(slot), last.signature(slot)));
             self.set_head(Some(more));
             writer.bytes -= last.bytes();
+            writer.end = more;
             retire_chunk(guard, last);
         } else {
             more.set_previous(Some(last));
@@ -325,71 +311,82 @@ impl Group {
         Some(more)
     }
 
+    /// The number of objects in the index.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn indexed(&self) -> usize {
+        // SAFETY: as the caller promises.
+        unsafe { self.writer() }.index.as_ref().map_or(0, |index| index.len())
+    }
+
     /// Before a search: has the index, if the group is large enough for one, go further.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    unsafe fn extend_index(&self, guard: &Guard, key: KeyPlace) {
-        // SAFETY: as the caller promises.
-        unsafe {
-            let indexed = self.writer().index.as_ref().map_or(0, |indexed| indexed.index.len());
-            let missing = self.count() - indexed;
-            if missing > 0 && (indexed > 0 || self.count() > SMALL) {
-                // About as much work as it is to search them.
-                self.index_more(guard, key, (missing / 16).clamp(16, 1024));
-            }
-        }
-    }
-
-    /// Adds the next so many objects to the index. What it has no memory for is searched without it.
-    ///
-    /// # Safety
-    /// The caller holds the lock of the place.
-    unsafe fn index_more(&self, guard: &Guard, key: KeyPlace, mut limit: usize) {
-        let Some(head) = self.head() else { return };
-        // SAFETY: as the caller promises.
-        let writer = unsafe { self.writer() };
-        if writer.index.is_none() {
-            let Some(index) = Index::new() else { return };
-            writer.index = Some(Box::new(Indexed { index, end: head }));
-        }
-        let Some(indexed) = &mut writer.index else { return };
-        loop {
-            let chunk = indexed.end;
-            let first = chunk.nodes().iter().position(|node| node.is_null());
-            for slot in first.unwrap_or(chunk.used())..chunk.used() {
-                if limit == 0 {
-                    return;
-                }
-                limit -= 1;
-                let mut at = chunk.get(slot);
-                // SAFETY: the object is the group's.
-                let hash = object_hash(unsafe { key.object(at.body) }, key.place);
-                let Some(node) = indexed.index.add(guard, hash, chunk) else {
-                    return;
-                };
-                writer.bytes += Index::BYTES;
-                at.node = node;
-                chunk.set(slot, at);
-            }
-            match chunk.next() {
-                Some(next) => indexed.end = next,
-                None => return,
-            }
-        }
-    }
-
-    /// Takes an object, by its hash, out of the index.
-    ///
-    /// # Safety
-    /// The caller holds the lock of the place; the slot of the node is given up, or its object replaced.
-    unsafe fn unindex(&self, guard: &Guard, hash: u64, node: *mut Node) {
+    #[inline]
+    unsafe fn extend_index(&self, key: KeyPlace) {
         // SAFETY: as the caller promises.
         unsafe {
             let writer = self.writer();
-            let indexed = writer.index.as_mut().expect("nodes belong to an index");
-            indexed.index.remove(guard, hash, node);
-            writer.bytes -= Index::BYTES;
+            let begun = writer.index.is_some();
+            if begun && writer.end != writer.last || !begun && self.count() > SMALL {
+                // About as much work as it is to search them.
+                let missing = self.count() - self.indexed();
+                self.index_more(key, (missing / 16).min(1024));
+            }
+        }
+    }
+
+    /// Adds the objects of the next chunks but the last to the index, a few more than so many. What it has no memory for is
+    /// searched without it.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    #[cold]
+    unsafe fn index_more(&self, key: KeyPlace, limit: usize) {
+        // SAFETY: as the caller promises.
+        let writer = unsafe { self.writer() };
+        if writer.index.is_none() {
+            let (Some(index), Some(head)) = (Index::new(), self.head()) else {
+                return;
+            };
+            writer.index = Some(Box::new(index));
+            writer.end = head;
+        }
+        let Some(index) = &mut writer.index else { return };
+        let mut added = 0;
+        while let Some(next) = writer.end.next().filter(|_| added <= limit) {
+            let chunk = writer.end;
+            for body in chunk.bodies() {
+                prefetch(body);
+            }
+            for (i, body) in chunk.bodies().enumerate() {
+                // SAFETY: the object is the group's.
+                let hash = hash(unsafe { key.object(body) }, key);
+                if !index.add(Indexed { hash, chunk }) {
+                    for body in chunk.bodies().take(i) {
+                        // SAFETY: as above.
+                        let hash = self::hash(unsafe { key.object(body) }, key);
+                        index.remove(Indexed { hash, chunk });
+                    }
+                    return;
+                }
+                added += 1;
+            }
+            chunk.set_indexed(true);
+            writer.end = next;
+        }
+    }
+
+    /// Does without the index, until the next search.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn drop_index(&self) {
+        // SAFETY: as the caller promises.
+        if unsafe { self.writer() }.index.take().is_some() {
+            self.chunks().for_each(|chunk| chunk.set_indexed(false));
         }
     }
 
@@ -409,26 +406,20 @@ impl Group {
         unsafe {
             let before = self.bytes();
             for chunk in self.chunks() {
-                for slot in 0..chunk.used() {
+                for slot in bits(chunk.live()) {
                     let old = chunk.get(slot);
-                    let Some(body) = new(&key.object(old.body)) else {
+                    let Some(body) = new(&key.object(old)) else {
                         continue;
                     };
-                    let mut now = slot_of(key, body);
-                    if !old.node.is_null() {
-                        self.unindex(guard, object_hash(key.object(old.body), key.place), old.node);
-                        let writer = self.writer();
-                        let indexed = writer.index.as_mut().expect("nodes belong to an index");
-                        let hash = object_hash(key.object(body), key.place);
-                        // The node that was just freed leaves room for it.
-                        now.node = indexed.index.add(guard, hash, chunk).expect("memory for a node");
-                        writer.bytes += Index::BYTES;
+                    if chunk.is_indexed() {
+                        // To bring it up to date would be as much work as this is altogether.
+                        self.drop_index();
                     }
-                    chunk.set(slot, now);
+                    chunk.set(slot, body, signature(key.object(body), key.place));
                     let writer = self.writer();
                     writer.bytes += body_bytes(body);
-                    writer.bytes -= body_bytes(old.body);
-                    retire_body(guard, old.body);
+                    writer.bytes -= body_bytes(old);
+                    retire_body(guard, old);
                     replaced += 1;
                 }
             }
@@ -441,22 +432,29 @@ impl Group {
     /// # Safety
     /// The caller holds the lock of the place.
     pub unsafe fn remove(&self, guard: &Guard, key: KeyPlace, object: ObjectRef<'_>) -> usize {
-        let mut removed = 0;
         // SAFETY: the caller is the only writer; objects in the group live.
         unsafe {
-            self.extend_index(guard, key);
+            self.extend_index(key);
+            let filter = Filter::only(object, key.place);
+            let is_it = |other: &ObjectRef<'_>| identical(*other, object);
+            let mut removed = 0;
             if self.writer().index.is_some() {
-                let hash = object_hash(object, key.place);
-                while let Some((chunk, slot)) = self.indexed(guard, key, hash, object) {
-                    self.take(guard, hash, chunk, slot);
-                    removed += 1;
+                let hash = hash(object, key);
+                let equal = |chunk: Chunk| {
+                    let slots = bits(chunk.passing(&filter)).filter(|slot| is_it(&key.object(chunk.get(*slot))));
+                    let slots = slots.fold(0, |slots, slot| slots | 1 << slot);
+                    (slots != 0).then_some((chunk, slots))
+                };
+                let next = || self.writer().index.as_ref()?.chunks(hash).find_map(equal);
+                while let Some((chunk, slots)) = next() {
+                    removed += self.take(guard, key, hash, chunk, slots);
                 }
             }
-            let filter = Filter::only(signature(object, key.place));
-            let from = self.unindexed().next();
-            let is_it = |other: &ObjectRef<'_>| identical(*other, object);
-            let all = self.sweep(guard, key, from, &filter, usize::MAX, |_| true, is_it);
-            removed + all.unwrap_or(0)
+            if let Some(from) = self.unindexed().find(|chunk| chunk.passing(&filter) != 0) {
+                let all = self.sweep(guard, key, Some(from), &filter, usize::MAX, |_| true, is_it);
+                removed += all.unwrap_or(0);
+            }
+            removed
         }
     }
 
@@ -479,25 +477,22 @@ impl Group {
         unsafe { self.sweep(guard, key, self.head(), filter, limit, fits, unwanted) }
     }
 
-    /// Removes an indexed object.
+    /// Removes indexed objects; how many.
     ///
     /// # Safety
-    /// The caller holds the lock of the place; the object in this slot is in the index, under this hash.
-    unsafe fn take(&self, guard: &Guard, hash: u64, chunk: Chunk, slot: usize) {
+    /// The caller holds the lock of the place; the objects in these slots are in the index, under this hash.
+    unsafe fn take(&self, guard: &Guard, key: KeyPlace, hash: u32, chunk: Chunk, slots: u64) -> usize {
         // SAFETY: as the caller promises.
         unsafe {
-            let Slot { body, node, .. } = chunk.get(slot);
-            self.unindex(guard, hash, node);
-            chunk.remove(1 << slot);
-            self.drop_object(guard, chunk, body);
-            if chunk.used() > FULL / 2 {
-                return;
+            chunk.remove(slots);
+            if let Some(index) = &mut self.writer().index {
+                bits(slots).for_each(|_| index.remove(Indexed { hash, chunk }));
             }
-            let next = chunk.next();
-            self.settle(guard, chunk);
-            if let Some(next) = next {
-                self.settle(guard, next);
+            self.drop_objects(guard, bits(slots).map(|slot| (chunk, chunk.get(slot))));
+            if chunk.count() <= FULL / 2 {
+                self.settle_with_next(guard, key, chunk);
             }
+            slots.count_ones() as usize
         }
     }
 
@@ -517,112 +512,152 @@ impl Group {
         fits: impl Fn(usize) -> bool,
         mut unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Option<usize> {
-        let mut found = SmallVec::<[(Chunk, u64); 8]>::new();
-        let mut count = 0;
+        let mut found = SmallVec::<[Found; 64]>::new();
         for chunk in std::iter::successors(from, |chunk| chunk.next()) {
-            let slots = chunk.passing(filter);
-            if slots != 0 {
-                found.push((chunk, slots));
-                count += slots.count_ones() as usize;
-                bits(slots).for_each(|slot| prefetch(chunk.get(slot).body));
+            for slot in bits(chunk.passing(filter)) {
+                let body = chunk.get(slot);
+                prefetch(body);
+                found.push(Found {
+                    chunk,
+                    slot,
+                    body,
+                    hash: 0,
+                });
             }
         }
-        if count > limit {
+        if found.len() > limit {
             return None;
         }
-        let mut hashes = SmallVec::<[u64; 16]>::new();
         // SAFETY: as the caller promises.
-        let writer = unsafe { self.writer() };
-        let mut words = 0;
-        for (chunk, slots) in &mut found {
-            for slot in bits(*slots) {
-                let at = chunk.get(slot);
-                // SAFETY: the object is the group's.
-                words += unsafe { words_to_read(at.body) };
-                if !fits(words) {
-                    return None;
-                }
-                // SAFETY: the object is the group's.
-                let object = unsafe { key.object(at.body) };
-                if !unwanted(&object) {
-                    *slots &= !(1 << slot);
-                } else if let (false, Some(indexed)) = (at.node.is_null(), &writer.index) {
-                    let hash = object_hash(object, key.place);
-                    indexed.index.prefetch(guard, hash, at.node);
-                    hashes.push(hash);
+        let index = &mut unsafe { self.writer() }.index;
+        let (mut words, mut too_large) = (0, false);
+        found.retain(|found| {
+            // SAFETY: the object is the group's.
+            words += unsafe { words_to_read(found.body) };
+            too_large |= !fits(words);
+            // SAFETY: the object is the group's.
+            let object = unsafe { key.object(found.body) };
+            let gone = !too_large && unwanted(&object);
+            if let (true, true, Some(index)) = (gone, found.chunk.is_indexed(), &index) {
+                found.hash = hash(object, key);
+                index.prefetch(found.hash);
+            }
+            gone
+        });
+        if too_large {
+            return None;
+        }
+        let (mut sparse, mut far) = (Vec::new(), Vec::new());
+        for &Found { chunk, slot, hash, .. } in &found {
+            chunk.remove(1 << slot);
+            if let (true, Some(index)) = (chunk.is_indexed(), &mut *index) {
+                let entry = Indexed { hash, chunk };
+                if !index.remove_near(entry) {
+                    far.push(entry);
                 }
             }
-        }
-        let mut hashes = hashes.into_iter();
-        let mut removed = 0;
-        for (chunk, slots) in found.into_iter().filter(|(_, slots)| *slots != 0) {
-            let gone: SmallVec<[Slot; 64]> = bits(slots).map(|slot| chunk.get(slot)).collect();
-            // First: who pins from now on must not find what is retired.
-            chunk.remove(slots);
-            for at in gone {
-                // SAFETY: as the caller promises; the hashes are those of the indexed objects in this order.
-                unsafe {
-                    if !at.node.is_null() {
-                        let hash = hashes.next().expect("a hash for each node");
-                        self.unindex(guard, hash, at.node);
-                    }
-                    self.drop_object(guard, chunk, at.body);
-                }
+            if chunk.count() <= FULL / 2 && sparse.last() != Some(&chunk) {
+                sparse.push(chunk);
             }
-            removed += slots.count_ones() as usize;
-            // What goes with a chunk is at most that chunk: the others are still there.
-            // SAFETY: as the caller promises.
-            unsafe { self.settle(guard, chunk) };
         }
-        Some(removed)
-    }
-
-    /// Retires an object that was in this chunk, and is in no slot any more.
-    ///
-    /// # Safety
-    /// The caller holds the lock of the place.
-    unsafe fn drop_object(&self, guard: &Guard, chunk: Chunk, body: u64) {
-        debug_assert!(!refers(body) || (0..chunk.used()).all(|slot| chunk.get(slot).body != body));
+        if let (false, Some(index)) = (far.is_empty(), index) {
+            index.remove_all(far);
+        }
         // SAFETY: as the caller promises.
         unsafe {
-            self.writer().bytes -= body_bytes(body);
-            retire_body(guard, body);
+            // Only now: who pins from then on must not find what is retired.
+            self.drop_objects(guard, found.iter().map(|found| (found.chunk, found.body)));
+            // Backwards, as what goes is this chunk or the next.
+            for chunk in sparse.into_iter().rev() {
+                self.settle_with_next(guard, key, chunk);
+            }
         }
-        // Relaxed: see `count`.
-        self.count.store(self.count() - 1, Ordering::Relaxed);
+        Some(found.len())
     }
 
-    /// Does away with a chunk that is empty, or with its neighbour before it at most half full, unless it is the only one.
+    /// Retires objects that were in these chunks, and are in no slots any more.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    unsafe fn settle(&self, guard: &Guard, chunk: Chunk) {
-        if chunk.used() > FULL / 2 {
+    unsafe fn drop_objects(&self, guard: &Guard, objects: impl Iterator<Item = (Chunk, u64)>) {
+        let (mut removed, mut bytes) = (0, 0);
+        for (chunk, body) in objects {
+            debug_assert!(!refers(body) || chunk.bodies().all(|other| other != body));
+            removed += 1;
+            // SAFETY: as the caller promises.
+            unsafe {
+                bytes += body_bytes(body);
+                retire_body(guard, body);
+            }
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.writer() }.bytes -= bytes;
+        // Relaxed: see `count`.
+        self.count.store(self.count() - removed, Ordering::Relaxed);
+    }
+
+    /// [Settles](Self::settle) a chunk that has lost objects, and the one behind it.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn settle_with_next(&self, guard: &Guard, key: KeyPlace, chunk: Chunk) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if let Some(next) = chunk.next() {
+                self.settle(guard, key, next);
+            }
+            self.settle(guard, key, chunk);
+        }
+    }
+
+    /// Does away with a chunk that is empty, or with its neighbour before it at most half full, unless it is the only one, or
+    /// the only one that is not in the index.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn settle(&self, guard: &Guard, key: KeyPlace, chunk: Chunk) {
+        let count = chunk.count();
+        if count > FULL / 2 {
             return;
         }
         let (previous, next) = (chunk.previous(), chunk.next());
-        let Some(neighbour) = previous.or(next) else { return };
-        match previous {
-            _ if chunk.used() == 0 => {}
-            Some(previous) if previous.used() + chunk.used() <= FULL / 2 => {
-                (0..chunk.used()).for_each(|slot| previous.push(chunk.get(slot)));
+        let stays = match previous {
+            Some(previous) if previous.is_indexed() == chunk.is_indexed() => {
+                count > 0 && previous.count() + count > FULL / 2
             }
-            _ => return,
+            _ => count > 0 || next.is_none(),
+        };
+        if stays {
+            return;
+        }
+        // SAFETY: as the caller promises.
+        let writer = unsafe { self.writer() };
+        if let (Some(previous), true) = (previous, count > 0) {
+            previous.make_room(count);
+            for slot in bits(chunk.live()) {
+                let body = chunk.get(slot);
+                previous.push(body, chunk.signature(slot));
+                if let (true, Some(index)) = (chunk.is_indexed(), &mut writer.index) {
+                    // SAFETY: the object is the group's.
+                    let hash = hash(unsafe { key.object(body) }, key);
+                    index.move_to(Indexed { hash, chunk }, previous);
+                }
+            }
         }
         match previous {
             Some(previous) => previous.set_next(next),
             None => self.set_head(next),
         }
-        // SAFETY: as the caller promises.
-        let writer = unsafe { self.writer() };
-        match next {
-            Some(next) => next.set_previous(previous),
-            None => writer.last = neighbour,
-        }
-        if let Some(indexed) = &mut writer.index {
-            if indexed.end == chunk {
-                indexed.end = neighbour;
+        match (previous, next) {
+            (_, Some(next)) => {
+                next.set_previous(previous);
+                if writer.end == chunk {
+                    writer.end = next;
+                }
             }
+            // A chunk before the last that is not in the index either.
+            (Some(previous), None) => writer.last = previous,
+            (None, None) => unreachable!("the only chunk stays"),
         }
         writer.bytes -= chunk.bytes();
         retire_chunk(guard, chunk);
@@ -632,18 +667,13 @@ impl Group {
     pub fn dismantle(&mut self, limit: usize) -> bool {
         let mut freed = 0;
         while let Some(chunk) = self.head() {
-            while chunk.used() > 0 && freed < limit {
-                let slot = chunk.get(chunk.used() - 1);
-                chunk.set_used(chunk.used() - 1);
+            for slot in bits(chunk.live()).take(limit - freed) {
+                chunk.remove(1 << slot);
                 // SAFETY: this is the only user.
-                unsafe { free_body(slot.body) };
-                if let (false, Some(indexed)) = (slot.node.is_null(), &mut self.writer.get_mut().index) {
-                    // SAFETY: as above.
-                    unsafe { indexed.index.free(slot.node) };
-                }
+                unsafe { free_body(chunk.get(slot)) };
                 freed += 1;
             }
-            if chunk.used() > 0 {
+            if chunk.live() != 0 {
                 return false;
             }
             self.set_head(chunk.next());
@@ -651,8 +681,8 @@ impl Group {
             unsafe { chunk.free() };
         }
         let index = &mut self.writer.get_mut().index;
-        if let Some(indexed) = index {
-            if freed >= limit || !indexed.index.dismantle(limit) {
+        if let Some(left) = index {
+            if freed >= limit || !left.dismantle(limit) {
                 return false;
             }
             *index = None;
@@ -672,18 +702,20 @@ unsafe impl Send for Group {}
 // SAFETY: as above.
 unsafe impl Sync for Group {}
 
-/// What a slot holds for an object that is not in the index.
+/// Adds an object to a chunk that has room behind its last one.
 ///
 /// # Safety
 /// As for [`ObjectRef::new`].
 #[inline]
-unsafe fn slot_of(key: KeyPlace, body: u64) -> Slot {
-    Slot {
-        body,
-        // SAFETY: as the caller promises.
-        signature: signature(unsafe { key.object(body) }, key.place),
-        node: null_mut(),
-    }
+unsafe fn push(chunk: Chunk, key: KeyPlace, body: u64) {
+    // SAFETY: as the caller promises.
+    chunk.push(body, signature(unsafe { key.object(body) }, key.place));
+}
+
+/// By which an object is in the index.
+#[inline]
+fn hash(object: ObjectRef<'_>, key: KeyPlace) -> u32 {
+    (object_hash(object, key.place) >> 32) as u32
 }
 
 /// Frees a chunk that is unlinked once nobody can be reading it.

@@ -295,7 +295,7 @@ impl Handle<'_> {
             if is_group(old.body) {
                 let group = Group::from_body(old.body);
                 let before = group.bytes();
-                if unique && group.contains(self.guard, key, object) {
+                if unique && group.contains(key, object) {
                     store.count(0, group.bytes() as i64 - before as i64);
                     return (Step::Keep, Ok(None));
                 }

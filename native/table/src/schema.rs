@@ -330,11 +330,15 @@ pub fn identical(a: ObjectRef<'_>, b: ObjectRef<'_>) -> bool {
 }
 
 /// A hash of the object without its key.
+#[inline]
 pub fn object_hash(object: ObjectRef<'_>, key: usize) -> u64 {
-    let arity = object.arity();
-    let mut state = arity as u64;
-    for i in (0..arity).filter(|i| *i != key) {
-        state = mix(state.rotate_left(5) ^ hash(object.element(i)));
-    }
-    state
+    let elements = (0..object.arity()).filter(|i| *i != key).map(|i| object.element(i));
+    let words = elements.map(|element| match element.is_immediate() {
+        true => element.word(),
+        false => hash(element),
+    });
+    // Cheap for each element, as the whole is mixed.
+    mix(words.fold(object.arity() as u64, |state, word| {
+        (state.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }))
 }

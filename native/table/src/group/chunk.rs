@@ -1,41 +1,35 @@
-//! A chunk of a group's list: some objects with their signatures, one after the other, without gaps.
+//! A chunk of a group's list: some objects with their signatures, one after the other. Those that are removed leave gaps, which
+//! are closed when there is no more room at the end. Signatures stand a byte in each of eight *planes*, so that what is asked
+//! about one element of all objects is read from one cache line.
 //!
 //! The holder of the place's lock changes it, in place. Others read it meanwhile, under guards: each slot that they see has been
 //! one of an object of the group while their guard lived, and the engine validates what they make of it.
 
 use super::signature::Filter;
-use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicU8, Ordering};
 use cats_sync::slab;
 use std::cell::Cell;
 use std::ptr::{null_mut, NonNull};
 
-/// The most objects of a chunk. Only such chunks have successors, and room for the index's nodes.
-pub const FULL: usize = 62;
+/// The most objects of a chunk. Only such chunks have successors.
+pub const FULL: usize = 60;
 
-/// An indexed object's place.
-pub struct Node {
-    pub chunk: Cell<Chunk>,
-    /// The next node whose object has the same hash; that of the last one is the first.
-    pub same: Cell<*mut Node>,
-}
+/// Bytes of a signature.
+pub const PLANES: usize = 8;
 
-/// What stands before the slots: bodies, then signatures, then nodes.
+/// What stands before the bodies; the planes of the signatures are behind them.
 #[repr(C)]
 pub struct Header {
     next: AtomicPtr<Header>,
     /// Only for the writer.
     previous: Cell<*mut Header>,
-    used: AtomicUsize,
-    capacity: usize,
-}
-
-/// What a slot holds.
-#[derive(Clone, Copy)]
-pub struct Slot {
-    pub body: u64,
-    pub signature: u64,
-    /// Null when the object is not in the index.
-    pub node: *mut Node,
+    /// The slots that hold objects, a bit each. All below the highest one are initialised.
+    live: AtomicU64,
+    capacity: u32,
+    /// Whether its objects are in the index; only for the writer.
+    indexed: Cell<bool>,
+    /// The planes that have other bytes than 0, a bit each; only for the writer.
+    planes: Cell<u8>,
 }
 
 /// The address of a chunk that lives as long as it is used: the caller of [`at`](Self::at) holds the lock of the place, or a guard.
@@ -54,9 +48,15 @@ impl Chunk {
             at.write(Header {
                 next: AtomicPtr::new(null_mut()),
                 previous: Cell::new(null_mut()),
-                used: AtomicUsize::new(0),
-                capacity,
+                live: AtomicU64::new(0),
+                capacity: capacity as u32,
+                indexed: Cell::new(false),
+                planes: Cell::new(0),
             });
+            at.add(1)
+                .cast::<u8>()
+                .add(8 * capacity)
+                .write_bytes(0, PLANES * stride(capacity));
         }
         Some(Chunk(at))
     }
@@ -83,7 +83,7 @@ impl Chunk {
 
     /// The bytes that it takes.
     pub fn bytes(self) -> usize {
-        slab::usable(bytes(self.header().capacity))
+        slab::usable(bytes(self.capacity()))
     }
 
     #[inline]
@@ -110,150 +110,156 @@ impl Chunk {
         self.header().previous.set(previous.map_or(null_mut(), Chunk::address));
     }
 
+    #[inline]
+    pub fn capacity(self) -> usize {
+        self.header().capacity as usize
+    }
+
+    /// The slots that hold objects, a bit each.
+    #[inline]
+    pub fn live(self) -> u64 {
+        // Acquire: pairs with `set_live`, so that the slots are seen.
+        self.header().live.load(Ordering::Acquire)
+    }
+
+    fn set_live(self, live: u64) {
+        self.header().live.store(live, Ordering::Release);
+    }
+
     /// The number of objects.
     #[inline]
-    pub fn used(self) -> usize {
-        // Acquire: pairs with `set_used`, so that the slots are seen.
-        self.header().used.load(Ordering::Acquire)
+    pub fn count(self) -> usize {
+        self.live().count_ones() as usize
+    }
+
+    /// The slots up to the last object.
+    #[inline]
+    fn used(self) -> usize {
+        above(self.live())
+    }
+
+    /// Whether its objects are in the index; only for the writer.
+    #[inline]
+    pub fn is_indexed(self) -> bool {
+        self.header().indexed.get()
+    }
+
+    pub fn set_indexed(self, indexed: bool) {
+        self.header().indexed.set(indexed);
     }
 
     #[inline]
-    pub fn set_used(self, used: usize) {
-        self.header().used.store(used, Ordering::Release);
+    fn body<'a>(self, slot: usize) -> &'a AtomicU64 {
+        debug_assert!(slot < self.capacity());
+        // SAFETY: bodies lie behind the header, and the chunk lives.
+        unsafe { &*self.0.add(1).cast::<AtomicU64>().as_ptr().add(slot) }
     }
 
+    /// The bytes of a plane.
     #[inline]
-    pub fn is_full(self) -> bool {
-        self.used() == self.header().capacity
-    }
-
-    #[inline]
-    fn has_nodes(self) -> bool {
-        self.header().capacity == FULL
-    }
-
-    /// The address of the first slot's body; signatures follow the bodies.
-    #[inline]
-    fn first(self) -> *mut AtomicU64 {
-        // SAFETY: the slots lie behind the header.
-        unsafe { self.0.add(1).cast().as_ptr() }
-    }
-
-    /// The bodies of the objects, and their signatures.
-    #[inline]
-    pub fn words<'a>(self) -> (&'a [AtomicU64], &'a [AtomicU64]) {
-        let used = self.used();
-        // SAFETY: slots in use are initialised, and lie in the chunk.
+    fn plane<'a>(self, plane: usize) -> &'a [AtomicU8] {
+        debug_assert!(plane < PLANES);
+        let (capacity, stride) = (self.capacity(), stride(self.capacity()));
+        // SAFETY: planes lie behind the bodies, and the chunk lives; they are initialised from the beginning.
         unsafe {
-            (
-                std::slice::from_raw_parts(self.first(), used),
-                std::slice::from_raw_parts(self.first().add(self.header().capacity), used),
-            )
+            let at = self.0.add(1).cast::<u8>().add(8 * capacity + plane * stride);
+            std::slice::from_raw_parts(at.cast().as_ptr(), stride)
         }
     }
 
-    /// The address of the node of a slot, or behind the last one; only for the writer, in a chunk that has them.
+    /// The planes that have other bytes than 0.
     #[inline]
-    fn node(self, slot: usize) -> *mut *mut Node {
-        debug_assert!(self.has_nodes() && slot <= FULL);
-        // SAFETY: the nodes lie behind the signatures.
-        unsafe { self.0.add(1).cast::<*mut Node>().as_ptr().add(2 * FULL + slot) }
+    fn planes(self) -> impl Iterator<Item = usize> {
+        bits(self.header().planes.get().into())
     }
 
-    /// Only for the writer; the slot is in use.
+    /// The bodies of the objects, from the first to the last.
     #[inline]
-    pub fn get(self, slot: usize) -> Slot {
-        let capacity = self.header().capacity;
-        debug_assert!(slot < self.used());
-        // SAFETY: within the chunk, and written. Relaxed: the writer's own.
-        unsafe {
-            Slot {
-                body: (*self.first().add(slot)).load(Ordering::Relaxed),
-                signature: (*self.first().add(capacity + slot)).load(Ordering::Relaxed),
-                node: if self.has_nodes() { *self.node(slot) } else { null_mut() },
+    pub fn bodies(self) -> impl Iterator<Item = u64> {
+        // Acquire: pairs with `set`, so that the object is seen.
+        bits(self.live()).map(move |slot| self.body(slot).load(Ordering::Acquire))
+    }
+
+    /// The body in a slot that was in use once; only for the writer.
+    #[inline]
+    pub fn get(self, slot: usize) -> u64 {
+        // Relaxed: the writer's own.
+        self.body(slot).load(Ordering::Relaxed)
+    }
+
+    /// The signature in such a slot; only for the writer.
+    pub fn signature(self, slot: usize) -> u64 {
+        // Relaxed: as above.
+        let byte = |plane: usize| u64::from(self.plane(plane)[slot].load(Ordering::Relaxed));
+        self.planes()
+            .fold(0, |signature, plane| signature | byte(plane) << (8 * plane))
+    }
+
+    /// Only for the writer.
+    #[inline]
+    pub fn set(self, slot: usize, body: u64, signature: u64) {
+        let bytes = signature.to_le_bytes();
+        let with = |planes: u8, (plane, byte): (usize, &u8)| planes | u8::from(*byte != 0) << plane;
+        let planes = &self.header().planes;
+        planes.set(bytes.iter().enumerate().fold(planes.get(), with));
+        for plane in self.planes() {
+            // Relaxed: no memory is reached by a signature.
+            self.plane(plane)[slot].store(bytes[plane], Ordering::Relaxed);
+        }
+        // Release: a reader sees the object's block.
+        self.body(slot).store(body, Ordering::Release);
+    }
+
+    /// Makes room for so many more objects behind the last one, if there is as much in all.
+    #[inline]
+    pub fn make_room(self, objects: usize) -> bool {
+        if self.used() + objects <= self.capacity() {
+            return true;
+        }
+        if self.count() + objects > self.capacity() {
+            return false;
+        }
+        self.close_gaps();
+        true
+    }
+
+    fn close_gaps(self) {
+        let count = self.count();
+        for (new, old) in bits(self.live()).enumerate() {
+            if new != old {
+                self.set(new, self.get(old), self.signature(old));
             }
         }
+        self.set_live((1 << count) - 1);
     }
 
-    /// Only for the writer. The slot is below the capacity; a node that has come from another chunk is to be told.
+    /// Adds an object to a chunk that has room behind its last one.
     #[inline]
-    pub fn set(self, slot: usize, new: Slot) {
-        let capacity = self.header().capacity;
-        debug_assert!(slot < capacity);
-        // SAFETY: within the chunk. Release: a reader sees the object's block.
-        unsafe {
-            (*self.first().add(slot)).store(new.body, Ordering::Release);
-            (*self.first().add(capacity + slot)).store(new.signature, Ordering::Release);
-            if self.has_nodes() {
-                *self.node(slot) = new.node;
-            }
-        }
+    pub fn push(self, body: u64, signature: u64) {
+        let live = self.live();
+        let slot = above(live);
+        self.set(slot, body, signature);
+        self.set_live(live | 1 << slot);
     }
 
-    /// Adds an object, which may have a node, to a chunk that is not full.
-    #[inline]
-    pub fn push(self, new: Slot) {
-        let used = self.used();
-        self.set(used, new);
-        self.set_used(used + 1);
-        // SAFETY: nodes of objects in a group are in use.
-        if let Some(node) = unsafe { new.node.as_ref() } {
-            node.chunk.set(self);
-        }
-    }
-
-    /// The slots whose signatures pass, a bit each.
+    /// The slots of objects whose signatures pass, a bit each.
     #[inline]
     pub fn passing(self, filter: &Filter) -> u64 {
-        filter.passing(self.words().1)
+        self.live() & filter.passing(|plane| self.plane(plane))
     }
 
     /// The bodies of the objects whose signatures pass.
     #[inline]
     pub fn bodies_passing(self, filter: &Filter) -> impl Iterator<Item = u64> {
-        bits(self.passing(filter)).map(move |slot| {
-            // SAFETY: once written, a slot stays so. Acquire: the object is seen.
-            unsafe { (*self.first().add(slot)).load(Ordering::Acquire) }
-        })
+        // Acquire: the object is seen.
+        bits(self.passing(filter)).map(move |slot| self.body(slot).load(Ordering::Acquire))
     }
 
-    /// Takes the objects of these slots out, a bit each and at least one; those behind them move up.
+    /// Takes the objects of these slots out, a bit each. Who comes to the chunk from now on does not find them.
+    #[inline]
     pub fn remove(self, slots: u64) {
-        let used = self.used();
-        let (bodies, signatures) = self.words();
-        let mut to = slots.trailing_zeros() as usize;
-        let mut left = slots;
-        while left != 0 {
-            let from = left.trailing_zeros() as usize + 1;
-            left &= left - 1;
-            let end = used.min(left.trailing_zeros() as usize);
-            // Relaxed: the writer's own. Release as in `set`.
-            for (new, old) in (to..).zip(from..end) {
-                bodies[new].store(bodies[old].load(Ordering::Relaxed), Ordering::Release);
-                signatures[new].store(signatures[old].load(Ordering::Relaxed), Ordering::Release);
-            }
-            if self.has_nodes() {
-                // SAFETY: nodes of slots in use are initialised, and the writer's own.
-                unsafe { self.node(to).copy_from(self.node(from), end - from) };
-            }
-            to += end - from;
-        }
-        self.set_used(to);
-    }
-
-    /// The slot of an object by its node, which is in this chunk.
-    pub fn slot_of(self, node: *mut Node) -> usize {
-        let nodes = self.nodes();
-        nodes
-            .iter()
-            .position(|other| *other == node)
-            .expect("a node in its chunk")
-    }
-
-    /// The nodes of the objects; only for the writer, in a chunk that has them.
-    pub fn nodes<'a>(self) -> &'a [*mut Node] {
-        // SAFETY: those in use are initialised.
-        unsafe { std::slice::from_raw_parts(self.node(0), self.used()) }
+        debug_assert!(slots & !self.live() == 0);
+        self.set_live(self.live() & !slots);
     }
 
     /// Frees the chunk, but nothing that is in it.
@@ -261,10 +267,16 @@ impl Chunk {
     /// # Safety
     /// Nobody uses it any more.
     pub unsafe fn free(self) {
-        let size = bytes(self.header().capacity);
+        let size = bytes(self.capacity());
         // SAFETY: as the caller promises; chunks come from `new`.
         unsafe { slab::free(self.0.cast(), size) }
     }
+}
+
+/// The number of the highest bit that is set, and one more.
+#[inline]
+fn above(word: u64) -> usize {
+    64 - word.leading_zeros() as usize
 }
 
 /// The numbers of the bits that are set.
@@ -279,5 +291,15 @@ pub fn bits(mut word: u64) -> impl Iterator<Item = usize> {
 
 /// The bytes of a chunk for so many objects.
 const fn bytes(capacity: usize) -> usize {
-    HEADER + capacity * if capacity == FULL { 24 } else { 16 }
+    HEADER + 8 * capacity + PLANES * stride(capacity)
+}
+
+/// From a plane to the next: that of the largest chunks is a cache line.
+#[inline]
+const fn stride(capacity: usize) -> usize {
+    if capacity == FULL {
+        64
+    } else {
+        capacity
+    }
 }

@@ -1,147 +1,402 @@
-//! The index of a group: nodes by the hash of their objects, in a table of the engine `hash`, as that grows a bucket at a time.
+//! The index of a group: the chunk of each object, by the object's hash.
+//!
+//! Source: Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980. A bucket is a cache line of five entries,
+//! and the table grows and shrinks a bucket at a time.
+//!
+//! One thread at a time uses it: the holder of the lock of the group's place. Entries of the same hash and chunk are
+//! interchangeable. All lines of a bucket behind its first one are full, and the first one is empty only if it is the only
+//! one: so adding takes O(1), and removing and looking up take O(1) but among many objects of one hash.
 
-use super::chunk::{Chunk, Node};
-use crate::object::prefetch;
-use crate::schema::Words;
-use cats_engine::hash::Hash;
-use cats_engine::{Engine, Entry, Step};
-use cats_sync::epoch::Guard;
+use super::chunk::{bits, Chunk};
 use cats_sync::slab::Own;
-use std::cell::Cell;
-use std::ptr::null_mut;
 
-/// See the module's documentation. One thread at a time uses it: the holder of the lock of the group's place.
+/// Entries of a line.
+const PLACES: usize = 5;
+/// Lines for which memory is taken at a time.
+const SEGMENT: usize = 64;
+/// Twice the entries of a bucket on average, at most.
+const LOAD: usize = 7;
+/// No line.
+const NONE: u32 = u32::MAX;
+/// Lines that a removal of one of many entries looks at.
+const NEAR: usize = 16;
+
+/// See the module's documentation.
 pub struct Index {
-    /// The last node of each hash; it leads to the first.
-    last: Hash<Words>,
-    /// The number of nodes.
+    /// The first lines of the buckets.
+    heads: Lines,
+    /// All other lines.
+    others: Lines,
+    /// The first of those others that are not in use, which are linked.
+    unused: u32,
+    buckets: usize,
     len: usize,
 }
 
-/// The word of a hash.
-fn word(hash: u64) -> u64 {
-    (hash & !3).max(4)
+/// Entries: those that have a chunk, which stand before the others. Where there are more, `next` tells.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line {
+    chunks: [Option<Chunk>; PLACES],
+    hashes: [u32; PLACES],
+    next: u32,
+}
+
+impl Line {
+    const EMPTY: Line = Line {
+        chunks: [None; PLACES],
+        hashes: [0; PLACES],
+        next: NONE,
+    };
+
+    /// The number of entries. Here and below all places are looked at, as where one ends is not foreseen by the processor.
+    #[inline]
+    fn len(&self) -> usize {
+        self.chunks.iter().map(|chunk| usize::from(chunk.is_some())).sum()
+    }
+
+    /// The places of entries of this hash, a bit each, and perhaps free ones.
+    #[inline]
+    fn places(&self, hash: u32) -> u64 {
+        let places = self.hashes.iter().enumerate();
+        places.fold(0, |places, (place, other)| places | u64::from(*other == hash) << place)
+    }
+
+    /// The first place of this entry.
+    #[inline]
+    fn place(&self, entry: Indexed) -> Option<usize> {
+        let places = self.chunks.iter().enumerate();
+        let same = places.fold(0, |same, (place, chunk)| {
+            same | u64::from(*chunk == Some(entry.chunk)) << place
+        });
+        bits(same & self.places(entry.hash)).next()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Indexed> + '_ {
+        let both = self.hashes.iter().zip(&self.chunks);
+        both.map_while(|(hash, chunk)| chunk.map(|chunk| Indexed { hash: *hash, chunk }))
+    }
+
+    fn set(&mut self, place: usize, entry: Indexed) {
+        self.hashes[place] = entry.hash;
+        self.chunks[place] = Some(entry.chunk);
+    }
+}
+
+/// That an object of this hash is in this chunk.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Indexed {
+    pub hash: u32,
+    pub chunk: Chunk,
+}
+
+/// Lines by their numbers.
+struct Lines(Vec<Own<[Line; SEGMENT]>>);
+
+impl Lines {
+    fn at(&self, line: usize) -> &Line {
+        &self.0[line / SEGMENT][line % SEGMENT]
+    }
+
+    fn at_mut(&mut self, line: usize) -> &mut Line {
+        &mut self.0[line / SEGMENT][line % SEGMENT]
+    }
+
+    /// Adds a segment of empty lines; false when memory is exhausted.
+    fn extend(&mut self) -> bool {
+        if self.0.try_reserve(1).is_err() {
+            return false;
+        }
+        let segment = Own::new([Line::EMPTY; SEGMENT]);
+        let extended = segment.is_some();
+        self.0.extend(segment);
+        extended
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.len() * size_of::<[Line; SEGMENT]>() + self.0.capacity() * size_of::<Own<[Line; SEGMENT]>>()
+    }
 }
 
 impl Index {
-    /// Bytes for each node, roughly.
-    pub const BYTES: usize = size_of::<Node>() + 32;
-
     /// An empty index, or nothing when memory is exhausted.
     pub fn new() -> Option<Self> {
-        Some(Self {
-            last: Hash::new(Words)?,
+        let mut heads = Lines(Vec::new());
+        heads.extend().then_some(Self {
+            heads,
+            others: Lines(Vec::new()),
+            unused: NONE,
+            buckets: SEGMENT,
             len: 0,
         })
     }
 
+    /// The number of entries.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Adds a node, of an object in this chunk, behind those of the same hash; nothing when memory is exhausted.
-    pub fn add(&mut self, guard: &Guard, hash: u64, chunk: Chunk) -> Option<*mut Node> {
-        let node = Own::new(Node {
-            chunk: Cell::new(chunk),
-            same: Cell::new(null_mut()),
-        })?;
-        let node = node.into_raw();
-        self.len += 1;
-        self.change(guard, hash, |last| {
-            // SAFETY: nodes in the index are in use, and this one is new in it.
-            unsafe {
-                let first = if last.is_null() {
-                    node
-                } else {
-                    (*last).same.replace(node)
-                };
-                (*node).same.set(first);
-            }
-            node
-        });
-        Some(node)
+    /// The bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.heads.bytes() + self.others.bytes()
     }
 
-    /// Asks the processor for what [`remove`](Self::remove) will read.
     #[inline]
-    pub fn prefetch(&self, guard: &Guard, hash: u64, node: *mut Node) {
-        self.last.prefetch(guard, &word(hash));
-        prefetch(node as u64);
+    fn bucket(&self, hash: u32) -> usize {
+        let mask = self.buckets.next_power_of_two() - 1;
+        let bucket = hash as usize & mask;
+        if bucket < self.buckets {
+            bucket
+        } else {
+            bucket & mask >> 1
+        }
     }
 
-    /// Replaces the last node of a hash; null stands for none.
+    /// Asks the processor for what a call with this hash will read.
     #[inline]
-    fn change(&self, guard: &Guard, hash: u64, new: impl FnOnce(*mut Node) -> *mut Node) {
-        let word = word(hash);
-        let changed = self.last.update(guard, &word, |old| {
-            let last = old.map_or(0, |entry| entry.body) as *mut Node;
-            let new = new(last);
-            let step = match new.is_null() {
-                true => Step::Remove,
-                false if new == last => Step::Keep,
-                false => Step::Put(Entry {
-                    key: word,
-                    body: new as u64,
-                }),
-            };
-            (step, ())
-        });
-        changed.expect("nobody else locks it");
+    pub fn prefetch(&self, hash: u32) {
+        cats_sync::prefetch(self.heads.at(self.bucket(hash)));
     }
 
-    /// The nodes of a hash, in the order in which they were added.
-    pub fn nodes(&self, guard: &Guard, hash: u64) -> impl Iterator<Item = *mut Node> {
-        let found = self.last.read(guard, &word(hash), |entry| entry);
-        let last = found
-            .expect("nobody else locks it")
-            .map(|entry| entry.body as *mut Node);
-        let mut before = last;
-        std::iter::from_fn(move || {
-            // SAFETY: nodes in the index are in use.
-            let node = unsafe { (*before?).same.get() };
-            before = (Some(node) != last).then_some(node);
-            Some(node)
+    /// The lines of a bucket; the number of each but the first.
+    #[inline]
+    fn lines(&self, bucket: usize) -> impl Iterator<Item = (Option<usize>, &Line)> {
+        let head = (None, self.heads.at(bucket));
+        std::iter::successors(Some(head), |(_, line)| {
+            (line.next != NONE).then(|| (Some(line.next as usize), self.others.at(line.next as usize)))
         })
     }
 
-    /// Takes out a node and frees it. O(1) for the first one of its hash.
-    ///
-    /// # Safety
-    /// The node is in the index, under this hash, and nothing refers to it any more.
-    pub unsafe fn remove(&mut self, guard: &Guard, hash: u64, node: *mut Node) {
-        // SAFETY: nodes in the index are in use.
-        self.change(guard, hash, |last| unsafe {
-            let mut before = last;
-            while (*before).same.get() != node {
-                before = (*before).same.get();
-            }
-            if before == node {
-                return null_mut();
-            }
-            (*before).same.set((*node).same.get());
-            if last == node {
-                before
-            } else {
-                last
-            }
-        });
-        // SAFETY: the caller's promise.
-        unsafe { self.free(node) };
+    /// The chunks in which objects of this hash are; one of several objects comes several times.
+    #[inline]
+    pub fn chunks(&self, hash: u32) -> impl Iterator<Item = Chunk> + '_ {
+        let lines = self.lines(self.bucket(hash));
+        lines.flat_map(move |(_, line)| bits(line.places(hash)).filter_map(|place| line.chunks[place]))
     }
 
-    /// Frees a node of an index that is not used any more but for [`dismantle`](Self::dismantle).
-    ///
-    /// # Safety
-    /// As for [`remove`](Self::remove).
-    pub unsafe fn free(&mut self, node: *mut Node) {
-        // SAFETY: nodes come from `add`.
-        drop(unsafe { Own::from_raw(node) });
+    /// Adds an entry; false when memory is exhausted.
+    pub fn add(&mut self, entry: Indexed) -> bool {
+        if 2 * self.len >= LOAD * self.buckets {
+            self.split();
+        }
+        let added = self.put(self.bucket(entry.hash), entry);
+        self.len += usize::from(added);
+        added
+    }
+
+    /// Adds an entry to a bucket.
+    fn put(&mut self, bucket: usize, entry: Indexed) -> bool {
+        let len = self.heads.at(bucket).len();
+        if len < PLACES {
+            self.heads.at_mut(bucket).set(len, entry);
+            return true;
+        }
+        let Some(other) = self.take_unused() else { return false };
+        let mut head = Line::EMPTY;
+        head.set(0, entry);
+        head.next = other;
+        *self.others.at_mut(other as usize) = std::mem::replace(self.heads.at_mut(bucket), head);
+        true
+    }
+
+    fn take_unused(&mut self) -> Option<u32> {
+        if self.unused == NONE {
+            let begin = SEGMENT * self.others.0.len();
+            if begin + SEGMENT >= NONE as usize || !self.others.extend() {
+                return None;
+            }
+            (begin..begin + SEGMENT)
+                .rev()
+                .for_each(|line| self.give_unused(line as u32));
+        }
+        let line = self.unused;
+        self.unused = self.others.at(line as usize).next;
+        Some(line)
+    }
+
+    fn give_unused(&mut self, line: u32) {
+        self.others.at_mut(line as usize).next = self.unused;
+        self.unused = line;
+    }
+
+    /// The line and place of an entry, if it is in one of the first `most` lines of its bucket.
+    #[inline]
+    fn find(&self, bucket: usize, entry: Indexed, most: usize) -> Option<(Option<usize>, usize)> {
+        let mut lines = self.lines(bucket).take(most);
+        lines.find_map(|(number, line)| line.place(entry).map(|place| (number, place)))
+    }
+
+    /// Takes out an entry; false if there is none such in the first lines of its bucket. O(1).
+    pub fn remove_near(&mut self, entry: Indexed) -> bool {
+        self.remove_within(entry, NEAR)
+    }
+
+    /// Takes out an entry, which is there.
+    pub fn remove(&mut self, entry: Indexed) {
+        let removed = self.remove_within(entry, usize::MAX);
+        debug_assert!(removed);
+    }
+
+    fn remove_within(&mut self, entry: Indexed, most: usize) -> bool {
+        let bucket = self.bucket(entry.hash);
+        let Some((line, place)) = self.find(bucket, entry, most) else {
+            return false;
+        };
+        // The last entry of the first line comes in its place.
+        let head = self.heads.at_mut(bucket);
+        let last = head.len() - 1;
+        let (hash, chunk) = (head.hashes[last], head.chunks[last]);
+        match line {
+            None => (head.hashes[place], head.chunks[place]) = (hash, chunk),
+            Some(line) => {
+                let line = self.others.at_mut(line);
+                (line.hashes[place], line.chunks[place]) = (hash, chunk);
+            }
+        }
+        let head = self.heads.at_mut(bucket);
+        head.chunks[last] = None;
+        let next = head.next;
+        if last == 0 && next != NONE {
+            *self.heads.at_mut(bucket) = *self.others.at(next as usize);
+            self.give_unused(next);
+        }
         self.len -= 1;
+        if 2 * self.len < self.buckets {
+            self.merge();
+        }
+        true
     }
 
-    /// Takes an index apart whose nodes are freed, some places at a time; true when nothing is left.
+    /// Takes out all these entries, which are there, in O(n log n) for all entries of their buckets.
+    pub fn remove_all(&mut self, mut entries: Vec<Indexed>) {
+        let order = |index: &Self, entry: &Indexed| (index.bucket(entry.hash), entry.hash, entry.chunk.address());
+        entries.sort_unstable_by_key(|entry| order(self, entry));
+        let mut gone = entries.as_slice();
+        while let Some(first) = gone.first() {
+            let bucket = self.bucket(first.hash);
+            let mut all: Vec<Indexed> = self.lines(bucket).flat_map(|(_, line)| line.entries()).collect();
+            all.sort_unstable_by_key(|entry| order(self, entry));
+            self.clear(bucket);
+            for entry in all {
+                if gone.first() == Some(&entry) {
+                    gone = &gone[1..];
+                    self.len -= 1;
+                } else {
+                    let put = self.put(bucket, entry);
+                    debug_assert!(put, "the bucket had the memory");
+                }
+            }
+        }
+    }
+
+    /// Leaves a bucket empty.
+    fn clear(&mut self, bucket: usize) {
+        let head = std::mem::replace(self.heads.at_mut(bucket), Line::EMPTY);
+        let mut next = head.next;
+        while next != NONE {
+            let line = std::mem::replace(self.others.at_mut(next as usize), Line::EMPTY);
+            self.give_unused(next);
+            next = line.next;
+        }
+    }
+
+    /// An entry's object is in another chunk now.
+    pub fn move_to(&mut self, entry: Indexed, chunk: Chunk) {
+        let place = self.find(self.bucket(entry.hash), entry, usize::MAX);
+        debug_assert!(place.is_some());
+        match place {
+            Some((Some(line), place)) => self.others.at_mut(line).chunks[place] = Some(chunk),
+            Some((None, place)) => {
+                let bucket = self.bucket(entry.hash);
+                self.heads.at_mut(bucket).chunks[place] = Some(chunk);
+            }
+            None => {}
+        }
+    }
+
+    /// Adds a bucket, if there is memory for it.
+    fn split(&mut self) {
+        let new = self.buckets;
+        if new > u32::MAX as usize || new.is_multiple_of(SEGMENT) && !self.heads.extend() {
+            return;
+        }
+        let old = self.bucket(new as u32);
+        self.buckets += 1;
+        // The entries need no more lines than they had: each line that is given back is there for its own.
+        let mut line = std::mem::replace(self.heads.at_mut(old), Line::EMPTY);
+        loop {
+            for entry in line.entries() {
+                let put = self.put(self.bucket(entry.hash), entry);
+                debug_assert!(put, "the bucket had the memory");
+            }
+            if line.next == NONE {
+                return;
+            }
+            let next = line.next;
+            line = *self.others.at(next as usize);
+            self.give_unused(next);
+        }
+    }
+
+    /// Takes away the last bucket, if the one that its entries go to has room for them in its first line.
+    fn merge(&mut self) {
+        let last = self.buckets - 1;
+        if last < SEGMENT {
+            return;
+        }
+        let line = *self.heads.at(last);
+        self.buckets = last;
+        let into = self.bucket(last as u32);
+        if line.next != NONE || line.len() + self.heads.at(into).len() > PLACES {
+            self.buckets += 1;
+            return;
+        }
+        for entry in line.entries() {
+            self.put(into, entry);
+        }
+        *self.heads.at_mut(last) = Line::EMPTY;
+        if last.is_multiple_of(SEGMENT) {
+            self.heads.0.pop();
+        }
+    }
+
+    /// Frees some of its memory, of an index that is used no more; true when nothing is left.
     pub fn dismantle(&mut self, limit: usize) -> bool {
-        self.last.dismantle(limit, &mut |_| {})
+        for _ in 0..limit.div_ceil(SEGMENT) {
+            if self.heads.0.pop().or_else(|| self.others.0.pop()).is_none() {
+                return true;
+            }
+        }
+        self.heads.0.is_empty() && self.others.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+impl Index {
+    /// That it has just these entries, where they are found.
+    pub fn check(&self, mut expected: Vec<Indexed>) {
+        let order = |entry: &Indexed| (entry.hash, entry.chunk.address());
+        let mut all = Vec::new();
+        let mut lines = 0;
+        for bucket in 0..self.buckets {
+            for (number, line) in self.lines(bucket) {
+                assert!(line.entries().all(|entry| self.bucket(entry.hash) == bucket));
+                match number {
+                    Some(_) => assert_eq!(line.len(), PLACES),
+                    None => assert!(line.len() > 0 || line.next == NONE),
+                }
+                lines += usize::from(number.is_some());
+                all.extend(line.entries());
+            }
+        }
+        let unused = |line: &u32| (*line != NONE).then_some(*line);
+        let next = |line: &u32| unused(&self.others.at(*line as usize).next);
+        lines += std::iter::successors(unused(&self.unused), next).count();
+        assert_eq!(lines, SEGMENT * self.others.0.len());
+        assert_eq!(self.len, all.len());
+        all.sort_by_key(order);
+        expected.sort_by_key(order);
+        assert!(all == expected);
     }
 }

@@ -4,19 +4,17 @@
 //! evaluation", TOIS 1984. Here a byte for each of the first eight elements but the key: objects that agree in an element agree in
 //! its byte, and of others one in 256 does.
 
+use super::chunk::PLANES;
 use crate::object::ObjectRef;
 use cats_pattern::Program;
-use cats_sync::facade::{AtomicU64, Ordering};
+use cats_sync::facade::{AtomicU8, Ordering};
 use cats_term::{mix, Elements, TermRef, View};
 use smallvec::SmallVec;
-
-/// Elements that have a byte.
-const PLACES: usize = 8;
 
 /// The signature of an object whose key is at `key`, counted from 0. O(1), however large the object is.
 #[inline]
 pub fn signature(object: ObjectRef<'_>, key: usize) -> u64 {
-    let places = (0..object.arity().min(PLACES)).filter(|place| *place != key);
+    let places = (0..object.arity().min(PLANES)).filter(|place| *place != key);
     places.fold(0, |signature, place| signature | byte(place, object.element(place)))
 }
 
@@ -62,9 +60,12 @@ impl Filter {
         Self(SmallVec::from_slice(&[(0, 0)]))
     }
 
-    /// Lets this signature pass.
-    pub fn only(signature: u64) -> Self {
-        Self(SmallVec::from_slice(&[(!0, signature)]))
+    /// Lets objects pass that agree with this one in all elements.
+    #[inline]
+    pub fn only(object: ObjectRef<'_>, key: usize) -> Self {
+        let places = (0..object.arity().min(PLANES)).filter(|place| *place != key);
+        let mask = places.fold(0, |mask, place| mask | 0xff << (8 * place));
+        Self(SmallVec::from_slice(&[(mask, signature(object, key))]))
     }
 
     /// That of a program in a table of objects whose key is at `key`, counted from 0.
@@ -72,7 +73,7 @@ impl Filter {
         let of_clause = |elements: Vec<(usize, TermRef<'_>)>| {
             let bytes = elements
                 .into_iter()
-                .filter(|(place, _)| *place < PLACES && *place != key);
+                .filter(|(place, _)| *place < PLANES && *place != key);
             bytes.fold((0, 0), |(mask, bits), (place, term)| {
                 (mask | 0xff << (8 * place), bits | byte(place, term))
             })
@@ -97,59 +98,56 @@ impl Filter {
         self.0.iter().any(|(mask, _)| *mask == 0)
     }
 
-    /// The signatures of at most 64 that pass, a bit each.
+    /// Those of up to 64 objects whose signatures pass, a bit each, and perhaps bits of no objects; `plane` gives the bytes that the
+    /// signatures have at a place.
     #[inline]
-    pub fn passing(&self, signatures: &[AtomicU64]) -> u64 {
-        let (lines, rest) = signatures.as_chunks::<8>();
+    pub fn passing<'a>(&self, plane: impl Fn(usize) -> &'a [AtomicU8]) -> u64 {
         let mut passing = 0;
-        for &(mask, bits) in &self.0 {
-            for (i, line) in lines.iter().enumerate() {
-                passing |= u64::from(agreeing(line, mask, bits)) << (8 * i);
+        for &(mut mask, bits) in &self.0 {
+            let mut agreeing = !0;
+            while mask != 0 && agreeing != 0 {
+                let place = mask.trailing_zeros() as usize / 8;
+                mask &= !(0xff << (8 * place));
+                agreeing &= equal_bytes(plane(place), (bits >> (8 * place)) as u8);
             }
-            // Without branches, as few pass. Relaxed: no memory is reached by a signature.
-            for (slot, signature) in (8 * lines.len()..).zip(rest) {
-                passing |= u64::from(signature.load(Ordering::Relaxed) & mask == bits) << slot;
-            }
+            passing |= agreeing;
         }
         passing
     }
 }
 
-/// Those of eight signatures that agree with `bits` in the bits of `mask`, a bit each.
+/// Which of at most 64 bytes are this one, a bit each.
 #[inline]
-fn agreeing(signatures: &[AtomicU64; 8], mask: u64, bits: u64) -> u8 {
+fn equal_bytes(bytes: &[AtomicU8], byte: u8) -> u64 {
     #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
-    {
-        let halves: u32;
-        // SAFETY: reads the signatures as 16 bytes at a time, of which each eight, which are aligned, are what an atomic load gives.
+    if bytes.len() == 64 {
+        let (first, second, third, fourth): (u32, u32, u32, u32);
+        // SAFETY: reads the 64 bytes, 16 at a time, of which each is what an atomic load gives.
         unsafe {
             std::arch::asm!(
-                "movq {mask}, {mask_word}",
-                "movq {bits}, {bits_word}",
-                "punpcklqdq {mask}, {mask}",
-                "punpcklqdq {bits}, {bits}",
+                "movd {byte}, {word:e}",
+                "punpcklbw {byte}, {byte}",
+                "pshuflw {byte}, {byte}, 0",
+                "punpcklqdq {byte}, {byte}",
                 "movdqu {a}, [{at}]",
                 "movdqu {b}, [{at} + 16]",
                 "movdqu {c}, [{at} + 32]",
                 "movdqu {d}, [{at} + 48]",
-                "pand {a}, {mask}",
-                "pand {b}, {mask}",
-                "pand {c}, {mask}",
-                "pand {d}, {mask}",
-                "pcmpeqd {a}, {bits}",
-                "pcmpeqd {b}, {bits}",
-                "pcmpeqd {c}, {bits}",
-                "pcmpeqd {d}, {bits}",
-                "packssdw {a}, {b}",
-                "packssdw {c}, {d}",
-                "packsswb {a}, {c}",
-                "pmovmskb {halves:e}, {a}",
-                at = in(reg) signatures.as_ptr(),
-                mask_word = in(reg) mask,
-                bits_word = in(reg) bits,
-                halves = lateout(reg) halves,
-                mask = out(xmm_reg) _,
-                bits = out(xmm_reg) _,
+                "pcmpeqb {a}, {byte}",
+                "pcmpeqb {b}, {byte}",
+                "pcmpeqb {c}, {byte}",
+                "pcmpeqb {d}, {byte}",
+                "pmovmskb {first:e}, {a}",
+                "pmovmskb {second:e}, {b}",
+                "pmovmskb {third:e}, {c}",
+                "pmovmskb {fourth:e}, {d}",
+                at = in(reg) bytes.as_ptr(),
+                word = in(reg) u32::from(byte),
+                first = lateout(reg) first,
+                second = lateout(reg) second,
+                third = lateout(reg) third,
+                fourth = lateout(reg) fourth,
+                byte = out(xmm_reg) _,
                 a = out(xmm_reg) _,
                 b = out(xmm_reg) _,
                 c = out(xmm_reg) _,
@@ -157,21 +155,9 @@ fn agreeing(signatures: &[AtomicU64; 8], mask: u64, bits: u64) -> u8 {
                 options(readonly, nostack, preserves_flags),
             );
         }
-        // A bit for each half of a signature: few have both.
-        let both = halves & halves >> 1 & 0x5555;
-        if both == 0 {
-            return 0;
-        }
-        let pairs = (both | both >> 1) & 0x3333;
-        let fours = (pairs | pairs >> 2) & 0x0f0f;
-        (fours | fours >> 4) as u8
+        return u64::from(first | second << 16) | u64::from(third | fourth << 16) << 32;
     }
-    #[cfg(not(all(target_arch = "x86_64", not(any(direct, loom, shuttle)))))]
-    {
-        let agrees = |signature: &AtomicU64| u8::from(signature.load(Ordering::Relaxed) & mask == bits);
-        signatures
-            .iter()
-            .rev()
-            .fold(0, |passing, signature| passing << 1 | agrees(signature))
-    }
+    // Relaxed: no memory is reached by a signature.
+    let is_it = |other: &AtomicU8| u64::from(other.load(Ordering::Relaxed) == byte);
+    bytes.iter().rev().fold(0, |equal, other| equal << 1 | is_it(other))
 }

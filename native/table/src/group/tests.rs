@@ -7,7 +7,6 @@
 
 use super::*;
 use cats_sync::epoch::pin;
-use cats_sync::facade::AtomicU64;
 use cats_term::{small, Block};
 
 const KEY: KeyPlace = KeyPlace { word: 0x1f, place: 0 };
@@ -50,7 +49,14 @@ impl Both {
     }
 
     fn contains(&self, object: (u64, u64)) -> bool {
-        self.with(object, |group, object| unsafe { group.contains(&pin(), KEY, object) })
+        self.with(object, |group, object| unsafe { group.contains(KEY, object) })
+    }
+
+    /// Searches until all chunks but the last are in the index.
+    fn index_all(&self) {
+        while unsafe { self.group().writer().end != self.group().writer().last } {
+            self.contains((0, u64::MAX >> 8));
+        }
     }
 
     fn remove(&mut self, guard: &Guard, object: (u64, u64)) {
@@ -101,35 +107,48 @@ impl Both {
             true
         });
         assert_eq!(seen, self.objects);
+        seen.clear();
+        group.each_passing(&Filter::open(), |body| seen.push(values(unsafe { KEY.object(body) })));
+        assert_eq!(seen, self.objects);
         assert_eq!(group.count(), seen.len());
         let writer = unsafe { group.writer() };
-        let mut bytes = size_of::<Group>();
-        let (mut previous, mut nodes, mut complete) = (None, 0, true);
+        let mut bytes = size_of::<Group>() + writer.index.as_ref().map_or(0, |index| index.bytes());
+        let (mut previous, mut entries) = (None::<Chunk>, Vec::new());
         for chunk in group.chunks() {
             assert!(chunk.previous() == previous);
             if let Some(previous) = previous {
-                assert!(chunk.used() > 0 && previous.used() > 0);
+                assert!(chunk.count() > 0 || previous.is_indexed() && chunk == writer.last);
+                assert!(previous.count() > 0 && previous.capacity() == FULL);
+                // What is not in the index stands behind all that is.
+                assert!(previous.is_indexed() || !chunk.is_indexed());
+            }
+            if writer.index.is_some() {
+                assert_eq!(
+                    previous.is_none_or(|chunk| chunk.is_indexed()) && !chunk.is_indexed(),
+                    writer.end == chunk
+                );
             }
             bytes += chunk.bytes();
-            for slot in 0..chunk.used() {
-                let at = chunk.get(slot);
-                bytes += unsafe { body_bytes(at.body) };
-                assert_eq!(at.signature, signature(unsafe { KEY.object(at.body) }, 0));
-                if at.node.is_null() {
-                    complete = false;
-                } else {
-                    // What is not in the index stands behind all that is.
-                    assert!(complete);
-                    assert!(unsafe { (*at.node).chunk.get() } == chunk);
-                    nodes += 1;
-                    bytes += Index::BYTES;
+            for slot in bits(chunk.live()) {
+                let body = chunk.get(slot);
+                bytes += unsafe { body_bytes(body) };
+                let object = unsafe { KEY.object(body) };
+                assert_eq!(chunk.signature(slot), signature(object, 0));
+                if chunk.is_indexed() {
+                    entries.push(Indexed {
+                        hash: hash(object, KEY),
+                        chunk,
+                    });
                 }
             }
             previous = Some(chunk);
         }
-        assert!(previous == Some(writer.last));
-        assert_eq!(writer.index.as_ref().map_or(0, |indexed| indexed.index.len()), nodes);
-        assert_eq!(writer.bytes, bytes);
+        assert!(previous == Some(writer.last) && !writer.last.is_indexed());
+        match &writer.index {
+            Some(index) => index.check(entries),
+            None => assert!(entries.is_empty()),
+        }
+        assert_eq!(unsafe { group.bytes() }, bytes);
     }
 }
 
@@ -216,6 +235,118 @@ fn many_equal_objects_are_removed_at_once() {
 }
 
 #[test]
+fn many_equal_objects_are_matched_at_once() {
+    let mut both = both(2);
+    let guard = pin();
+    for n in 0..20_000 {
+        both.insert(&guard, if n % 2 == 0 { (7, 7) } else { (n, n % 5) });
+    }
+    both.index_all();
+    both.check();
+    both.remove_each(&guard, 7, 8);
+    both.check();
+    assert!(both.contains((19_999, 4)) && !both.contains((7, 7)));
+    both.check_end();
+}
+
+/// Objects of groups of many sizes are removed by what they have in common: none, all, the first, the last, those beside the
+/// borders of chunks, and more, from groups without an index, with a part and with all in it.
+#[test]
+fn objects_are_removed_by_an_element() {
+    let last = |n: u64| n - 1;
+    let patterns: [&dyn Fn(u64, u64) -> bool; 10] = [
+        &|_, _| false,
+        &|_, _| true,
+        &|at, _| at == 0,
+        &|at, n| at == last(n),
+        &|at, n| at != 0 && at != last(n),
+        &|at, _| at % FULL as u64 == 0,
+        &|at, _| at % FULL as u64 == FULL as u64 - 1,
+        &|at, _| at / FULL as u64 == 1,
+        &|at, _| at % 100 == 7,
+        &|at, _| at % 7 != 3,
+    ];
+    let full = FULL as u64;
+    for n in [
+        2,
+        3,
+        6,
+        7,
+        30,
+        full,
+        full + 1,
+        2 * full,
+        2 * full + 1,
+        3 * full,
+        1000,
+        20_000,
+    ] {
+        for searches in [0, 3, 400] {
+            for (number, pattern) in patterns.iter().enumerate() {
+                let mut both = both(n + number as u64);
+                let guard = pin();
+                both.objects.clear();
+                let bit = |at| u64::from(pattern(at, n));
+                both.objects = (0..n).map(|at| (at, bit(at))).collect();
+                let objects = both.objects.clone();
+                let new = |at: usize| body(objects[at].0, objects[at].1);
+                let group = unsafe { Group::of_two(KEY, new(0), new(1)) }.unwrap();
+                both.group = Some(unsafe { Own::from_raw((group & !3) as *mut Group) });
+                for at in 2..n as usize {
+                    assert!(unsafe { both.group().insert(&guard, KEY, new(at)) });
+                }
+                for _ in 0..searches {
+                    both.contains((n, 5));
+                }
+                both.check();
+                both.remove_each(&guard, 1, n);
+                both.check();
+                if both.objects.is_empty() {
+                    continue;
+                }
+                for at in 0..200 {
+                    both.insert(&guard, (n + at, 2));
+                    let (at, sought) = (both.random(n), both.random(2));
+                    assert_eq!(both.contains((at, sought)), both.objects.contains(&(at, sought)));
+                    if at % 2 == 0 {
+                        both.remove(&guard, (at, sought));
+                    }
+                    if both.objects.is_empty() {
+                        break;
+                    }
+                }
+                both.check();
+                both.check_end();
+            }
+        }
+    }
+}
+
+#[test]
+fn sparse_chunks_are_joined() {
+    for indexed in [false, true] {
+        let mut both = both(3);
+        let guard = pin();
+        let full = FULL as u64;
+        // Of every second chunk all but one object go first.
+        let class = |n: u64| match (n % full, n / full % 2) {
+            (0, _) => 2,
+            (_, odd) => odd,
+        };
+        (2..100 * full).for_each(|n| both.insert(&guard, (n, class(n))));
+        if indexed {
+            both.index_all();
+        }
+        for class in [0, 1] {
+            both.remove_each(&guard, class, u64::MAX);
+            both.check();
+        }
+        assert!(both.group().chunks().count() <= 4 * both.objects.len() / FULL + 2);
+        both.check_end();
+    }
+}
+
+#[test]
 fn equal_elements_have_equal_bytes() {
     use cats_term::Builder;
     let with = |build: &dyn Fn(&mut Builder) -> u64| {
@@ -241,8 +372,7 @@ fn equal_elements_have_equal_bytes() {
 
 #[test]
 fn signatures_pass_that_agree_in_the_bits_of_the_mask() {
-    let words: Vec<u64> = (0..62u64).map(|n| (n % 7) << 32 | (n % 3) << 8 | 5).collect();
-    let signatures: Vec<_> = words.iter().map(|word| AtomicU64::new(*word)).collect();
+    let words: Vec<u64> = (0..FULL as u64).map(|n| (n % 7) << 32 | (n % 3) << 8 | 5).collect();
     let filters = [
         (0, 0),
         (!0, words[8]),
@@ -251,11 +381,17 @@ fn signatures_pass_that_agree_in_the_bits_of_the_mask() {
         (0xff, 6),
         (!0, 2 << 32 | 5),
     ];
-    for used in 0..=62 {
+    for used in 0..=FULL {
+        let chunk = Chunk::new(used).unwrap();
+        words[..used].iter().for_each(|word| chunk.push(1, *word));
         for (mask, bits) in filters {
             let expected = (0..used).filter(|slot| words[*slot] & mask == bits);
             let expected = expected.fold(0, |passing, slot| passing | 1 << slot);
-            assert_eq!(Filter::of_bits(mask, bits).passing(&signatures[..used]), expected);
+            assert_eq!(chunk.passing(&Filter::of_bits(mask, bits)), expected);
         }
+        for (slot, word) in words[..used].iter().enumerate() {
+            assert_eq!(chunk.signature(slot), *word);
+        }
+        unsafe { chunk.free() }
     }
 }

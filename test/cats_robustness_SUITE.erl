@@ -6,7 +6,8 @@
 -export([deleting_a_large_table_holds_nobody/1, killing_the_owner_of_a_large_table_holds_nobody/1,
          emptying_a_large_table_holds_nobody/1, memory_comes_back/1,
          memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1, many_keys_at_once/1,
-         keys_of_what_is_found/1, lists_of_operations/1, many_large_keys/1]).
+         keys_of_what_is_found/1, lists_of_operations/1, many_large_keys/1,
+         packed_objects/1]).
 
 -define(T, (cats_test_lib:tables())).
 
@@ -17,7 +18,7 @@ all() ->
      emptying_a_large_table_holds_nobody,
      memory_comes_back, memory_of_replaced_objects_comes_back, killed_in_the_middle,
      loading_again_keeps_tables, many_keys_at_once, keys_of_what_is_found,
-     lists_of_operations, many_large_keys].
+     lists_of_operations, many_large_keys, packed_objects].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -26,7 +27,8 @@ end_per_suite(_Config) -> ok.
 init_per_testcase(Case, Config)
     when Case =:= memory_comes_back; Case =:= memory_of_replaced_objects_comes_back;
                                      Case =:= loading_again_keeps_tables; Case =:= many_keys_at_once;
-                                     Case =:= lists_of_operations; Case =:= many_large_keys ->
+                                     Case =:= lists_of_operations; Case =:= many_large_keys;
+                                     Case =:= packed_objects ->
     cats_test_lib:only_cats(Config);
 init_per_testcase(_, Config) ->
     Config.
@@ -378,6 +380,39 @@ lists_of_operations(_Config) ->
                                            {lookup_elements, [lists:duplicate(200, 2)]}]],
          true = cats:delete(Table)
      end || Type <- cats_test_lib:types([bag, duplicate_bag])],
+    ok.
+
+%% To read one element of an object that is packed, all of it has to be unpacked.
+packed_objects(_Config) ->
+    Object = {k, lists:duplicate(100000, 1), last},
+    Specification = [{{'_', '_', last}, [], [true]}],
+    Functions = [{lookup, [k], [Object]}, {first_lookup, [], {k, [Object]}},
+                 {lookup_element, [k, 3], last}, {lookup_elements, [k, [3]], [last]}],
+    [begin
+         Table = cats:new(packed, [Type, compressed]),
+         true = cats:insert(Table, Object),
+         ?assert(8 * cats:info(Table, memory) < 100000),
+         [begin
+              ?assertError(dirty, erlang:apply(cats_nif, Function, [Table | Arguments])),
+              Found = erlang:apply(cats, Function, [Table | Arguments]),
+              ?assert(lists:member(Found, [Expected, [Expected]]))
+          end || {Function, Arguments, Expected} <- Functions],
+         ?assertError(dirty, cats_nif:select(select_count, Table, Specification, infinity)),
+         ?assertEqual(1, cats:select_count(Table, Specification)),
+         ?assertError(dirty, cats_nif:select(match, Table, {k, '_', '$1'}, infinity)),
+         ?assertEqual([[last]], cats:match(Table, {k, '_', '$1'})),
+         ?assertEqual(ok, cats:foldl(fun(Shown, ok) when Shown =:= Object -> ok end, ok, Table)),
+         ?assert([[Object]] =:= cats:lookup_many(Table, [k])),
+         ?assert([Object] =:= cats:tab2list(Table)),
+         ?assertError(dirty, cats_nif:take(Table, k)),
+         ?assert([Object] =:= cats:take(Table, k)),
+         %% None of these is too large alone.
+         true = cats:insert(Table, [{N, lists:duplicate(10000, N), last} || N <- lists:seq(1, 20)]),
+         ?assertMatch([_], cats_nif:lookup(Table, 1)),
+         ?assertError(dirty, cats_nif:select(select_count, Table, Specification, infinity)),
+         ?assertEqual(20, cats:select_count(Table, Specification)),
+         true = cats:delete(Table)
+     end || Type <- cats_test_lib:types([set, ordered_set, bag, duplicate_bag])],
     ok.
 
 %% Result of a call, and the object afterwards.

@@ -63,8 +63,8 @@ impl<'g> Handle<'g> {
             // SAFETY: the place is free now; the objects live on for guards taken before, and this call has one.
             unsafe { retire_entry(self.guard, old.body) }
         }
-        // SAFETY: looked at under the lock.
-        unsafe { self.table.objects(looked) }
+        // SAFETY: looked at under the lock. That they are not too large was asked there.
+        unsafe { self.table.objects(looked, true) }
     }
 
     /// `delete_object/2`: removes all objects that are exactly this one.

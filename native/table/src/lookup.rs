@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use crate::group::{Filter, Group};
-use crate::object::{is_group, key_of, ObjectRef};
+use crate::object::{is_group, key_of, ObjectRef, COPY_LIMIT};
 use crate::schema::Probe;
 use crate::store::Spot;
 use crate::table::{Handle, Table};
@@ -119,27 +119,32 @@ impl Table {
     /// What was looked at is valid, and its objects live.
     #[inline]
     pub(crate) unsafe fn looked_words(&self, looked: &Looked<'_>) -> usize {
-        // SAFETY: as the caller promises.
-        unsafe {
-            match looked {
-                Looked::None | Looked::TooMany => 0,
-                Looked::One(entry) => ObjectRef::new(*entry, self.key()).words(),
-                Looked::Many(objects) => objects.iter().map(|object| object.unpacked().words()).sum(),
-            }
+        let words = |object: &ObjectRef<'_>| object.words().max(object.packed_words());
+        match looked {
+            Looked::None | Looked::TooMany => 0,
+            // SAFETY: as the caller promises.
+            Looked::One(entry) => words(unsafe { &ObjectRef::stored(*entry, self.key()) }),
+            Looked::Many(objects) => objects.iter().map(words).sum(),
         }
     }
 
+    /// Fails with [`Failure::Big`] where it takes too long to unpack them for a caller that is not `patient`.
+    ///
     /// # Safety
     /// What was looked at is valid, and its objects live for `'g`.
     #[inline]
-    pub(crate) unsafe fn objects<'g>(&self, looked: Looked<'g>) -> Result<Objects<'g>, Failure> {
+    pub(crate) unsafe fn objects<'g>(&self, looked: Looked<'g>, patient: bool) -> Result<Objects<'g>, Failure> {
         // SAFETY: as the caller promises.
         unsafe {
             Ok(match looked {
                 Looked::None => Objects::None,
-                Looked::One(entry) => Objects::One(ObjectRef::new(entry, self.key())),
+                Looked::One(entry) => Objects::One(ObjectRef::read(entry, self.key(), || patient)?),
                 Looked::Many(mut objects) => {
                     if self.options().compressed() {
+                        let words: usize = objects.iter().map(ObjectRef::packed_words).sum();
+                        if words > COPY_LIMIT && !patient {
+                            return Err(Failure::Big);
+                        }
                         objects.iter_mut().for_each(|object| *object = object.unpacked());
                     }
                     Objects::Many(objects)
@@ -151,7 +156,8 @@ impl Table {
 }
 
 impl<'g> Handle<'g> {
-    /// The objects of a key. Fails with [`Failure::Big`] when they are too many for a caller that is not `patient`.
+    /// The objects of a key. Fails with [`Failure::Big`] when they are too many, or too large to be unpacked, for a caller that is not
+    /// `patient`.
     #[inline]
     pub fn lookup(self, probe: &Probe<'_>, patient: bool) -> Result<Objects<'g>, Failure> {
         let looked = self
@@ -159,7 +165,7 @@ impl<'g> Handle<'g> {
             .read(self.guard, probe, |entry| self.table.look(entry, patient))?;
         self.still_named()?;
         // SAFETY: the engine has validated it, and objects are retired through the epoch.
-        unsafe { self.table.objects(looked) }
+        unsafe { self.table.objects(looked, patient) }
     }
 
     /// As [`lookup`](Self::lookup), without objects of which the filter tells that they are not sought.
@@ -175,7 +181,7 @@ impl<'g> Handle<'g> {
         })?;
         self.still_named()?;
         // SAFETY: as in `lookup`.
-        unsafe { self.table.objects(looked) }
+        unsafe { self.table.objects(looked, patient) }
     }
 
     /// Whether the table is so large that what a call reads is likely to come from memory.
@@ -196,14 +202,17 @@ impl<'g> Handle<'g> {
         self.store().prefetch_object(self.guard, probe, spot);
     }
 
-    /// The only object of a key, for table types that have one only.
+    /// The only object of a key, for table types that have one only. Fails with [`Failure::Big`] when it is too large to be
+    /// unpacked for a caller that is not `patient`, which is only asked then.
     #[inline(always)]
-    pub fn get(self, probe: &Probe<'_>) -> Result<Option<ObjectRef<'g>>, Failure> {
+    pub fn get(self, probe: &Probe<'_>, patient: impl FnOnce() -> bool) -> Result<Option<ObjectRef<'g>>, Failure> {
         debug_assert!(!self.table.kind().is_bag());
         let entry = self.store().read(self.guard, probe, |entry| entry)?;
         self.still_named()?;
         // SAFETY: as in `lookup`.
-        Ok(entry.map(|entry| unsafe { ObjectRef::new(entry, self.table.key()) }))
+        entry
+            .map(|entry| unsafe { ObjectRef::read(entry, self.table.key(), patient) })
+            .transpose()
     }
 
     /// Whether the key has an object.

@@ -1,6 +1,7 @@
 //! Objects as tables hold them: the body word of an [`Entry`] (docs/architecture.md, "Entries"), objects on their way in, and
 //! objects to read.
 
+use crate::failure::Failure;
 use crate::packed;
 use cats_engine::Entry;
 use cats_sync::epoch::Guard;
@@ -239,6 +240,35 @@ impl<'a> ObjectRef<'a> {
     pub unsafe fn new(entry: Entry, key: usize) -> ObjectRef<'a> {
         // SAFETY: as the caller promises.
         unsafe { Self::stored(entry, key).unpacked() }
+    }
+
+    /// As [`new`](Self::new), but fails with [`Failure::Big`] where it takes too long to unpack the object for a caller that is not
+    /// `patient`, which is only asked then.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new).
+    #[inline]
+    pub unsafe fn read(entry: Entry, key: usize, patient: impl FnOnce() -> bool) -> Result<ObjectRef<'a>, Failure> {
+        // SAFETY: as the caller promises.
+        match unsafe { Self::stored(entry, key) } {
+            ObjectRef::Block(block) if packed::is_packed(block) => {
+                if packed::unpacked_words(block) > COPY_LIMIT && !patient() {
+                    return Err(Failure::Big);
+                }
+                // SAFETY: as the caller promises.
+                Ok(ObjectRef::Block(unsafe { packed::unpack(block) }))
+            }
+            object => Ok(object),
+        }
+    }
+
+    /// The words that [`unpacked`](Self::unpacked) has to unpack, 0 of an object that is not packed.
+    #[inline]
+    pub fn packed_words(&self) -> usize {
+        match self {
+            ObjectRef::Block(block) if packed::is_packed(*block) => packed::unpacked_words(*block),
+            _ => 0,
+        }
     }
 
     /// The object as it is read, if this is how it is [stored](Self::stored).

@@ -8,7 +8,7 @@ use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
 use crate::options::Kind;
 use crate::schema::{OwnedKey, Probe};
 use crate::table::{Handle, Table};
-use crate::traverse::Direction;
+use crate::traverse::{Direction, Expansion};
 use cats_engine::{Entry, Step};
 use cats_pattern::{Keys, Program};
 use cats_term::{compare, equal, Block, TermRef};
@@ -184,23 +184,18 @@ impl<'g> Handle<'g> {
             }
             (Wanted::All, At::Number(position)) => {
                 let before = *position;
-                let mut large = false;
+                let mut expansion = Expansion::new(patient);
                 let more = self.store().scan(self.guard, position, limit, out, |entry, out| {
-                    if !patient && self.is_large(entry) {
-                        large = true;
-                    } else {
-                        self.expand(entry, out);
-                    }
+                    self.expand(entry, &mut expansion, out)
                 })?;
-                if large {
-                    *position = before;
-                    return Err(Failure::Big);
-                }
+                expansion.finish().inspect_err(|_| *position = before)?;
                 more
             }
-            (Wanted::AllOrdered, At::Key(last)) => self.slice_range(None, last, selection.direction, limit, out)?,
+            (Wanted::AllOrdered, At::Key(last)) => {
+                self.slice_range(None, last, selection.direction, limit, patient, out)?
+            }
             (Wanted::Range(range), At::Key(last)) => {
-                self.slice_range(Some(range), last, selection.direction, limit, out)?
+                self.slice_range(Some(range), last, selection.direction, limit, patient, out)?
             }
             _ => unreachable!("a place of another kind of selection"),
         };
@@ -222,6 +217,7 @@ impl<'g> Handle<'g> {
         last: &mut Option<Arc<OwnedKey>>,
         direction: Direction,
         limit: usize,
+        patient: bool,
         out: &mut Vec<ObjectRef<'g>>,
     ) -> Result<bool, Failure> {
         let down = direction == Direction::Down;
@@ -231,10 +227,12 @@ impl<'g> Handle<'g> {
             None => (None, None),
         };
         let from = last.as_deref().or(near).map(OwnedKey::probe);
-        let expand = |entry, out: &mut Vec<ObjectRef<'g>>| self.expand(entry, out);
+        let mut expansion = Expansion::new(patient);
+        let expand = |entry, out: &mut Vec<ObjectRef<'g>>| self.expand(entry, &mut expansion, out);
         let mut more = self
             .store()
             .range(self.guard, from, last.is_none(), down, limit, out, expand)?;
+        expansion.finish()?;
         let key = |object: &ObjectRef<'g>| object.element(self.table.key());
         if let Some(far) = far {
             let far = far.probe().term();

@@ -4,7 +4,7 @@
 use crate::failure::{Cause, Failure};
 use crate::group::Group;
 use crate::lookup::{Objects, GROUP_LIMIT};
-use crate::object::{is_group, ObjectRef};
+use crate::object::{is_group, ObjectRef, COPY_LIMIT};
 use crate::options::Kind;
 use crate::schema::{stored_key, Probe};
 use crate::store::Store;
@@ -88,7 +88,7 @@ impl<'g> Handle<'g> {
     ) -> Result<Objects<'g>, Failure> {
         let looked = self.step_with(from, direction, |entry| self.table.look(entry, patient))?;
         // SAFETY: as in `found_key`.
-        unsafe { self.table.objects(looked) }
+        unsafe { self.table.objects(looked, patient) }
     }
 
     /// As [`step_along`](Self::step_along), with the only object of the key, for table types that have one only.
@@ -97,11 +97,16 @@ impl<'g> Handle<'g> {
         self,
         is_key: impl FnOnce(TermRef<'g>) -> bool,
         direction: Direction,
+        patient: impl FnOnce() -> bool,
     ) -> Result<Option<Option<ObjectRef<'g>>>, Failure> {
         debug_assert!(!self.table.kind().is_bag());
         let found = self.follow(is_key, direction, |entry| entry)?;
+        let Some(Some(entry)) = found else {
+            return Ok(found.map(|_| None));
+        };
         // SAFETY: as in `found_key`.
-        Ok(found.map(|found| found.map(|entry| unsafe { ObjectRef::new(entry, self.table.key()) })))
+        let object = unsafe { ObjectRef::read(entry, self.table.key(), patient) };
+        Ok(Some(Some(object?)))
     }
 
     fn step_with<R>(
@@ -144,18 +149,10 @@ impl<'g> Handle<'g> {
         if ordered && !patient && number.min(store.size()) > SLOTS_LIMIT {
             return Err(Failure::Big);
         }
-        let mut large = false;
-        let found = store.slot(self.guard, number, |entry, out| {
-            if !patient && self.is_large(entry) {
-                large = true;
-            } else {
-                self.expand(entry, out);
-            }
-        })?;
+        let mut expansion = Expansion::new(patient);
+        let found = store.slot(self.guard, number, |entry, out| self.expand(entry, &mut expansion, out))?;
         self.still_named()?;
-        if large {
-            return Err(Failure::Big);
-        }
+        expansion.finish()?;
         if found.is_none() {
             let end = if ordered {
                 store.size()
@@ -169,28 +166,67 @@ impl<'g> Handle<'g> {
         Ok(found)
     }
 
-    /// Whether the entry is a group of more objects than a scheduler may look at.
-    pub(crate) fn is_large(self, entry: Entry) -> bool {
-        // SAFETY: groups are retired through the epoch.
-        is_group(entry.body) && unsafe { Group::from_body(entry.body) }.count() > GROUP_LIMIT
-    }
-
-    /// Appends the objects of an entry, in the order of insertion. Looks into them only where they may be packed.
+    /// Appends the objects of an entry, in the order of insertion; if that is too much, [`Expansion::finish`] tells so, and what was
+    /// appended is of no use. Looks into objects only where they may be packed.
     #[inline]
-    pub(crate) fn expand(self, entry: Entry, out: &mut Vec<ObjectRef<'g>>) {
+    pub(crate) fn expand(self, entry: Entry, expansion: &mut Expansion, out: &mut Vec<ObjectRef<'g>>) {
         // SAFETY: objects and groups are retired through the epoch; the engine takes back what was not valid.
         unsafe {
             if is_group(entry.body) {
                 let place = self.table.key_place(entry.key);
-                Group::from_body(entry.body).each(|body| {
-                    out.push(place.object(body));
-                    true
-                });
-            } else if self.table.options().compressed() {
-                out.push(ObjectRef::new(entry, self.table.key()));
-            } else {
-                out.push(ObjectRef::stored(entry, self.table.key()));
+                let group = Group::from_body(entry.body);
+                if expansion.admits_group(group) {
+                    group.each(|body| {
+                        let object = place.stored(body);
+                        let admitted = expansion.admits(&object);
+                        out.push(if admitted { object.unpacked() } else { object });
+                        admitted
+                    });
+                }
+                return;
             }
+            let object = ObjectRef::stored(entry, self.table.key());
+            let unpacked = self.table.options().compressed() && expansion.admits(&object);
+            // What is not admitted fills a place all the same, or the engine would look for more.
+            out.push(if unpacked { object.unpacked() } else { object });
+        }
+    }
+}
+
+/// What a scheduler may take of the entries that it comes to in one step.
+pub(crate) struct Expansion {
+    patient: bool,
+    /// Words that were unpacked.
+    words: usize,
+    large: bool,
+}
+
+impl Expansion {
+    /// Without a limit for who is `patient`.
+    pub fn new(patient: bool) -> Self {
+        Self {
+            patient,
+            words: 0,
+            large: false,
+        }
+    }
+
+    fn admits_group(&mut self, group: &Group) -> bool {
+        self.large |= !self.patient && group.count() > GROUP_LIMIT;
+        !self.large
+    }
+
+    fn admits(&mut self, object: &ObjectRef<'_>) -> bool {
+        self.words += object.packed_words();
+        self.large |= !self.patient && self.words > COPY_LIMIT;
+        !self.large
+    }
+
+    /// Fails with [`Failure::Big`] if something was not admitted.
+    pub fn finish(self) -> Result<(), Failure> {
+        match self.large {
+            true => Err(Failure::Big),
+            false => Ok(()),
         }
     }
 }

@@ -328,10 +328,11 @@ fn account(env: Env, words: usize) {
     env.account(words * WORD_NS);
 }
 
-/// Whether the call may take its time, for tables in which it matters: those with many objects for a key.
+/// Whether the call may take its time, for tables in which it matters: those with many objects for a key, or objects to be
+/// unpacked.
 #[inline]
 fn patient(table: &Table) -> bool {
-    table.kind().is_bag() && on_dirty_scheduler()
+    (table.kind().is_bag() || table.options().compressed()) && on_dirty_scheduler()
 }
 
 /// Wakes the reaper process if there is news for it.

@@ -10,7 +10,7 @@ pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let handle = find(env, &guard, table, Right::Read)?;
     with_probe(env, handle.table(), key, |probe| {
         if !handle.table().kind().is_bag() {
-            return match handle.get(probe)? {
+            return match handle.get(probe, on_dirty_scheduler)? {
                 None => Ok(Term(NIL)),
                 Some(object) => {
                     let tuple = tuple_of_key(env, handle.table(), &object, key, probe)?;
@@ -100,7 +100,9 @@ impl Found {
     #[inline(always)]
     fn look_up(&mut self, env: Env, handle: Handle<'_>, probe: &Probe<'_>) -> Result<bool, Failure> {
         let found = match handle.table().kind().is_bag() {
-            false => handle.get(probe)?.map_or(Objects::None, Objects::One),
+            false => handle
+                .get(probe, on_dirty_scheduler)?
+                .map_or(Objects::None, Objects::One),
             true => match lookup_all(handle, probe) {
                 Err(Failure::Big) => return Ok(false),
                 found => found?,
@@ -233,7 +235,7 @@ fn element_or(
     let index = index(position)?;
     with_probe(env, handle.table(), key, |probe| {
         if !handle.table().kind().is_bag() {
-            return match handle.get(probe)? {
+            return match handle.get(probe, on_dirty_scheduler)? {
                 None => absent(),
                 Some(object) if index < object.arity() => element(env, &object, index),
                 Some(_) => Err(bad()),

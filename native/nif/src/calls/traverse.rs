@@ -90,7 +90,7 @@ fn step_to(
     make: impl Fn(&[ObjectRef<'_>]) -> Result<Term, Failure>,
 ) -> Result<Term, Failure> {
     if let (Some(key), false) = (key, handle.table().kind().is_bag()) {
-        match handle.step_get_along(|last| same(env, key, last), direction)? {
+        match handle.step_get_along(|last| same(env, key, last), direction, on_dirty_scheduler)? {
             Some(Some(object)) => return make(&[object]),
             Some(None) => return Ok(atoms::end_of_table()),
             None => {}

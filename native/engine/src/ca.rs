@@ -25,6 +25,7 @@ mod structure;
 mod tests;
 mod walk;
 
+use crate::line::{self, wide};
 use crate::{Busy, Cursor, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step, Trail};
 use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
@@ -37,6 +38,7 @@ use leaf::{Held, Leaf, Place, Wanted};
 use route::Route;
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 /// How often an optimistic read fails before it takes locks.
@@ -88,9 +90,9 @@ struct Query<'a, S: OrderedSchema> {
     schema: &'a S,
     probe: &'a S::Probe,
     head: Cell<(usize, u64)>,
-    /// Where the piece begins, and its words.
+    /// Where the piece begins, and its words, which are there once it begins somewhere.
     from: Cell<usize>,
-    piece: [Cell<u64>; PIECE],
+    piece: Cell<MaybeUninit<[u64; PIECE]>>,
 }
 
 /// Words of a piece: a prefix as inner nodes have it, and the head behind that.
@@ -103,9 +105,9 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
         Self {
             schema,
             probe,
-            head: Cell::new((usize::MAX, 0)),
+            head: Cell::new((NOWHERE, 0)),
             from: Cell::new(NOWHERE),
-            piece: [const { Cell::new(0) }; PIECE],
+            piece: Cell::new(MaybeUninit::uninit()),
         }
     }
 
@@ -127,8 +129,7 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
     /// Gets ready for heads from `skip` on, as each by itself is as much work as all.
     fn look_ahead(&self, skip: usize) {
         if self.piece_at(skip + 8 * (PIECE - 1)).is_none() {
-            let words = self.schema.heads::<PIECE>(self.probe, skip);
-            self.piece.iter().zip(words).for_each(|(cell, word)| cell.set(word));
+            self.piece.set(MaybeUninit::new(self.schema.heads(self.probe, skip)));
             self.from.set(skip);
         }
     }
@@ -137,10 +138,14 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
     #[inline]
     fn piece_at(&self, skip: usize) -> Option<u64> {
         let at = skip.wrapping_sub(self.from.get());
-        let first = self.piece.get(at / 8)?.get();
+        if at >= 8 * PIECE {
+            return None;
+        }
+        // SAFETY: no place is so near to `NOWHERE`, so the piece is there.
+        let piece = unsafe { self.piece.get().assume_init() };
         match 8 * (at % 8) {
-            0 => Some(first),
-            bits => Some(first << bits | self.piece.get(at / 8 + 1)?.get() >> (64 - bits)),
+            0 => Some(piece[at / 8]),
+            bits => Some(piece[at / 8] << bits | piece.get(at / 8 + 1)? >> (64 - bits)),
         }
     }
 }
@@ -184,6 +189,7 @@ impl<S: OrderedSchema> Ca<S> {
 
     /// An empty table that adapts as told.
     pub fn with_thresholds(schema: S, thresholds: Thresholds) -> Self {
+        line::detect();
         let leaf = Leaf::build(0, 0, &[], true);
         let base = Base::<S::Key>::allocate(ptr::null(), ptr::null(), Node::leaf(leaf));
         let bytes = leaf.size() + size_of::<Base<S::Key>>();
@@ -221,15 +227,41 @@ impl<S: OrderedSchema> Ca<S> {
     #[inline(always)]
     fn find<'a>(&self, query: &Query<S>) -> (&'a Base<S::Key>, Leaf) {
         let base = self.find_base(query);
-        match base.root().kind::<S::Key>() {
-            Kind::Inner(inner) => (base, Self::descend(query, inner)),
-            Kind::Leaf(leaf) => (base, leaf),
+        let leaf = match base.root().kind::<S::Key>() {
+            // SAFETY: as `wide` says.
+            Kind::Inner(inner) if wide() => unsafe { Self::descend::<true>(query, inner) },
+            // SAFETY: not wide.
+            Kind::Inner(inner) => unsafe { Self::descend::<false>(query, inner) },
+            Kind::Leaf(leaf) => leaf,
+        };
+        (base, leaf)
+    }
+
+    /// The key's leaf below an inner node, as long as it takes nothing but a comparison of heads. What takes more is another
+    /// function's, so that this one saves no registers.
+    ///
+    /// # Safety
+    /// `WIDE` only where [`wide`] says so.
+    #[inline(never)]
+    unsafe fn descend<const WIDE: bool>(query: &Query<S>, inner: Inner<S::Key>) -> Leaf {
+        if !inner.is_searched_by_heads() {
+            return Self::descend_by_keys(query, inner);
         }
+        let mut inner = inner;
+        let head = query.head(0);
+        // SAFETY: the caller's promise.
+        while let Some(child) = unsafe { inner.child_of::<WIDE>(head) } {
+            match child.kind() {
+                Kind::Leaf(leaf) => return leaf,
+                Kind::Inner(next) => inner = next,
+            }
+        }
+        Self::descend_by_keys(query, inner)
     }
 
     /// The key's leaf below an inner node.
     #[inline(never)]
-    fn descend(query: &Query<S>, inner: Inner<S::Key>) -> Leaf {
+    fn descend_by_keys(query: &Query<S>, inner: Inner<S::Key>) -> Leaf {
         let mut inner = inner;
         loop {
             match Node(inner.child(inner.search(query, true))).kind() {

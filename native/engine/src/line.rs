@@ -1,19 +1,69 @@
-//! The eight words of a cache line, compared with one at once, without branches.
+//! The eight words of a cache line, compared with one at once, without branches: in one vector where the processor has such large
+//! ones (AVX-512), else by instructions that all have.
+//!
+//! Which of the two is a parameter of the type, so that what calls these functions asks [`wide`] once and not for each line. The
+//! vectors are named outright and lie above those that the compiler knows of, whose upper halves stay clean so.
 
 use cats_sync::facade::AtomicU64;
 
-/// Bit `2 * i` is set where word `i` of the line is `word`. Without branches, so that the processor need not wait for the line to
+#[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
+mod wide {
+    use cats_sync::facade::{AtomicBool, Ordering::Relaxed};
+
+    static WIDE: AtomicBool = AtomicBool::new(false);
+
+    /// Finds out whether the processor, and the system, have what [`wide`] speaks of. Until then they have not.
+    pub(crate) fn detect() {
+        let found = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt");
+        // Relaxed: orders nothing.
+        WIDE.store(found, Relaxed);
+    }
+
+    /// Whether functions of this module may be called with `WIDE`.
+    #[inline(always)]
+    pub(crate) fn wide() -> bool {
+        WIDE.load(Relaxed)
+    }
+}
+#[cfg(not(all(target_arch = "x86_64", not(any(direct, loom, shuttle)))))]
+mod wide {
+    pub(crate) fn detect() {}
+    #[inline(always)]
+    pub(crate) fn wide() -> bool {
+        false
+    }
+}
+pub(crate) use wide::{detect, wide};
+
+/// Bit `i` is set where word `i` of the line is `word`. Without branches, so that the processor need not wait for the line to
 /// come from memory before it goes on to what follows. Each word is read as by a load that acquires.
 ///
 /// # Safety
 /// `line` is the address of eight words, aligned to 64, that are alive and written atomically only.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn equal_words(line: *const AtomicU64, word: u64) -> u32 {
     #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
     {
         let mask: u32;
-        // SAFETY: reads the line as 16 aligned bytes at a time, of which each eight are what an atomic load of the word gives.
-        // On this architecture every load acquires.
+        if wide() {
+            // SAFETY: reads the line, of which each eight aligned bytes are what an atomic load of the word gives. On this
+            // architecture every load acquires. The processor has the instructions.
+            unsafe {
+                std::arch::asm!(
+                    "vpbroadcastq zmm16, {word}",
+                    "vpcmpeqq k1, zmm16, [{line}]",
+                    "kmovw {mask:e}, k1",
+                    word = in(reg) word,
+                    line = in(reg) line,
+                    mask = lateout(reg) mask,
+                    out("xmm16") _,
+                    out("k1") _,
+                    options(readonly, nostack, preserves_flags),
+                );
+            }
+            return mask;
+        }
+        // SAFETY: as above, 16 bytes at a time.
         unsafe {
             std::arch::asm!(
                 "movq {word}, {key}",
@@ -25,9 +75,17 @@ pub(crate) unsafe fn equal_words(line: *const AtomicU64, word: u64) -> u32 {
                 "pcmpeqd {b}, [{line} + 16]",
                 "pcmpeqd {c}, [{line} + 32]",
                 "pcmpeqd {word}, [{line} + 48]",
-                "packssdw {a}, {b}",
-                "packssdw {c}, {word}",
-                "packsswb {a}, {c}",
+                // Lower and upper halves of four words each, of which both must be equal.
+                "movdqa {half}, {a}",
+                "shufps {a}, {b}, 0x88",
+                "shufps {half}, {b}, 0xdd",
+                "pand {a}, {half}",
+                "movdqa {half}, {c}",
+                "shufps {c}, {word}, 0x88",
+                "shufps {half}, {word}, 0xdd",
+                "pand {c}, {half}",
+                "packssdw {a}, {c}",
+                "packsswb {a}, {a}",
                 "pmovmskb {mask:e}, {a}",
                 key = in(reg) word,
                 line = in(reg) line,
@@ -36,11 +94,11 @@ pub(crate) unsafe fn equal_words(line: *const AtomicU64, word: u64) -> u32 {
                 a = out(xmm_reg) _,
                 b = out(xmm_reg) _,
                 c = out(xmm_reg) _,
+                half = out(xmm_reg) _,
                 options(readonly, nostack, preserves_flags),
             );
         }
-        // A bit for each half of a word. Equal are words of which both halves are.
-        mask & mask >> 1 & 0x5555
+        mask & 0xff
     }
     #[cfg(not(all(target_arch = "x86_64", not(any(direct, loom, shuttle)))))]
     {
@@ -48,18 +106,41 @@ pub(crate) unsafe fn equal_words(line: *const AtomicU64, word: u64) -> u32 {
         // SAFETY: the caller's promise.
         let words = unsafe { &*line.cast::<[AtomicU64; 8]>() };
         let equal = |other: &AtomicU64| u32::from(other.load(Acquire) == word);
-        words.iter().rev().fold(0, |mask, other| mask << 2 | equal(other))
+        words.iter().rev().fold(0, |mask, other| mask << 1 | equal(other))
     }
 }
 
-/// How many of the eight words are below `word`: two instructions a word, where the compiler makes bytes of the comparisons, and
-/// a vector of these.
-#[inline]
-pub(crate) fn words_below(line: &[u64; 8], word: u64) -> usize {
+/// How many of the eight words are below `word`.
+///
+/// # Safety
+/// `WIDE` only where [`wide`] says so.
+#[inline(always)]
+pub(crate) unsafe fn words_below<const WIDE: bool>(line: &[u64; 8], word: u64) -> usize {
+    #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
+    if WIDE {
+        let below: usize;
+        // SAFETY: reads the line. The processor has the instructions. 6: the vector's word is greater.
+        unsafe {
+            std::arch::asm!(
+                "vpbroadcastq zmm16, {word}",
+                "vpcmpuq k1, zmm16, [{line}], 6",
+                "kmovw {below:e}, k1",
+                "popcnt {below:e}, {below:e}",
+                line = in(reg) line,
+                word = in(reg) word,
+                below = lateout(reg) below,
+                out("xmm16") _,
+                out("k1") _,
+                options(readonly, nostack, pure),
+            );
+        }
+        return below;
+    }
     #[cfg(target_arch = "x86_64")]
     {
         let (even, odd): (usize, usize);
-        // SAFETY: reads the line. Each comparison leaves its result in the carry flag, which is added to one of two counts.
+        // SAFETY: reads the line. Each comparison leaves its result in the carry flag, which is added to one of two counts: two
+        // instructions a word, where the compiler makes bytes of the comparisons, and a vector of these.
         unsafe {
             std::arch::asm!(
                 "xor {even:e}, {even:e}",
@@ -93,24 +174,87 @@ pub(crate) fn words_below(line: &[u64; 8], word: u64) -> usize {
     line.iter().map(|&other| usize::from(other < word)).sum()
 }
 
+/// How many of sixteen words in ascending order are below `word`.
+///
+/// # Safety
+/// As for [`words_below`].
+#[inline(always)]
+pub(crate) unsafe fn words_below_of_16<const WIDE: bool>(lines: &[[u64; 8]; 2], word: u64) -> usize {
+    #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
+    if WIDE {
+        let below: usize;
+        // SAFETY: as in `words_below`.
+        unsafe {
+            std::arch::asm!(
+                "vpbroadcastq zmm16, {word}",
+                "vpcmpuq k1, zmm16, [{lines}], 6",
+                "vpcmpuq k2, zmm16, [{lines} + 64], 6",
+                "kunpckbw k1, k2, k1",
+                "kmovw {below:e}, k1",
+                "popcnt {below:e}, {below:e}",
+                lines = in(reg) lines,
+                word = in(reg) word,
+                below = lateout(reg) below,
+                out("xmm16") _,
+                out("k1") _,
+                out("k2") _,
+                options(readonly, nostack, pure),
+            );
+        }
+        return below;
+    }
+    let second = usize::from(lines[0][7] < word);
+    // SAFETY: the caller's promise.
+    8 * second + unsafe { words_below::<WIDE>(&lines[second], word) }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     #[repr(align(64))]
-    struct Line([u64; 8]);
+    struct Lines([[u64; 8]; 2]);
+
+    /// Both ways of counting, if the processor has both.
+    fn below(lines: &Lines, word: u64) -> Vec<(usize, usize)> {
+        // SAFETY: as `wide` says.
+        let mut counts = vec![unsafe {
+            (
+                words_below::<false>(&lines.0[0], word),
+                words_below_of_16::<false>(&lines.0, word),
+            )
+        }];
+        if wide() {
+            // SAFETY: as above.
+            counts.push(unsafe {
+                (
+                    words_below::<true>(&lines.0[0], word),
+                    words_below_of_16::<true>(&lines.0, word),
+                )
+            });
+        }
+        counts
+    }
 
     proptest! {
         #[test]
-        fn a_line_is_compared_as_its_words_are(words in prop::array::uniform8(any::<u64>()), which in 0..8usize) {
-            for word in [0, 1, words[which], words[which].wrapping_add(1), words[which] ^ 1 << 32, u64::MAX] {
-                let line = Line(words);
-                let below = words.iter().filter(|&&other| other < word).count();
-                prop_assert_eq!(words_below(&line.0, word), below);
-                let equal = (0..8).filter(|&i| words[i] == word).map(|i| 1 << (2 * i)).sum::<u32>();
+        fn a_line_is_compared_as_its_words_are(mut words in prop::array::uniform16(any::<u64>()), small: bool, which in 0..16usize) {
+            detect();
+            if small {
+                words = words.map(|word| word % 8);
+            }
+            words.sort_unstable();
+            let lines = Lines([0, 8].map(|at| std::array::from_fn(|i| words[at + i])));
+            let near = words[which];
+            for word in [0, 1, near, near.wrapping_add(1), near.wrapping_sub(1), near ^ 1 << 32, near ^ 1 << 63, u64::MAX] {
+                let count = |words: &[u64]| words.iter().filter(|&&other| other < word).count();
+                for counts in below(&lines, word) {
+                    prop_assert_eq!(counts, (count(&words[..8]), count(&words)));
+                }
+                let equal = (0..8).filter(|&i| words[i] == word).map(|i| 1 << i).sum::<u32>();
                 // SAFETY: an aligned line that nobody writes.
-                prop_assert_eq!(unsafe { equal_words(line.0.as_ptr().cast(), word) }, equal);
+                prop_assert_eq!(unsafe { equal_words(lines.0[0].as_ptr().cast(), word) }, equal);
             }
         }
     }

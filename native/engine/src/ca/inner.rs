@@ -11,7 +11,7 @@
 
 use super::leaf::Leaf;
 use super::Query;
-use crate::line::words_below;
+use crate::line::{words_below, words_below_of_16};
 use crate::OrderedSchema;
 use cats_sync::facade::{AtomicPtr, Ordering::*};
 use cats_sync::slab;
@@ -56,37 +56,62 @@ impl Node {
     #[inline]
     pub fn kind<K>(self) -> Kind<K> {
         let tag = self.0.addr() & 63;
-        // SAFETY: nodes are not null.
-        let at = unsafe { NonNull::new_unchecked(self.0.map_addr(|address| address & !63)) };
-        if tag & 1 == 1 {
-            // SAFETY: the tag says so, and whoever holds a node has it under a guard.
-            Kind::Leaf(unsafe { Leaf::from_address(at, (tag >> 1) as u32) })
-        } else {
-            Kind::Inner(Inner { at, of: PhantomData })
+        // SAFETY: nodes are not null; the tag says which it is, and whoever holds a node has it under a guard.
+        unsafe {
+            if tag & 1 == 1 {
+                let at = NonNull::new_unchecked(self.0.map_addr(|address| address & !63));
+                Kind::Leaf(Leaf::from_address(at, (tag >> 1) as u32))
+            } else {
+                Kind::Inner(Inner::from_address(self.0))
+            }
         }
     }
 }
 
-/// Before four arrays: guides, heads, keys and children. Every eighth head is a guide, so that a search looks at two or three lines.
+/// Before the lines, each eight heads and the eight children that these follow, and the keys.
 #[repr(C, align(64))]
 struct Header {
+    way: Way,
     /// Children.
     len: u32,
-    /// Where they begin, in words behind the header.
-    children: u32,
+    /// The byte of the normalized keys at which heads begin.
     skip: usize,
-    /// Whole lines, filled up with `u64::MAX`; none where all heads are on one line.
-    guides: usize,
     /// All keys of the node's range have the same normalized key up to this byte; all separators up to `skip`.
     sure: usize,
     /// The bytes of the separators from `sure` to `skip`.
     prefix: [u64; PREFIX],
+    /// The last head of each line, unless the node has more of them, filled up with `u64::MAX`: a search looks at these and one line.
+    guides: Guides,
+}
+
+#[repr(C, align(64))]
+struct Guides([[u64; LINE]; 2]);
+
+/// How a node is searched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum Way {
+    /// By guides and one line, for the head of the whole normalized key.
+    Guided,
+    /// The same where there is but one line.
+    Line,
+    /// Otherwise.
+    Other,
 }
 
 /// Words of a prefix.
 pub(super) const PREFIX: usize = 4;
 /// Heads of a line, the last of which is a guide.
 const LINE: usize = 8;
+/// Lines that there are guides for.
+const GUIDES: usize = 2 * LINE;
+
+/// Heads, filled up with `u64::MAX`, and children.
+#[repr(C, align(64))]
+struct Line {
+    heads: [u64; LINE],
+    children: [AtomicPtr<u8>; LINE],
+}
 
 /// A handle to an inner node or the route node. Whoever holds one has it from a structure reached under a guard that is still
 /// alive (or owns the node), so the memory behind it is such a node: the reason why its methods are safe to call.
@@ -199,22 +224,14 @@ fn common_within<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S
     skip
 }
 
-/// Room for heads, keys and children, for this many children.
-fn room(len: usize) -> usize {
-    len.next_multiple_of(LINE)
-}
-
-fn guides(len: usize) -> usize {
-    match room(len) / LINE {
-        1 => 0,
-        lines => room(lines),
-    }
+/// Lines of a node with this many children.
+fn lines(len: usize) -> usize {
+    len.div_ceil(LINE)
 }
 
 /// Bytes of a node with this many children.
 fn size(len: usize) -> usize {
-    (size_of::<Header>() + (guides(len) + 2 * room(len)) * 8 + room(len) * size_of::<AtomicPtr<u8>>())
-        .next_multiple_of(64)
+    (size_of::<Header>() + lines(len) * size_of::<Line>() + (len - 1) * size_of::<Bound<()>>()).next_multiple_of(64)
 }
 
 impl<K> Inner<K> {
@@ -238,39 +255,37 @@ impl<K> Inner<K> {
                 0
             }
         });
+        let heads: Vec<u64> = match skip == parts.skip {
+            true => parts.heads,
+            false => parts.keys.iter().map(|&key| head(schema, key, skip)).collect(),
+        };
+        let head_at = |i| heads.get(i).copied().unwrap_or(u64::MAX);
         let at = slab::alloc(size(len)).expect("memory for an inner node");
         let inner = Self { at, of: PhantomData };
-        // SAFETY: the memory is this function's own, and large enough for the header and the three arrays behind it.
+        // SAFETY: the memory is this function's own, and large enough for the header, the lines and the keys behind it.
         unsafe {
             at.cast().write(Header {
+                way: match lines(len) {
+                    _ if skip > 0 => Way::Other,
+                    1 => Way::Line,
+                    2..=GUIDES => Way::Guided,
+                    _ => Way::Other,
+                },
                 len: len as u32,
-                children: (guides(len) + 2 * room(len)) as u32,
                 skip,
-                guides: guides(len),
                 sure,
                 prefix,
+                guides: Guides([0, LINE].map(|first| std::array::from_fn(|i| head_at((first + i) * LINE + LINE - 1)))),
             });
-            for i in 0..room(len) {
-                inner.heads_at(i).write(match parts.keys.get(i) {
-                    None => u64::MAX,
-                    Some(_) if skip == parts.skip => parts.heads[i],
-                    Some(&key) => head(schema, key, skip),
+            for i in 0..lines(len) {
+                let child = |at: usize| parts.children.get(at).copied().unwrap_or(std::ptr::null_mut());
+                inner.line_at(i).write(Line {
+                    heads: std::array::from_fn(|at| head_at(i * LINE + at)),
+                    children: std::array::from_fn(|at| AtomicPtr::new(child(i * LINE + at))),
                 });
-            }
-            for i in 0..guides(len) {
-                let last = i * LINE + LINE - 1;
-                let guide = if last < len - 1 {
-                    *inner.heads_at(last)
-                } else {
-                    u64::MAX
-                };
-                inner.guides_at(i).write(guide);
             }
             for (i, &key) in parts.keys.iter().enumerate() {
                 inner.keys_at(i).write(key);
-            }
-            for (i, &child) in parts.children.iter().enumerate() {
-                inner.children_at(i).write(AtomicPtr::new(child));
             }
         }
         inner
@@ -303,31 +318,28 @@ impl<K> Inner<K> {
         self.header().skip
     }
 
-    fn guides_at(self, i: usize) -> *mut u64 {
-        // SAFETY: callers stay within the node.
-        unsafe { self.at.as_ptr().add(size_of::<Header>()).cast::<u64>().add(i) }
-    }
-    fn heads_at(self, i: usize) -> *mut u64 {
-        self.guides_at(self.header().guides + i)
-    }
-    fn room(self) -> usize {
-        room(self.len())
-    }
-    fn keys_at(self, i: usize) -> *mut Bound<K> {
-        self.heads_at(self.room() + i).cast()
-    }
-    fn children_at(self, i: usize) -> *mut AtomicPtr<u8> {
-        // SAFETY: callers stay within the node.
-        unsafe {
-            self.guides_at(self.header().children as usize)
-                .cast::<AtomicPtr<u8>>()
-                .add(i)
-        }
+    /// Whether [`child_of`](Self::child_of) can tell a child.
+    #[inline(always)]
+    pub fn is_searched_by_heads(self) -> bool {
+        self.header().way != Way::Other
     }
 
-    fn heads<'a>(self) -> &'a [u64] {
-        // SAFETY: see `Inner`; heads are not written after publication.
-        unsafe { std::slice::from_raw_parts(self.heads_at(0), self.len() - 1) }
+    fn line_at(self, i: usize) -> *mut Line {
+        // SAFETY: callers stay within the node.
+        unsafe { self.at.as_ptr().add(size_of::<Header>()).cast::<Line>().add(i) }
+    }
+    fn keys_at(self, i: usize) -> *mut Bound<K> {
+        // SAFETY: as above.
+        unsafe { self.line_at(lines(self.len())).cast::<Bound<K>>().add(i) }
+    }
+    #[inline]
+    fn line<'a>(self, i: usize) -> &'a Line {
+        debug_assert!(i < lines(self.len()));
+        // SAFETY: see `Inner`; callers have `i` from a search of this node. Heads are not written after publication.
+        unsafe { &*self.line_at(i) }
+    }
+    fn head(self, i: usize) -> u64 {
+        self.line(i / LINE).heads[i % LINE]
     }
     pub fn key(self, i: usize) -> Bound<K> {
         assert!(i + 1 < self.len());
@@ -336,8 +348,7 @@ impl<K> Inner<K> {
     }
     pub fn slot<'a>(self, i: usize) -> &'a AtomicPtr<u8> {
         debug_assert!(i < self.len());
-        // SAFETY: see `Inner`; callers have `i` from a search of this node.
-        unsafe { &*self.children_at(i) }
+        &self.line(i / LINE).children[i % LINE]
     }
     /// Acquire pairs with the Release stores that publish nodes: they are seen complete.
     #[inline]
@@ -353,23 +364,54 @@ impl<K> Inner<K> {
     }
 
     /// The child whose range holds the key or, unless `through` it, the keys right below it.
-    #[inline(always)]
     pub fn search<S: OrderedSchema<Key = K>>(self, query: &Query<S>, through: bool) -> usize {
-        let &Header { skip, sure, .. } = self.header();
-        if skip != sure {
+        let header = self.header();
+        if header.skip != header.sure {
             match self.compare_prefix(query) {
                 Ordering::Less => return 0,
                 Ordering::Equal => {}
                 Ordering::Greater => return self.len() - 1,
             }
         }
-        let head = query.head(skip);
-        let below = self.below(head);
-        // SAFETY: `below` is at most the number of heads, and there is room for one more.
-        if unsafe { *self.heads_at(below) } == head && below < self.len() - 1 {
+        let head = query.head(header.skip);
+        let line = match lines(self.len()) {
+            1 => 0,
+            // SAFETY: not wide.
+            2..=GUIDES => unsafe { words_below_of_16::<false>(&header.guides.0, head) },
+            lines => (1..lines).filter(|&next| self.head(next * LINE - 1) < head).count(),
+        };
+        // SAFETY: not wide.
+        let below = line * LINE + unsafe { words_below::<false>(&self.line(line).heads, head) };
+        if below < self.len() - 1 && self.head(below) == head {
             self.search_equal(query, head, below, through)
         } else {
             below
+        }
+    }
+
+    /// The child whose range holds the keys whose normalized key begins with this head, if that is to be told by heads alone: if
+    /// they begin the normalized keys, and no separator has this one.
+    ///
+    /// # Safety
+    /// `WIDE` only where [`wide`](crate::line::wide) says so.
+    #[inline(always)]
+    pub unsafe fn child_of<const WIDE: bool>(self, head: u64) -> Option<Node> {
+        let header = self.header();
+        let line = match header.way {
+            // SAFETY: the caller's promise. Neither guides nor heads are written after publication.
+            Way::Guided => unsafe { words_below_of_16::<WIDE>(&header.guides.0, head) },
+            Way::Line => 0,
+            Way::Other => return None,
+        };
+        let line = self.line(line);
+        cats_sync::prefetch(&line.children);
+        // SAFETY: as above. A line whose last head is below is full, and a guide that is below leads past it: the number is less
+        // than a line.
+        unsafe {
+            let below = words_below::<WIDE>(&line.heads, head);
+            debug_assert!(below < LINE);
+            // Acquire: see `child`.
+            (*line.heads.get_unchecked(below) != head).then(|| Node(line.children.get_unchecked(below).load(Acquire)))
         }
     }
 
@@ -392,36 +434,6 @@ impl<K> Inner<K> {
         Ordering::Equal
     }
 
-    /// The number of heads below this one.
-    #[inline]
-    fn below(self, head: u64) -> usize {
-        let guides = self.header().guides;
-        let line = if guides == 0 {
-            0
-        } else {
-            // SAFETY: there is such a number of guides. Neither they nor heads are written after publication.
-            let first = match unsafe { *self.guides_at(LINE - 1) } < head {
-                _ if guides > 2 * LINE => self.first_guide(head),
-                below => LINE * usize::from(below),
-            };
-            // SAFETY: as above.
-            first + words_below(unsafe { &*self.guides_at(first).cast() }, head)
-        };
-        // The child is one of those beside this line, or the next one.
-        cats_sync::prefetch(self.children_at(line * LINE));
-        // SAFETY: a line whose guide is not below, or that has none, is not behind the last one.
-        line * LINE + words_below(unsafe { &*self.heads_at(line * LINE).cast() }, head)
-    }
-
-    /// The line of guides to look at in a route node, which may have more children than other nodes.
-    #[cold]
-    #[inline(never)]
-    fn first_guide(self, head: u64) -> usize {
-        // SAFETY: there is such a number of guides; see `below`.
-        let below = |next: &usize| unsafe { *self.guides_at(next - 1) } < head;
-        (LINE..self.header().guides).step_by(LINE).filter(below).count() * LINE
-    }
-
     /// Goes on among the separators of equal heads from `first` on.
     #[cold]
     fn search_equal<S: OrderedSchema<Key = K>>(
@@ -431,9 +443,10 @@ impl<K> Inner<K> {
         first: usize,
         through: bool,
     ) -> usize {
-        let heads = self.heads();
         let mut low = first;
-        let mut high = first + heads[first..].partition_point(|&other| other == head);
+        let mut high = (first..self.len() - 1)
+            .find(|&i| self.head(i) != head)
+            .unwrap_or(self.len() - 1);
         while low < high {
             let middle = (low + high) / 2;
             // SAFETY: separators live as long as the caller's guard.
@@ -452,7 +465,7 @@ impl<K> Inner<K> {
     pub fn parts(self) -> Parts<K> {
         Parts {
             skip: self.skip(),
-            heads: self.heads().to_vec(),
+            heads: (0..self.len() - 1).map(|i| self.head(i)).collect(),
             keys: (0..self.len() - 1).map(|i| self.key(i)).collect(),
             children: (0..self.len()).map(|i| self.child(i)).collect(),
         }

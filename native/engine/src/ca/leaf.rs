@@ -1,7 +1,7 @@
 //! Leaf: up to 128 entries of one key range, found by hash for point lookups, with an order that is kept while it is
 //! wanted.
 //!
-//! Layout: a header line; 1 to 16 lines of 8 key words; as many lines of 8 body words; a permutation of one byte a slot,
+//! Layout: a header line; 1 to 16 lines of 8 key words, each before one of their 8 body words; a permutation of one byte a slot,
 //! which begins in the header. An entry stands in the line that its hash chooses or, when that is full, in one of the
 //! next; a bit for each 32nd of all hashes tells that an entry went past its line, so that a search for an absent key ends
 //! there. All places
@@ -37,13 +37,13 @@ const REACH: usize = 3;
 /// How many inserts without an ordered operation in between keep the order up, those of ascending keys not counted.
 const KEPT_FOR: u64 = 16;
 
-const DEAD: u64 = 1 << 48;
-const HASHED: u64 = 1 << 49;
-const ORDERED: u64 = 1 << 50;
+const DEAD: u64 = 1 << 16;
+const HASHED: u64 = 1 << 17;
+const ORDERED: u64 = 1 << 18;
 
 /// What the leaf's header says of its slots, one word:
-/// number of entries (bits 0 to 7), farthest line from home that an entry stands in (8 to 15), hashes of which entries went past
-/// their line (16 to 47), DEAD, HASHED (there are keys that are no immediates), ORDERED.
+/// number of entries (bits 0 to 7), farthest line from home that an entry stands in (8 to 15), DEAD, HASHED (there are keys that
+/// are no immediates), ORDERED, hashes of which entries went past their line (32 to 63).
 #[derive(Clone, Copy)]
 pub(super) struct Info(u64);
 
@@ -56,7 +56,7 @@ impl Info {
     }
     /// The flag that an entry of such a hash went past its line. The hash's highest bits, of which the line is made, choose it.
     fn passing(hash: u64) -> u64 {
-        1 << (16 + (hash >> 59))
+        1 << (hash >> 59 | 32)
     }
     fn passed(self, hash: u64) -> bool {
         self.0 & Self::passing(hash) != 0
@@ -82,6 +82,13 @@ struct Header {
     skip: usize,
     /// The first words of the permutation, all of them in a small leaf.
     order: [AtomicU64; ORDER],
+}
+
+/// Keys and their bodies.
+#[repr(C, align(64))]
+struct Line {
+    keys: [AtomicU64; LINE],
+    bodies: [AtomicU64; LINE],
 }
 
 /// Words of the permutation in the header.
@@ -202,11 +209,17 @@ impl Leaf {
         // SAFETY: see `Leaf`; all callers stay within the words behind the header.
         unsafe { self.at.add(size_of::<Header>()).cast::<AtomicU64>().add(i).as_ref() }
     }
+    #[inline(always)]
+    fn line<'a>(self, i: usize) -> &'a Line {
+        debug_assert!(i < self.lines());
+        // SAFETY: see `Leaf`; all callers stay within the lines.
+        unsafe { self.at.add(size_of::<Header>()).cast::<Line>().add(i).as_ref() }
+    }
     fn key<'a>(self, slot: usize) -> &'a AtomicU64 {
-        self.word(slot)
+        &self.line(slot / LINE).keys[slot % LINE]
     }
     fn body<'a>(self, slot: usize) -> &'a AtomicU64 {
-        self.word(self.slots() + slot)
+        &self.line(slot / LINE).bodies[slot % LINE]
     }
     fn order_word<'a>(self, i: usize) -> &'a AtomicU64 {
         match self.header().order.get(i) {
@@ -230,16 +243,16 @@ impl Leaf {
     }
 
     fn home(self, hash: u64) -> usize {
-        (hash >> 59) as usize >> (5 - self.log)
+        ((hash >> 59) << self.log >> 5) as usize
     }
 
     /// Asks for the lines that a lookup of this hash reads first.
     #[inline]
     pub fn prefetch(self, hash: u64) {
-        let slot = self.home(hash) * LINE;
+        let line = self.line(self.home(hash));
         cats_sync::prefetch(self.at.as_ptr());
-        cats_sync::prefetch(self.key(slot));
-        cats_sync::prefetch(self.body(slot));
+        cats_sync::prefetch(&line.keys);
+        cats_sync::prefetch(&line.bodies);
     }
 
     /// Asks for all lines.
@@ -262,11 +275,11 @@ impl Leaf {
         Ok(Entry { key, body })
     }
 
-    /// The slots of a line whose key word is `word`: bit `2 * i` is for the `i`-th. Acquires: see `entry`.
+    /// The slots of a line whose key word is `word`: bit `i` is for the `i`-th. Acquires: see `entry`.
     #[inline]
     fn matching(self, line: usize, word: u64) -> u32 {
         // SAFETY: a line of key words, aligned as the leaf is; see `Leaf`.
-        unsafe { equal_words(self.key(line * LINE), word) }
+        unsafe { equal_words(self.line(line).keys.as_ptr(), word) }
     }
 
     /// Shows the entry of this word, if it is in the line where it should be, which may be changing.
@@ -275,7 +288,7 @@ impl Leaf {
         let home = self.home(wanted.hash);
         let mask = self.matching(home, wanted.word);
         if mask != 0 {
-            let slot = home * LINE + mask.trailing_zeros() as usize / 2;
+            let slot = home * LINE + mask.trailing_zeros() as usize;
             show(Entry {
                 key: wanted.word,
                 body: self.body(slot).load(Acquire),
@@ -295,12 +308,13 @@ impl Leaf {
         // of such hashes went past the line. `none` has all bits if there is no such key, and if there is, none where `info` has flags.
         let none = u64::from(mask).wrapping_sub(1);
         if none & info.0 & (Info::passing(wanted.hash) | HASHED) == 0 {
-            let slot = home * LINE + mask.trailing_zeros() as usize / 2 % LINE;
+            let at = (mask | 1 << (LINE - 1)).trailing_zeros() as usize;
             let entry = Entry {
                 key: wanted.word,
-                body: self.body(slot).load(Acquire),
+                // SAFETY: bits above the eighth are 0, or the last is lower.
+                body: unsafe { self.line(home).bodies.get_unchecked(at) }.load(Acquire),
             };
-            return (mask != 0).then_some((slot, entry));
+            return (mask != 0).then_some((home * LINE + at, entry));
         }
         self.find_further(query, wanted, info)
     }
@@ -314,7 +328,7 @@ impl Leaf {
             line = (line + 1) & (self.lines() - 1);
             let mask = self.matching(line, wanted.word);
             if mask != 0 {
-                let slot = line * LINE + mask.trailing_zeros() as usize / 2;
+                let slot = line * LINE + mask.trailing_zeros() as usize;
                 let entry = Entry {
                     key: wanted.word,
                     body: self.body(slot).load(Acquire),
@@ -338,7 +352,7 @@ impl Leaf {
             // The word of a key that is no immediate is its hash.
             let mut hashed = self.matching(line, hash);
             while hashed != 0 {
-                let slot = line * LINE + hashed.trailing_zeros() as usize / 2;
+                let slot = line * LINE + hashed.trailing_zeros() as usize;
                 hashed &= hashed - 1;
                 match self.entry(slot) {
                     Ok(entry) if entry.key == hash && is_it(entry) => return Some((slot, entry)),
@@ -376,7 +390,7 @@ impl Leaf {
             let line = (home + distance) & (self.lines() - 1);
             let free = self.matching(line, 0);
             (free != 0).then(|| Place {
-                slot: line * LINE + free.trailing_zeros() as usize / 2,
+                slot: line * LINE + free.trailing_zeros() as usize,
                 distance,
             })
         })

@@ -63,6 +63,7 @@
 -ifdef(SELFTEST).
 -export([
     test_roundtrip/1,
+    test_layout/1,
     test_store/1,
     test_compare/2,
     test_equal/2,
@@ -323,6 +324,9 @@ dirty_call(_Function, _Arguments) -> erlang:nif_error(not_loaded).
 
 -ifdef(SELFTEST).
 %% The functions that the library has when it is built with the feature `selftest'.
+
+-spec test_layout(boolean()) -> boolean().
+test_layout(_Learned) -> erlang:nif_error(not_loaded).
 
 -spec test_roundtrip(Term) -> Term.
 test_roundtrip(_Term) -> erlang:nif_error(not_loaded).

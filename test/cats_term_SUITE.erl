@@ -6,6 +6,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([
     terms_come_back/1,
+    layout/1,
     random_terms_come_back/1,
     order_and_equality/1,
     random_order_and_equality/1,
@@ -24,6 +25,7 @@
 %% Called in the other VM.
 -export([
     there_terms_come_back/0,
+    there_layout/0,
     there_random_terms_come_back/1,
     there_order_and_equality/0,
     there_random_order_and_equality/1,
@@ -47,6 +49,7 @@ suite() -> [{timetrap, {minutes, 10}}].
 all() ->
     [
         terms_come_back,
+        layout,
         random_terms_come_back,
         order_and_equality,
         random_order_and_equality,
@@ -105,6 +108,7 @@ there(Config, Function, Arguments) ->
     peer:call(?config(peer, Config), ?MODULE, Function, Arguments, 600000).
 
 terms_come_back(Config) -> there(Config, there_terms_come_back, []).
+layout(Config) -> there(Config, there_layout, []).
 random_terms_come_back(Config) -> there(Config, there_random_terms_come_back, [runs()]).
 order_and_equality(Config) -> there(Config, there_order_and_equality, []).
 random_order_and_equality(Config) -> there(Config, there_random_order_and_equality, [runs()]).
@@ -138,6 +142,28 @@ comes_back(Term) ->
     case cats_oracle_terms:same(Term, Back) of
         true -> true;
         false -> error({Term, Back})
+    end.
+
+%% Terms are looked into in all releases that are tested; and where they are not, everything is as well.
+there_layout() ->
+    Aliases = [alias() || erlang:function_exported(erlang, alias, 0)],
+    Terms = [atomics:new(1, []), ets:new(table, []), binary_part(rand:bytes(30), 3, 5), <<1:3>>, {}, <<>>] ++ Aliases ++ terms(),
+    Kept = [begin
+                Known = cats_nif:test_layout(Known),
+                [comes_back(Term) || Term <- Terms],
+                [{Term, keep(Term)} || Term <- Terms]
+            end || Known <- [true, false, true]],
+    [begin
+         Known = cats_nif:test_layout(Known),
+         [true = cats_oracle_terms:same(Term, cats_nif:test_kept(Stored)) || Some <- Kept, {Term, Stored} <- Some]
+     end || Known <- [false, true]],
+    ok.
+
+keep(Term) ->
+    try
+        cats_nif:test_keep(Term)
+    catch
+        error:dirty -> cats_nif:dirty(test_keep, [Term])
     end.
 
 there_random_terms_come_back(Runs) ->

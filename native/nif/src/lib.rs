@@ -27,6 +27,7 @@ mod failure;
 mod functions;
 mod held;
 mod host;
+mod layout;
 mod load;
 mod monitor;
 mod reaper;

@@ -12,6 +12,7 @@ use crate::calls::{self, TABLES};
 use crate::dirty;
 use crate::functions::FUNCTIONS;
 use crate::host;
+use crate::layout;
 use crate::monitor::WATCHED;
 use crate::vm::{Env, Term};
 use rustler::sys::*;
@@ -98,6 +99,7 @@ unsafe fn start(env: *mut ErlNifEnv, private: *mut *mut c_void, old: *const c_vo
         check_stamps(env, Term::from_raw(info))?;
         cats_sync::slab::set_source(allocate, free);
         check_terms(env)?;
+        layout::learn(env);
         atoms::make(env);
         dirty::make_names(env);
         host::install(env);

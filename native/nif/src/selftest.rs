@@ -4,7 +4,7 @@ use crate::atoms;
 use crate::failure::Failure;
 use crate::resource::{Kind, Value};
 use crate::vm::{Env, Term};
-use crate::{decode, encode, held, monitor};
+use crate::{decode, encode, held, layout, monitor};
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicPtr, Ordering};
 use cats_term::{Block, BlockRef, Builder};
@@ -13,7 +13,7 @@ use std::ffi::CStr;
 use std::ptr::{null_mut, NonNull};
 
 thread_local! {
-    static BUILDER: RefCell<Builder<'static>> = RefCell::new(Builder::new());
+    static BUILDER: RefCell<Builder<'static>> = const { RefCell::new(Builder::new()) };
 }
 
 /// A block that Erlang holds.
@@ -59,6 +59,15 @@ pub fn roundtrip(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     };
     let tuple = decode::object(env, block.as_ref())?;
     Ok(encode::tuple(env, tuple)?[0])
+}
+
+/// Whether terms are as expected, so that they are read and made in place. With `false`, the VM is asked instead until the next call.
+pub fn layout(env: Env, &[learned]: &[Term; 1]) -> Result<Term, Failure> {
+    match learned == atoms::true_() {
+        true => layout::learn(env),
+        false => layout::forget(),
+    }
+    Ok(atoms::boolean(layout::is_known()))
 }
 
 /// Stores an object and frees it again.

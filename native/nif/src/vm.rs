@@ -2,10 +2,11 @@
 //!
 //! A [`Term`] is a word of the VM. If its two lowest bits are 11 it is an *immediate* (a small integer, an atom, `[]`, a local
 //! pid or port), means the same in every environment and for ever, and may be stored; [`crate::load`] checks that. Any other
-//! word is only passed back to `erl_nif`, within the environment it came from.
+//! word is passed back to `erl_nif` within the environment it came from, or looked into ([`crate::layout`]).
 //!
 //! Source: `erl_nif` of Erlang/OTP, version 2.16. `enif_term_type` is never called: it ends the VM on a native record.
 
+use crate::layout;
 use rustler::sys::*;
 use std::marker::PhantomData;
 use std::mem::{transmute, MaybeUninit};
@@ -137,8 +138,14 @@ impl<'a> Env<'a> {
     }
 
     /// A tuple of these terms of this environment (or immediates).
-    #[inline]
+    #[inline(always)]
     pub fn tuple(self, elements: &[Term]) -> Term {
+        if layout::is_known() {
+            // SAFETY: the terms are the environment's or immediates.
+            if let Some(term) = unsafe { layout::make_tuple(self, elements) } {
+                return term;
+            }
+        }
         // SAFETY: the elements' address and number are those of a live slice.
         Term::from_raw(unsafe {
             enif_make_tuple_from_array(self.raw, elements.as_ptr().cast(), elements.len() as c_uint)
@@ -157,6 +164,12 @@ impl<'a> Env<'a> {
     /// The cell `[head | tail]`.
     #[inline]
     pub fn cons(self, head: Term, tail: Term) -> Term {
+        if layout::is_known() {
+            // SAFETY: as in `tuple`.
+            if let Some(term) = unsafe { layout::make_cell(self, head, tail) } {
+                return term;
+            }
+        }
         // SAFETY: as in `integer`.
         Term::from_raw(unsafe { enif_make_list_cell(self.raw, head.raw(), tail.raw()) })
     }
@@ -203,6 +216,10 @@ impl<'a> Env<'a> {
     /// The elements of a tuple, in place.
     #[inline]
     pub fn tuple_elements(self, term: Term) -> Option<&'a [Term]> {
+        if layout::is_known() {
+            // SAFETY: a term of the environment lives as long as that.
+            return unsafe { layout::tuple(term) };
+        }
         let mut arity = 0;
         let mut elements = std::ptr::null();
         // SAFETY: both results are written when the call succeeds; the elements stay while the environment does, and are
@@ -221,6 +238,10 @@ impl<'a> Env<'a> {
     /// The head and the tail of a non-empty list.
     #[inline]
     pub fn cell(self, term: Term) -> Option<(Term, Term)> {
+        if layout::is_known() {
+            // SAFETY: as in `tuple_elements`.
+            return unsafe { layout::cell(term) };
+        }
         let (mut head, mut tail) = (MaybeUninit::uninit(), MaybeUninit::uninit());
         // SAFETY: both results are written when the call succeeds.
         unsafe {
@@ -250,6 +271,10 @@ impl<'a> Env<'a> {
 
     #[inline]
     pub fn get_f64(self, term: Term) -> Option<f64> {
+        if layout::is_known() {
+            // SAFETY: as in `tuple_elements`.
+            return unsafe { layout::float(term) };
+        }
         let mut value = 0.0;
         // SAFETY: as in `integer`.
         (unsafe { enif_get_double(self.raw, term.raw(), &mut value) } != 0).then_some(value)
@@ -258,6 +283,12 @@ impl<'a> Env<'a> {
     /// The bytes of a binary, in place.
     #[inline]
     pub fn binary_bytes(self, term: Term) -> Option<&'a [u8]> {
+        if layout::is_known() {
+            // SAFETY: as in `tuple_elements`.
+            if let Some(bytes) = unsafe { layout::heap_binary(term) } {
+                return Some(bytes);
+            }
+        }
         let mut binary = MaybeUninit::<ErlNifBinary>::uninit();
         // SAFETY: the result is written when the call succeeds; the bytes stay while the environment does.
         unsafe {
@@ -302,6 +333,32 @@ impl<'a> Env<'a> {
     pub fn is_reference(self, term: Term) -> bool {
         // SAFETY: as in `is_atom`.
         unsafe { enif_is_ref(self.raw, term.raw()) != 0 }
+    }
+
+    /// A reference that is like no other.
+    pub fn new_reference(self) -> Term {
+        // SAFETY: as in `integer`.
+        Term::from_raw(unsafe { enif_make_ref(self.raw) })
+    }
+
+    /// A reference of this node that is nothing but a number, as the VM has it.
+    #[inline]
+    pub fn plain_reference(self, term: Term) -> Option<&'a [u64]> {
+        // SAFETY: as in `tuple_elements`.
+        layout::is_known().then(|| unsafe { layout::reference(term) }).flatten()
+    }
+
+    /// A copy of a reference that [`plain_reference`](Self::plain_reference) gave.
+    #[inline]
+    pub fn reference(self, words: &[u64]) -> Term {
+        if layout::is_known() {
+            // SAFETY: such a reference refers to nothing.
+            if let Some(term) = unsafe { layout::make_like(self, words) } {
+                return term;
+            }
+        }
+        // SAFETY: the words are those of a term.
+        unsafe { self.copy(layout::at(words)) }
     }
 
     /// The calling process.

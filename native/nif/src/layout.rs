@@ -1,0 +1,368 @@
+//! Terms as they lie in the VM's memory: list cells, tuples, floats, small binaries and references, read and made in place.
+//!
+//! Asking `erl_nif` takes 2 to 8 ns, in which some twenty words can be read or written. Cells, tuples and floats look the same in all
+//! releases that there are, as does the part of an environment that tells where its next term goes; binaries do not. All that is tried out
+//! when the library is loaded, on terms that the VM makes ([`learn`]); where something is not as expected, or the release is a later one,
+//! `erl_nif` is asked.
+
+use crate::vm::{Env, Term};
+use cats_sync::facade::{AtomicU64, Ordering};
+use cats_term::NIL;
+use rustler::sys::{enif_system_info, ErlNifSysInfo};
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+use std::slice::from_raw_parts;
+
+/// The bits that tell what a word refers to: a cell, or an item that begins with a header.
+const TAG: u64 = 3;
+const CELL: u64 = 1;
+const BOXED: u64 = 2;
+/// The bits of a word that are no address: a VM may mark literals by the third one.
+const MARKS: u64 = 7;
+/// A header's low bits tell the kind of an item, and the others how many words follow it.
+const KIND: u64 = 0x3f;
+const KIND_BITS: u32 = 6;
+const TUPLE: u64 = 0;
+const REFERENCE_KIND: u64 = 0x10;
+const FLOAT: u64 = 0x18;
+/// No header has this kind.
+const UNKNOWN: u64 = !0;
+
+/// Bytes of the largest binary that lies within a process' heap.
+const HEAP_BINARY: usize = 64;
+/// Words before a binary's bytes: its header and its size.
+const BINARY_WORDS: usize = 2;
+
+/// The kind of tuples, if they, cells and floats are as expected. Relaxed, for all in this file: written while the library is being loaded,
+/// before any other use.
+static TUPLES: AtomicU64 = AtomicU64::new(UNKNOWN);
+/// The kind of binaries within the heap, and the unit of their size.
+static BINARIES: AtomicU64 = AtomicU64::new(UNKNOWN);
+static UNIT: AtomicU64 = AtomicU64::new(1);
+
+/// The header of a reference of this node that is nothing but a number: not a table's, nor another resource's, nor an alias. The next
+/// word's lower half tells it from those of resources.
+static REFERENCE: AtomicU64 = AtomicU64::new(UNKNOWN);
+const PLAIN: u64 = u32::MAX as u64;
+
+/// Words that are copied one by one.
+const FEW: usize = 4;
+
+/// The major version of the runtime system of OTP 29, the last release that was looked at.
+const LAST_RELEASE: u32 = 17;
+
+/// The beginning of an environment.
+#[repr(C)]
+struct Environment {
+    _module: *const u8,
+    _process: *const u8,
+    /// Where the next term goes, and the end of the memory for terms. (If there is none, the VM gets more.)
+    next: *mut u64,
+    end: *mut u64,
+}
+
+/// The header of an item with so many words behind it.
+#[inline(always)]
+fn header(kind: u64, words: usize) -> u64 {
+    kind | (words as u64) << KIND_BITS
+}
+
+/// Whether cells, tuples and floats are as expected.
+#[inline(always)]
+pub fn is_known() -> bool {
+    TUPLES.load(Ordering::Relaxed) == TUPLE
+}
+
+#[inline(always)]
+fn address(term: Term) -> *const u64 {
+    (term.0 & !MARKS) as *const u64
+}
+
+/// The header of what a term refers to, and what follows it; nothing if it does not refer to such.
+///
+/// # Safety
+/// Terms are as expected, and this one lives; so in all functions that look into a term.
+#[inline(always)]
+unsafe fn boxed(term: Term) -> Option<(u64, *const u64)> {
+    // SAFETY: as the caller promises, there is a header.
+    (term.0 & TAG == BOXED).then(|| unsafe { (*address(term), address(term).add(1)) })
+}
+
+/// The elements of a tuple.
+///
+/// # Safety
+/// As for [`boxed`]; it lives for `'a`.
+#[inline(always)]
+pub unsafe fn tuple<'a>(term: Term) -> Option<&'a [Term]> {
+    // SAFETY: a tuple's header tells the number of its elements, which follow and never change.
+    unsafe {
+        let (header, elements) = boxed(term)?;
+        (header & KIND == TUPLE).then(|| from_raw_parts(elements.cast(), (header >> KIND_BITS) as usize))
+    }
+}
+
+/// The head and the tail of a list's first cell.
+///
+/// # Safety
+/// As for [`boxed`].
+#[inline(always)]
+pub unsafe fn cell(term: Term) -> Option<(Term, Term)> {
+    // SAFETY: a cell has two words.
+    (term.0 & TAG == CELL).then(|| unsafe { (Term(*address(term)), Term(*address(term).add(1))) })
+}
+
+/// # Safety
+/// As for [`boxed`].
+#[inline(always)]
+pub unsafe fn float(term: Term) -> Option<f64> {
+    // SAFETY: one word follows a float's header.
+    unsafe {
+        let (found, bits) = boxed(term)?;
+        (found == header(FLOAT, 1)).then(|| f64::from_bits(*bits))
+    }
+}
+
+/// The bytes of a binary within a heap. Nothing for others, which the VM is asked for.
+///
+/// # Safety
+/// As for [`boxed`]; it lives for `'a`.
+#[inline(always)]
+pub unsafe fn heap_binary<'a>(term: Term) -> Option<&'a [u8]> {
+    // SAFETY: the size follows the header, and the bytes follow the size and never change.
+    unsafe {
+        let (header, size) = boxed(term)?;
+        if header & KIND != BINARIES.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (size, unit) = (*size, UNIT.load(Ordering::Relaxed));
+        // What is no multiple is a bit string.
+        (size & (unit - 1) == 0).then(|| from_raw_parts(address(term).add(BINARY_WORDS).cast(), (size / unit) as usize))
+    }
+}
+
+/// All words of a reference of this node that is nothing but a number.
+///
+/// # Safety
+/// As for [`boxed`]; it lives for `'a`.
+#[inline(always)]
+pub unsafe fn reference<'a>(term: Term) -> Option<&'a [u64]> {
+    // SAFETY: a header tells the number of words behind it, which never change.
+    unsafe {
+        let (header, number) = boxed(term)?;
+        let plain = header == REFERENCE.load(Ordering::Relaxed) && *number & PLAIN == PLAIN;
+        plain.then(|| from_raw_parts(address(term), 1 + (header >> KIND_BITS) as usize))
+    }
+}
+
+/// The word of a term that lies at this address, behind its header.
+#[inline(always)]
+pub fn at(words: &[u64]) -> Term {
+    Term(words.as_ptr().addr() as u64 | BOXED)
+}
+
+/// Tries out what terms look like.
+pub fn learn(env: Env) {
+    let expected =
+        is_known_release() && environment(env).is_some() && cells_and_tuples(env).is_some() && floats(env).is_some();
+    TUPLES.store(if expected { TUPLE } else { UNKNOWN }, Ordering::Relaxed);
+    let (kind, unit) = match expected {
+        true => binaries(env).unwrap_or((UNKNOWN, 1)),
+        false => (UNKNOWN, 1),
+    };
+    BINARIES.store(kind, Ordering::Relaxed);
+    UNIT.store(unit, Ordering::Relaxed);
+    let reference = if expected { references(env) } else { None };
+    REFERENCE.store(reference.unwrap_or(UNKNOWN), Ordering::Relaxed);
+}
+
+/// Has everything asked through `erl_nif`, until terms are learned again.
+#[cfg(feature = "selftest")]
+pub fn forget() {
+    TUPLES.store(UNKNOWN, Ordering::Relaxed);
+}
+
+fn is_known_release() -> bool {
+    let mut info = MaybeUninit::<ErlNifSysInfo>::zeroed();
+    // SAFETY: the VM fills as much of it as it is told; the version is a string that stays.
+    let version = unsafe {
+        enif_system_info(info.as_mut_ptr(), size_of::<ErlNifSysInfo>());
+        CStr::from_ptr(info.assume_init().erts_version)
+    };
+    let major = version
+        .to_str()
+        .ok()
+        .and_then(|version| version.split('.').next()?.parse().ok());
+    major.is_some_and(|major: u32| major <= LAST_RELEASE)
+}
+
+/// Whether an environment tells where its next term goes: what is made in turn lies where it said.
+fn environment(env: Env) -> Option<()> {
+    let raw = env.raw().cast::<Environment>();
+    for arity in 1..=8 {
+        // SAFETY: an environment is longer than this.
+        let (next, end) = unsafe { (&raw const (*raw).next, &raw const (*raw).end) };
+        // SAFETY: as above. The VM changes them.
+        let ends = || unsafe { (next.read_volatile().addr(), end.read_volatile().addr()) };
+        let before = ends();
+        let term = env.tuple(&[Term(NIL); 8][..arity]);
+        let (next, end) = ends();
+        let words = size_of::<u64>() * (arity + 1);
+        let here = address(term).addr();
+        let moved = next == here + words && next <= end && next.is_multiple_of(8) && end.is_multiple_of(8);
+        // Where there was not enough memory left, the VM has got more.
+        let in_turn = before.0 == here && before.1 == end || before.1 < before.0 + words;
+        if !moved || !in_turn {
+            return None;
+        }
+    }
+    Some(())
+}
+
+fn cells_and_tuples(env: Env) -> Option<()> {
+    let elements = [1, -1, 2, 0].map(|value| env.integer(value));
+    for count in 0..=elements.len() {
+        let term = env.tuple(&elements[..count]);
+        // SAFETY: if the word has the tag of what begins with a header, there is memory for that; and if the header is a tuple's of so
+        // many elements, for these. The bits above the tag are no address's if they are as expected.
+        unsafe {
+            let (found, _) = boxed(term)?;
+            if term.0 & MARKS & !4 != BOXED || found != header(TUPLE, count) || tuple(term)? != &elements[..count] {
+                return None;
+            }
+        }
+    }
+    let term = env.cons(elements[0], elements[1]);
+    // SAFETY: whatever a list refers to has room for head and tail.
+    let is_cell = term.0 & MARKS == CELL && unsafe { cell(term) } == Some((elements[0], elements[1]));
+    is_cell.then_some(())
+}
+
+fn floats(env: Env) -> Option<()> {
+    let is_float = |value: f64| {
+        let term = env.float(value);
+        // SAFETY: as in `cells_and_tuples`.
+        term.0 & MARKS == BOXED && unsafe { float(term) }.map(f64::to_bits) == Some(value.to_bits())
+    };
+    [1.5, -0.0, f64::MAX].map(is_float).iter().all(|is| *is).then_some(())
+}
+
+/// The kind of binaries within the heap, and the unit in which their size is told, if they all have the same.
+fn binaries(env: Env) -> Option<(u64, u64)> {
+    let mut learned = None;
+    for size in 1..=HEAP_BINARY {
+        let bytes = [0xa5; HEAP_BINARY];
+        let term = env.binary(&bytes[..size]);
+        let seen = env.binary_bytes(term)?;
+        // SAFETY: as in `cells_and_tuples`; binaries of this size have more words than their bytes need.
+        let (found, told) = unsafe { boxed(term).map(|(header, told)| (header, *told))? };
+        let beside = std::ptr::eq(seen.as_ptr(), address(term).wrapping_add(BINARY_WORDS).cast());
+        let kind = found & KIND;
+        let unit = told / size as u64;
+        if !beside
+            || found != header(kind, 1 + size.div_ceil(8))
+            || told != unit * size as u64
+            || !unit.is_power_of_two()
+        {
+            return None;
+        }
+        if *learned.get_or_insert((kind, unit)) != (kind, unit) {
+            return None;
+        }
+    }
+    learned
+}
+
+/// The header of references, if they are all as one another. (Those of resources have an address where these have [`PLAIN`].)
+fn references(env: Env) -> Option<u64> {
+    let mut learned = None;
+    for _ in 0..8 {
+        let term = env.new_reference();
+        // SAFETY: as in `cells_and_tuples`; a reference has more than one word.
+        let (found, number) = unsafe { boxed(term).map(|(header, number)| (header, *number))? };
+        let as_before = *learned.get_or_insert(found) == found;
+        if !as_before || found & KIND != REFERENCE_KIND || found >> KIND_BITS != 2 || number & PLAIN != PLAIN {
+            return None;
+        }
+    }
+    learned
+}
+
+/// Memory for an item of this environment, to be written at once; nothing if there is not enough left, and the VM is to make it.
+///
+/// # Safety
+/// Terms and environments are as expected.
+#[inline(always)]
+pub unsafe fn take<'a>(env: Env<'a>, words: usize) -> Option<&'a mut [MaybeUninit<u64>]> {
+    let raw = env.raw().cast::<Environment>();
+    // SAFETY: the environment is this thread's, and nobody refers to it meanwhile. What is between its pointers is free.
+    unsafe {
+        let next = (*raw).next;
+        let behind = next.wrapping_add(words);
+        if behind > (*raw).end {
+            return None;
+        }
+        (*raw).next = behind;
+        Some(std::slice::from_raw_parts_mut(next.cast(), words))
+    }
+}
+
+/// Makes a tuple of one element or more; nothing, here and below, if the VM is to make it.
+///
+/// # Safety
+/// As for [`take`], here and below; the elements are of this environment, or immediates.
+#[inline(always)]
+pub unsafe fn make_tuple(env: Env, elements: &[Term]) -> Option<Term> {
+    if elements.is_empty() {
+        // There is but one.
+        return None;
+    }
+    // SAFETY: as the caller promises.
+    let (first, slots) = unsafe { take(env, elements.len() + 1) }?.split_first_mut()?;
+    first.write(header(TUPLE, elements.len()));
+    fill(slots, Term::words(elements));
+    Some(refer(first, BOXED))
+}
+
+/// Makes a cell.
+///
+/// # Safety
+/// As for [`take`].
+#[inline(always)]
+pub unsafe fn make_cell(env: Env, head: Term, tail: Term) -> Option<Term> {
+    // SAFETY: as the caller promises.
+    let words = unsafe { take(env, 2) }?;
+    fill(words, &[head.0, tail.0]);
+    Some(refer(&words[0], CELL))
+}
+
+/// Makes a copy of an item whose words refer to nothing.
+///
+/// # Safety
+/// As for [`take`].
+#[inline(always)]
+pub unsafe fn make_like(env: Env, words: &[u64]) -> Option<Term> {
+    // SAFETY: as the caller promises.
+    let own = unsafe { take(env, words.len()) }?;
+    fill(own, words);
+    Some(refer(own.first()?, BOXED))
+}
+
+/// Writes as many words: few of them each by itself, as they may have just been written so, and what is wider would have to wait until they
+/// are in the cache.
+#[inline(always)]
+fn fill(to: &mut [MaybeUninit<u64>], from: &[u64]) {
+    let few = from.len() <= FEW;
+    for (to, from) in to.iter_mut().zip(from) {
+        to.write(match few {
+            // SAFETY: a word. Volatile: the compiler makes no wider ones of these.
+            true => unsafe { (&raw const *from).read_volatile() },
+            false => *from,
+        });
+    }
+}
+
+/// A term for what begins at this word.
+#[inline(always)]
+fn refer(word: &MaybeUninit<u64>, tag: u64) -> Term {
+    Term((&raw const *word).addr() as u64 | tag)
+}

@@ -34,7 +34,7 @@ pub fn object_with(env: Env, block: BlockRef, place: usize, key: Term) -> Result
 /// which may be parts of larger ones that would be kept; nor with floats, of which 0.0 and -0.0 may be the same.
 pub fn is_sharable(term: TermRef) -> bool {
     match term.view() {
-        View::Immediate(_) | View::Integer(_) => true,
+        View::Immediate(_) | View::Integer(_) | View::Reference(_) => true,
         View::Tuple(elements) => term.is_flat() || elements.iter().all(is_sharable),
         View::List(list) => term.is_flat() || list.elements().iter().all(is_sharable) && is_sharable(list.tail()),
         View::Held(class, _) => matches!(class, Class::Reference | Class::Pid | Class::Port),
@@ -61,6 +61,7 @@ fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
         View::Float(value) => Ok(env.float(value)),
         View::Integer(integer) => make_integer(env, integer).ok_or(Failure::SystemLimit),
         View::Binary(bytes) => Ok(env.binary(bytes)),
+        View::Reference(words) => Ok(env.reference(words)),
         // SAFETY: the term is held as long as its object, which the caller keeps.
         View::SharedBinary(held, _) | View::Held(_, held) => Ok(unsafe { env.copy(Term(held.term())) }),
     }

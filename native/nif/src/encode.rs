@@ -108,6 +108,9 @@ fn few_item(env: Env, term: Term, few: &mut Few) -> Option<u64> {
     if let Some(value) = env.get_f64(term) {
         return few.float(value);
     }
+    if let Some(words) = env.plain_reference(term) {
+        return few.reference(words);
+    }
     few.binary(env.binary_bytes(term)?)
 }
 
@@ -195,6 +198,9 @@ impl Encoder<'_, '_, '_> {
                 return self.deep(Class::Tuple, term);
             }
             return self.tuple(elements, depth);
+        }
+        if let Some(words) = env.plain_reference(term) {
+            return Some(self.builder.reference(words));
         }
         // Asked for before binaries, as no is a quick answer here, and a slow one there.
         if let Some(value) = env.get_f64(term) {

@@ -56,6 +56,7 @@ fn same_item(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> boo
         View::Binary(bytes) | View::SharedBinary(_, bytes) => {
             spend(left, bytes.len() / 64) && env.binary_bytes(term) == Some(bytes)
         }
+        View::Reference(words) => env.plain_reference(term) == Some(words),
         // SAFETY: both terms live during the call: the held one as long as its object.
         View::Held(Class::Reference | Class::Port | Class::Pid, held) => unsafe {
             enif_is_identical(term.raw(), Term(held.term()).raw()) != 0

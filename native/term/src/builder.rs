@@ -317,6 +317,14 @@ impl<'a> Builder<'a> {
         (at as u64) << 2 | TAG_ITEM
     }
 
+    /// Adds a reference that is nothing but these words of the VM, its header among them.
+    #[inline]
+    pub fn reference(&mut self, words: &[u64]) -> u64 {
+        let at = self.item(header(REFERENCE, words.len()));
+        self.append(words);
+        (at as u64) << 2 | TAG_ITEM
+    }
+
     #[inline]
     fn add_held(&mut self, header: u64, term: u64, place: u64) -> u64 {
         let at = self.item(header);
@@ -381,7 +389,7 @@ impl<'a> Builder<'a> {
                 self.copy_slots(item, 0, map.keys);
                 self.copy_slots(item, map.keys.len(), map.values)
             }
-            View::Float(_) | View::Integer(_) | View::Binary(_) => unreachable!("plain words"),
+            View::Float(_) | View::Integer(_) | View::Binary(_) | View::Reference(_) => unreachable!("plain words"),
             View::SharedBinary(held, bytes) => self.add_shared_binary(held.term(), held.place(), bytes),
             View::Held(class, held) => self.add_held(header(HELD, class as usize), held.term(), held.place()),
         }

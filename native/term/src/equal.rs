@@ -24,6 +24,9 @@ fn equal_items(a: TermRef<'_>, b: TermRef<'_>) -> bool {
         (View::Float(a), View::Float(b)) => equal_floats(a, b),
         (View::Integer(a), View::Integer(b)) => a == b,
         (View::Binary(a) | View::SharedBinary(_, a), View::Binary(b) | View::SharedBinary(_, b)) => a == b,
+        (View::Reference(a), View::Reference(b)) => a == b,
+        // What is nothing but a number is never held.
+        (View::Reference(_), View::Held(..)) | (View::Held(..), View::Reference(_)) => false,
         (View::Held(class, a), View::Held(other, b)) => {
             class == other && a.hash() == b.hash() && (host().identical)(a.term(), b.term())
         }

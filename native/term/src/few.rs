@@ -102,6 +102,16 @@ impl Few {
         Some((at as u64) << 2 | TAG_ITEM)
     }
 
+    /// A reference that is nothing but these words of the VM, its header among them.
+    #[inline]
+    pub fn reference(&mut self, words: &[u64]) -> Option<u64> {
+        let (at, places) = self.item(header(REFERENCE, words.len()), words.len())?;
+        for (place, word) in places.iter_mut().zip(words) {
+            place.write(*word);
+        }
+        Some((at as u64) << 2 | TAG_ITEM)
+    }
+
     /// A float.
     #[inline]
     pub fn float(&mut self, value: f64) -> Option<u64> {

@@ -38,6 +38,8 @@ pub(crate) const SHARED_BINARY: u64 = 8;
 pub(crate) const HELD: u64 = 9;
 /// A list whose tail is `[]`.
 pub(crate) const PROPER_LIST: u64 = 10;
+/// A reference that is nothing but words of the VM.
+pub(crate) const REFERENCE: u64 = 11;
 
 /// Largest arity of a tuple, as in the VM.
 pub const MAX_ARITY: usize = (1 << 24) - 1;
@@ -87,7 +89,7 @@ pub(crate) fn item_words(header: u64) -> usize {
     let size = (header >> 8) as usize;
     1 + match header & KIND_MASK {
         FLOAT => 1,
-        INTEGER_POSITIVE | INTEGER_NEGATIVE => size,
+        INTEGER_POSITIVE | INTEGER_NEGATIVE | REFERENCE => size,
         BINARY => size.div_ceil(8),
         SHARED_BINARY => HELD_WORDS + 1,
         HELD => HELD_WORDS,
@@ -213,6 +215,8 @@ pub enum View<'a> {
     Binary(&'a [u8]),
     /// A binary whose bytes belong to the held term.
     SharedBinary(&'a Held, &'a [u8]),
+    /// A reference of this node that is nothing but a number: its words in the VM, the header among them.
+    Reference(&'a [u64]),
     /// A term kept in the VM's own form.
     Held(Class, &'a Held),
 }
@@ -302,8 +306,11 @@ impl<'a> TermRef<'a> {
             return None;
         }
         let header = self.header();
-        let plain =
-            header & FLAT != 0 || matches!(header & KIND_MASK, FLOAT | INTEGER_POSITIVE | INTEGER_NEGATIVE | BINARY);
+        let plain = header & FLAT != 0
+            || matches!(
+                header & KIND_MASK,
+                FLOAT | INTEGER_POSITIVE | INTEGER_NEGATIVE | BINARY | REFERENCE
+            );
         // SAFETY: an item has this many words, and they lie in the block, which lives for 'a.
         plain.then(|| unsafe { std::slice::from_raw_parts(self.item(), item_words(header)) })
     }
@@ -383,6 +390,8 @@ impl<'a> TermRef<'a> {
                 };
                 View::SharedBinary(self.held(), bytes)
             }
+            // SAFETY: as above.
+            REFERENCE => View::Reference(unsafe { self.data(size) }),
             HELD => View::Held(Class::ALL[size], self.held()),
             kind => unreachable!("kind {kind}"),
         }
@@ -398,6 +407,7 @@ impl<'a> TermRef<'a> {
             View::Map(_) => Class::Map,
             View::Float(_) | View::Integer(_) => Class::Number,
             View::Binary(_) | View::SharedBinary(..) => Class::BitString,
+            View::Reference(_) => Class::Reference,
             View::Held(class, _) => class,
         }
     }

@@ -104,6 +104,7 @@ enum Mark {
     Positive,
     Negative,
     Bytes,
+    Reference,
     Held,
 }
 
@@ -189,6 +190,10 @@ impl State {
             View::Binary(bytes) | View::SharedBinary(_, bytes) => {
                 self.mark(Mark::Bytes, bytes.len());
                 self.absorb(rapidhash_v3_seeded(bytes, &self.secrets.bytes));
+            }
+            View::Reference(words) => {
+                self.mark(Mark::Reference, words.len());
+                words.iter().for_each(|word| self.absorb(*word));
             }
             View::Held(class, held) => {
                 self.mark(Mark::Held, class as usize);

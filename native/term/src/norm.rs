@@ -290,6 +290,7 @@ fn write(out: &mut impl Writer, term: TermRef<'_>, depth: usize) -> Result<(), E
                 write_bits(out, bytes, bits)
             })
         }
+        View::Reference(_) => write_class(out, Class::Reference).and(Err(End)),
         View::Held(class, _) => write_class(out, class).and(Err(End)),
     }
 }

@@ -10,6 +10,8 @@ use crate::host::host;
 use crate::number::{compare_floats, Number};
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
+/// The tag by which the VM refers to an item by its address.
+const BOXED: u64 = 2;
 /// Maps of at most so many pairs are "flat" in the VM, which then compares them as map keys in the order of iteration.
 const FLAT_MAP_LIMIT: usize = 32;
 
@@ -57,6 +59,7 @@ fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
 fn vm_word(view: View<'_>) -> Option<u64> {
     match view {
         View::Immediate(word) => Some(word),
+        View::Reference(words) => Some(words.as_ptr().addr() as u64 | BOXED),
         View::Held(_, held) | View::SharedBinary(held, _) => Some(held.term()),
         _ => None,
     }

@@ -102,7 +102,28 @@ fn is_atom(word: u64) -> bool {
     word & 0x3f == 0x0b
 }
 
+/// Words from here on are addresses of plain references.
+const ADDRESSES: u64 = 1 << 32;
+/// What orders plain references behind the other opaque terms.
+const PLAIN: u64 = 1 << 20;
+
+/// The words of a plain reference.
+pub fn plain_reference(number: u64) -> [u64; 3] {
+    [0x90, number, !number]
+}
+
+/// The number of such.
+pub fn plain_number(words: &[u64]) -> u64 {
+    assert_eq!(words, plain_reference(words[1]));
+    words[1]
+}
+
 fn form(word: u64) -> Option<Arc<Form>> {
+    if word & 3 == 2 && word > ADDRESSES {
+        // SAFETY: words of this kind that are none of this host's stand for plain references.
+        let words = unsafe { std::slice::from_raw_parts((word & !3) as *const u64, 3) };
+        return Some(Arc::new(Form::Opaque(PLAIN + plain_number(words))));
+    }
     let heap = heap();
     heap.terms.get(&word).or_else(|| heap.retained.get(&word)).cloned()
 }

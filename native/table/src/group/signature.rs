@@ -40,6 +40,7 @@ fn sample(term: TermRef<'_>) -> u64 {
         View::Tuple(elements) => of_elements(elements),
         View::List(list) => of_elements(list.elements()),
         View::Map(map) => map.keys.len() as u64,
+        View::Reference(words) => words.iter().fold(0, |state, word| mix(state) ^ word),
         View::Held(_, held) => held.hash(),
     }
 }

@@ -109,6 +109,7 @@ pub fn term() -> impl Strategy<Value = Model> {
     let leaf = prop_oneof![
         8 => orderable_leaf(),
         1 => (select(classes), 0u64..3).prop_map(|(class, number)| Opaque(class, number)),
+        1 => (0u64..3).prop_map(Plain),
         1 => (0u64..3).prop_map(LocalPid),
         1 => (0u64..3).prop_map(LocalPort),
     ];

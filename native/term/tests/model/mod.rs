@@ -5,7 +5,7 @@ mod properties;
 mod units;
 
 use crate::ZEROS_IDENTICAL;
-use cats_term::test_host::{atom, atom_text, held_form, hold, install_test_host, Form};
+use cats_term::test_host::{atom, atom_text, held_form, hold, install_test_host, plain_number, plain_reference, Form};
 use cats_term::{small, Builder, Class, TermRef, View, NIL};
 use num_bigint::{BigInt, BigUint, Sign};
 use num_rational::BigRational;
@@ -19,6 +19,8 @@ pub enum Model {
     Atom(&'static str),
     /// A term of which only the class and an order are known: a reference, fun, external port or pid.
     Opaque(Class, u64),
+    /// A reference that is nothing but a number.
+    Plain(u64),
     LocalPort(u64),
     LocalPid(u64),
     Tuple(Vec<Model>),
@@ -41,6 +43,7 @@ impl Model {
             Int(_) | Float(_) => Class::Number,
             Atom(_) => Class::Atom,
             Opaque(class, _) => *class,
+            Plain(_) => Class::Reference,
             LocalPort(_) => Class::Port,
             LocalPid(_) => Class::Pid,
             Tuple(_) => Class::Tuple,
@@ -82,7 +85,9 @@ impl Model {
             (Float(_), Int(_)) => other.compare(self, exact).reverse(),
             (Atom(a), Atom(b)) => a.as_bytes().cmp(b.as_bytes()),
             (Opaque(class, a), Opaque(other, b)) if class == other => a.cmp(b),
-            (LocalPid(a), LocalPid(b)) | (LocalPort(a), LocalPort(b)) => a.cmp(b),
+            (Plain(_), Opaque(Class::Reference, _)) => Ordering::Greater,
+            (Opaque(Class::Reference, _), Plain(_)) => Ordering::Less,
+            (Plain(a), Plain(b)) | (LocalPid(a), LocalPid(b)) | (LocalPort(a), LocalPort(b)) => a.cmp(b),
             (LocalPid(_), Opaque(Class::Pid, _)) | (LocalPort(_), Opaque(Class::Port, _)) => Ordering::Less,
             (Opaque(Class::Pid, _), LocalPid(_)) | (Opaque(Class::Port, _), LocalPort(_)) => Ordering::Greater,
             (Tuple(a), Tuple(b)) => a.len().cmp(&b.len()).then_with(|| each(a, b)),
@@ -163,6 +168,7 @@ impl Model {
                 unsafe { builder.shared_binary(word, bytes) }
             }
             Bits(bytes, bits) => self.build_held(Form::Bits(bytes.clone(), *bits), builder),
+            Plain(number) => builder.reference(&plain_reference(*number)),
             Opaque(_, number) => self.build_held(Form::Opaque(*number), builder),
             Deep(inner) => self.build_held(Form::Compound(Box::new(inner.key())), builder),
         }
@@ -220,6 +226,7 @@ impl Model {
             }
             View::Binary(bytes) => Binary(bytes.to_vec(), false),
             View::SharedBinary(_, bytes) => Binary(bytes.to_vec(), true),
+            View::Reference(words) => Plain(plain_number(words)),
             View::Held(class, held) => match &*held_form(held.term()).expect("held terms live") {
                 Form::Opaque(number) => Opaque(class, *number),
                 Form::Bits(bytes, bits) => Bits(bytes.clone(), *bits),

@@ -21,6 +21,7 @@ fn the_order_of_types() {
         Int(num_bigint::BigInt::from(1) << 3000),
         Atom("zzz"),
         Opaque(Class::Reference, 1),
+        Plain(0),
         Opaque(Class::Fun, 1),
         LocalPort(1),
         Opaque(Class::Port, 1),

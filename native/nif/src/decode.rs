@@ -10,6 +10,9 @@ use crate::vm::{Env, Term};
 use cats_term::{BlockRef, Class, Elements, Integer, List, Map, TermRef, View, NIL};
 use std::mem::MaybeUninit;
 
+/// How many bytes before those of a shared binary their references are counted.
+const COUNT_BEFORE: usize = 16;
+
 /// The tuple that a block holds. `Big` when it is too large for this scheduler.
 #[inline]
 pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
@@ -62,8 +65,14 @@ fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
         View::Integer(integer) => make_integer(env, integer).ok_or(Failure::SystemLimit),
         View::Binary(bytes) => Ok(env.binary(bytes)),
         View::Reference(words) => Ok(env.reference(words)),
+        View::SharedBinary(held, bytes) => {
+            // The VM will count one reference more to them, in the line before the bytes: at once, not behind a look at the term.
+            cats_sync::prefetch(bytes.as_ptr().wrapping_sub(COUNT_BEFORE).cast::<u64>());
+            // SAFETY: as below.
+            Ok(unsafe { env.copy(Term(held.term())) })
+        }
         // SAFETY: the term is held as long as its object, which the caller keeps.
-        View::SharedBinary(held, _) | View::Held(_, held) => Ok(unsafe { env.copy(Term(held.term())) }),
+        View::Held(_, held) => Ok(unsafe { env.copy(Term(held.term())) }),
     }
 }
 

@@ -936,6 +936,23 @@ pub fn scans_meet_all_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     churn(make, |map| map.scan(20).into_iter().map(|(n, _)| n).collect());
 }
 
+/// A step of a scan shows less of places for which much is shown.
+pub fn steps_of_scans_are_bounded<E: Engine<TestSchema>>(make: impl Fn() -> E) {
+    let map = Map(make());
+    (0..2000).for_each(|n| map.put(n, 0));
+    let (limit, each) = (64, 1000);
+    let (mut cursor, mut all, mut more) = (E::Cursor::default(), 0, true);
+    while more {
+        let (guard, mut shown) = (epoch::pin(), Vec::new());
+        let expand = |_, out: &mut Vec<()>| out.resize(out.len() + each, ());
+        more = patiently(|| map.0.scan(&guard, &mut cursor, limit, &mut shown, expand));
+        all += shown.len();
+        // As much as its limit allows, and what more is in the last bucket.
+        assert!(shown.len() < limit * each, "{} shown", shown.len());
+    }
+    assert_eq!(all, 2000 * each);
+}
+
 /// A walk by `next` during churn meets each stable key exactly once, and no other twice.
 pub fn walks_meet_all_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     churn(make, Map::walk);

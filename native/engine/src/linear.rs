@@ -12,6 +12,9 @@ use crate::trail::RUN;
 use crate::{hash_of, Cursor, Entry, Numbered, Schema};
 use std::cmp::Ordering;
 
+/// What a scan shows for a place, on average, from which on it counts as more than that place.
+pub(crate) const EACH: usize = 8;
+
 /// How many buckets are in use, with the whole part of the logarithm of that: one word, so that both are of one time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size(pub usize);

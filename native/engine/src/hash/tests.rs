@@ -1,7 +1,7 @@
 //! The conformance suite, and what only this engine promises.
 
 use super::*;
-use crate::conformance::{entry, suite, Map, TestKey, TestSchema};
+use crate::conformance::{entry, suite, tests, Map, TestKey, TestSchema};
 use crate::mix;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
@@ -10,6 +10,7 @@ fn hash() -> Hash<TestSchema> {
 }
 
 suite!(hash);
+tests!(hash, steps_of_scans_are_bounded);
 
 #[test]
 fn an_empty_table_is_small() {

@@ -2,7 +2,7 @@
 
 use super::bucket::Bucket;
 use super::{Hash, Held, Size, OPTIMISM, SPINS};
-use crate::linear::{behind, hash_at, position, precedes, First, Place, Position};
+use crate::linear::{behind, hash_at, position, precedes, First, Place, Position, EACH};
 use crate::{hash_of, Busy, Entry, Schema, Trail};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
@@ -10,8 +10,6 @@ use smallvec::SmallVec;
 
 /// How many buckets a scan asks for in advance.
 const AHEAD: u64 = 4;
-/// What a scan shows for a place, on average, from which on it counts as more than that place.
-const EACH: usize = 8;
 
 impl<S: Schema> Hash<S> {
     /// Appends to `out` the entries of the bucket that the hash is in, without those before the hash `from`;

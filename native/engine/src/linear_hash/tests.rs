@@ -35,6 +35,7 @@ mod table_lock {
     use super::*;
     const MAKE: Make = || table(BucketLocks::TableLock);
     suite!(MAKE);
+    tests!(MAKE, steps_of_scans_are_bounded);
 }
 
 mod one_bucket_lock {

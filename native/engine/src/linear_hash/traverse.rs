@@ -2,7 +2,7 @@
 
 use super::locks::lock_of;
 use super::{to_read, LinearHash, Locking, MANY};
-use crate::linear::{behind, hash_at, position, precedes, First, Place, Position};
+use crate::linear::{behind, hash_at, position, precedes, First, Place, Position, EACH};
 use crate::{hash_of, Busy, Entry, Schema};
 use cats_sync::epoch::Guard;
 use smallvec::SmallVec;
@@ -81,12 +81,14 @@ impl<S: Schema> LinearHash<S> {
                 // All buckets of the lock.
                 while !cursor.end && places < limit.max(1) && ptr::eq(lock, lock_of(locks, hash_at(cursor.at))) {
                     let hash = hash_at(cursor.at);
+                    let (before, mut met) = (out.len(), 0);
                     self.chain(guard, hash).each(|entry| {
                         if !precedes(hash_of(entry.key), hash) {
-                            places += 1;
+                            met += 1;
                             expand(entry, out);
                         }
                     });
+                    places += met.max((out.len() - before) / EACH);
                     match behind(cursor.at, self.size().depth(hash)) {
                         Some(next) => cursor.at = next,
                         None => cursor.end = true,

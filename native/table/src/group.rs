@@ -164,10 +164,8 @@ impl Group {
     #[inline]
     pub fn each(&self, mut show: impl FnMut(u64) -> bool) {
         for chunk in self.chunks() {
-            for body in chunk.bodies() {
-                if !show(body) {
-                    return;
-                }
+            if !chunk.all(&mut show) {
+                return;
             }
         }
     }
@@ -298,7 +296,7 @@ impl Group {
         let writer = unsafe { self.writer() };
         writer.bytes += more.bytes();
         if last.capacity() < FULL {
-            bits(last.live()).for_each(|slot| more.push(last.get(slot), last.signature(slot)));
+            more.copy_from(last);
             self.set_head(Some(more));
             writer.bytes -= last.bytes();
             writer.end = more;

@@ -180,6 +180,19 @@ impl Chunk {
         bits(self.live()).map(move |slot| self.body(slot).load(Ordering::Acquire))
     }
 
+    /// Shows the bodies of the objects, from the first to the last, until `show` returns false; whether it never did.
+    #[inline]
+    pub fn all(self, mut show: impl FnMut(u64) -> bool) -> bool {
+        let live = self.live();
+        // Acquire: as above.
+        let show = |slot| show(self.body(slot).load(Ordering::Acquire));
+        // Mostly there are no gaps, and then no bits to go by.
+        match live & live.wrapping_add(1) {
+            0 => (0..above(live)).all(show),
+            _ => bits(live).all(show),
+        }
+    }
+
     /// The body in a slot that was in use once; only for the writer.
     #[inline]
     pub fn get(self, slot: usize) -> u64 {
@@ -198,16 +211,31 @@ impl Chunk {
     /// Only for the writer.
     #[inline]
     pub fn set(self, slot: usize, body: u64, signature: u64) {
-        let bytes = signature.to_le_bytes();
-        let with = |planes: u8, (plane, byte): (usize, &u8)| planes | u8::from(*byte != 0) << plane;
         let planes = &self.header().planes;
-        planes.set(bytes.iter().enumerate().fold(planes.get(), with));
+        planes.set(planes.get() | nonzero(signature));
         for plane in self.planes() {
             // Relaxed: no memory is reached by a signature.
-            self.plane(plane)[slot].store(bytes[plane], Ordering::Relaxed);
+            self.plane(plane)[slot].store((signature >> (8 * plane)) as u8, Ordering::Relaxed);
         }
         // Release: a reader sees the object's block.
         self.body(slot).store(body, Ordering::Release);
+    }
+
+    /// Copies what is in a smaller chunk into this one, which is empty, and which nobody else knows; only for the writer of the other.
+    pub fn copy_from(self, other: Chunk) {
+        let used = other.used();
+        debug_assert!(used <= self.capacity() && self.live() == 0);
+        // SAFETY: slots in use are initialised, and others only read them; nobody reads this chunk.
+        unsafe {
+            let body = |chunk: Chunk| chunk.0.add(1).cast::<u64>();
+            body(self).copy_from_nonoverlapping(body(other), used);
+            for plane in other.planes() {
+                let byte = |chunk: Chunk| chunk.plane(plane).as_ptr().cast::<u8>();
+                byte(self).cast_mut().copy_from_nonoverlapping(byte(other), used);
+            }
+        }
+        self.header().planes.set(other.header().planes.get());
+        self.set_live(other.live());
     }
 
     /// Makes room for so many more objects behind the last one, if there is as much in all.
@@ -287,6 +315,15 @@ pub fn bits(mut word: u64) -> impl Iterator<Item = usize> {
         word &= word - 1;
         Some(bit)
     })
+}
+
+/// The bytes that are not 0, a bit each.
+#[inline]
+fn nonzero(word: u64) -> u8 {
+    const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
+    let high = (((word & LOW) + LOW) | word) & !LOW;
+    // The highest bit of byte n comes to bit 56 + n.
+    ((high >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
 /// The bytes of a chunk for so many objects.

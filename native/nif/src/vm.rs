@@ -71,6 +71,12 @@ impl Term {
         Self(u64::from(value) << INTEGER_BITS | INTEGER)
     }
 
+    /// Asks the processor for the memory that the term refers to, if it does.
+    #[inline]
+    pub fn prefetch(self) {
+        cats_sync::prefetch(self.0 as *const u64);
+    }
+
     /// The same word for each of `terms`.
     #[inline]
     pub fn words(terms: &[Term]) -> &[u64] {

@@ -78,11 +78,12 @@ fn words_of(object: &Object<'_>) -> usize {
     }
 }
 
-/// The number of elements of a list, which is proper, and `Big` if it is beyond the limit.
+/// The number of elements of a list, which is proper; `Big` if it is beyond the limit. Their memory is asked for on the way.
 fn length(env: Env, list: Term, limit: usize) -> Result<usize, Failure> {
     let mut rest = list;
     let mut length = 0;
-    while let Some((_, tail)) = env.cell(rest) {
+    while let Some((head, tail)) = env.cell(rest) {
+        head.prefetch();
         if length == limit {
             return Err(Failure::Big);
         }

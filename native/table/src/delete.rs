@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::group::{retire_entry, retire_replaced, Group, KeyPlace};
 use crate::insert::Incoming;
-use crate::lookup::{Looked, Objects};
+use crate::lookup::{Looked, Objects, GROUP_LIMIT};
 use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
 use crate::schema::{identical, Probe};
 use crate::store::Store;
@@ -67,14 +67,17 @@ impl<'g> Handle<'g> {
         unsafe { self.table.objects(looked, true) }
     }
 
-    /// `delete_object/2`: removes all objects that are exactly this one.
-    pub fn delete_object(self, object: Object<'_>) -> Result<(), Failure> {
+    /// `delete_object/2`: removes all objects that are exactly this one. Fails with [`Failure::Big`], and nothing done, when they may
+    /// be too many for a caller that is not `patient`.
+    pub fn delete_object(self, object: Object<'_>, patient: bool) -> Result<(), Failure> {
         let incoming = Incoming::for_any(self.guard, self.table, self.store(), object)?;
-        self.delete_equal(&incoming.probe(), incoming.body()).map(|_| ())
+        self.delete_equal(&incoming.probe(), incoming.body(), patient)
+            .map(|_| ())
     }
 
-    /// Removes all objects of the probe's key that equal the one with this body, which is not the table's; how many.
-    pub(crate) fn delete_equal(self, probe: &Probe<'_>, body: u64) -> Result<usize, Failure> {
+    /// Removes all objects of the probe's key that equal the one with this body, which is not the table's; how many. Otherwise as
+    /// [`delete_object`](Self::delete_object).
+    pub(crate) fn delete_equal(self, probe: &Probe<'_>, body: u64, patient: bool) -> Result<usize, Failure> {
         // The sought object's key may be another term than the stored one, and equal in term order only.
         // SAFETY: the sought object is the caller's.
         let sought = unsafe { self.table.key_place(probe.word()).object(body) };
@@ -84,8 +87,9 @@ impl<'g> Handle<'g> {
             |_| true,
             is_it,
             |group, key, _| {
+                let limit = if patient { usize::MAX } else { GROUP_LIMIT };
                 // SAFETY: the place is locked.
-                Some(unsafe { group.remove(self.guard, key, sought) })
+                unsafe { group.remove(self.guard, key, sought, limit) }
             },
         )
     }

@@ -377,7 +377,8 @@ impl Group {
         }
     }
 
-    /// Does without the index, until the next search.
+    /// Does without the index, until the next search: where many objects are equal, to bring it up to date may be more work than to
+    /// build it anew.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -425,34 +426,41 @@ impl Group {
         }
     }
 
-    /// Removes all objects equal to this one; how many. O(1) for each.
+    /// Removes all objects equal to this one; how many. Nothing, and nothing is done, where more than `limit` may be equal. O(1) for
+    /// each.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    pub unsafe fn remove(&self, guard: &Guard, key: KeyPlace, object: ObjectRef<'_>) -> usize {
+    pub unsafe fn remove(&self, guard: &Guard, key: KeyPlace, object: ObjectRef<'_>, limit: usize) -> Option<usize> {
         // SAFETY: the caller is the only writer; objects in the group live.
         unsafe {
-            self.extend_index(key);
             let filter = Filter::only(object, key.place);
             let is_it = |other: &ObjectRef<'_>| identical(*other, object);
-            let mut removed = 0;
-            if self.writer().index.is_some() {
-                let hash = hash(object, key);
-                let equal = |chunk: Chunk| {
-                    let slots = bits(chunk.passing(&filter)).filter(|slot| is_it(&key.object(chunk.get(*slot))));
-                    let slots = slots.fold(0, |slots, slot| slots | 1 << slot);
-                    (slots != 0).then_some((chunk, slots))
-                };
-                let next = || self.writer().index.as_ref()?.chunks(hash).find_map(equal);
-                while let Some((chunk, slots)) = next() {
-                    removed += self.take(guard, key, hash, chunk, slots);
+            let hash = hash(object, key);
+            if self.count() > limit {
+                let index = self.writer().index.as_ref();
+                let indexed = index.map_or(0, |index| index.chunks(hash).take(limit + 1).count());
+                let passing = |chunk: Chunk| chunk.passing(&filter).count_ones() as usize;
+                if indexed + self.unindexed().map(passing).sum::<usize>() > limit {
+                    return None;
                 }
+            }
+            self.extend_index(key);
+            let mut removed = 0;
+            let equal = |chunk: Chunk| {
+                let slots = bits(chunk.passing(&filter)).filter(|slot| is_it(&key.object(chunk.get(*slot))));
+                let slots = slots.fold(0, |slots, slot| slots | 1 << slot);
+                (slots != 0).then_some((chunk, slots))
+            };
+            let next = || self.writer().index.as_ref()?.chunks(hash).find_map(equal);
+            while let Some((chunk, slots)) = next() {
+                removed += self.take(guard, key, hash, chunk, slots);
             }
             if let Some(from) = self.unindexed().find(|chunk| chunk.passing(&filter) != 0) {
                 let all = self.sweep(guard, key, Some(from), &filter, usize::MAX, |_| true, is_it);
                 removed += all.unwrap_or(0);
             }
-            removed
+            Some(removed)
         }
     }
 
@@ -484,7 +492,9 @@ impl Group {
         unsafe {
             chunk.remove(slots);
             if let Some(index) = &mut self.writer().index {
-                bits(slots).for_each(|_| index.remove(Indexed { hash, chunk }));
+                if !bits(slots).all(|_| index.remove_near(Indexed { hash, chunk })) {
+                    self.drop_index();
+                }
             }
             self.drop_objects(guard, bits(slots).map(|slot| (chunk, chunk.get(slot))));
             if chunk.count() <= FULL / 2 {
@@ -545,24 +555,21 @@ impl Group {
         if too_large {
             return None;
         }
-        let (mut sparse, mut far) = (Vec::new(), Vec::new());
+        let (mut sparse, mut near) = (Vec::new(), true);
         for &Found { chunk, slot, hash, .. } in &found {
             chunk.remove(1 << slot);
-            if let (true, Some(index)) = (chunk.is_indexed(), &mut *index) {
-                let entry = Indexed { hash, chunk };
-                if !index.remove_near(entry) {
-                    far.push(entry);
-                }
+            if let (true, true, Some(index)) = (near, chunk.is_indexed(), &mut *index) {
+                near = index.remove_near(Indexed { hash, chunk });
             }
             if chunk.count() <= FULL / 2 && sparse.last() != Some(&chunk) {
                 sparse.push(chunk);
             }
         }
-        if let (false, Some(index)) = (far.is_empty(), index) {
-            index.remove_all(far);
-        }
         // SAFETY: as the caller promises.
         unsafe {
+            if !near {
+                self.drop_index();
+            }
             // Only now: who pins from then on must not find what is retired.
             self.drop_objects(guard, found.iter().map(|found| (found.chunk, found.body)));
             // Backwards, as what goes is this chunk or the next.
@@ -630,15 +637,16 @@ impl Group {
         }
         // SAFETY: as the caller promises.
         let writer = unsafe { self.writer() };
+        let mut near = true;
         if let (Some(previous), true) = (previous, count > 0) {
             previous.make_room(count);
             for slot in bits(chunk.live()) {
                 let body = chunk.get(slot);
                 previous.push(body, chunk.signature(slot));
-                if let (true, Some(index)) = (chunk.is_indexed(), &mut writer.index) {
+                if let (true, true, Some(index)) = (near, chunk.is_indexed(), &mut writer.index) {
                     // SAFETY: the object is the group's.
                     let hash = hash(unsafe { key.object(body) }, key);
-                    index.move_to(Indexed { hash, chunk }, previous);
+                    near = index.move_near(Indexed { hash, chunk }, previous);
                 }
             }
         }
@@ -659,6 +667,10 @@ impl Group {
         }
         writer.bytes -= chunk.bytes();
         retire_chunk(guard, chunk);
+        if !near {
+            // SAFETY: as the caller promises.
+            unsafe { self.drop_index() };
+        }
     }
 
     /// Frees up to `limit` objects of a group that nobody else can see; true when none is left.

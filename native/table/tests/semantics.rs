@@ -286,7 +286,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                 model.delete(key);
             }
             Op::DeleteObject(object) => {
-                with_object(object, |object| handle.delete_object(object)).unwrap();
+                with_object(object, |object| handle.delete_object(object, true)).unwrap();
                 model.objects.retain(|other| other != object);
             }
             Op::DeleteAll => {
@@ -495,7 +495,7 @@ fn large_groups() {
             model.insert(&object(number));
         }
         for number in (0..1000).step_by(3) {
-            with_object(&object(number), |object| handle.delete_object(object)).unwrap();
+            with_object(&object(number), |object| handle.delete_object(object, true)).unwrap();
             model.objects.retain(|other| *other != object(number));
         }
         with_key(&Value::Atom(0), |term| {
@@ -504,7 +504,7 @@ fn large_groups() {
         });
         assert_eq!(handle.size(), model.objects.len());
         for number in 0..1000 {
-            with_object(&object(number), |object| handle.delete_object(object)).unwrap();
+            with_object(&object(number), |object| handle.delete_object(object, true)).unwrap();
         }
         assert_eq!(handle.size(), 0);
         assert_eq!(contents(handle), Vec::<Elements>::new());
@@ -535,5 +535,24 @@ fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
         assert!(matches!(handle.take(&probe, false, 10_000), Err(Failure::Big)));
         assert_eq!(handle.take(&probe, true, 0).unwrap().as_slice().len(), 2000);
     });
+    assert_eq!(handle.size(), 0);
+
+    let table = enter(
+        registry,
+        &world,
+        &guard,
+        options(Kind::DuplicateBag, 1),
+        atom(2),
+        1,
+        None,
+    )
+    .unwrap();
+    let handle = table.by_identifier(&guard);
+    let equal = || cats_table::Object::Flat(&objects[0]);
+    let list = (0..2000).map(|_| Ok::<_, Failure>(equal()));
+    assert_eq!(handle.insert_list(list, false, true), Ok(true));
+    assert_eq!(handle.delete_object(equal(), false), Err(Failure::Big));
+    assert_eq!(handle.size(), 2000);
+    assert_eq!(handle.delete_object(equal(), true), Ok(()));
     assert_eq!(handle.size(), 0);
 }

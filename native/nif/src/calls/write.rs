@@ -112,7 +112,7 @@ pub fn delete_object(env: Env, &[table, sought]: &[Term; 2]) -> Result<Term, Fai
     if elements.len() <= handle.table().key() {
         return Err(bad());
     }
-    handle.delete_object(object(env, elements)?)?;
+    handle.delete_object(object(env, elements)?, on_dirty_scheduler())?;
     wake(env);
     Ok(atoms::true_())
 }

@@ -18,7 +18,7 @@ const SEGMENT: usize = 64;
 const LOAD: usize = 7;
 /// No line.
 const NONE: u32 = u32::MAX;
-/// Lines that a removal of one of many entries looks at.
+/// Lines of a bucket in which an entry is sought that is to be changed.
 const NEAR: usize = 16;
 
 /// See the module's documentation.
@@ -268,51 +268,18 @@ impl Index {
         true
     }
 
-    /// Takes out all these entries, which are there, in O(n log n) for all entries of their buckets.
-    pub fn remove_all(&mut self, mut entries: Vec<Indexed>) {
-        let order = |index: &Self, entry: &Indexed| (index.bucket(entry.hash), entry.hash, entry.chunk.address());
-        entries.sort_unstable_by_key(|entry| order(self, entry));
-        let mut gone = entries.as_slice();
-        while let Some(first) = gone.first() {
-            let bucket = self.bucket(first.hash);
-            let mut all: Vec<Indexed> = self.lines(bucket).flat_map(|(_, line)| line.entries()).collect();
-            all.sort_unstable_by_key(|entry| order(self, entry));
-            self.clear(bucket);
-            for entry in all {
-                if gone.first() == Some(&entry) {
-                    gone = &gone[1..];
-                    self.len -= 1;
-                } else {
-                    let put = self.put(bucket, entry);
-                    debug_assert!(put, "the bucket had the memory");
-                }
-            }
-        }
-    }
-
-    /// Leaves a bucket empty.
-    fn clear(&mut self, bucket: usize) {
-        let head = std::mem::replace(self.heads.at_mut(bucket), Line::EMPTY);
-        let mut next = head.next;
-        while next != NONE {
-            let line = std::mem::replace(self.others.at_mut(next as usize), Line::EMPTY);
-            self.give_unused(next);
-            next = line.next;
-        }
-    }
-
-    /// An entry's object is in another chunk now.
-    pub fn move_to(&mut self, entry: Indexed, chunk: Chunk) {
-        let place = self.find(self.bucket(entry.hash), entry, usize::MAX);
-        debug_assert!(place.is_some());
-        match place {
-            Some((Some(line), place)) => self.others.at_mut(line).chunks[place] = Some(chunk),
-            Some((None, place)) => {
-                let bucket = self.bucket(entry.hash);
-                self.heads.at_mut(bucket).chunks[place] = Some(chunk);
-            }
-            None => {}
-        }
+    /// An entry's object is in another chunk now; false if there is none such in the first lines of its bucket. O(1).
+    pub fn move_near(&mut self, entry: Indexed, chunk: Chunk) -> bool {
+        let bucket = self.bucket(entry.hash);
+        let Some((line, place)) = self.find(bucket, entry, NEAR) else {
+            return false;
+        };
+        let line = match line {
+            Some(line) => self.others.at_mut(line),
+            None => self.heads.at_mut(bucket),
+        };
+        line.chunks[place] = Some(chunk);
+        true
     }
 
     /// Adds a bucket, if there is memory for it.

@@ -62,8 +62,16 @@ impl Both {
     fn remove(&mut self, guard: &Guard, object: (u64, u64)) {
         let before = self.objects.len();
         self.objects.retain(|other| *other != object);
-        let removed = self.with(object, |group, object| unsafe { group.remove(guard, KEY, object) });
-        assert_eq!(removed, before - self.objects.len());
+        let removed = before - self.objects.len();
+        let limited = |group: &Group, object: ObjectRef<'_>, limit| unsafe { group.remove(guard, KEY, object, limit) };
+        if removed > 0 {
+            assert_eq!(
+                self.with(object, |group, object| limited(group, object, removed - 1)),
+                None
+            );
+        }
+        let all = self.with(object, |group, object| limited(group, object, before));
+        assert_eq!(all, Some(removed));
     }
 
     /// A filter for objects with this last element.
@@ -247,6 +255,32 @@ fn many_equal_objects_are_matched_at_once() {
     both.check();
     assert!(both.contains((19_999, 4)) && !both.contains((7, 7)));
     both.check_end();
+}
+
+/// Entries of the same hash are far behind one another in the index.
+#[test]
+fn equal_objects_that_are_mixed_with_others_are_removed() {
+    for one_by_one in [false, true] {
+        let mut both = both(4);
+        let guard = pin();
+        for _ in 0..20_000 {
+            let object = (both.random(3), 0);
+            both.insert(&guard, object);
+        }
+        both.index_all();
+        both.check();
+        match one_by_one {
+            true => both.remove(&guard, (0, 0)),
+            false => both.remove_each(&guard, 0, 1),
+        }
+        both.check();
+        assert!(both.contains((1, 0)) && !both.contains((0, 0)));
+        both.index_all();
+        both.check();
+        (1..3).for_each(|value| both.remove(&guard, (value, 0)));
+        both.check();
+        both.check_end();
+    }
 }
 
 /// Objects of groups of many sizes are removed by what they have in common: none, all, the first, the last, those beside the

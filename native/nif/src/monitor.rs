@@ -18,20 +18,17 @@ pub struct Watched;
 impl Value for Watched {
     const NAME: &'static CStr = c"process";
 
-    const DOWN: Option<fn(Env, Term)> = Some(gone);
-}
-
-/// A watched process is gone.
-fn gone(env: Env, process: Term) {
-    let watched = {
-        let mut shard = shard(process);
-        // Release pairs with the Acquire of `watch`. Within the lock: who takes it after this knows the process no more.
-        ENDED.fetch_add(1, Ordering::Release);
-        shard.remove(&process.0)
-    };
-    drop(watched);
-    if let Some(down) = DOWN.get() {
-        down(env, process);
+    fn down(env: Env, process: Term) {
+        let watched = {
+            let mut shard = shard(process);
+            // Release pairs with the Acquire of `watch`. Within the lock: who takes it after this knows the process no more.
+            ENDED.fetch_add(1, Ordering::Release);
+            shard.remove(&process.0)
+        };
+        drop(watched);
+        if let Some(down) = DOWN.get() {
+            down(env, process);
+        }
     }
 }
 

@@ -1,8 +1,7 @@
 //! Rust values that Erlang holds as magic references (`erl_nif` resources).
 //!
-//! A value of a [`Kind`] is dropped when the last reference to it is gone, at any time and on any thread. What has nothing to be
-//! dropped has no destructor: the VM then frees it without making an environment for a call. A module that is loaded again takes
-//! the kind over. If the old module was purged before that, the VM has forgotten its type and makes a new
+//! A value of a [`Kind`] is dropped when the last reference to it is gone, at any time and on any thread. A module that is
+//! loaded again takes the kind over. If the old module was purged before that, the VM has forgotten its type and makes a new
 //! one; so a kind remembers its former types, and references made under them go on working.
 
 use crate::vm::{Env, Term};
@@ -21,9 +20,8 @@ pub trait Value: Send + Sync + Sized + 'static {
     /// The type's name within the module.
     const NAME: &'static CStr;
 
-    /// Called on any thread when a process that a value monitors is gone. Must be short. Without it values cannot
-    /// [monitor](Kind::monitor), and have no room and no lock for it.
-    const DOWN: Option<fn(Env, Term)> = None;
+    /// Called on any thread when a process that a value monitors is gone. Must be short.
+    fn down(_env: Env, _process: Term) {}
 }
 
 /// A type of resource whose objects are values of `T`.
@@ -62,16 +60,13 @@ impl<T: Value> Kind<T> {
     /// Registers the kind with the VM, or takes it over; nothing if the VM refuses. Only while the library is being loaded.
     /// Takes effect with [`commit`](Self::commit): the VM forgets what was opened if loading fails.
     pub fn open(&self, env: Env) -> Option<Opened> {
+        // Both callbacks even where they have nothing to do. While a type is taken over the VM has functions of its own in their
+        // places, and other schedulers run: where it asks twice whether there is one, to make or to free an object, a null before or
+        // after that would make it write behind the object, or call null.
         let init = ErlNifResourceTypeInit {
-            dtor: match std::mem::needs_drop::<T>() {
-                true => drop_value::<T> as *const ErlNifResourceDtor,
-                false => null(),
-            },
+            dtor: drop_value::<T> as *const ErlNifResourceDtor,
             stop: null(),
-            down: match T::DOWN {
-                Some(_) => down::<T> as *const ErlNifResourceDown,
-                None => null(),
-            },
+            down: down::<T> as *const ErlNifResourceDown,
             members: 3,
             dyncall: null(),
         };
@@ -149,7 +144,6 @@ impl<T: Value> Kind<T> {
 
     /// Watches a process for a value: [`Value::down`] is called when it is gone. False if it is gone already.
     pub fn monitor(&self, env: Env, value: &Owned<T>, process: &ErlNifPid) -> bool {
-        const { assert!(T::DOWN.is_some()) };
         // SAFETY: the value is an object of a kind with a callback for this.
         unsafe { enif_monitor_process(env.raw(), value.0.as_ptr().cast(), process, null_mut()) == 0 }
     }
@@ -218,8 +212,6 @@ unsafe extern "C" fn down<T: Value>(
 ) {
     // SAFETY: the VM passes a valid process, and an environment for the call. A panic must not unwind into the VM.
     let _ = catch_unwind(AssertUnwindSafe(|| unsafe {
-        if let Some(down) = T::DOWN {
-            down(Env::new(env), Term::from_raw(enif_make_pid(env, *process)));
-        }
+        T::down(Env::new(env), Term::from_raw(enif_make_pid(env, *process)));
     }));
 }

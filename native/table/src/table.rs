@@ -53,7 +53,7 @@ impl Naming {
 /// See the module's documentation.
 ///
 /// The value lives in memory that the boundary provides (a resource of the VM) for as long as anybody has its identifier, which
-/// may be long after the table was deleted. It has no destructor: what a table owns ends with its death, or with the attempt to
+/// may be long after the table was deleted. It has nothing to be dropped: what a table owns ends with its death, or with the attempt to
 /// make it known.
 pub struct Table {
     /// Distinguishes the tables of a registry. Given before the table is known, and then never changed.

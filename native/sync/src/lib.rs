@@ -16,6 +16,7 @@ pub mod stat_lock;
 pub mod stat_rw_lock;
 pub mod stripes;
 mod thread;
+pub mod turn;
 pub mod version_lock;
 
 /// Asks the processor for the cache line of an address, of whatever memory: nothing is read that could be seen.

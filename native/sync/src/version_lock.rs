@@ -7,7 +7,8 @@
 //! except to follow pointers to memory that is reclaimed only through [`crate::epoch`].
 
 use crate::facade::{fence, spin_loop, AtomicU64, Ordering};
-use crate::Busy;
+use crate::{turn, Busy};
+use std::ptr;
 
 /// How often a waiter looks at a held lock before it gives up: some microseconds, more than any critical section that runs
 /// takes, and far less than a scheduler may be held.
@@ -62,6 +63,7 @@ impl VersionLock {
 
     #[cold]
     fn lock_contended(&self) -> Result<(u64, bool), Busy> {
+        turn::give(ptr::from_ref(self).addr());
         for _ in 0..SPINS {
             spin_loop();
             if let Some(version) = self.try_lock() {

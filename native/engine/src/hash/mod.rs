@@ -34,6 +34,7 @@ use crate::{hash_of, Busy, Engine, Entry, Locked, Schema, Step, Trail};
 use bucket::{Block, Bucket, Search, Spare};
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{spin_loop, AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use cats_sync::turn;
 use directory::Directory;
 use many::Many;
 
@@ -221,6 +222,7 @@ impl<S: Schema> Hash<S> {
     #[cold]
     #[inline(never)]
     fn lock_again<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
+        turn::give(hash as usize);
         for _ in 0..SPINS {
             spin_loop();
             if let Some(held) = self.try_lock(guard, hash) {
@@ -430,7 +432,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
         let found = bucket.find_in_block(word, hash, self.matches(probe));
         let full = bucket::is_full(crowd);
         if full && found.is_none() {
-            return Ok(self.update_full(guard, probe, (word, hash), held, change));
+            return Ok(self.update_full(guard, *probe, (word, hash), held, change));
         }
         // Should `change` unwind.
         held.changed = false;
@@ -481,9 +483,15 @@ impl<S: Schema> Engine<S> for Hash<S> {
         if !self.may_have(guard, probe) {
             return Ok(R::default());
         }
-        self.update(guard, probe, |old| {
-            old.map_or_else(|| (Step::Keep, R::default()), change)
-        })
+        self.update(
+            guard,
+            probe,
+            #[inline(always)]
+            |old| match old {
+                Some(old) => change(old),
+                None => (Step::Keep, R::default()),
+            },
+        )
     }
 
     fn update_many<R>(

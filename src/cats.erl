@@ -80,7 +80,7 @@ all() ->
     try
         cats_nif:all()
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, all, [], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Deletes a table. It is gone, and its name free, when the call returns, in `O(1)'; its memory is given
@@ -90,7 +90,7 @@ delete(Table) ->
     try
         cats_nif:delete(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, delete, [Table], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Deletes all objects with the key, if there are any.
@@ -99,7 +99,7 @@ delete(Table, Key) ->
     try
         cats_nif:delete(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, delete, [Table, Key], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Deletes all objects, atomically and in `O(1)': their memory is given back in the background.
@@ -108,7 +108,7 @@ delete_all_objects(Table) ->
     try
         cats_nif:delete_all_objects(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, delete_all_objects, [Table], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Deletes exactly this object, leaving others with the same key; in a `duplicate_bag' every instance of
@@ -118,7 +118,7 @@ delete_object(Table, Object) ->
     try
         cats_nif:delete_object(Table, Object)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, delete_object, [Table, Object], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Lists the engines that option `engine' of {@link new/2} names, each with the table types that it
@@ -137,7 +137,7 @@ first(Table) ->
     try
         cats_nif:first(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, first, [Table], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Like {@link first/1}, with all objects of the key: one step, atomic, where `first' with {@link
@@ -147,7 +147,7 @@ first_lookup(Table) ->
     try
         cats_nif:first_lookup(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, first_lookup, [Table], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Makes a process the owner of the table, and sends it ``{'ETS-TRANSFER', Table, FromPid, GiftData}''.
@@ -158,7 +158,7 @@ give_away(Table, Pid, GiftData) ->
     try
         cats_nif:give_away(Table, Pid, GiftData)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, give_away, [Table, Pid, GiftData], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Prints a line for each table: identifier, name, type, number of objects, memory in words, owner.
@@ -223,7 +223,7 @@ info(Table, Item) ->
     try
         cats_nif:info(Table, Item)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, info, [Table, Item], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Inserts an object or a list of objects, atomically and isolated. In a `set' or `ordered_set' an object
@@ -235,7 +235,7 @@ insert(Table, Objects) ->
     try
         cats_nif:insert(Table, Objects)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, insert, [Table, Objects], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Like {@link insert/2}, if none of the keys is in the table; else does nothing and returns `false'.
@@ -245,7 +245,7 @@ insert_new(Table, Objects) ->
     try
         cats_nif:insert_new(Table, Objects)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, insert_new, [Table, Objects], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Returns the last key in term order of an `ordered_set', or `$end_of_table'. For other types the same
@@ -255,7 +255,7 @@ last(Table) ->
     try
         cats_nif:last(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, last, [Table], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Like {@link last/1}, with all objects of the key, atomically.
@@ -264,7 +264,7 @@ last_lookup(Table) ->
     try
         cats_nif:last_lookup(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, last_lookup, [Table], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Returns all objects with the key, in a bag in the order of their insertion. Keys match (`=:='), but
@@ -274,7 +274,7 @@ lookup(Table, Key) ->
     try
         cats_nif:lookup(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, lookup, [Table, Key], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Returns the element at a position of the object with the key; in a bag the list of those of all its
@@ -284,7 +284,7 @@ lookup_element(Table, Key, Pos) ->
     try
         cats_nif:lookup_element(Table, Key, Pos)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, lookup_element, [Table, Key, Pos], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Like {@link lookup_element/3}, but returns `Default' if there is no such key.
@@ -293,7 +293,7 @@ lookup_element(Table, Key, Pos, Default) ->
     try
         cats_nif:lookup_element(Table, Key, Pos, Default)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, lookup_element, [Table, Key, Pos, Default], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Returns the elements at several positions of the object with the key, as a list in the order of the
@@ -305,7 +305,7 @@ lookup_elements(Table, Key, Positions) ->
     try
         cats_nif:lookup_elements(Table, Key, Positions)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, lookup_elements, [Table, Key, Positions], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Returns for each key, in the order given, what {@link lookup/2} returns. Each key is looked up by itself:
@@ -334,7 +334,7 @@ member(Table, Key) ->
     try
         cats_nif:member(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, member, [Table, Key], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Returns the number of bytes that all tables hold, which `erlang:memory(ets)' does not count. Not in
@@ -344,7 +344,7 @@ memory() ->
     try
         cats_nif:memory()
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, memory, [], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Creates a table that the calling process owns, and returns its identifier, or with option `named_table'
@@ -359,7 +359,7 @@ new(Name, Options) ->
     try
         cats_nif:new(Name, Options)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, new, [Name, Options], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Returns the key after this one, or `$end_of_table', whether this one is there or not: in an `ordered_set'
@@ -371,7 +371,7 @@ next(Table, Key) ->
     try
         cats_nif:next(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, next, [Table, Key], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Like {@link next/2}, with all objects of the key found, atomically.
@@ -380,7 +380,7 @@ next_lookup(Table, Key) ->
     try
         cats_nif:next_lookup(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, next_lookup, [Table, Key], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Returns the key before this one in an `ordered_set', or `$end_of_table'. For other types the same as
@@ -390,7 +390,7 @@ prev(Table, Key) ->
     try
         cats_nif:prev(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, prev, [Table, Key], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Like {@link prev/2}, with all objects of the key found, atomically.
@@ -399,7 +399,7 @@ prev_lookup(Table, Key) ->
     try
         cats_nif:prev_lookup(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, prev_lookup, [Table, Key], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Gives a named table another name, atomically, and returns it. A table that is not named stays so.
@@ -408,7 +408,7 @@ rename(Table, Name) ->
     try
         cats_nif:rename(Table, Name)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, rename, [Table, Name], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Fixes the table for the calling process, or releases it. Traversals need no fixing here: this only
@@ -419,7 +419,7 @@ safe_fixtable(Table, Fix) ->
     try
         cats_nif:safe_fixtable(Table, Fix)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, safe_fixtable, [Table, Fix], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Sets the heir: `{heir, Pid}', `{heir, Pid, HeirData}' or `{heir, none}', or a list of one. Only the
@@ -430,7 +430,7 @@ setopts(Table, Options) ->
     try
         cats_nif:setopts(Table, Options)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, setopts, [Table, Options], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Returns the objects of the table's slot of that number, counted from 0, and `$end_of_table' behind the
@@ -440,7 +440,7 @@ slot(Table, Number) ->
     try
         cats_nif:slot(Table, Number)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, slot, [Table, Number], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Lists all objects, those of an `ordered_set' in order. Runs in slices, while other processes go on.
@@ -466,7 +466,7 @@ take(Table, Key) ->
     try
         cats_nif:take(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, take, [Table, Key], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Adds to one or several counters of the object with the key, atomically, and returns their new values.
@@ -481,7 +481,7 @@ update_counter(Table, Key, UpdateOp) ->
     try
         cats_nif:update_counter(Table, Key, UpdateOp)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, update_counter, [Table, Key, UpdateOp], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Like {@link update_counter/3}; if there is no such key, `Default' with this key in its place is
@@ -493,7 +493,7 @@ update_counter(Table, Key, UpdateOp, Default) ->
     try
         cats_nif:update_counter(Table, Key, UpdateOp, Default)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, update_counter, [Table, Key, UpdateOp, Default], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Replaces one or several elements of the object with the key, atomically. Returns `false' if there is
@@ -505,7 +505,7 @@ update_element(Table, Key, ElementSpec) ->
     try
         cats_nif:update_element(Table, Key, ElementSpec)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, update_element, [Table, Key, ElementSpec], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Like {@link update_element/3}; if there is no such key, `Default' with this key in its place is
@@ -516,7 +516,7 @@ update_element(Table, Key, ElementSpec, Default) ->
     try
         cats_nif:update_element(Table, Key, ElementSpec, Default)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, update_element, [Table, Key, ElementSpec, Default], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Returns the identifier of the table with the name, or `undefined'. Calls with the identifier save
@@ -526,7 +526,7 @@ whereis(Name) ->
     try
         cats_nif:whereis(Name)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, whereis, [Name], Stack)
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %%% Match patterns and match specifications

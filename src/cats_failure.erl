@@ -10,7 +10,7 @@
 %%   others        the `cause' that ets gives in error_info (`none' if it gives none) together with the error badarg; or
 %%                 one of cats' own, why new/2 refuses options of engines that do not go together.
 -module(cats_failure).
--export([handle/4, handle/5, fail/4, format_error/2]).
+-export([handle/2, handle/5, fail/4, format_error/2]).
 
 %% How often a call yields before it starts to sleep a millisecond each time.
 -define(YIELDS, 20).
@@ -18,14 +18,15 @@
 -type native() :: {Function :: atom(), Arguments :: [term()]}.
 
 %% @private
-%% @doc Handles `Cause', which the native function of the same name as `cats:Function' has raised. Returns
-%% what it returns in the end.
--spec handle(Cause :: term(), Function :: atom(), Arguments :: [term()], erlang:stacktrace()) -> term().
-handle(Cause, Function, Arguments, Stack) ->
+%% @doc Handles `Cause', which the native function of the same name and arguments as the function of `cats' has
+%% raised. Returns what it returns in the end. The stack says what was called, so that calls that succeed need
+%% not keep their arguments.
+-spec handle(Cause :: term(), erlang:stacktrace()) -> term().
+handle(Cause, [{cats_nif, Function, Arguments, _} | _] = Stack) ->
     handle(Cause, {Function, Arguments}, Function, Arguments, Stack).
 
 %% @private
-%% @doc Like {@link handle/4}, where the native function or its arguments differ from those of
+%% @doc Like {@link handle/2}, where the native function or its arguments differ from those of
 %% `cats:Function'.
 -spec handle(Cause :: term(), native(), Function :: atom(), Arguments :: [term()], erlang:stacktrace()) -> term().
 handle(Cause, Native, Function, Arguments, Stack) ->

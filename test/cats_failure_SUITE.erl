@@ -214,8 +214,10 @@ retries(_Config) ->
     peer:stop(Peer).
 
 made_up_nif() ->
-    Functions = ["lookup(_, _) -> result(plain).", "dirty(F, A) -> result({dirty, F, A}).",
-                 "result(R) -> case get(causes) of [] -> R; [C | Cs] -> put(causes, Cs), error(C) end."],
+    Functions = ["lookup(T, K) -> result(plain, lookup, [T, K]).",
+                 "dirty(F, A) -> result({dirty, F, A}, dirty, [F, A]).",
+                 "result(R, F, A) -> case get(causes) of [] -> R; [C | Cs] -> put(causes, Cs),"
+                 "    erlang:raise(error, C, [{cats_nif, F, A, []}]) end."],
     Forms = [begin {ok, Tokens, _} = erl_scan:string(Text), {ok, Form} = erl_parse:parse_form(Tokens), Form end
              || Text <- ["-module(cats_nif).", "-export([lookup/2, dirty/2])." | Functions]],
     {ok, cats_nif, Binary} = compile:forms(Forms),

@@ -8,8 +8,9 @@ use crate::calls;
 use crate::failure::Failure;
 use crate::vm::{Env, Term};
 use rustler::sys::*;
+use std::any::Any;
+use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::slice::from_raw_parts;
 
 /// One native function.
 pub struct Function {
@@ -17,7 +18,6 @@ pub struct Function {
     pub arity: u32,
     name_and_zero: &'static str,
     entry: unsafe extern "C" fn(*mut ErlNifEnv, c_int, *const ErlNifTerm) -> ErlNifTerm,
-    run: fn(Env, &[Term]) -> Result<Term, Term>,
     flags: c_uint,
 }
 
@@ -35,29 +35,63 @@ impl Function {
     /// Calls the function; panics unless it has so many arguments. Returns its result, or the reason of the exception that it
     /// would raise.
     pub fn run(&self, env: Env, arguments: &[Term]) -> Result<Term, Term> {
-        (self.run)(env, arguments)
+        assert_eq!(arguments.len(), self.arity as usize);
+        let outer = OUTCOME.replace(Outcome::Caught(None));
+        // SAFETY: as many arguments as declared. It neither unwinds nor raises.
+        let result = unsafe { (self.entry)(env.raw(), self.arity as c_int, Term::words(arguments).as_ptr().cast()) };
+        match OUTCOME.replace(outer) {
+            Outcome::Caught(Some(reason)) => Err(reason),
+            _ => Ok(Term::from_raw(result)),
+        }
     }
 }
 
-/// Runs a body; the reason of the exception to raise if it fails or panics.
-#[inline]
+/// What becomes of a failure of the function that the thread runs.
+#[derive(Clone, Copy)]
+enum Outcome {
+    Raised,
+    /// Kept here for [`Function::run`].
+    Caught(Option<Term>),
+}
+
+thread_local! { static OUTCOME: Cell<Outcome> = const { Cell::new(Outcome::Raised) }; }
+
+/// Runs a body; fails with the reason of the exception to raise if it fails or panics.
+#[inline(always)]
 fn guarded<const ARITY: usize>(
     env: Env,
-    arguments: &[Term],
+    arguments: &[Term; ARITY],
     body: impl Fn(Env, &[Term; ARITY]) -> Result<Term, Failure>,
-) -> Result<Term, Term> {
-    let arguments = arguments.try_into().expect("as many arguments as declared");
+) -> Term {
     match catch_unwind(AssertUnwindSafe(|| body(env, arguments))) {
-        Ok(result) => result.map_err(Failure::reason),
-        Err(payload) => {
-            let text = payload
-                .downcast_ref::<&str>()
-                .copied()
-                .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-                .unwrap_or("unknown");
-            Err(env.tuple(&[atoms::panic(), env.binary(text.as_bytes())]))
+        Ok(Ok(result)) => result,
+        Ok(Err(failure)) => fail(env, failure.reason()),
+        Err(payload) => panicked(env, payload),
+    }
+}
+
+/// What a function that failed returns.
+#[cold]
+#[inline(never)]
+fn fail(env: Env, reason: Term) -> Term {
+    match OUTCOME.get() {
+        Outcome::Raised => env.raise(reason),
+        Outcome::Caught(_) => {
+            OUTCOME.set(Outcome::Caught(Some(reason)));
+            reason
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn panicked(env: Env, payload: Box<dyn Any + Send>) -> Term {
+    let text = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("unknown");
+    fail(env, env.tuple(&[atoms::panic(), env.binary(text.as_bytes())]))
 }
 
 macro_rules! functions {
@@ -65,24 +99,16 @@ macro_rules! functions {
         &[$(
             $(#[$attribute])*
             {
-                #[inline]
-                fn run(env: Env, arguments: &[Term]) -> Result<Term, Term> {
-                    guarded::<$arity>(env, arguments, $body)
-                }
                 unsafe extern "C" fn entry(env: *mut ErlNifEnv, _: c_int, arguments: *const ErlNifTerm) -> ErlNifTerm {
-                    // SAFETY: only the VM calls, with an environment for the call and as many arguments as declared.
-                    let (env, arguments) = unsafe { (Env::new(env), from_raw_parts(arguments.cast(), $arity)) };
-                    match run(env, arguments) {
-                        Ok(result) => result.raw(),
-                        Err(reason) => env.raise(reason).raw(),
-                    }
+                    // SAFETY: the VM, or `run`, calls, with an environment for the call and as many arguments as declared.
+                    let (env, arguments) = unsafe { (Env::new(env), &*arguments.cast::<[Term; $arity]>()) };
+                    guarded(env, arguments, $body).raw()
                 }
                 Function {
                     name: stringify!($name),
                     arity: $arity,
                     name_and_zero: concat!(stringify!($name), "\0"),
                     entry,
-                    run,
                     flags: 0 $(| $flag)?,
                 }
             }
@@ -145,6 +171,8 @@ pub static FUNCTIONS: &[Function] = functions! {
     test_roundtrip/1 => crate::selftest::roundtrip,
     #[cfg(feature = "selftest")]
     test_layout/1 => crate::selftest::layout,
+    #[cfg(feature = "selftest")]
+    test_layout_of_resources/0 => crate::selftest::layout_of_resources,
     #[cfg(feature = "selftest")]
     test_store/1 => crate::selftest::store_and_free,
     #[cfg(feature = "selftest")]

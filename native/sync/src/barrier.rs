@@ -74,12 +74,23 @@ pub(crate) fn prepare() {
     kernel::prepare();
 }
 
+/// Whether [`light`] needs no instruction, for good, so that [`light_if_free`] does. After [`prepare`].
+pub(crate) fn is_light_free() -> bool {
+    kernel::asymmetric()
+}
+
+/// [`light`] for who knows that it is free.
+#[inline]
+pub(crate) fn light_if_free() {
+    // The processor may still reorder; the compiler may not.
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+}
+
 /// The frequent side's barrier between its store and its loads: free where `heavy` can do the work.
 #[inline]
 pub(crate) fn light() {
     if kernel::asymmetric() {
-        // The processor may still reorder; the compiler may not.
-        std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        light_if_free();
     } else {
         fence(Ordering::SeqCst);
     }

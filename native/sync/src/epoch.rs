@@ -132,6 +132,7 @@ pub fn pin() -> Guard {
         let state = thread.state.get();
         if state == 0 {
             announce(thread.slot());
+            barrier::light_if_free();
             thread.state.set(1);
         } else if state & DEPTH != 0 {
             thread.state.set(state + 1);
@@ -145,23 +146,23 @@ pub fn pin() -> Guard {
     })
 }
 
+/// To be followed by a light barrier, which pairs with the heavy ones in `scan` and `raid`.
 #[inline]
 fn announce(slot: &Slot) {
     // Acquire pairs with the increment in `tag`: a thread that announces an epoch has seen what was unlinked before it began.
     let epoch = DOMAIN.epoch.load(Ordering::Acquire);
     // Release: a scan that meets this announcement, and not the end of the one before, must still see that one's reads done.
     slot.announced.store(epoch, Ordering::Release);
-    // Pairs with the heavy barriers in `scan` and `raid`.
-    barrier::light();
 }
 
-/// Pins a thread that has no guard, and no slot or something left to do.
+/// Pins a thread that has no guard, and no slot, something left to do, or a fence to make.
 #[cold]
 fn pin_unusually(thread: &Thread) {
     if thread.state.get() & UNREGISTERED != 0 {
         thread.register();
     }
     announce(thread.slot());
+    barrier::light();
     thread.state.set(thread.state.get() + 1);
 }
 
@@ -172,12 +173,12 @@ impl core::ops::Drop for Guard {
         let thread = unsafe { &*self.thread };
         let state = thread.state.get() - 1;
         thread.state.set(state);
-        if state & DEPTH == 0 {
+        if state == 0 {
             // Release pairs with the Acquire of a scan: all reads under the guard come before a free.
             thread.slot().announced.store(0, Ordering::Release);
-            if state != 0 {
-                unpinned(thread, UNPIN_LIMIT);
-            }
+        } else if state & DEPTH == 0 {
+            thread.slot().announced.store(0, Ordering::Release);
+            unpinned(thread, UNPIN_LIMIT);
         }
     }
 }
@@ -322,9 +323,7 @@ pub fn collect(limit: usize) -> bool {
             return true;
         }
         let left = reclaim(thread, limit, true);
-        if thread.state.get() == ENDING {
-            thread.release();
-        }
+        thread.release_if_ended();
         left
     })
 }

@@ -112,12 +112,15 @@ pub(crate) const UNREGISTERED: u32 = 1 << 31;
 pub(crate) const ENDING: u32 = 1 << 30;
 /// Garbage is to be collected at the next unpin.
 pub(crate) const DUE: u32 = 1 << 29;
+/// Light barriers are fences here, so that pinning takes one.
+pub(crate) const FENCED: u32 = 1 << 28;
 /// The bits that count the guards alive.
-pub(crate) const DEPTH: u32 = DUE - 1;
+pub(crate) const DEPTH: u32 = FENCED - 1;
 
 /// What a thread knows of itself.
 pub(crate) struct Thread {
-    /// The number of guards alive, and the flags above. 0 is the common case: registered, not pinned, nothing to do.
+    /// The number of guards alive, and the flags above. 0 is the common case: registered, not pinned, nothing to do, and no fence
+    /// to make when it pins.
     pub state: Cell<u32>,
     slot: Cell<*const Slot>,
     /// This thread is freeing garbage, and must not begin to again from within.
@@ -166,7 +169,15 @@ impl Thread {
         // Once the destructors of the thread have run, nobody would give the slot back but the next unpin. In a model all
         // thread-locals end at once: there, slots are not given back.
         let ending = cfg!(not(any(loom, shuttle))) && EXIT.try_with(|_| ()).is_err();
-        self.state.set(if ending { ENDING } else { 0 });
+        let fenced = if barrier::is_light_free() { 0 } else { FENCED };
+        self.state.set(if ending { ENDING | fenced } else { fenced });
+    }
+
+    /// Gives the slot back if the thread's destructors have run and it has no guard.
+    pub fn release_if_ended(&self) {
+        if self.state.get() & !FENCED == ENDING {
+            self.release();
+        }
     }
 
     /// Gives the slot back. Its garbage stays in it, for the next owner or a raider.
@@ -190,9 +201,7 @@ pub fn slot_index() -> usize {
             thread.register();
         }
         let index = thread.slot().index;
-        if thread.state.get() == ENDING {
-            thread.release();
-        }
+        thread.release_if_ended();
         index
     })
 }

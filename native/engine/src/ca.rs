@@ -216,55 +216,67 @@ impl<S: OrderedSchema> Ca<S> {
     }
 
     #[inline(always)]
-    fn find_base<'a>(&self, query: &Query<S>) -> &'a Base<S::Key> {
+    fn find_base<'a>(&self, probe: &S::Probe) -> &'a Base<S::Key> {
         match self.route() {
             Route::One(base) => base,
-            Route::Many(route) => self.base(route.child(route.search(query, true))),
+            Route::Many(route) => self.base_of(route, probe),
         }
+    }
+
+    #[inline(never)]
+    fn base_of<'a>(&self, route: Inner<S::Key>, probe: &S::Probe) -> &'a Base<S::Key> {
+        self.base(route.child(route.search(&Query::new(&self.schema, probe), true)))
     }
 
     /// The leaf whose range holds the key, or held it not long ago (then it is dead).
     #[inline(always)]
-    fn find<'a>(&self, query: &Query<S>) -> (&'a Base<S::Key>, Leaf) {
-        let base = self.find_base(query);
-        let leaf = match base.root().kind::<S::Key>() {
-            // SAFETY: as `wide` says.
-            Kind::Inner(inner) if wide() => unsafe { Self::descend::<true>(query, inner) },
-            // SAFETY: not wide.
-            Kind::Inner(inner) => unsafe { Self::descend::<false>(query, inner) },
+    fn find<'a>(&self, probe: &S::Probe) -> (&'a Base<S::Key>, Leaf) {
+        let base = self.find_base(probe);
+        let node = match base.root().kind::<S::Key>() {
+            Kind::Inner(inner) if inner.is_searched_by_heads() => {
+                let head = self.schema.head(probe, 0);
+                // SAFETY: `WIDE` as `wide` says.
+                unsafe {
+                    match wide() {
+                        true => Self::descend::<true>(head, inner),
+                        false => Self::descend::<false>(head, inner),
+                    }
+                }
+            }
+            _ => base.root(),
+        };
+        let leaf = match node.kind() {
             Kind::Leaf(leaf) => leaf,
+            Kind::Inner(inner) => self.descend_by_keys(probe, inner),
         };
         (base, leaf)
     }
 
-    /// The key's leaf below an inner node, as long as it takes nothing but a comparison of heads. What takes more is another
-    /// function's, so that this one saves no registers.
+    /// Goes down from an inner node with a key's head, as long as it takes nothing but a comparison of heads: to the leaf, or to a
+    /// node that takes more. That is another function's, so that this one saves no registers.
     ///
     /// # Safety
     /// `WIDE` only where [`wide`] says so.
     #[inline(never)]
-    unsafe fn descend<const WIDE: bool>(query: &Query<S>, inner: Inner<S::Key>) -> Leaf {
-        if !inner.is_searched_by_heads() {
-            return Self::descend_by_keys(query, inner);
-        }
+    unsafe fn descend<const WIDE: bool>(head: u64, inner: Inner<S::Key>) -> Node {
         let mut inner = inner;
-        let head = query.head(0);
         // SAFETY: the caller's promise.
         while let Some(child) = unsafe { inner.child_of::<WIDE>(head) } {
             match child.kind() {
-                Kind::Leaf(leaf) => return leaf,
+                Kind::Leaf(_) => return child,
                 Kind::Inner(next) => inner = next,
             }
         }
-        Self::descend_by_keys(query, inner)
+        Node::inner(inner)
     }
 
     /// The key's leaf below an inner node.
     #[inline(never)]
-    fn descend_by_keys(query: &Query<S>, inner: Inner<S::Key>) -> Leaf {
+    fn descend_by_keys(&self, probe: &S::Probe, inner: Inner<S::Key>) -> Leaf {
+        let query = Query::new(&self.schema, probe);
         let mut inner = inner;
         loop {
-            match Node(inner.child(inner.search(query, true))).kind() {
+            match Node(inner.child(inner.search(&query, true))).kind() {
                 Kind::Inner(next) => inner = next,
                 Kind::Leaf(leaf) => return leaf,
             }
@@ -274,7 +286,7 @@ impl<S: OrderedSchema> Ca<S> {
     /// Asks the processor for what a call with this key will read last, its leaf, to which it goes for that.
     #[inline]
     pub fn prefetch<'g>(&self, _guard: &'g Guard, probe: &S::Probe) -> Spot<'g> {
-        let (_, leaf) = self.find(&Query::new(&self.schema, probe));
+        let (_, leaf) = self.find(probe);
         leaf.prefetch(Wanted::new(self.schema.word(probe)).hash);
         Spot(leaf, PhantomData)
     }
@@ -309,62 +321,59 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Locks the key's leaf. The first try stands in the caller.
-    #[inline(always)]
-    fn acquire<'a>(&self, guard: &Guard, query: &Query<S>, wanted: Wanted) -> Result<Acquired<'a, S::Key>, Busy> {
-        match self.try_acquire(guard, query, wanted)? {
-            Some(acquired) => Ok(acquired),
-            None => self.acquire_again(guard, query, wanted),
-        }
-    }
-
-    #[cold]
+    /// Locks the key's leaf.
     #[inline(never)]
-    fn acquire_again<'a>(&self, guard: &Guard, query: &Query<S>, wanted: Wanted) -> Result<Acquired<'a, S::Key>, Busy> {
-        for _ in 1..ATTEMPTS {
-            if let Some(acquired) = self.try_acquire(guard, query, wanted)? {
-                return Ok(acquired);
+    fn acquire<'a>(&self, guard: &Guard, probe: &S::Probe, wanted: Wanted) -> Result<Acquired<'a, S::Key>, Busy> {
+        for _ in 0..ATTEMPTS {
+            let (base, leaf) = self.find(probe);
+            leaf.prefetch(wanted.hash);
+            let Ok((held, waited)) = Held::lock(leaf) else {
+                base.statistic().contended();
+                self.adapt(guard, base);
+                return Err(Busy);
+            };
+            if leaf.info().dead() {
+                continue;
             }
+            if let Some(spot) = self.spot(leaf, probe, wanted) {
+                return Ok(Acquired {
+                    base,
+                    held,
+                    waited,
+                    spot,
+                });
+            }
+            drop(held);
+            self.make_room(guard, &Query::new(&self.schema, probe), wanted)?;
         }
         Err(Busy)
     }
 
-    /// Nothing if the leaf that was found has been replaced, or just was because it was full.
+    /// The same at the first try, if nobody holds the lock and the leaf is neither full nor replaced.
     #[inline(always)]
-    fn try_acquire<'a>(
-        &self,
-        guard: &Guard,
-        query: &Query<S>,
-        wanted: Wanted,
-    ) -> Result<Option<Acquired<'a, S::Key>>, Busy> {
-        let (base, leaf) = self.find(query);
+    fn try_acquire<'a>(&self, probe: &S::Probe, wanted: Wanted) -> Option<Acquired<'a, S::Key>> {
+        let (base, leaf) = self.find(probe);
         leaf.prefetch(wanted.hash);
-        let Ok((held, waited)) = Held::lock(leaf) else {
-            base.statistic().contended();
-            self.adapt(guard, base);
-            return Err(Busy);
-        };
-        let info = leaf.info();
-        if info.dead() {
-            return Ok(None);
+        let held = Held::try_lock(leaf)?;
+        if leaf.info().dead() {
+            return None;
         }
-        let spot = match leaf.find(query, wanted, info) {
-            Some(found) => Ok(found),
-            None => match leaf.room(wanted.hash) {
-                Some(place) => Err(place),
-                None => {
-                    drop(held);
-                    self.make_room(guard, query, wanted)?;
-                    return Ok(None);
-                }
-            },
-        };
-        Ok(Some(Acquired {
+        let spot = self.spot(leaf, probe, wanted)?;
+        Some(Acquired {
             base,
             held,
-            waited,
+            waited: false,
             spot,
-        }))
+        })
+    }
+
+    /// The key's slot and entry in a locked leaf, or a free place for it, unless the leaf is full.
+    #[inline(always)]
+    fn spot(&self, leaf: Leaf, probe: &S::Probe, wanted: Wanted) -> Option<Result<(usize, Entry), Place>> {
+        match leaf.find(&self.schema, probe, wanted, leaf.info()) {
+            Some(found) => Some(Ok(found)),
+            None => leaf.room(wanted.hash).map(Err),
+        }
     }
 }
 
@@ -374,18 +383,18 @@ impl<S: OrderedSchema> Ca<S> {
     fn try_read<R>(
         &self,
         guard: &Guard,
-        query: &Query<S>,
+        probe: &S::Probe,
         wanted: Wanted,
         look: &mut impl FnMut(Option<Entry>) -> R,
     ) -> Option<R> {
-        let (base, leaf) = self.find(query);
+        let (base, leaf) = self.find(probe);
         leaf.prefetch(wanted.hash);
         let token = leaf.lock().token()?;
         let info = leaf.info();
         if info.dead() {
             return None;
         }
-        let result = look(leaf.find(query, wanted, info).map(|found| found.1));
+        let result = look(leaf.find(&self.schema, probe, wanted, info).map(|found| found.1));
         if !leaf.lock().validate(token) {
             return None;
         }
@@ -399,13 +408,13 @@ impl<S: OrderedSchema> Ca<S> {
     fn read_again<R>(
         &self,
         guard: &Guard,
-        query: &Query<S>,
+        probe: &S::Probe,
         wanted: Wanted,
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
         let mut failures = 0;
         for _ in 0..ATTEMPTS {
-            let (base, leaf) = self.find(query);
+            let (base, leaf) = self.find(probe);
             leaf.prefetch(wanted.hash);
             if failures < PATIENCE {
                 let token = leaf.lock().token_spinning()?;
@@ -413,7 +422,7 @@ impl<S: OrderedSchema> Ca<S> {
                 if info.dead() {
                     continue;
                 }
-                let result = look(leaf.find(query, wanted, info).map(|found| found.1));
+                let result = look(leaf.find(&self.schema, probe, wanted, info).map(|found| found.1));
                 if leaf.lock().validate(token) {
                     self.count_read(guard, base);
                     return Ok(result);
@@ -427,7 +436,7 @@ impl<S: OrderedSchema> Ca<S> {
                 if info.dead() {
                     continue;
                 }
-                let result = look(leaf.find(query, wanted, info).map(|found| found.1));
+                let result = look(leaf.find(&self.schema, probe, wanted, info).map(|found| found.1));
                 drop(held);
                 self.adapt(guard, base);
                 return Ok(result);
@@ -442,7 +451,7 @@ impl<S: OrderedSchema> Ca<S> {
         &self,
         base: &'a Base<S::Key>,
         leaf: Leaf,
-        query: &Query<S>,
+        probe: &S::Probe,
         wanted: Wanted,
     ) -> Option<Option<Acquired<'a, S::Key>>> {
         let token = leaf.lock().token()?;
@@ -450,7 +459,7 @@ impl<S: OrderedSchema> Ca<S> {
         if info.dead() {
             return None;
         }
-        match leaf.find(query, wanted, info) {
+        match leaf.find(&self.schema, probe, wanted, info) {
             None => leaf.lock().validate(token).then_some(None),
             Some(found) => {
                 let held = Held::lock_since(leaf, token)?;
@@ -464,12 +473,26 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
+    /// An update whose first try failed.
+    #[cold]
+    #[inline(never)]
+    fn update_again<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        wanted: Wanted,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let acquired = self.acquire(guard, probe, wanted)?;
+        Ok(self.change(guard, probe, acquired, change))
+    }
+
     /// Carries out a change in a leaf that was locked for it.
     #[inline(always)]
     fn change<R>(
         &self,
         guard: &Guard,
-        query: &Query<S>,
+        probe: &S::Probe,
         acquired: Acquired<S::Key>,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> R {
@@ -487,7 +510,7 @@ impl<S: OrderedSchema> Ca<S> {
             (Step::Keep, _) | (Step::Remove, Err(_)) => held.changed = false,
             (Step::Touch, _) => {}
             (Step::Put(entry), Ok((slot, old))) => held.leaf.replace(slot, old, entry),
-            (Step::Put(entry), Err(place)) => held.leaf.insert(query, place, entry),
+            (Step::Put(entry), Err(place)) => held.leaf.insert(&self.schema, probe, place, entry),
             (Step::Remove, Ok((slot, _))) => {
                 held.leaf.remove(slot);
                 removed = true;
@@ -501,7 +524,7 @@ impl<S: OrderedSchema> Ca<S> {
         };
         drop(held);
         if shrink {
-            self.shrink(guard, query);
+            self.shrink(guard, &Query::new(&self.schema, probe));
         }
         self.count(guard, base, waited, sampled);
         result
@@ -519,11 +542,14 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
     /// The first try stands in the caller.
     #[inline(always)]
     fn read<R>(&self, guard: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
-        let query = Query::new(&self.schema, probe);
         let wanted = Wanted::new(self.schema.word(probe));
-        match self.try_read(guard, &query, wanted, &mut look) {
+        match self.try_read(guard, probe, wanted, &mut look) {
             Some(result) => Ok(result),
-            None => self.read_again(guard, &query, wanted, look),
+            // Taken apart, or the result of the first try would pass through the memory that this one is left in.
+            None => match self.read_again(guard, probe, wanted, look) {
+                Ok(result) => Ok(result),
+                Err(Busy) => Err(Busy),
+            },
         }
     }
 
@@ -534,10 +560,15 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
         probe: &S::Probe,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
-        let query = Query::new(&self.schema, probe);
         let wanted = Wanted::new(self.schema.word(probe));
-        let acquired = self.acquire(guard, &query, wanted)?;
-        Ok(self.change(guard, &query, acquired, change))
+        match self.try_acquire(probe, wanted) {
+            Some(acquired) => Ok(self.change(guard, probe, acquired, change)),
+            // As in `read`.
+            None => match self.update_again(guard, probe, wanted, change) {
+                Ok(result) => Ok(result),
+                Err(Busy) => Err(Busy),
+            },
+        }
     }
 
     /// Nothing is locked if there is no entry.
@@ -548,21 +579,18 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
         probe: &S::Probe,
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
-        let query = Query::new(&self.schema, probe);
         let wanted = Wanted::new(self.schema.word(probe));
-        let (base, leaf) = self.find(&query);
+        let (base, leaf) = self.find(probe);
         leaf.prefetch(wanted.hash);
-        let acquired = match self.glance(base, leaf, &query, wanted) {
+        let change = |old: Option<Entry>| old.map_or_else(|| (Step::Keep, R::default()), change);
+        match self.glance(base, leaf, probe, wanted) {
             Some(None) => {
                 self.count_read(guard, base);
-                return Ok(R::default());
+                Ok(R::default())
             }
-            Some(Some(acquired)) => acquired,
-            None => self.acquire(guard, &query, wanted)?,
-        };
-        Ok(self.change(guard, &query, acquired, |old| {
-            old.map_or_else(|| (Step::Keep, R::default()), change)
-        }))
+            Some(Some(acquired)) => Ok(self.change(guard, probe, acquired, change)),
+            None => self.update_again(guard, probe, wanted, change),
+        }
     }
 
     fn update_many<R>(
@@ -731,7 +759,7 @@ impl<S: OrderedSchema> Ca<S> {
                 Kind::Leaf(leaf) => {
                     // An empty leaf is work too.
                     shown += leaf.info().count().max(1);
-                    leaf.entries().into_iter().for_each(&mut *free);
+                    leaf.filled().for_each(&mut *free);
                     // SAFETY: as above.
                     unsafe { leaf.free() };
                 }

@@ -49,7 +49,7 @@ pub struct Entry {
 /// How an engine looks into keys.
 pub trait Schema: Send + Sync + 'static {
     /// A key to search for, prepared once for a call.
-    type Probe: ?Sized;
+    type Probe: Copy;
 
     /// The word that an entry of this key has.
     fn word(&self, probe: &Self::Probe) -> u64;

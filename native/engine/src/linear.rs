@@ -38,7 +38,7 @@ impl Size {
         let half = 1 << self.level();
         let number = (hash >> 2) as usize & (2 * half - 1);
         if number >= self.buckets() {
-            number - half
+            number & !half
         } else {
             number
         }

@@ -147,24 +147,36 @@ pub(super) fn log_for(count: usize) -> u32 {
 }
 
 impl Leaf {
-    /// A new leaf that holds `entries`; if they are `ordered`, or there are none, so is it.
-    pub fn build(log: u32, skip: usize, entries: &[Entry], ordered: bool) -> Self {
-        assert!(entries.len() <= LINE << log);
-        let ordered = ordered || entries.is_empty();
+    /// A new leaf of these words: of the header, the order, and those behind the header.
+    fn allocate(log: u32, skip: usize, info: u64, order: [u64; ORDER], word: impl Fn(usize) -> u64) -> Self {
         let at = slab::alloc(size(log)).expect("memory for a leaf");
         let leaf = Self { at, log };
         // SAFETY: the memory is this function's own, and large enough for the header and the words behind it.
         unsafe {
             at.cast().write(Header {
                 lock: VersionLock::new(0),
-                info: AtomicU64::new(0),
+                info: AtomicU64::new(info),
                 kept_for: AtomicU64::new(0),
                 skip,
-                order: Default::default(),
+                order: order.map(AtomicU64::new),
             });
             let start = at.add(size_of::<Header>()).cast::<AtomicU64>();
-            (0..words(leaf.lines())).for_each(|i| start.add(i).write(AtomicU64::new(0)));
+            (0..words(leaf.lines())).for_each(|i| start.add(i).write(AtomicU64::new(word(i))));
         }
+        leaf
+    }
+
+    /// A new leaf with the same entries in the same places. Under the lock.
+    pub fn copy(self, skip: usize) -> Self {
+        let order = std::array::from_fn(|i| self.header().order[i].load(Relaxed));
+        Self::allocate(self.log, skip, self.info().0, order, |i| self.word(i).load(Relaxed))
+    }
+
+    /// A new leaf that holds `entries`; if they are `ordered`, or there are none, so is it.
+    pub fn build(log: u32, skip: usize, entries: &[Entry], ordered: bool) -> Self {
+        assert!(entries.len() <= LINE << log);
+        let ordered = ordered || entries.is_empty();
+        let leaf = Self::allocate(log, skip, 0, [0; ORDER], |_| 0);
         for (i, &entry) in entries.iter().enumerate() {
             let place = leaf.place(hash_of(entry.key), leaf.lines()).expect("a free slot");
             leaf.fill(place, entry);
@@ -276,7 +288,7 @@ impl Leaf {
     }
 
     /// The slots of a line whose key word is `word`: bit `i` is for the `i`-th. Acquires: see `entry`.
-    #[inline]
+    #[inline(always)]
     fn matching(self, line: usize, word: u64) -> u32 {
         // SAFETY: a line of key words, aligned as the leaf is; see `Leaf`.
         unsafe { equal_words(self.line(line).keys.as_ptr(), word) }
@@ -297,10 +309,23 @@ impl Leaf {
     }
 
     /// The slot of the key and its entry.
-    #[inline]
-    pub fn find<S: OrderedSchema>(self, query: &Query<S>, wanted: Wanted, info: Info) -> Option<(usize, Entry)> {
+    #[inline(always)]
+    #[expect(
+        clippy::manual_map,
+        reason = "results of calls are taken apart, or the usual one would pass through memory, too"
+    )]
+    pub fn find<S: OrderedSchema>(
+        self,
+        schema: &S,
+        probe: &S::Probe,
+        wanted: Wanted,
+        info: Info,
+    ) -> Option<(usize, Entry)> {
         if wanted.word & 3 != 3 {
-            return self.find_by_hash(query, wanted.hash, info);
+            return match self.find_by_hash(schema, probe, wanted.hash, info) {
+                Some((slot, entry)) => Some((slot, entry)),
+                None => None,
+            };
         }
         let home = self.home(wanted.hash);
         let mask = self.matching(home, wanted.word);
@@ -316,12 +341,21 @@ impl Leaf {
             };
             return (mask != 0).then_some((home * LINE + at, entry));
         }
-        self.find_further(query, wanted, info)
+        match self.find_further(schema, probe, wanted, info) {
+            Some((slot, entry)) => Some((slot, entry)),
+            None => None,
+        }
     }
 
     /// Goes on where `find` ends without a result.
     #[cold]
-    fn find_further<S: OrderedSchema>(self, query: &Query<S>, wanted: Wanted, info: Info) -> Option<(usize, Entry)> {
+    fn find_further<S: OrderedSchema>(
+        self,
+        schema: &S,
+        probe: &S::Probe,
+        wanted: Wanted,
+        info: Info,
+    ) -> Option<(usize, Entry)> {
         let mut line = self.home(wanted.hash);
         let reach = if info.passed(wanted.hash) { info.reach() } else { 0 };
         for _ in 0..reach {
@@ -337,16 +371,22 @@ impl Leaf {
             }
         }
         if info.hashed() {
-            self.find_by_hash(query, wanted.hash, info)
+            self.find_by_hash(schema, probe, wanted.hash, info)
         } else {
             None
         }
     }
 
     /// As `find`, asking the schema about every entry of that hash. Immediates and other keys may equal each other.
-    fn find_by_hash<S: OrderedSchema>(self, query: &Query<S>, hash: u64, info: Info) -> Option<(usize, Entry)> {
+    fn find_by_hash<S: OrderedSchema>(
+        self,
+        schema: &S,
+        probe: &S::Probe,
+        hash: u64,
+        info: Info,
+    ) -> Option<(usize, Entry)> {
         // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
-        let is_it = |entry| unsafe { query.schema.compare(query.probe, entry) }.is_eq();
+        let is_it = |entry| unsafe { schema.compare(probe, entry) }.is_eq();
         let mut line = self.home(hash);
         for _ in 0..=info.reach() {
             // The word of a key that is no immediate is its hash.
@@ -373,10 +413,13 @@ impl Leaf {
         None
     }
 
-    /// A free slot for an absent key, unless the leaf counts as full for it.
-    #[inline]
+    /// A free slot for an absent key, unless the leaf counts as full for it. Nearly always it is in the key's line.
+    #[inline(always)]
     pub fn room(self, hash: u64) -> Option<Place> {
-        self.place(hash, REACH)
+        match self.free_slot(self.home(hash)) {
+            Some(slot) => Some(Place { slot, distance: 0 }),
+            None => self.place(hash, REACH),
+        }
     }
 
     /// A free slot for an absent key, in any line.
@@ -384,16 +427,19 @@ impl Leaf {
         self.place(hash, self.lines())
     }
 
+    #[inline(never)]
     fn place(self, hash: u64, reach: usize) -> Option<Place> {
         let home = self.home(hash);
         (0..reach.min(self.lines())).find_map(|distance| {
-            let line = (home + distance) & (self.lines() - 1);
-            let free = self.matching(line, 0);
-            (free != 0).then(|| Place {
-                slot: line * LINE + free.trailing_zeros() as usize,
-                distance,
-            })
+            let slot = self.free_slot((home + distance) & (self.lines() - 1))?;
+            Some(Place { slot, distance })
         })
+    }
+
+    #[inline(always)]
+    fn free_slot(self, line: usize) -> Option<usize> {
+        let free = self.matching(line, 0);
+        (free != 0).then(|| line * LINE + free.trailing_zeros() as usize)
     }
 
     fn fill(self, place: Place, entry: Entry) {
@@ -413,18 +459,19 @@ impl Leaf {
         self.key(place.slot).store(entry.key, Release);
     }
 
-    /// Puts the query's key into its place. Under the lock.
+    /// Puts an entry with the probe's key into its place. Under the lock.
     #[inline]
-    pub fn insert<S: OrderedSchema>(self, query: &Query<S>, place: Place, entry: Entry) {
+    pub fn insert<S: OrderedSchema>(self, schema: &S, probe: &S::Probe, place: Place, entry: Entry) {
         if self.info().ordered() {
-            self.insert_in_order(query, place.slot);
+            self.insert_in_order(schema, probe, place.slot);
         }
         self.fill(place, entry);
     }
 
-    /// Gives the query's key, for which there will be an entry in the slot, a place in the order, or gives up the order.
+    /// Gives the probe's key, for which there will be an entry in the slot, a place in the order, or gives up the order.
     #[inline(never)]
-    fn insert_in_order<S: OrderedSchema>(self, query: &Query<S>, slot: usize) {
+    fn insert_in_order<S: OrderedSchema>(self, schema: &S, probe: &S::Probe, slot: usize) {
+        let query = &Query::new(schema, probe);
         let info = self.info();
         let count = info.count();
         if self.is_behind(query, info).expect("a locked leaf is whole") {
@@ -480,7 +527,33 @@ impl Leaf {
         if info.ordered() {
             (0..info.count()).filter_map(|i| self.at(i).ok()).collect()
         } else {
-            (0..self.slots()).filter_map(|slot| self.entry(slot).ok()).collect()
+            self.filled().collect()
+        }
+    }
+
+    /// All entries as their slots come. Under the lock.
+    pub fn filled(self) -> impl Iterator<Item = Entry> {
+        (0..self.slots()).filter_map(move |slot| self.entry(slot).ok())
+    }
+
+    /// The entry with the lowest key. Under the lock.
+    pub fn lowest<S: OrderedSchema>(self, schema: &S) -> Option<Entry> {
+        match self.info().ordered() {
+            true => self.at(0).ok(),
+            // SAFETY: entries of a locked leaf are whole.
+            false => self.filled().min_by(|a, b| unsafe { schema.compare_entries(*a, *b) }),
+        }
+    }
+
+    /// Whether the key is above all entries (`Greater`), or below. Under the lock.
+    pub fn is_beyond<S: OrderedSchema>(self, query: &Query<S>, side: Ordering) -> bool {
+        // SAFETY: as in `lowest`.
+        let is_beyond = |entry| unsafe { query.schema.compare(query.probe, entry) } == side;
+        let info = self.info();
+        match (info.ordered(), side) {
+            (true, Ordering::Greater) => self.at(info.count().wrapping_sub(1)).is_ok_and(is_beyond),
+            (true, _) => self.at(0).is_ok_and(is_beyond),
+            (false, _) => self.filled().all(is_beyond),
         }
     }
 
@@ -508,7 +581,7 @@ impl Leaf {
     /// As [`rank`](Self::rank), for a key that is likely to be in the leaf: then nothing is compared but hashes.
     pub fn rank_of_key<S: OrderedSchema>(self, query: &Query<S>, info: Info, through: bool) -> Result<usize, Torn> {
         let wanted = Wanted::new(query.schema.word(query.probe));
-        let slot = self.find(query, wanted, info).map(|(slot, _)| slot);
+        let slot = self.find(query.schema, query.probe, wanted, info).map(|(slot, _)| slot);
         match slot.and_then(|slot| self.rank_of_slot(slot, info.count())) {
             Some(rank) => Ok(rank + usize::from(through)),
             // A walk that goes on downwards comes from the leaf behind this one.
@@ -596,8 +669,7 @@ impl Leaf {
 
     /// Asks for what all entries point to.
     pub fn prefetch_objects<S: OrderedSchema>(self, schema: &S) {
-        let entries = (0..self.slots()).filter_map(|slot| self.entry(slot).ok());
-        entries.for_each(|entry| schema.prefetch(entry));
+        self.filled().for_each(|entry| schema.prefetch(entry));
     }
 
     fn order_insert(self, rank: usize, slot: usize, count: usize) {

@@ -45,7 +45,7 @@ impl<K> Copy for Found<'_, K> {}
 
 impl<S: OrderedSchema> Ca<S> {
     fn find_bounded<'a>(&self, query: &Query<S>) -> Found<'a, S::Key> {
-        let base = self.find_base(query);
+        let base = self.find_base(query.probe);
         let (mut low, mut high) = (base.low, base.high);
         let mut node = base.root();
         loop {
@@ -89,48 +89,52 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
             }
         }
         // All leaves are asked for before the first of them is locked, so that the waits for memory overlap.
-        let mut found: Vec<Found<S::Key>> = Vec::with_capacity(sorted.len());
-        for &i in &sorted {
-            let next = match found.last() {
-                Some(last) if table.is_below(probes[i], last.high) => *last,
-                _ => table.find_bounded(&Query::new(&table.schema, probes[i])),
-            };
-            next.leaf.prefetch(Wanted::new(table.schema.word(probes[i])).hash);
-            found.push(next);
-        }
-        let mut last = None;
-        for (i, Found { base, leaf, .. }) in sorted.into_iter().zip(found) {
-            if last != Some(leaf) {
-                last = Some(leaf);
-                let taken = Held::lock(leaf);
-                if !matches!(taken, Ok((_, false))) {
-                    base.statistic().contended();
-                    many.waited = true;
+        let mut found: Vec<Found<S::Key>> = Vec::new();
+        for i in sorted {
+            let leaf = match found.last() {
+                Some(last) if table.is_below(probes[i], last.high) => last.leaf,
+                _ => {
+                    found.push(table.find_bounded(&Query::new(&table.schema, probes[i])));
+                    found[found.len() - 1].leaf
                 }
-                many.leaves.push(Some(taken?.0));
+            };
+            leaf.prefetch(Wanted::new(table.schema.word(probes[i])).hash);
+            many.places[i] = found.len() - 1;
+        }
+        for Found { base, leaf, .. } in found {
+            let taken = Held::lock(leaf);
+            if !matches!(taken, Ok((_, false))) {
+                base.statistic().contended();
+                many.waited = true;
             }
-            many.places[i] = many.leaves.len() - 1;
+            many.leaves.push(Some(taken?.0));
         }
         Ok(many)
     }
 
-    /// The leaf of a probe's key and its place among those that are held, if it is the one that was held for it at first, or
-    /// the one last searched for.
-    fn leaf_at_hand(&self, i: usize) -> Option<(Leaf, usize)> {
-        if let Some(held) = &self.leaves[self.places[i]] {
-            return Some((held.leaf, self.places[i]));
+    /// The place of the leaf of a probe's key, if it is the one that was held for it at first, or the one last searched for.
+    fn place_at_hand(&self, i: usize) -> Option<usize> {
+        if self.leaves[self.places[i]].is_some() {
+            return Some(self.places[i]);
         }
         let (found, place) = self.recent.as_ref()?;
-        let held = self.leaves[*place].as_ref()?;
         let below = |bound| self.table.is_below(self.probes[i], bound);
-        (below(found.high) && (found.low.is_null() || !below(found.low))).then_some((held.leaf, *place))
+        let is_it = self.leaves[*place].is_some() && below(found.high) && (found.low.is_null() || !below(found.low));
+        is_it.then_some(*place)
     }
 
-    /// The leaf of a probe's key, and its place among those that are held.
-    fn leaf(&mut self, i: usize, query: &Query<S>) -> (Leaf, usize) {
-        if let Some(at_hand) = self.leaf_at_hand(i) {
-            return at_hand;
+    /// The place of the leaf of a probe's key among those that are held.
+    #[inline]
+    fn place(&mut self, i: usize, query: &Query<S>) -> usize {
+        match self.place_at_hand(i) {
+            Some(place) => place,
+            None => self.search(query),
         }
+    }
+
+    /// The same, where it is not at hand.
+    #[cold]
+    fn search(&mut self, query: &Query<S>) -> usize {
         let found = self.table.find_bounded(query);
         let held = self
             .leaves
@@ -138,7 +142,12 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
             .rposition(|held| held.as_ref().is_some_and(|held| held.leaf == found.leaf));
         let place = held.expect("the leaves of all keys are locked");
         self.recent = Some((found, place));
-        (found.leaf, place)
+        place
+    }
+
+    /// The leaf that is held at this place.
+    fn leaf(&self, place: usize) -> Leaf {
+        self.leaves[place].as_ref().expect("a leaf that is held").leaf
     }
 
     fn change(&mut self, place: usize) {
@@ -147,21 +156,22 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         }
     }
 
-    /// Puts an entry whose key is in none of the leaves.
-    fn insert(&mut self, i: usize, query: &Query<S>, wanted: Wanted, entry: Entry) {
-        let (leaf, place) = self.leaf(i, query);
+    /// Puts an entry whose key is not in its leaf, which is held at this place.
+    fn insert(&mut self, i: usize, query: &Query<S>, wanted: Wanted, entry: Entry, place: usize) {
+        let leaf = self.leaf(place);
         if let Some(room) = leaf.any_room(wanted.hash) {
             self.change(place);
-            return leaf.insert(query, room, entry);
+            return leaf.insert(query.schema, query.probe, room, entry);
         }
-        let base = self.table.find_base(query);
+        let base = self.table.find_base(query.probe);
         let way = self.table.way(base, query);
         let held = self.leaves[place].take().expect("the leaf is held");
         let leaves = &mut self.leaves;
         self.table.extend(self.guard, base, way, held, query, |leaf| {
             leaves.push(Held::try_lock(leaf));
         });
-        self.insert(i, query, wanted, entry)
+        let place = self.place(i, query);
+        self.insert(i, query, wanted, entry, place)
     }
 
     /// Frees the locks and does what is better done without them.
@@ -182,23 +192,26 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
 
 impl<S: OrderedSchema> Locked for Many<'_, S> {
     fn get(&self, i: usize) -> Option<Entry> {
-        let query = Query::new(&self.table.schema, self.probes[i]);
-        let at_hand = self.leaf_at_hand(i).map(|found| found.0);
-        let leaf = at_hand.unwrap_or_else(|| self.table.find(&query).1);
-        let wanted = Wanted::new(self.table.schema.word(self.probes[i]));
-        leaf.find(&query, wanted, leaf.info()).map(|found| found.1)
+        let (schema, probe) = (&self.table.schema, self.probes[i]);
+        let leaf = match self.place_at_hand(i) {
+            Some(place) => self.leaf(place),
+            None => self.table.find(probe).1,
+        };
+        let wanted = Wanted::new(schema.word(probe));
+        leaf.find(schema, probe, wanted, leaf.info()).map(|found| found.1)
     }
 
     fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
         let probe = self.probes[i];
         let query = Query::new(&self.table.schema, probe);
         let wanted = Wanted::new(self.table.schema.word(probe));
-        let (leaf, place) = self.leaf(i, &query);
-        let found = leaf.find(&query, wanted, leaf.info());
+        let place = self.place(i, &query);
+        let leaf = self.leaf(place);
+        let found = leaf.find(query.schema, probe, wanted, leaf.info());
         match (change(found.map(|(_, entry)| entry)), found) {
             (Step::Keep, _) | (Step::Remove, None) => {}
             (Step::Touch, _) => self.change(place),
-            (Step::Put(entry), None) => self.insert(i, &query, wanted, entry),
+            (Step::Put(entry), None) => self.insert(i, &query, wanted, entry, place),
             (Step::Put(entry), Some((slot, old))) => {
                 self.change(place);
                 leaf.replace(slot, old, entry);

@@ -10,8 +10,9 @@ use super::leaf::{compare_headed, log_for, Held, Info, Leaf, Wanted, MAX_LOG, MA
 use super::{Ca, Query};
 use crate::{Busy, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
-use cats_sync::facade::Ordering::*;
+use cats_sync::facade::Ordering::{Relaxed, Release};
 use cats_sync::slab;
+use std::cmp::Ordering;
 use std::ptr::NonNull;
 
 /// Two neighbouring leaves merge when they have this many entries together, or one is empty.
@@ -40,6 +41,9 @@ pub(super) enum Piece<K> {
     Two(Node, Bound<K>, Node),
 }
 
+/// Two leaves with the separator between them.
+type Two<K> = (Leaf, Bound<K>, Leaf);
+
 /// What a change replaces, and by how much the table's size grows.
 pub(super) struct Change<K> {
     pub leaves: Vec<Held>,
@@ -66,6 +70,11 @@ impl<K: Send + Sync + 'static> Change<K> {
         self.grown += leaf.size() as i64;
         leaf
     }
+    /// A new leaf with the entries of a locked one.
+    fn copy(&mut self, leaf: Leaf, skip: usize) -> Leaf {
+        self.grown += leaf.size() as i64;
+        leaf.copy(skip)
+    }
     /// A new inner node.
     pub fn inner<S: OrderedSchema<Key = K>>(
         &mut self,
@@ -83,14 +92,10 @@ impl<K: Send + Sync + 'static> Change<K> {
         self.grown += size_of::<Base<K>>() as i64;
         Base::allocate(low, high, root)
     }
-    /// A new separator: the key of an entry.
-    ///
-    /// # Safety
-    /// The entry is valid under the caller's guard.
-    pub unsafe fn key<S: OrderedSchema<Key = K>>(&mut self, schema: &S, entry: Entry) -> Bound<K> {
+    /// A new separator.
+    fn key(&mut self, key: K) -> Bound<K> {
         self.grown += size_of::<K>() as i64;
-        // SAFETY: the caller's promise.
-        Box::into_raw(Box::new(unsafe { schema.own(entry) }))
+        Box::into_raw(Box::new(key))
     }
 
     /// One node for the parts, or two when they are too many.
@@ -166,7 +171,7 @@ impl<S: OrderedSchema> Ca<S> {
     /// Locks the base node of the key.
     pub(super) fn lock_base<'a>(&self, query: &Query<S>) -> Result<Structure<'a, S::Key>, Busy> {
         for _ in 0..super::ATTEMPTS {
-            let held = self.find_base(query).lock()?;
+            let held = self.find_base(query.probe).lock()?;
             if held.base.valid() {
                 return Ok(held);
             }
@@ -227,7 +232,10 @@ impl<S: OrderedSchema> Ca<S> {
             prepare(larger);
             Piece::One(Node::leaf(larger))
         } else {
-            let two = self.split_leaf(&mut change, leaf, way.low, way.high, Some(query));
+            let two = match self.set_apart(&mut change, &way, query) {
+                Some(two) => two,
+                None => self.split_leaf(&mut change, leaf, way.low, way.high, MAX_LOG),
+            };
             prepare(two.0);
             prepare(two.2);
             Piece::Two(Node::leaf(two.0), two.1, Node::leaf(two.2))
@@ -237,51 +245,57 @@ impl<S: OrderedSchema> Ca<S> {
         change.commit(self, guard);
     }
 
-    /// Two leaves for the entries of a locked one that has at least two. When the key that made it necessary is beyond either
-    /// end, as it is when keys come in order, that end is cut off: the rest stays full.
+    /// A copy of a locked leaf and, for a key that is beyond all its entries, as it is when keys come in order, an empty leaf beside
+    /// it.
+    fn set_apart(&self, change: &mut Change<S::Key>, way: &Way<S::Key>, query: &Query<S>) -> Option<Two<S::Key>> {
+        let (schema, leaf) = (&self.schema, way.leaf);
+        if !leaf.info().ordered() {
+            leaf.prefetch_objects(schema);
+        }
+        if leaf.is_beyond(query, Ordering::Greater) {
+            let key = change.key(schema.own_probe(query.probe));
+            let copy = change.copy(leaf, common(schema, way.low, key));
+            let empty = change.leaf(MAX_LOG, common(schema, key, way.high), &[], true);
+            Some((copy, key, empty))
+        } else if leaf.is_beyond(query, Ordering::Less) {
+            // SAFETY: entries of a locked leaf are whole.
+            let key = change.key(unsafe { schema.own(leaf.lowest(schema)?) });
+            let empty = change.leaf(MAX_LOG, common(schema, way.low, key), &[], true);
+            let copy = change.copy(leaf, common(schema, key, way.high));
+            Some((empty, key, copy))
+        } else {
+            None
+        }
+    }
+
+    /// Two leaves, no smaller than told, for the entries of a locked one that has at least two.
     pub(super) fn split_leaf(
         &self,
         change: &mut Change<S::Key>,
         leaf: Leaf,
         low: Bound<S::Key>,
         high: Bound<S::Key>,
-        cause: Option<&Query<S>>,
-    ) -> (Leaf, Bound<S::Key>, Leaf) {
+        least: u32,
+    ) -> Two<S::Key> {
         let schema = &self.schema;
         let ordered = leaf.info().ordered();
         if !ordered {
             leaf.prefetch_objects(schema);
         }
         let mut entries = leaf.entries();
-        let last = entries.len() - 1;
-        let half = entries.len() / 2;
-        let middle = cause.map_or(half, |query| {
-            // SAFETY: entries of a locked leaf are whole.
-            let order = |entry: &Entry| unsafe { schema.compare(query.probe, *entry) };
-            let (highest, lowest) = match ordered {
-                true => (&entries[last..], &entries[..1]),
-                false => (&entries[..], &entries[..]),
-            };
-            if highest.iter().rev().all(|entry| order(entry).is_gt()) {
-                last
-            } else if lowest.iter().all(|entry| order(entry).is_lt()) {
-                1
-            } else {
-                half
-            }
-        });
+        let middle = entries.len() / 2;
         if !ordered {
             let skip = leaf.skip();
-            // SAFETY: as above.
+            // SAFETY: entries of a locked leaf are whole.
             let with_head = |entry| (unsafe { schema.entry_head(entry, skip) }, entry);
             let mut list: Vec<(u64, Entry)> = entries.into_iter().map(with_head).collect();
             list.select_nth_unstable_by(middle, |a, b| compare_headed(schema, *a, *b));
             entries = list.into_iter().map(|item| item.1).collect();
         }
         // SAFETY: as above.
-        let key = unsafe { change.key(schema, entries[middle]) };
+        let key = change.key(unsafe { schema.own(entries[middle]) });
         let (left, right) = entries.split_at(middle);
-        let log = |part: &[Entry]| if cause.is_some() { MAX_LOG } else { log_for(part.len()) };
+        let log = |part: &[Entry]| log_for(part.len()).max(least);
         let left = change.leaf(log(left), common(schema, low, key), left, ordered);
         let right = change.leaf(log(right), common(schema, key, high), right, ordered);
         (left, key, right)
@@ -318,7 +332,7 @@ impl<S: OrderedSchema> Ca<S> {
     /// Merges the leaf of the key with a neighbour, if both are there and have few entries. Gives up rather than wait.
     #[cold]
     pub(super) fn shrink(&self, guard: &Guard, query: &Query<S>) {
-        let Some(structure) = self.find_base(query).try_lock() else {
+        let Some(structure) = self.find_base(query.probe).try_lock() else {
             return;
         };
         if !structure.base.valid() {

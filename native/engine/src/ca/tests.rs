@@ -105,10 +105,9 @@ impl Check<'_> {
                     let (number, _) = crate::conformance::decode(entry).expect("a whole entry");
                     assert!(inside(number));
                     let key = TestKey::new(number);
-                    let query = Query::new(&TestSchema, &key);
-                    let found = leaf.find(&query, Wanted::new(key.word), info);
+                    let found = leaf.find(&TestSchema, &key, Wanted::new(key.word), info);
                     assert_eq!(found.map(|found| found.1), Some(entry));
-                    assert!(self.table.find(&query).1 == leaf, "a search finds the leaf");
+                    assert!(self.table.find(&key).1 == leaf, "a search finds the leaf");
                     keys.push(number);
                 }
                 assert!(!info.ordered() || keys.is_sorted(), "an ordered leaf is in order");
@@ -123,7 +122,7 @@ impl Check<'_> {
 pub(super) fn force(table: &Ca<TestSchema>, number: u64, split: bool) {
     let guard = epoch::pin();
     let key = TestKey::new(number);
-    let base = table.find_base(&Query::new(&TestSchema, &key));
+    let base = table.find_base(&key);
     if split {
         table.split_base(&guard, base);
     } else {
@@ -248,21 +247,19 @@ fn ascending_keys_stay_in_order_and_others_are_put_in_order_when_asked_for() {
         ordered > 70 && others == 0,
         "{ordered} leaves in order and {others} not"
     );
-    // Nobody has asked for the order of this leaf: it is not worth a search.
-    map.put(10_001, 1);
+    // Nobody has asked for the order of the last leaf, which has room: it is not worth a search.
+    map.put(19_997, 1);
     assert_eq!(leaves_in_order(&map.0).1, 1);
-    assert_eq!(map.next(Some(10_000)), Some((10_001, 1)));
+    assert_eq!(map.next(Some(19_996)), Some((19_997, 1)));
     assert_eq!(leaves_in_order(&map.0).1, 0);
-    map.put(10_003, 1);
+    map.put(19_995, 1);
     assert_eq!(leaves_in_order(&map.0).1, 0);
     assert_eq!(check(&map.0).len(), 10_002);
     let map = Map(Ca::new(TestSchema));
     (0..10_000).for_each(|n| map.put(n * 7919 % 10_000, 1));
     let (ordered, others) = leaves_in_order(&map.0);
-    assert!(
-        ordered == 0 && others > 70,
-        "{ordered} leaves in order and {others} not"
-    );
+    // But a leaf that was just begun beside a full one.
+    assert!(ordered < 5 && others > 70, "{ordered} leaves in order and {others} not");
     assert_eq!(map.walk().len(), 10_000);
     assert_eq!(leaves_in_order(&map.0).1, 0);
 }
@@ -432,7 +429,7 @@ fn held_locks_are_reported_as_busy() {
     (0..1000).for_each(|n| map.put(n * 4, 1));
     let guard = epoch::pin();
     let key = TestKey::new(400);
-    let leaf = map.0.find(&Query::new(&TestSchema, &key)).1;
+    let leaf = map.0.find(&key).1;
     let (held, _) = Held::lock(leaf).expect("a free lock");
     assert_eq!(map.0.read(&guard, &key, |_| ()), Err(Busy));
     assert_eq!(map.0.update(&guard, &key, |_| (Step::Remove, ())), Err(Busy));

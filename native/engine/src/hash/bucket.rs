@@ -57,7 +57,8 @@ const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Head>() == 16 && siz
 /// The mark of a hash: bits that have no part in the bucket's number. Never 0.
 #[inline]
 fn tag_of(hash: u64) -> u8 {
-    ((hash >> 53) as u8).max(1)
+    let tag = (hash >> 53) as u8;
+    tag + u8::from(tag == 0)
 }
 
 /// The bit of a tag in the filter.
@@ -265,6 +266,15 @@ pub struct Place<'g> {
     slot: usize,
 }
 
+/// What an optimistic read finds in overflow blocks: two words, so that it comes back in registers.
+enum Far {
+    /// The body of the key's entry.
+    Found(u64),
+    Absent,
+    /// The bucket was seen changing.
+    Changing,
+}
+
 /// What the holder of a bucket's lock finds for a key.
 pub struct Search<'g> {
     pub found: Option<(Place<'g>, Entry)>,
@@ -321,7 +331,11 @@ impl<'g> Bucket<'g> {
         if !seen.lets_through(tag) {
             return Some(None);
         }
-        self.find_in_overflow(guard, token, word, tag, matches)
+        match self.find_in_overflow(guard, token, word, tag, matches) {
+            Far::Found(body) => Some(Some(Entry { key: word, body })),
+            Far::Absent => Some(None),
+            Far::Changing => None,
+        }
     }
 
     /// The same in the overflow blocks.
@@ -333,20 +347,20 @@ impl<'g> Bucket<'g> {
         word: u64,
         tag: u8,
         mut matches: impl FnMut(Entry) -> bool,
-    ) -> Option<Option<Entry>> {
+    ) -> Far {
         let mut at = self.block;
         let mut hops = 0;
         while let Some(block) = at.next(guard) {
             if let Some((_, entry)) = block.find(block.marks.read().with(tag), word, &mut matches) {
-                return Some(Some(entry));
+                return Far::Found(entry.body);
             }
             at = block;
             hops += 1;
             if hops % HOPS == 0 && !self.head.lock.validate(token) {
-                return None;
+                return Far::Changing;
             }
         }
-        Some(None)
+        Far::Absent
     }
 
     /// An optimistic read under `token` of all entries, in any order; false if the bucket was seen changing.

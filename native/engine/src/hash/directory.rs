@@ -31,9 +31,11 @@ pub struct Directory {
     capacity: AtomicUsize,
 }
 
-/// A segment's heads and blocks; null while not in use.
+/// A segment's heads and blocks.
 struct Segment {
+    /// Null while the segment is not in use.
     heads: AtomicPtr<Head>,
+    /// Of interest only to who has found heads.
     blocks: AtomicPtr<Block>,
 }
 
@@ -52,11 +54,11 @@ impl Segment {
         // blocks by then, those heads are locked for good, and who looks at the lock sees it.
         let heads = self.heads.load(Ordering::Acquire);
         let blocks = self.blocks.load(Ordering::Acquire);
-        if heads.is_null() || blocks.is_null() {
+        if heads.is_null() {
             return None;
         }
         // SAFETY: a segment in the directory has a bucket of this number, and is freed only after the guards that could
-        // find it.
+        // find it: its blocks, too, as they are in the directory until others take their place.
         Some(unsafe {
             Bucket {
                 head: &*heads.add(within),
@@ -100,7 +102,6 @@ impl Segment {
         }
         let blocks = self.blocks.load(Ordering::Relaxed);
         self.heads.store(ptr::null_mut(), Ordering::Relaxed);
-        self.blocks.store(ptr::null_mut(), Ordering::Relaxed);
         free(heads.cast(), count * size_of::<Head>());
         free(blocks.cast(), count * size_of::<Block>());
     }
@@ -134,12 +135,14 @@ impl Directory {
     /// The bucket of that number, which is or was in use since the guard was made, unless its segment was given back.
     #[inline]
     pub fn bucket<'g>(&self, guard: &'g Guard, number: usize) -> Option<Bucket<'g>> {
-        if number >= LARGE {
-            self.large_segment(number).bucket(guard, number % LARGE)
-        } else {
-            let (segment, within) = locate(number);
-            self.small[segment].bucket(guard, within)
-        }
+        let (segment, within) = match number >= LARGE {
+            true => (self.large_segment(number), number % LARGE),
+            false => {
+                let (segment, within) = locate(number);
+                (&self.small[segment], within)
+            }
+        };
+        segment.bucket(guard, within)
     }
 
     /// The segment of a bucket from `LARGE` on.

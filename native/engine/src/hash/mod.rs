@@ -240,11 +240,16 @@ impl<S: Schema> Hash<S> {
         Ok(held)
     }
 
+    /// Has a copy of the probe, as have all calls that are not inlined: so the caller's need not lie in memory.
     #[inline]
-    fn matches<'a>(&'a self, probe: &'a S::Probe) -> impl FnMut(Entry) -> bool + 'a {
+    fn matches<'a>(&'a self, probe: &S::Probe) -> impl FnMut(Entry) -> bool + 'a
+    where
+        S::Probe: 'a,
+    {
+        let probe = *probe;
         // SAFETY: entries are read under the caller's guard, each word was stored in this table, and buckets ask only
         // for equal words that end in 00.
-        move |entry| unsafe { self.shared.0.schema.matches(probe, entry) }
+        move |entry| unsafe { self.shared.0.schema.matches(&probe, entry) }
     }
 
     /// One optimistic read, unless a writer holds the key's bucket or overtakes.
@@ -269,11 +274,12 @@ impl<S: Schema> Hash<S> {
     fn read_again<R>(
         &self,
         guard: &Guard,
-        probe: &S::Probe,
-        word: u64,
+        probe: S::Probe,
         hash: u64,
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
+        let probe = &probe;
+        let word = self.shared.0.schema.word(probe);
         let mut overtaken = 0;
         for _ in 0..SPINS {
             if let Some(result) = self.try_read(guard, probe, word, hash, &mut look) {
@@ -359,7 +365,7 @@ impl<S: Schema> Hash<S> {
     fn update_full<'g, R>(
         &'g self,
         guard: &'g Guard,
-        probe: &S::Probe,
+        probe: S::Probe,
         (word, hash): (u64, u64),
         held: Held<'g>,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
@@ -367,7 +373,7 @@ impl<S: Schema> Hash<S> {
         let mut after = self.aftermath(guard);
         // Dropped, and so unlocked, before the aftermath.
         let mut held = held;
-        let search = held.bucket.search_overflow(guard, word, hash, self.matches(probe));
+        let search = held.bucket.search_overflow(guard, word, hash, self.matches(&probe));
         if search.found.is_none() && search.free.is_none() {
             after.spare.allocate_or_panic();
         }
@@ -413,7 +419,11 @@ impl<S: Schema> Engine<S> for Hash<S> {
         let hash = hash_of(word);
         match self.try_read(guard, probe, word, hash, &mut look) {
             Some(result) => Ok(result),
-            None => self.read_again(guard, probe, word, hash, look),
+            // Taken apart, or the result of the first try would pass through the memory that this one is left in.
+            None => match self.read_again(guard, *probe, hash, look) {
+                Ok(result) => Ok(result),
+                Err(Busy) => Err(Busy),
+            },
         }
     }
 

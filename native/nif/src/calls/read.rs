@@ -8,19 +8,30 @@ use cats_term::equal;
 pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
-    with_probe(env, handle.table(), key, |probe| {
-        if !handle.table().kind().is_bag() {
-            return match handle.get(probe, on_dirty_scheduler)? {
+    with_probe(
+        env,
+        handle.table(),
+        key,
+        #[inline(always)]
+        move |probe| {
+            if handle.table().kind().is_bag() {
+                return lookup_in_bag(env, handle, probe);
+            }
+            match handle.get(probe, on_dirty_scheduler)? {
                 None => Ok(Term(NIL)),
                 Some(object) => {
                     let tuple = tuple_of_key(env, handle.table(), &object, key, probe)?;
                     account(env, object.words());
                     Ok(env.cons(tuple, Term(NIL)))
                 }
-            };
-        }
-        objects(env, &lookup_all(handle, probe)?)
-    })
+            }
+        },
+    )
+}
+
+#[inline(never)]
+fn lookup_in_bag(env: Env, handle: Handle<'_>, probe: &Probe<'_>) -> Result<Term, Failure> {
+    objects(env, &lookup_all(handle, probe)?)
 }
 
 /// The objects of a key of a bag.
@@ -34,7 +45,7 @@ fn lookup_all<'g>(handle: Handle<'g>, probe: &Probe<'_>) -> Result<Objects<'g>, 
 
 /// Makes a term of the object that was found for a key. Terms never change, so the key that the caller has is as good as a copy of
 /// the object's, if they are exactly the same.
-#[inline]
+#[inline(always)]
 fn tuple_of_key(
     env: Env,
     table: &Table,
@@ -209,9 +220,13 @@ pub(super) fn objects(env: Env, objects: &Objects<'_>) -> Result<Term, Failure> 
 pub fn member(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
-    with_probe(env, handle.table(), key, |probe| {
-        Ok(atoms::boolean(handle.member(probe)?))
-    })
+    with_probe(
+        env,
+        handle.table(),
+        key,
+        #[inline(always)]
+        move |probe| Ok(atoms::boolean(handle.member(probe)?)),
+    )
 }
 
 pub fn lookup_element(env: Env, &[table, key, position]: &[Term; 3]) -> Result<Term, Failure> {
@@ -233,29 +248,46 @@ fn element_or(
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
     let index = index(position)?;
-    with_probe(env, handle.table(), key, |probe| {
-        if !handle.table().kind().is_bag() {
-            return match handle.get(probe, on_dirty_scheduler)? {
+    with_probe(
+        env,
+        handle.table(),
+        key,
+        #[inline(always)]
+        move |probe| {
+            if handle.table().kind().is_bag() {
+                return elements_in_bag(env, handle, probe, index, absent);
+            }
+            match handle.get(probe, on_dirty_scheduler)? {
                 None => absent(),
                 Some(object) if index < object.arity() => element(env, &object, index),
                 Some(_) => Err(bad()),
-            };
-        }
-        let found = lookup_all(handle, probe)?;
-        if found.as_slice().is_empty() {
-            return absent();
-        }
-        let words = |object: &ObjectRef<'_>| match index < object.arity() && !object.element(index).is_immediate() {
-            true => object.words(),
-            false => 0,
-        };
-        of_each(env, &found, words, |object| {
-            if index < object.arity() {
-                element(env, object, index)
-            } else {
-                Err(bad())
             }
-        })
+        },
+    )
+}
+
+#[inline(never)]
+fn elements_in_bag(
+    env: Env,
+    handle: Handle<'_>,
+    probe: &Probe<'_>,
+    index: usize,
+    absent: impl FnOnce() -> Result<Term, Failure>,
+) -> Result<Term, Failure> {
+    let found = lookup_all(handle, probe)?;
+    if found.as_slice().is_empty() {
+        return absent();
+    }
+    let words = |object: &ObjectRef<'_>| match index < object.arity() && !object.element(index).is_immediate() {
+        true => object.words(),
+        false => 0,
+    };
+    of_each(env, &found, words, |object| {
+        if index < object.arity() {
+            element(env, object, index)
+        } else {
+            Err(bad())
+        }
     })
 }
 

@@ -100,7 +100,13 @@ fn length(env: Env, list: Term, limit: usize) -> Result<usize, Failure> {
 pub fn delete_key(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
-    with_probe(env, handle.table(), key, |probe| Ok(handle.delete(probe)?))?;
+    with_probe(
+        env,
+        handle.table(),
+        key,
+        #[inline(always)]
+        move |probe| Ok(handle.delete(probe)?),
+    )?;
     wake(env);
     Ok(atoms::true_())
 }

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 #[inline]
 pub fn hash_of(word: u64) -> u64 {
     if is_immediate(word) {
-        mix(word) & !3
+        fold(fold(word, MULTIPLIER), ANOTHER) & !3
     } else {
         word
     }
@@ -71,6 +71,8 @@ pub fn key_word_ordered(term: TermRef<'_>) -> u64 {
 }
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Of wyhash. Folded once only, multiples of some powers of two would crowd in few buckets.
+const ANOTHER: u64 = 0xa076_1d64_78bd_642f;
 
 /// The product, its upper half folded onto the lower one.
 #[inline]
@@ -264,4 +266,69 @@ fn sum_of_pairs<const ORDERED: bool>(map: Map<'_>) -> u64 {
         pair.absorb_term::<ORDERED>(value);
         pair.finish().wrapping_add(sum)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BITS: u32 = 12;
+    const BUCKETS: usize = 1 << BITS;
+    const KEYS: u64 = 5 * BUCKETS as u64;
+
+    /// How the bits of the hash that engines use spread keys, each as a ratio to what chance would do: the variance of the number of
+    /// keys for the low bits and for the high ones, and the pairs with the same low bits of which eight high bits are the same, too.
+    fn spread(word: impl Fn(u64) -> u64) -> [f64; 3] {
+        let mut buckets = vec![Vec::new(); BUCKETS];
+        let mut high = vec![0u32; BUCKETS];
+        for i in 0..KEYS {
+            let hash = hash_of(word(i));
+            buckets[(hash >> 2) as usize % BUCKETS].push(hash >> 53 & 0xff);
+            high[(hash >> (64 - BITS)) as usize] += 1;
+        }
+        let mean = KEYS as f64 / BUCKETS as f64;
+        let variance = |counts: &mut dyn Iterator<Item = usize>| {
+            counts.map(|count| (count as f64 - mean).powi(2)).sum::<f64>() / KEYS as f64
+        };
+        let (mut pairs, mut same) = (0, 0);
+        for tags in &buckets {
+            for (i, tag) in tags.iter().enumerate() {
+                pairs += i;
+                same += tags[..i].iter().filter(|other| *other == tag).count();
+            }
+        }
+        [
+            variance(&mut buckets.iter().map(Vec::len)),
+            variance(&mut high.iter().map(|count| *count as usize)),
+            256.0 * same as f64 / pairs as f64,
+        ]
+    }
+
+    #[test]
+    fn immediates_are_spread_as_by_chance() {
+        let check = |name: String, word: &dyn Fn(u64) -> u64| {
+            let ratios = spread(word);
+            assert!(ratios.iter().all(|ratio| *ratio < 1.5), "{name}: {ratios:?}");
+        };
+        let integer = |value: i64| (value as u64) << 4 | 0xf;
+        for shift in 0..44 {
+            check(format!("multiples of 2^{shift}"), &|i| integer((i as i64) << shift));
+            check(format!("negative, of 2^{shift}"), &|i| integer(-(i as i64) << shift));
+        }
+        for factor in [3, 10, 100, 1000, 65_537, 999_983, 1_000_000] {
+            check(format!("multiples of {factor}"), &|i| integer(i as i64 * factor));
+        }
+        check("squares".into(), &|i| integer((i * i) as i64));
+        check("pairs of numbers".into(), &|i| {
+            integer(((i & 0x7f) << 40 | i >> 7) as i64)
+        });
+        check("times in microseconds".into(), &|i| {
+            integer(1_790_000_000_000_000 + 1000 * i as i64)
+        });
+        check("atoms".into(), &|i| i << 6 | 0xb);
+        check("pids".into(), &|i| i << 4 | 0x3);
+        check("pids of two numbers".into(), &|i| {
+            (i & 0xfff) << 4 | (i >> 12) << 32 | 0x3
+        });
+    }
 }

@@ -64,6 +64,7 @@
 -export([
     test_roundtrip/1,
     test_layout/1,
+    test_layout_of_resources/0,
     test_store/1,
     test_compare/2,
     test_equal/2,
@@ -327,6 +328,9 @@ dirty_call(_Function, _Arguments) -> erlang:nif_error(not_loaded).
 
 -spec test_layout(boolean()) -> boolean().
 test_layout(_Learned) -> erlang:nif_error(not_loaded).
+
+-spec test_layout_of_resources() -> boolean().
+test_layout_of_resources() -> erlang:nif_error(not_loaded).
 
 -spec test_roundtrip(Term) -> Term.
 test_roundtrip(_Term) -> erlang:nif_error(not_loaded).

@@ -155,9 +155,20 @@ there_layout() ->
             end || Known <- [true, false, true]],
     [begin
          Known = cats_nif:test_layout(Known),
-         [true = cats_oracle_terms:same(Term, cats_nif:test_kept(Stored)) || Some <- Kept, {Term, Stored} <- Some]
-     end || Known <- [false, true]],
+         [true = cats_oracle_terms:same(Term, cats_nif:test_kept(Stored)) || Some <- Kept, {Term, Stored} <- Some],
+         IsDebug = erlang:system_info(build_type) =:= debug,
+         true = cats_nif:test_layout_of_resources() =:= (Known andalso not IsDebug),
+         Others = [zlib:open(), counters:new(1, []), self() | Terms],
+         [none = reason(fun() -> cats_nif:test_kept(Term) end) || Term <- Others]
+     end || Known <- [false, true, false, true]],
     ok.
+
+reason(Fun) ->
+    try Fun() of
+        Value -> {returned, Value}
+    catch
+        error:Reason -> Reason
+    end.
 
 keep(Term) ->
     try

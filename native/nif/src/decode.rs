@@ -1,7 +1,7 @@
 //! Stored terms into terms of the VM.
 //!
-//! What is immediate within an object is passed on as it is stored; tuples, lists and maps of immediates are made by one call
-//! of the VM each.
+//! What is immediate within an object is passed on as it is stored; tuples, lists and maps of immediates are made in one go each, of the
+//! words as they stand.
 
 use crate::encode::check_words;
 use crate::external;

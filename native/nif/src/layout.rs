@@ -1,4 +1,5 @@
-//! Terms as they lie in the VM's memory: list cells, tuples, floats, small binaries and references, read and made in place.
+//! Terms as they lie in the VM's memory: list cells, tuples, floats, small binaries and references, read and made in place; and what
+//! references to resources refer to.
 //!
 //! Asking `erl_nif` takes 2 to 8 ns, in which some twenty words can be read or written. Cells, tuples and floats look the same in all
 //! releases that there are, as does the part of an environment that tells where its next term goes; binaries do not. All that is tried out
@@ -6,11 +7,12 @@
 //! `erl_nif` is asked.
 
 use crate::vm::{Env, Term};
-use cats_sync::facade::{AtomicU64, Ordering};
+use cats_sync::facade::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use cats_term::NIL;
-use rustler::sys::{enif_system_info, ErlNifSysInfo};
+use rustler::sys::{enif_system_info, ErlNifResourceType, ErlNifSysInfo};
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 use std::slice::from_raw_parts;
 
 /// The bits that tell what a word refers to: a cell, or an item that begins with a header.
@@ -33,9 +35,9 @@ const HEAP_BINARY: usize = 64;
 /// Words before a binary's bytes: its header and its size.
 const BINARY_WORDS: usize = 2;
 
-/// The kind of tuples, if they, cells and floats are as expected. Relaxed, for all in this file: written while the library is being loaded,
-/// before any other use.
-static TUPLES: AtomicU64 = AtomicU64::new(UNKNOWN);
+/// Whether cells, tuples, floats and environments are as expected. Relaxed, for all in this file: written while the library is being
+/// loaded, before any other use.
+static KNOWN: AtomicBool = AtomicBool::new(false);
 /// The kind of binaries within the heap, and the unit of their size.
 static BINARIES: AtomicU64 = AtomicU64::new(UNKNOWN);
 static UNIT: AtomicU64 = AtomicU64::new(1);
@@ -44,6 +46,17 @@ static UNIT: AtomicU64 = AtomicU64::new(1);
 /// word's lower half tells it from those of resources.
 static REFERENCE: AtomicU64 = AtomicU64::new(UNKNOWN);
 const PLAIN: u64 = u32::MAX as u64;
+
+/// The header of references to resources, once it is known where the resource lies: the next word refers to a record, in which the
+/// object is at the offset [`OBJECT`], a pointer to its type [`TYPE_BEFORE`] words before that, and [`DESTRUCTOR_BEFORE`] words before it
+/// a function's address that all records have, and those of resources in common.
+static RESOURCE: AtomicU64 = AtomicU64::new(UNKNOWN);
+static OBJECT: AtomicUsize = AtomicUsize::new(0);
+static DESTRUCTOR: AtomicU64 = AtomicU64::new(UNKNOWN);
+const TYPE_BEFORE: usize = 2;
+const DESTRUCTOR_BEFORE: usize = 5;
+/// The offsets of objects in the releases that were looked at: up to OTP 26, and later.
+const OBJECTS: [usize; 2] = [64, 72];
 
 /// Words that are copied one by one.
 const FEW: usize = 4;
@@ -67,10 +80,10 @@ fn header(kind: u64, words: usize) -> u64 {
     kind | (words as u64) << KIND_BITS
 }
 
-/// Whether cells, tuples and floats are as expected.
+/// Whether cells, tuples, floats and environments are as expected.
 #[inline(always)]
 pub fn is_known() -> bool {
-    TUPLES.load(Ordering::Relaxed) == TUPLE
+    KNOWN.load(Ordering::Relaxed)
 }
 
 #[inline(always)]
@@ -154,17 +167,56 @@ pub unsafe fn reference<'a>(term: Term) -> Option<&'a [u64]> {
     }
 }
 
-/// The word of a term that lies at this address, behind its header.
+/// The object of a resource of this type. Nothing for other terms, and perhaps for this one, too: the VM is to be asked.
+///
+/// # Safety
+/// As for [`boxed`].
 #[inline(always)]
-pub fn at(words: &[u64]) -> Term {
-    Term(words.as_ptr().addr() as u64 | BOXED)
+pub unsafe fn resource(term: Term, kind: *const ErlNifResourceType) -> Option<NonNull<u64>> {
+    // SAFETY: a reference has more than one word; if it is none that is plain, the first refers to a record that lives as long as
+    // the term, and each has a destructor. If that is the one of resources, there is a type, and an object.
+    unsafe {
+        let (header, first) = boxed(term)?;
+        // Acquire pairs with `learn_resource`.
+        if header != RESOURCE.load(Ordering::Acquire) || *first & PLAIN == PLAIN {
+            return None;
+        }
+        let object = (*first as *mut u64).byte_add(OBJECT.load(Ordering::Relaxed));
+        let is_it = *object.sub(DESTRUCTOR_BEFORE) == DESTRUCTOR.load(Ordering::Relaxed)
+            && *object.sub(TYPE_BEFORE) == kind as u64;
+        is_it.then(|| NonNull::new_unchecked(object))
+    }
 }
 
-/// Tries out what terms look like.
+/// Has [`resource`] known what resources look like, of one that the VM was asked for: the reference, its type and its object.
+///
+/// # Safety
+/// As for [`boxed`].
+pub unsafe fn learn_resource(term: Term, kind: *const ErlNifResourceType, object: *const u64) {
+    // SAFETY: as in `resource`; what is between a record's beginning and its object belongs to it.
+    unsafe {
+        let header = REFERENCE.load(Ordering::Relaxed);
+        let Some((found, first)) = boxed(term).filter(|_| is_known()) else {
+            return;
+        };
+        if found != header || *first & PLAIN == PLAIN {
+            return;
+        }
+        let offset = object.addr().wrapping_sub(*first as usize);
+        if OBJECTS.contains(&offset) && *object.sub(TYPE_BEFORE) == kind as u64 {
+            OBJECT.store(offset, Ordering::Relaxed);
+            DESTRUCTOR.store(*object.sub(DESTRUCTOR_BEFORE), Ordering::Relaxed);
+            // Release: who sees it sees the others. Whoever learns it at the same time learns the same.
+            RESOURCE.store(header, Ordering::Release);
+        }
+    }
+}
+
+/// Tries out what terms look like. (What resources look like comes with the first that is asked for: there are none yet.)
 pub fn learn(env: Env) {
     let expected =
         is_known_release() && environment(env).is_some() && cells_and_tuples(env).is_some() && floats(env).is_some();
-    TUPLES.store(if expected { TUPLE } else { UNKNOWN }, Ordering::Relaxed);
+    KNOWN.store(expected, Ordering::Relaxed);
     let (kind, unit) = match expected {
         true => binaries(env).unwrap_or((UNKNOWN, 1)),
         false => (UNKNOWN, 1),
@@ -178,7 +230,14 @@ pub fn learn(env: Env) {
 /// Has everything asked through `erl_nif`, until terms are learned again.
 #[cfg(feature = "selftest")]
 pub fn forget() {
-    TUPLES.store(UNKNOWN, Ordering::Relaxed);
+    KNOWN.store(false, Ordering::Relaxed);
+    RESOURCE.store(UNKNOWN, Ordering::Relaxed);
+}
+
+/// Whether resources are looked into, as they are in builds of the VM without debugging once one was asked for.
+#[cfg(feature = "selftest")]
+pub fn knows_resources() -> bool {
+    RESOURCE.load(Ordering::Relaxed) != UNKNOWN
 }
 
 fn is_known_release() -> bool {
@@ -292,7 +351,7 @@ fn references(env: Env) -> Option<u64> {
 /// # Safety
 /// Terms and environments are as expected.
 #[inline(always)]
-pub unsafe fn take<'a>(env: Env<'a>, words: usize) -> Option<&'a mut [MaybeUninit<u64>]> {
+unsafe fn take<'a>(env: Env<'a>, words: usize) -> Option<&'a mut [MaybeUninit<u64>]> {
     let raw = env.raw().cast::<Environment>();
     // SAFETY: the environment is this thread's, and nobody refers to it meanwhile. What is between its pointers is free.
     unsafe {
@@ -323,6 +382,22 @@ pub unsafe fn make_tuple(env: Env, elements: &[Term]) -> Option<Term> {
     Some(refer(first, BOXED))
 }
 
+/// As [`make_tuple`], of words that are known one by one: they are written as they come, not by way of the stack.
+///
+/// # Safety
+/// As for [`make_tuple`].
+#[inline(always)]
+pub unsafe fn make_tuple_of<const N: usize>(env: Env, words: [u64; N]) -> Option<Term> {
+    const { assert!(N > 0, "there is but one empty tuple") };
+    // SAFETY: as the caller promises.
+    let (first, slots) = unsafe { take(env, N + 1) }?.split_first_mut()?;
+    first.write(header(TUPLE, N));
+    for (slot, word) in slots.iter_mut().zip(words) {
+        slot.write(word);
+    }
+    Some(refer(first, BOXED))
+}
+
 /// Makes a cell.
 ///
 /// # Safety
@@ -330,9 +405,10 @@ pub unsafe fn make_tuple(env: Env, elements: &[Term]) -> Option<Term> {
 #[inline(always)]
 pub unsafe fn make_cell(env: Env, head: Term, tail: Term) -> Option<Term> {
     // SAFETY: as the caller promises.
-    let words = unsafe { take(env, 2) }?;
-    fill(words, &[head.0, tail.0]);
-    Some(refer(&words[0], CELL))
+    let [first, second] = unsafe { take(env, 2) }?.as_chunks_mut::<2>().0.first_mut()?;
+    first.write(head.0);
+    second.write(tail.0);
+    Some(refer(first, CELL))
 }
 
 /// Makes a copy of an item whose words refer to nothing.

@@ -4,6 +4,7 @@
 //! loaded again takes the kind over. If the old module was purged before that, the VM has forgotten its type and makes a new
 //! one; so a kind remembers its former types, and references made under them go on working.
 
+use crate::layout;
 use crate::vm::{Env, Term};
 use cats_sync::facade::{AtomicBool, AtomicPtr, Ordering};
 use rustler::sys::*;
@@ -116,20 +117,34 @@ impl<T: Value> Kind<T> {
     }
 
     /// The value that a reference stands for.
-    #[inline]
+    #[inline(always)]
     pub fn get<'a>(&self, env: Env<'a>, term: Term) -> Option<&'a T> {
         // Acquire pairs with `commit`.
         let current = self.current.load(Ordering::Acquire);
-        Self::value_of(env, term, current).or_else(|| self.get_former(env, term))
+        // SAFETY: a term of the environment lives as long as that.
+        match unsafe { layout::resource(term, current) } {
+            // SAFETY: the term keeps the object, and `make` filled it.
+            Some(object) => Some(unsafe { object.cast().as_ref() }),
+            None => self.ask_for(env, term, current),
+        }
     }
 
     #[cold]
-    fn get_former<'a>(&self, env: Env<'a>, term: Term) -> Option<&'a T> {
-        let former = self.former.read().unwrap();
-        former.iter().find_map(|former| Self::value_of(env, term, former.0))
+    #[inline(never)]
+    fn ask_for<'a>(&self, env: Env<'a>, term: Term, current: *const ErlNifResourceType) -> Option<&'a T> {
+        match Self::value_of(env, term, current) {
+            Some(value) => {
+                // SAFETY: as in `get`; the VM says that it is one of this type.
+                unsafe { layout::learn_resource(term, current, (&raw const *value).cast()) };
+                Some(value)
+            }
+            None => {
+                let former = self.former.read().unwrap();
+                former.iter().find_map(|former| Self::value_of(env, term, former.0))
+            }
+        }
     }
 
-    #[inline]
     fn value_of<'a>(env: Env<'a>, term: Term, kind: *const ErlNifResourceType) -> Option<&'a T> {
         let mut object = MaybeUninit::uninit();
         // SAFETY: the VM checks that the term refers to an object of this type; `make` filled it. The term keeps it while its

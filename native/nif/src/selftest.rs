@@ -70,6 +70,11 @@ pub fn layout(env: Env, &[learned]: &[Term; 1]) -> Result<Term, Failure> {
     Ok(atoms::boolean(layout::is_known()))
 }
 
+/// Whether resources are looked into, too: they are soon after terms are learned.
+pub fn layout_of_resources(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    Ok(atoms::boolean(layout::knows_resources()))
+}
+
 /// Stores an object and frees it again.
 pub fn store_and_free(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     let elements = encode::tuple(env, term)?;

@@ -152,6 +152,23 @@ impl<'a> Env<'a> {
                 return term;
             }
         }
+        self.tuple_from(elements)
+    }
+
+    /// A tuple of these immediates, which need not lie in memory for that.
+    #[inline(always)]
+    pub fn tuple_of<const N: usize>(self, words: [u64; N]) -> Term {
+        if layout::is_known() {
+            // SAFETY: immediates are terms of every environment.
+            if let Some(term) = unsafe { layout::make_tuple_of(self, words) } {
+                return term;
+            }
+        }
+        self.tuple_from(Term::slice(&words))
+    }
+
+    #[cold]
+    fn tuple_from(self, elements: &[Term]) -> Term {
         // SAFETY: the elements' address and number are those of a live slice.
         Term::from_raw(unsafe {
             enif_make_tuple_from_array(self.raw, elements.as_ptr().cast(), elements.len() as c_uint)
@@ -364,7 +381,7 @@ impl<'a> Env<'a> {
             }
         }
         // SAFETY: the words are those of a term.
-        unsafe { self.copy(layout::at(words)) }
+        unsafe { self.copy(Term(cats_term::vm_word_at(words))) }
     }
 
     /// The calling process.

@@ -320,7 +320,8 @@ impl<'a> Builder<'a> {
     /// Adds a reference that is nothing but these words of the VM, its header among them.
     #[inline]
     pub fn reference(&mut self, words: &[u64]) -> u64 {
-        let at = self.item(header(REFERENCE, words.len()));
+        debug_assert!(words.len() == REFERENCE_WORDS && words[0] == PLAIN_REFERENCE);
+        let at = self.used;
         self.append(words);
         (at as u64) << 2 | TAG_ITEM
     }

@@ -105,8 +105,9 @@ impl Few {
     /// A reference that is nothing but these words of the VM, its header among them.
     #[inline]
     pub fn reference(&mut self, words: &[u64]) -> Option<u64> {
-        let (at, places) = self.item(header(REFERENCE, words.len()), words.len())?;
-        for (place, word) in places.iter_mut().zip(words) {
+        debug_assert!(words.len() == REFERENCE_WORDS && words[0] == PLAIN_REFERENCE);
+        let (at, places) = self.item(PLAIN_REFERENCE, REFERENCE_WORDS - 1)?;
+        for (place, word) in places.iter_mut().zip(&words[1..]) {
             place.write(*word);
         }
         Some((at as u64) << 2 | TAG_ITEM)

@@ -38,8 +38,14 @@ pub(crate) const SHARED_BINARY: u64 = 8;
 pub(crate) const HELD: u64 = 9;
 /// A list whose tail is `[]`.
 pub(crate) const PROPER_LIST: u64 = 10;
-/// A reference that is nothing but words of the VM.
-pub(crate) const REFERENCE: u64 = 11;
+/// A reference of this node that is nothing but a number, as the VM has it: its header is [`PLAIN_REFERENCE`].
+pub(crate) const REFERENCE: u64 = PLAIN_REFERENCE & KIND_MASK;
+
+/// The VM's header of a reference that is nothing but a number, which is the header of the item as well. (It has the bit for FLAT, but
+/// no element words.)
+pub const PLAIN_REFERENCE: u64 = 0x90;
+/// The words of such a reference, its header among them.
+pub const REFERENCE_WORDS: usize = 3;
 
 /// Largest arity of a tuple, as in the VM.
 pub const MAX_ARITY: usize = (1 << 24) - 1;
@@ -89,7 +95,8 @@ pub(crate) fn item_words(header: u64) -> usize {
     let size = (header >> 8) as usize;
     1 + match header & KIND_MASK {
         FLOAT => 1,
-        INTEGER_POSITIVE | INTEGER_NEGATIVE | REFERENCE => size,
+        INTEGER_POSITIVE | INTEGER_NEGATIVE => size,
+        REFERENCE => REFERENCE_WORDS - 1,
         BINARY => size.div_ceil(8),
         SHARED_BINARY => HELD_WORDS + 1,
         HELD => HELD_WORDS,
@@ -123,6 +130,13 @@ pub(crate) fn plain_header(header: u64) -> u64 {
         TUPLE => header & u64::from(u32::MAX),
         _ => header,
     }
+}
+
+/// The VM's word of a term whose words, the header among them, lie here: of [`View::Reference`].
+#[inline]
+pub fn vm_word_at(words: &[u64]) -> u64 {
+    const BOXED: u64 = 2;
+    words.as_ptr().addr() as u64 | BOXED
 }
 
 /// Whether the word is a term of the VM that needs no memory: small integer, atom, `[]`, local pid or port.
@@ -390,8 +404,8 @@ impl<'a> TermRef<'a> {
                 };
                 View::SharedBinary(self.held(), bytes)
             }
-            // SAFETY: as above.
-            REFERENCE => View::Reference(unsafe { self.data(size) }),
+            // SAFETY: as above; the header is the first of the words.
+            REFERENCE => View::Reference(unsafe { std::slice::from_raw_parts(self.item(), REFERENCE_WORDS) }),
             HELD => View::Held(Class::ALL[size], self.held()),
             kind => unreachable!("kind {kind}"),
         }

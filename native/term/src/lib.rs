@@ -21,7 +21,7 @@ pub use builder::{Builder, Item, Room};
 pub use equal::{equal, equal_elements};
 pub use few::Few;
 pub use format::{
-    is_immediate, small, Class, Elements, Integer, List, Map, TermRef, View, BOTTOM, MAX_ARITY, NIL, TOP,
+    is_immediate, small, vm_word_at, Class, Elements, Integer, List, Map, TermRef, View, BOTTOM, MAX_ARITY, NIL, TOP,
 };
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_ordered, mix};
 pub use host::{install, Held, Host, Retained};

@@ -5,13 +5,11 @@
 //! floats, and then by values in the order of the keys. The recursion is as deep as terms are stored, 64 levels.
 
 use crate::equal::equal_elements;
-use crate::format::{Class, Elements, List, Map, TermRef, View};
+use crate::format::{vm_word_at, Class, Elements, List, Map, TermRef, View};
 use crate::host::host;
 use crate::number::{compare_floats, Number};
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
-/// The tag by which the VM refers to an item by its address.
-const BOXED: u64 = 2;
 /// Maps of at most so many pairs are "flat" in the VM, which then compares them as map keys in the order of iteration.
 const FLAT_MAP_LIMIT: usize = 32;
 
@@ -59,7 +57,7 @@ fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
 fn vm_word(view: View<'_>) -> Option<u64> {
     match view {
         View::Immediate(word) => Some(word),
-        View::Reference(words) => Some(words.as_ptr().addr() as u64 | BOXED),
+        View::Reference(words) => Some(vm_word_at(words)),
         View::Held(_, held) | View::SharedBinary(held, _) => Some(held.term()),
         _ => None,
     }

@@ -2,9 +2,9 @@
 
 use super::Model::{self, *};
 use crate::ZEROS_IDENTICAL;
-use cats_term::test_host::{install_test_host, retained};
+use cats_term::test_host::{install_test_host, plain_reference, retained};
 use cats_term::{
-    compare, equal, hash_of, head, key_word, key_word_ordered, normalize, small, Block, Builder, Class, TermRef,
+    compare, equal, hash_of, head, key_word, key_word_ordered, normalize, small, Block, Builder, Class, TermRef, View,
     BOTTOM, NIL, TOP,
 };
 use std::cmp::Ordering;
@@ -227,6 +227,29 @@ fn flat_blocks() {
     assert_eq!(address.as_ptr() as usize % 8, 0);
     // SAFETY: the address is that of a block which is given back once.
     unsafe { Block::free(address.as_ptr().cast(), 0) };
+}
+
+/// The words of a plain reference stand in the block as the VM has them, and nothing else.
+#[test]
+fn plain_references_take_three_words() {
+    install_test_host(ZEROS_IDENTICAL);
+    let references = [plain_reference(1), plain_reference(2)];
+    let mut builder = Builder::new();
+    let object = builder.tuple(3);
+    for (slot, words) in references.iter().enumerate() {
+        let word = builder.reference(words);
+        builder.set(object, slot, word);
+    }
+    builder.set(object, 2, small(7).unwrap());
+    let block = builder.finish().unwrap();
+    assert_eq!(block.as_ref().words(), 1 + 3 + 2 * 3);
+    let copy = block
+        .as_ref()
+        .with_elements([(2, block.as_ref().element(0))].into_iter())
+        .unwrap();
+    for (slot, words) in [0, 1, 0].into_iter().map(|place| references[place]).enumerate() {
+        assert!(matches!(copy.as_ref().element(slot).view(), View::Reference(found) if found == words));
+    }
 }
 
 #[test]

@@ -27,7 +27,11 @@ impl Handle<'_> {
 
     /// Bytes that the table takes.
     pub fn bytes(self) -> usize {
-        size_of::<crate::Table>() + self.store().total_bytes()
+        let contents = match self.table.is_blank() {
+            true => 0,
+            false => self.store().total_bytes(),
+        };
+        size_of::<crate::Table>() + contents
     }
 
     /// The number of base nodes of an ordered table's tree.

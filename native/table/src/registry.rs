@@ -38,6 +38,8 @@ pub trait Host {
     fn wake(&self);
     /// The time.
     fn now(&self) -> Time;
+    /// Whether the process that makes the call may end during it.
+    fn may_outlive_caller(&self) -> bool;
 }
 
 /// A point in time.
@@ -91,62 +93,66 @@ struct More {
     fixed_at: Time,
 }
 
-/// The tables of some owners.
+/// The tables of some owners, by owner and serial number.
+#[derive(Default)]
 struct Members {
-    /// By owner and serial number. Never empty, as it would be given back and had anew with each table of an owner that has one
-    /// at a time: the last one has no table.
     tables: BTreeMap<(u64, u64), Member>,
+    /// The one that came last, unless it went or another one did: a table that is soon deleted never comes into the tree.
+    latest: Option<((u64, u64), Member)>,
     /// How many tables there were.
     made: u64,
 }
 
-/// The place of the member without a table: no process has this word.
-const LAST: (u64, u64) = (u64::MAX, u64::MAX);
-
-impl Default for Members {
-    fn default() -> Self {
-        let last = Member {
-            table: Known(ptr::null()),
-            more: None,
-        };
-        Self {
-            tables: BTreeMap::from([(LAST, last)]),
-            made: 0,
-        }
-    }
-}
-
 impl Members {
     fn get(&self, owner: u64, table: &Table) -> Option<&Member> {
-        self.tables.get(&(owner, table.serial()))
+        let key = (owner, table.serial());
+        match &self.latest {
+            Some((latest, member)) if *latest == key => Some(member),
+            _ => self.tables.get(&key),
+        }
     }
 
     fn get_mut(&mut self, owner: u64, table: &Table) -> Option<&mut Member> {
-        self.tables.get_mut(&(owner, table.serial()))
+        let key = (owner, table.serial());
+        match &mut self.latest {
+            Some((latest, member)) if *latest == key => Some(member),
+            _ => self.tables.get_mut(&key),
+        }
     }
 
     fn insert(&mut self, owner: u64, table: &Table, member: Member) {
-        self.tables.insert((owner, table.serial()), member);
+        let former = self.latest.replace(((owner, table.serial()), member));
+        self.tables.extend(former);
     }
 
     fn remove(&mut self, owner: u64, table: &Table) -> Option<Member> {
-        self.tables.remove(&(owner, table.serial()))
+        let key = (owner, table.serial());
+        match self.latest.take_if(|(latest, _)| *latest == key) {
+            Some((_, member)) => Some(member),
+            None => self.tables.remove(&key),
+        }
+    }
+
+    /// All tables.
+    fn in_order(&mut self) -> &BTreeMap<(u64, u64), Member> {
+        self.tables.extend(self.latest.take());
+        &self.tables
     }
 
     /// The first of an owner's tables.
-    fn first_of(&self, owner: u64) -> Option<Known> {
-        let first = self.tables.range((owner, 0)..=(owner, u64::MAX)).next();
+    fn first_of(&mut self, owner: u64) -> Option<Known> {
+        let first = self.in_order().range((owner, 0)..=(owner, u64::MAX)).next();
         first.map(|(_, member)| member.table)
     }
 
     /// The tables behind a place, in order.
-    fn after(&self, place: Bound<(u64, u64)>) -> impl Iterator<Item = (Position, Known)> + '_ {
-        let range = self.tables.range((place, Bound::Excluded(LAST)));
+    fn after(&mut self, place: Bound<(u64, u64)>) -> impl Iterator<Item = (Position, Known)> + '_ {
+        let range = self.in_order().range((place, Bound::Unbounded));
         range.map(|(key, member)| (Position(Some(*key)), member.table))
     }
 
     fn len(&self) -> usize {
-        self.tables.len() - 1
+        self.tables.len() + usize::from(self.latest.is_some())
     }
 }
 
@@ -289,8 +295,8 @@ impl Registry {
                 Ok::<_, Failure>(true)
             })??;
             if entered {
-                // A call on a dirty scheduler outlives its process, whose death may have been reported before.
-                if !host.is_alive(owner) {
+                // The owner's death may have been reported before.
+                if host.may_outlive_caller() && !host.is_alive(owner) {
                     self.owner_down(host, owner);
                 }
                 return Ok(());
@@ -547,7 +553,10 @@ impl Registry {
     /// # Safety
     /// The table is dead, and nobody finds it any more.
     unsafe fn retire_table(&self, guard: &Guard, table: &Table) {
-        let (announced, bytes) = announce(table.store(guard));
+        let (announced, bytes) = match table.is_blank() {
+            true => (false, 0),
+            false => announce(table.store(guard)),
+        };
         let drop = match announced {
             false => forget_table::<false>,
             true => forget_table::<true>,
@@ -563,9 +572,25 @@ impl Registry {
         }
     }
 
+    /// Gives a table contents of its own, if it is still blank.
+    #[inline(never)]
+    pub(crate) fn furnish(&self, table: &Table) -> Result<(), Failure> {
+        let store = empty_store(table.options(), None)?;
+        self.hold(table, |_, _| {
+            if table.is_dead() {
+                return Err(Failure::Bad(Cause::Id));
+            }
+            if table.is_blank() {
+                table.furnish(store);
+            }
+            Ok(())
+        })?
+    }
+
     /// `delete_all_objects/1`: one exchange of the contents. An operation that began before takes effect before.
     pub fn delete_all_objects(&self, host: &dyn Host, handle: Handle<'_>) -> Result<(), Failure> {
         let table = handle.table();
+        debug_assert!(!table.is_blank());
         let config = handle.store().config().cloned().map(Box::new);
         let fresh = empty_store(table.options(), config)?;
         let old = self.hold(table, |_, _| {
@@ -768,7 +793,7 @@ unsafe fn free_store(store: *mut Store, announced: bool) {
     reaper::enqueue(reaper::Garbage::Store(store));
 }
 
-/// Frees what a retired table contained, and calls `forget`, which is the number.
+/// Frees what a retired table contained, if that was its own, and calls `forget`, which is the number.
 ///
 /// # Safety
 /// As for [`free_store`].
@@ -777,7 +802,9 @@ unsafe fn forget_table<const ANNOUNCED: bool>(table: *mut u8, forget: usize) {
     // SAFETY: the registry still has its reference to the table, and nobody else looks at what it contained. The number was made
     // from such a function.
     unsafe {
-        free_store((*table).store_pointer(), ANNOUNCED);
+        if ANNOUNCED || !(*table).is_blank() {
+            free_store((*table).store_pointer(), ANNOUNCED);
+        }
         let forget: fn(*const Table) = std::mem::transmute(forget);
         forget(table);
     }

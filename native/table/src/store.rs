@@ -14,6 +14,8 @@ use cats_sync::epoch::Guard;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
 use other::Other;
+use std::ptr;
+use std::sync::OnceLock;
 
 /// The default engines stand in line; all others are a call away.
 enum Structure {
@@ -81,6 +83,27 @@ impl Store {
             counters: if shared { Stripes::striped() } else { Stripes::new() },
             config,
         })
+    }
+
+    /// The contents of all tables with this engine, a default one, that nobody has written to: empty, and only ever read. Where
+    /// the key of their objects would be makes no difference.
+    #[inline]
+    pub fn blank(engine: EngineName) -> Option<&'static Self> {
+        static BLANK: [OnceLock<Store>; 2] = [const { OnceLock::new() }; 2];
+        debug_assert!(matches!(engine, EngineName::Hash | EngineName::Ca));
+        let blank = &BLANK[usize::from(engine == EngineName::Ca)];
+        if blank.get().is_none() {
+            // Only if there is memory for it: that there was none once must not be remembered.
+            let store = Self::new(engine, None, 0, false)?;
+            return Some(blank.get_or_init(|| store));
+        }
+        blank.get()
+    }
+
+    /// Whether this is what all tables share that nobody has written to.
+    fn is_blank(&self) -> bool {
+        let is_self = |engine| Self::blank(engine).is_some_and(|blank| ptr::eq(blank, self));
+        is_self(EngineName::Hash) || is_self(EngineName::Ca)
     }
 
     /// How the engine was built, if it is not as by default.
@@ -172,6 +195,7 @@ impl Store {
         probe: &Probe<'_>,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
+        debug_assert!(!self.is_blank());
         let probe = probe.erase();
         match &self.structure {
             Structure::Hash(engine) => engine.update(guard, probe, change),
@@ -189,6 +213,7 @@ impl Store {
         probe: &Probe<'_>,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
+        debug_assert!(!self.is_blank());
         let probe = probe.erase();
         match &self.structure {
             Structure::Hash(engine) => engine.update(guard, probe, change),
@@ -205,6 +230,7 @@ impl Store {
         probe: &Probe<'_>,
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
+        debug_assert!(!self.is_blank());
         let probe = probe.erase();
         match &self.structure {
             Structure::Hash(engine) => engine.update_present(guard, probe, change),
@@ -240,6 +266,7 @@ impl Store {
         probes: &[&Probe<'static>],
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
+        debug_assert!(!self.is_blank());
         match &self.structure {
             Structure::Hash(engine) => engine.update_many(guard, probes, change),
             Structure::Ca(engine) => engine.update_many(guard, probes, change),

@@ -10,11 +10,14 @@ use cats_engine::config::Config;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
+use std::ptr;
 
 /// Bit of the state: the table is deleted.
 const DEAD: usize = 0x80;
 /// Bit of the state: whoever comes by the identifier has to look it up in the registry.
 const LOOKED_UP: usize = 0x40;
+/// Bit of the state: nobody has written to the table yet. Its contents are those that all such tables share.
+const BLANK: usize = 0x20;
 /// The access, in the state.
 const ACCESS: usize = 3;
 
@@ -22,7 +25,10 @@ const ACCESS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     Read,
+    /// To write objects. Who is allowed to finds contents to write to.
     Write,
+    /// As writing, to do something to the table, not to its objects.
+    Manage,
     /// What everyone may know of any table.
     Info,
 }
@@ -63,9 +69,9 @@ pub struct Table {
     naming: AtomicU64,
     /// The word of the owner's pid.
     owner: AtomicU64,
-    /// The access, with [`DEAD`] and [`LOOKED_UP`].
+    /// The access, with [`DEAD`], [`LOOKED_UP`] and [`BLANK`].
     state: AtomicUsize,
-    /// The contents, retired when the table dies.
+    /// The contents, retired when the table dies, unless they are not its own.
     store: AtomicPtr<Store>,
     registry: &'static Registry,
 }
@@ -75,14 +81,20 @@ impl Table {
     pub fn new(registry: &'static Registry, request: Request, name: u64, owner: u64) -> Result<Self, Failure> {
         const { assert!(!std::mem::needs_drop::<Self>()) };
         let Request { options, config } = request;
-        let store = empty_store(options, config)?;
+        let (store, blank) = match config {
+            None => (
+                ptr::from_ref(Store::blank(options.engine()).ok_or(Failure::SystemLimit)?).cast_mut(),
+                BLANK,
+            ),
+            config => (empty_store(options, config)?.into_raw(), 0),
+        };
         let look_up = if registry.uses_locks() { LOOKED_UP } else { 0 };
         Ok(Self {
             serial: AtomicU64::new(0),
             naming: AtomicU64::new(name),
             owner: AtomicU64::new(owner),
-            state: AtomicUsize::new(options.access() as usize | look_up),
-            store: AtomicPtr::new(store.into_raw()),
+            state: AtomicUsize::new(options.access() as usize | look_up | blank),
+            store: AtomicPtr::new(store),
             options,
             registry,
         })
@@ -199,23 +211,40 @@ impl Table {
     /// Nobody else knows it, and it was not ended before.
     pub(crate) unsafe fn discard(&self) {
         self.kill();
-        // SAFETY: the store is the table's own.
-        drop(unsafe { Own::from_raw(self.store_pointer()) });
+        if !self.is_blank() {
+            // SAFETY: the store is the table's own.
+            drop(unsafe { Own::from_raw(self.store_pointer()) });
+        }
+    }
+
+    /// Whether nobody has written to the table yet. Stays so once the table is dead.
+    pub(crate) fn is_blank(&self) -> bool {
+        // Acquire: pairs with `furnish`; who sees that it is not blank sees the contents of its own.
+        self.state.load(Ordering::Acquire) & BLANK != 0
+    }
+
+    /// Gives a blank table contents of its own, which are empty. The registry's lock for the table is held, and it is not dead.
+    pub(crate) fn furnish(&self, store: Own<Store>) {
+        debug_assert!(self.is_blank());
+        self.store.store(store.into_raw(), Ordering::Release);
+        let state = self.state.load(Ordering::Relaxed);
+        // Release: after the contents, so that who may write never meets those of all blank tables.
+        self.state.store(state & !BLANK, Ordering::Release);
     }
 
     /// Whether `caller` may do this to the table, which was found by its identifier; `caller` is only asked for when it matters.
     #[inline]
     pub fn check(&self, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Failure> {
         let state = self.state.load(Ordering::Acquire);
-        if state & (DEAD | LOOKED_UP) != 0 {
-            return self.look_up(right, caller());
+        if state & (DEAD | LOOKED_UP | BLANK) != 0 {
+            return self.check_closely(right, caller());
         }
         self.allows(state, right, caller)
     }
 
-    /// The same for a table that takes more than its identifier to find.
+    /// The same for a table that takes more than its identifier to find, or is blank.
     #[cold]
-    fn look_up(&self, right: Right, caller: u64) -> Result<(), Failure> {
+    fn check_closely(&self, right: Right, caller: u64) -> Result<(), Failure> {
         match self.registry.holds(self)? {
             true => self.check_found(right, || caller),
             false => Err(Cause::Id.into()),
@@ -228,14 +257,18 @@ impl Table {
         if state & DEAD != 0 {
             return Err(Cause::Id.into());
         }
-        self.allows(state & ACCESS, right, caller)
+        self.allows(state & ACCESS, right, caller)?;
+        if state & BLANK != 0 && right == Right::Write {
+            return self.registry.furnish(self);
+        }
+        Ok(())
     }
 
     #[inline]
     fn allows(&self, access: usize, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Failure> {
         let open = match right {
             Right::Read => access != Access::Private as usize,
-            Right::Write => access == Access::Public as usize,
+            Right::Write | Right::Manage => access == Access::Public as usize,
             Right::Info => true,
         };
         if open || caller() == self.owner() {

@@ -7,7 +7,7 @@ use cats_table::{reaper, Addition, Cause, Failure, Handle, Heir, Host, Kind, Obj
 use cats_term::small;
 use common::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
@@ -417,6 +417,117 @@ fn a_dead_process_fixes_nothing() {
     while registry.bury(&world, &guard, 5).unwrap() {}
     registry.fix(&world, handle, 6, false).unwrap();
     assert_eq!(fixers(&world), None);
+}
+
+/// A blank table is written to by several threads at once, and perhaps deleted: all find the same contents, others before them none.
+#[test]
+fn first_writers_meet_in_the_same_contents() {
+    for registry in registries() {
+        let world = World::default();
+        for round in 0..ROUNDS {
+            let kind = [Kind::Set, Kind::OrderedSet, Kind::Bag][round as usize % 3];
+            let deleted = round % 4 == 0;
+            let table = enter_blank(registry, &world, &epoch::pin(), options(kind, 1), atom(1), 1, None).unwrap();
+            let all = Barrier::new(THREADS as usize + 1);
+            thread::scope(|scope| {
+                for key in 0..THREADS as i64 {
+                    let (table, all) = (&table, &all);
+                    scope.spawn(move || {
+                        all.wait();
+                        let guard = epoch::pin();
+                        let found = patiently(|| table.check(Right::Write, || 1));
+                        assert!(found.is_ok() || deleted);
+                        if found.is_ok() {
+                            let handle = table.by_identifier(&guard);
+                            patiently(|| handle.insert(Object::Flat(&[word(key), word(key)]))).unwrap();
+                            assert_eq!(value(handle, key), Some(key));
+                        }
+                    });
+                }
+                all.wait();
+                let guard = epoch::pin();
+                let handle = table.by_identifier(&guard);
+                patiently(|| table.check(Right::Read, || 1)).unwrap();
+                assert!(handle.size() <= THREADS as usize);
+                if deleted {
+                    patiently(|| registry.delete(&world, handle)).unwrap();
+                }
+            });
+            let guard = epoch::pin();
+            if !deleted {
+                let handle = table.by_identifier(&guard);
+                assert_eq!(handle.size(), THREADS as usize);
+                assert_eq!(contents(handle).len(), THREADS as usize);
+                patiently(|| registry.delete(&world, handle)).unwrap();
+            }
+        }
+    }
+}
+
+/// What blank tables share is never written to, nor freed with one of them.
+#[test]
+fn blank_tables_stay_empty() {
+    for kind in [Kind::Set, Kind::OrderedSet] {
+        let (registry, world) = (registry(), World::default());
+        let blank =
+            |owner| enter_blank(registry, &world, &epoch::pin(), options(kind, 1), atom(1), owner, None).unwrap();
+        let (first, second) = (blank(1), blank(1));
+        let guard = epoch::pin();
+        let (one, other) = (first.by_identifier(&guard), second.by_identifier(&guard));
+        for right in [Right::Read, Right::Info, Right::Manage] {
+            assert_eq!(first.check(right, || 1), Ok(()));
+            assert_eq!(one.bytes(), size_of::<Table>());
+        }
+        assert_eq!(first.check(Right::Write, || 1), Ok(()));
+        one.insert(Object::Flat(&[word(1), word(1)])).unwrap();
+        assert!(one.bytes() > other.bytes());
+        assert_eq!((one.size(), other.size()), (1, 0));
+        assert_eq!((contents(other).len(), value(other, 1)), (0, None));
+        registry.delete(&world, other).unwrap();
+        assert_eq!(second.check(Right::Write, || 1), Err(Failure::Bad(Cause::Id)));
+        drop(guard);
+        while epoch::collect(usize::MAX) {}
+        let third = blank(1);
+        let guard = epoch::pin();
+        assert_eq!(value(third.by_identifier(&guard), 1), None);
+    }
+}
+
+/// The registry finds and lists tables in order whether they came last or not.
+#[test]
+fn all_tables_are_known_whatever_their_order() {
+    let (registry, world) = (registry(), World::default());
+    let guard = epoch::pin();
+    let known = || {
+        let (mut known, mut from) = (Vec::new(), Some(cats_table::Position::default()));
+        while let Some(position) = from {
+            from = registry
+                .each(&world, &guard, position, 2, |table| known.push(table.serial()))
+                .unwrap();
+        }
+        known
+    };
+    let tables: Vec<_> = (0..20)
+        .map(|number| table(registry, &world, Kind::Set, atom(1), 1 + number * 7 % 5 * 16))
+        .collect();
+    let mut expected: Vec<_> = tables.iter().map(|table| (table.owner(), table.serial())).collect();
+    expected.sort_by_key(|(owner, serial)| (owner >> 4, *serial));
+    let serials = |tables: &[(u64, u64)]| tables.iter().map(|(_, serial)| *serial).collect::<Vec<_>>();
+    assert_eq!(known(), serials(&expected));
+    // The last one, one before it, one after a listing.
+    for gone in [19, 3, 18] {
+        let table = table(registry, &world, Kind::Set, atom(1), 1);
+        registry.delete(&world, tables[gone].by_identifier(&guard)).unwrap();
+        registry.delete(&world, table.by_identifier(&guard)).unwrap();
+        expected.retain(|(_, serial)| *serial != tables[gone].serial());
+        assert_eq!(registry.count().unwrap(), expected.len());
+        assert_eq!(known(), serials(&expected));
+    }
+    let heirless = tables[0].owner();
+    world.kill(heirless);
+    while registry.bury(&world, &guard, heirless).unwrap() {}
+    expected.retain(|(owner, _)| *owner != heirless);
+    assert_eq!(known(), serials(&expected));
 }
 
 /// `delete_all_objects` beside inserts: what was inserted before is gone, what comes later stays.

@@ -177,14 +177,14 @@ fn heir_option(env: Env, option: Term) -> Result<Option<Heir>, Failure> {
 
 pub fn delete(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, Right::Manage)?;
     registry().delete(&Vm(env), handle)?;
     Ok(atoms::true_())
 }
 
 pub fn rename(env: Env, &[table, name]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, Right::Manage)?;
     if !env.is_atom(name) {
         return Err(bad());
     }
@@ -206,7 +206,7 @@ pub fn whereis(env: Env, &[name]: &[Term; 1]) -> Result<Term, Failure> {
 
 pub fn give_away(env: Env, &[table, process, data]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, Right::Manage)?;
     if env.local_pid(process).is_none() || !monitor::is_alive(env, process) {
         return Err(bad());
     }
@@ -218,7 +218,7 @@ pub fn give_away(env: Env, &[table, process, data]: &[Term; 3]) -> Result<Term, 
 
 pub fn setopts(env: Env, &[table, options]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, Right::Manage)?;
     let mut heir = None;
     let mut access = None;
     let mut set = |option: Term| {

@@ -112,6 +112,10 @@ impl Host for Vm<'_> {
         reaper::wake(self.0);
     }
 
+    fn may_outlive_caller(&self) -> bool {
+        on_dirty_scheduler()
+    }
+
     fn now(&self) -> Time {
         let system = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Time {
@@ -216,7 +220,8 @@ fn find_named<'g>(env: Env<'g>, guard: &'g Guard, name: Term, right: Right) -> R
     Ok(handle)
 }
 
-/// Lends a key to search for in this table. (`f` stands in one place only, so that it is inlined.)
+/// Lends a key to search for in this table. `f` stands in two places, so that nothing is asked or kept for an immediate that only
+/// other keys need: for it to be inlined there a closure has to say so.
 #[inline(always)]
 fn with_probe<R>(
     env: Env,
@@ -224,13 +229,26 @@ fn with_probe<R>(
     key: Term,
     f: impl FnOnce(&Probe<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    let (mut few, mut room) = (Few::new(), Room::<OBJECT_WORDS>::new());
-    let mut builder = None;
-    let probe = if key.is_immediate() {
-        table.probe(TermRef::immediate(key.0))
-    } else {
-        built_probe(env, table, key, &mut few, &mut builder, || Builder::within(&mut room))?.0
-    };
+    match key.is_immediate() {
+        true => f(&table.probe(TermRef::immediate(key.0))),
+        // Taken apart, or the result for immediates would pass through the memory that this one is left in.
+        false => match with_built_probe(env, table, key, f) {
+            Ok(result) => Ok(result),
+            Err(failure) => Err(failure),
+        },
+    }
+}
+
+/// [`with_probe`] of a key that has to be built.
+#[inline(never)]
+fn with_built_probe<R>(
+    env: Env,
+    table: &Table,
+    key: Term,
+    f: impl FnOnce(&Probe<'_>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let (mut few, mut room, mut builder) = (Few::new(), Room::<OBJECT_WORDS>::new(), None);
+    let (probe, _) = built_probe(env, table, key, &mut few, &mut builder, || Builder::within(&mut room))?;
     f(&probe)
 }
 
@@ -275,11 +293,11 @@ fn block(env: Env, elements: &[Term]) -> Result<Block, Failure> {
 }
 
 /// Makes a term of an object.
-#[inline]
+#[inline(always)]
 fn tuple(env: Env, object: &ObjectRef<'_>) -> Result<Term, Failure> {
     match object {
-        ObjectRef::Pair(words) => Ok(env.tuple(Term::slice(words))),
-        ObjectRef::Single(words) => Ok(env.tuple(Term::slice(words))),
+        ObjectRef::Pair(words) => Ok(env.tuple_of(*words)),
+        ObjectRef::Single(words) => Ok(env.tuple_of(*words)),
         ObjectRef::Block(block) => decode::object(env, *block),
     }
 }

@@ -4,7 +4,7 @@
 use cats_sync::epoch::Guard;
 use cats_table::{
     Access, Addition, Collect, CounterOp, Direction, ElementOp, Failure, Handle, Host, Kind, Number, Object, ObjectRef,
-    OptionItem, Probe, Registry, Table, Time, Tuple, Words, WriteConcurrency,
+    OptionItem, Probe, Registry, Right, Table, Time, Tuple, Words, WriteConcurrency,
 };
 use cats_term::{Block, Builder, TermRef, View};
 use std::collections::HashSet;
@@ -159,6 +159,9 @@ impl Host for World {
         self.messages.lock().unwrap().push((table.serial(), from, to, data));
     }
     fn wake(&self) {}
+    fn may_outlive_caller(&self) -> bool {
+        true
+    }
     fn now(&self) -> Time {
         Time::default()
     }
@@ -189,8 +192,23 @@ pub fn options(kind: Kind, key_position: u32) -> Collect {
     collect
 }
 
-/// Makes a table known to the registry.
+/// Makes a table known to the registry, and writable.
 pub fn enter(
+    registry: &'static Registry,
+    host: &dyn Host,
+    guard: &Guard,
+    options: Collect,
+    name: u64,
+    owner: u64,
+    heir: Option<cats_table::Heir>,
+) -> Result<Arc<Table>, Failure> {
+    let table = enter_blank(registry, host, guard, options, name, owner, heir)?;
+    table.check(Right::Write, || owner)?;
+    Ok(table)
+}
+
+/// Makes a table known to the registry.
+pub fn enter_blank(
     registry: &'static Registry,
     host: &dyn Host,
     guard: &Guard,

@@ -1,0 +1,97 @@
+//! What fails for want of memory fails without a trace, and succeeds when there is memory again.
+#![cfg(not(direct))]
+
+mod common;
+
+use cats_sync::{epoch, slab};
+use cats_table::{Failure, Kind, Object, Right, Table};
+use cats_term::small;
+use common::*;
+use std::ffi::c_void;
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard};
+
+/// The largest block of the slab that comes from a page; those beyond come straight from the source.
+const LARGEST: usize = 32 << 10;
+
+static EXHAUSTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" {
+    fn malloc(size: usize) -> *mut c_void;
+    fn free(block: *mut c_void);
+}
+
+unsafe extern "C" fn allocate(size: usize) -> *mut c_void {
+    match EXHAUSTED.load(SeqCst) {
+        true => ptr::null_mut(),
+        // SAFETY: no precondition.
+        false => unsafe { malloc(size) },
+    }
+}
+
+/// The memory is the process's own, so the tests take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    slab::set_source(allocate, free);
+    TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Runs `f` while there is no memory, of whatever size.
+fn without_memory(f: impl FnOnce()) {
+    EXHAUSTED.store(true, SeqCst);
+    let mut blocks: Vec<(NonNull<u8>, usize)> = Vec::new();
+    for size in (8..=LARGEST).rev().step_by(8) {
+        blocks.extend(std::iter::from_fn(|| slab::alloc(size).map(|block| (block, size))));
+    }
+    f();
+    EXHAUSTED.store(false, SeqCst);
+    for (block, size) in blocks {
+        // SAFETY: had above with this size.
+        unsafe { slab::free(block, size) };
+    }
+}
+
+#[test]
+fn a_want_of_memory_passes() {
+    let _turn = turn();
+    let (registry, world) = (registry(), World::default());
+    let make = || Table::new(registry, options(Kind::Set, 1).finish(1).unwrap(), atom(1), 1).map(|_| ());
+    without_memory(|| assert_eq!(make(), Err(Failure::SystemLimit)));
+    assert_eq!(make(), Ok(()));
+    // The contents of a blank table.
+    let guard = epoch::pin();
+    let table = enter_blank(registry, &world, &guard, options(Kind::Set, 1), atom(1), 1, None).unwrap();
+    let handle = table.by_identifier(&guard);
+    without_memory(|| {
+        assert_eq!(table.check(Right::Write, || 1), Err(Failure::SystemLimit));
+        assert_eq!(table.check(Right::Read, || 1), Ok(()));
+        assert_eq!((handle.size(), contents(handle).len()), (0, 0));
+    });
+    assert_eq!(table.check(Right::Write, || 1), Ok(()));
+    let word = small(1).unwrap();
+    handle.insert(Object::Flat(&[word, word])).unwrap();
+    assert_eq!(contents(handle).len(), 1);
+    registry.delete(&world, handle).unwrap();
+}
+
+/// What was put before memory ran out stays, and is counted.
+#[test]
+fn a_list_that_fails_half_way_is_counted() {
+    let _turn = turn();
+    let (registry, world) = (registry(), World::default());
+    let guard = epoch::pin();
+    let table = enter(registry, &world, &guard, options(Kind::OrderedSet, 1), atom(1), 1, None).unwrap();
+    let handle = table.by_identifier(&guard);
+    let pairs: Vec<[u64; 2]> = (0..300).map(|i| [small(i).unwrap(); 2]).collect();
+    without_memory(|| {
+        let objects = pairs.iter().map(|pair| Ok::<_, Failure>(Object::Flat(pair)));
+        let inserted = panic::catch_unwind(AssertUnwindSafe(|| handle.insert_list(objects, false, true)));
+        assert!(inserted.is_err());
+    });
+    let found = contents(handle).len();
+    assert!(found > 0);
+    assert_eq!(handle.size(), found);
+    registry.delete(&world, handle).unwrap();
+}

@@ -5,10 +5,16 @@ use crate::group::{retire_entry, retire_replaced, Group, KeyPlace};
 use crate::insert::Incoming;
 use crate::lookup::{Looked, Objects, GROUP_LIMIT};
 use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
+use crate::options::Kind;
 use crate::schema::{identical, Probe};
 use crate::store::Store;
 use crate::table::Handle;
 use cats_engine::{Entry, Step};
+use cats_term::BlockRef;
+use std::mem::MaybeUninit;
+
+/// Words of a tuple of immediates that is laid out on the stack, to be compared with others.
+const ROOM: usize = 34;
 
 impl<'g> Handle<'g> {
     /// `delete/2`: removes all objects of a key.
@@ -20,21 +26,24 @@ impl<'g> Handle<'g> {
                 return result;
             }
         }
-        let mut outcome = Ok(());
-        let old = store.update_present(self.guard, probe, |old| {
-            if let Err(failure) = self.still_named() {
-                outcome = Err(failure);
-                return (Step::Keep, 0);
-            }
-            self.uncount(store, old);
-            (Step::Remove, old.body)
-        })?;
+        let old = store.update_present(
+            self.guard,
+            probe,
+            #[inline(always)]
+            move |old| match self.still_named() {
+                Ok(()) => {
+                    self.uncount(store, old);
+                    (Step::Remove, old.body)
+                }
+                Err(_) => (Step::Keep, 0),
+            },
+        )?;
         if old == 0 {
-            return outcome.and_then(|()| self.still_named());
+            return self.still_named();
         }
         // SAFETY: the place is free now.
         unsafe { retire_replaced(self.guard, old) }
-        outcome
+        Ok(())
     }
 
     /// `take/2`: removes and returns all objects of a key. Fails with [`Failure::Big`], and nothing done, when there are too
@@ -70,6 +79,18 @@ impl<'g> Handle<'g> {
     /// `delete_object/2`: removes all objects that are exactly this one. Fails with [`Failure::Big`], and nothing done, when they may
     /// be too many for a caller that is not `patient`.
     pub fn delete_object(self, object: Object<'_>, patient: bool) -> Result<(), Failure> {
+        let layout = self.table.layout();
+        if let (Object::Flat(words), false) = (&object, layout.packed) {
+            // What is only compared needs no memory of its own.
+            let mut room = [const { MaybeUninit::uninit() }; ROOM];
+            let block = BlockRef::flat_within(words, &mut room).filter(|_| layout.key < words.len());
+            if let (Some(block), None) = (block, object.inline(layout)) {
+                let probe = self.table.probe(object.element(layout.key));
+                return self
+                    .delete_equal(&probe, block.address().as_ptr() as u64, patient)
+                    .map(|_| ());
+            }
+        }
         let incoming = Incoming::for_any(self.guard, self.table, self.store(), object)?;
         self.delete_equal(&incoming.probe(), incoming.body(), patient)
             .map(|_| ())
@@ -88,8 +109,9 @@ impl<'g> Handle<'g> {
             is_it,
             |group, key, _| {
                 let limit = if patient { usize::MAX } else { GROUP_LIMIT };
+                let distinct = self.table.kind() == Kind::Bag;
                 // SAFETY: the place is locked.
-                unsafe { group.remove(self.guard, key, sought, limit) }
+                unsafe { group.remove(self.guard, key, sought, distinct, limit) }
             },
         )
     }

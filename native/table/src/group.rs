@@ -237,9 +237,14 @@ impl Group {
             let filter = Filter::only(object, key.place);
             let is_it = |body: u64| identical(key.object(body), object);
             let has_it = |chunk: Chunk| chunk.bodies_passing(&filter).any(is_it);
-            let index = &self.writer().index;
-            let indexed = |index: &Index| index.chunks(hash(object, key)).any(has_it);
-            index.as_deref().is_some_and(indexed) || self.unindexed().any(has_it)
+            let mut indexed = false;
+            if let Some(index) = &self.writer().index {
+                index.each(hash(object, key), |chunk| {
+                    indexed = has_it(chunk);
+                    !indexed
+                });
+            }
+            indexed || self.unindexed().any(has_it)
         }
     }
 
@@ -426,35 +431,60 @@ impl Group {
         }
     }
 
-    /// Removes all objects equal to this one; how many. Nothing, and nothing is done, where more than `limit` may be equal. O(1) for
-    /// each.
+    /// Removes all objects equal to this one, where they are `distinct` the only one; how many. Nothing, and nothing is done, where
+    /// more than `limit` may be equal. O(1) for each.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    pub unsafe fn remove(&self, guard: &Guard, key: KeyPlace, object: ObjectRef<'_>, limit: usize) -> Option<usize> {
+    pub unsafe fn remove(
+        &self,
+        guard: &Guard,
+        key: KeyPlace,
+        object: ObjectRef<'_>,
+        distinct: bool,
+        limit: usize,
+    ) -> Option<usize> {
         // SAFETY: the caller is the only writer; objects in the group live.
         unsafe {
             let filter = Filter::only(object, key.place);
             let is_it = |other: &ObjectRef<'_>| identical(*other, object);
             let hash = hash(object, key);
-            if self.count() > limit {
-                let index = self.writer().index.as_ref();
-                let indexed = index.map_or(0, |index| index.chunks(hash).take(limit + 1).count());
-                let passing = |chunk: Chunk| chunk.passing(&filter).count_ones() as usize;
-                if indexed + self.unindexed().map(passing).sum::<usize>() > limit {
-                    return None;
-                }
+            if self.count() > limit && self.may_equal(hash, &filter, limit) > limit {
+                return None;
             }
             self.extend_index(key);
             let mut removed = 0;
-            let equal = |chunk: Chunk| {
-                let slots = bits(chunk.passing(&filter)).filter(|slot| is_it(&key.object(chunk.get(*slot))));
-                let slots = slots.fold(0, |slots, slot| slots | 1 << slot);
-                (slots != 0).then_some((chunk, slots))
-            };
-            let next = || self.writer().index.as_ref()?.chunks(hash).find_map(equal);
-            while let Some((chunk, slots)) = next() {
+            loop {
+                // The first chunk with such objects, and whether another one has some, too.
+                let (mut found, mut more) = (None, false);
+                if let Some(index) = &self.writer().index {
+                    index.each(hash, |chunk| {
+                        if found.is_some_and(|(first, _)| first == chunk) {
+                            return true;
+                        }
+                        let slots = bits(chunk.passing(&filter)).filter(|slot| is_it(&key.object(chunk.get(*slot))));
+                        let slots = slots.fold(0, |slots, slot| slots | 1 << slot);
+                        match found {
+                            _ if slots == 0 => true,
+                            None => {
+                                found = Some((chunk, slots));
+                                !distinct
+                            }
+                            Some(_) => {
+                                more = true;
+                                false
+                            }
+                        }
+                    });
+                }
+                let Some((chunk, slots)) = found else { break };
                 removed += self.take(guard, key, hash, chunk, slots);
+                if distinct {
+                    return Some(removed);
+                }
+                if !more {
+                    break;
+                }
             }
             if let Some(from) = self.unindexed().find(|chunk| chunk.passing(&filter) != 0) {
                 let all = self.sweep(guard, key, Some(from), &filter, usize::MAX, |_| true, is_it);
@@ -462,6 +492,34 @@ impl Group {
             }
             Some(removed)
         }
+    }
+
+    /// How many objects at most have this hash and pass the filter; where there may be more than `limit`, any number above that.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn may_equal(&self, hash: u32, filter: &Filter, limit: usize) -> usize {
+        // SAFETY: as the caller promises.
+        let index = unsafe { self.writer() }.index.as_ref();
+        // Mostly it is known without a look at them.
+        let most =
+            self.count() - index.map_or(0, |index| index.len()) + index.map_or(0, |index| index.most(hash, limit));
+        if most <= limit {
+            return most;
+        }
+        let mut indexed = 0;
+        if let Some(index) = index {
+            index.each(hash, |_| {
+                indexed += 1;
+                indexed <= limit
+            });
+        }
+        // SAFETY: as the caller promises.
+        let unindexed = unsafe { self.unindexed() };
+        indexed
+            + unindexed
+                .map(|chunk| chunk.passing(filter).count_ones() as usize)
+                .sum::<usize>()
     }
 
     /// Removes the objects whose signatures the filter lets pass, and of which `unwanted` is true; how many. Nothing, and nothing is
@@ -496,11 +554,11 @@ impl Group {
                     self.drop_index();
                 }
             }
-            self.drop_objects(guard, bits(slots).map(|slot| (chunk, chunk.get(slot))));
+            let removed = self.drop_objects(guard, bits(slots).map(|slot| (chunk, chunk.get(slot))));
             if chunk.count() <= FULL / 2 {
                 self.settle_with_next(guard, key, chunk);
             }
-            slots.count_ones() as usize
+            removed
         }
     }
 
@@ -580,11 +638,11 @@ impl Group {
         Some(found.len())
     }
 
-    /// Retires objects that were in these chunks, and are in no slots any more.
+    /// Retires objects that were in these chunks, and are in no slots any more; how many.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    unsafe fn drop_objects(&self, guard: &Guard, objects: impl Iterator<Item = (Chunk, u64)>) {
+    unsafe fn drop_objects(&self, guard: &Guard, objects: impl Iterator<Item = (Chunk, u64)>) -> usize {
         let (mut removed, mut bytes) = (0, 0);
         for (chunk, body) in objects {
             debug_assert!(!refers(body) || chunk.bodies().all(|other| other != body));
@@ -599,6 +657,7 @@ impl Group {
         unsafe { self.writer() }.bytes -= bytes;
         // Relaxed: see `count`.
         self.count.store(self.count() - removed, Ordering::Relaxed);
+        removed
     }
 
     /// [Settles](Self::settle) a chunk that has lost objects, and the one behind it.

@@ -111,6 +111,30 @@ impl Incoming {
     }
 }
 
+/// What has come into a store and gone from it, counted once for all: to count takes a quarter as long as to put an object. Also
+/// where a step unwinds, as it does for want of memory: what was put before it stays.
+struct Counted<'a> {
+    store: &'a Store,
+    /// Objects and bytes.
+    sums: Cell<(i64, i64)>,
+}
+
+impl<'a> Counted<'a> {
+    fn nothing(store: &'a Store) -> Self {
+        Self {
+            store,
+            sums: Cell::new((0, 0)),
+        }
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        let (objects, bytes) = self.sums.get();
+        self.store.count(objects, bytes);
+    }
+}
+
 impl Drop for Incoming {
     #[inline]
     fn drop(&mut self) {
@@ -143,13 +167,16 @@ impl Handle<'_> {
         let store = self.store();
         let incoming = Incoming::new(self.guard, self.table, store, object)?;
         let probe = incoming.probe;
-        let mut outcome = Ok(());
-        let old = store.update_plain(self.guard, &probe, |old| {
-            self.put_if_named(store, old, &incoming, &mut outcome)
-        })?;
+        let old = store.update_plain(
+            self.guard,
+            &probe,
+            // What is not taken is freed in the step: the default engines are done with the key then, as nothing is put.
+            #[inline(always)]
+            move |old| self.put_if_named(store, old, &incoming),
+        )??;
         // SAFETY: the place holds another entry now.
         unsafe { retire_replaced(self.guard, old) }
-        outcome
+        Ok(())
     }
 
     #[inline(never)]
@@ -160,35 +187,21 @@ impl Handle<'_> {
             return self.insert_detached(store, incoming);
         }
         let probe = incoming.probe;
-        let mut outcome = Ok(());
-        let old = store.update(self.guard, &probe, |old| {
-            self.put_if_named(store, old, &incoming, &mut outcome)
-        })?;
+        let old = store.update(self.guard, &probe, |old| self.put_if_named(store, old, &incoming))??;
         // SAFETY: the place holds another entry now.
         unsafe { retire_replaced(self.guard, old) }
-        outcome
+        Ok(())
     }
 
-    /// As [`put`](Self::put), but a failure goes into `outcome`, and the body is one word, 0 for none: the result of a step that is
-    /// not inlined passes through memory, where two words that are read as one make the processor wait.
+    /// As [`put`](Self::put), if the table still has the name by which it was found; the body is 0 for none.
     #[inline(always)]
-    fn put_if_named(
-        self,
-        store: &Store,
-        old: Option<Entry>,
-        incoming: &Incoming,
-        outcome: &mut Result<(), Failure>,
-    ) -> (Step, u64) {
-        let (step, result) = match self.still_named() {
-            Ok(()) => self.put(store, old, incoming),
-            Err(failure) => (Step::Keep, Err(failure)),
-        };
-        match result {
-            Ok(replaced) => (step, replaced.unwrap_or(0)),
-            Err(failure) => {
-                *outcome = Err(failure);
-                (step, 0)
+    fn put_if_named(self, store: &Store, old: Option<Entry>, incoming: &Incoming) -> (Step, Result<u64, Failure>) {
+        match self.still_named() {
+            Ok(()) => {
+                let (step, replaced) = self.put(old, incoming, |objects, bytes| store.count(objects, bytes));
+                (step, replaced.map(|old| old.unwrap_or(0)))
             }
+            Err(failure) => (Step::Keep, Err(failure)),
         }
     }
 
@@ -204,7 +217,7 @@ impl Handle<'_> {
             if old.is_some() {
                 return (Step::Keep, Ok(false));
             }
-            let (step, result) = self.put(store, None, &incoming);
+            let (step, result) = self.put(None, &incoming, |objects, bytes| store.count(objects, bytes));
             (step, result.map(|_| true))
         })?
     }
@@ -244,16 +257,24 @@ impl Handle<'_> {
             if new && (0..incoming.len()).any(|i| places.get(i).is_some()) {
                 return Ok(false);
             }
-            for (i, incoming) in incoming.iter().enumerate() {
-                let mut result = Ok(None);
+            let (sums, counted) = (Cell::new((0, 0)), Counted::nothing(store));
+            let add = |objects, bytes| sums.set((sums.get().0 + objects, sums.get().1 + bytes));
+            let done = incoming.iter().enumerate().try_for_each(|(i, incoming)| {
+                // One word each, and not one result: two words that pass through memory and are read as one make the processor wait.
+                let (mut body, mut outcome) = (0, Ok(()));
                 places.update(i, &mut |old| {
-                    let step;
-                    (step, result) = self.put(store, old, incoming);
+                    let (step, result) = self.put(old, incoming, add);
+                    match result {
+                        Ok(replaced) => body = replaced.unwrap_or(0),
+                        Err(failure) => outcome = Err(failure),
+                    }
                     step
                 });
-                replaced.extend(result?.filter(|old| refers(*old)));
-            }
-            Ok(true)
+                counted.sums.set(sums.get());
+                replaced.extend(Some(body).filter(|body| *body != 0 && refers(*body)));
+                outcome
+            });
+            done.map(|()| true)
         });
         for old in replaced {
             // SAFETY: the places hold other entries now.
@@ -262,59 +283,66 @@ impl Handle<'_> {
         Ok(result.map_err(Failure::from)??)
     }
 
-    /// Puts an object in a place that is locked. The second value is the body of an entry that the step replaces, to be retired
-    /// after the step.
+    /// Puts an object in a place that is locked, and has the objects and bytes that come or go counted. The second value is the body
+    /// of an entry that the step replaces, to be retired after the step.
     #[inline(always)]
     pub(crate) fn put(
         self,
-        store: &Store,
         old: Option<Entry>,
         incoming: &Incoming,
+        count: impl Fn(i64, i64),
     ) -> (Step, Result<Option<u64>, Failure>) {
         let bytes = incoming.bytes();
         let Some(old) = old else {
-            store.count(1, bytes);
+            count(1, bytes);
             return (Step::Put(incoming.take()), Ok(None));
         };
         if !self.table.kind().is_bag() {
             // SAFETY: the place is locked, so its object lives.
             let old_bytes = unsafe { body_bytes(old.body) } as i64;
-            store.count(0, bytes - old_bytes);
+            count(0, bytes - old_bytes);
             return (Step::Put(incoming.take()), Ok(Some(old.body)));
         }
-        self.add_to_bag(store, old, incoming)
+        let (step, result) = self.add_to_bag(old, incoming.body(), count);
+        if step != Step::Keep {
+            incoming.take();
+        }
+        (step, result.map(|()| None))
     }
 
+    /// Puts the object with this body, which is kept by any step but [`Step::Keep`], into a place of a bag that has one.
     #[inline(never)]
-    fn add_to_bag(self, store: &Store, old: Entry, incoming: &Incoming) -> (Step, Result<Option<u64>, Failure>) {
+    fn add_to_bag(self, old: Entry, body: u64, count: impl Fn(i64, i64)) -> (Step, Result<(), Failure>) {
         let key = self.table.key_place(old.key);
         let unique = self.table.kind() == Kind::Bag;
         // SAFETY: the place is locked, so its objects live and this is the group's only writer; the new object is our own.
         unsafe {
-            let object = key.object(incoming.entry.body);
+            let object = key.object(body);
             if is_group(old.body) {
                 let group = Group::from_body(old.body);
                 let before = group.bytes();
                 if unique && group.contains(key, object) {
-                    store.count(0, group.bytes() as i64 - before as i64);
-                    return (Step::Keep, Ok(None));
+                    count(0, group.bytes() as i64 - before as i64);
+                    return (Step::Keep, Ok(()));
                 }
-                if !group.insert(self.guard, key, incoming.entry.body) {
+                if !group.insert(self.guard, key, body) {
                     return (Step::Keep, Err(Failure::SystemLimit));
                 }
-                store.count(1, group.bytes() as i64 - before as i64);
-                incoming.take();
-                return (Step::Touch, Ok(None));
+                count(1, group.bytes() as i64 - before as i64);
+                return (Step::Touch, Ok(()));
             }
             if unique && identical(key.object(old.body), object) {
-                return (Step::Keep, Ok(None));
+                return (Step::Keep, Ok(()));
             }
-            let Some(body) = Group::of_two(key, old.body, incoming.entry.body) else {
+            let Some(group) = Group::of_two(key, old.body, body) else {
                 return (Step::Keep, Err(Failure::SystemLimit));
             };
-            store.count(1, Group::from_body(body).bytes() as i64 - body_bytes(old.body) as i64);
-            incoming.take();
-            (Step::Put(Entry { key: old.key, body }), Ok(None))
+            count(1, Group::from_body(group).bytes() as i64 - body_bytes(old.body) as i64);
+            let entry = Entry {
+                key: old.key,
+                body: group,
+            };
+            (Step::Put(entry), Ok(()))
         }
     }
 }

@@ -140,7 +140,12 @@ impl Options {
 
     #[inline]
     pub fn kind(self) -> Kind {
-        [Kind::Set, Kind::OrderedSet, Kind::Bag, Kind::DuplicateBag][self.get(KIND) as usize]
+        match self.get(KIND) {
+            0 => Kind::Set,
+            1 => Kind::OrderedSet,
+            2 => Kind::Bag,
+            _ => Kind::DuplicateBag,
+        }
     }
 
     #[inline]

@@ -322,6 +322,10 @@ impl Schema for Words {
 /// Whether two objects are exactly the same.
 pub fn identical(a: ObjectRef<'_>, b: ObjectRef<'_>) -> bool {
     match (a, b) {
+        // Immediates are the same if their words are.
+        (ObjectRef::Block(a), ObjectRef::Block(b)) if a.is_flat() && b.is_flat() => {
+            a.elements_raw() == b.elements_raw()
+        }
         (ObjectRef::Block(a), ObjectRef::Block(b)) => {
             a.arity() == b.arity() && equal_elements(a.elements(), b.elements())
         }
@@ -332,13 +336,21 @@ pub fn identical(a: ObjectRef<'_>, b: ObjectRef<'_>) -> bool {
 /// A hash of the object without its key.
 #[inline]
 pub fn object_hash(object: ObjectRef<'_>, key: usize) -> u64 {
-    let elements = (0..object.arity()).filter(|i| *i != key).map(|i| object.element(i));
-    let words = elements.map(|element| match element.is_immediate() {
-        true => element.word(),
-        false => hash(element),
-    });
+    let arity = object.arity();
     // Cheap for each element, as the whole is mixed.
-    mix(words.fold(object.arity() as u64, |state, word| {
-        (state.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    }))
+    let step = |state: u64, word: u64| (state.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let places = (0..arity).filter(|place| *place != key);
+    mix(match object.flat() {
+        Some(words) => places.fold(arity as u64, |state, place| step(state, words[place])),
+        None => places.fold(arity as u64, |state, place| {
+            let element = object.element(place);
+            step(
+                state,
+                match element.is_immediate() {
+                    true => element.word(),
+                    false => hash(element),
+                },
+            )
+        }),
+    })
 }

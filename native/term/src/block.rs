@@ -6,6 +6,7 @@ use crate::host::{host, Held};
 use cats_sync::epoch::Guard;
 use cats_sync::slab;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// A block that belongs to its holder. Dropping it releases its held terms and its memory.
@@ -76,7 +77,7 @@ impl Block {
         let address = slab::alloc(total * 8)?.cast::<u64>();
         // SAFETY: the memory is new, aligned to 8 and of `total` words.
         unsafe {
-            address.write(header(TUPLE, elements.len()) | FLAT | (total as u64) << 32);
+            address.write(flat_header(elements.len()));
             address
                 .add(1)
                 .copy_from_nonoverlapping(NonNull::from(elements).cast(), elements.len());
@@ -162,6 +163,12 @@ impl Block {
     }
 }
 
+/// The header of a block of a tuple of so many immediates.
+#[inline]
+fn flat_header(arity: usize) -> u64 {
+    header(TUPLE, arity) | FLAT | ((arity + 1) as u64) << 32
+}
+
 /// Words of an object that is built without taking memory for it twice.
 const SHORT: usize = 128;
 
@@ -211,6 +218,22 @@ impl<'a> BlockRef<'a> {
             address,
             block: PhantomData,
         }
+    }
+
+    /// The tuple of these immediates, laid out in `room`; nothing if that is too small.
+    #[inline]
+    pub fn flat_within(elements: &[u64], room: &'a mut [MaybeUninit<u64>]) -> Option<BlockRef<'a>> {
+        debug_assert!(elements.iter().all(|&word| is_immediate(word)));
+        let total = elements.len() + 1;
+        let room = room.get_mut(..total)?;
+        let words = std::iter::once(flat_header(elements.len())).chain(elements.iter().copied());
+        for (place, word) in room.iter_mut().zip(words) {
+            place.write(word);
+        }
+        Some(BlockRef {
+            address: NonNull::from(room).cast(),
+            block: PhantomData,
+        })
     }
 
     #[inline]

@@ -168,11 +168,27 @@ impl Index {
         })
     }
 
-    /// The chunks in which objects of this hash are; one of several objects comes several times.
+    /// How many objects of this hash there are at most; where there may be more than `limit`, any number above that.
     #[inline]
-    pub fn chunks(&self, hash: u32) -> impl Iterator<Item = Chunk> + '_ {
-        let lines = self.lines(self.bucket(hash));
-        lines.flat_map(move |(_, line)| bits(line.places(hash)).filter_map(|place| line.chunks[place]))
+    pub fn most(&self, hash: u32, limit: usize) -> usize {
+        PLACES * self.lines(self.bucket(hash)).take(limit / PLACES + 1).count()
+    }
+
+    /// Shows the chunks in which objects of this hash are, until `show` returns false; one of several objects comes several times.
+    #[inline]
+    pub fn each(&self, hash: u32, mut show: impl FnMut(Chunk) -> bool) {
+        let mut line = self.heads.at(self.bucket(hash));
+        loop {
+            for place in bits(line.places(hash)) {
+                if line.chunks[place].is_some_and(|chunk| !show(chunk)) {
+                    return;
+                }
+            }
+            if line.next == NONE {
+                return;
+            }
+            line = self.others.at(line.next as usize);
+        }
     }
 
     /// Adds an entry; false when memory is exhausted.

@@ -15,18 +15,33 @@ use smallvec::SmallVec;
 #[inline]
 pub fn signature(object: ObjectRef<'_>, key: usize) -> u64 {
     let places = (0..object.arity().min(PLANES)).filter(|place| *place != key);
-    places.fold(0, |signature, place| signature | byte(place, object.element(place)))
+    match object.flat() {
+        Some(words) => places.fold(0, |signature, place| signature | byte_of(place, words[place])),
+        None => places.fold(0, |signature, place| signature | byte(place, object.element(place))),
+    }
 }
 
 /// The byte of an element, where it stands in the signature.
 #[inline]
 fn byte(place: usize, term: TermRef<'_>) -> u64 {
-    (mix(sample(term)) >> 32 & 0xff) << (8 * place)
+    byte_of(place, sample(term))
+}
+
+#[inline]
+fn byte_of(place: usize, sample: u64) -> u64 {
+    (mix(sample) >> 32 & 0xff) << (8 * place)
 }
 
 /// A number that exactly equal terms have in common; of a large one only some of it is looked at.
 #[inline]
 fn sample(term: TermRef<'_>) -> u64 {
+    match term.is_immediate() {
+        true => term.word(),
+        false => sample_of_item(term),
+    }
+}
+
+fn sample_of_item(term: TermRef<'_>) -> u64 {
     match term.view() {
         View::Immediate(word) => word,
         // Adding 0.0 makes 0.0 of -0.0, which may be the same term.

@@ -63,7 +63,9 @@ impl Both {
         let before = self.objects.len();
         self.objects.retain(|other| *other != object);
         let removed = before - self.objects.len();
-        let limited = |group: &Group, object: ObjectRef<'_>, limit| unsafe { group.remove(guard, KEY, object, limit) };
+        let distinct = removed <= 1 && before.is_multiple_of(2);
+        let limited =
+            |group: &Group, object: ObjectRef<'_>, limit| unsafe { group.remove(guard, KEY, object, distinct, limit) };
         if removed > 0 {
             assert_eq!(
                 self.with(object, |group, object| limited(group, object, removed - 1)),

@@ -8,7 +8,8 @@
 //! The first touch of a huge page takes a millisecond or two, more than a scheduler may be held. So a thread of its own, begun
 //! with the third chunk, keeps some chunks in stock whose memory it has had made of huge pages and touched. Who finds the
 //! stock empty takes a chunk as it is, in small pages. The same thread gives regions back to the system and then to the source,
-//! which may take as long. When it is woken it does not preempt who runs, as that is likely to be a scheduler.
+//! which may take as long. When it is woken it does not preempt who runs, as that is likely to be a scheduler, and where all processors
+//! are busy it waits for a tick of the system's clock; once it runs, others wait for the next one. So it naps after each chunk.
 
 use super::class::PAGE;
 use super::page::Page;
@@ -16,6 +17,8 @@ use super::source;
 use crate::epoch::Guard;
 use std::ptr::{self, NonNull};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 const CHUNK: usize = 2 << 20;
 const PAGES: usize = CHUNK / PAGE;
@@ -199,9 +202,7 @@ fn touch_chunk(mut arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<M
 fn start_stocking(arena: &mut Arena) {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
-        let stocker = std::thread::Builder::new()
-            .name("cats_memory".into())
-            .stack_size(128 << 10);
+        let stocker = thread::Builder::new().name("cats_memory".into()).stack_size(128 << 10);
         arena.stocking = stocker.spawn(keep_stock).is_ok();
     });
 }
@@ -228,7 +229,9 @@ fn keep_stock() {
         }
         if arena.stocked < arena.goal() {
             if let Some(more) = touch_chunk(arena, true) {
-                arena = more;
+                drop(more);
+                nap();
+                arena = lock();
                 continue;
             }
             // No memory: wait until somebody has found some, or gives some back.
@@ -239,6 +242,11 @@ fn keep_stock() {
         }
         arena = WORK.wait(arena).unwrap_or_else(PoisonError::into_inner);
     }
+}
+
+/// Lets others have the processor, whoever they are. As short as the system's timers allow, some 50 µs.
+fn nap() {
+    thread::sleep(Duration::from_nanos(1));
 }
 
 /// Gives back a page that is empty and in no pool.
@@ -423,6 +431,7 @@ unsafe fn empty(region: &Region) {
         unsafe {
             libc::madvise(region.first.add(number * CHUNK).cast(), CHUNK, libc::MADV_DONTNEED);
         }
+        nap();
     }
 }
 

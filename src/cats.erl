@@ -446,19 +446,15 @@ slot(Table, Number) ->
 %% @doc Lists all objects, those of an `ordered_set' in order. Runs in slices, while other processes go on.
 -spec tab2list(table()) -> [Object :: tuple()].
 tab2list(Table) ->
-    tab2list(Table, Table, []).
-
-tab2list(Table, Cursor, Objects) ->
-    Scanned = try
-                  cats_nif:scan(Cursor, Objects)
-              catch
-                  error:Cause:Stack ->
-                      cats_failure:handle(Cause, {scan, [Cursor, Objects]}, tab2list, [Table], Stack)
-              end,
-    case Scanned of
-        {MoreObjects, NextCursor} -> tab2list(Table, NextCursor, MoreObjects);
-        AllObjects -> AllObjects
-    end.
+    Scan = fun(Cursor, Objects) ->
+                   try
+                       cats_nif:scan(Cursor, Objects)
+                   catch
+                       error:Cause:Stack ->
+                           cats_failure:handle(Cause, {scan, [Cursor, Objects]}, tab2list, [Table], Stack)
+                   end
+           end,
+    cats_slices:finish(Scan(Table, []), Scan).
 
 %% @doc Deletes all objects with the key and returns them, atomically.
 -spec take(table(), Key :: term()) -> [Object :: tuple()].

@@ -48,7 +48,7 @@ retry(Cause, _Native, {Function, Arguments, Stack}, _Waits) ->
 
 %% The stack below the function of `cats' that was called.
 callers(Stack) ->
-    Own = [?MODULE, cats, cats_convert, cats_file, cats_nif, cats_qlc, cats_select],
+    Own = [?MODULE, cats, cats_convert, cats_file, cats_nif, cats_qlc, cats_select, cats_slices],
     lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), Own) end, Stack).
 
 %% @private

@@ -105,6 +105,7 @@
 -type cursor() :: reference().
 %% Where a scan of a table stands.
 
+-type slice(Result) :: Result | {Result, cursor(), Words :: non_neg_integer()} | {chunk, [term()], cursor(), place()}.
 -type place() :: non_neg_integer() | [Key :: term()].
 %% The same for {@link select_at/4}: a term like any other, of a meaning of its own.
 
@@ -261,23 +262,21 @@ all() -> erlang:nif_error(not_loaded).
 info(_Table, _Item) -> erlang:nif_error(not_loaded).
 
 %% @doc Puts the objects of one slice of a table before a list. The first call has the table; while a tuple comes back, the next
-%% has its list and its cursor. An ordered_set is scanned downwards, so that the finished list ascends.
--spec scan(table() | cursor(), [tuple()]) -> {[tuple()], cursor()} | [tuple()].
+%% has its list and its cursor; `Words' is how many words all objects may take together. An ordered_set is scanned downwards, so
+%% that the finished list ascends.
+-spec scan(table() | cursor(), [tuple()]) -> {[tuple()], cursor(), Words :: non_neg_integer()} | [tuple()].
 scan(_TableOrCursor, _Objects) -> erlang:nif_error(not_loaded).
 
 %% The first slice of `match', `match_object', `match_delete', `select', `select_reverse', `select_count',
-%% `select_delete' or `select_replace', by name. Returns the result; `{Result, Cursor}' when there is more
-%% to do; `{chunk, Result, Cursor, Place}' when there are as many results as the limit says, in a table without order
-%% perhaps a few more. Without a limit (`infinity') results are in their order, with one they are in the
-%% opposite order.
--spec select(atom(), table(), term(), pos_integer() | infinity) ->
-          Result | {Result, cursor()} | {chunk, [term()], cursor(), place()}
-              when Result :: [term()] | non_neg_integer().
+%% `select_delete' or `select_replace', by name. Returns the result; `{Result, Cursor, Words}' when there is
+%% more to do (all results may take so many words together); `{chunk, Result, Cursor, Place}' when there are
+%% as many results as the limit says, in a table without order perhaps a few more. Without a limit (`infinity')
+%% results are in their order, with one they are in the opposite order.
+-spec select(atom(), table(), term(), pos_integer() | infinity) -> slice([term()] | non_neg_integer()).
 select(_Function, _Table, _Specification, _Limit) -> erlang:nif_error(not_loaded).
 
 %% The next slice, given the result so far. Returns as `select/4' does.
--spec select_on(cursor(), Result) -> Result | {Result, cursor()} | {chunk, [term()], cursor(), place()}
-              when Result :: [term()] | non_neg_integer().
+-spec select_on(cursor(), Result) -> slice(Result) when Result :: [term()] | non_neg_integer().
 select_on(_Cursor, _Result) -> erlang:nif_error(not_loaded).
 
 -spec is_cursor(term()) -> boolean().
@@ -288,7 +287,7 @@ is_cursor(_Term) -> erlang:nif_error(not_loaded).
 select_at(_Function, _Table, _Specification, _Place) -> erlang:nif_error(not_loaded).
 
 %% The first slice of the next chunk, of so many results. Returns as `select/4' does.
--spec select_chunk(cursor(), pos_integer()) -> [term()] | {[term()], cursor()} | {chunk, [term()], cursor(), place()}.
+-spec select_chunk(cursor(), pos_integer()) -> slice([term()]).
 select_chunk(_Cursor, _Limit) -> erlang:nif_error(not_loaded).
 
 %% @doc Passes the settings of the application: the most groups that the readers of a lock are divided into, and how tables are

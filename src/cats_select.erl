@@ -29,16 +29,7 @@ all(Function, Table, Specification) ->
                      Native = [Function, Table, Specification, infinity],
                      cats_failure:handle(Cause, {select, Native}, Function, [Table, Specification], Stack)
              end,
-    case Sliced of
-        {Result, Cursor} -> all_on(Cursor, Result, Function, [Table, Specification]);
-        Result -> Result
-    end.
-
-all_on(Cursor, Result, Function, Arguments) ->
-    case slice(Cursor, Result, Function, Arguments) of
-        {MoreResult, NextCursor} -> all_on(NextCursor, MoreResult, Function, Arguments);
-        WholeResult -> WholeResult
-    end.
+    cats_slices:finish(Sliced, fun(Cursor, Result) -> slice(Cursor, Result, Function, [Table, Specification]) end).
 
 %% @private
 %% @doc The first chunk of a call with a limit.
@@ -106,7 +97,7 @@ bad_continuation(Function, Continuation) ->
 complete({chunk, Reversed, Cursor, Place}, Earlier, {_, Limit, _} = Scan, _Function, _Arguments) ->
     {Results, Surplus, 0} = take(Limit, Earlier ++ lists:reverse(Reversed)),
     {Results, continuation(Scan, Cursor, Place, Surplus)};
-complete({Reversed, Cursor}, Earlier, Scan, Function, Arguments) ->
+complete({Reversed, Cursor, _Words}, Earlier, Scan, Function, Arguments) ->
     complete(slice(Cursor, Reversed, Function, Arguments), Earlier, Scan, Function, Arguments);
 complete([], [], _Scan, _Function, _Arguments) ->
     '$end_of_table';

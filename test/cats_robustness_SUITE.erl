@@ -7,7 +7,7 @@
          emptying_a_large_table_holds_nobody/1, memory_comes_back/1,
          memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1, many_keys_at_once/1,
          keys_of_what_is_found/1, lists_of_operations/1, many_large_keys/1,
-         packed_objects/1]).
+         packed_objects/1, heap_for_results/1]).
 
 -define(T, (cats_test_lib:tables())).
 
@@ -18,7 +18,7 @@ all() ->
      emptying_a_large_table_holds_nobody,
      memory_comes_back, memory_of_replaced_objects_comes_back, killed_in_the_middle,
      loading_again_keeps_tables, many_keys_at_once, keys_of_what_is_found,
-     lists_of_operations, many_large_keys, packed_objects].
+     lists_of_operations, many_large_keys, packed_objects, heap_for_results].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -28,7 +28,7 @@ init_per_testcase(Case, Config)
     when Case =:= memory_comes_back; Case =:= memory_of_replaced_objects_comes_back;
                                      Case =:= loading_again_keeps_tables; Case =:= many_keys_at_once;
                                      Case =:= lists_of_operations; Case =:= many_large_keys;
-                                     Case =:= packed_objects ->
+                                     Case =:= packed_objects; Case =:= heap_for_results ->
     cats_test_lib:only_cats(Config);
 init_per_testcase(_, Config) ->
     Config.
@@ -415,6 +415,42 @@ packed_objects(_Config) ->
          ?assertEqual(20, cats:select_count(Table, Specification)),
          true = cats:delete(Table)
      end || Type <- cats_test_lib:types([set, ordered_set, bag, duplicate_bag])],
+    ok.
+
+%% The heap is made large for results to come: no longer than the call takes, and not in a process whose heap is limited.
+heap_for_results(_Config) ->
+    Table = cats:new(results, [ordered_set, public]),
+    Objects = [{N, large, lists:seq(1, 2000)} || N <- lists:seq(1, 300)],
+    [true = cats:insert(Table, Object) || Object <- Objects],
+    Least = fun() -> element(2, process_info(self(), min_heap_size)) end,
+    Slices = [{[], cursor, 100000}, {[1], cursor, 1000000}, {[2, 1], cursor, 10}],
+    %% What each slice had for the least size, the first one being the call's.
+    Leasts = fun() ->
+                     Next = fun(cursor, Shown) ->
+                                    put(leasts, [Least() | get(leasts)]),
+                                    lists:nth(length(Shown) + 2, Slices ++ [done])
+                            end,
+                     put(leasts, [Least()]),
+                     done = cats_slices:finish(hd(Slices), Next),
+                     ?assertError(oops, cats_slices:finish(hd(Slices), fun(_, _) -> error(oops) end)),
+                     lists:reverse([Least() | get(leasts)])
+             end,
+    Calls = fun() ->
+                    ?assert(Objects =:= cats:tab2list(Table)),
+                    ?assert(Objects =:= cats:select(Table, [{{'_', large, '_'}, [], ['$_']}])),
+                    ?assert(Objects =:= cats:match_object(Table, {'_', large, '_'})),
+                    Leasts()
+            end,
+    Run = fun(Options) ->
+                  {Pid, Monitor} = spawn_opt(fun() -> exit(Calls()) end, [monitor | Options]),
+                  receive {'DOWN', Monitor, process, Pid, Result} -> Result end
+          end,
+    [Small, First, Second, Small, Small] = Run([]),
+    ?assert(First >= 100000 andalso Second >= 1000000),
+    [Some, _, Second, Some, Some] = Run([{min_heap_size, 50000}]),
+    ?assert(Some >= 50000),
+    ?assertEqual(lists:duplicate(5, Small), Run([{max_heap_size, 20000000}])),
+    true = cats:delete(Table),
     ok.
 
 %% Result of a call, and the object afterwards.

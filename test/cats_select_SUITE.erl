@@ -387,7 +387,7 @@ heavy_groups(_Config) ->
     [begin
          [true = cats:insert(Table, [{Key, N, list_to_tuple(lists:seq(1, 20))} || N <- lists:seq(First, First + 99)])
           || Key <- lists:seq(1, 100), First <- lists:seq(1, 601, 100)],
-         {Objects, _} = cats_nif:scan(Table, []),
+         {Objects, _, _} = cats_nif:scan(Table, []),
          ?assertEqual(700, length(Objects)),
          ?assertEqual(70000, length(cats:tab2list(Table))),
          ?assertEqual(70000, cats:select_count(Table, [{{'_', '_', '_'}, [], [true]}])),

@@ -23,12 +23,16 @@ const FEW: usize = 8;
 const MANY: usize = 128;
 const MANY_ORDERED: usize = 512;
 const STEP: Duration = Duration::from_micros(25);
+/// Words of a list's cell.
+const CELL_WORDS: usize = 2;
 /// What it takes to delete or replace an object, in words to copy.
 const CHANGE_WORDS: usize = 20;
 /// How many words of an object are looked at in the time that it takes to copy one.
 const LOOKED: usize = 4;
 /// Words of an object from which on it counts, whatever is made of it: guards and replacements may go through all of it.
 const LARGE: usize = 500;
+/// How many times as many words of results as there are are expected at most.
+const FORESIGHT: usize = 8;
 /// How many objects before it is come to an object's memory is asked for.
 const AHEAD: usize = 16;
 
@@ -63,6 +67,23 @@ struct Task {
     selection: Selection,
     /// How many more results make a chunk; `usize::MAX` where there are no chunks.
     limit: usize,
+    yields: Yields,
+}
+
+/// What a scan has shown and made so far.
+#[derive(Clone, Copy, Default)]
+struct Yields {
+    objects: usize,
+    words: usize,
+}
+
+impl Yields {
+    /// How many words the results of a scan of so many objects may take in the end: as many as what it has made suggests and some
+    /// more, but not beyond that by more than a certain factor.
+    fn expected(self, objects: usize) -> usize {
+        let words = self.words.saturating_mul(objects.max(self.objects)) / self.objects.max(1);
+        (words + words / 8).min(FORESIGHT * self.words)
+    }
 }
 
 /// What is done to the objects of a table.
@@ -97,6 +118,7 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
         work: Arc::new(work),
         selection: Selection::all(handle.table(), Direction::Down),
         limit: usize::MAX,
+        yields: Yields::default(),
     };
     run(env, handle, task, list)
 }
@@ -104,9 +126,10 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
 /// `select(Function, Table, Specification, Limit)`: `Function` is the `ets` function's name; `Limit` is `infinity` where there
 /// is none.
 ///
-/// Returns the result, `{Result, Cursor}` when there is more to do, or `{chunk, Result, Cursor, Place}` when there are as many
-/// results as the limit says (in a table without order perhaps a few more). Results without a limit are in the order that the
-/// function promises, with a limit in the opposite one. `Place` is for `select_at/4`.
+/// Returns the result, `{Result, Cursor, Words}` when there is more to do (all results may take so many words together), or
+/// `{chunk, Result, Cursor, Place}` when there are as many results as the limit says (in a table without order perhaps a few
+/// more). Results without a limit are in the order that the function promises, with a limit in the opposite one. `Place` is for
+/// `select_at/4`.
 pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) -> Result<Term, Failure> {
     let guard = pin();
     let order = prepare(env, &guard, function, table, specification, limit)?;
@@ -167,6 +190,7 @@ impl Order<'_> {
             work: Arc::new(work),
             selection,
             limit: self.limit,
+            yields: Yields::default(),
         })
     }
 }
@@ -311,6 +335,7 @@ fn next(env: Env, cursor: Term, limit: Option<usize>, result: Term) -> Result<Te
 fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Term, Failure> {
     let patient = patient(handle.table());
     let mut slice = Slice::new(env, handle, task.limit, result);
+    slice.yields = task.yields;
     let ordered = slice.ordered();
     // The objects of one key stay in the order of insertion.
     let turned = task.limit == usize::MAX && !ordered;
@@ -336,6 +361,7 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
                     if turned {
                         objects.reverse();
                     }
+                    slice.yields.objects += objects.len();
                     let whole = slice.step(&task.work, &mut task.selection, &objects, &before.0)?;
                     Ok((more, whole))
                 }
@@ -370,7 +396,9 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
             if task.limit != usize::MAX {
                 task.limit -= slice.found;
             }
-            env.tuple(&[result, cursor(env, handle, task)])
+            task.yields = slice.yields;
+            let words = slice.yields.expected(handle.size());
+            env.tuple(&[result, cursor(env, handle, task), env.unsigned(words as u64)])
         }
         State::Chunk => {
             let place = match task.selection.place() {
@@ -400,6 +428,7 @@ struct Slice<'e, 'g> {
     /// What comes to a result that is a number.
     counted: usize,
     words: usize,
+    yields: Yields,
     /// Results so far, and how many of them are wanted.
     found: usize,
     limit: usize,
@@ -420,6 +449,7 @@ impl<'e, 'g> Slice<'e, 'g> {
             result,
             counted: 0,
             words: 0,
+            yields: Yields::default(),
             found: 0,
             limit,
         }
@@ -574,9 +604,17 @@ impl<'e, 'g> Slice<'e, 'g> {
 
     /// Puts the object before the result.
     fn take(&mut self, object: &ObjectRef<'g>) -> Result<(), Failure> {
-        self.words += object.words() + 2;
-        self.result = self.env.cons(tuple(self.env, object)?, self.result);
+        let made = tuple(self.env, object)?;
+        self.put(made, object.words());
         Ok(())
+    }
+
+    /// Puts a term of so many words before the result.
+    #[inline(always)]
+    fn put(&mut self, term: Term, words: usize) {
+        self.words += words + CELL_WORDS;
+        self.yields.words += words + CELL_WORDS;
+        self.result = self.env.cons(term, self.result);
     }
 
     fn is_true(&mut self, program: &Program, from: usize, object: &ObjectRef<'g>) -> bool {
@@ -598,8 +636,8 @@ impl<'e, 'g> Slice<'e, 'g> {
             return Err(failure);
         }
         if let Some(term) = made {
-            self.words += maker.words + 2;
-            self.result = self.env.cons(term, self.result);
+            let words = maker.words;
+            self.put(term, words);
             self.found += 1;
         }
         Ok(())

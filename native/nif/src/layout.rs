@@ -35,8 +35,8 @@ const HEAP_BINARY: usize = 64;
 /// Words before a binary's bytes: its header and its size.
 const BINARY_WORDS: usize = 2;
 
-/// Whether cells, tuples, floats and environments are as expected. Relaxed, for all in this file: written while the library is being
-/// loaded, before any other use.
+/// Whether cells, tuples, floats and environments are as expected. Relaxed, as for all in this file but [`RESOURCE`]: written while the
+/// library is being loaded, before any other use.
 static KNOWN: AtomicBool = AtomicBool::new(false);
 /// The kind of binaries within the heap, and the unit of their size.
 static BINARIES: AtomicU64 = AtomicU64::new(UNKNOWN);
@@ -49,7 +49,7 @@ const PLAIN: u64 = u32::MAX as u64;
 
 /// The header of references to resources, once it is known where the resource lies: the next word refers to a record, in which the
 /// object is at the offset [`OBJECT`], a pointer to its type [`TYPE_BEFORE`] words before that, and [`DESTRUCTOR_BEFORE`] words before it
-/// a function's address that all records have, and those of resources in common.
+/// a function's address that all records have, and those of resources in common. Learned while calls run: see [`learn_resource`].
 static RESOURCE: AtomicU64 = AtomicU64::new(UNKNOWN);
 static OBJECT: AtomicUsize = AtomicUsize::new(0);
 static DESTRUCTOR: AtomicU64 = AtomicU64::new(UNKNOWN);

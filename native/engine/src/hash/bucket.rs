@@ -57,8 +57,7 @@ const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Head>() == 16 && siz
 /// The mark of a hash: bits that have no part in the bucket's number. Never 0.
 #[inline]
 fn tag_of(hash: u64) -> u8 {
-    let tag = (hash >> 53) as u8;
-    tag + u8::from(tag == 0)
+    ((hash >> 53) as u8).max(1)
 }
 
 /// The bit of a tag in the filter.

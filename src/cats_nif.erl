@@ -75,6 +75,7 @@
     test_batches/0,
     test_collect/0,
     test_panic/0,
+    test_out_of_memory/0,
     test_watch/1,
     test_watched/0
 ]).
@@ -363,6 +364,9 @@ test_collect() -> erlang:nif_error(not_loaded).
 
 -spec test_panic() -> no_return().
 test_panic() -> erlang:nif_error(not_loaded).
+
+-spec test_out_of_memory() -> no_return().
+test_out_of_memory() -> erlang:nif_error(not_loaded).
 
 -spec test_watch(pid()) -> boolean().
 test_watch(_Process) -> erlang:nif_error(not_loaded).

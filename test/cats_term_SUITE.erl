@@ -461,6 +461,8 @@ there_panic() ->
      end || _ <- lists:seq(1, 30)],
     {'EXIT', {{panic, <<"as asked">>}, _}} = catch cats_nif:test_panic(),
     {'EXIT', {{panic, <<"as asked">>}, _}} = catch cats_nif:dirty(test_panic, []),
+    {'EXIT', {system_limit, _}} = catch cats_nif:test_out_of_memory(),
+    {'EXIT', {system_limit, _}} = catch cats_nif:dirty(test_out_of_memory, []),
     comes_back({still, here}),
     ok.
 

@@ -1,12 +1,13 @@
 //! The native functions of the module `cats_nif`: name, arity and body of each in one list.
 //!
 //! A body is `fn(Env, &[Term; ARITY]) -> Result<Term, Failure>`. Each runs in a panic guard: a panic becomes the Erlang
-//! exception `error:{panic, Text}`, and the VM goes on.
+//! exception `error:{panic, Text}`, what unwinds for want of memory `error:system_limit`, and the VM goes on.
 
 use crate::atoms;
 use crate::calls;
 use crate::failure::Failure;
 use crate::vm::{Env, Term};
+use cats_sync::slab::OutOfMemory;
 use rustler::sys::*;
 use std::any::Any;
 use std::cell::Cell;
@@ -86,6 +87,9 @@ fn fail(env: Env, reason: Term) -> Term {
 #[cold]
 #[inline(never)]
 fn panicked(env: Env, payload: Box<dyn Any + Send>) -> Term {
+    if payload.is::<OutOfMemory>() {
+        return fail(env, Failure::SystemLimit.reason());
+    }
     let text = payload
         .downcast_ref::<&str>()
         .copied()
@@ -193,6 +197,8 @@ pub static FUNCTIONS: &[Function] = functions! {
     test_collect/0 => crate::selftest::collect,
     #[cfg(feature = "selftest")]
     test_panic/0 => crate::selftest::panic,
+    #[cfg(feature = "selftest")]
+    test_out_of_memory/0 => crate::selftest::out_of_memory,
     #[cfg(feature = "selftest")]
     test_watch/1 => crate::selftest::watch,
     #[cfg(feature = "selftest")]

@@ -21,7 +21,7 @@ use crate::vm::{Env, Term};
 use crate::weight;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use cats_sync::slab::Own;
+use cats_sync::slab::{self, Own};
 use cats_term::{Class, Held, Retained};
 use rustler::sys::{enif_alloc_env, enif_free_env, ErlNifEnv};
 use std::cell::Cell;
@@ -179,9 +179,9 @@ impl Batch {
             hides,
             added: AtomicUsize::new(0),
             weight: AtomicUsize::new(0),
-            slots: Own::slice(items, slot).expect("memory for a batch"),
+            slots: slab::needed(Own::slice(items, slot)),
         });
-        batch.expect("memory for a batch").into_raw()
+        slab::needed(batch).into_raw()
     }
 
     /// Copies a term into the batch and relocates its words; the result is the address of a binary's bytes, and whether the batch is

@@ -4,6 +4,7 @@ use crate::decode;
 use crate::external;
 use crate::held;
 use crate::vm::{Env, Term};
+use cats_sync::slab;
 use cats_term::{Host, TermRef};
 use rustler::sys::*;
 use std::cmp::Ordering;
@@ -22,7 +23,7 @@ pub fn install(env: Env) {
         identical_mixed: |a, b| Workspace::new().with(a, b, identical),
         bits: |term, bits| {
             let workspace = Workspace::new();
-            let bytes = external::of(workspace.env(), Term(term)).expect("memory for a bit string");
+            let bytes = slab::needed(external::of(workspace.env(), Term(term)));
             external::bits(&bytes, bits)
         },
         retain: held::retain,
@@ -63,7 +64,7 @@ pub fn atom_text(atom: u64, text: &mut Vec<u8>) {
         }
     } else {
         let workspace = Workspace::new();
-        let bytes = external::of(workspace.env(), atom).expect("memory for an atom");
+        let bytes = slab::needed(external::of(workspace.env(), atom));
         external::atom_text(&bytes, text);
     }
 }

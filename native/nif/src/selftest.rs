@@ -7,6 +7,7 @@ use crate::vm::{Env, Term};
 use crate::{decode, encode, held, layout, monitor};
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicPtr, Ordering};
+use cats_sync::slab;
 use cats_term::{Block, BlockRef, Builder};
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -162,6 +163,11 @@ pub fn collect(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
 /// Panics.
 pub fn panic(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     panic!("as asked");
+}
+
+/// Unwinds as where memory is exhausted.
+pub fn out_of_memory(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    slab::needed(None)
 }
 
 /// Watches a process.

@@ -11,7 +11,7 @@
 
 use crate::epoch::{pin, slot_index, Guard};
 use crate::facade::{store_load_fence, AtomicI64, AtomicPtr, AtomicU64, Ordering};
-use crate::slab::Own;
+use crate::slab::{self, Own};
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -88,7 +88,7 @@ impl<const N: usize> Stripes<N> {
         };
         let stripes = Own::slice(stripes_for_this_machine(), || Stripe(std::array::from_fn(pair)));
         Self {
-            stripes: Some(stripes.expect("memory for counters")),
+            stripes: Some(slab::needed(stripes)),
             ..Self::new()
         }
     }

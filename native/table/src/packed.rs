@@ -5,6 +5,7 @@
 //! not become smaller, or that have held terms stay as they are.
 
 use cats_sync::epoch;
+use cats_sync::slab;
 use cats_term::{small, Block, BlockRef, Builder, TermRef, BOTTOM};
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use std::cell::RefCell;
@@ -82,7 +83,7 @@ pub unsafe fn unpack<'a>(packed: BlockRef<'_>) -> BlockRef<'a> {
         let length = decompress_into(source, target).expect("what was packed unpacks");
         assert_eq!(length, 8 * count);
         // SAFETY: these are the words of a block without held terms.
-        let block = unsafe { Block::from_words(words) }.expect("memory for an object");
+        let block = slab::needed(unsafe { Block::from_words(words) });
         words.clear();
         words.shrink_to(KEPT);
         block

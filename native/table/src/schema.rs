@@ -4,6 +4,7 @@
 use crate::group::Group;
 use crate::object::{is_block, is_group, key_of, ObjectRef};
 use cats_engine::{Entry, OrderedSchema, Schema};
+use cats_sync::slab;
 use cats_term::{
     compare, equal, equal_elements, hash, head, heads, key_word, key_word_ordered, mix, Block, Builder, Room, TermRef,
 };
@@ -277,7 +278,7 @@ impl OwnedKey {
         let root = builder.tuple(1);
         let word = builder.copy(term);
         builder.set(root, 0, word);
-        Self::of(builder.finish().expect("memory for a key"))
+        Self::of(slab::needed(builder.finish()))
     }
 
     /// The key that is the only element of the block's tuple.

@@ -70,6 +70,13 @@ fn a_want_of_memory_passes() {
         assert_eq!((handle.size(), contents(handle).len()), (0, 0));
     });
     assert_eq!(table.check(Right::Write, || 1), Ok(()));
+    let ordered = enter_blank(registry, &world, &guard, options(Kind::OrderedSet, 1), atom(1), 1, None).unwrap();
+    without_memory(|| {
+        let refused = panic::catch_unwind(AssertUnwindSafe(|| ordered.check(Right::Write, || 1)));
+        assert!(refused.unwrap_err().is::<slab::OutOfMemory>());
+    });
+    assert_eq!(ordered.check(Right::Write, || 1), Ok(()));
+    registry.delete(&world, ordered.by_identifier(&guard)).unwrap();
     let word = small(1).unwrap();
     handle.insert(Object::Flat(&[word, word])).unwrap();
     assert_eq!(contents(handle).len(), 1);
@@ -88,7 +95,7 @@ fn a_list_that_fails_half_way_is_counted() {
     without_memory(|| {
         let objects = pairs.iter().map(|pair| Ok::<_, Failure>(Object::Flat(pair)));
         let inserted = panic::catch_unwind(AssertUnwindSafe(|| handle.insert_list(objects, false, true)));
-        assert!(inserted.is_err());
+        assert!(inserted.unwrap_err().is::<slab::OutOfMemory>());
     });
     let found = contents(handle).len();
     assert!(found > 0);

@@ -37,7 +37,7 @@ struct Changing {
 
 impl<K> Base<K> {
     pub fn allocate(low: Bound<K>, high: Bound<K>, root: Node) -> *mut u8 {
-        let at = slab::alloc(size_of::<Self>()).expect("memory for a base node");
+        let at = slab::needed(slab::alloc(size_of::<Self>()));
         // SAFETY: the memory is this function's own, and large enough.
         unsafe {
             at.cast().write(Self {

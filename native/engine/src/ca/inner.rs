@@ -260,7 +260,7 @@ impl<K> Inner<K> {
             false => parts.keys.iter().map(|&key| head(schema, key, skip)).collect(),
         };
         let head_at = |i| heads.get(i).copied().unwrap_or(u64::MAX);
-        let at = slab::alloc(size(len)).expect("memory for an inner node");
+        let at = slab::needed(slab::alloc(size(len)));
         let inner = Self { at, of: PhantomData };
         // SAFETY: the memory is this function's own, and large enough for the header, the lines and the keys behind it.
         unsafe {

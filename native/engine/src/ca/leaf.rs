@@ -149,7 +149,7 @@ pub(super) fn log_for(count: usize) -> u32 {
 impl Leaf {
     /// A new leaf of these words: of the header, the order, and those behind the header.
     fn allocate(log: u32, skip: usize, info: u64, order: [u64; ORDER], word: impl Fn(usize) -> u64) -> Self {
-        let at = slab::alloc(size(log)).expect("memory for a leaf");
+        let at = slab::needed(slab::alloc(size(log)));
         let leaf = Self { at, log };
         // SAFETY: the memory is this function's own, and large enough for the header and the words behind it.
         unsafe {

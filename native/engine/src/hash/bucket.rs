@@ -661,7 +661,7 @@ impl<'g> Spare<'g> {
     /// Adds a new block; unwinds when memory is exhausted.
     #[cold]
     pub fn allocate_or_panic(&mut self) {
-        assert!(self.allocate(), "out of memory");
+        slab::needed(self.allocate().then_some(()));
     }
 
     fn push(&mut self, block: NonNull<Block>) {

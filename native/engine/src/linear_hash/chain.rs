@@ -169,7 +169,7 @@ impl Spare {
     /// Adds a new node; unwinds when memory is exhausted.
     #[inline]
     pub fn allocate_or_panic(&mut self) {
-        let node = slab::alloc(NODE).expect("out of memory").cast::<Node>();
+        let node = slab::needed(slab::alloc(NODE)).cast::<Node>();
         let entry = Entry { key: 0, body: 0 };
         // SAFETY: new memory for a node.
         unsafe { node.write(Node { next: self.0, entry }) };

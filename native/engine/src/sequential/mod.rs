@@ -16,6 +16,7 @@ pub use treap::Treap;
 
 use crate::room::Room;
 use crate::{Entry, OrderedSchema, Step};
+use cats_sync::slab;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::marker::PhantomData;
@@ -189,7 +190,7 @@ impl<B: Balance> Tree<B> {
             at = node.child[side];
         }
         // Before the change, so that nothing has been done when there is no memory.
-        let room = Room::take().expect("memory for a node");
+        let room = slab::needed(Room::take());
         let (step, result) = change(None);
         let Step::Put(entry) = step else { return (result, 0) };
         // SAFETY: the path leads to where the key belongs, and no node is there.

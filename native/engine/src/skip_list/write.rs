@@ -7,6 +7,7 @@ use crate::{Busy, Entry, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
 use cats_sync::hazard::Hazards;
+use cats_sync::slab;
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 
@@ -41,7 +42,7 @@ struct Fresh<S: OrderedSchema> {
 impl<S: OrderedSchema> Fresh<S> {
     /// A new node for a key. Unwinds when memory is exhausted, when nothing was done yet.
     fn new(sought: &Sought<'_, S>) -> Self {
-        let node = Node::new(sought, random_height()).expect("out of memory");
+        let node = slab::needed(Node::new(sought, random_height()));
         Self {
             node: Held::lock(node).ok(),
             schema: PhantomData,

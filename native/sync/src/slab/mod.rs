@@ -35,6 +35,23 @@ use crate::epoch::Guard;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
+/// What unwinds where memory is exhausted and a call cannot go on.
+pub struct OutOfMemory;
+
+/// The memory that was asked for. Unwinds with [`OutOfMemory`] where there was none, silently: it is no fault of the program.
+#[inline]
+pub fn needed<T>(memory: Option<T>) -> T {
+    #[cold]
+    #[inline(never)]
+    fn unwind() -> ! {
+        std::panic::resume_unwind(Box::new(OutOfMemory))
+    }
+    match memory {
+        Some(memory) => memory,
+        None => unwind(),
+    }
+}
+
 /// Uninitialised memory of `size` bytes. Aligned to 8; to 16, 64 or 128 if the size is a multiple of that.
 /// Nothing when memory is exhausted. Some nanoseconds; when a page runs out, some hundred, and for a new chunk a page fault.
 #[inline]

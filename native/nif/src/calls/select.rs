@@ -34,7 +34,7 @@ const LARGE: usize = 500;
 /// How many times as many words of results as there are are expected at most.
 const FORESIGHT: usize = 8;
 /// How many objects before it is come to an object's memory is asked for.
-const AHEAD: usize = 16;
+const AHEAD: usize = 32;
 
 /// What is done to the objects that match.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -16,4 +16,4 @@ mod program;
 
 pub use arena::Arena;
 pub use bounds::Keys;
-pub use program::{Invalid, Object, Output, PatternResult, Program, Vm};
+pub use program::{Foregone, Invalid, Object, Output, PatternResult, Program, Vm};

@@ -31,6 +31,8 @@ pub(crate) struct Fields {
     arity: usize,
     /// Tests of elements by their places.
     tests: Vec<(usize, Test)>,
+    /// Elements that are tuples of which nothing but tests is asked.
+    tuples: Vec<(usize, Fields)>,
     /// What else is asked of elements; first of all, variables are bound.
     parts: Vec<(usize, Part)>,
 }
@@ -175,10 +177,34 @@ impl Matcher {
         }
     }
 
+    /// Whether an object that [`passes`](Self::passes) also passes the tests of tuples within it.
+    #[inline(always)]
+    pub(crate) fn tuples_pass(&self, elements: Elements<'_>, program: &Program) -> bool {
+        match self {
+            Matcher::Tuple(fields) => fields.tuples_pass(elements, program),
+            Matcher::Never | Matcher::Whole(_) => true,
+        }
+    }
+
+    /// Whether all objects that pass these tests match, and nothing is to be bound.
+    pub(crate) fn is_tests_alone(&self) -> bool {
+        match self {
+            Matcher::Never => false,
+            Matcher::Whole(part) => matches!(part, Part::Any),
+            Matcher::Tuple(fields) => fields.is_tests_alone(),
+        }
+    }
+
     /// The place of the last element that has a test.
     pub(crate) fn last_tested(&self) -> Option<usize> {
         match self {
-            Matcher::Tuple(fields) => fields.tests.iter().map(|(place, _)| *place).max(),
+            Matcher::Tuple(fields) => {
+                let (tests, tuples) = (fields.tests.iter(), fields.tuples.iter());
+                tests
+                    .map(|(place, _)| *place)
+                    .chain(tuples.map(|(place, _)| *place))
+                    .max()
+            }
             Matcher::Never | Matcher::Whole(_) => None,
         }
     }
@@ -205,7 +231,7 @@ impl Parts<'_> {
     }
 
     fn fields(&self, elements: &[Pattern]) -> Fields {
-        let (mut tests, mut binds, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut tests, mut tuples, mut binds, mut parts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (place, pattern) in elements.iter().enumerate() {
             match pattern {
                 Pattern::Any => {}
@@ -216,7 +242,10 @@ impl Parts<'_> {
                         binds.push((place, Part::Bind(*variable)));
                     }
                 }
-                _ => parts.push((place, self.part(pattern))),
+                _ => match self.part(pattern) {
+                    Part::Tuple(fields) if fields.is_tests_alone() => tuples.push((place, fields)),
+                    part => parts.push((place, part)),
+                },
             }
         }
         tests.sort_by_key(|(_, test)| !matches!(test, Test::Word(_)));
@@ -224,6 +253,7 @@ impl Parts<'_> {
         Fields {
             arity: elements.len(),
             tests,
+            tuples,
             parts: binds,
         }
     }
@@ -269,6 +299,25 @@ impl Fields {
         true
     }
 
+    /// Whether the tuples within a tuple that passes pass theirs.
+    #[inline(always)]
+    fn tuples_pass(&self, elements: Elements<'_>, program: &Program) -> bool {
+        let mut tuples = self.tuples.iter();
+        tuples.all(|(place, fields)| {
+            let tuple = elements.get(*place).as_tuple();
+            tuple.is_some_and(|elements| fields.pass_all(elements, program))
+        })
+    }
+
+    #[inline(never)]
+    fn pass_all(&self, elements: Elements<'_>, program: &Program) -> bool {
+        self.pass(elements, program) && self.tuples_pass(elements, program)
+    }
+
+    fn is_tests_alone(&self) -> bool {
+        self.parts.is_empty()
+    }
+
     /// Whether a tuple within an object matches; binds variables.
     #[inline(never)]
     fn matches<'a>(&self, elements: Elements<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
@@ -277,6 +326,9 @@ impl Fields {
 
     #[inline(always)]
     fn match_parts<'a>(&self, elements: Elements<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
+        if !self.tuples_pass(elements, run.program) {
+            return false;
+        }
         for (place, part) in &self.parts {
             if !part.matches(elements.get(*place), run, bindings) {
                 return false;

@@ -4,7 +4,7 @@ use crate::arena::Arena;
 use crate::expression::Expression;
 use crate::head::{Pattern, Variables};
 use crate::matcher::{split, Comparison, Matcher};
-use cats_term::{Block, BlockRef, Elements, List, TermRef, View, NIL};
+use cats_term::{is_immediate, Block, BlockRef, Elements, List, TermRef, View, NIL};
 use smallvec::{smallvec, SmallVec};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -90,6 +90,19 @@ pub(crate) struct Clause {
     guards: SmallVec<[Expression; 1]>,
     /// How many bindings a run needs: those up to the last variable that something asks for.
     bindings: usize,
+    /// The result for all objects that match, if those are all that pass the matcher's tests, and nothing has to be evaluated.
+    foregone: Option<Foregone>,
+}
+
+/// What comes of an object, where that is known without an evaluation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Foregone {
+    /// The object itself.
+    Object,
+    /// An immediate.
+    Value(u64),
+    /// It does not match.
+    Nothing,
 }
 
 /// What the compiler of one specification needs everywhere.
@@ -277,6 +290,22 @@ impl Program {
         clauses.position(|clause| clause.matcher.passes(object.elements, self))
     }
 
+    /// Whether it is worth asking what is [`foregone`](Self::foregone).
+    pub fn has_foregone(&self) -> bool {
+        self.code.clauses.iter().any(|clause| clause.foregone.is_some())
+    }
+
+    /// What comes of an object, if nothing has to be bound or evaluated for that. `from` is its [`candidate`](Self::candidate).
+    #[inline(always)]
+    pub fn foregone(&self, from: usize, object: &Object<'_>) -> Option<Foregone> {
+        let clause = &self.code.clauses[from];
+        let result = clause.foregone?;
+        match clause.matcher.tuples_pass(object.elements, self) {
+            true => Some(result),
+            false => (from + 1 == self.code.clauses.len()).then_some(Foregone::Nothing),
+        }
+    }
+
     /// Runs the program over an object: the result of the first clause that matches, as `output` builds it, or nothing.
     /// `from` is the object's [`candidate`](Self::candidate), and `caller` the word of the calling process' pid.
     pub fn run<O: Output>(
@@ -293,7 +322,16 @@ impl Program {
     }
 
     /// Whether the program's result for the object is `true`: what counting and deleting ask. Arguments as for [`run`](Self::run).
+    #[inline(always)]
     pub fn is_true(&self, from: usize, object: &Object<'_>, caller: u64, arena: &Arena) -> bool {
+        match self.foregone(from, object) {
+            Some(result) => result == Foregone::Value(self.code.vm.true_),
+            None => self.comes_to_true(from, object, caller, arena),
+        }
+    }
+
+    #[inline(never)]
+    fn comes_to_true(&self, from: usize, object: &Object<'_>, caller: u64, arena: &Arena) -> bool {
         self.value(from, object, caller, arena)
             .is_some_and(|value| value.word() == self.code.vm.true_)
     }
@@ -468,8 +506,16 @@ impl Clause {
         head.use_variables(&mut used);
         let users = guards.iter().chain(&body);
         users.for_each(|expression| expression.use_variables(&mut used));
+        let matcher = Matcher::new(&head, &comparisons, &used);
+        let foregone = match body.last() {
+            _ if !guards.is_empty() || !matcher.is_tests_alone() => None,
+            Some(Expression::Object) => Some(Foregone::Object),
+            Some(&Expression::Constant(word)) if is_immediate(word) => Some(Foregone::Value(word)),
+            _ => None,
+        };
         Clause {
-            matcher: Matcher::new(&head, &comparisons, &used),
+            matcher,
+            foregone,
             head,
             word,
             comparisons,

@@ -168,8 +168,17 @@ impl<'g> Handle<'g> {
 
     /// Appends the objects of an entry, in the order of insertion; if that is too much, [`Expansion::finish`] tells so, and what was
     /// appended is of no use. Looks into objects only where they may be packed.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn expand(self, entry: Entry, expansion: &mut Expansion, out: &mut Vec<ObjectRef<'g>>) {
+        if is_group(entry.body) || self.table.options().compressed() {
+            return self.expand_more(entry, expansion, out);
+        }
+        // SAFETY: objects are retired through the epoch; the engine takes back what was not valid.
+        out.push(unsafe { ObjectRef::stored(entry, self.table.key()) });
+    }
+
+    #[inline(never)]
+    fn expand_more(self, entry: Entry, expansion: &mut Expansion, out: &mut Vec<ObjectRef<'g>>) {
         // SAFETY: objects and groups are retired through the epoch; the engine takes back what was not valid.
         unsafe {
             if is_group(entry.body) {
@@ -186,9 +195,12 @@ impl<'g> Handle<'g> {
                 return;
             }
             let object = ObjectRef::stored(entry, self.table.key());
-            let unpacked = self.table.options().compressed() && expansion.admits(&object);
             // What is not admitted fills a place all the same, or the engine would look for more.
-            out.push(if unpacked { object.unpacked() } else { object });
+            out.push(if expansion.admits(&object) {
+                object.unpacked()
+            } else {
+                object
+            });
         }
     }
 }

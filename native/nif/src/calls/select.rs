@@ -5,7 +5,7 @@
 
 use super::*;
 use crate::external;
-use cats_pattern::{Arena, Output, PatternResult, Program};
+use cats_pattern::{Arena, Foregone, Output, PatternResult, Program};
 use cats_sync::epoch::{pin, Guard};
 use cats_table::{Direction, Kind as TableKind, Place, Selection, Spot};
 use std::sync::Arc;
@@ -93,6 +93,8 @@ struct Work {
     action: Action,
     /// The last place of an object that is tested, of those that the program's clauses test.
     tested: usize,
+    /// Whether the program has clauses whose result for an object may be foregone.
+    foregone: bool,
 }
 
 impl Value for Cursor {
@@ -113,6 +115,7 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
         program: None,
         action: Action::Collect,
         tested: 0,
+        foregone: false,
     };
     let task = Task {
         work: Arc::new(work),
@@ -183,6 +186,7 @@ impl Order<'_> {
         let selection = Selection::of(self.handle.table(), &self.program, self.direction)?;
         let work = Work {
             tested: self.program.last_tested().unwrap_or(0),
+            foregone: self.program.has_foregone(),
             program: Some(self.program),
             action: self.action,
         };
@@ -560,7 +564,8 @@ impl<'e, 'g> Slice<'e, 'g> {
         }
         check_words(object.words())?;
         match work.action {
-            Action::Collect => self.collect(program, from, object),
+            Action::Collect if work.foregone => self.collect(program, from, object),
+            Action::Collect => self.collect_made(program, from, object),
             Action::Count => {
                 self.counted += usize::from(self.is_true(program, from, object));
                 Ok(())
@@ -603,10 +608,17 @@ impl<'e, 'g> Slice<'e, 'g> {
     }
 
     /// Puts the object before the result.
-    fn take(&mut self, object: &ObjectRef<'g>) -> Result<(), Failure> {
+    #[inline(always)]
+    fn take(&mut self, object: &ObjectRef<'_>) -> Result<(), Failure> {
         let made = tuple(self.env, object)?;
         self.put(made, object.words());
         Ok(())
+    }
+
+    /// [`take`](Self::take) where it is not what the loop over objects is about.
+    #[inline(never)]
+    fn take_found(&mut self, object: &ObjectRef<'_>) -> Result<(), Failure> {
+        self.take(object)
     }
 
     /// Puts a term of so many words before the result.
@@ -615,15 +627,31 @@ impl<'e, 'g> Slice<'e, 'g> {
         self.words += words + CELL_WORDS;
         self.yields.words += words + CELL_WORDS;
         self.result = self.env.cons(term, self.result);
+        self.found += 1;
     }
 
+    #[inline(never)]
     fn is_true(&mut self, program: &Program, from: usize, object: &ObjectRef<'g>) -> bool {
         self.arena.clear();
         program.is_true(from, &seen(object), self.caller, &self.arena)
     }
 
+    /// Out of line, as is all that is done to an object that matches: the loop that finds it keeps its registers.
     #[inline(never)]
     fn collect(&mut self, program: &Program, from: usize, object: &ObjectRef<'_>) -> Result<(), Failure> {
+        match program.foregone(from, &seen(object)) {
+            Some(Foregone::Object) => self.take_found(object),
+            Some(Foregone::Value(word)) => {
+                self.put(Term(word), 0);
+                Ok(())
+            }
+            Some(Foregone::Nothing) => Ok(()),
+            None => self.collect_made(program, from, object),
+        }
+    }
+
+    #[inline(never)]
+    fn collect_made(&mut self, program: &Program, from: usize, object: &ObjectRef<'_>) -> Result<(), Failure> {
         self.arena.clear();
         let mut maker = Maker {
             env: self.env,
@@ -638,7 +666,6 @@ impl<'e, 'g> Slice<'e, 'g> {
         if let Some(term) = made {
             let words = maker.words;
             self.put(term, words);
-            self.found += 1;
         }
         Ok(())
     }

@@ -33,6 +33,8 @@ const LOOKED: usize = 4;
 const LARGE: usize = 500;
 /// How many times as many words of results as there are are expected at most.
 const FORESIGHT: usize = 8;
+/// An element in the line behind that of an object's beginning: few objects lie in one line, even if they are small.
+const SECOND_LINE: usize = 7;
 /// How many objects before it is come to an object's memory is asked for.
 const AHEAD: usize = 32;
 
@@ -436,6 +438,8 @@ struct Slice<'e, 'g> {
     /// Results so far, and how many of them are wanted.
     found: usize,
     limit: usize,
+    /// Whether most objects of the last step became results, which takes all of an object.
+    whole: bool,
 }
 
 fn cursor(env: Env, handle: Handle<'_>, task: Task) -> Term {
@@ -456,6 +460,7 @@ impl<'e, 'g> Slice<'e, 'g> {
             yields: Yields::default(),
             found: 0,
             limit,
+            whole: false,
         }
     }
 
@@ -495,7 +500,12 @@ impl<'e, 'g> Slice<'e, 'g> {
             false => STEP_WORDS,
         };
         let program = work.program.as_ref();
-        let prefetch = |object: &ObjectRef<'g>| object.prefetch(work.tested);
+        let found = self.found;
+        let reach = match self.whole || program.is_none() {
+            true => work.tested.max(SECOND_LINE),
+            false => work.tested,
+        };
+        let prefetch = |object: &ObjectRef<'g>| object.prefetch(reach);
         objects.iter().take(AHEAD).for_each(prefetch);
         for (place, object) in objects.iter().enumerate() {
             if let Some(later) = objects.get(place + AHEAD) {
@@ -542,6 +552,7 @@ impl<'e, 'g> Slice<'e, 'g> {
                 break;
             }
         }
+        self.whole = self.found - found > objects.len() / 2;
         Ok(true)
     }
 

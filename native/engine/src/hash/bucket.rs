@@ -1,9 +1,10 @@
-//! Buckets: a head of 16 bytes with a byte for each entry, a block of 128 bytes with the entries, and overflow blocks.
+//! Buckets: a head of 24 bytes with a byte for each entry, a block of 128 bytes with eight entries, and overflow blocks of 64
+//! bytes with three.
 //!
-//! A head has a version lock, which protects the whole bucket, and *marks*: for each slot of the block a tag of eight bits of the
-//! hash, and a filter for the tags of the entries in overflow blocks. Heads lie close together, apart from the blocks, so those of
-//! a table of a million entries stay in the processor's caches: who looks for a key that is not there reads a head and nothing
-//! else, and who looks for one that is there reads one line of the block besides. Writers hold the lock; readers read
+//! A head has a version lock, which protects the whole bucket, *marks*, a tag of eight bits of the hash for each slot of the block,
+//! and a link to overflow blocks, with a filter for the tags of their entries. Heads lie close together, apart from the blocks, so
+//! those of a table of a million entries stay in the processor's caches: who looks for a key that is not there reads a head and
+//! nothing else, and who looks for one that is there reads one line of a block besides. Writers hold the lock; readers read
 //! optimistically and validate its version.
 //!
 //! Invariants, whenever the lock is free:
@@ -11,7 +12,7 @@
 //!   taken. A slot's body was stored before its key (Release), and that before its tag, so who sees a tag or a key (Acquire)
 //!   finds a body that was stored with this key or later, and what that points to.
 //! - Only a bucket without a free slot in its block has overflow blocks; of these only the first has free slots, and it is not
-//!   empty. The filter has the bits of all tags in them.
+//!   empty. The link's filter has the bits of all tags in them, and none if there are none.
 //!
 //! Overflow blocks leave a bucket only through the epoch guard or into the bucket's other half (a split). So a reader that is
 //! overtaken reads valid memory, and may wander into the other bucket, but the head's version tells.
@@ -23,27 +24,43 @@ use cats_sync::slab;
 use cats_sync::version_lock::VersionLock;
 use std::ptr::{self, NonNull};
 
-/// Entries of one block.
-pub const SLOTS: usize = 7;
+/// Entries of a bucket's block.
+pub const SLOTS: usize = 8;
+/// Entries of an overflow block.
+pub const MORE: usize = 3;
 /// A reader follows this many links before it asks whether it is still in the bucket.
 const HOPS: usize = 16;
 
 /// See the module's documentation.
-#[repr(C, align(16))]
+#[repr(C)]
 pub struct Head {
     /// Protects the bucket.
     pub lock: VersionLock,
+    /// The tags of the block.
     marks: Marks,
+    link: Link,
 }
 
-/// Seven entries.
+/// Eight entries.
 #[repr(C, align(64))]
 pub struct Block {
-    link: AtomicPtr<Block>,
-    /// The tags of an overflow block. Those of the first block are in the head.
-    marks: Marks,
     slots: [Slot; SLOTS],
 }
+
+/// Three entries with their tags.
+#[repr(C, align(64))]
+pub struct Overflow {
+    next: AtomicPtr<Overflow>,
+    marks: Marks,
+    slots: [Slot; MORE],
+}
+
+/// The address of the first overflow block, if there is one, and in the bits that addresses leave free the filter.
+struct Link(AtomicPtr<Overflow>);
+
+/// A link as it was at one time.
+#[derive(Clone, Copy)]
+struct Linked(*mut Overflow);
 
 #[repr(C)]
 struct Slot {
@@ -52,7 +69,8 @@ struct Slot {
 }
 
 // But under a model checker, whose atomics are larger.
-const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Head>() == 16 && size_of::<Block>() == 128);
+const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Head>() == 24 && size_of::<Block>() == 128);
+const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Overflow>() == 64);
 
 /// The mark of a hash: bits that have no part in the bucket's number. Never 0.
 #[inline]
@@ -62,8 +80,8 @@ fn tag_of(hash: u64) -> u8 {
 
 /// The bit of a tag in the filter.
 #[inline]
-fn filter_bit(tag: u8) -> u64 {
-    1 << (FILTER + u32::from(tag & 7))
+fn filter_bit(tag: u8) -> usize {
+    1 << (FILTER + u32::from(tag & 15))
 }
 
 /// Whether a block with so many entries has no free slot: only then is there more of the bucket.
@@ -72,12 +90,12 @@ pub fn is_full(crowd: usize) -> bool {
     crowd == SLOTS
 }
 
-/// Where the filter begins, in bits.
-const FILTER: u32 = 8 * SLOTS as u32;
-/// A one in each byte of a slot.
-const ONES: u64 = 0x01_0101_0101_0101;
+/// Where the filter begins, in bits: addresses of programs have none from there on.
+const FILTER: u32 = 48;
+/// A one in each byte.
+const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// A word of marks: byte `i` is the tag of slot `i`, the last one the filter.
+/// A word of marks: byte `i` is the tag of slot `i`.
 struct Marks(AtomicU64);
 
 impl Marks {
@@ -108,12 +126,7 @@ impl Seen {
     /// The number of slots that are taken.
     #[inline]
     fn crowd(self) -> usize {
-        SLOTS + 1 - (self.tags().leading_zeros() / 8) as usize
-    }
-
-    #[inline]
-    fn tags(self) -> u64 {
-        self.0 & ((1 << FILTER) - 1)
+        size_of::<u64>() - (self.0.leading_zeros() / 8) as usize
     }
 
     /// The slots with this tag; perhaps others, too.
@@ -123,11 +136,53 @@ impl Seen {
         // The lowest byte of zero is found by the borrow that it causes.
         Slots(differ.wrapping_sub(ONES) & !differ & (ONES << 7))
     }
+}
+
+impl Link {
+    #[inline]
+    fn read(&self) -> Linked {
+        // Acquire: the block's contents were written before the link.
+        Linked(self.0.load(Ordering::Acquire))
+    }
+
+    /// For the holder of the lock.
+    fn write(&self, linked: Linked) {
+        // Release pairs with the Acquire of `read`.
+        self.0.store(linked.0, Ordering::Release);
+    }
+}
+
+impl Linked {
+    const NONE: Linked = Linked(ptr::null_mut());
 
     /// Whether an overflow block may have an entry with this tag.
     #[inline]
     fn lets_through(self, tag: u8) -> bool {
-        self.0 & filter_bit(tag) != 0
+        self.0.addr() & filter_bit(tag) != 0
+    }
+
+    #[inline]
+    fn first(self, _: &Guard) -> Option<&Overflow> {
+        // SAFETY: an overflow block that could be reached when the guard was made is freed only after it.
+        unsafe { self.address().as_ref() }
+    }
+
+    fn address(self) -> *mut Overflow {
+        self.0.map_addr(|address| address & ((1 << FILTER) - 1))
+    }
+
+    /// The same filter, and another first block.
+    fn leading_to(self, first: *mut Overflow) -> Linked {
+        Linked(first.map_addr(|address| address | self.0.addr() & !((1 << FILTER) - 1)))
+    }
+
+    /// The same first block, and another filter.
+    fn with_filter(self, filter: usize) -> Linked {
+        Linked(self.address().map_addr(|address| address | filter))
+    }
+
+    fn letting_through(self, tag: u8) -> Linked {
+        Linked(self.0.map_addr(|address| address | filter_bit(tag)))
     }
 }
 
@@ -146,6 +201,13 @@ impl Iterator for Slots {
 }
 
 impl Slot {
+    fn free() -> Self {
+        Self {
+            key: AtomicU64::new(0),
+            body: AtomicU64::new(0),
+        }
+    }
+
     /// The entry, or nothing if the slot is free. A reader's two words may be of different times.
     #[inline]
     fn entry(&self) -> Option<Entry> {
@@ -173,12 +235,13 @@ impl Head {
     /// Makes `count` heads of empty buckets, locked, at `at`.
     ///
     /// # Safety
-    /// There is memory for them, aligned to 16, that nobody uses.
+    /// There is memory for them, aligned to 8, that nobody uses.
     pub unsafe fn init(at: *mut Head, count: usize) {
         for i in 0..count {
             let head = Head {
                 lock: VersionLock::held(),
                 marks: Marks(AtomicU64::new(0)),
+                link: Link(AtomicPtr::new(ptr::null_mut())),
             };
             // SAFETY: the caller's promise.
             unsafe { at.add(i).write(head) }
@@ -193,53 +256,12 @@ impl Block {
     /// There is memory for them, aligned to 64, that nobody uses.
     pub unsafe fn init(at: *mut Block, count: usize) {
         for i in 0..count {
-            let slot = |_| Slot {
-                key: AtomicU64::new(0),
-                body: AtomicU64::new(0),
-            };
             let block = Block {
-                link: AtomicPtr::new(ptr::null_mut()),
-                marks: Marks(AtomicU64::new(0)),
-                slots: std::array::from_fn(slot),
+                slots: std::array::from_fn(|_| Slot::free()),
             };
             // SAFETY: the caller's promise.
             unsafe { at.add(i).write(block) }
         }
-    }
-
-    #[inline]
-    fn next<'g>(&self, _: &'g Guard) -> Option<&'g Block> {
-        // SAFETY: an overflow block that could be reached when the guard was made is freed only after it. Acquire: the
-        // block's contents were written before the link.
-        unsafe { self.link.load(Ordering::Acquire).as_ref() }
-    }
-
-    /// The slot among these that has the key, and its entry.
-    #[inline(always)]
-    fn find(&self, slots: Slots, word: u64, mut matches: impl FnMut(Entry) -> bool) -> Option<(usize, Entry)> {
-        for slot in slots {
-            if let Some(entry) = self.slots[slot].entry() {
-                if entry.key == word && (word & 3 == 3 || matches(entry)) {
-                    return Some((slot, entry));
-                }
-            }
-        }
-        None
-    }
-
-    /// Shows the entries, which may be changing.
-    #[inline]
-    fn show(&self, show: impl FnMut(Entry)) {
-        self.slots.iter().map_while(Slot::entry).for_each(show);
-    }
-
-    /// Takes all entries out; the tags are the caller's to clear.
-    fn take(&self) -> [Option<Entry>; SLOTS] {
-        std::array::from_fn(|slot| {
-            let entry = self.slots[slot].entry();
-            self.slots[slot].clear();
-            entry
-        })
     }
 
     /// Asks the processor for the line of a slot.
@@ -249,7 +271,53 @@ impl Block {
     }
 }
 
-/// A bucket: its head and its first block.
+impl Overflow {
+    /// An empty block.
+    fn new() -> Self {
+        Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            marks: Marks(AtomicU64::new(0)),
+            slots: std::array::from_fn(|_| Slot::free()),
+        }
+    }
+
+    #[inline]
+    fn next<'g>(&self, _: &'g Guard) -> Option<&'g Overflow> {
+        // SAFETY: as for the first. Acquire: the block's contents were written before the link.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+}
+
+/// The slot among those chosen that has the key, and its entry.
+#[inline(always)]
+fn find(slots: &[Slot], chosen: Slots, word: u64, mut matches: impl FnMut(Entry) -> bool) -> Option<(usize, Entry)> {
+    for slot in chosen {
+        // What only seems to have the tag may be beyond an overflow block's slots.
+        if let Some(entry) = slots.get(slot).and_then(Slot::entry) {
+            if entry.key == word && (word & 3 == 3 || matches(entry)) {
+                return Some((slot, entry));
+            }
+        }
+    }
+    None
+}
+
+/// Shows the entries, which may be changing.
+#[inline]
+fn show(slots: &[Slot], show: impl FnMut(Entry)) {
+    slots.iter().map_while(Slot::entry).for_each(show);
+}
+
+/// Takes all entries out; the tags are the caller's to clear.
+fn take<const N: usize>(slots: &[Slot; N]) -> [Option<Entry>; N] {
+    std::array::from_fn(|slot| {
+        let entry = slots[slot].entry();
+        slots[slot].clear();
+        entry
+    })
+}
+
+/// A bucket: its head and its block.
 #[derive(Clone, Copy)]
 pub struct Bucket<'g> {
     pub head: &'g Head,
@@ -260,8 +328,8 @@ pub struct Bucket<'g> {
 #[derive(Clone, Copy)]
 pub struct Place<'g> {
     bucket: Bucket<'g>,
-    /// The block, if it is not the first.
-    overflow: Option<&'g Block>,
+    /// The block, if it is not the bucket's own.
+    overflow: Option<&'g Overflow>,
     slot: usize,
 }
 
@@ -279,7 +347,7 @@ pub struct Search<'g> {
     pub found: Option<(Place<'g>, Entry)>,
     /// For a key that was not found: a free slot, unless all that the bucket has are taken.
     pub free: Option<Place<'g>>,
-    /// The number of taken slots of the first block.
+    /// The number of taken slots of the bucket's block.
     pub crowd: usize,
 }
 
@@ -307,8 +375,8 @@ impl<'g> Bucket<'g> {
     /// Whether there may be an entry with this hash, by the marks of the head, which may be changing.
     #[inline]
     pub fn may_have(self, hash: u64) -> bool {
-        let (seen, tag) = (self.head.marks.read(), tag_of(hash));
-        seen.with(tag).0 != 0 || seen.lets_through(tag)
+        let tag = tag_of(hash);
+        self.head.marks.read().with(tag).0 != 0 || self.head.link.read().lets_through(tag)
     }
 
     /// An optimistic read under `token`: the entry of the key with this word and hash, or that there is none; `None` if the bucket
@@ -323,11 +391,10 @@ impl<'g> Bucket<'g> {
         mut matches: impl FnMut(Entry) -> bool,
     ) -> Option<Option<Entry>> {
         let tag = tag_of(hash);
-        let seen = self.head.marks.read();
-        if let Some((_, entry)) = self.block.find(seen.with(tag), word, &mut matches) {
+        if let Some((_, entry)) = find(&self.block.slots, self.head.marks.read().with(tag), word, &mut matches) {
             return Some(Some(entry));
         }
-        if !seen.lets_through(tag) {
+        if !self.head.link.read().lets_through(tag) {
             return Some(None);
         }
         match self.find_in_overflow(guard, token, word, tag, matches) {
@@ -347,13 +414,13 @@ impl<'g> Bucket<'g> {
         tag: u8,
         mut matches: impl FnMut(Entry) -> bool,
     ) -> Far {
-        let mut at = self.block;
+        let mut at = self.overflow(guard);
         let mut hops = 0;
-        while let Some(block) = at.next(guard) {
-            if let Some((_, entry)) = block.find(block.marks.read().with(tag), word, &mut matches) {
+        while let Some(block) = at {
+            if let Some((_, entry)) = find(&block.slots, block.marks.read().with(tag), word, &mut matches) {
                 return Far::Found(entry.body);
             }
-            at = block;
+            at = block.next(guard);
             hops += 1;
             if hops % HOPS == 0 && !self.head.lock.validate(token) {
                 return Far::Changing;
@@ -365,26 +432,27 @@ impl<'g> Bucket<'g> {
     /// An optimistic read under `token` of all entries, in any order; false if the bucket was seen changing.
     #[inline]
     pub fn each(self, guard: &Guard, token: u64, mut show: impl FnMut(Entry)) -> bool {
-        let mut block = self.block;
+        self.show_block(&mut show);
+        let mut at = self.overflow(guard);
         let mut hops = 0;
-        loop {
-            block.show(&mut show);
-            let Some(next) = block.next(guard) else { return true };
-            block = next;
+        while let Some(block) = at {
+            self::show(&block.slots, &mut show);
+            at = block.next(guard);
             hops += 1;
             if hops % HOPS == 0 && !self.head.lock.validate(token) {
                 return false;
             }
         }
+        true
     }
 
-    /// Shows the entries of the first block, which may be changing.
+    /// Shows the entries of the block, which may be changing.
     #[inline]
     pub fn show_block(self, show: impl FnMut(Entry)) {
-        self.block.show(show);
+        self::show(&self.block.slots, show);
     }
 
-    /// Shows the entries of the first block, which may be changing, that have this key word.
+    /// Shows the entries of the block, which may be changing, that have this key word.
     #[inline]
     pub fn show_hits(self, word: u64, show: impl FnMut(Entry)) {
         let slots = self.head.marks.read().with(tag_of(hash_of(word)));
@@ -392,20 +460,25 @@ impl<'g> Bucket<'g> {
         entries.filter(|entry| entry.key == word).for_each(show);
     }
 
+    /// The first overflow block.
+    fn overflow(self, guard: &Guard) -> Option<&Overflow> {
+        self.head.link.read().first(guard)
+    }
+
     // What follows is for the holder of the lock.
 
-    fn overflow(self, guard: &'g Guard) -> Option<&'g Block> {
-        self.block.next(guard)
-    }
-
-    /// The slot of the first block with a key, and its entry.
+    /// The slot of the block with a key, and its entry.
     #[inline(always)]
     pub fn find_in_block(self, word: u64, hash: u64, matches: impl FnMut(Entry) -> bool) -> Option<(usize, Entry)> {
-        self.block
-            .find(self.head.marks.read().with(tag_of(hash)), word, matches)
+        find(
+            &self.block.slots,
+            self.head.marks.read().with(tag_of(hash)),
+            word,
+            matches,
+        )
     }
 
-    /// A slot of the first block.
+    /// A slot of the block.
     #[inline]
     pub fn in_block(self, slot: usize) -> Place<'g> {
         self.place(None, slot)
@@ -453,10 +526,11 @@ impl<'g> Bucket<'g> {
             free: None,
             crowd: SLOTS,
         };
-        let first = self.overflow(guard);
-        let mut at = first.filter(|_| self.head.marks.read().lets_through(tag));
+        let linked = self.head.link.read();
+        let first = linked.first(guard);
+        let mut at = first.filter(|_| linked.lets_through(tag));
         while let Some(block) = at {
-            if let Some((slot, entry)) = block.find(block.marks.read().with(tag), word, &mut matches) {
+            if let Some((slot, entry)) = find(&block.slots, block.marks.read().with(tag), word, &mut matches) {
                 search.found = Some((self.place(Some(block), slot), entry));
                 return search;
             }
@@ -464,13 +538,13 @@ impl<'g> Bucket<'g> {
         }
         search.free = first.and_then(|block| {
             let slot = block.marks.read().crowd();
-            (slot < SLOTS).then(|| self.place(Some(block), slot))
+            (slot < MORE).then(|| self.place(Some(block), slot))
         });
         search
     }
 
     #[inline]
-    fn place(self, overflow: Option<&'g Block>, slot: usize) -> Place<'g> {
+    fn place(self, overflow: Option<&'g Overflow>, slot: usize) -> Place<'g> {
         Place {
             bucket: self,
             overflow,
@@ -480,22 +554,14 @@ impl<'g> Bucket<'g> {
 
     /// The number of entries that find room without another overflow block.
     pub fn room(self, guard: &Guard) -> usize {
-        SLOTS - self.crowd()
-            + self
-                .block
-                .next(guard)
-                .map_or(0, |block| SLOTS - block.marks.read().crowd())
+        let overflow = self.overflow(guard);
+        SLOTS - self.crowd() + overflow.map_or(0, |block| MORE - block.marks.read().crowd())
     }
 
-    /// Adds an entry whose key the bucket does not have, in one of the spare blocks if it must.
-    fn push(self, guard: &'g Guard, entry: Entry, spare: &mut Spare<'_>) {
-        let hash = hash_of(entry.key);
-        let crowd = self.crowd();
-        if crowd < SLOTS {
-            return self.place(None, crowd).fill(entry, hash);
-        }
+    /// Adds an entry whose key the bucket does not have to one whose block is full, in one of the spare blocks if it must.
+    fn push_further(self, guard: &'g Guard, entry: Entry, hash: u64, spare: &mut Spare<'_>) {
         match self.overflow(guard).map(|block| (block, block.marks.read().crowd())) {
-            Some((block, crowd)) if crowd < SLOTS => self.place(Some(block), crowd).fill(entry, hash),
+            Some((block, crowd)) if crowd < MORE => self.place(Some(block), crowd).fill(entry, hash),
             _ => self.push_overflow(entry, hash, spare),
         }
     }
@@ -506,29 +572,31 @@ impl<'g> Bucket<'g> {
         // SAFETY: the spare blocks are the caller's; readers may still pass through, and read atomics.
         let block = unsafe { overflow.as_ref() };
         self.place(Some(block), 0).fill(entry, hash);
-        let next = self.block.link.load(Ordering::Relaxed);
-        block.link.store(next, Ordering::Release);
-        // Release pairs with the Acquire of `next`.
-        self.block.link.store(overflow.as_ptr(), Ordering::Release);
+        let linked = self.head.link.read();
+        block.next.store(linked.address(), Ordering::Release);
+        self.head.link.write(linked.leading_to(overflow.as_ptr()));
     }
 
     /// Frees a place; `emptied` gets an overflow block that is needed no more.
     pub fn remove(self, guard: &'g Guard, place: Place<'_>, emptied: &mut Spare<'_>) {
         // The last entry of the only block that may have free slots takes the place.
         let overflow = self.overflow(guard);
-        let (block, marks) = overflow.map_or((self.block, &self.head.marks), |block| (block, &block.marks));
+        let (slots, marks) = match overflow {
+            None => (&self.block.slots[..], &self.head.marks),
+            Some(block) => (&block.slots[..], &block.marks),
+        };
         let last = marks.read().crowd() - 1;
         // The old key goes first: nobody may find it with the new body.
         place.clear();
-        if let Some(entry) = block.slots[last].entry() {
+        if let Some(entry) = slots[last].entry() {
             place.fill(entry, hash_of(entry.key));
             marks.set(last, 0);
-            block.slots[last].clear();
+            slots[last].clear();
         }
         if let Some(block) = overflow {
             if last == 0 {
-                let next = block.link.load(Ordering::Relaxed);
-                self.block.link.store(next, Ordering::Release);
+                let next = block.next.load(Ordering::Relaxed);
+                self.head.link.write(self.head.link.read().leading_to(next));
                 emptied.push(NonNull::from(block));
             }
             self.filter_anew(guard);
@@ -538,9 +606,9 @@ impl<'g> Bucket<'g> {
     /// Makes the filter for the overflow blocks as they are.
     fn filter_anew(self, guard: &Guard) {
         let mut filter = 0;
-        let mut at = self.block.next(guard);
+        let mut at = self.overflow(guard);
         while let Some(block) = at {
-            let tags = block.marks.read().tags().to_le_bytes();
+            let tags = block.marks.read().0.to_le_bytes();
             filter |= tags
                 .into_iter()
                 .filter(|tag| *tag != 0)
@@ -548,30 +616,34 @@ impl<'g> Bucket<'g> {
                 .fold(0, |a, b| a | b);
             at = block.next(guard);
         }
-        self.head.marks.write(Seen(self.head.marks.read().tags() | filter));
+        self.head.link.write(self.head.link.read().with_filter(filter));
     }
 
     /// Moves the entries that `moves` chooses, by their hashes, to the bucket `to`, which has none of their keys. Takes overflow
-    /// blocks from `spare` and leaves those emptied there. If the other bucket has room for those of this one's first block, none
-    /// need be provided: the entries of an overflow block, after it is emptied, need one more at most.
+    /// blocks from `spare` and leaves those emptied there. If the other bucket has room for those of this one's block, none need be
+    /// provided: the entries of an overflow block, after it is emptied, need one more at most.
     pub fn divide(self, guard: &'g Guard, to: Bucket<'g>, spare: &mut Spare<'_>, moves: impl Fn(u64) -> bool) {
-        let mut rest = Some(self.block);
+        let mut rest = self.overflow(guard);
+        self.head.marks.write(Seen(0));
+        self.head.link.write(Linked::NONE);
+        let (mut stay, mut go) = (Filling::new(self), Filling::new(to));
+        let mut push = |entries: &[Option<Entry>], spare: &mut Spare<'_>| {
+            for entry in entries.iter().map_while(|entry| *entry) {
+                let hash = hash_of(entry.key);
+                let filling = if moves(hash) { &mut go } else { &mut stay };
+                filling.push(guard, entry, hash, spare);
+            }
+        };
+        push(&take(&self.block.slots), spare);
         while let Some(block) = rest {
             rest = block.next(guard);
-            if ptr::eq(block, self.block) {
-                self.head.marks.write(Seen(0));
-                self.block.link.store(ptr::null_mut(), Ordering::Release);
-            } else {
-                block.marks.write(Seen(0));
-            }
-            let entries = block.take();
-            if !ptr::eq(block, self.block) {
-                spare.push(NonNull::from(block));
-            }
-            for entry in entries.into_iter().flatten() {
-                if moves(hash_of(entry.key)) { to } else { self }.push(guard, entry, spare);
-            }
+            block.marks.write(Seen(0));
+            let entries = take(&block.slots);
+            spare.push(NonNull::from(block));
+            push(&entries, spare);
         }
+        stay.finish();
+        go.finish();
     }
 
     /// Frees the overflow blocks; returns how many.
@@ -580,22 +652,56 @@ impl<'g> Bucket<'g> {
     /// The caller is the only one who uses the bucket.
     pub unsafe fn free_overflow(self, guard: &Guard) -> usize {
         let mut count = 0;
-        while let Some(overflow) = self.block.next(guard) {
-            let next = overflow.link.load(Ordering::Relaxed);
-            self.block.link.store(next, Ordering::Relaxed);
+        let mut rest = self.overflow(guard);
+        self.head.link.write(Linked::NONE);
+        while let Some(overflow) = rest {
+            rest = overflow.next(guard);
             // SAFETY: it came from the slab with this size, and nobody else uses it.
-            unsafe { slab::free(NonNull::from(overflow).cast(), size_of::<Block>()) };
+            unsafe { slab::free(NonNull::from(overflow).cast(), size_of::<Overflow>()) };
             count += 1;
         }
         count
     }
 }
 
+/// A bucket that gets many entries: its tags are written when it has them all.
+struct Filling<'g> {
+    bucket: Bucket<'g>,
+    crowd: usize,
+    tags: u64,
+}
+
+impl<'g> Filling<'g> {
+    fn new(bucket: Bucket<'g>) -> Self {
+        let seen = bucket.head.marks.read();
+        Self {
+            bucket,
+            crowd: seen.crowd(),
+            tags: seen.0,
+        }
+    }
+
+    /// Adds an entry whose key the bucket does not have, in one of the spare blocks if it must.
+    #[inline]
+    fn push(&mut self, guard: &'g Guard, entry: Entry, hash: u64, spare: &mut Spare<'_>) {
+        if is_full(self.crowd) {
+            return self.bucket.push_further(guard, entry, hash, spare);
+        }
+        self.bucket.block.slots[self.crowd].fill(entry);
+        self.tags |= u64::from(tag_of(hash)) << (8 * self.crowd);
+        self.crowd += 1;
+    }
+
+    fn finish(self) {
+        self.bucket.head.marks.write(Seen(self.tags));
+    }
+}
+
 impl Place<'_> {
-    fn block_and_marks(&self) -> (&Block, &Marks) {
+    fn slot_and_marks(&self) -> (&Slot, &Marks) {
         match self.overflow {
-            None => (self.bucket.block, &self.bucket.head.marks),
-            Some(block) => (block, &block.marks),
+            None => (&self.bucket.block.slots[self.slot], &self.bucket.head.marks),
+            Some(block) => (&block.slots[self.slot], &block.marks),
         }
     }
 
@@ -603,28 +709,28 @@ impl Place<'_> {
     #[inline]
     pub fn fill(&self, entry: Entry, hash: u64) {
         let tag = tag_of(hash);
-        let (block, marks) = self.block_and_marks();
-        block.slots[self.slot].fill(entry);
+        let (slot, marks) = self.slot_and_marks();
+        slot.fill(entry);
         marks.set(self.slot, tag);
         if self.overflow.is_some() {
-            let head = &self.bucket.head.marks;
-            head.write(Seen(head.read().0 | filter_bit(tag)));
+            let link = &self.bucket.head.link;
+            link.write(link.read().letting_through(tag));
         }
     }
 
     #[inline]
     fn clear(&self) {
-        let (block, marks) = self.block_and_marks();
+        let (slot, marks) = self.slot_and_marks();
         marks.set(self.slot, 0);
-        block.slots[self.slot].clear();
+        slot.clear();
     }
 
     /// Replaces the body of the entry.
     #[inline]
     pub fn replace(&self, body: u64) {
-        let (block, _) = self.block_and_marks();
+        let (slot, _) = self.slot_and_marks();
         // Release pairs with the Acquire of `entry`.
-        block.slots[self.slot].body.store(body, Ordering::Release);
+        slot.body.store(body, Ordering::Release);
     }
 }
 
@@ -634,7 +740,7 @@ pub struct Spare<'g> {
     guard: &'g Guard,
     /// Counts the memory of all overflow blocks of the table.
     bytes: &'g AtomicUsize,
-    first: Option<NonNull<Block>>,
+    first: Option<NonNull<Overflow>>,
 }
 
 impl<'g> Spare<'g> {
@@ -648,13 +754,14 @@ impl<'g> Spare<'g> {
 
     /// Adds a new block; false when memory is exhausted.
     pub fn allocate(&mut self) -> bool {
-        let Some(memory) = slab::alloc(size_of::<Block>()) else {
+        let Some(memory) = slab::alloc(size_of::<Overflow>()) else {
             return false;
         };
+        let block = memory.cast::<Overflow>();
         // SAFETY: new memory of a block's size; the slab aligns multiples of 64 to 64.
-        unsafe { Block::init(memory.as_ptr().cast(), 1) };
-        self.bytes.fetch_add(size_of::<Block>(), Ordering::Relaxed);
-        self.push(memory.cast());
+        unsafe { block.write(Overflow::new()) };
+        self.bytes.fetch_add(size_of::<Overflow>(), Ordering::Relaxed);
+        self.push(block);
         true
     }
 
@@ -664,17 +771,17 @@ impl<'g> Spare<'g> {
         slab::needed(self.allocate().then_some(()));
     }
 
-    fn push(&mut self, block: NonNull<Block>) {
+    fn push(&mut self, block: NonNull<Overflow>) {
         let next = self.first.map_or(ptr::null_mut(), NonNull::as_ptr);
         // SAFETY: the caller took the block out of its bucket. Release: readers that pass through act on links.
-        unsafe { block.as_ref() }.link.store(next, Ordering::Release);
+        unsafe { block.as_ref() }.next.store(next, Ordering::Release);
         self.first = Some(block);
     }
 
-    fn pop(&mut self) -> Option<NonNull<Block>> {
+    fn pop(&mut self) -> Option<NonNull<Overflow>> {
         let first = self.first?;
         // SAFETY: blocks in the list are the list's own.
-        self.first = NonNull::new(unsafe { first.as_ref() }.link.load(Ordering::Relaxed));
+        self.first = NonNull::new(unsafe { first.as_ref() }.next.load(Ordering::Relaxed));
         Some(first)
     }
 }
@@ -682,11 +789,14 @@ impl<'g> Spare<'g> {
 impl Drop for Spare<'_> {
     #[inline]
     fn drop(&mut self) {
+        let mut bytes = 0;
         while let Some(block) = self.pop() {
-            const BYTES: usize = size_of::<Block>();
-            self.bytes.fetch_sub(BYTES, Ordering::Relaxed);
+            bytes += size_of::<Overflow>();
             // SAFETY: the block is in no bucket any more; it came from the slab with this size.
-            unsafe { self.guard.retire_sized(block.as_ptr().cast(), BYTES, free, BYTES) };
+            unsafe { self.guard.retire_memory(block.cast(), size_of::<Overflow>()) };
+        }
+        if bytes > 0 {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
     }
 }

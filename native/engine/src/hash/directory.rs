@@ -2,7 +2,7 @@
 //!
 //! Bucket 0 is a segment, then each power of two begins one that holds the buckets up to the next, and from bucket 256
 //! on a segment has 256. So a small table is small, and growing copies no bucket. The large segments are found through
-//! an array, 16 bytes for 36 KiB; when it is full, a copy of twice the length takes its place and it is retired.
+//! an array, 16 bytes for 38 KiB; when it is full, a copy of twice the length takes its place and it is retired.
 //! Segments come and go with the buckets at the end; those that go are retired, through the epoch guard, too.
 //!
 //! Invariant: the buckets that are not in use (beyond the table's size, or in a segment that was given back) are locked
@@ -81,7 +81,7 @@ impl Segment {
             return false;
         };
         let (heads, blocks) = (heads.as_ptr().cast(), blocks.as_ptr().cast());
-        // SAFETY: new memory of these sizes; the slab aligns to 16, and multiples of 64 to 64.
+        // SAFETY: new memory of these sizes; the slab aligns to 8, and multiples of 64 to 64.
         unsafe {
             Head::init(heads, count);
             Block::init(blocks, count);

@@ -1,6 +1,6 @@
 //! Operations on many keys: two-phase locking in the order of the buckets' numbers.
 
-use super::bucket::{Search, SLOTS};
+use super::bucket::{Search, MORE};
 use super::{Aftermath, Hash, Held, SPINS};
 use crate::{hash_of, Busy, Entry, Locked, Schema, Step};
 use cats_sync::epoch::Guard;
@@ -100,7 +100,7 @@ impl<'a, S: Schema> Many<'a, S> {
     pub fn provide(&mut self) {
         for group in &self.buckets {
             let missing = group.probes.saturating_sub(group.held.bucket.room(self.guard));
-            for _ in 0..missing.div_ceil(SLOTS) {
+            for _ in 0..missing.div_ceil(MORE) {
                 self.after.spare.allocate_or_panic();
             }
         }

@@ -31,7 +31,7 @@ pub use crate::linear::Position;
 
 use crate::linear::Size;
 use crate::{hash_of, Busy, Engine, Entry, Locked, Schema, Step, Trail};
-use bucket::{Block, Bucket, Search, Spare};
+use bucket::{Bucket, Overflow, Search, Spare};
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{spin_loop, AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use cats_sync::turn;
@@ -117,7 +117,7 @@ impl Drop for Held<'_> {
 struct Aftermath<'g> {
     /// Overflow blocks provided and not used, or emptied.
     spare: Spare<'g>,
-    /// How many keys were added to full buckets, or to ones that nearly are.
+    /// How many keys were added to buckets whose blocks are full.
     crowded: u32,
     /// A key was taken from a bucket that has hardly any.
     lonely: bool,
@@ -340,7 +340,7 @@ impl<S: Schema> Hash<S> {
                     None => held.bucket.push_overflow(entry, hash, &mut after.spare),
                 }
                 self.count_sample(hash, 1);
-                after.crowded += u32::from(search.crowd >= resize::CROWD);
+                after.crowded += u32::from(bucket::is_full(search.crowd));
             }
             (Step::Remove, Some((place, _))) => {
                 held.bucket.remove(guard, place, &mut after.spare);
@@ -447,7 +447,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
         // Should `change` unwind.
         held.changed = false;
         let (step, result) = change(found.map(|(_, entry)| entry));
-        let (mut crowded, mut lonely) = (false, false);
+        let mut lonely = false;
         held.changed = match (step, found) {
             (Step::Keep, _) | (Step::Remove, None) => false,
             (Step::Touch, _) => true,
@@ -459,7 +459,6 @@ impl<S: Schema> Engine<S> for Hash<S> {
             (Step::Put(entry), None) => {
                 bucket.in_block(crowd).fill(entry, hash);
                 self.count_sample(hash, 1);
-                crowded = crowd >= resize::CROWD;
                 true
             }
             (Step::Remove, Some((slot, _))) if full => {
@@ -474,9 +473,6 @@ impl<S: Schema> Engine<S> for Hash<S> {
             }
         };
         drop(held);
-        if crowded {
-            self.grow(guard, 1);
-        }
         if lonely {
             self.shrink(guard);
         }
@@ -607,13 +603,14 @@ impl<S> Hash<S> {
         let mut entries = 0;
         let bytes = &self.growth.0.bytes;
         if let Some(bucket) = self.shared.0.directory.bucket(&guard, last) {
-            bucket.each(&guard, 0, |entry| {
+            let token = bucket.head.lock.token().expect("no lock is held where nobody else is");
+            bucket.each(&guard, token, |entry| {
                 entries += 1;
                 free(entry)
             });
             // SAFETY: nobody else uses the table.
             let freed = unsafe { bucket.free_overflow(&guard) };
-            bytes.fetch_sub(freed * size_of::<Block>(), Ordering::Relaxed);
+            bytes.fetch_sub(freed * size_of::<Overflow>(), Ordering::Relaxed);
         }
         self.set_size(last);
         // SAFETY: nobody else uses the table; the memory came from the slab with this size.

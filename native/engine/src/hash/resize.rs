@@ -1,20 +1,19 @@
 //! Growing and shrinking, a few buckets at a time, waiting for nobody.
 //!
 //! The load is estimated, so that no insertion writes a counter that all share: one key in eight is counted (by its
-//! hash), and only insertions into crowded buckets look at the count, so a small table may also grow a little by
-//! crowding alone.
+//! hash), and only insertions into overflow blocks, about a quarter of them at full load, look at the count, so a small
+//! table may also grow a little by crowding alone.
 
+use super::bucket::MORE;
 use super::{Hash, Held, Line};
 use crate::Schema;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
 
-/// An insertion into a bucket with this many entries asks whether to grow: about a quarter of them at full load.
-pub const CROWD: usize = 6;
 /// A deletion from a bucket with at most this many entries asks whether to shrink.
 pub const LONELY: usize = 2;
 /// Tenths of entries a bucket at which the table grows; at half of it, it shrinks.
-const LOAD: i64 = 48;
+const LOAD: i64 = 68;
 /// Keys that the estimate is more than the count, so that small tables need no sample to be large enough.
 const SLACK: i64 = 32;
 /// From this size on, `BATCH` buckets are split or merged at once, so that the size, which all calls read, is written
@@ -150,8 +149,9 @@ impl<S: Schema> Hash<S> {
         for (i, pair) in pairs[..batch].iter_mut().enumerate() {
             let to = self.try_hold(guard, first + i - half)?;
             let from = self.try_hold(guard, first + i)?;
-            // The first block's entries may need one more overflow block; the entries of an overflow block take its place.
-            if to.bucket.room(guard) < from.bucket.crowd() && !spare.allocate() {
+            // The entries of the block may need more overflow blocks; those of an overflow block take its place.
+            let missing = from.bucket.crowd().saturating_sub(to.bucket.room(guard));
+            if !(0..missing.div_ceil(MORE)).all(|_| spare.allocate()) {
                 return None;
             }
             *pair = Some((to, from));

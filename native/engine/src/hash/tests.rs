@@ -24,7 +24,7 @@ fn memory_follows_the_number_of_keys() {
         map.put(n, 1);
         if n % 10_000 == 9_999 {
             let each = map.0.bytes() as f64 / (n + 1) as f64;
-            assert!((24.0..40.0).contains(&each), "{each} bytes an entry at {n}");
+            assert!((22.0..32.0).contains(&each), "{each} bytes an entry at {n}");
         }
     }
     for n in 0..100_000 {
@@ -81,8 +81,13 @@ fn many_keys_of_one_chain_come_and_go_together() {
 fn unwinding_leaves_the_table_as_it_was() {
     let map = Map(hash());
     let numbers: Vec<u64> = colliding().collect();
-    for &n in &numbers[..7] {
+    for &n in &numbers[..8] {
         map.put(n, 1);
+    }
+    // The table grows as far as it would below.
+    for _ in 0..10 {
+        map.put(numbers[8], 1);
+        map.remove(numbers[8]);
     }
     let bytes = map.0.bytes();
     let guard = epoch::pin();
@@ -104,7 +109,7 @@ fn unwinding_leaves_the_table_as_it_was() {
     assert_eq!(map.get(numbers[9]), Some(2), "what was done before stays");
     map.remove(numbers[9]);
     assert_eq!(map.0.bytes(), bytes);
-    assert_eq!(map.walk().len(), 7);
+    assert_eq!(map.walk().len(), 8);
 }
 
 #[test]

@@ -190,7 +190,7 @@ impl<S: OrderedSchema> Ca<S> {
     /// An empty table that adapts as told.
     pub fn with_thresholds(schema: S, thresholds: Thresholds) -> Self {
         line::detect();
-        let leaf = Leaf::build(0, 0, &[], true);
+        let leaf = Leaf::build(1, 0, &[], true);
         let base = Base::<S::Key>::allocate(ptr::null(), ptr::null(), Node::leaf(leaf));
         let bytes = leaf.size() + size_of::<Base<S::Key>>();
         Self {

@@ -99,7 +99,7 @@ impl<S: OrderedSchema> Ca<S> {
                 if leaf.info().count() < 2 {
                     return;
                 }
-                let (left, key, right) = self.split_leaf(&mut change, leaf, base.low, base.high, 0);
+                let (left, key, right) = self.split_leaf(&mut change, leaf, base.low, base.high);
                 change.leaves.push(held);
                 (Node::leaf(left), key, Node::leaf(right))
             }

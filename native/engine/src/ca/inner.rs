@@ -34,7 +34,7 @@ pub(super) unsafe fn bound<'a, K>(bound: Bound<K>) -> Option<&'a K> {
     unsafe { bound.as_ref() }
 }
 
-/// A pointer to a leaf (bit 0 set, size in bits 1 to 3) or an inner node, in one word.
+/// A pointer to a leaf (bit 0 set, lines in bits 1 to 5) or an inner node, in one word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Node(pub *mut u8);
 
@@ -45,10 +45,7 @@ pub(super) enum Kind<K> {
 
 impl Node {
     pub fn leaf(leaf: Leaf) -> Self {
-        Self(
-            leaf.address()
-                .map_addr(|address| address | 1 | (leaf.log() as usize) << 1),
-        )
+        Self(leaf.address().map_addr(|address| address | 1 | leaf.lines() << 1))
     }
     pub fn inner<K>(inner: Inner<K>) -> Self {
         Self(inner.at.as_ptr())
@@ -60,7 +57,7 @@ impl Node {
         unsafe {
             if tag & 1 == 1 {
                 let at = NonNull::new_unchecked(self.0.map_addr(|address| address & !63));
-                Kind::Leaf(Leaf::from_address(at, (tag >> 1) as u32))
+                Kind::Leaf(Leaf::from_address(at, tag >> 1))
             } else {
                 Kind::Inner(Inner::from_address(self.0))
             }

@@ -1,7 +1,7 @@
 //! Leaf: up to 128 entries of one key range, found by hash for point lookups, with an order that is kept while it is
 //! wanted.
 //!
-//! Layout: a header line; 1 to 16 lines of 8 key words, each before one of their 8 body words; a permutation of one byte a slot,
+//! Layout: a header line; 1, 2, 4, 8, 11 or 16 lines of 8 key words, each before one of their 8 body words; a permutation of one byte a slot,
 //! which begins in the header. An entry stands in the line that its hash chooses or, when that is full, in one of the
 //! next; a bit for each 32nd of all hashes tells that an entry went past its line, so that a search for an absent key ends
 //! there. All places
@@ -28,12 +28,14 @@ use std::ptr::NonNull;
 
 /// Slots of a line.
 const LINE: usize = 8;
-/// The largest leaf has 2^4 lines.
-pub(super) const MAX_LOG: u32 = 4;
+/// The sizes of leaves, in lines. The last but one is what a half of the largest gets, so that it is not half empty.
+const SIZES: [usize; 6] = [1, 2, 4, 8, 11, 16];
+/// Lines of the largest leaf.
+pub(super) const MAX_LINES: usize = SIZES[SIZES.len() - 1];
 /// Slots of the largest leaf.
-pub(super) const MAX_SLOTS: usize = LINE << MAX_LOG;
+pub(super) const MAX_SLOTS: usize = LINE * MAX_LINES;
 /// How many lines an insert tries before the leaf counts as full.
-const REACH: usize = 3;
+const REACH: usize = 4;
 /// How many inserts without an ordered operation in between keep the order up, those of ascending keys not counted.
 const KEPT_FOR: u64 = 16;
 
@@ -48,6 +50,20 @@ const ORDERED: u64 = 1 << 18;
 pub(super) struct Info(u64);
 
 impl Info {
+    /// The same with one entry more, that stands so far from home.
+    fn with(self, entry: Entry, hash: u64, distance: usize) -> Self {
+        let mut info = self.0 + 1;
+        if distance > 0 {
+            info |= Self::passing(hash);
+        }
+        if self.reach() < distance {
+            info = info & !0xff00 | (distance as u64) << 8;
+        }
+        if entry.key & 3 != 3 {
+            info |= HASHED;
+        }
+        Self(info)
+    }
     pub fn count(self) -> usize {
         (self.0 & 0xff) as usize
     }
@@ -99,7 +115,7 @@ const ORDER: usize = 4;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Leaf {
     at: NonNull<u8>,
-    log: u32,
+    lines: usize,
 }
 
 /// Where a key's word leads.
@@ -129,9 +145,9 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Torn;
 
-/// Bytes of a leaf of `1 << log` lines.
-pub(super) const fn size(log: u32) -> usize {
-    (size_of::<Header>() + words(1 << log) * size_of::<AtomicU64>()).next_multiple_of(64)
+/// Bytes of a leaf of so many lines.
+const fn size(lines: usize) -> usize {
+    (size_of::<Header>() + words(lines) * size_of::<AtomicU64>()).next_multiple_of(64)
 }
 
 /// Words behind the header of a leaf of so many lines.
@@ -139,18 +155,17 @@ const fn words(lines: usize) -> usize {
     lines * 2 * LINE + lines.saturating_sub(ORDER)
 }
 
-/// The size of leaf that holds `count` entries with some room to grow.
-pub(super) fn log_for(count: usize) -> u32 {
-    (0..MAX_LOG)
-        .find(|log| count <= (LINE << log) * 3 / 4)
-        .unwrap_or(MAX_LOG)
+/// The lines of a leaf that holds `count` entries with some room to grow.
+pub(super) fn lines_for(count: usize) -> usize {
+    let large_enough = |lines: &usize| count <= LINE * lines * 7 / 10;
+    SIZES.into_iter().find(large_enough).unwrap_or(MAX_LINES)
 }
 
 impl Leaf {
     /// A new leaf of these words: of the header, the order, and those behind the header.
-    fn allocate(log: u32, skip: usize, info: u64, order: [u64; ORDER], word: impl Fn(usize) -> u64) -> Self {
-        let at = slab::needed(slab::alloc(size(log)));
-        let leaf = Self { at, log };
+    fn allocate(lines: usize, skip: usize, info: u64, order: [u64; ORDER], word: impl Fn(usize) -> u64) -> Self {
+        let at = slab::needed(slab::alloc(size(lines)));
+        let leaf = Self { at, lines };
         // SAFETY: the memory is this function's own, and large enough for the header and the words behind it.
         unsafe {
             at.cast().write(Header {
@@ -161,7 +176,7 @@ impl Leaf {
                 order: order.map(AtomicU64::new),
             });
             let start = at.add(size_of::<Header>()).cast::<AtomicU64>();
-            (0..words(leaf.lines())).for_each(|i| start.add(i).write(AtomicU64::new(word(i))));
+            (0..words(lines)).for_each(|i| start.add(i).write(AtomicU64::new(word(i))));
         }
         leaf
     }
@@ -169,47 +184,58 @@ impl Leaf {
     /// A new leaf with the same entries in the same places. Under the lock.
     pub fn copy(self, skip: usize) -> Self {
         let order = std::array::from_fn(|i| self.header().order[i].load(Relaxed));
-        Self::allocate(self.log, skip, self.info().0, order, |i| self.word(i).load(Relaxed))
+        Self::allocate(self.lines, skip, self.info().0, order, |i| self.word(i).load(Relaxed))
     }
 
     /// A new leaf that holds `entries`; if they are `ordered`, or there are none, so is it.
-    pub fn build(log: u32, skip: usize, entries: &[Entry], ordered: bool) -> Self {
-        assert!(entries.len() <= LINE << log);
+    pub fn build(lines: usize, skip: usize, entries: &[Entry], ordered: bool) -> Self {
+        assert!(entries.len() <= LINE * lines);
+        let leaf = Self::allocate(lines, skip, 0, [0; ORDER], |_| 0);
         let ordered = ordered || entries.is_empty();
-        let leaf = Self::allocate(log, skip, 0, [0; ORDER], |_| 0);
+        let mut info = Info(if ordered { ORDERED } else { 0 });
+        let mut taken = [0; MAX_LINES];
         for (i, &entry) in entries.iter().enumerate() {
-            let place = leaf.place(hash_of(entry.key), leaf.lines()).expect("a free slot");
-            leaf.fill(place, entry);
+            let hash = hash_of(entry.key);
+            let (mut line, mut distance) = (leaf.home(hash), 0);
+            while taken[line] == LINE {
+                line = leaf.line_behind(line);
+                distance += 1;
+            }
+            let slot = line * LINE + taken[line];
+            taken[line] += 1;
+            info = info.with(entry, hash, distance);
+            // Relaxed: nobody else has the leaf yet.
+            leaf.body(slot).store(entry.body, Relaxed);
+            leaf.key(slot).store(entry.key, Relaxed);
             if ordered {
                 let word = leaf.order_word(i / LINE);
-                word.store(word.load(Relaxed) | (place.slot as u64) << (i % LINE * 8), Relaxed);
+                word.store(word.load(Relaxed) | (slot as u64) << (i % LINE * 8), Relaxed);
             }
         }
-        if ordered {
-            leaf.set_info(leaf.info().0 | ORDERED);
-        }
+        leaf.set_info(info.0);
         leaf
     }
 
     /// # Safety
-    /// `at` is the address of a leaf of `1 << log` lines that the caller may read (see [`Leaf`]).
-    pub unsafe fn from_address(at: NonNull<u8>, log: u32) -> Self {
-        Self { at, log }
+    /// `at` is the address of a leaf of so many lines that the caller may read (see [`Leaf`]).
+    pub unsafe fn from_address(at: NonNull<u8>, lines: usize) -> Self {
+        Self { at, lines }
     }
     pub fn address(self) -> *mut u8 {
         self.at.as_ptr()
     }
-    pub fn log(self) -> u32 {
-        self.log
+    pub fn lines(self) -> usize {
+        self.lines
+    }
+    /// The lines of the next larger leaf, unless this one is of the largest.
+    pub fn more_lines(self) -> Option<usize> {
+        SIZES.into_iter().find(|&lines| lines > self.lines)
     }
     pub fn size(self) -> usize {
-        size(self.log)
-    }
-    fn lines(self) -> usize {
-        1 << self.log
+        size(self.lines)
     }
     fn slots(self) -> usize {
-        LINE << self.log
+        LINE * self.lines
     }
 
     fn header<'a>(self) -> &'a Header {
@@ -217,13 +243,13 @@ impl Leaf {
         unsafe { self.at.cast().as_ref() }
     }
     fn word<'a>(self, i: usize) -> &'a AtomicU64 {
-        debug_assert!(i < words(self.lines()));
+        debug_assert!(i < words(self.lines));
         // SAFETY: see `Leaf`; all callers stay within the words behind the header.
         unsafe { self.at.add(size_of::<Header>()).cast::<AtomicU64>().add(i).as_ref() }
     }
     #[inline(always)]
     fn line<'a>(self, i: usize) -> &'a Line {
-        debug_assert!(i < self.lines());
+        debug_assert!(i < self.lines);
         // SAFETY: see `Leaf`; all callers stay within the lines.
         unsafe { self.at.add(size_of::<Header>()).cast::<Line>().add(i).as_ref() }
     }
@@ -255,7 +281,14 @@ impl Leaf {
     }
 
     fn home(self, hash: u64) -> usize {
-        ((hash >> 59) << self.log >> 5) as usize
+        (((hash >> 32) * self.lines as u64) >> 32) as usize
+    }
+    fn line_behind(self, line: usize) -> usize {
+        if line + 1 == self.lines {
+            0
+        } else {
+            line + 1
+        }
     }
 
     /// Asks for the lines that a lookup of this hash reads first.
@@ -359,7 +392,7 @@ impl Leaf {
         let mut line = self.home(wanted.hash);
         let reach = if info.passed(wanted.hash) { info.reach() } else { 0 };
         for _ in 0..reach {
-            line = (line + 1) & (self.lines() - 1);
+            line = self.line_behind(line);
             let mask = self.matching(line, wanted.word);
             if mask != 0 {
                 let slot = line * LINE + mask.trailing_zeros() as usize;
@@ -408,7 +441,7 @@ impl Leaf {
             if !info.passed(hash) {
                 break;
             }
-            line = (line + 1) & (self.lines() - 1);
+            line = self.line_behind(line);
         }
         None
     }
@@ -424,15 +457,16 @@ impl Leaf {
 
     /// A free slot for an absent key, in any line.
     pub fn any_room(self, hash: u64) -> Option<Place> {
-        self.place(hash, self.lines())
+        self.place(hash, self.lines)
     }
 
     #[inline(never)]
     fn place(self, hash: u64, reach: usize) -> Option<Place> {
-        let home = self.home(hash);
-        (0..reach.min(self.lines())).find_map(|distance| {
-            let slot = self.free_slot((home + distance) & (self.lines() - 1))?;
-            Some(Place { slot, distance })
+        let mut line = self.home(hash);
+        (0..reach.min(self.lines)).find_map(|distance| {
+            let slot = self.free_slot(line);
+            line = self.line_behind(line);
+            slot.map(|slot| Place { slot, distance })
         })
     }
 
@@ -443,17 +477,7 @@ impl Leaf {
     }
 
     fn fill(self, place: Place, entry: Entry) {
-        let mut info = self.info().0 + 1;
-        if place.distance > 0 {
-            info |= Info::passing(hash_of(entry.key));
-        }
-        if Info(info).reach() < place.distance {
-            info = info & !0xff00 | (place.distance as u64) << 8;
-        }
-        if entry.key & 3 != 3 {
-            info |= HASHED;
-        }
-        self.set_info(info);
+        self.set_info(self.info().with(entry, hash_of(entry.key), place.distance).0);
         // Release, body first: see `entry`.
         self.body(place.slot).store(entry.body, Release);
         self.key(place.slot).store(entry.key, Release);
@@ -524,11 +548,13 @@ impl Leaf {
     /// All entries, in order if the leaf is ordered. Under the lock.
     pub fn entries(self) -> Vec<Entry> {
         let info = self.info();
+        let mut entries = Vec::with_capacity(info.count());
         if info.ordered() {
-            (0..info.count()).filter_map(|i| self.at(i).ok()).collect()
+            entries.extend((0..info.count()).filter_map(|i| self.at(i).ok()));
         } else {
-            self.filled().collect()
+            entries.extend(self.filled());
         }
+        entries
     }
 
     /// All entries as their slots come. Under the lock.
@@ -558,12 +584,14 @@ impl Leaf {
     }
 
     fn slot_at(self, i: usize) -> usize {
-        (self.order_word(i / LINE).load(Relaxed) >> (i % LINE * 8)) as usize & (self.slots() - 1)
+        (self.order_word(i / LINE).load(Relaxed) >> (i % LINE * 8)) as usize & 0xff
     }
 
     /// The `i`-th entry of an ordered leaf.
     pub fn at(self, i: usize) -> Result<Entry, Torn> {
-        self.entry(self.slot_at(i.min(self.slots() - 1)))
+        let last = self.slots() - 1;
+        // The order may be changing.
+        self.entry(self.slot_at(i.min(last)).min(last))
     }
 
     /// The place of a slot among the first `count` of the order: eight are compared at once.

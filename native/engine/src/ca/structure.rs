@@ -6,7 +6,7 @@
 
 use super::base::{Base, Structure};
 use super::inner::{common, Bound, Inner, Kind, Node, Parts, FANOUT};
-use super::leaf::{compare_headed, log_for, Held, Info, Leaf, Wanted, MAX_LOG, MAX_SLOTS};
+use super::leaf::{compare_headed, lines_for, Held, Info, Leaf, Wanted, MAX_LINES, MAX_SLOTS};
 use super::{Ca, Query};
 use crate::{Busy, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
@@ -65,8 +65,8 @@ impl<K: Send + Sync + 'static> Change<K> {
     }
 
     /// A new leaf.
-    pub fn leaf(&mut self, log: u32, skip: usize, entries: &[Entry], ordered: bool) -> Leaf {
-        let leaf = Leaf::build(log, skip, entries, ordered);
+    pub fn leaf(&mut self, lines: usize, skip: usize, entries: &[Entry], ordered: bool) -> Leaf {
+        let leaf = Leaf::build(lines, skip, entries, ordered);
         self.grown += leaf.size() as i64;
         leaf
     }
@@ -121,13 +121,14 @@ impl<K: Send + Sync + 'static> Change<K> {
             let leaf = held.leaf;
             held.kill();
             self.grown -= leaf.size() as i64;
-            // SAFETY: unlinked, as are the others below; each was owned by the structure once.
-            unsafe { guard.retire_sized(leaf.address(), leaf.size(), free, leaf.size()) };
+            // SAFETY: unlinked, as are the others below; each was owned by the structure once. Leaves and inner nodes came from the
+            // slab with these sizes.
+            unsafe { guard.retire_memory(NonNull::new_unchecked(leaf.address()), leaf.size()) };
         }
         for inner in self.inners.drain(..) {
             self.grown -= inner.size() as i64;
             // SAFETY: as above.
-            unsafe { guard.retire_sized(inner.address(), inner.size(), free, inner.size()) };
+            unsafe { guard.retire_memory(NonNull::new_unchecked(inner.address()), inner.size()) };
         }
         for base in self.bases.drain(..) {
             self.grown -= size_of::<Base<K>>() as i64;
@@ -226,15 +227,15 @@ impl<S: OrderedSchema> Ca<S> {
     ) {
         let mut change = Change::new();
         let leaf = way.leaf;
-        let piece = if leaf.log() < MAX_LOG {
+        let piece = if let Some(lines) = leaf.more_lines() {
             let ordered = leaf.info().ordered();
-            let larger = change.leaf(leaf.log() + 1, leaf.skip(), &leaf.entries(), ordered);
+            let larger = change.leaf(lines, leaf.skip(), &leaf.entries(), ordered);
             prepare(larger);
             Piece::One(Node::leaf(larger))
         } else {
             let two = match self.set_apart(&mut change, &way, query) {
                 Some(two) => two,
-                None => self.split_leaf(&mut change, leaf, way.low, way.high, MAX_LOG),
+                None => self.split_leaf(&mut change, leaf, way.low, way.high),
             };
             prepare(two.0);
             prepare(two.2);
@@ -255,12 +256,12 @@ impl<S: OrderedSchema> Ca<S> {
         if leaf.is_beyond(query, Ordering::Greater) {
             let key = change.key(schema.own_probe(query.probe));
             let copy = change.copy(leaf, common(schema, way.low, key));
-            let empty = change.leaf(MAX_LOG, common(schema, key, way.high), &[], true);
+            let empty = change.leaf(MAX_LINES, common(schema, key, way.high), &[], true);
             Some((copy, key, empty))
         } else if leaf.is_beyond(query, Ordering::Less) {
             // SAFETY: entries of a locked leaf are whole.
             let key = change.key(unsafe { schema.own(leaf.lowest(schema)?) });
-            let empty = change.leaf(MAX_LOG, common(schema, way.low, key), &[], true);
+            let empty = change.leaf(MAX_LINES, common(schema, way.low, key), &[], true);
             let copy = change.copy(leaf, common(schema, key, way.high));
             Some((empty, key, copy))
         } else {
@@ -268,14 +269,13 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Two leaves, no smaller than told, for the entries of a locked one that has at least two.
+    /// Two leaves for the entries of a locked one that has at least two.
     pub(super) fn split_leaf(
         &self,
         change: &mut Change<S::Key>,
         leaf: Leaf,
         low: Bound<S::Key>,
         high: Bound<S::Key>,
-        least: u32,
     ) -> Two<S::Key> {
         let schema = &self.schema;
         let ordered = leaf.info().ordered();
@@ -295,9 +295,8 @@ impl<S: OrderedSchema> Ca<S> {
         // SAFETY: as above.
         let key = change.key(unsafe { schema.own(entries[middle]) });
         let (left, right) = entries.split_at(middle);
-        let log = |part: &[Entry]| log_for(part.len()).max(least);
-        let left = change.leaf(log(left), common(schema, low, key), left, ordered);
-        let right = change.leaf(log(right), common(schema, key, high), right, ordered);
+        let left = change.leaf(lines_for(left.len()), common(schema, low, key), left, ordered);
+        let right = change.leaf(lines_for(right.len()), common(schema, key, high), right, ordered);
         (left, key, right)
     }
 
@@ -384,7 +383,7 @@ impl<S: OrderedSchema> Ca<S> {
         let mut entries = left.leaf.entries();
         entries.extend(right.leaf.entries());
         let merged = change.leaf(
-            log_for(entries.len()),
+            lines_for(entries.len()),
             common(&self.schema, low, high),
             &entries,
             a.ordered() && b.ordered(),

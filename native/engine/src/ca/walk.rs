@@ -16,7 +16,7 @@ use cats_sync::epoch::Guard;
 use std::ptr::NonNull;
 
 /// Bits of a trail's note for the size of the leaf; the others are the rank of the entry that it is at.
-const LOG_BITS: u32 = 3;
+const LINES_BITS: u32 = 5;
 /// How many steps before it is come to what an entry points to is asked for.
 const AHEAD: usize = 8;
 
@@ -162,7 +162,7 @@ impl<K> View<'_, '_, K> {
 /// Notes on a trail where it is: the leaf, the rank of the entry there, and the leaf's bound in the trail's direction.
 fn note<K>(trail: &mut Trail, leaf: Leaf, rank: usize, beyond: Bound<K>) {
     trail.node = leaf.address();
-    trail.note = rank << LOG_BITS | leaf.log() as usize;
+    trail.note = rank << LINES_BITS | leaf.lines();
     trail.bound = beyond.cast();
 }
 
@@ -358,10 +358,9 @@ impl<S: OrderedSchema> Ca<S> {
             return None;
         }
         // SAFETY: the trail's node is a leaf of this size, and has not been freed, as `here` has found.
-        let leaf =
-            unsafe { Leaf::from_address(NonNull::new_unchecked(trail.node), trail.note as u32 % (1 << LOG_BITS)) };
+        let leaf = unsafe { Leaf::from_address(NonNull::new_unchecked(trail.node), trail.note % (1 << LINES_BITS)) };
         // The leaf is ordered as long as the trail holds. What is read of it is validated below.
-        let rank = trail.note >> LOG_BITS;
+        let rank = trail.note >> LINES_BITS;
         let left = if down {
             rank
         } else {
@@ -379,9 +378,9 @@ impl<S: OrderedSchema> Ca<S> {
         trail.holds().then(|| {
             trail.go_to(next);
             trail.note = if down {
-                trail.note - (1 << LOG_BITS)
+                trail.note - (1 << LINES_BITS)
             } else {
-                trail.note + (1 << LOG_BITS)
+                trail.note + (1 << LINES_BITS)
             };
             result
         })

@@ -645,16 +645,13 @@ exactly(Type, A, B) ->
                      orelse Type =:= bag andalso not since(27)
                      orelse cats_oracle_terms:same(A, B)).
 
-%% In an order in which 1 and 1.0 differ, and 0.0 and -0.0 where they are not the same.
+%% In an order in which 1 and 1.0 differ, and terms that differ only in the signs of zeros stand side by side.
 sorted(Terms) ->
-    [Term || {_, Term} <- lists:sort([{order(term_to_binary(Term)), Term} || Term <- Terms])].
+    [Term || {_, _, Term} <- lists:sort([order(term_to_binary(Term), Term) || Term <- Terms])].
 
-order(Binary) ->
+order(Binary, Term) ->
     NewFloat = 70,
-    case since(27) of
-        true -> Binary;
-        false -> binary:replace(Binary, <<NewFloat, 1:1, 0:63>>, <<NewFloat, 0:64>>, [global])
-    end.
+    {binary:replace(Binary, <<NewFloat, 1:1, 0:63>>, <<NewFloat, 0:64>>, [global]), Binary, Term}.
 
 %% In a hash table any key may be the first or the next one; but it must be a key.
 some_key(Function, _, Key1, Key2, {State, Table}) ->

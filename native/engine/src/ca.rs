@@ -10,7 +10,8 @@
 //! key range never changes, so they validate the leaves that they read and nothing above. Every wait is bounded.
 //!
 //! Guarantees: all operations of the traits are linearizable except that a call of `scan` is so leaf by leaf, and `slot` not
-//! at all. A lookup and an update are O(log n), with one dependent cache miss below the inner nodes.
+//! at all. A lookup and an update are O(log n), with one wait for memory below the inner nodes, and none for absent keys as long as
+//! the leaves' marks are in the caches.
 
 mod adapt;
 mod base;
@@ -232,7 +233,8 @@ impl<S: OrderedSchema> Ca<S> {
     #[inline(always)]
     fn find<'a>(&self, probe: &S::Probe) -> (&'a Base<S::Key>, Leaf) {
         let base = self.find_base(probe);
-        let node = match base.root().kind::<S::Key>() {
+        let root = base.root();
+        let node = match root.kind::<S::Key>() {
             Kind::Inner(inner) if inner.is_searched_by_heads() => {
                 let head = self.schema.head(probe, 0);
                 // SAFETY: `WIDE` as `wide` says.
@@ -243,7 +245,7 @@ impl<S: OrderedSchema> Ca<S> {
                     }
                 }
             }
-            _ => base.root(),
+            _ => root,
         };
         let leaf = match node.kind() {
             Kind::Leaf(leaf) => leaf,
@@ -326,7 +328,7 @@ impl<S: OrderedSchema> Ca<S> {
     fn acquire<'a>(&self, guard: &Guard, probe: &S::Probe, wanted: Wanted) -> Result<Acquired<'a, S::Key>, Busy> {
         for _ in 0..ATTEMPTS {
             let (base, leaf) = self.find(probe);
-            leaf.prefetch(wanted.hash);
+            leaf.prefetch_entries(wanted.hash);
             let Ok((held, waited)) = Held::lock(leaf) else {
                 base.statistic().contended();
                 self.adapt(guard, base);
@@ -353,7 +355,7 @@ impl<S: OrderedSchema> Ca<S> {
     #[inline(always)]
     fn try_acquire<'a>(&self, probe: &S::Probe, wanted: Wanted) -> Option<Acquired<'a, S::Key>> {
         let (base, leaf) = self.find(probe);
-        leaf.prefetch(wanted.hash);
+        leaf.prefetch_entries(wanted.hash);
         let held = Held::try_lock(leaf)?;
         if leaf.info().dead() {
             return None;
@@ -388,7 +390,7 @@ impl<S: OrderedSchema> Ca<S> {
         look: &mut impl FnMut(Option<Entry>) -> R,
     ) -> Option<R> {
         let (base, leaf) = self.find(probe);
-        leaf.prefetch(wanted.hash);
+        leaf.prefetch_entries(wanted.hash);
         let token = leaf.lock().token()?;
         let info = leaf.info();
         if info.dead() {
@@ -415,7 +417,7 @@ impl<S: OrderedSchema> Ca<S> {
         let mut failures = 0;
         for _ in 0..ATTEMPTS {
             let (base, leaf) = self.find(probe);
-            leaf.prefetch(wanted.hash);
+            leaf.prefetch_entries(wanted.hash);
             if failures < PATIENCE {
                 let token = leaf.lock().token_spinning()?;
                 let info = leaf.info();
@@ -581,7 +583,7 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
     ) -> Result<R, Busy> {
         let wanted = Wanted::new(self.schema.word(probe));
         let (base, leaf) = self.find(probe);
-        leaf.prefetch(wanted.hash);
+        leaf.prefetch_entries(wanted.hash);
         let change = |old: Option<Entry>| old.map_or_else(|| (Step::Keep, R::default()), change);
         match self.glance(base, leaf, probe, wanted) {
             Some(None) => {

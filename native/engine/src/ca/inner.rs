@@ -11,7 +11,7 @@
 
 use super::leaf::Leaf;
 use super::Query;
-use crate::line::{words_below, words_below_of_16};
+use crate::line::{opaque, words_below, words_below_of_16};
 use crate::OrderedSchema;
 use cats_sync::facade::{AtomicPtr, Ordering::*};
 use cats_sync::slab;
@@ -400,7 +400,7 @@ impl<K> Inner<K> {
             Way::Line => 0,
             Way::Other => return None,
         };
-        let line = self.line(line);
+        let line = opaque(self.line(line));
         cats_sync::prefetch(&line.children);
         // SAFETY: as above. A line whose last head is below is full, and a guide that is below leads past it: the number is less
         // than a line.

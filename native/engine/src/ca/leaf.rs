@@ -1,12 +1,14 @@
-//! Leaf: up to 128 entries of one key range, found by hash for point lookups, with an order that is kept while it is
+//! Leaf: up to 112 entries of one key range, found by hash for point lookups, with an order that is kept while it is
 //! wanted.
 //!
-//! Layout: a header line; 1, 2, 4, 8, 11 or 16 lines of 8 key words, each before one of their 8 body words; a permutation of one byte a slot,
-//! which begins in the header. An entry stands in the line that its hash chooses or, when that is full, in one of the
-//! next; a bit for each 32nd of all hashes tells that an entry went past its line, so that a search for an absent key ends
-//! there. All places
-//! follow from the leaf's address and size, which the pointer to it carries: a lookup that knows the leaf has its three
-//! lines fetched at once.
+//! Layout: 1 to 14 lines of 8 entries each, before the address of the leaf; from there on a lock and a word that tells of the
+//! slots, a word of *marks* for each line, which are tags of eight bits of the hash of each entry, then what ordered operations
+//! need: a permutation of one byte a slot among it. An entry stands in the line that its hash chooses or, when that is full, in
+//! one of the next; a bit for each 32nd of all hashes tells that an entry went past its line, so that a search for an absent key
+//! ends there. All places follow from the leaf's address and number of lines, which the pointer to it carries.
+//!
+//! Lock and marks are two cache lines at most, and so few that those of a table of millions stay in the processor's caches: who
+//! looks for a key that is not there reads nothing else, and who looks for one that is there half a line of entries besides.
 //!
 //! The permutation lists the slots by key order while the ORDERED flag is set, as it is in an empty leaf. A key above all
 //! others is put behind them; for any other the order is kept up until many such inserts in a row went by without an
@@ -17,19 +19,20 @@
 
 use super::base::SAMPLING;
 use super::Query;
-use crate::line::equal_words;
 use crate::{hash_of, Entry, OrderedSchema};
 use cats_sync::facade::{AtomicU64, Ordering::*};
 use cats_sync::slab;
 use cats_sync::version_lock::VersionLock;
 use cats_sync::Busy;
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 use std::ptr::NonNull;
 
 /// Slots of a line.
 const LINE: usize = 8;
-/// The sizes of leaves, in lines. The last but one is what a half of the largest gets, so that it is not half empty.
-const SIZES: [usize; 6] = [1, 2, 4, 8, 11, 16];
+/// The sizes of leaves, in lines. With the last, the lock and the marks fill two cache lines, and the leaf 2 KiB. The last but one
+/// is what a half of the largest gets, so that it is not half empty.
+const SIZES: [usize; 6] = [1, 2, 4, 8, 10, 14];
 /// Lines of the largest leaf.
 pub(super) const MAX_LINES: usize = SIZES[SIZES.len() - 1];
 /// Slots of the largest leaf.
@@ -40,27 +43,25 @@ const REACH: usize = 4;
 const KEPT_FOR: u64 = 16;
 
 const DEAD: u64 = 1 << 16;
-const HASHED: u64 = 1 << 17;
-const ORDERED: u64 = 1 << 18;
+const ORDERED: u64 = 1 << 17;
+/// A one in each byte.
+const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// What the leaf's header says of its slots, one word:
-/// number of entries (bits 0 to 7), farthest line from home that an entry stands in (8 to 15), DEAD, HASHED (there are keys that
-/// are no immediates), ORDERED, hashes of which entries went past their line (32 to 63).
+/// number of entries (bits 0 to 7), farthest line from home that an entry stands in (8 to 15), DEAD, ORDERED, hashes of which
+/// entries went past their line (32 to 63).
 #[derive(Clone, Copy)]
 pub(super) struct Info(u64);
 
 impl Info {
     /// The same with one entry more, that stands so far from home.
-    fn with(self, entry: Entry, hash: u64, distance: usize) -> Self {
+    fn with(self, hash: u64, distance: usize) -> Self {
         let mut info = self.0 + 1;
         if distance > 0 {
             info |= Self::passing(hash);
         }
         if self.reach() < distance {
             info = info & !0xff00 | (distance as u64) << 8;
-        }
-        if entry.key & 3 != 3 {
-            info |= HASHED;
         }
         Self(info)
     }
@@ -80,38 +81,56 @@ impl Info {
     pub fn dead(self) -> bool {
         self.0 & DEAD != 0
     }
-    fn hashed(self) -> bool {
-        self.0 & HASHED != 0
-    }
     pub fn ordered(self) -> bool {
         self.0 & ORDERED != 0
     }
 }
 
-#[repr(C, align(64))]
+/// What every operation reads first. The marks follow.
+#[repr(C)]
 struct Header {
     lock: VersionLock,
     info: AtomicU64,
-    /// Inserts that the order will be kept up for; none as long as no ordered operation has asked for it.
-    kept_for: AtomicU64,
-    /// All keys of the leaf's range have the same normalized key up to this byte.
-    skip: usize,
-    /// The first words of the permutation, all of them in a small leaf.
-    order: [AtomicU64; ORDER],
 }
 
-/// Keys and their bodies.
-#[repr(C, align(64))]
-struct Line {
-    keys: [AtomicU64; LINE],
-    bodies: [AtomicU64; LINE],
+/// An entry's words.
+#[repr(C)]
+struct Slot {
+    key: AtomicU64,
+    body: AtomicU64,
 }
 
-/// Words of the permutation in the header.
-const ORDER: usize = 4;
+/// The slots of a line that may have a tag: slot `i` is bit `8 * i + 7`.
+#[derive(Clone, Copy)]
+struct Tagged(u64);
+
+impl Tagged {
+    /// Those with this tag in a word of marks, and perhaps others above the first of them.
+    #[inline(always)]
+    fn of(marks: u64, tag: u64) -> Self {
+        let differ = marks ^ (tag * ONES);
+        // The lowest byte of zero is found by the borrow that it causes.
+        Self(differ.wrapping_sub(ONES) & !differ & (ONES << 7))
+    }
+    #[inline(always)]
+    fn any(self) -> bool {
+        self.0 != 0
+    }
+    /// Its number in the line, if there is any.
+    #[inline(always)]
+    fn first(self) -> usize {
+        self.0.trailing_zeros() as usize / 8
+    }
+}
+
+/// The tag of a hash, of bits that have no part in the choice of the line. That of a free slot is 0.
+#[inline(always)]
+fn tag_of(hash: u64) -> u64 {
+    (hash >> 24 & 0xff).max(1)
+}
 
 /// A handle to a leaf. Whoever holds one has it from a structure reached under a guard that is still alive (or owns the leaf),
-/// so the memory behind it is a leaf of this size: the reason why its methods are safe to call.
+/// so the memory around it is a leaf of this size: the reason why its methods are safe to call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Leaf {
     at: NonNull<u8>,
@@ -145,15 +164,27 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Torn;
 
-/// Bytes of a leaf of so many lines.
-const fn size(lines: usize) -> usize {
-    (size_of::<Header>() + words(lines) * size_of::<AtomicU64>()).next_multiple_of(64)
+/// Bytes of a leaf of so many lines before its address.
+const fn before(lines: usize) -> usize {
+    lines * LINE * size_of::<Slot>()
 }
 
-/// Words behind the header of a leaf of so many lines.
-const fn words(lines: usize) -> usize {
-    lines * 2 * LINE + lines.saturating_sub(ORDER)
+/// Bytes of a leaf of so many lines.
+const fn size(lines: usize) -> usize {
+    before(lines) + (size_of::<Header>() + words(lines) * size_of::<AtomicU64>()).next_multiple_of(64)
 }
+
+/// Words behind the header of a leaf of so many lines: the marks, `KEPT_FOR_WORD`, `SKIP_WORD`, the permutation.
+const fn words(lines: usize) -> usize {
+    2 * lines + ORDER_WORD
+}
+
+/// Behind the marks: for how many inserts the order will be kept up; none as long as no ordered operation has asked for it.
+const KEPT_FOR_WORD: usize = 0;
+/// Then the byte up to which all keys of the leaf's range have the same normalized key.
+const SKIP_WORD: usize = 1;
+/// Then the permutation.
+const ORDER_WORD: usize = 2;
 
 /// The lines of a leaf that holds `count` entries with some room to grow.
 pub(super) fn lines_for(count: usize) -> usize {
@@ -162,35 +193,49 @@ pub(super) fn lines_for(count: usize) -> usize {
 }
 
 impl Leaf {
-    /// A new leaf of these words: of the header, the order, and those behind the header.
-    fn allocate(lines: usize, skip: usize, info: u64, order: [u64; ORDER], word: impl Fn(usize) -> u64) -> Self {
-        let at = slab::needed(slab::alloc(size(lines)));
-        let leaf = Self { at, lines };
-        // SAFETY: the memory is this function's own, and large enough for the header and the words behind it.
+    /// A new leaf of these words and entries.
+    fn allocate(lines: usize, info: u64, word: impl Fn(usize) -> u64, entry: impl Fn(usize) -> Entry) -> Self {
+        let start = slab::needed(slab::alloc(size(lines)));
+        // SAFETY: the memory is this function's own, and large enough for the slots, the header and the words behind it.
         unsafe {
+            let at = start.add(before(lines));
+            let leaf = Self { at, lines };
+            for i in 0..leaf.slots() {
+                let Entry { key, body } = entry(i);
+                leaf.slot_address(i).write(Slot {
+                    key: AtomicU64::new(key),
+                    body: AtomicU64::new(body),
+                });
+            }
             at.cast().write(Header {
                 lock: VersionLock::new(0),
                 info: AtomicU64::new(info),
-                kept_for: AtomicU64::new(0),
-                skip,
-                order: order.map(AtomicU64::new),
             });
-            let start = at.add(size_of::<Header>()).cast::<AtomicU64>();
-            (0..words(lines)).for_each(|i| start.add(i).write(AtomicU64::new(word(i))));
+            let behind = at.add(size_of::<Header>()).cast::<AtomicU64>();
+            (0..words(leaf.lines())).for_each(|i| behind.add(i).write(AtomicU64::new(word(i))));
+            leaf
         }
-        leaf
     }
 
     /// A new leaf with the same entries in the same places. Under the lock.
     pub fn copy(self, skip: usize) -> Self {
-        let order = std::array::from_fn(|i| self.header().order[i].load(Relaxed));
-        Self::allocate(self.lines, skip, self.info().0, order, |i| self.word(i).load(Relaxed))
+        let word = |i: usize| match i.checked_sub(self.lines()) {
+            Some(KEPT_FOR_WORD) => 0,
+            Some(SKIP_WORD) => skip as u64,
+            _ => self.word(i).load(Relaxed),
+        };
+        let entry = |i| Entry {
+            key: self.key(i).load(Relaxed),
+            body: self.body(i).load(Relaxed),
+        };
+        Self::allocate(self.lines, self.info().0, word, entry)
     }
 
     /// A new leaf that holds `entries`; if they are `ordered`, or there are none, so is it.
     pub fn build(lines: usize, skip: usize, entries: &[Entry], ordered: bool) -> Self {
         assert!(entries.len() <= LINE * lines);
-        let leaf = Self::allocate(lines, skip, 0, [0; ORDER], |_| 0);
+        let word = |i| if i == lines + SKIP_WORD { skip as u64 } else { 0 };
+        let leaf = Self::allocate(lines, 0, word, |_| Entry { key: 0, body: 0 });
         let ordered = ordered || entries.is_empty();
         let mut info = Info(if ordered { ORDERED } else { 0 });
         let mut taken = [0; MAX_LINES];
@@ -203,7 +248,8 @@ impl Leaf {
             }
             let slot = line * LINE + taken[line];
             taken[line] += 1;
-            info = info.with(entry, hash, distance);
+            info = info.with(hash, distance);
+            leaf.mark(slot, tag_of(hash));
             // Relaxed: nobody else has the leaf yet.
             leaf.body(slot).store(entry.body, Relaxed);
             leaf.key(slot).store(entry.key, Relaxed);
@@ -232,45 +278,66 @@ impl Leaf {
         SIZES.into_iter().find(|&lines| lines > self.lines)
     }
     pub fn size(self) -> usize {
-        size(self.lines)
+        size(self.lines())
     }
     fn slots(self) -> usize {
-        LINE * self.lines
+        LINE * self.lines()
+    }
+    /// Where the leaf's memory begins.
+    pub fn start(self) -> NonNull<u8> {
+        // SAFETY: see `Leaf`.
+        unsafe { self.at.sub(before(self.lines())) }
     }
 
     fn header<'a>(self) -> &'a Header {
         // SAFETY: see `Leaf`.
         unsafe { self.at.cast().as_ref() }
     }
+    /// A word behind the header.
+    #[inline(always)]
     fn word<'a>(self, i: usize) -> &'a AtomicU64 {
-        debug_assert!(i < words(self.lines));
+        debug_assert!(i < words(self.lines()));
         // SAFETY: see `Leaf`; all callers stay within the words behind the header.
         unsafe { self.at.add(size_of::<Header>()).cast::<AtomicU64>().add(i).as_ref() }
     }
+    /// The marks of a line.
     #[inline(always)]
-    fn line<'a>(self, i: usize) -> &'a Line {
-        debug_assert!(i < self.lines);
-        // SAFETY: see `Leaf`; all callers stay within the lines.
-        unsafe { self.at.add(size_of::<Header>()).cast::<Line>().add(i).as_ref() }
+    fn marks<'a>(self, line: usize) -> &'a AtomicU64 {
+        self.word(line)
+    }
+    /// The address of a line of entries, the first of which is the last in memory.
+    #[inline(always)]
+    fn line(self, line: usize) -> *mut Slot {
+        self.at.as_ptr().cast::<[Slot; LINE]>().wrapping_sub(line + 1).cast()
+    }
+    #[inline(always)]
+    fn slot_address(self, slot: usize) -> *mut Slot {
+        self.line(slot / LINE).wrapping_add(slot % LINE)
+    }
+    fn slot<'a>(self, slot: usize) -> &'a Slot {
+        debug_assert!(slot < self.slots());
+        // SAFETY: see `Leaf`; all callers stay within the slots.
+        unsafe { &*self.slot_address(slot) }
     }
     fn key<'a>(self, slot: usize) -> &'a AtomicU64 {
-        &self.line(slot / LINE).keys[slot % LINE]
+        &self.slot(slot).key
     }
     fn body<'a>(self, slot: usize) -> &'a AtomicU64 {
-        &self.line(slot / LINE).bodies[slot % LINE]
+        &self.slot(slot).body
+    }
+    fn kept_for<'a>(self) -> &'a AtomicU64 {
+        self.word(self.lines() + KEPT_FOR_WORD)
     }
     fn order_word<'a>(self, i: usize) -> &'a AtomicU64 {
-        match self.header().order.get(i) {
-            Some(word) => word,
-            None => self.word(self.slots() * 2 + i - ORDER),
-        }
+        self.word(self.lines() + ORDER_WORD + i)
     }
 
     pub fn lock<'a>(self) -> &'a VersionLock {
         &self.header().lock
     }
+    /// Relaxed: never written.
     pub fn skip(self) -> usize {
-        self.header().skip
+        self.word(self.lines() + SKIP_WORD).load(Relaxed) as usize
     }
     /// Relaxed: ordered by the lock, or validated.
     pub fn info(self) -> Info {
@@ -280,9 +347,11 @@ impl Leaf {
         self.header().info.store(info, Relaxed);
     }
 
+    #[inline(always)]
     fn home(self, hash: u64) -> usize {
         (((hash >> 32) * self.lines as u64) >> 32) as usize
     }
+    /// The line behind one; the first, behind the last.
     fn line_behind(self, line: usize) -> usize {
         if line + 1 == self.lines {
             0
@@ -291,19 +360,26 @@ impl Leaf {
         }
     }
 
-    /// Asks for the lines that a lookup of this hash reads first.
+    /// Asks for the line of entries of this hash, which are farthest away.
+    #[inline(always)]
+    pub fn prefetch_entries(self, hash: u64) {
+        let line = self.line(self.home(hash));
+        cats_sync::prefetch(line);
+        cats_sync::prefetch(line.wrapping_add(LINE - 1));
+    }
+
+    /// Asks for all that a lookup of this hash reads first.
     #[inline]
     pub fn prefetch(self, hash: u64) {
-        let line = self.line(self.home(hash));
         cats_sync::prefetch(self.at.as_ptr());
-        cats_sync::prefetch(&line.keys);
-        cats_sync::prefetch(&line.bodies);
+        cats_sync::prefetch(self.marks(self.home(hash)));
+        self.prefetch_entries(hash);
     }
 
     /// Asks for all lines.
     pub fn prefetch_all(self) {
         for line in (0..self.size()).step_by(64) {
-            cats_sync::prefetch(self.at.as_ptr().wrapping_add(line));
+            cats_sync::prefetch(self.start().as_ptr().wrapping_add(line));
         }
     }
 
@@ -320,24 +396,22 @@ impl Leaf {
         Ok(Entry { key, body })
     }
 
-    /// The slots of a line whose key word is `word`: bit `i` is for the `i`-th. Acquires: see `entry`.
+    /// The slots of a line that may have a tag. Relaxed: as `info`.
     #[inline(always)]
-    fn matching(self, line: usize, word: u64) -> u32 {
-        // SAFETY: a line of key words, aligned as the leaf is; see `Leaf`.
-        unsafe { equal_words(self.line(line).keys.as_ptr(), word) }
+    fn tagged(self, line: usize, tag: u64) -> Tagged {
+        Tagged::of(self.marks(line).load(Relaxed), tag)
     }
 
     /// Shows the entry of this word, if it is in the line where it should be, which may be changing.
     #[inline]
     pub fn show_home(self, wanted: Wanted, show: impl FnOnce(Entry)) {
         let home = self.home(wanted.hash);
-        let mask = self.matching(home, wanted.word);
-        if mask != 0 {
-            let slot = home * LINE + mask.trailing_zeros() as usize;
-            show(Entry {
-                key: wanted.word,
-                body: self.body(slot).load(Acquire),
-            });
+        let tagged = self.tagged(home, tag_of(wanted.hash));
+        if tagged.any() {
+            match self.entry(home * LINE + tagged.first()) {
+                Ok(entry) if entry.key == wanted.word => show(entry),
+                _ => {}
+            }
         }
     }
 
@@ -354,25 +428,25 @@ impl Leaf {
         wanted: Wanted,
         info: Info,
     ) -> Option<(usize, Entry)> {
-        if wanted.word & 3 != 3 {
-            return match self.find_by_hash(schema, probe, wanted.hash, info) {
-                Some((slot, entry)) => Some((slot, entry)),
-                None => None,
-            };
-        }
-        let home = self.home(wanted.hash);
-        let mask = self.matching(home, wanted.word);
-        // One branch that goes one way nearly always; whether there is such a key is no matter for a branch, nor whether entries
-        // of such hashes went past the line. `none` has all bits if there is no such key, and if there is, none where `info` has flags.
-        let none = u64::from(mask).wrapping_sub(1);
-        if none & info.0 & (Info::passing(wanted.hash) | HASHED) == 0 {
-            let at = (mask | 1 << (LINE - 1)).trailing_zeros() as usize;
-            let entry = Entry {
-                key: wanted.word,
-                // SAFETY: bits above the eighth are 0, or the last is lower.
-                body: unsafe { self.line(home).bodies.get_unchecked(at) }.load(Acquire),
-            };
-            return (mask != 0).then_some((home * LINE + at, entry));
+        if wanted.word & 3 == 3 {
+            let home = self.home(wanted.hash);
+            let tagged = self.tagged(home, tag_of(wanted.hash));
+            let any = tagged.any();
+            // Without branches, as whether there is such a key is a toss. Where there is not, two words behind the header stand in
+            // for the entry, so that nothing waits for one.
+            let entry = self.line(home).wrapping_add(tagged.first()).cast_const();
+            let instead = std::ptr::from_ref(self.word(0)).cast();
+            // SAFETY: a slot of the leaf if a tag is set, or else two words as in a slot; see `Leaf`.
+            let seen = unsafe { &*select_unpredictable(any, entry, instead) };
+            // Acquire, both: see `entry`.
+            let (key, body) = (seen.key.load(Acquire), seen.body.load(Acquire));
+            // One branch that goes one way nearly always: the first such tag is that of the key, or there is none and no entry of
+            // such a hash went past the line.
+            if select_unpredictable(any, key ^ wanted.word, info.0 & Info::passing(wanted.hash)) == 0 {
+                let slot = home * LINE + tagged.first();
+                let key = wanted.word;
+                return any.then_some((slot, Entry { key, body }));
+            }
         }
         match self.find_further(schema, probe, wanted, info) {
             Some((slot, entry)) => Some((slot, entry)),
@@ -380,8 +454,8 @@ impl Leaf {
         }
     }
 
-    /// Goes on where `find` ends without a result.
-    #[cold]
+    /// As `find`, in all lines and among all entries of such a tag. Immediates and other keys may equal each other.
+    #[inline(never)]
     fn find_further<S: OrderedSchema>(
         self,
         schema: &S,
@@ -389,53 +463,18 @@ impl Leaf {
         wanted: Wanted,
         info: Info,
     ) -> Option<(usize, Entry)> {
-        let mut line = self.home(wanted.hash);
-        let reach = if info.passed(wanted.hash) { info.reach() } else { 0 };
-        for _ in 0..reach {
-            line = self.line_behind(line);
-            let mask = self.matching(line, wanted.word);
-            if mask != 0 {
-                let slot = line * LINE + mask.trailing_zeros() as usize;
-                let entry = Entry {
-                    key: wanted.word,
-                    body: self.body(slot).load(Acquire),
-                };
-                return Some((slot, entry));
-            }
-        }
-        if info.hashed() {
-            self.find_by_hash(schema, probe, wanted.hash, info)
-        } else {
-            None
-        }
-    }
-
-    /// As `find`, asking the schema about every entry of that hash. Immediates and other keys may equal each other.
-    fn find_by_hash<S: OrderedSchema>(
-        self,
-        schema: &S,
-        probe: &S::Probe,
-        hash: u64,
-        info: Info,
-    ) -> Option<(usize, Entry)> {
+        let Wanted { word, hash } = wanted;
         // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
-        let is_it = |entry| unsafe { schema.compare(probe, entry) }.is_eq();
+        let equals = |entry| unsafe { schema.compare(probe, entry) }.is_eq();
+        let is_it = |entry: Entry| word & 3 == 3 && entry.key == word || hash_of(entry.key) == hash && equals(entry);
         let mut line = self.home(hash);
         for _ in 0..=info.reach() {
-            // The word of a key that is no immediate is its hash.
-            let mut hashed = self.matching(line, hash);
-            while hashed != 0 {
-                let slot = line * LINE + hashed.trailing_zeros() as usize;
-                hashed &= hashed - 1;
+            let mut tagged = self.tagged(line, tag_of(hash));
+            while tagged.any() {
+                let slot = line * LINE + tagged.first();
                 match self.entry(slot) {
-                    Ok(entry) if entry.key == hash && is_it(entry) => return Some((slot, entry)),
-                    _ => {}
-                }
-            }
-            for slot in line * LINE..(line + 1) * LINE {
-                let Ok(entry) = self.entry(slot) else { continue };
-                if entry.key & 3 == 3 && hash_of(entry.key) == hash && is_it(entry) {
-                    return Some((slot, entry));
+                    Ok(entry) if is_it(entry) => return Some((slot, entry)),
+                    _ => tagged.0 &= tagged.0 - 1,
                 }
             }
             if !info.passed(hash) {
@@ -457,30 +496,40 @@ impl Leaf {
 
     /// A free slot for an absent key, in any line.
     pub fn any_room(self, hash: u64) -> Option<Place> {
-        self.place(hash, self.lines)
+        self.place(hash, self.lines())
     }
 
     #[inline(never)]
     fn place(self, hash: u64, reach: usize) -> Option<Place> {
         let mut line = self.home(hash);
-        (0..reach.min(self.lines)).find_map(|distance| {
+        (0..reach.min(self.lines())).find_map(|distance| {
             let slot = self.free_slot(line);
             line = self.line_behind(line);
-            slot.map(|slot| Place { slot, distance })
+            Some(Place { slot: slot?, distance })
         })
     }
 
     #[inline(always)]
     fn free_slot(self, line: usize) -> Option<usize> {
-        let free = self.matching(line, 0);
-        (free != 0).then(|| line * LINE + free.trailing_zeros() as usize)
+        let free = self.tagged(line, 0);
+        free.any().then(|| line * LINE + free.first())
     }
 
     fn fill(self, place: Place, entry: Entry) {
-        self.set_info(self.info().with(entry, hash_of(entry.key), place.distance).0);
+        let hash = hash_of(entry.key);
+        self.set_info(self.info().with(hash, place.distance).0);
+        self.mark(place.slot, tag_of(hash));
         // Release, body first: see `entry`.
         self.body(place.slot).store(entry.body, Release);
         self.key(place.slot).store(entry.key, Release);
+    }
+
+    /// Sets the tag of a slot.
+    fn mark(self, slot: usize, tag: u64) {
+        let marks = self.marks(slot / LINE);
+        let shift = 8 * (slot % LINE);
+        // Relaxed: as `info`.
+        marks.store(marks.load(Relaxed) & !(0xff << shift) | tag << shift, Relaxed);
     }
 
     /// Puts an entry with the probe's key into its place. Under the lock.
@@ -502,11 +551,11 @@ impl Leaf {
             return self.order_insert(count, slot, count);
         }
         // Relaxed: a heuristic.
-        let kept_for = self.header().kept_for.load(Relaxed);
+        let kept_for = self.kept_for().load(Relaxed);
         if kept_for == 0 {
             return self.set_info(info.0 & !ORDERED);
         }
-        self.header().kept_for.store(kept_for - 1, Relaxed);
+        self.kept_for().store(kept_for - 1, Relaxed);
         let rank = self.rank(query, count, false).expect("a locked leaf is whole");
         self.order_insert(rank, slot, count);
     }
@@ -518,9 +567,6 @@ impl Leaf {
         self.body(slot).store(entry.body, Release);
         // Nearly always the key's line need not be written.
         if entry.key != old.key {
-            if entry.key & 3 != 3 {
-                self.set_info(self.info().0 | HASHED);
-            }
             self.key(slot).store(entry.key, Release);
         }
     }
@@ -531,6 +577,7 @@ impl Leaf {
         if info.ordered() {
             self.order_remove(slot, info.count());
         }
+        self.mark(slot, 0);
         self.key(slot).store(0, Relaxed);
         self.set_info(match info.count() {
             // An empty leaf is as good as new.
@@ -584,19 +631,18 @@ impl Leaf {
     }
 
     fn slot_at(self, i: usize) -> usize {
-        (self.order_word(i / LINE).load(Relaxed) >> (i % LINE * 8)) as usize & 0xff
+        let slot = (self.order_word(i / LINE).load(Relaxed) >> (i % LINE * 8)) as u8;
+        // A reader may meet any byte.
+        usize::from(slot).min(self.slots() - 1)
     }
 
     /// The `i`-th entry of an ordered leaf.
     pub fn at(self, i: usize) -> Result<Entry, Torn> {
-        let last = self.slots() - 1;
-        // The order may be changing.
-        self.entry(self.slot_at(i.min(last)).min(last))
+        self.entry(self.slot_at(i.min(self.slots() - 1)))
     }
 
     /// The place of a slot among the first `count` of the order: eight are compared at once.
     fn rank_of_slot(self, slot: usize, count: usize) -> Option<usize> {
-        const ONES: u64 = 0x0101_0101_0101_0101;
         (0..count.min(self.slots()).div_ceil(LINE)).find_map(|i| {
             // The lowest byte that is 0 is found exactly: a borrow can only make higher ones look so.
             let differing = self.order_word(i).load(Relaxed) ^ (slot as u64 * ONES);
@@ -659,7 +705,7 @@ impl Leaf {
     /// Notes that the order is in use.
     pub fn touch_order(self) {
         // Relaxed: a heuristic. Looks before it writes, so that readers do not take the line from each other.
-        let kept_for = &self.header().kept_for;
+        let kept_for = self.kept_for();
         if kept_for.load(Relaxed) != KEPT_FOR {
             kept_for.store(KEPT_FOR, Relaxed);
         }
@@ -691,7 +737,7 @@ impl Leaf {
             let word = run.iter().rev().fold(0, |word, item| word << 8 | *item as u64);
             self.order_word(i).store(word, Relaxed);
         }
-        self.header().kept_for.store(KEPT_FOR, Relaxed);
+        self.kept_for().store(KEPT_FOR, Relaxed);
         self.set_info(self.info().0 | ORDERED);
     }
 
@@ -740,7 +786,7 @@ impl Leaf {
     /// The leaf is the caller's own.
     pub unsafe fn free(self) {
         // SAFETY: the caller's promise; `build` allocated this many bytes.
-        unsafe { slab::free(self.at, self.size()) }
+        unsafe { slab::free(self.start(), self.size()) }
     }
 }
 

@@ -123,7 +123,7 @@ impl<K: Send + Sync + 'static> Change<K> {
             self.grown -= leaf.size() as i64;
             // SAFETY: unlinked, as are the others below; each was owned by the structure once. Leaves and inner nodes came from the
             // slab with these sizes.
-            unsafe { guard.retire_memory(NonNull::new_unchecked(leaf.address()), leaf.size()) };
+            unsafe { guard.retire_memory(leaf.start(), leaf.size()) };
         }
         for inner in self.inners.drain(..) {
             self.grown -= inner.size() as i64;

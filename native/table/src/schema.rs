@@ -125,7 +125,7 @@ impl Schema for Exact {
 
 /// A total order in which only terms that are exactly the same are equal. Two terms that are `==` but not `=:=` differ in the
 /// type of some number, and so in their exact hashes: they are asked for only when those collide, and then their forms decide.
-fn exact_order(a: TermRef<'_>, b: TermRef<'_>) -> Ordering {
+pub(crate) fn exact_order(a: TermRef<'_>, b: TermRef<'_>) -> Ordering {
     if equal(a, b) {
         return Ordering::Equal;
     }

@@ -6,7 +6,7 @@ use crate::group::{retire_entry, Filter, Group};
 use crate::lookup::{Objects, GROUP_LIMIT, SIGNATURES_LIMIT};
 use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
 use crate::options::Kind;
-use crate::schema::{OwnedKey, Probe};
+use crate::schema::{exact_order, OwnedKey, Probe};
 use crate::table::{Handle, Table};
 use crate::traverse::{Direction, Expansion};
 use cats_engine::{Entry, Step};
@@ -95,10 +95,10 @@ impl Selection {
             Keys::All if ordered => Wanted::AllOrdered,
             Keys::All => Wanted::All,
             Keys::Exact(mut keys) => {
-                // Numbers that are equal in the order of terms may be different keys: 1 between 1.0 and 1.0.
+                // The order of terms does not do: numbers that are equal in it may be different keys, 1 and 1.0, 0.0 and -0.0.
                 let order = |a: &Block, b: &Block| {
                     let (a, b) = (table.probe(key_of(a)), table.probe(key_of(b)));
-                    compare(a.term(), b.term()).then(a.word().cmp(&b.word()))
+                    a.word().cmp(&b.word()).then_with(|| exact_order(a.term(), b.term()))
                 };
                 keys.sort_by(order);
                 keys.dedup_by(|a, b| order(a, b).is_eq());

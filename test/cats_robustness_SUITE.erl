@@ -417,7 +417,8 @@ packed_objects(_Config) ->
      end || Type <- cats_test_lib:types([set, ordered_set, bag, duplicate_bag])],
     ok.
 
-%% The heap is made large for results to come: no longer than the call takes, and not in a process whose heap is limited.
+%% The heap is made large for results to come: no longer than the call takes, not in a process whose heap is limited,
+%% and not for a whole table where a range of its keys is asked for.
 heap_for_results(_Config) ->
     Table = cats:new(results, [ordered_set, public]),
     Objects = [{N, large, lists:seq(1, 2000)} || N <- lists:seq(1, 300)],
@@ -451,6 +452,17 @@ heap_for_results(_Config) ->
     ?assert(Some >= 50000),
     ?assertEqual(lists:duplicate(5, Small), Run([{max_heap_size, 20000000}])),
     true = cats:delete(Table),
+    Wide = cats:new(wide, [ordered_set, public]),
+    [true = cats:insert(Wide, {N, N, N, N, N, N, N, N}) || N <- lists:seq(1, 200000)],
+    Spec = [{{'$1', '_', '_', '_', '_', '_', '_', '_'}, [{'=<', '$1', 15000}], ['$_']}],
+    {Pid, Monitor} = spawn_monitor(fun() ->
+                                           Found = cats:select(Wide, Spec),
+                                           {_, Heap} = process_info(self(), total_heap_size),
+                                           exit({length(Found), Heap / erts_debug:flat_size(Found)})
+                                   end),
+    {15000, Ratio} = receive {'DOWN', Monitor, process, Pid, Result} -> Result end,
+    ?assert(Ratio < 5, Ratio),
+    true = cats:delete(Wide),
     ok.
 
 %% Result of a call, and the object afterwards.

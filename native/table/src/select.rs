@@ -113,6 +113,11 @@ impl Selection {
         Ok(Self::new(wanted, direction, filter))
     }
 
+    /// Whether it goes over the whole table.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.wanted, Wanted::All | Wanted::AllOrdered)
+    }
+
     /// Whether it is about a single key.
     pub fn is_one_key(&self) -> bool {
         matches!(&self.wanted, Wanted::Keys(keys) if keys.len() == 1)

@@ -352,7 +352,13 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
     let mut steps = 0_u32;
     let state = loop {
         objects.clear();
-        let before = (task.selection.spot(), slice.result, slice.found, slice.counted);
+        let before = (
+            task.selection.spot(),
+            slice.result,
+            slice.found,
+            slice.counted,
+            slice.yields,
+        );
         // Where few objects match, more are asked for each time. In a table without order all that is read is used: no more
         // than what is wanted.
         let wanted = slice.limit - slice.found;
@@ -384,9 +390,9 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
             Ok(_) => {}
             // What was done before counts, and the next slice begins with this step.
             Err(Failure::Busy | Failure::Big) if steps > 0 => {
-                let (spot, result, found, counted) = before;
+                let (spot, result, found, counted, yields) = before;
                 task.selection.go_back(spot);
-                (slice.result, slice.found, slice.counted) = (result, found, counted);
+                (slice.result, slice.found, slice.counted, slice.yields) = (result, found, counted, yields);
                 break State::Slice;
             }
             Err(failure) => return Err(failure),
@@ -403,7 +409,12 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
                 task.limit -= slice.found;
             }
             task.yields = slice.yields;
-            let words = slice.yields.expected(handle.size());
+            // Of a part of the table nobody knows how large it is: as many objects as were seen may come once more.
+            let objects = match task.selection.is_whole() {
+                true => handle.size(),
+                false => 2 * slice.yields.objects,
+            };
+            let words = slice.yields.expected(objects);
             env.tuple(&[result, cursor(env, handle, task), env.unsigned(words as u64)])
         }
         State::Chunk => {

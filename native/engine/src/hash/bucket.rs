@@ -664,6 +664,41 @@ impl<'g> Bucket<'g> {
     }
 }
 
+#[cfg(test)]
+impl Bucket<'_> {
+    /// Asserts the invariants of a bucket that nobody is changing; returns its entries and the number of its overflow blocks.
+    pub fn check(self, guard: &Guard) -> (Vec<Entry>, usize) {
+        let mut entries = Vec::new();
+        let mut part = |slots: &[Slot], marks: &Marks| {
+            let tags = marks.read().0.to_le_bytes();
+            let before = entries.len();
+            entries.extend(slots.iter().map_while(Slot::entry));
+            let count = entries.len() - before;
+            assert_eq!(marks.read().crowd(), count);
+            assert!(
+                slots[count..].iter().all(|slot| slot.entry().is_none()),
+                "free slots are last"
+            );
+            let tag = |i: usize| entries.get(before + i).map_or(0, |entry| tag_of(hash_of(entry.key)));
+            (0..tags.len()).for_each(|i| assert_eq!(tags[i], tag(i)));
+            count
+        };
+        let full = part(&self.block.slots, &self.head.marks) == SLOTS;
+        let linked = self.head.link.read();
+        let (mut at, mut blocks) = (linked.first(guard), 0);
+        while let Some(block) = at {
+            let count = part(&block.slots, &block.marks);
+            assert!(full && count > 0 && (blocks == 0 || count == MORE));
+            at = block.next(guard);
+            blocks += 1;
+        }
+        let far = entries.iter().skip(SLOTS).map(|entry| tag_of(hash_of(entry.key)));
+        let filter = far.fold(0, |filter, tag| filter | filter_bit(tag));
+        assert_eq!(linked.0.addr() & !((1 << FILTER) - 1), filter);
+        (entries, blocks)
+    }
+}
+
 /// A bucket that gets many entries: its tags are written when it has them all.
 struct Filling<'g> {
     bucket: Bucket<'g>,

@@ -201,6 +201,17 @@ impl Directory {
         true
     }
 
+    /// The memory of all segments and of the array.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        let length = self.capacity.load(Ordering::Relaxed);
+        // SAFETY: the array has this length.
+        let large = (0..length).map(|i| (unsafe { &*self.large.load(Ordering::Acquire).add(i) }, LARGE));
+        let segments = self.small.iter().zip((0..).map(small_buckets)).chain(large);
+        let made = segments.filter(|(segment, _)| !segment.heads.load(Ordering::Relaxed).is_null());
+        made.map(|(_, count)| count * BUCKET).sum::<usize>() + length * size_of::<Segment>()
+    }
+
     /// Takes out the segment that begins with bucket `number`, if one does, and gives its memory to `free`, subtracting from
     /// `bytes`. The caller is the only one who changes the directory, and no bucket from there on is in use.
     pub fn cut(&self, number: usize, bytes: &AtomicUsize, free: impl FnMut(*mut u8, usize)) {

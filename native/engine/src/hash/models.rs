@@ -30,6 +30,27 @@ fn ask(table: &Table) {
     (0..8).for_each(|number| assert!(number == 2 || table.0.may_have(&epoch::pin(), &TestKey::new(number))));
 }
 
+/// Numbers that are in one bucket of a table of 8, none of which counts for the load: enough for two overflow blocks.
+fn crowd() -> impl Iterator<Item = u64> {
+    let crowds = |number: &u64| hash_of(TestKey::new(*number).word) >> 2 & 7 == 1;
+    let counts = |number: &u64| sampled(hash_of(TestKey::new(*number).word));
+    (0..).filter(move |number| crowds(number) && !counts(number)).take(13)
+}
+
+/// Runs tasks at once on a table whose next split is of a bucket with overflow blocks; in the end so many numbers are left.
+fn model_of_a_crowd(tasks: &'static [Task], left: usize) {
+    explore(move || {
+        let table: Table = Map(Hash::new(TestSchema).expect("memory"));
+        crowd().for_each(|number| table.put(number, 1));
+        while table.0.size().buckets() < 9 {
+            split(&table);
+        }
+        let table = Arc::new(table);
+        together(&table, tasks);
+        assert_eq!(tests::check(&table.0), left);
+    });
+}
+
 /// Runs tasks at once on a table of two buckets with the numbers below 8; in the end these are left.
 fn model(tasks: &'static [Task], left: &'static [u64]) {
     explore(move || {
@@ -97,4 +118,17 @@ fn multi_key_operations_beside_a_split() {
         },
     ];
     model(tasks, &[0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn overflow_blocks_beside_a_split_and_a_merge() {
+    let tasks: &[Task] = &[
+        |table| {
+            split(table);
+            merge(table);
+        },
+        |table| crowd().skip(2).for_each(|number| assert!(table.get(number).is_some())),
+        |table| crowd().take(2).for_each(|number| table.remove(number)),
+    ];
+    model_of_a_crowd(tasks, 11);
 }

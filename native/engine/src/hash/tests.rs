@@ -3,6 +3,8 @@
 use super::*;
 use crate::conformance::{entry, suite, tests, Map, TestKey, TestSchema};
 use crate::mix;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 fn hash() -> Hash<TestSchema> {
@@ -110,6 +112,90 @@ fn unwinding_leaves_the_table_as_it_was() {
     map.remove(numbers[9]);
     assert_eq!(map.0.bytes(), bytes);
     assert_eq!(map.walk().len(), 8);
+}
+
+/// Asserts that all buckets are whole, that what they have and the estimate are counted, and that none is locked.
+pub(super) fn check(table: &Hash<TestSchema>) -> usize {
+    let guard = epoch::pin();
+    let (mut entries, mut blocks, mut sample) = (0, 0, 0);
+    let size = table.size();
+    for number in 0..size.buckets() {
+        let bucket = table.bucket(&guard, number).expect("a bucket in use");
+        assert!(bucket.head.lock.token().is_some());
+        let (found, more) = bucket.check(&guard);
+        for entry in &found {
+            assert_eq!(size.number_of(hash_of(entry.key)), number);
+            sample += i64::from(sampled(hash_of(entry.key)));
+        }
+        entries += found.len();
+        blocks += more;
+    }
+    assert_eq!(table.growth.0.sample.load(Ordering::Relaxed), sample);
+    let others = table.shared.0.directory.bytes();
+    assert_eq!(
+        table.bytes(),
+        size_of::<Hash<TestSchema>>() + others + blocks * size_of::<Overflow>()
+    );
+    entries
+}
+
+/// Numbers whose hashes are one, or are in one of two buckets of a table of any size below 16.
+fn crowding() -> Vec<u64> {
+    let mut numbers: Vec<u64> = colliding().chain((64..128).filter(|n| n % 4 == 3)).collect();
+    numbers.extend(
+        (0..4000)
+            .filter(|&n| n % 4 != 3 && hash_of(TestKey::new(n).word) >> 2 & 7 == 1)
+            .take(60),
+    );
+    numbers
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever is done to a few long chains while they are split and merged.
+    #[test]
+    fn invariants_hold(ops in prop::collection::vec((0..8u8, 0..1000usize, 1..20usize), 0..120)) {
+        let map = Map(hash());
+        let numbers = crowding();
+        let mut model = BTreeMap::new();
+        for (op, from, count) in ops {
+            let some = (from..from + count).map(|i| numbers[i * 7 % numbers.len()]);
+            match op {
+                0..=2 => for n in some {
+                    map.put(n, op.into());
+                    model.insert(n, u32::from(op));
+                },
+                3 => for n in some {
+                    map.remove(n);
+                    model.remove(&n);
+                },
+                4..=5 => {
+                    let some: Vec<u64> = some.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+                    let value = |n: u64| (!mix(n * 1000 + from as u64).is_multiple_of(3)).then_some(7);
+                    map.change_many(&some, |values| values.iter_mut().zip(&some).for_each(|(to, n)| *to = value(*n)));
+                    for n in some {
+                        match value(n) {
+                            Some(value) => model.insert(n, value),
+                            None => model.remove(&n),
+                        };
+                    }
+                }
+                _ => for _ in 0..count {
+                    let (guard, size) = (epoch::pin(), map.0.size().buckets());
+                    if op == 6 && size < 40 {
+                        map.0.split(&guard, size);
+                    } else {
+                        map.0.merge(&guard, size);
+                    }
+                },
+            }
+            prop_assert_eq!(check(&map.0), model.len());
+            for &n in &numbers {
+                prop_assert_eq!(map.get(n), model.get(&n).copied());
+            }
+        }
+    }
 }
 
 #[test]

@@ -99,6 +99,7 @@ impl<S: OrderedSchema> Ca<S> {
                 if leaf.info().count() < 2 {
                     return;
                 }
+                leaf.prefetch_objects(&self.schema);
                 let (left, key, right) = self.split_leaf(&mut change, leaf, base.low, base.high);
                 change.leaves.push(held);
                 (Node::leaf(left), key, Node::leaf(right))

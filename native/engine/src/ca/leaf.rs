@@ -741,9 +741,11 @@ impl Leaf {
         self.set_info(self.info().0 | ORDERED);
     }
 
-    /// Asks for what all entries point to.
+    /// Asks for what all entries point to, which has to be compared unless the leaf is in order.
     pub fn prefetch_objects<S: OrderedSchema>(self, schema: &S) {
-        self.filled().for_each(|entry| schema.prefetch(entry));
+        if !self.info().ordered() {
+            self.filled().for_each(|entry| schema.prefetch(entry));
+        }
     }
 
     fn order_insert(self, rank: usize, slot: usize, count: usize) {

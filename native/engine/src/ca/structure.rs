@@ -233,6 +233,7 @@ impl<S: OrderedSchema> Ca<S> {
             prepare(larger);
             Piece::One(Node::leaf(larger))
         } else {
+            leaf.prefetch_objects(&self.schema);
             let two = match self.set_apart(&mut change, &way, query) {
                 Some(two) => two,
                 None => self.split_leaf(&mut change, leaf, way.low, way.high),
@@ -250,9 +251,6 @@ impl<S: OrderedSchema> Ca<S> {
     /// it.
     fn set_apart(&self, change: &mut Change<S::Key>, way: &Way<S::Key>, query: &Query<S>) -> Option<Two<S::Key>> {
         let (schema, leaf) = (&self.schema, way.leaf);
-        if !leaf.info().ordered() {
-            leaf.prefetch_objects(schema);
-        }
         if leaf.is_beyond(query, Ordering::Greater) {
             let key = change.key(schema.own_probe(query.probe));
             let copy = change.copy(leaf, common(schema, way.low, key));
@@ -279,9 +277,6 @@ impl<S: OrderedSchema> Ca<S> {
     ) -> Two<S::Key> {
         let schema = &self.schema;
         let ordered = leaf.info().ordered();
-        if !ordered {
-            leaf.prefetch_objects(schema);
-        }
         let mut entries = leaf.entries();
         let middle = entries.len() / 2;
         if !ordered {

@@ -7,7 +7,7 @@ use crate::atoms;
 use crate::external;
 use crate::failure::Failure;
 use crate::vm::{on_dirty_scheduler, Env, Term};
-use cats_term::{is_immediate, Builder, Class, Few, Item, TermRef, NIL};
+use cats_term::{is_immediate, Builder, Class, Few, Item, Short, TermRef, NIL};
 use rustler::sys::*;
 use std::mem::MaybeUninit;
 
@@ -140,6 +140,18 @@ fn few_list(env: Env, list: Term, few: &mut Few) -> Option<u64> {
         }
     }
     Some(item)
+}
+
+/// A term that can be stored right behind its tuple, of the commonest kinds.
+#[inline]
+pub fn short<'a>(env: Env<'a>, term: Term) -> Option<Short<'a>> {
+    if let Some(value) = env.get_f64(term) {
+        return Some(Short::Float(value));
+    }
+    if let Some(words) = env.plain_reference(term) {
+        return words.try_into().ok().map(Short::Reference);
+    }
+    env.heap_binary(term).map(Short::Binary)
 }
 
 /// The bytes of a string, as `erl_nif` calls a proper list of bytes, if it is not long: one call for all of them.

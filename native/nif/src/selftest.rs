@@ -55,7 +55,7 @@ fn store(env: Env, term: Term) -> Result<Block, Failure> {
 /// The term after it was stored.
 pub fn roundtrip(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     let block = match encode::immediates(&[term]) {
-        Some(words) => Block::flat(words).ok_or(Failure::SystemLimit)?,
+        Some(words) => Block::flat(words, &epoch::pin()).ok_or(Failure::SystemLimit)?,
         None => store(env, term)?,
     };
     let tuple = decode::object(env, block.as_ref())?;
@@ -80,7 +80,7 @@ pub fn layout_of_resources(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
 pub fn store_and_free(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     let elements = encode::tuple(env, term)?;
     let block = match encode::immediates(elements) {
-        Some(words) => Block::flat(words).ok_or(Failure::SystemLimit)?,
+        Some(words) => Block::flat(words, &epoch::pin()).ok_or(Failure::SystemLimit)?,
         None => BUILDER.with_borrow_mut(|builder| {
             encode::object(env, elements, builder)?;
             builder.finish().ok_or(Failure::SystemLimit)

@@ -303,14 +303,20 @@ impl<'a> Env<'a> {
         (unsafe { enif_get_double(self.raw, term.raw(), &mut value) } != 0).then_some(value)
     }
 
+    /// The bytes of a binary within a heap, which are few; nothing for others, or if the VM is to be asked.
+    #[inline]
+    pub fn heap_binary(self, term: Term) -> Option<&'a [u8]> {
+        // SAFETY: as in `tuple_elements`.
+        layout::is_known()
+            .then(|| unsafe { layout::heap_binary(term) })
+            .flatten()
+    }
+
     /// The bytes of a binary, in place.
     #[inline]
     pub fn binary_bytes(self, term: Term) -> Option<&'a [u8]> {
-        if layout::is_known() {
-            // SAFETY: as in `tuple_elements`.
-            if let Some(bytes) = unsafe { layout::heap_binary(term) } {
-                return Some(bytes);
-            }
+        if let Some(bytes) = self.heap_binary(term) {
+            return Some(bytes);
         }
         let mut binary = MaybeUninit::<ErlNifBinary>::uninit();
         // SAFETY: the result is written when the call succeeds; the bytes stay while the environment does.

@@ -91,7 +91,7 @@ impl<'g> Handle<'g> {
                     .map(|_| ());
             }
         }
-        let incoming = Incoming::for_any(self.guard, self.table, self.store(), object)?;
+        let incoming = Incoming::for_any(self.guard, self.table, object)?;
         self.delete_equal(&incoming.probe(), incoming.body(), patient)
             .map(|_| ())
     }

@@ -32,7 +32,7 @@ impl Incoming {
     /// For a table that does not pack its objects. Fails with [`Cause::None`] when the object has no key. Inlined, as copying the
     /// value through memory would cost a third of inserting it.
     #[inline(always)]
-    pub fn new(guard: &Guard, table: &Table, store: &Store, object: Object<'_>) -> Result<Self, Failure> {
+    pub fn new(guard: &Guard, table: &Table, object: Object<'_>) -> Result<Self, Failure> {
         let layout = table.layout();
         if object.arity() <= layout.key {
             return Err(Cause::None.into());
@@ -45,10 +45,7 @@ impl Incoming {
         let probe = table.probe(term);
         let body = match object.inline(layout) {
             Some(body) => body,
-            None => {
-                store.prefetch(guard, &probe);
-                object.into_body(layout).ok_or(Failure::SystemLimit)?
-            }
+            None => object.into_body(layout, guard).ok_or(Failure::SystemLimit)?,
         };
         let entry = Entry {
             key: probe.word(),
@@ -63,13 +60,13 @@ impl Incoming {
 
     /// For any table: in one that packs its objects the key is read from where it is once the object is packed.
     #[inline(never)]
-    pub fn for_any(guard: &Guard, table: &Table, store: &Store, object: Object<'_>) -> Result<Self, Failure> {
+    pub fn for_any(guard: &Guard, table: &Table, object: Object<'_>) -> Result<Self, Failure> {
         let layout = table.layout();
         if !layout.packed || object.arity() <= layout.key {
-            return Self::new(guard, table, store, object);
+            return Self::new(guard, table, object);
         }
         let word = table.probe(object.element(layout.key)).word();
-        let body = object.into_body(layout).ok_or(Failure::SystemLimit)?;
+        let body = object.into_body(layout, guard).ok_or(Failure::SystemLimit)?;
         let entry = Entry { key: word, body };
         Ok(Self {
             entry,
@@ -165,7 +162,7 @@ impl Handle<'_> {
             return self.insert_into_any(object);
         }
         let store = self.store();
-        let incoming = Incoming::new(self.guard, self.table, store, object)?;
+        let incoming = Incoming::new(self.guard, self.table, object)?;
         let probe = incoming.probe;
         let old = store.update_plain(
             self.guard,
@@ -182,7 +179,7 @@ impl Handle<'_> {
     #[inline(never)]
     fn insert_into_any(self, object: Object<'_>) -> Result<(), Failure> {
         let store = self.store();
-        let incoming = Incoming::for_any(self.guard, self.table, store, object)?;
+        let incoming = Incoming::for_any(self.guard, self.table, object)?;
         if self.detaches(store) {
             return self.insert_detached(store, incoming);
         }
@@ -208,7 +205,7 @@ impl Handle<'_> {
     /// `insert_new/2` of one object: false when the key has an object.
     pub fn insert_new(self, object: Object<'_>) -> Result<bool, Failure> {
         let store = self.store();
-        let incoming = Incoming::for_any(self.guard, self.table, store, object)?;
+        let incoming = Incoming::for_any(self.guard, self.table, object)?;
         let probe = incoming.probe;
         store.update(self.guard, &probe, |old| {
             if let Err(failure) = self.still_named() {
@@ -243,8 +240,8 @@ impl Handle<'_> {
             }
             // In line where that is possible: see there.
             incoming.push(match packed {
-                false => Incoming::new(self.guard, self.table, store, object)?,
-                true => Incoming::for_any(self.guard, self.table, store, object)?,
+                false => Incoming::new(self.guard, self.table, object)?,
+                true => Incoming::for_any(self.guard, self.table, object)?,
             });
         }
         if incoming.is_empty() {

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use crate::packed;
 use cats_engine::Entry;
-use cats_sync::epoch::Guard;
+use cats_sync::epoch::{self, Guard};
 use cats_term::{is_immediate, Block, BlockRef, TermRef};
 use std::ptr::NonNull;
 
@@ -87,12 +87,14 @@ impl Object<'_> {
 
     /// The object's body word, in the form that the layout asks for. Nothing when memory is exhausted.
     #[inline(always)]
-    pub fn into_body(self, layout: Layout) -> Option<u64> {
+    pub fn into_body(self, layout: Layout, guard: &Guard) -> Option<u64> {
         match self {
             Object::Flat(words) => match inline(words, layout.key) {
                 Some(body) => Some(body),
-                None if layout.packed => Block::flat(words).map(|block| address(packed::pack(block, layout.key))),
-                None => Block::flat(words).map(address),
+                None if layout.packed => {
+                    Block::flat(words, guard).map(|block| address(packed::pack(block, layout.key)))
+                }
+                None => Block::flat(words, guard).map(address),
             },
             Object::Block(block) => Some(block_body(block, layout)),
         }
@@ -202,11 +204,11 @@ pub unsafe fn words_to_read(body: u64) -> usize {
 /// # Safety
 /// The object lives. `change` puts immediates only in the place of immediates.
 #[inline]
-pub unsafe fn changed<R>(body: u64, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(u64, R)> {
+pub unsafe fn changed<R>(guard: &Guard, body: u64, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(u64, R)> {
     // SAFETY: as the caller promises.
     let block = unsafe { block(body) }.filter(|block| !packed::is_packed(*block) && block.words() <= COPY_LIMIT)?;
     // SAFETY: as the caller promises.
-    let (block, result) = unsafe { block.changed(change) }?;
+    let (block, result) = unsafe { block.changed(guard, change) }?;
     Some((address(block), result))
 }
 
@@ -358,7 +360,9 @@ impl<'a> ObjectRef<'a> {
 }
 
 fn inline_with_elements(words: &[u64], changes: &[(usize, TermRef<'_>)]) -> Option<Block> {
-    Block::flat(words)?.as_ref().with_elements(changes.iter().copied())
+    Block::flat(words, &epoch::pin())?
+        .as_ref()
+        .with_elements(changes.iter().copied())
 }
 
 /// The key of an entry's object.

@@ -83,7 +83,7 @@ pub unsafe fn unpack<'a>(packed: BlockRef<'_>) -> BlockRef<'a> {
         let length = decompress_into(source, target).expect("what was packed unpacks");
         assert_eq!(length, 8 * count);
         // SAFETY: these are the words of a block without held terms.
-        let block = slab::needed(unsafe { Block::from_words(words) });
+        let block = slab::needed(unsafe { Block::from_words(words, &epoch::pin()) });
         words.clear();
         words.shrink_to(KEPT);
         block

@@ -272,8 +272,9 @@ impl<'g> Handle<'g> {
         mut new: impl FnMut(&ObjectRef<'_>) -> Option<Block>,
     ) -> Result<usize, Failure> {
         let store = self.store();
-        let mut new =
-            |object: &ObjectRef<'_>| new(object).and_then(|block| Object::Block(block).into_body(self.table.layout()));
+        let mut new = |object: &ObjectRef<'_>| {
+            new(object).and_then(|block| Object::Block(block).into_body(self.table.layout(), self.guard))
+        };
         let (replaced, old) = store.update(self.guard, probe, |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));

@@ -13,6 +13,7 @@ use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Step
 use cats_sync::epoch::Guard;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
+use cats_term::TermRef;
 use other::Other;
 use std::ptr;
 use std::sync::OnceLock;
@@ -137,14 +138,6 @@ impl Store {
         }
     }
 
-    /// Asks the processor for what a call with this key will read first, where that needs no search.
-    #[inline]
-    pub fn prefetch(&self, guard: &Guard, probe: &Probe<'_>) {
-        if let Structure::Hash(engine) = &self.structure {
-            engine.prefetch(guard, probe.erase());
-        }
-    }
-
     /// Whether the store is so large that what a call reads is likely to come from memory, as far as that is told without a search.
     #[inline]
     pub fn outgrows_caches(&self) -> bool {
@@ -152,6 +145,16 @@ impl Store {
             Structure::Hash(engine) => engine.buckets() > CACHED_BUCKETS,
             Structure::Ca(engine) => engine.bytes() > CACHED_BYTES,
             Structure::Other(_) => false,
+        }
+    }
+
+    /// See [`Handle::announce`](crate::Handle::announce).
+    #[inline]
+    pub fn announce(&self, guard: &Guard, key: u64) {
+        if let Structure::Hash(engine) = &self.structure {
+            if engine.buckets() > CACHED_BUCKETS {
+                engine.prefetch(guard, Probe::exact(TermRef::immediate(key)).erase());
+            }
         }
     }
 

@@ -334,6 +334,12 @@ impl<'g> Handle<'g> {
         }
     }
 
+    /// The guard under which it was found.
+    #[inline]
+    pub fn guard(self) -> &'g Guard {
+        self.guard
+    }
+
     #[inline]
     pub fn table(self) -> &'g Table {
         self.table

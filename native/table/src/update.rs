@@ -175,10 +175,17 @@ impl<'a> Base<'a> {
     }
 
     /// The body of the changed object.
-    fn change<'t>(&self, changes: impl Iterator<Item = Change<'t>> + Clone, layout: Layout) -> Result<u64, Failure> {
+    fn change<'t>(
+        &self,
+        guard: &Guard,
+        changes: impl Iterator<Item = Change<'t>> + Clone,
+        layout: Layout,
+    ) -> Result<u64, Failure> {
         if let Base::Stored(ObjectRef::Block(block)) = self {
             let block = block.with_elements(changes).ok_or(Failure::SystemLimit)?;
-            return Object::Block(block).into_body(layout).ok_or(Failure::SystemLimit);
+            return Object::Block(block)
+                .into_body(layout, guard)
+                .ok_or(Failure::SystemLimit);
         }
         let mut elements: SmallVec<[TermRef<'_>; 4 * FEW]> =
             (0..self.arity()).map(|index| self.element(index)).collect();
@@ -187,7 +194,9 @@ impl<'a> Base<'a> {
         }
         if elements.iter().all(|element| element.is_immediate()) {
             let words: SmallVec<[u64; 4 * FEW]> = elements.iter().map(|element| element.word()).collect();
-            return Object::Flat(&words).into_body(layout).ok_or(Failure::SystemLimit);
+            return Object::Flat(&words)
+                .into_body(layout, guard)
+                .ok_or(Failure::SystemLimit);
         }
         let mut builder = Builder::new();
         let root = builder.tuple(elements.len());
@@ -196,7 +205,9 @@ impl<'a> Base<'a> {
             builder.set(root, index, word);
         }
         let block = builder.finish().ok_or(Failure::SystemLimit)?;
-        Object::Block(block).into_body(layout).ok_or(Failure::SystemLimit)
+        Object::Block(block)
+            .into_body(layout, guard)
+            .ok_or(Failure::SystemLimit)
     }
 }
 
@@ -243,7 +254,7 @@ impl Handle<'_> {
                 return (Step::Keep, NOTHING);
             };
             if !is_immediate(body) {
-                return match change_in_block(body, index, change) {
+                return match change_in_block(self.guard, body, index, change) {
                     0 => (Step::Keep, NOTHING),
                     changed => (
                         Step::Put(Entry {
@@ -314,7 +325,7 @@ impl Handle<'_> {
             let Some(Entry { key: word, body: old }) = old else {
                 return (Step::Keep, NOTHING);
             };
-            match change_body(old, key, &mut change) {
+            match change_body(self.guard, old, key, &mut change) {
                 0 => (Step::Keep, NOTHING),
                 body => (Step::Put(Entry { key: word, body }), old),
             }
@@ -394,7 +405,7 @@ impl Handle<'_> {
                 }
             };
             let changes = indices.iter().copied().zip(elements.iter());
-            let body = base.change(changes, self.table.layout())?;
+            let body = base.change(self.guard, changes, self.table.layout())?;
             Ok((body, values))
         })
     }
@@ -421,7 +432,7 @@ impl Handle<'_> {
                 ElementOp::Set(position, term) => Some((position as usize - 1, term)),
                 ElementOp::Invalid => None,
             });
-            Ok((base.change(changes, self.table.layout())?, ()))
+            Ok((base.change(self.guard, changes, self.table.layout())?, ()))
         })
     }
 
@@ -496,25 +507,25 @@ fn earlier(indices: &[usize]) -> SmallVec<[Option<usize>; FEW]> {
 
 /// The body of a copy of an object in a block with one element changed, or 0. The place is locked.
 #[inline(never)]
-fn change_in_block(body: u64, index: usize, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
+fn change_in_block(guard: &Guard, body: u64, index: usize, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
     let change = |elements: &mut [u64]| {
         let place = elements.get_mut(index)?;
         *place = change(*place)?;
         Some(())
     };
     // SAFETY: the place is locked, so its object lives. As in `change_word`, immediates are changed into immediates.
-    unsafe { changed(body, change) }.map_or(0, |(body, ())| body)
+    unsafe { changed(guard, body, change) }.map_or(0, |(body, ())| body)
 }
 
 /// The body of an object with its element words changed, or 0. The place is locked, the key at `key`.
 #[inline(never)]
-fn change_body(body: u64, key: usize, change: &mut impl FnMut(&mut [u64]) -> Option<()>) -> u64 {
+fn change_body(guard: &Guard, body: u64, key: usize, change: &mut impl FnMut(&mut [u64]) -> Option<()>) -> u64 {
     let changed = if is_immediate(body) {
         let mut pair = [body; 2];
         change(&mut pair).map(|()| pair[1 - key])
     } else {
         // SAFETY: the place is locked, so its object lives. As the callers see to, immediates become immediates.
-        unsafe { changed(body, change) }.map(|(body, ())| body)
+        unsafe { changed(guard, body, change) }.map(|(body, ())| body)
     };
     changed.unwrap_or(0)
 }

@@ -3,7 +3,7 @@
 use crate::builder::{Builder, Room};
 use crate::format::*;
 use crate::host::{host, Held};
-use cats_sync::epoch::Guard;
+use cats_sync::epoch::{self, Guard};
 use cats_sync::slab;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -45,6 +45,66 @@ fn shaping(word: u64) -> u64 {
     }
 }
 
+/// A term that takes some words behind those of its tuple, and refers to nothing.
+#[derive(Clone, Copy)]
+pub enum Short<'a> {
+    Float(f64),
+    /// Bytes that are stored within the block.
+    Binary(&'a [u8]),
+    /// A reference that is nothing but these words of the VM, its header among them.
+    Reference(&'a [u64; REFERENCE_WORDS]),
+}
+
+impl Short<'_> {
+    /// The words that it takes, a header among them.
+    #[inline]
+    fn words(&self) -> usize {
+        match self {
+            Short::Float(_) => 2,
+            Short::Binary(bytes) => 1 + bytes.len().div_ceil(8),
+            Short::Reference(_) => REFERENCE_WORDS,
+        }
+    }
+
+    /// # Safety
+    /// There is memory for so many words.
+    #[inline]
+    unsafe fn write(&self, to: NonNull<u64>) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self {
+                Short::Float(value) => {
+                    to.write(header(FLOAT, 0));
+                    to.add(1).write(value.to_bits());
+                }
+                Short::Binary(bytes) => {
+                    to.write(header(BINARY, bytes.len()));
+                    write_bytes(bytes, to.add(1));
+                }
+                Short::Reference(words) => copy_words(&words[..], to),
+            }
+        }
+    }
+}
+
+/// Writes bytes as words, zeros behind them.
+///
+/// # Safety
+/// There is memory for them.
+#[inline]
+pub(crate) unsafe fn write_bytes(bytes: &[u8], to: NonNull<u64>) {
+    let (whole, rest) = bytes.as_chunks::<8>();
+    // SAFETY: as the caller promises.
+    unsafe {
+        for (i, bytes) in whole.iter().enumerate() {
+            to.add(i).write(u64::from_ne_bytes(*bytes));
+        }
+        if !rest.is_empty() {
+            to.add(whole.len()).write(padded(rest));
+        }
+    }
+}
+
 /// The least that a shared binary weighs while it waits to be freed.
 const PART_WEIGHT: usize = 4 << 10;
 
@@ -60,8 +120,9 @@ impl Block {
     ///
     /// # Safety
     /// They are a well-formed block, and held items in it are not yet retained.
-    pub unsafe fn from_words(words: &[u64]) -> Option<Block> {
-        let address = slab::alloc(size_of_val(words))?.cast::<u64>();
+    #[inline]
+    pub unsafe fn from_words(words: &[u64], guard: &Guard) -> Option<Block> {
+        let address = slab::alloc_pinned(guard, size_of_val(words))?.cast::<u64>();
         // SAFETY: the memory is new, aligned to 8 and large enough.
         unsafe { copy_words(words, address) };
         Some(Block { address })
@@ -69,18 +130,44 @@ impl Block {
 
     /// The tuple of these immediates: one allocation and a copy. Nothing when memory is exhausted; panics above
     /// [`MAX_ARITY`].
-    #[inline]
-    pub fn flat(elements: &[u64]) -> Option<Block> {
+    #[inline(never)]
+    pub fn flat(elements: &[u64], guard: &Guard) -> Option<Block> {
         debug_assert!(elements.iter().all(|&word| is_immediate(word)));
         assert!(elements.len() <= MAX_ARITY);
         let total = elements.len() + 1;
-        let address = slab::alloc(total * 8)?.cast::<u64>();
+        let address = slab::alloc_pinned(guard, total * 8)?.cast::<u64>();
         // SAFETY: the memory is new, aligned to 8 and of `total` words.
         unsafe {
             address.write(flat_header(elements.len()));
             address
                 .add(1)
                 .copy_from_nonoverlapping(NonNull::from(elements).cast(), elements.len());
+        }
+        Some(Block { address })
+    }
+
+    /// The tuple of these elements, of which those with these indices, in ascending order, are none that fit a word: one allocation, and
+    /// everything is written where it stays. Nothing when memory is exhausted; panics above [`MAX_ARITY`].
+    #[inline]
+    pub fn of_short(elements: &[u64], parts: &[(usize, Short<'_>)], guard: &Guard) -> Option<Block> {
+        assert!(elements.len() <= MAX_ARITY);
+        let total = parts
+            .iter()
+            .fold(elements.len() + 1, |words, (_, part)| words + part.words());
+        let address = slab::alloc_pinned(guard, total * 8)?.cast::<u64>();
+        // SAFETY: the memory is new, aligned to 8 and of `total` words, as many as the header, the elements and the parts have. Each part
+        // has a slot among those of the elements.
+        unsafe {
+            address.write(header(TUPLE, elements.len()) | (total as u64) << 32);
+            let slots = address.add(1);
+            copy_words(elements, slots);
+            let mut at = elements.len() + 1;
+            for (index, part) in parts {
+                assert!(*index < elements.len());
+                slots.add(*index).write((at as u64) << 2 | TAG_ITEM);
+                part.write(address.add(at));
+                at += part.words();
+            }
         }
         Some(Block { address })
     }
@@ -400,12 +487,12 @@ impl<'a> BlockRef<'a> {
     /// # Safety
     /// `change` puts immediates only in the place of immediates.
     #[inline]
-    pub unsafe fn changed<R>(self, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(Block, R)> {
+    pub unsafe fn changed<R>(self, guard: &Guard, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(Block, R)> {
         if self.has_held() {
             return None;
         }
         // SAFETY: a block, and nothing in it is held.
-        let block = unsafe { Block::from_words(self.as_words()) }?;
+        let block = unsafe { Block::from_words(self.as_words(), guard) }?;
         // SAFETY: the elements follow the header of the new block, which nobody else knows.
         let elements = unsafe { std::slice::from_raw_parts_mut(block.address.as_ptr().add(1), self.arity()) };
         let result = change(elements)?;
@@ -429,7 +516,7 @@ impl<'a> BlockRef<'a> {
             Some(())
         };
         // SAFETY: immediates only, as was seen.
-        unsafe { self.changed(change) }.map(|(block, ())| block)
+        unsafe { self.changed(&epoch::pin(), change) }.map(|(block, ())| block)
     }
 
     /// [`with_elements`](Self::with_elements) of any terms.

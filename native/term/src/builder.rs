@@ -2,8 +2,9 @@
 //!
 //! What is built can be used in place, as a key to search for, or copied into a [`Block`] of its own.
 
-use crate::block::{copy_words, Block};
+use crate::block::{copy_words, write_bytes, Block};
 use crate::format::*;
+use cats_sync::epoch;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
@@ -305,15 +306,8 @@ impl<'a> Builder<'a> {
     pub fn binary(&mut self, bytes: &[u8]) -> u64 {
         let at = self.item(header(BINARY, bytes.len()));
         let places = self.add(bytes.len().div_ceil(8));
-        let (whole, rest) = bytes.as_chunks::<8>();
-        for (i, bytes) in whole.iter().enumerate() {
-            // SAFETY: one of the new places.
-            unsafe { places.add(i).write(u64::from_ne_bytes(*bytes)) }
-        }
-        if !rest.is_empty() {
-            // SAFETY: the last of the new places.
-            unsafe { places.add(whole.len()).write(padded(rest)) }
-        }
+        // SAFETY: the new places.
+        unsafe { write_bytes(bytes, places) }
         (at as u64) << 2 | TAG_ITEM
     }
 
@@ -431,7 +425,7 @@ impl<'a> Builder<'a> {
             let root = &mut self.built_mut()[0];
             *root |= u64::from(total) << 32 | if held { HAS_HELD } else { 0 };
             // SAFETY: the content is a well-formed block, with its total in the header.
-            unsafe { Block::from_words(self.built()) }
+            unsafe { Block::from_words(self.built(), &epoch::pin()) }
         });
         // If the host panics, words that were not retained must not be given back: then the block is lost.
         let block = block.map(ManuallyDrop::new);

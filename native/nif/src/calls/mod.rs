@@ -274,13 +274,55 @@ fn built_probe<'b, 'r>(
     Ok((table.probe(builder.as_key()), words))
 }
 
-/// Makes an object to store of a tuple's elements.
+/// Elements of a tuple of immediates that needs no block, at most.
+const INLINE: usize = 2;
+
+/// Makes an object to store in this table of a tuple's elements.
 #[inline(always)]
-fn object<'a>(env: Env, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
-    match encode::immediates(elements) {
-        Some(words) => Ok(Object::Flat(words)),
+fn object<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
+    if elements.len() <= INLINE {
+        if let Some(words) = encode::immediates(elements) {
+            return Ok(Object::Flat(words));
+        }
+    }
+    object_in_block(env, handle, elements)
+}
+
+/// The same of one that is to lie in a block.
+#[inline(never)]
+fn object_in_block<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
+    check_words(elements.len())?;
+    if let Some(key) = elements.get(handle.table().key()) {
+        // Its place is fetched while the block is made.
+        if key.is_immediate() {
+            handle.announce(key.0);
+        }
+    }
+    if let Some(words) = encode::immediates(elements) {
+        return Ok(Object::Flat(words));
+    }
+    match short_block(env, elements, handle.guard()) {
+        Some(block) => Ok(Object::Block(block)),
         None => block(env, elements).map(Object::Block),
     }
+}
+
+/// Elements that are no immediates of an object that is stored without a builder, at most.
+const SHORT_PARTS: usize = 4;
+
+/// Stores the tuple of these terms, if it is a small one of what is immediate or short.
+#[inline(never)]
+fn short_block(env: Env, elements: &[Term], guard: &Guard) -> Option<Block> {
+    let mut parts = SmallVec::<[_; SHORT_PARTS]>::new();
+    for (index, element) in elements.iter().enumerate() {
+        if !element.is_immediate() {
+            if parts.len() == SHORT_PARTS {
+                return None;
+            }
+            parts.push((index, encode::short(env, *element)?));
+        }
+    }
+    Block::of_short(Term::words(elements), &parts, guard)
 }
 
 /// Stores the tuple of these terms. Not inlined: its buffer would lie in the frame of those that need none.

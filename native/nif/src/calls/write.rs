@@ -8,7 +8,7 @@ pub fn insert(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> 
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
     if let Some(elements) = env.tuple_elements(objects) {
-        handle.insert(object(env, elements)?)?;
+        handle.insert(object(env, handle, elements)?)?;
     } else {
         insert_list(env, handle, objects, false)?;
     }
@@ -23,7 +23,7 @@ pub fn insert_new(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failu
             if encode::immediates(elements).is_none() && has_key_of(env, handle, elements)? {
                 return Ok(atoms::false_());
             }
-            handle.insert_new(object(env, elements)?)?
+            handle.insert_new(object(env, handle, elements)?)?
         }
         None => insert_list(env, handle, objects, true)?,
     };
@@ -44,7 +44,7 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
     let (mut rest, mut words) = (list, 0);
     if count == 1 {
         let (head, _) = env.cell(list).ok_or_else(bad)?;
-        let object = object(env, env.tuple_elements(head).ok_or_else(bad)?)?;
+        let object = object(env, handle, env.tuple_elements(head).ok_or_else(bad)?)?;
         let words = words_of(&object);
         let inserted = match new {
             true => handle.insert_new(object)?,
@@ -57,7 +57,7 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
     let objects = (0..count).map(|_| {
         let (head, tail) = env.cell(rest).ok_or_else(bad)?;
         rest = tail;
-        let object = object(env, env.tuple_elements(head).ok_or_else(bad)?)?;
+        let object = object(env, handle, env.tuple_elements(head).ok_or_else(bad)?)?;
         words += words_of(&object);
         if words > SCHEDULER_WORDS && !patient {
             return Err(Failure::Big);
@@ -118,7 +118,7 @@ pub fn delete_object(env: Env, &[table, sought]: &[Term; 2]) -> Result<Term, Fai
     if elements.len() <= handle.table().key() {
         return Err(bad());
     }
-    handle.delete_object(object(env, elements)?, on_dirty_scheduler())?;
+    handle.delete_object(object(env, handle, elements)?, on_dirty_scheduler())?;
     wake(env);
     Ok(atoms::true_())
 }

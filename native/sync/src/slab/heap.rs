@@ -126,17 +126,16 @@ fn unlist(page: &'static Page, class: usize, guard: &Guard) {
 
 /// A block of the class.
 #[inline]
-pub fn alloc(class: usize) -> Option<NonNull<u8>> {
-    let guard = pin();
+pub fn alloc(class: usize, guard: &Guard) -> Option<NonNull<u8>> {
     let slot = guard.slot();
     // Acquire: as in `Guard::retire`.
     if slot.raided.load(Ordering::Acquire) {
-        return alloc_apart(class, &guard);
+        return alloc_apart(class, guard);
     }
     if let Some(block) = slot.heap.page(class).and_then(Page::pop) {
         return Some(block);
     }
-    slot.heap.alloc_slowly(class, &guard)
+    slot.heap.alloc_slowly(class, guard)
 }
 
 /// A block of a page that no heap owns for longer than it takes.

@@ -31,7 +31,7 @@ pub(crate) use heap::Heap;
 pub use own::Own;
 pub use source::{held, set_source};
 
-use crate::epoch::Guard;
+use crate::epoch::{pin, Guard};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -56,12 +56,18 @@ pub fn needed<T>(memory: Option<T>) -> T {
 /// Nothing when memory is exhausted. Some nanoseconds; when a page runs out, some hundred, and for a new chunk a page fault.
 #[inline]
 pub fn alloc(size: usize) -> Option<NonNull<u8>> {
+    alloc_pinned(&pin(), size)
+}
+
+/// As [`alloc`], for who has a guard.
+#[inline]
+pub fn alloc_pinned(_guard: &Guard, size: usize) -> Option<NonNull<u8>> {
     if cfg!(direct) {
         return source::alloc_direct(size);
     }
     #[cfg(not(any(loom, shuttle)))]
     if size <= class::LARGEST {
-        return heap::alloc(class::of(size));
+        return heap::alloc(class::of(size), _guard);
     }
     source::alloc_large(size)
 }

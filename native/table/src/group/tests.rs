@@ -14,7 +14,7 @@ const KEY: KeyPlace = KeyPlace { word: 0x1f, place: 0 };
 /// `{1, A, B}`.
 fn body(a: u64, b: u64) -> u64 {
     let words = [KEY.word, small(a as i64).unwrap(), small(b as i64).unwrap()];
-    Block::flat(&words).unwrap().into_raw().as_ptr() as u64
+    Block::flat(&words, &pin()).unwrap().into_raw().as_ptr() as u64
 }
 
 struct Both {

@@ -4,8 +4,8 @@ use super::Model::{self, *};
 use crate::ZEROS_IDENTICAL;
 use cats_term::test_host::{install_test_host, plain_reference, retained};
 use cats_term::{
-    compare, equal, hash_of, head, key_word, key_word_ordered, normalize, small, Block, Builder, Class, TermRef, View,
-    BOTTOM, NIL, TOP,
+    compare, equal, hash_of, head, key_word, key_word_ordered, normalize, small, Block, Builder, Class, Short, TermRef,
+    View, BOTTOM, NIL, TOP,
 };
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -211,7 +211,7 @@ fn integers_that_fit_are_immediates() {
 #[test]
 fn flat_blocks() {
     let words = [small(7).unwrap(), NIL, small(-7).unwrap()];
-    let block = Block::flat(&words).unwrap();
+    let block = Block::flat(&words, &cats_sync::epoch::pin()).unwrap();
     assert!(block.as_ref().is_flat());
     assert_eq!(block.as_ref().elements_raw(), words);
     assert_eq!((block.as_ref().arity(), block.as_ref().words()), (3, 4));
@@ -220,13 +220,50 @@ fn flat_blocks() {
         .with_elements([(1, TermRef::immediate(words[0]))].into_iter())
         .unwrap();
     assert_eq!(other.as_ref().elements_raw(), [words[0], words[0], words[2]]);
-    let empty = Block::flat(&[]).unwrap();
+    let empty = Block::flat(&[], &cats_sync::epoch::pin()).unwrap();
     assert!(empty.as_ref().is_flat() && empty.as_ref().arity() == 0);
 
     let address = other.into_raw();
     assert_eq!(address.as_ptr() as usize % 8, 0);
     // SAFETY: the address is that of a block which is given back once.
     unsafe { Block::free(address.as_ptr().cast(), 0) };
+}
+
+/// Blocks of short parts are, word by word, those that a builder makes of the same.
+#[test]
+fn blocks_of_short_parts() {
+    let bytes: Vec<u8> = (1..=64).collect();
+    let reference = plain_reference(5);
+    let kinds = bytes.len() + 4;
+    let part = |kind: usize| match kind {
+        0 => Short::Float(1.5),
+        1 => Short::Float(-0.0),
+        2 => Short::Reference((&reference[..]).try_into().unwrap()),
+        length => Short::Binary(&bytes[..length - 3]),
+    };
+    for kind in 0..kinds {
+        for arity in 1..6 {
+            for places in 1..1_u32 << arity {
+                let marked = |index: usize| places >> index & 1 == 1;
+                let elements: Vec<u64> = (0..arity).map(|index| if marked(index) { 2 } else { NIL }).collect();
+                let mut builder = Builder::new();
+                let root = builder.filled_tuple(&elements);
+                let mut parts = Vec::new();
+                for index in (0..arity).filter(|&index| marked(index)) {
+                    let part = part((kind + index) % kinds);
+                    let word = match part {
+                        Short::Float(value) => builder.float(value),
+                        Short::Binary(bytes) => builder.binary(bytes),
+                        Short::Reference(words) => builder.reference(words),
+                    };
+                    builder.set(root, index, word);
+                    parts.push((index, part));
+                }
+                let block = Block::of_short(&elements, &parts, &cats_sync::epoch::pin()).unwrap();
+                assert_eq!(block.as_ref().as_words(), builder.finish().unwrap().as_ref().as_words());
+            }
+        }
+    }
 }
 
 /// The words of a plain reference stand in the block as the VM has them, and nothing else.

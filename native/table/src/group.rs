@@ -24,7 +24,7 @@ use cats_engine::Entry;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
-use chunk::{bits, Chunk, Header, FULL};
+use chunk::{bits, Chunk, Header, Position, FULL};
 use index::{Index, Indexed};
 use signature::signature;
 use smallvec::SmallVec;
@@ -58,8 +58,7 @@ struct Writer {
 
 /// An object that is to be removed.
 struct Found {
-    chunk: Chunk,
-    slot: usize,
+    position: Position,
     body: u64,
     /// If it is in the index.
     hash: u32,
@@ -234,17 +233,16 @@ impl Group {
         // SAFETY: the caller is the only writer; the objects live while it holds the lock.
         unsafe {
             self.extend_index(key);
-            let filter = Filter::only(object, key.place);
             let is_it = |body: u64| identical(key.object(body), object);
-            let has_it = |chunk: Chunk| chunk.bodies_passing(&filter).any(is_it);
             let mut indexed = false;
             if let Some(index) = &self.writer().index {
-                index.each(hash(object, key), |chunk| {
-                    indexed = has_it(chunk);
+                index.each(hash(object, key), |position| {
+                    indexed = is_it(position.body());
                     !indexed
                 });
             }
-            indexed || self.unindexed().any(has_it)
+            let filter = Filter::only(object, key.place);
+            indexed || self.unindexed().any(|chunk| chunk.bodies_passing(&filter).any(is_it))
         }
     }
 
@@ -270,7 +268,7 @@ impl Group {
         // SAFETY: as the caller promises.
         unsafe {
             let last = self.writer().last;
-            let last = if last.make_room(1) {
+            let last = if last.make_room(1, |_, _, _| ()) {
                 last
             } else {
                 match self.extend(guard, last) {
@@ -364,15 +362,14 @@ impl Group {
             for body in chunk.bodies() {
                 prefetch(body);
             }
-            for (i, body) in chunk.bodies().enumerate() {
+            let entry = |slot: usize| Indexed {
                 // SAFETY: the object is the group's.
-                let hash = hash(unsafe { key.object(body) }, key);
-                if !index.add(Indexed { hash, chunk }) {
-                    for body in chunk.bodies().take(i) {
-                        // SAFETY: as above.
-                        let hash = self::hash(unsafe { key.object(body) }, key);
-                        index.remove(Indexed { hash, chunk });
-                    }
+                hash: hash(unsafe { key.object(chunk.get(slot)) }, key),
+                position: chunk.position(slot),
+            };
+            for slot in bits(chunk.live()) {
+                if !index.add(entry(slot)) {
+                    bits(chunk.live() & ((1 << slot) - 1)).for_each(|slot| index.remove(entry(slot)));
                     return;
                 }
                 added += 1;
@@ -446,48 +443,35 @@ impl Group {
     ) -> Option<usize> {
         // SAFETY: the caller is the only writer; objects in the group live.
         unsafe {
-            let filter = Filter::only(object, key.place);
             let is_it = |other: &ObjectRef<'_>| identical(*other, object);
             let hash = hash(object, key);
-            if self.count() > limit && self.may_equal(hash, &filter, limit) > limit {
+            if self.count() > limit && self.may_equal(hash, &Filter::only(object, key.place), limit) > limit {
                 return None;
             }
             self.extend_index(key);
             let mut removed = 0;
-            loop {
-                // The first chunk with such objects, and whether another one has some, too.
-                let (mut found, mut more) = (None, false);
-                if let Some(index) = &self.writer().index {
-                    index.each(hash, |chunk| {
-                        if found.is_some_and(|(first, _)| first == chunk) {
-                            return true;
-                        }
-                        let slots = bits(chunk.passing(&filter)).filter(|slot| is_it(&key.object(chunk.get(*slot))));
-                        let slots = slots.fold(0, |slots, slot| slots | 1 << slot);
-                        match found {
-                            _ if slots == 0 => true,
-                            None => {
-                                found = Some((chunk, slots));
-                                !distinct
-                            }
-                            Some(_) => {
-                                more = true;
-                                false
-                            }
-                        }
-                    });
-                }
-                let Some((chunk, slots)) = found else { break };
-                removed += self.take(guard, key, hash, chunk, slots);
+            while let Some(index) = &mut self.writer().index {
+                let Some(position) = index.take(hash, |position| is_it(&key.object(position.body()))) else {
+                    break;
+                };
+                self.take(guard, key, position);
+                removed += 1;
                 if distinct {
                     return Some(removed);
                 }
-                if !more {
-                    break;
-                }
+            }
+            let filter = Filter::only(object, key.place);
+            if distinct {
+                let found = self.unindexed().find_map(|chunk| {
+                    let mut slots = bits(chunk.passing(&filter));
+                    let slot = slots.find(|slot| is_it(&key.object(chunk.get(*slot))))?;
+                    Some(chunk.position(slot))
+                });
+                found.inspect(|position| self.take(guard, key, *position));
+                return Some(usize::from(found.is_some()));
             }
             if let Some(from) = self.unindexed().find(|chunk| chunk.passing(&filter) != 0) {
-                let all = self.sweep(guard, key, Some(from), &filter, usize::MAX, |_| true, is_it);
+                let all = self.sweep(guard, key, from, &filter, usize::MAX, |_| true, is_it);
                 removed += all.unwrap_or(0);
             }
             Some(removed)
@@ -537,33 +521,30 @@ impl Group {
         fits: impl Fn(usize) -> bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Option<usize> {
+        let Some(head) = self.head() else { return Some(0) };
         // SAFETY: as the caller promises.
-        unsafe { self.sweep(guard, key, self.head(), filter, limit, fits, unwanted) }
+        unsafe { self.sweep(guard, key, head, filter, limit, fits, unwanted) }
     }
 
-    /// Removes indexed objects; how many.
+    /// Removes an object that is not in the index, or not any more.
     ///
     /// # Safety
-    /// The caller holds the lock of the place; the objects in these slots are in the index, under this hash.
-    unsafe fn take(&self, guard: &Guard, key: KeyPlace, hash: u32, chunk: Chunk, slots: u64) -> usize {
+    /// The caller holds the lock of the place.
+    #[inline]
+    unsafe fn take(&self, guard: &Guard, key: KeyPlace, position: Position) {
+        let (chunk, body) = (position.chunk(), position.body());
+        chunk.remove(1 << position.slot());
         // SAFETY: as the caller promises.
         unsafe {
-            chunk.remove(slots);
-            if let Some(index) = &mut self.writer().index {
-                if !bits(slots).all(|_| index.remove_near(Indexed { hash, chunk })) {
-                    self.drop_index();
-                }
-            }
-            let removed = self.drop_objects(guard, bits(slots).map(|slot| (chunk, chunk.get(slot))));
+            self.drop_objects(guard, std::iter::once((chunk, body)));
             if chunk.count() <= FULL / 2 {
                 self.settle_with_next(guard, key, chunk);
             }
-            removed
         }
     }
 
     /// [`remove_each`](Self::remove_each) from this chunk on. What is needed next is asked for while it goes on with what was asked
-    /// for before: first the objects, then their places in the index.
+    /// for before: first the bodies, then the objects, then their places in the index.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -572,27 +553,43 @@ impl Group {
         &self,
         guard: &Guard,
         key: KeyPlace,
-        from: Option<Chunk>,
+        from: Chunk,
         filter: &Filter,
         limit: usize,
         fits: impl Fn(usize) -> bool,
         mut unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Option<usize> {
-        let mut found = SmallVec::<[Found; 64]>::new();
-        for chunk in std::iter::successors(from, |chunk| chunk.next()) {
-            for slot in bits(chunk.passing(filter)) {
-                let body = chunk.get(slot);
-                prefetch(body);
-                found.push(Found {
-                    chunk,
-                    slot,
-                    body,
-                    hash: 0,
-                });
+        let mut found = SmallVec::<[Found; 128]>::new();
+        let mut find = |hits: &[(Chunk, u64)]| {
+            for &(chunk, slots) in hits {
+                for slot in bits(slots) {
+                    chunk.prefetch(slot);
+                    found.push(Found {
+                        position: chunk.position(slot),
+                        body: 0,
+                        hash: 0,
+                    });
+                }
+            }
+        };
+        // Which chunks have such objects is not foreseen by the processor, so this is not asked here.
+        let (mut hits, mut len) = ([(from, 0); 4], 0);
+        for chunk in std::iter::successors(Some(from), |chunk| chunk.next()) {
+            let passing = chunk.passing(filter);
+            hits[len] = (chunk, passing);
+            len += usize::from(passing != 0);
+            if len == hits.len() {
+                find(&hits);
+                len = 0;
             }
         }
+        find(&hits[..len]);
         if found.len() > limit {
             return None;
+        }
+        for found in &mut found {
+            found.body = found.position.body();
+            prefetch(found.body);
         }
         // SAFETY: as the caller promises.
         let index = &mut unsafe { self.writer() }.index;
@@ -604,7 +601,7 @@ impl Group {
             // SAFETY: the object is the group's.
             let object = unsafe { key.object(found.body) };
             let gone = !too_large && unwanted(&object);
-            if let (true, true, Some(index)) = (gone, found.chunk.is_indexed(), &index) {
+            if let (true, true, Some(index)) = (gone, found.position.chunk().is_indexed(), &index) {
                 found.hash = hash(object, key);
                 index.prefetch(found.hash);
             }
@@ -614,10 +611,11 @@ impl Group {
             return None;
         }
         let (mut sparse, mut near) = (Vec::new(), true);
-        for &Found { chunk, slot, hash, .. } in &found {
-            chunk.remove(1 << slot);
+        for &Found { position, hash, .. } in &found {
+            let chunk = position.chunk();
+            chunk.remove(1 << position.slot());
             if let (true, true, Some(index)) = (near, chunk.is_indexed(), &mut *index) {
-                near = index.remove_near(Indexed { hash, chunk });
+                near = index.remove_near(Indexed { hash, position });
             }
             if chunk.count() <= FULL / 2 && sparse.last() != Some(&chunk) {
                 sparse.push(chunk);
@@ -629,7 +627,7 @@ impl Group {
                 self.drop_index();
             }
             // Only now: who pins from then on must not find what is retired.
-            self.drop_objects(guard, found.iter().map(|found| (found.chunk, found.body)));
+            self.drop_objects(guard, found.iter().map(|found| (found.position.chunk(), found.body)));
             // Backwards, as what goes is this chunk or the next.
             for chunk in sparse.into_iter().rev() {
                 self.settle_with_next(guard, key, chunk);
@@ -638,11 +636,12 @@ impl Group {
         Some(found.len())
     }
 
-    /// Retires objects that were in these chunks, and are in no slots any more; how many.
+    /// Retires objects that were in these chunks, and are in no slots any more.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    unsafe fn drop_objects(&self, guard: &Guard, objects: impl Iterator<Item = (Chunk, u64)>) -> usize {
+    #[inline]
+    unsafe fn drop_objects(&self, guard: &Guard, objects: impl Iterator<Item = (Chunk, u64)>) {
         let (mut removed, mut bytes) = (0, 0);
         for (chunk, body) in objects {
             debug_assert!(!refers(body) || chunk.bodies().all(|other| other != body));
@@ -657,7 +656,6 @@ impl Group {
         unsafe { self.writer() }.bytes -= bytes;
         // Relaxed: see `count`.
         self.count.store(self.count() - removed, Ordering::Relaxed);
-        removed
     }
 
     /// [Settles](Self::settle) a chunk that has lost objects, and the one behind it.
@@ -698,15 +696,18 @@ impl Group {
         let writer = unsafe { self.writer() };
         let mut near = true;
         if let (Some(previous), true) = (previous, count > 0) {
-            previous.make_room(count);
-            for slot in bits(chunk.live()) {
-                let body = chunk.get(slot);
-                previous.push(body, chunk.signature(slot));
+            let mut moved = |body: u64, position: Position, to: Position| {
                 if let (true, true, Some(index)) = (near, chunk.is_indexed(), &mut writer.index) {
                     // SAFETY: the object is the group's.
                     let hash = hash(unsafe { key.object(body) }, key);
-                    near = index.move_near(Indexed { hash, chunk }, previous);
+                    near = index.move_near(Indexed { hash, position }, to);
                 }
+            };
+            previous.make_room(count, &mut moved);
+            for slot in bits(chunk.live()) {
+                let body = chunk.get(slot);
+                let to = previous.push(body, chunk.signature(slot));
+                moved(body, chunk.position(slot), to);
             }
         }
         match previous {

@@ -36,6 +36,33 @@ pub struct Header {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Chunk(NonNull<Header>);
 
+/// A slot of a chunk, in one word: chunks lie at multiples of 64, so in their addresses there is room for its number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Position(NonNull<u8>);
+
+impl Position {
+    #[inline]
+    pub fn chunk(self) -> Chunk {
+        // SAFETY: the chunk's address is what is left, and not null.
+        Chunk(unsafe { self.0.sub(self.slot()) }.cast())
+    }
+
+    #[inline]
+    pub fn slot(self) -> usize {
+        self.0.addr().get() % ALIGNMENT
+    }
+
+    /// As [`Chunk::get`].
+    #[inline]
+    pub fn body(self) -> u64 {
+        self.chunk().get(self.slot())
+    }
+}
+
+/// Sizes of chunks are multiples of it, so their memory lies at multiples.
+const ALIGNMENT: usize = 64;
+const _: () = assert!(FULL <= ALIGNMENT);
+
 const HEADER: usize = size_of::<Header>();
 
 impl Chunk {
@@ -43,6 +70,7 @@ impl Chunk {
     pub fn new(objects: usize) -> Option<Chunk> {
         let capacity = [2, 6, 14, 30].into_iter().find(|n| objects <= *n).unwrap_or(FULL);
         let at = slab::alloc(bytes(capacity))?.cast::<Header>();
+        debug_assert!(at.addr().get().is_multiple_of(ALIGNMENT));
         // SAFETY: the memory is new and large enough.
         unsafe {
             at.write(Header {
@@ -149,6 +177,19 @@ impl Chunk {
     }
 
     #[inline]
+    pub fn position(self, slot: usize) -> Position {
+        debug_assert!(slot < self.capacity());
+        // SAFETY: this is within the chunk.
+        Position(unsafe { self.0.cast::<u8>().add(slot) })
+    }
+
+    /// Asks the processor for the body in a slot.
+    #[inline]
+    pub fn prefetch(self, slot: usize) {
+        cats_sync::prefetch(self.body(slot));
+    }
+
+    #[inline]
     fn body<'a>(self, slot: usize) -> &'a AtomicU64 {
         debug_assert!(slot < self.capacity());
         // SAFETY: bodies lie behind the header, and the chunk lives.
@@ -158,8 +199,14 @@ impl Chunk {
     /// The bytes of a plane.
     #[inline]
     fn plane<'a>(self, plane: usize) -> &'a [AtomicU8] {
-        debug_assert!(plane < PLANES);
-        let (capacity, stride) = (self.capacity(), stride(self.capacity()));
+        self.plane_within(self.capacity(), plane)
+    }
+
+    /// The bytes of a plane of a chunk of this capacity.
+    #[inline(always)]
+    fn plane_within<'a>(self, capacity: usize, plane: usize) -> &'a [AtomicU8] {
+        debug_assert!(plane < PLANES && capacity == self.capacity());
+        let stride = stride(capacity);
         // SAFETY: planes lie behind the bodies, and the chunk lives; they are initialised from the beginning.
         unsafe {
             let at = self.0.add(1).cast::<u8>().add(8 * capacity + plane * stride);
@@ -238,42 +285,51 @@ impl Chunk {
         self.set_live(other.live());
     }
 
-    /// Makes room for so many more objects behind the last one, if there is as much in all.
+    /// Makes room for so many more objects behind the last one, if there is as much in all. `moved` is told of each object that
+    /// comes to another slot: its body, and from where to where.
     #[inline]
-    pub fn make_room(self, objects: usize) -> bool {
+    pub fn make_room(self, objects: usize, moved: impl FnMut(u64, Position, Position)) -> bool {
         if self.used() + objects <= self.capacity() {
             return true;
         }
         if self.count() + objects > self.capacity() {
             return false;
         }
-        self.close_gaps();
+        self.close_gaps(moved);
         true
     }
 
-    fn close_gaps(self) {
+    fn close_gaps(self, mut moved: impl FnMut(u64, Position, Position)) {
         let count = self.count();
         for (new, old) in bits(self.live()).enumerate() {
             if new != old {
-                self.set(new, self.get(old), self.signature(old));
+                let body = self.get(old);
+                self.set(new, body, self.signature(old));
+                moved(body, self.position(old), self.position(new));
             }
         }
         self.set_live((1 << count) - 1);
     }
 
-    /// Adds an object to a chunk that has room behind its last one.
+    /// Adds an object to a chunk that has room behind its last one; where.
     #[inline]
-    pub fn push(self, body: u64, signature: u64) {
+    pub fn push(self, body: u64, signature: u64) -> Position {
         let live = self.live();
         let slot = above(live);
         self.set(slot, body, signature);
         self.set_live(live | 1 << slot);
+        self.position(slot)
     }
 
     /// The slots of objects whose signatures pass, a bit each.
     #[inline]
     pub fn passing(self, filter: &Filter) -> u64 {
-        self.live() & filter.passing(|plane| self.plane(plane))
+        let passing = match self.capacity() {
+            // Where the planes are is known here.
+            FULL => filter.passing(|plane| self.plane_within(FULL, plane)),
+            capacity => filter.passing(|plane| self.plane_within(capacity, plane)),
+        };
+        self.live() & passing
     }
 
     /// The bodies of the objects whose signatures pass.
@@ -328,7 +384,9 @@ fn nonzero(word: u64) -> u8 {
 
 /// The bytes of a chunk for so many objects.
 const fn bytes(capacity: usize) -> usize {
-    HEADER + 8 * capacity + PLANES * stride(capacity)
+    let bytes = HEADER + 8 * capacity + PLANES * stride(capacity);
+    assert!(bytes.is_multiple_of(ALIGNMENT));
+    bytes
 }
 
 /// From a plane to the next: that of the largest chunks is a cache line.

@@ -1,13 +1,13 @@
-//! The index of a group: the chunk of each object, by the object's hash.
+//! The index of a group: the position of each object, by the object's hash.
 //!
 //! Source: Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980. A bucket is a cache line of five entries,
 //! and the table grows and shrinks a bucket at a time.
 //!
-//! One thread at a time uses it: the holder of the lock of the group's place. Entries of the same hash and chunk are
-//! interchangeable. All lines of a bucket behind its first one are full, and the first one is empty only if it is the only
-//! one: so adding takes O(1), and removing and looking up take O(1) but among many objects of one hash.
+//! One thread at a time uses it: the holder of the lock of the group's place. All lines of a bucket behind its first one are
+//! full, and the first one is empty only if it is the only one: so adding takes O(1), and removing and looking up take O(1) but
+//! among many objects of one hash.
 
-use super::chunk::{bits, Chunk};
+use super::chunk::{bits, Position};
 use cats_sync::slab::Own;
 
 /// Entries of a line.
@@ -33,18 +33,18 @@ pub struct Index {
     len: usize,
 }
 
-/// Entries: those that have a chunk, which stand before the others. Where there are more, `next` tells.
+/// Entries: those that have a position, which stand before the others. Where there are more, `next` tells.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line {
-    chunks: [Option<Chunk>; PLACES],
+    positions: [Option<Position>; PLACES],
     hashes: [u32; PLACES],
     next: u32,
 }
 
 impl Line {
     const EMPTY: Line = Line {
-        chunks: [None; PLACES],
+        positions: [None; PLACES],
         hashes: [0; PLACES],
         next: NONE,
     };
@@ -52,42 +52,46 @@ impl Line {
     /// The number of entries. Here and below all places are looked at, as where one ends is not foreseen by the processor.
     #[inline]
     fn len(&self) -> usize {
-        self.chunks.iter().map(|chunk| usize::from(chunk.is_some())).sum()
+        let places = self.positions.iter();
+        places.map(|position| usize::from(position.is_some())).sum()
     }
 
-    /// The places of entries of this hash, a bit each, and perhaps free ones.
+    /// The entries of this hash, and their places.
     #[inline]
-    fn places(&self, hash: u32) -> u64 {
+    fn of_hash(&self, hash: u32) -> impl Iterator<Item = (usize, Position)> + '_ {
         let places = self.hashes.iter().enumerate();
-        places.fold(0, |places, (place, other)| places | u64::from(*other == hash) << place)
+        let same = places.fold(0, |same, (place, other)| same | u32::from(*other == hash) << place);
+        bits(same.into()).filter_map(|place| Some((place, self.positions[place]?)))
     }
 
-    /// The first place of this entry.
+    /// The place of the entry of this position.
     #[inline]
-    fn place(&self, entry: Indexed) -> Option<usize> {
-        let places = self.chunks.iter().enumerate();
-        let same = places.fold(0, |same, (place, chunk)| {
-            same | u64::from(*chunk == Some(entry.chunk)) << place
-        });
-        bits(same & self.places(entry.hash)).next()
+    fn place(&self, position: Position) -> Option<usize> {
+        let mut found = PLACES;
+        for (place, other) in self.positions.iter().enumerate() {
+            if *other == Some(position) {
+                found = place;
+            }
+        }
+        (found < PLACES).then_some(found)
     }
 
     fn entries(&self) -> impl Iterator<Item = Indexed> + '_ {
-        let both = self.hashes.iter().zip(&self.chunks);
-        both.map_while(|(hash, chunk)| chunk.map(|chunk| Indexed { hash: *hash, chunk }))
+        let both = self.hashes.iter().zip(&self.positions);
+        both.map_while(|(hash, position)| position.map(|position| Indexed { hash: *hash, position }))
     }
 
     fn set(&mut self, place: usize, entry: Indexed) {
         self.hashes[place] = entry.hash;
-        self.chunks[place] = Some(entry.chunk);
+        self.positions[place] = Some(entry.position);
     }
 }
 
-/// That an object of this hash is in this chunk.
+/// That an object of this hash is at this position.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Indexed {
     pub hash: u32,
-    pub chunk: Chunk,
+    pub position: Position,
 }
 
 /// Lines by their numbers.
@@ -174,20 +178,15 @@ impl Index {
         PLACES * self.lines(self.bucket(hash)).take(limit / PLACES + 1).count()
     }
 
-    /// Shows the chunks in which objects of this hash are, until `show` returns false; one of several objects comes several times.
+    /// Shows the positions of objects of this hash, until `show` returns false.
     #[inline]
-    pub fn each(&self, hash: u32, mut show: impl FnMut(Chunk) -> bool) {
-        let mut line = self.heads.at(self.bucket(hash));
-        loop {
-            for place in bits(line.places(hash)) {
-                if line.chunks[place].is_some_and(|chunk| !show(chunk)) {
+    pub fn each(&self, hash: u32, mut show: impl FnMut(Position) -> bool) {
+        for (_, line) in self.lines(self.bucket(hash)) {
+            for (_, position) in line.of_hash(hash) {
+                if !show(position) {
                     return;
                 }
             }
-            if line.next == NONE {
-                return;
-            }
-            line = self.others.at(line.next as usize);
         }
     }
 
@@ -236,14 +235,27 @@ impl Index {
         self.unused = line;
     }
 
-    /// The line and place of an entry, if it is in one of the first `most` lines of its bucket.
+    /// Takes out the first entry of this hash for whose position `is_it` is true.
     #[inline]
-    fn find(&self, bucket: usize, entry: Indexed, most: usize) -> Option<(Option<usize>, usize)> {
-        let mut lines = self.lines(bucket).take(most);
-        lines.find_map(|(number, line)| line.place(entry).map(|place| (number, place)))
+    pub fn take(&mut self, hash: u32, mut is_it: impl FnMut(Position) -> bool) -> Option<Position> {
+        let bucket = self.bucket(hash);
+        let (line, place, position) = self.lines(bucket).find_map(|(number, line)| {
+            let (place, position) = line.of_hash(hash).find(|(_, position)| is_it(*position))?;
+            Some((number, place, position))
+        })?;
+        self.remove_at(bucket, line, place);
+        Some(position)
     }
 
-    /// Takes out an entry; false if there is none such in the first lines of its bucket. O(1).
+    /// The line and place of an entry, if it is in one of the first `most` lines of its bucket.
+    #[inline]
+    fn find(&self, bucket: usize, position: Position, most: usize) -> Option<(Option<usize>, usize)> {
+        let mut lines = self.lines(bucket).take(most);
+        lines.find_map(|(number, line)| line.place(position).map(|place| (number, place)))
+    }
+
+    /// Takes out an entry; false if it is not in the first lines of its bucket. O(1).
+    #[inline]
     pub fn remove_near(&mut self, entry: Indexed) -> bool {
         self.remove_within(entry, NEAR)
     }
@@ -254,24 +266,30 @@ impl Index {
         debug_assert!(removed);
     }
 
+    #[inline]
     fn remove_within(&mut self, entry: Indexed, most: usize) -> bool {
         let bucket = self.bucket(entry.hash);
-        let Some((line, place)) = self.find(bucket, entry, most) else {
-            return false;
-        };
+        let found = self.find(bucket, entry.position, most);
+        if let Some((line, place)) = found {
+            self.remove_at(bucket, line, place);
+        }
+        found.is_some()
+    }
+
+    /// Takes out the entry at this place of this line of a bucket.
+    #[inline]
+    fn remove_at(&mut self, bucket: usize, line: Option<usize>, place: usize) {
         // The last entry of the first line comes in its place.
         let head = self.heads.at_mut(bucket);
         let last = head.len() - 1;
-        let (hash, chunk) = (head.hashes[last], head.chunks[last]);
-        match line {
-            None => (head.hashes[place], head.chunks[place]) = (hash, chunk),
-            Some(line) => {
-                let line = self.others.at_mut(line);
-                (line.hashes[place], line.chunks[place]) = (hash, chunk);
-            }
-        }
+        let (hash, position) = (head.hashes[last], head.positions[last]);
+        let line = match line {
+            None => head,
+            Some(line) => self.others.at_mut(line),
+        };
+        (line.hashes[place], line.positions[place]) = (hash, position);
         let head = self.heads.at_mut(bucket);
-        head.chunks[last] = None;
+        head.positions[last] = None;
         let next = head.next;
         if last == 0 && next != NONE {
             *self.heads.at_mut(bucket) = *self.others.at(next as usize);
@@ -281,20 +299,19 @@ impl Index {
         if 2 * self.len < self.buckets {
             self.merge();
         }
-        true
     }
 
-    /// An entry's object is in another chunk now; false if there is none such in the first lines of its bucket. O(1).
-    pub fn move_near(&mut self, entry: Indexed, chunk: Chunk) -> bool {
+    /// An entry's object is at another position now; false if it is not in the first lines of its bucket. O(1).
+    pub fn move_near(&mut self, entry: Indexed, position: Position) -> bool {
         let bucket = self.bucket(entry.hash);
-        let Some((line, place)) = self.find(bucket, entry, NEAR) else {
+        let Some((line, place)) = self.find(bucket, entry.position, NEAR) else {
             return false;
         };
         let line = match line {
             Some(line) => self.others.at_mut(line),
             None => self.heads.at_mut(bucket),
         };
-        line.chunks[place] = Some(chunk);
+        line.positions[place] = Some(position);
         true
     }
 
@@ -323,6 +340,7 @@ impl Index {
     }
 
     /// Takes away the last bucket, if the one that its entries go to has room for them in its first line.
+    #[cold]
     fn merge(&mut self) {
         let last = self.buckets - 1;
         if last < SEGMENT {
@@ -359,7 +377,7 @@ impl Index {
 impl Index {
     /// That it has just these entries, where they are found.
     pub fn check(&self, mut expected: Vec<Indexed>) {
-        let order = |entry: &Indexed| (entry.hash, entry.chunk.address());
+        let order = |entry: &Indexed| (entry.hash, entry.position.chunk().address(), entry.position.slot());
         let mut all = Vec::new();
         let mut lines = 0;
         for bucket in 0..self.buckets {

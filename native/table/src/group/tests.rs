@@ -147,7 +147,7 @@ impl Both {
                 if chunk.is_indexed() {
                     entries.push(Indexed {
                         hash: hash(object, KEY),
-                        chunk,
+                        position: chunk.position(slot),
                     });
                 }
             }
@@ -419,7 +419,9 @@ fn signatures_pass_that_agree_in_the_bits_of_the_mask() {
     ];
     for used in 0..=FULL {
         let chunk = Chunk::new(used).unwrap();
-        words[..used].iter().for_each(|word| chunk.push(1, *word));
+        for word in &words[..used] {
+            chunk.push(1, *word);
+        }
         for (mask, bits) in filters {
             let expected = (0..used).filter(|slot| words[*slot] & mask == bits);
             let expected = expected.fold(0, |passing, slot| passing | 1 << slot);

@@ -319,7 +319,7 @@ fn make_map<'a>(run: &Run<'a>, keys: &[TermRef<'a>], values: &[TermRef<'a>]) -> 
     let last = |i: &usize| !keys[i + 1..].iter().any(|later| cats_term::equal(*later, keys[*i]));
     let kept: Vec<usize> = (0..keys.len()).filter(last).collect();
     run.arena.make(|builder| {
-        let item = builder.map(kept.len());
+        let item = builder.unordered_map(kept.len());
         for (slot, &i) in kept.iter().enumerate() {
             let key = builder.copy(keys[i]);
             builder.set(item, slot, key);

@@ -209,6 +209,12 @@ impl<'a> Builder<'a> {
         self.reserve(header(MAP, pairs), 2 * pairs, TAG_ITEM)
     }
 
+    /// As [`map`](Self::map), of pairs in any order.
+    #[inline]
+    pub fn unordered_map(&mut self, pairs: usize) -> Item {
+        self.reserve(header(UNORDERED_MAP, pairs), 2 * pairs, TAG_ITEM)
+    }
+
     /// Sets slot `slot`, counted from 0: an immediate, or a word that a method of this builder returned for this block.
     #[inline]
     pub fn set(&mut self, item: Item, slot: usize, word: u64) {
@@ -380,7 +386,10 @@ impl<'a> Builder<'a> {
                 item.word()
             }
             View::Map(map) => {
-                let item = self.map(map.keys.len());
+                let item = match map.ordered {
+                    true => self.map(map.keys.len()),
+                    false => self.unordered_map(map.keys.len()),
+                };
                 self.copy_slots(item, 0, map.keys);
                 self.copy_slots(item, map.keys.len(), map.values)
             }

@@ -38,6 +38,8 @@ pub(crate) const SHARED_BINARY: u64 = 8;
 pub(crate) const HELD: u64 = 9;
 /// A list whose tail is `[]`.
 pub(crate) const PROPER_LIST: u64 = 10;
+/// A map whose pairs are in any order.
+pub(crate) const UNORDERED_MAP: u64 = 11;
 /// A reference of this node that is nothing but a number, as the VM has it: its header is [`PLAIN_REFERENCE`].
 pub(crate) const REFERENCE: u64 = PLAIN_REFERENCE & KIND_MASK;
 
@@ -69,7 +71,7 @@ pub(crate) fn slots(header: u64) -> usize {
         TUPLE => tuple_arity(header),
         LIST => (header >> 8) as usize + 1,
         PROPER_LIST => (header >> 8) as usize,
-        MAP => (header >> 8) as usize * 2,
+        MAP | UNORDERED_MAP => (header >> 8) as usize * 2,
         _ => 0,
     }
 }
@@ -372,12 +374,13 @@ impl<'a> TermRef<'a> {
                 let words = unsafe { self.data(size) };
                 View::List(List { base, words, tail: NIL })
             }
-            MAP => {
+            kind @ (MAP | UNORDERED_MAP) => {
                 // SAFETY: as above.
                 let (keys, values) = unsafe { self.data(size * 2) }.split_at(size);
                 View::Map(Map {
                     keys: Elements { base, words: keys },
                     values: Elements { base, words: values },
+                    ordered: kind == MAP,
                 })
             }
             // SAFETY: as above.
@@ -527,11 +530,13 @@ impl<'a> List<'a> {
     }
 }
 
-/// The pairs of a map, in the VM's order of iteration.
+/// The pairs of a map.
 #[derive(Clone, Copy)]
 pub struct Map<'a> {
     pub keys: Elements<'a>,
     pub values: Elements<'a>,
+    /// Whether they are in the VM's order of iteration, as those of all maps that the VM made.
+    pub ordered: bool,
 }
 
 /// An integer by sign and magnitude.

@@ -8,6 +8,7 @@
     terms_come_back/1,
     layout/1,
     random_terms_come_back/1,
+    results_are_as_the_vm_has_them/1,
     order_and_equality/1,
     random_order_and_equality/1,
     depth/1,
@@ -27,6 +28,7 @@
     there_terms_come_back/0,
     there_layout/0,
     there_random_terms_come_back/1,
+    there_results_are_as_the_vm_has_them/1,
     there_order_and_equality/0,
     there_random_order_and_equality/1,
     there_depth/0,
@@ -51,6 +53,7 @@ all() ->
         terms_come_back,
         layout,
         random_terms_come_back,
+        results_are_as_the_vm_has_them,
         order_and_equality,
         random_order_and_equality,
         depth,
@@ -110,6 +113,7 @@ there(Config, Function, Arguments) ->
 terms_come_back(Config) -> there(Config, there_terms_come_back, []).
 layout(Config) -> there(Config, there_layout, []).
 random_terms_come_back(Config) -> there(Config, there_random_terms_come_back, [runs()]).
+results_are_as_the_vm_has_them(Config) -> there(Config, there_results_are_as_the_vm_has_them, [runs()]).
 order_and_equality(Config) -> there(Config, there_order_and_equality, []).
 random_order_and_equality(Config) -> there(Config, there_random_order_and_equality, [runs()]).
 depth(Config) -> there(Config, there_depth, []).
@@ -133,15 +137,17 @@ there_terms_come_back() ->
     ok.
 
 comes_back(Term) ->
-    Back =
-        try
-            cats_nif:test_roundtrip(Term)
-        catch
-            error:dirty -> cats_nif:dirty(test_roundtrip, [Term])
-        end,
+    Back = roundtrip(Term),
     case cats_oracle_terms:same(Term, Back) of
         true -> true;
         false -> error({Term, Back})
+    end.
+
+roundtrip(Term) ->
+    try
+        cats_nif:test_roundtrip(Term)
+    catch
+        error:dirty -> cats_nif:dirty(test_roundtrip, [Term])
     end.
 
 %% Terms are looked into in all releases that are tested; and where they are not, everything is as well.
@@ -181,6 +187,106 @@ there_random_terms_come_back(Runs) ->
     Leaves = list_to_tuple(terms()),
     [comes_back(random_term(Leaves, 4)) || _ <- lists:seq(1, Runs)],
     ok.
+
+%% What comes out can be told in no way from what the VM makes itself: not by its size, its order or its hash, nor by what functions make
+%% of it, before and after garbage collections, however much memory the process has left when it is made.
+there_results_are_as_the_vm_has_them(Runs) ->
+    Leaves = list_to_tuple([Term || Term <- terms(), erts_debug:flat_size(Term) < 50]),
+    [begin
+         Known = cats_nif:test_layout(Known),
+         [in_process(fun() -> is_as_of_the_vm(shape(Leaves)) end) || _ <- lists:seq(1, Runs div 20)],
+         [in_process(fun() -> fills(Words, Leaves) end) || Words <- lists:seq(0, 300, 5)]
+     end || Known <- [false, true]],
+    %% Pairs of maps are stored in the same order, however they were read.
+    [in_process(fun() -> is_read_and_made(shape(Leaves)) end) || _ <- lists:seq(1, Runs div 20)],
+    ok.
+
+shape(Leaves) ->
+    case rand:uniform(6) of
+        1 -> random_map(Leaves, rand:uniform(40));
+        2 -> [random_map(Leaves, Pairs) || Pairs <- [1, 2, 5, 31, 32, 33]];
+        3 -> [list_to_tuple([random_term(Leaves, 1) || _ <- lists:seq(1, rand:uniform(20))]) || _ <- lists:seq(1, 10)];
+        4 -> lists:foldl(fun wrap/2, random_map(Leaves, 3), lists:seq(1, rand:uniform(80)));
+        5 -> random_term(Leaves, 5);
+        6 -> [random_term(Leaves, 0) || _ <- lists:seq(1, rand:uniform(300))]
+    end.
+
+wrap(_, Term) ->
+    case rand:uniform(6) of
+        1 -> {Term};
+        2 -> [Term];
+        3 -> [x, Term | y];
+        4 -> #{key => Term, {other} => []};
+        5 -> #{Term => [Term]};
+        6 -> {a, Term, [b]}
+    end.
+
+random_map(Leaves, Pairs) ->
+    maps:from_list([{random_key(Leaves), random_term(Leaves, rand:uniform(2) - 1)} || _ <- lists:seq(1, Pairs)]).
+
+random_key(Leaves) ->
+    case rand:uniform(4) of
+        1 -> random_term(Leaves, 1);
+        2 -> rand:uniform(100);
+        3 -> element(rand:uniform(10), {a, b, c, zz, key, '', id, name, undefined, true});
+        4 -> {rand:uniform(100) / 1, x}
+    end.
+
+is_as_of_the_vm(Term) ->
+    Back = roundtrip(Term),
+    Own = erts_debug:copy_shared(Term),
+    Tests = fun() -> is_same(Own, Back) andalso are_maps_same(Own, Back) end,
+    Tests() orelse error({Term, Back}),
+    erlang:garbage_collect(self(), [{type, minor}]),
+    Tests() orelse error({collected, Term, Back}),
+    erlang:garbage_collect(),
+    Tests() orelse error({collected_again, Term, Back}).
+
+is_same(Own, Back) ->
+    Own =:= Back
+        andalso erts_debug:flat_size(Own) =:= erts_debug:flat_size(Back)
+        andalso erlang:phash2(Own) =:= erlang:phash2(Back)
+        andalso term_to_binary(Own) =:= term_to_binary(Back)
+        andalso cats_oracle_terms:same(Own, Back).
+
+are_maps_same(Own, Back) when is_map(Own) ->
+    maps:to_list(Own) =:= maps:to_list(Back)
+        andalso maps:from_list(maps:to_list(Back)) =:= Own
+        andalso is_same(maps:put(new, value, Own), maps:put(new, value, Back))
+        andalso is_same(maps:merge(#{b => 1, 7 => 2}, Own), maps:merge(#{b => 1, 7 => 2}, Back))
+        andalso lists:all(fun(Key) ->
+                                  #{Key := Value} = Back,
+                                  Value =:= maps:get(Key, Own)
+                                      andalso is_same(maps:remove(Key, Own), maps:remove(Key, Back))
+                                      andalso is_same(Own#{Key := x}, Back#{Key := x})
+                          end, maps:keys(Own));
+are_maps_same([_ | _] = Own, [_ | _] = Back) -> are_maps_same(hd(Own), hd(Back)) andalso are_maps_same(tl(Own), tl(Back));
+are_maps_same(Own, Back) when is_tuple(Own) -> are_maps_same(tuple_to_list(Own), tuple_to_list(Back));
+are_maps_same(_, _) -> true.
+
+%% Results begin at every distance from the end of a heap.
+fills(Words, Leaves) ->
+    Term = random_map(Leaves, rand:uniform(32)),
+    Filled = list_to_tuple(lists:duplicate(Words, x)),
+    Backs = [roundtrip(Term), roundtrip([Term, {Term, 1.5}]), roundtrip({<<"bytes">>, [Term | x]})],
+    erlang:garbage_collect(self(), [{type, minor}]),
+    true = is_same([Term, [Term, {Term, 1.5}], {<<"bytes">>, [Term | x]}], Backs),
+    erlang:garbage_collect(),
+    true = is_same([Term, [Term, {Term, 1.5}], {<<"bytes">>, [Term | x]}], Backs),
+    Filled.
+
+is_read_and_made(Term) ->
+    [begin
+         Read = cats_nif:test_layout(Read),
+         Kept = keep(Term),
+         Made = cats_nif:test_layout(Made),
+         Back = cats_nif:test_kept(Kept),
+         is_same(Term, Back) andalso are_maps_same(Term, Back) orelse error({Read, Made, Term, Back})
+     end || {Read, Made} <- [{false, true}, {true, false}, {true, true}]].
+
+in_process(Test) ->
+    {_, Monitor} = spawn_monitor(Test),
+    receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end.
 
 %% The terms of the comparison with ets, and some that only matter here.
 terms() ->

@@ -1,14 +1,15 @@
 //! Stored terms into terms of the VM.
 //!
-//! What is immediate within an object is passed on as it is stored; tuples, lists and maps of immediates are made in one go each, of the
-//! words as they stand.
+//! Tuples of immediates are made in one go, of the words as they stand. Other objects are laid out ([`lay`]) where it is known what terms
+//! look like; else, and what cannot be laid out, the VM makes.
 
 use crate::encode::check_words;
 use crate::external;
 use crate::failure::Failure;
+use crate::lay;
+use crate::layout;
 use crate::vm::{Env, Term};
 use cats_term::{BlockRef, Class, Elements, Integer, List, Map, TermRef, View, NIL};
-use std::mem::MaybeUninit;
 
 /// How many bytes before those of a shared binary their references are counted.
 const COUNT_BEFORE: usize = 16;
@@ -20,17 +21,24 @@ pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
     if block.is_flat() {
         return Ok(env.tuple(Term::slice(block.elements_raw())));
     }
-    make_tuple(env, block.elements())
+    if layout::is_known() {
+        // SAFETY: terms and environments are as expected.
+        return unsafe { lay::object(env, block, None) };
+    }
+    Ok(env.tuple(&made(env, block.elements())?))
 }
 
 /// As [`object`], with `key`, a term of the environment, as the element at `place`.
 #[inline]
 pub fn object_with(env: Env, block: BlockRef, place: usize, key: Term) -> Result<Term, Failure> {
     check_words(block.words())?;
-    let make = |(i, element)| if i == place { Ok(key) } else { term(env, element) };
-    with_made(block.elements().iter().enumerate().map(make), |elements| {
-        env.tuple(elements)
-    })
+    if layout::is_known() {
+        // SAFETY: terms and environments are as expected.
+        return unsafe { lay::object(env, block, Some((place, key))) };
+    }
+    let mut elements = made(env, block.elements())?;
+    elements[place] = key;
+    Ok(env.tuple(&elements))
 }
 
 /// Whether a term of the process that is exactly the same may stand for a copy of this stored one. Not for one with binaries in it,
@@ -51,14 +59,19 @@ pub fn term(env: Env, term: TermRef) -> Result<Term, Failure> {
     if term.is_immediate() {
         return Ok(Term(term.word()));
     }
+    if layout::is_known() {
+        // SAFETY: terms and environments are as expected.
+        return unsafe { lay::term(env, term) };
+    }
     make(env, term)
 }
 
-fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
+/// As [`term`], of one that is no immediate, made by the VM.
+pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
     match term.view() {
         View::Immediate(word) => Ok(Term(word)),
         View::Tuple(elements) if term.is_flat() => Ok(env.tuple(Term::slice(elements.words()))),
-        View::Tuple(elements) => make_tuple(env, elements),
+        View::Tuple(elements) => Ok(env.tuple(&made(env, elements)?)),
         View::List(list) => make_list(env, list, term.is_flat()),
         View::Map(map) => make_map(env, map, term.is_flat()),
         View::Float(value) => Ok(env.float(value)),
@@ -76,66 +89,28 @@ fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
     }
 }
 
-/// Elements for which there is room on the stack.
-const FEW: usize = 16;
-
-/// Makes terms of these and passes them on.
-#[inline]
-fn with_elements<R>(env: Env, elements: Elements, body: impl FnOnce(&[Term]) -> R) -> Result<R, Failure> {
-    with_made(elements.iter().map(|element| term(env, element)), body)
-}
-
-/// Passes on what is made one after the other.
-#[inline]
-fn with_made<R>(
-    terms: impl ExactSizeIterator<Item = Result<Term, Failure>>,
-    body: impl FnOnce(&[Term]) -> R,
-) -> Result<R, Failure> {
-    let count = terms.len();
-    if count > FEW {
-        return with_many(terms, body);
-    }
-    let mut few = [const { MaybeUninit::uninit() }; FEW];
-    for (place, term) in few.iter_mut().zip(terms) {
-        place.write(term?);
-    }
-    // SAFETY: that many were written, and a term may lie where one that is perhaps not yet written may.
-    Ok(body(unsafe { std::slice::from_raw_parts(few.as_ptr().cast(), count) }))
-}
-
-#[cold]
-fn with_many<R>(
-    terms: impl Iterator<Item = Result<Term, Failure>>,
-    body: impl FnOnce(&[Term]) -> R,
-) -> Result<R, Failure> {
-    let made: Result<Vec<Term>, Failure> = terms.collect();
-    Ok(body(&made?))
-}
-
-fn make_tuple(env: Env, elements: Elements) -> Result<Term, Failure> {
-    with_elements(env, elements, |elements| env.tuple(elements))
+/// Makes terms of these.
+fn made(env: Env, elements: Elements) -> Result<Vec<Term>, Failure> {
+    elements.iter().map(|element| term(env, element)).collect()
 }
 
 fn make_list(env: Env, list: List, flat: bool) -> Result<Term, Failure> {
     let elements = list.elements();
     if list.tail().word() != NIL {
         let tail = term(env, list.tail())?;
-        let cons = |elements: &[Term]| elements.iter().rev().fold(tail, |tail, &head| env.cons(head, tail));
-        return with_elements(env, elements, cons);
+        let elements = made(env, elements)?;
+        return Ok(elements.iter().rev().fold(tail, |tail, &head| env.cons(head, tail)));
     }
-    if flat {
-        return Ok(env.list(Term::slice(elements.words())));
+    match flat {
+        true => Ok(env.list(Term::slice(elements.words()))),
+        false => Ok(env.list(&made(env, elements)?)),
     }
-    with_elements(env, elements, |elements| env.list(elements))
 }
 
 fn make_map(env: Env, map: Map, flat: bool) -> Result<Term, Failure> {
-    let made = if flat {
-        env.map(Term::slice(map.keys.words()), Term::slice(map.values.words()))
-    } else {
-        with_elements(env, map.keys, |keys| {
-            with_elements(env, map.values, |values| env.map(keys, values))
-        })??
+    let made = match flat {
+        true => env.map(Term::slice(map.keys.words()), Term::slice(map.values.words())),
+        false => env.map(&made(env, map.keys)?, &made(env, map.values)?),
     };
     // The pairs came from a map.
     Ok(made.expect("the keys of a map differ"))

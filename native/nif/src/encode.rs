@@ -6,6 +6,7 @@
 use crate::atoms;
 use crate::external;
 use crate::failure::Failure;
+use crate::layout::{self, Look};
 use crate::vm::{on_dirty_scheduler, Env, Term};
 use cats_term::{is_immediate, Builder, Class, Few, Item, Short, TermRef, NIL};
 use rustler::sys::*;
@@ -66,8 +67,8 @@ pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), 
         limit: SCHEDULER_WORDS,
         failure: Failure::Big,
     };
-    match encoder.tuple(elements, 0) {
-        Some(_) => Ok(()),
+    match encoder.root(elements) {
+        Some(()) => Ok(()),
         None => Err(encoder.failure),
     }
 }
@@ -167,7 +168,7 @@ fn string<'a>(env: Env, list: Term, bytes: &'a mut [MaybeUninit<u8>; STRING]) ->
     Some(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), length) })
 }
 
-/// Its methods give the word of an item, or nothing where they fail: so the result is in registers.
+/// Its methods give nothing where they fail.
 struct Encoder<'a, 'b, 'r> {
     env: Env<'a>,
     builder: &'b mut Builder<'r>,
@@ -197,137 +198,160 @@ impl Encoder<'_, '_, '_> {
         Some(())
     }
 
-    fn item(&mut self, term: Term, depth: usize) -> Option<u64> {
-        let env = self.env;
-        // A guess at what to ask first.
-        if term.0 & TAG == LIST_TAG {
-            if let Some(cell) = env.cell(term) {
-                return self.list(term, cell, depth);
+    /// Adds the outermost tuple.
+    #[inline]
+    fn root(&mut self, elements: &[Term]) -> Option<()> {
+        let (word, _) = self.tuple(elements)?;
+        for (slot, element) in elements.iter().enumerate() {
+            if !element.is_immediate() {
+                self.set(Item::of(word), slot, *element, 1)?;
             }
+        }
+        Some(())
+    }
+
+    /// Sets a slot to a term that is no immediate. The last such element of what is set follows in the same call: so what is nested in
+    /// last elements, as lists of lists are, goes no deeper.
+    fn set(&mut self, mut item: Item, mut slot: usize, mut term: Term, mut depth: usize) -> Option<()> {
+        loop {
+            let (word, slots) = self.add(term, depth)?;
+            self.builder.set(item, slot, word);
+            let (inner, mut last) = (Item::of(word), None);
+            for place in 0..slots {
+                let element = Term(self.builder.slot(inner, place));
+                if !element.is_immediate() {
+                    if let Some((place, element)) = last.replace((place, element)) {
+                        self.set(inner, place, element, depth + 1)?;
+                    }
+                }
+            }
+            (slot, term) = match last {
+                Some(last) => last,
+                None => return Some(()),
+            };
+            (item, depth) = (inner, depth + 1);
+        }
+    }
+
+    /// Adds a term that is no immediate: its word, and how many slots it has, if some of them have words of the VM that are no immediates.
+    #[inline(always)]
+    fn add(&mut self, term: Term, depth: usize) -> Option<(u64, usize)> {
+        if layout::is_known() {
+            let is_too_deep = depth >= MAX_DEPTH;
+            // SAFETY: terms are as expected, and this one is of the environment.
+            match unsafe { layout::look(term) } {
+                Look::Cell(head, tail) if !is_too_deep => return self.list(head, tail),
+                Look::Tuple(elements) if !is_too_deep => return self.tuple(elements),
+                Look::Map(keys, values) if !is_too_deep => return self.map(keys, values),
+                Look::Float(value) => return Some((self.builder.float(value), 0)),
+                Look::Binary(bytes) if bytes.len() <= INLINE_BINARY => return Some((self.builder.binary(bytes), 0)),
+                Look::Reference(words) => return Some((self.builder.reference(words), 0)),
+                _ => {}
+            }
+        }
+        self.add_asking(term, depth)
+    }
+
+    /// As [`add`](Self::add), asking the VM what the term is.
+    #[inline(never)]
+    fn add_asking(&mut self, term: Term, depth: usize) -> Option<(u64, usize)> {
+        let env = self.env;
+        let is_too_deep = depth >= MAX_DEPTH;
+        if let Some(bytes) = env.binary_bytes(term) {
+            let word = match bytes.len() <= INLINE_BINARY {
+                true => self.builder.binary(bytes),
+                // SAFETY: the term and its bytes live as long as the environment.
+                false => unsafe { self.builder.shared_binary(term.0, bytes) },
+            };
+            return Some((word, 0));
         }
         if let Some(elements) = env.tuple_elements(term) {
-            if depth >= MAX_DEPTH {
-                return self.deep(Class::Tuple, term);
-            }
-            return self.tuple(elements, depth);
+            return match is_too_deep {
+                true => self.deep(Class::Tuple, term),
+                false => self.tuple(elements),
+            };
         }
-        if let Some(words) = env.plain_reference(term) {
-            return Some(self.builder.reference(words));
-        }
-        // Asked for before binaries, as no is a quick answer here, and a slow one there.
-        if let Some(value) = env.get_f64(term) {
-            return Some(self.builder.float(value));
-        }
-        if let Some(bytes) = env.binary_bytes(term) {
-            if bytes.len() <= INLINE_BINARY {
-                return Some(self.builder.binary(bytes));
-            }
-            // SAFETY: the term and its bytes live as long as the environment.
-            return Some(unsafe { self.builder.shared_binary(term.0, bytes) });
+        if let Some((head, tail)) = env.cell(term) {
+            return match is_too_deep {
+                true => self.deep(Class::List, term),
+                false => self.list(head, tail),
+            };
         }
         if let Some(pairs) = env.map_size(term) {
-            if depth >= MAX_DEPTH {
-                return self.deep(Class::Map, term);
-            }
-            return self.map(term, pairs, depth);
+            return match is_too_deep {
+                true => self.deep(Class::Map, term),
+                false => self.map_asking(term, pairs),
+            };
         }
-        if env.is_reference(term) {
-            return Some(self.hold(Class::Reference, term));
-        }
-        if env.is_number(term) {
-            return self.integer(term);
-        }
-        if let Some(cell) = env.cell(term) {
-            return self.list(term, cell, depth);
-        }
-        Some(self.hold(self.class(term), term))
+        let word = if let Some(value) = env.get_f64(term) {
+            self.builder.float(value)
+        } else if env.is_reference(term) {
+            self.hold(Class::Reference, term)
+        } else if env.is_number(term) {
+            self.integer(term)?
+        } else {
+            self.hold(self.class(term), term)
+        };
+        Some((word, 0))
     }
 
-    fn tuple(&mut self, elements: &[Term], depth: usize) -> Option<u64> {
+    /// How many slots of an item are to be gone through, if not all of these words are immediates.
+    #[inline(always)]
+    fn slots(words: [&[Term]; 2]) -> usize {
+        match words.iter().all(|words| immediates(words).is_some()) {
+            true => 0,
+            false => words[0].len() + words[1].len(),
+        }
+    }
+
+    #[inline(always)]
+    fn tuple(&mut self, elements: &[Term]) -> Option<(u64, usize)> {
         self.budget(elements.len())?;
         let item = self.builder.filled_tuple(Term::words(elements));
-        for (slot, term) in elements.iter().enumerate() {
-            if !term.is_immediate() {
-                let word = self.item(*term, depth + 1)?;
-                self.builder.set(item, slot, word);
-            }
-        }
-        Some(item.word())
+        Some((item.word(), Self::slots([elements, &[]])))
     }
 
-    fn list(&mut self, list: Term, (head, mut tail): (Term, Term), depth: usize) -> Option<u64> {
-        if depth >= MAX_DEPTH {
-            return self.deep(Class::List, list);
-        }
-        let item = self.builder.open_list();
-        if head.is_byte() && tail.0 & TAG == LIST_TAG && self.string(list) {
-            if self.builder.words() >= self.limit {
-                self.over_budget()?;
-            }
-            self.builder.close_list(item, NIL);
-            return Some(item.word());
-        }
-        self.builder.push(head.0);
-        let mut tags = head.0;
-        while tail.0 != NIL {
-            let Some((head, rest)) = self.env.cell(tail) else { break };
-            if self.builder.words() >= self.limit {
-                self.over_budget()?;
-            }
-            self.builder.push(head.0);
-            tags &= head.0;
-            tail = rest;
-        }
-        let slots = self.builder.close_list(item, tail.0);
-        if is_immediate(tags & tail.0) {
-            return Some(item.word());
-        }
-        self.set_boxed(item, slots, depth)
+    #[inline(always)]
+    fn map(&mut self, keys: &[Term], values: &[Term]) -> Option<(u64, usize)> {
+        self.budget(keys.len() + values.len())?;
+        let item = self.builder.filled_map(Term::words(keys), Term::words(values));
+        Some((item.word(), Self::slots([keys, values])))
     }
 
-    /// Pushes a list's elements if it is a string, and not long. False, and nothing done, if not.
-    fn string(&mut self, list: Term) -> bool {
-        let mut bytes = [MaybeUninit::uninit(); STRING];
-        let Some(bytes) = string(self.env, list, &mut bytes) else {
-            return false;
-        };
-        bytes.iter().for_each(|byte| self.builder.push(Term::byte(*byte).0));
-        true
-    }
-
-    fn map(&mut self, map: Term, pairs: usize, depth: usize) -> Option<u64> {
+    fn map_asking(&mut self, map: Term, pairs: usize) -> Option<(u64, usize)> {
         self.budget(2 * pairs)?;
         let item = self.builder.map(pairs);
         let (keys, values) = self.builder.slots(item).split_at_mut(pairs);
-        let mut iterator = MaybeUninit::uninit();
-        // SAFETY: the term is a map; key and value are places for a term each; the iterator is destroyed in the end.
-        unsafe {
-            let head = ErlNifMapIteratorEntry::ERL_NIF_MAP_ITERATOR_HEAD;
-            if enif_map_iterator_create(self.env.raw(), map.raw(), iterator.as_mut_ptr(), head) == 0 {
-                self.failure = Failure::SystemLimit;
-                return None;
+        let mut places = keys.iter_mut().zip(values);
+        let passed = self.env.each_pair(map, pairs, |key, value| {
+            if let Some(place) = places.next() {
+                (*place.0, *place.1) = (key.0, value.0);
             }
-            for (key, value) in keys.iter_mut().zip(values) {
-                let (key, value) = (&raw mut *key, &raw mut *value);
-                let met = enif_map_iterator_get_pair(self.env.raw(), iterator.as_mut_ptr(), key.cast(), value.cast());
-                assert!(met != 0, "a map has as many pairs as its size");
-                enif_map_iterator_next(self.env.raw(), iterator.as_mut_ptr());
-            }
-            enif_map_iterator_destroy(self.env.raw(), iterator.as_mut_ptr());
+        });
+        if passed.is_none() {
+            self.failure = Failure::SystemLimit;
         }
-        self.set_boxed(item, 2 * pairs, depth)
+        passed.map(|()| (item.word(), 2 * pairs))
     }
 
-    /// Encodes those of an item's first slots that were filled with words of the VM that are no immediates; the item's word.
-    fn set_boxed(&mut self, item: Item, slots: usize, depth: usize) -> Option<u64> {
-        for slot in 0..slots {
-            let term = Term(self.builder.slot(item, slot));
-            if !term.is_immediate() {
-                let word = self.item(term, depth + 1)?;
-                self.builder.set(item, slot, word);
-            }
+    #[inline(always)]
+    fn list(&mut self, head: Term, tail: Term) -> Option<(u64, usize)> {
+        let env = self.env;
+        let item = self.builder.open_list();
+        self.builder.push(head.0);
+        let (mut tags, mut rest) = (head.0, tail);
+        while env.cell(rest).is_some() {
+            self.budget(1)?;
+            self.builder.push_all(self.limit, || {
+                let (head, tail) = env.cell(rest)?;
+                rest = tail;
+                tags &= head.0;
+                Some(head.0)
+            });
         }
-        Some(item.word())
+        let slots = self.builder.close_list(item, rest.0);
+        let is_flat = is_immediate(tags & rest.0);
+        Some((item.word(), if is_flat { 0 } else { slots }))
     }
 
     fn integer(&mut self, term: Term) -> Option<u64> {
@@ -349,11 +373,11 @@ impl Encoder<'_, '_, '_> {
 
     /// Holds a tuple, list or map that is nested too deep.
     #[cold]
-    fn deep(&mut self, class: Class, term: Term) -> Option<u64> {
+    fn deep(&mut self, class: Class, term: Term) -> Option<(u64, usize)> {
         if self.limit != usize::MAX && !is_small(self.env, term) {
             self.over_budget()?;
         }
-        Some(self.hold(class, term))
+        Some((self.hold(class, term), 0))
     }
 
     fn hold(&mut self, class: Class, term: Term) -> u64 {

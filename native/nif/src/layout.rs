@@ -1,5 +1,5 @@
-//! Terms as they lie in the VM's memory: list cells, tuples, floats, small binaries and references, read and made in place; and what
-//! references to resources refer to.
+//! Terms as they lie in the VM's memory: list cells, tuples, small maps, floats, small binaries and references, read and made in place; and
+//! what references to resources refer to.
 //!
 //! Asking `erl_nif` takes 2 to 8 ns, in which some twenty words can be read or written. Cells, tuples and floats look the same in all
 //! releases that there are, as does the part of an environment that tells where its next term goes; binaries do not. All that is tried out
@@ -17,8 +17,8 @@ use std::slice::from_raw_parts;
 
 /// The bits that tell what a word refers to: a cell, or an item that begins with a header.
 const TAG: u64 = 3;
-const CELL: u64 = 1;
-const BOXED: u64 = 2;
+pub const CELL: u64 = 1;
+pub const BOXED: u64 = 2;
 /// The bits of a word that are no address: a VM may mark literals by the third one.
 const MARKS: u64 = 7;
 /// A header's low bits tell the kind of an item, and the others how many words follow it.
@@ -27,6 +27,8 @@ const KIND_BITS: u32 = 6;
 const TUPLE: u64 = 0;
 const REFERENCE_KIND: u64 = 0x10;
 const FLOAT: u64 = 0x18;
+/// The header of floats.
+pub const FLOAT_HEADER: u64 = header(FLOAT, 1);
 /// No header has this kind.
 const UNKNOWN: u64 = !0;
 
@@ -41,6 +43,16 @@ static KNOWN: AtomicBool = AtomicBool::new(false);
 /// The kind of binaries within the heap, and the unit of their size.
 static BINARIES: AtomicU64 = AtomicU64::new(UNKNOWN);
 static UNIT: AtomicU64 = AtomicU64::new(1);
+
+/// The header of maps whose pairs lie side by side, behind the number of pairs and a tuple of the keys; and how many such a map has at
+/// most. In larger ones they are the leaves of a tree.
+static MAP: AtomicU64 = AtomicU64::new(UNKNOWN);
+static PAIRS: AtomicUsize = AtomicUsize::new(0);
+/// Words before such a map's values: its header, its size and its keys.
+const MAP_WORDS: usize = 3;
+/// Pairs with which maps are tried out, and some for trees.
+const TRIED_PAIRS: std::ops::RangeInclusive<usize> = 1..=40;
+const TREES: [usize; 3] = [100, 1000, 5000];
 
 /// The header of a reference of this node that is nothing but a number: not a table's, nor another resource's, nor an alias. The next
 /// word's lower half tells it from those of resources.
@@ -76,7 +88,7 @@ struct Environment {
 
 /// The header of an item with so many words behind it.
 #[inline(always)]
-fn header(kind: u64, words: usize) -> u64 {
+const fn header(kind: u64, words: usize) -> u64 {
     kind | (words as u64) << KIND_BITS
 }
 
@@ -153,6 +165,63 @@ pub unsafe fn heap_binary<'a>(term: Term) -> Option<&'a [u8]> {
     }
 }
 
+/// The keys and the values of a map whose pairs lie side by side.
+///
+/// # Safety
+/// As for [`boxed`]; it lives for `'a`.
+#[inline(always)]
+pub unsafe fn map<'a>(term: Term) -> Option<(&'a [Term], &'a [Term])> {
+    // SAFETY: the size follows the header, then come a tuple of as many keys and the values, which never change.
+    unsafe {
+        let (header, size) = boxed(term)?;
+        if header != MAP.load(Ordering::Relaxed) {
+            return None;
+        }
+        let keys = tuple(Term(*size.add(1)))?;
+        Some((
+            keys,
+            from_raw_parts(address(term).add(MAP_WORDS).cast(), *size as usize),
+        ))
+    }
+}
+
+/// A term that is no immediate, as far as it is looked into.
+pub enum Look<'a> {
+    /// Head and tail of a list's first cell.
+    Cell(Term, Term),
+    Tuple(&'a [Term]),
+    /// Keys and values.
+    Map(&'a [Term], &'a [Term]),
+    Float(f64),
+    Binary(&'a [u8]),
+    Reference(&'a [u64]),
+    Other,
+}
+
+/// What a term that is no immediate is. One look at its header, and no calls, for all kinds.
+///
+/// # Safety
+/// As for [`boxed`]; it lives for `'a`.
+#[inline(always)]
+pub unsafe fn look<'a>(term: Term) -> Look<'a> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if let Some((head, tail)) = cell(term) {
+            Look::Cell(head, tail)
+        } else if let Some(elements) = tuple(term) {
+            Look::Tuple(elements)
+        } else if let Some((keys, values)) = map(term) {
+            Look::Map(keys, values)
+        } else if let Some(bytes) = heap_binary(term) {
+            Look::Binary(bytes)
+        } else if let Some(value) = float(term) {
+            Look::Float(value)
+        } else {
+            reference(term).map_or(Look::Other, Look::Reference)
+        }
+    }
+}
+
 /// All words of a reference of this node that is nothing but a number.
 ///
 /// # Safety
@@ -223,6 +292,9 @@ pub fn learn(env: Env) {
     };
     BINARIES.store(kind, Ordering::Relaxed);
     UNIT.store(unit, Ordering::Relaxed);
+    let (map, pairs) = if expected { maps(env) } else { None }.unwrap_or((UNKNOWN, 0));
+    MAP.store(map, Ordering::Relaxed);
+    PAIRS.store(pairs, Ordering::Relaxed);
     let reference = if expected { references(env) } else { None };
     REFERENCE.store(reference.unwrap_or(UNKNOWN), Ordering::Relaxed);
 }
@@ -331,6 +403,50 @@ fn binaries(env: Env) -> Option<(u64, u64)> {
     learned
 }
 
+/// The header of maps whose pairs lie side by side, and how many they have at most, as far as that was tried.
+fn maps(env: Env) -> Option<(u64, usize)> {
+    let make = |pairs: usize| {
+        let integers = |from: i64| {
+            (0..pairs as i64)
+                .rev()
+                .map(|i| env.integer(from + i))
+                .collect::<Vec<_>>()
+        };
+        env.map(&integers(0), &integers(-1000))
+    };
+    // SAFETY: as in `cells_and_tuples`.
+    let header = |map: Term| unsafe { boxed(map) };
+    let (known, _) = header(make(1)?)?;
+    let mut most = 0;
+    for pairs in TRIED_PAIRS {
+        let map = make(pairs)?;
+        let (found, size) = header(map)?;
+        if found != known {
+            break;
+        }
+        // SAFETY: what has a pair has more than two words behind its header, and if there are a size and a tuple of as many keys, as
+        // many values.
+        let (keys, values) = unsafe {
+            let keys = tuple(Term(*size.add(1)))?;
+            if map.0 & MARKS != BOXED || *size != pairs as u64 || keys.len() != pairs {
+                return None;
+            }
+            (keys, from_raw_parts(address(map).add(MAP_WORDS).cast::<Term>(), pairs))
+        };
+        let mut lying = keys.iter().zip(values);
+        let mut in_order = true;
+        env.each_pair(map, pairs, |key, value| {
+            in_order &= lying.next() == Some((&key, &value))
+        })?;
+        if !in_order {
+            return None;
+        }
+        most = pairs;
+    }
+    let is_tree = |pairs| Some(header(make(pairs)?)?.0 != known);
+    (most < *TRIED_PAIRS.end() && TREES.iter().all(|&pairs| is_tree(pairs) == Some(true))).then_some((known, most))
+}
+
 /// The header of references, if they are all as one another. (Those of resources have an address where these have [`PLAIN`].)
 fn references(env: Env) -> Option<u64> {
     let mut learned = None;
@@ -363,6 +479,87 @@ unsafe fn take<'a>(env: Env<'a>, words: usize) -> Option<&'a mut [MaybeUninit<u6
         (*raw).next = behind;
         Some(std::slice::from_raw_parts_mut(next.cast(), words))
     }
+}
+
+/// Where the next item of this environment goes.
+///
+/// # Safety
+/// As for [`take`], here and below.
+#[inline(always)]
+pub unsafe fn next(env: Env) -> NonNull<u64> {
+    // SAFETY: as in `take`; what the VM reserves is somewhere.
+    unsafe { NonNull::new_unchecked((*env.raw().cast::<Environment>()).next) }
+}
+
+/// Has the next item of this environment go here: behind all that was laid out from [`next`] on.
+///
+/// # Safety
+/// As for [`take`]; the place is not behind the end, and what is before it is complete when the VM has the environment again.
+#[inline(always)]
+pub unsafe fn set_next(env: Env, next: NonNull<u64>) {
+    // SAFETY: as in `take`.
+    unsafe { (*env.raw().cast::<Environment>()).next = next.as_ptr() }
+}
+
+/// Where so many words can be written, two or more: at `next`, if there is enough memory left.
+///
+/// # Safety
+/// As for [`set_next`].
+#[inline(always)]
+pub unsafe fn room(env: Env, next: NonNull<u64>, words: usize) -> NonNull<u64> {
+    // SAFETY: as in `take`.
+    let end = unsafe { (*env.raw().cast::<Environment>()).end };
+    if next.as_ptr().wrapping_add(words) <= end {
+        return next;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { more(env, next, words) }
+}
+
+/// Memory for so many words, two or more: that of a tuple which the VM makes, and which is then forgotten.
+#[cold]
+#[inline(never)]
+unsafe fn more(env: Env, next: NonNull<u64>, words: usize) -> NonNull<u64> {
+    // SAFETY: as the caller promises. A tuple lies behind all other items of the environment, up to where the next one goes.
+    unsafe {
+        set_next(env, next);
+        let tuple = env.tuple_from(&vec![Term(NIL); words - 1]);
+        let at = NonNull::new_unchecked(address(tuple).cast_mut());
+        set_next(env, at);
+        at
+    }
+}
+
+/// The header of a binary of so many bytes, and the word behind it, if it can be laid out; the bytes follow.
+#[inline(always)]
+pub fn binary_header(bytes: usize) -> Option<(u64, u64)> {
+    let kind = BINARIES.load(Ordering::Relaxed);
+    let laid = kind != UNKNOWN && bytes != 0 && bytes <= HEAP_BINARY;
+    laid.then(|| {
+        (
+            header(kind, 1 + bytes.div_ceil(8)),
+            bytes as u64 * UNIT.load(Ordering::Relaxed),
+        )
+    })
+}
+
+/// Whether a map of so many pairs can be laid out.
+#[inline(always)]
+pub fn is_laid_map(pairs: usize) -> bool {
+    // There is but one empty map.
+    pairs != 0 && pairs <= PAIRS.load(Ordering::Relaxed)
+}
+
+/// The header of such a map.
+#[inline(always)]
+pub fn map_header() -> u64 {
+    MAP.load(Ordering::Relaxed)
+}
+
+/// The header of a tuple.
+#[inline(always)]
+pub fn tuple_header(arity: usize) -> u64 {
+    header(TUPLE, arity)
 }
 
 /// Makes a tuple of one element or more; nothing, here and below, if the VM is to make it.

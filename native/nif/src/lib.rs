@@ -9,6 +9,7 @@
 //! | `calls` | the functions of `ets` |
 //! | `resource` | Rust values that Erlang holds as references |
 //! | `encode`, `decode`, `external` | terms into stored form, and back |
+//! | `layout`, `lay` | terms as they lie in the VM's memory, and stored terms laid out there |
 //! | `same` | terms of the VM against stored ones |
 //! | `held` | terms that are stored in the VM's own form |
 //! | `host` | what the VM does for stored terms |
@@ -27,6 +28,7 @@ mod failure;
 mod functions;
 mod held;
 mod host;
+mod lay;
 mod layout;
 mod load;
 mod monitor;

@@ -59,12 +59,6 @@ impl Term {
         (self.0 & INTEGER == INTEGER).then_some(self.0 as i64 >> INTEGER_BITS)
     }
 
-    /// Whether the word is a small integer from 0 to 255.
-    #[inline]
-    pub fn is_byte(self) -> bool {
-        self.0 & !(0xff << INTEGER_BITS) == INTEGER
-    }
-
     /// The small integer of this value.
     #[inline]
     pub fn byte(value: u8) -> Self {
@@ -167,8 +161,9 @@ impl<'a> Env<'a> {
         self.tuple_from(Term::slice(&words))
     }
 
+    /// As [`tuple`](Self::tuple), made by the VM.
     #[cold]
-    fn tuple_from(self, elements: &[Term]) -> Term {
+    pub fn tuple_from(self, elements: &[Term]) -> Term {
         // SAFETY: the elements' address and number are those of a live slice.
         Term::from_raw(unsafe {
             enif_make_tuple_from_array(self.raw, elements.as_ptr().cast(), elements.len() as c_uint)
@@ -213,6 +208,29 @@ impl<'a> Env<'a> {
             );
             (made != 0).then(|| Term::from_raw(map.assume_init()))
         }
+    }
+
+    /// Passes on the pairs of a map, in the order of iteration; nothing if the VM has no memory for that.
+    #[inline]
+    pub fn each_pair(self, map: Term, pairs: usize, mut pass: impl FnMut(Term, Term)) -> Option<()> {
+        let mut iterator = MaybeUninit::uninit();
+        // SAFETY: the term is a map; a pair is written where there is one; the iterator is destroyed in the end.
+        unsafe {
+            let head = ErlNifMapIteratorEntry::ERL_NIF_MAP_ITERATOR_HEAD;
+            if enif_map_iterator_create(self.raw, map.raw(), iterator.as_mut_ptr(), head) == 0 {
+                return None;
+            }
+            for _ in 0..pairs {
+                let (mut key, mut value) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+                let iterator = iterator.as_mut_ptr();
+                let met = enif_map_iterator_get_pair(self.raw, iterator, key.as_mut_ptr(), value.as_mut_ptr());
+                assert!(met != 0, "a map has as many pairs as its size");
+                pass(Term::from_raw(key.assume_init()), Term::from_raw(value.assume_init()));
+                enif_map_iterator_next(self.raw, iterator);
+            }
+            enif_map_iterator_destroy(self.raw, iterator.as_mut_ptr());
+        }
+        Some(())
     }
 
     /// A map with one more pair, or with another value for a key that it has.

@@ -59,6 +59,15 @@ pub struct Item {
 }
 
 impl Item {
+    /// The item that a word stands for.
+    #[inline]
+    pub fn of(word: u64) -> Self {
+        Self {
+            at: (word >> 2) as usize,
+            tag: word & TAG_MASK,
+        }
+    }
+
     /// The word that stands for the item.
     #[inline]
     pub fn word(self) -> u64 {
@@ -183,8 +192,26 @@ impl<'a> Builder<'a> {
     #[inline]
     pub fn filled_tuple(&mut self, elements: &[u64]) -> Item {
         assert!(elements.len() <= MAX_ARITY);
-        let at = self.item(header(TUPLE, elements.len()) | FLAT);
-        self.append(elements);
+        self.filled(header(TUPLE, elements.len()), elements, &[])
+    }
+
+    /// Adds a map of these pairs, in the VM's order of iteration; words as for [`filled_tuple`](Self::filled_tuple).
+    #[inline]
+    pub fn filled_map(&mut self, keys: &[u64], values: &[u64]) -> Item {
+        assert_eq!(keys.len(), values.len());
+        self.filled(header(MAP, keys.len()), keys, values)
+    }
+
+    #[inline]
+    fn filled(&mut self, header: u64, first: &[u64], then: &[u64]) -> Item {
+        let at = self.used;
+        let places = self.add(1 + first.len() + then.len());
+        // SAFETY: the places are new.
+        unsafe {
+            places.write(header | FLAT);
+            copy_words(first, places.add(1));
+            copy_words(then, places.add(1 + first.len()));
+        }
         Item { at, tag: TAG_ITEM }
     }
 
@@ -253,6 +280,29 @@ impl<'a> Builder<'a> {
     #[inline]
     pub fn push(&mut self, word: u64) {
         self.word(word);
+    }
+
+    /// Adds elements to the open list as long as there are some, and no more than so many words are built; as for [`push`](Self::push).
+    #[inline(always)]
+    pub fn push_all(&mut self, most: usize, mut next: impl FnMut() -> Option<u64>) {
+        while self.used < most {
+            if self.used == self.room {
+                self.grow(1);
+            }
+            // The builder is not looked at meanwhile: each element would wait for the one before to be counted.
+            let (words, end) = (self.words, self.room.min(most));
+            let mut used = self.used;
+            while used < end {
+                let Some(word) = next() else {
+                    self.used = used;
+                    return;
+                };
+                // SAFETY: there is room.
+                unsafe { words.add(used).write(word) };
+                used += 1;
+            }
+            self.used = used;
+        }
     }
 
     /// Ends an open list of one or more elements with a tail, as for [`push`](Self::push); the number of its slots.

@@ -21,6 +21,9 @@ const LISTED: u64 = 2 << 32;
 const STATE: u64 = 3 << 32;
 const ONE: u64 = 1 << 16;
 
+/// Bytes of the next free block that are asked for when one is handed out.
+const PREFETCHED: u32 = 256;
+
 /// What sizes and places of blocks are multiples of.
 const UNIT: usize = 8;
 
@@ -121,7 +124,10 @@ impl Page {
                 let next = block.cast::<u32>().read();
                 self.free.set(next);
                 // What was freed some time ago is in no near cache: the next call need not wait for it.
-                crate::prefetch(self.base.get().wrapping_add((next as usize * UNIT).wrapping_sub(UNIT)));
+                let next = self.base.get().wrapping_add((next as usize * UNIT).wrapping_sub(UNIT));
+                for line in (0..self.size.get().min(PREFETCHED)).step_by(64) {
+                    crate::prefetch(next.wrapping_add(line as usize));
+                }
             }
         } else {
             let bump = self.bump.get();

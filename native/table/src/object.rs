@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::packed;
 use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
-use cats_term::{is_immediate, Block, BlockRef, TermRef};
+use cats_term::{bytes_of, is_immediate, Block, BlockRef, TermRef};
 use std::ptr::NonNull;
 
 /// The body of `{Key}`.
@@ -13,6 +13,8 @@ pub const SINGLE: u64 = 1;
 /// The low bits of a body that is the address of a group.
 pub const GROUP: u64 = 2;
 const TAG: u64 = 3;
+/// The bits of a body that refers to memory which are the address; those above tell the size of a block.
+const ADDRESS_BITS: u32 = 48;
 
 /// Whether the body is the address of a group: all objects of one key.
 #[inline]
@@ -126,15 +128,37 @@ fn inline(words: &[u64], key: usize) -> Option<u64> {
     }
 }
 
+/// The body that refers to a block.
 #[inline]
 fn address(block: Block) -> u64 {
-    block.into_raw().as_ptr() as u64
+    let view = block.as_ref();
+    let words = match view.has_held() {
+        true => 0,
+        false => u16::try_from(view.words()).unwrap_or(0),
+    };
+    let address = block.into_raw().as_ptr() as u64;
+    // The kernel gives addresses that are longer only to who asks for them.
+    assert!(address >> ADDRESS_BITS == 0);
+    address | u64::from(words) << ADDRESS_BITS
+}
+
+/// The words of the block that the body refers to, where it tells them: then nothing in the block is held, and who replaces or
+/// deletes the object need not wait for it.
+#[inline]
+fn words(body: u64) -> Option<usize> {
+    Some((body >> ADDRESS_BITS) as usize).filter(|words| *words != 0)
+}
+
+/// What a body refers to: a block, or a group.
+#[inline]
+pub fn referent(body: u64) -> *mut u8 {
+    (body & ((1 << ADDRESS_BITS) - 1) & !TAG) as *mut u8
 }
 
 /// Asks the processor for the first line of what the body refers to.
 #[inline]
 pub fn prefetch(body: u64) {
-    cats_sync::prefetch((body & !TAG) as *const u8);
+    cats_sync::prefetch(referent(body).cast_const());
 }
 
 /// Bytes of the block that the body refers to; 0 for inline objects.
@@ -143,8 +167,14 @@ pub fn prefetch(body: u64) {
 /// The body is not that of a group, and the object lives.
 #[inline]
 pub unsafe fn body_bytes(body: u64) -> usize {
-    // SAFETY: as the caller promises.
-    unsafe { block(body) }.map_or(0, BlockRef::bytes)
+    if !is_block(body) {
+        return 0;
+    }
+    match words(body) {
+        Some(words) => bytes_of(words),
+        // SAFETY: as the caller promises.
+        None => unsafe { block(body) }.map_or(0, BlockRef::bytes),
+    }
 }
 
 /// Frees an object that nobody else can see.
@@ -155,7 +185,7 @@ pub unsafe fn body_bytes(body: u64) -> usize {
 pub unsafe fn free_body(body: u64) {
     if is_block(body) {
         // SAFETY: the address of a block that has no other user.
-        unsafe { Block::free(body as *mut u8, 0) }
+        unsafe { Block::free(referent(body), 0) }
     }
 }
 
@@ -167,7 +197,13 @@ pub unsafe fn free_body(body: u64) {
 pub unsafe fn retire_body(guard: &Guard, body: u64) {
     if is_block(body) {
         // SAFETY: unlinked, as the caller promises, and retired once.
-        unsafe { Block::from_raw(NonNull::new_unchecked(body as *mut u64)).retire(guard) }
+        unsafe {
+            let block = Block::from_raw(NonNull::new_unchecked(referent(body).cast()));
+            match words(body) {
+                Some(words) => block.retire_words(guard, words),
+                None => block.retire(guard),
+            }
+        }
     }
 }
 
@@ -220,7 +256,7 @@ unsafe fn block<'a>(body: u64) -> Option<BlockRef<'a>> {
         return None;
     }
     // SAFETY: bodies with these low bits are addresses of blocks, never 0.
-    Some(unsafe { BlockRef::from_raw(NonNull::new_unchecked(body as *mut u64)) })
+    Some(unsafe { BlockRef::from_raw(NonNull::new_unchecked(referent(body).cast())) })
 }
 
 /// An object to read.
@@ -379,5 +415,47 @@ pub unsafe fn key_of<'a>(entry: Entry, key: usize) -> TermRef<'a> {
         Some(block) if packed::is_packed(block) => packed::key(block),
         Some(block) => block.element(key),
         None => unreachable!("an object without a block has an immediate key"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cats_sync::epoch::pin;
+    use cats_term::test_host::{hold, install_test_host, retained, Form};
+    use cats_term::{Builder, Class, NIL};
+
+    const LAYOUT: Layout = Layout { key: 0, packed: false };
+
+    /// A body tells the words of its block, but for those that are too many, or where something is held.
+    #[test]
+    fn bodies_tell_words() {
+        let guard = pin();
+        for arity in [3, 100, 0xfffe, 0xffff, 0x1_0000, 100_000] {
+            let body = Object::Flat(&vec![NIL; arity]).into_body(LAYOUT, &guard).unwrap();
+            assert_eq!(words(body), Some(arity + 1).filter(|words| *words <= 0xffff));
+            // SAFETY: the object lives until it is retired, which it is once.
+            unsafe {
+                assert_eq!(block(body).unwrap().arity(), arity);
+                assert_eq!(body_bytes(body), block(body).unwrap().bytes());
+                retire_body(&guard, body);
+            }
+        }
+        install_test_host(false);
+        let mut builder = Builder::new();
+        let root = builder.tuple(2);
+        // SAFETY: the term lives for ever.
+        let held = unsafe { builder.held(Class::Fun, hold(Form::Opaque(7))) };
+        builder.set(root, 1, held);
+        let body = Object::Block(builder.finish().unwrap())
+            .into_body(LAYOUT, &guard)
+            .unwrap();
+        assert_eq!((words(body), retained(7)), (None, 1));
+        // SAFETY: as above.
+        unsafe {
+            assert_eq!(body_bytes(body), block(body).unwrap().bytes());
+            free_body(body);
+        }
+        assert_eq!(retained(7), 0);
     }
 }

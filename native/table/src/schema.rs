@@ -2,7 +2,7 @@
 //! by `==`), [`Words`] for immediates and hashes.
 
 use crate::group::Group;
-use crate::object::{is_block, is_group, key_of, ObjectRef};
+use crate::object::{is_block, is_group, key_of, referent, ObjectRef};
 use cats_engine::{Entry, OrderedSchema, Schema};
 use cats_sync::slab;
 use cats_term::{
@@ -74,7 +74,7 @@ pub(crate) unsafe fn stored_key<'a>(entry: Entry, key: usize) -> Option<TermRef<
 fn prefetch(entry: Entry) {
     if is_block(entry.body) || is_group(entry.body) {
         for line in [0, 64] {
-            cats_sync::prefetch((entry.body as *const u8).wrapping_add(line));
+            cats_sync::prefetch(referent(entry.body).cast_const().wrapping_add(line));
         }
     }
 }

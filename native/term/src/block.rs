@@ -108,6 +108,12 @@ pub(crate) unsafe fn write_bytes(bytes: &[u8], to: NonNull<u64>) {
 /// The least that a shared binary weighs while it waits to be freed.
 const PART_WEIGHT: usize = 4 << 10;
 
+/// Bytes of memory that a block of so many words occupies.
+#[inline]
+pub fn bytes_of(words: usize) -> usize {
+    slab::usable(words * 8)
+}
+
 /// A block that lives for `'a`.
 #[derive(Clone, Copy)]
 pub struct BlockRef<'a> {
@@ -238,6 +244,16 @@ impl Block {
                 Some(weight) => guard.retire_sized(address.as_ptr(), 0, Block::free, weight),
             }
         }
+    }
+
+    /// As [`retire`](Self::retire), of a block of so many words in which nothing is held. Does not read it.
+    ///
+    /// # Safety
+    /// As for [`retire`](Self::retire), and it is such a block.
+    #[inline]
+    pub unsafe fn retire_words(self, guard: &Guard, words: usize) {
+        // SAFETY: as the caller promises; the slab gave the block with this size.
+        unsafe { guard.retire_memory(self.into_raw().cast(), words * 8) }
     }
 
     /// Frees the block at this address; fits `cats_sync::epoch::Drop`.
@@ -399,7 +415,7 @@ impl<'a> BlockRef<'a> {
     /// Bytes of memory that the block occupies.
     #[inline]
     pub fn bytes(self) -> usize {
-        slab::usable(self.words() * 8)
+        bytes_of(self.words())
     }
 
     /// What the block weighs while it waits to be freed: its own bytes, and an eighth of those of shared binaries, as these take as

@@ -16,7 +16,7 @@ mod order;
 #[cfg(feature = "test-host")]
 pub mod test_host;
 
-pub use block::{Block, BlockRef, Short};
+pub use block::{bytes_of, Block, BlockRef, Short};
 pub use builder::{Builder, Item, Room};
 pub use equal::{equal, equal_elements};
 pub use few::Few;

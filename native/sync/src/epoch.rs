@@ -92,8 +92,9 @@ struct Waiting {
 }
 
 struct Domain {
-    /// The epoch: grows by one for each batch of garbage. Starts above 0, which means "not pinned".
-    epoch: AtomicU64,
+    /// The epoch: grows by one for each batch of garbage. Starts above 0, which means "not pinned". Every pin reads it, so it does
+    /// not stand in the line that whoever seals a bag writes.
+    epoch: Apart<AtomicU64>,
     /// Sealed bags without a tag: a stack, only ever taken whole.
     sealed: AtomicPtr<Bag>,
     /// The weight of all bags that are sealed and not yet freed.
@@ -103,6 +104,10 @@ struct Domain {
     waiting: UnsafeCell<Waiting>,
 }
 
+/// What shares no pair of lines with anything else.
+#[repr(align(128))]
+struct Apart<T>(T);
+
 // SAFETY: `waiting` and the bags in it belong to the thread that set `reclaiming`; the bags in `sealed` to whoever takes them;
 // the objects in them may be freed by any thread, as the callers of `retire` promise.
 unsafe impl Sync for Domain {}
@@ -111,7 +116,7 @@ unsafe impl Send for Domain {}
 
 global! {
     static DOMAIN: Domain = Domain {
-        epoch: AtomicU64::new(1),
+        epoch: Apart(AtomicU64::new(1)),
         sealed: AtomicPtr::new(ptr::null_mut()),
         weight: AtomicUsize::new(0),
         reclaiming: AtomicBool::new(false),
@@ -150,7 +155,7 @@ pub fn pin() -> Guard {
 #[inline]
 fn announce(slot: &Slot) {
     // Acquire pairs with the increment in `tag`: a thread that announces an epoch has seen what was unlinked before it began.
-    let epoch = DOMAIN.epoch.load(Ordering::Acquire);
+    let epoch = DOMAIN.epoch.0.load(Ordering::Acquire);
     // Release: a scan that meets this announcement, and not the end of the one before, must still see that one's reads done.
     slot.announced.store(epoch, Ordering::Release);
 }
@@ -216,7 +221,7 @@ impl Guard {
     pub fn epoch(&self) -> u64 {
         // Acquire pairs with the increment in `tag`: what is read after it, and was unlinked before the epoch began, is seen
         // unlinked.
-        DOMAIN.epoch.load(Ordering::Acquire)
+        DOMAIN.epoch.0.load(Ordering::Acquire)
     }
 
     /// Hands over `address`, already unlinked, to be freed by `drop(address, number)` once nobody can read it. O(1), no locks.
@@ -367,7 +372,7 @@ impl Waiting {
         }
         let first = DOMAIN.sealed.swap(ptr::null_mut(), Ordering::Acquire);
         // Release: a thread that announces a later epoch sees the objects unlinked. Acquire keeps the chain of increments.
-        let tag = DOMAIN.epoch.fetch_add(1, Ordering::AcqRel);
+        let tag = DOMAIN.epoch.0.fetch_add(1, Ordering::AcqRel);
         let mut last = ptr::null_mut();
         let mut at = first;
         while !at.is_null() {
@@ -390,7 +395,7 @@ impl Waiting {
     /// Finds out which tagged bags have no readers.
     fn scan(&mut self) {
         // Relaxed: only the holder of `waiting` changes it.
-        let mut safe = DOMAIN.epoch.load(Ordering::Relaxed);
+        let mut safe = DOMAIN.epoch.0.load(Ordering::Relaxed);
         // After the barrier, a thread whose announcement is not seen here sees all that the tagged bags hold unlinked.
         if !barrier::heavy() {
             return;

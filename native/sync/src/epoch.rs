@@ -16,8 +16,12 @@
 //!   are not: it warns the owner by `raided`, runs the barrier, and takes bag and pages if the owner is still not pinned. An
 //!   owner that pins later sees the warning and keeps its hands off. So idle threads hold nothing back.
 //!
-//! Held back at most: 64 objects or 64 KiB in each thread's bag, some 512 KiB of sealed bags, and what is retired while the
-//! oldest guard lives. A thread that seals a bag then frees up to four at its unpin, so a backlog shrinks.
+//! - Who finds bags without readers frees its own. Those of another thread are left to it, as their memory is near its
+//!   processor and will be allocated there again; it frees them when it seals its next bag, and has one lot left to it at a time.
+//!   [`collect`] frees what is left to any thread, and leaves nothing.
+//!
+//! Held back at most: 64 objects or 64 KiB in each thread's bag, four bags left to it, some 512 KiB of sealed bags, and what is
+//! retired while the oldest guard lives. A thread that seals a bag then frees up to four at its unpin, so a backlog shrinks.
 
 use crate::barrier;
 use crate::facade::{global, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, Witness};
@@ -42,9 +46,11 @@ struct Retired {
 
 /// Objects in a bag at most.
 const BAG_OBJECTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
-/// The weight of an object besides its bytes, and the weight at which a bag is full.
-const OBJECT_WEIGHT: usize = 1024;
-const BAG_WEIGHT: usize = BAG_OBJECTS * OBJECT_WEIGHT;
+/// The weight of an object besides its bytes, that of bytes that are not told, and the weight at which a bag is full. What weighs
+/// little waits in greater numbers, as a barrier for each few hundred objects would be half of what it costs to free them.
+const OBJECT_WEIGHT: usize = 256;
+const UNTOLD: usize = 768;
+const BAG_WEIGHT: usize = BAG_OBJECTS * 1024;
 /// Weight of sealed bags at which a thread that seals one reclaims.
 const DUE_WEIGHT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 8 * BAG_WEIGHT };
 /// Objects that one unpin frees at most.
@@ -53,6 +59,8 @@ const UNPIN_LIMIT: usize = 256;
 /// Retired objects: filled by one thread, sealed, tagged, and emptied by one thread.
 pub(crate) struct Bag {
     next: *mut Bag,
+    /// The thread that filled it.
+    owner: &'static Slot,
     tag: u64,
     weight: usize,
     len: usize,
@@ -61,9 +69,10 @@ pub(crate) struct Bag {
 }
 
 impl Bag {
-    fn boxed() -> *mut Bag {
+    fn boxed(owner: &'static Slot) -> *mut Bag {
         Box::into_raw(Box::new(Bag {
             next: ptr::null_mut(),
+            owner,
             tag: 0,
             weight: 0,
             len: 0,
@@ -78,7 +87,7 @@ impl Bag {
         self.objects[self.len].write(object);
         self.len += 1;
         self.weight = self.weight.saturating_add(bytes).saturating_add(OBJECT_WEIGHT);
-        self.weight >= BAG_WEIGHT
+        self.len == BAG_OBJECTS || self.weight >= BAG_WEIGHT
     }
 }
 
@@ -97,7 +106,7 @@ struct Domain {
     epoch: Apart<AtomicU64>,
     /// Sealed bags without a tag: a stack, only ever taken whole.
     sealed: AtomicPtr<Bag>,
-    /// The weight of all bags that are sealed and not yet freed.
+    /// The weight of all bags that are sealed and not yet taken to be freed.
     weight: AtomicUsize,
     /// Whether a thread holds `waiting`.
     reclaiming: AtomicBool,
@@ -231,7 +240,7 @@ impl Guard {
     #[inline]
     pub unsafe fn retire(&self, address: *mut u8, number: usize, drop: Drop) {
         // SAFETY: the caller's promise.
-        unsafe { self.retire_sized(address, number, drop, 0) }
+        unsafe { self.retire_sized(address, number, drop, UNTOLD) }
     }
 
     /// As [`retire`](Self::retire), for an object of `bytes` bytes: large ones are freed sooner.
@@ -277,7 +286,7 @@ impl Guard {
             ptr::null_mut()
         };
         if bag.is_null() {
-            bag = Bag::boxed();
+            bag = Bag::boxed(slot);
             if own {
                 slot.bag.store(bag, Ordering::Relaxed);
             }
@@ -289,8 +298,8 @@ impl Guard {
                 slot.bag.store(ptr::null_mut(), Ordering::Relaxed);
             }
             seal(bag);
-            // Relaxed: a hint.
-            if DOMAIN.weight.load(Ordering::Relaxed) >= DUE_WEIGHT {
+            // Relaxed: hints.
+            if DOMAIN.weight.load(Ordering::Relaxed) >= DUE_WEIGHT || !slot.ripe.load(Ordering::Relaxed).is_null() {
                 thread.state.set(thread.state.get() | DUE);
             }
         }
@@ -333,17 +342,51 @@ pub fn collect(limit: usize) -> bool {
     })
 }
 
-/// One round of reclamation, unless another thread is at it: raids idle threads if asked to, tags, scans, frees.
+/// Frees what was left to this thread; then, if enough is sealed, one round of reclamation, unless another thread is at it: raids
+/// idle threads if asked to, tags, scans, frees.
 fn reclaim(thread: &Thread, limit: usize, raiding: bool) -> bool {
+    thread.reclaiming.set(true);
+    let mut freed = free_ripe(thread.slot());
+    if raiding {
+        for slot in slots() {
+            if freed >= limit {
+                break;
+            }
+            freed += free_ripe(slot);
+        }
+    }
+    // Perhaps it was only for that: a round has its price, a barrier on all processors. Relaxed: a hint.
+    let due = raiding || DOMAIN.weight.load(Ordering::Relaxed) >= DUE_WEIGHT;
+    let ripe = due.then(|| take_ripe(limit.saturating_sub(freed), raiding)).flatten();
+    match ripe {
+        // Raided threads are idle, so nothing is left to them.
+        Some(ripe) if raiding => drop(free(ripe)),
+        Some(ripe) => free_or_leave(ripe, thread.slot()),
+        None => {}
+    }
+    thread.reclaiming.set(false);
+    // Relaxed: hints.
+    let left = |slot: &Slot| !slot.ripe.load(Ordering::Relaxed).is_null();
+    ripe.is_none() || DOMAIN.weight.load(Ordering::Relaxed) != 0 || raiding && slots().any(left)
+}
+
+/// Frees what was left to a thread, which may be another one than this; how many objects.
+fn free_ripe(slot: &Slot) -> usize {
+    // Relaxed: a hint, to spare the line a write.
+    if slot.ripe.load(Ordering::Relaxed).is_null() {
+        return 0;
+    }
+    // Acquire pairs with the Release of `free_or_leave`: the bags are seen as the reclaimer left them.
+    free(slot.ripe.swap(ptr::null_mut(), Ordering::Acquire))
+}
+
+/// Bags that nobody reads, of `limit` objects in all or little more; nothing if another thread is at it.
+fn take_ripe(limit: usize, raiding: bool) -> Option<*mut Bag> {
     // Acquire pairs with the Release below: `waiting` is as the last reclaimer left it.
-    if DOMAIN
+    DOMAIN
         .reclaiming
         .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-        .is_err()
-    {
-        return true;
-    }
-    thread.reclaiming.set(true);
+        .ok()?;
     // SAFETY: this thread set `reclaiming`.
     let waiting = unsafe { &mut *DOMAIN.waiting.get() };
     waiting.witness.see();
@@ -357,10 +400,44 @@ fn reclaim(thread: &Thread, limit: usize, raiding: bool) -> bool {
     }
     let ripe = waiting.take(limit);
     DOMAIN.reclaiming.store(false, Ordering::Release);
-    free(ripe);
-    thread.reclaiming.set(false);
-    // Relaxed: a hint.
-    DOMAIN.weight.load(Ordering::Relaxed) != 0
+    Some(ripe)
+}
+
+/// Frees bags that nobody reads, but leaves those of another thread to it, if it has taken what was left to it before: what is freed
+/// where it was allocated, and will be again, takes no lines from another processor.
+fn free_or_leave(mut ripe: *mut Bag, own: &Slot) {
+    // SAFETY: the bags are this thread's own, and those that are left nobody's until they are taken.
+    while let Some(first) = unsafe { ripe.as_ref() } {
+        let owner = first.owner;
+        let (theirs, others) = divide(ripe, owner);
+        ripe = others;
+        let leave = || {
+            // Release pairs with the Acquire of `free_ripe`.
+            owner
+                .ripe
+                .compare_exchange(ptr::null_mut(), theirs, Ordering::Release, Ordering::Relaxed)
+        };
+        if ptr::eq(owner, own) || leave().is_err() {
+            free(theirs);
+        }
+    }
+}
+
+/// The bags of a chain that this thread filled, and the others.
+fn divide(mut at: *mut Bag, owner: &Slot) -> (*mut Bag, *mut Bag) {
+    let (mut theirs, mut others) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the caller's own bags.
+    while let Some(bag) = unsafe { at.as_mut() } {
+        let chain = if ptr::eq(bag.owner, owner) {
+            &mut theirs
+        } else {
+            &mut others
+        };
+        let next = mem::replace(&mut bag.next, *chain);
+        *chain = at;
+        at = next;
+    }
+    (theirs, others)
 }
 
 impl Waiting {
@@ -414,16 +491,19 @@ impl Waiting {
     fn take(&mut self, limit: usize) -> *mut Bag {
         let first = self.head;
         let mut last: *mut Bag = ptr::null_mut();
-        let mut objects = 0;
+        let (mut objects, mut weight) = (0, 0);
         // SAFETY: bags in the list belong to the holder of `waiting`.
         while let Some(bag) = unsafe { self.head.as_ref() } {
             if bag.tag >= self.safe || objects >= limit {
                 break;
             }
             objects += bag.len;
+            weight += bag.weight;
             last = self.head;
             self.head = bag.next;
         }
+        // Relaxed: a statistic.
+        DOMAIN.weight.fetch_sub(weight, Ordering::Relaxed);
         if last.is_null() {
             return ptr::null_mut();
         }
@@ -475,17 +555,19 @@ unsafe fn strip(slot: &Slot, _guard: &Guard) {
     }
 }
 
-/// Frees what is in a chain of bags that nobody reads.
-fn free(mut at: *mut Bag) {
+/// Frees what is in a chain of bags that nobody reads; how many objects.
+fn free(mut at: *mut Bag) -> usize {
     // So that nothing that is freed has to announce the thread.
     let guard = pin();
     let mut gatherer = slab::Gatherer::new(&guard);
+    let mut freed = 0;
     while !at.is_null() {
         // SAFETY: made by `Bag::boxed`, and taken from the list by this thread alone.
         let mut bag = unsafe { Box::from_raw(at) };
         at = bag.next;
         bag.witness.see();
         let len = mem::take(&mut bag.len);
+        freed += len;
         for object in &bag.objects[..len] {
             // SAFETY: the first `len` are initialised, and read once.
             let Retired { address, number, drop } = unsafe { object.assume_init_read() };
@@ -497,7 +579,6 @@ fn free(mut at: *mut Bag) {
                 }
             }
         }
-        // Relaxed: a statistic.
-        DOMAIN.weight.fetch_sub(bag.weight, Ordering::Relaxed);
     }
+    freed
 }

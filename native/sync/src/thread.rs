@@ -15,6 +15,8 @@ pub(crate) struct Slot {
     pub announced: AtomicU64,
     /// The garbage of the thread. Touched by the owner while pinned, and by a raider as [`crate::epoch`] says.
     pub bag: AtomicPtr<Bag>,
+    /// Garbage of the thread that nobody reads any more, left by whoever found that out; it is whose who takes it out.
+    pub ripe: AtomicPtr<Bag>,
     /// A raider is about to take the bag: the owner keeps its hands off.
     pub raided: AtomicBool,
     /// The pages that the thread allocates from; as the bag.
@@ -82,6 +84,7 @@ fn claim() -> &'static Slot {
     let slot = Box::into_raw(Box::new(Slot {
         announced: AtomicU64::new(0),
         bag: AtomicPtr::new(ptr::null_mut()),
+        ripe: AtomicPtr::new(ptr::null_mut()),
         raided: AtomicBool::new(false),
         #[cfg(not(any(loom, shuttle)))]
         heap: crate::slab::Heap::new(),

@@ -150,6 +150,38 @@ fn garbage_of_idle_and_of_ended_threads_is_within_reach() {
 }
 
 #[test]
+fn what_a_thread_retired_it_frees_itself_while_it_goes_on() {
+    let _turn = turn();
+    static OWN: AtomicUsize = AtomicUsize::new(0);
+    static OTHERS: AtomicUsize = AtomicUsize::new(0);
+    unsafe fn note(_: *mut u8, retirer: usize) {
+        let counter = if retirer == slot_index() { &OWN } else { &OTHERS };
+        counter.fetch_add(1, SeqCst);
+    }
+    // SAFETY: `note` ignores the address.
+    let retire = |bags| (0..64 * bags).for_each(|_| unsafe { pin().retire(ptr::null_mut(), slot_index(), note) });
+    let (sealed, left) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            retire(6);
+            assert_eq!(OWN.load(SeqCst), 0, "too little to be worth a round");
+            sealed.wait();
+            left.wait();
+            let before = OWN.load(SeqCst);
+            retire(1);
+            assert!(OWN.load(SeqCst) > before);
+        });
+        sealed.wait();
+        retire(2);
+        assert!(OWN.load(SeqCst) > 0);
+        left.wait();
+    });
+    assert_eq!(OTHERS.load(SeqCst), 0);
+    while collect(1000) {}
+    assert_eq!(OWN.load(SeqCst) + OTHERS.load(SeqCst), 9 * 64);
+}
+
+#[test]
 fn a_drop_may_pin_retire_and_collect() {
     let _turn = turn();
     static FREED: AtomicUsize = AtomicUsize::new(0);

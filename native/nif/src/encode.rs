@@ -246,6 +246,10 @@ impl Encoder<'_, '_, '_> {
                 Look::Float(value) => return Some((self.builder.float(value), 0)),
                 Look::Binary(bytes) if bytes.len() <= INLINE_BINARY => return Some((self.builder.binary(bytes), 0)),
                 Look::Reference(words) => return Some((self.builder.reference(words), 0)),
+                Look::Integer(negative, digits) => {
+                    self.budget(digits.len())?;
+                    return Some((self.builder.integer(negative, digits), 0));
+                }
                 _ => {}
             }
         }

@@ -140,6 +140,16 @@ impl Laying<'_> {
                         slot.write(at.addr().get() as u64 | BOXED);
                         return behind;
                     }
+                    View::Integer(integer) => {
+                        let digits = integer.digits;
+                        let Some(header) = layout::integer_header(integer.negative, digits.len()) else {
+                            return self.by_vm(term, slot, next);
+                        };
+                        let (at, behind) = self.item(next, header, digits.len());
+                        copy(digits, at.add(1));
+                        slot.write(at.addr().get() as u64 | BOXED);
+                        return behind;
+                    }
                     View::Reference(words) => {
                         let (at, behind) = self.item(next, words[0], words.len() - 1);
                         copy(&words[1..], at.add(1));

@@ -1,11 +1,12 @@
-//! Terms as they lie in the VM's memory: list cells, tuples, small maps, floats, small binaries and references, read and made in place; and
-//! what references to resources refer to.
+//! Terms as they lie in the VM's memory: list cells, tuples, small maps, numbers, small binaries and references, read and made in place;
+//! and what references to resources refer to.
 //!
 //! Asking `erl_nif` takes 2 to 8 ns, in which some twenty words can be read or written. Cells, tuples and floats look the same in all
 //! releases that there are, as does the part of an environment that tells where its next term goes; binaries do not. All that is tried out
 //! when the library is loaded, on terms that the VM makes ([`learn`]); where something is not as expected, or the release is a later one,
 //! `erl_nif` is asked.
 
+use crate::external;
 use crate::vm::{Env, Term};
 use cats_sync::facade::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use cats_term::NIL;
@@ -53,6 +54,12 @@ const MAP_WORDS: usize = 3;
 /// Pairs with which maps are tried out, and some for trees.
 const TRIED_PAIRS: std::ops::RangeInclusive<usize> = 1..=40;
 const TREES: [usize; 3] = [100, 1000, 5000];
+
+/// The kinds of integers that are no immediates, positive and negative ones: the digits of the magnitude follow the header, least first.
+static POSITIVE: AtomicU64 = AtomicU64::new(UNKNOWN);
+static NEGATIVE: AtomicU64 = AtomicU64::new(UNKNOWN);
+/// Digits of the longest integer that is laid out.
+const DIGITS: usize = 16;
 
 /// The header of a reference of this node that is nothing but a number: not a table's, nor another resource's, nor an alias. The next
 /// word's lower half tells it from those of resources.
@@ -185,6 +192,21 @@ pub unsafe fn map<'a>(term: Term) -> Option<(&'a [Term], &'a [Term])> {
     }
 }
 
+/// The sign and the magnitude of an integer that is no immediate: whether it is negative, and its digits.
+///
+/// # Safety
+/// As for [`boxed`]; it lives for `'a`.
+#[inline(always)]
+pub unsafe fn integer<'a>(term: Term) -> Option<(bool, &'a [u64])> {
+    // SAFETY: the digits follow the header and never change.
+    unsafe {
+        let (header, digits) = boxed(term)?;
+        let is = |kind: &AtomicU64| header & KIND == kind.load(Ordering::Relaxed);
+        (is(&POSITIVE) || is(&NEGATIVE))
+            .then(|| (is(&NEGATIVE), from_raw_parts(digits, (header >> KIND_BITS) as usize)))
+    }
+}
+
 /// A term that is no immediate, as far as it is looked into.
 pub enum Look<'a> {
     /// Head and tail of a list's first cell.
@@ -195,6 +217,8 @@ pub enum Look<'a> {
     Float(f64),
     Binary(&'a [u8]),
     Reference(&'a [u64]),
+    /// Whether it is negative, and its magnitude.
+    Integer(bool, &'a [u64]),
     Other,
 }
 
@@ -216,8 +240,10 @@ pub unsafe fn look<'a>(term: Term) -> Look<'a> {
             Look::Binary(bytes)
         } else if let Some(value) = float(term) {
             Look::Float(value)
+        } else if let Some(words) = reference(term) {
+            Look::Reference(words)
         } else {
-            reference(term).map_or(Look::Other, Look::Reference)
+            integer(term).map_or(Look::Other, |(negative, digits)| Look::Integer(negative, digits))
         }
     }
 }
@@ -293,6 +319,9 @@ pub fn learn(env: Env) {
     BINARIES.store(kind, Ordering::Relaxed);
     UNIT.store(unit, Ordering::Relaxed);
     let (map, pairs) = if expected { maps(env) } else { None }.unwrap_or((UNKNOWN, 0));
+    let (positive, negative) = if expected { integers(env) } else { None }.unwrap_or((UNKNOWN, UNKNOWN));
+    POSITIVE.store(positive, Ordering::Relaxed);
+    NEGATIVE.store(negative, Ordering::Relaxed);
     MAP.store(map, Ordering::Relaxed);
     PAIRS.store(pairs, Ordering::Relaxed);
     let reference = if expected { references(env) } else { None };
@@ -401,6 +430,31 @@ fn binaries(env: Env) -> Option<(u64, u64)> {
         }
     }
     learned
+}
+
+/// The kinds of positive and of negative integers that are no immediates.
+fn integers(env: Env) -> Option<(u64, u64)> {
+    const MAGNITUDES: [&[u64]; 5] = [&[1 << 60], &[u64::MAX], &[5, 7], &[0, 1, 1 << 63], &[1, 2, 3, 4]];
+    let kind_of = |negative| {
+        let mut learned = None;
+        for digits in MAGNITUDES {
+            let term = external::make_integer(env, negative, digits)?;
+            // SAFETY: as in `cells_and_tuples`; if the header tells of so many words, there are.
+            unsafe {
+                let (found, words) = boxed(term)?;
+                let kind = found & KIND;
+                let is_expected = term.0 & MARKS == BOXED
+                    && found == header(kind, digits.len())
+                    && from_raw_parts(words, digits.len()) == digits;
+                if !is_expected || *learned.get_or_insert(kind) != kind {
+                    return None;
+                }
+            }
+        }
+        learned
+    };
+    let kinds = (kind_of(false)?, kind_of(true)?);
+    (kinds.0 != kinds.1).then_some(kinds)
 }
 
 /// The header of maps whose pairs lie side by side, and how many they have at most, as far as that was tried.
@@ -541,6 +595,13 @@ pub fn binary_header(bytes: usize) -> Option<(u64, u64)> {
             bytes as u64 * UNIT.load(Ordering::Relaxed),
         )
     })
+}
+
+/// The header of an integer of so many digits, if it can be laid out; they follow.
+#[inline(always)]
+pub fn integer_header(negative: bool, digits: usize) -> Option<u64> {
+    let kind = if negative { &NEGATIVE } else { &POSITIVE }.load(Ordering::Relaxed);
+    (kind != UNKNOWN && digits <= DIGITS).then(|| header(kind, digits))
 }
 
 /// Whether a map of so many pairs can be laid out.

@@ -27,6 +27,7 @@
 -export([
     there_terms_come_back/0,
     there_layout/0,
+    there_set_layout/1,
     there_random_terms_come_back/1,
     there_results_are_as_the_vm_has_them/1,
     there_order_and_equality/0,
@@ -118,15 +119,24 @@ order_and_equality(Config) -> there(Config, there_order_and_equality, []).
 random_order_and_equality(Config) -> there(Config, there_random_order_and_equality, [runs()]).
 depth(Config) -> there(Config, there_depth, []).
 large_terms(Config) -> there(Config, there_large_terms, []).
-held_terms_are_freed(Config) -> there(Config, there_held_terms_are_freed, []).
-batches_are_compacted(Config) -> there(Config, there_batches_are_compacted, []).
-readers_during_compaction(Config) -> there(Config, there_readers_during_compaction, []).
-given_back_during_compaction(Config) -> there(Config, there_given_back_during_compaction, []).
-binaries(Config) -> there(Config, there_binaries, []).
+held_terms_are_freed(Config) -> in_both_ways(Config, there_held_terms_are_freed).
+batches_are_compacted(Config) -> in_both_ways(Config, there_batches_are_compacted).
+readers_during_compaction(Config) -> in_both_ways(Config, there_readers_during_compaction).
+given_back_during_compaction(Config) -> in_both_ways(Config, there_given_back_during_compaction).
+binaries(Config) -> in_both_ways(Config, there_binaries).
 owners_are_watched(Config) -> there(Config, there_owners_are_watched, []).
 panic(Config) -> there(Config, there_panic, []).
 reload(Config) -> there(Config, there_reload, []).
 other_build(Config) -> there(Config, there_other_build, [?config(priv, Config)]).
+
+%% Where terms are looked into, and where they are not, so that more of them are held.
+in_both_ways(Config, Function) ->
+    [begin
+         Known = there(Config, there_set_layout, [Known]),
+         there(Config, Function, [])
+     end || Known <- [true, false]].
+
+there_set_layout(Known) -> cats_nif:test_layout(Known).
 
 runs() -> list_to_integer(os:getenv("TERM_RUNS", "3000")).
 

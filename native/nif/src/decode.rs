@@ -3,13 +3,14 @@
 //! Tuples of immediates are made in one go, of the words as they stand. Other objects are laid out ([`lay`]) where it is known what terms
 //! look like; else, and what cannot be laid out, the VM makes.
 
+use crate::binary;
 use crate::encode::check_words;
 use crate::external;
 use crate::failure::Failure;
 use crate::lay;
 use crate::layout;
 use crate::vm::{Env, Term};
-use cats_term::{BlockRef, Class, Elements, Integer, List, Map, TermRef, View, NIL};
+use cats_term::{BlockRef, Class, Elements, Integer, List, Map, Shared, TermRef, View, NIL};
 
 /// How many bytes before those of a shared binary their references are counted.
 const COUNT_BEFORE: usize = 16;
@@ -78,7 +79,9 @@ pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
         View::Integer(integer) => make_integer(env, integer).ok_or(Failure::SystemLimit),
         View::Binary(bytes) => Ok(env.binary(bytes)),
         View::Reference(words) => Ok(env.reference(words)),
-        View::SharedBinary(held, bytes) => {
+        // SAFETY: the reference is counted as long as the object exists, which the caller keeps.
+        View::SharedBinary(Shared::Counted(record), bytes) => Ok(unsafe { binary::make(env, record, bytes) }),
+        View::SharedBinary(Shared::Held(held), bytes) => {
             // The VM will count one reference more to them, in the line before the bytes: at once, not behind a look at the term.
             cats_sync::prefetch(bytes.as_ptr().wrapping_sub(COUNT_BEFORE).cast::<u64>());
             // SAFETY: as below.

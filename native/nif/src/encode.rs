@@ -4,11 +4,12 @@
 //! `cats_term::Block::flat` copies them.
 
 use crate::atoms;
+use crate::binary;
 use crate::external;
 use crate::failure::Failure;
 use crate::layout::{self, Look};
 use crate::vm::{on_dirty_scheduler, Env, Term};
-use cats_term::{is_immediate, Builder, Class, Few, Item, Short, TermRef, NIL};
+use cats_term::{is_immediate, Builder, Class, CountedBinary, Few, Item, Short, TermRef, NIL};
 use rustler::sys::*;
 use std::mem::MaybeUninit;
 
@@ -152,7 +153,15 @@ pub fn short<'a>(env: Env<'a>, term: Term) -> Option<Short<'a>> {
     if let Some(words) = env.plain_reference(term) {
         return words.try_into().ok().map(Short::Reference);
     }
-    env.heap_binary(term).map(Short::Binary)
+    if let Some(bytes) = env.heap_binary(term) {
+        return Some(Short::Binary(bytes));
+    }
+    let (record, bytes) = env.counted_binary(term)?;
+    if bytes.len() <= INLINE_BINARY {
+        return Some(Short::Binary(bytes));
+    }
+    // SAFETY: the term that refers to the record lives as long as the environment.
+    Some(Short::Counted(unsafe { CountedBinary::new(record, bytes) }))
 }
 
 /// The bytes of a string, as `erl_nif` calls a proper list of bytes, if it is not long: one call for all of them.
@@ -261,13 +270,11 @@ impl Encoder<'_, '_, '_> {
     fn add_asking(&mut self, term: Term, depth: usize) -> Option<(u64, usize)> {
         let env = self.env;
         let is_too_deep = depth >= MAX_DEPTH;
+        if let Some((record, bytes)) = env.counted_binary(term) {
+            return Some((self.counted_binary(record, bytes), 0));
+        }
         if let Some(bytes) = env.binary_bytes(term) {
-            let word = match bytes.len() <= INLINE_BINARY {
-                true => self.builder.binary(bytes),
-                // SAFETY: the term and its bytes live as long as the environment.
-                false => unsafe { self.builder.shared_binary(term.0, bytes) },
-            };
-            return Some((word, 0));
+            return Some((self.other_binary(term, bytes), 0));
         }
         if let Some(elements) = env.tuple_elements(term) {
             return match is_too_deep {
@@ -297,6 +304,32 @@ impl Encoder<'_, '_, '_> {
             self.hold(self.class(term), term)
         };
         Some((word, 0))
+    }
+
+    #[inline]
+    fn counted_binary(&mut self, record: u64, bytes: &[u8]) -> u64 {
+        if bytes.len() <= INLINE_BINARY {
+            return self.builder.binary(bytes);
+        }
+        // SAFETY: the term that refers to the record lives as long as the environment.
+        unsafe { self.builder.counted_binary(record, bytes) }
+    }
+
+    /// A binary within the heap, or one whose references cannot be counted as it is.
+    fn other_binary(&mut self, term: Term, bytes: &[u8]) -> u64 {
+        if bytes.len() <= INLINE_BINARY {
+            return self.builder.binary(bytes);
+        }
+        if binary::is_known() {
+            // A copy is none that the process may append to.
+            // SAFETY: the term lives as long as the environment.
+            let copy = unsafe { self.env.copy(term) };
+            if let Some((record, bytes)) = self.env.counted_binary(copy) {
+                return self.counted_binary(record, bytes);
+            }
+        }
+        // SAFETY: the term and its bytes live as long as the environment.
+        unsafe { self.builder.shared_binary(term.0, bytes) }
     }
 
     /// How many slots of an item are to be gone through, if not all of these words are immediates.

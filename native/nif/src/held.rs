@@ -7,10 +7,10 @@
 //! soon as no reader can be in it: so what is dead weighs at most three times what lives. The same is done to open batches by the
 //! reaper, each second ([`sweep`]).
 //!
-//! A binary is shared, not copied, as it is in ETS: it keeps what it is a part of. Such terms, and those with unknown parts, may keep
-//! more than they weigh, so they have batches of their own kind, where like is with like: one of them that is dead is never kept by
-//! references that live. A term that is heavy has a batch alone. Where the VM does not tell what a term weighs, it is weighed
-//! ([`weight`]).
+//! A binary whose references cannot be counted ([`binary`](crate::binary)) is shared all the same: it keeps what it is a part of. Such
+//! terms, and those with unknown parts, may keep more than they weigh, so they have batches of their own kind, where like is with like:
+//! one of them that is dead is never kept by references that live. A term that is heavy has a batch alone. Where the VM does not tell
+//! what a term weighs, it is weighed ([`weight`]).
 //!
 //! Who is to compact a batch claims it, under a lock that it holds until all terms have moved. Who gives a term back clears its
 //! slot, then subtracts. If the batch was claimed before, it waits for the lock: then either the term has moved, and is given back

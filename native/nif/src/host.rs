@@ -1,5 +1,6 @@
 //! What the VM does for stored terms ([`cats_term::Host`]).
 
+use crate::binary;
 use crate::decode;
 use crate::external;
 use crate::held;
@@ -28,6 +29,9 @@ pub fn install(env: Env) {
         },
         retain: held::retain,
         release: held::release,
+        retain_binary: binary::retain,
+        release_binary: binary::release,
+        binary_size: binary::size,
     });
 }
 

@@ -2,9 +2,9 @@
 //! and what references to resources refer to.
 //!
 //! Asking `erl_nif` takes 2 to 8 ns, in which some twenty words can be read or written. Cells, tuples and floats look the same in all
-//! releases that there are, as does the part of an environment that tells where its next term goes; binaries do not. All that is tried out
-//! when the library is loaded, on terms that the VM makes ([`learn`]); where something is not as expected, or the release is a later one,
-//! `erl_nif` is asked.
+//! releases that there are, as does the part of an environment that tells where its next term goes; binaries do not (of those outside
+//! the heaps tells [`binary`](crate::binary)). All that is tried out when the library is loaded, on terms that the VM makes ([`learn`]);
+//! where something is not as expected, or the release is a later one, `erl_nif` is asked.
 
 use crate::external;
 use crate::vm::{Env, Term};
@@ -95,7 +95,7 @@ struct Environment {
 
 /// The header of an item with so many words behind it.
 #[inline(always)]
-const fn header(kind: u64, words: usize) -> u64 {
+pub const fn header(kind: u64, words: usize) -> u64 {
     kind | (words as u64) << KIND_BITS
 }
 
@@ -106,7 +106,7 @@ pub fn is_known() -> bool {
 }
 
 #[inline(always)]
-fn address(term: Term) -> *const u64 {
+pub fn address(term: Term) -> *const u64 {
     (term.0 & !MARKS) as *const u64
 }
 
@@ -115,7 +115,7 @@ fn address(term: Term) -> *const u64 {
 /// # Safety
 /// Terms are as expected, and this one lives; so in all functions that look into a term.
 #[inline(always)]
-unsafe fn boxed(term: Term) -> Option<(u64, *const u64)> {
+pub unsafe fn boxed(term: Term) -> Option<(u64, *const u64)> {
     // SAFETY: as the caller promises, there is a header.
     (term.0 & TAG == BOXED).then(|| unsafe { (*address(term), address(term).add(1)) })
 }

@@ -11,6 +11,7 @@
 //! | `encode`, `decode`, `external` | terms into stored form, and back |
 //! | `layout`, `lay` | terms as they lie in the VM's memory, and stored terms laid out there |
 //! | `same` | terms of the VM against stored ones |
+//! | `layout`, `binary` | terms as they lie in the VM's memory |
 //! | `held` | terms that are stored in the VM's own form |
 //! | `host` | what the VM does for stored terms |
 //! | `monitor` | watches the processes that own or fix tables |
@@ -19,6 +20,7 @@
 //! | `selftest` | functions for the tests of this crate, with the feature of that name only |
 
 mod atoms;
+mod binary;
 mod calls;
 mod decode;
 mod dirty;

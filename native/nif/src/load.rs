@@ -7,6 +7,7 @@
 //! digest of the library's file: the linker gives the old image for a file that was replaced in place, and the digest tells.
 
 use crate::atoms;
+use crate::binary;
 use crate::calls::select::CURSORS;
 use crate::calls::{self, TABLES};
 use crate::dirty;
@@ -100,6 +101,7 @@ unsafe fn start(env: *mut ErlNifEnv, private: *mut *mut c_void, old: *const c_vo
         cats_sync::slab::set_source(allocate, free);
         check_terms(env)?;
         layout::learn(env);
+        binary::learn(env);
         atoms::make(env);
         dirty::make_names(env);
         host::install(env);

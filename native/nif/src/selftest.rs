@@ -4,7 +4,7 @@ use crate::atoms;
 use crate::failure::Failure;
 use crate::resource::{Kind, Value};
 use crate::vm::{Env, Term};
-use crate::{decode, encode, held, layout, monitor};
+use crate::{binary, decode, encode, held, layout, monitor};
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicPtr, Ordering};
 use cats_sync::slab;
@@ -62,13 +62,20 @@ pub fn roundtrip(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     Ok(encode::tuple(env, tuple)?[0])
 }
 
-/// Whether terms are as expected, so that they are read and made in place. With `false`, the VM is asked instead until the next call.
+/// Whether terms are as expected, binaries outside the heaps included, so that they are read and made in place. With `false`, the VM is
+/// asked instead until the next call.
 pub fn layout(env: Env, &[learned]: &[Term; 1]) -> Result<Term, Failure> {
     match learned == atoms::true_() {
-        true => layout::learn(env),
-        false => layout::forget(),
+        true => {
+            layout::learn(env);
+            binary::learn(env);
+        }
+        false => {
+            layout::forget();
+            binary::forget();
+        }
     }
-    Ok(atoms::boolean(layout::is_known()))
+    Ok(atoms::boolean(layout::is_known() && binary::is_known()))
 }
 
 /// Whether resources are looked into, too: they are soon after terms are learned.

@@ -6,6 +6,7 @@
 //!
 //! Source: `erl_nif` of Erlang/OTP, version 2.16. `enif_term_type` is never called: it ends the VM on a native record.
 
+use crate::binary;
 use crate::layout;
 use rustler::sys::*;
 use std::marker::PhantomData;
@@ -336,6 +337,9 @@ impl<'a> Env<'a> {
         if let Some(bytes) = self.heap_binary(term) {
             return Some(bytes);
         }
+        if let Some((_, bytes)) = self.counted_binary(term) {
+            return Some(bytes);
+        }
         let mut binary = MaybeUninit::<ErlNifBinary>::uninit();
         // SAFETY: the result is written when the call succeeds; the bytes stay while the environment does.
         unsafe {
@@ -348,6 +352,13 @@ impl<'a> Env<'a> {
             }
             Some(std::slice::from_raw_parts(binary.data, binary.size))
         }
+    }
+
+    /// The record and the bytes of a binary whose references can be counted.
+    #[inline]
+    pub fn counted_binary(self, term: Term) -> Option<(u64, &'a [u8])> {
+        // SAFETY: as in `tuple_elements`.
+        unsafe { binary::read(term) }
     }
 
     #[inline]

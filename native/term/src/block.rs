@@ -2,14 +2,14 @@
 
 use crate::builder::{Builder, Room};
 use crate::format::*;
-use crate::host::{host, Held};
+use crate::host::host;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::slab;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// A block that belongs to its holder. Dropping it releases its held terms and its memory.
+/// A block that belongs to its holder. Dropping it releases what it holds of the VM, and its memory.
 pub struct Block {
     address: NonNull<u64>,
 }
@@ -53,6 +53,24 @@ pub enum Short<'a> {
     Binary(&'a [u8]),
     /// A reference that is nothing but these words of the VM, its header among them.
     Reference(&'a [u64; REFERENCE_WORDS]),
+    /// A binary to which the block gets a counted reference.
+    Counted(CountedBinary<'a>),
+}
+
+/// A binary of the VM, of which references are counted.
+#[derive(Clone, Copy)]
+pub struct CountedBinary<'a> {
+    record: u64,
+    bytes: &'a [u8],
+}
+
+impl<'a> CountedBinary<'a> {
+    /// # Safety
+    /// The bytes are of the binary with a record at this address, to which somebody has a counted reference for `'a`.
+    #[inline]
+    pub unsafe fn new(record: u64, bytes: &'a [u8]) -> Self {
+        Self { record, bytes }
+    }
 }
 
 impl Short<'_> {
@@ -63,6 +81,7 @@ impl Short<'_> {
             Short::Float(_) => 2,
             Short::Binary(bytes) => 1 + bytes.len().div_ceil(8),
             Short::Reference(_) => REFERENCE_WORDS,
+            Short::Counted(_) => 1 + COUNTED_WORDS,
         }
     }
 
@@ -82,6 +101,12 @@ impl Short<'_> {
                     write_bytes(bytes, to.add(1));
                 }
                 Short::Reference(words) => copy_words(&words[..], to),
+                Short::Counted(binary) => {
+                    to.write(header(COUNTED_BINARY, binary.bytes.len()));
+                    to.add(1).write(binary.record);
+                    to.add(2).write(binary.bytes.as_ptr() as u64);
+                    (host().retain_binary)(binary.record);
+                }
             }
         }
     }
@@ -105,7 +130,7 @@ pub(crate) unsafe fn write_bytes(bytes: &[u8], to: NonNull<u64>) {
     }
 }
 
-/// The least that a shared binary weighs while it waits to be freed.
+/// The least that a held binary weighs while it waits to be freed.
 const PART_WEIGHT: usize = 4 << 10;
 
 /// Bytes of memory that a block of so many words occupies.
@@ -125,7 +150,7 @@ impl Block {
     /// A copy of `words` in memory of its own; nothing when memory is exhausted.
     ///
     /// # Safety
-    /// They are a well-formed block, and held items in it are not yet retained.
+    /// They are a well-formed block, and what is held or counted in it is not yet retained.
     #[inline]
     pub unsafe fn from_words(words: &[u64], guard: &Guard) -> Option<Block> {
         let address = slab::alloc_pinned(guard, size_of_val(words))?.cast::<u64>();
@@ -164,7 +189,9 @@ impl Block {
         // SAFETY: the memory is new, aligned to 8 and of `total` words, as many as the header, the elements and the parts have. Each part
         // has a slot among those of the elements.
         unsafe {
-            address.write(header(TUPLE, elements.len()) | (total as u64) << 32);
+            let counted = parts.iter().any(|(_, part)| matches!(part, Short::Counted(_)));
+            let held = if counted { HAS_HELD } else { 0 };
+            address.write(header(TUPLE, elements.len()) | held | (total as u64) << 32);
             let slots = address.add(1);
             copy_words(elements, slots);
             let mut at = elements.len() + 1;
@@ -178,27 +205,34 @@ impl Block {
         Some(Block { address })
     }
 
-    /// Has the host keep the held terms of a new block, which belong to somebody else as yet.
+    /// Has the host keep the held terms of a new block, which belong to somebody else as yet, and count its references.
     pub(crate) fn retain_held(&self) {
-        let retain = host().retain;
+        let host = host();
         let base = self.address.as_ptr();
-        self.as_ref().for_each_held(|held| {
-            // SAFETY: held words follow their item's header, and those of a shared binary are followed by its address. The
-            // address is read through this block alone, which nobody else knows yet.
-            unsafe {
-                let item = (&raw const *held).cast::<u64>().sub(1);
-                let term = TermRef::new(base, (item.offset_from(base) as u64) << 2 | TAG_ITEM);
-                match term.view() {
-                    View::SharedBinary(held, bytes) => {
-                        let kept = retain(held, Class::BitString, Some(bytes));
-                        base.add(item.offset_from(base) as usize + 1 + HELD_WORDS)
-                            .write(kept as u64);
-                    }
-                    _ => {
-                        retain(held, term.class(), None);
-                    }
-                }
+        self.as_ref().for_each_held(|term| match term.view() {
+            View::SharedBinary(Shared::Counted(record), _) => (host.retain_binary)(record),
+            View::SharedBinary(Shared::Held(held), bytes) => {
+                let kept = (host.retain)(held, Class::BitString, Some(bytes));
+                let address = (term.word() >> 2) as usize + 1 + HELD_WORDS;
+                // SAFETY: the held words of a shared binary are followed by the address. It is read through this block alone, which
+                // nobody else knows yet.
+                unsafe { base.add(address).write(kept as u64) };
             }
+            View::Held(class, held) => {
+                (host.retain)(held, class, None);
+            }
+            _ => unreachable!("an item that is held"),
+        });
+    }
+
+    /// Gives back what is held or counted, of a block that nobody reads any more.
+    #[inline(never)]
+    fn release_held(&self) {
+        let host = host();
+        self.as_ref().for_each_held(|term| match term.view() {
+            View::SharedBinary(Shared::Counted(record), _) => (host.release_binary)(record),
+            View::SharedBinary(Shared::Held(held), _) | View::Held(_, held) => (host.release)(held),
+            _ => unreachable!("an item that is held"),
         });
     }
 
@@ -301,8 +335,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         let block = self.as_ref();
         if block.has_held() {
-            let release = host().release;
-            block.for_each_held(release);
+            self.release_held();
         }
         let size = block.words() * 8;
         // SAFETY: the block was allocated with this size, and this was its last holder.
@@ -368,7 +401,7 @@ impl<'a> BlockRef<'a> {
         (self.header() >> 32) as usize
     }
 
-    /// All words, for a copy by [`Block::from_words`] if nothing in them is held.
+    /// All words, for a copy by [`Block::from_words`] if nothing in them is held or counted.
     #[inline]
     pub fn as_words(self) -> &'a [u64] {
         // SAFETY: the header tells the number of words. Only held items are changed, through atomics, and a copy of such is
@@ -418,18 +451,16 @@ impl<'a> BlockRef<'a> {
         bytes_of(self.words())
     }
 
-    /// What the block weighs while it waits to be freed: its own bytes, and an eighth of those of shared binaries, as these take as
-    /// long to free if they are large. A shared binary weighs at least `PART_WEIGHT`, as it may keep a larger one of which it is a
-    /// part.
+    /// What the block weighs while it waits to be freed: its own bytes, and an eighth of those that shared binaries keep, as these take
+    /// as long to free if they are many. Of a held one it is not told how much that is, so it weighs at least `PART_WEIGHT`.
     #[inline(never)]
     fn weight(self) -> usize {
         let mut weight = self.bytes();
-        self.for_each_held(|held| {
-            // SAFETY: held words follow their item's header.
-            let header = unsafe { (&raw const *held).cast::<u64>().sub(1).read() };
-            weight += match shared_bytes(header) {
-                0 => 0,
-                bytes => (bytes / 8).max(PART_WEIGHT),
+        self.for_each_held(|term| {
+            weight += match term.view() {
+                View::SharedBinary(Shared::Counted(record), _) => (host().binary_size)(record) / 8,
+                View::SharedBinary(Shared::Held(_), bytes) => (bytes.len() / 8).max(PART_WEIGHT),
+                _ => 0,
             };
         });
         weight
@@ -447,7 +478,7 @@ impl<'a> BlockRef<'a> {
         self.header() & FLAT != 0
     }
 
-    /// Whether some terms are held by the VM.
+    /// Whether there are terms that the VM holds, or binaries with counted references.
     #[inline]
     pub fn has_held(self) -> bool {
         self.header() & HAS_HELD != 0
@@ -478,37 +509,56 @@ impl<'a> BlockRef<'a> {
         unsafe { TermRef::new(self.address.as_ptr(), TAG_ITEM) }
     }
 
-    /// Shows each held item's words once. O(items).
-    pub fn for_each_held(self, mut show: impl FnMut(&'a Held)) {
+    /// Shows each item that is held or counted once. O(items).
+    pub fn for_each_held(self, mut show: impl FnMut(TermRef<'a>)) {
         if !self.has_held() {
             return;
         }
         let base = self.address.as_ptr();
         let mut at = 0;
         while at < self.words() {
-            // SAFETY: items follow one another up to the block's end; held words follow their item's header.
-            unsafe {
-                let header = base.add(at).read();
-                if is_held(header) {
-                    show(&*base.add(at + 1).cast::<Held>());
-                }
-                at += item_words(header);
+            // SAFETY: items follow one another up to the block's end.
+            let header = unsafe { base.add(at).read() };
+            if is_held(header) {
+                // SAFETY: an item of the block, which lives for 'a.
+                show(unsafe { TermRef::new(base, (at as u64) << 2 | TAG_ITEM) });
             }
+            at += item_words(header);
         }
     }
 
-    /// A copy, changed by `change`, which is shown the element words. Nothing if that gives nothing, something in the block is held, or
+    /// A copy. Nothing if a term in the block is held, or memory is exhausted.
+    #[inline]
+    fn copied(self, guard: &Guard) -> Option<Block> {
+        if self.has_held() {
+            return self.copied_counting(guard);
+        }
+        // SAFETY: a block, and nothing in it is held or counted.
+        unsafe { Block::from_words(self.as_words(), guard) }
+    }
+
+    /// [`copied`](Self::copied) where something is held or counted.
+    #[inline(never)]
+    fn copied_counting(self, guard: &Guard) -> Option<Block> {
+        let mut counted = true;
+        self.for_each_held(|term| counted &= matches!(term.view(), View::SharedBinary(Shared::Counted(_), _)));
+        if !counted {
+            return None;
+        }
+        // SAFETY: a block, and the references in it are counted now.
+        let block = unsafe { Block::from_words(self.as_words(), guard) }?;
+        block.retain_held();
+        Some(block)
+    }
+
+    /// A copy, changed by `change`, which is shown the element words. Nothing if that gives nothing, a term in the block is held, or
     /// memory is exhausted.
     ///
     /// # Safety
     /// `change` puts immediates only in the place of immediates.
     #[inline]
     pub unsafe fn changed<R>(self, guard: &Guard, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(Block, R)> {
-        if self.has_held() {
-            return None;
-        }
-        // SAFETY: a block, and nothing in it is held.
-        let block = unsafe { Block::from_words(self.as_words(), guard) }?;
+        let block = self.copied(guard)?;
         // SAFETY: the elements follow the header of the new block, which nobody else knows.
         let elements = unsafe { std::slice::from_raw_parts_mut(block.address.as_ptr().add(1), self.arity()) };
         let result = change(elements)?;
@@ -518,21 +568,23 @@ impl<'a> BlockRef<'a> {
     /// The same tuple with other elements at some places (counted from 0; the last change of a place counts). Nothing when
     /// memory is exhausted.
     ///
-    /// The terms of the changes must live during the call. O(words), a copy when immediates are changed for immediates and nothing
+    /// The terms of the changes must live during the call. O(words), a copy when immediates are changed for immediates and no term
     /// in the block is held.
     #[inline]
     pub fn with_elements<'t>(self, changes: impl Iterator<Item = (usize, TermRef<'t>)> + Clone) -> Option<Block> {
         let elements = self.elements_raw();
         let simple = |(index, term): (usize, TermRef<'_>)| term.is_immediate() && is_immediate(elements[index]);
-        if self.has_held() || !changes.clone().all(simple) {
-            return self.built_with_elements(changes);
-        }
         let change = |elements: &mut [u64]| {
-            changes.for_each(|(index, term)| elements[index] = term.word());
+            changes.clone().for_each(|(index, term)| elements[index] = term.word());
             Some(())
         };
-        // SAFETY: immediates only, as was seen.
-        unsafe { self.changed(&epoch::pin(), change) }.map(|(block, ())| block)
+        if changes.clone().all(simple) {
+            // SAFETY: immediates only, as was seen.
+            if let Some((block, ())) = unsafe { self.changed(&epoch::pin(), change) } {
+                return Some(block);
+            }
+        }
+        self.built_with_elements(changes)
     }
 
     /// [`with_elements`](Self::with_elements) of any terms.

@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 /// A buffer in which one block at a time is built.
 ///
 /// The first item is the outermost tuple. Words that the methods return are put into slots of items of the same block; a
-/// slot that is not set is `[]`. Held terms are only borrowed here: [`finish`](Self::finish) retains them.
+/// slot that is not set is `[]`. What is held or counted is only borrowed here: [`finish`](Self::finish) retains it.
 pub struct Builder<'a> {
     /// The room that was given, or that of `heap`.
     words: NonNull<u64>,
@@ -20,7 +20,7 @@ pub struct Builder<'a> {
     room: usize,
     /// Memory for what has no room.
     heap: Vec<u64>,
-    /// Whether there are held items.
+    /// Whether there are items that are held or counted.
     held: bool,
     given: PhantomData<&'a mut [MaybeUninit<u64>]>,
 }
@@ -400,6 +400,22 @@ impl<'a> Builder<'a> {
         word
     }
 
+    /// Adds a binary whose bytes stay where they are, in a binary of the VM with a record at this address.
+    ///
+    /// # Safety
+    /// Somebody has a counted reference to it for as long as this builder's content is used.
+    pub unsafe fn counted_binary(&mut self, record: u64, bytes: &[u8]) -> u64 {
+        self.add_counted_binary(record, bytes)
+    }
+
+    fn add_counted_binary(&mut self, record: u64, bytes: &[u8]) -> u64 {
+        let at = self.item(header(COUNTED_BINARY, bytes.len()));
+        self.word(record);
+        self.word(bytes.as_ptr() as u64);
+        self.held = true;
+        (at as u64) << 2 | TAG_ITEM
+    }
+
     /// Adds a term that stays in the VM's form. Tuples, lists and maps stay so only where they are nested deeper than 64 levels in
     /// the block (normalized keys end above that).
     ///
@@ -444,7 +460,8 @@ impl<'a> Builder<'a> {
                 self.copy_slots(item, map.keys.len(), map.values)
             }
             View::Float(_) | View::Integer(_) | View::Binary(_) | View::Reference(_) => unreachable!("plain words"),
-            View::SharedBinary(held, bytes) => self.add_shared_binary(held.term(), held.place(), bytes),
+            View::SharedBinary(Shared::Held(held), bytes) => self.add_shared_binary(held.term(), held.place(), bytes),
+            View::SharedBinary(Shared::Counted(record), bytes) => self.add_counted_binary(record, bytes),
             View::Held(class, held) => self.add_held(header(HELD, class as usize), held.term(), held.place()),
         }
     }

@@ -22,7 +22,7 @@ pub(crate) const TAG_ITEM: u64 = 2;
 
 /// Header bit: all element words of the item (a list's tail among them) are immediates.
 pub(crate) const FLAT: u64 = 0x80;
-/// Header bit of a block's outermost tuple: the block has held items.
+/// Header bit of a block's outermost tuple: the block has held items, or binaries that are counted.
 pub(crate) const HAS_HELD: u64 = 0x40;
 const KIND_MASK: u64 = 0x3f;
 
@@ -40,6 +40,8 @@ pub(crate) const HELD: u64 = 9;
 pub(crate) const PROPER_LIST: u64 = 10;
 /// A map whose pairs are in any order.
 pub(crate) const UNORDERED_MAP: u64 = 11;
+/// A binary of the VM to which the block has a counted reference.
+pub(crate) const COUNTED_BINARY: u64 = 12;
 /// A reference of this node that is nothing but a number, as the VM has it: its header is [`PLAIN_REFERENCE`].
 pub(crate) const REFERENCE: u64 = PLAIN_REFERENCE & KIND_MASK;
 
@@ -53,6 +55,8 @@ pub const REFERENCE_WORDS: usize = 3;
 pub const MAX_ARITY: usize = (1 << 24) - 1;
 /// Words of a held item's [`Held`].
 pub(crate) const HELD_WORDS: usize = 2;
+/// Words of a counted binary: the address of the VM's record, and that of the bytes.
+pub(crate) const COUNTED_WORDS: usize = 2;
 
 #[inline]
 pub(crate) fn header(kind: u64, size: usize) -> u64 {
@@ -76,19 +80,10 @@ pub(crate) fn slots(header: u64) -> usize {
     }
 }
 
-/// Whether an item with this header begins with held words.
+/// Whether an item with this header is held, or counted: it is to be given back to the VM.
 #[inline]
 pub(crate) fn is_held(header: u64) -> bool {
-    matches!(header & KIND_MASK, SHARED_BINARY | HELD)
-}
-
-/// The bytes of an item with this header that are shared.
-#[inline]
-pub(crate) fn shared_bytes(header: u64) -> usize {
-    match header & KIND_MASK {
-        SHARED_BINARY => (header >> 8) as usize,
-        _ => 0,
-    }
+    matches!(header & KIND_MASK, SHARED_BINARY | HELD | COUNTED_BINARY)
 }
 
 /// The words of an item with this header.
@@ -101,6 +96,7 @@ pub(crate) fn item_words(header: u64) -> usize {
         REFERENCE => REFERENCE_WORDS - 1,
         BINARY => size.div_ceil(8),
         SHARED_BINARY => HELD_WORDS + 1,
+        COUNTED_BINARY => COUNTED_WORDS,
         HELD => HELD_WORDS,
         _ => slots(header),
     }
@@ -217,6 +213,15 @@ pub struct TermRef<'a> {
     block: PhantomData<&'a [u64]>,
 }
 
+/// What keeps the bytes of a binary that is shared with the VM.
+#[derive(Clone, Copy)]
+pub enum Shared<'a> {
+    /// A held term.
+    Held(&'a Held),
+    /// A reference that is counted in the VM's record of the binary, which has this address.
+    Counted(u64),
+}
+
 /// A term taken apart by one level.
 #[derive(Clone, Copy)]
 pub enum View<'a> {
@@ -229,8 +234,8 @@ pub enum View<'a> {
     Integer(Integer<'a>),
     /// A binary whose bytes are in the block.
     Binary(&'a [u8]),
-    /// A binary whose bytes belong to the held term.
-    SharedBinary(&'a Held, &'a [u8]),
+    /// A binary whose bytes belong to the VM.
+    SharedBinary(Shared<'a>, &'a [u8]),
     /// A reference of this node that is nothing but a number: its words in the VM, the header among them.
     Reference(&'a [u64]),
     /// A term kept in the VM's own form.
@@ -405,7 +410,15 @@ impl<'a> TermRef<'a> {
                     let address = *self.item().add(1 + HELD_WORDS) as *const u8;
                     std::slice::from_raw_parts(address, size)
                 };
-                View::SharedBinary(self.held(), bytes)
+                View::SharedBinary(Shared::Held(self.held()), bytes)
+            }
+            COUNTED_BINARY => {
+                // SAFETY: as above; the second word is the address of `size` bytes, which live as long as the reference is counted.
+                let (words, bytes) = unsafe {
+                    let words = self.data(COUNTED_WORDS);
+                    (words, std::slice::from_raw_parts(words[1] as *const u8, size))
+                };
+                View::SharedBinary(Shared::Counted(words[0]), bytes)
             }
             // SAFETY: as above; the header is the first of the words.
             REFERENCE => View::Reference(unsafe { std::slice::from_raw_parts(self.item(), REFERENCE_WORDS) }),

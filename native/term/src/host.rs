@@ -30,6 +30,12 @@ pub struct Host {
     pub retain: fn(&Held, Class, bytes: Option<&[u8]>) -> *const u8,
     /// Gives back what [`retain`](Self::retain) took. Runs on any thread.
     pub release: fn(&Held),
+    /// Counts one more reference to a binary, by the address of its record; there is one already.
+    pub retain_binary: fn(u64),
+    /// Gives a counted reference back. Runs on any thread.
+    pub release_binary: fn(u64),
+    /// The bytes of a whole binary to which there is a counted reference.
+    pub binary_size: fn(u64) -> usize,
 }
 
 /// Where the VM keeps a term for a stored object.

@@ -16,12 +16,13 @@ mod order;
 #[cfg(feature = "test-host")]
 pub mod test_host;
 
-pub use block::{bytes_of, Block, BlockRef, Short};
+pub use block::{bytes_of, Block, BlockRef, CountedBinary, Short};
 pub use builder::{Builder, Item, Room};
 pub use equal::{equal, equal_elements};
 pub use few::Few;
 pub use format::{
-    is_immediate, small, vm_word_at, Class, Elements, Integer, List, Map, TermRef, View, BOTTOM, MAX_ARITY, NIL, TOP,
+    is_immediate, small, vm_word_at, Class, Elements, Integer, List, Map, Shared, TermRef, View, BOTTOM, MAX_ARITY,
+    NIL, TOP,
 };
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_ordered, mix};
 pub use host::{install, Held, Host, Retained};

@@ -5,7 +5,7 @@
 //! floats, and then by values in the order of the keys. The recursion is as deep as terms are stored, 64 levels.
 
 use crate::equal::equal_elements;
-use crate::format::{vm_word_at, Class, Elements, List, Map, TermRef, View};
+use crate::format::{vm_word_at, Class, Elements, List, Map, Shared, TermRef, View};
 use crate::host::host;
 use crate::number::{compare_floats, Number};
 use std::cmp::Ordering::{self, Equal, Greater, Less};
@@ -58,7 +58,7 @@ fn vm_word(view: View<'_>) -> Option<u64> {
     match view {
         View::Immediate(word) => Some(word),
         View::Reference(words) => Some(vm_word_at(words)),
-        View::Held(_, held) | View::SharedBinary(held, _) => Some(held.term()),
+        View::Held(_, held) | View::SharedBinary(Shared::Held(held), _) => Some(held.term()),
         _ => None,
     }
 }

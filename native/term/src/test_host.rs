@@ -24,6 +24,8 @@ struct Heap {
     words: HashMap<&'static str, u64>,
     terms: HashMap<u64, Arc<Form>>,
     retained: HashMap<u64, Arc<Form>>,
+    /// References counted of binaries, by their records.
+    counted: HashMap<u64, usize>,
     last: u64,
 }
 
@@ -95,6 +97,12 @@ pub fn install_test_host(zeros_identical: bool) {
                 "released twice, or never retained"
             );
         },
+        retain_binary: |record| *heap().counted.entry(record).or_default() += 1,
+        release_binary: |record| match heap().counted.get_mut(&record) {
+            Some(count) if *count > 0 => *count -= 1,
+            _ => panic!("released twice, or never counted"),
+        },
+        binary_size: |_| 100,
     });
 }
 
@@ -207,6 +215,11 @@ pub fn hold(form: Form) -> u64 {
 /// What a word stands for.
 pub fn held_form(word: u64) -> Option<Arc<Form>> {
     form(word)
+}
+
+/// How many references to the binary of this record blocks have counted.
+pub fn counted(record: u64) -> usize {
+    heap().counted.get(&record).copied().unwrap_or(0)
 }
 
 /// How many copies of this opaque term blocks hold now.

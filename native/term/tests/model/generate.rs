@@ -1,6 +1,7 @@
 //! Random models: few different leaves, so that terms often share a beginning or are equal; numbers crowd where
 //! representations change.
 
+use super::Bytes;
 use super::Model::{self, *};
 use cats_term::Class;
 use num_bigint::BigInt;
@@ -49,7 +50,7 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
 
 fn bit_string() -> impl Strategy<Value = Model> {
     prop_oneof![
-        4 => (bytes(), any::<bool>()).prop_map(|(bytes, shared)| Binary(bytes, shared)),
+        4 => (bytes(), select(vec![Bytes::Inline, Bytes::Held, Bytes::Counted])).prop_map(|(bytes, at)| Binary(bytes, at)),
         1 => (bytes(), any::<u8>(), 1usize..8).prop_map(|(mut bytes, last, bits)| {
             let whole = bytes.len() * 8;
             bytes.push(last & !(0xff >> bits));
@@ -143,7 +144,9 @@ pub fn with_other_numbers(term: &Model) -> Model {
 pub fn reshaped(term: &Model) -> Model {
     let all = |terms: &[Model]| terms.iter().map(reshaped).collect();
     match term {
-        Binary(bytes, shared) => Binary(bytes.clone(), !shared),
+        Binary(bytes, Bytes::Inline) => Binary(bytes.clone(), Bytes::Counted),
+        Binary(bytes, Bytes::Counted) => Binary(bytes.clone(), Bytes::Held),
+        Binary(bytes, Bytes::Held) => Binary(bytes.clone(), Bytes::Inline),
         Tuple(elements) => Tuple(all(elements)),
         List(elements, tail) => List(all(elements), Box::new(reshaped(tail))),
         Map(pairs) => Map(pairs

@@ -6,7 +6,7 @@ mod units;
 
 use crate::ZEROS_IDENTICAL;
 use cats_term::test_host::{atom, atom_text, held_form, hold, install_test_host, plain_number, plain_reference, Form};
-use cats_term::{small, Builder, Class, TermRef, View, NIL};
+use cats_term::{small, Builder, Class, Shared, TermRef, View, NIL};
 use num_bigint::{BigInt, BigUint, Sign};
 use num_rational::BigRational;
 use num_traits::ToPrimitive;
@@ -28,14 +28,23 @@ pub enum Model {
     Map(Vec<(Model, Model)>),
     Nil,
     List(Vec<Model>, Box<Model>),
-    /// Shared by reference or not.
-    Binary(Vec<u8>, bool),
+    Binary(Vec<u8>, Bytes),
     /// Bytes filled up with zeros, and the number of bits, no multiple of 8.
     Bits(Vec<u8>, usize),
     /// A compound term nested too deeply to be stored.
     Deep(Box<Model>),
 }
 use Model::*;
+
+/// Where the bytes of a binary are.
+#[derive(Clone, Copy, Debug)]
+pub enum Bytes {
+    Inline,
+    /// With a held term.
+    Held,
+    /// In a binary that is counted.
+    Counted,
+}
 
 impl Model {
     fn class(&self) -> Class {
@@ -159,8 +168,13 @@ impl Model {
                 }
                 item.word()
             }
-            Binary(bytes, false) => builder.binary(bytes),
-            Binary(bytes, true) => {
+            Binary(bytes, Bytes::Inline) => builder.binary(bytes),
+            Binary(bytes, Bytes::Counted) => {
+                let bytes = bytes.clone().leak();
+                // SAFETY: the bytes live for ever, and the host counts for any number.
+                unsafe { builder.counted_binary(bytes.as_ptr() as u64, bytes) }
+            }
+            Binary(bytes, Bytes::Held) => {
                 let word = hold(Form::Shared(bytes.clone()));
                 let form = held_form(word).unwrap();
                 let Form::Shared(bytes) = &*form else { unreachable!() };
@@ -224,8 +238,9 @@ impl Model {
                 assert!(value.to_i64().and_then(small).is_none(), "{value} is an immediate");
                 Int(value)
             }
-            View::Binary(bytes) => Binary(bytes.to_vec(), false),
-            View::SharedBinary(_, bytes) => Binary(bytes.to_vec(), true),
+            View::Binary(bytes) => Binary(bytes.to_vec(), Bytes::Inline),
+            View::SharedBinary(Shared::Held(_), bytes) => Binary(bytes.to_vec(), Bytes::Held),
+            View::SharedBinary(Shared::Counted(_), bytes) => Binary(bytes.to_vec(), Bytes::Counted),
             View::Reference(words) => Plain(plain_number(words)),
             View::Held(class, held) => match &*held_form(held.term()).expect("held terms live") {
                 Form::Opaque(number) => Opaque(class, *number),

@@ -1,11 +1,12 @@
 //! Single cases.
 
+use super::Bytes;
 use super::Model::{self, *};
 use crate::ZEROS_IDENTICAL;
-use cats_term::test_host::{install_test_host, plain_reference, retained};
+use cats_term::test_host::{counted, install_test_host, plain_reference, retained};
 use cats_term::{
-    compare, equal, hash_of, head, key_word, key_word_ordered, normalize, small, Block, Builder, Class, Short, TermRef,
-    View, BOTTOM, NIL, TOP,
+    compare, equal, hash_of, head, key_word, key_word_ordered, normalize, small, Block, Builder, Class, CountedBinary,
+    Short, TermRef, View, BOTTOM, NIL, TOP,
 };
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -32,7 +33,7 @@ fn the_order_of_types() {
         Map(vec![]),
         Nil,
         List(vec![int(1)], Box::new(Nil)),
-        Binary(vec![], false),
+        Binary(vec![], Bytes::Inline),
     ];
     for (i, a) in terms.iter().enumerate() {
         for (j, b) in terms.iter().enumerate() {
@@ -98,9 +99,9 @@ fn terms_of_the_same_parts_in_other_places_have_other_hashes() {
         Map(vec![(a(), b()), (b(), a())]),
         map(map(a(), b()), a()),
         map(a(), map(b(), a())),
-        Binary(vec![], false),
-        Binary(vec![0], false),
-        Binary(vec![0, 0], false),
+        Binary(vec![], Bytes::Inline),
+        Binary(vec![0], Bytes::Inline),
+        Binary(vec![0, 0], Bytes::Inline),
         Float(1.5),
         int(1 << 60),
         int(-(1 << 60)),
@@ -122,7 +123,7 @@ fn terms_of_the_same_parts_in_other_places_have_other_hashes() {
 fn all_bits_of_hashes_are_mixed() {
     let kinds: [fn(i64) -> Model; 4] = [
         |i| Tuple(vec![int(i % 64), int(i / 64)]),
-        |i| Binary(format!("key_{i}").into_bytes(), false),
+        |i| Binary(format!("key_{i}").into_bytes(), Bytes::Inline),
         |i| List(vec![int(i)], Box::new(Nil)),
         |i| Float(i as f64 + 0.5),
     ];
@@ -234,12 +235,16 @@ fn flat_blocks() {
 fn blocks_of_short_parts() {
     let bytes: Vec<u8> = (1..=64).collect();
     let reference = plain_reference(5);
-    let kinds = bytes.len() + 4;
+    let shared = &*vec![7; 100].leak();
+    let record = shared.as_ptr() as u64;
+    let kinds = bytes.len() + 5;
     let part = |kind: usize| match kind {
         0 => Short::Float(1.5),
         1 => Short::Float(-0.0),
         2 => Short::Reference((&reference[..]).try_into().unwrap()),
-        length => Short::Binary(&bytes[..length - 3]),
+        // SAFETY: the bytes live for ever, and the host counts for any number.
+        3 => Short::Counted(unsafe { CountedBinary::new(record, shared) }),
+        length => Short::Binary(&bytes[..length - 4]),
     };
     for kind in 0..kinds {
         for arity in 1..6 {
@@ -255,15 +260,20 @@ fn blocks_of_short_parts() {
                         Short::Float(value) => builder.float(value),
                         Short::Binary(bytes) => builder.binary(bytes),
                         Short::Reference(words) => builder.reference(words),
+                        // SAFETY: as above.
+                        Short::Counted(_) => unsafe { builder.counted_binary(record, shared) },
                     };
                     builder.set(root, index, word);
                     parts.push((index, part));
                 }
                 let block = Block::of_short(&elements, &parts, &cats_sync::epoch::pin()).unwrap();
-                assert_eq!(block.as_ref().as_words(), builder.finish().unwrap().as_ref().as_words());
+                let built = builder.finish().unwrap();
+                assert_eq!(block.as_ref().as_words(), built.as_ref().as_words());
+                assert_eq!(counted(record) % 2, 0);
             }
         }
     }
+    assert_eq!(counted(record), 0);
 }
 
 /// The words of a plain reference stand in the block as the VM has them, and nothing else.
@@ -323,7 +333,7 @@ fn what_normalized_keys_cannot_tell_ends_them() {
     }
     for (a, b) in [
         (Bits(vec![0x10], 4), Bits(vec![0x10], 5)),
-        (Bits(vec![0x10], 4), Binary(vec![0x10], false)),
+        (Bits(vec![0x10], 4), Binary(vec![0x10], Bytes::Inline)),
         (Map(vec![]), map(1)),
         (Map(vec![]), Map(vec![])),
         (Tuple(vec![Nil]), Tuple(vec![Nil])),
@@ -404,7 +414,7 @@ fn the_tail_of_a_shorter_list_is_compared_with_a_list() {
     for (tail, order) in [
         (Nil, Ordering::Less),
         (int(9), Ordering::Less),
-        (Binary(vec![], false), Ordering::Greater),
+        (Binary(vec![], Bytes::Inline), Ordering::Greater),
     ] {
         let short = list(&[1], tail);
         assert_eq!(compare(short.as_key(), long.as_key()), order);
@@ -441,7 +451,7 @@ fn held_terms_are_released_once() {
     let reference = || Opaque(Class::Reference, number);
     let object = Tuple(vec![
         reference(),
-        List(vec![Binary(vec![1; 100], true), reference()], Box::new(Nil)),
+        List(vec![Binary(vec![1; 100], Bytes::Held), reference()], Box::new(Nil)),
         Map(vec![(int(1), reference())]),
     ]);
 
@@ -476,6 +486,46 @@ fn held_terms_are_released_once() {
     assert!(equal(key.as_key(), key.as_key()));
     drop(key);
     assert_eq!(retained(number), 0);
+}
+
+/// Each block has references of its own to the binaries that are counted, whatever way it was made.
+#[test]
+fn binaries_are_counted() {
+    install_test_host(ZEROS_IDENTICAL);
+    let bytes = &*vec![7; 100].leak();
+    let record = bytes.as_ptr() as u64;
+    let other = Opaque(Class::Reference, 999);
+    // With a held term in the block, too, it is built anew to be changed.
+    for (held, words) in [(false, 9), (true, 12)] {
+        let mut builder = Builder::new();
+        let root = builder.tuple(3);
+        let list = builder.proper_list(1);
+        builder.set(root, 0, list.word());
+        // SAFETY: the bytes live for ever, and the host counts for any number.
+        let word = unsafe { builder.counted_binary(record, bytes) };
+        builder.set(list, 0, word);
+        if held {
+            let word = other.build(&mut builder);
+            builder.set(root, 2, word);
+        }
+        assert_eq!(counted(record), 0);
+        let block = builder.finish().unwrap();
+        assert_eq!((block.as_ref().words(), counted(record)), (words, 1));
+
+        let change = |index, term| block.as_ref().with_elements([(index, term)].into_iter()).unwrap();
+        let changed = change(1, TermRef::immediate(TOP));
+        assert_eq!(counted(record), 2);
+        let copied = change(1, block.as_ref().element(0));
+        assert_eq!(counted(record), 4);
+        assert!(equal(copied.as_ref().element(0), changed.as_ref().element(0)));
+        let without = change(0, TermRef::immediate(NIL));
+        assert_eq!((without.as_ref().has_held(), counted(record)), (held, 4));
+        drop((block, copied));
+        assert_eq!(counted(record), 1);
+        assert_eq!(changed.as_ref().element(1).word(), TOP);
+        drop(changed);
+        assert_eq!(counted(record), 0);
+    }
 }
 
 /// The deepest term that is stored is compared, hashed, copied and freed on a small stack.

@@ -346,15 +346,11 @@ pub fn collect(limit: usize) -> bool {
 /// idle threads if asked to, tags, scans, frees.
 fn reclaim(thread: &Thread, limit: usize, raiding: bool) -> bool {
     thread.reclaiming.set(true);
-    let mut freed = free_ripe(thread.slot());
-    if raiding {
-        for slot in slots() {
-            if freed >= limit {
-                break;
-            }
-            freed += free_ripe(slot);
-        }
-    }
+    let freed = if raiding {
+        free_left(limit)
+    } else {
+        free_ripe(thread.slot())
+    };
     // Perhaps it was only for that: a round has its price, a barrier on all processors. Relaxed: a hint.
     let due = raiding || DOMAIN.weight.load(Ordering::Relaxed) >= DUE_WEIGHT;
     let ripe = due.then(|| take_ripe(limit.saturating_sub(freed), raiding)).flatten();
@@ -368,6 +364,21 @@ fn reclaim(thread: &Thread, limit: usize, raiding: bool) -> bool {
     // Relaxed: hints.
     let left = |slot: &Slot| !slot.ripe.load(Ordering::Relaxed).is_null();
     ripe.is_none() || DOMAIN.weight.load(Ordering::Relaxed) != 0 || raiding && slots().any(left)
+}
+
+/// Frees what was left to threads, until it was `limit` objects; how many.
+fn free_left(limit: usize) -> usize {
+    // It begins with another thread after each batch of garbage: those that are busy are soon left more, and would keep it from
+    // coming to those behind them. Relaxed: any thread will do.
+    let first = DOMAIN.epoch.0.load(Ordering::Relaxed) as usize % slots().count();
+    let mut freed = 0;
+    for slot in slots().skip(first).chain(slots().take(first)) {
+        if freed >= limit {
+            break;
+        }
+        freed += free_ripe(slot);
+    }
+    freed
 }
 
 /// Frees what was left to a thread, which may be another one than this; how many objects.

@@ -3,7 +3,7 @@
 
 use cats_sync::epoch::{collect, pin, slot_index};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Barrier, Mutex, MutexGuard};
+use std::sync::{mpsc, Barrier, Mutex, MutexGuard};
 use std::{ptr, thread};
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -179,6 +179,77 @@ fn what_a_thread_retired_it_frees_itself_while_it_goes_on() {
     assert_eq!(OTHERS.load(SeqCst), 0);
     while collect(1000) {}
     assert_eq!(OWN.load(SeqCst) + OTHERS.load(SeqCst), 9 * 64);
+}
+
+/// A thread that retires so many bags of objects whenever it is told to.
+fn retirer<'scope>(scope: &'scope thread::Scope<'scope, '_>, counter: &'static AtomicUsize) -> impl Fn(usize) {
+    let (orders, told) = mpsc::channel::<usize>();
+    let (done, dones) = mpsc::channel::<()>();
+    scope.spawn(move || {
+        slot_index();
+        done.send(()).unwrap();
+        for bags in told {
+            (0..64 * bags).for_each(|_| retire_counted(counter, 1));
+            done.send(()).unwrap();
+        }
+    });
+    dones.recv().unwrap();
+    move |bags| {
+        orders.send(bags).unwrap();
+        dones.recv().unwrap();
+    }
+}
+
+#[test]
+fn what_is_left_to_idle_threads_is_collected_beside_busy_ones() {
+    let _turn = turn();
+    static IDLE: AtomicUsize = AtomicUsize::new(0);
+    static BUSY: AtomicUsize = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        // Whichever order threads are looked at in, an idle one comes after the busy one.
+        let first = retirer(scope, &IDLE);
+        let busy = retirer(scope, &BUSY);
+        let last = retirer(scope, &IDLE);
+        let round = || (0..64 * 2).for_each(|_| retire_counted(&BUSY, 1));
+        first(3);
+        last(3);
+        round();
+        assert_eq!(IDLE.load(SeqCst), 0, "left to the idle threads");
+        for _ in 0..100 {
+            busy(6);
+            round();
+            collect(1);
+        }
+        assert_eq!(IDLE.load(SeqCst), 6 * 64);
+    });
+    while collect(1000) {}
+}
+
+#[test]
+fn much_memory_is_not_left_to_its_thread() {
+    let _turn = turn();
+    static FREED: AtomicUsize = AtomicUsize::new(0);
+    let (retired, released) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        let guard = pin();
+        scope.spawn(|| {
+            for _ in 0..100 {
+                // SAFETY: `count` frees nothing.
+                unsafe { pin().retire_sized(ptr::from_ref(&FREED).cast_mut().cast(), 1, count, 1 << 20) };
+            }
+            retired.wait();
+            released.wait();
+        });
+        retired.wait();
+        drop(guard);
+        assert_eq!(FREED.load(SeqCst), 0, "the guard held everything back");
+        // SAFETY: as above.
+        unsafe { pin().retire_sized(ptr::from_ref(&FREED).cast_mut().cast(), 1, count, 1 << 20) };
+        let freed = FREED.load(SeqCst);
+        released.wait();
+        assert!(freed >= 100, "freed {freed}");
+    });
+    while collect(1000) {}
 }
 
 #[test]

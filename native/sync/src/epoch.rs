@@ -17,11 +17,12 @@
 //!   owner that pins later sees the warning and keeps its hands off. So idle threads hold nothing back.
 //!
 //! - Who finds bags without readers frees its own. Those of another thread are left to it, as their memory is near its
-//!   processor and will be allocated there again; it frees them when it seals its next bag, and has one lot left to it at a time.
-//!   [`collect`] frees what is left to any thread, and leaves nothing.
+//!   processor and will be allocated there again; it frees them when it seals its next bag, and has one lot left to it at a time,
+//!   none of much memory. [`collect`] frees what is left to any thread, and leaves nothing.
 //!
-//! Held back at most: 64 objects or 64 KiB in each thread's bag, four bags left to it, some 512 KiB of sealed bags, and what is
-//! retired while the oldest guard lives. A thread that seals a bag then frees up to four at its unpin, so a backlog shrinks.
+//! Held back at most: 64 objects or 64 KiB in each thread's bag, some 300 objects or 512 KiB left to it, some 512 KiB of sealed
+//! bags, and what is retired while the oldest guard lives. A thread that seals a bag then frees up to four at its unpin, so a
+//! backlog shrinks.
 
 use crate::barrier;
 use crate::facade::{global, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, Witness};
@@ -53,6 +54,12 @@ const UNTOLD: usize = 768;
 const BAG_WEIGHT: usize = BAG_OBJECTS * 1024;
 /// Weight of sealed bags at which a thread that seals one reclaims.
 const DUE_WEIGHT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 8 * BAG_WEIGHT };
+/// Weight that is not left to a thread, which may be idle: blocks so large are no processor's.
+const LOT_WEIGHT: usize = if cfg!(any(loom, shuttle)) {
+    usize::MAX
+} else {
+    DUE_WEIGHT
+};
 /// Objects that one unpin frees at most.
 const UNPIN_LIMIT: usize = 256;
 
@@ -414,13 +421,13 @@ fn take_ripe(limit: usize, raiding: bool) -> Option<*mut Bag> {
     Some(ripe)
 }
 
-/// Frees bags that nobody reads, but leaves those of another thread to it, if it has taken what was left to it before: what is freed
-/// where it was allocated, and will be again, takes no lines from another processor.
+/// Frees bags that nobody reads, but leaves those of another thread to it, if they are not too heavy and it has taken what was left
+/// to it before: what is freed where it was allocated, and will be again, takes no lines from another processor.
 fn free_or_leave(mut ripe: *mut Bag, own: &Slot) {
     // SAFETY: the bags are this thread's own, and those that are left nobody's until they are taken.
     while let Some(first) = unsafe { ripe.as_ref() } {
         let owner = first.owner;
-        let (theirs, others) = divide(ripe, owner);
+        let (theirs, weight, others) = divide(ripe, owner);
         ripe = others;
         let leave = || {
             // Release pairs with the Acquire of `free_ripe`.
@@ -428,18 +435,19 @@ fn free_or_leave(mut ripe: *mut Bag, own: &Slot) {
                 .ripe
                 .compare_exchange(ptr::null_mut(), theirs, Ordering::Release, Ordering::Relaxed)
         };
-        if ptr::eq(owner, own) || leave().is_err() {
+        if ptr::eq(owner, own) || weight >= LOT_WEIGHT || leave().is_err() {
             free(theirs);
         }
     }
 }
 
-/// The bags of a chain that this thread filled, and the others.
-fn divide(mut at: *mut Bag, owner: &Slot) -> (*mut Bag, *mut Bag) {
-    let (mut theirs, mut others) = (ptr::null_mut(), ptr::null_mut());
+/// The bags of a chain that this thread filled, their weight, and the others.
+fn divide(mut at: *mut Bag, owner: &Slot) -> (*mut Bag, usize, *mut Bag) {
+    let (mut theirs, mut weight, mut others) = (ptr::null_mut(), 0_usize, ptr::null_mut());
     // SAFETY: the caller's own bags.
     while let Some(bag) = unsafe { at.as_mut() } {
         let chain = if ptr::eq(bag.owner, owner) {
+            weight = weight.saturating_add(bag.weight);
             &mut theirs
         } else {
             &mut others
@@ -448,7 +456,7 @@ fn divide(mut at: *mut Bag, owner: &Slot) -> (*mut Bag, *mut Bag) {
         *chain = at;
         at = next;
     }
-    (theirs, others)
+    (theirs, weight, others)
 }
 
 impl Waiting {

@@ -273,6 +273,24 @@ fn an_object_retired_by_one_and_collected_by_another_is_freed_once() {
 }
 
 #[test]
+fn what_is_left_to_its_thread_is_freed_once() {
+    check(|| {
+        let (mine, theirs) = (shared(), shared());
+        let other = {
+            let theirs = theirs.clone();
+            thread::spawn(move || {
+                unlink_and_retire(&theirs);
+                retire(&theirs.objects[1]);
+            })
+        };
+        unlink_and_retire(&mine);
+        other.join().unwrap();
+        while collect(10) {}
+        assert!(!mine.objects[0].alive() && theirs.objects.iter().all(|object| !object.alive()));
+    });
+}
+
+#[test]
 fn two_reclaimers_do_not_meet() {
     check(|| {
         let shared = shared();

@@ -87,7 +87,7 @@ fn take(work: &mut Vec<Garbage>) {
 /// Clears away for about `budget`; true when there is more to do. What another thread is at is left to it.
 pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> bool {
     let start = Instant::now();
-    epoch::collect(RETIRED);
+    let mut left = epoch::collect(RETIRED);
     let worked = WORK.with(|work| {
         while PENDING.load(Ordering::Relaxed) != 0 {
             take(work);
@@ -110,6 +110,10 @@ pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> bool {
             }
         }
     });
+    // What is retired announces itself to nobody, so the rest of the slice goes to it; what is still being read stays.
+    while left && start.elapsed() < budget {
+        left = epoch::collect(RETIRED);
+    }
     worked.is_err() || PENDING.load(Ordering::Relaxed) != 0
 }
 

@@ -12,9 +12,6 @@ use crate::layout;
 use crate::vm::{Env, Term};
 use cats_term::{BlockRef, Class, Elements, Integer, List, Map, Shared, TermRef, View, NIL};
 
-/// How many bytes before those of a shared binary their references are counted.
-const COUNT_BEFORE: usize = 16;
-
 /// The tuple that a block holds. `Big` when it is too large for this scheduler.
 #[inline]
 pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
@@ -81,14 +78,8 @@ pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
         View::Reference(words) => Ok(env.reference(words)),
         // SAFETY: the reference is counted as long as the object exists, which the caller keeps.
         View::SharedBinary(Shared::Counted(record), bytes) => Ok(unsafe { binary::make(env, record, bytes) }),
-        View::SharedBinary(Shared::Held(held), bytes) => {
-            // The VM will count one reference more to them, in the line before the bytes: at once, not behind a look at the term.
-            cats_sync::prefetch(bytes.as_ptr().wrapping_sub(COUNT_BEFORE).cast::<u64>());
-            // SAFETY: as below.
-            Ok(unsafe { env.copy(Term(held.term())) })
-        }
         // SAFETY: the term is held as long as its object, which the caller keeps.
-        View::Held(_, held) => Ok(unsafe { env.copy(Term(held.term())) }),
+        View::SharedBinary(Shared::Held(held), _) | View::Held(_, held) => Ok(unsafe { env.copy(Term(held.term())) }),
     }
 }
 

@@ -32,7 +32,7 @@ agree(Type, More) ->
     Theirs = [<<Binary/binary, 0>> || Binary <- Ours],
     Tables = [{cats, cats_test_lib:new(cats, t, Options), list_to_tuple(Ours)},
               {ets, ets:new(t, Options), list_to_tuple([binary:copy(Binary) || Binary <- Theirs])}],
-    Run = fun(Steps) -> [in_a_process(fun() -> steps(Module, Table, Binaries, Type, Seed, Steps) end)
+    Run = fun(Steps) -> [cats_test_lib:in_process(fun() -> steps(Module, Table, Binaries, Type, Seed, Steps) end)
                          || {Module, Table, Binaries} <- Tables]
           end,
     [Same, Same] = Run(60),
@@ -64,13 +64,6 @@ references(Binaries) ->
          [Count | _] = Counts = [Count || {_, Size, Count} <- Known, Size =:= byte_size(Binary)],
          1 + Count - length(Counts)
      end || Binary <- tuple_to_list(Binaries)].
-
-in_a_process(Function) ->
-    {_, Monitor} = spawn_monitor(fun() -> exit({result, Function()}) end),
-    receive
-        {'DOWN', Monitor, process, _, {result, Result}} -> Result;
-        {'DOWN', Monitor, process, _, Reason} -> error(Reason)
-    end.
 
 %% What the operations return, with the sizes of binaries for these.
 steps(Module, Table, Binaries, Type, Seed, Steps) ->
@@ -201,9 +194,12 @@ many_at_once(_Config) ->
 memory_comes_back(_Config) ->
     Table = ?T:new(t, [public]),
     Before = erlang:memory(binary),
-    in_a_process(fun() -> [?T:insert(Table, {N, {rand:bytes(10000), N}}) || _ <- [1, 2], N <- lists:seq(1, 5000)], ok end),
+    cats_test_lib:in_process(fun() ->
+                                     [?T:insert(Table, {N, {rand:bytes(10000), N}}) || _ <- [1, 2], N <- lists:seq(1, 5000)],
+                                     ok
+                             end),
     true = erlang:memory(binary) - Before > 45_000_000,
-    in_a_process(fun() -> [?T:update_element(Table, N, {2, x}) || N <- lists:seq(1, 5000, 2)], ok end),
+    cats_test_lib:in_process(fun() -> [?T:update_element(Table, N, {2, x}) || N <- lists:seq(1, 5000, 2)], ok end),
     cats_test_lib:eventually(fun() -> erlang:memory(binary) - Before < 27_000_000 end),
     ?T:delete(Table),
     cats_test_lib:eventually(fun() -> erlang:memory(binary) - Before < 1_000_000 end).

@@ -49,14 +49,14 @@ run(Calls) ->
 %% @doc Compares cats, or another module, one that has call/2 as ets_model has it, with ets.
 -spec compare(pos_integer(), module()) -> {ok, pos_integer()} | {different, Case :: term(), pos_integer()}.
 compare(Calls, Subject) ->
-    in_process(fun() ->
-                       ok = cats_test_lib:ensure_proper(),
-                       Environment = environment(),
-                       Compared = counters:new(1, []),
-                       Property = proper:forall(random_case(),
-                                                fun(Case) -> same(Case, Subject, Environment, Compared) end),
-                       compare(Calls, Property, Compared)
-               end).
+    cats_test_lib:in_process(fun() ->
+                                     ok = cats_test_lib:ensure_proper(),
+                                     Environment = environment(),
+                                     Compared = counters:new(1, []),
+                                     Property = proper:forall(random_case(),
+                                                              fun(Case) -> same(Case, Subject, Environment, Compared) end),
+                                     compare(Calls, Property, Compared)
+                             end).
 
 compare(Calls, Property, Compared) ->
     Same = proper:quickcheck(Property, [quiet, {numtests, min(250, 1 + Calls div 40)}, {max_size, 20},
@@ -80,18 +80,10 @@ same(Case, Subject, Environment, Compared) ->
 %% @doc Runs one case and prints its calls, and where the two differ.
 -spec replay(module(), term()) -> same | different.
 replay(Subject, Case) ->
-    in_process(fun() ->
-                       put(print, true),
-                       run_case(Case, Subject, environment(), counters:new(1, []))
-               end).
-
-%% A process of its own, so that tables and messages left behind go with it.
-in_process(Function) ->
-    {Pid, Monitor} = spawn_monitor(fun() -> exit({result, Function()}) end),
-    receive
-        {'DOWN', Monitor, process, Pid, {result, Result}} -> Result;
-        {'DOWN', Monitor, process, Pid, Reason} -> error(Reason)
-    end.
+    cats_test_lib:in_process(fun() ->
+                                     put(print, true),
+                                     run_case(Case, Subject, environment(), counters:new(1, []))
+                             end).
 
 %% The universe of terms, which stays the same from case to case.
 environment() ->

@@ -153,11 +153,14 @@ comes_back(Term) ->
         false -> error({Term, Back})
     end.
 
-roundtrip(Term) ->
+roundtrip(Term) -> patiently(test_roundtrip, Term).
+
+%% The native function's result, on a dirty scheduler if it takes long.
+patiently(Function, Term) ->
     try
-        cats_nif:test_roundtrip(Term)
+        cats_nif:Function(Term)
     catch
-        error:dirty -> cats_nif:dirty(test_roundtrip, [Term])
+        error:dirty -> cats_nif:dirty(Function, [Term])
     end.
 
 %% Terms are looked into in all releases that are tested; and where they are not, everything is as well.
@@ -186,12 +189,7 @@ reason(Fun) ->
         error:Reason -> Reason
     end.
 
-keep(Term) ->
-    try
-        cats_nif:test_keep(Term)
-    catch
-        error:dirty -> cats_nif:dirty(test_keep, [Term])
-    end.
+keep(Term) -> patiently(test_keep, Term).
 
 there_random_terms_come_back(Runs) ->
     Leaves = list_to_tuple(terms()),
@@ -204,11 +202,11 @@ there_results_are_as_the_vm_has_them(Runs) ->
     Leaves = list_to_tuple([Term || Term <- terms(), erts_debug:flat_size(Term) < 50]),
     [begin
          Known = cats_nif:test_layout(Known),
-         [in_process(fun() -> is_as_of_the_vm(shape(Leaves)) end) || _ <- lists:seq(1, Runs div 20)],
-         [in_process(fun() -> fills(Words, Leaves) end) || Words <- lists:seq(0, 300, 5)]
+         [cats_test_lib:in_process(fun() -> is_as_of_the_vm(shape(Leaves)) end) || _ <- lists:seq(1, Runs div 20)],
+         [cats_test_lib:in_process(fun() -> fills(Words, Leaves) end) || Words <- lists:seq(0, 300, 5)]
      end || Known <- [false, true]],
     %% Pairs of maps are stored in the same order, however they were read.
-    [in_process(fun() -> is_read_and_made(shape(Leaves)) end) || _ <- lists:seq(1, Runs div 20)],
+    [cats_test_lib:in_process(fun() -> is_read_and_made(shape(Leaves)) end) || _ <- lists:seq(1, Runs div 20)],
     ok.
 
 shape(Leaves) ->
@@ -293,10 +291,6 @@ is_read_and_made(Term) ->
          Back = cats_nif:test_kept(Kept),
          is_same(Term, Back) andalso are_maps_same(Term, Back) orelse error({Read, Made, Term, Back})
      end || {Read, Made} <- [{false, true}, {true, false}, {true, true}]].
-
-in_process(Test) ->
-    {_, Monitor} = spawn_monitor(Test),
-    receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end.
 
 %% The terms of the comparison with ets, and some that only matter here.
 terms() ->

@@ -1,7 +1,7 @@
 %% What several suites need.
 -module(cats_test_lib).
 -export([ensure_proper/0, environment/2, start/1, tables/0, new/3, only_cats/1, types/0, types/1, spawn_owner/1,
-         run_in/2, stop/2, down/1,
+         run_in/2, in_process/1, stop/2, down/1,
          eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1]).
 
 %% @doc For init_per_suite/1: the tables to test, cats with an engine of choice (cats_chosen) or, with TABLES=ets in
@@ -72,6 +72,16 @@ run_in(Pid, Function) ->
     receive
         {Reference, Result} -> demonitor(Reference, [flush]), Result;
         {'DOWN', Reference, _, _, Reason} -> error({died, Reason})
+    end.
+
+%% @doc Runs the function in a process of its own, so that tables, messages and references left behind go with it, and
+%% returns its result.
+-spec in_process(fun(() -> Result)) -> Result.
+in_process(Function) ->
+    {Pid, Monitor} = spawn_monitor(fun() -> exit({result, Function()}) end),
+    receive
+        {'DOWN', Monitor, process, Pid, {result, Result}} -> Result;
+        {'DOWN', Monitor, process, Pid, Reason} -> error(Reason)
     end.
 
 %% @doc Ends a process and returns when it is dead; `kill' kills it.

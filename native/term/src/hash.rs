@@ -117,11 +117,11 @@ fn hash_item<const ORDERED: bool>(term: TermRef<'_>) -> u64 {
             return hash_of(word);
         }
     }
-    let mut state = State::new();
-    state.absorb_item::<ORDERED>(term);
-    state.finish()
+    State::new().item::<ORDERED>(term).finish()
 }
 
+/// Passed on by value, so in registers.
+#[derive(Clone, Copy)]
 struct State {
     state: u64,
     secrets: &'static Secrets,
@@ -138,111 +138,131 @@ impl State {
     }
 
     #[inline]
-    fn finish(&self) -> u64 {
+    fn finish(self) -> u64 {
         (fold(self.state ^ self.secrets.second, MULTIPLIER) & !3).max(4)
     }
 
     #[inline]
-    fn absorb(&mut self, word: u64) {
-        self.state = fold(self.state ^ word, MULTIPLIER);
+    fn word(self, word: u64) -> Self {
+        let state = fold(self.state ^ word, MULTIPLIER);
+        Self { state, ..self }
     }
 
     #[inline]
-    fn absorb_two(&mut self, first: u64, second: u64) {
-        self.state = fold(self.state ^ first, self.secrets.second ^ second);
+    fn two_words(self, first: u64, second: u64) -> Self {
+        let state = fold(self.state ^ first, self.secrets.second ^ second);
+        Self { state, ..self }
     }
 
-    /// To be followed by [`absorb`](Self::absorb) or [`absorb_two`](Self::absorb_two), unless the item has no parts. Marks that are
+    #[inline]
+    fn words(self, words: &[u64]) -> Self {
+        let (pairs, last) = words.as_chunks::<2>();
+        let state = pairs
+            .iter()
+            .fold(self, |state, [first, second]| state.two_words(*first, *second));
+        last.iter().fold(state, |state, word| state.word(*word))
+    }
+
+    /// To be followed by [`word`](Self::word) or [`two_words`](Self::two_words), unless the item has no parts. Marks that are
     /// alike are spread over all bits, so that a word that follows does not make up for the difference by one of its own.
     #[inline]
-    fn mark(&mut self, mark: Mark, size: usize) {
+    fn mark(self, mark: Mark, size: usize) -> Self {
         let mark = (size as u64) << 8 | mark as u64;
-        self.state = self.state.rotate_left(23).wrapping_add(mark.wrapping_mul(MULTIPLIER));
+        let state = self.state.rotate_left(23).wrapping_add(mark.wrapping_mul(MULTIPLIER));
+        Self { state, ..self }
     }
 
     #[inline]
-    fn absorb_term<const ORDERED: bool>(&mut self, term: TermRef<'_>) {
-        if term.is_immediate() {
-            self.absorb(term.word());
-        } else {
-            self.absorb_item::<ORDERED>(term);
+    fn term<const ORDERED: bool>(self, term: TermRef<'_>) -> Self {
+        match term.is_immediate() {
+            true => self.word(term.word()),
+            false => self.nested::<ORDERED>(term),
         }
     }
 
-    fn absorb_item<const ORDERED: bool>(&mut self, term: TermRef<'_>) {
+    /// As [`item`](Self::item), but a call.
+    #[inline(never)]
+    fn nested<const ORDERED: bool>(self, term: TermRef<'_>) -> Self {
+        self.item::<ORDERED>(term)
+    }
+
+    #[inline(always)]
+    fn item<const ORDERED: bool>(self, term: TermRef<'_>) -> Self {
         match term.view() {
-            View::Immediate(word) => self.absorb(word),
+            View::Immediate(word) => self.word(word),
             View::Tuple(elements) => {
-                self.mark(Mark::Tuple, elements.len());
-                self.absorb_elements::<ORDERED>(elements);
+                let state = self.mark(Mark::Tuple, elements.len());
+                match term.is_flat() {
+                    true => state.words(elements.words()),
+                    false => state.elements::<ORDERED>(elements),
+                }
             }
             View::List(list) => {
-                self.mark(Mark::List, list.elements().len());
-                self.absorb_elements::<ORDERED>(list.elements());
-                self.absorb_term::<ORDERED>(list.tail());
+                let state = self.mark(Mark::List, list.elements().len());
+                match term.is_flat() {
+                    true => state.words(list.elements().words()),
+                    false => state.elements::<ORDERED>(list.elements()),
+                }
+                .term::<ORDERED>(list.tail())
             }
-            View::Map(map) => {
-                self.mark(Mark::Map, map.keys.len());
-                self.absorb(sum_of_pairs::<ORDERED>(map));
-            }
-            View::Float(value) => self.absorb_float::<ORDERED>(value),
-            View::Integer(integer) => {
-                self.absorb_digits(integer.negative, integer.digits.iter().copied());
-            }
-            View::Binary(bytes) | View::SharedBinary(_, bytes) => {
-                self.mark(Mark::Bytes, bytes.len());
-                self.absorb(rapidhash_v3_seeded(bytes, &self.secrets.bytes));
-            }
+            View::Map(map) => self.mark(Mark::Map, map.keys.len()).word(sum_of_pairs::<ORDERED>(map)),
+            View::Float(value) => self.float::<ORDERED>(value),
+            View::Integer(integer) => self.digits(integer.negative, integer.digits.iter().copied()),
+            View::Binary(bytes) | View::SharedBinary(_, bytes) => self
+                .mark(Mark::Bytes, bytes.len())
+                .word(rapidhash_v3_seeded(bytes, &self.secrets.bytes)),
             View::Reference(words) => {
-                self.mark(Mark::Reference, words.len());
-                words.iter().for_each(|word| self.absorb(*word));
+                let state = self.mark(Mark::Reference, words.len());
+                words.iter().fold(state, |state, word| state.word(*word))
             }
             View::Held(class, held) => {
-                self.mark(Mark::Held, class as usize);
+                let state = self.mark(Mark::Held, class as usize);
                 // Equal numbers may hide in these under different exact hashes.
                 let hides_numbers = !matches!(class, Class::Reference | Class::Port | Class::Pid | Class::BitString);
-                if !(ORDERED && hides_numbers) {
-                    self.absorb(held.hash());
+                match ORDERED && hides_numbers {
+                    true => state,
+                    false => state.word(held.hash()),
                 }
             }
         }
     }
 
-    fn absorb_elements<const ORDERED: bool>(&mut self, elements: Elements<'_>) {
-        let mut rest = elements.iter();
+    #[inline(never)]
+    fn elements<const ORDERED: bool>(self, elements: Elements<'_>) -> Self {
+        let (mut state, mut rest) = (self, elements.iter());
         while let Some(first) = rest.next() {
             let Some(second) = rest.next() else {
-                return self.absorb_term::<ORDERED>(first);
+                return state.term::<ORDERED>(first);
             };
-            match (single_word::<ORDERED>(first), single_word::<ORDERED>(second)) {
-                (Some(first), Some(second)) => self.absorb_two(first, second),
-                _ => {
-                    self.absorb_term::<ORDERED>(first);
-                    self.absorb_term::<ORDERED>(second);
-                }
-            }
+            state = match (single_word::<ORDERED>(first), single_word::<ORDERED>(second)) {
+                (Some(first), Some(second)) => state.two_words(first, second),
+                _ => state.term::<ORDERED>(first).term::<ORDERED>(second),
+            };
         }
+        state
     }
 
-    fn absorb_digits(&mut self, negative: bool, digits: impl ExactSizeIterator<Item = u64>) {
-        self.mark(if negative { Mark::Negative } else { Mark::Positive }, digits.len());
-        digits.for_each(|digit| self.absorb(digit));
+    #[inline]
+    fn digits(self, negative: bool, digits: impl ExactSizeIterator<Item = u64>) -> Self {
+        let mark = if negative { Mark::Negative } else { Mark::Positive };
+        let state = self.mark(mark, digits.len());
+        digits.fold(state, |state, digit| state.word(digit))
     }
 
     /// A float of a whole value is absorbed as the integer of that value, when `ORDERED`.
-    fn absorb_float<const ORDERED: bool>(&mut self, value: f64) {
+    #[inline]
+    fn float<const ORDERED: bool>(self, value: f64) -> Self {
         if ORDERED {
             if let Some(word) = small_value(value).and_then(small) {
-                return self.absorb(word);
+                return self.word(word);
             }
             if value.abs() >= (1u64 << 59) as f64 {
                 let whole = Whole::of(value);
-                return self.absorb_digits(value < 0.0, (0..whole.len()).map(|i| whole.digit(i)));
+                return self.digits(value < 0.0, (0..whole.len()).map(|i| whole.digit(i)));
             }
         }
-        self.mark(Mark::Float, 0);
         // Adding 0.0 makes 0.0 of -0.0, which may be the same term.
-        self.absorb((value + 0.0).to_bits());
+        self.mark(Mark::Float, 0).word((value + 0.0).to_bits())
     }
 }
 
@@ -261,9 +281,7 @@ fn single_word<const ORDERED: bool>(term: TermRef<'_>) -> Option<u64> {
 /// The keys of a map are compared exactly even where values are not, and in any order.
 fn sum_of_pairs<const ORDERED: bool>(map: Map<'_>) -> u64 {
     map.keys.iter().zip(map.values.iter()).fold(0, |sum, (key, value)| {
-        let mut pair = State::new();
-        pair.absorb_term::<false>(key);
-        pair.absorb_term::<ORDERED>(value);
+        let pair = State::new().term::<false>(key).term::<ORDERED>(value);
         pair.finish().wrapping_add(sum)
     })
 }

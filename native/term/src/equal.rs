@@ -12,8 +12,20 @@ pub fn equal(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     if a.is_immediate() || b.is_immediate() {
         a.word() == b.word()
     } else {
-        equal_items(a, b)
+        are_same_words(a, b) || equal_items(a, b)
     }
+}
+
+/// Whether both are the same words, none of which means anything but itself: so terms that are found by their hashes mostly are.
+#[inline]
+fn are_same_words(a: TermRef<'_>, b: TermRef<'_>) -> bool {
+    a.header() == b.header()
+        && a.plain_words().is_some_and(|words| {
+            // SAFETY: the header tells how many words an item has.
+            let others = unsafe { b.words(words.len()) };
+            // Compared one by one: a comparison of any length would be a call.
+            words.iter().zip(others).all(|(word, other)| word == other)
+        })
 }
 
 fn equal_items(a: TermRef<'_>, b: TermRef<'_>) -> bool {

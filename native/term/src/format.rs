@@ -332,8 +332,18 @@ impl<'a> TermRef<'a> {
                 header & KIND_MASK,
                 FLOAT | INTEGER_POSITIVE | INTEGER_NEGATIVE | BINARY | REFERENCE
             );
-        // SAFETY: an item has this many words, and they lie in the block, which lives for 'a.
-        plain.then(|| unsafe { std::slice::from_raw_parts(self.item(), item_words(header)) })
+        // SAFETY: an item has this many words.
+        plain.then(|| unsafe { self.words(item_words(header)) })
+    }
+
+    /// The first words of the item, its header among them.
+    ///
+    /// # Safety
+    /// The item has them.
+    #[inline]
+    pub(crate) unsafe fn words(self, count: usize) -> &'a [u64] {
+        // SAFETY: the words lie in the block, which lives for 'a.
+        unsafe { std::slice::from_raw_parts(self.item(), count) }
     }
 
     /// The elements, if it is a tuple.

@@ -41,11 +41,11 @@ pub fn object_with(env: Env, block: BlockRef, place: usize, key: Term) -> Result
 
 /// Whether a term of the process that is exactly the same may stand for a copy of this stored one. Not for one with binaries in it,
 /// which may be parts of larger ones that would be kept; nor with floats, of which 0.0 and -0.0 may be the same.
-pub fn is_sharable(term: TermRef) -> bool {
+pub fn may_stand(term: TermRef) -> bool {
     match term.view() {
         View::Immediate(_) | View::Integer(_) | View::Reference(_) => true,
-        View::Tuple(elements) => term.is_flat() || elements.iter().all(is_sharable),
-        View::List(list) => term.is_flat() || list.elements().iter().all(is_sharable) && is_sharable(list.tail()),
+        View::Tuple(elements) => term.is_flat() || elements.iter().all(may_stand),
+        View::List(list) => term.is_flat() || list.elements().iter().all(may_stand) && may_stand(list.tail()),
         View::Held(class, _) => matches!(class, Class::Reference | Class::Pid | Class::Port),
         View::Map(_) | View::Float(_) | View::Binary(_) | View::SharedBinary(..) => false,
     }

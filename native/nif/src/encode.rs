@@ -11,17 +11,11 @@ use crate::layout::{self, Look};
 use crate::vm::{on_dirty_scheduler, Env, Term};
 use cats_term::{is_immediate, Builder, Class, CountedBinary, Few, Item, Short, TermRef, NIL};
 use rustler::sys::*;
-use std::mem::MaybeUninit;
 
 /// Words beyond which a term is too large for a scheduler.
 pub const SCHEDULER_WORDS: usize = cats_table::COPY_LIMIT;
 /// Terms nested deeper than this are held.
 const MAX_DEPTH: usize = 64;
-/// Longest string, and a byte, that is asked for as one.
-const STRING: usize = 129;
-/// The tag of a list cell in all releases so far; nothing but speed depends on it.
-const TAG: u64 = 3;
-const LIST_TAG: u64 = 1;
 /// Longest binary, in bytes, that is stored within its object.
 const INLINE_BINARY: usize = 64;
 
@@ -80,68 +74,88 @@ pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
     object(env, &[key], builder)
 }
 
-/// A key to search for, if it is not long and of the commonest kinds: an immediate, a string, a binary or a float, or tuples and
-/// lists of such. Otherwise it is to be built by [`key`].
+/// A key to search for, if it is not long and of the commonest kinds: an immediate, an integer, a float, a binary or a reference, or tuples
+/// and lists of such; and whether it may stand for a copy of a stored term that is the same: not with binaries outside the heap, of which
+/// more would be kept, nor with 0.0 or -0.0, which may be the same. Otherwise it is to be built by [`key`].
 #[inline]
-pub fn few<'a>(env: Env, key: Term, few: &'a mut Few) -> Option<TermRef<'a>> {
-    let word = few_item(env, key, few)?;
-    Some(few.term(word))
+pub fn few<'a>(env: Env, key: Term, few: &'a mut Few) -> Option<(TermRef<'a>, bool)> {
+    let mut encoder = FewEncoder {
+        env,
+        few,
+        may_stand: true,
+    };
+    let word = encoder.item(key)?;
+    Some((encoder.few.term(word), encoder.may_stand))
 }
 
-/// The depth of the recursion is limited by the room.
-fn few_item(env: Env, term: Term, few: &mut Few) -> Option<u64> {
-    // A guess, as in `Encoder::item`.
-    if term.0 & TAG == LIST_TAG {
-        return few_list(env, term, few);
-    }
-    if let Some(elements) = env.tuple_elements(term) {
-        if let Some(words) = immediates(elements) {
-            return few.tuple(words, true);
-        }
-        let tuple = few.tuple(Term::words(elements), false)?;
-        for (i, element) in elements.iter().enumerate() {
-            if !element.is_immediate() {
-                let word = few_item(env, *element, few)?;
-                few.set(tuple, i, word);
-            }
-        }
-        return Some(tuple);
-    }
-    if let Some(value) = env.get_f64(term) {
-        return few.float(value);
-    }
-    if let Some(words) = env.plain_reference(term) {
-        return few.reference(words);
-    }
-    few.binary(env.binary_bytes(term)?)
+/// Its methods give nothing where there is no room, or another kind of term.
+struct FewEncoder<'a, 'b> {
+    env: Env<'a>,
+    few: &'b mut Few,
+    may_stand: bool,
 }
 
-fn few_list(env: Env, list: Term, few: &mut Few) -> Option<u64> {
-    let mut bytes = [MaybeUninit::uninit(); STRING];
-    if let Some(bytes) = string(env, list, &mut bytes) {
-        return few.list(bytes.iter().map(|byte| Term::byte(*byte).0));
+impl FewEncoder<'_, '_> {
+    /// The depth of the recursion is limited by the room.
+    fn item(&mut self, term: Term) -> Option<u64> {
+        let env = self.env;
+        if layout::is_known() {
+            // SAFETY: terms are as expected, and this one is of the environment.
+            match unsafe { layout::look(term) } {
+                Look::Cell(..) => return self.list(term),
+                Look::Tuple(elements) => return self.tuple(elements),
+                Look::Float(value) => return self.float(value),
+                Look::Binary(bytes) => return self.few.binary(bytes),
+                Look::Reference(words) => return self.few.reference(words),
+                Look::Integer(negative, digits) => return self.few.integer(negative, digits),
+                Look::Map(..) | Look::Other => {}
+            }
+        } else if env.cell(term).is_some() {
+            return self.list(term);
+        } else if let Some(elements) = env.tuple_elements(term) {
+            return self.tuple(elements);
+        } else if let Some(value) = env.get_f64(term) {
+            return self.float(value);
+        }
+        self.may_stand = false;
+        self.few.binary(env.binary_bytes(term)?)
     }
-    let at = few.open_list()?;
-    let (mut rest, mut tags, mut length) = (list, !0, 0);
-    while rest.0 != NIL {
-        let (head, tail) = env.cell(rest)?;
-        few.push(head.0)?;
-        tags &= head.0;
-        rest = tail;
-        length += 1;
+
+    fn float(&mut self, value: f64) -> Option<u64> {
+        self.may_stand &= value != 0.0;
+        self.few.float(value)
     }
-    let flat = is_immediate(tags);
-    let item = few.close_list(at, flat);
-    if !flat {
-        for i in 0..length {
-            let element = Term(few.element(item, i));
+
+    fn tuple(&mut self, elements: &[Term]) -> Option<u64> {
+        let (tuple, is_flat) = self.few.tuple(Term::words(elements))?;
+        self.elements(tuple, if is_flat { 0 } else { elements.len() })
+    }
+
+    fn list(&mut self, list: Term) -> Option<u64> {
+        let mut rest = list;
+        let (item, length, is_flat) = self.few.list(std::iter::from_fn(|| {
+            let (head, tail) = self.env.cell(rest)?;
+            rest = tail;
+            Some(head.0)
+        }))?;
+        if rest.0 != NIL {
+            return None;
+        }
+        self.elements(item, if is_flat { 0 } else { length })
+    }
+
+    /// Sets the first elements of an item that are no immediates.
+    #[inline]
+    fn elements(&mut self, item: u64, count: usize) -> Option<u64> {
+        for i in 0..count {
+            let element = Term(self.few.element(item, i));
             if !element.is_immediate() {
-                let word = few_item(env, element, few)?;
-                few.set(item, i, word);
+                let word = self.item(element)?;
+                self.few.set(item, i, word);
             }
         }
+        Some(item)
     }
-    Some(item)
 }
 
 /// A term that can be stored right behind its tuple, of the commonest kinds.
@@ -162,19 +176,6 @@ pub fn short<'a>(env: Env<'a>, term: Term) -> Option<Short<'a>> {
     }
     // SAFETY: the term that refers to the record lives as long as the environment.
     Some(Short::Counted(unsafe { CountedBinary::new(record, bytes) }))
-}
-
-/// The bytes of a string, as `erl_nif` calls a proper list of bytes, if it is not long: one call for all of them.
-#[inline]
-fn string<'a>(env: Env, list: Term, bytes: &'a mut [MaybeUninit<u8>; STRING]) -> Option<&'a [u8]> {
-    let latin1 = ErlNifCharEncoding::ERL_NIF_LATIN1;
-    let room = bytes.as_mut_ptr().cast();
-    // SAFETY: the VM writes at most as many bytes as it is told.
-    let size = unsafe { enif_get_string(env.raw(), list.raw(), room, STRING as c_uint, latin1) };
-    // Nothing or less is said of what is no string, or too long. The last byte is a zero at the end.
-    let length = usize::try_from(size).ok()?.checked_sub(1)?;
-    // SAFETY: the VM wrote this many.
-    Some(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), length) })
 }
 
 /// Its methods give nothing where they fail.

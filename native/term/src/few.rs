@@ -23,15 +23,20 @@ impl Few {
         }
     }
 
-    /// A tuple of these elements; those that are no immediates must be [set](Self::set) again.
+    /// A tuple of these elements, and whether all are immediates; those that are not must be [set](Self::set) again.
     #[inline]
-    pub fn tuple(&mut self, elements: &[u64], flat: bool) -> Option<u64> {
-        let flat = if flat { FLAT } else { 0 };
-        let (at, places) = self.item(header(TUPLE, elements.len()) | flat, elements.len())?;
+    pub fn tuple(&mut self, elements: &[u64]) -> Option<(u64, bool)> {
+        let (at, places) = self.item(header(TUPLE, elements.len()), elements.len())?;
+        let mut tags = !0;
         for (place, word) in places.iter_mut().zip(elements) {
             place.write(*word);
+            tags &= word;
         }
-        Some((at as u64) << 2 | TAG_ITEM)
+        let is_flat = is_immediate(tags);
+        if is_flat {
+            self.words[at].write(header(TUPLE, elements.len()) | FLAT);
+        }
+        Some(((at as u64) << 2 | TAG_ITEM, is_flat))
     }
 
     /// Sets an element of a tuple or a list to an item that was added after it.
@@ -42,29 +47,24 @@ impl Few {
         self.words[place].write(word);
     }
 
-    /// Begins a list. Nothing but [`push`](Self::push) until it is [closed](Self::close_list).
+    /// The proper list of these elements, at least one, with how many there are, and whether all are immediates; those that are not must be
+    /// [set](Self::set) again.
     #[inline]
-    pub fn open_list(&mut self) -> Option<usize> {
-        let (at, _) = self.item(0, 0)?;
-        Some(at)
-    }
-
-    /// Adds an element to the open list; one that is no immediate must be [set](Self::set) again once the list is closed.
-    #[inline]
-    pub fn push(&mut self, word: u64) -> Option<()> {
-        self.words.get_mut(self.used)?.write(word);
-        self.used += 1;
-        Some(())
-    }
-
-    /// Ends the list that began here, of one or more elements, with the tail `[]`.
-    #[inline]
-    pub fn close_list(&mut self, at: usize, flat: bool) -> u64 {
-        let length = self.used - at - 1;
+    pub fn list(&mut self, elements: impl Iterator<Item = u64>) -> Option<(u64, usize, bool)> {
+        let at = self.used;
+        let mut places = self.words.get_mut(at..)?.iter_mut();
+        let first = places.next()?;
+        let (mut tags, mut length) = (!0, 0);
+        for element in elements {
+            places.next()?.write(element);
+            tags &= element;
+            length += 1;
+        }
         assert!(length > 0);
-        let flat = if flat { FLAT } else { 0 };
-        self.words[at].write(header(PROPER_LIST, length) | flat);
-        (at as u64) << 2 | TAG_LIST
+        let is_flat = is_immediate(tags);
+        first.write(header(PROPER_LIST, length) | if is_flat { FLAT } else { 0 });
+        self.used = at + 1 + length;
+        Some(((at as u64) << 2 | TAG_LIST, length, is_flat))
     }
 
     /// Element `index` of an item, as it was given.
@@ -74,18 +74,6 @@ impl Few {
         assert!(place < self.used);
         // SAFETY: up to `used` all words were written.
         unsafe { self.words[place].assume_init() }
-    }
-
-    /// The list of these immediates, at least one.
-    #[inline]
-    pub fn list(&mut self, elements: impl ExactSizeIterator<Item = u64>) -> Option<u64> {
-        let length = elements.len();
-        assert!(length > 0);
-        let (at, places) = self.item(header(PROPER_LIST, length) | FLAT, length)?;
-        for (place, word) in places.iter_mut().zip(elements) {
-            place.write(word);
-        }
-        Some((at as u64) << 2 | TAG_LIST)
     }
 
     /// A binary.
@@ -109,6 +97,17 @@ impl Few {
         let (at, places) = self.item(PLAIN_REFERENCE, REFERENCE_WORDS - 1)?;
         for (place, word) in places.iter_mut().zip(&words[1..]) {
             place.write(*word);
+        }
+        Some((at as u64) << 2 | TAG_ITEM)
+    }
+
+    /// An integer of this sign and magnitude, which is no immediate: its digits, least first.
+    #[inline]
+    pub fn integer(&mut self, negative: bool, digits: &[u64]) -> Option<u64> {
+        let kind = if negative { INTEGER_NEGATIVE } else { INTEGER_POSITIVE };
+        let (at, places) = self.item(header(kind, digits.len()), digits.len())?;
+        for (place, digit) in places.iter_mut().zip(digits) {
+            place.write(*digit);
         }
         Some((at as u64) << 2 | TAG_ITEM)
     }

@@ -248,30 +248,50 @@ fn with_built_probe<R>(
     f: impl FnOnce(&Probe<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let (mut few, mut room, mut builder) = (Few::new(), Room::<OBJECT_WORDS>::new(), None);
-    let (probe, _) = built_probe(env, table, key, &mut few, &mut builder, || Builder::within(&mut room))?;
-    f(&probe)
+    let key = built_key(env, key, &mut few, &mut builder, || Builder::within(&mut room))?;
+    f(&table.probe(key.term))
 }
 
 /// Words of an object for which there is room on the stack.
 const OBJECT_WORDS: usize = 128;
 
-/// The key, and the words that it took, if they may be many.
-#[inline(never)]
-fn built_probe<'b, 'r>(
+/// A key that has been built.
+struct BuiltKey<'b> {
+    term: TermRef<'b>,
+    /// The words that it took, if they may be many.
+    words: usize,
+    /// Whether the caller's term may stand for a copy of a stored one that is equal to it.
+    may_stand: bool,
+}
+
+/// Builds a key: in `few` if it fits there, else in a builder.
+#[inline(always)]
+fn built_key<'b, 'r>(
     env: Env,
-    table: &Table,
     key: Term,
     few: &'b mut Few,
     builder: &'b mut Option<Builder<'r>>,
     make: impl FnOnce() -> Builder<'r>,
-) -> Result<(Probe<'b>, usize), Failure> {
-    if let Some(key) = encode::few(env, key, few) {
-        return Ok((table.probe(key), 0));
+) -> Result<BuiltKey<'b>, Failure> {
+    match encode::few(env, key, few) {
+        Some((term, may_stand)) => Ok(BuiltKey {
+            term,
+            words: 0,
+            may_stand,
+        }),
+        None => built_long_key(env, key, builder.insert(make())),
     }
-    let builder = builder.insert(make());
+}
+
+#[inline(never)]
+fn built_long_key<'b>(env: Env, key: Term, builder: &'b mut Builder<'_>) -> Result<BuiltKey<'b>, Failure> {
     encode::key(env, key, builder)?;
-    let words = builder.words();
-    Ok((table.probe(builder.as_key()), words))
+    let (term, words) = (builder.as_key(), builder.words());
+    Ok(BuiltKey {
+        term,
+        words,
+        may_stand: decode::may_stand(term),
+    })
 }
 
 /// Elements of a tuple of immediates that needs no block, at most.

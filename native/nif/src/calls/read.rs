@@ -8,25 +8,37 @@ use cats_term::equal;
 pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
-    with_probe(
-        env,
-        handle.table(),
-        key,
-        #[inline(always)]
-        move |probe| {
-            if handle.table().kind().is_bag() {
-                return lookup_in_bag(env, handle, probe);
-            }
-            match handle.get(probe, on_dirty_scheduler)? {
-                None => Ok(Term(NIL)),
-                Some(object) => {
-                    let tuple = tuple_of_key(env, handle.table(), &object, key, probe)?;
-                    account(env, object.words());
-                    Ok(env.cons(tuple, Term(NIL)))
-                }
-            }
-        },
-    )
+    match key.is_immediate() {
+        true => lookup_probe(env, handle, &handle.table().probe(TermRef::immediate(key.0)), None),
+        false => lookup_built(env, handle, key),
+    }
+}
+
+#[inline(never)]
+fn lookup_built(env: Env, handle: Handle<'_>, key: Term) -> Result<Term, Failure> {
+    let (mut few, mut room, mut builder) = (Few::new(), Room::<OBJECT_WORDS>::new(), None);
+    let built = built_key(env, key, &mut few, &mut builder, || Builder::within(&mut room))?;
+    let probe = handle.table().probe(built.term);
+    lookup_probe(env, handle, &probe, built.may_stand.then_some(key))
+}
+
+/// The objects of a key. `own`: the caller's term, if that may stand for a copy of a stored key that is the same.
+#[inline(always)]
+fn lookup_probe(env: Env, handle: Handle<'_>, probe: &Probe<'_>, own: Option<Term>) -> Result<Term, Failure> {
+    if handle.table().kind().is_bag() {
+        return lookup_in_bag(env, handle, probe);
+    }
+    match handle.get(probe, on_dirty_scheduler)? {
+        None => Ok(Term(NIL)),
+        Some(object) => {
+            let tuple = match own {
+                Some(own) => tuple_of_key(env, handle.table(), &object, own, probe)?,
+                None => tuple(env, &object)?,
+            };
+            account(env, object.words());
+            Ok(env.cons(tuple, Term(NIL)))
+        }
+    }
 }
 
 #[inline(never)]
@@ -43,24 +55,21 @@ fn lookup_all<'g>(handle: Handle<'g>, probe: &Probe<'_>) -> Result<Objects<'g>, 
     }
 }
 
-/// Makes a term of the object that was found for a key. Terms never change, so the key that the caller has is as good as a copy of
-/// the object's, if they are exactly the same.
+/// Makes a term of the object that was found for a key. Terms never change, so the caller's key is as good as a copy of the object's, if
+/// they are exactly the same.
 #[inline(always)]
 fn tuple_of_key(
     env: Env,
     table: &Table,
     object: &ObjectRef<'_>,
-    key: Term,
+    own: Term,
     probe: &Probe<'_>,
 ) -> Result<Term, Failure> {
     match object {
-        ObjectRef::Block(block) if !key.is_immediate() => {
-            let stored = block.element(table.key());
-            let exact = || table.kind() != Kind::OrderedSet || equal(stored, probe.term());
-            match decode::is_sharable(stored) && exact() {
-                true => decode::object_with(env, *block, table.key(), key),
-                false => decode::object(env, *block),
-            }
+        ObjectRef::Block(block)
+            if table.kind() != Kind::OrderedSet || equal(block.element(table.key()), probe.term()) =>
+        {
+            decode::object_with(env, *block, table.key(), own)
         }
         _ => tuple(env, object),
     }
@@ -149,10 +158,8 @@ fn look_up_each(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> 
 #[inline(never)]
 fn look_up_built(env: Env, handle: Handle<'_>, key: Term, found: &mut Found) -> Result<bool, Failure> {
     let (mut few, mut room, mut builder) = (Few::new(), Room::<OBJECT_WORDS>::new(), None);
-    let (probe, words) = built_probe(env, handle.table(), key, &mut few, &mut builder, || {
-        Builder::within(&mut room)
-    })?;
-    Ok(found.count(words) && found.look_up(env, handle, &probe)?)
+    let key = built_key(env, key, &mut few, &mut builder, || Builder::within(&mut room))?;
+    Ok(found.count(key.words) && found.look_up(env, handle, &handle.table().probe(key.term))?)
 }
 
 /// Where a key is made that is no immediate.
@@ -176,12 +183,12 @@ fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found)
                     let room = room.get_or_insert_with(|| Box::new((Few::new(), None)));
                     **room = (Few::new(), None);
                     let (few, builder) = &mut **room;
-                    let (probe, words) = built_probe(env, handle.table(), key, few, builder, Builder::new)?;
-                    full = !found.count(words);
+                    let key = built_key(env, key, few, builder, Builder::new)?;
+                    full = !found.count(key.words);
                     if full {
                         break;
                     }
-                    probe
+                    handle.table().probe(key.term)
                 }
             });
             rest = tail;

@@ -17,7 +17,9 @@ mod signature;
 #[cfg(test)]
 mod tests;
 
-use crate::object::{body_bytes, free_body, is_group, prefetch, refers, retire_body, words_to_read, ObjectRef, GROUP};
+use crate::object::{
+    body_bytes, free_body, is_group, prefetch, referent, refers, retire_body, words_to_read, ObjectRef, GROUP,
+};
 use crate::reaper::{self, Garbage};
 use crate::schema::{identical, object_hash};
 use cats_engine::Entry;
@@ -25,7 +27,7 @@ use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
 use chunk::{bits, Chunk, Header, Position, FULL};
-use index::{Index, Indexed};
+use index::{Index, Indexed, HASH_BITS};
 use signature::signature;
 use smallvec::SmallVec;
 use std::cell::UnsafeCell;
@@ -236,8 +238,8 @@ impl Group {
             let is_it = |body: u64| identical(key.object(body), object);
             let mut indexed = false;
             if let Some(index) = &self.writer().index {
-                index.each(hash(object, key), |position| {
-                    indexed = is_it(position.body());
+                index.each(hash(object, key), |entry| {
+                    indexed = is_it(entry.body());
                     !indexed
                 });
             }
@@ -362,14 +364,12 @@ impl Group {
             for body in chunk.bodies() {
                 prefetch(body);
             }
-            let entry = |slot: usize| Indexed {
-                // SAFETY: the object is the group's.
-                hash: hash(unsafe { key.object(chunk.get(slot)) }, key),
-                position: chunk.position(slot),
-            };
+            // SAFETY: the object is the group's.
+            let hash = |slot: usize| hash(unsafe { key.object(chunk.get(slot)) }, key);
             for slot in bits(chunk.live()) {
-                if !index.add(entry(slot)) {
-                    bits(chunk.live() & ((1 << slot) - 1)).for_each(|slot| index.remove(entry(slot)));
+                if !index.add(Indexed::new(hash(slot), chunk.position(slot), chunk.get(slot))) {
+                    bits(chunk.live() & ((1 << slot) - 1))
+                        .for_each(|slot| index.remove(hash(slot), chunk.position(slot)));
                     return;
                 }
                 added += 1;
@@ -451,10 +451,10 @@ impl Group {
             self.extend_index(key);
             let mut removed = 0;
             while let Some(index) = &mut self.writer().index {
-                let Some(position) = index.take(hash, |position| is_it(&key.object(position.body()))) else {
+                let Some(entry) = index.take(hash, |entry| is_it(&key.object(entry.body()))) else {
                     break;
                 };
-                self.take(guard, key, position);
+                self.take(guard, key, entry.position, entry.body());
                 removed += 1;
                 if distinct {
                     return Some(removed);
@@ -467,7 +467,7 @@ impl Group {
                     let slot = slots.find(|slot| is_it(&key.object(chunk.get(*slot))))?;
                     Some(chunk.position(slot))
                 });
-                found.inspect(|position| self.take(guard, key, *position));
+                found.inspect(|position| self.take(guard, key, *position, position.body()));
                 return Some(usize::from(found.is_some()));
             }
             if let Some(from) = self.unindexed().find(|chunk| chunk.passing(&filter) != 0) {
@@ -526,13 +526,13 @@ impl Group {
         unsafe { self.sweep(guard, key, head, filter, limit, fits, unwanted) }
     }
 
-    /// Removes an object that is not in the index, or not any more.
+    /// Removes the object of this body, which is not in the index, or not any more.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
     #[inline]
-    unsafe fn take(&self, guard: &Guard, key: KeyPlace, position: Position) {
-        let (chunk, body) = (position.chunk(), position.body());
+    unsafe fn take(&self, guard: &Guard, key: KeyPlace, position: Position, body: u64) {
+        let chunk = position.chunk();
         chunk.remove(1 << position.slot());
         // SAFETY: as the caller promises.
         unsafe {
@@ -615,7 +615,7 @@ impl Group {
             let chunk = position.chunk();
             chunk.remove(1 << position.slot());
             if let (true, true, Some(index)) = (near, chunk.is_indexed(), &mut *index) {
-                near = index.remove_near(Indexed { hash, position });
+                near = index.remove_near(hash, position);
             }
             if chunk.count() <= FULL / 2 && sparse.last() != Some(&chunk) {
                 sparse.push(chunk);
@@ -644,7 +644,7 @@ impl Group {
     unsafe fn drop_objects(&self, guard: &Guard, objects: impl Iterator<Item = (Chunk, u64)>) {
         let (mut removed, mut bytes) = (0, 0);
         for (chunk, body) in objects {
-            debug_assert!(!refers(body) || chunk.bodies().all(|other| other != body));
+            debug_assert!(!refers(body) || chunk.bodies().all(|other| referent(other) != referent(body)));
             removed += 1;
             // SAFETY: as the caller promises.
             unsafe {
@@ -700,7 +700,7 @@ impl Group {
                 if let (true, true, Some(index)) = (near, chunk.is_indexed(), &mut writer.index) {
                     // SAFETY: the object is the group's.
                     let hash = hash(unsafe { key.object(body) }, key);
-                    near = index.move_near(Indexed { hash, position }, to);
+                    near = index.move_near(position, Indexed::new(hash, to, body));
                 }
             };
             previous.make_room(count, &mut moved);
@@ -785,7 +785,7 @@ unsafe fn push(chunk: Chunk, key: KeyPlace, body: u64) {
 /// By which an object is in the index.
 #[inline]
 fn hash(object: ObjectRef<'_>, key: KeyPlace) -> u32 {
-    (object_hash(object, key.place) >> 32) as u32
+    (object_hash(object, key.place) >> (u64::BITS - HASH_BITS)) as u32
 }
 
 /// Frees a chunk that is unlinked once nobody can be reading it.

@@ -14,7 +14,7 @@ pub const SINGLE: u64 = 1;
 pub const GROUP: u64 = 2;
 const TAG: u64 = 3;
 /// The bits of a body that refers to memory which are the address; those above tell the size of a block.
-const ADDRESS_BITS: u32 = 48;
+pub const ADDRESS_BITS: u32 = 48;
 
 /// Whether the body is the address of a group: all objects of one key.
 #[inline]

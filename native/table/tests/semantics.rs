@@ -478,12 +478,14 @@ fn large_groups() {
         let guard = epoch::pin();
         let table = enter(registry, &world, &guard, options(kind, 1), atom(1), 1, None).unwrap();
         let handle = table.by_identifier(&guard);
-        let object = |number: i64| {
-            vec![
+        // Some are pairs of immediates, which have no blocks.
+        let object = |number: i64| match number % 4 {
+            0 => vec![Value::Atom(0), Value::Int(350 - number % 700)],
+            _ => vec![
                 Value::Atom(0),
                 Value::Int(number % 700),
                 Value::Float((number % 7) as f64),
-            ]
+            ],
         };
         let mut model = Model {
             kind,

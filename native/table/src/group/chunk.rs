@@ -52,6 +52,18 @@ impl Position {
         self.0.addr().get() % ALIGNMENT
     }
 
+    /// In one word, which is not 0.
+    #[inline]
+    pub fn word(self) -> u64 {
+        self.0.as_ptr() as u64
+    }
+
+    /// The position of this [word](Self::word), or nothing if it is 0.
+    #[inline]
+    pub fn from_word(word: u64) -> Option<Self> {
+        NonNull::new(word as *mut u8).map(Self)
+    }
+
     /// As [`Chunk::get`].
     #[inline]
     pub fn body(self) -> u64 {

@@ -1,6 +1,7 @@
-//! The index of a group: the position of each object, by the object's hash.
+//! The index of a group: the position of each object and the address of its block, by the object's hash. So who seeks an object
+//! waits for a line of the index and for the block, but not for the chunk in between.
 //!
-//! Source: Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980. A bucket is a cache line of five entries,
+//! Source: Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980. A bucket is a cache line of four entries,
 //! and the table grows and shrinks a bucket at a time.
 //!
 //! One thread at a time uses it: the holder of the lock of the group's place. All lines of a bucket behind its first one are
@@ -8,18 +9,24 @@
 //! among many objects of one hash.
 
 use super::chunk::{bits, Position};
+use crate::object::{is_block, referent, ADDRESS_BITS};
 use cats_sync::slab::Own;
 
 /// Entries of a line.
-const PLACES: usize = 5;
+const PLACES: usize = 4;
 /// Lines for which memory is taken at a time.
 const SEGMENT: usize = 64;
 /// Twice the entries of a bucket on average, at most.
-const LOAD: usize = 7;
+const LOAD: usize = 5;
 /// No line.
 const NONE: u32 = u32::MAX;
 /// Lines of a bucket in which an entry is sought that is to be changed.
 const NEAR: usize = 16;
+/// Bits of a hash, by which there are at most so many buckets; those of more than some forty million objects become longer.
+pub const HASH_BITS: u32 = 24;
+
+/// Where a second word has its byte of the next line's number.
+const NEXT_SHIFT: u32 = 56;
 
 /// See the module's documentation.
 pub struct Index {
@@ -33,43 +40,88 @@ pub struct Index {
     len: usize,
 }
 
-/// Entries: those that have a position, which stand before the others. Where there are more, `next` tells.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-struct Line {
-    positions: [Option<Position>; PLACES],
-    hashes: [u32; PLACES],
-    next: u32,
+/// That an object of this hash is at this position.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Indexed {
+    pub hash: u32,
+    pub position: Position,
+    /// The address of the object's block, or 0 if it has none.
+    block: u64,
 }
 
+impl Indexed {
+    /// For an object of this body.
+    #[inline]
+    pub fn new(hash: u32, position: Position, body: u64) -> Self {
+        let block = match is_block(body) {
+            true => referent(body) as u64,
+            false => 0,
+        };
+        Self { hash, position, block }
+    }
+
+    #[inline]
+    fn words(self) -> [u64; 2] {
+        let hash = u64::from(self.hash);
+        debug_assert!((self.position.word() | self.block) >> ADDRESS_BITS == 0);
+        [
+            self.position.word() | hash << ADDRESS_BITS,
+            self.block | hash >> 16 << ADDRESS_BITS,
+        ]
+    }
+
+    /// The object's body, which does not tell the words of its block.
+    #[inline]
+    pub fn body(&self) -> u64 {
+        match self.block {
+            0 => self.position.body(),
+            block => block,
+        }
+    }
+}
+
+/// Entries: those that have a position, which stand before the others. Of the two words of an entry, the first has the position
+/// and above it the low 16 bits of the hash, the second the block's address, the other bits of the hash, and a byte of the number
+/// of the line where there are more entries.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([[u64; 2]; PLACES]);
+
 impl Line {
-    const EMPTY: Line = Line {
-        positions: [None; PLACES],
-        hashes: [0; PLACES],
-        next: NONE,
-    };
+    const EMPTY: Line = Line([[0, (NONE as u64) << NEXT_SHIFT]; PLACES]);
 
     /// The number of entries. Here and below all places are looked at, as where one ends is not foreseen by the processor.
     #[inline]
     fn len(&self) -> usize {
-        let places = self.positions.iter();
-        places.map(|position| usize::from(position.is_some())).sum()
+        self.0.iter().map(|words| usize::from(low(words[0]) != 0)).sum()
+    }
+
+    #[inline]
+    fn get(&self, place: usize) -> Option<Indexed> {
+        let words = self.0[place];
+        Some(Indexed {
+            hash: hash(words),
+            position: Position::from_word(low(words[0]))?,
+            block: low(words[1]),
+        })
     }
 
     /// The entries of this hash, and their places.
     #[inline]
-    fn of_hash(&self, hash: u32) -> impl Iterator<Item = (usize, Position)> + '_ {
-        let places = self.hashes.iter().enumerate();
-        let same = places.fold(0, |same, (place, other)| same | u32::from(*other == hash) << place);
-        bits(same.into()).filter_map(|place| Some((place, self.positions[place]?)))
+    fn of_hash(&self, sought: u32) -> impl Iterator<Item = (usize, Indexed)> + '_ {
+        let places = self.0.iter().enumerate();
+        let same = places.fold(0, |same, (place, words)| {
+            same | u64::from(hash(*words) == sought) << place
+        });
+        bits(same).filter_map(|place| Some((place, self.get(place)?)))
     }
 
     /// The place of the entry of this position.
     #[inline]
     fn place(&self, position: Position) -> Option<usize> {
         let mut found = PLACES;
-        for (place, other) in self.positions.iter().enumerate() {
-            if *other == Some(position) {
+        for (place, words) in self.0.iter().enumerate() {
+            if low(words[0]) == position.word() {
                 found = place;
             }
         }
@@ -77,21 +129,40 @@ impl Line {
     }
 
     fn entries(&self) -> impl Iterator<Item = Indexed> + '_ {
-        let both = self.hashes.iter().zip(&self.positions);
-        both.map_while(|(hash, position)| position.map(|position| Indexed { hash: *hash, position }))
+        (0..PLACES).map_while(|place| self.get(place))
     }
 
-    fn set(&mut self, place: usize, entry: Indexed) {
-        self.hashes[place] = entry.hash;
-        self.positions[place] = Some(entry.position);
+    /// Puts an entry of these words at this place, or none.
+    #[inline]
+    fn set(&mut self, place: usize, [first, second]: [u64; 2]) {
+        let next = self.0[place][1] >> NEXT_SHIFT << NEXT_SHIFT;
+        self.0[place] = [first, second << 8 >> 8 | next];
+    }
+
+    #[inline]
+    fn next(&self) -> u32 {
+        let bytes = self.0.map(|words| (words[1] >> NEXT_SHIFT) as u8);
+        u32::from_le_bytes(bytes)
+    }
+
+    fn set_next(&mut self, next: u32) {
+        for (words, byte) in self.0.iter_mut().zip(next.to_le_bytes()) {
+            words[1] = words[1] << 8 >> 8 | u64::from(byte) << NEXT_SHIFT;
+        }
     }
 }
 
-/// That an object of this hash is at this position.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Indexed {
-    pub hash: u32,
-    pub position: Position,
+/// A position or an address.
+#[inline]
+fn low(word: u64) -> u64 {
+    word & ((1 << ADDRESS_BITS) - 1)
+}
+
+/// The hash of an entry of these words.
+#[inline]
+fn hash(words: [u64; 2]) -> u32 {
+    let byte = words[1] << 8 >> NEXT_SHIFT;
+    (words[0] >> ADDRESS_BITS | byte << 16) as u32
 }
 
 /// Lines by their numbers.
@@ -168,7 +239,8 @@ impl Index {
     fn lines(&self, bucket: usize) -> impl Iterator<Item = (Option<usize>, &Line)> {
         let head = (None, self.heads.at(bucket));
         std::iter::successors(Some(head), |(_, line)| {
-            (line.next != NONE).then(|| (Some(line.next as usize), self.others.at(line.next as usize)))
+            let next = line.next();
+            (next != NONE).then(|| (Some(next as usize), self.others.at(next as usize)))
         })
     }
 
@@ -178,12 +250,12 @@ impl Index {
         PLACES * self.lines(self.bucket(hash)).take(limit / PLACES + 1).count()
     }
 
-    /// Shows the positions of objects of this hash, until `show` returns false.
+    /// Shows the entries of this hash, until `show` returns false.
     #[inline]
-    pub fn each(&self, hash: u32, mut show: impl FnMut(Position) -> bool) {
+    pub fn each(&self, hash: u32, mut show: impl FnMut(Indexed) -> bool) {
         for (_, line) in self.lines(self.bucket(hash)) {
-            for (_, position) in line.of_hash(hash) {
-                if !show(position) {
+            for (_, entry) in line.of_hash(hash) {
+                if !show(entry) {
                     return;
                 }
             }
@@ -204,13 +276,13 @@ impl Index {
     fn put(&mut self, bucket: usize, entry: Indexed) -> bool {
         let len = self.heads.at(bucket).len();
         if len < PLACES {
-            self.heads.at_mut(bucket).set(len, entry);
+            self.heads.at_mut(bucket).set(len, entry.words());
             return true;
         }
         let Some(other) = self.take_unused() else { return false };
         let mut head = Line::EMPTY;
-        head.set(0, entry);
-        head.next = other;
+        head.set(0, entry.words());
+        head.set_next(other);
         *self.others.at_mut(other as usize) = std::mem::replace(self.heads.at_mut(bucket), head);
         true
     }
@@ -226,25 +298,26 @@ impl Index {
                 .for_each(|line| self.give_unused(line as u32));
         }
         let line = self.unused;
-        self.unused = self.others.at(line as usize).next;
+        self.unused = self.others.at(line as usize).next();
         Some(line)
     }
 
     fn give_unused(&mut self, line: u32) {
-        self.others.at_mut(line as usize).next = self.unused;
+        let unused = self.unused;
+        self.others.at_mut(line as usize).set_next(unused);
         self.unused = line;
     }
 
-    /// Takes out the first entry of this hash for whose position `is_it` is true.
+    /// Takes out the first entry of this hash of which `is_it` is true.
     #[inline]
-    pub fn take(&mut self, hash: u32, mut is_it: impl FnMut(Position) -> bool) -> Option<Position> {
+    pub fn take(&mut self, hash: u32, mut is_it: impl FnMut(&Indexed) -> bool) -> Option<Indexed> {
         let bucket = self.bucket(hash);
-        let (line, place, position) = self.lines(bucket).find_map(|(number, line)| {
-            let (place, position) = line.of_hash(hash).find(|(_, position)| is_it(*position))?;
-            Some((number, place, position))
+        let (line, place, entry) = self.lines(bucket).find_map(|(number, line)| {
+            let (place, entry) = line.of_hash(hash).find(|(_, entry)| is_it(entry))?;
+            Some((number, place, entry))
         })?;
         self.remove_at(bucket, line, place);
-        Some(position)
+        Some(entry)
     }
 
     /// The line and place of an entry, if it is in one of the first `most` lines of its bucket.
@@ -254,22 +327,22 @@ impl Index {
         lines.find_map(|(number, line)| line.place(position).map(|place| (number, place)))
     }
 
-    /// Takes out an entry; false if it is not in the first lines of its bucket. O(1).
+    /// Takes out the entry of this position; false if it is not in the first lines of its bucket. O(1).
     #[inline]
-    pub fn remove_near(&mut self, entry: Indexed) -> bool {
-        self.remove_within(entry, NEAR)
+    pub fn remove_near(&mut self, hash: u32, position: Position) -> bool {
+        self.remove_within(hash, position, NEAR)
     }
 
-    /// Takes out an entry, which is there.
-    pub fn remove(&mut self, entry: Indexed) {
-        let removed = self.remove_within(entry, usize::MAX);
+    /// Takes out the entry of this position, which is there.
+    pub fn remove(&mut self, hash: u32, position: Position) {
+        let removed = self.remove_within(hash, position, usize::MAX);
         debug_assert!(removed);
     }
 
     #[inline]
-    fn remove_within(&mut self, entry: Indexed, most: usize) -> bool {
-        let bucket = self.bucket(entry.hash);
-        let found = self.find(bucket, entry.position, most);
+    fn remove_within(&mut self, hash: u32, position: Position, most: usize) -> bool {
+        let bucket = self.bucket(hash);
+        let found = self.find(bucket, position, most);
         if let Some((line, place)) = found {
             self.remove_at(bucket, line, place);
         }
@@ -282,17 +355,17 @@ impl Index {
         // The last entry of the first line comes in its place.
         let head = self.heads.at_mut(bucket);
         let last = head.len() - 1;
-        let (hash, position) = (head.hashes[last], head.positions[last]);
+        let words = head.0[last];
         let line = match line {
             None => head,
             Some(line) => self.others.at_mut(line),
         };
-        (line.hashes[place], line.positions[place]) = (hash, position);
+        line.set(place, words);
         let head = self.heads.at_mut(bucket);
-        head.positions[last] = None;
-        let next = head.next;
-        if last == 0 && next != NONE {
-            *self.heads.at_mut(bucket) = *self.others.at(next as usize);
+        head.set(last, [0, 0]);
+        if last == 0 && head.next() != NONE {
+            let next = head.next();
+            *head = *self.others.at(next as usize);
             self.give_unused(next);
         }
         self.len -= 1;
@@ -301,24 +374,24 @@ impl Index {
         }
     }
 
-    /// An entry's object is at another position now; false if it is not in the first lines of its bucket. O(1).
-    pub fn move_near(&mut self, entry: Indexed, position: Position) -> bool {
+    /// An object that was at position `from` is at that of `entry` now; false if it is not in the first lines of its bucket. O(1).
+    pub fn move_near(&mut self, from: Position, entry: Indexed) -> bool {
         let bucket = self.bucket(entry.hash);
-        let Some((line, place)) = self.find(bucket, entry.position, NEAR) else {
+        let Some((line, place)) = self.find(bucket, from, NEAR) else {
             return false;
         };
         let line = match line {
             Some(line) => self.others.at_mut(line),
             None => self.heads.at_mut(bucket),
         };
-        line.positions[place] = Some(position);
+        line.set(place, entry.words());
         true
     }
 
     /// Adds a bucket, if there is memory for it.
     fn split(&mut self) {
         let new = self.buckets;
-        if new > u32::MAX as usize || new.is_multiple_of(SEGMENT) && !self.heads.extend() {
+        if new >> HASH_BITS != 0 || new.is_multiple_of(SEGMENT) && !self.heads.extend() {
             return;
         }
         let old = self.bucket(new as u32);
@@ -330,10 +403,10 @@ impl Index {
                 let put = self.put(self.bucket(entry.hash), entry);
                 debug_assert!(put, "the bucket had the memory");
             }
-            if line.next == NONE {
+            let next = line.next();
+            if next == NONE {
                 return;
             }
-            let next = line.next;
             line = *self.others.at(next as usize);
             self.give_unused(next);
         }
@@ -349,7 +422,7 @@ impl Index {
         let line = *self.heads.at(last);
         self.buckets = last;
         let into = self.bucket(last as u32);
-        if line.next != NONE || line.len() + self.heads.at(into).len() > PLACES {
+        if line.next() != NONE || line.len() + self.heads.at(into).len() > PLACES {
             self.buckets += 1;
             return;
         }
@@ -385,14 +458,14 @@ impl Index {
                 assert!(line.entries().all(|entry| self.bucket(entry.hash) == bucket));
                 match number {
                     Some(_) => assert_eq!(line.len(), PLACES),
-                    None => assert!(line.len() > 0 || line.next == NONE),
+                    None => assert!(line.len() > 0 || line.next() == NONE),
                 }
                 lines += usize::from(number.is_some());
                 all.extend(line.entries());
             }
         }
         let unused = |line: &u32| (*line != NONE).then_some(*line);
-        let next = |line: &u32| unused(&self.others.at(*line as usize).next);
+        let next = |line: &u32| unused(&self.others.at(*line as usize).next());
         lines += std::iter::successors(unused(&self.unused), next).count();
         assert_eq!(lines, SEGMENT * self.others.0.len());
         assert_eq!(self.len, all.len());

@@ -145,10 +145,7 @@ impl Both {
                 let object = unsafe { KEY.object(body) };
                 assert_eq!(chunk.signature(slot), signature(object, 0));
                 if chunk.is_indexed() {
-                    entries.push(Indexed {
-                        hash: hash(object, KEY),
-                        position: chunk.position(slot),
-                    });
+                    entries.push(Indexed::new(hash(object, KEY), chunk.position(slot), body));
                 }
             }
             previous = Some(chunk);

@@ -127,22 +127,29 @@ impl<'g> Handle<'g> {
         from_group: impl FnOnce(&Group, KeyPlace, &mut F) -> Option<usize>,
     ) -> Result<usize, Failure> {
         let store = self.store();
-        let (removed, old) = store.update(self.guard, probe, |old| {
+        // Not in the closure's result: what has several words is written and read again in pieces of different sizes, for which
+        // the processor waits.
+        let (mut removed, mut gone) = (0, 0);
+        store.update(self.guard, probe, |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
             let Some(old) = old else {
-                return (Step::Keep, Ok((0, None)));
+                return (Step::Keep, Ok(()));
             };
             let key = self.table.key_place(old.key);
             if is_group(old.body) {
                 // SAFETY: the place is locked, so the group lives and this is its only writer.
                 let group = unsafe { Group::from_body(old.body) };
-                let removed = self.shrink(store, group, |group| from_group(group, key, &mut unwanted));
-                let Some((step, removed)) = removed else {
+                let shrunk = self.shrink(store, group, |group| from_group(group, key, &mut unwanted));
+                let Some((step, number)) = shrunk else {
                     return (Step::Keep, Err(Failure::Big));
                 };
-                return (step, Ok((removed, (step == Step::Remove).then_some(old))));
+                removed = number;
+                if step == Step::Remove {
+                    gone = old.body;
+                }
+                return (step, Ok(()));
             }
             // SAFETY: the place is locked, so its object lives.
             if !fits(unsafe { words_to_read(old.body) }) {
@@ -150,15 +157,14 @@ impl<'g> Handle<'g> {
             }
             // SAFETY: as above.
             if !unwanted(&unsafe { key.object(old.body) }) {
-                return (Step::Keep, Ok((0, None)));
+                return (Step::Keep, Ok(()));
             }
             self.uncount(store, old);
-            (Step::Remove, Ok((1, Some(old))))
+            (removed, gone) = (1, old.body);
+            (Step::Remove, Ok(()))
         })??;
-        if let Some(old) = old {
-            // SAFETY: the place is free now.
-            unsafe { retire_entry(self.guard, old.body) }
-        }
+        // SAFETY: the place is free now, or nothing was there.
+        unsafe { retire_replaced(self.guard, gone) }
         Ok(removed)
     }
 

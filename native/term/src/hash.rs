@@ -1,9 +1,11 @@
 //! Hashes of terms: of the exact term, equal under `=:=`, and of its value, equal under `==`.
 //!
 //! Words are absorbed by multiplication folded to 64 bits (the step of wyhash and rapidhash), two at a time where they stand side by
-//! side, under secrets that are drawn once per load; bytes are hashed by rapidhash, under another secret.
+//! side, under secrets that are drawn once per load. Of words that stand for nothing but themselves up to eight are absorbed at once, their
+//! products made beside each other and not one after the other; so are the bytes of short binaries. Those of others are hashed by
+//! rapidhash, under another secret.
 
-use crate::format::{is_immediate, small, Class, Elements, Map, TermRef, View};
+use crate::format::{is_immediate, padded, small, Class, Elements, Map, TermRef, View};
 use crate::number::{small_value, Whole};
 use rapidhash::v3::{rapidhash_v3_seeded, RapidSecrets};
 use std::hash::{BuildHasher, RandomState};
@@ -84,8 +86,15 @@ fn fold(a: u64, b: u64) -> u64 {
 struct Secrets {
     start: u64,
     second: u64,
+    /// One for each word of a chunk.
+    chunk: [u64; CHUNK],
     bytes: RapidSecrets,
 }
+
+/// Words that are absorbed at once.
+const CHUNK: usize = 8;
+/// Bytes of a binary that is absorbed as a chunk, at most.
+const SHORT: usize = 8 * CHUNK;
 
 static SECRETS: LazyLock<Secrets> = LazyLock::new(|| {
     let random = RandomState::new();
@@ -93,8 +102,35 @@ static SECRETS: LazyLock<Secrets> = LazyLock::new(|| {
         start: random.hash_one(0),
         second: random.hash_one(1),
         bytes: RapidSecrets::seed(random.hash_one(2)),
+        chunk: std::array::from_fn(|i| random.hash_one(3 + i)),
     }
 });
+
+impl Secrets {
+    /// The products of each two words with each other, all in one; zeros may follow the words.
+    #[inline]
+    fn product_of(&self, words: &[u64]) -> u64 {
+        let (pairs, last) = words.as_chunks::<2>();
+        let (keys, _) = self.chunk.as_chunks::<2>();
+        let product = |[first, second]: [u64; 2], key: [u64; 2]| fold(first ^ key[0], second ^ key[1]);
+        let sum = pairs
+            .iter()
+            .zip(keys)
+            .fold(0u64, |sum, (pair, key)| sum.wrapping_add(product(*pair, *key)));
+        match last {
+            [last] => sum.wrapping_add(product([*last, 0], keys[pairs.len()])),
+            _ => sum,
+        }
+    }
+}
+
+/// The words of a short binary that is stored elsewhere, as they would be in a block.
+#[cold]
+fn padded_words(bytes: &[u8]) -> Vec<u64> {
+    let (whole, rest) = bytes.as_chunks();
+    let whole = whole.iter().map(|bytes| u64::from_ne_bytes(*bytes));
+    whole.chain((!rest.is_empty()).then(|| padded(rest))).collect()
+}
 
 /// What is absorbed before the parts of each kind of term, so that terms of different kinds differ.
 #[derive(Clone, Copy)]
@@ -154,13 +190,16 @@ impl State {
         Self { state, ..self }
     }
 
+    /// Of words that stand for nothing but themselves.
     #[inline]
     fn words(self, words: &[u64]) -> Self {
-        let (pairs, last) = words.as_chunks::<2>();
-        let state = pairs
-            .iter()
-            .fold(self, |state, [first, second]| state.two_words(*first, *second));
-        last.iter().fold(state, |state, word| state.word(*word))
+        match *words {
+            [word] => self.word(word),
+            [first, second] => self.two_words(first, second),
+            _ => words
+                .chunks(CHUNK)
+                .fold(self, |state, chunk| state.word(state.secrets.product_of(chunk))),
+        }
     }
 
     /// To be followed by [`word`](Self::word) or [`two_words`](Self::two_words), unless the item has no parts. Marks that are
@@ -174,13 +213,12 @@ impl State {
 
     #[inline]
     fn term<const ORDERED: bool>(self, term: TermRef<'_>) -> Self {
-        match term.is_immediate() {
-            true => self.word(term.word()),
-            false => self.nested::<ORDERED>(term),
+        match single_word::<ORDERED>(term) {
+            Some(word) => self.word(word),
+            None => self.nested::<ORDERED>(term),
         }
     }
 
-    /// As [`item`](Self::item), but a call.
     #[inline(never)]
     fn nested<const ORDERED: bool>(self, term: TermRef<'_>) -> Self {
         self.item::<ORDERED>(term)
@@ -192,25 +230,29 @@ impl State {
             View::Immediate(word) => self.word(word),
             View::Tuple(elements) => {
                 let state = self.mark(Mark::Tuple, elements.len());
-                match term.is_flat() {
+                match !ORDERED && term.is_flat() {
                     true => state.words(elements.words()),
                     false => state.elements::<ORDERED>(elements),
                 }
             }
             View::List(list) => {
                 let state = self.mark(Mark::List, list.elements().len());
-                match term.is_flat() {
-                    true => state.words(list.elements().words()),
-                    false => state.elements::<ORDERED>(list.elements()),
+                match !ORDERED && term.is_flat() {
+                    true => state.word(list.tail().word()).words(list.elements().words()),
+                    false => state.elements::<ORDERED>(list.elements()).term::<ORDERED>(list.tail()),
                 }
-                .term::<ORDERED>(list.tail())
             }
             View::Map(map) => self.mark(Mark::Map, map.keys.len()).word(sum_of_pairs::<ORDERED>(map)),
             View::Float(value) => self.float::<ORDERED>(value),
             View::Integer(integer) => self.digits(integer.negative, integer.digits.iter().copied()),
-            View::Binary(bytes) | View::SharedBinary(_, bytes) => self
-                .mark(Mark::Bytes, bytes.len())
-                .word(rapidhash_v3_seeded(bytes, &self.secrets.bytes)),
+            View::Binary(bytes) | View::SharedBinary(_, bytes) => {
+                let state = self.mark(Mark::Bytes, bytes.len());
+                match term.plain_words() {
+                    _ if bytes.len() > SHORT => state.word(rapidhash_v3_seeded(bytes, &self.secrets.bytes)),
+                    Some(words) => state.words(&words[1..]),
+                    None => state.words(&padded_words(bytes)),
+                }
+            }
             View::Reference(words) => {
                 let state = self.mark(Mark::Reference, words.len());
                 words.iter().fold(state, |state, word| state.word(*word))
@@ -249,17 +291,12 @@ impl State {
         digits.fold(state, |state, digit| state.word(digit))
     }
 
-    /// A float of a whole value is absorbed as the integer of that value, when `ORDERED`.
+    /// A float of a whole value is absorbed as the integer of that value, when `ORDERED`; small ones are not met here.
     #[inline]
     fn float<const ORDERED: bool>(self, value: f64) -> Self {
-        if ORDERED {
-            if let Some(word) = small_value(value).and_then(small) {
-                return self.word(word);
-            }
-            if value.abs() >= (1u64 << 59) as f64 {
-                let whole = Whole::of(value);
-                return self.digits(value < 0.0, (0..whole.len()).map(|i| whole.digit(i)));
-            }
+        if ORDERED && value.abs() >= (1u64 << 59) as f64 {
+            let whole = Whole::of(value);
+            return self.digits(value < 0.0, (0..whole.len()).map(|i| whole.digit(i)));
         }
         // Adding 0.0 makes 0.0 of -0.0, which may be the same term.
         self.mark(Mark::Float, 0).word((value + 0.0).to_bits())
@@ -289,6 +326,8 @@ fn sum_of_pairs<const ORDERED: bool>(map: Map<'_>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::PLAIN_REFERENCE;
+    use crate::Few;
 
     const BITS: u32 = 12;
     const BUCKETS: usize = 1 << BITS;
@@ -348,5 +387,36 @@ mod tests {
         check("pids of two numbers".into(), &|i| {
             (i & 0xfff) << 4 | (i >> 12) << 32 | 0x3
         });
+    }
+    #[test]
+    fn short_terms_are_spread_as_by_chance() {
+        fn check(name: &str, build: impl Fn(&mut Few, u64) -> Option<u64>) {
+            let ratios = spread(|i| {
+                let mut few = Few::new();
+                let item = build(&mut few, i).expect("short");
+                key_word(few.term(item))
+            });
+            assert!(ratios.iter().all(|ratio| *ratio < 1.5), "{name}: {ratios:?}");
+        }
+        let integer = |value: u64| value << 4 | 0xf;
+        let text = |i: u64| format!("user:{i}");
+        check("floats", |few, i| few.float(i as f64));
+        check("fractions", |few, i| few.float(i as f64 / 1024.0));
+        check("binaries", |few, i| few.binary(text(i).as_bytes()));
+        check("long binaries", |few, i| few.binary(format!("{i:80}").as_bytes()));
+        check("words of bytes", |few, i| few.binary(&i.to_be_bytes()));
+        check("strings", |few, i| {
+            let (list, ..) = few.list(text(i).bytes().map(|byte| integer(byte.into())))?;
+            Some(list)
+        });
+        check("triples of small numbers", |few, i| {
+            let (tuple, _) = few.tuple(&[i & 0x1f, i >> 5 & 0x1f, i >> 10].map(integer))?;
+            Some(tuple)
+        });
+        check("atom and number", |few, i| {
+            let (tuple, _) = few.tuple(&[0x4b, integer(i)])?;
+            Some(tuple)
+        });
+        check("references", |few, i| few.reference(&[PLAIN_REFERENCE, i << 32, 0]));
     }
 }

@@ -302,16 +302,20 @@ impl Fields {
     /// Whether the tuples within a tuple that passes pass theirs.
     #[inline(always)]
     fn tuples_pass(&self, elements: Elements<'_>, program: &Program) -> bool {
-        let mut tuples = self.tuples.iter();
-        tuples.all(|(place, fields)| {
-            let tuple = elements.get(*place).as_tuple();
-            tuple.is_some_and(|elements| fields.pass_all(elements, program))
-        })
+        for (place, fields) in &self.tuples {
+            let Some(elements) = elements.get(*place).as_tuple() else {
+                return false;
+            };
+            if !fields.pass(elements, program) || !fields.tuples.is_empty() && !fields.deeper_pass(elements, program) {
+                return false;
+            }
+        }
+        true
     }
 
     #[inline(never)]
-    fn pass_all(&self, elements: Elements<'_>, program: &Program) -> bool {
-        self.pass(elements, program) && self.tuples_pass(elements, program)
+    fn deeper_pass(&self, elements: Elements<'_>, program: &Program) -> bool {
+        self.tuples_pass(elements, program)
     }
 
     fn is_tests_alone(&self) -> bool {

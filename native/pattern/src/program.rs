@@ -286,8 +286,13 @@ impl Program {
     /// so this stands in the caller's loop, where the object is in registers.
     #[inline(always)]
     pub fn candidate(&self, object: Object<'_>) -> Option<usize> {
-        let mut clauses = self.code.clauses.iter();
-        clauses.position(|clause| clause.matcher.passes(object.elements, self))
+        // Not `position`, which would be a call.
+        for (place, clause) in self.code.clauses.iter().enumerate() {
+            if clause.matcher.passes(object.elements, self) {
+                return Some(place);
+            }
+        }
+        None
     }
 
     /// Whether it is worth asking what is [`foregone`](Self::foregone).

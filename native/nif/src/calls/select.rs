@@ -637,12 +637,6 @@ impl<'e, 'g> Slice<'e, 'g> {
         Ok(())
     }
 
-    /// [`take`](Self::take) where it is not what the loop over objects is about.
-    #[inline(never)]
-    fn take_found(&mut self, object: &ObjectRef<'_>) -> Result<(), Failure> {
-        self.take(object)
-    }
-
     /// Puts a term of so many words before the result.
     #[inline(always)]
     fn put(&mut self, term: Term, words: usize) {
@@ -662,7 +656,7 @@ impl<'e, 'g> Slice<'e, 'g> {
     #[inline(never)]
     fn collect(&mut self, program: &Program, from: usize, object: &ObjectRef<'_>) -> Result<(), Failure> {
         match program.foregone(from, &seen(object)) {
-            Some(Foregone::Object) => self.take_found(object),
+            Some(Foregone::Object) => self.take(object),
             Some(Foregone::Value(word)) => {
                 self.put(Term(word), 0);
                 Ok(())

@@ -121,14 +121,19 @@ impl FewEncoder<'_, '_> {
         self.few.binary(env.binary_bytes(term)?)
     }
 
+    #[inline]
     fn float(&mut self, value: f64) -> Option<u64> {
         self.may_stand &= value != 0.0;
         self.few.float(value)
     }
 
+    #[inline]
     fn tuple(&mut self, elements: &[Term]) -> Option<u64> {
         let (tuple, is_flat) = self.few.tuple(Term::words(elements))?;
-        self.elements(tuple, if is_flat { 0 } else { elements.len() })
+        match is_flat {
+            true => Some(tuple),
+            false => self.elements(tuple, elements.len()),
+        }
     }
 
     fn list(&mut self, list: Term) -> Option<u64> {
@@ -141,11 +146,13 @@ impl FewEncoder<'_, '_> {
         if rest.0 != NIL {
             return None;
         }
-        self.elements(item, if is_flat { 0 } else { length })
+        match is_flat {
+            true => Some(item),
+            false => self.elements(item, length),
+        }
     }
 
     /// Sets the first elements of an item that are no immediates.
-    #[inline]
     fn elements(&mut self, item: u64, count: usize) -> Option<u64> {
         for i in 0..count {
             let element = Term(self.few.element(item, i));

@@ -29,7 +29,9 @@ impl Few {
         let (at, places) = self.item(header(TUPLE, elements.len()), elements.len())?;
         let mut tags = !0;
         for (place, word) in places.iter_mut().zip(elements) {
-            place.write(*word);
+            // SAFETY: a reference. Volatile: the compiler makes no call of a copy of so few.
+            let word = unsafe { (&raw const *word).read_volatile() };
+            place.write(word);
             tags &= word;
         }
         let is_flat = is_immediate(tags);

@@ -191,15 +191,20 @@ impl State {
     }
 
     /// Of words that stand for nothing but themselves.
-    #[inline]
+    #[inline(always)]
     fn words(self, words: &[u64]) -> Self {
         match *words {
             [word] => self.word(word),
             [first, second] => self.two_words(first, second),
-            _ => words
-                .chunks(CHUNK)
-                .fold(self, |state, chunk| state.word(state.secrets.product_of(chunk))),
+            _ => self.chunks(words),
         }
+    }
+
+    #[inline(never)]
+    fn chunks(self, words: &[u64]) -> Self {
+        words
+            .chunks(CHUNK)
+            .fold(self, |state, chunk| state.word(state.secrets.product_of(chunk)))
     }
 
     /// To be followed by [`word`](Self::word) or [`two_words`](Self::two_words), unless the item has no parts. Marks that are

@@ -89,6 +89,7 @@ impl Bag {
     }
 
     /// Adds an object to a bag that is not full; true when it is full now.
+    #[inline]
     fn push(&mut self, object: Retired, bytes: usize) -> bool {
         self.witness.see();
         self.objects[self.len].write(object);
@@ -256,9 +257,8 @@ impl Guard {
     /// As for [`retire`](Self::retire).
     #[inline]
     pub unsafe fn retire_sized(&self, address: *mut u8, number: usize, drop: Drop, bytes: usize) {
-        let drop = Some(drop);
         // SAFETY: the caller's promise.
-        unsafe { self.put(Retired { address, number, drop }, bytes) }
+        unsafe { self.put(address, number, Some(drop), bytes) }
     }
 
     /// The same for a block of [`crate::slab`] of `size` bytes that needs nothing but to be given back, which is then done without a
@@ -268,53 +268,60 @@ impl Guard {
     /// As for [`retire`](Self::retire), and the block came from the slab with this size.
     #[inline]
     pub unsafe fn retire_memory(&self, block: NonNull<u8>, size: usize) {
-        let retired = Retired {
-            address: block.as_ptr(),
-            number: size,
-            drop: None,
-        };
         // SAFETY: the caller's promise.
-        unsafe { self.put(retired, size) }
+        unsafe { self.put(block.as_ptr(), size, None, size) }
     }
 
+    /// The fields of a [`Retired`] one by one, as they come in registers so: what is written to memory and read in wider words makes
+    /// the processor wait.
+    ///
     /// # Safety
     /// As for [`retire`](Self::retire).
-    #[inline]
-    unsafe fn put(&self, retired: Retired, bytes: usize) {
-        // SAFETY: a guard does not leave its thread, and the thread's record has no destructor.
-        let thread = unsafe { &*self.thread };
-        let slot = thread.slot();
-        // Acquire pairs with the Release of `raid`: once the warning is withdrawn, the raider's last access is done.
+    #[inline(never)]
+    unsafe fn put(&self, address: *mut u8, number: usize, drop: Option<Drop>, bytes: usize) {
+        let slot = self.slot();
+        // Acquire pairs with the Release of `raid`: once the warning is withdrawn, the raider's last access is done. Before the
+        // bag is looked at, which is this thread's own then: Relaxed.
         let own = !slot.raided.load(Ordering::Acquire);
-        // Relaxed: the bag is this thread's own.
-        let mut bag = if own {
-            slot.bag.load(Ordering::Relaxed)
-        } else {
-            ptr::null_mut()
-        };
-        if bag.is_null() {
-            bag = Bag::boxed(slot);
-            if own {
-                slot.bag.store(bag, Ordering::Relaxed);
-            }
+        let bag = slot.bag.load(Ordering::Relaxed);
+        if !own || bag.is_null() {
+            return self.put_in_new(Retired { address, number, drop }, bytes, own);
         }
         // SAFETY: the bag is this thread's own, and not full, or it would have been sealed.
+        if unsafe { &mut *bag }.push(Retired { address, number, drop }, bytes) {
+            slot.bag.store(ptr::null_mut(), Ordering::Relaxed);
+            self.seal_bag(bag);
+        }
+    }
+
+    /// Puts an object into a new bag: the thread's, if it has none and may have one of its `own`.
+    #[cold]
+    fn put_in_new(&self, retired: Retired, bytes: usize, own: bool) {
+        let bag = Bag::boxed(self.slot());
+        // SAFETY: new, and nobody else's.
         let full = unsafe { &mut *bag }.push(retired, bytes);
         if full || !own {
-            if own {
-                slot.bag.store(ptr::null_mut(), Ordering::Relaxed);
-            }
-            seal(bag);
-            // Relaxed: hints.
-            if DOMAIN.weight.load(Ordering::Relaxed) >= DUE_WEIGHT || !slot.ripe.load(Ordering::Relaxed).is_null() {
-                thread.state.set(thread.state.get() | DUE);
-            }
+            self.seal_bag(bag);
+        } else {
+            // Relaxed: as in `put`.
+            self.slot().bag.store(bag, Ordering::Relaxed);
+        }
+    }
+
+    /// Seals a bag of this thread, and has garbage collected at the unpin if there is enough.
+    #[cold]
+    fn seal_bag(&self, bag: *mut Bag) {
+        seal(bag);
+        // Relaxed: hints.
+        if DOMAIN.weight.load(Ordering::Relaxed) >= DUE_WEIGHT || !self.slot().ripe.load(Ordering::Relaxed).is_null() {
+            // SAFETY: a guard does not leave its thread, and the thread's record has no destructor.
+            let thread = unsafe { &*self.thread };
+            thread.state.set(thread.state.get() | DUE);
         }
     }
 }
 
 /// Pushes a bag that the caller owns to the shared list.
-#[cold]
 fn seal(bag: *mut Bag) {
     // SAFETY: the caller's own bag.
     let owned = unsafe { &mut *bag };

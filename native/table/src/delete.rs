@@ -80,7 +80,7 @@ impl<'g> Handle<'g> {
     /// be too many for a caller that is not `patient`.
     pub fn delete_object(self, object: Object<'_>, patient: bool) -> Result<(), Failure> {
         let layout = self.table.layout();
-        if let (Object::Flat(words), false) = (&object, layout.packed) {
+        if let (Some(words), false) = (object.immediates(), layout.packed) {
             // What is only compared needs no memory of its own.
             let mut room = [const { MaybeUninit::uninit() }; ROOM];
             let block = BlockRef::flat_within(words, &mut room).filter(|_| layout.key < words.len());

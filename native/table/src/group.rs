@@ -810,6 +810,7 @@ const FREE_AT_ONCE: usize = 64;
 ///
 /// # Safety
 /// The entry is unlinked, and this happens once.
+#[inline(never)]
 pub unsafe fn retire_entry(guard: &Guard, body: u64) {
     // SAFETY: what the entry refers to is unlinked, as the caller promises.
     unsafe {
@@ -828,9 +829,15 @@ pub unsafe fn retire_entry(guard: &Guard, body: u64) {
 /// As for [`retire_entry`], unless the body is 0.
 #[inline(always)]
 pub unsafe fn retire_replaced(guard: &Guard, body: u64) {
-    if body != 0 && refers(body) {
-        // SAFETY: as the caller promises.
-        unsafe { retire_entry(guard, body) }
+    if body == 0 || !refers(body) {
+        return;
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        match is_group(body) {
+            true => retire_entry(guard, body),
+            false => retire_body(guard, body),
+        }
     }
 }
 

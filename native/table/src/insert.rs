@@ -2,7 +2,7 @@
 
 use crate::failure::{Cause, Failure};
 use crate::group::{retire_entry, retire_replaced, Group};
-use crate::object::{body_bytes, free_body, is_group, key_of, refers, Object};
+use crate::object::{body_bytes, free_body, is_group, key_of, more_bytes, refers, Object};
 use crate::options::Kind;
 use crate::schema::{identical, Probe};
 use crate::store::Store;
@@ -289,15 +289,13 @@ impl Handle<'_> {
         incoming: &Incoming,
         count: impl Fn(i64, i64),
     ) -> (Step, Result<Option<u64>, Failure>) {
-        let bytes = incoming.bytes();
         let Some(old) = old else {
-            count(1, bytes);
+            count(1, incoming.bytes());
             return (Step::Put(incoming.take()), Ok(None));
         };
         if !self.table.kind().is_bag() {
             // SAFETY: the place is locked, so its object lives.
-            let old_bytes = unsafe { body_bytes(old.body) } as i64;
-            count(0, bytes - old_bytes);
+            count(0, unsafe { more_bytes(incoming.body(), old.body) });
             return (Step::Put(incoming.take()), Ok(Some(old.body)));
         }
         let (step, result) = self.add_to_bag(old, incoming.body(), count);

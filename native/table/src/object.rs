@@ -44,78 +44,115 @@ pub struct Layout {
 }
 
 /// An object to store.
-pub enum Object<'a> {
-    /// A tuple of immediates: its elements.
-    Flat(&'a [u64]),
-    /// Any tuple.
-    Block(Block),
+pub struct Object<'a> {
+    elements: &'a [u64],
+    block: Option<Block>,
 }
 
-impl Object<'_> {
+impl<'a> Object<'a> {
+    /// A tuple of immediates.
+    #[inline(always)]
+    pub fn flat(elements: &'a [u64]) -> Self {
+        let block = None;
+        Self { elements, block }
+    }
+
+    /// A tuple that has others, too. Of its elements those that are immediates are given, so that who asks for them need not wait for
+    /// the block; what stands in the places of the others is of no interest, but is no immediate.
+    #[inline(always)]
+    pub fn in_block(elements: &'a [u64], block: Block) -> Self {
+        debug_assert!(elements
+            .iter()
+            .zip(block.as_ref().elements_raw())
+            .all(|(a, b)| a == b || !is_immediate(*a)));
+        let block = Some(block);
+        Self { elements, block }
+    }
+
     /// How many times as long as that of a tuple of immediates the insertion takes at worst.
     pub fn cost(&self) -> usize {
-        match self {
-            Object::Flat(_) => 1,
-            Object::Block(_) => 3,
+        match self.block {
+            None => 1,
+            Some(_) => 3,
         }
     }
 
     /// The number of elements.
     #[inline]
     pub fn arity(&self) -> usize {
-        match self {
-            Object::Flat(words) => words.len(),
-            Object::Block(block) => block.as_ref().arity(),
-        }
+        self.elements.len()
+    }
+
+    /// The words that it takes to store the object, roughly.
+    #[inline]
+    pub fn words(&self) -> usize {
+        self.block
+            .as_ref()
+            .map_or(self.elements.len(), |block| block.as_ref().words())
     }
 
     /// Element `index`, counted from 0; panics when there is none.
-    #[inline]
+    #[inline(always)]
     pub fn element(&self, index: usize) -> TermRef<'_> {
-        match self {
-            Object::Flat(words) => TermRef::immediate(words[index]),
-            Object::Block(block) => block.as_ref().element(index),
+        match (self.elements[index], &self.block) {
+            (word, Some(block)) if !is_immediate(word) => block.as_ref().element(index),
+            (word, _) => TermRef::immediate(word),
+        }
+    }
+
+    /// The elements, if all are immediates.
+    #[inline(always)]
+    pub fn immediates(&self) -> Option<&'a [u64]> {
+        match self.block {
+            None => Some(self.elements),
+            Some(_) => None,
         }
     }
 
     /// The body word of a tuple of immediates that needs no block.
     #[inline(always)]
     pub fn inline(&self, layout: Layout) -> Option<u64> {
-        match self {
-            Object::Flat(words) => inline(words, layout.key),
-            Object::Block(_) => None,
-        }
+        inline(self.immediates()?, layout.key)
     }
 
     /// The object's body word, in the form that the layout asks for. Nothing when memory is exhausted.
     #[inline(always)]
     pub fn into_body(self, layout: Layout, guard: &Guard) -> Option<u64> {
-        match self {
-            Object::Flat(words) => match inline(words, layout.key) {
+        match self.block {
+            Some(block) => Some(block_body(block, layout)),
+            None => match inline(self.elements, layout.key) {
                 Some(body) => Some(body),
-                None if layout.packed => {
-                    Block::flat(words, guard).map(|block| address(packed::pack(block, layout.key)))
-                }
-                None => Block::flat(words, guard).map(address),
+                None => Block::flat(self.elements, guard).map(|block| stored(block, layout)),
             },
-            Object::Block(block) => Some(block_body(block, layout)),
         }
     }
 }
 
 /// The body of a block's tuple: the block, unless it can do without.
-fn block_body(block: Block, layout: Layout) -> u64 {
-    let view = block.as_ref();
-    if view.is_flat() {
-        if let Some(body) = inline(view.elements_raw(), layout.key) {
-            return body;
-        }
+#[inline(always)]
+pub fn block_body(block: Block, layout: Layout) -> u64 {
+    match block.as_ref().is_flat() {
+        true => flat_body(block, layout),
+        false => stored(block, layout),
     }
-    address(if layout.packed {
-        packed::pack(block, layout.key)
-    } else {
-        block
-    })
+}
+
+/// The same of a tuple of immediates: a pair may have become one.
+#[cold]
+fn flat_body(block: Block, layout: Layout) -> u64 {
+    match inline(block.as_ref().elements_raw(), layout.key) {
+        Some(body) => body,
+        None => stored(block, layout),
+    }
+}
+
+/// The body of a tuple that needs a block.
+#[inline(always)]
+fn stored(block: Block, layout: Layout) -> u64 {
+    match layout.packed {
+        true => address(packed::pack(block, layout.key)),
+        false => address(block),
+    }
 }
 
 /// The body of a tuple of immediates that needs no block.
@@ -129,7 +166,7 @@ fn inline(words: &[u64], key: usize) -> Option<u64> {
 }
 
 /// The body that refers to a block.
-#[inline]
+#[inline(always)]
 fn address(block: Block) -> u64 {
     let view = block.as_ref();
     let words = match view.has_held() {
@@ -161,11 +198,28 @@ pub fn prefetch(body: u64) {
     cats_sync::prefetch(referent(body).cast_const());
 }
 
+/// By how many bytes the block of a body is larger than that of another, which may not be there either.
+///
+/// # Safety
+/// As for [`body_bytes`], of both.
+#[inline(always)]
+pub unsafe fn more_bytes(body: u64, than: u64) -> i64 {
+    let alike = match (is_block(body), is_block(than)) {
+        (true, true) => words(body).is_some() && (body ^ than) >> ADDRESS_BITS == 0,
+        (one, other) => one == other,
+    };
+    match alike {
+        true => 0,
+        // SAFETY: as the caller promises.
+        false => unsafe { body_bytes(body) as i64 - body_bytes(than) as i64 },
+    }
+}
+
 /// Bytes of the block that the body refers to; 0 for inline objects.
 ///
 /// # Safety
 /// The body is not that of a group, and the object lives.
-#[inline]
+#[inline(never)]
 pub unsafe fn body_bytes(body: u64) -> usize {
     if !is_block(body) {
         return 0;
@@ -432,7 +486,7 @@ mod tests {
     fn bodies_tell_words() {
         let guard = pin();
         for arity in [3, 100, 0xfffe, 0xffff, 0x1_0000, 100_000] {
-            let body = Object::Flat(&vec![NIL; arity]).into_body(LAYOUT, &guard).unwrap();
+            let body = Object::flat(&vec![NIL; arity]).into_body(LAYOUT, &guard).unwrap();
             assert_eq!(words(body), Some(arity + 1).filter(|words| *words <= 0xffff));
             // SAFETY: the object lives until it is retired, which it is once.
             unsafe {
@@ -447,9 +501,7 @@ mod tests {
         // SAFETY: the term lives for ever.
         let held = unsafe { builder.held(Class::Fun, hold(Form::Opaque(7))) };
         builder.set(root, 1, held);
-        let body = Object::Block(builder.finish().unwrap())
-            .into_body(LAYOUT, &guard)
-            .unwrap();
+        let body = block_body(builder.finish().unwrap(), LAYOUT);
         assert_eq!((words(body), retained(7)), (None, 1));
         // SAFETY: as above.
         unsafe {

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use crate::group::{retire_entry, Filter, Group};
 use crate::lookup::{Objects, GROUP_LIMIT, SIGNATURES_LIMIT};
-use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
+use crate::object::{block_body, body_bytes, is_group, words_to_read, ObjectRef};
 use crate::options::Kind;
 use crate::schema::{exact_order, OwnedKey, Probe};
 use crate::table::{Handle, Table};
@@ -272,9 +272,7 @@ impl<'g> Handle<'g> {
         mut new: impl FnMut(&ObjectRef<'_>) -> Option<Block>,
     ) -> Result<usize, Failure> {
         let store = self.store();
-        let mut new = |object: &ObjectRef<'_>| {
-            new(object).and_then(|block| Object::Block(block).into_body(self.table.layout(), self.guard))
-        };
+        let mut new = |object: &ObjectRef<'_>| new(object).map(|block| block_body(block, self.table.layout()));
         let (replaced, old) = store.update(self.guard, probe, |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));

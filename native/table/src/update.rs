@@ -4,7 +4,7 @@ use crate::failure::{Cause, Failure};
 use crate::group::retire_entry;
 use crate::number::Number;
 use crate::object::{
-    body_bytes, changed, element_word, retire_body, words_to_read, Layout, Object, ObjectRef, COPY_LIMIT,
+    block_body, body_bytes, changed, element_word, retire_body, words_to_read, Layout, Object, ObjectRef, COPY_LIMIT,
 };
 use crate::schema::Probe;
 use crate::store::Store;
@@ -183,9 +183,7 @@ impl<'a> Base<'a> {
     ) -> Result<u64, Failure> {
         if let Base::Stored(ObjectRef::Block(block)) = self {
             let block = block.with_elements(changes).ok_or(Failure::SystemLimit)?;
-            return Object::Block(block)
-                .into_body(layout, guard)
-                .ok_or(Failure::SystemLimit);
+            return Ok(block_body(block, layout));
         }
         let mut elements: SmallVec<[TermRef<'_>; 4 * FEW]> =
             (0..self.arity()).map(|index| self.element(index)).collect();
@@ -194,7 +192,7 @@ impl<'a> Base<'a> {
         }
         if elements.iter().all(|element| element.is_immediate()) {
             let words: SmallVec<[u64; 4 * FEW]> = elements.iter().map(|element| element.word()).collect();
-            return Object::Flat(&words)
+            return Object::flat(&words)
                 .into_body(layout, guard)
                 .ok_or(Failure::SystemLimit);
         }
@@ -205,9 +203,7 @@ impl<'a> Base<'a> {
             builder.set(root, index, word);
         }
         let block = builder.finish().ok_or(Failure::SystemLimit)?;
-        Object::Block(block)
-            .into_body(layout, guard)
-            .ok_or(Failure::SystemLimit)
+        Ok(block_body(block, layout))
     }
 }
 

@@ -56,7 +56,7 @@ fn insert(table: &Table, key: i64, value: i64, long: bool) {
     let guard = epoch::pin();
     let handle = table.by_identifier(&guard);
     let words = [key, value, 0].map(|number| small(number).unwrap());
-    patiently(|| handle.insert(Object::Flat(&words[..if long { 3 } else { 2 }])));
+    patiently(|| handle.insert(Object::flat(&words[..if long { 3 } else { 2 }])));
 }
 
 fn delete(table: &Table, key: i64) {

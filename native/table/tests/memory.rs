@@ -78,7 +78,7 @@ fn a_want_of_memory_passes() {
     assert_eq!(ordered.check(Right::Write, || 1), Ok(()));
     registry.delete(&world, ordered.by_identifier(&guard)).unwrap();
     let word = small(1).unwrap();
-    handle.insert(Object::Flat(&[word, word])).unwrap();
+    handle.insert(Object::flat(&[word, word])).unwrap();
     assert_eq!(contents(handle).len(), 1);
     registry.delete(&world, handle).unwrap();
 }
@@ -93,7 +93,7 @@ fn a_list_that_fails_half_way_is_counted() {
     let handle = table.by_identifier(&guard);
     let pairs: Vec<[u64; 2]> = (0..300).map(|i| [small(i).unwrap(); 2]).collect();
     without_memory(|| {
-        let objects = pairs.iter().map(|pair| Ok::<_, Failure>(Object::Flat(pair)));
+        let objects = pairs.iter().map(|pair| Ok::<_, Failure>(Object::flat(pair)));
         let inserted = panic::catch_unwind(AssertUnwindSafe(|| handle.insert_list(objects, false, true)));
         assert!(inserted.unwrap_err().is::<slab::OutOfMemory>());
     });

@@ -273,9 +273,11 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
             }
             Op::InsertList(list, new) => {
                 let done = !new || list.iter().all(|object| model.lookup(&object[key]).is_empty());
+                let words: Vec<_> = list.iter().map(|object| immediates(object)).collect();
                 let blocks = list
                     .iter()
-                    .map(|object| Ok::<_, Failure>(cats_table::Object::Block(block(object))));
+                    .zip(&words)
+                    .map(|(object, words)| Ok::<_, Failure>(cats_table::Object::in_block(words, block(object))));
                 assert_eq!(handle.insert_list(blocks, *new, false), Ok(done), "{op:?}");
                 if done {
                     list.iter().for_each(|object| model.insert(object));
@@ -525,7 +527,7 @@ fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
     let list = || {
         objects
             .iter()
-            .map(|words| Ok::<_, Failure>(cats_table::Object::Flat(words)))
+            .map(|words| Ok::<_, Failure>(cats_table::Object::flat(words)))
     };
     assert_eq!(handle.insert_list(list(), false, false), Err(Failure::Big));
     assert_eq!(handle.size(), 0);
@@ -550,7 +552,7 @@ fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
     )
     .unwrap();
     let handle = table.by_identifier(&guard);
-    let equal = || cats_table::Object::Flat(&objects[0]);
+    let equal = || cats_table::Object::flat(&objects[0]);
     let list = (0..2000).map(|_| Ok::<_, Failure>(equal()));
     assert_eq!(handle.insert_list(list, false, true), Ok(true));
     assert_eq!(handle.delete_object(equal(), false), Err(Failure::Big));

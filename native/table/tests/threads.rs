@@ -59,7 +59,7 @@ fn lists_are_seen_whole_or_not_at_all() {
                             let value = word(round * 2 + writer);
                             let objects: Vec<[u64; 2]> = (0..10).map(|key| [word(key), value]).collect();
                             let handle = table.by_identifier(&guard);
-                            let list = || objects.iter().map(|object| Ok::<_, Failure>(Object::Flat(object)));
+                            let list = || objects.iter().map(|object| Ok::<_, Failure>(Object::flat(object)));
                             patiently(|| handle.insert_list(list(), false, false)).unwrap();
                         }
                     })
@@ -264,7 +264,7 @@ fn renaming_is_atomic_in(registry: &'static Registry) {
             assert!(patiently(|| registry.find(&world, &guard, old, 1)).is_err());
             let handle = patiently(|| registry.find(&world, &guard, new, 1)).unwrap();
             let object = [word(0), word((round as i64 + 1) % 2)];
-            patiently(|| handle.insert(Object::Flat(&object))).unwrap();
+            patiently(|| handle.insert(Object::flat(&object))).unwrap();
             if round % 10 == 0 {
                 thread::sleep(Duration::from_micros(20));
             }
@@ -461,7 +461,7 @@ fn first_writers_meet_in_the_same_contents() {
                         assert!(found.is_ok() || deleted);
                         if found.is_ok() {
                             let handle = table.by_identifier(&guard);
-                            patiently(|| handle.insert(Object::Flat(&[word(key), word(key)]))).unwrap();
+                            patiently(|| handle.insert(Object::flat(&[word(key), word(key)]))).unwrap();
                             assert_eq!(value(handle, key), Some(key));
                         }
                     });
@@ -501,7 +501,7 @@ fn blank_tables_stay_empty() {
             assert_eq!(one.bytes(), size_of::<Table>());
         }
         assert_eq!(first.check(Right::Write, || 1), Ok(()));
-        one.insert(Object::Flat(&[word(1), word(1)])).unwrap();
+        one.insert(Object::flat(&[word(1), word(1)])).unwrap();
         assert!(one.bytes() > other.bytes());
         assert_eq!((one.size(), other.size()), (1, 0));
         assert_eq!((contents(other).len(), value(other, 1)), (0, None));
@@ -565,7 +565,7 @@ fn all_objects_go_at_once() {
                     let guard = epoch::pin();
                     let handle = table.by_identifier(&guard);
                     for key in 0..50 {
-                        patiently(|| handle.insert(Object::Flat(&[word(key), word(key)]))).unwrap();
+                        patiently(|| handle.insert(Object::flat(&[word(key), word(key)]))).unwrap();
                     }
                 }
             });

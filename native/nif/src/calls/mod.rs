@@ -302,15 +302,19 @@ const INLINE: usize = 2;
 fn object<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
     if elements.len() <= INLINE {
         if let Some(words) = encode::immediates(elements) {
-            return Ok(Object::Flat(words));
+            return Ok(Object::flat(words));
         }
     }
-    object_in_block(env, handle, elements)
+    let words = Term::words(elements);
+    Ok(match object_in_block(env, handle, elements)? {
+        Some(block) => Object::in_block(words, block),
+        None => Object::flat(words),
+    })
 }
 
-/// The same of one that is to lie in a block.
+/// The block of one that is to lie in a block, but of a tuple of immediates.
 #[inline(never)]
-fn object_in_block<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
+fn object_in_block(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<Option<Block>, Failure> {
     check_words(elements.len())?;
     if let Some(key) = elements.get(handle.table().key()) {
         // Its place is fetched while the block is made.
@@ -318,32 +322,44 @@ fn object_in_block<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Re
             handle.announce(key.0);
         }
     }
-    if let Some(words) = encode::immediates(elements) {
-        return Ok(Object::Flat(words));
+    if elements.len() > INLINE && encode::immediates(elements).is_some() {
+        return Ok(None);
     }
-    match short_block(env, elements, handle.guard()) {
-        Some(block) => Ok(Object::Block(block)),
-        None => block(env, elements).map(Object::Block),
+    let others = || {
+        elements
+            .iter()
+            .enumerate()
+            .filter(|(_, element)| !element.is_immediate())
+    };
+    let mut rest = others();
+    let Some((index, first)) = rest.next() else {
+        return Ok(None);
+    };
+    let words = Term::words(elements);
+    let short = match encode::short(env, *first) {
+        None => None,
+        Some(part) if rest.next().is_none() => Block::of_short(words, &[(index, part)], handle.guard()),
+        Some(_) => {
+            let mut parts = SmallVec::<[_; SHORT_PARTS]>::new();
+            let all = others().all(|(index, element)| {
+                let part = encode::short(env, *element).filter(|_| parts.len() < SHORT_PARTS);
+                part.map(|part| parts.push((index, part))).is_some()
+            });
+            if all {
+                Block::of_short(words, &parts, handle.guard())
+            } else {
+                None
+            }
+        }
+    };
+    match short {
+        Some(block) => Ok(Some(block)),
+        None => block(env, elements).map(Some),
     }
 }
 
 /// Elements that are no immediates of an object that is stored without a builder, at most.
 const SHORT_PARTS: usize = 4;
-
-/// Stores the tuple of these terms, if it is a small one of what is immediate or short.
-#[inline(never)]
-fn short_block(env: Env, elements: &[Term], guard: &Guard) -> Option<Block> {
-    let mut parts = SmallVec::<[_; SHORT_PARTS]>::new();
-    for (index, element) in elements.iter().enumerate() {
-        if !element.is_immediate() {
-            if parts.len() == SHORT_PARTS {
-                return None;
-            }
-            parts.push((index, encode::short(env, *element)?));
-        }
-    }
-    Block::of_short(Term::words(elements), &parts, guard)
-}
 
 /// Stores the tuple of these terms. Not inlined: its buffer would lie in the frame of those that need none.
 #[inline(never)]

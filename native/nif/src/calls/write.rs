@@ -45,7 +45,7 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
     if count == 1 {
         let (head, _) = env.cell(list).ok_or_else(bad)?;
         let object = object(env, handle, env.tuple_elements(head).ok_or_else(bad)?)?;
-        let words = words_of(&object);
+        let words = object.words();
         let inserted = match new {
             true => handle.insert_new(object)?,
             false => handle.insert(object).map(|()| true)?,
@@ -58,7 +58,7 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
         let (head, tail) = env.cell(rest).ok_or_else(bad)?;
         rest = tail;
         let object = object(env, handle, env.tuple_elements(head).ok_or_else(bad)?)?;
-        words += words_of(&object);
+        words += object.words();
         if words > SCHEDULER_WORDS && !patient {
             return Err(Failure::Big);
         }
@@ -67,15 +67,6 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
     let inserted = handle.insert_list(objects, new, patient)?;
     account(env, words + count * 50);
     Ok(inserted)
-}
-
-/// The words that it takes to store an object, roughly.
-#[inline]
-fn words_of(object: &Object<'_>) -> usize {
-    match object {
-        Object::Flat(elements) => elements.len(),
-        Object::Block(block) => block.as_ref().words(),
-    }
 }
 
 /// The number of elements of a list, which is proper; `Big` if it is beyond the limit. Their memory is asked for on the way.

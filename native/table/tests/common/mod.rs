@@ -109,12 +109,20 @@ pub fn block(elements: &[Value]) -> Block {
     builder.finish().unwrap()
 }
 
+/// The words of those elements that are immediates, zeros for others.
+pub fn immediates(elements: &[Value]) -> Vec<u64> {
+    elements
+        .iter()
+        .map(|element| element.immediate().unwrap_or(0))
+        .collect()
+}
+
 /// Runs `f` with the object to store.
 pub fn with_object<R>(elements: &[Value], f: impl FnOnce(Object<'_>) -> R) -> R {
     let words: Option<Vec<u64>> = elements.iter().map(Value::immediate).collect();
     match words {
-        Some(words) => f(Object::Flat(&words)),
-        None => f(Object::Block(block(elements))),
+        Some(words) => f(Object::flat(&words)),
+        None => f(Object::in_block(&immediates(elements), block(elements))),
     }
 }
 

@@ -129,6 +129,12 @@ impl Seen {
         size_of::<u64>() - (self.0.leading_zeros() / 8) as usize
     }
 
+    /// Whether the last slot is taken, and so all are.
+    #[inline]
+    fn is_full(self) -> bool {
+        self.0 >> (8 * (SLOTS - 1)) != 0
+    }
+
     /// The slots with this tag; perhaps others, too.
     #[inline]
     fn with(self, tag: u8) -> Slots {
@@ -223,6 +229,12 @@ impl Slot {
         self.body.store(entry.body, Ordering::Release);
         // Release: the first invariant.
         self.key.store(entry.key, Ordering::Release);
+    }
+
+    #[inline]
+    fn replace(&self, body: u64) {
+        // Release pairs with the Acquire of `entry`.
+        self.body.store(body, Ordering::Release);
     }
 
     fn clear(&self) {
@@ -460,6 +472,12 @@ impl<'g> Bucket<'g> {
         entries.filter(|entry| entry.key == word).for_each(show);
     }
 
+    /// Whether the block has no free slot.
+    #[inline]
+    pub fn has_full_block(self) -> bool {
+        self.head.marks.read().is_full()
+    }
+
     /// The first overflow block.
     fn overflow(self, guard: &Guard) -> Option<&Overflow> {
         self.head.link.read().first(guard)
@@ -482,6 +500,12 @@ impl<'g> Bucket<'g> {
     #[inline]
     pub fn in_block(self, slot: usize) -> Place<'g> {
         self.place(None, slot)
+    }
+
+    /// Replaces the body of the entry in a slot of the block.
+    #[inline]
+    pub fn replace_in_block(self, slot: usize, body: u64) {
+        self.block.slots[slot].replace(body);
     }
 
     /// Frees a slot of a bucket with so many entries, that is not full.
@@ -764,8 +788,7 @@ impl Place<'_> {
     #[inline]
     pub fn replace(&self, body: u64) {
         let (slot, _) = self.slot_and_marks();
-        // Release pairs with the Acquire of `entry`.
-        slot.body.store(body, Ordering::Release);
+        slot.replace(body);
     }
 }
 

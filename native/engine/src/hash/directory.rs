@@ -31,7 +31,8 @@ pub struct Directory {
     capacity: AtomicUsize,
 }
 
-/// A segment's heads and blocks.
+/// A segment's heads and blocks: the addresses that those of bucket 0 would have if the segment began with it, so that who seeks a
+/// bucket need not know where it begins.
 struct Segment {
     /// Null while the segment is not in use.
     heads: AtomicPtr<Head>,
@@ -47,9 +48,9 @@ impl Segment {
         }
     }
 
-    /// The bucket at a place of the segment.
+    /// The bucket of a number, which is the segment's.
     #[inline]
-    fn bucket<'g>(&self, _: &'g Guard, within: usize) -> Option<Bucket<'g>> {
+    fn bucket<'g>(&self, _: &'g Guard, number: usize) -> Option<Bucket<'g>> {
         // Acquire, both, pairs with the Release of `make`. The heads first: they are stored last. If this is another segment's
         // blocks by then, those heads are locked for good, and who looks at the lock sees it.
         let heads = self.heads.load(Ordering::Acquire);
@@ -61,14 +62,15 @@ impl Segment {
         // find it: its blocks, too, as they are in the directory until others take their place.
         Some(unsafe {
             Bucket {
-                head: &*heads.add(within),
-                block: &*blocks.add(within),
+                head: &*heads.wrapping_add(number),
+                block: &*blocks.wrapping_add(number),
             }
         })
     }
 
-    /// Makes the segment's buckets, if there are none, adding to `bytes` what they take; false when memory is exhausted.
-    fn make(&self, count: usize, bytes: &AtomicUsize) -> bool {
+    /// Makes the segment's `count` buckets from number `first` on, if there are none, adding to `bytes` what they take; false when
+    /// memory is exhausted.
+    fn make(&self, first: usize, count: usize, bytes: &AtomicUsize) -> bool {
         if !self.heads.load(Ordering::Relaxed).is_null() {
             return true;
         }
@@ -87,13 +89,14 @@ impl Segment {
             Block::init(blocks, count);
         }
         bytes.fetch_add(count * BUCKET, Ordering::Relaxed);
-        self.blocks.store(blocks, Ordering::Release);
-        self.heads.store(heads, Ordering::Release);
+        self.blocks.store(blocks.wrapping_sub(first), Ordering::Release);
+        self.heads.store(heads.wrapping_sub(first), Ordering::Release);
         true
     }
 
-    /// Gives the segment's memory to `free`, if it has any. The caller is the only one who changes the segment.
-    fn clear(&self, count: usize, mut free: impl FnMut(*mut u8, usize)) {
+    /// Gives the memory of the segment's `count` buckets from number `first` on to `free`, if it has any. The caller is the only one
+    /// who changes the segment.
+    fn clear(&self, first: usize, count: usize, mut free: impl FnMut(*mut u8, usize)) {
         // Relaxed: whoever still finds it may use it. No exchanges, as nobody else changes it, and most segments of a small table
         // that is dropped have nothing.
         let heads = self.heads.load(Ordering::Relaxed);
@@ -102,24 +105,29 @@ impl Segment {
         }
         let blocks = self.blocks.load(Ordering::Relaxed);
         self.heads.store(ptr::null_mut(), Ordering::Relaxed);
-        free(heads.cast(), count * size_of::<Head>());
-        free(blocks.cast(), count * size_of::<Block>());
+        free(heads.wrapping_add(first).cast(), count * size_of::<Head>());
+        free(blocks.wrapping_add(first).cast(), count * size_of::<Block>());
     }
 }
 
 /// The bytes of a bucket.
 const BUCKET: usize = size_of::<Head>() + size_of::<Block>();
 
-/// The small segment of a bucket, and its place there, which is the first bucket's distance from a power of two.
-#[inline]
-fn locate(number: usize) -> (usize, usize) {
-    let segment = number.checked_ilog2().map_or(0, |log| log as usize + 1);
-    (segment, number - (1 << segment >> 1))
-}
+/// The small segment of each bucket below `LARGE`: the length of its number, in bits.
+static SMALL_SEGMENT: [u8; LARGE] = {
+    let mut segments = [0; LARGE];
+    let mut number = 1;
+    while number < LARGE {
+        segments[number] = number.ilog2() as u8 + 1;
+        number += 1;
+    }
+    segments
+};
 
-/// Buckets of a small segment.
-fn small_buckets(segment: usize) -> usize {
-    (1 << segment >> 1).max(1)
+/// The first bucket of a small segment, and how many it has.
+fn small_buckets(segment: usize) -> (usize, usize) {
+    let first = 1 << segment >> 1;
+    (first, first.max(1))
 }
 
 impl Directory {
@@ -135,14 +143,11 @@ impl Directory {
     /// The bucket of that number, which is or was in use since the guard was made, unless its segment was given back.
     #[inline]
     pub fn bucket<'g>(&self, guard: &'g Guard, number: usize) -> Option<Bucket<'g>> {
-        let (segment, within) = match number >= LARGE {
-            true => (self.large_segment(number), number % LARGE),
-            false => {
-                let (segment, within) = locate(number);
-                (&self.small[segment], within)
-            }
+        let segment = match SMALL_SEGMENT.get(number) {
+            Some(segment) => &self.small[usize::from(*segment)],
+            None => self.large_segment(number),
         };
-        segment.bucket(guard, within)
+        segment.bucket(guard, number)
     }
 
     /// The segment of a bucket from `LARGE` on.
@@ -159,14 +164,16 @@ impl Directory {
     /// Makes sure that there is memory for a bucket whose predecessors have it, adding to `bytes` what it takes; false
     /// when memory is exhausted. The caller is the only one who changes the directory.
     pub fn extend(&self, guard: &Guard, number: usize, bytes: &AtomicUsize) -> bool {
-        if number < LARGE {
-            let (segment, _) = locate(number);
-            return self.small[segment].make(small_buckets(segment), bytes);
+        if let Some(segment) = SMALL_SEGMENT.get(number) {
+            let segment = usize::from(*segment);
+            let (first, count) = small_buckets(segment);
+            return self.small[segment].make(first, count, bytes);
         }
         if number / LARGE >= self.capacity.load(Ordering::Relaxed) && !self.lengthen(guard, bytes) {
             return false;
         }
-        self.large_segment(number).make(LARGE, bytes)
+        let first = number / LARGE * LARGE;
+        self.large_segment(number).make(first, LARGE, bytes)
     }
 
     /// Puts an array of twice the length in place of the one for the large segments; false when memory is exhausted.
@@ -207,7 +214,8 @@ impl Directory {
         let length = self.capacity.load(Ordering::Relaxed);
         // SAFETY: the array has this length.
         let large = (0..length).map(|i| (unsafe { &*self.large.load(Ordering::Acquire).add(i) }, LARGE));
-        let segments = self.small.iter().zip((0..).map(small_buckets)).chain(large);
+        let small = self.small.iter().zip((0..).map(|segment| small_buckets(segment).1));
+        let segments = small.chain(large);
         let made = segments.filter(|(segment, _)| !segment.heads.load(Ordering::Relaxed).is_null());
         made.map(|(_, count)| count * BUCKET).sum::<usize>() + length * size_of::<Segment>()
     }
@@ -215,15 +223,13 @@ impl Directory {
     /// Takes out the segment that begins with bucket `number`, if one does, and gives its memory to `free`, subtracting from
     /// `bytes`. The caller is the only one who changes the directory, and no bucket from there on is in use.
     pub fn cut(&self, number: usize, bytes: &AtomicUsize, free: impl FnMut(*mut u8, usize)) {
-        let (segment, count, first) = if number < LARGE {
-            let (segment, within) = locate(number);
-            (&self.small[segment], small_buckets(segment), within == 0)
-        } else {
-            (self.large_segment(number), LARGE, number.is_multiple_of(LARGE))
+        let (segment, (first, count)) = match SMALL_SEGMENT.get(number) {
+            Some(segment) => (&self.small[usize::from(*segment)], small_buckets(usize::from(*segment))),
+            None => (self.large_segment(number), (number / LARGE * LARGE, LARGE)),
         };
-        if first && !segment.heads.load(Ordering::Relaxed).is_null() {
+        if number == first && !segment.heads.load(Ordering::Relaxed).is_null() {
             bytes.fetch_sub(count * BUCKET, Ordering::Relaxed);
-            segment.clear(count, free);
+            segment.clear(first, count, free);
         }
     }
 }
@@ -237,11 +243,12 @@ impl Drop for Directory {
             unsafe { bucket::free(memory, bytes) }
         };
         for (i, segment) in self.small.iter().enumerate() {
-            segment.clear(small_buckets(i), free);
+            let (first, count) = small_buckets(i);
+            segment.clear(first, count, free);
         }
         for i in 0..length {
             // SAFETY: the array has this length.
-            unsafe { &*array.add(i) }.clear(LARGE, free);
+            unsafe { &*array.add(i) }.clear(i * LARGE, LARGE, free);
         }
         free(array.cast(), length * size_of::<Segment>());
     }

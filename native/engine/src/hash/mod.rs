@@ -197,36 +197,52 @@ impl<S: Schema> Hash<S> {
         self.still(hash, size).then_some((bucket, token))
     }
 
-    /// Locks the key's bucket. As with reads, the first try stands in the caller.
+    /// Locks the key's bucket, by default to change it.
     #[inline(always)]
     fn lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
+        let (bucket, version) = self.take_lock(guard, hash)?;
+        let changed = true;
+        Ok(Held {
+            bucket,
+            version,
+            changed,
+        })
+    }
+
+    /// The same without anything that frees the lock: the bucket, and the version at which it was locked. As with reads, the first
+    /// try stands in the caller.
+    #[inline(always)]
+    fn take_lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g>, u64), Busy> {
         match self.try_lock(guard, hash) {
-            Some(held) => Ok(held),
-            None => self.lock_again(guard, hash),
+            Some(locked) => Ok(locked),
+            None => match self.lock_again(guard, hash) {
+                Ok((bucket, version)) => Ok((bucket, version)),
+                Err(Busy) => Err(Busy),
+            },
         }
     }
 
     #[inline(always)]
-    fn try_lock<'g>(&self, guard: &'g Guard, hash: u64) -> Option<Held<'g>> {
+    fn try_lock<'g>(&self, guard: &'g Guard, hash: u64) -> Option<(Bucket<'g>, u64)> {
         let size = self.size();
         let bucket = self.bucket(guard, size.number_of(hash))?;
         bucket.prefetch_block();
-        let mut held = Held::new(bucket)?;
+        let version = bucket.head.lock.try_lock()?;
         if self.still(hash, size) {
-            return Some(held);
+            return Some((bucket, version));
         }
-        held.changed = false;
+        bucket.head.lock.unlock_unchanged(version);
         None
     }
 
     #[cold]
     #[inline(never)]
-    fn lock_again<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
+    fn lock_again<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g>, u64), Busy> {
         turn::give(hash as usize);
         for _ in 0..SPINS {
             spin_loop();
-            if let Some(held) = self.try_lock(guard, hash) {
-                return Ok(held);
+            if let Some(locked) = self.try_lock(guard, hash) {
+                return Ok(locked);
             }
         }
         Err(Busy)
@@ -250,6 +266,12 @@ impl<S: Schema> Hash<S> {
         // SAFETY: entries are read under the caller's guard, each word was stored in this table, and buckets ask only
         // for equal words that end in 00.
         move |entry| unsafe { self.shared.0.schema.matches(&probe, entry) }
+    }
+
+    /// Whether an entry that has the probe's word, which is no immediate, is its key's.
+    #[inline(never)]
+    fn is_of(&self, probe: S::Probe, entry: Entry) -> bool {
+        self.matches(&probe)(entry)
     }
 
     /// One optimistic read, unless a writer holds the key's bucket or overtakes.
@@ -436,16 +458,24 @@ impl<S: Schema> Engine<S> for Hash<S> {
     ) -> Result<R, Busy> {
         let word = self.shared.0.schema.word(probe);
         let hash = hash_of(word);
-        let mut held = self.lock(guard, hash)?;
-        let bucket = held.bucket;
-        let crowd = bucket.crowd();
-        let found = bucket.find_in_block(word, hash, self.matches(probe));
-        let full = bucket::is_full(crowd);
+        let (bucket, version) = self.take_lock(guard, hash)?;
+        // Made where it stays. Unchanged, should `change` unwind.
+        let mut held = Held {
+            bucket,
+            version,
+            changed: false,
+        };
+        let found = bucket.find_in_block(
+            word,
+            hash,
+            // The probe is copied only for who compares it, which is out of line.
+            #[inline(always)]
+            |entry| self.is_of(*probe, entry),
+        );
+        let full = bucket.has_full_block();
         if full && found.is_none() {
             return Ok(self.update_full(guard, *probe, (word, hash), held, change));
         }
-        // Should `change` unwind.
-        held.changed = false;
         let (step, result) = change(found.map(|(_, entry)| entry));
         let mut lonely = false;
         held.changed = match (step, found) {
@@ -453,11 +483,11 @@ impl<S: Schema> Engine<S> for Hash<S> {
             (Step::Touch, _) => true,
             (Step::Put(entry), Some((slot, old))) => {
                 debug_assert_eq!(entry.key, old.key);
-                bucket.in_block(slot).replace(entry.body);
+                bucket.replace_in_block(slot, entry.body);
                 true
             }
             (Step::Put(entry), None) => {
-                bucket.in_block(crowd).fill(entry, hash);
+                bucket.in_block(bucket.crowd()).fill(entry, hash);
                 self.count_sample(hash, 1);
                 true
             }
@@ -466,6 +496,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
                 return Ok(result);
             }
             (Step::Remove, Some((slot, _))) => {
+                let crowd = bucket.crowd();
                 bucket.remove_from_block(slot, crowd);
                 self.count_sample(hash, -1);
                 lonely = crowd <= resize::LONELY;

@@ -57,12 +57,16 @@ static COARSE_CLASSES: [u8; LARGEST / 128 + 1] = table(128);
 /// The class of a size of at most [`LARGEST`].
 #[inline]
 pub fn of(size: usize) -> usize {
-    let class = if size <= FINE {
-        FINE_CLASSES[size.div_ceil(8)]
-    } else {
-        COARSE_CLASSES[size.div_ceil(128)]
-    };
-    class as usize
+    if size > FINE {
+        return of_coarse(size);
+    }
+    FINE_CLASSES[size.div_ceil(8)] as usize
+}
+
+/// The same for one above `FINE`. Out of line: a choice between the tables would have to be made before one is looked at.
+#[inline(never)]
+fn of_coarse(size: usize) -> usize {
+    COARSE_CLASSES[size.div_ceil(128)] as usize
 }
 
 /// The bytes of a class' blocks.

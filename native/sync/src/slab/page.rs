@@ -125,8 +125,11 @@ impl Page {
                 self.free.set(next);
                 // What was freed some time ago is in no near cache: the next call need not wait for it.
                 let next = self.base.get().wrapping_add((next as usize * UNIT).wrapping_sub(UNIT));
-                for line in (0..self.size.get().min(PREFETCHED)).step_by(64) {
-                    crate::prefetch(next.wrapping_add(line as usize));
+                let last = self.size.get().min(PREFETCHED) as usize - 1;
+                crate::prefetch(next);
+                crate::prefetch(next.wrapping_add(last));
+                for line in (64..last).step_by(64) {
+                    crate::prefetch(next.wrapping_add(line));
                 }
             }
         } else {

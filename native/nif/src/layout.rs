@@ -41,9 +41,9 @@ const BINARY_WORDS: usize = 2;
 /// Whether cells, tuples, floats and environments are as expected. Relaxed, as for all in this file but [`RESOURCE`]: written while the
 /// library is being loaded, before any other use.
 static KNOWN: AtomicBool = AtomicBool::new(false);
-/// The kind of binaries within the heap, and the unit of their size.
+/// The kind of binaries within the heap, and the logarithm of the unit of their size.
 static BINARIES: AtomicU64 = AtomicU64::new(UNKNOWN);
-static UNIT: AtomicU64 = AtomicU64::new(1);
+static UNIT: AtomicU64 = AtomicU64::new(0);
 
 /// The header of maps whose pairs lie side by side, behind the number of pairs and a tuple of the keys; and how many such a map has at
 /// most. In larger ones they are the leaves of a tree.
@@ -166,9 +166,11 @@ pub unsafe fn heap_binary<'a>(term: Term) -> Option<&'a [u8]> {
         if header & KIND != BINARIES.load(Ordering::Relaxed) {
             return None;
         }
-        let (size, unit) = (*size, UNIT.load(Ordering::Relaxed));
+        let (size, unit) = (*size, UNIT.load(Ordering::Relaxed) as u32);
         // What is no multiple is a bit string.
-        (size & (unit - 1) == 0).then(|| from_raw_parts(address(term).add(BINARY_WORDS).cast(), (size / unit) as usize))
+        let bytes = size.wrapping_shr(unit);
+        (bytes.wrapping_shl(unit) == size)
+            .then(|| from_raw_parts(address(term).add(BINARY_WORDS).cast(), bytes as usize))
     }
 }
 
@@ -317,7 +319,7 @@ pub fn learn(env: Env) {
         false => (UNKNOWN, 1),
     };
     BINARIES.store(kind, Ordering::Relaxed);
-    UNIT.store(unit, Ordering::Relaxed);
+    UNIT.store(unit.ilog2().into(), Ordering::Relaxed);
     let (map, pairs) = if expected { maps(env) } else { None }.unwrap_or((UNKNOWN, 0));
     let (positive, negative) = if expected { integers(env) } else { None }.unwrap_or((UNKNOWN, UNKNOWN));
     POSITIVE.store(positive, Ordering::Relaxed);
@@ -592,7 +594,7 @@ pub fn binary_header(bytes: usize) -> Option<(u64, u64)> {
     laid.then(|| {
         (
             header(kind, 1 + bytes.div_ceil(8)),
-            bytes as u64 * UNIT.load(Ordering::Relaxed),
+            (bytes as u64).wrapping_shl(UNIT.load(Ordering::Relaxed) as u32),
         )
     })
 }

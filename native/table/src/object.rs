@@ -173,10 +173,16 @@ fn address(block: Block) -> u64 {
         true => 0,
         false => u16::try_from(view.words()).unwrap_or(0),
     };
+    address_of(block, u64::from(words) << ADDRESS_BITS)
+}
+
+/// The body that refers to a block, with what it tells of its words.
+#[inline(always)]
+fn address_of(block: Block, words: u64) -> u64 {
     let address = block.into_raw().as_ptr() as u64;
     // The kernel gives addresses that are longer only to who asks for them.
     assert!(address >> ADDRESS_BITS == 0);
-    address | u64::from(words) << ADDRESS_BITS
+    address | words
 }
 
 /// The words of the block that the body refers to, where it tells them: then nothing in the block is held, and who replaces or
@@ -184,6 +190,30 @@ fn address(block: Block) -> u64 {
 #[inline]
 fn words(body: u64) -> Option<usize> {
     Some((body >> ADDRESS_BITS) as usize).filter(|words| *words != 0)
+}
+
+/// Whether the body is that of an object in a block, and tells how many words that has.
+#[inline]
+pub fn tells_words(body: u64) -> bool {
+    is_block(body) && words(body).is_some()
+}
+
+/// The body of a copy of an object with one element, an immediate, changed into another. Nothing if there is no such element, `change`
+/// gives nothing, the object is of more than [`COPY_LIMIT`] words, or memory is exhausted.
+///
+/// # Safety
+/// The object lives, [tells its words](tells_words) and is not packed. `change` gives immediates, and of immediates only.
+#[inline(always)]
+pub unsafe fn with_word(
+    guard: &Guard,
+    body: u64,
+    index: usize,
+    change: impl FnOnce(u64) -> Option<u64>,
+) -> Option<u64> {
+    let words = words(body).filter(|words| *words <= COPY_LIMIT)?;
+    // SAFETY: as the caller promises.
+    let block = unsafe { block(body)?.with_word(words, guard, index, change) }?;
+    Some(address_of(block, body >> ADDRESS_BITS << ADDRESS_BITS))
 }
 
 /// What a body refers to: a block, or a group.

@@ -4,7 +4,8 @@ use crate::failure::{Cause, Failure};
 use crate::group::retire_entry;
 use crate::number::Number;
 use crate::object::{
-    block_body, body_bytes, changed, element_word, retire_body, words_to_read, Layout, Object, ObjectRef, COPY_LIMIT,
+    block_body, body_bytes, changed, element_word, retire_body, tells_words, with_word, words_to_read, Layout, Object,
+    ObjectRef, COPY_LIMIT,
 };
 use crate::schema::Probe;
 use crate::store::Store;
@@ -241,36 +242,68 @@ impl Handle<'_> {
         if index == key || self.table.kind().is_bag() {
             return Ok(None);
         }
-        // The result is the new word of a pair, or the body of the old block, or one of the two constants.
-        let done = self.store().update(self.guard, probe, move |old| {
-            if self.still_named().is_err() {
-                return (Step::Keep, RENAMED);
-            }
-            let Some(Entry { key: word, body }) = old else {
-                return (Step::Keep, NOTHING);
-            };
-            if !is_immediate(body) {
-                return match change_in_block(self.guard, body, index, change) {
-                    0 => (Step::Keep, NOTHING),
-                    changed => (
-                        Step::Put(Entry {
-                            key: word,
-                            body: changed,
-                        }),
-                        body,
-                    ),
-                };
-            }
-            match change(body).filter(|_| index == 1 - key) {
-                Some(body) => (Step::Put(Entry { key: word, body }), body),
-                None => (Step::Keep, NOTHING),
-            }
-        })?;
+        let done = match self.table.options().plain() {
+            true => self.store().update_plain(
+                self.guard,
+                probe,
+                #[inline(always)]
+                move |old| self.change_entry(old, index, change, |body| change_plain(self.guard, body, index, change)),
+            )?,
+            false => self.change_in_any(probe, index, change)?,
+        };
         match done {
             word if is_immediate(word) => Ok(Some(word)),
             NOTHING => Ok(None),
             RENAMED => Err(Cause::Id.into()),
-            old => Ok(Some(retire_changed(self.guard, old, index, change))),
+            // SAFETY: the object lives as long as the guard, and is in no place any more.
+            old => unsafe {
+                let element = element_word(old, index);
+                retire_body(self.guard, old);
+                Ok(Some(change(element).expect("as before")))
+            },
+        }
+    }
+
+    /// [`change_word`](Self::change_word) in a table with any engine and objects as they may be: what its step gives back.
+    #[inline(never)]
+    fn change_in_any(
+        self,
+        probe: &Probe<'_>,
+        index: usize,
+        change: impl Fn(u64) -> Option<u64> + Copy,
+    ) -> Result<u64, Failure> {
+        let in_block = |body| change_in_block(self.guard, body, index, change);
+        let step = move |old| self.change_entry(old, index, change, in_block);
+        Ok(self.store().update(self.guard, probe, step)?)
+    }
+
+    /// The step of [`change_word`](Self::change_word), with `in_block` for objects in blocks. It gives the new word of a pair, or the
+    /// body of the old block, or one of the two constants.
+    #[inline(always)]
+    fn change_entry(
+        self,
+        old: Option<Entry>,
+        index: usize,
+        change: impl Fn(u64) -> Option<u64>,
+        in_block: impl FnOnce(u64) -> u64,
+    ) -> (Step, u64) {
+        if self.still_named().is_err() {
+            return (Step::Keep, RENAMED);
+        }
+        let Some(Entry { key, body: old }) = old else {
+            return (Step::Keep, NOTHING);
+        };
+        let (body, result) = match is_immediate(old) {
+            true if index == 1 - self.table.key() => {
+                let word = change(old).unwrap_or(NOTHING);
+                (word, word)
+            }
+            true => (NOTHING, NOTHING),
+            false => (in_block(old), old),
+        };
+        match body {
+            NOTHING => (Step::Keep, NOTHING),
+            body => (Step::Put(Entry { key, body }), result),
         }
     }
 
@@ -501,6 +534,16 @@ fn earlier(indices: &[usize]) -> SmallVec<[Option<usize>; FEW]> {
     earlier
 }
 
+/// As [`change_in_block`], in a table that packs no objects.
+#[inline(always)]
+fn change_plain(guard: &Guard, body: u64, index: usize, change: impl Fn(u64) -> Option<u64>) -> u64 {
+    match tells_words(body) {
+        // SAFETY: as there.
+        true => unsafe { with_word(guard, body, index, change) }.unwrap_or(0),
+        false => change_in_block(guard, body, index, change),
+    }
+}
+
 /// The body of a copy of an object in a block with one element changed, or 0. The place is locked.
 #[inline(never)]
 fn change_in_block(guard: &Guard, body: u64, index: usize, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
@@ -524,17 +567,6 @@ fn change_body(guard: &Guard, body: u64, key: usize, change: &mut impl FnMut(&mu
         unsafe { changed(guard, body, change) }.map(|(body, ())| body)
     };
     changed.unwrap_or(0)
-}
-
-/// Retires an object that [`change_in_block`] has made another of, which is in its place now; the element that was changed.
-#[inline(never)]
-fn retire_changed(guard: &Guard, body: u64, index: usize, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
-    // SAFETY: the object lives as long as the guard, and is in no place any more.
-    unsafe {
-        let element = element_word(body, index);
-        retire_body(guard, body);
-        change(element).expect("as before")
-    }
 }
 
 /// # Safety

@@ -179,7 +179,7 @@ impl Block {
 
     /// The tuple of these elements, of which those with these indices, in ascending order, are none that fit a word: one allocation, and
     /// everything is written where it stays. Nothing when memory is exhausted; panics above [`MAX_ARITY`].
-    #[inline]
+    #[inline(always)]
     pub fn of_short(elements: &[u64], parts: &[(usize, Short<'_>)], guard: &Guard) -> Option<Block> {
         assert!(elements.len() <= MAX_ARITY);
         let total = parts
@@ -549,6 +549,30 @@ impl<'a> BlockRef<'a> {
         let block = unsafe { Block::from_words(self.as_words(), guard) }?;
         block.retain_held();
         Some(block)
+    }
+
+    /// A copy with one element, an immediate, changed into another. Nothing if there is no such element, `change` gives nothing, or
+    /// memory is exhausted.
+    ///
+    /// # Safety
+    /// The block is of so many words, and nothing in it is held or counted. `change` gives immediates, and of immediates only.
+    #[inline(always)]
+    pub unsafe fn with_word(
+        self,
+        words: usize,
+        guard: &Guard,
+        index: usize,
+        change: impl FnOnce(u64) -> Option<u64>,
+    ) -> Option<Block> {
+        debug_assert!(words == self.words() && !self.has_held());
+        let word = change(*self.elements_raw().get(index)?)?;
+        let address = slab::alloc_pinned(guard, words * 8)?.cast::<u64>();
+        // SAFETY: the memory is new, aligned to 8 and of so many words, among which are those of the elements.
+        unsafe {
+            address.copy_from_nonoverlapping(self.address, words);
+            address.add(1 + index).write(word);
+        }
+        Some(Block { address })
     }
 
     /// A copy, changed by `change`, which is shown the element words. Nothing if that gives nothing, a term in the block is held, or

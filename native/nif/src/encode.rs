@@ -165,8 +165,8 @@ impl FewEncoder<'_, '_> {
     }
 }
 
-/// A term that can be stored right behind its tuple, of the commonest kinds.
-#[inline]
+/// A term that can be stored right behind its tuple, of the commonest kinds. Inlined, as its result would pass through memory.
+#[inline(always)]
 pub fn short<'a>(env: Env<'a>, term: Term) -> Option<Short<'a>> {
     if let Some(value) = env.get_f64(term) {
         return Some(Short::Float(value));

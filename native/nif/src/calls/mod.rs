@@ -325,32 +325,16 @@ fn object_in_block(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<Op
     if elements.len() > INLINE && encode::immediates(elements).is_some() {
         return Ok(None);
     }
-    let others = || {
-        elements
-            .iter()
-            .enumerate()
-            .filter(|(_, element)| !element.is_immediate())
-    };
-    let mut rest = others();
-    let Some((index, first)) = rest.next() else {
+    let is_other = |(_, element): &(usize, &Term)| !element.is_immediate();
+    let mut others = elements.iter().enumerate().filter(is_other);
+    let Some((index, element)) = others.next() else {
         return Ok(None);
     };
-    let words = Term::words(elements);
-    let short = match encode::short(env, *first) {
-        None => None,
-        Some(part) if rest.next().is_none() => Block::of_short(words, &[(index, part)], handle.guard()),
-        Some(_) => {
-            let mut parts = SmallVec::<[_; SHORT_PARTS]>::new();
-            let all = others().all(|(index, element)| {
-                let part = encode::short(env, *element).filter(|_| parts.len() < SHORT_PARTS);
-                part.map(|part| parts.push((index, part))).is_some()
-            });
-            if all {
-                Block::of_short(words, &parts, handle.guard())
-            } else {
-                None
-            }
-        }
+    let short = match others.next() {
+        // In registers, as it is only one.
+        None => encode::short(env, *element)
+            .and_then(|part| Block::of_short(Term::words(elements), &[(index, part)], handle.guard())),
+        Some(_) => short_block(env, elements, handle.guard()),
     };
     match short {
         Some(block) => Ok(Some(block)),
@@ -360,6 +344,21 @@ fn object_in_block(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<Op
 
 /// Elements that are no immediates of an object that is stored without a builder, at most.
 const SHORT_PARTS: usize = 4;
+
+/// Stores the tuple of these terms, if it is a small one of what is immediate or short.
+#[inline(never)]
+fn short_block(env: Env, elements: &[Term], guard: &Guard) -> Option<Block> {
+    let mut parts = SmallVec::<[_; SHORT_PARTS]>::new();
+    for (index, element) in elements.iter().enumerate() {
+        if !element.is_immediate() {
+            if parts.len() == SHORT_PARTS {
+                return None;
+            }
+            parts.push((index, encode::short(env, *element)?));
+        }
+    }
+    Block::of_short(Term::words(elements), &parts, guard)
+}
 
 /// Stores the tuple of these terms. Not inlined: its buffer would lie in the frame of those that need none.
 #[inline(never)]

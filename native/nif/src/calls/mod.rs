@@ -338,7 +338,7 @@ fn object_in_block(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<Op
     };
     match short {
         Some(block) => Ok(Some(block)),
-        None => block(env, elements).map(Some),
+        None => built_block(env, elements),
     }
 }
 
@@ -360,13 +360,22 @@ fn short_block(env: Env, elements: &[Term], guard: &Guard) -> Option<Block> {
     Block::of_short(Term::words(elements), &parts, guard)
 }
 
-/// Stores the tuple of these terms. Not inlined: its buffer would lie in the frame of those that need none.
-#[inline(never)]
+/// Stores the tuple of these terms.
 fn block(env: Env, elements: &[Term]) -> Result<Block, Failure> {
+    built_block(env, elements)?.ok_or(Failure::SystemLimit)
+}
+
+/// The same, always there, for [`object_in_block`], whose result this becomes as it is: it passes through memory, where a change takes
+/// longer than it should. Not inlined: its buffer would lie in the frame of those that need none.
+#[inline(never)]
+fn built_block(env: Env, elements: &[Term]) -> Result<Option<Block>, Failure> {
     let mut room = Room::<OBJECT_WORDS>::new();
     let mut builder = Builder::within(&mut room);
     encode::object(env, elements, &mut builder)?;
-    builder.finish().ok_or(Failure::SystemLimit)
+    match builder.finish() {
+        Some(block) => Ok(Some(block)),
+        None => Err(Failure::SystemLimit),
+    }
 }
 
 /// Makes a term of an object.

@@ -464,9 +464,14 @@ impl Leaf {
         info: Info,
     ) -> Option<(usize, Entry)> {
         let Wanted { word, hash } = wanted;
-        // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
+        // SAFETY: the entry was read under the caller's guard, its words as the contract allows; both words are hashes.
+        let matches = |entry| word & 3 == 3 || unsafe { schema.matches(probe, entry) };
+        // SAFETY: as above.
         let equals = |entry| unsafe { schema.compare(probe, entry) }.is_eq();
-        let is_it = |entry: Entry| word & 3 == 3 && entry.key == word || hash_of(entry.key) == hash && equals(entry);
+        let is_it = |entry: Entry| match entry.key == word {
+            true => matches(entry),
+            false => hash_of(entry.key) == hash && equals(entry),
+        };
         let mut line = self.home(hash);
         for _ in 0..=info.reach() {
             let mut tagged = self.tagged(line, tag_of(hash));

@@ -39,7 +39,6 @@ use leaf::{Held, Leaf, Place, Wanted};
 use route::Route;
 use std::cell::Cell;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::ptr;
 
 /// How often an optimistic read fails before it takes locks.
@@ -86,67 +85,68 @@ unsafe impl<S: OrderedSchema> Send for Ca<S> {}
 // SAFETY: as above.
 unsafe impl<S: OrderedSchema> Sync for Ca<S> {}
 
-/// A key that is searched for, with the head last asked for, and a piece of its normalized key.
+/// A key that is searched for, with the piece of its normalized key that was last asked for.
 struct Query<'a, S: OrderedSchema> {
     schema: &'a S,
     probe: &'a S::Probe,
-    head: Cell<(usize, u64)>,
-    /// Where the piece begins, and its words, which are there once it begins somewhere.
+    /// Where the piece begins, and how many words of it are there.
     from: Cell<usize>,
-    piece: Cell<MaybeUninit<[u64; PIECE]>>,
+    count: Cell<usize>,
+    piece: Cell<[u64; PIECE]>,
 }
 
-/// Words of a piece: a prefix as inner nodes have it, and the head behind that.
+/// Words of a piece at most: a prefix as inner nodes have it, and the head behind that.
 const PIECE: usize = inner::PREFIX + 1;
-/// Where a piece begins that there is not: far from all others.
-const NOWHERE: usize = usize::MAX / 2;
 
 impl<'a, S: OrderedSchema> Query<'a, S> {
+    #[inline(always)]
     fn new(schema: &'a S, probe: &'a S::Probe) -> Self {
         Self {
             schema,
             probe,
-            head: Cell::new((NOWHERE, 0)),
-            from: Cell::new(NOWHERE),
-            piece: Cell::new(MaybeUninit::uninit()),
+            from: Cell::new(0),
+            count: Cell::new(0),
+            piece: Cell::new([0; PIECE]),
         }
     }
 
     /// The probe's head at `skip`.
-    #[inline]
+    #[inline(always)]
     fn head(&self, skip: usize) -> u64 {
-        let (at, head) = self.head.get();
-        if at == skip {
-            return head;
-        }
-        let head = match self.piece_at(skip) {
-            Some(head) => head,
-            None => self.schema.head(self.probe, skip),
-        };
-        self.head.set((skip, head));
-        head
+        self.look_ahead(skip, skip);
+        self.piece_at(skip)
     }
 
-    /// Gets ready for heads from `skip` on, as each by itself is as much work as all.
-    fn look_ahead(&self, skip: usize) {
-        if self.piece_at(skip + 8 * (PIECE - 1)).is_none() {
-            self.piece.set(MaybeUninit::new(self.schema.heads(self.probe, skip)));
-            self.from.set(skip);
+    /// Gets ready for heads from `skip` up to that at `last`, as each by itself is nearly as much work as all. That is no more than a
+    /// prefix away.
+    #[inline(always)]
+    fn look_ahead(&self, skip: usize, last: usize) {
+        let from = self.from.get();
+        if skip < from || last + 8 > from + 8 * self.count.get() {
+            self.read(skip, last);
         }
     }
 
-    /// The head at `skip` if it is in the piece.
-    #[inline]
-    fn piece_at(&self, skip: usize) -> Option<u64> {
-        let at = skip.wrapping_sub(self.from.get());
-        if at >= 8 * PIECE {
-            return None;
-        }
-        // SAFETY: no place is so near to `NOWHERE`, so the piece is there.
-        let piece = unsafe { self.piece.get().assume_init() };
+    #[inline(never)]
+    fn read(&self, skip: usize, last: usize) {
+        let count = (last + 8 - skip).div_ceil(8);
+        // SAFETY: nobody else refers to the piece, as it is lent to nobody. A copy of it would wait for what was written.
+        let piece = unsafe { &mut *self.piece.as_ptr() };
+        *piece = [0; PIECE];
+        self.schema.heads(self.probe, skip, &mut piece[..count]);
+        self.from.set(skip);
+        self.count.set(count);
+    }
+
+    /// The head at `skip`, which is in the piece.
+    #[inline(always)]
+    fn piece_at(&self, skip: usize) -> u64 {
+        let piece: &Cell<[u64]> = &self.piece;
+        let word = |i: usize| piece.as_slice_of_cells()[i].get();
+        let at = skip - self.from.get();
         match 8 * (at % 8) {
-            0 => Some(piece[at / 8]),
-            bits => Some(piece[at / 8] << bits | piece.get(at / 8 + 1)? >> (64 - bits)),
+            0 => word(at / 8),
+            bits => word(at / 8) << bits | word(at / 8 + 1) >> (64 - bits),
         }
     }
 }

@@ -111,9 +111,11 @@ pub trait OrderedSchema: Schema {
     /// Eight bytes, as a big-endian number, of the probe's normalized key from byte `skip` on, zero-padded: a byte string whose
     /// order agrees with the key's order, except that equal or exhausted strings decide nothing.
     fn head(&self, probe: &Self::Probe, skip: usize) -> u64;
-    /// The [`head`](Self::head) at `skip`, that at eight bytes more, and so on.
-    fn heads<const N: usize>(&self, probe: &Self::Probe, skip: usize) -> [u64; N] {
-        std::array::from_fn(|i| self.head(probe, skip + 8 * i))
+    /// Sets what is 0 to the [`head`](Self::head) at `skip`, that at eight bytes more, and so on.
+    fn heads(&self, probe: &Self::Probe, skip: usize, heads: &mut [u64]) {
+        for (i, head) in heads.iter_mut().enumerate() {
+            *head = self.head(probe, skip + 8 * i);
+        }
     }
     /// The head of a stored entry.
     ///

@@ -243,8 +243,8 @@ impl OrderedSchema for Ordered {
         head(probe.term, skip)
     }
 
-    fn heads<const N: usize>(&self, probe: &Self::Probe, skip: usize) -> [u64; N] {
-        heads(probe.term, skip)
+    fn heads(&self, probe: &Self::Probe, skip: usize, out: &mut [u64]) {
+        heads(probe.term, skip, out)
     }
 
     #[inline]

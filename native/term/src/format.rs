@@ -514,6 +514,14 @@ impl<'a> Elements<'a> {
         }
     }
 
+    /// The first, and those behind it.
+    #[inline]
+    pub fn split_first(self) -> Option<(TermRef<'a>, Self)> {
+        let (&word, words) = self.words.split_first()?;
+        let (base, block) = (self.base, PhantomData);
+        Some((TermRef { base, word, block }, Elements { base, words }))
+    }
+
     #[inline]
     pub fn iter(self) -> impl DoubleEndedIterator<Item = TermRef<'a>> + ExactSizeIterator + Clone {
         self.words.iter().map(move |&word| TermRef {

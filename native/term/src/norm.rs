@@ -3,27 +3,39 @@
 //! | term | bytes |
 //! |---|---|
 //! | number | below |
-//! | atom | class, text as bytes are, 0 0 |
+//! | atom | class, the bytes of the text, which is UTF-8, each plus 1, and 0 |
 //! | tuple | class, arity, elements |
 //! | map | class, number of pairs; ends the key unless that is 0 |
 //! | `[]` | class |
-//! | list | for each element the class and the element, then the tail |
+//! | list | class, elements as below, the end as below |
 //! | bit string | class, bytes with 0 written as 0 255, then 0 and the number of bits of the last byte |
 //! | others, and terms nested deeper than 16 | class; ends the key |
 //! | the words below and above all terms | nothing, and 255; end the key |
 //!
-//! A positive number of 2^e up to 2^(e + 1), e below 64, is a byte for e, then the e bits of its integral part below the
-//! highest, left-aligned in whole bytes, then 0, or 1 and the fraction in 8 bytes. Larger numbers have an 8-byte e and all
-//! bits; numbers below 1 two bytes for e and 8 of mantissa. Negative numbers are the complement of their magnitude's bytes.
-//! So 1 and 1.0 have the same bytes, and no number needs to be rounded.
+//! A positive number of 2^e up to 2^(e + 1), e below 64, is a byte for e, then in whole bytes the e bits of its integral part
+//! below the highest, a bit that tells if there is a fraction, and the bits of that. Larger numbers have an 8-byte e and all
+//! bits; numbers below 1 have a byte of their own and 8 with the bits of the float. Negative numbers are the complement of
+//! their magnitude's bytes. So 1 and 1.0 have the same bytes, and no number needs to be rounded.
+//!
+//! An integer from 1 to 248 is one byte as an element of a list, so a string is as dense as a binary:
+//!
+//! | in a list | bytes |
+//! |---|---|
+//! | a tail that orders below `[]` | 1 and the tail |
+//! | `[]`, the end | 2 |
+//! | an element below 1 | 3 and the element |
+//! | an element of 1 up to 249 | 3 plus its integral part; if it has a fraction, 255 and the element |
+//! | an element above that | 252 and the element |
+//! | a tail that orders above lists | 253 and the tail |
 //!
 //! No string is a proper prefix of another: each ends where its own bytes say so (a class that ends the key does so wherever
 //! it stands). So strings may be compared eight bytes at a time, filled up with zeros.
 
-use crate::format::{padded, Class, Elements, Integer, TermRef, View};
-use crate::host::host;
-use crate::number::{decompose, Whole};
+use crate::format::{padded, Class, Elements, Integer, TermRef, View, BOTTOM, NIL};
+use crate::host::{host, Held};
+use crate::number::Whole;
 use std::cell::Cell;
+use std::mem::MaybeUninit;
 
 /// Deeper terms end the key. Terms of the VM's own form stand deeper than this, if they are tuples, lists or maps.
 const MAX_DEPTH: usize = 16;
@@ -37,6 +49,17 @@ const ONE: u8 = 0x82;
 const HUGE: u8 = 0xc2;
 /// Atoms; the other classes follow.
 const ATOM: u8 = 0xd0;
+/// Above all terms.
+const ABOVE: u8 = 0xff;
+
+const LOW_TAIL: u8 = 1;
+const NIL_TAIL: u8 = 2;
+const LOW_ELEMENT: u8 = 3;
+/// The largest integer that is one byte as an element.
+const ELEMENT: i64 = 248;
+const HIGH_ELEMENT: u8 = 252;
+const HIGH_TAIL: u8 = 253;
+const FRACTION_ELEMENT: u8 = 255;
 
 const fn class_byte(class: Class) -> u8 {
     ATOM + (class as u8 - Class::Atom as u8)
@@ -46,37 +69,34 @@ const fn class_byte(class: Class) -> u8 {
 ///
 /// If the keys of two terms differ, the terms are ordered as they are; if not, they may be equal or not.
 pub fn normalize(term: TermRef<'_>, out: &mut Vec<u8>, limit: usize) {
-    let mut writer = Appender {
-        end: out.len() + limit,
-        out,
-    };
-    let _ = write(&mut writer, term, 0);
+    let end = out.len().saturating_add(limit);
+    const PIECE: usize = 32;
+    for skip in (0..limit).step_by(8 * PIECE) {
+        let mut piece = [0; PIECE];
+        let count = heads_of(term, skip, &mut piece);
+        let bytes = piece.iter().flat_map(|head| head.to_be_bytes());
+        out.extend(bytes.take(count.min(end - out.len())));
+        if count < 8 * PIECE {
+            break;
+        }
+    }
 }
 
 /// Eight bytes of the term's normalized key from byte `skip` on, as a big-endian number, zeros after its end.
 #[inline]
 pub fn head(term: TermRef<'_>, skip: usize) -> u64 {
     match term.small() {
-        Some(value) if skip == 0 => head_of_small(value).0,
+        Some(value) if skip == 0 => head_of_small(value),
         _ => head_of_any(term, skip),
     }
 }
 
-/// [`head`] of a small integer, and the length of its whole string.
+/// [`head`] of a small integer.
 #[inline]
-fn head_of_small(value: i64) -> (u64, u32) {
-    let magnitude = value.unsigned_abs();
-    if magnitude == 0 {
-        return ((ZERO as u64) << 56, 1);
-    }
-    let zeros = magnitude.leading_zeros();
-    let exponent = 63 - zeros;
-    let length = 2 + exponent.div_ceil(8);
-    let positive = ((ONE as u64 + exponent as u64) << 56) | (magnitude << zeros << 1) >> 8;
-    if value > 0 {
-        (positive, length)
-    } else {
-        (!positive & (!0 << (64 - 8 * length.min(8))), length)
+fn head_of_small(value: i64) -> u64 {
+    match value.unsigned_abs() {
+        0 => u64::from(ZERO) << 56,
+        magnitude => Digits::of_whole(magnitude).head(value < 0),
     }
 }
 
@@ -84,228 +104,492 @@ fn head_of_small(value: i64) -> (u64, u32) {
 fn head_of_any(term: TermRef<'_>, skip: usize) -> u64 {
     let head = match term.view() {
         View::Binary(bytes) | View::SharedBinary(_, bytes) => head_of_bytes(bytes, skip),
-        View::Float(value) if skip <= 8 => first_of_float(value).map(|first| (first << (8 * skip) >> 64) as u64),
+        View::Float(value) if skip == 0 => Digits::of_float(value).map(|digits| digits.head(value < 0.0)),
         _ => None,
     };
     if let Some(head) = head {
         return head;
     }
-    let [head] = heads(term, skip);
+    let mut head = 0;
+    heads(term, skip, std::slice::from_mut(&mut head));
     head
-}
-
-/// The [`head`] at `skip`, that at eight bytes more, and so on: for little more than one of them takes.
-pub fn heads<const N: usize>(term: TermRef<'_>, skip: usize) -> [u64; N] {
-    let mut window = Window {
-        skip,
-        words: [0; N],
-        filled: 0,
-    };
-    let _ = write(&mut window, term, 0);
-    window.words
 }
 
 /// [`head`] of a binary that reaches far enough and has no 0 so far.
 #[inline]
 fn head_of_bytes(bytes: &[u8], skip: usize) -> Option<u64> {
-    let bytes = bytes.get(..skip.checked_add(7)?)?;
-    if bytes.contains(&0) {
-        return None;
-    }
-    let mut head = [class_byte(Class::BitString); 8];
-    match skip {
-        0 => head[1..].copy_from_slice(bytes),
-        _ => head.copy_from_slice(&bytes[skip - 1..]),
-    }
-    Some(u64::from_be_bytes(head))
-}
-
-/// The first 16 bytes of the string of a float whose magnitude is below 2^64, filled up with zeros.
-#[inline]
-fn first_of_float(value: f64) -> Option<u128> {
-    if value == 0.0 {
-        return Some((ZERO as u128) << 120);
-    }
-    let (mantissa, exponent) = decompose(value);
-    let (first, length) = match exponent {
-        ..0 => {
-            let exponent = (exponent + 1100) as u128;
-            (
-                (FRACTION as u128) << 120 | exponent << 104 | (mantissa as u128) << 40,
-                11,
-            )
-        }
-        0..64 => {
-            // The mantissa's highest bit is left out; the integral part's others come in whole bytes.
-            let bits = (mantissa as u128) << 76;
-            let end = 1 + (exponent as u32).div_ceil(8);
-            let integral = bits & !(!0 >> exponent);
-            let fraction = bits << exponent;
-            let first = (ONE as u128 + exponent as u128) << 120 | integral >> 8;
-            match fraction {
-                0 => (first, end + 1),
-                _ => (first | 1 << (120 - 8 * end) | fraction >> (8 * (end + 1)), end + 9),
-            }
-        }
-        _ => return None,
+    let head = match skip.checked_sub(1) {
+        Some(skip) => u64::from_be_bytes(*bytes.get(skip..)?.first_chunk()?),
+        None => u64::from(class_byte(Class::BitString)) << 56 | u64::from_be_bytes(*bytes.first_chunk()?) >> 8,
     };
-    Some(if value > 0.0 {
-        first
-    } else {
-        !first & !u128::MAX.checked_shr(8 * length).unwrap_or(0)
-    })
+    (!bytes[..skip.min(bytes.len())].contains(&0) && !has_zero(head)).then_some(head)
 }
 
-/// There is nothing more to write: the key ends here, or enough was written.
-struct End;
+/// Sets what is 0 to the [`head`] at `skip`, that at eight bytes more, and so on: for little more than one of them takes.
+#[inline(never)]
+pub fn heads(term: TermRef<'_>, skip: usize, heads: &mut [u64]) {
+    heads_of(term, skip, heads);
+}
 
-trait Writer {
-    fn put(&mut self, bytes: &[u8]) -> Result<(), End>;
+/// [`heads`], and the number of bytes that are there.
+fn heads_of(term: TermRef<'_>, skip: usize, heads: &mut [u64]) -> usize {
+    write(Window::new(skip, heads), term)
+}
+
+/// What is exclusive-ored to the bytes of a number.
+#[inline]
+fn mask(negative: bool) -> u64 {
+    if negative {
+        u64::MAX
+    } else {
+        0
+    }
+}
+
+/// The string of a magnitude below 2^64.
+#[derive(Clone, Copy)]
+struct Digits {
+    first: u8,
+    /// The bytes behind it, filled up with zeros.
+    rest: u64,
+    /// 1 to 9.
+    length: u32,
+}
+
+impl Digits {
+    /// Of an integer that is not 0.
+    #[inline(always)]
+    fn of_whole(magnitude: u64) -> Self {
+        let zeros = magnitude.leading_zeros();
+        Self::without_fraction(63 - zeros, magnitude << zeros << 1)
+    }
+
+    /// Of the integer of this exponent whose bits below the highest are these.
+    #[inline(always)]
+    fn without_fraction(exponent: u32, bits: u64) -> Self {
+        Self {
+            first: ONE + exponent as u8,
+            rest: bits,
+            length: 2 + exponent / 8,
+        }
+    }
+
+    /// Of a float, unless its magnitude is too large.
+    #[inline(always)]
+    fn of_float(value: f64) -> Option<Self> {
+        let bits = value.abs().to_bits();
+        let mantissa = bits << 12;
+        match ((bits >> 52) as u32).wrapping_sub(1023) {
+            exponent @ ..64 => Some(match mantissa << exponent {
+                0 => Self::without_fraction(exponent, mantissa),
+                // Its bit puts the fraction's bits off by one; there are twelve zeros behind them.
+                fraction => Self {
+                    first: ONE + exponent as u8,
+                    rest: mantissa & !(!0 >> exponent) | 1 << (63 - exponent) | fraction >> 1 >> exponent,
+                    length: 8,
+                },
+            }),
+            exponent if exponent as i32 > 0 => None,
+            _ if bits == 0 => Some(Self {
+                first: ZERO,
+                rest: 0,
+                length: 1,
+            }),
+            // Of the bits of a float below 1 the two highest are 0.
+            _ => Some(Self {
+                first: FRACTION,
+                rest: bits << 2,
+                length: 9,
+            }),
+        }
+    }
+
+    /// The first eight bytes.
+    #[inline(always)]
+    fn head(self, negative: bool) -> u64 {
+        let head = u64::from(self.first) << 56 | self.rest >> 8;
+        if negative {
+            !head & !0 << (64 - 8 * self.length.min(8))
+        } else {
+            head
+        }
+    }
+}
+
+/// Whether one of the bytes is 0.
+#[inline]
+fn has_zero(word: u64) -> bool {
+    const ONES: u64 = u64::MAX / 0xff;
+    word.wrapping_sub(ONES) & !word & (ONES << 7) != 0
+}
+
+/// The part of a key that is wanted.
+struct Window<'a> {
+    /// 0 where nothing was written.
+    heads: &'a mut [u64],
+    /// The head that is being filled; those before the first are not wanted.
+    at: isize,
+    word: u64,
+    /// Bits of it that are filled.
+    bits: u32,
+}
+
+impl<'a> Window<'a> {
+    fn new(skip: usize, heads: &'a mut [u64]) -> Self {
+        Self {
+            heads,
+            at: -(skip.div_ceil(8) as isize),
+            word: 0,
+            bits: skip.wrapping_neg() as u32 % 8 * 8,
+        }
+    }
+
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        self.at >= self.heads.len() as isize
+    }
 
     /// Writes the highest `length` bytes of a word, 1 to 8; the others are zeros.
-    fn put_word(&mut self, word: u64, length: u32) -> Result<(), End> {
-        self.put(&word.to_be_bytes()[..length as usize])
-    }
-}
-
-struct Appender<'a> {
-    out: &'a mut Vec<u8>,
-    end: usize,
-}
-
-impl Writer for Appender<'_> {
-    fn put(&mut self, bytes: &[u8]) -> Result<(), End> {
-        let room = self.end - self.out.len();
-        if bytes.len() < room {
-            self.out.extend_from_slice(bytes);
-            Ok(())
+    #[inline(always)]
+    fn put_word(&mut self, word: u64, length: u32) {
+        self.word |= word >> self.bits;
+        let bits = self.bits + 8 * length;
+        if bits < 64 {
+            self.bits = bits;
         } else {
-            self.out.extend_from_slice(&bytes[..room]);
-            Err(End)
+            self.store();
+            // What had no room; shifted twice, as at once it may be by 64.
+            self.word = word << (63 - self.bits) << 1;
+            self.bits = bits - 64;
         }
     }
-}
 
-struct Window<const N: usize> {
-    skip: usize,
-    words: [u64; N],
-    /// Bytes of the words.
-    filled: usize,
-}
-
-impl<const N: usize> Writer for Window<N> {
-    #[inline]
-    fn put(&mut self, bytes: &[u8]) -> Result<(), End> {
-        if self.skip >= bytes.len() {
-            self.skip -= bytes.len();
-            return Ok(());
+    #[inline(always)]
+    fn store(&mut self) {
+        if let Some(head) = self.heads.get_mut(self.at as usize) {
+            *head = self.word;
         }
-        let bytes = &bytes[std::mem::take(&mut self.skip)..];
+        self.at += 1;
+    }
+
+    #[inline(always)]
+    fn put_byte(&mut self, byte: u8) {
+        self.put_word(u64::from(byte) << 56, 1);
+    }
+
+    #[inline(always)]
+    fn put_class(&mut self, class: Class) {
+        self.put_byte(class_byte(class));
+    }
+
+    /// Writes bytes of which none is 0.
+    #[inline(always)]
+    fn put(&mut self, bytes: &[u8]) {
         let (whole, rest) = bytes.as_chunks::<8>();
-        whole
-            .iter()
-            .try_for_each(|bytes| self.put_word(u64::from_be_bytes(*bytes), 8))?;
-        match rest {
-            [] => Ok(()),
-            _ => self.put_word(u64::from_be_bytes(padded(rest).to_ne_bytes()), rest.len() as u32),
+        for bytes in whole {
+            self.put_word(u64::from_be_bytes(*bytes), 8);
+            if self.is_full() {
+                return;
+            }
+        }
+        if !rest.is_empty() {
+            self.put_word(u64::from_be(padded(rest)), rest.len() as u32);
         }
     }
 
-    #[inline]
-    fn put_word(&mut self, word: u64, length: u32) -> Result<(), End> {
-        let length = length as usize;
-        if self.skip >= length {
-            self.skip -= length;
-            return Ok(());
+    #[inline(always)]
+    fn put_digits(&mut self, negative: bool, digits: Digits) {
+        if digits.length <= 8 {
+            return self.put_word(digits.head(negative), digits.length);
         }
-        let word = word << (8 * self.skip);
-        let (at, shift) = (self.filled / 8, 8 * (self.filled % 8));
-        self.words[at] |= word >> shift;
-        if N > 1 && shift > 0 && at + 1 < N {
-            self.words[at + 1] = word << (64 - shift);
+        self.put_byte(digits.first ^ mask(negative) as u8);
+        self.put_word(digits.rest ^ mask(negative), 8);
+    }
+
+    #[inline(always)]
+    fn put_small(&mut self, value: i64) {
+        match value.unsigned_abs() {
+            0 => self.put_byte(ZERO),
+            magnitude => self.put_digits(value < 0, Digits::of_whole(magnitude)),
         }
-        self.filled += length - self.skip;
-        self.skip = 0;
-        if self.filled < 8 * N {
-            Ok(())
-        } else {
-            Err(End)
+    }
+
+    /// Writes a class, and a size in one byte, or in a byte that tells how many follow.
+    #[inline(always)]
+    fn put_size(&mut self, class: Class, size: usize) {
+        let class = u64::from(class_byte(class)) << 56;
+        if size < 0xf0 {
+            return self.put_word(class | (size as u64) << 48, 2);
         }
+        let zeros = size.leading_zeros() / 8;
+        self.put_word(class | u64::from(0xf8 - zeros) << 48, 2);
+        self.put_word((size as u64) << (8 * zeros), 8 - zeros);
+    }
+
+    /// Writes what goes before an element of a list; true if that is all of it.
+    #[inline(always)]
+    fn put_place(&mut self, element: TermRef<'_>) -> bool {
+        let (byte, is_all) = match element.small() {
+            Some(value @ 1..=ELEMENT) => (LOW_ELEMENT + value as u8, true),
+            Some(value) => (if value < 1 { LOW_ELEMENT } else { HIGH_ELEMENT }, false),
+            None => match element.view() {
+                View::Float(value) if value < 1.0 => (LOW_ELEMENT, false),
+                View::Float(value) if value < (ELEMENT + 1) as f64 => {
+                    let whole = value as u8;
+                    if f64::from(whole) != value {
+                        self.put_byte(LOW_ELEMENT + whole);
+                        (FRACTION_ELEMENT, false)
+                    } else {
+                        (LOW_ELEMENT + whole, true)
+                    }
+                }
+                View::Integer(integer) if integer.negative => (LOW_ELEMENT, false),
+                View::Immediate(BOTTOM) => (LOW_ELEMENT, false),
+                _ => (HIGH_ELEMENT, false),
+            },
+        };
+        self.put_byte(byte);
+        is_all
+    }
+
+    #[inline(always)]
+    fn put_text(&mut self, text: &Text) {
+        let mut left = text.length;
+        for word in text.words {
+            if left <= 8 {
+                return self.put_word(word, left);
+            }
+            self.put_word(word, 8);
+            left -= 8;
+        }
+    }
+
+    /// Leaves zeros behind what was written; the number of bytes before these.
+    #[inline(always)]
+    fn finish(mut self) -> usize {
+        let filled = 8 * self.at + (self.bits / 8) as isize;
+        self.store();
+        usize::try_from(filled).unwrap_or(0).min(8 * self.heads.len())
     }
 }
 
-fn write(out: &mut impl Writer, term: TermRef<'_>, depth: usize) -> Result<(), End> {
-    if let Some(value) = term.small() {
-        return match head_of_small(value) {
-            (head, length @ ..=8) => out.put_word(head, length),
-            _ => write_number(out, value < 0, value.unsigned_abs(), 0),
+/// What is left of a tuple or a list that is being written.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    elements: Elements<'a>,
+    /// Of a list.
+    tail: Option<TermRef<'a>>,
+}
+
+/// The tuples and lists that others stand in.
+struct Parents<'a> {
+    places: [MaybeUninit<Parts<'a>>; MAX_DEPTH],
+    count: usize,
+}
+
+impl<'a> Parents<'a> {
+    #[inline(always)]
+    fn is_full(&self) -> bool {
+        self.count == MAX_DEPTH
+    }
+
+    #[inline(always)]
+    fn push(&mut self, parts: Parts<'a>) {
+        self.places[self.count].write(parts);
+        self.count += 1;
+    }
+
+    #[inline(always)]
+    fn pop(&mut self) -> Option<Parts<'a>> {
+        self.count = self.count.checked_sub(1)?;
+        // SAFETY: the places below the count were written.
+        Some(unsafe { self.places[self.count].assume_init() })
+    }
+}
+
+/// Writes the term's key into a window; the number of bytes that are there.
+fn write(window: Window<'_>, term: TermRef<'_>) -> usize {
+    // It is in registers as long as nobody is passed its address: so it is lent to nobody, but given, and given back.
+    let mut out = window;
+    let mut item = term;
+    let mut parts = Parts {
+        elements: Elements::immediates(&[]),
+        tail: None,
+    };
+    let mut parents = Parents {
+        places: [const { MaybeUninit::uninit() }; MAX_DEPTH],
+        count: 0,
+    };
+    'key: loop {
+        let inner = match item.view() {
+            View::Tuple(elements) => {
+                if parents.is_full() {
+                    out.put_class(Class::Tuple);
+                    break;
+                }
+                out.put_size(Class::Tuple, elements.len());
+                Some(Parts { elements, tail: None })
+            }
+            View::List(list) => {
+                out.put_class(Class::List);
+                if parents.is_full() {
+                    break;
+                }
+                let (elements, tail) = (list.elements(), Some(list.tail()));
+                Some(Parts { elements, tail })
+            }
+            View::Immediate(word) => {
+                let ends;
+                (out, ends) = put_immediate(out, word);
+                if ends {
+                    break;
+                }
+                None
+            }
+            View::Binary(bytes) | View::SharedBinary(_, bytes) => {
+                out.put_class(Class::BitString);
+                out = put_bits(out, bytes, bytes.len() * 8);
+                None
+            }
+            View::Float(value) => {
+                out = put_float(out, value);
+                None
+            }
+            other => {
+                let ends;
+                (out, ends) = put_other(out, other, parents.is_full());
+                if ends {
+                    break;
+                }
+                None
+            }
+        };
+        if out.is_full() {
+            break;
+        }
+        if let Some(inner) = inner {
+            parents.push(parts);
+            parts = inner;
+        }
+        item = loop {
+            if let Some((element, rest)) = parts.elements.split_first() {
+                parts.elements = rest;
+                if parts.tail.is_some() {
+                    if !out.put_place(element) {
+                        break element;
+                    }
+                } else if let Some(value) = element.small() {
+                    out.put_small(value);
+                } else if let Some(text) = text_of(element.word()) {
+                    out.put_text(&text);
+                } else {
+                    break element;
+                }
+            } else if let Some(tail) = parts.tail.take() {
+                if tail.word() == NIL {
+                    out.put_byte(NIL_TAIL);
+                } else {
+                    out.put_byte(if tail.class() < Class::List {
+                        LOW_TAIL
+                    } else {
+                        HIGH_TAIL
+                    });
+                    break tail;
+                }
+            } else {
+                match parents.pop() {
+                    Some(outer) => parts = outer,
+                    None => break 'key,
+                }
+            }
+            if out.is_full() {
+                break 'key;
+            }
         };
     }
-    match term.view() {
-        View::Immediate(word) => match Class::of_immediate(word) {
-            Class::Bottom => Err(End),
-            Class::Top => write_byte(out, 0xff).and(Err(End)),
-            Class::Atom => write_class(out, Class::Atom).and_then(|()| write_atom(out, word)),
-            Class::Nil => write_class(out, Class::Nil),
-            class => write_class(out, class).and(Err(End)),
-        },
-        View::Integer(integer) => write_integer(out, integer),
-        View::Float(value) => write_float(out, value),
-        View::Tuple(elements) => {
-            write_class(out, Class::Tuple)?;
-            if depth >= MAX_DEPTH {
-                return Err(End);
+    out.finish()
+}
+
+/// Writes an immediate; true if that ends the key.
+#[inline(never)]
+fn put_immediate(out: Window<'_>, word: u64) -> (Window<'_>, bool) {
+    let mut out = out;
+    let class = Class::of_immediate(word);
+    match class {
+        Class::Bottom => {}
+        Class::Top => out.put_byte(ABOVE),
+        Class::Number => out.put_small(TermRef::immediate(word).small().expect("a small integer")),
+        Class::Atom => match text_of(word) {
+            Some(text) => out.put_text(&text),
+            None => {
+                let bytes = bytes_of(word);
+                if let Some(text) = Text::new(word, &bytes) {
+                    remember(text);
+                }
+                // A 0 stands at the end alone.
+                out.put(&bytes[..bytes.len() - 1]);
+                out.put_byte(0);
             }
-            write_size(out, elements.len())?;
-            elements.iter().try_for_each(|element| write(out, element, depth + 1))
+        },
+        _ => out.put_class(class),
+    }
+    (out, !matches!(class, Class::Number | Class::Atom | Class::Nil))
+}
+
+/// Writes what is no tuple, list, float or binary; true if that ends the key.
+#[cold]
+#[inline(never)]
+fn put_other<'a>(out: Window<'a>, view: View<'_>, is_deepest: bool) -> (Window<'a>, bool) {
+    let mut out = out;
+    match view {
+        View::Integer(Integer { negative, digits }) => {
+            match *digits {
+                [digit] => out.put_digits(negative, Digits::of_whole(digit)),
+                _ => put_huge(&mut out, negative, digits.len(), |i| digits[i]),
+            }
+            (out, false)
         }
         View::Map(map) => {
-            write_class(out, Class::Map)?;
-            if depth >= MAX_DEPTH {
-                return Err(End);
+            match is_deepest {
+                true => out.put_class(Class::Map),
+                false => out.put_size(Class::Map, map.keys.len()),
             }
-            write_size(out, map.keys.len())?;
-            if map.keys.is_empty() {
-                Ok(())
-            } else {
-                Err(End)
-            }
-        }
-        View::List(list) => {
-            write_class(out, Class::List)?;
-            if depth >= MAX_DEPTH {
-                return Err(End);
-            }
-            write_list(out, list.elements(), depth)?;
-            write(out, list.tail(), depth + 1)
-        }
-        View::Binary(bytes) | View::SharedBinary(_, bytes) => {
-            write_class(out, Class::BitString)?;
-            write_bits(out, bytes, bytes.len() * 8)
+            (out, is_deepest || !map.keys.is_empty())
         }
         View::Held(Class::BitString, held) => {
-            write_class(out, Class::BitString)?;
-            with_buffer(|bytes| {
-                let bits = (host().bits)(held.term(), bytes);
-                write_bits(out, bytes, bits)
-            })
+            out.put_class(Class::BitString);
+            (put_held_bits(out, held), false)
         }
-        View::Reference(_) => write_class(out, Class::Reference).and(Err(End)),
-        View::Held(class, _) => write_class(out, class).and(Err(End)),
+        View::Held(class, _) => {
+            out.put_class(class);
+            (out, true)
+        }
+        _ => {
+            out.put_class(Class::Reference);
+            (out, true)
+        }
     }
 }
 
-#[inline]
-fn write_class(out: &mut impl Writer, class: Class) -> Result<(), End> {
-    write_byte(out, class_byte(class))
+#[inline(never)]
+fn put_float(out: Window<'_>, value: f64) -> Window<'_> {
+    let mut out = out;
+    match Digits::of_float(value) {
+        Some(digits) => out.put_digits(value < 0.0, digits),
+        None => {
+            let whole = Whole::of(value);
+            put_huge(&mut out, value < 0.0, whole.len(), |i| whole.digit(i));
+        }
+    }
+    out
 }
 
-/// What stands for an atom behind its class, if it is short: texts of atoms never change.
+/// What stands for an atom, if it is short: texts of atoms never change.
 #[derive(Clone, Copy)]
 struct Text {
     /// 0 for none.
     atom: u64,
-    length: usize,
+    length: u32,
     /// The bytes, big-endian, filled up with zeros.
     words: [u64; TEXT / 8],
 }
@@ -315,194 +599,101 @@ const TEXT: usize = 24;
 /// Texts that a thread remembers.
 const TEXTS: usize = 64;
 
-/// Writes an atom's text and its end.
-fn write_atom(out: &mut impl Writer, atom: u64) -> Result<(), End> {
-    thread_local! {
-        static KNOWN: [Cell<Text>; TEXTS] = const {
-            [const { Cell::new(Text { atom: 0, length: 0, words: [0; TEXT / 8] }) }; TEXTS]
-        };
-    }
-    // The VM numbers atoms one after the other, above six bits of tag.
-    let place = (atom >> 6) as usize % TEXTS;
-    let mut text = KNOWN.with(|known| known[place].get());
-    if text.atom != atom {
-        text = match text_of(atom) {
-            Ok(text) => text,
-            Err(bytes) => return out.put(&bytes),
-        };
-        KNOWN.with(|known| known[place].set(text));
-    }
-    let mut left = text.length;
-    for word in text.words {
-        if left <= 8 {
-            return out.put_word(word, left as u32);
-        }
-        out.put_word(word, 8)?;
-        left -= 8;
-    }
-    Ok(())
-}
-
-/// The text of an atom, or all of its bytes if these are too many.
-#[inline(never)]
-fn text_of(atom: u64) -> Result<Text, Vec<u8>> {
-    let mut text = Vec::new();
-    (host().atom_text)(atom, &mut text);
-    let mut bytes = Vec::with_capacity(text.len() + 2);
-    let mut writer = Appender {
-        end: usize::MAX,
-        out: &mut bytes,
+thread_local! {
+    static KNOWN: [Cell<Text>; TEXTS] = const {
+        [const { Cell::new(Text { atom: 0, length: 0, words: [0; TEXT / 8] }) }; TEXTS]
     };
-    let _ = write_bytes(&mut writer, &text);
-    bytes.extend([0, 0]);
-    let length = bytes.len();
-    if length > TEXT {
-        return Err(bytes);
-    }
-    bytes.resize(TEXT, 0);
-    let word = |i| u64::from_be_bytes(std::array::from_fn(|j| bytes[8 * i + j]));
-    Ok(Text {
-        atom,
-        length,
-        words: std::array::from_fn(word),
-    })
 }
 
-/// Lends an empty buffer, which is kept to save allocations.
-fn with_buffer<R>(body: impl FnOnce(&mut Vec<u8>) -> R) -> R {
+/// Where the text of an atom would be. The VM numbers atoms one after the other, above six bits of tag.
+#[inline(always)]
+fn place_of(atom: u64) -> usize {
+    (atom >> 6) as usize % TEXTS
+}
+
+/// What stands for a word, if it is an atom that the thread remembers.
+#[inline(always)]
+fn text_of(word: u64) -> Option<Text> {
+    let text = KNOWN.with(|known| known[place_of(word)].get());
+    (text.atom == word).then_some(text)
+}
+
+fn remember(text: Text) {
+    KNOWN.with(|known| known[place_of(text.atom)].set(text));
+}
+
+impl Text {
+    /// Nothing if it is too long.
+    fn new(atom: u64, bytes: &[u8]) -> Option<Self> {
+        let mut words = [0; TEXT];
+        words.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        let (words, _) = words.as_chunks();
+        Some(Self {
+            atom,
+            length: bytes.len() as u32,
+            words: std::array::from_fn(|i| u64::from_be_bytes(words[i])),
+        })
+    }
+}
+
+/// What stands for an atom, its class and all.
+fn bytes_of(atom: u64) -> Vec<u8> {
+    let mut bytes = vec![class_byte(Class::Atom)];
+    (host().atom_text)(atom, &mut bytes);
+    // UTF-8 has no bytes above 0xf4.
+    bytes[1..].iter_mut().for_each(|byte| *byte += 1);
+    bytes.push(0);
+    bytes
+}
+
+/// Writes a number of at least 2^64 of so many digits.
+fn put_huge(out: &mut Window<'_>, negative: bool, length: usize, digit: impl Fn(usize) -> u64) {
+    let mask = mask(negative);
+    let exponent = length as u64 * 64 - 1 - u64::from(digit(length - 1).leading_zeros());
+    out.put_byte(HUGE ^ mask as u8);
+    out.put_word(exponent ^ mask, 8);
+    for i in (0..length).rev() {
+        if out.is_full() {
+            break;
+        }
+        out.put_word(digit(i) ^ mask, 8);
+    }
+}
+
+fn put_held_bits<'a>(out: Window<'a>, held: &Held) -> Window<'a> {
     thread_local! {
+        // Kept to save allocations.
         static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
     }
-    let mut buffer = BUFFER.take();
-    let result = body(&mut buffer);
-    buffer.clear();
-    buffer.shrink_to(1024);
-    BUFFER.set(buffer);
-    result
+    let mut bytes = BUFFER.take();
+    let bits = (host().bits)(held.term(), &mut bytes);
+    let out = put_bits(out, &bytes, bits);
+    bytes.clear();
+    bytes.shrink_to(1024);
+    BUFFER.set(bytes);
+    out
 }
 
-#[inline]
-fn write_byte(out: &mut impl Writer, byte: u8) -> Result<(), End> {
-    out.put_word((byte as u64) << 56, 1)
-}
-
-/// The class of the first element's list is written already.
-fn write_list(out: &mut impl Writer, elements: Elements<'_>, depth: usize) -> Result<(), End> {
-    for (i, element) in elements.iter().enumerate() {
-        if i > 0 {
-            write_byte(out, class_byte(Class::List))?;
+/// Writes a bit string behind its class: 0 as 0 255, so that 0 and a smaller byte can end it.
+#[inline(never)]
+fn put_bits<'a>(out: Window<'a>, bytes: &[u8], bits: usize) -> Window<'a> {
+    let mut out = out;
+    for piece in bytes.chunks(8) {
+        if piece.contains(&0) {
+            for &byte in piece {
+                match byte {
+                    0 => out.put_word(0xff << 48, 2),
+                    _ => out.put_byte(byte),
+                }
+            }
+        } else {
+            out.put(piece);
         }
-        write(out, element, depth + 1)?;
-    }
-    Ok(())
-}
-
-/// A size in one byte, or in a byte that tells how many follow.
-fn write_size(out: &mut impl Writer, size: usize) -> Result<(), End> {
-    if size < 0xf0 {
-        return write_byte(out, size as u8);
-    }
-    let bytes = (size as u64).to_be_bytes();
-    let zeros = size.leading_zeros() as usize / 8;
-    write_byte(out, 0xf8 - zeros as u8)?;
-    out.put(&bytes[zeros..])
-}
-
-fn write_bits(out: &mut impl Writer, bytes: &[u8], bits: usize) -> Result<(), End> {
-    write_bytes(out, bytes)?;
-    out.put(&[0, if bits == 0 { 0 } else { (bits - 1) as u8 % 8 + 1 }])
-}
-
-/// Writes 0 as 0 255, so that 0 and a smaller byte can end the string.
-fn write_bytes(out: &mut impl Writer, bytes: &[u8]) -> Result<(), End> {
-    // In pieces, so that little is searched if little is wanted.
-    for piece in bytes.chunks(32) {
-        if !piece.contains(&0) {
-            out.put(piece)?;
-            continue;
-        }
-        let mut parts = piece.split(|&byte| byte == 0);
-        out.put(parts.next().unwrap_or(&[]))?;
-        for part in parts {
-            out.put(&[0, 255])?;
-            out.put(part)?;
+        if out.is_full() {
+            return out;
         }
     }
-    Ok(())
-}
-
-/// Writes a number of at least 1: `magnitude`, not 0, is the integral part, `fraction` the bits below the point.
-fn write_number(out: &mut impl Writer, negative: bool, magnitude: u64, fraction: u64) -> Result<(), End> {
-    let zeros = magnitude.leading_zeros();
-    let exponent = 63 - zeros;
-    let end = 1 + exponent.div_ceil(8) as usize;
-    let mut bytes = [0; 18];
-    bytes[0] = ONE + exponent as u8;
-    bytes[1..9].copy_from_slice(&(magnitude << zeros << 1).to_be_bytes());
-    let mut length = end + 1;
-    if fraction == 0 {
-        bytes[end] = 0;
-    } else {
-        bytes[end] = 1;
-        bytes[end + 1..end + 9].copy_from_slice(&fraction.to_be_bytes());
-        length += 8;
-    }
-    write_signed(out, negative, &mut bytes[..length])
-}
-
-fn write_signed(out: &mut impl Writer, negative: bool, bytes: &mut [u8]) -> Result<(), End> {
-    if negative {
-        bytes.iter_mut().for_each(|byte| *byte = !*byte);
-    }
-    out.put(bytes)
-}
-
-/// Writes a number of at least 2^64: its digits, the highest first, and its sign.
-fn write_huge(
-    out: &mut impl Writer,
-    negative: bool,
-    digits: impl DoubleEndedIterator<Item = u64> + ExactSizeIterator,
-) -> Result<(), End> {
-    let length = digits.len() as u64;
-    for (i, digit) in digits.rev().enumerate() {
-        if i == 0 {
-            let exponent = length * 64 - 1 - digit.leading_zeros() as u64;
-            write_signed(out, negative, &mut [HUGE])?;
-            write_signed(out, negative, &mut exponent.to_be_bytes())?;
-        }
-        write_signed(out, negative, &mut digit.to_be_bytes())?;
-    }
-    Ok(())
-}
-
-fn write_integer(out: &mut impl Writer, integer: Integer<'_>) -> Result<(), End> {
-    match *integer.digits {
-        [digit] => write_number(out, integer.negative, digit, 0),
-        _ => write_huge(out, integer.negative, integer.digits.iter().copied()),
-    }
-}
-
-fn write_float(out: &mut impl Writer, value: f64) -> Result<(), End> {
-    if value == 0.0 {
-        return write_byte(out, ZERO);
-    }
-    let negative = value < 0.0;
-    let (mantissa, exponent) = decompose(value);
-    match exponent {
-        ..0 => {
-            let mut bytes = [FRACTION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            bytes[1..3].copy_from_slice(&((exponent + 1100) as u16).to_be_bytes());
-            bytes[3..].copy_from_slice(&mantissa.to_be_bytes());
-            write_signed(out, negative, &mut bytes)
-        }
-        0..52 => {
-            let point = 52 - exponent as u32;
-            write_number(out, negative, mantissa >> point, mantissa << (64 - point))
-        }
-        52..64 => write_number(out, negative, mantissa << (exponent - 52), 0),
-        _ => {
-            let whole = Whole::of(value);
-            write_huge(out, negative, (0..whole.len()).map(|i| whole.digit(i)))
-        }
-    }
+    let last = if bits == 0 { 0 } else { (bits - 1) % 8 + 1 };
+    out.put_word((last as u64) << 48, 2);
+    out
 }

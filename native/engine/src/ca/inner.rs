@@ -11,7 +11,7 @@
 
 use super::leaf::Leaf;
 use super::Query;
-use crate::line::{opaque, words_below, words_below_of_16};
+use crate::line::{opaque, wide, words_below, words_below_of_16};
 use crate::OrderedSchema;
 use cats_sync::facade::{AtomicPtr, Ordering::*};
 use cats_sync::slab;
@@ -221,6 +221,18 @@ fn common_within<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S
     skip
 }
 
+/// How many bytes less than eight the normalized keys of all separators have in common, if they are not all told apart by the first
+/// eight.
+fn common_if_heads_tie<S: OrderedSchema>(schema: &S, keys: &[Bound<S::Key>]) -> usize {
+    let heads: Vec<u64> = keys.iter().map(|&key| head(schema, key, 0)).collect();
+    match heads[..] {
+        [first, .., last] if heads.windows(2).any(|pair| pair[0] == pair[1]) => {
+            ((first ^ last).leading_zeros() / 8) as usize % 8
+        }
+        _ => 0,
+    }
+}
+
 /// Lines of a node with this many children.
 fn lines(len: usize) -> usize {
     len.div_ceil(LINE)
@@ -240,7 +252,10 @@ impl<K> Inner<K> {
         let skip = match parts.keys[..] {
             [first, .., last] => {
                 let limit = sure + PREFIX * 8;
-                common_within(schema, first, last, limit).clamp(sure, limit)
+                match common_within(schema, first, last, limit).clamp(sure, limit) {
+                    0 => common_if_heads_tie(schema, &parts.keys),
+                    skip => skip,
+                }
             }
             _ => sure,
         };
@@ -371,14 +386,13 @@ impl<K> Inner<K> {
             }
         }
         let head = query.head(header.skip);
-        let line = match lines(self.len()) {
-            1 => 0,
-            // SAFETY: not wide.
-            2..=GUIDES => unsafe { words_below_of_16::<false>(&header.guides.0, head) },
-            lines => (1..lines).filter(|&next| self.head(next * LINE - 1) < head).count(),
+        // SAFETY: `WIDE` as `wide` says.
+        let below = unsafe {
+            match wide() {
+                true => self.below::<true>(head),
+                false => self.below::<false>(head),
+            }
         };
-        // SAFETY: not wide.
-        let below = line * LINE + unsafe { words_below::<false>(&self.line(line).heads, head) };
         if below < self.len() - 1 && self.head(below) == head {
             self.search_equal(query, head, below, through)
         } else {
@@ -386,11 +400,27 @@ impl<K> Inner<K> {
         }
     }
 
+    /// How many separators' heads are below this one.
+    ///
+    /// # Safety
+    /// `WIDE` only where [`wide`] says so.
+    #[inline(always)]
+    unsafe fn below<const WIDE: bool>(self, head: u64) -> usize {
+        let line = match lines(self.len()) {
+            1 => 0,
+            // SAFETY: the caller's promise.
+            2..=GUIDES => unsafe { words_below_of_16::<WIDE>(&self.header().guides.0, head) },
+            lines => (1..lines).filter(|&next| self.head(next * LINE - 1) < head).count(),
+        };
+        // SAFETY: as above.
+        line * LINE + unsafe { words_below::<WIDE>(&self.line(line).heads, head) }
+    }
+
     /// The child whose range holds the keys whose normalized key begins with this head, if that is to be told by heads alone: if
     /// they begin the normalized keys, and no separator has this one.
     ///
     /// # Safety
-    /// `WIDE` only where [`wide`](crate::line::wide) says so.
+    /// `WIDE` only where [`wide`] says so.
     #[inline(always)]
     pub unsafe fn child_of<const WIDE: bool>(self, head: u64) -> Option<Node> {
         let header = self.header();
@@ -416,7 +446,7 @@ impl<K> Inner<K> {
     #[inline(never)]
     fn compare_prefix<S: OrderedSchema<Key = K>>(self, query: &Query<S>) -> Ordering {
         let header = self.header();
-        query.look_ahead(header.sure);
+        query.look_ahead(header.sure, header.skip);
         for (i, &prefix) in header.prefix.iter().enumerate() {
             let at = header.sure + 8 * i;
             if at >= header.skip {

@@ -33,6 +33,9 @@ pub fn number() -> impl Strategy<Value = Model> {
     prop_oneof![
         3 => (-3i64..4).prop_map(|value| Int(value.into())),
         2 => (-6i32..7).prop_map(|value| Float(value as f64 / 2.0)),
+        // The largest that are one byte as elements of lists.
+        1 => (246i64..252).prop_map(|value| Int(value.into())),
+        1 => (492i32..504).prop_map(|value| Float(value as f64 / 2.0)),
         1 => Just(Float(-0.0)),
         6 => near_power,
         1 => any::<i64>().prop_map(|value| Int(value.into())),

@@ -349,6 +349,60 @@ fn what_normalized_keys_cannot_tell_ends_them() {
 }
 
 #[test]
+fn normalized_keys_of_lists() {
+    let list = |elements: &[f64], tail| {
+        let whole = |value: f64| {
+            if value.fract() == 0.0 {
+                int(value as i64)
+            } else {
+                Float(value)
+            }
+        };
+        List(elements.iter().map(|&value| whole(value)).collect(), Box::new(tail))
+    };
+    // In ascending order.
+    let lists = [
+        list(&[-300.0], Nil),
+        list(&[0.0], Nil),
+        list(&[0.5], Nil),
+        list(&[1.0], int(-3)),
+        list(&[1.0], Nil),
+        list(&[1.0, 0.0], Nil),
+        list(&[1.0, 248.0], Nil),
+        list(&[1.0, 248.5], Nil),
+        list(&[1.0, 249.0], Nil),
+        list(&[1.0], Binary(vec![], Bytes::Inline)),
+        list(&[1.5], Nil),
+        list(&[2.0], Nil),
+        list(&[248.0, 1.0], Nil),
+        list(&[248.5], Nil),
+        list(&[249.0], Nil),
+        list(&[249.5], Nil),
+        List(vec![Atom("")], Box::new(Nil)),
+    ];
+    let keys: Vec<_> = lists.iter().map(|list| normalized(&list.key())).collect();
+    assert!(keys.is_sorted_by(|a, b| a < b), "{keys:x?}");
+    // One byte an element.
+    assert_eq!(normalized(&list(&[97.0; 20], Nil).key()).len(), 22);
+    let end = |list: Model, tail| {
+        let mut builder = Builder::new();
+        let (root, item) = (builder.tuple(1), builder.list(1));
+        builder.set(root, 0, item.word());
+        let List(elements, _) = list else { unreachable!() };
+        let word = elements[0].build(&mut builder);
+        builder.set(item, 0, word);
+        builder.set(item, 1, tail);
+        normalized(&builder)
+    };
+    let (low, high) = (end(lists[4].clone(), BOTTOM), end(lists[4].clone(), TOP));
+    let within: Vec<_> = keys.iter().map(|key| low < *key && *key < high).collect();
+    assert_eq!(
+        within,
+        (0..keys.len()).map(|i| (3..10).contains(&i)).collect::<Vec<_>>()
+    );
+}
+
+#[test]
 fn normalized_keys_of_large_tuples() {
     let sizes = [0, 1, 0xef, 0xf0, 0xf1, 0xff, 0x100, 0x101, 0xffff, 0x10000, 0x12345];
     let keys: Vec<_> = sizes.iter().map(|&size| Tuple(vec![Nil; size]).key()).collect();

@@ -4,7 +4,7 @@ use crate::format::*;
 use std::mem::MaybeUninit;
 
 /// Words of a term at most.
-const ROOM: usize = 34;
+const ROOM: usize = 64;
 
 /// Room for one term of the commonest kinds of keys, if it is not too long. Items are added as to a builder: parents first, each
 /// method giving the word that stands for the item, or nothing when there is no room left.

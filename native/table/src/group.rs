@@ -26,7 +26,7 @@ use cats_engine::Entry;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
-use chunk::{bits, Chunk, Header, Position, FULL};
+use chunk::{bits, Chunk, Header, Position, FULL, PLANES};
 use index::{Index, Indexed, HASH_BITS};
 use signature::signature;
 use smallvec::SmallVec;
@@ -99,7 +99,7 @@ impl Group {
     /// # Safety
     /// The objects live, and have this key.
     pub unsafe fn of_two(key: KeyPlace, first: u64, second: u64) -> Option<u64> {
-        let chunk = Chunk::new(2)?;
+        let chunk = Chunk::new(2, PLANES)?;
         let mut bytes = size_of::<Group>() + chunk.bytes();
         for body in [first, second] {
             // SAFETY: as the caller promises.
@@ -296,7 +296,7 @@ impl Group {
     /// # Safety
     /// The caller holds the lock of the place.
     unsafe fn extend(&self, guard: &Guard, last: Chunk) -> Option<Chunk> {
-        let more = Chunk::new((last.capacity() + 1).min(FULL))?;
+        let more = Chunk::new((last.capacity() + 1).min(FULL), last.needed())?;
         // SAFETY: as the caller promises.
         let writer = unsafe { self.writer() };
         writer.bytes += more.bytes();
@@ -673,7 +673,7 @@ impl Group {
     }
 
     /// Does away with a chunk that is empty, or with its neighbour before it at most half full, unless it is the only one, or
-    /// the only one that is not in the index.
+    /// the only one that is not in the index, or the neighbour has more planes.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -685,7 +685,8 @@ impl Group {
         let (previous, next) = (chunk.previous(), chunk.next());
         let stays = match previous {
             Some(previous) if previous.is_indexed() == chunk.is_indexed() => {
-                count > 0 && previous.count() + count > FULL / 2
+                // Signatures have no bytes for planes that the chunk before has, and this one has not.
+                count > 0 && (previous.count() + count > FULL / 2 || previous.kept() > chunk.kept())
             }
             _ => count > 0 || next.is_none(),
         };

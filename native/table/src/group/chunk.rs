@@ -1,6 +1,7 @@
 //! A chunk of a group's list: some objects with their signatures, one after the other. Those that are removed leave gaps, which
-//! are closed when there is no more room at the end. Signatures stand a byte in each of eight *planes*, so that what is asked
-//! about one element of all objects is read from one cache line.
+//! are closed when there is no more room at the end. Signatures stand a byte in each of up to eight *planes*, so that what is asked
+//! about one element of all objects is read from one cache line. A chunk of many objects has only as many planes as those before it
+//! needed: an object with more elements passes by the others.
 //!
 //! The holder of the place's lock changes it, in place. Others read it meanwhile, under guards: each slot that they see has been
 //! one of an object of the group while their guard lived, and the engine validates what they make of it.
@@ -14,7 +15,7 @@ use std::ptr::{null_mut, NonNull};
 /// The most objects of a chunk. Only such chunks have successors.
 pub const FULL: usize = 60;
 
-/// Bytes of a signature.
+/// Bytes of a signature, and the most planes of a chunk.
 pub const PLANES: usize = 8;
 
 /// What stands before the bodies; the planes of the signatures are behind them.
@@ -26,9 +27,11 @@ pub struct Header {
     /// The slots that hold objects, a bit each. All below the highest one are initialised.
     live: AtomicU64,
     capacity: u32,
+    /// How many planes it has.
+    kept: u8,
     /// Whether its objects are in the index; only for the writer.
     indexed: Cell<bool>,
-    /// The planes that have other bytes than 0, a bit each; only for the writer.
+    /// The planes, kept or not, in which signatures have other bytes than 0, a bit each; only for the writer.
     planes: Cell<u8>,
 }
 
@@ -78,10 +81,12 @@ const _: () = assert!(FULL <= ALIGNMENT);
 const HEADER: usize = size_of::<Header>();
 
 impl Chunk {
-    /// An empty chunk for at least so many objects, if a chunk can have so many; nothing when memory is exhausted.
-    pub fn new(objects: usize) -> Option<Chunk> {
+    /// An empty chunk for at least so many objects, if a chunk can have so many, with at least the first planes, as many as told; nothing
+    /// when memory is exhausted.
+    pub fn new(objects: usize, planes: usize) -> Option<Chunk> {
         let capacity = [2, 6, 14, 30].into_iter().find(|n| objects <= *n).unwrap_or(FULL);
-        let at = slab::alloc(bytes(capacity))?.cast::<Header>();
+        let kept = if capacity == FULL { planes } else { PLANES };
+        let at = slab::alloc(bytes(capacity, kept))?.cast::<Header>();
         debug_assert!(at.addr().get().is_multiple_of(ALIGNMENT));
         // SAFETY: the memory is new and large enough.
         unsafe {
@@ -90,13 +95,14 @@ impl Chunk {
                 previous: Cell::new(null_mut()),
                 live: AtomicU64::new(0),
                 capacity: capacity as u32,
+                kept: kept as u8,
                 indexed: Cell::new(false),
                 planes: Cell::new(0),
             });
             at.add(1)
                 .cast::<u8>()
                 .add(8 * capacity)
-                .write_bytes(0, PLANES * stride(capacity));
+                .write_bytes(0, kept * stride(capacity));
         }
         Some(Chunk(at))
     }
@@ -123,7 +129,7 @@ impl Chunk {
 
     /// The bytes that it takes.
     pub fn bytes(self) -> usize {
-        slab::usable(bytes(self.capacity()))
+        slab::usable(bytes(self.capacity(), self.kept()))
     }
 
     #[inline]
@@ -153,6 +159,17 @@ impl Chunk {
     #[inline]
     pub fn capacity(self) -> usize {
         self.header().capacity as usize
+    }
+
+    /// How many planes it has.
+    #[inline]
+    pub fn kept(self) -> usize {
+        self.header().kept.into()
+    }
+
+    /// How many planes, from the first, would have all that is in the signatures of its objects; only for the writer.
+    pub fn needed(self) -> usize {
+        above(self.header().planes.get().into())
     }
 
     /// The slots that hold objects, a bit each.
@@ -217,7 +234,7 @@ impl Chunk {
     /// The bytes of a plane of a chunk of this capacity.
     #[inline(always)]
     fn plane_within<'a>(self, capacity: usize, plane: usize) -> &'a [AtomicU8] {
-        debug_assert!(plane < PLANES && capacity == self.capacity());
+        debug_assert!(plane < self.kept() && capacity == self.capacity());
         let stride = stride(capacity);
         // SAFETY: planes lie behind the bodies, and the chunk lives; they are initialised from the beginning.
         unsafe {
@@ -226,10 +243,11 @@ impl Chunk {
         }
     }
 
-    /// The planes that have other bytes than 0.
+    /// The planes that it has and that have other bytes than 0.
     #[inline]
     fn planes(self) -> impl Iterator<Item = usize> {
-        bits(self.header().planes.get().into())
+        let kept = (1 << self.kept()) - 1;
+        bits(kept & u64::from(self.header().planes.get()))
     }
 
     /// The bodies of the objects, from the first to the last.
@@ -259,7 +277,7 @@ impl Chunk {
         self.body(slot).load(Ordering::Relaxed)
     }
 
-    /// The signature in such a slot; only for the writer.
+    /// The signature in such a slot, as far as there are planes; only for the writer.
     pub fn signature(self, slot: usize) -> u64 {
         // Relaxed: as above.
         let byte = |plane: usize| u64::from(self.plane(plane)[slot].load(Ordering::Relaxed));
@@ -280,7 +298,7 @@ impl Chunk {
         self.body(slot).store(body, Ordering::Release);
     }
 
-    /// Copies what is in a smaller chunk into this one, which is empty, and which nobody else knows; only for the writer of the other.
+    /// Copies what is in a smaller chunk, which has all planes, into this one, which is empty, and which nobody else knows; only for the writer of the other.
     pub fn copy_from(self, other: Chunk) {
         let used = other.used();
         debug_assert!(used <= self.capacity() && self.live() == 0);
@@ -288,7 +306,7 @@ impl Chunk {
         unsafe {
             let body = |chunk: Chunk| chunk.0.add(1).cast::<u64>();
             body(self).copy_from_nonoverlapping(body(other), used);
-            for plane in other.planes() {
+            for plane in other.planes().take_while(|plane| *plane < self.kept()) {
                 let byte = |chunk: Chunk| chunk.plane(plane).as_ptr().cast::<u8>();
                 byte(self).cast_mut().copy_from_nonoverlapping(byte(other), used);
             }
@@ -336,10 +354,11 @@ impl Chunk {
     /// The slots of objects whose signatures pass, a bit each.
     #[inline]
     pub fn passing(self, filter: &Filter) -> u64 {
+        let kept = self.kept();
         let passing = match self.capacity() {
             // Where the planes are is known here.
-            FULL => filter.passing(|plane| self.plane_within(FULL, plane)),
-            capacity => filter.passing(|plane| self.plane_within(capacity, plane)),
+            FULL => filter.passing(|plane| (plane < kept).then(|| self.plane_within(FULL, plane))),
+            capacity => filter.passing(|plane| Some(self.plane_within(capacity, plane))),
         };
         self.live() & passing
     }
@@ -363,7 +382,7 @@ impl Chunk {
     /// # Safety
     /// Nobody uses it any more.
     pub unsafe fn free(self) {
-        let size = bytes(self.capacity());
+        let size = bytes(self.capacity(), self.kept());
         // SAFETY: as the caller promises; chunks come from `new`.
         unsafe { slab::free(self.0.cast(), size) }
     }
@@ -394,9 +413,9 @@ fn nonzero(word: u64) -> u8 {
     ((high >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
-/// The bytes of a chunk for so many objects.
-const fn bytes(capacity: usize) -> usize {
-    let bytes = HEADER + 8 * capacity + PLANES * stride(capacity);
+/// The bytes of a chunk for so many objects with so many planes.
+const fn bytes(capacity: usize, planes: usize) -> usize {
+    let bytes = HEADER + 8 * capacity + planes * stride(capacity);
     assert!(bytes.is_multiple_of(ALIGNMENT));
     bytes
 }

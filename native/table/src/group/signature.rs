@@ -115,16 +115,18 @@ impl Filter {
     }
 
     /// Those of up to 64 objects whose signatures pass, a bit each, and perhaps bits of no objects; `plane` gives the bytes that the
-    /// signatures have at a place.
+    /// signatures have at a place, if they are known.
     #[inline]
-    pub fn passing<'a>(&self, plane: impl Fn(usize) -> &'a [AtomicU8]) -> u64 {
+    pub fn passing<'a>(&self, plane: impl Fn(usize) -> Option<&'a [AtomicU8]>) -> u64 {
         let mut passing = 0;
         for &(mut mask, bits) in &self.0 {
             let mut agreeing = !0;
             while mask != 0 && agreeing != 0 {
                 let place = mask.trailing_zeros() as usize / 8;
                 mask &= !(0xff << (8 * place));
-                agreeing &= equal_bytes(plane(place), (bits >> (8 * place)) as u8);
+                if let Some(plane) = plane(place) {
+                    agreeing &= equal_bytes(plane, (bits >> (8 * place)) as u8);
+                }
             }
             passing |= agreeing;
         }

@@ -161,6 +161,38 @@ pub fn reshaped(term: &Model) -> Model {
     }
 }
 
+/// The term with another one in the place of its leaf of this number, counted over all its leaves again and again.
+fn with_leaf(term: &Model, number: usize, other: &Model) -> Model {
+    fn leaves(term: &Model) -> usize {
+        match term {
+            Tuple(elements) if !elements.is_empty() => elements.iter().map(leaves).sum(),
+            List(elements, tail) => elements.iter().map(leaves).sum::<usize>() + leaves(tail),
+            _ => 1,
+        }
+    }
+    let mut left = number % leaves(term);
+    let mut part = |part: &Model| {
+        let count = leaves(part);
+        let changed = match left < count {
+            true => with_leaf(part, left, other),
+            false => part.clone(),
+        };
+        left = left.wrapping_sub(count);
+        changed
+    };
+    match term {
+        Tuple(elements) if !elements.is_empty() => Tuple(elements.iter().map(part).collect()),
+        List(elements, tail) => {
+            let elements = elements.iter().map(&mut part).collect();
+            match part(tail) {
+                List(more, tail) => List([elements, more].concat(), tail),
+                tail => List(elements, Box::new(tail)),
+            }
+        }
+        _ => other.clone(),
+    }
+}
+
 /// Two terms that are often equal or nearly so.
 pub fn pair() -> impl Strategy<Value = (Model, Model)> {
     prop_oneof![
@@ -173,6 +205,11 @@ pub fn pair() -> impl Strategy<Value = (Model, Model)> {
             let mut b = a.clone();
             *b.last_mut().unwrap() = other;
             (Tuple(a), Tuple(b))
+        }),
+        3 => (term(), any::<usize>(), term()).prop_map(|(a, number, other)| (with_leaf(&a, number, &other), a)),
+        2 => (prop::collection::vec(number(), 1..12), any::<usize>(), term()).prop_map(|(numbers, number, other)| {
+            let a = List(numbers, Box::new(Nil));
+            (with_leaf(&a, number, &other), a)
         }),
     ]
 }

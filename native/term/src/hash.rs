@@ -393,6 +393,7 @@ mod tests {
             (i & 0xfff) << 4 | (i >> 12) << 32 | 0x3
         });
     }
+
     #[test]
     fn short_terms_are_spread_as_by_chance() {
         fn check(name: &str, build: impl Fn(&mut Few, u64) -> Option<u64>) {

@@ -298,7 +298,8 @@ impl Chunk {
         self.body(slot).store(body, Ordering::Release);
     }
 
-    /// Copies what is in a smaller chunk, which has all planes, into this one, which is empty, and which nobody else knows; only for the writer of the other.
+    /// Copies what is in a smaller chunk, which has all planes, into this one, which is empty, and which nobody else knows; only for the
+    /// writer of the other.
     pub fn copy_from(self, other: Chunk) {
         let used = other.used();
         debug_assert!(used <= self.capacity() && self.live() == 0);

@@ -8,7 +8,8 @@ use crate::decode;
 use crate::failure::Failure;
 use crate::layout::{self, BOXED, CELL};
 use crate::vm::{Env, Term};
-use cats_term::{BlockRef, Elements, TermRef, View};
+use cats_table::ObjectRef;
+use cats_term::{BlockRef, Elements, TermRef, View, NIL};
 use std::ptr::NonNull;
 
 /// The tuple that a block holds, with another term of the environment as the element at one place, if that is told.
@@ -32,6 +33,42 @@ pub unsafe fn object(env: Env, block: BlockRef, own: Option<(usize, Term)>) -> R
         layout::set_next(env, next);
         laying.done(Term(at.addr().get() as u64 | BOXED))
     }
+}
+
+/// The list of these objects. A cell and its tuple are one item, and the cell's tail is written with the next one.
+///
+/// # Safety
+/// As for [`object`].
+pub unsafe fn list(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
+    let mut laying = Laying { env, failure: None };
+    let mut list = 0;
+    let mut tail = NonNull::from(&mut list);
+    // SAFETY: as the caller promises; the slots are those of the cells and tuples.
+    unsafe {
+        let mut next = layout::next(env);
+        for object in objects {
+            let arity = object.arity();
+            let at = layout::room(env, next, 3 + arity);
+            let tuple = at.add(2);
+            tail.write(at.addr().get() as u64 | CELL);
+            tail = at.add(1);
+            at.write(tuple.addr().get() as u64 | BOXED);
+            tuple.write(layout::tuple_header(arity));
+            next = tuple.add(1 + arity);
+            match (object, object.flat()) {
+                (_, Some(words)) => copy(words, tuple.add(1)),
+                (ObjectRef::Block(block), None) => {
+                    for (i, element) in block.elements().iter().enumerate() {
+                        next = laying.term(element, tuple.add(1 + i), next);
+                    }
+                }
+                _ => unreachable!("inline objects are flat"),
+            }
+        }
+        tail.write(NIL);
+        layout::set_next(env, next);
+    }
+    laying.done(Term(list))
 }
 
 /// One term of a block.
@@ -228,7 +265,7 @@ impl Laying<'_> {
             layout::set_next(self.env, next);
             let made = decode::make(self.env, term).unwrap_or_else(|failure| {
                 self.failure = Some(failure);
-                Term(cats_term::NIL)
+                Term(NIL)
             });
             slot.write(made.0);
             layout::next(self.env)

@@ -1,9 +1,9 @@
 //! `delete/2`, `delete_object/2` and `take/2`.
 
 use crate::failure::Failure;
-use crate::group::{retire_entry, retire_replaced, Group, KeyPlace};
+use crate::group::{retire_replaced, Group, KeyPlace};
 use crate::insert::Incoming;
-use crate::lookup::{Looked, Objects, GROUP_LIMIT};
+use crate::lookup::{Objects, GROUP_LIMIT};
 use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
 use crate::options::Kind;
 use crate::schema::{identical, Probe};
@@ -46,34 +46,33 @@ impl<'g> Handle<'g> {
         Ok(())
     }
 
-    /// `take/2`: removes and returns all objects of a key. Fails with [`Failure::Big`], and nothing done, when there are too
-    /// many of them, or more than `words` words, for a caller that is not `patient`.
+    /// `take/2`: removes all objects of a key and writes them to `taken`. Fails with [`Failure::Big`], and nothing done, when there are
+    /// too many of them, or more than `words` words, for a caller that is not `patient`.
     #[inline]
-    pub fn take(self, probe: &Probe<'_>, patient: bool, words: usize) -> Result<Objects<'g>, Failure> {
+    pub fn take(self, probe: &Probe<'_>, patient: bool, words: usize, taken: &mut Objects<'g>) -> Result<(), Failure> {
         let store = self.store();
-        let (old, looked) = store.update(self.guard, probe, move |old| {
+        let found = &mut *taken;
+        let old = store.update(self.guard, probe, move |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
-            let mut looked = self.table.look(old, patient);
+            let fits = found.look(self.table, old, patient);
             // SAFETY: looked at under the lock.
-            if !patient && unsafe { self.table.looked_words(&looked) } > words {
-                looked = Looked::TooMany;
+            if !fits || !patient && unsafe { found.words() } > words {
+                return (Step::Keep, Err(Failure::Big));
             }
-            match (old, &looked) {
-                (None, _) | (_, Looked::TooMany) => (Step::Keep, Ok((None, looked))),
-                (Some(old), _) => {
+            match old {
+                None => (Step::Keep, Ok(0)),
+                Some(old) => {
                     self.uncount(store, old);
-                    (Step::Remove, Ok((Some(old), looked)))
+                    (Step::Remove, Ok(old.body))
                 }
             }
         })??;
-        if let Some(old) = old {
-            // SAFETY: the place is free now; the objects live on for guards taken before, and this call has one.
-            unsafe { retire_entry(self.guard, old.body) }
-        }
+        // SAFETY: the place is free now; the objects live on for guards taken before, and this call has one.
+        unsafe { retire_replaced(self.guard, old) }
         // SAFETY: looked at under the lock. That they are not too large was asked there.
-        unsafe { self.table.objects(looked, true) }
+        unsafe { taken.unpack(self.table, true) }
     }
 
     /// `delete_object/2`: removes all objects that are exactly this one. Fails with [`Failure::Big`], and nothing done, when they may

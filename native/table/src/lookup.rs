@@ -17,155 +17,144 @@ pub const GROUP_LIMIT: usize = 1000;
 /// The most objects of one key whose signatures a scheduler reads at once.
 pub const SIGNATURES_LIMIT: usize = 50_000;
 
-/// The objects of one key, as they were at one instant. They live as long as the guard of the call.
-pub enum Objects<'g> {
-    None,
-    One(ObjectRef<'g>),
-    /// In the order of insertion.
-    Many(SmallVec<[ObjectRef<'g>; FEW]>),
-}
+/// The objects of one key in the order of insertion, as they were at one instant. They live as long as the guard of the call that they
+/// were read in, which writes them where its caller has them: returned, they would be copied from place to place.
+pub struct Objects<'g>(SmallVec<[ObjectRef<'g>; FEW]>);
 
 /// Objects of a key for which no memory is allocated.
-const FEW: usize = 4;
+const FEW: usize = 16;
 
 /// Objects of a key from which on it pays to make a filter of a program.
 const FILTERED: usize = 16;
 
 impl<'g> Objects<'g> {
+    /// No objects.
+    #[inline(always)]
+    pub fn none() -> Self {
+        Self(SmallVec::new())
+    }
+
     /// All of them, in the order of insertion.
-    pub fn as_slice(&self) -> &[ObjectRef<'g>] {
-        match self {
-            Objects::None => &[],
-            Objects::One(object) => std::slice::from_ref(object),
-            Objects::Many(objects) => objects,
-        }
-    }
-}
-
-/// What an optimistic look at a place copied out.
-pub(crate) enum Looked<'g> {
-    None,
-    One(Entry),
-    /// As they are stored.
-    Many(SmallVec<[ObjectRef<'g>; FEW]>),
-    TooMany,
-}
-
-impl Table {
-    /// Copies out what a place holds, to be validated by the engine, which looks under a guard for `'g`.
     #[inline]
-    pub(crate) fn look<'g>(&self, entry: Option<Entry>, patient: bool) -> Looked<'g> {
+    pub fn as_slice(&self) -> &[ObjectRef<'g>] {
+        &self.0
+    }
+
+    /// Takes what a place of the table holds instead, as it is stored, to be validated by the engine, which looks under a guard for `'g`;
+    /// false if it is too much for a caller that is not `patient`.
+    #[inline]
+    pub(crate) fn look(&mut self, table: &Table, entry: Option<Entry>, patient: bool) -> bool {
+        self.0.clear();
         match entry {
-            None => Looked::None,
-            Some(entry) if is_group(entry.body) => self.look_at_group(entry, patient),
-            Some(entry) => Looked::One(entry),
+            None => true,
+            Some(entry) if is_group(entry.body) => self.look_at_group(table, entry, patient),
+            Some(entry) => {
+                // SAFETY: an object is retired through the epoch.
+                self.0.push(unsafe { ObjectRef::stored(entry, table.key()) });
+                true
+            }
         }
     }
 
-    fn look_at_group<'g>(&self, entry: Entry, patient: bool) -> Looked<'g> {
+    #[inline]
+    fn look_at_group(&mut self, table: &Table, entry: Entry, patient: bool) -> bool {
         // SAFETY: groups are retired through the epoch.
         let group = unsafe { Group::from_body(entry.body) };
         let count = group.count();
         if count > GROUP_LIMIT && !patient {
-            return Looked::TooMany;
+            return false;
         }
-        let place = self.key_place(entry.key);
-        let mut objects = SmallVec::with_capacity(count);
+        let place = table.key_place(entry.key);
+        self.0.reserve(count);
         group.each(|body| {
             // SAFETY: what was seen in a slot is retired through the epoch, too.
-            objects.push(unsafe { place.stored(body) });
+            self.0.push(unsafe { place.stored(body) });
             // A reader that met writers may be led on for long; what it has is not valid anyway.
-            objects.len() <= 2 * count + 16
+            self.0.len() <= 2 * count + 16
         });
-        Looked::Many(objects)
+        true
     }
 
     /// As [`look`](Self::look), of objects that the filter lets pass, or that are alone or few.
-    fn look_through<'g, F: Borrow<Filter>>(
-        &self,
+    fn look_through<F: Borrow<Filter>>(
+        &mut self,
+        table: &Table,
         entry: Option<Entry>,
         patient: bool,
         filter: impl FnOnce() -> F,
-    ) -> Looked<'g> {
+    ) -> bool {
         let Some(entry) = entry.filter(|entry| is_group(entry.body)) else {
-            return self.look(entry, patient);
+            return self.look(table, entry, patient);
         };
+        self.0.clear();
         // SAFETY: as in `look_at_group`.
         let group = unsafe { Group::from_body(entry.body) };
         let count = group.count();
         if count <= FILTERED {
-            return self.look_at_group(entry, patient);
+            return self.look_at_group(table, entry, patient);
         }
         let filter = filter();
         if filter.borrow().is_open() {
-            return self.look_at_group(entry, patient);
+            return self.look_at_group(table, entry, patient);
         }
         if count > SIGNATURES_LIMIT && !patient {
-            return Looked::TooMany;
+            return false;
         }
-        let place = self.key_place(entry.key);
-        let mut objects = SmallVec::new();
+        let place = table.key_place(entry.key);
         // SAFETY: as in `look_at_group`.
-        group.each_passing(filter.borrow(), |body| objects.push(unsafe { place.stored(body) }));
-        match objects.len() > GROUP_LIMIT && !patient {
-            true => Looked::TooMany,
-            false => Looked::Many(objects),
-        }
+        group.each_passing(filter.borrow(), |body| self.0.push(unsafe { place.stored(body) }));
+        self.0.len() <= GROUP_LIMIT || patient
     }
 
-    /// The words that it takes to copy what was looked at into a process, roughly.
+    /// The words that it takes to copy them into a process, roughly, as they are [stored](ObjectRef::stored) or not.
     ///
     /// # Safety
-    /// What was looked at is valid, and its objects live.
+    /// What was looked at is valid.
     #[inline]
-    pub(crate) unsafe fn looked_words(&self, looked: &Looked<'_>) -> usize {
+    pub(crate) unsafe fn words(&self) -> usize {
         let words = |object: &ObjectRef<'_>| object.words().max(object.packed_words());
-        match looked {
-            Looked::None | Looked::TooMany => 0,
+        self.0.iter().map(words).sum()
+    }
+
+    /// Unpacks what was looked at in a table; fails with [`Failure::Big`] where that takes too long for a caller that is not `patient`.
+    ///
+    /// # Safety
+    /// What was looked at is valid.
+    #[inline]
+    pub(crate) unsafe fn unpack(&mut self, table: &Table, patient: bool) -> Result<(), Failure> {
+        match table.options().compressed() {
             // SAFETY: as the caller promises.
-            Looked::One(entry) => words(unsafe { &ObjectRef::stored(*entry, self.key()) }),
-            Looked::Many(objects) => objects.iter().map(words).sum(),
+            true => unsafe { self.unpack_each(patient) },
+            false => Ok(()),
         }
     }
 
-    /// Fails with [`Failure::Big`] where it takes too long to unpack them for a caller that is not `patient`.
-    ///
     /// # Safety
-    /// What was looked at is valid, and its objects live for `'g`.
-    #[inline]
-    pub(crate) unsafe fn objects<'g>(&self, looked: Looked<'g>, patient: bool) -> Result<Objects<'g>, Failure> {
-        // SAFETY: as the caller promises.
-        unsafe {
-            Ok(match looked {
-                Looked::None => Objects::None,
-                Looked::One(entry) => Objects::One(ObjectRef::read(entry, self.key(), || patient)?),
-                Looked::Many(mut objects) => {
-                    if self.options().compressed() {
-                        let words: usize = objects.iter().map(ObjectRef::packed_words).sum();
-                        if words > COPY_LIMIT && !patient {
-                            return Err(Failure::Big);
-                        }
-                        objects.iter_mut().for_each(|object| *object = object.unpacked());
-                    }
-                    Objects::Many(objects)
-                }
-                Looked::TooMany => return Err(Failure::Big),
-            })
+    /// As for [`unpack`](Self::unpack).
+    #[cold]
+    unsafe fn unpack_each(&mut self, patient: bool) -> Result<(), Failure> {
+        let words: usize = self.0.iter().map(ObjectRef::packed_words).sum();
+        if words > COPY_LIMIT && !patient {
+            return Err(Failure::Big);
         }
+        for object in &mut self.0 {
+            // SAFETY: the objects live as long as the guard for `'g`.
+            *object = unsafe { object.unpacked() };
+        }
+        Ok(())
     }
 }
 
 impl<'g> Handle<'g> {
-    /// The objects of a key. Fails with [`Failure::Big`] when they are too many, or too large to be unpacked, for a caller that is not
-    /// `patient`.
+    /// Writes the objects of a key to `found`. Fails with [`Failure::Big`] when they are too many, or too large to be unpacked, for a
+    /// caller that is not `patient`.
     #[inline]
-    pub fn lookup(self, probe: &Probe<'_>, patient: bool) -> Result<Objects<'g>, Failure> {
-        let looked = self
+    pub fn lookup(self, probe: &Probe<'_>, patient: bool, found: &mut Objects<'g>) -> Result<(), Failure> {
+        let table = self.table;
+        let fits = self
             .store()
-            .read(self.guard, probe, |entry| self.table.look(entry, patient))?;
-        self.still_named()?;
-        // SAFETY: the engine has validated it, and objects are retired through the epoch.
-        unsafe { self.table.objects(looked, patient) }
+            .read(self.guard, probe, |entry| found.look(table, entry, patient))?;
+        self.looked(fits, patient, found)
     }
 
     /// As [`lookup`](Self::lookup), without objects of which the filter tells that they are not sought.
@@ -174,14 +163,24 @@ impl<'g> Handle<'g> {
         probe: &Probe<'_>,
         patient: bool,
         filter: impl Fn() -> F,
-    ) -> Result<Objects<'g>, Failure> {
-        let store = self.store();
-        let looked = store.read(self.guard, probe, |entry| {
-            self.table.look_through(entry, patient, &filter)
+        found: &mut Objects<'g>,
+    ) -> Result<(), Failure> {
+        let table = self.table;
+        let fits = self.store().read(self.guard, probe, |entry| {
+            found.look_through(table, entry, patient, &filter)
         })?;
+        self.looked(fits, patient, found)
+    }
+
+    /// What follows a look that the engine has validated.
+    #[inline]
+    pub(crate) fn looked(self, fits: bool, patient: bool, found: &mut Objects<'g>) -> Result<(), Failure> {
         self.still_named()?;
-        // SAFETY: as in `lookup`.
-        unsafe { self.table.objects(looked, patient) }
+        match fits {
+            // SAFETY: the engine has validated it.
+            true => unsafe { found.unpack(self.table, patient) },
+            false => Err(Failure::Big),
+        }
     }
 
     /// Whether the table is so large that what a call reads is likely to come from memory.
@@ -216,7 +215,7 @@ impl<'g> Handle<'g> {
         debug_assert!(!self.table.kind().is_bag());
         let entry = self.store().read(self.guard, probe, |entry| entry)?;
         self.still_named()?;
-        // SAFETY: as in `lookup`.
+        // SAFETY: the engine has validated it, and objects are retired through the epoch.
         entry
             .map(|entry| unsafe { ObjectRef::read(entry, self.table.key(), patient) })
             .transpose()

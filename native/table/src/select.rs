@@ -183,7 +183,9 @@ impl<'g> Handle<'g> {
                     return Ok(false);
                 };
                 let probe = self.table.probe(key_of(key));
-                out.extend_from_slice(self.lookup_filtered(&probe, patient, || &selection.filter)?.as_slice());
+                let mut found = Objects::none();
+                self.lookup_filtered(&probe, patient, || &selection.filter, &mut found)?;
+                out.extend_from_slice(found.as_slice());
                 *next += 1;
                 *next < keys.len() as u64
             }
@@ -316,10 +318,16 @@ impl<'g> Handle<'g> {
         Ok(replaced)
     }
 
-    /// The objects of a key that the program can match; of few objects all. Fails with [`Failure::Big`] when they are too many for
+    /// Writes the objects of a key that the program can match to `found`; of few objects all. Fails with [`Failure::Big`] when they are too many for
     /// a caller that is not `patient`.
-    pub fn lookup_for(self, program: &Program, probe: &Probe<'_>, patient: bool) -> Result<Objects<'g>, Failure> {
-        self.lookup_filtered(probe, patient, || Filter::of(program, self.table.key()))
+    pub fn lookup_for(
+        self,
+        program: &Program,
+        probe: &Probe<'_>,
+        patient: bool,
+        found: &mut Objects<'g>,
+    ) -> Result<(), Failure> {
+        self.lookup_filtered(probe, patient, || Filter::of(program, self.table.key()), found)
     }
 
     /// Removes objects of a key, all at once: those that the selection can show and of which `unwanted` is

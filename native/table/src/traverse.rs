@@ -79,16 +79,16 @@ impl<'g> Handle<'g> {
         found.map(|entry| unsafe { self.key(entry) })
     }
 
-    /// As [`step`](Self::step), with all objects of the key.
+    /// As [`step`](Self::step), but writes all objects of the key to `found`.
     pub fn step_lookup(
         self,
         from: Option<&Probe<'_>>,
         direction: Direction,
         patient: bool,
-    ) -> Result<Objects<'g>, Failure> {
-        let looked = self.step_with(from, direction, |entry| self.table.look(entry, patient))?;
-        // SAFETY: as in `found_key`.
-        unsafe { self.table.objects(looked, patient) }
+        found: &mut Objects<'g>,
+    ) -> Result<(), Failure> {
+        let fits = self.step_with(from, direction, |entry| found.look(self.table, entry, patient))?;
+        self.looked(fits, patient, found)
     }
 
     /// As [`step_along`](Self::step_along), with the only object of the key, for table types that have one only.

@@ -44,10 +44,9 @@ fn value(table: &Table, key: i64) -> Option<i64> {
     let guard = epoch::pin();
     let handle = table.by_identifier(&guard);
     with_key(&Value::Int(key), |term| {
-        match patiently(|| handle.lookup(&table.probe(term), true)) {
-            Objects::One(object) => object.element(1).small(),
-            _ => None,
-        }
+        let mut found = Objects::none();
+        patiently(|| handle.lookup(&table.probe(term), true, &mut found));
+        found.as_slice().first()?.element(1).small()
     })
 }
 

@@ -3,7 +3,10 @@
 mod common;
 
 use cats_sync::epoch;
-use cats_table::{Addition, Cause, Collect, Direction, ElementOp, Failure, Kind, Number, Objects, OptionItem, Tuple};
+use cats_table::{
+    Addition, Cause, Collect, Direction, ElementOp, Failure, Handle, Kind, Number, Objects, OptionItem, Tuple,
+};
+use cats_term::TermRef;
 use common::*;
 use proptest::prelude::*;
 use std::cmp::Ordering;
@@ -237,6 +240,18 @@ fn listed(objects: &Objects<'_>) -> Vec<Elements> {
     objects.as_slice().iter().map(elements).collect()
 }
 
+fn lookup(handle: Handle<'_>, key: TermRef<'_>, patient: bool) -> Result<Vec<Elements>, Failure> {
+    let mut found = Objects::none();
+    handle.lookup(&handle.table().probe(key), patient, &mut found)?;
+    Ok(listed(&found))
+}
+
+fn take(handle: Handle<'_>, key: TermRef<'_>, patient: bool, words: usize) -> Result<Vec<Elements>, Failure> {
+    let mut taken = Objects::none();
+    handle.take(&handle.table().probe(key), patient, words, &mut taken)?;
+    Ok(listed(&taken))
+}
+
 fn run(kind: Kind, key_position: u32, ops: Vec<Op>) {
     run_with(options(kind, key_position), kind, key_position, ops);
 }
@@ -254,7 +269,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
     for op in ops {
         let guard = epoch::pin();
         let handle = table.by_identifier(&guard);
-        let look = |key: &Value| with_key(key, |term| listed(&handle.lookup(&table.probe(term), false).unwrap()));
+        let look = |key: &Value| with_key(key, |term| lookup(handle, term, false).unwrap());
         match &op {
             Op::Insert(object) => {
                 with_object(object, |object| handle.insert(object)).unwrap();
@@ -296,9 +311,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                 model.objects.clear();
             }
             Op::Take(key) => {
-                let taken = with_key(key, |term| {
-                    listed(&handle.take(&table.probe(term), false, 10_000).unwrap())
-                });
+                let taken = with_key(key, |term| take(handle, term, false, 10_000).unwrap());
                 assert_eq!(taken, model.lookup(key), "{op:?}");
                 model.delete(key);
             }
@@ -363,8 +376,9 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                 let mut next = handle.step(None, Direction::Up).unwrap().map(Value::of);
                 while let Some(at) = next {
                     next = with_key(&at, |term| {
-                        let found = handle
-                            .step_lookup(Some(&table.probe(term)), Direction::Up, false)
+                        let mut found = Objects::none();
+                        handle
+                            .step_lookup(Some(&table.probe(term)), Direction::Up, false, &mut found)
                             .unwrap();
                         found.as_slice().first().map(|object| {
                             let key = Value::of(object.element(key));
@@ -503,8 +517,7 @@ fn large_groups() {
             model.objects.retain(|other| *other != object(number));
         }
         with_key(&Value::Atom(0), |term| {
-            let objects = handle.lookup(&table.probe(term), true).unwrap();
-            assert_eq!(listed(&objects), model.objects);
+            assert_eq!(lookup(handle, term, true).unwrap(), model.objects);
         });
         assert_eq!(handle.size(), model.objects.len());
         for number in 0..1000 {
@@ -534,10 +547,9 @@ fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
     assert_eq!(handle.insert_list(list(), false, true), Ok(true));
     assert_eq!(handle.size(), 2000);
     with_key(&Value::Atom(0), |term| {
-        let probe = table.probe(term);
-        assert!(matches!(handle.lookup(&probe, false), Err(Failure::Big)));
-        assert!(matches!(handle.take(&probe, false, 10_000), Err(Failure::Big)));
-        assert_eq!(handle.take(&probe, true, 0).unwrap().as_slice().len(), 2000);
+        assert_eq!(lookup(handle, term, false), Err(Failure::Big));
+        assert_eq!(take(handle, term, false, 10_000), Err(Failure::Big));
+        assert_eq!(take(handle, term, true, 0).unwrap().len(), 2000);
     });
     assert_eq!(handle.size(), 0);
 

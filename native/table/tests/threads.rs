@@ -35,11 +35,9 @@ fn word(value: i64) -> u64 {
 /// The second element of the object with a key.
 fn value(handle: Handle<'_>, key: i64) -> Option<i64> {
     with_key(&Value::Int(key), |term| {
-        let found = patiently(|| handle.lookup(&handle.table().probe(term), true)).unwrap();
-        match found {
-            Objects::One(object) => object.element(1).small(),
-            _ => None,
-        }
+        let mut found = Objects::none();
+        patiently(|| handle.lookup(&handle.table().probe(term), true, &mut found)).unwrap();
+        found.as_slice().first()?.element(1).small()
     })
 }
 
@@ -156,7 +154,8 @@ fn groups_are_read_while_they_change() {
                 let guard = epoch::pin();
                 let handle = table.by_identifier(&guard);
                 with_key(&Value::Int(0), |term| {
-                    let objects = patiently(|| handle.lookup(&table.probe(term), true)).unwrap();
+                    let mut objects = Objects::none();
+                    patiently(|| handle.lookup(&table.probe(term), true, &mut objects)).unwrap();
                     let mut seen: Vec<i64> = Vec::new();
                     for object in objects.as_slice() {
                         let object = elements(object);
@@ -212,7 +211,7 @@ fn a_table_that_had_another_name_meanwhile_is_not_the_one_that_was_found() {
         }
         let lookup = |handle: Handle<'_>| {
             with_key(&Value::Int(0), |term| {
-                patiently(|| handle.lookup(&handle.table().probe(term), false)).map(|_| ())
+                patiently(|| handle.lookup(&handle.table().probe(term), false, &mut Objects::none()))
             })
         };
         assert_eq!(lookup(found), Err(Failure::Bad(Cause::Id)));
@@ -244,11 +243,12 @@ fn renaming_is_atomic_in(registry: &'static Registry) {
                     };
                     // Time for a renaming between finding the table and reading it.
                     thread::sleep(Duration::from_micros(20));
-                    let found = with_key(&Value::Int(0), |term| {
-                        patiently(|| handle.lookup(&handle.table().probe(term), false))
+                    let mut found = Objects::none();
+                    let result = with_key(&Value::Int(0), |term| {
+                        patiently(|| handle.lookup(&handle.table().probe(term), false, &mut found))
                     });
                     // The value tells under which name it was written.
-                    if let Ok(Objects::One(object)) = found {
+                    if let (Ok(()), [object]) = (result, found.as_slice()) {
                         assert_eq!(object.element(1).small(), Some(own as i64), "seen by the other name");
                     }
                 }

@@ -27,12 +27,14 @@ use crate::decode;
 use crate::encode::{self, check_words, fits, SCHEDULER_WORDS};
 use crate::external;
 use crate::failure::Failure;
+use crate::lay;
+use crate::layout;
 use crate::monitor;
 use crate::reaper;
 use crate::resource::{Kind, Owned, Value};
 use crate::vm::{on_dirty_scheduler, Env, Term};
 use cats_sync::epoch::Guard;
-use cats_table::{Cause, Handle, Host, Object, ObjectRef, Probe, Registry, Right, Table, Time};
+use cats_table::{Cause, Handle, Host, Object, ObjectRef, Objects, Probe, Registry, Right, Table, Time};
 use cats_term::{Block, Builder, Few, Room, TermRef, NIL};
 use rustler::sys::*;
 use smallvec::SmallVec;
@@ -402,6 +404,8 @@ fn list(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
     match objects {
         [] => Ok(Term(NIL)),
         [object] => Ok(env.cons(tuple(env, object)?, Term(NIL))),
+        // SAFETY: terms and environments are as expected.
+        objects if layout::is_known() => unsafe { lay::list(env, objects) },
         objects => {
             let mut tuples = SmallVec::<[Term; 32]>::new();
             for object in objects {

@@ -2,7 +2,7 @@
 
 use super::*;
 use cats_sync::epoch::pin;
-use cats_table::{Kind, Objects};
+use cats_table::Kind;
 use cats_term::equal;
 
 pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
@@ -43,15 +43,31 @@ fn lookup_probe(env: Env, handle: Handle<'_>, probe: &Probe<'_>, own: Option<Ter
 
 #[inline(never)]
 fn lookup_in_bag(env: Env, handle: Handle<'_>, probe: &Probe<'_>) -> Result<Term, Failure> {
-    objects(env, &lookup_all(handle, probe)?)
+    let mut found = Objects::none();
+    lookup_all(handle, probe, &mut found)?;
+    tuples(env, found.as_slice())
 }
 
-/// The objects of a key of a bag.
-#[inline]
-fn lookup_all<'g>(handle: Handle<'g>, probe: &Probe<'_>) -> Result<Objects<'g>, Failure> {
-    match handle.lookup(probe, false) {
-        Err(cats_table::Failure::Big) if on_dirty_scheduler() => Ok(handle.lookup(probe, true)?),
-        found => Ok(found?),
+/// Writes the objects of a key of a bag to `found`.
+#[inline(always)]
+fn lookup_all<'g>(handle: Handle<'g>, probe: &Probe<'_>, found: &mut Objects<'g>) -> Result<(), Failure> {
+    match handle.lookup(probe, false, found) {
+        Ok(()) => Ok(()),
+        Err(failure) => lookup_patiently(failure, handle, probe, found),
+    }
+}
+
+/// The same when it failed: they may be too many for a scheduler.
+#[cold]
+fn lookup_patiently<'g>(
+    failure: cats_table::Failure,
+    handle: Handle<'g>,
+    probe: &Probe<'_>,
+    found: &mut Objects<'g>,
+) -> Result<(), Failure> {
+    match failure {
+        cats_table::Failure::Big if on_dirty_scheduler() => Ok(handle.lookup(probe, true, found)?),
+        failure => Err(failure.into()),
     }
 }
 
@@ -119,18 +135,26 @@ impl Found {
     /// Looks up one key more; false if that becomes too much for this scheduler.
     #[inline(always)]
     fn look_up(&mut self, env: Env, handle: Handle<'_>, probe: &Probe<'_>) -> Result<bool, Failure> {
-        let found = match handle.table().kind().is_bag() {
-            false => handle
-                .get(probe, on_dirty_scheduler)?
-                .map_or(Objects::None, Objects::One),
-            true => match lookup_all(handle, probe) {
-                Err(Failure::Big) => return Ok(false),
-                found => found?,
-            },
-        };
-        let fits = self.count(found.as_slice().iter().map(ObjectRef::words).sum());
+        if handle.table().kind().is_bag() {
+            let mut found = Objects::none();
+            return match lookup_all(handle, probe, &mut found) {
+                Err(Failure::Big) => Ok(false),
+                Err(failure) => Err(failure),
+                Ok(()) => self.take(env, found.as_slice()),
+            };
+        }
+        match handle.get(probe, on_dirty_scheduler)? {
+            None => self.take(env, &[]),
+            Some(object) => self.take(env, &[object]),
+        }
+    }
+
+    /// Makes a list of what was found for one key more; false if that becomes too much for this scheduler.
+    #[inline(always)]
+    fn take(&mut self, env: Env, objects: &[ObjectRef<'_>]) -> Result<bool, Failure> {
+        let fits = self.count(objects.iter().map(ObjectRef::words).sum());
         if fits {
-            self.lists.push(list(env, found.as_slice())?);
+            self.lists.push(list(env, objects)?);
         }
         Ok(fits)
     }
@@ -219,11 +243,6 @@ fn behind(env: Env, list: Term, count: usize) -> Term {
     (0..count).fold(list, |rest, _| env.cell(rest).map_or(rest, |(_, tail)| tail))
 }
 
-/// The list of what was found.
-pub(super) fn objects(env: Env, objects: &Objects<'_>) -> Result<Term, Failure> {
-    tuples(env, objects.as_slice())
-}
-
 pub fn member(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
@@ -281,7 +300,8 @@ fn elements_in_bag(
     index: usize,
     absent: impl FnOnce() -> Result<Term, Failure>,
 ) -> Result<Term, Failure> {
-    let found = lookup_all(handle, probe)?;
+    let mut found = Objects::none();
+    lookup_all(handle, probe, &mut found)?;
     if found.as_slice().is_empty() {
         return absent();
     }
@@ -289,7 +309,7 @@ fn elements_in_bag(
         true => object.words(),
         false => 0,
     };
-    of_each(env, &found, words, |object| {
+    of_each(env, found.as_slice(), words, |object| {
         if index < object.arity() {
             element(env, object, index)
         } else {
@@ -326,7 +346,8 @@ pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result
         None => 2 * indices.len() + times * object.words(),
     };
     with_probe(env, handle.table(), key, |probe| {
-        let found = handle.lookup(probe, patient(handle.table()))?;
+        let mut found = Objects::none();
+        handle.lookup(probe, patient(handle.table()), &mut found)?;
         let elements = |object: &ObjectRef<'_>| {
             let mut list = Term(NIL);
             for index in indices.iter().rev() {
@@ -343,7 +364,7 @@ pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result
                 check_words(words(object))?;
                 elements(object)
             }
-            _ => of_each(env, &found, words, elements),
+            objects => of_each(env, objects, words, elements),
         }
     })
 }
@@ -351,16 +372,16 @@ pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result
 /// The list of what `make` makes of each object, of `words` words or less.
 fn of_each(
     env: Env,
-    objects: &Objects<'_>,
+    objects: &[ObjectRef<'_>],
     words: impl Fn(&ObjectRef<'_>) -> usize,
     make: impl Fn(&ObjectRef<'_>) -> Result<Term, Failure>,
 ) -> Result<Term, Failure> {
-    check_words(objects.as_slice().iter().map(words).sum())?;
+    check_words(objects.iter().map(words).sum())?;
     let mut list = Term(NIL);
-    for object in objects.as_slice().iter().rev() {
+    for object in objects.iter().rev() {
         list = env.cons(make(object)?, list);
     }
-    account(env, objects.as_slice().iter().map(ObjectRef::words).sum());
+    account(env, objects.iter().map(ObjectRef::words).sum());
     Ok(list)
 }
 

@@ -273,7 +273,8 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failur
     let mut looked = 0;
     let count = match order.action {
         Action::Collect | Action::Count => {
-            let found = handle.lookup_for(program, probe, patient)?;
+            let mut found = Objects::none();
+            handle.lookup_for(program, probe, patient, &mut found)?;
             let objects = found.as_slice();
             looked = objects.iter().map(ObjectRef::words).sum();
             check_words(looked)?;

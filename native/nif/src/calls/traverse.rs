@@ -97,7 +97,8 @@ fn step_to(
         }
     }
     with_start(env, handle.table(), key, |from| {
-        let found = handle.step_lookup(from, direction, patient(handle.table()))?;
+        let mut found = Objects::none();
+        handle.step_lookup(from, direction, patient(handle.table()), &mut found)?;
         match found.as_slice() {
             [] => Ok(atoms::end_of_table()),
             objects => make(objects),

@@ -125,7 +125,8 @@ pub fn take(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
     with_probe(env, handle.table(), key, |probe| {
-        let taken = handle.take(probe, on_dirty_scheduler(), SCHEDULER_WORDS)?;
+        let mut taken = Objects::none();
+        handle.take(probe, on_dirty_scheduler(), SCHEDULER_WORDS, &mut taken)?;
         wake(env);
         let objects = taken.as_slice();
         account(env, objects.iter().map(ObjectRef::words).sum());

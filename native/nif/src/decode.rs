@@ -21,9 +21,9 @@ pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
     }
     if layout::is_known() {
         // SAFETY: terms and environments are as expected.
-        return unsafe { lay::object(env, block, None) };
+        return unsafe { lay::object(env, block) };
     }
-    Ok(env.tuple(&made(env, block.elements())?))
+    made_tuple(env, block.elements())
 }
 
 /// As [`object`], with `key`, a term of the environment, as the element at `place`.
@@ -32,7 +32,7 @@ pub fn object_with(env: Env, block: BlockRef, place: usize, key: Term) -> Result
     check_words(block.words())?;
     if layout::is_known() {
         // SAFETY: terms and environments are as expected.
-        return unsafe { lay::object(env, block, Some((place, key))) };
+        return unsafe { lay::object_with(env, block, place, key) };
     }
     let mut elements = made(env, block.elements())?;
     elements[place] = key;
@@ -69,7 +69,7 @@ pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
     match term.view() {
         View::Immediate(word) => Ok(Term(word)),
         View::Tuple(elements) if term.is_flat() => Ok(env.tuple(Term::slice(elements.words()))),
-        View::Tuple(elements) => Ok(env.tuple(&made(env, elements)?)),
+        View::Tuple(elements) => made_tuple(env, elements),
         View::List(list) => make_list(env, list, term.is_flat()),
         View::Map(map) => make_map(env, map, term.is_flat()),
         View::Float(value) => Ok(env.float(value)),
@@ -81,6 +81,11 @@ pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
         // SAFETY: the term is held as long as its object, which the caller keeps.
         View::SharedBinary(Shared::Held(held), _) | View::Held(_, held) => Ok(unsafe { env.copy(Term(held.term())) }),
     }
+}
+
+#[inline(never)]
+fn made_tuple(env: Env, elements: Elements) -> Result<Term, Failure> {
+    Ok(env.tuple(&made(env, elements)?))
 }
 
 /// Makes terms of these.

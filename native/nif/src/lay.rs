@@ -12,12 +12,26 @@ use cats_table::ObjectRef;
 use cats_term::{BlockRef, Elements, TermRef, View, NIL};
 use std::ptr::NonNull;
 
-/// The tuple that a block holds, with another term of the environment as the element at one place, if that is told.
+/// The tuple that a block holds.
 ///
 /// # Safety
 /// Terms and environments are as expected; so in all functions here.
-#[inline]
-pub unsafe fn object(env: Env, block: BlockRef, own: Option<(usize, Term)>) -> Result<Term, Failure> {
+pub unsafe fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
+    // SAFETY: as the caller promises.
+    unsafe { object_of(env, block, |_| None) }
+}
+
+/// As [`object`], with another term of the environment as the element at one place.
+///
+/// # Safety
+/// As for [`object`].
+pub unsafe fn object_with(env: Env, block: BlockRef, place: usize, term: Term) -> Result<Term, Failure> {
+    // SAFETY: as the caller promises.
+    unsafe { object_of(env, block, |i| (i == place).then_some(term)) }
+}
+
+#[inline(always)]
+unsafe fn object_of(env: Env, block: BlockRef, own: impl Fn(usize) -> Option<Term>) -> Result<Term, Failure> {
     let elements = block.elements();
     let mut laying = Laying { env, failure: None };
     // SAFETY: as the caller promises; the slots are those of the tuple.
@@ -25,9 +39,9 @@ pub unsafe fn object(env: Env, block: BlockRef, own: Option<(usize, Term)>) -> R
         let (at, mut next) = laying.item(layout::next(env), layout::tuple_header(elements.len()), elements.len());
         for (i, element) in elements.iter().enumerate() {
             let slot = at.add(1 + i);
-            match own {
-                Some((place, term)) if i == place => slot.write(term.0),
-                _ => next = laying.term(element, slot, next),
+            match own(i) {
+                Some(term) => slot.write(term.0),
+                None => next = laying.term(element, slot, next),
             }
         }
         layout::set_next(env, next);
@@ -86,6 +100,9 @@ pub unsafe fn term(env: Env, term: TermRef) -> Result<Term, Failure> {
     laying.done(Term(word))
 }
 
+/// Words of a short binary's bytes at most, and of a small tuple.
+const SMALL: usize = layout::HEAP_BINARY / size_of::<u64>();
+
 /// A word to be written, and the term that it will refer to.
 type Waiting<'t> = Option<(NonNull<u64>, TermRef<'t>)>;
 
@@ -128,8 +145,46 @@ impl Laying<'_> {
         unsafe { self.boxed(term, slot, next) }
     }
 
-    /// As [`term`](Self::term), of one that is no immediate.
-    unsafe fn boxed(&mut self, mut term: TermRef, mut slot: NonNull<u64>, mut next: NonNull<u64>) -> NonNull<u64> {
+    /// As [`term`](Self::term), of one that is no immediate. What is commonest and small is laid out here, if there is room for it: a few
+    /// immediates in a tuple, a short binary, a float, a reference. There is no call but one that ends this one, so hardly a register
+    /// need be saved.
+    #[inline(never)]
+    unsafe fn boxed(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
+        // SAFETY: as the caller promises; each item has the words that its kind's layout has.
+        unsafe {
+            if !layout::has_room(self.env, next, 2 + SMALL) {
+                return self.nested(term, slot, next);
+            }
+            let refer = || slot.write(next.addr().get() as u64 | BOXED);
+            if let Some(words) = term.flat_tuple().filter(|words| (1..=SMALL).contains(&words.len())) {
+                refer();
+                next.write(layout::tuple_header(words.len()));
+                return copy_few(words, next.add(1));
+            }
+            if let Some(bytes) = term.own_binary() {
+                if let Some((header, size)) = layout::binary_header(bytes.len()) {
+                    refer();
+                    next.write(header);
+                    next.add(1).write(size);
+                    return copy_few(padded(bytes), next.add(2));
+                }
+            }
+            if let Some(&[bits]) = term.float_words() {
+                refer();
+                next.write(layout::FLOAT_HEADER);
+                next.add(1).write(bits);
+                return next.add(2);
+            }
+            if let Some(words) = term.reference_words() {
+                refer();
+                return copy_few(words, next);
+            }
+            self.nested(term, slot, next)
+        }
+    }
+
+    /// As [`boxed`](Self::boxed), of any term.
+    unsafe fn nested(&mut self, mut term: TermRef, mut slot: NonNull<u64>, mut next: NonNull<u64>) -> NonNull<u64> {
         loop {
             let mut last = None;
             // SAFETY: as the caller promises; each item has the words that its kind's layout has.
@@ -169,11 +224,10 @@ impl Laying<'_> {
                         let Some((header, size)) = layout::binary_header(bytes.len()) else {
                             return self.by_vm(term, slot, next);
                         };
-                        let words = bytes.len().div_ceil(8);
-                        let (at, behind) = self.item(next, header, 1 + words);
+                        let words = padded(bytes);
+                        let (at, behind) = self.item(next, header, 1 + words.len());
                         at.add(1).write(size);
-                        // Those of the block: bytes are padded there, too.
-                        copy(std::slice::from_raw_parts(bytes.as_ptr().cast(), words), at.add(2));
+                        copy(words, at.add(2));
                         slot.write(at.addr().get() as u64 | BOXED);
                         return behind;
                     }
@@ -271,6 +325,30 @@ impl Laying<'_> {
             layout::next(self.env)
         }
     }
+}
+
+/// The words of a block that hold these bytes and what pads them.
+///
+/// # Safety
+/// They are the bytes of a block's binary.
+#[inline(always)]
+unsafe fn padded(bytes: &[u8]) -> &[u64] {
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len().div_ceil(8)) }
+}
+
+/// Copies at most [`SMALL`] words, and no fewer than one; where the next ones go. Volatile, or the compiler asks first if they are so many
+/// that vectors are worth it.
+#[inline(always)]
+unsafe fn copy_few(words: &[u64], mut to: NonNull<u64>) -> NonNull<u64> {
+    for word in words {
+        // SAFETY: the caller has room for them.
+        unsafe {
+            to.write_volatile(*word);
+            to = to.add(1);
+        }
+    }
+    to
 }
 
 /// Copies words one by one: a copy of any length would be a call.

@@ -34,7 +34,7 @@ pub const FLOAT_HEADER: u64 = header(FLOAT, 1);
 const UNKNOWN: u64 = !0;
 
 /// Bytes of the largest binary that lies within a process' heap.
-const HEAP_BINARY: usize = 64;
+pub const HEAP_BINARY: usize = 64;
 /// Words before a binary's bytes: its header and its size.
 const BINARY_WORDS: usize = 2;
 
@@ -563,13 +563,24 @@ pub unsafe fn set_next(env: Env, next: NonNull<u64>) {
 /// As for [`set_next`].
 #[inline(always)]
 pub unsafe fn room(env: Env, next: NonNull<u64>, words: usize) -> NonNull<u64> {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match has_room(env, next, words) {
+            true => next,
+            false => more(env, next, words),
+        }
+    }
+}
+
+/// Whether there is memory left for so many words at `next`.
+///
+/// # Safety
+/// As for [`set_next`].
+#[inline(always)]
+pub unsafe fn has_room(env: Env, next: NonNull<u64>, words: usize) -> bool {
     // SAFETY: as in `take`.
     let end = unsafe { (*env.raw().cast::<Environment>()).end };
-    if next.as_ptr().wrapping_add(words) <= end {
-        return next;
-    }
-    // SAFETY: as the caller promises.
-    unsafe { more(env, next, words) }
+    next.as_ptr().wrapping_add(words) <= end
 }
 
 /// Memory for so many words, two or more: that of a tuple which the VM makes, and which is then forgotten.

@@ -1,5 +1,6 @@
 //! Terms of the VM against stored ones, without taking them in: for a key that is likely to be the one that was given out last.
 
+use crate::layout;
 use crate::vm::{Env, Term};
 use cats_term::{Class, Elements, Integer, TermRef, View};
 use rustler::sys::*;
@@ -13,6 +14,15 @@ const PARTS: usize = 256;
 pub fn same(env: Env, term: Term, stored: TermRef<'_>) -> bool {
     if term.is_immediate() || stored.is_immediate() {
         return term.0 == stored.word();
+    }
+    if let (Some(words), true) = (stored.flat_tuple(), layout::is_known()) {
+        // SAFETY: terms are as expected.
+        let elements = unsafe { layout::tuple(term) };
+        return elements.is_some_and(|elements| {
+            elements.len() == words.len()
+                && elements.len() <= PARTS
+                && std::iter::zip(elements, words).all(|(a, b)| a.0 == *b)
+        });
     }
     let mut left = PARTS;
     same_item(env, term, stored, &mut left)

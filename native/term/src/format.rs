@@ -346,6 +346,40 @@ impl<'a> TermRef<'a> {
         unsafe { std::slice::from_raw_parts(self.item(), count) }
     }
 
+    /// The elements, if it is a tuple of immediates; only for words that are no immediates, as the next three. One comparison with the
+    /// header, where a [view](Self::view) tells all kinds.
+    #[inline]
+    pub fn flat_tuple(self) -> Option<&'a [u64]> {
+        let header = self.header();
+        // SAFETY: the length is the one that a tuple's layout has.
+        (header & (KIND_MASK | FLAT) == TUPLE | FLAT).then(|| unsafe { self.data(tuple_arity(header)) })
+    }
+
+    /// The bits, if it is a float.
+    #[inline]
+    pub fn float_words(self) -> Option<&'a [u64]> {
+        // SAFETY: one word follows a float's header.
+        (self.header() & KIND_MASK == FLOAT).then(|| unsafe { self.data(1) })
+    }
+
+    /// The words in the VM, the header among them, if it is a reference of this node that is nothing but a number.
+    #[inline]
+    pub fn reference_words(self) -> Option<&'a [u64]> {
+        // SAFETY: a reference's item has so many words.
+        (self.header() & KIND_MASK == REFERENCE).then(|| unsafe { self.words(REFERENCE_WORDS) })
+    }
+
+    /// The bytes, if it is a binary whose bytes are in the block.
+    #[inline]
+    pub fn own_binary(self) -> Option<&'a [u8]> {
+        let header = self.header();
+        (header & KIND_MASK == BINARY).then(|| {
+            let size = (header >> 8) as usize;
+            // SAFETY: the length is the one that a binary's layout has.
+            unsafe { std::slice::from_raw_parts(self.item().add(1).cast(), size) }
+        })
+    }
+
     /// The elements, if it is a tuple.
     #[inline]
     pub fn as_tuple(self) -> Option<Elements<'a>> {

@@ -642,6 +642,7 @@ impl Leaf {
     }
 
     /// The `i`-th entry of an ordered leaf.
+    #[inline(always)]
     pub fn at(self, i: usize) -> Result<Entry, Torn> {
         self.entry(self.slot_at(i.min(self.slots() - 1)))
     }

@@ -3,7 +3,7 @@
 use super::generate::{orderable, pair, reshaped, term, with_other_numbers};
 use super::Model;
 use cats_term::{
-    compare, equal, hash, hash_ordered, head, heads, key_word, key_word_ordered, normalize, Builder, TermRef,
+    compare, equal, hash, hash_ordered, head, heads, key_word, key_word_ordered, normalize, Builder, TermRef, View,
 };
 use proptest::prelude::*;
 use std::cmp::Ordering;
@@ -56,6 +56,24 @@ proptest! {
                 prop_assert_eq!(word, hash);
             }
         }
+    }
+
+    #[test]
+    fn kinds_told_by_the_header_are_those_of_the_view(a in term()) {
+        let key = a.key();
+        let term = key.as_key();
+        prop_assume!(!term.is_immediate());
+        let tuple = match term.view() {
+            View::Tuple(elements) if term.is_flat() => Some(elements.words()),
+            _ => None,
+        };
+        prop_assert_eq!(term.flat_tuple(), tuple);
+        let binary = if let View::Binary(bytes) = term.view() { Some(bytes) } else { None };
+        prop_assert_eq!(term.own_binary(), binary);
+        let reference = if let View::Reference(words) = term.view() { Some(words) } else { None };
+        prop_assert_eq!(term.reference_words(), reference);
+        let bits = if let View::Float(value) = term.view() { Some(value.to_bits()) } else { None };
+        prop_assert_eq!(term.float_words(), bits.as_ref().map(std::slice::from_ref));
     }
 
     #[test]

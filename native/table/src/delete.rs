@@ -76,8 +76,8 @@ impl<'g> Handle<'g> {
     }
 
     /// `delete_object/2`: removes all objects that are exactly this one. Fails with [`Failure::Big`], and nothing done, when they may
-    /// be too many for a caller that is not `patient`.
-    pub fn delete_object(self, object: Object<'_>, patient: bool) -> Result<(), Failure> {
+    /// be too many for a caller that is not `patient`, which is only asked then.
+    pub fn delete_object(self, object: Object<'_>, patient: impl FnOnce() -> bool) -> Result<(), Failure> {
         let layout = self.table.layout();
         if let (Some(words), false) = (object.immediates(), layout.packed) {
             // What is only compared needs no memory of its own.
@@ -97,7 +97,12 @@ impl<'g> Handle<'g> {
 
     /// Removes all objects of the probe's key that equal the one with this body, which is not the table's; how many. Otherwise as
     /// [`delete_object`](Self::delete_object).
-    pub(crate) fn delete_equal(self, probe: &Probe<'_>, body: u64, patient: bool) -> Result<usize, Failure> {
+    pub(crate) fn delete_equal(
+        self,
+        probe: &Probe<'_>,
+        body: u64,
+        patient: impl FnOnce() -> bool,
+    ) -> Result<usize, Failure> {
         // The sought object's key may be another term than the stored one, and equal in term order only.
         // SAFETY: the sought object is the caller's.
         let sought = unsafe { self.table.key_place(probe.word()).object(body) };
@@ -107,10 +112,13 @@ impl<'g> Handle<'g> {
             |_| true,
             is_it,
             |group, key, _| {
-                let limit = if patient { usize::MAX } else { GROUP_LIMIT };
                 let distinct = self.table.kind() == Kind::Bag;
                 // SAFETY: the place is locked.
-                unsafe { group.remove(self.guard, key, sought, distinct, limit) }
+                let remove = |limit| unsafe { group.remove(self.guard, key, sought, distinct, limit) };
+                match remove(GROUP_LIMIT) {
+                    None if patient() => remove(usize::MAX),
+                    removed => removed,
+                }
             },
         )
     }

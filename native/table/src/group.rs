@@ -18,7 +18,8 @@ mod signature;
 mod tests;
 
 use crate::object::{
-    body_bytes, free_body, is_group, prefetch, referent, refers, retire_body, words_to_read, ObjectRef, GROUP,
+    body_bytes, free_body, is_group, prefetch, referent, refers, retire_body, retire_counted, words_to_read, ObjectRef,
+    GROUP,
 };
 use crate::reaper::{self, Garbage};
 use crate::schema::{identical, object_hash};
@@ -177,6 +178,7 @@ impl Group {
         // A reader that met writers may be led on for long; what it has is not valid anyway.
         let most = self.count() + 16;
         for chunk in self.chunks().take(most) {
+            chunk.prefetch_ahead(filter);
             for body in chunk.bodies_passing(filter) {
                 prefetch(body);
                 show(body);
@@ -238,7 +240,7 @@ impl Group {
             let is_it = |body: u64| identical(key.object(body), object);
             let mut indexed = false;
             if let Some(index) = &self.writer().index {
-                index.each(hash(object, key), |entry| {
+                index.each(hash(&object, key), |entry| {
                     indexed = is_it(entry.body());
                     !indexed
                 });
@@ -365,7 +367,7 @@ impl Group {
                 prefetch(body);
             }
             // SAFETY: the object is the group's.
-            let hash = |slot: usize| hash(unsafe { key.object(chunk.get(slot)) }, key);
+            let hash = |slot: usize| hash(&unsafe { key.object(chunk.get(slot)) }, key);
             for slot in bits(chunk.live()) {
                 if !index.add(Indexed::new(hash(slot), chunk.position(slot), chunk.get(slot))) {
                     bits(chunk.live() & ((1 << slot) - 1))
@@ -444,14 +446,17 @@ impl Group {
         // SAFETY: the caller is the only writer; objects in the group live.
         unsafe {
             let is_it = |other: &ObjectRef<'_>| identical(*other, object);
-            let hash = hash(object, key);
-            if self.count() > limit && self.may_equal(hash, &Filter::only(object, key.place), limit) > limit {
+            let hash = hash(&object, key);
+            if self.count() > limit && self.may_equal(hash, object, key, limit) > limit {
                 return None;
             }
             self.extend_index(key);
             let mut removed = 0;
             while let Some(index) = &mut self.writer().index {
-                let Some(entry) = index.take(hash, |entry| is_it(&key.object(entry.body()))) else {
+                let Some(entry) = index.take(hash, |entry| {
+                    entry.position.chunk().prefetch_header();
+                    is_it(&key.object(entry.body()))
+                }) else {
                     break;
                 };
                 self.take(guard, key, entry.position, entry.body());
@@ -478,11 +483,11 @@ impl Group {
         }
     }
 
-    /// How many objects at most have this hash and pass the filter; where there may be more than `limit`, any number above that.
+    /// How many objects at most equal this one, of this hash; where there may be more than `limit`, any number above that.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    unsafe fn may_equal(&self, hash: u32, filter: &Filter, limit: usize) -> usize {
+    unsafe fn may_equal(&self, hash: u32, object: ObjectRef<'_>, key: KeyPlace, limit: usize) -> usize {
         // SAFETY: as the caller promises.
         let index = unsafe { self.writer() }.index.as_ref();
         // Mostly it is known without a look at them.
@@ -498,11 +503,12 @@ impl Group {
                 indexed <= limit
             });
         }
+        let filter = Filter::only(object, key.place);
         // SAFETY: as the caller promises.
         let unindexed = unsafe { self.unindexed() };
         indexed
             + unindexed
-                .map(|chunk| chunk.passing(filter).count_ones() as usize)
+                .map(|chunk| chunk.passing(&filter).count_ones() as usize)
                 .sum::<usize>()
     }
 
@@ -575,6 +581,7 @@ impl Group {
         // Which chunks have such objects is not foreseen by the processor, so this is not asked here.
         let (mut hits, mut len) = ([(from, 0); 4], 0);
         for chunk in std::iter::successors(Some(from), |chunk| chunk.next()) {
+            chunk.prefetch_ahead(filter);
             let passing = chunk.passing(filter);
             hits[len] = (chunk, passing);
             len += usize::from(passing != 0);
@@ -602,7 +609,7 @@ impl Group {
             let object = unsafe { key.object(found.body) };
             let gone = !too_large && unwanted(&object);
             if let (true, true, Some(index)) = (gone, found.position.chunk().is_indexed(), &index) {
-                found.hash = hash(object, key);
+                found.hash = hash(&object, key);
                 index.prefetch(found.hash);
             }
             gone
@@ -647,10 +654,7 @@ impl Group {
             debug_assert!(!refers(body) || chunk.bodies().all(|other| referent(other) != referent(body)));
             removed += 1;
             // SAFETY: as the caller promises.
-            unsafe {
-                bytes += body_bytes(body);
-                retire_body(guard, body);
-            }
+            bytes += unsafe { retire_counted(guard, body) };
         }
         // SAFETY: as the caller promises.
         unsafe { self.writer() }.bytes -= bytes;
@@ -700,7 +704,7 @@ impl Group {
             let mut moved = |body: u64, position: Position, to: Position| {
                 if let (true, true, Some(index)) = (near, chunk.is_indexed(), &mut writer.index) {
                     // SAFETY: the object is the group's.
-                    let hash = hash(unsafe { key.object(body) }, key);
+                    let hash = hash(&unsafe { key.object(body) }, key);
                     near = index.move_near(position, Indexed::new(hash, to, body));
                 }
             };
@@ -785,7 +789,7 @@ unsafe fn push(chunk: Chunk, key: KeyPlace, body: u64) {
 
 /// By which an object is in the index.
 #[inline]
-fn hash(object: ObjectRef<'_>, key: KeyPlace) -> u32 {
+fn hash(object: &ObjectRef<'_>, key: KeyPlace) -> u32 {
     (object_hash(object, key.place) >> (u64::BITS - HASH_BITS)) as u32
 }
 

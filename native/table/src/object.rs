@@ -291,6 +291,23 @@ pub unsafe fn retire_body(guard: &Guard, body: u64) {
     }
 }
 
+/// As [`retire_body`]; the [bytes](body_bytes) that go with it.
+///
+/// # Safety
+/// As for [`retire_body`].
+#[inline]
+pub unsafe fn retire_counted(guard: &Guard, body: u64) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let bytes = match words(body) {
+            Some(words) if is_block(body) => bytes_of(words),
+            _ => body_bytes(body),
+        };
+        retire_body(guard, body);
+        bytes
+    }
+}
+
 /// The word of an element of an object in a block that is not packed.
 ///
 /// # Safety

@@ -340,7 +340,7 @@ pub fn identical(a: ObjectRef<'_>, b: ObjectRef<'_>) -> bool {
 
 /// A hash of the object without its key.
 #[inline]
-pub fn object_hash(object: ObjectRef<'_>, key: usize) -> u64 {
+pub fn object_hash(object: &ObjectRef<'_>, key: usize) -> u64 {
     let arity = object.arity();
     // Cheap for each element, as the whole is mixed.
     let step = |state: u64, word: u64| (state.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -303,7 +303,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                 model.delete(key);
             }
             Op::DeleteObject(object) => {
-                with_object(object, |object| handle.delete_object(object, true)).unwrap();
+                with_object(object, |object| handle.delete_object(object, || true)).unwrap();
                 model.objects.retain(|other| other != object);
             }
             Op::DeleteAll => {
@@ -513,7 +513,7 @@ fn large_groups() {
             model.insert(&object(number));
         }
         for number in (0..1000).step_by(3) {
-            with_object(&object(number), |object| handle.delete_object(object, true)).unwrap();
+            with_object(&object(number), |object| handle.delete_object(object, || true)).unwrap();
             model.objects.retain(|other| *other != object(number));
         }
         with_key(&Value::Atom(0), |term| {
@@ -521,7 +521,7 @@ fn large_groups() {
         });
         assert_eq!(handle.size(), model.objects.len());
         for number in 0..1000 {
-            with_object(&object(number), |object| handle.delete_object(object, true)).unwrap();
+            with_object(&object(number), |object| handle.delete_object(object, || true)).unwrap();
         }
         assert_eq!(handle.size(), 0);
         assert_eq!(contents(handle), Vec::<Elements>::new());
@@ -567,8 +567,8 @@ fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
     let equal = || cats_table::Object::flat(&objects[0]);
     let list = (0..2000).map(|_| Ok::<_, Failure>(equal()));
     assert_eq!(handle.insert_list(list, false, true), Ok(true));
-    assert_eq!(handle.delete_object(equal(), false), Err(Failure::Big));
+    assert_eq!(handle.delete_object(equal(), || false), Err(Failure::Big));
     assert_eq!(handle.size(), 2000);
-    assert_eq!(handle.delete_object(equal(), true), Ok(()));
+    assert_eq!(handle.delete_object(equal(), || true), Ok(()));
     assert_eq!(handle.size(), 0);
 }

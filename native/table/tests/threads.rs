@@ -140,7 +140,7 @@ fn groups_are_read_while_they_change() {
                         ];
                         patiently(|| with_object(&object, |object| handle.insert(object))).unwrap();
                         if round % 3 != 0 {
-                            patiently(|| with_object(&object, |object| handle.delete_object(object, true))).unwrap();
+                            patiently(|| with_object(&object, |object| handle.delete_object(object, || true))).unwrap();
                         }
                         if round % 500 == 0 {
                             with_key(&Value::Int(0), |term| patiently(|| handle.delete(&table.probe(term)))).unwrap();

@@ -109,7 +109,7 @@ pub fn delete_object(env: Env, &[table, sought]: &[Term; 2]) -> Result<Term, Fai
     if elements.len() <= handle.table().key() {
         return Err(bad());
     }
-    handle.delete_object(object(env, handle, elements)?, on_dirty_scheduler())?;
+    handle.delete_object(object(env, handle, elements)?, on_dirty_scheduler)?;
     wake(env);
     Ok(atoms::true_())
 }

@@ -80,6 +80,9 @@ const _: () = assert!(FULL <= ALIGNMENT);
 
 const HEADER: usize = size_of::<Header>();
 
+/// How many chunks before it is come to a chunk it is asked for.
+const AHEAD: usize = 8;
+
 impl Chunk {
     /// An empty chunk for at least so many objects, if a chunk can have so many, with at least the first planes, as many as told; nothing
     /// when memory is exhausted.
@@ -216,6 +219,26 @@ impl Chunk {
     #[inline]
     pub fn prefetch(self, slot: usize) {
         cats_sync::prefetch(self.body(slot));
+    }
+
+    /// Asks the processor for the header.
+    #[inline]
+    pub fn prefetch_header(self) {
+        cats_sync::prefetch(self.address());
+    }
+
+    /// Asks the processor for what [`passing`](Self::passing) will read of a chunk further on, if that is where it is likely to be:
+    /// chunks of a group that grew at once lie at equal distances.
+    #[inline]
+    pub fn prefetch_ahead(self, filter: &Filter) {
+        // Relaxed: nothing is read there.
+        let next = self.header().next.load(Ordering::Relaxed);
+        let distance = next.addr().wrapping_sub(self.address().addr());
+        let there = self.address().cast::<u8>().wrapping_add(AHEAD.wrapping_mul(distance));
+        cats_sync::prefetch(there);
+        if let Some(plane) = filter.first_place() {
+            cats_sync::prefetch(there.wrapping_add(HEADER + 8 * FULL + plane * stride(FULL)));
+        }
     }
 
     #[inline]

@@ -14,10 +14,22 @@ use smallvec::SmallVec;
 /// The signature of an object whose key is at `key`, counted from 0. O(1), however large the object is.
 #[inline]
 pub fn signature(object: ObjectRef<'_>, key: usize) -> u64 {
-    let places = (0..object.arity().min(PLANES)).filter(|place| *place != key);
+    let places = 0..object.arity().min(PLANES);
     match object.flat() {
-        Some(words) => places.fold(0, |signature, place| signature | byte_of(place, words[place])),
-        None => places.fold(0, |signature, place| signature | byte(place, object.element(place))),
+        // The key's goes again, as it is quicker to make than to leave out.
+        Some(words) => places.fold(0, |signature, place| signature | byte_of(place, words[place])) & !mask_of(key),
+        None => places
+            .filter(|place| *place != key)
+            .fold(0, |signature, place| signature | byte(place, object.element(place))),
+    }
+}
+
+/// The bits of a signature that an element has.
+#[inline]
+fn mask_of(place: usize) -> u64 {
+    match place < PLANES {
+        true => 0xff << (8 * place),
+        false => 0,
     }
 }
 
@@ -27,9 +39,10 @@ fn byte(place: usize, term: TermRef<'_>) -> u64 {
     byte_of(place, sample(term))
 }
 
+/// Of a product with an odd number the highest byte, in which all bits of the other factor have a part.
 #[inline]
 fn byte_of(place: usize, sample: u64) -> u64 {
-    (mix(sample) >> 32 & 0xff) << (8 * place)
+    (sample.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) << (8 * place)
 }
 
 /// A number that exactly equal terms have in common; of a large one only some of it is looked at.
@@ -79,8 +92,8 @@ impl Filter {
     /// Lets objects pass that agree with this one in all elements.
     #[inline]
     pub fn only(object: ObjectRef<'_>, key: usize) -> Self {
-        let places = (0..object.arity().min(PLANES)).filter(|place| *place != key);
-        let mask = places.fold(0, |mask, place| mask | 0xff << (8 * place));
+        let arity = object.arity().min(PLANES);
+        let mask = !0 >> (8 * (PLANES - arity)) & !mask_of(key);
         Self(SmallVec::from_slice(&[(mask, signature(object, key))]))
     }
 
@@ -107,6 +120,13 @@ impl Filter {
     #[cfg(test)]
     pub fn of_bits(mask: u64, bits: u64) -> Self {
         Self(SmallVec::from_slice(&[(mask, bits)]))
+    }
+
+    /// The first place that it asks about.
+    #[inline]
+    pub fn first_place(&self) -> Option<usize> {
+        let (mask, _) = self.0.first()?;
+        (*mask != 0).then(|| mask.trailing_zeros() as usize / 8)
     }
 
     /// Whether objects pass that have nothing in common.

@@ -150,7 +150,7 @@ impl Both {
                 let kept = u64::MAX.checked_shr(64 - 8 * chunk.kept() as u32).unwrap_or(0);
                 assert_eq!(chunk.signature(slot), signature(object, 0) & kept);
                 if chunk.is_indexed() {
-                    entries.push(Indexed::new(hash(object, KEY), chunk.position(slot), body));
+                    entries.push(Indexed::new(hash(&object, KEY), chunk.position(slot), body));
                 }
             }
             previous = Some(chunk);

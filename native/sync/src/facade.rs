@@ -4,19 +4,25 @@
 #[cfg(loom)]
 pub use loom::{
     hint::spin_loop,
-    sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering},
+    sync::atomic::{
+        fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering,
+    },
     thread::yield_now,
 };
 #[cfg(shuttle)]
 pub use shuttle::{
     hint::spin_loop,
-    sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering},
+    sync::atomic::{
+        fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering,
+    },
     thread::yield_now,
 };
 #[cfg(not(any(loom, shuttle)))]
 pub use std::{
     hint::spin_loop,
-    sync::atomic::{fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU64, AtomicU8, AtomicUsize, Ordering},
+    sync::atomic::{
+        fence, AtomicBool, AtomicI32, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, AtomicU8, AtomicUsize, Ordering,
+    },
     thread::yield_now,
 };
 

@@ -11,6 +11,7 @@ pub mod epoch;
 pub mod facade;
 pub mod hazard;
 pub mod lock;
+pub mod sequence;
 pub mod slab;
 pub mod stat_lock;
 pub mod stat_rw_lock;

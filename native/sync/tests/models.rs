@@ -4,6 +4,7 @@
 
 use cats_sync::epoch::{collect, pin};
 use cats_sync::facade::{AtomicPtr, AtomicU64, Ordering};
+use cats_sync::sequence::SequenceCount;
 use cats_sync::version_lock::VersionLock;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -321,5 +322,67 @@ fn an_owner_that_wakes_up_does_not_meet_its_raider() {
         raider.join().unwrap();
         while collect(10) {}
         assert!(!shared.objects[0].alive() && !shared.objects[1].alive());
+    });
+}
+
+/// Two words that are changed in turn, with the count of their changes: the first is equal to the second, or one more.
+type Sequence = (SequenceCount, [AtomicU64; 2]);
+
+fn sequence() -> Arc<Sequence> {
+    Arc::new((SequenceCount::default(), [AtomicU64::new(0), AtomicU64::new(0)]))
+}
+
+/// Makes the changes until a reader asks for rest.
+fn change_in_turn((count, words): &Sequence) {
+    for change in 0..4 {
+        if !count.change(&words[change % 2], change as u64 / 2 + 1) {
+            return;
+        }
+    }
+}
+
+fn read_in_turn((count, words): &Sequence) {
+    // In the wrong order, which shows most.
+    let [second, first] = count.read(|| [1, 0].map(|i: usize| words[i].load(Ordering::Relaxed)));
+    assert!(
+        first == second || first == second + 1,
+        "{first} and {second} are no state"
+    );
+}
+
+#[test]
+fn words_that_are_changed_one_at_a_time_are_read_together() {
+    together(sequence, change_in_turn, read_in_turn);
+    let read_otherwise = |(count, words): &Sequence| {
+        let [first, second] = count.read(|| [0, 1].map(|i: usize| words[i].load(Ordering::Relaxed)));
+        assert!(
+            first == second || first == second + 1,
+            "{first} and {second} are no state"
+        );
+    };
+    together(sequence, change_in_turn, read_otherwise);
+}
+
+#[test]
+fn nothing_is_changed_after_a_request_for_rest_was_heard() {
+    check(|| {
+        let shared = sequence();
+        let writer = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                change_in_turn(&shared);
+                let seen = [0, 1].map(|i: usize| shared.1[i].load(Ordering::Relaxed));
+                (seen, shared.0.change(&shared.1[0], seen[0]))
+            })
+        };
+        read_in_turn(&shared);
+        if let ([first, second], false) = writer.join().unwrap() {
+            let count = &shared.0;
+            assert!(!count.change(&shared.1[1], 9), "a request is heard for ever");
+            assert_eq!(
+                [first, second],
+                [0, 1].map(|i: usize| shared.1[i].load(Ordering::Relaxed))
+            );
+        }
     });
 }

@@ -2,12 +2,12 @@
 
 use crate::failure::Failure;
 use crate::group::{Filter, Group};
-use crate::object::{is_group, key_of, ObjectRef, COPY_LIMIT};
+use crate::object::{is_changing, is_group, key_of, ObjectRef, COPY_LIMIT};
 use crate::schema::Probe;
 use crate::store::Spot;
 use crate::table::{Handle, Table};
 use cats_engine::Entry;
-use cats_term::TermRef;
+use cats_term::{Scratch, TermRef};
 use smallvec::SmallVec;
 use std::borrow::Borrow;
 
@@ -40,7 +40,7 @@ impl<'g> Objects<'g> {
         &self.0
     }
 
-    /// Takes what a place of the table holds instead, as it is stored, to be validated by the engine, which looks under a guard for `'g`;
+    /// Takes what a place of the table holds instead, as it is stored, but a copy of what is changed in place, to be validated by the engine, which looks under a guard for `'g`;
     /// false if it is too much for a caller that is not `patient`.
     #[inline]
     pub(crate) fn look(&mut self, table: &Table, entry: Option<Entry>, patient: bool) -> bool {
@@ -50,7 +50,12 @@ impl<'g> Objects<'g> {
             Some(entry) if is_group(entry.body) => self.look_at_group(table, entry, patient),
             Some(entry) => {
                 // SAFETY: an object is retired through the epoch.
-                self.0.push(unsafe { ObjectRef::stored(entry, table.key()) });
+                self.0.push(unsafe {
+                    match is_changing(entry.body) {
+                        true => ObjectRef::new(entry, table.key()),
+                        false => ObjectRef::stored(entry, table.key()),
+                    }
+                });
                 true
             }
         }
@@ -208,16 +213,40 @@ impl<'g> Handle<'g> {
         self.store().prefetch_object(self.guard, probe, spot);
     }
 
-    /// The only object of a key, for table types that have one only. Fails with [`Failure::Big`] when it is too large to be
+    /// The only object of a key, for table types that have one only, in `scratch` if that is changed in place. Fails with [`Failure::Big`] when it is too large to be
     /// unpacked for a caller that is not `patient`, which is only asked then.
     #[inline(always)]
-    pub fn get(self, probe: &Probe<'_>, patient: impl FnOnce() -> bool) -> Result<Option<ObjectRef<'g>>, Failure> {
+    pub fn get<'o>(
+        self,
+        probe: &Probe<'_>,
+        patient: impl FnOnce() -> bool,
+        scratch: &'o mut Scratch,
+    ) -> Result<Option<ObjectRef<'o>>, Failure>
+    where
+        'g: 'o,
+    {
         debug_assert!(!self.table.kind().is_bag());
         let entry = self.store().read(self.guard, probe, |entry| entry)?;
         self.still_named()?;
         // SAFETY: the engine has validated it, and objects are retired through the epoch.
         entry
-            .map(|entry| unsafe { ObjectRef::read(entry, self.table.key(), patient) })
+            .map(|entry| unsafe { ObjectRef::read_within(entry, self.table.key(), patient, scratch) })
+            .transpose()
+    }
+
+    /// As [`get`](Self::get), but in place, for who reads one element only: others may be changed meanwhile.
+    #[inline(always)]
+    pub fn get_for_element(
+        self,
+        probe: &Probe<'_>,
+        patient: impl FnOnce() -> bool,
+    ) -> Result<Option<ObjectRef<'g>>, Failure> {
+        debug_assert!(!self.table.kind().is_bag());
+        let entry = self.store().read(self.guard, probe, |entry| entry)?;
+        self.still_named()?;
+        // SAFETY: as in `lookup`.
+        entry
+            .map(|entry| unsafe { ObjectRef::read_in_place(entry, self.table.key(), patient) })
             .transpose()
     }
 

@@ -5,7 +5,9 @@ use crate::failure::Failure;
 use crate::packed;
 use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
-use cats_term::{bytes_of, is_immediate, Block, BlockRef, TermRef};
+use cats_sync::slab;
+use cats_term::{bytes_of, is_immediate, Block, BlockRef, ChangingRef, Scratch, TermRef, CHANGING_LIMIT};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// The body of `{Key}`.
@@ -13,6 +15,8 @@ pub const SINGLE: u64 = 1;
 /// The low bits of a body that is the address of a group.
 pub const GROUP: u64 = 2;
 const TAG: u64 = 3;
+/// Beside the tag of a block: elements of the object are changed in place.
+const CHANGING: u64 = 4;
 /// The bits of a body that refers to memory which are the address; those above tell the size of a block.
 pub const ADDRESS_BITS: u32 = 48;
 
@@ -32,6 +36,12 @@ pub fn refers(body: u64) -> bool {
 #[inline]
 pub fn is_block(body: u64) -> bool {
     body & TAG == 0
+}
+
+/// Whether the body is the address of a block of which elements are changed in place.
+#[inline]
+pub fn is_changing(body: u64) -> bool {
+    body & (TAG | CHANGING) == CHANGING
 }
 
 /// How the objects of a table are stored.
@@ -173,53 +183,68 @@ fn address(block: Block) -> u64 {
         true => 0,
         false => u16::try_from(view.words()).unwrap_or(0),
     };
-    address_of(block, u64::from(words) << ADDRESS_BITS)
+    word_of(block.into_raw()) | u64::from(words) << ADDRESS_BITS
 }
 
-/// The body that refers to a block, with what it tells of its words.
 #[inline(always)]
-fn address_of(block: Block, words: u64) -> u64 {
-    let address = block.into_raw().as_ptr() as u64;
+fn word_of(address: NonNull<u64>) -> u64 {
+    let address = address.as_ptr() as u64;
     // The kernel gives addresses that are longer only to who asks for them.
     assert!(address >> ADDRESS_BITS == 0);
-    address | words
+    address
 }
 
-/// The words of the block that the body refers to, where it tells them: then nothing in the block is held, and who replaces or
-/// deletes the object need not wait for it.
+/// The words of memory of the block that the body refers to, where it tells them: then nothing in the block is held, and who replaces
+/// or deletes the object need not wait for it.
 #[inline]
 fn words(body: u64) -> Option<usize> {
     Some((body >> ADDRESS_BITS) as usize).filter(|words| *words != 0)
 }
 
-/// Whether the body is that of an object in a block, and tells how many words that has.
-#[inline]
-pub fn tells_words(body: u64) -> bool {
-    is_block(body) && words(body).is_some()
-}
-
-/// The body of a copy of an object with one element, an immediate, changed into another. Nothing if there is no such element, `change`
-/// gives nothing, the object is of more than [`COPY_LIMIT`] words, or memory is exhausted.
+/// Changes one element, an immediate, into another, in place: its new word. Nothing, and nothing is done, if the object is not one that
+/// is [changed in place](is_changing), there is no such element, `change` gives nothing, or a reader asked for rest.
 ///
 /// # Safety
-/// The object lives, [tells its words](tells_words) and is not packed. `change` gives immediates, and of immediates only.
+/// The object's place is locked. `index` is not that of the key. `change` gives immediates, and of immediates only.
 #[inline(always)]
-pub unsafe fn with_word(
-    guard: &Guard,
-    body: u64,
-    index: usize,
-    change: impl FnOnce(u64) -> Option<u64>,
-) -> Option<u64> {
-    let words = words(body).filter(|words| *words <= COPY_LIMIT)?;
+pub unsafe fn change_in_place(body: u64, index: usize, change: impl FnOnce(u64) -> Option<u64>) -> Option<u64> {
     // SAFETY: as the caller promises.
-    let block = unsafe { block(body)?.with_word(words, guard, index, change) }?;
-    Some(address_of(block, body >> ADDRESS_BITS << ADDRESS_BITS))
+    unsafe { changing(body)?.change(index, change) }
+}
+
+/// The body of a copy of an object with what `change` does to its element words: one that is changed in place from now on, if it is small.
+/// Nothing if that gives nothing, the object is not in a block, or packed, or of more than [`COPY_LIMIT`] words, or has held terms, or
+/// memory is exhausted.
+///
+/// # Safety
+/// The object's place is locked. `change` leaves the key as it is, and puts immediates only in the place of immediates.
+#[inline]
+pub unsafe fn changed<R>(guard: &Guard, body: u64, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(u64, R)> {
+    let is_readable = |block: &BlockRef<'_>| is_changing(body) || !packed::is_packed(*block);
+    // SAFETY: as the caller promises.
+    let block = unsafe { block(body) }.filter(|block| is_readable(block) && block.words() <= COPY_LIMIT)?;
+    if block.words() > CHANGING_LIMIT || block.has_held() {
+        // SAFETY: as the caller promises.
+        let (block, result) = unsafe { block.changed(guard, change) }?;
+        return Some((address(block), result));
+    }
+    // SAFETY: as the caller promises. The body tells the words of memory.
+    let (block, result) = unsafe { ChangingRef::changed(block, guard, change) }?;
+    Some((changing_address(block), result))
+}
+
+/// The body that refers to a block which is changed in place.
+#[inline]
+fn changing_address(block: ChangingRef<'_>) -> u64 {
+    // The count is part of its memory.
+    let words = block.words() as u64 + 1;
+    word_of(block.address()) | words << ADDRESS_BITS | CHANGING
 }
 
 /// What a body refers to: a block, or a group.
 #[inline]
 pub fn referent(body: u64) -> *mut u8 {
-    (body & ((1 << ADDRESS_BITS) - 1) & !TAG) as *mut u8
+    (body & ((1 << ADDRESS_BITS) - 1) & !(TAG | CHANGING)) as *mut u8
 }
 
 /// Asks the processor for the first line of what the body refers to.
@@ -269,7 +294,12 @@ pub unsafe fn body_bytes(body: u64) -> usize {
 pub unsafe fn free_body(body: u64) {
     if is_block(body) {
         // SAFETY: the address of a block that has no other user.
-        unsafe { Block::free(referent(body), 0) }
+        unsafe {
+            match words(body) {
+                Some(words) => Block::free_words(referent(body), words),
+                None => Block::free(referent(body), 0),
+            }
+        }
     }
 }
 
@@ -311,7 +341,7 @@ pub unsafe fn retire_counted(guard: &Guard, body: u64) -> usize {
 /// The word of an element of an object in a block that is not packed.
 ///
 /// # Safety
-/// It is one, and lives.
+/// It is one, lives, and is in no place any more.
 #[inline]
 pub unsafe fn element_word(body: u64, index: usize) -> u64 {
     // SAFETY: as the caller promises.
@@ -329,24 +359,10 @@ pub const COPY_LIMIT: usize = 16 << 10;
 pub unsafe fn words_to_read(body: u64) -> usize {
     // SAFETY: as the caller promises.
     match unsafe { block(body) } {
-        Some(block) if packed::is_packed(block) => packed::unpacked_words(block),
+        Some(block) if !is_changing(body) && packed::is_packed(block) => packed::unpacked_words(block),
         Some(block) => block.words(),
         None => 0,
     }
-}
-
-/// The body of a copy of an object, with what `change` does to its element words. Nothing if that gives nothing, the object is not in
-/// a block, or packed, or of more than [`COPY_LIMIT`] words, or has held terms, or memory is exhausted.
-///
-/// # Safety
-/// The object lives. `change` puts immediates only in the place of immediates.
-#[inline]
-pub unsafe fn changed<R>(guard: &Guard, body: u64, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(u64, R)> {
-    // SAFETY: as the caller promises.
-    let block = unsafe { block(body) }.filter(|block| !packed::is_packed(*block) && block.words() <= COPY_LIMIT)?;
-    // SAFETY: as the caller promises.
-    let (block, result) = unsafe { block.changed(guard, change) }?;
-    Some((address(block), result))
 }
 
 /// # Safety
@@ -358,6 +374,14 @@ unsafe fn block<'a>(body: u64) -> Option<BlockRef<'a>> {
     }
     // SAFETY: bodies with these low bits are addresses of blocks, never 0.
     Some(unsafe { BlockRef::from_raw(NonNull::new_unchecked(referent(body).cast())) })
+}
+
+/// # Safety
+/// The block that the body refers to, if any, lives for `'a`.
+#[inline]
+unsafe fn changing<'a>(body: u64) -> Option<ChangingRef<'a>> {
+    // SAFETY: bodies of this kind come from `changing_address`.
+    is_changing(body).then(|| unsafe { ChangingRef::from_raw(NonNull::new_unchecked(referent(body).cast())) })
 }
 
 /// An object to read.
@@ -378,7 +402,12 @@ impl<'a> ObjectRef<'a> {
     #[inline]
     pub unsafe fn new(entry: Entry, key: usize) -> ObjectRef<'a> {
         // SAFETY: as the caller promises.
-        unsafe { Self::stored(entry, key).unpacked() }
+        unsafe {
+            match changing(entry.body) {
+                Some(changing) => Copies::new(changing.words()).copy(changing),
+                None => Self::stored(entry, key).unpacked(),
+            }
+        }
     }
 
     /// As [`new`](Self::new), but fails with [`Failure::Big`] where it takes too long to unpack the object for a caller that is not
@@ -388,6 +417,46 @@ impl<'a> ObjectRef<'a> {
     /// As for [`new`](Self::new).
     #[inline]
     pub unsafe fn read(entry: Entry, key: usize, patient: impl FnOnce() -> bool) -> Result<ObjectRef<'a>, Failure> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match changing(entry.body) {
+                Some(changing) => Ok(Copies::new(changing.words()).copy(changing)),
+                None => Self::read_in_place(entry, key, patient),
+            }
+        }
+    }
+
+    /// As [`read`](Self::read), where there is room for a copy of an object that is changed in place.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new).
+    #[inline(always)]
+    pub unsafe fn read_within(
+        entry: Entry,
+        key: usize,
+        patient: impl FnOnce() -> bool,
+        scratch: &'a mut Scratch,
+    ) -> Result<ObjectRef<'a>, Failure> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match changing(entry.body) {
+                Some(changing) => Ok(ObjectRef::Block(changing.copy_within(&mut scratch.0))),
+                None => Self::read_in_place(entry, key, patient),
+            }
+        }
+    }
+
+    /// As [`read`](Self::read), but without a copy: of an object that is [changed in place](is_changing) one
+    /// [element](Self::element) may be read.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new).
+    #[inline(always)]
+    pub unsafe fn read_in_place(
+        entry: Entry,
+        key: usize,
+        patient: impl FnOnce() -> bool,
+    ) -> Result<ObjectRef<'a>, Failure> {
         // SAFETY: as the caller promises.
         match unsafe { Self::stored(entry, key) } {
             ObjectRef::Block(block) if packed::is_packed(block) => {
@@ -426,7 +495,7 @@ impl<'a> ObjectRef<'a> {
     /// As [`new`](Self::new), in the form in which it is stored. Does not read the block.
     ///
     /// # Safety
-    /// As for [`new`](Self::new).
+    /// As for [`new`](Self::new). Elements of an object that is [changed in place](is_changing) are read only where its place is locked.
     #[inline]
     pub unsafe fn stored(entry: Entry, key: usize) -> ObjectRef<'a> {
         // SAFETY: as the caller promises.
@@ -502,6 +571,60 @@ fn inline_with_elements(words: &[u64], changes: &[(usize, TermRef<'_>)]) -> Opti
         .with_elements(changes.iter().copied())
 }
 
+/// Memory for copies of objects that are changed in place, which lives as long as the guards that its thread has.
+pub struct Copies {
+    words: usize,
+    /// What is left of the memory, once there is some.
+    free: &'static mut [MaybeUninit<u64>],
+}
+
+impl Copies {
+    /// Takes memory for so many words at a time, when it is needed.
+    pub fn new(words: usize) -> Self {
+        let free = &mut [];
+        Self { words, free }
+    }
+
+    /// The object of such an entry as it is at one instant.
+    ///
+    /// # Safety
+    /// As for [`ObjectRef::new`], and it [is one](is_changing).
+    #[inline]
+    pub unsafe fn object<'a>(&mut self, entry: Entry) -> ObjectRef<'a> {
+        // SAFETY: as the caller promises.
+        unsafe { self.copy(changing(entry.body).expect("an object that is changed in place")) }
+    }
+
+    /// # Safety
+    /// As for [`ObjectRef::new`].
+    #[inline]
+    unsafe fn copy<'a>(&mut self, object: ChangingRef<'_>) -> ObjectRef<'a> {
+        let words = object.words();
+        if words > self.free.len() {
+            // SAFETY: as the caller promises.
+            self.free = unsafe { memory_for_now(self.words.max(words)) };
+        }
+        let (room, free) = std::mem::take(&mut self.free).split_at_mut(words);
+        self.free = free;
+        ObjectRef::Block(object.copy_within(room))
+    }
+}
+
+/// So many words.
+///
+/// # Safety
+/// This thread has a guard as long as they are used.
+#[inline(never)]
+unsafe fn memory_for_now<'a>(words: usize) -> &'a mut [MaybeUninit<u64>] {
+    let guard = epoch::pin();
+    let memory = slab::needed(slab::alloc_pinned(&guard, words * 8));
+    // SAFETY: the memory is new, and has no other user; it is retired once, and lives until the guards that there are now end.
+    unsafe {
+        guard.retire_memory(memory, words * 8);
+        std::slice::from_raw_parts_mut(memory.cast().as_ptr(), words)
+    }
+}
+
 /// The key of an entry's object.
 ///
 /// # Safety
@@ -513,7 +636,7 @@ pub unsafe fn key_of<'a>(entry: Entry, key: usize) -> TermRef<'a> {
     }
     // SAFETY: a key that is no immediate is in the block.
     match unsafe { block(entry.body) } {
-        Some(block) if packed::is_packed(block) => packed::key(block),
+        Some(block) if !is_changing(entry.body) && packed::is_packed(block) => packed::key(block),
         Some(block) => block.element(key),
         None => unreachable!("an object without a block has an immediate key"),
     }

@@ -4,13 +4,13 @@
 use crate::failure::{Cause, Failure};
 use crate::group::Group;
 use crate::lookup::{Objects, GROUP_LIMIT};
-use crate::object::{is_group, ObjectRef, COPY_LIMIT};
+use crate::object::{is_changing, is_group, Copies, ObjectRef, COPY_LIMIT};
 use crate::options::Kind;
 use crate::schema::{stored_key, Probe};
 use crate::store::Store;
 use crate::table::Handle;
 use cats_engine::{Entry, Trail};
-use cats_term::TermRef;
+use cats_term::{Scratch, TermRef};
 use std::cell::RefCell;
 
 /// The direction of a step.
@@ -93,19 +93,23 @@ impl<'g> Handle<'g> {
 
     /// As [`step_along`](Self::step_along), with the only object of the key, for table types that have one only.
     #[inline(always)]
-    pub fn step_get_along(
+    pub fn step_get_along<'o>(
         self,
         is_key: impl FnOnce(TermRef<'g>) -> bool,
         direction: Direction,
         patient: impl FnOnce() -> bool,
-    ) -> Result<Option<Option<ObjectRef<'g>>>, Failure> {
+        scratch: &'o mut Scratch,
+    ) -> Result<Option<Option<ObjectRef<'o>>>, Failure>
+    where
+        'g: 'o,
+    {
         debug_assert!(!self.table.kind().is_bag());
         let found = self.follow(is_key, direction, |entry| entry)?;
         let Some(Some(entry)) = found else {
             return Ok(found.map(|_| None));
         };
         // SAFETY: as in `found_key`.
-        let object = unsafe { ObjectRef::read(entry, self.table.key(), patient) };
+        let object = unsafe { ObjectRef::read_within(entry, self.table.key(), patient, scratch) };
         Ok(Some(Some(object?)))
     }
 
@@ -170,7 +174,7 @@ impl<'g> Handle<'g> {
     /// appended is of no use. Looks into objects only where they may be packed.
     #[inline(always)]
     pub(crate) fn expand(self, entry: Entry, expansion: &mut Expansion, out: &mut Vec<ObjectRef<'g>>) {
-        if is_group(entry.body) || self.table.options().compressed() {
+        if is_group(entry.body) || is_changing(entry.body) || self.table.options().compressed() {
             return self.expand_more(entry, expansion, out);
         }
         // SAFETY: objects are retired through the epoch; the engine takes back what was not valid.
@@ -194,6 +198,9 @@ impl<'g> Handle<'g> {
                 }
                 return;
             }
+            if is_changing(entry.body) {
+                return out.push(expansion.copies.object(entry));
+            }
             let object = ObjectRef::stored(entry, self.table.key());
             // What is not admitted fills a place all the same, or the engine would look for more.
             out.push(if expansion.admits(&object) {
@@ -211,7 +218,11 @@ pub(crate) struct Expansion {
     /// Words that were unpacked.
     words: usize,
     large: bool,
+    copies: Copies,
 }
+
+/// Words of memory that copies of objects are made in together.
+const COPIES: usize = 1 << 10;
 
 impl Expansion {
     /// Without a limit for who is `patient`.
@@ -220,6 +231,7 @@ impl Expansion {
             patient,
             words: 0,
             large: false,
+            copies: Copies::new(COPIES),
         }
     }
 

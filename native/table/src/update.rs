@@ -4,8 +4,8 @@ use crate::failure::{Cause, Failure};
 use crate::group::retire_entry;
 use crate::number::Number;
 use crate::object::{
-    block_body, body_bytes, changed, element_word, retire_body, tells_words, with_word, words_to_read, Layout, Object,
-    ObjectRef, COPY_LIMIT,
+    block_body, body_bytes, change_in_place, changed, element_word, more_bytes, retire_body, words_to_read, Layout,
+    Object, ObjectRef, COPY_LIMIT,
 };
 use crate::schema::Probe;
 use crate::store::Store;
@@ -247,7 +247,7 @@ impl Handle<'_> {
                 self.guard,
                 probe,
                 #[inline(always)]
-                move |old| self.change_entry(old, index, change, |body| change_plain(self.guard, body, index, change)),
+                move |old| self.change_entry(old, index, change),
             )?,
             false => self.change_in_any(probe, index, change)?,
         };
@@ -264,6 +264,17 @@ impl Handle<'_> {
         }
     }
 
+    /// [`change_word`](Self::change_word), out of line.
+    #[inline(never)]
+    fn change_one(
+        self,
+        probe: &Probe<'_>,
+        position: i64,
+        change: &dyn Fn(u64) -> Option<u64>,
+    ) -> Result<Option<u64>, Failure> {
+        self.change_word(probe, position, change)
+    }
+
     /// [`change_word`](Self::change_word) in a table with any engine and objects as they may be: what its step gives back.
     #[inline(never)]
     fn change_in_any(
@@ -272,44 +283,53 @@ impl Handle<'_> {
         index: usize,
         change: impl Fn(u64) -> Option<u64> + Copy,
     ) -> Result<u64, Failure> {
-        let in_block = |body| change_in_block(self.guard, body, index, change);
-        let step = move |old| self.change_entry(old, index, change, in_block);
-        Ok(self.store().update(self.guard, probe, step)?)
+        Ok(self
+            .store()
+            .update(self.guard, probe, move |old| self.change_entry(old, index, change))?)
     }
 
-    /// The step of [`change_word`](Self::change_word), with `in_block` for objects in blocks. It gives the new word of a pair, or the
-    /// body of the old block, or one of the two constants.
+    /// The step of [`change_word`](Self::change_word). It gives the new word, if that was changed where it stood, or the body of the old
+    /// block, or one of the two constants.
     #[inline(always)]
-    fn change_entry(
-        self,
-        old: Option<Entry>,
-        index: usize,
-        change: impl Fn(u64) -> Option<u64>,
-        in_block: impl FnOnce(u64) -> u64,
-    ) -> (Step, u64) {
+    fn change_entry(self, old: Option<Entry>, index: usize, change: impl Fn(u64) -> Option<u64>) -> (Step, u64) {
         if self.still_named().is_err() {
             return (Step::Keep, RENAMED);
         }
         let Some(Entry { key, body: old }) = old else {
             return (Step::Keep, NOTHING);
         };
-        let (body, result) = match is_immediate(old) {
-            true if index == 1 - self.table.key() => {
-                let word = change(old).unwrap_or(NOTHING);
-                (word, word)
-            }
-            true => (NOTHING, NOTHING),
-            false => (in_block(old), old),
-        };
-        match body {
+        if is_immediate(old) {
+            let word = match index == 1 - self.table.key() {
+                true => change(old).unwrap_or(NOTHING),
+                false => NOTHING,
+            };
+            return match word {
+                NOTHING => (Step::Keep, NOTHING),
+                body => (Step::Put(Entry { key, body }), body),
+            };
+        }
+        // SAFETY: the place is locked, and the key is not changed. As in `change_word`, immediates are changed into immediates.
+        if let Some(word) = unsafe { change_in_place(old, index, &change) } {
+            return (Step::Keep, word);
+        }
+        match change_in_block(self.guard, old, index, change) {
             NOTHING => (Step::Keep, NOTHING),
-            body => (Step::Put(Entry { key, body }), result),
+            body => {
+                // SAFETY: the place is locked, and the new object not shared yet.
+                self.store().count(0, unsafe { more_bytes(body, old) });
+                (Step::Put(Entry { key, body }), old)
+            }
         }
     }
 
     /// `update_counter/3,4` with operations on immediates: appends the words of the counters after each. False, and nothing done, where
     /// [`update_counter`](Self::update_counter) has to decide.
     pub fn add_all(self, probe: &Probe<'_>, ops: &[Addition], words: &mut Words) -> Result<bool, Failure> {
+        if let [op] = ops {
+            let word = self.change_one(probe, op.position, &|word| op.of(word))?;
+            words.extend(word);
+            return Ok(word.is_some());
+        }
         let key = self.table.key();
         self.change_words(probe, |elements| {
             for op in ops {
@@ -324,6 +344,9 @@ impl Handle<'_> {
 
     /// The same for `update_element/3,4`, with operations that make elements, by their positions, immediates.
     pub fn set_all(self, probe: &Probe<'_>, ops: &[(i64, u64)]) -> Result<bool, Failure> {
+        if let [(position, word)] = *ops {
+            return self.set(probe, position, word);
+        }
         let key = self.table.key();
         self.change_words(probe, |elements| {
             for (position, word) in ops {
@@ -356,7 +379,11 @@ impl Handle<'_> {
             };
             match change_body(self.guard, old, key, &mut change) {
                 0 => (Step::Keep, NOTHING),
-                body => (Step::Put(Entry { key: word, body }), old),
+                body => {
+                    // SAFETY: the place is locked, and the new object not shared yet.
+                    self.store().count(0, unsafe { more_bytes(body, old) });
+                    (Step::Put(Entry { key: word, body }), old)
+                }
             }
         })?;
         match done {
@@ -534,25 +561,15 @@ fn earlier(indices: &[usize]) -> SmallVec<[Option<usize>; FEW]> {
     earlier
 }
 
-/// As [`change_in_block`], in a table that packs no objects.
-#[inline(always)]
-fn change_plain(guard: &Guard, body: u64, index: usize, change: impl Fn(u64) -> Option<u64>) -> u64 {
-    match tells_words(body) {
-        // SAFETY: as there.
-        true => unsafe { with_word(guard, body, index, change) }.unwrap_or(0),
-        false => change_in_block(guard, body, index, change),
-    }
-}
-
 /// The body of a copy of an object in a block with one element changed, or 0. The place is locked.
 #[inline(never)]
-fn change_in_block(guard: &Guard, body: u64, index: usize, change: impl FnOnce(u64) -> Option<u64>) -> u64 {
+fn change_in_block(guard: &Guard, body: u64, index: usize, change: impl Fn(u64) -> Option<u64>) -> u64 {
     let change = |elements: &mut [u64]| {
         let place = elements.get_mut(index)?;
         *place = change(*place)?;
         Some(())
     };
-    // SAFETY: the place is locked, so its object lives. As in `change_word`, immediates are changed into immediates.
+    // SAFETY: the place is locked. As in `change_word`, the key stays and immediates become immediates.
     unsafe { changed(guard, body, change) }.map_or(0, |(body, ())| body)
 }
 

@@ -3,8 +3,11 @@
 mod common;
 
 use cats_sync::epoch;
-use cats_table::{reaper, Addition, Cause, Failure, Handle, Heir, Host, Kind, Object, Objects, Registry, Right, Table};
-use cats_term::small;
+use cats_table::{
+    reaper, Addition, Cause, Direction, Failure, Handle, Heir, Host, Kind, Object, ObjectRef, Objects, Registry, Right,
+    Selection, Table,
+};
+use cats_term::{small, Scratch};
 use common::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -81,6 +84,91 @@ fn lists_are_seen_whole_or_not_at_all() {
         });
         let guard = epoch::pin();
         assert_eq!(table.by_identifier(&guard).size(), 10);
+    }
+}
+
+/// Objects of which one element is changed after the other are always read as they were at one instant.
+#[test]
+fn objects_that_are_changed_in_place_are_seen_whole() {
+    for kind in [Kind::Set, Kind::OrderedSet] {
+        let (registry, world) = (registry(), World::default());
+        let table = table(registry, &world, kind, atom(1), 1);
+        let done = AtomicBool::new(false);
+        const KEYS: i64 = 3;
+        let fresh = |key: i64| [word(key), word(0), word(7), word(0)];
+        let is_state = |object: &ObjectRef<'_>| {
+            let [first, second] = [1, 3].map(|index| object.element(index).small().unwrap());
+            assert!(
+                first == second || first == second + 1,
+                "{first} and {second} are no state"
+            );
+        };
+        {
+            let guard = epoch::pin();
+            for key in 0..KEYS {
+                table.by_identifier(&guard).insert(Object::flat(&fresh(key))).unwrap();
+            }
+        }
+        let read = |look: &(dyn Fn(Handle<'_>, i64) + Sync)| {
+            let mut round = 0;
+            while !done.load(Ordering::Relaxed) {
+                let guard = epoch::pin();
+                look(table.by_identifier(&guard), round % KEYS);
+                round += 1;
+            }
+        };
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for round in 1..=20 * ROUNDS {
+                    let guard = epoch::pin();
+                    let handle = table.by_identifier(&guard);
+                    for key in 0..KEYS {
+                        with_key(&Value::Int(key), |term| {
+                            let probe = table.probe(term);
+                            for position in [2, 4] {
+                                // Sometimes there is no object.
+                                let _ = patiently(|| handle.add(&probe, position, 1)).unwrap();
+                            }
+                            if round % 100 == key {
+                                patiently(|| handle.insert(Object::flat(&fresh(key)))).unwrap();
+                            }
+                        });
+                    }
+                }
+            });
+            scope.spawn(|| {
+                read(&|handle, key| {
+                    with_key(&Value::Int(key), |term| {
+                        let mut scratch = Scratch::new();
+                        // It fails where the place was locked for long.
+                        if let Ok(found) = handle.get(&table.probe(term), || true, &mut scratch) {
+                            found.iter().for_each(is_state);
+                        }
+                    })
+                })
+            });
+            scope.spawn(|| {
+                read(&|handle, key| {
+                    with_key(&Value::Int(key), |term| {
+                        let mut found = Objects::none();
+                        patiently(|| handle.lookup(&table.probe(term), true, &mut found)).unwrap();
+                        found.as_slice().iter().for_each(is_state);
+                    })
+                })
+            });
+            scope.spawn(|| {
+                read(&|handle, _| {
+                    let mut selection = Selection::all(&table, Direction::Up);
+                    let mut found = Vec::new();
+                    while patiently(|| handle.slice(&mut selection, 10, true, &mut found)).unwrap() {
+                        found.drain(..).for_each(|object| is_state(&object));
+                    }
+                    found.iter().for_each(is_state);
+                })
+            });
+            writer.join().unwrap();
+            done.store(true, Ordering::Relaxed);
+        });
     }
 }
 

@@ -1,9 +1,10 @@
-//! Stored objects: immutable blocks of words in slab memory, each beginning with its outermost tuple.
+//! Stored objects: blocks of words in slab memory, each beginning with its outermost tuple. They never change, but see `changing.rs`.
 
 use crate::builder::{Builder, Room};
 use crate::format::*;
 use crate::host::host;
 use cats_sync::epoch::{self, Guard};
+use cats_sync::facade::{AtomicU64, Ordering};
 use cats_sync::slab;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -290,6 +291,16 @@ impl Block {
         unsafe { guard.retire_memory(self.into_raw().cast(), words * 8) }
     }
 
+    /// Frees a block of so many words in which nothing is held. Does not read it.
+    ///
+    /// # Safety
+    /// The address came from [`into_raw`](Self::into_raw), it is such a block, and nobody reads it any more.
+    #[inline]
+    pub unsafe fn free_words(address: *mut u8, words: usize) {
+        // SAFETY: as the caller promises; addresses of blocks are never null.
+        unsafe { slab::free(NonNull::new_unchecked(address), words * 8) }
+    }
+
     /// Frees the block at this address; fits `cats_sync::epoch::Drop`.
     ///
     /// # Safety
@@ -499,7 +510,13 @@ impl<'a> BlockRef<'a> {
     /// Element `index`, counted from 0; panics when there is none.
     #[inline]
     pub fn element(self, index: usize) -> TermRef<'a> {
-        self.elements().get(index)
+        assert!(index < self.arity());
+        // SAFETY: the header is followed by the elements, which may be shared as atomics.
+        let word = unsafe { self.address.add(1 + index).cast::<AtomicU64>().as_ref() };
+        // Relaxed: a word by itself, that of an element which is being changed in place.
+        let word = word.load(Ordering::Relaxed);
+        // SAFETY: it is of this block, which lives for 'a.
+        unsafe { TermRef::new(self.address.as_ptr(), word) }
     }
 
     /// The tuple itself.
@@ -549,30 +566,6 @@ impl<'a> BlockRef<'a> {
         let block = unsafe { Block::from_words(self.as_words(), guard) }?;
         block.retain_held();
         Some(block)
-    }
-
-    /// A copy with one element, an immediate, changed into another. Nothing if there is no such element, `change` gives nothing, or
-    /// memory is exhausted.
-    ///
-    /// # Safety
-    /// The block is of so many words, and nothing in it is held or counted. `change` gives immediates, and of immediates only.
-    #[inline(always)]
-    pub unsafe fn with_word(
-        self,
-        words: usize,
-        guard: &Guard,
-        index: usize,
-        change: impl FnOnce(u64) -> Option<u64>,
-    ) -> Option<Block> {
-        debug_assert!(words == self.words() && !self.has_held());
-        let word = change(*self.elements_raw().get(index)?)?;
-        let address = slab::alloc_pinned(guard, words * 8)?.cast::<u64>();
-        // SAFETY: the memory is new, aligned to 8 and of so many words, among which are those of the elements.
-        unsafe {
-            address.copy_from_nonoverlapping(self.address, words);
-            address.add(1 + index).write(word);
-        }
-        Some(Block { address })
     }
 
     /// A copy, changed by `change`, which is shown the element words. Nothing if that gives nothing, a term in the block is held, or

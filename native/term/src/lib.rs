@@ -5,6 +5,7 @@
 
 mod block;
 mod builder;
+mod changing;
 mod equal;
 mod few;
 mod format;
@@ -18,6 +19,7 @@ pub mod test_host;
 
 pub use block::{bytes_of, Block, BlockRef, CountedBinary, Short};
 pub use builder::{Builder, Item, Room};
+pub use changing::{ChangingRef, Scratch, CHANGING_LIMIT};
 pub use equal::{equal, equal_elements};
 pub use few::Few;
 pub use format::{

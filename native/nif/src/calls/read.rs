@@ -3,7 +3,7 @@
 use super::*;
 use cats_sync::epoch::pin;
 use cats_table::Kind;
-use cats_term::equal;
+use cats_term::{equal, Scratch};
 
 pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
@@ -28,7 +28,7 @@ fn lookup_probe(env: Env, handle: Handle<'_>, probe: &Probe<'_>, own: Option<Ter
     if handle.table().kind().is_bag() {
         return lookup_in_bag(env, handle, probe);
     }
-    match handle.get(probe, on_dirty_scheduler)? {
+    match handle.get(probe, on_dirty_scheduler, &mut Scratch::new())? {
         None => Ok(Term(NIL)),
         Some(object) => {
             let tuple = match own {
@@ -143,7 +143,7 @@ impl Found {
                 Ok(()) => self.take(env, found.as_slice()),
             };
         }
-        match handle.get(probe, on_dirty_scheduler)? {
+        match handle.get(probe, on_dirty_scheduler, &mut Scratch::new())? {
             None => self.take(env, &[]),
             Some(object) => self.take(env, &[object]),
         }
@@ -283,7 +283,7 @@ fn element_or(
             if handle.table().kind().is_bag() {
                 return elements_in_bag(env, handle, probe, index, absent);
             }
-            match handle.get(probe, on_dirty_scheduler)? {
+            match handle.get_for_element(probe, on_dirty_scheduler)? {
                 None => absent(),
                 Some(object) if index < object.arity() => element(env, &object, index),
                 Some(_) => Err(bad()),

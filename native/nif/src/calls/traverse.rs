@@ -4,6 +4,7 @@ use super::*;
 use crate::same::same;
 use cats_sync::epoch::pin;
 use cats_table::Direction;
+use cats_term::Scratch;
 
 pub fn first(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     step(env, table, None, Direction::Up)
@@ -90,7 +91,8 @@ fn step_to(
     make: impl Fn(&[ObjectRef<'_>]) -> Result<Term, Failure>,
 ) -> Result<Term, Failure> {
     if let (Some(key), false) = (key, handle.table().kind().is_bag()) {
-        match handle.step_get_along(|last| same(env, key, last), direction, on_dirty_scheduler)? {
+        let mut scratch = Scratch::new();
+        match handle.step_get_along(|last| same(env, key, last), direction, on_dirty_scheduler, &mut scratch)? {
             Some(Some(object)) => return make(&[object]),
             Some(None) => return Ok(atoms::end_of_table()),
             None => {}

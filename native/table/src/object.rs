@@ -293,12 +293,22 @@ pub unsafe fn body_bytes(body: u64) -> usize {
 #[inline]
 pub unsafe fn free_body(body: u64) {
     if is_block(body) {
-        // SAFETY: the address of a block that has no other user.
-        unsafe {
-            match words(body) {
-                Some(words) => Block::free_words(referent(body), words),
-                None => Block::free(referent(body), 0),
-            }
+        // SAFETY: as the caller promises.
+        unsafe { free_block(body) }
+    }
+}
+
+/// [`free_body`] of an object in a block: out of line, as that is asked at the end of each insertion, where nothing is left to be freed.
+///
+/// # Safety
+/// As there.
+#[inline(never)]
+unsafe fn free_block(body: u64) {
+    // SAFETY: the address of a block that has no other user.
+    unsafe {
+        match words(body) {
+            Some(words) => Block::free_words(referent(body), words),
+            None => Block::free(referent(body), 0),
         }
     }
 }

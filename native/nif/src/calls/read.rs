@@ -8,6 +8,11 @@ use cats_term::{equal, Scratch};
 pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
+    lookup_key(env, handle, key)
+}
+
+#[inline(always)]
+fn lookup_key(env: Env, handle: Handle<'_>, key: Term) -> Result<Term, Failure> {
     match key.is_immediate() {
         true => lookup_probe(env, handle, &handle.table().probe(TermRef::immediate(key.0)), None),
         false => lookup_built(env, handle, key),
@@ -100,6 +105,14 @@ const MANY: usize = 256;
 pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
+    match env.cell(keys) {
+        Some((key, Term(NIL))) => Ok(env.cons(lookup_key(env, handle, key)?, Term(NIL))),
+        _ => lookup_several(env, handle, keys),
+    }
+}
+
+#[inline(always)]
+fn lookup_several(env: Env, handle: Handle<'_>, keys: Term) -> Result<Term, Failure> {
     let mut found = Found {
         lists: SmallVec::new(),
         words: 0,

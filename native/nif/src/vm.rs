@@ -176,7 +176,9 @@ impl<'a> Env<'a> {
     pub fn list(self, elements: &[Term]) -> Term {
         // Few cells are made faster one by one.
         if elements.len() <= 8 {
-            return elements.iter().rfold(Term(cats_term::NIL), |tail, head| self.cons(*head, tail));
+            return elements
+                .iter()
+                .rfold(Term(cats_term::NIL), |tail, head| self.cons(*head, tail));
         }
         // SAFETY: as in `tuple`.
         Term::from_raw(unsafe {

@@ -59,3 +59,24 @@ impl SequenceCount {
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_that_is_always_disturbed_gets_rest() {
+        let (count, word) = (SequenceCount::default(), AtomicU64::new(0));
+        let (mut tries, mut changes) = (0, 0);
+        let seen = count.read(|| {
+            let seen = word.load(Ordering::Relaxed);
+            tries += 1;
+            changes += u64::from(count.change(&word, seen + 1));
+            seen
+        });
+        assert_eq!((tries, changes), (TRIES + 1, TRIES as u64));
+        assert_eq!(seen, changes);
+        assert!(!count.change(&word, 0));
+        assert_eq!(word.load(Ordering::Relaxed), changes);
+    }
+}

@@ -9,15 +9,17 @@ use crate::external;
 use crate::failure::Failure;
 use crate::layout::{self, Look};
 use crate::vm::{on_dirty_scheduler, Env, Term};
-use cats_term::{is_immediate, Builder, Class, CountedBinary, Few, Item, Short, TermRef, NIL};
+use cats_term::{is_immediate, Builder, Class, CountedBinary, Item, Short};
 use rustler::sys::*;
 
 /// Words beyond which a term is too large for a scheduler.
 pub const SCHEDULER_WORDS: usize = cats_table::COPY_LIMIT;
 /// Terms nested deeper than this are held.
-const MAX_DEPTH: usize = 64;
+pub const MAX_DEPTH: usize = 64;
 /// Longest binary, in bytes, that is stored within its object.
-const INLINE_BINARY: usize = 64;
+pub const INLINE_BINARY: usize = 64;
+/// Elements of a tuple that is [`short`], at most.
+const SHORT_TUPLE: usize = 32;
 
 /// Whether so many words may be gone through or copied, all at once, on this scheduler.
 #[inline]
@@ -74,115 +76,28 @@ pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
     object(env, &[key], builder)
 }
 
-/// A key to search for, if it is not long and of the commonest kinds: an immediate, an integer, a float, a binary or a reference, or tuples
-/// and lists of such; and whether it may stand for a copy of a stored term that is the same: not with binaries outside the heap, of which
-/// more would be kept, nor with 0.0 or -0.0, which may be the same. Otherwise it is to be built by [`key`].
-#[inline]
-pub fn few<'a>(env: Env, key: Term, few: &'a mut Few) -> Option<(TermRef<'a>, bool)> {
-    let mut encoder = FewEncoder {
-        env,
-        few,
-        may_stand: true,
-    };
-    let word = encoder.item(key)?;
-    Some((encoder.few.term(word), encoder.may_stand))
-}
-
-/// Its methods give nothing where there is no room, or another kind of term.
-struct FewEncoder<'a, 'b> {
-    env: Env<'a>,
-    few: &'b mut Few,
-    may_stand: bool,
-}
-
-impl FewEncoder<'_, '_> {
-    /// The depth of the recursion is limited by the room.
-    fn item(&mut self, term: Term) -> Option<u64> {
-        let env = self.env;
-        if layout::is_known() {
-            // SAFETY: terms are as expected, and this one is of the environment.
-            match unsafe { layout::look(term) } {
-                Look::Cell(..) => return self.list(term),
-                Look::Tuple(elements) => return self.tuple(elements),
-                Look::Float(value) => return self.float(value),
-                Look::Binary(bytes) => return self.few.binary(bytes),
-                Look::Reference(words) => return self.few.reference(words),
-                Look::Integer(negative, digits) => return self.few.integer(negative, digits),
-                Look::Map(..) | Look::Other => {}
-            }
-        } else if env.cell(term).is_some() {
-            return self.list(term);
-        } else if let Some(elements) = env.tuple_elements(term) {
-            return self.tuple(elements);
-        } else if let Some(value) = env.get_f64(term) {
-            return self.float(value);
-        }
-        self.may_stand = false;
-        self.few.binary(env.binary_bytes(term)?)
-    }
-
-    #[inline]
-    fn float(&mut self, value: f64) -> Option<u64> {
-        self.may_stand &= value != 0.0;
-        self.few.float(value)
-    }
-
-    #[inline]
-    fn tuple(&mut self, elements: &[Term]) -> Option<u64> {
-        let (tuple, is_flat) = self.few.tuple(Term::words(elements))?;
-        match is_flat {
-            true => Some(tuple),
-            false => self.elements(tuple, elements.len()),
-        }
-    }
-
-    fn list(&mut self, list: Term) -> Option<u64> {
-        let mut rest = list;
-        let (item, length, is_flat) = self.few.list(std::iter::from_fn(|| {
-            let (head, tail) = self.env.cell(rest)?;
-            rest = tail;
-            Some(head.0)
-        }))?;
-        if rest.0 != NIL {
-            return None;
-        }
-        match is_flat {
-            true => Some(item),
-            false => self.elements(item, length),
-        }
-    }
-
-    /// Sets the first elements of an item that are no immediates.
-    fn elements(&mut self, item: u64, count: usize) -> Option<u64> {
-        for i in 0..count {
-            let element = Term(self.few.element(item, i));
-            if !element.is_immediate() {
-                let word = self.item(element)?;
-                self.few.set(item, i, word);
-            }
-        }
-        Some(item)
-    }
-}
-
 /// A term that can be stored right behind its tuple, of the commonest kinds. Inlined, as its result would pass through memory.
+///
+/// # Safety
+/// Terms are as expected, and this one is of the environment.
 #[inline(always)]
-pub fn short<'a>(env: Env<'a>, term: Term) -> Option<Short<'a>> {
-    if let Some(value) = env.get_f64(term) {
-        return Some(Short::Float(value));
+pub unsafe fn short<'a>(env: Env<'a>, term: Term) -> Option<Short<'a>> {
+    // SAFETY: as the caller promises.
+    match unsafe { layout::look(term) } {
+        Look::Float(value) => Some(Short::Float(value)),
+        Look::Binary(bytes) if bytes.len() <= INLINE_BINARY => Some(Short::Binary(bytes)),
+        Look::Reference(words) => words.try_into().ok().map(Short::Reference),
+        Look::Tuple(elements) if elements.len() <= SHORT_TUPLE => immediates(elements).map(Short::Tuple),
+        Look::Other => {
+            let (record, bytes) = env.counted_binary(term)?;
+            if bytes.len() <= INLINE_BINARY {
+                return Some(Short::Binary(bytes));
+            }
+            // SAFETY: the term that refers to the record lives as long as the environment.
+            Some(Short::Counted(unsafe { CountedBinary::new(record, bytes) }))
+        }
+        _ => None,
     }
-    if let Some(words) = env.plain_reference(term) {
-        return words.try_into().ok().map(Short::Reference);
-    }
-    if let Some(bytes) = env.heap_binary(term) {
-        return Some(Short::Binary(bytes));
-    }
-    let (record, bytes) = env.counted_binary(term)?;
-    if bytes.len() <= INLINE_BINARY {
-        return Some(Short::Binary(bytes));
-    }
-    // SAFETY: the term that refers to the record lives as long as the environment.
-    Some(Short::Counted(unsafe { CountedBinary::new(record, bytes) }))
 }
 
 /// Its methods give nothing where they fail.

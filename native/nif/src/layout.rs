@@ -236,12 +236,12 @@ pub unsafe fn look<'a>(term: Term) -> Look<'a> {
             Look::Cell(head, tail)
         } else if let Some(elements) = tuple(term) {
             Look::Tuple(elements)
-        } else if let Some((keys, values)) = map(term) {
-            Look::Map(keys, values)
-        } else if let Some(bytes) = heap_binary(term) {
-            Look::Binary(bytes)
         } else if let Some(value) = float(term) {
             Look::Float(value)
+        } else if let Some(bytes) = heap_binary(term) {
+            Look::Binary(bytes)
+        } else if let Some((keys, values)) = map(term) {
+            Look::Map(keys, values)
         } else if let Some(words) = reference(term) {
             Look::Reference(words)
         } else {

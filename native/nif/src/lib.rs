@@ -40,5 +40,6 @@ mod same;
 #[cfg(feature = "selftest")]
 mod selftest;
 mod settings;
+mod stow;
 mod vm;
 mod weight;

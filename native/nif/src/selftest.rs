@@ -4,7 +4,7 @@ use crate::atoms;
 use crate::failure::Failure;
 use crate::resource::{Kind, Value};
 use crate::vm::{Env, Term};
-use crate::{binary, decode, encode, held, layout, monitor};
+use crate::{binary, decode, encode, held, layout, monitor, stow};
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicPtr, Ordering};
 use cats_sync::slab;
@@ -52,11 +52,22 @@ fn store(env: Env, term: Term) -> Result<Block, Failure> {
     })
 }
 
-/// The term after it was stored.
+/// The term after it was stored; fails if it would be stored otherwise than a builder does.
 pub fn roundtrip(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     let block = match encode::immediates(&[term]) {
         Some(words) => Block::flat(words, &epoch::pin()).ok_or(Failure::SystemLimit)?,
-        None => store(env, term)?,
+        None => {
+            let block = store(env, term)?;
+            let is_known = layout::is_known();
+            // SAFETY: terms are as expected, and this one is of the environment.
+            let stowed = is_known.then(|| unsafe { stow::object(env, &[term], &epoch::pin()) });
+            match stowed.flatten() {
+                Some(stowed) if stowed.as_ref().as_words() != block.as_ref().as_words() => {
+                    return Err(Failure::Bad(atoms::none()));
+                }
+                _ => block,
+            }
+        }
     };
     let tuple = decode::object(env, block.as_ref())?;
     Ok(encode::tuple(env, tuple)?[0])

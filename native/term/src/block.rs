@@ -56,6 +56,8 @@ pub enum Short<'a> {
     Reference(&'a [u64; REFERENCE_WORDS]),
     /// A binary to which the block gets a counted reference.
     Counted(CountedBinary<'a>),
+    /// A tuple of immediates.
+    Tuple(&'a [u64]),
 }
 
 /// A binary of the VM, of which references are counted.
@@ -83,6 +85,7 @@ impl Short<'_> {
             Short::Binary(bytes) => 1 + bytes.len().div_ceil(8),
             Short::Reference(_) => REFERENCE_WORDS,
             Short::Counted(_) => 1 + COUNTED_WORDS,
+            Short::Tuple(elements) => 1 + elements.len(),
         }
     }
 
@@ -108,6 +111,10 @@ impl Short<'_> {
                     to.add(2).write(binary.bytes.as_ptr() as u64);
                     (host().retain_binary)(binary.record);
                 }
+                Short::Tuple(elements) => {
+                    to.write(header(TUPLE, elements.len()) | FLAT);
+                    copy_words(elements, to.add(1));
+                }
             }
         }
     }
@@ -118,7 +125,7 @@ impl Short<'_> {
 /// # Safety
 /// There is memory for them.
 #[inline]
-pub(crate) unsafe fn write_bytes(bytes: &[u8], to: NonNull<u64>) {
+pub unsafe fn write_bytes(bytes: &[u8], to: NonNull<u64>) {
     let (whole, rest) = bytes.as_chunks::<8>();
     // SAFETY: as the caller promises.
     unsafe {
@@ -178,30 +185,22 @@ impl Block {
         Some(Block { address })
     }
 
-    /// The tuple of these elements, of which those with these indices, in ascending order, are none that fit a word: one allocation, and
-    /// everything is written where it stays. Nothing when memory is exhausted; panics above [`MAX_ARITY`].
+    /// The tuple of these elements, of which all but the one with this index are immediates: one allocation, and everything is written
+    /// where it stays. Nothing when memory is exhausted; panics above [`MAX_ARITY`].
     #[inline(always)]
-    pub fn of_short(elements: &[u64], parts: &[(usize, Short<'_>)], guard: &Guard) -> Option<Block> {
-        assert!(elements.len() <= MAX_ARITY);
-        let total = parts
-            .iter()
-            .fold(elements.len() + 1, |words, (_, part)| words + part.words());
+    pub fn of_short(elements: &[u64], index: usize, part: Short<'_>, guard: &Guard) -> Option<Block> {
+        assert!(index < elements.len() && elements.len() <= MAX_ARITY);
+        let at = elements.len() + 1;
+        let total = at + part.words();
+        let held = if matches!(part, Short::Counted(_)) { HAS_HELD } else { 0 };
         let address = slab::alloc_pinned(guard, total * 8)?.cast::<u64>();
-        // SAFETY: the memory is new, aligned to 8 and of `total` words, as many as the header, the elements and the parts have. Each part
-        // has a slot among those of the elements.
+        // SAFETY: the memory is new, aligned to 8 and of `total` words, as many as the header, the elements and the part have. The part has
+        // a slot among those of the elements.
         unsafe {
-            let counted = parts.iter().any(|(_, part)| matches!(part, Short::Counted(_)));
-            let held = if counted { HAS_HELD } else { 0 };
             address.write(header(TUPLE, elements.len()) | held | (total as u64) << 32);
-            let slots = address.add(1);
-            copy_words(elements, slots);
-            let mut at = elements.len() + 1;
-            for (index, part) in parts {
-                assert!(*index < elements.len());
-                slots.add(*index).write((at as u64) << 2 | TAG_ITEM);
-                part.write(address.add(at));
-                at += part.words();
-            }
+            copy_words(elements, address.add(1));
+            address.add(1 + index).write((at as u64) << 2 | TAG_ITEM);
+            part.write(address.add(at));
         }
         Some(Block { address })
     }

@@ -30,8 +30,8 @@ unsafe impl Send for Builder<'_> {}
 // SAFETY: as above; nothing is changed through a shared reference.
 unsafe impl Sync for Builder<'_> {}
 
-/// Room on the stack for a builder's words.
-pub struct Room<const WORDS: usize>([MaybeUninit<u64>; WORDS]);
+/// Room on the stack for the words of a builder, or of a [draft](crate::draft).
+pub struct Room<const WORDS: usize>(pub(crate) [MaybeUninit<u64>; WORDS]);
 
 impl<const WORDS: usize> Room<WORDS> {
     #[inline]

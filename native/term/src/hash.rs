@@ -331,8 +331,8 @@ fn sum_of_pairs<const ORDERED: bool>(map: Map<'_>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::PLAIN_REFERENCE;
-    use crate::Few;
+    use crate::format::{NIL, PLAIN_REFERENCE};
+    use crate::Builder;
 
     const BITS: u32 = 12;
     const BUCKETS: usize = 1 << BITS;
@@ -396,33 +396,40 @@ mod tests {
 
     #[test]
     fn short_terms_are_spread_as_by_chance() {
-        fn check(name: &str, build: impl Fn(&mut Few, u64) -> Option<u64>) {
+        fn check(name: &str, build: impl Fn(&mut Builder, u64) -> u64) {
             let ratios = spread(|i| {
-                let mut few = Few::new();
-                let item = build(&mut few, i).expect("short");
-                key_word(few.term(item))
+                let mut builder = Builder::new();
+                let key = builder.tuple(1);
+                let word = build(&mut builder, i);
+                builder.set(key, 0, word);
+                key_word(builder.as_key())
             });
             assert!(ratios.iter().all(|ratio| *ratio < 1.5), "{name}: {ratios:?}");
         }
         let integer = |value: u64| value << 4 | 0xf;
         let text = |i: u64| format!("user:{i}");
-        check("floats", |few, i| few.float(i as f64));
-        check("fractions", |few, i| few.float(i as f64 / 1024.0));
-        check("binaries", |few, i| few.binary(text(i).as_bytes()));
-        check("long binaries", |few, i| few.binary(format!("{i:80}").as_bytes()));
-        check("words of bytes", |few, i| few.binary(&i.to_be_bytes()));
-        check("strings", |few, i| {
-            let (list, ..) = few.list(text(i).bytes().map(|byte| integer(byte.into())))?;
-            Some(list)
+        check("floats", |builder, i| builder.float(i as f64));
+        check("fractions", |builder, i| builder.float(i as f64 / 1024.0));
+        check("binaries", |builder, i| builder.binary(text(i).as_bytes()));
+        check("long binaries", |builder, i| {
+            builder.binary(format!("{i:80}").as_bytes())
         });
-        check("triples of small numbers", |few, i| {
-            let (tuple, _) = few.tuple(&[i & 0x1f, i >> 5 & 0x1f, i >> 10].map(integer))?;
-            Some(tuple)
+        check("words of bytes", |builder, i| builder.binary(&i.to_be_bytes()));
+        check("strings", |builder, i| {
+            let list = builder.open_list();
+            text(i).bytes().for_each(|byte| builder.push(integer(byte.into())));
+            builder.close_list(list, NIL);
+            list.word()
         });
-        check("atom and number", |few, i| {
-            let (tuple, _) = few.tuple(&[0x4b, integer(i)])?;
-            Some(tuple)
+        check("triples of small numbers", |builder, i| {
+            let elements = [i & 0x1f, i >> 5 & 0x1f, i >> 10].map(integer);
+            builder.filled_tuple(&elements).word()
         });
-        check("references", |few, i| few.reference(&[PLAIN_REFERENCE, i << 32, 0]));
+        check("atom and number", |builder, i| {
+            builder.filled_tuple(&[0x4b, integer(i)]).word()
+        });
+        check("references", |builder, i| {
+            builder.reference(&[PLAIN_REFERENCE, i << 32, 0])
+        });
     }
 }

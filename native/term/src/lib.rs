@@ -6,8 +6,8 @@
 mod block;
 mod builder;
 mod changing;
+pub mod draft;
 mod equal;
-mod few;
 mod format;
 mod hash;
 mod host;
@@ -21,7 +21,6 @@ pub use block::{bytes_of, Block, BlockRef, CountedBinary, Short};
 pub use builder::{Builder, Item, Room};
 pub use changing::{ChangingRef, Scratch, CHANGING_LIMIT};
 pub use equal::{equal, equal_elements};
-pub use few::Few;
 pub use format::{
     is_immediate, small, vm_word_at, Class, Elements, Integer, List, Map, Shared, TermRef, View, BOTTOM, MAX_ARITY,
     NIL, TOP,

@@ -32,10 +32,11 @@ use crate::layout;
 use crate::monitor;
 use crate::reaper;
 use crate::resource::{Kind, Owned, Value};
+use crate::stow;
 use crate::vm::{on_dirty_scheduler, Env, Term};
 use cats_sync::epoch::Guard;
 use cats_table::{Cause, Handle, Host, Object, ObjectRef, Objects, Probe, Registry, Right, Table, Time};
-use cats_term::{Block, Builder, Few, Room, TermRef, NIL};
+use cats_term::{Block, Builder, Room, TermRef, NIL};
 use rustler::sys::*;
 use smallvec::SmallVec;
 use std::ffi::CStr;
@@ -249,13 +250,8 @@ fn with_built_probe<R>(
     key: Term,
     f: impl FnOnce(&Probe<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    let (mut few, mut room, mut builder) = (Few::new(), Room::<OBJECT_WORDS>::new(), None);
-    let key = built_key(env, key, &mut few, &mut builder, || Builder::within(&mut room))?;
-    f(&table.probe(key.term))
+    with_built_key(env, key, |key| f(&table.probe(key.term)))
 }
-
-/// Words of an object for which there is room on the stack.
-const OBJECT_WORDS: usize = 128;
 
 /// A key that has been built.
 struct BuiltKey<'b> {
@@ -266,23 +262,37 @@ struct BuiltKey<'b> {
     may_stand: bool,
 }
 
-/// Builds a key: in `few` if it fits there, else in a builder.
+/// Lends a key, no immediate, as it is stored.
 #[inline(always)]
-fn built_key<'b, 'r>(
+fn with_built_key<R>(env: Env, key: Term, f: impl FnOnce(BuiltKey<'_>) -> Result<R, Failure>) -> Result<R, Failure> {
+    let (mut room, mut builder) = (Room::new(), None);
+    f(built_key(env, key, &mut room, &mut builder, |room| {
+        Builder::within(room)
+    })?)
+}
+
+/// Builds a key: in `room` if it is not long, else in a builder.
+#[inline(always)]
+fn built_key<'b, 'r: 'b, 's>(
     env: Env,
     key: Term,
-    few: &'b mut Few,
-    builder: &'b mut Option<Builder<'r>>,
-    make: impl FnOnce() -> Builder<'r>,
+    room: &'r mut Room<{ stow::WORDS }>,
+    builder: &'b mut Option<Builder<'s>>,
+    make: impl FnOnce(&'r mut Room<{ stow::WORDS }>) -> Builder<'s>,
 ) -> Result<BuiltKey<'b>, Failure> {
-    match encode::few(env, key, few) {
-        Some((term, may_stand)) => Ok(BuiltKey {
-            term,
-            words: 0,
-            may_stand,
-        }),
-        None => built_long_key(env, key, builder.insert(make())),
+    if layout::is_known() {
+        // SAFETY: terms are as expected, and this one is of the environment, as what is counted in it is. It was laid out in the room.
+        unsafe {
+            if let Some((word, may_stand)) = stow::key(env, key, room) {
+                return Ok(BuiltKey {
+                    term: room.term(word),
+                    words: 0,
+                    may_stand,
+                });
+            }
+        }
     }
+    built_long_key(env, key, builder.insert(make(room)))
 }
 
 #[inline(never)]
@@ -295,6 +305,9 @@ fn built_long_key<'b>(env: Env, key: Term, builder: &'b mut Builder<'_>) -> Resu
         may_stand: decode::may_stand(term),
     })
 }
+
+/// Words of an object for which there is room on the stack.
+const OBJECT_WORDS: usize = 128;
 
 /// Elements of a tuple of immediates that needs no block, at most.
 const INLINE: usize = 2;
@@ -332,34 +345,24 @@ fn object_in_block(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<Op
     let Some((index, element)) = others.next() else {
         return Ok(None);
     };
-    let short = match others.next() {
-        // In registers, as it is only one.
-        None => encode::short(env, *element)
-            .and_then(|part| Block::of_short(Term::words(elements), &[(index, part)], handle.guard())),
-        Some(_) => short_block(env, elements, handle.guard()),
-    };
-    match short {
-        Some(block) => Ok(Some(block)),
-        None => built_block(env, elements),
-    }
-}
-
-/// Elements that are no immediates of an object that is stored without a builder, at most.
-const SHORT_PARTS: usize = 4;
-
-/// Stores the tuple of these terms, if it is a small one of what is immediate or short.
-#[inline(never)]
-fn short_block(env: Env, elements: &[Term], guard: &Guard) -> Option<Block> {
-    let mut parts = SmallVec::<[_; SHORT_PARTS]>::new();
-    for (index, element) in elements.iter().enumerate() {
-        if !element.is_immediate() {
-            if parts.len() == SHORT_PARTS {
-                return None;
+    if layout::is_known() {
+        // SAFETY: terms are as expected, and these are of the environment.
+        let block = unsafe {
+            let short = match others.next() {
+                // In registers, as it is only one.
+                None => encode::short(env, *element),
+                Some(_) => None,
+            };
+            match short {
+                Some(part) => Block::of_short(Term::words(elements), index, part, handle.guard()),
+                None => stow::object(env, elements, handle.guard()),
             }
-            parts.push((index, encode::short(env, *element)?));
+        };
+        if block.is_some() {
+            return Ok(block);
         }
     }
-    Block::of_short(Term::words(elements), &parts, guard)
+    built_block(env, elements)
 }
 
 /// Stores the tuple of these terms.

@@ -21,10 +21,10 @@ fn lookup_key(env: Env, handle: Handle<'_>, key: Term) -> Result<Term, Failure> 
 
 #[inline(never)]
 fn lookup_built(env: Env, handle: Handle<'_>, key: Term) -> Result<Term, Failure> {
-    let (mut few, mut room, mut builder) = (Few::new(), Room::<OBJECT_WORDS>::new(), None);
-    let built = built_key(env, key, &mut few, &mut builder, || Builder::within(&mut room))?;
-    let probe = handle.table().probe(built.term);
-    lookup_probe(env, handle, &probe, built.may_stand.then_some(key))
+    with_built_key(env, key, |built| {
+        let probe = handle.table().probe(built.term);
+        lookup_probe(env, handle, &probe, built.may_stand.then_some(key))
+    })
 }
 
 /// The objects of a key. `own`: the caller's term, if that may stand for a copy of a stored key that is the same.
@@ -194,13 +194,13 @@ fn look_up_each(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> 
 /// [`Found::look_up`] of a key that has to be built.
 #[inline(never)]
 fn look_up_built(env: Env, handle: Handle<'_>, key: Term, found: &mut Found) -> Result<bool, Failure> {
-    let (mut few, mut room, mut builder) = (Few::new(), Room::<OBJECT_WORDS>::new(), None);
-    let key = built_key(env, key, &mut few, &mut builder, || Builder::within(&mut room))?;
-    Ok(found.count(key.words) && found.look_up(env, handle, &handle.table().probe(key.term))?)
+    with_built_key(env, key, |key| {
+        Ok(found.count(key.words) && found.look_up(env, handle, &handle.table().probe(key.term))?)
+    })
 }
 
 /// Where a key is made that is no immediate.
-type KeyRoom = (Few, Option<Builder<'static>>);
+type KeyRoom = (Room<{ stow::WORDS }>, Option<Builder<'static>>);
 
 /// As [`look_up_each`], in a large table: the memory of a group of keys is asked for before the first of them is looked up, first that
 /// of the engine and then that of the objects, so the misses overlap.
@@ -217,10 +217,8 @@ fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found)
             probes.push(match key.is_immediate() {
                 true => handle.table().probe(TermRef::immediate(key.0)),
                 false => {
-                    let room = room.get_or_insert_with(|| Box::new((Few::new(), None)));
-                    **room = (Few::new(), None);
-                    let (few, builder) = &mut **room;
-                    let key = built_key(env, key, few, builder, Builder::new)?;
+                    let (room, builder) = &mut **room.get_or_insert_with(|| Box::new((Room::new(), None)));
+                    let key = built_key(env, key, room, builder, |_| Builder::new())?;
                     full = !found.count(key.words);
                     if full {
                         break;

@@ -230,47 +230,42 @@ fn flat_blocks() {
     unsafe { Block::free(address.as_ptr().cast(), 0) };
 }
 
-/// Blocks of short parts are, word by word, those that a builder makes of the same.
+/// A block with a short part is, word by word, the one that a builder makes of the same.
 #[test]
 fn blocks_of_short_parts() {
     let bytes: Vec<u8> = (1..=64).collect();
     let reference = plain_reference(5);
     let shared = &*vec![7; 100].leak();
     let record = shared.as_ptr() as u64;
-    let kinds = bytes.len() + 5;
-    let part = |kind: usize| match kind {
-        0 => Short::Float(1.5),
-        1 => Short::Float(-0.0),
-        2 => Short::Reference((&reference[..]).try_into().unwrap()),
+    let numbers: Vec<u64> = (0..5).filter_map(small).collect();
+    let others = [
+        Short::Float(1.5),
+        Short::Float(-0.0),
+        Short::Reference((&reference[..]).try_into().unwrap()),
         // SAFETY: the bytes live for ever, and the host counts for any number.
-        3 => Short::Counted(unsafe { CountedBinary::new(record, shared) }),
-        length => Short::Binary(&bytes[..length - 4]),
-    };
-    for kind in 0..kinds {
-        for arity in 1..6 {
-            for places in 1..1_u32 << arity {
-                let marked = |index: usize| places >> index & 1 == 1;
-                let elements: Vec<u64> = (0..arity).map(|index| if marked(index) { 2 } else { NIL }).collect();
-                let mut builder = Builder::new();
-                let root = builder.filled_tuple(&elements);
-                let mut parts = Vec::new();
-                for index in (0..arity).filter(|&index| marked(index)) {
-                    let part = part((kind + index) % kinds);
-                    let word = match part {
-                        Short::Float(value) => builder.float(value),
-                        Short::Binary(bytes) => builder.binary(bytes),
-                        Short::Reference(words) => builder.reference(words),
-                        // SAFETY: as above.
-                        Short::Counted(_) => unsafe { builder.counted_binary(record, shared) },
-                    };
-                    builder.set(root, index, word);
-                    parts.push((index, part));
-                }
-                let block = Block::of_short(&elements, &parts, &cats_sync::epoch::pin()).unwrap();
-                let built = builder.finish().unwrap();
-                assert_eq!(block.as_ref().as_words(), built.as_ref().as_words());
-                assert_eq!(counted(record) % 2, 0);
-            }
+        Short::Counted(unsafe { CountedBinary::new(record, shared) }),
+    ];
+    let binaries = (0..=bytes.len()).map(|length| Short::Binary(&bytes[..length]));
+    let tuples = (0..=numbers.len()).map(|arity| Short::Tuple(&numbers[..arity]));
+    for part in others.into_iter().chain(binaries).chain(tuples) {
+        for (arity, index) in (1..6).flat_map(|arity| (0..arity).map(move |index| (arity, index))) {
+            let mut elements = vec![NIL; arity];
+            elements[index] = 2;
+            let mut builder = Builder::new();
+            let root = builder.filled_tuple(&elements);
+            let word = match part {
+                Short::Float(value) => builder.float(value),
+                Short::Binary(bytes) => builder.binary(bytes),
+                Short::Reference(words) => builder.reference(words),
+                Short::Tuple(elements) => builder.filled_tuple(elements).word(),
+                // SAFETY: as above.
+                Short::Counted(_) => unsafe { builder.counted_binary(record, shared) },
+            };
+            builder.set(root, index, word);
+            let block = Block::of_short(&elements, index, part, &cats_sync::epoch::pin()).unwrap();
+            let built = builder.finish().unwrap();
+            assert_eq!(block.as_ref().as_words(), built.as_ref().as_words());
+            assert_eq!(counted(record) % 2, 0);
         }
     }
     assert_eq!(counted(record), 0);

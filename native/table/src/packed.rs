@@ -53,7 +53,8 @@ pub fn pack(block: Block, key: usize) -> Block {
 /// Whether an object is in packed form.
 #[inline]
 pub fn is_packed(block: BlockRef<'_>) -> bool {
-    block.arity() == 4 && block.elements_raw()[0] == BOTTOM
+    // An element by itself, as it may be one that is being changed in place.
+    block.arity() == 4 && block.element(0).word() == BOTTOM
 }
 
 /// The key of a packed object.

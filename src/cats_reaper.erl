@@ -47,7 +47,7 @@ init([]) ->
     group_leader(erlang:whereis(init), self()),
     case configure() of
         ok ->
-            load_code(),
+            ok = load_code(),
             ok = cats_nif:reaper(self()),
             {ok, no_state, 0};
         {error, Reason} ->
@@ -68,7 +68,8 @@ configure() ->
 %% What calls go through when they take more than one native call is loaded before there are tables: loading a
 %% module holds a scheduler for up to half a millisecond. What is not found is left to fail where it is called.
 load_code() ->
-    _ = code:ensure_modules_loaded([cats_failure, cats_select, cats_slices]).
+    _ = code:ensure_modules_loaded([cats_failure, cats_select, cats_slices]),
+    ok.
 
 %% @private
 -spec handle_call(register, gen_server:from(), no_state) -> {reply, ok, no_state, 0}.

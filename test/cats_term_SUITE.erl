@@ -225,7 +225,12 @@ wrap(_, Term) ->
         2 -> [Term];
         3 -> [x, Term | y];
         4 -> #{key => Term, {other} => []};
-        5 -> #{Term => [Term]};
+        5 ->
+            %% Twice the same, but not of ever the double: only terms that are not yet large.
+            case erts_debug:flat_size(Term) < 10000 of
+                true -> #{Term => [Term]};
+                false -> #{Term => []}
+            end;
         6 -> {a, Term, [b]}
     end.
 

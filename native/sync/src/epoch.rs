@@ -119,6 +119,8 @@ struct Domain {
     /// Whether a thread holds `waiting`.
     reclaiming: AtomicBool,
     waiting: UnsafeCell<Waiting>,
+    /// Where [`free_left`] begins next.
+    first: AtomicUsize,
 }
 
 /// What shares no pair of lines with anything else.
@@ -138,6 +140,7 @@ global! {
         weight: AtomicUsize::new(0),
         reclaiming: AtomicBool::new(false),
         waiting: UnsafeCell::new(Waiting { head: ptr::null_mut(), tail: ptr::null_mut(), safe: 0, witness: Witness::new() }),
+        first: AtomicUsize::new(0),
     };
 }
 
@@ -382,9 +385,9 @@ fn reclaim(thread: &Thread, limit: usize, raiding: bool) -> bool {
 
 /// Frees what was left to threads, until it was `limit` objects; how many.
 fn free_left(limit: usize) -> usize {
-    // It begins with another thread after each batch of garbage: those that are busy are soon left more, and would keep it from
-    // coming to those behind them. Relaxed: any thread will do.
-    let first = DOMAIN.epoch.0.load(Ordering::Relaxed) as usize % slots().count();
+    // It begins with the next thread each time: those that are busy are soon left more, and would keep it from coming to those behind
+    // them. Relaxed: any thread will do.
+    let first = DOMAIN.first.fetch_add(1, Ordering::Relaxed) % slots().count();
     let mut freed = 0;
     for slot in slots().skip(first).chain(slots().take(first)) {
         if freed >= limit {

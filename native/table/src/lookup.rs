@@ -225,11 +225,8 @@ impl<'g> Handle<'g> {
     where
         'g: 'o,
     {
-        debug_assert!(!self.table.kind().is_bag());
-        let entry = self.store().read(self.guard, probe, |entry| entry)?;
-        self.still_named()?;
         // SAFETY: the engine has validated it, and objects are retired through the epoch.
-        entry
+        self.entry(probe)?
             .map(|entry| unsafe { ObjectRef::read_within(entry, self.table.key(), patient, scratch) })
             .transpose()
     }
@@ -241,13 +238,19 @@ impl<'g> Handle<'g> {
         probe: &Probe<'_>,
         patient: impl FnOnce() -> bool,
     ) -> Result<Option<ObjectRef<'g>>, Failure> {
+        // SAFETY: as in `get`.
+        self.entry(probe)?
+            .map(|entry| unsafe { ObjectRef::read_in_place(entry, self.table.key(), patient) })
+            .transpose()
+    }
+
+    /// What the place of a key holds, for table types that have one object only.
+    #[inline(always)]
+    fn entry(self, probe: &Probe<'_>) -> Result<Option<Entry>, Failure> {
         debug_assert!(!self.table.kind().is_bag());
         let entry = self.store().read(self.guard, probe, |entry| entry)?;
         self.still_named()?;
-        // SAFETY: as in `lookup`.
-        entry
-            .map(|entry| unsafe { ObjectRef::read_in_place(entry, self.table.key(), patient) })
-            .transpose()
+        Ok(entry)
     }
 
     /// Whether the key has an object.

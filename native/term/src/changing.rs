@@ -64,8 +64,8 @@ impl<'a> ChangingRef<'a> {
             copy_words(changed, address);
             let count = address.add(words.len()).cast::<SequenceCount>();
             count.write(SequenceCount::default());
+            Some((Self::from_raw(address), result))
         }
-        Some((Self::at(address), result))
     }
 
     /// The block at an address.
@@ -74,11 +74,6 @@ impl<'a> ChangingRef<'a> {
     /// It is that of one which came from [`changed`](Self::changed) and lives for `'a`.
     #[inline]
     pub unsafe fn from_raw(address: NonNull<u64>) -> Self {
-        Self::at(address)
-    }
-
-    #[inline]
-    fn at(address: NonNull<u64>) -> Self {
         let block = PhantomData;
         Self { address, block }
     }
@@ -95,17 +90,14 @@ impl<'a> ChangingRef<'a> {
         unsafe { BlockRef::from_raw(self.address) }.words()
     }
 
+    /// The words of the elements.
     #[inline]
-    fn arity(self) -> usize {
-        // SAFETY: as above.
-        tuple_arity(unsafe { self.address.read() })
-    }
-
-    /// The word of element `index`, counted from 0, if there is one.
-    #[inline]
-    fn slot(self, index: usize) -> Option<&'a AtomicU64> {
+    fn elements(self) -> &'a [AtomicU64] {
         // SAFETY: the elements follow the header, and may be shared as atomics: they are only read otherwise by who excludes writers.
-        (index < self.arity()).then(|| unsafe { self.address.add(1 + index).cast().as_ref() })
+        unsafe {
+            let arity = tuple_arity(self.address.read());
+            std::slice::from_raw_parts(self.address.add(1).cast().as_ptr(), arity)
+        }
     }
 
     #[inline]
@@ -122,7 +114,7 @@ impl<'a> ChangingRef<'a> {
     /// only.
     #[inline(always)]
     pub unsafe fn change(self, index: usize, change: impl FnOnce(u64) -> Option<u64>) -> Option<u64> {
-        let slot = self.slot(index)?;
+        let slot = self.elements().get(index)?;
         // Relaxed: who changed it excluded this caller.
         let new = change(slot.load(Ordering::Relaxed))?;
         self.count().change(slot, new).then_some(new)
@@ -134,21 +126,19 @@ impl<'a> ChangingRef<'a> {
     /// There is as much.
     #[inline]
     unsafe fn copy_to(self, to: NonNull<u64>) {
-        let (words, elements) = (self.words(), 1..1 + self.arity());
+        let (words, elements) = (self.words(), self.elements());
         self.count().read(|| {
-            for slot in elements.clone() {
-                // SAFETY: as the caller promises; the slots are shared as atomics.
-                unsafe {
-                    let slot_word = self.address.add(slot).cast::<AtomicU64>().as_ref();
-                    // Relaxed: what the count asks for.
-                    to.add(slot).write(slot_word.load(Ordering::Relaxed));
-                }
+            for (i, word) in elements.iter().enumerate() {
+                // Relaxed: what the count asks for.
+                let word = word.load(Ordering::Relaxed);
+                // SAFETY: as the caller promises.
+                unsafe { to.add(1 + i).write(word) };
             }
         });
+        let rest = 1 + elements.len();
         // SAFETY: as the caller promises; the header and what is behind the elements never changes.
         unsafe {
             to.write(self.address.read());
-            let rest = elements.end;
             to.add(rest)
                 .copy_from_nonoverlapping(self.address.add(rest), words - rest);
         }

@@ -7,17 +7,24 @@ use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
 use smallvec::SmallVec;
 
+/// Keys for which nothing need be allocated.
+const FEW: usize = 16;
+/// Numbers from which on sorting by digits is faster than by comparing.
+const MANY: usize = 64;
+/// A bucket is asked for so many before it is locked.
+const AHEAD: usize = 12;
+
 /// The keys of one multi-key operation.
 pub struct Many<'a, S: Schema> {
     table: &'a Hash<S>,
     guard: &'a Guard,
     probes: &'a [&'a S::Probe],
     /// The words and hashes of the probes.
-    keys: Vec<(u64, u64)>,
+    keys: SmallVec<[(u64, u64); FEW]>,
     /// The buckets by number, locked. Dropped, and so unlocked, before the aftermath.
-    buckets: Vec<Group<'a>>,
+    buckets: SmallVec<[Group<'a>; FEW]>,
     /// For each probe the place of its bucket among `buckets`.
-    places: Vec<usize>,
+    places: SmallVec<[usize; FEW]>,
     after: Aftermath<'a>,
 }
 
@@ -40,8 +47,8 @@ impl<'a, S: Schema> Many<'a, S> {
             guard,
             probes,
             keys: probes.iter().map(key).collect(),
-            buckets: Vec::with_capacity(probes.len()),
-            places: vec![0; probes.len()],
+            buckets: SmallVec::with_capacity(probes.len()),
+            places: SmallVec::from_elem(0, probes.len()),
             after: table.aftermath(guard),
         };
         let mut spins = SPINS;
@@ -58,9 +65,22 @@ impl<'a, S: Schema> Many<'a, S> {
     fn try_lock(&mut self, spins: &mut usize) -> bool {
         let size = self.table.size();
         let number = |key: &(u64, u64)| size.number_of(key.1);
-        let mut numbers: SmallVec<[(usize, usize); 16]> = self.keys.iter().map(number).zip(0..).collect();
-        numbers.sort_unstable();
+        let mut numbers: SmallVec<[(usize, usize); FEW]> = self.keys.iter().map(number).zip(0..).collect();
+        match numbers.len() {
+            MANY.. => radsort::sort_by_key(&mut numbers, |(number, _)| *number),
+            _ => numbers.sort_unstable_by_key(|(number, _)| *number),
+        }
+        let mut ahead = numbers.iter().map(|(number, _)| *number);
+        let mut prefetch = |count| {
+            for number in ahead.by_ref().take(count) {
+                if let Some(bucket) = self.table.bucket(self.guard, number) {
+                    bucket.prefetch();
+                }
+            }
+        };
+        prefetch(AHEAD);
         for run in numbers.chunk_by(|a, b| a.0 == b.0) {
+            prefetch(run.len());
             let Some(held) = self.lock_number(run[0].0, spins) else {
                 return false;
             };

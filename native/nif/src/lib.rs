@@ -14,6 +14,7 @@
 //! | `layout`, `binary` | terms as they lie in the VM's memory |
 //! | `held` | terms that are stored in the VM's own form |
 //! | `host` | what the VM does for stored terms |
+//! | `memory` | where Rust's memory comes from |
 //! | `monitor` | watches the processes that own or fix tables |
 //! | `reaper` | the process that clears away in the background |
 //! | `settings` | the settings of the application |
@@ -33,6 +34,7 @@ mod host;
 mod lay;
 mod layout;
 mod load;
+mod memory;
 mod monitor;
 mod reaper;
 mod resource;

@@ -33,7 +33,7 @@ const TAG: u64 = 3;
 const INTEGER: u64 = 0xf;
 const INTEGER_BITS: u32 = 4;
 /// How long a process may run that makes long calls, in nanoseconds.
-const TURN_NS: usize = 250_000;
+const TURN_NS: usize = 200_000;
 
 impl Term {
     #[inline]
@@ -451,7 +451,7 @@ impl<'a> Env<'a> {
         Term::from_raw(unsafe { enif_raise_exception(self.raw, reason.raw()) })
     }
 
-    /// Reports to the scheduler how many nanoseconds this call takes, so that the turn of its process ends after a quarter of
+    /// Reports to the scheduler how many nanoseconds this call takes, so that the turn of its process ends after a fifth of
     /// a millisecond: one slice of a long call. Less than 2.5 µs is not worth a report.
     #[inline]
     pub fn account(self, nanoseconds: usize) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long one slice takes, roughly, and words at which it ends early: behind a step, or even within.
-const SLICE: Duration = Duration::from_micros(250);
+const SLICE: Duration = Duration::from_micros(200);
 const SLICE_WORDS: usize = 8000;
 const STEP_WORDS: usize = 4 * SLICE_WORDS;
 /// Keys whose objects are asked for at once within a slice: some at first, more while a step takes no longer than `STEP`.

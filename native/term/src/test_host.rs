@@ -24,6 +24,8 @@ struct Heap {
     words: HashMap<&'static str, u64>,
     terms: HashMap<u64, Arc<Form>>,
     retained: HashMap<u64, Arc<Form>>,
+    /// The bytes of counted binaries, which stay.
+    records: Vec<&'static [u8]>,
     /// References counted of binaries, by their records.
     counted: HashMap<u64, usize>,
     last: u64,
@@ -215,6 +217,13 @@ pub fn hold(form: Form) -> u64 {
 /// What a word stands for.
 pub fn held_form(word: u64) -> Option<Arc<Form>> {
     form(word)
+}
+
+/// The record and the bytes of a new counted binary, which lives for ever.
+pub fn record(bytes: &[u8]) -> (u64, &'static [u8]) {
+    let bytes = bytes.to_owned().leak();
+    heap().records.push(bytes);
+    (bytes.as_ptr() as u64, bytes)
 }
 
 /// How many references to the binary of this record blocks have counted.

@@ -5,7 +5,9 @@ mod properties;
 mod units;
 
 use crate::ZEROS_IDENTICAL;
-use cats_term::test_host::{atom, atom_text, held_form, hold, install_test_host, plain_number, plain_reference, Form};
+use cats_term::test_host::{
+    atom, atom_text, held_form, hold, install_test_host, plain_number, plain_reference, record, Form,
+};
 use cats_term::{small, Builder, Class, Shared, TermRef, View, NIL};
 use num_bigint::{BigInt, BigUint, Sign};
 use num_rational::BigRational;
@@ -170,9 +172,9 @@ impl Model {
             }
             Binary(bytes, Bytes::Inline) => builder.binary(bytes),
             Binary(bytes, Bytes::Counted) => {
-                let bytes = bytes.clone().leak();
+                let (record, bytes) = record(bytes);
                 // SAFETY: the bytes live for ever, and the host counts for any number.
-                unsafe { builder.counted_binary(bytes.as_ptr() as u64, bytes) }
+                unsafe { builder.counted_binary(record, bytes) }
             }
             Binary(bytes, Bytes::Held) => {
                 let word = hold(Form::Shared(bytes.clone()));

@@ -3,7 +3,7 @@
 use super::Bytes;
 use super::Model::{self, *};
 use crate::ZEROS_IDENTICAL;
-use cats_term::test_host::{counted, install_test_host, plain_reference, retained};
+use cats_term::test_host::{counted, install_test_host, plain_reference, record, retained};
 use cats_term::{
     compare, equal, hash_of, head, key_word, key_word_ordered, normalize, small, Block, Builder, Class, CountedBinary,
     Short, TermRef, View, BOTTOM, NIL, TOP,
@@ -235,8 +235,7 @@ fn flat_blocks() {
 fn blocks_of_short_parts() {
     let bytes: Vec<u8> = (1..=64).collect();
     let reference = plain_reference(5);
-    let shared = &*vec![7; 100].leak();
-    let record = shared.as_ptr() as u64;
+    let (record, shared) = record(&[7; 100]);
     let numbers: Vec<u64> = (0..5).filter_map(small).collect();
     let others = [
         Short::Float(1.5),
@@ -541,8 +540,7 @@ fn held_terms_are_released_once() {
 #[test]
 fn binaries_are_counted() {
     install_test_host(ZEROS_IDENTICAL);
-    let bytes = &*vec![7; 100].leak();
-    let record = bytes.as_ptr() as u64;
+    let (record, bytes) = record(&[7; 100]);
     let other = Opaque(Class::Reference, 999);
     // With a held term in the block, too, it is built anew to be changed.
     for (held, words) in [(false, 9), (true, 12)] {

@@ -495,19 +495,14 @@ impl Leaf {
     pub fn room(self, hash: u64) -> Option<Place> {
         match self.free_slot(self.home(hash)) {
             Some(slot) => Some(Place { slot, distance: 0 }),
-            None => self.place(hash, REACH),
+            None => self.place(hash),
         }
     }
 
-    /// A free slot for an absent key, in any line.
-    pub fn any_room(self, hash: u64) -> Option<Place> {
-        self.place(hash, self.lines())
-    }
-
     #[inline(never)]
-    fn place(self, hash: u64, reach: usize) -> Option<Place> {
+    fn place(self, hash: u64) -> Option<Place> {
         let mut line = self.home(hash);
-        (0..reach.min(self.lines())).find_map(|distance| {
+        (0..REACH.min(self.lines())).find_map(|distance| {
             let slot = self.free_slot(line);
             line = self.line_behind(line);
             Some(Place { slot: slot?, distance })

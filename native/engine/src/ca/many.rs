@@ -159,7 +159,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
     /// Puts an entry whose key is not in its leaf, which is held at this place.
     fn insert(&mut self, i: usize, query: &Query<S>, wanted: Wanted, entry: Entry, place: usize) {
         let leaf = self.leaf(place);
-        if let Some(room) = leaf.any_room(wanted.hash) {
+        if let Some(room) = leaf.room(wanted.hash) {
             self.change(place);
             return leaf.insert(query.schema, query.probe, room, entry);
         }

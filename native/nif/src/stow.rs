@@ -42,7 +42,13 @@ pub unsafe fn key(env: Env, key: Term, room: &mut Room<WORDS>) -> Option<(u64, b
     let mut stowing = Stowing::new(env, room);
     let mut word = 0;
     // SAFETY: as the caller promises; the slot is a word.
-    unsafe { stowing.boxed(key, NonNull::from(&mut word), stowing.first) }?;
+    unsafe {
+        match layout::float(key) {
+            // In registers, as it is only one.
+            Some(value) => stowing.float(value, NonNull::from(&mut word), stowing.first),
+            None => stowing.boxed(key, NonNull::from(&mut word), stowing.first),
+        }?;
+    }
     Some((word, stowing.may_stand))
 }
 
@@ -125,14 +131,7 @@ impl<'e> Stowing<'e> {
                         next = self.slots(values, at.add(1 + count), &mut last, next)?;
                         at.write(draft::map_header(count, last.is_none()));
                     }
-                    Look::Float(value) => {
-                        self.room(at, 2)?;
-                        slot.write(draft::word(self.first, at));
-                        at.write(draft::FLOAT_HEADER);
-                        at.add(1).write(value.to_bits());
-                        self.may_stand &= value != 0.0;
-                        return Some(at.add(2));
-                    }
+                    Look::Float(value) => return self.float(value, slot, at),
                     Look::Binary(bytes) => return self.binary(bytes, slot, at),
                     Look::Reference(words) => {
                         self.room(at, words.len())?;
@@ -232,6 +231,19 @@ impl<'e> Stowing<'e> {
             // SAFETY: as the caller promises.
             Some((slot, term)) => unsafe { self.boxed(term, slot, next) },
             None => Some(next),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn float(&mut self, value: f64, slot: NonNull<u64>, at: NonNull<u64>) -> Option<NonNull<u64>> {
+        self.room(at, 2)?;
+        // SAFETY: as the caller promises; there is room.
+        unsafe {
+            slot.write(draft::word(self.first, at));
+            at.write(draft::FLOAT_HEADER);
+            at.add(1).write(value.to_bits());
+            self.may_stand &= value != 0.0;
+            Some(at.add(2))
         }
     }
 

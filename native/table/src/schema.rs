@@ -63,10 +63,20 @@ pub(crate) unsafe fn stored_key<'a>(entry: Entry, key: usize) -> Option<TermRef<
     let mut entry = entry;
     if is_group(entry.body) {
         // SAFETY: as the caller promises.
-        entry.body = unsafe { Group::from_body(entry.body) }.first()?;
+        entry.body = unsafe { first_body(entry.body) }?;
     }
     // SAFETY: every object of this table has a key; the body is not that of a group.
     (entry.key & 3 == 3 || is_block(entry.body)).then(|| unsafe { key_of(entry, key) })
+}
+
+/// The first object of a group.
+///
+/// # Safety
+/// As for [`stored_key`].
+#[inline(never)]
+unsafe fn first_body(group: u64) -> Option<u64> {
+    // SAFETY: as the caller promises.
+    unsafe { Group::from_body(group) }.first()
 }
 
 /// Asks the processor for the block or the group of an entry: the first lines of it.
@@ -173,7 +183,7 @@ impl Schema for Ordered {
         probe.word
     }
 
-    #[inline]
+    #[inline(always)]
     unsafe fn matches(&self, probe: &Self::Probe, entry: Entry) -> bool {
         // SAFETY: as the caller promises.
         let Some(key) = (unsafe { stored_key(entry, self.key) }) else {

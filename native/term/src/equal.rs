@@ -7,7 +7,7 @@ use crate::host::host;
 /// Whether two terms are exactly the same.
 ///
 /// O(size); O(n log n) for maps of the same keys in different orders, which the VM does not make.
-#[inline]
+#[inline(always)]
 pub fn equal(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     if a.is_immediate() || b.is_immediate() {
         a.word() == b.word()
@@ -17,8 +17,11 @@ pub fn equal(a: TermRef<'_>, b: TermRef<'_>) -> bool {
 }
 
 /// Whether both are the same words, none of which means anything but itself: so terms that are found by their hashes mostly are.
-#[inline]
+#[inline(never)]
 fn are_same_words(a: TermRef<'_>, b: TermRef<'_>) -> bool {
+    if let (Some(a), Some(b)) = (a.float_words(), b.float_words()) {
+        return a[0] == b[0];
+    }
     a.header() == b.header()
         && a.plain_words().is_some_and(|words| {
             // SAFETY: the header tells how many words an item has.
@@ -28,6 +31,7 @@ fn are_same_words(a: TermRef<'_>, b: TermRef<'_>) -> bool {
         })
 }
 
+#[inline(never)]
 fn equal_items(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     match (a.view(), b.view()) {
         (View::Tuple(a), View::Tuple(b)) => equal_elements(a, b),
@@ -48,6 +52,7 @@ fn equal_items(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     }
 }
 
+#[inline]
 fn equal_floats(a: f64, b: f64) -> bool {
     a.to_bits() == b.to_bits() || (a == 0.0 && b == 0.0 && host().zeros_identical)
 }

@@ -146,8 +146,14 @@ pub fn is_immediate(word: u64) -> bool {
 /// The word of a small integer, if it is one (60 bits, signed).
 #[inline]
 pub fn small(value: i64) -> Option<u64> {
-    let word = (value as u64) << 4 | SMALL;
+    let word = small_word(value);
     (word as i64 >> 4 == value).then_some(word)
+}
+
+/// The same of what is known to be one.
+#[inline]
+pub(crate) fn small_word(value: i64) -> u64 {
+    (value as u64) << 4 | SMALL
 }
 
 /// Types of terms in the order of types (native records stand between tuples and maps since OTP 29).

@@ -5,7 +5,7 @@
 //! products made beside each other and not one after the other; so are the bytes of short binaries. Those of others are hashed by
 //! rapidhash, under another secret.
 
-use crate::format::{is_immediate, padded, small, Class, Elements, Map, TermRef, View};
+use crate::format::{is_immediate, padded, Class, Elements, Map, TermRef, View};
 use crate::number::{small_value, Whole};
 use rapidhash::v3::{rapidhash_v3_seeded, RapidSecrets};
 use std::hash::{BuildHasher, RandomState};
@@ -146,13 +146,26 @@ enum Mark {
     Held,
 }
 
-/// `ORDERED`: by value.
+/// The hash of a term that is no immediate. `ORDERED`: by value.
+#[inline(always)]
 fn hash_item<const ORDERED: bool>(term: TermRef<'_>) -> u64 {
-    if let (true, View::Float(value)) = (ORDERED, term.view()) {
-        if let Some(word) = small_value(value).and_then(small) {
-            return hash_of(word);
-        }
+    match term.float_words() {
+        Some(&[bits]) => hash_float::<ORDERED>(f64::from_bits(bits)),
+        _ => hash_other::<ORDERED>(term),
     }
+}
+
+/// Apart from others, which take registers that would have to be saved.
+#[inline(never)]
+fn hash_float<const ORDERED: bool>(value: f64) -> u64 {
+    match small_value(value) {
+        Some(word) if ORDERED => hash_of(word),
+        _ => State::new().float::<ORDERED>(value).finish(),
+    }
+}
+
+#[inline(never)]
+fn hash_other<const ORDERED: bool>(term: TermRef<'_>) -> u64 {
     State::new().item::<ORDERED>(term).finish()
 }
 
@@ -315,7 +328,7 @@ fn single_word<const ORDERED: bool>(term: TermRef<'_>) -> Option<u64> {
         return Some(term.word());
     }
     match term.view() {
-        View::Float(value) if ORDERED => small_value(value).and_then(small),
+        View::Float(value) if ORDERED => small_value(value),
         _ => None,
     }
 }

@@ -100,11 +100,24 @@ fn head_of_small(value: i64) -> u64 {
     }
 }
 
+/// A float's at once; others take registers that would have to be saved.
 #[inline(never)]
 fn head_of_any(term: TermRef<'_>, skip: usize) -> u64 {
+    if skip == 0 && !term.is_immediate() {
+        if let Some(&[bits]) = term.float_words() {
+            let value = f64::from_bits(bits);
+            if let Some(digits) = Digits::of_float(value) {
+                return digits.head(value < 0.0);
+            }
+        }
+    }
+    head_of_other(term, skip)
+}
+
+#[inline(never)]
+fn head_of_other(term: TermRef<'_>, skip: usize) -> u64 {
     let head = match term.view() {
         View::Binary(bytes) | View::SharedBinary(_, bytes) => head_of_bytes(bytes, skip),
-        View::Float(value) if skip == 0 => Digits::of_float(value).map(|digits| digits.head(value < 0.0)),
         _ => None,
     };
     if let Some(head) = head {

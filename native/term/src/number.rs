@@ -1,6 +1,6 @@
 //! Numbers by value: integers of any size and floats, compared exactly.
 
-use crate::format::{Integer, TermRef, View};
+use crate::format::{small_word, Integer, TermRef, View};
 use std::cmp::Ordering;
 
 /// A number taken apart.
@@ -170,9 +170,50 @@ impl Whole {
     }
 }
 
-/// The small integer that a float is equal to, if there is one.
+/// The word of the small integer that a float is equal to, if there is one.
 #[inline]
-pub(crate) fn small_value(value: f64) -> Option<i64> {
-    let integer = value as i64;
-    ((-SMALL_END..SMALL_END).contains(&value) && integer as f64 == value).then_some(integer)
+pub(crate) fn small_value(value: f64) -> Option<u64> {
+    if has_fraction(value) || !(-SMALL_END..SMALL_END).contains(&value) {
+        return None;
+    }
+    // SAFETY: the range is that of small integers.
+    Some(small_word(unsafe { value.to_int_unchecked() }))
+}
+
+/// Whether a float, but 0.0, is no integer: by its bits, as to convert it and to look if it is still the same takes several times as
+/// long.
+#[inline]
+fn has_fraction(value: f64) -> bool {
+    let bits = value.to_bits();
+    let zeros = (bits | 1 << 52).trailing_zeros();
+    // The exponent of the lowest bit that is set, plus 1075.
+    let lowest = (bits >> 52 & 0x7ff) as u32 + zeros;
+    lowest < 1075 && value != 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::small;
+
+    #[test]
+    fn floats_that_equal_small_integers_are_told() {
+        let by_conversion = |value: f64| {
+            let integer = value as i64;
+            small(integer).filter(|_| integer as f64 == value)
+        };
+        let check = |value: f64| {
+            for value in [value, -value] {
+                assert_eq!(small_value(value), by_conversion(value), "{value:?}");
+            }
+        };
+        for exponent in 0..2047u64 {
+            // Each with a mantissa of one bit, or all bits from one on.
+            for bit in 0..52 {
+                for mantissa in [0, 1 << bit, (1 << 52) - (1 << bit)] {
+                    check(f64::from_bits(exponent << 52 | mantissa));
+                }
+            }
+        }
+    }
 }

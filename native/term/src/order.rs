@@ -32,6 +32,7 @@ fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
 ///
 /// Held terms are compared in term order even as map keys: only for terms nested deeper than 64, or funs that differ in a
 /// number of their environment, could the two orders differ.
+#[inline(never)]
 fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     if a.same_place(b) {
         return Equal;

@@ -164,6 +164,16 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct Torn;
 
+/// [`Schema::matches`](crate::Schema::matches), out of line, so that nothing is kept for it where keys are immediates.
+///
+/// # Safety
+/// As there.
+#[inline(never)]
+unsafe fn matches<S: OrderedSchema>(schema: &S, probe: &S::Probe, entry: Entry) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { schema.matches(probe, entry) }
+}
+
 /// Bytes of a leaf of so many lines before its address.
 const fn before(lines: usize) -> usize {
     lines * LINE * size_of::<Slot>()
@@ -428,10 +438,10 @@ impl Leaf {
         wanted: Wanted,
         info: Info,
     ) -> Option<(usize, Entry)> {
+        let home = self.home(wanted.hash);
+        let tagged = self.tagged(home, tag_of(wanted.hash));
+        let any = tagged.any();
         if wanted.word & 3 == 3 {
-            let home = self.home(wanted.hash);
-            let tagged = self.tagged(home, tag_of(wanted.hash));
-            let any = tagged.any();
             // Without branches, as whether there is such a key is a toss. Where there is not, two words behind the header stand in
             // for the entry, so that nothing waits for one.
             let entry = self.line(home).wrapping_add(tagged.first()).cast_const();
@@ -446,6 +456,14 @@ impl Leaf {
                 let slot = home * LINE + tagged.first();
                 let key = wanted.word;
                 return any.then_some((slot, Entry { key, body }));
+            }
+        } else if any {
+            let slot = home * LINE + tagged.first();
+            if let Ok(entry) = self.entry(slot) {
+                // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
+                if entry.key == wanted.word && unsafe { matches(schema, probe, entry) } {
+                    return Some((slot, entry));
+                }
             }
         }
         match self.find_further(schema, probe, wanted, info) {

@@ -220,6 +220,7 @@ pub unsafe fn change_in_place(body: u64, index: usize, change: impl FnOnce(u64) 
 /// The object's place is locked. `change` leaves the key as it is, and puts immediates only in the place of immediates.
 #[inline]
 pub unsafe fn changed<R>(guard: &Guard, body: u64, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(u64, R)> {
+    prefetch_small(body);
     let is_readable = |block: &BlockRef<'_>| is_changing(body) || !packed::is_packed(*block);
     // SAFETY: as the caller promises.
     let block = unsafe { block(body) }.filter(|block| is_readable(block) && block.words() <= COPY_LIMIT)?;
@@ -251,6 +252,18 @@ pub fn referent(body: u64) -> *mut u8 {
 #[inline]
 pub fn prefetch(body: u64) {
     cats_sync::prefetch(referent(body).cast_const());
+}
+
+/// Asks it for all lines of the block of a body that tells its words, if these are no more than can be changed in place. They are known
+/// before the first of them is there.
+#[inline]
+fn prefetch_small(body: u64) {
+    if let Some(words) = words(body).filter(|words| *words <= CHANGING_LIMIT) {
+        let at = referent(body).cast_const();
+        for word in (0..words).step_by(8).chain([words - 1]) {
+            cats_sync::prefetch(at.wrapping_add(8 * word));
+        }
+    }
 }
 
 /// By how many bytes the block of a body is larger than that of another, which may not be there either.
@@ -390,8 +403,11 @@ unsafe fn block<'a>(body: u64) -> Option<BlockRef<'a>> {
 /// The block that the body refers to, if any, lives for `'a`.
 #[inline]
 unsafe fn changing<'a>(body: u64) -> Option<ChangingRef<'a>> {
-    // SAFETY: bodies of this kind come from `changing_address`.
-    is_changing(body).then(|| unsafe { ChangingRef::from_raw(NonNull::new_unchecked(referent(body).cast())) })
+    is_changing(body).then(|| {
+        let words = (body >> ADDRESS_BITS) as usize - 1;
+        // SAFETY: bodies of this kind come from `changing_address`.
+        unsafe { ChangingRef::from_raw(NonNull::new_unchecked(referent(body).cast()), words) }
+    })
 }
 
 /// An object to read.

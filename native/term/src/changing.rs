@@ -36,6 +36,7 @@ impl Default for Scratch {
 #[derive(Clone, Copy)]
 pub struct ChangingRef<'a> {
     address: NonNull<u64>,
+    words: usize,
     block: PhantomData<&'a AtomicU64>,
 }
 
@@ -64,18 +65,24 @@ impl<'a> ChangingRef<'a> {
             copy_words(changed, address);
             let count = address.add(words.len()).cast::<SequenceCount>();
             count.write(SequenceCount::default());
-            Some((Self::from_raw(address), result))
+            Some((Self::from_raw(address, words.len()), result))
         }
     }
 
-    /// The block at an address.
+    /// The block at an address, whose words are told by who knows them without a look at it, that of the count left out: so nobody waits
+    /// for its header before the count is asked for.
     ///
     /// # Safety
     /// It is that of one which came from [`changed`](Self::changed) and lives for `'a`.
     #[inline]
-    pub unsafe fn from_raw(address: NonNull<u64>) -> Self {
-        let block = PhantomData;
-        Self { address, block }
+    pub unsafe fn from_raw(address: NonNull<u64>, words: usize) -> Self {
+        // SAFETY: a block has a header, which does not change.
+        debug_assert_eq!(words, unsafe { BlockRef::from_raw(address) }.words());
+        Self {
+            address,
+            words,
+            block: PhantomData,
+        }
     }
 
     #[inline]
@@ -86,8 +93,7 @@ impl<'a> ChangingRef<'a> {
     /// Its words, without that of the count.
     #[inline]
     pub fn words(self) -> usize {
-        // SAFETY: a block has a header, which does not change.
-        unsafe { BlockRef::from_raw(self.address) }.words()
+        self.words
     }
 
     /// The words of the elements.

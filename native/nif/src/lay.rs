@@ -337,18 +337,32 @@ unsafe fn padded(bytes: &[u8]) -> &[u64] {
     unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len().div_ceil(8)) }
 }
 
-/// Copies at most [`SMALL`] words, and no fewer than one; where the next ones go. Volatile, or the compiler asks first if they are so many
-/// that vectors are worth it.
+/// Copies at most [`SMALL`] words, and no fewer than one; where the next ones go. Those at the beginning and those at the end, which may be
+/// the same: so there is no loop, whose setup would take longer than it.
 #[inline(always)]
-unsafe fn copy_few(words: &[u64], mut to: NonNull<u64>) -> NonNull<u64> {
-    for word in words {
-        // SAFETY: the caller has room for them.
+unsafe fn copy_few(words: &[u64], to: NonNull<u64>) -> NonNull<u64> {
+    /// The words at both ends.
+    #[inline(always)]
+    unsafe fn ends<const N: usize>(from: *const u64, to: NonNull<u64>, words: usize) {
+        // SAFETY: as the caller promises, there are `N` words or more.
         unsafe {
-            to.write_volatile(*word);
-            to = to.add(1);
+            for at in [0, words - N] {
+                let part = from.add(at).cast::<[u64; N]>().read();
+                to.add(at).cast().write(part);
+            }
         }
     }
-    to
+    let (from, count) = (words.as_ptr(), words.len());
+    debug_assert!((1..=SMALL).contains(&count));
+    // SAFETY: the caller has room for them.
+    unsafe {
+        match count {
+            1 => to.write(*from),
+            2..4 => ends::<2>(from, to, count),
+            _ => ends::<4>(from, to, count),
+        }
+        to.add(count)
+    }
 }
 
 /// Copies words one by one: a copy of any length would be a call.

@@ -687,15 +687,24 @@ foldl(Function, Acc0, Table) ->
             end,
     case First of
         '$end_of_table' -> Acc0;
-        {_Key, Objects} -> foldl_from(Objects, Function, Acc0, Tid)
+        {_Key, Objects} -> foldl_over(Objects, Function, Acc0, Tid)
     end.
 
-foldl_from(Object, Function, Acc, Tid) when is_tuple(Object) ->
-    foldl_behind(Object, Function, Function(Object, Acc), Tid);
-foldl_from([Object | _] = Objects, Function, Acc, Tid) ->
-    foldl_behind(Object, Function, lists:foldl(Function, Acc, Objects), Tid);
-foldl_from('$end_of_table', _Function, Acc, _Tid) ->
-    Acc.
+foldl_over([Object], Function, Acc, Tid) ->
+    foldl_from(Object, Acc, 0, Function, Tid);
+foldl_over([Object | _] = Objects, Function, Acc, Tid) ->
+    foldl_behind(Object, Function, lists:foldl(Function, Acc, Objects), Tid).
+
+%% The object is in the place with the number, if that is not 0. No `try', as its frame takes time.
+foldl_from(Object, Acc0, Number, Function, Tid) ->
+    Acc = Function(Object, Acc0),
+    case cats_nif:next_numbered(Tid, Object, Number) of
+        Next when is_tuple(Next) -> foldl_from(Next, Acc, Number + 1, Function, Tid);
+        [Found | Next] when is_integer(Found) -> foldl_from(Next, Acc, Found, Function, Tid);
+        [_ | _] = Objects -> foldl_over(Objects, Function, Acc, Tid);
+        '$end_of_table' -> Acc;
+        _Cause -> foldl_behind(Object, Function, Acc, Tid)
+    end.
 
 foldl_behind(Object, Function, Acc, Tid) ->
     Next = try
@@ -704,7 +713,11 @@ foldl_behind(Object, Function, Acc, Tid) ->
                error:Cause:Stack ->
                    cats_failure:handle(Cause, {next_objects, [Tid, Object]}, foldl, [Function, Acc, Tid], Stack)
            end,
-    foldl_from(Next, Function, Acc, Tid).
+    case Next of
+        '$end_of_table' -> Acc;
+        _ when is_tuple(Next) -> foldl_from(Next, Acc, 0, Function, Tid);
+        _ -> foldl_over(Next, Function, Acc, Tid)
+    end.
 
 %% @doc Like {@link foldl/3}; of an `ordered_set' from the last key to the first.
 -spec foldr(fun((Object :: tuple(), AccIn) -> AccOut), Acc0, table()) -> Acc1 when
@@ -719,15 +732,24 @@ foldr(Function, Acc0, Table) ->
            end,
     case Last of
         '$end_of_table' -> Acc0;
-        {_Key, Objects} -> foldr_from(Objects, Function, Acc0, Tid)
+        {_Key, Objects} -> foldr_over(Objects, Function, Acc0, Tid)
     end.
 
-foldr_from(Object, Function, Acc, Tid) when is_tuple(Object) ->
-    foldr_behind(Object, Function, Function(Object, Acc), Tid);
-foldr_from([Object | _] = Objects, Function, Acc, Tid) ->
-    foldr_behind(Object, Function, lists:foldr(Function, Acc, Objects), Tid);
-foldr_from('$end_of_table', _Function, Acc, _Tid) ->
-    Acc.
+foldr_over([Object], Function, Acc, Tid) ->
+    foldr_from(Object, Acc, 0, Function, Tid);
+foldr_over([Object | _] = Objects, Function, Acc, Tid) ->
+    foldr_behind(Object, Function, lists:foldr(Function, Acc, Objects), Tid).
+
+%% The object is in the place with the number, if that is not 0. No `try', as its frame takes time.
+foldr_from(Object, Acc0, Number, Function, Tid) ->
+    Acc = Function(Object, Acc0),
+    case cats_nif:prev_numbered(Tid, Object, Number) of
+        Next when is_tuple(Next) -> foldr_from(Next, Acc, Number + 1, Function, Tid);
+        [Found | Next] when is_integer(Found) -> foldr_from(Next, Acc, Found, Function, Tid);
+        [_ | _] = Objects -> foldr_over(Objects, Function, Acc, Tid);
+        '$end_of_table' -> Acc;
+        _Cause -> foldr_behind(Object, Function, Acc, Tid)
+    end.
 
 foldr_behind(Object, Function, Acc, Tid) ->
     Next = try
@@ -736,7 +758,11 @@ foldr_behind(Object, Function, Acc, Tid) ->
                error:Cause:Stack ->
                    cats_failure:handle(Cause, {prev_objects, [Tid, Object]}, foldr, [Function, Acc, Tid], Stack)
            end,
-    foldr_from(Next, Function, Acc, Tid).
+    case Next of
+        '$end_of_table' -> Acc;
+        _ when is_tuple(Next) -> foldr_from(Next, Acc, 0, Function, Tid);
+        _ -> foldr_over(Next, Function, Acc, Tid)
+    end.
 
 %% A named table's identifier, so that the table stays the same one; what is no table is left to fail.
 tid(Name) when is_atom(Name) ->

@@ -37,6 +37,8 @@
     prev_lookup/2,
     next_objects/2,
     prev_objects/2,
+    next_numbered/3,
+    prev_numbered/3,
     slot/2,
     safe_fixtable/2,
     rename/2,
@@ -237,6 +239,16 @@ next_objects(_Table, _Object) -> erlang:nif_error(not_loaded).
 
 -spec prev_objects(table(), tuple()) -> tuple() | [tuple()] | '$end_of_table'.
 prev_objects(_Table, _Object) -> erlang:nif_error(not_loaded).
+
+%% @doc As {@link next_objects/2}, from the place with a number, which is that of the object. What it comes to has the next number, or,
+%% where the way had to be searched, the one that comes with it. Returns the causes of errors (see {@link cats_failure}).
+-spec next_numbered(table(), tuple(), non_neg_integer()) ->
+          tuple() | nonempty_improper_list(pos_integer(), tuple()) | [tuple()] | atom().
+next_numbered(_Table, _Object, _Number) -> erlang:nif_error(not_loaded).
+
+-spec prev_numbered(table(), tuple(), non_neg_integer()) ->
+          tuple() | nonempty_improper_list(pos_integer(), tuple()) | [tuple()] | atom().
+prev_numbered(_Table, _Object, _Number) -> erlang:nif_error(not_loaded).
 
 -spec slot(table(), non_neg_integer()) -> [tuple()] | '$end_of_table'.
 slot(_Table, _Number) -> erlang:nif_error(not_loaded).

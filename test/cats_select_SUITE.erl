@@ -8,13 +8,13 @@
 -export([functions/1, types/1, results/1, maps/1, compressed/1, equal_keys/1, other_constants/1,
          keys_are_met_once/1, chunks/1, reused/1, repaired/1, bad_continuations/1, limits/1,
          deleted_meanwhile/1, changed_meanwhile/1, large_objects/1, heavy_objects/1, heavy_groups/1,
-         folds/1, fold_and_delete/1, input_functions/1, specifications/1, shell_funs/1, module_funs/1]).
+         folds/1, fold_and_delete/1, fold_and_change/1, input_functions/1, specifications/1, shell_funs/1, module_funs/1]).
 
 all() ->
     [functions, types, results, maps, compressed, equal_keys, other_constants, keys_are_met_once, chunks, reused,
      repaired, bad_continuations, limits, deleted_meanwhile, changed_meanwhile, large_objects,
-     heavy_objects, heavy_groups, folds, fold_and_delete, input_functions, specifications, shell_funs,
-     module_funs].
+     heavy_objects, heavy_groups, folds, fold_and_delete, fold_and_change, input_functions, specifications,
+     shell_funs, module_funs].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -456,6 +456,42 @@ fold_and_delete(_Config) ->
          ?assertMatch([Result, Result], [Module:Function(Delete(Module, Table), [], Table)
                                          || {Module, Table} <- Tables])
      end || {Function, Step} <- [{foldl, 1}, {foldr, -1}]].
+
+%% A fold sees what its function does to the table, and other steps in between do not lead it elsewhere.
+fold_and_change(_Config) ->
+    [begin
+         Tables = both([ordered_set, public], [Object || {Key, _, _} = Object <- objects(2000), Key rem 5 > 0]),
+         Results = [Module:Function(fun({Key, _, _}, Keys) ->
+                                            Done = change(Module, Table, Key, Step, Salt),
+                                            [{Key, Done} | Keys]
+                                    end, [], Table) || {Module, Table} <- Tables],
+         ?assertMatch([Result, Result], Results)
+     end || {Function, Step} <- [{foldl, 1}, {foldr, -1}], Salt <- lists:seq(1, 17)].
+
+change(_Module, _Table, Key, _Step, _Salt) when is_float(Key); Key < 1; Key > 2000 ->
+    none;
+change(Module, Table, Key, Step, Salt) ->
+    Object = fun(Distance) -> {Key + Step * Distance, new, [Key]} end,
+    case (Key + Salt) rem 17 of
+        0 -> Module:insert(Table, Object(5));
+        1 -> Module:delete(Table, Key + Step);
+        2 -> Module:delete(Table, Key);
+        3 -> [Module:next(Table, Key), Module:next(Table, Key)];
+        4 -> Module:prev(Table, Key);
+        5 -> lists:foldl(fun(_, Last) -> Module:next(Table, Last) end, Module:first(Table), lists:seq(1, 50));
+        6 when Key rem 3 =:= 0 -> Module:foldl(fun(_, Count) -> Count + 1 end, 0, Table);
+        7 when Key rem 3 =:= 0 -> Module:foldr(fun(_, Count) -> Count + 1 end, 0, Table);
+        8 -> Module:update_element(Table, Key + Step, {2, changed});
+        9 when Key rem 20 =:= 1 ->
+            %% So many that leaves are replaced.
+            [Module:insert(Table, Object(Distance / 8)) || Distance <- lists:seq(1, 160)];
+        10 ->
+            {Pid, Reference} = spawn_monitor(fun() -> Module:insert(Table, Object(4)) end),
+            receive {'DOWN', Reference, process, Pid, Reason} -> Reason end;
+        11 -> Module:insert(Table, {Key, again, []});
+        12 when Key > 1900 -> Module:select_delete(Table, [{{'_', 3, '_'}, [], [true]}]);
+        _ -> none
+    end.
 
 input_functions(_Config) ->
     Input = fun Input(Left) ->

@@ -26,6 +26,8 @@ pub struct Trail {
     pub(crate) bound: *const u8,
     pub(crate) note: usize,
     down: bool,
+    /// Whoever steps may number the places that it comes to; an engine does nothing with it.
+    pub number: u64,
     at: usize,
     len: usize,
     run: [Entry; RUN],
@@ -43,6 +45,7 @@ impl Trail {
             bound: ptr::null(),
             note: 0,
             down: false,
+            number: 0,
             at: 0,
             len: 0,
             run: [Entry { key: 0, body: 0 }; RUN],

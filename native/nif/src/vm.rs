@@ -63,7 +63,14 @@ impl Term {
     /// The small integer of this value.
     #[inline]
     pub fn byte(value: u8) -> Self {
-        Self(u64::from(value) << INTEGER_BITS | INTEGER)
+        Self::small(value.into())
+    }
+
+    /// The same of up to 59 bits.
+    #[inline]
+    pub fn small(value: u64) -> Self {
+        debug_assert!(value >> 59 == 0);
+        Self(value << INTEGER_BITS | INTEGER)
     }
 
     /// Asks the processor for the memory that the term refers to, if it does.

@@ -10,6 +10,7 @@ use crate::schema::{stored_key, Probe};
 use crate::store::Store;
 use crate::table::Handle;
 use cats_engine::{Entry, Trail};
+use cats_sync::facade::{AtomicU64, Ordering};
 use cats_term::{Scratch, TermRef};
 use std::cell::RefCell;
 
@@ -30,6 +31,18 @@ const ETS_BUCKETS: usize = 256;
 
 /// Walks that a thread goes on with at once.
 const TRAILS: usize = 4;
+
+/// The number of a place that has none.
+const UNNUMBERED: u64 = 0;
+
+/// Numbers that a trail gets at once.
+const NUMBERS: u64 = 1 << 12;
+
+/// All numbers that are given: so many that they do not come again while anybody has one.
+const ALL_NUMBERS: u64 = 1 << 58;
+
+/// The next number to be given.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// Where the last steps of this thread ended; a store's are in a place that its address chooses.
@@ -69,7 +82,7 @@ impl<'g> Handle<'g> {
         is_key: impl FnOnce(TermRef<'g>) -> bool,
         direction: Direction,
     ) -> Result<Option<Option<TermRef<'g>>>, Failure> {
-        let found = self.follow(is_key, direction, first_of)?;
+        let found = self.follow(self.at_key(is_key), UNNUMBERED, direction, first_of)?;
         Ok(found.map(|found| self.found_key(found)))
     }
 
@@ -104,7 +117,48 @@ impl<'g> Handle<'g> {
         'g: 'o,
     {
         debug_assert!(!self.table.kind().is_bag());
-        let found = self.follow(is_key, direction, |entry| entry)?;
+        self.step_get(self.at_key(is_key), UNNUMBERED, direction, patient, scratch)
+    }
+
+    /// Numbers the place that this thread's last step in the table, one by search, came to. No place has its number but that one, so who
+    /// has the number, one more after each [step](Self::step_get_from) from there, need not compare keys. No number is 0.
+    pub fn number(self) -> u64 {
+        // Relaxed: nothing but the number itself matters.
+        let number = NUMBER.fetch_add(NUMBERS, Ordering::Relaxed) % ALL_NUMBERS + 1;
+        with_trail(self.store(), |trail| trail.number = number);
+        number
+    }
+
+    /// As [`step_get_along`](Self::step_get_along) from the place with this number.
+    #[inline(always)]
+    pub fn step_get_from<'o>(
+        self,
+        number: u64,
+        direction: Direction,
+        patient: impl FnOnce() -> bool,
+        scratch: &'o mut Scratch,
+    ) -> Result<Option<Option<ObjectRef<'o>>>, Failure>
+    where
+        'g: 'o,
+    {
+        // The first one of a multiple is another trail's.
+        let is_here = |at, _| at == number && number % NUMBERS != 0;
+        self.step_get(is_here, number.wrapping_add(1), direction, patient, scratch)
+    }
+
+    #[inline(always)]
+    fn step_get<'o>(
+        self,
+        is_here: impl FnOnce(u64, Entry) -> bool,
+        number: u64,
+        direction: Direction,
+        patient: impl FnOnce() -> bool,
+        scratch: &'o mut Scratch,
+    ) -> Result<Option<Option<ObjectRef<'o>>>, Failure>
+    where
+        'g: 'o,
+    {
+        let found = self.follow(is_here, number, direction, |entry| entry)?;
         let Some(Some(entry)) = found else {
             return Ok(found.map(|_| None));
         };
@@ -120,26 +174,40 @@ impl<'g> Handle<'g> {
         look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Failure> {
         let store = self.store();
-        let result = with_trail(store, |trail| match direction {
-            Direction::Up => store.next(self.guard, from, trail, look),
-            Direction::Down => store.previous(self.guard, from, trail, look),
+        let result = with_trail(store, |trail| {
+            trail.number = UNNUMBERED;
+            match direction {
+                Direction::Up => store.next(self.guard, from, trail, look),
+                Direction::Down => store.previous(self.guard, from, trail, look),
+            }
         })?;
         self.still_named()?;
         Ok(result)
     }
 
+    /// Whether a place of a trail is that of a key.
+    #[inline(always)]
+    fn at_key<F: FnOnce(TermRef<'g>) -> bool>(self, is_key: F) -> impl FnOnce(u64, Entry) -> bool + use<'g, F> {
+        // SAFETY: a trail shows what was valid in this epoch.
+        move |_, entry| unsafe { stored_key(entry, self.table.key()) }.is_some_and(is_key)
+    }
+
+    /// Goes one step along the trail, to a place with this number, if `is_here` of the place where it is: its number and the entry there.
     #[inline(always)]
     fn follow<R>(
         self,
-        is_key: impl FnOnce(TermRef<'g>) -> bool,
+        is_here: impl FnOnce(u64, Entry) -> bool,
+        number: u64,
         direction: Direction,
         look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<Option<R>, Failure> {
         let store = self.store();
-        // SAFETY: a trail shows what was valid in this epoch.
-        let is_here = |entry| unsafe { stored_key(entry, self.table.key()) }.is_some_and(is_key);
         let result = with_trail(store, |trail| {
-            store.follow(self.guard, trail, direction == Direction::Down, is_here, look)
+            let at = trail.number;
+            let down = direction == Direction::Down;
+            let result = store.follow(self.guard, trail, down, |entry| is_here(at, entry), look)?;
+            trail.number = number;
+            Some(result)
         });
         self.still_named()?;
         Ok(result)

@@ -1,4 +1,4 @@
-//! `first/1` to `prev_lookup/2`, and `slot/2`.
+//! `first/1` to `prev_lookup/2`, the steps of folds, and `slot/2`.
 
 use super::*;
 use crate::same::same;
@@ -116,23 +116,66 @@ pub fn prev_objects(env: Env, &[table, object]: &[Term; 2]) -> Result<Term, Fail
     step_objects(env, table, object, Direction::Down)
 }
 
-#[inline]
 fn step_objects(env: Env, table: Term, object: Term, direction: Direction) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
+    step_by_key(env, handle, object, direction, |found| match found {
+        [object] => tuple(env, object),
+        objects => tuples(env, objects),
+    })
+}
+
+/// Makes a term of the objects of the key after (before) that of an object.
+#[inline(never)]
+fn step_by_key(
+    env: Env,
+    handle: Handle<'_>,
+    object: Term,
+    direction: Direction,
+    make: impl Fn(&[ObjectRef<'_>]) -> Result<Term, Failure>,
+) -> Result<Term, Failure> {
     let key = env
         .tuple_elements(object)
         .and_then(|elements| elements.get(handle.table().key()));
-    step_to(
-        env,
-        handle,
-        Some(*key.ok_or_else(bad)?),
-        direction,
-        |found| match found {
-            [object] => tuple(env, object),
-            objects => tuples(env, objects),
-        },
-    )
+    step_to(env, handle, Some(*key.ok_or_else(bad)?), direction, make)
+}
+
+pub fn next_numbered(env: Env, &[table, object, number]: &[Term; 3]) -> Result<Term, Failure> {
+    Ok(step_numbered(env, table, object, number, Direction::Up))
+}
+
+pub fn prev_numbered(env: Env, &[table, object, number]: &[Term; 3]) -> Result<Term, Failure> {
+    Ok(step_numbered(env, table, object, number, Direction::Down))
+}
+
+/// As [`step_objects`], but without a look at the object if the last step led to the place with this number. A failure becomes its reason.
+#[inline(never)]
+fn step_numbered(env: Env, table: Term, object: Term, number: Term, direction: Direction) -> Term {
+    let step = || {
+        let guard = pin();
+        let handle = find(env, &guard, table, Right::Read)?;
+        let mut scratch = Scratch::new();
+        let number = number.small_integer().ok_or_else(bad)? as u64;
+        match handle.step_get_from(number, direction, on_dirty_scheduler, &mut scratch)? {
+            Some(Some(object)) => tuple(env, &object),
+            Some(None) => Ok(atoms::end_of_table()),
+            None => step_anew(env, handle, object, direction),
+        }
+    };
+    step().unwrap_or_else(Failure::reason)
+}
+
+/// The object of a table that has one a key comes with its new number, as `[Number | Object]`.
+#[inline(never)]
+fn step_anew(env: Env, handle: Handle<'_>, object: Term, direction: Direction) -> Result<Term, Failure> {
+    step_by_key(env, handle, object, direction, |found| match found {
+        [object] if !handle.table().kind().is_bag() => {
+            let object = tuple(env, object)?;
+            Ok(env.cons(Term::small(handle.number()), object))
+        }
+        [object] => tuple(env, object),
+        objects => tuples(env, objects),
+    })
 }
 
 pub fn slot(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {

@@ -13,6 +13,14 @@ use std::ptr;
 /// Entries that are copied at once.
 pub(crate) const RUN: usize = 8;
 
+/// A node that a trail will come to, and what is to be known of it, as of the trail's own.
+#[derive(Clone, Copy)]
+pub(crate) struct Beyond {
+    pub node: *mut u8,
+    pub bound: *const u8,
+    pub note: usize,
+}
+
 /// See the module's documentation.
 pub struct Trail {
     /// The address of the engine; null while the trail leads nowhere.
@@ -25,6 +33,8 @@ pub struct Trail {
     pub(crate) node: *mut u8,
     pub(crate) bound: *const u8,
     pub(crate) note: usize,
+    /// The node beyond the bound, once it has been sought.
+    pub(crate) beyond: Option<Beyond>,
     down: bool,
     /// Whoever steps may number the places that it comes to; an engine does nothing with it.
     pub number: u64,
@@ -44,6 +54,7 @@ impl Trail {
             node: ptr::null_mut(),
             bound: ptr::null(),
             note: 0,
+            beyond: None,
             down: false,
             number: 0,
             at: 0,
@@ -79,7 +90,8 @@ impl Trail {
     #[inline]
     pub(crate) fn lead(&mut self, entry: Entry, (lock, token): (&VersionLock, u64)) {
         (self.lock, self.token) = (lock, token);
-        self.go_to(entry);
+        (self.at, self.len) = (0, 1);
+        self.run[0] = entry;
     }
 
     /// The entry that the last step came to, if that was in this engine and direction, and all that was seen then is still there.
@@ -103,11 +115,10 @@ impl Trail {
         unsafe { &*self.lock }.validate(self.token)
     }
 
-    /// Goes on to an entry of the same node.
+    /// Entries of the run before the present one.
     #[inline]
-    pub(crate) fn go_to(&mut self, entry: Entry) {
-        (self.at, self.len) = (0, 1);
-        self.run[0] = entry;
+    pub(crate) fn passed(&self) -> usize {
+        self.at
     }
 
     /// Goes on to the next entry of the run.

@@ -142,7 +142,7 @@ impl<'g> Handle<'g> {
         'g: 'o,
     {
         // The first one of a multiple is another trail's.
-        let is_here = |at, _| at == number && number % NUMBERS != 0;
+        let is_here = |at, _| at == number && !number.is_multiple_of(NUMBERS);
         self.step_get(is_here, number.wrapping_add(1), direction, patient, scratch)
     }
 

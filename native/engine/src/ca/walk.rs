@@ -11,14 +11,13 @@ use super::leaf::{Held, Info, Leaf, Torn};
 use super::route::Route;
 use super::structure::Turn;
 use super::{Ca, Position, Query, ATTEMPTS, PATIENCE};
-use crate::{Busy, Entry, OrderedSchema, Trail};
+use crate::trail::{Beyond, Trail, RUN};
+use crate::{Busy, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
 use std::ptr::NonNull;
 
-/// Bits of a trail's note for the size of the leaf; the others are the rank of the entry that it is at.
+/// Bits of a trail's note for the size of the leaf; the others are the rank of the entry that its run begins with.
 const LINES_BITS: u32 = 5;
-/// How many steps before it is come to what an entry points to is asked for.
-const AHEAD: usize = 8;
 
 /// From so many entries on a leaf is read as a whole.
 const MANY: usize = 16;
@@ -164,6 +163,7 @@ fn note<K>(trail: &mut Trail, leaf: Leaf, rank: usize, beyond: Bound<K>) {
     trail.node = leaf.address();
     trail.note = rank << LINES_BITS | leaf.lines();
     trail.bound = beyond.cast();
+    trail.beyond = None;
 }
 
 impl<S: OrderedSchema> Ca<S> {
@@ -357,62 +357,99 @@ impl<S: OrderedSchema> Ca<S> {
         if !is_here(trail.here(self, guard, down)?) {
             return None;
         }
-        // SAFETY: the trail's node is a leaf of this size, and has not been freed, as `here` has found.
-        let leaf = unsafe { Leaf::from_address(NonNull::new_unchecked(trail.node), trail.note % (1 << LINES_BITS)) };
-        // The leaf is ordered as long as the trail holds. What is read of it is validated below.
-        let rank = trail.note >> LINES_BITS;
-        let left = if down {
-            rank
-        } else {
-            leaf.info().count().saturating_sub(rank + 1)
+        let Some(next) = trail.ahead() else {
+            return self.step_on(trail, down, &mut look);
         };
-        if left == 0 {
-            return self.step_across(trail, down, &mut look);
-        }
-        let ahead = |steps: usize| leaf.at(if down { rank - steps } else { rank + steps });
-        if let Ok(entry) = ahead(AHEAD.min(left)) {
-            self.schema.prefetch(entry);
-        }
-        let next = ahead(1).ok()?;
         let result = look(Some(next));
         trail.holds().then(|| {
-            trail.go_to(next);
-            trail.note = if down {
-                trail.note - (1 << LINES_BITS)
-            } else {
-                trail.note + (1 << LINES_BITS)
-            };
+            trail.advance();
             result
         })
+    }
+
+    /// Takes the step along a trail from the last entry of its run.
+    #[inline(never)]
+    fn step_on<R>(&self, trail: &mut Trail, down: bool, look: &mut impl FnMut(Option<Entry>) -> R) -> Option<R> {
+        // SAFETY: the trail's node is a leaf of this size, and has not been freed, as `here` has found.
+        let leaf = unsafe { Leaf::from_address(NonNull::new_unchecked(trail.node), trail.note % (1 << LINES_BITS)) };
+        // The leaf is ordered as long as the trail holds. What is read of it is validated below, and again by later steps.
+        let first = trail.note >> LINES_BITS;
+        let (rank, left) = match down {
+            true => (first - trail.passed(), first - trail.passed()),
+            false => {
+                let rank = first + trail.passed();
+                (rank, leaf.info().count().saturating_sub(rank + 1))
+            }
+        };
+        if left == 0 {
+            return self.step_across(trail, down, look);
+        }
+        if left < 2 * RUN && trail.beyond.is_none() {
+            self.look_beyond(trail, down);
+        }
+        let ahead = |steps: usize| leaf.at(if down { rank - steps } else { rank + steps }).ok();
+        let next_run = RUN..=left.min(2 * RUN - 2);
+        next_run.filter_map(ahead).for_each(|entry| self.schema.prefetch(entry));
+        trail.extend((1..=left).map_while(ahead));
+        trail.note = rank << LINES_BITS | leaf.lines();
+        let result = look(Some(trail.ahead()?));
+        trail.holds().then(|| {
+            trail.advance();
+            result
+        })
+    }
+
+    /// Seeks the leaf that a trail will come to next, if there is one, and asks for all of it.
+    #[inline(never)]
+    fn look_beyond(&self, trail: &mut Trail, down: bool) {
+        // SAFETY: a bound of the trail's leaf, which has not been freed as the leaf has not.
+        let Some(key) = (unsafe { bound(trail.bound.cast::<S::Key>()) }) else {
+            return;
+        };
+        let query = Query::new(&self.schema, self.schema.probe(key));
+        let Spot { leaf, low, high, .. } = self.seek(&if down {
+            Target::Below(&query)
+        } else {
+            Target::At(&query)
+        });
+        leaf.prefetch_all();
+        trail.beyond = Some(Beyond {
+            node: leaf.address(),
+            bound: if down { low } else { high }.cast(),
+            note: leaf.lines(),
+        });
     }
 
     /// Takes the step along a trail from the last entry of its leaf to the next leaf, if that has any.
     #[inline(never)]
     fn step_across<R>(&self, trail: &mut Trail, down: bool, look: &mut impl FnMut(Option<Entry>) -> R) -> Option<R> {
-        // SAFETY: a bound of the trail's leaf, which has not been freed as the leaf has not.
-        let Some(key) = (unsafe { bound(trail.bound.cast::<S::Key>()) }) else {
+        if trail.bound.is_null() {
             let result = look(None);
             return trail.holds().then_some(result);
-        };
-        let query = Query::new(&self.schema, self.schema.probe(key));
-        let spot = self.seek(&if down {
-            Target::Below(&query)
-        } else {
-            Target::At(&query)
-        });
-        spot.leaf.prefetch_all();
-        let (seen, info) = self.enter(spot.leaf, false).ok()??;
+        }
+        if trail.beyond.is_none() {
+            self.look_beyond(trail, down);
+        }
+        let Beyond {
+            node,
+            bound,
+            note: lines,
+        } = trail.beyond?;
+        // SAFETY: a leaf of this size that was reachable in the trail's epoch, so it has not been freed. As ranges of leaves never change, it is
+        // the next one if it is not dead.
+        let leaf = unsafe { Leaf::from_address(NonNull::new_unchecked(node), lines) };
+        let (seen, info) = self.enter(leaf, false).ok()??;
         let count = info.count();
         let rank = |step: usize| if down { count - 1 - step } else { step };
-        (1..AHEAD.min(count))
-            .filter_map(|step| spot.leaf.at(rank(step)).ok())
+        (1..RUN.min(count))
+            .filter_map(|step| leaf.at(rank(step)).ok())
             .for_each(|entry| self.schema.prefetch(entry));
-        let next = (count > 0).then(|| spot.leaf.at(rank(0)).ok())??;
+        let next = (count > 0).then(|| leaf.at(rank(0)).ok())??;
         let result = look(Some(next));
         let token = seen.token()?;
         (trail.holds() && seen.holds()).then(|| {
-            trail.lead(next, (spot.leaf.lock(), token));
-            note(trail, spot.leaf, rank(0), if down { spot.low } else { spot.high });
+            trail.lead(next, (leaf.lock(), token));
+            note(trail, leaf, rank(0), bound.cast::<S::Key>());
             result
         })
     }

@@ -5,6 +5,7 @@
 //! engine runs while it holds the right lock.
 
 pub mod avl;
+mod by_number;
 mod by_range;
 pub mod ca;
 pub mod ca_tree;

@@ -6,8 +6,12 @@ use super::base::{Base, Structure, SAMPLING, WIDE};
 use super::inner::{bound, Bound, Kind, Node};
 use super::leaf::{Held, Leaf, Wanted};
 use super::{once_in, sparse, Ca, Query};
-use crate::{Busy, Entry, Locked, OrderedSchema, Step};
+use crate::{by_number, Busy, Entry, Locked, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
+use smallvec::SmallVec;
+
+/// Keys for which little need be allocated.
+const FEW: usize = 16;
 
 /// The locked keys.
 pub(super) struct Many<'a, S: OrderedSchema> {
@@ -15,7 +19,7 @@ pub(super) struct Many<'a, S: OrderedSchema> {
     guard: &'a Guard,
     probes: &'a [&'a S::Probe],
     /// For each probe the place of its leaf among `leaves`, or where that was before it was replaced.
-    places: Vec<usize>,
+    places: SmallVec<[usize; FEW]>,
     /// Nothing where a leaf was replaced: what came in its place is behind. Leaves before base nodes: locks are freed in the order
     /// of the fields.
     leaves: Vec<Option<Held>>,
@@ -66,16 +70,29 @@ impl<S: OrderedSchema> Ca<S> {
     }
 }
 
+/// The places of the probes in the order of their keys.
+fn in_order<S: OrderedSchema>(schema: &S, probes: &[&S::Probe]) -> SmallVec<[usize; FEW]> {
+    if probes.is_sorted_by(|a, b| schema.compare_probes(a, b).is_le()) {
+        return (0..probes.len()).collect();
+    }
+    // The heads tell most keys apart.
+    let mut sorted: SmallVec<[(u64, usize); FEW]> = probes.iter().map(|probe| schema.head(probe, 0)).zip(0..).collect();
+    by_number::sort(&mut sorted);
+    for run in sorted.chunk_by_mut(|a, b| a.0 == b.0) {
+        run.sort_unstable_by(|(_, a), (_, b)| schema.compare_probes(probes[*a], probes[*b]));
+    }
+    sorted.into_iter().map(|(_, place)| place).collect()
+}
+
 impl<'a, S: OrderedSchema> Many<'a, S> {
     pub fn lock(table: &'a Ca<S>, guard: &'a Guard, probes: &'a [&'a S::Probe]) -> Result<Self, Busy> {
-        let mut sorted: Vec<usize> = (0..probes.len()).collect();
-        sorted.sort_by(|a, b| table.schema.compare_probes(probes[*a], probes[*b]));
+        let sorted = in_order(&table.schema, probes);
         let mut many = Self {
             table,
             guard,
             probes,
-            places: vec![0; probes.len()],
-            leaves: Vec::new(),
+            places: SmallVec::from_elem(0, probes.len()),
+            leaves: Vec::with_capacity(probes.len()),
             bases: Vec::new(),
             recent: None,
             shrinking: Vec::new(),
@@ -89,7 +106,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
             }
         }
         // All leaves are asked for before the first of them is locked, so that the waits for memory overlap.
-        let mut found: Vec<Found<S::Key>> = Vec::new();
+        let mut found: Vec<Found<S::Key>> = Vec::with_capacity(probes.len());
         for i in sorted {
             let leaf = match found.last() {
                 Some(last) if table.is_below(probes[i], last.high) => last.leaf,

@@ -2,15 +2,13 @@
 
 use super::bucket::{Search, MORE};
 use super::{Aftermath, Hash, Held, SPINS};
-use crate::{hash_of, Busy, Entry, Locked, Schema, Step};
+use crate::{by_number, hash_of, Busy, Entry, Locked, Schema, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
 use smallvec::SmallVec;
 
 /// Keys for which nothing need be allocated.
 const FEW: usize = 16;
-/// Numbers from which on sorting by digits is faster than by comparing.
-const MANY: usize = 64;
 /// A bucket is asked for so many before it is locked.
 const AHEAD: usize = 12;
 
@@ -66,10 +64,7 @@ impl<'a, S: Schema> Many<'a, S> {
         let size = self.table.size();
         let number = |key: &(u64, u64)| size.number_of(key.1);
         let mut numbers: SmallVec<[(usize, usize); FEW]> = self.keys.iter().map(number).zip(0..).collect();
-        match numbers.len() {
-            MANY.. => radsort::sort_by_key(&mut numbers, |(number, _)| *number),
-            _ => numbers.sort_unstable_by_key(|(number, _)| *number),
-        }
+        by_number::sort(&mut numbers);
         let mut ahead = numbers.iter().map(|(number, _)| *number);
         let mut prefetch = |count| {
             for number in ahead.by_ref().take(count) {

@@ -316,8 +316,10 @@ impl State {
             let whole = Whole::of(value);
             return self.digits(value < 0.0, (0..whole.len()).map(|i| whole.digit(i)));
         }
-        // Adding 0.0 makes 0.0 of -0.0, which may be the same term.
-        self.mark(Mark::Float, 0).word((value + 0.0).to_bits())
+        // -0.0 is absorbed as 0.0, which may be the same term. Not by adding 0.0: that would take the bits through other registers.
+        let bits = value.to_bits();
+        self.mark(Mark::Float, 0)
+            .word(if bits == (-0.0_f64).to_bits() { 0 } else { bits })
     }
 }
 

@@ -38,11 +38,23 @@ pub use crate::thread::slot_index;
 /// Frees one retired object: its address and the number it was retired with. It may pin and retire, and must not panic.
 pub type Drop = unsafe fn(*mut u8, usize);
 
+/// Gives back what a retired block refers to, before its memory is: its address. Otherwise as [`Drop`].
+pub type Release = unsafe fn(*mut u8);
+
 struct Retired {
     address: *mut u8,
     number: usize,
-    /// How it is freed; nothing for a block of the slab of `number` bytes.
-    drop: Option<Drop>,
+    how: How,
+}
+
+/// How a retired object is freed.
+#[derive(Clone, Copy)]
+enum How {
+    /// It is a block of the slab of `number` bytes.
+    Block,
+    /// The same, that something is to be done for before.
+    Release(Release),
+    Drop(Drop),
 }
 
 /// Objects in a bag at most.
@@ -60,6 +72,8 @@ const LOT_WEIGHT: usize = if cfg!(any(loom, shuttle)) {
 } else {
     DUE_WEIGHT
 };
+/// How many objects before one is freed its memory is asked for.
+const AHEAD: usize = 8;
 /// Objects that one unpin frees at most.
 const UNPIN_LIMIT: usize = 256;
 
@@ -261,7 +275,7 @@ impl Guard {
     #[inline]
     pub unsafe fn retire_sized(&self, address: *mut u8, number: usize, drop: Drop, bytes: usize) {
         // SAFETY: the caller's promise.
-        unsafe { self.put(address, number, Some(drop), bytes) }
+        unsafe { self.put(address, number, How::Drop(drop), bytes) }
     }
 
     /// The same for a block of [`crate::slab`] of `size` bytes that needs nothing but to be given back, which is then done without a
@@ -272,7 +286,17 @@ impl Guard {
     #[inline]
     pub unsafe fn retire_memory(&self, block: NonNull<u8>, size: usize) {
         // SAFETY: the caller's promise.
-        unsafe { self.put(block.as_ptr(), size, None, size) }
+        unsafe { self.put(block.as_ptr(), size, How::Block, size) }
+    }
+
+    /// The same for a block for which `release` is to be called before, and which weighs so much.
+    ///
+    /// # Safety
+    /// As for [`retire_memory`](Self::retire_memory), and `release` may run on any thread.
+    #[inline]
+    pub unsafe fn retire_releasing(&self, block: NonNull<u8>, size: usize, release: Release, weight: usize) {
+        // SAFETY: the caller's promise.
+        unsafe { self.put(block.as_ptr(), size, How::Release(release), weight) }
     }
 
     /// The fields of a [`Retired`] one by one, as they come in registers so: what is written to memory and read in wider words makes
@@ -281,17 +305,17 @@ impl Guard {
     /// # Safety
     /// As for [`retire`](Self::retire).
     #[inline(never)]
-    unsafe fn put(&self, address: *mut u8, number: usize, drop: Option<Drop>, bytes: usize) {
+    unsafe fn put(&self, address: *mut u8, number: usize, how: How, bytes: usize) {
         let slot = self.slot();
         // Acquire pairs with the Release of `raid`: once the warning is withdrawn, the raider's last access is done. Before the
         // bag is looked at, which is this thread's own then: Relaxed.
         let own = !slot.raided.load(Ordering::Acquire);
         let bag = slot.bag.load(Ordering::Relaxed);
         if !own || bag.is_null() {
-            return self.put_in_new(Retired { address, number, drop }, bytes, own);
+            return self.put_in_new(Retired { address, number, how }, bytes, own);
         }
         // SAFETY: the bag is this thread's own, and not full, or it would have been sealed.
-        if unsafe { &mut *bag }.push(Retired { address, number, drop }, bytes) {
+        if unsafe { &mut *bag }.push(Retired { address, number, how }, bytes) {
             slot.bag.store(ptr::null_mut(), Ordering::Relaxed);
             self.seal_bag(bag);
         }
@@ -597,14 +621,22 @@ fn free(mut at: *mut Bag) -> usize {
         bag.witness.see();
         let len = mem::take(&mut bag.len);
         freed += len;
-        for object in &bag.objects[..len] {
+        for (i, object) in bag.objects[..len].iter().enumerate() {
+            if let Some(ahead) = bag.objects[..len].get(i + AHEAD) {
+                // SAFETY: the first `len` are initialised.
+                crate::prefetch(unsafe { ahead.assume_init_ref() }.address);
+            }
             // SAFETY: the first `len` are initialised, and read once.
-            let Retired { address, number, drop } = unsafe { object.assume_init_read() };
+            let Retired { address, number, how } = unsafe { object.assume_init_read() };
             // SAFETY: no guard is left that could have read the object, and this is how its owner wanted it freed.
             unsafe {
-                match drop {
-                    Some(drop) => drop(address, number),
-                    None => gatherer.free(NonNull::new_unchecked(address), number),
+                match how {
+                    How::Block => gatherer.free(NonNull::new_unchecked(address), number),
+                    How::Release(release) => {
+                        release(address);
+                        gatherer.free(NonNull::new_unchecked(address), number);
+                    }
+                    How::Drop(drop) => drop(address, number),
                 }
             }
         }

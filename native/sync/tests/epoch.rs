@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 
 use cats_sync::epoch::{collect, pin, slot_index};
+use cats_sync::slab;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{mpsc, Barrier, Mutex, MutexGuard};
 use std::{ptr, thread};
@@ -42,6 +43,34 @@ fn every_object_is_freed_once() {
     });
     while collect(1000) {}
     assert_eq!(FREED.load(SeqCst), 400_000);
+}
+
+#[test]
+fn every_block_is_released_before_its_memory_goes() {
+    let _turn = turn();
+    static RELEASED: AtomicUsize = AtomicUsize::new(0);
+    unsafe fn release(address: *mut u8) {
+        // SAFETY: a block of this test, with a number in each word.
+        let number = unsafe { address.cast::<[usize; 4]>().read() };
+        assert!(number.iter().all(|&word| word == number[0]));
+        RELEASED.fetch_add(number[0], SeqCst);
+    }
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for number in 1..=10_000 {
+                    let block = slab::alloc(32).unwrap();
+                    // SAFETY: the block has so many words, and nobody else knows it.
+                    unsafe {
+                        block.cast::<[usize; 4]>().write([number; 4]);
+                        pin().retire_releasing(block, 32, release, 500);
+                    }
+                }
+            });
+        }
+    });
+    while collect(1000) {}
+    assert_eq!(RELEASED.load(SeqCst), 4 * 10_000 * 10_001 / 2);
 }
 
 #[test]

@@ -295,7 +295,11 @@ impl Handle<'_> {
         };
         if !self.table.kind().is_bag() {
             // SAFETY: the place is locked, so its object lives.
-            count(0, unsafe { more_bytes(incoming.body(), old.body) });
+            let more = unsafe { more_bytes(incoming.body(), old.body) };
+            // To count is a call, and mostly there is nothing.
+            if more != 0 {
+                count(0, more);
+            }
             return (Step::Put(incoming.take()), Ok(Some(old.body)));
         }
         let (step, result) = self.add_to_bag(old, incoming.body(), count);

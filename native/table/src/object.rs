@@ -19,6 +19,13 @@ const TAG: u64 = 3;
 const CHANGING: u64 = 4;
 /// The bits of a body that refers to memory which are the address; those above tell the size of a block.
 pub const ADDRESS_BITS: u32 = 48;
+/// In those bits: something in the block is held. Then its words are fewer bits, and above them it is told what it weighs.
+const HELD: u64 = 1 << 15;
+const HELD_WORDS: u64 = (1 << WEIGHT_AT) - 1;
+const WEIGHT_AT: u32 = 10;
+const MAX_WEIGHT: u64 = (1 << (15 - WEIGHT_AT)) - 1;
+/// Bytes that the lowest weight stands for; each further one for twice as many.
+const LEAST_WEIGHT: usize = 64;
 
 /// Whether the body is the address of a group: all objects of one key.
 #[inline]
@@ -179,11 +186,20 @@ fn inline(words: &[u64], key: usize) -> Option<u64> {
 #[inline(always)]
 fn address(block: Block) -> u64 {
     let view = block.as_ref();
-    let words = match view.has_held() {
-        true => 0,
-        false => u16::try_from(view.words()).unwrap_or(0),
+    let tells = match view.has_held() {
+        true => tells_held(view),
+        false => Some(view.words() as u64).filter(|words| *words < HELD).unwrap_or(0),
     };
-    word_of(block.into_raw()) | u64::from(words) << ADDRESS_BITS
+    word_of(block.into_raw()) | tells << ADDRESS_BITS
+}
+
+/// What a body tells of a block in which something is held.
+fn tells_held(block: BlockRef<'_>) -> u64 {
+    let weight = block.weight().div_ceil(LEAST_WEIGHT).next_power_of_two().ilog2();
+    match (block.words() as u64, u64::from(weight)) {
+        (words, weight) if words <= HELD_WORDS && weight <= MAX_WEIGHT => HELD | weight << WEIGHT_AT | words,
+        _ => 0,
+    }
 }
 
 #[inline(always)]
@@ -194,11 +210,20 @@ fn word_of(address: NonNull<u64>) -> u64 {
     address
 }
 
-/// The words of memory of the block that the body refers to, where it tells them: then nothing in the block is held, and who replaces
+/// The words of memory of the block that the body refers to, where it tells them and nothing in the block is held: then who replaces
 /// or deletes the object need not wait for it.
 #[inline]
 fn words(body: u64) -> Option<usize> {
-    Some((body >> ADDRESS_BITS) as usize).filter(|words| *words != 0)
+    let tells = body >> ADDRESS_BITS;
+    (tells.wrapping_sub(1) < HELD - 1).then_some(tells as usize)
+}
+
+/// The same of one in which something is held, and what it weighs, or up to twice as much.
+#[inline]
+fn held(body: u64) -> Option<(usize, usize)> {
+    let tells = body >> ADDRESS_BITS;
+    let weight = LEAST_WEIGHT << (tells >> WEIGHT_AT & MAX_WEIGHT);
+    (tells & HELD != 0).then_some(((tells & HELD_WORDS) as usize, weight))
 }
 
 /// Changes one element, an immediate, into another, in place: its new word. Nothing, and nothing is done, if the object is not one that
@@ -273,7 +298,7 @@ fn prefetch_small(body: u64) {
 #[inline(always)]
 pub unsafe fn more_bytes(body: u64, than: u64) -> i64 {
     let alike = match (is_block(body), is_block(than)) {
-        (true, true) => words(body).is_some() && (body ^ than) >> ADDRESS_BITS == 0,
+        (true, true) => body >> ADDRESS_BITS != 0 && (body ^ than) >> ADDRESS_BITS == 0,
         (one, other) => one == other,
     };
     match alike {
@@ -292,7 +317,7 @@ pub unsafe fn body_bytes(body: u64) -> usize {
     if !is_block(body) {
         return 0;
     }
-    match words(body) {
+    match words(body).or(held(body).map(|(words, _)| words)) {
         Some(words) => bytes_of(words),
         // SAFETY: as the caller promises.
         None => unsafe { block(body) }.map_or(0, BlockRef::bytes),
@@ -335,13 +360,35 @@ pub unsafe fn retire_body(guard: &Guard, body: u64) {
     if is_block(body) {
         // SAFETY: unlinked, as the caller promises, and retired once.
         unsafe {
-            let block = Block::from_raw(NonNull::new_unchecked(referent(body).cast()));
             match words(body) {
-                Some(words) => block.retire_words(guard, words),
-                None => block.retire(guard),
+                Some(words) => block_of(body).retire_words(guard, words),
+                None => retire_otherwise(guard, body),
             }
         }
     }
+}
+
+/// [`retire_body`] of a block in which something is held, or that is large.
+///
+/// # Safety
+/// As there.
+#[inline(never)]
+unsafe fn retire_otherwise(guard: &Guard, body: u64) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match held(body) {
+            Some((words, weight)) => block_of(body).retire_held(guard, words, weight),
+            None => block_of(body).retire(guard),
+        }
+    }
+}
+
+/// # Safety
+/// The body is the address of a block, which is the caller's to retire.
+#[inline]
+unsafe fn block_of(body: u64) -> Block {
+    // SAFETY: as the caller promises; addresses of blocks are never null.
+    unsafe { Block::from_raw(NonNull::new_unchecked(referent(body).cast())) }
 }
 
 /// As [`retire_body`]; the [bytes](body_bytes) that go with it.
@@ -671,19 +718,20 @@ pub unsafe fn key_of<'a>(entry: Entry, key: usize) -> TermRef<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cats_sync::epoch::pin;
+    use cats_sync::epoch::{collect, pin};
     use cats_term::test_host::{hold, install_test_host, retained, Form};
     use cats_term::{Builder, Class, NIL};
 
     const LAYOUT: Layout = Layout { key: 0, packed: false };
 
-    /// A body tells the words of its block, but for those that are too many, or where something is held.
+    /// A body tells the words of its block, but for those that are too many, and what it weighs where something is held.
     #[test]
     fn bodies_tell_words() {
         let guard = pin();
-        for arity in [3, 100, 0xfffe, 0xffff, 0x1_0000, 100_000] {
+        for arity in [3, 100, 0x7ffe, 0x7fff, 0xffff, 100_000] {
             let body = Object::flat(&vec![NIL; arity]).into_body(LAYOUT, &guard).unwrap();
-            assert_eq!(words(body), Some(arity + 1).filter(|words| *words <= 0xffff));
+            assert_eq!(words(body), Some(arity + 1).filter(|words| *words <= 0x7fff));
+            assert_eq!(held(body), None);
             // SAFETY: the object lives until it is retired, which it is once.
             unsafe {
                 assert_eq!(block(body).unwrap().arity(), arity);
@@ -691,19 +739,40 @@ mod tests {
                 retire_body(&guard, body);
             }
         }
+    }
+
+    /// Of a block in which something is held a body tells the words, unless they are many, and what it weighs, or up to twice as much.
+    #[test]
+    fn bodies_tell_what_held_blocks_weigh() {
         install_test_host(false);
         let mut builder = Builder::new();
-        let root = builder.tuple(2);
-        // SAFETY: the term lives for ever.
-        let held = unsafe { builder.held(Class::Fun, hold(Form::Opaque(7))) };
-        builder.set(root, 1, held);
-        let body = block_body(builder.finish().unwrap(), LAYOUT);
-        assert_eq!((words(body), retained(7)), (None, 1));
-        // SAFETY: as above.
-        unsafe {
-            assert_eq!(body_bytes(body), block(body).unwrap().bytes());
-            free_body(body);
+        for arity in [2, 5, 1019, 1020, 0x8000] {
+            builder.clear();
+            let root = builder.tuple(arity);
+            (0..arity).for_each(|slot| builder.set(root, slot, NIL));
+            // SAFETY: the term lives for ever.
+            let term = unsafe { builder.held(Class::Fun, hold(Form::Opaque(7))) };
+            builder.set(root, 1, term);
+            let body = block_body(builder.finish().unwrap(), LAYOUT);
+            assert_eq!((words(body), retained(7)), (None, 1));
+            // SAFETY: the object lives until it is freed, which it is once.
+            unsafe {
+                let view = block(body).unwrap();
+                assert_eq!(held(body).is_some(), view.words() < 1024, "{arity}");
+                if let Some((words, weight)) = held(body) {
+                    assert_eq!(words, view.words());
+                    assert!((view.weight()..2 * view.weight()).contains(&weight), "{arity}");
+                }
+                assert_eq!(body_bytes(body), view.bytes());
+                match arity % 2 {
+                    0 => free_body(body),
+                    _ => retire_body(&pin(), body),
+                }
+            }
+            while arity % 2 != 0 && retained(7) != 0 {
+                collect(usize::MAX);
+            }
+            assert_eq!(retained(7), 0);
         }
-        assert_eq!(retained(7), 0);
     }
 }

@@ -6,8 +6,9 @@ use crate::host::host;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicU64, Ordering};
 use cats_sync::slab;
+use std::cell::Cell;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 
 /// A block that belongs to its holder. Dropping it releases what it holds of the VM, and its memory.
@@ -192,7 +193,13 @@ impl Block {
         assert!(index < elements.len() && elements.len() <= MAX_ARITY);
         let at = elements.len() + 1;
         let total = at + part.words();
-        let held = if matches!(part, Short::Counted(_)) { HAS_HELD } else { 0 };
+        let held = match part {
+            Short::Counted(binary) => {
+                cats_sync::prefetch(binary.record as *const u8);
+                HAS_HELD
+            }
+            _ => 0,
+        };
         let address = slab::alloc_pinned(guard, total * 8)?.cast::<u64>();
         // SAFETY: the memory is new, aligned to 8 and of `total` words, as many as the header, the elements and the part have. The part has
         // a slot among those of the elements.
@@ -209,8 +216,7 @@ impl Block {
     pub(crate) fn retain_held(&self) {
         let host = host();
         let base = self.address.as_ptr();
-        self.as_ref().for_each_held(|term| match term.view() {
-            View::SharedBinary(Shared::Counted(record), _) => (host.retain_binary)(record),
+        let retain_held = |term: TermRef<'_>| match term.view() {
             View::SharedBinary(Shared::Held(held), bytes) => {
                 let kept = (host.retain)(held, Class::BitString, Some(bytes));
                 let address = (term.word() >> 2) as usize + 1 + HELD_WORDS;
@@ -222,18 +228,21 @@ impl Block {
                 (host.retain)(held, class, None);
             }
             _ => unreachable!("an item that is held"),
-        });
+        };
+        self.as_ref()
+            .for_each_kept(|record| (host.retain_binary)(record), retain_held);
     }
 
     /// Gives back what is held or counted, of a block that nobody reads any more.
     #[inline(never)]
     fn release_held(&self) {
         let host = host();
-        self.as_ref().for_each_held(|term| match term.view() {
-            View::SharedBinary(Shared::Counted(record), _) => (host.release_binary)(record),
+        let release_held = |term: TermRef<'_>| match term.view() {
             View::SharedBinary(Shared::Held(held), _) | View::Held(_, held) => (host.release)(held),
             _ => unreachable!("an item that is held"),
-        });
+        };
+        self.as_ref()
+            .for_each_kept(|record| (host.release_binary)(record), release_held);
     }
 
     /// The block as something to read.
@@ -269,13 +278,15 @@ impl Block {
     #[inline]
     pub unsafe fn retire(self, guard: &Guard) {
         let block = self.as_ref();
-        let (size, weight) = (block.words() * 8, block.has_held().then(|| block.weight()));
-        let address = self.into_raw().cast();
-        // SAFETY: as the caller promises. The slab gave the block with this size, and only held items need more than to be freed.
+        let words = block.words();
+        // SAFETY: as the caller promises.
         unsafe {
-            match weight {
-                None => guard.retire_memory(address, size),
-                Some(weight) => guard.retire_sized(address.as_ptr(), 0, Block::free, weight),
+            match block.has_held() {
+                true => {
+                    let weight = block.weight();
+                    self.retire_held(guard, words, weight);
+                }
+                false => self.retire_words(guard, words),
             }
         }
     }
@@ -288,6 +299,27 @@ impl Block {
     pub unsafe fn retire_words(self, guard: &Guard, words: usize) {
         // SAFETY: as the caller promises; the slab gave the block with this size.
         unsafe { guard.retire_memory(self.into_raw().cast(), words * 8) }
+    }
+
+    /// As [`retire`](Self::retire), of a block of so many words in which something is held or counted, and which [weighs](BlockRef::weight)
+    /// so much. Does not read it.
+    ///
+    /// # Safety
+    /// As for [`retire`](Self::retire), and it is such a block.
+    #[inline]
+    pub unsafe fn retire_held(self, guard: &Guard, words: usize, weight: usize) {
+        // SAFETY: as the caller promises; the slab gave the block with this size.
+        unsafe { guard.retire_releasing(self.into_raw().cast(), words * 8, Block::release_at, weight) }
+    }
+
+    /// Gives back what is held or counted in the block at this address; fits `cats_sync::epoch::Release`.
+    ///
+    /// # Safety
+    /// The address came from [`into_raw`](Self::into_raw), and nobody reads the block any more. This is done once.
+    unsafe fn release_at(address: *mut u8) {
+        // SAFETY: as the caller promises; addresses of blocks are never null. Its memory is not this value's to free.
+        let block = ManuallyDrop::new(unsafe { Block::from_raw(NonNull::new_unchecked(address.cast())) });
+        block.release_held();
     }
 
     /// Frees a block of so many words in which nothing is held. Does not read it.
@@ -464,16 +496,18 @@ impl<'a> BlockRef<'a> {
     /// What the block weighs while it waits to be freed: its own bytes, and an eighth of those that shared binaries keep, as these take
     /// as long to free if they are many. Of a held one it is not told how much that is, so it weighs at least `PART_WEIGHT`.
     #[inline(never)]
-    fn weight(self) -> usize {
-        let mut weight = self.bytes();
-        self.for_each_held(|term| {
-            weight += match term.view() {
-                View::SharedBinary(Shared::Counted(record), _) => (host().binary_size)(record) / 8,
-                View::SharedBinary(Shared::Held(_), bytes) => (bytes.len() / 8).max(PART_WEIGHT),
-                _ => 0,
-            };
-        });
-        weight
+    pub fn weight(self) -> usize {
+        let weight = Cell::new(self.words() * size_of::<u64>());
+        let add = |more: usize| weight.set(weight.get() + more);
+        self.for_each_kept(
+            |record| add((host().binary_size)(record) / 8),
+            |term| {
+                if let View::SharedBinary(_, bytes) = term.view() {
+                    add((bytes.len() / 8).max(PART_WEIGHT));
+                }
+            },
+        );
+        weight.get()
     }
 
     /// The tuple's arity.
@@ -525,21 +559,29 @@ impl<'a> BlockRef<'a> {
         unsafe { TermRef::new(self.address.as_ptr(), TAG_ITEM) }
     }
 
-    /// Shows each item that is held or counted once. O(items).
-    pub fn for_each_held(self, mut show: impl FnMut(TermRef<'a>)) {
+    /// Shows the record of each binary of which a reference is counted, and each item that is held, once. O(items).
+    #[inline]
+    fn for_each_kept(self, mut counted: impl FnMut(u64), mut held: impl FnMut(TermRef<'a>)) {
         if !self.has_held() {
             return;
         }
         let base = self.address.as_ptr();
-        let mut at = 0;
-        while at < self.words() {
+        // What follows the tuple.
+        let (mut at, end) = (1 + self.arity(), self.words());
+        while at < end {
             // SAFETY: items follow one another up to the block's end.
             let header = unsafe { base.add(at).read() };
-            if is_held(header) {
-                // SAFETY: an item of the block, which lives for 'a.
-                show(unsafe { TermRef::new(base, (at as u64) << 2 | TAG_ITEM) });
-            }
-            at += item_words(header);
+            at += if is_counted(header) {
+                // SAFETY: the item's first word.
+                counted(unsafe { base.add(at + 1).read() });
+                1 + COUNTED_WORDS
+            } else {
+                if is_held(header) {
+                    // SAFETY: an item of the block, which lives for 'a.
+                    held(unsafe { TermRef::new(base, (at as u64) << 2 | TAG_ITEM) });
+                }
+                item_words(header)
+            };
         }
     }
 
@@ -556,9 +598,9 @@ impl<'a> BlockRef<'a> {
     /// [`copied`](Self::copied) where something is held or counted.
     #[inline(never)]
     fn copied_counting(self, guard: &Guard) -> Option<Block> {
-        let mut counted = true;
-        self.for_each_held(|term| counted &= matches!(term.view(), View::SharedBinary(Shared::Counted(_), _)));
-        if !counted {
+        let mut held = false;
+        self.for_each_kept(|_| (), |_| held = true);
+        if held {
             return None;
         }
         // SAFETY: a block, and the references in it are counted now.

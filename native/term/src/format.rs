@@ -86,6 +86,12 @@ pub(crate) fn is_held(header: u64) -> bool {
     matches!(header & KIND_MASK, SHARED_BINARY | HELD | COUNTED_BINARY)
 }
 
+/// Whether an item with this header is a binary of which references are counted.
+#[inline]
+pub(crate) fn is_counted(header: u64) -> bool {
+    header & KIND_MASK == COUNTED_BINARY
+}
+
 /// The words of an item with this header.
 #[inline]
 pub(crate) fn item_words(header: u64) -> usize {

@@ -17,7 +17,7 @@ pub fn equal(a: TermRef<'_>, b: TermRef<'_>) -> bool {
 }
 
 /// Whether both are the same words, none of which means anything but itself: so terms that are found by their hashes mostly are.
-#[inline(never)]
+#[inline]
 fn are_same_words(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     if let (Some(a), Some(b)) = (a.float_words(), b.float_words()) {
         return a[0] == b[0];

@@ -141,7 +141,7 @@ impl<'g> Handle<'g> {
     where
         'g: 'o,
     {
-        // The first one of a multiple is another trail's.
+        // Behind a multiple begin another trail's numbers.
         let is_here = |at, _| at == number && !number.is_multiple_of(NUMBERS);
         self.step_get(is_here, number.wrapping_add(1), direction, patient, scratch)
     }

@@ -204,10 +204,14 @@ pub unsafe fn integer<'a>(term: Term) -> Option<(bool, &'a [u64])> {
     unsafe {
         let (header, digits) = boxed(term)?;
         let is = |kind: &AtomicU64| header & KIND == kind.load(Ordering::Relaxed);
-        (is(&POSITIVE) || is(&NEGATIVE))
-            .then(|| (is(&NEGATIVE), from_raw_parts(digits, (header >> KIND_BITS) as usize)))
+        let (positive, negative) = (is(&POSITIVE), is(&NEGATIVE));
+        let digits = (positive || negative).then(|| from_raw_parts(digits, (header >> KIND_BITS) as usize))?;
+        (!negative || *digits != [LOWEST]).then_some((negative, digits))
     }
 }
+
+/// The magnitude of the lowest small integer, which the VM makes of a float in the form of a big one.
+const LOWEST: u64 = 1 << 59;
 
 /// A term that is no immediate, as far as it is looked into.
 pub enum Look<'a> {

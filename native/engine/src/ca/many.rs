@@ -81,7 +81,9 @@ fn in_order<S: OrderedSchema>(schema: &S, probes: &[&S::Probe]) -> SmallVec<[usi
     for run in sorted.chunk_by_mut(|a, b| a.0 == b.0) {
         run.sort_unstable_by(|(_, a), (_, b)| schema.compare_probes(probes[*a], probes[*b]));
     }
-    sorted.into_iter().map(|(_, place)| place).collect()
+    let places: SmallVec<[usize; FEW]> = sorted.into_iter().map(|(_, place)| place).collect();
+    debug_assert!(places.is_sorted_by(|a, b| schema.compare_probes(probes[*a], probes[*b]).is_le()));
+    places
 }
 
 impl<'a, S: OrderedSchema> Many<'a, S> {

@@ -735,6 +735,7 @@ foldr(Function, Acc0, Table) ->
         {_Key, Objects} -> foldr_over(Objects, Function, Acc0, Tid)
     end.
 
+%% Not one loop for both directions, as a step by a fun would take longer.
 foldr_over([Object], Function, Acc, Tid) ->
     foldr_from(Object, Acc, 0, Function, Tid);
 foldr_over([Object | _] = Objects, Function, Acc, Tid) ->

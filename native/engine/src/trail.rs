@@ -121,10 +121,14 @@ impl Trail {
         self.at
     }
 
-    /// Goes on to the next entry of the run.
-    #[inline]
-    pub(crate) fn advance(&mut self) {
-        self.at += 1;
+    /// Shows `look` the next entry of the run, which is [`ahead`](Self::ahead), and goes on to it if the node is as it was.
+    #[inline(always)]
+    pub(crate) fn step<R>(&mut self, next: Entry, look: &mut impl FnMut(Option<Entry>) -> R) -> Option<R> {
+        let result = look(Some(next));
+        self.holds().then(|| {
+            self.at += 1;
+            result
+        })
     }
 
     /// Copies the entries behind the present one, as many as there is room for.

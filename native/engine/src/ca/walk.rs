@@ -357,14 +357,10 @@ impl<S: OrderedSchema> Ca<S> {
         if !is_here(trail.here(self, guard, down)?) {
             return None;
         }
-        let Some(next) = trail.ahead() else {
-            return self.step_on(trail, down, &mut look);
-        };
-        let result = look(Some(next));
-        trail.holds().then(|| {
-            trail.advance();
-            result
-        })
+        match trail.ahead() {
+            Some(next) => trail.step(next, &mut look),
+            None => self.step_on(trail, down, &mut look),
+        }
     }
 
     /// Takes the step along a trail from the last entry of its run.
@@ -374,12 +370,12 @@ impl<S: OrderedSchema> Ca<S> {
         let leaf = unsafe { Leaf::from_address(NonNull::new_unchecked(trail.node), trail.note % (1 << LINES_BITS)) };
         // The leaf is ordered as long as the trail holds. What is read of it is validated below, and again by later steps.
         let first = trail.note >> LINES_BITS;
-        let (rank, left) = match down {
-            true => (first - trail.passed(), first - trail.passed()),
-            false => {
-                let rank = first + trail.passed();
-                (rank, leaf.info().count().saturating_sub(rank + 1))
-            }
+        let passed = trail.passed();
+        let rank = if down { first - passed } else { first + passed };
+        let left = if down {
+            rank
+        } else {
+            leaf.info().count().saturating_sub(rank + 1)
         };
         if left == 0 {
             return self.step_across(trail, down, look);
@@ -392,11 +388,7 @@ impl<S: OrderedSchema> Ca<S> {
         next_run.filter_map(ahead).for_each(|entry| self.schema.prefetch(entry));
         trail.extend((1..=left).map_while(ahead));
         trail.note = rank << LINES_BITS | leaf.lines();
-        let result = look(Some(trail.ahead()?));
-        trail.holds().then(|| {
-            trail.advance();
-            result
-        })
+        trail.step(trail.ahead()?, look)
     }
 
     /// Seeks the leaf that a trail will come to next, if there is one, and asks for all of it.

@@ -125,11 +125,7 @@ impl<S: Schema> Hash<S> {
             return None;
         }
         if let Some(next) = trail.ahead() {
-            let result = look(Some(next));
-            return trail.holds().then(|| {
-                trail.advance();
-                result
-            });
+            return trail.step(next, &mut look);
         }
         // The entry may be there no more, as its key need not for a step.
         self.step_from(guard, Place::Entry(here), trail, &mut look).ok()

@@ -77,7 +77,8 @@ struct Header {
     sure: usize,
     /// The bytes of the separators from `sure` to `skip`.
     prefix: [u64; PREFIX],
-    /// The last head of each line, unless the node has more of them, filled up with `u64::MAX`: a search looks at these and one line.
+    /// All heads if the node has few children, else the last head of each line, unless it has more of them; filled up with
+    /// `u64::MAX`. A search looks at these and, where they are not all, at one line.
     guides: Guides,
 }
 
@@ -88,10 +89,10 @@ struct Guides([[u64; LINE]; 2]);
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Way {
-    /// By guides and one line, for the head of the whole normalized key.
+    /// By guides that are all heads, for the head of the whole normalized key.
+    Few,
+    /// The same by guides and one line.
     Guided,
-    /// The same where there is but one line.
-    Line,
     /// Otherwise.
     Other,
 }
@@ -100,7 +101,7 @@ enum Way {
 pub(super) const PREFIX: usize = 4;
 /// Heads of a line, the last of which is a guide.
 const LINE: usize = 8;
-/// Lines that there are guides for.
+/// Lines that there are guides for, or children of a node with few.
 const GUIDES: usize = 2 * LINE;
 
 /// Heads, filled up with `u64::MAX`, and children.
@@ -272,22 +273,23 @@ impl<K> Inner<K> {
             false => parts.keys.iter().map(|&key| head(schema, key, skip)).collect(),
         };
         let head_at = |i| heads.get(i).copied().unwrap_or(u64::MAX);
+        let guide_at = |i| head_at(if len <= GUIDES { i } else { i * LINE + LINE - 1 });
         let at = slab::needed(slab::alloc(size(len)));
         let inner = Self { at, of: PhantomData };
         // SAFETY: the memory is this function's own, and large enough for the header, the lines and the keys behind it.
         unsafe {
             at.cast().write(Header {
-                way: match lines(len) {
+                way: match len {
                     _ if skip > 0 => Way::Other,
-                    1 => Way::Line,
-                    2..=GUIDES => Way::Guided,
+                    ..=GUIDES => Way::Few,
+                    _ if lines(len) <= GUIDES => Way::Guided,
                     _ => Way::Other,
                 },
                 len: len as u32,
                 skip,
                 sure,
                 prefix,
-                guides: Guides([0, LINE].map(|first| std::array::from_fn(|i| head_at((first + i) * LINE + LINE - 1)))),
+                guides: Guides([0, LINE].map(|first| std::array::from_fn(|i| guide_at(first + i)))),
             });
             for i in 0..lines(len) {
                 let child = |at: usize| parts.children.get(at).copied().unwrap_or(std::ptr::null_mut());
@@ -406,10 +408,11 @@ impl<K> Inner<K> {
     /// `WIDE` only where [`wide`] says so.
     #[inline(always)]
     unsafe fn below<const WIDE: bool>(self, head: u64) -> usize {
+        // SAFETY: the caller's promise.
+        let guides_below = || unsafe { words_below_of_16::<WIDE>(&self.header().guides.0, head) };
         let line = match lines(self.len()) {
-            1 => 0,
-            // SAFETY: the caller's promise.
-            2..=GUIDES => unsafe { words_below_of_16::<WIDE>(&self.header().guides.0, head) },
+            _ if self.len() <= GUIDES => return guides_below(),
+            ..=GUIDES => guides_below(),
             lines => (1..lines).filter(|&next| self.head(next * LINE - 1) < head).count(),
         };
         // SAFETY: as above.
@@ -424,10 +427,16 @@ impl<K> Inner<K> {
     #[inline(always)]
     pub unsafe fn child_of<const WIDE: bool>(self, head: u64) -> Option<Node> {
         let header = self.header();
+        // SAFETY: the caller's promise. Neither guides nor heads are written after publication.
+        let guides_below = || unsafe { words_below_of_16::<WIDE>(&header.guides.0, head) };
         let line = match header.way {
-            // SAFETY: the caller's promise. Neither guides nor heads are written after publication.
-            Way::Guided => unsafe { words_below_of_16::<WIDE>(&header.guides.0, head) },
-            Way::Line => 0,
+            Way::Few => {
+                let below = guides_below();
+                // There is a guide more than heads at least, so the number is less than that of guides.
+                let guide = header.guides.0.as_flattened()[below % GUIDES];
+                return (guide != head).then(|| Node(self.child(below % GUIDES)));
+            }
+            Way::Guided => guides_below(),
             Way::Other => return None,
         };
         let line = opaque(self.line(line));

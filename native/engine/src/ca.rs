@@ -315,9 +315,17 @@ impl<S: OrderedSchema> Ca<S> {
     }
 
     /// Counts a read, where there are several base nodes.
-    #[inline]
+    #[inline(always)]
     fn count_read(&self, guard: &Guard, base: &Base<S::Key>) {
-        if !base.alone() && once_in(GRAVITY_SAMPLING) {
+        if !base.alone() {
+            self.count_read_among_several(guard, base);
+        }
+    }
+
+    /// The same where there are: out of line, so that nothing is kept for it elsewhere.
+    #[inline(never)]
+    fn count_read_among_several(&self, guard: &Guard, base: &Base<S::Key>) {
+        if once_in(GRAVITY_SAMPLING) {
             base.statistic().bump(GRAVITY);
             self.adapt(guard, base);
         }
@@ -591,7 +599,11 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
                 Ok(R::default())
             }
             Some(Some(acquired)) => Ok(self.change(guard, probe, acquired, change)),
-            None => self.update_again(guard, probe, wanted, change),
+            // As in `read`.
+            None => match self.update_again(guard, probe, wanted, change) {
+                Ok(result) => Ok(result),
+                Err(Busy) => Err(Busy),
+            },
         }
     }
 

@@ -17,33 +17,48 @@ use std::mem::MaybeUninit;
 const ROOM: usize = 34;
 
 impl<'g> Handle<'g> {
-    /// `delete/2`: removes all objects of a key.
-    #[inline]
+    /// `delete/2`: removes all objects of a key. Inlined, as else the handle would pass through memory.
+    #[inline(always)]
     pub fn delete(self, probe: &Probe<'_>) -> Result<(), Failure> {
         let store = self.store();
-        if !self.table.options().plain() && self.detaches(store) {
-            if let Some(result) = self.delete_detached(store, probe) {
-                return result;
-            }
-        }
-        let old = store.update_present(
-            self.guard,
-            probe,
-            #[inline(always)]
-            move |old| match self.still_named() {
-                Ok(()) => {
-                    self.uncount(store, old);
-                    (Step::Remove, old.body)
-                }
-                Err(_) => (Step::Keep, 0),
-            },
-        )?;
+        let old = match self.table.options().plain() {
+            true => store.update_present_plain(
+                self.guard,
+                probe,
+                #[inline(always)]
+                move |old| self.remove(store, old),
+            )?,
+            false => self.delete_in_any(store, probe)?,
+        };
         if old == 0 {
             return self.still_named();
         }
         // SAFETY: the place is free now.
         unsafe { retire_replaced(self.guard, old) }
         Ok(())
+    }
+
+    /// The body that `delete/2` has removed from a table with any engine and objects as they may be, or 0.
+    #[inline(never)]
+    fn delete_in_any(self, store: &Store, probe: &Probe<'_>) -> Result<u64, Failure> {
+        if self.detaches(store) {
+            if let Some(result) = self.delete_detached(store, probe) {
+                return result.map(|()| 0);
+            }
+        }
+        Ok(store.update_present(self.guard, probe, |old| self.remove(store, old))?)
+    }
+
+    /// The step of [`delete`](Self::delete): the body that it removes, or 0.
+    #[inline(always)]
+    fn remove(self, store: &Store, old: Entry) -> (Step, u64) {
+        match self.still_named() {
+            Ok(()) => {
+                self.uncount(store, old);
+                (Step::Remove, old.body)
+            }
+            Err(_) => (Step::Keep, 0),
+        }
     }
 
     /// `take/2`: removes all objects of a key and writes them to `taken`. Fails with [`Failure::Big`], and nothing done, when there are

@@ -233,14 +233,28 @@ impl Store {
         probe: &Probe<'_>,
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
+        match &self.structure {
+            Structure::Other(engine) => update_other(&**engine, guard, probe.erase(), |old| {
+                old.map_or_else(|| (Step::Keep, R::default()), change)
+            }),
+            _ => self.update_present_plain(guard, probe, change),
+        }
+    }
+
+    /// The same for a store of a default engine; see [`update_plain`](Self::update_plain).
+    #[inline(always)]
+    pub fn update_present_plain<R: Default>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
         let probe = probe.erase();
         match &self.structure {
             Structure::Hash(engine) => engine.update_present(guard, probe, change),
             Structure::Ca(engine) => engine.update_present(guard, probe, change),
-            Structure::Other(engine) => update_other(&**engine, guard, probe, |old| {
-                old.map_or_else(|| (Step::Keep, R::default()), change)
-            }),
+            Structure::Other(_) => unreachable!("an engine that is a call away"),
         }
     }
 

@@ -89,15 +89,22 @@ fn length(env: Env, list: Term, limit: usize) -> Result<usize, Failure> {
 }
 
 pub fn delete_key(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
+    if !key.is_immediate() {
+        return delete_built(env, table, key);
+    }
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
-    with_probe(
-        env,
-        handle.table(),
-        key,
-        #[inline(always)]
-        move |probe| Ok(handle.delete(probe)?),
-    )?;
+    handle.delete(&handle.table().probe(TermRef::immediate(key.0)))?;
+    wake(env);
+    Ok(atoms::true_())
+}
+
+/// [`delete_key`] of a key that has to be built. It finds the table itself, as a handle that is passed on goes through memory.
+#[inline(never)]
+fn delete_built(env: Env, table: Term, key: Term) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Write)?;
+    with_built_key(env, key, |key| Ok(handle.delete(&handle.table().probe(key.term))?))?;
     wake(env);
     Ok(atoms::true_())
 }

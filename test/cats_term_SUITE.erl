@@ -210,13 +210,24 @@ there_results_are_as_the_vm_has_them(Runs) ->
     ok.
 
 shape(Leaves) ->
-    case rand:uniform(6) of
+    case rand:uniform(7) of
         1 -> random_map(Leaves, rand:uniform(40));
         2 -> [random_map(Leaves, Pairs) || Pairs <- [1, 2, 5, 31, 32, 33]];
         3 -> [list_to_tuple([random_term(Leaves, 1) || _ <- lists:seq(1, rand:uniform(20))]) || _ <- lists:seq(1, 10)];
         4 -> lists:foldl(fun wrap/2, random_map(Leaves, 3), lists:seq(1, rand:uniform(80)));
         5 -> random_term(Leaves, 5);
-        6 -> [random_term(Leaves, 0) || _ <- lists:seq(1, rand:uniform(300))]
+        6 -> [random_term(Leaves, 0) || _ <- lists:seq(1, rand:uniform(300))];
+        7 -> lists:foldl(fun(_, Term) -> beside_others(Leaves, Term) end, {[]}, lists:seq(1, rand:uniform(20)))
+    end.
+
+%% A term somewhere among up to 20 others, in a tuple, a list or an improper list: at some depth, many parts of what is around wait.
+beside_others(Leaves, Term) ->
+    Others = fun() -> [random_term(Leaves, rand:uniform(2) - 1) || _ <- lists:seq(1, rand:uniform(10))] end,
+    case rand:uniform(4) of
+        1 -> list_to_tuple(Others() ++ [Term | Others()]);
+        2 -> Others() ++ [Term | Others()];
+        3 -> Others() ++ [Term | {Others()}];
+        4 -> Others() ++ {Term}
     end.
 
 wrap(_, Term) ->

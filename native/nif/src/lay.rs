@@ -9,7 +9,8 @@ use crate::failure::Failure;
 use crate::layout::{self, BOXED, CELL};
 use crate::vm::{Env, Term};
 use cats_table::ObjectRef;
-use cats_term::{BlockRef, Elements, TermRef, View, NIL};
+use cats_term::{is_immediate, BlockRef, Elements, TermRef, View, NIL};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// The tuple that a block holds.
@@ -103,8 +104,36 @@ pub unsafe fn term(env: Env, term: TermRef) -> Result<Term, Failure> {
 /// Words of a short binary's bytes at most, and of a small tuple.
 const SMALL: usize = layout::HEAP_BINARY / size_of::<u64>();
 
-/// A word to be written, and the term that it will refer to.
-type Waiting<'t> = Option<(NonNull<u64>, TermRef<'t>)>;
+/// Slots that wait at most, and those of one list.
+const WAITING: usize = 32;
+const FEW: usize = WAITING / 2;
+
+/// Slots whose terms are to be laid out. The last that came is the first that is taken.
+struct Waiting<'r> {
+    slots: &'r mut [MaybeUninit<NonNull<u64>>; WAITING],
+    count: usize,
+}
+
+impl Waiting<'_> {
+    /// Whether there was room.
+    #[inline(always)]
+    fn put(&mut self, slot: NonNull<u64>) -> bool {
+        let place = self.slots.get_mut(self.count);
+        let has_room = place.is_some();
+        if let Some(place) = place {
+            place.write(slot);
+            self.count += 1;
+        }
+        has_room
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> Option<NonNull<u64>> {
+        self.count = self.count.checked_sub(1)?;
+        // SAFETY: as many were put there as are counted.
+        Some(unsafe { self.slots.get_unchecked(self.count).assume_init() })
+    }
+}
 
 struct Laying<'e> {
     env: Env<'e>,
@@ -152,7 +181,7 @@ impl Laying<'_> {
     unsafe fn boxed(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
         // SAFETY: as the caller promises; each item has the words that its kind's layout has.
         unsafe {
-            if !layout::has_room(self.env, next, 2 + SMALL) {
+            if term.is_list() || !layout::has_room(self.env, next, 2 + SMALL) {
                 return self.nested(term, slot, next);
             }
             let refer = || slot.write(next.addr().get() as u64 | BOXED);
@@ -183,132 +212,189 @@ impl Laying<'_> {
         }
     }
 
-    /// As [`boxed`](Self::boxed), of any term.
-    unsafe fn nested(&mut self, mut term: TermRef, mut slot: NonNull<u64>, mut next: NonNull<u64>) -> NonNull<u64> {
+    /// As [`boxed`](Self::boxed), of any term. Slots of items that were laid out wait with words of the block, the first in front, so what
+    /// is theirs is mostly what comes next in the block.
+    #[inline(never)]
+    unsafe fn nested(&mut self, term: TermRef, mut slot: NonNull<u64>, mut next: NonNull<u64>) -> NonNull<u64> {
+        let mut items = term.items();
+        let mut slots = [const { MaybeUninit::uninit() }; WAITING];
+        let mut waiting = Waiting {
+            slots: &mut slots,
+            count: 0,
+        };
+        // SAFETY: the caller's slot.
+        unsafe { slot.write(term.word()) };
         loop {
-            let mut last = None;
+            let is_flat = items.is_flat();
             // SAFETY: as the caller promises; each item has the words that its kind's layout has.
-            unsafe {
-                match term.view() {
+            next = unsafe {
+                match items.next() {
+                    View::List(list) => {
+                        let words = list.elements().words();
+                        let at = layout::room(self.env, next, 2 * words.len());
+                        let (behind, tail) = (at.add(2 * words.len()), list.tail().word());
+                        slot.write(at.addr().get() as u64 | CELL);
+                        // Of few, the compiler makes steps one after another.
+                        let next = match *words {
+                            [a] => self.cells(term, &[a], tail, &mut waiting, behind),
+                            [a, b] => self.cells(term, &[a, b], tail, &mut waiting, behind),
+                            [a, b, c] => self.cells(term, &[a, b, c], tail, &mut waiting, behind),
+                            _ if !is_flat && words.len() <= FEW => self.cells(term, words, tail, &mut waiting, behind),
+                            _ => self.many_cells(term, words, is_flat, at, behind),
+                        };
+                        behind.sub(1).write(tail);
+                        self.part(term, tail, behind.sub(1), &mut waiting, next)
+                    }
                     View::Tuple(elements) if !elements.is_empty() => {
                         let count = elements.len();
                         let (at, behind) = self.item(next, layout::tuple_header(count), count);
                         slot.write(at.addr().get() as u64 | BOXED);
-                        next = self.slots::<1>(elements, term.is_flat(), at.add(1), &mut last, behind);
-                    }
-                    View::List(list) => {
-                        let elements = list.elements();
-                        let count = elements.len();
-                        let at = layout::room(self.env, next, 2 * count);
-                        slot.write(at.addr().get() as u64 | CELL);
-                        next = self.slots::<2>(elements, term.is_flat(), at, &mut last, at.add(2 * count));
-                        next = self.slot(list.tail(), at.add(2 * count - 1), &mut last, next);
+                        self.slots(term, elements, is_flat, at.add(1), &mut waiting, behind)
                     }
                     View::Map(map) if map.ordered && layout::is_laid_map(map.keys.len()) => {
-                        let (pairs, flat) = (map.keys.len(), term.is_flat());
+                        let pairs = map.keys.len();
                         let (keys, behind) = self.item(next, layout::tuple_header(pairs), pairs);
                         let (at, behind) = self.item(behind, layout::map_header(), 2 + pairs);
                         slot.write(at.addr().get() as u64 | BOXED);
                         at.add(1).write(pairs as u64);
                         at.add(2).write(keys.addr().get() as u64 | BOXED);
-                        next = self.slots::<1>(map.keys, flat, keys.add(1), &mut last, behind);
-                        next = self.slots::<1>(map.values, flat, at.add(3), &mut last, next);
+                        let behind = self.slots(term, map.values, is_flat, at.add(3), &mut waiting, behind);
+                        self.slots(term, map.keys, is_flat, keys.add(1), &mut waiting, behind)
                     }
                     View::Float(value) => {
                         let (at, behind) = self.item(next, layout::FLOAT_HEADER, 1);
                         at.add(1).write(value.to_bits());
                         slot.write(at.addr().get() as u64 | BOXED);
-                        return behind;
+                        behind
                     }
-                    View::Binary(bytes) => {
-                        let Some((header, size)) = layout::binary_header(bytes.len()) else {
-                            return self.by_vm(term, slot, next);
-                        };
-                        let words = padded(bytes);
-                        let (at, behind) = self.item(next, header, 1 + words.len());
-                        at.add(1).write(size);
-                        copy(words, at.add(2));
-                        slot.write(at.addr().get() as u64 | BOXED);
-                        return behind;
-                    }
-                    View::Integer(integer) => {
-                        let digits = integer.digits;
-                        let Some(header) = layout::integer_header(integer.negative, digits.len()) else {
-                            return self.by_vm(term, slot, next);
-                        };
-                        let (at, behind) = self.item(next, header, digits.len());
-                        copy(digits, at.add(1));
-                        slot.write(at.addr().get() as u64 | BOXED);
-                        return behind;
-                    }
+                    View::Binary(bytes) => match layout::binary_header(bytes.len()) {
+                        Some((header, size)) => {
+                            let words = padded(bytes);
+                            let (at, behind) = self.item(next, header, 1 + words.len());
+                            at.add(1).write(size);
+                            copy(words, at.add(2));
+                            slot.write(at.addr().get() as u64 | BOXED);
+                            behind
+                        }
+                        None => self.by_vm(term.beside(slot.read()), slot, next),
+                    },
+                    View::Integer(integer) => match layout::integer_header(integer.negative, integer.digits.len()) {
+                        Some(header) => {
+                            let (at, behind) = self.item(next, header, integer.digits.len());
+                            copy(integer.digits, at.add(1));
+                            slot.write(at.addr().get() as u64 | BOXED);
+                            behind
+                        }
+                        None => self.by_vm(term.beside(slot.read()), slot, next),
+                    },
                     View::Reference(words) => {
                         let (at, behind) = self.item(next, words[0], words.len() - 1);
                         copy(&words[1..], at.add(1));
                         slot.write(at.addr().get() as u64 | BOXED);
-                        return behind;
+                        behind
                     }
-                    _ => return self.by_vm(term, slot, next),
+                    _ => self.by_vm(term.beside(slot.read()), slot, next),
                 }
-            }
-            match last {
-                Some(waiting) => (slot, term) = waiting,
+            };
+            slot = match waiting.take() {
+                Some(first) => first,
                 None => return next,
-            }
+            };
+            // SAFETY: the slot has a word of the same block.
+            unsafe { items.expect(slot.read()) };
         }
     }
 
-    /// Writes the words of these elements from `first` on, each `STEP` words from the one before, and lays out what they refer to, except
-    /// for the last one that is no immediate. With a step of two they are the heads of cells, each of which refers to the one behind it.
+    /// Writes cells before `next`, with these words of the block of `term` as heads, of which those that are no immediates wait.
     #[inline(always)]
-    unsafe fn slots<'t, const STEP: usize>(
+    unsafe fn cells(
         &mut self,
-        elements: Elements<'t>,
-        flat: bool,
-        first: NonNull<u64>,
-        last: &mut Waiting<'t>,
+        term: TermRef,
+        words: &[u64],
+        tail: u64,
+        waiting: &mut Waiting,
         mut next: NonNull<u64>,
     ) -> NonNull<u64> {
-        // SAFETY: as the caller promises.
-        unsafe {
-            if flat && STEP == 1 {
-                copy(elements.words(), first);
-                return next;
+        let (mut cell, mut link) = (next, tail);
+        for &word in words.iter().rev() {
+            // SAFETY: as the caller promises.
+            unsafe {
+                cell = cell.sub(2);
+                cell.write(word);
+                cell.add(1).write(link);
+                next = self.part(term, word, cell, waiting, next);
             }
-            for (i, element) in elements.iter().enumerate() {
-                let slot = first.add(STEP * i);
-                if STEP == 2 {
-                    slot.add(1).write(slot.add(2).addr().get() as u64 | CELL);
-                }
-                if flat {
-                    slot.write(element.word());
-                } else {
-                    next = self.slot(element, slot, last, next);
+            link = cell.addr().get() as u64 | CELL;
+        }
+        next
+    }
+
+    /// Writes cells from `first` on, with these words of the block of `term` as heads, and lays out what they refer to.
+    #[inline(always)]
+    unsafe fn many_cells(
+        &mut self,
+        term: TermRef,
+        words: &[u64],
+        flat: bool,
+        first: NonNull<u64>,
+        mut next: NonNull<u64>,
+    ) -> NonNull<u64> {
+        for (i, &word) in words.iter().enumerate() {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let cell = first.add(2 * i);
+                cell.add(1).write(cell.add(2).addr().get() as u64 | CELL);
+                cell.write(word);
+                if !flat && !is_immediate(word) {
+                    next = self.boxed(term.beside(word), cell, next);
                 }
             }
         }
         next
     }
 
-    /// As [`term`](Self::term), but a term that is no immediate waits in `last`, and the one that waited there is laid out.
+    /// Writes the words of these elements of an item from `first` on; those that are no immediates wait. The block is that of `term`.
     #[inline(always)]
-    unsafe fn slot<'t>(
+    unsafe fn slots(
         &mut self,
-        term: TermRef<'t>,
-        slot: NonNull<u64>,
-        last: &mut Waiting<'t>,
-        next: NonNull<u64>,
+        term: TermRef,
+        elements: Elements,
+        flat: bool,
+        first: NonNull<u64>,
+        waiting: &mut Waiting,
+        mut next: NonNull<u64>,
     ) -> NonNull<u64> {
         // SAFETY: as the caller promises.
         unsafe {
-            if term.is_immediate() {
-                slot.write(term.word());
+            if flat {
+                copy(elements.words(), first);
                 return next;
             }
-            match last.replace((slot, term)) {
-                Some((slot, term)) => self.boxed(term, slot, next),
-                None => next,
+            let mut slot = first.add(elements.len());
+            for &word in elements.words().iter().rev() {
+                slot = slot.sub(1);
+                slot.write(word);
+                next = self.part(term, word, slot, waiting, next);
             }
         }
+        next
+    }
+
+    /// Has a slot with this word wait, if that is no immediate. If too many wait, what it refers to is laid out now.
+    #[inline(always)]
+    unsafe fn part(
+        &mut self,
+        term: TermRef,
+        word: u64,
+        slot: NonNull<u64>,
+        waiting: &mut Waiting,
+        next: NonNull<u64>,
+    ) -> NonNull<u64> {
+        if is_immediate(word) || waiting.put(slot) {
+            return next;
+        }
+        // SAFETY: as the caller promises; a word of the same block.
+        unsafe { self.boxed(term.beside(word), slot, next) }
     }
 
     /// Has the VM make a term.

@@ -289,6 +289,12 @@ impl<'a> TermRef<'a> {
         is_immediate(self.word)
     }
 
+    /// Whether it is a list of one element or more.
+    #[inline]
+    pub fn is_list(self) -> bool {
+        self.word & TAG_MASK == TAG_LIST
+    }
+
     /// The value of a small integer.
     #[inline]
     pub fn small(self) -> Option<i64> {
@@ -324,12 +330,6 @@ impl<'a> TermRef<'a> {
     unsafe fn data(self, count: usize) -> &'a [u64] {
         // SAFETY: the words lie in the block, which lives for 'a.
         unsafe { std::slice::from_raw_parts(self.item().add(1), count) }
-    }
-
-    #[inline]
-    fn held(self) -> &'a Held {
-        // SAFETY: called for kinds whose data begin with held words; those are atomics in their memory form.
-        unsafe { &*self.item().add(1).cast::<Held>() }
     }
 
     /// The words of an item in which no word is an offset or held, its header among them.
@@ -412,75 +412,26 @@ impl<'a> TermRef<'a> {
         if self.is_immediate() {
             return View::Immediate(self.word);
         }
-        let header = self.header();
-        let size = (header >> 8) as usize;
-        let base = self.base;
-        match header & KIND_MASK {
-            TUPLE => {
-                // SAFETY: here and below, the length is the one that the kind's layout has.
-                let words = unsafe { self.data(tuple_arity(header)) };
-                View::Tuple(Elements { base, words })
-            }
-            LIST => {
-                // SAFETY: as above.
-                let (words, tail) = unsafe { self.data(size + 1) }.split_at(size);
-                View::List(List {
-                    base,
-                    words,
-                    tail: tail[0],
-                })
-            }
-            PROPER_LIST => {
-                // SAFETY: as above.
-                let words = unsafe { self.data(size) };
-                View::List(List { base, words, tail: NIL })
-            }
-            kind @ (MAP | UNORDERED_MAP) => {
-                // SAFETY: as above.
-                let (keys, values) = unsafe { self.data(size * 2) }.split_at(size);
-                View::Map(Map {
-                    keys: Elements { base, words: keys },
-                    values: Elements { base, words: values },
-                    ordered: kind == MAP,
-                })
-            }
-            // SAFETY: as above.
-            FLOAT => View::Float(f64::from_bits(unsafe { self.data(1) }[0])),
-            kind @ (INTEGER_POSITIVE | INTEGER_NEGATIVE) => {
-                // SAFETY: as above.
-                let digits = unsafe { self.data(size) };
-                View::Integer(Integer {
-                    negative: kind == INTEGER_NEGATIVE,
-                    digits,
-                })
-            }
-            BINARY => {
-                // SAFETY: as above.
-                let words = unsafe { self.data(size.div_ceil(8)) };
-                // SAFETY: the words hold at least `size` bytes.
-                View::Binary(unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size) })
-            }
-            SHARED_BINARY => {
-                // SAFETY: the word after the held words is the address of `size` bytes, which the held term keeps alive.
-                let bytes = unsafe {
-                    let address = *self.item().add(1 + HELD_WORDS) as *const u8;
-                    std::slice::from_raw_parts(address, size)
-                };
-                View::SharedBinary(Shared::Held(self.held()), bytes)
-            }
-            COUNTED_BINARY => {
-                // SAFETY: as above; the second word is the address of `size` bytes, which live as long as the reference is counted.
-                let (words, bytes) = unsafe {
-                    let words = self.data(COUNTED_WORDS);
-                    (words, std::slice::from_raw_parts(words[1] as *const u8, size))
-                };
-                View::SharedBinary(Shared::Counted(words[0]), bytes)
-            }
-            // SAFETY: as above; the header is the first of the words.
-            REFERENCE => View::Reference(unsafe { std::slice::from_raw_parts(self.item(), REFERENCE_WORDS) }),
-            HELD => View::Held(Class::ALL[size], self.held()),
-            kind => unreachable!("kind {kind}"),
+        self.items().next()
+    }
+
+    /// The items of the block from this one on; only for words that are no immediates.
+    #[inline]
+    pub fn items(self) -> Items<'a> {
+        Items {
+            base: self.base,
+            at: self.item(),
+            block: PhantomData,
         }
+    }
+
+    /// The term of another word of the same block.
+    ///
+    /// # Safety
+    /// It is such a word.
+    #[inline]
+    pub unsafe fn beside(self, word: u64) -> TermRef<'a> {
+        TermRef { word, ..self }
     }
 
     /// The term's class.
@@ -512,6 +463,133 @@ impl<'a> TermRef<'a> {
     pub fn is_flat(self) -> bool {
         !self.is_immediate() && self.header() & FLAT != 0
     }
+}
+
+/// Items of a block as they follow one another.
+pub struct Items<'a> {
+    base: *const u64,
+    /// The next one.
+    at: *const u64,
+    block: PhantomData<&'a [u64]>,
+}
+
+impl<'a> Items<'a> {
+    /// Whether all element words of the next item are immediates, as in [`TermRef::is_flat`].
+    #[inline(always)]
+    pub fn is_flat(&self) -> bool {
+        // SAFETY: there is a header.
+        unsafe { *self.at & FLAT != 0 }
+    }
+
+    /// Has the item of this word be the next, as it mostly is.
+    ///
+    /// # Safety
+    /// It is a word of the block, and no immediate.
+    #[inline(always)]
+    pub unsafe fn expect(&mut self, word: u64) {
+        #[cold]
+        #[inline(never)]
+        fn elsewhere(at: *const u64) -> *const u64 {
+            at
+        }
+        // SAFETY: as the caller promises.
+        let expected = unsafe { self.base.add((word >> 2) as usize) };
+        // A branch, as else the processor would wait for the word before it reads the item.
+        if self.at != expected {
+            self.at = elsewhere(expected);
+        }
+    }
+
+    /// `count` words behind the header of the next item, which has so many and is gone past.
+    ///
+    /// # Safety
+    /// There is such an item.
+    #[inline(always)]
+    unsafe fn take(&mut self, count: usize) -> &'a [u64] {
+        // SAFETY: as the caller promises; the words lie in the block, which lives for 'a.
+        unsafe {
+            let words = std::slice::from_raw_parts(self.at.add(1), count);
+            self.at = words.as_ptr_range().end;
+            words
+        }
+    }
+
+    /// Takes the next item apart by one level. There must be one.
+    #[inline(always)]
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> View<'a> {
+        let (item, base) = (self.at, self.base);
+        // SAFETY: here and below, an item begins with a header, and the words behind that are those that the kind's layout has.
+        unsafe {
+            let header = *item;
+            let size = (header >> 8) as usize;
+            match header & KIND_MASK {
+                TUPLE => {
+                    let words = self.take(tuple_arity(header));
+                    View::Tuple(Elements { base, words })
+                }
+                LIST => {
+                    let (words, tail) = self.take(size + 1).split_at(size);
+                    let tail = tail[0];
+                    View::List(List { base, words, tail })
+                }
+                PROPER_LIST => {
+                    let words = self.take(size);
+                    View::List(List { base, words, tail: NIL })
+                }
+                kind @ (MAP | UNORDERED_MAP) => {
+                    let (keys, values) = self.take(size * 2).split_at(size);
+                    View::Map(Map {
+                        keys: Elements { base, words: keys },
+                        values: Elements { base, words: values },
+                        ordered: kind == MAP,
+                    })
+                }
+                FLOAT => View::Float(f64::from_bits(self.take(1)[0])),
+                kind @ (INTEGER_POSITIVE | INTEGER_NEGATIVE) => View::Integer(Integer {
+                    negative: kind == INTEGER_NEGATIVE,
+                    digits: self.take(size),
+                }),
+                // The words hold at least `size` bytes.
+                BINARY => {
+                    let words = self.take(size.div_ceil(8));
+                    View::Binary(std::slice::from_raw_parts(words.as_ptr().cast(), size))
+                }
+                // The word after the held words is the address of `size` bytes, which the held term keeps alive.
+                SHARED_BINARY => {
+                    let address = self.take(HELD_WORDS + 1)[HELD_WORDS] as *const u8;
+                    let bytes = std::slice::from_raw_parts(address, size);
+                    View::SharedBinary(Shared::Held(held(item)), bytes)
+                }
+                // The second word is the address of `size` bytes, which live as long as the reference is counted.
+                COUNTED_BINARY => {
+                    let words = self.take(COUNTED_WORDS);
+                    let bytes = std::slice::from_raw_parts(words[1] as *const u8, size);
+                    View::SharedBinary(Shared::Counted(words[0]), bytes)
+                }
+                // The header is the first of the words.
+                REFERENCE => {
+                    self.take(REFERENCE_WORDS - 1);
+                    View::Reference(std::slice::from_raw_parts(item, REFERENCE_WORDS))
+                }
+                HELD => {
+                    self.take(HELD_WORDS);
+                    View::Held(Class::ALL[size], held(item))
+                }
+                kind => unreachable!("kind {kind}"),
+            }
+        }
+    }
+}
+
+/// What is held in an item.
+///
+/// # Safety
+/// The item is of a kind whose data begin with held words, and its block lives for `'a`.
+#[inline]
+unsafe fn held<'a>(item: *const u64) -> &'a Held {
+    // SAFETY: as the caller promises; held words are atomics in their memory form.
+    unsafe { &*item.add(1).cast::<Held>() }
 }
 
 /// Some terms of one block: a tuple's elements, a map's keys or values.

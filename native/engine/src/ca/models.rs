@@ -107,6 +107,88 @@ fn moves_across_base_nodes_beside_joins() {
     model(&[0, 4, 12], &[0], tasks, &[4, 8, 12]);
 }
 
+/// Walks from one of two leaves to the other, which begins with 12, under one base node at first, beside the tasks. There is always one
+/// of 10 and 12, and one of 9 and 11.
+fn steps_across(prepare: fn(&Table), tasks: &'static [Task]) {
+    const NUMBERS: &[u64] = &[0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21];
+    const UP: Task = |table| {
+        let next = |&last: &u64| table.next(Some(last)).map(|(next, _)| next);
+        let numbers: Vec<u64> = std::iter::successors(Some(5), next).collect();
+        assert!(!has_steps(&numbers, &[[5, 9], [9, 13]]), "{numbers:?}");
+    };
+    const DOWN: Task = |table| {
+        let prev = |&last: &u64| table.prev(Some(last)).map(|(prev, _)| prev);
+        let numbers: Vec<u64> = std::iter::successors(Some(20), prev).collect();
+        assert!(!has_steps(&numbers, &[[13, 9], [12, 8], [9, 5]]), "{numbers:?}");
+    };
+    for walk in [UP, DOWN] {
+        explore(move || {
+            let table: Table = Map(Ca::with_thresholds(TestSchema, CALM));
+            NUMBERS.iter().for_each(|&number| table.put(number, 1));
+            split(&table, 0);
+            join(&table, 0);
+            prepare(&table);
+            let table = Arc::new(table);
+            together(&table, &[tasks, &[walk]].concat());
+            check(&table.0);
+        });
+    }
+}
+
+fn has_steps(numbers: &[u64], steps: &[[u64; 2]]) -> bool {
+    numbers.windows(2).any(|step| steps.iter().any(|of| step == of))
+}
+
+fn exchange(table: &Table, pair: [u64; 2]) {
+    table.change_many(&pair, |values| values.swap(0, 1));
+}
+
+/// What comes next moves from the leaf ahead to the one that the trail is in.
+#[test]
+fn step_across_beside_a_move() {
+    steps_across(|_| (), &[|table| exchange(table, [12, 10])]);
+    steps_across(|_| (), &[|table| exchange(table, [9, 11])]);
+}
+
+/// The leaf that was sought ahead is replaced by a larger one.
+#[test]
+fn step_across_beside_a_leaf_that_grows() {
+    steps_across(
+        |table| [24, 25].iter().for_each(|&number| table.put(number, 1)),
+        &[|table| {
+            table.put(28, 1);
+            exchange(table, [12, 10]);
+        }],
+    );
+}
+
+/// The leaves come under base nodes of their own, and back.
+#[test]
+fn step_across_beside_a_split_and_a_join() {
+    steps_across(
+        |_| (),
+        &[
+            |table| split(table, 0),
+            |table| {
+                exchange(table, [12, 10]);
+                join(table, 12);
+            },
+        ],
+    );
+}
+
+/// The leaf that was sought ahead becomes empty and goes.
+#[test]
+fn step_across_beside_a_leaf_that_goes() {
+    steps_across(
+        |table| [16, 17, 20, 21].iter().for_each(|&number| table.remove(number)),
+        &[|table| {
+            exchange(table, [12, 10]);
+            table.remove(13);
+        }],
+    );
+}
+
 /// A leaf that is full is replaced by a larger one beside changes in it.
 #[test]
 fn leaf_that_grows() {

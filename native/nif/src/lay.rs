@@ -185,7 +185,10 @@ impl Laying<'_> {
                 return self.nested(term, slot, next);
             }
             let refer = || slot.write(next.addr().get() as u64 | BOXED);
-            if let Some(words) = term.flat_tuple().filter(|words| (1..=SMALL).contains(&words.len())) {
+            if let Some(words) = term.flat_tuple() {
+                if !(1..=SMALL).contains(&words.len()) {
+                    return self.nested(term, slot, next);
+                }
                 refer();
                 next.write(layout::tuple_header(words.len()));
                 return copy_few(words, next.add(1));

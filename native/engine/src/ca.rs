@@ -169,16 +169,13 @@ struct Acquired<'a, K> {
 #[inline]
 fn once_in(period: u32) -> bool {
     thread_local! {
-        static RANDOM: Cell<u32> = const { Cell::new(0x9e37_79b9) };
+        static MULTIPLE: Cell<u32> = const { Cell::new(0) };
     }
-    // Marsaglia's xorshift.
-    RANDOM.with(|random| {
-        let mut x = random.get();
-        x ^= x << 13;
-        x ^= x >> 17;
-        x ^= x << 5;
-        random.set(x);
-        x & (period - 1) == 0
+    // A Weyl sequence: multiples of the golden ratio, which are spread evenly and have no period that calls could have, too.
+    MULTIPLE.with(|multiple| {
+        let x = multiple.get().wrapping_add(0x9e37_79b9);
+        multiple.set(x);
+        x < u32::MAX / period
     })
 }
 
@@ -302,14 +299,19 @@ impl<S: OrderedSchema> Ca<S> {
     }
 
     /// Counts an operation that waited for a lock in the base node, or of many that did not one, and adapts.
-    #[inline]
+    #[inline(always)]
     fn count(&self, guard: &Guard, base: &Base<S::Key>, waited: bool, sampled: bool) {
-        if waited {
-            base.statistic().contended();
-        } else if sampled {
-            base.statistic().bump(-(SAMPLING as i32));
-        } else {
-            return;
+        if waited || sampled {
+            self.count_one(guard, base, waited);
+        }
+    }
+
+    /// Counts an operation that waited for a lock, or as many as one sample stands for that did not.
+    #[inline(never)]
+    fn count_one(&self, guard: &Guard, base: &Base<S::Key>, waited: bool) {
+        match waited {
+            true => base.statistic().contended(),
+            false => base.statistic().bump(-(SAMPLING as i32)),
         }
         self.adapt(guard, base);
     }
@@ -527,15 +529,13 @@ impl<S: OrderedSchema> Ca<S> {
             }
         }
         let shrink = removed && sparse(held.leaf.info().count()) && base.root() != Node::leaf(held.leaf);
-        let sampled = if held.changed {
-            held.is_sampled()
-        } else {
-            once_in(SAMPLING)
-        };
+        let (changed, sampled) = (held.changed, held.is_sampled());
         drop(held);
         if shrink {
             self.shrink(guard, &Query::new(&self.schema, probe));
         }
+        // The version of a leaf that was not changed is still the same.
+        let sampled = if changed { sampled } else { once_in(SAMPLING) };
         self.count(guard, base, waited, sampled);
         result
     }

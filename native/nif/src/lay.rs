@@ -1,8 +1,9 @@
 //! Stored terms laid out in an environment's memory, as the VM would do it, in releases in which that is known ([`layout`]).
 //!
 //! Where the next item goes is passed on from one to the other, so in a register: an environment's own word for it, written and read
-//! again, would have each item wait for the one before. Of the elements of an item that are no immediates, all but the last are a call
-//! each, and the last one follows in the same: so what is nested in its last elements, as lists of lists are, goes no deeper.
+//! again, would have each item wait for the one before. Elements that are no immediates wait until their item is written, and are then
+//! laid out in the same loop. A call each are those of long lists and those for which no place to wait is left, so calls go no deeper
+//! than stored terms are nested.
 
 use crate::decode;
 use crate::failure::Failure;

@@ -37,6 +37,7 @@ use cats_sync::facade::{spin_loop, AtomicBool, AtomicI64, AtomicUsize, Ordering}
 use cats_sync::turn;
 use directory::Directory;
 use many::Many;
+use std::mem;
 
 /// How often a call tries before it reports `Busy`: some microseconds.
 const SPINS: usize = 1000;
@@ -76,6 +77,13 @@ struct Growth {
 #[inline]
 fn sampled(hash: u64) -> bool {
     hash >> 61 == 0
+}
+
+/// Whether the hash is in the same bucket at both sizes.
+#[cold]
+#[inline(never)]
+fn is_same_bucket(hash: u64, one: Size, other: Size) -> bool {
+    one.number_of(hash) == other.number_of(hash)
 }
 
 /// A locked bucket. Frees the lock when dropped, by default as changed.
@@ -175,10 +183,10 @@ impl<S: Schema> Hash<S> {
     }
 
     /// Whether the hash is in the same bucket as when the size was `size`.
-    #[inline]
+    #[inline(always)]
     fn still(&self, hash: u64, size: Size) -> bool {
         let now = self.size();
-        now == size || now.number_of(hash) == size.number_of(hash)
+        now == size || is_same_bucket(hash, now, size)
     }
 
     #[inline]
@@ -389,17 +397,20 @@ impl<S: Schema> Hash<S> {
         guard: &'g Guard,
         probe: S::Probe,
         (word, hash): (u64, u64),
-        held: Held<'g>,
+        (bucket, version): (Bucket<'g>, u64),
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> R {
         let mut after = self.aftermath(guard);
         // Dropped, and so unlocked, before the aftermath.
-        let mut held = held;
+        let mut held = Held {
+            bucket,
+            version,
+            changed: false,
+        };
         let search = held.bucket.search_overflow(guard, word, hash, self.matches(&probe));
         if search.found.is_none() && search.free.is_none() {
             after.spare.allocate_or_panic();
         }
-        held.changed = false;
         let (step, result) = change(search.found.map(|(_, entry)| entry));
         self.step(guard, &mut held, hash, &search, step, &mut after);
         drop(held);
@@ -409,9 +420,13 @@ impl<S: Schema> Hash<S> {
 
     /// Frees a slot of the block of a bucket that is full: an entry of an overflow block may take the place.
     #[inline(never)]
-    fn remove_from_full<'g>(&'g self, guard: &'g Guard, mut held: Held<'g>, slot: usize, hash: u64) {
+    fn remove_from_full<'g>(&'g self, guard: &'g Guard, bucket: Bucket<'g>, version: u64, slot: usize, hash: u64) {
         let mut spare = self.spare(guard);
-        held.changed = true;
+        let held = Held {
+            bucket,
+            version,
+            changed: true,
+        };
         held.bucket.remove(guard, held.bucket.in_block(slot), &mut spare);
         self.count_sample(hash, -1);
         // The lock goes first, as nobody need wait for blocks to be freed.
@@ -459,7 +474,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
         let word = self.shared.0.schema.word(probe);
         let hash = hash_of(word);
         let (bucket, version) = self.take_lock(guard, hash)?;
-        // Made where it stays. Unchanged, should `change` unwind.
+        // Its fields stay in registers, as nobody is passed its address. Unchanged, should `change` unwind.
         let mut held = Held {
             bucket,
             version,
@@ -472,9 +487,9 @@ impl<S: Schema> Engine<S> for Hash<S> {
             #[inline(always)]
             |entry| self.is_of(*probe, entry),
         );
-        let full = bucket.has_full_block();
-        if full && found.is_none() {
-            return Ok(self.update_full(guard, *probe, (word, hash), held, change));
+        if found.is_none() && bucket.has_full_block() {
+            mem::forget(held);
+            return Ok(self.update_full(guard, *probe, (word, hash), (bucket, version), change));
         }
         let (step, result) = change(found.map(|(_, entry)| entry));
         let mut lonely = false;
@@ -491,8 +506,9 @@ impl<S: Schema> Engine<S> for Hash<S> {
                 self.count_sample(hash, 1);
                 true
             }
-            (Step::Remove, Some((slot, _))) if full => {
-                self.remove_from_full(guard, held, slot, hash);
+            (Step::Remove, Some((slot, _))) if bucket.has_full_block() => {
+                mem::forget(held);
+                self.remove_from_full(guard, bucket, version, slot, hash);
                 return Ok(result);
             }
             (Step::Remove, Some((slot, _))) => {
@@ -602,7 +618,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
     }
 
     fn bytes(&self) -> usize {
-        std::mem::size_of::<Self>() + self.growth.0.bytes.load(Ordering::Relaxed)
+        mem::size_of::<Self>() + self.growth.0.bytes.load(Ordering::Relaxed)
     }
 
     fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {

@@ -106,9 +106,11 @@ impl Bag {
     #[inline]
     fn push(&mut self, object: Retired, bytes: usize) -> bool {
         self.witness.see();
-        self.objects[self.len].write(object);
+        debug_assert!(self.len < BAG_OBJECTS);
+        // SAFETY: the bag is not full.
+        unsafe { self.objects.get_unchecked_mut(self.len) }.write(object);
         self.len += 1;
-        self.weight = self.weight.saturating_add(bytes).saturating_add(OBJECT_WEIGHT);
+        self.weight += bytes + OBJECT_WEIGHT;
         self.len == BAG_OBJECTS || self.weight >= BAG_WEIGHT
     }
 }
@@ -306,33 +308,49 @@ impl Guard {
     /// As for [`retire`](Self::retire).
     #[inline(never)]
     unsafe fn put(&self, address: *mut u8, number: usize, how: How, bytes: usize) {
-        let slot = self.slot();
-        // Acquire pairs with the Release of `raid`: once the warning is withdrawn, the raider's last access is done. Before the
-        // bag is looked at, which is this thread's own then: Relaxed.
-        let own = !slot.raided.load(Ordering::Acquire);
-        let bag = slot.bag.load(Ordering::Relaxed);
-        if !own || bag.is_null() {
-            return self.put_in_new(Retired { address, number, how }, bytes, own);
-        }
+        let Some(bag) = self.own_bag() else {
+            return self.put_in_new(address, number, how, bytes);
+        };
         // SAFETY: the bag is this thread's own, and not full, or it would have been sealed.
-        if unsafe { &mut *bag }.push(Retired { address, number, how }, bytes) {
-            slot.bag.store(ptr::null_mut(), Ordering::Relaxed);
-            self.seal_bag(bag);
+        if unsafe { (*bag.as_ptr()).push(Retired { address, number, how }, bytes) } {
+            self.seal_own(bag);
         }
     }
 
-    /// Puts an object into a new bag: the thread's, if it has none and may have one of its `own`.
+    /// The thread's bag, if it has one and may use it.
+    #[inline]
+    fn own_bag(&self) -> Option<NonNull<Bag>> {
+        let slot = self.slot();
+        // Acquire pairs with the Release of `raid`: once the warning is withdrawn, the raider's last access is done. Before the
+        // bag is looked at, which is this thread's own then: Relaxed.
+        match slot.raided.load(Ordering::Acquire) {
+            true => None,
+            false => NonNull::new(slot.bag.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// As [`put`](Self::put), where there is no bag: into a new one, which is the thread's if it may have one of its own.
     #[cold]
-    fn put_in_new(&self, retired: Retired, bytes: usize, own: bool) {
-        let bag = Bag::boxed(self.slot());
+    #[inline(never)]
+    fn put_in_new(&self, address: *mut u8, number: usize, how: How, bytes: usize) {
+        let slot = self.slot();
+        let bag = Bag::boxed(slot);
         // SAFETY: new, and nobody else's.
-        let full = unsafe { &mut *bag }.push(retired, bytes);
-        if full || !own {
+        let full = unsafe { (*bag).push(Retired { address, number, how }, bytes) };
+        // As in `own_bag`. A warning that is withdrawn by now left no bag.
+        if full || slot.raided.load(Ordering::Acquire) || !slot.bag.load(Ordering::Relaxed).is_null() {
             self.seal_bag(bag);
         } else {
-            // Relaxed: as in `put`.
-            self.slot().bag.store(bag, Ordering::Relaxed);
+            slot.bag.store(bag, Ordering::Relaxed);
         }
+    }
+
+    /// Seals the thread's bag.
+    #[cold]
+    #[inline(never)]
+    fn seal_own(&self, bag: NonNull<Bag>) {
+        self.slot().bag.store(ptr::null_mut(), Ordering::Relaxed);
+        self.seal_bag(bag.as_ptr());
     }
 
     /// Seals a bag of this thread, and has garbage collected at the unpin if there is enough.

@@ -22,7 +22,10 @@ const STATE: u64 = 3 << 32;
 const ONE: u64 = 1 << 16;
 
 /// Bytes of the next free block that are asked for when one is handed out.
-const PREFETCHED: u32 = 256;
+const PREFETCHED: usize = 256;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// What sizes and places of blocks are multiples of.
 const UNIT: usize = 8;
@@ -125,11 +128,12 @@ impl Page {
                 self.free.set(next);
                 // What was freed some time ago is in no near cache: the next call need not wait for it.
                 let next = self.base.get().wrapping_add((next as usize * UNIT).wrapping_sub(UNIT));
-                let last = self.size.get().min(PREFETCHED) as usize - 1;
+                let size = self.size.get() as usize;
                 crate::prefetch(next);
-                crate::prefetch(next.wrapping_add(last));
-                for line in (64..last).step_by(64) {
-                    crate::prefetch(next.wrapping_add(line));
+                crate::prefetch(next.wrapping_add(size.min(PREFETCHED) - 1));
+                if size > 2 * LINE {
+                    crate::prefetch(next.wrapping_add(LINE));
+                    crate::prefetch(next.wrapping_add(2 * LINE));
                 }
             }
         } else {
@@ -142,7 +146,8 @@ impl Page {
             self.bump.set(bump + self.size.get());
         }
         self.used.set(self.used.get() + 1);
-        NonNull::new(block)
+        // SAFETY: pages have memory.
+        Some(unsafe { NonNull::new_unchecked(block) })
     }
 
     /// Takes the blocks that others freed into the owner's hands, which must be empty of a list; false when there are none.

@@ -76,25 +76,26 @@ pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
     object(env, &[key], builder)
 }
 
-/// A term that can be stored right behind its tuple, of the commonest kinds. Inlined, as its result would pass through memory.
+/// Lends a term that can be stored right behind its tuple, of the commonest kinds. `f` stands in a place for each, so that it is made for
+/// that kind.
 ///
 /// # Safety
 /// Terms are as expected, and this one is of the environment.
 #[inline(always)]
-pub unsafe fn short<'a>(env: Env<'a>, term: Term) -> Option<Short<'a>> {
+pub unsafe fn short<'a, R>(env: Env<'a>, term: Term, f: impl FnOnce(Short<'a>) -> Option<R>) -> Option<R> {
     // SAFETY: as the caller promises.
     match unsafe { layout::look(term) } {
-        Look::Float(value) => Some(Short::Float(value)),
-        Look::Binary(bytes) if bytes.len() <= INLINE_BINARY => Some(Short::Binary(bytes)),
-        Look::Reference(words) => words.try_into().ok().map(Short::Reference),
-        Look::Tuple(elements) if elements.len() <= SHORT_TUPLE => immediates(elements).map(Short::Tuple),
+        Look::Float(value) => f(Short::Float(value)),
+        Look::Binary(bytes) if bytes.len() <= INLINE_BINARY => f(Short::Binary(bytes)),
+        Look::Reference(words) => f(Short::Reference(words.try_into().ok()?)),
+        Look::Tuple(elements) if elements.len() <= SHORT_TUPLE => f(Short::Tuple(immediates(elements)?)),
         Look::Other => {
             let (record, bytes) = env.counted_binary(term)?;
             if bytes.len() <= INLINE_BINARY {
-                return Some(Short::Binary(bytes));
+                return f(Short::Binary(bytes));
             }
             // SAFETY: the term that refers to the record lives as long as the environment.
-            Some(Short::Counted(unsafe { CountedBinary::new(record, bytes) }))
+            f(Short::Counted(unsafe { CountedBinary::new(record, bytes) }))
         }
         _ => None,
     }

@@ -2,7 +2,7 @@
 
 use crate::failure::{Cause, Failure};
 use crate::group::{retire_entry, retire_replaced, Group};
-use crate::object::{body_bytes, free_body, is_group, key_of, more_bytes, refers, Object};
+use crate::object::{body_bytes, free_body, is_group, key_of, more_bytes, refers, Layout, Object};
 use crate::options::Kind;
 use crate::schema::{identical, Probe};
 use crate::store::Store;
@@ -16,6 +16,11 @@ use std::cell::Cell;
 /// The most that the objects of a list may [cost](Object::cost) on a scheduler: in an `ordered_set` where all misses the caches
 /// it takes 0.7 ms.
 pub const LIST_LIMIT: usize = 1000;
+
+/// In the place of a body: the table lost the name by which it was found, or memory is exhausted. One word is passed on, as two would
+/// go through memory. No body has these low bits.
+const NOT_NAMED: u64 = 0b0101;
+const EXHAUSTED: u64 = 0b1101;
 
 /// Objects of a list for which nothing need be allocated.
 const FEW: usize = 16;
@@ -33,11 +38,14 @@ impl Incoming {
     /// value through memory would cost a third of inserting it.
     #[inline(always)]
     pub fn new(guard: &Guard, table: &Table, object: Object<'_>) -> Result<Self, Failure> {
-        let layout = table.layout();
+        debug_assert!(!table.layout().packed);
+        let layout = Layout {
+            packed: false,
+            ..table.layout()
+        };
         if object.arity() <= layout.key {
             return Err(Cause::None.into());
         }
-        debug_assert!(!layout.packed);
         let term = object.element(layout.key);
         // SAFETY: an immediate refers to nothing; any other key is in the block, which stays where it is and lives as long as
         // this value, or as the guard under which this value is taken.
@@ -170,10 +178,8 @@ impl Handle<'_> {
             // What is not taken is freed in the step: the default engines are done with the key then, as nothing is put.
             #[inline(always)]
             move |old| self.put_if_named(store, old, &incoming),
-        )??;
-        // SAFETY: the place holds another entry now.
-        unsafe { retire_replaced(self.guard, old) }
-        Ok(())
+        )?;
+        self.retire_outcome(old)
     }
 
     #[inline(never)]
@@ -184,21 +190,33 @@ impl Handle<'_> {
             return self.insert_detached(store, incoming);
         }
         let probe = incoming.probe;
-        let old = store.update(self.guard, &probe, |old| self.put_if_named(store, old, &incoming))??;
-        // SAFETY: the place holds another entry now.
-        unsafe { retire_replaced(self.guard, old) }
-        Ok(())
+        let old = store.update(self.guard, &probe, |old| self.put_if_named(store, old, &incoming))?;
+        self.retire_outcome(old)
     }
 
-    /// As [`put`](Self::put), if the table still has the name by which it was found; the body is 0 for none.
+    /// As [`put`](Self::put), if the table still has the name by which it was found: the body of the entry that is replaced, 0 for none,
+    /// or why it failed.
     #[inline(always)]
-    fn put_if_named(self, store: &Store, old: Option<Entry>, incoming: &Incoming) -> (Step, Result<u64, Failure>) {
-        match self.still_named() {
-            Ok(()) => {
-                let (step, replaced) = self.put(old, incoming, |objects, bytes| store.count(objects, bytes));
-                (step, replaced.map(|old| old.unwrap_or(0)))
-            }
-            Err(failure) => (Step::Keep, Err(failure)),
+    fn put_if_named(self, store: &Store, old: Option<Entry>, incoming: &Incoming) -> (Step, u64) {
+        if self.still_named().is_err() {
+            return (Step::Keep, NOT_NAMED);
+        }
+        let (step, replaced) = self.put(old, incoming, |objects, bytes| store.count(objects, bytes));
+        (step, replaced.map_or(EXHAUSTED, |old| old.unwrap_or(0)))
+    }
+
+    /// Retires what [`put_if_named`](Self::put_if_named) replaced.
+    #[inline(always)]
+    fn retire_outcome(self, old: u64) -> Result<(), Failure> {
+        if refers(old) {
+            // SAFETY: the place holds another entry now.
+            unsafe { retire_replaced(self.guard, old) }
+            return Ok(());
+        }
+        match old {
+            NOT_NAMED => Err(Cause::Id.into()),
+            EXHAUSTED => Err(Failure::SystemLimit),
+            _ => Ok(()),
         }
     }
 

@@ -6,8 +6,11 @@ use crate::packed;
 use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::slab;
-use cats_term::{bytes_of, is_immediate, Block, BlockRef, ChangingRef, Scratch, TermRef, CHANGING_LIMIT};
-use std::mem::MaybeUninit;
+use cats_term::{
+    block_weight, bytes_of, is_immediate, Block, BlockRef, ChangingRef, Scratch, Short, TermRef, CHANGING_LIMIT,
+};
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
 /// The body of `{Key}`.
@@ -63,7 +66,44 @@ pub struct Layout {
 /// An object to store.
 pub struct Object<'a> {
     elements: &'a [u64],
-    block: Option<Block>,
+    block: Option<InBlock>,
+}
+
+/// The body of an object in a block, not packed, that nobody else knows yet.
+struct InBlock(NonZeroU64);
+
+impl InBlock {
+    /// The block is that of a tuple with other elements than immediates, and has so many words; if something in it is held or counted, it
+    /// `weighs` something.
+    #[inline(always)]
+    fn new(block: Block, words: usize, weighs: Option<usize>) -> Self {
+        let tells = match weighs {
+            None => told(words),
+            Some(weight) => told_of_held(words, weight),
+        };
+        let body = word_of(block.into_raw()) | tells << ADDRESS_BITS;
+        // SAFETY: addresses of blocks are never null.
+        Self(unsafe { NonZeroU64::new_unchecked(body) })
+    }
+
+    #[inline(always)]
+    fn into_body(self) -> u64 {
+        ManuallyDrop::new(self).0.get()
+    }
+
+    #[inline(always)]
+    fn view(&self) -> BlockRef<'_> {
+        // SAFETY: the body refers to a block, which is this value's own.
+        unsafe { BlockRef::from_raw(NonNull::new_unchecked(referent(self.0.get()).cast())) }
+    }
+}
+
+impl Drop for InBlock {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: nobody else knows the block.
+        unsafe { free_block(self.0.get()) }
+    }
 }
 
 impl<'a> Object<'a> {
@@ -78,12 +118,26 @@ impl<'a> Object<'a> {
     /// the block; what stands in the places of the others is of no interest, but is no immediate.
     #[inline(always)]
     pub fn in_block(elements: &'a [u64], block: Block) -> Self {
+        let view = block.as_ref();
+        debug_assert!(!view.is_flat());
         debug_assert!(elements
             .iter()
-            .zip(block.as_ref().elements_raw())
+            .zip(view.elements_raw())
             .all(|(a, b)| a == b || !is_immediate(*a)));
-        let block = Some(block);
+        let (words, weighs) = (view.words(), view.has_held().then(|| view.weight()));
+        let block = Some(InBlock::new(block, words, weighs));
         Self { elements, block }
+    }
+
+    /// A tuple of which the element with this index is `part`, and all others are immediates, in a block: see [`Block::of_short`]. Nothing
+    /// when memory is exhausted.
+    #[inline(always)]
+    pub fn of_short(elements: &'a [u64], index: usize, part: Short<'_>, guard: &Guard) -> Option<Self> {
+        let (words, kept) = (part.words_with(elements.len()), part.kept_bytes());
+        let block = Block::of_short(elements, index, part, guard)?;
+        let weighs = kept.map(|bytes| block_weight(words, bytes));
+        let block = Some(InBlock::new(block, words, weighs));
+        Some(Self { elements, block })
     }
 
     /// How many times as long as that of a tuple of immediates the insertion takes at worst.
@@ -105,14 +159,14 @@ impl<'a> Object<'a> {
     pub fn words(&self) -> usize {
         self.block
             .as_ref()
-            .map_or(self.elements.len(), |block| block.as_ref().words())
+            .map_or(self.elements.len(), |block| block.view().words())
     }
 
     /// Element `index`, counted from 0; panics when there is none.
     #[inline(always)]
     pub fn element(&self, index: usize) -> TermRef<'_> {
         match (self.elements[index], &self.block) {
-            (word, Some(block)) if !is_immediate(word) => block.as_ref().element(index),
+            (word, Some(block)) if !is_immediate(word) => block.view().element(index),
             (word, _) => TermRef::immediate(word),
         }
     }
@@ -136,7 +190,9 @@ impl<'a> Object<'a> {
     #[inline(always)]
     pub fn into_body(self, layout: Layout, guard: &Guard) -> Option<u64> {
         match self.block {
-            Some(block) => Some(block_body(block, layout)),
+            // SAFETY: the block is this value's own.
+            Some(block) if layout.packed => Some(unsafe { stored(block_of(block.into_body()), layout) }),
+            Some(block) => Some(block.into_body()),
             None => match inline(self.elements, layout.key) {
                 Some(body) => Some(body),
                 None => Block::flat(self.elements, guard).map(|block| stored(block, layout)),
@@ -186,18 +242,29 @@ fn inline(words: &[u64], key: usize) -> Option<u64> {
 #[inline(always)]
 fn address(block: Block) -> u64 {
     let view = block.as_ref();
+    let words = view.words();
     let tells = match view.has_held() {
-        true => tells_held(view),
-        false => Some(view.words() as u64).filter(|words| *words < HELD).unwrap_or(0),
+        true => told_of_held(words, view.weight()),
+        false => told(words),
     };
     word_of(block.into_raw()) | tells << ADDRESS_BITS
 }
 
-/// What a body tells of a block in which something is held.
-fn tells_held(block: BlockRef<'_>) -> u64 {
-    let weight = block.weight().div_ceil(LEAST_WEIGHT).next_power_of_two().ilog2();
-    match (block.words() as u64, u64::from(weight)) {
-        (words, weight) if words <= HELD_WORDS && weight <= MAX_WEIGHT => HELD | weight << WEIGHT_AT | words,
+/// What a body tells of a block of so many words.
+#[inline(always)]
+fn told(words: usize) -> u64 {
+    match words as u64 {
+        words if words < HELD => words,
+        _ => 0,
+    }
+}
+
+/// The same of one in which something is held, and which weighs so much.
+#[inline]
+fn told_of_held(words: usize, weight: usize) -> u64 {
+    let weight = u64::from(weight.div_ceil(LEAST_WEIGHT).next_power_of_two().ilog2());
+    match words as u64 {
+        words if words <= HELD_WORDS && weight <= MAX_WEIGHT => HELD | weight << WEIGHT_AT | words,
         _ => 0,
     }
 }

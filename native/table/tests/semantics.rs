@@ -289,11 +289,13 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
             Op::InsertList(list, new) => {
                 let done = !new || list.iter().all(|object| model.lookup(&object[key]).is_empty());
                 let words: Vec<_> = list.iter().map(|object| immediates(object)).collect();
-                let blocks = list
-                    .iter()
-                    .zip(&words)
-                    .map(|(object, words)| Ok::<_, Failure>(cats_table::Object::in_block(words, block(object))));
-                assert_eq!(handle.insert_list(blocks, *new, false), Ok(done), "{op:?}");
+                let objects = list.iter().zip(&words).map(|(object, words)| {
+                    Ok::<_, Failure>(match cats_table::is_flat(words) {
+                        true => cats_table::Object::flat(words),
+                        false => cats_table::Object::in_block(words, block(object)),
+                    })
+                });
+                assert_eq!(handle.insert_list(objects, *new, false), Ok(done), "{op:?}");
                 if done {
                     list.iter().for_each(|object| model.insert(object));
                 }

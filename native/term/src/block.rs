@@ -90,9 +90,24 @@ impl Short<'_> {
         }
     }
 
+    /// The words of a block of it and its tuple, which has so many elements.
+    #[inline]
+    pub fn words_with(&self, elements: usize) -> usize {
+        1 + elements + self.words()
+    }
+
+    /// The bytes of the binary that is kept, if references of it are counted.
+    #[inline]
+    pub fn kept_bytes(&self) -> Option<usize> {
+        match self {
+            Short::Counted(binary) => Some((host().binary_size)(binary.record)),
+            _ => None,
+        }
+    }
+
     /// # Safety
     /// There is memory for so many words.
-    #[inline]
+    #[inline(always)]
     unsafe fn write(&self, to: NonNull<u64>) {
         // SAFETY: as the caller promises.
         unsafe {
@@ -141,6 +156,12 @@ pub unsafe fn write_bytes(bytes: &[u8], to: NonNull<u64>) {
 
 /// The least that a held binary weighs while it waits to be freed.
 const PART_WEIGHT: usize = 4 << 10;
+
+/// What a block of so many words weighs that keeps so many bytes in counted binaries: see [`BlockRef::weight`].
+#[inline]
+pub fn block_weight(words: usize, kept: usize) -> usize {
+    words * size_of::<u64>() + kept / 8
+}
 
 /// Bytes of memory that a block of so many words occupies.
 #[inline]
@@ -192,7 +213,7 @@ impl Block {
     pub fn of_short(elements: &[u64], index: usize, part: Short<'_>, guard: &Guard) -> Option<Block> {
         assert!(index < elements.len() && elements.len() <= MAX_ARITY);
         let at = elements.len() + 1;
-        let total = at + part.words();
+        let total = part.words_with(elements.len());
         let held = match part {
             Short::Counted(binary) => {
                 cats_sync::prefetch(binary.record as *const u8);
@@ -497,10 +518,10 @@ impl<'a> BlockRef<'a> {
     /// as long to free if they are many. Of a held one it is not told how much that is, so it weighs at least `PART_WEIGHT`.
     #[inline(never)]
     pub fn weight(self) -> usize {
-        let weight = Cell::new(self.words() * size_of::<u64>());
+        let weight = Cell::new(block_weight(self.words(), 0));
         let add = |more: usize| weight.set(weight.get() + more);
         self.for_each_kept(
-            |record| add((host().binary_size)(record) / 8),
+            |record| add(block_weight(0, (host().binary_size)(record))),
             |term| {
                 if let View::SharedBinary(_, bytes) = term.view() {
                     add((bytes.len() / 8).max(PART_WEIGHT));

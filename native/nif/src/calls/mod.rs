@@ -315,21 +315,24 @@ const INLINE: usize = 2;
 /// Makes an object to store in this table of a tuple's elements.
 #[inline(always)]
 fn object<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
-    if elements.len() <= INLINE {
-        if let Some(words) = encode::immediates(elements) {
-            return Ok(Object::flat(words));
-        }
+    match inline(elements) {
+        Some(words) => Ok(Object::flat(words)),
+        None => other_object(env, handle, elements),
     }
-    let words = Term::words(elements);
-    Ok(match object_in_block(env, handle, elements)? {
-        Some(block) => Object::in_block(words, block),
-        None => Object::flat(words),
-    })
 }
 
-/// The block of one that is to lie in a block, but of a tuple of immediates.
-#[inline(never)]
-fn object_in_block(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<Option<Block>, Failure> {
+/// The words of a tuple that needs no block.
+#[inline(always)]
+fn inline(elements: &[Term]) -> Option<&[u64]> {
+    match elements.len() <= INLINE {
+        true => encode::immediates(elements),
+        false => None,
+    }
+}
+
+/// As [`object`], of any other tuple. What is commonest is made in line.
+#[inline(always)]
+fn other_object<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
     check_words(elements.len())?;
     if let Some(key) = elements.get(handle.table().key()) {
         // Its place is fetched while the block is made.
@@ -337,50 +340,57 @@ fn object_in_block(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<Op
             handle.announce(key.0);
         }
     }
+    let words = Term::words(elements);
     if elements.len() > INLINE && encode::immediates(elements).is_some() {
-        return Ok(None);
+        return Ok(Object::flat(words));
     }
-    let is_other = |(_, element): &(usize, &Term)| !element.is_immediate();
-    let mut others = elements.iter().enumerate().filter(is_other);
-    let Some((index, element)) = others.next() else {
-        return Ok(None);
-    };
+    if layout::is_known() {
+        if let Some((index, element)) = only_other(elements) {
+            // SAFETY: terms are as expected, and this one is of the environment.
+            let object = unsafe {
+                encode::short(
+                    env,
+                    element,
+                    #[inline(always)]
+                    |part| Object::of_short(words, index, part, handle.guard()),
+                )
+            };
+            if let Some(object) = object {
+                return Ok(object);
+            }
+        }
+    }
+    Ok(Object::in_block(words, object_block(env, handle.guard(), elements)?))
+}
+
+/// The place of the only element of a tuple that is no immediate, and that element.
+#[inline(always)]
+fn only_other(elements: &[Term]) -> Option<(usize, Term)> {
+    let is_other = |element: &Term| !element.is_immediate();
+    let index = elements.iter().position(is_other)?;
+    let rest = elements[index + 1..].iter().any(is_other);
+    (!rest).then(|| (index, elements[index]))
+}
+
+/// Stores the tuple of these terms, not all of which are immediates.
+#[inline(never)]
+fn object_block(env: Env, guard: &Guard, elements: &[Term]) -> Result<Block, Failure> {
     if layout::is_known() {
         // SAFETY: terms are as expected, and these are of the environment.
-        let block = unsafe {
-            let short = match others.next() {
-                // In registers, as it is only one.
-                None => encode::short(env, *element),
-                Some(_) => None,
-            };
-            match short {
-                Some(part) => Block::of_short(Term::words(elements), index, part, handle.guard()),
-                None => stow::object(env, elements, handle.guard()),
-            }
-        };
-        if block.is_some() {
+        if let Some(block) = unsafe { stow::object(env, elements, guard) } {
             return Ok(block);
         }
     }
-    built_block(env, elements)
+    block(env, elements)
 }
 
-/// Stores the tuple of these terms.
-fn block(env: Env, elements: &[Term]) -> Result<Block, Failure> {
-    built_block(env, elements)?.ok_or(Failure::SystemLimit)
-}
-
-/// The same, always there, for [`object_in_block`], whose result this becomes as it is: it passes through memory, where a change takes
-/// longer than it should. Not inlined: its buffer would lie in the frame of those that need none.
+/// Stores the tuple of these terms. Not inlined: its buffer would lie in the frame of those that need none.
 #[inline(never)]
-fn built_block(env: Env, elements: &[Term]) -> Result<Option<Block>, Failure> {
+fn block(env: Env, elements: &[Term]) -> Result<Block, Failure> {
     let mut room = Room::<OBJECT_WORDS>::new();
     let mut builder = Builder::within(&mut room);
     encode::object(env, elements, &mut builder)?;
-    match builder.finish() {
-        Some(block) => Ok(Some(block)),
-        None => Err(Failure::SystemLimit),
-    }
+    builder.finish().ok_or(Failure::SystemLimit)
 }
 
 /// Makes a term of an object.

@@ -7,12 +7,22 @@ use cats_table::LIST_LIMIT;
 pub fn insert(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
-    if let Some(elements) = env.tuple_elements(objects) {
-        handle.insert(object(env, handle, elements)?)?;
-    } else {
-        insert_list(env, handle, objects, false)?;
+    match env.tuple_elements(objects) {
+        Some(elements) => match inline(elements) {
+            Some(words) => handle.insert(Object::flat(words))?,
+            None => insert_other(env, handle, elements)?,
+        },
+        None => {
+            insert_list(env, handle, objects, false)?;
+        }
     }
     Ok(atoms::true_())
+}
+
+/// [`insert`] of an object that may lie in a block. Out of line: what needs no block takes fewer registers.
+#[inline(never)]
+fn insert_other(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<(), Failure> {
+    Ok(handle.insert(other_object(env, handle, elements)?)?)
 }
 
 pub fn insert_new(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> {

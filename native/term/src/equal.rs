@@ -12,6 +12,21 @@ pub fn equal(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     if a.is_immediate() || b.is_immediate() {
         a.word() == b.word()
     } else {
+        are_same_words(a, b) || equal_others(a, b)
+    }
+}
+
+/// [`equal`] of what is nested, or not stored as the same words. A term that was found by its hash mostly is laid out in the same way.
+#[inline(never)]
+fn equal_others(a: TermRef<'_>, b: TermRef<'_>) -> bool {
+    a.is_laid_out_as(b) || equal_items(a, b)
+}
+
+/// As [`equal`], of parts of terms that are not laid out in the same way.
+fn equal_parts(a: TermRef<'_>, b: TermRef<'_>) -> bool {
+    if a.is_immediate() || b.is_immediate() {
+        a.word() == b.word()
+    } else {
         are_same_words(a, b) || equal_items(a, b)
     }
 }
@@ -34,8 +49,8 @@ fn are_same_words(a: TermRef<'_>, b: TermRef<'_>) -> bool {
 #[inline(never)]
 fn equal_items(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     match (a.view(), b.view()) {
-        (View::Tuple(a), View::Tuple(b)) => equal_elements(a, b),
-        (View::List(a), View::List(b)) => equal_elements(a.elements(), b.elements()) && equal(a.tail(), b.tail()),
+        (View::Tuple(a), View::Tuple(b)) => all_equal(a, b),
+        (View::List(a), View::List(b)) => all_equal(a.elements(), b.elements()) && equal_parts(a.tail(), b.tail()),
         (View::Map(a), View::Map(b)) => equal_maps(a, b),
         (View::Float(a), View::Float(b)) => equal_floats(a, b),
         (View::Integer(a), View::Integer(b)) => a == b,
@@ -63,12 +78,17 @@ pub fn equal_elements(a: Elements<'_>, b: Elements<'_>) -> bool {
     a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| equal(a, b))
 }
 
+/// As [`equal_elements`], of parts of terms that are not laid out in the same way.
+fn all_equal(a: Elements<'_>, b: Elements<'_>) -> bool {
+    a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| equal_parts(a, b))
+}
+
 fn equal_maps(a: Map<'_>, b: Map<'_>) -> bool {
     if a.keys.len() != b.keys.len() {
         return false;
     }
-    if equal_elements(a.keys, b.keys) {
-        return equal_elements(a.values, b.values);
+    if all_equal(a.keys, b.keys) {
+        return all_equal(a.values, b.values);
     }
     let by_hash = |map: Map<'_>| {
         let mut places: Vec<_> = map.keys.iter().enumerate().map(|(i, key)| (hash(key), i)).collect();
@@ -82,6 +102,6 @@ fn equal_maps(a: Map<'_>, b: Map<'_>) -> bool {
         places[first..]
             .iter()
             .take_while(|place| place.0 == hash)
-            .any(|&(_, i)| equal(b.keys.get(i), key) && equal(b.values.get(i), value))
+            .any(|&(_, i)| equal_parts(b.keys.get(i), key) && equal_parts(b.values.get(i), value))
     })
 }

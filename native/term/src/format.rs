@@ -358,6 +358,39 @@ impl<'a> TermRef<'a> {
         unsafe { std::slice::from_raw_parts(self.item(), count) }
     }
 
+    /// Whether the items from this term's up to the last one that is in it are, word by word, those of the other one, offsets being as far
+    /// from each other as the terms are: then both are the same. Not where something is held or counted. Only for words that are no
+    /// immediates.
+    pub(crate) fn is_laid_out_as(self, other: TermRef<'_>) -> bool {
+        let (first, others) = (self.item(), other.item());
+        let apart = self.word.wrapping_sub(other.word);
+        let (mut at, mut last) = (0, 0);
+        while at <= last {
+            // SAFETY: both blocks have an item here. Items follow one another without gaps, so far they are the same, and there is one of
+            // each block at `last`.
+            let (header, same) = unsafe { (*first.add(at), *others.add(at)) };
+            if header != same || is_held(header) {
+                return false;
+            }
+            let (words, slots) = (item_words(header), if header & FLAT != 0 { 0 } else { slots(header) });
+            for i in at + 1..at + words {
+                // SAFETY: an item of both blocks has so many words.
+                let (word, same) = unsafe { (*first.add(i), *others.add(i)) };
+                if i > at + slots || is_immediate(word) {
+                    if word != same {
+                        return false;
+                    }
+                } else if word.wrapping_sub(same) == apart && word > self.word {
+                    last = last.max(((word >> 2) - (self.word >> 2)) as usize);
+                } else {
+                    return false;
+                }
+            }
+            at += words;
+        }
+        true
+    }
+
     /// The elements, if it is a tuple of immediates; only for words that are no immediates, as the next three. One comparison with the
     /// header, where a [view](Self::view) tells all kinds.
     #[inline]

@@ -455,6 +455,49 @@ fn maps_iterated_in_different_orders() {
     assert!(!equal(y.as_key(), z.as_key()) && compare(y.as_key(), z.as_key()).is_gt());
 }
 
+/// Terms that are nested, laid out as the boundary does, are the same wherever they lie in their blocks, unless a leaf differs.
+#[test]
+fn nested_terms_are_the_same_wherever_they_lie() {
+    const LEAVES: usize = 9;
+    let block = |before: usize, changed: usize| {
+        let mut builder = Builder::new();
+        let builder = &mut builder;
+        let leaf = |i: usize| 100 * i as i64 + i64::from(i == changed);
+        let number = |i| small(leaf(i)).unwrap();
+        let root = builder.tuple(before + 1);
+        for slot in 0..before {
+            let word = builder.float(slot as f64);
+            builder.set(root, slot, word);
+        }
+        let term = builder.tuple(4);
+        builder.set(root, before, term.word());
+        let inner = builder.tuple(2);
+        builder.set(term, 0, inner.word());
+        builder.set(inner, 0, number(0));
+        let word = builder.binary(format!("binary of number {:05}", leaf(1)).as_bytes());
+        builder.set(inner, 1, word);
+        builder.set(term, 1, number(2));
+        let flat = builder.filled_tuple(&[number(3), number(4), number(5)]);
+        builder.set(term, 2, flat.word());
+        let last = builder.tuple(3);
+        builder.set(term, 3, last.word());
+        let word = builder.float(leaf(6) as f64);
+        builder.set(last, 0, word);
+        let word = builder.integer(false, &[leaf(7) as u64, 1 << 60]);
+        builder.set(last, 1, word);
+        let word = builder.reference(&plain_reference(leaf(8) as u64));
+        builder.set(last, 2, word);
+        builder.finish().unwrap()
+    };
+    for (before, after) in [(0, 0), (0, 1), (2, 1), (3, 3)] {
+        for (one, other) in (0..=LEAVES).flat_map(|i| [(i, i), (i, LEAVES), (LEAVES, i), (i, (i + 1) % LEAVES)]) {
+            let (x, y) = (block(before, one), block(after, other));
+            let (x, y) = (x.as_ref().element(before), y.as_ref().element(after));
+            assert_eq!(equal(x, y), one == other, "{before} {after} {one} {other}");
+        }
+    }
+}
+
 #[test]
 fn the_tail_of_a_shorter_list_is_compared_with_a_list() {
     let list = |elements: &[i64], tail| List(elements.iter().copied().map(int).collect(), Box::new(tail)).key();

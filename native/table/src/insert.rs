@@ -38,7 +38,6 @@ impl Incoming {
     /// value through memory would cost a third of inserting it.
     #[inline(always)]
     pub fn new(guard: &Guard, table: &Table, object: Object<'_>) -> Result<Self, Failure> {
-        debug_assert!(!table.layout().packed);
         let layout = Layout {
             packed: false,
             ..table.layout()
@@ -46,11 +45,14 @@ impl Incoming {
         if object.arity() <= layout.key {
             return Err(Cause::None.into());
         }
-        let term = object.element(layout.key);
+        debug_assert!(!table.layout().packed);
+        let probe = match table.kind() {
+            Kind::OrderedSet => Probe::ordered(object.element(layout.key)),
+            _ => object.exact_probe(layout.key),
+        };
         // SAFETY: an immediate refers to nothing; any other key is in the block, which stays where it is and lives as long as
         // this value, or as the guard under which this value is taken.
-        let term: TermRef<'static> = unsafe { std::mem::transmute::<TermRef<'_>, TermRef<'static>>(term) };
-        let probe = table.probe(term);
+        let probe: Probe<'static> = unsafe { std::mem::transmute::<Probe<'_>, Probe<'static>>(probe) };
         let body = match object.inline(layout) {
             Some(body) => body,
             None => object.into_body(layout, guard).ok_or(Failure::SystemLimit)?,

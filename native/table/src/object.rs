@@ -3,11 +3,13 @@
 
 use crate::failure::Failure;
 use crate::packed;
+use crate::schema::Probe;
 use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::slab;
 use cats_term::{
-    block_weight, bytes_of, is_immediate, Block, BlockRef, ChangingRef, Scratch, Short, TermRef, CHANGING_LIMIT,
+    block_weight, bytes_of, is_immediate, key_word_of_part, Block, BlockRef, ChangingRef, Scratch, Short, TermRef,
+    CHANGING_LIMIT,
 };
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::num::NonZeroU64;
@@ -67,6 +69,8 @@ pub struct Layout {
 pub struct Object<'a> {
     elements: &'a [u64],
     block: Option<InBlock>,
+    /// The [`key_word`](cats_term::key_word) of the key, if it is known.
+    key_word: Option<NonZeroU64>,
 }
 
 /// The body of an object in a block, not packed, that nobody else knows yet.
@@ -110,8 +114,11 @@ impl<'a> Object<'a> {
     /// A tuple of immediates.
     #[inline(always)]
     pub fn flat(elements: &'a [u64]) -> Self {
-        let block = None;
-        Self { elements, block }
+        Self {
+            elements,
+            block: None,
+            key_word: None,
+        }
     }
 
     /// A tuple that has others, too. Of its elements those that are immediates are given, so that who asks for them need not wait for
@@ -125,19 +132,39 @@ impl<'a> Object<'a> {
             .zip(view.elements_raw())
             .all(|(a, b)| a == b || !is_immediate(*a)));
         let (words, weighs) = (view.words(), view.has_held().then(|| view.weight()));
-        let block = Some(InBlock::new(block, words, weighs));
-        Self { elements, block }
+        Self {
+            elements,
+            block: Some(InBlock::new(block, words, weighs)),
+            key_word: None,
+        }
     }
 
     /// A tuple of which the element with this index is `part`, and all others are immediates, in a block: see [`Block::of_short`]. Nothing
-    /// when memory is exhausted.
+    /// when memory is exhausted. `hashed`: the part is the key of a table that matches keys exactly.
     #[inline(always)]
-    pub fn of_short(elements: &'a [u64], index: usize, part: Short<'_>, guard: &Guard) -> Option<Self> {
+    pub fn of_short(elements: &'a [u64], index: usize, part: Short<'_>, hashed: bool, guard: &Guard) -> Option<Self> {
+        let key_word = match hashed {
+            true => key_word_of_part(&part).and_then(NonZeroU64::new),
+            false => None,
+        };
         let (words, kept) = (part.words_with(elements.len()), part.kept_bytes());
         let block = Block::of_short(elements, index, part, guard)?;
         let weighs = kept.map(|bytes| block_weight(words, bytes));
-        let block = Some(InBlock::new(block, words, weighs));
-        Some(Self { elements, block })
+        Some(Self {
+            elements,
+            block: Some(InBlock::new(block, words, weighs)),
+            key_word,
+        })
+    }
+
+    /// The key to search for, at this place, of a table that matches keys exactly.
+    #[inline(always)]
+    pub(crate) fn exact_probe(&self, key: usize) -> Probe<'_> {
+        match (self.elements[key], self.key_word) {
+            (word, _) if is_immediate(word) => Probe::exact(TermRef::immediate(word)),
+            (_, Some(word)) => Probe::known(self.element(key), word.get()),
+            (_, None) => Probe::exact(self.element(key)),
+        }
     }
 
     /// How many times as long as that of a tuple of immediates the insertion takes at worst.

@@ -27,6 +27,13 @@ impl<'a> Probe<'a> {
         }
     }
 
+    /// The same of which the word is known.
+    #[inline]
+    pub(crate) fn known(term: TermRef<'a>, word: u64) -> Self {
+        debug_assert_eq!(word, key_word(term));
+        Self { word, term }
+    }
+
     /// For a table whose keys are in term order.
     #[inline]
     pub fn ordered(term: TermRef<'a>) -> Self {

@@ -5,6 +5,7 @@
 //! products made beside each other and not one after the other; so are the bytes of short binaries. Those of others are hashed by
 //! rapidhash, under another secret.
 
+use crate::block::Short;
 use crate::format::{is_immediate, padded, Class, Elements, Map, TermRef, View};
 use crate::number::{small_value, Whole};
 use rapidhash::v3::{rapidhash_v3_seeded, RapidSecrets};
@@ -69,6 +70,18 @@ pub fn key_word_ordered(term: TermRef<'_>) -> u64 {
         term.word()
     } else {
         hash_item::<true>(term)
+    }
+}
+
+/// The [`key_word`] of a part of an object, if it is told without reading it where it is stored: who has just written it need not wait
+/// for that.
+#[inline(always)]
+pub fn key_word_of_part(part: &Short<'_>) -> Option<u64> {
+    match part {
+        Short::Float(value) => Some(hash_float::<false>(*value)),
+        Short::Tuple(elements) => Some(hash_words(Mark::Tuple, elements.len(), elements)),
+        Short::Binary(bytes) => Some(hash_short_binary(bytes)),
+        Short::Reference(_) | Short::Counted(_) => None,
     }
 }
 
@@ -162,6 +175,26 @@ fn hash_float<const ORDERED: bool>(value: f64) -> u64 {
         Some(word) if ORDERED => hash_of(word),
         _ => State::new().float::<ORDERED>(value).finish(),
     }
+}
+
+/// The hash of a term of a mark and these words.
+#[inline(never)]
+fn hash_words(mark: Mark, size: usize, words: &[u64]) -> u64 {
+    State::new().mark(mark, size).words(words).finish()
+}
+
+/// The hash of a binary of [`SHORT`] bytes at most.
+#[inline(never)]
+fn hash_short_binary(bytes: &[u8]) -> u64 {
+    let mut words = [0; CHUNK];
+    let (whole, rest) = bytes.as_chunks();
+    for (word, bytes) in words.iter_mut().zip(whole) {
+        *word = u64::from_ne_bytes(*bytes);
+    }
+    if !rest.is_empty() {
+        words[whole.len()] = padded(rest);
+    }
+    hash_words(Mark::Bytes, bytes.len(), &words[..bytes.len().div_ceil(8)])
 }
 
 #[inline(never)]

@@ -25,7 +25,7 @@ pub use format::{
     is_immediate, small, vm_word_at, Class, Elements, Integer, List, Map, Shared, TermRef, View, BOTTOM, MAX_ARITY,
     NIL, TOP,
 };
-pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_ordered, mix};
+pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_of_part, key_word_ordered, mix};
 pub use host::{install, Held, Host, Retained};
 pub use norm::{head, heads, normalize};
 pub use order::compare;

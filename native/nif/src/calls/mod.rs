@@ -334,11 +334,12 @@ fn inline(elements: &[Term]) -> Option<&[u64]> {
 #[inline(always)]
 fn other_object<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
     check_words(elements.len())?;
-    if let Some(key) = elements.get(handle.table().key()) {
+    let mut hashed = false;
+    match elements.get(handle.table().key()) {
         // Its place is fetched while the block is made.
-        if key.is_immediate() {
-            handle.announce(key.0);
-        }
+        Some(key) if key.is_immediate() => handle.announce(key.0),
+        Some(_) => hashed = handle.table().kind() != cats_table::Kind::OrderedSet,
+        None => (),
     }
     let words = Term::words(elements);
     if elements.len() > INLINE && encode::immediates(elements).is_some() {
@@ -352,7 +353,7 @@ fn other_object<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Resul
                     env,
                     element,
                     #[inline(always)]
-                    |part| Object::of_short(words, index, part, handle.guard()),
+                    |part| Object::of_short(words, index, part, hashed, handle.guard()),
                 )
             };
             if let Some(object) = object {

@@ -5,8 +5,8 @@ use super::Model::{self, *};
 use crate::ZEROS_IDENTICAL;
 use cats_term::test_host::{counted, install_test_host, plain_reference, record, retained};
 use cats_term::{
-    compare, equal, hash_of, head, key_word, key_word_ordered, normalize, small, Block, Builder, Class, CountedBinary,
-    Short, TermRef, View, BOTTOM, NIL, TOP,
+    compare, equal, hash_of, head, key_word, key_word_of_part, key_word_ordered, normalize, small, Block, Builder,
+    Class, CountedBinary, Short, TermRef, View, BOTTOM, NIL, TOP,
 };
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -233,6 +233,7 @@ fn flat_blocks() {
 /// A block with a short part is, word by word, the one that a builder makes of the same.
 #[test]
 fn blocks_of_short_parts() {
+    install_test_host(ZEROS_IDENTICAL);
     let bytes: Vec<u8> = (1..=64).collect();
     let reference = plain_reference(5);
     let (record, shared) = record(&[7; 100]);
@@ -262,6 +263,8 @@ fn blocks_of_short_parts() {
             };
             builder.set(root, index, word);
             let block = Block::of_short(&elements, index, part, &cats_sync::epoch::pin()).unwrap();
+            let stored = key_word(block.as_ref().element(index));
+            assert!(key_word_of_part(&part).is_none_or(|word| word == stored));
             let built = builder.finish().unwrap();
             assert_eq!(block.as_ref().as_words(), built.as_ref().as_words());
             assert_eq!(counted(record) % 2, 0);

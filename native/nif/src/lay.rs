@@ -1,9 +1,9 @@
 //! Stored terms laid out in an environment's memory, as the VM would do it, in releases in which that is known ([`layout`]).
 //!
 //! Where the next item goes is passed on from one to the other, so in a register: an environment's own word for it, written and read
-//! again, would have each item wait for the one before. Elements that are no immediates wait until their item is written, and are then
-//! laid out in the same loop. A call each are those of long lists and those for which no place to wait is left, so calls go no deeper
-//! than stored terms are nested.
+//! again, would have each item wait for the one before. Elements of an object that are no immediates are a call each; what is nested in
+//! them waits until its item is written, and is then laid out in the same loop. A call each are also those of long lists and those for
+//! which no place to wait is left, so calls go no deeper than stored terms are nested.
 
 use crate::decode;
 use crate::failure::Failure;

@@ -171,7 +171,7 @@ fn once_in(period: u32) -> bool {
     thread_local! {
         static MULTIPLE: Cell<u32> = const { Cell::new(0) };
     }
-    // A Weyl sequence: multiples of the golden ratio, which are spread evenly and have no period that calls could have, too.
+    // A Weyl sequence: multiples of the golden ratio, which are spread evenly, and over nearly all periods that calls may have, too.
     MULTIPLE.with(|multiple| {
         let x = multiple.get().wrapping_add(0x9e37_79b9);
         multiple.set(x);

@@ -22,6 +22,15 @@ pub const LIST_LIMIT: usize = 1000;
 const NOT_NAMED: u64 = 0b0101;
 const EXHAUSTED: u64 = 0b1101;
 
+/// The key of an object that is to be inserted, to search for. The object has one.
+#[inline(always)]
+fn probe_of<'a>(table: &Table, object: &'a Object<'_>) -> Probe<'a> {
+    match table.kind() {
+        Kind::OrderedSet => Probe::ordered(object.element(table.key())),
+        _ => object.exact_probe(table.key()),
+    }
+}
+
 /// Objects of a list for which nothing need be allocated.
 const FEW: usize = 16;
 
@@ -46,10 +55,7 @@ impl Incoming {
             return Err(Cause::None.into());
         }
         debug_assert!(!table.layout().packed);
-        let probe = match table.kind() {
-            Kind::OrderedSet => Probe::ordered(object.element(layout.key)),
-            _ => object.exact_probe(layout.key),
-        };
+        let probe = probe_of(table, &object);
         // SAFETY: an immediate refers to nothing; any other key is in the block, which stays where it is and lives as long as
         // this value, or as the guard under which this value is taken.
         let probe: Probe<'static> = unsafe { std::mem::transmute::<Probe<'_>, Probe<'static>>(probe) };
@@ -75,7 +81,7 @@ impl Incoming {
         if !layout.packed || object.arity() <= layout.key {
             return Self::new(guard, table, object);
         }
-        let word = table.probe(object.element(layout.key)).word();
+        let word = probe_of(table, &object).word();
         let body = object.into_body(layout, guard).ok_or(Failure::SystemLimit)?;
         let entry = Entry { key: word, body };
         Ok(Self {

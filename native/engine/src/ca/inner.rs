@@ -78,7 +78,7 @@ struct Header {
     /// The bytes of the separators from `sure` to `skip`.
     prefix: [u64; PREFIX],
     /// All heads if the node has few children, else the last head of each line, unless it has more of them; filled up with
-    /// `u64::MAX`. A search looks at these and, where they are not all, at one line.
+    /// `u64::MAX`. A search counts those below a key and, where they are not all heads, those of one line.
     guides: Guides,
 }
 

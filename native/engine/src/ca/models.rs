@@ -177,18 +177,6 @@ fn step_across_beside_a_split_and_a_join() {
     );
 }
 
-/// The leaf that was sought ahead becomes empty and goes.
-#[test]
-fn step_across_beside_a_leaf_that_goes() {
-    steps_across(
-        |table| [16, 17, 20, 21].iter().for_each(|&number| table.remove(number)),
-        &[|table| {
-            exchange(table, [12, 10]);
-            table.remove(13);
-        }],
-    );
-}
-
 /// A leaf that is full is replaced by a larger one beside changes in it.
 #[test]
 fn leaf_that_grows() {

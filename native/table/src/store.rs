@@ -199,11 +199,9 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        let probe = probe.erase();
         match &self.structure {
-            Structure::Hash(engine) => engine.update(guard, probe, change),
-            Structure::Ca(engine) => engine.update(guard, probe, change),
-            Structure::Other(engine) => update_other(&**engine, guard, probe, change),
+            Structure::Other(engine) => update_other(&**engine, guard, probe.erase(), change),
+            _ => self.update_plain(guard, probe, change),
         }
     }
 
@@ -233,6 +231,7 @@ impl Store {
         probe: &Probe<'_>,
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
+        debug_assert!(!self.is_blank());
         match &self.structure {
             Structure::Other(engine) => update_other(&**engine, guard, probe.erase(), |old| {
                 old.map_or_else(|| (Step::Keep, R::default()), change)

@@ -52,7 +52,7 @@
     select_on/2,
     is_cursor/1,
     select_at/4,
-    select_chunk/2,
+    select_chunk/3,
     configure/1,
     settings/0,
     reaper/1,
@@ -108,8 +108,9 @@
 -type cursor() :: reference().
 %% Where a scan of a table stands.
 
--type slice(Result) :: Result | {Result, cursor(), Words :: non_neg_integer()} | {chunk, [term()], cursor(), place()}.
--type place() :: non_neg_integer() | [Key :: term()].
+-type slice(Result) :: Result | {Result, cursor(), Words :: non_neg_integer()}
+                     | {chunk | reversed, [term()], cursor() | '$end_of_table', place(), reference() | '$end_of_table'}.
+-type place() :: non_neg_integer() | [Key :: term()] | '$end_of_table'.
 %% The same for {@link select_at/4}: a term like any other, of a meaning of its own.
 
 -spec load() -> ok | {error, {atom(), string()}}.
@@ -275,16 +276,17 @@ all() -> erlang:nif_error(not_loaded).
 info(_Table, _Item) -> erlang:nif_error(not_loaded).
 
 %% @doc Puts the objects of one slice of a table before a list. The first call has the table; while a tuple comes back, the next
-%% has its list and its cursor; `Words' is how many words all objects may take together. An ordered_set is scanned downwards, so
-%% that the finished list ascends.
+%% has its list and its cursor; `Words' is how many words all objects may take together. The order is that of {@link select/4}.
 -spec scan(table() | cursor(), [tuple()]) -> {[tuple()], cursor(), Words :: non_neg_integer()} | [tuple()].
 scan(_TableOrCursor, _Objects) -> erlang:nif_error(not_loaded).
 
 %% The first slice of `match', `match_object', `match_delete', `select', `select_reverse', `select_count',
-%% `select_delete' or `select_replace', by name. Returns the result; `{Result, Cursor, Words}' when there is
-%% more to do (all results may take so many words together); `{chunk, Result, Cursor, Place}' when there are
-%% as many results as the limit says, in a table without order perhaps a few more. Without a limit (`infinity')
-%% results are in their order, with one they are in the opposite order.
+%% `select_delete' or `select_replace', by name. Returns `{Result, Cursor, Words}' when there is more to do: all results may
+%% take so many words together. Returns the result when there is not. With a limit, returns
+%% `{Order, Results, Cursor, Place, Table}' when there are as many results as it says, or all. `Order' is `reversed' where the
+%% results are to be turned round, as they are in an ordered_set; else it is `chunk'. Without a limit (`infinity') results
+%% are in their order. There are more results than the limit where those of a key come together, and where the
+%% specification has the keys. `Place' is `$end_of_table' where nothing more is to be found.
 -spec select(atom(), table(), term(), pos_integer() | infinity) -> slice([term()] | non_neg_integer()).
 select(_Function, _Table, _Specification, _Limit) -> erlang:nif_error(not_loaded).
 
@@ -299,9 +301,10 @@ is_cursor(_Term) -> erlang:nif_error(not_loaded).
 -spec select_at(atom(), table(), term(), place()) -> cursor().
 select_at(_Function, _Table, _Specification, _Place) -> erlang:nif_error(not_loaded).
 
-%% The first slice of the next chunk, of so many results. Returns as `select/4' does.
--spec select_chunk(cursor(), pos_integer()) -> slice([term()]).
-select_chunk(_Cursor, _Limit) -> erlang:nif_error(not_loaded).
+%% The first slice of the next chunk, of so many results. Returns as `select/4' does. With 0 results it just looks whether the
+%% cursor is one of this table, and whether that can be read, and returns `ok'.
+-spec select_chunk(table(), cursor(), non_neg_integer()) -> ok | slice([term()]).
+select_chunk(_Table, _Cursor, _Limit) -> erlang:nif_error(not_loaded).
 
 %% @doc Passes the settings of the application: the most groups that the readers of a lock are divided into, and how tables are
 %% found. The first call counts; it comes before the first {@link reaper/1}.

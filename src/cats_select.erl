@@ -8,14 +8,12 @@
 -export_type([continuation/0]).
 
 -type continuation() :: '$end_of_table'
-                      | {cats:table(),
-                         %% Where the scan stands, if there is more.
-                         cats_nif:cursor() | '$end_of_table',
-                         %% The same as a term that survives the cursor, and the function that goes that way.
+                      | {Identifier :: reference(), cats_nif:cursor(),
+                         %% Where the cursor stands, as a term that survives it, and the function that goes that way.
                          cats_nif:place(), select | select_reverse,
                          %% How many results make a chunk.
                          Limit :: pos_integer(),
-                         %% Results that were found too many: all objects of a key are read at once.
+                         %% Results that were found too many, the next ones at the end.
                          Surplus :: [term()]}.
 
 %% @private
@@ -49,7 +47,8 @@ chunk(Function, Table, Specification, Limit) ->
                      Native = {select, [Function, Table, Specification, NativeLimit]},
                      cats_failure:handle(Cause, Native, Function, Arguments, Stack)
              end,
-    complete(Sliced, [], {Table, Limit, way(Function)}, Function, Arguments).
+    {Rest, Chunk, Continue} = complete(Sliced, [], Limit, Function, Arguments),
+    result(Chunk, Continue, {way(Function), Limit, Rest}).
 
 way(select_reverse) -> select_reverse;
 way(_Function) -> select.
@@ -59,62 +58,58 @@ way(_Function) -> select.
 -spec next_chunk(Function :: atom(), continuation()) -> {[term()], continuation()} | '$end_of_table'.
 next_chunk(_Function, '$end_of_table') ->
     '$end_of_table';
-next_chunk(Function, {Table, Cursor, Place, Way, Limit, Surplus} = Continuation)
-  when is_integer(Limit), Limit > 0, is_list(Surplus) ->
-    Scan = {Table, Limit, Way},
-    case take(Limit, Surplus) of
-        {Results, Rest, 0} -> {Results, continuation(Scan, Cursor, Place, Rest)};
-        {Results, [], _Missing} when Cursor =:= '$end_of_table' -> {Results, '$end_of_table'};
-        {_Few, [], Missing} ->
-            Sliced = try
-                         cats_nif:select_chunk(Cursor, Missing)
-                     catch
-                         error:none ->
-                             bad_continuation(Function, Continuation);
-                         error:Cause:Stack ->
-                             Native = {select_chunk, [Cursor, Missing]},
-                             cats_failure:handle(Cause, Native, Function, [Continuation], Stack)
-                     end,
-            complete(Sliced, Surplus, Scan, Function, [Continuation])
-    end;
-next_chunk(Function, Continuation) ->
-    bad_continuation(Function, Continuation).
-
-%% As ets does it, the table is complained about first.
--spec bad_continuation(atom(), term()) -> no_return().
-bad_continuation(Function, Continuation) when is_tuple(Continuation), tuple_size(Continuation) > 0 ->
-    Table = element(1, Continuation),
-    _ = try
-            cats_nif:first(Table)
-        catch
-            error:Cause:Stack -> cats_failure:handle(Cause, {first, [Table]}, Function, [Continuation], Stack)
+next_chunk(Function, {Table, Cursor, Place, Way, Limit, Surplus} = Continuation) ->
+    {Rest, Chunk, Continue} =
+        case begin_chunk(Function, Continuation, Table, Cursor, missing(Way, Limit, Surplus)) of
+            ok -> split(Surplus, Limit, {Table, Cursor, Place});
+            Sliced -> complete(Sliced, Surplus, Limit, Function, [Continuation])
         end,
-    cats_failure:fail(badarg, none, Function, [Continuation]);
-bad_continuation(Function, Continuation) ->
+    %% As in ets, what is left of a surplus is turned round.
+    result(Chunk, Continue, {Way, Limit, lists:reverse(Rest)});
+next_chunk(Function, Continuation) when is_tuple(Continuation), tuple_size(Continuation) > 0 ->
+    begin_chunk(Function, Continuation, element(1, Continuation), no_cursor, 0);
+next_chunk(Function, Continuation) ->
     cats_failure:fail(badarg, none, Function, [Continuation]).
 
-%% Brings a chunk to its end. `Earlier' are results that stand before it.
-complete({chunk, Reversed, Cursor, Place}, Earlier, {_, Limit, _} = Scan, _Function, _Arguments) ->
-    {Results, Surplus, 0} = take(Limit, Earlier ++ lists:reverse(Reversed)),
-    {Results, continuation(Scan, Cursor, Place, Surplus)};
-complete({Reversed, Cursor, _Words}, Earlier, Scan, Function, Arguments) ->
-    complete(slice(Cursor, Reversed, Function, Arguments), Earlier, Scan, Function, Arguments);
-complete([], [], _Scan, _Function, _Arguments) ->
+%% As in ets, the table is complained about first.
+begin_chunk(Function, Continuation, Table, Cursor, Missing) ->
+    try
+        cats_nif:select_chunk(Table, Cursor, Missing)
+    catch
+        error:Cause:Stack ->
+            Native = {select_chunk, [Table, Cursor, Missing]},
+            cats_failure:handle(Cause, Native, Function, [Continuation], Stack)
+    end.
+
+%% How many results a chunk lacks; no number if the continuation was not made here.
+missing(Way, Limit, Surplus)
+  when Way =:= select orelse Way =:= select_reverse, is_integer(Limit), Limit > 0, length(Surplus) >= 0 ->
+    max(Limit - length(Surplus), 0);
+missing(_Way, _Limit, _Surplus) ->
+    unknown.
+
+%% Brings a chunk to its end. `Surplus' are the results that there were before.
+complete({Order, Results, Cursor, Place, Table}, Surplus, Limit, _Function, _Arguments) ->
+    Found = case Order of
+                reversed -> lists:reverse(Results);
+                chunk -> Results ++ Surplus
+            end,
+    split(Found, Limit, {Table, Cursor, Place});
+complete({Results, Cursor, _Words}, Surplus, Limit, Function, Arguments) ->
+    complete(slice(Cursor, Results, Function, Arguments), Surplus, Limit, Function, Arguments).
+
+%% A chunk are the last results: those of a key come from the newest to the oldest, chunk by chunk, and within a chunk in the order of
+%% insertion.
+split(Results, Limit, Continue) ->
+    {Rest, Chunk} = lists:split(max(length(Results) - Limit, 0), Results),
+    {Rest, Chunk, Continue}.
+
+result([], {_Table, _Cursor, '$end_of_table'}, {_Way, _Limit, []}) ->
     '$end_of_table';
-complete(Reversed, Earlier, {_, Limit, _} = Scan, _Function, _Arguments) ->
-    {Results, Surplus, _Missing} = take(Limit, Earlier ++ lists:reverse(Reversed)),
-    {Results, continuation(Scan, '$end_of_table', [], Surplus)}.
-
-continuation(_Scan, '$end_of_table', _Place, []) -> '$end_of_table';
-continuation({Table, Limit, Way}, Cursor, Place, Surplus) -> {Table, Cursor, Place, Way, Limit, Surplus}.
-
-%% The first results, up to so many, the others, and how many the first ones lack.
-take(Limit, Results) ->
-    take(Limit, Results, []).
-
-take(0, Results, Taken) -> {lists:reverse(Taken), Results, 0};
-take(Missing, [], Taken) -> {lists:reverse(Taken), [], Missing};
-take(Missing, [Result | Results], Taken) -> take(Missing - 1, Results, [Result | Taken]).
+result(Chunk, {_Table, _Cursor, '$end_of_table'}, {_Way, _Limit, []}) ->
+    {Chunk, '$end_of_table'};
+result(Chunk, {Table, Cursor, Place}, {Way, Limit, Surplus}) ->
+    {Chunk, {Table, Cursor, Place, Way, Limit, Surplus}}.
 
 slice(Cursor, Result, Function, Arguments) ->
     try
@@ -129,10 +124,7 @@ slice(Cursor, Result, Function, Arguments) ->
 -spec repair(continuation(), cats:match_spec()) -> continuation().
 repair('$end_of_table', _MatchSpec) ->
     '$end_of_table';
-repair({_Table, '$end_of_table', _Place, _Way, Limit, _Surplus} = Continuation, _MatchSpec) when is_integer(Limit) ->
-    Continuation;
-repair({Table, Cursor, Place, Way, Limit, Surplus} = Continuation, MatchSpec)
-  when is_reference(Cursor), is_integer(Limit), is_list(Surplus) ->
+repair({Table, Cursor, Place, Way, _Limit, _Surplus} = Continuation, MatchSpec) ->
     case cats_nif:is_cursor(Cursor) of
         true ->
             Continuation;
@@ -145,5 +137,7 @@ repair({Table, Cursor, Place, Way, Limit, Surplus} = Continuation, MatchSpec)
                                 Arguments = [Continuation, MatchSpec],
                                 cats_failure:handle(Cause, {select_at, Native}, repair_continuation, Arguments, Stack)
                         end,
-            {Table, NewCursor, Place, Way, Limit, Surplus}
-    end.
+            setelement(2, Continuation, NewCursor)
+    end;
+repair(Continuation, MatchSpec) ->
+    cats_failure:fail(badarg, none, repair_continuation, [Continuation, MatchSpec]).

@@ -6,13 +6,13 @@
 -include_lib("stdlib/include/ms_transform.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
 -export([functions/1, types/1, results/1, maps/1, compressed/1, equal_keys/1, other_constants/1,
-         keys_are_met_once/1, chunks/1, reused/1, repaired/1, bad_continuations/1, limits/1,
+         keys_are_met_once/1, chunks/1, reused/1, repaired/1, bad_continuations/1, gone/1, limits/1,
          deleted_meanwhile/1, changed_meanwhile/1, large_objects/1, heavy_objects/1, heavy_groups/1,
          folds/1, fold_and_delete/1, fold_and_change/1, input_functions/1, specifications/1, shell_funs/1, module_funs/1]).
 
 all() ->
     [functions, types, results, maps, compressed, equal_keys, other_constants, keys_are_met_once, chunks, reused,
-     repaired, bad_continuations, limits, deleted_meanwhile, changed_meanwhile, large_objects,
+     repaired, bad_continuations, gone, limits, deleted_meanwhile, changed_meanwhile, large_objects,
      heavy_objects, heavy_groups, folds, fold_and_delete, fold_and_change, input_functions, specifications,
      shell_funs, module_funs].
 
@@ -212,8 +212,7 @@ chunks(_Config) ->
          [begin
               [Ets, Cats] = [walk(Module, match_object, Module:match_object(Table, {Key, '_'}, Limit))
                              || {Module, Table} <- Tables],
-              ?assertEqual([length(Chunk) || Chunk <- Ets], [length(Chunk) || Chunk <- Cats]),
-              ?assertEqual(ets:lookup(proplists:get_value(ets, Tables), Key), lists:append(Cats))
+              ?assertEqual(Ets, Cats)
           end || Limit <- [1, 7, 50, 100, 101], Key <- [a, c]]
      end || Kind <- [bag, duplicate_bag]].
 
@@ -254,7 +253,12 @@ repaired(_Config) ->
          ?assertError(badarg, cats:repair_continuation(Dead, Spec))
      end || Kind <- kinds(), Function <- [select, select_reverse]],
     ?assertEqual('$end_of_table', cats:repair_continuation('$end_of_table', [])),
-    ?assertError(function_clause, cats:repair_continuation(no_continuation, [])).
+    Spec = [{'_', [], ['$_']}],
+    Table = cats_test_lib:new(cats, repaired, []),
+    [?assertError(badarg, cats:repair_continuation(Forged, Spec))
+     || Forged <- [no_continuation, {}, {Table}, {Table, cursor, 0, sideways, 1, []}, {Table, cursor, place, select, 1, []},
+                   {no_table, cursor, 0, select, 1, []}, {Table, cursor, 0, select_count, 1, []},
+                   {Table, cursor, 0, {select}, 1, []}]].
 
 %% Asked in a process that does not keep the cursor.
 is_cursor(External) ->
@@ -284,7 +288,40 @@ bad_continuations(_Config) ->
          [Ets, Cats] = [cats_test_lib:cause(fun() -> Module:Function(lists:nth(Number, Bad(Table))) end)
                         || {Module, Table} <- Tables],
          ?assertEqual({Function, Number, Ets}, {Function, Number, Cats})
-     end || Function <- [match, match_object, select, select_reverse], Number <- lists:seq(1, 10)].
+     end || Function <- [match, match_object, select, select_reverse], Number <- lists:seq(1, 10)],
+    %% Made here, and changed then.
+    [begin
+         Table = cats_test_lib:new(cats, Kind, [Kind]),
+         Other = cats_test_lib:new(cats, Kind, [Kind]),
+         cats:insert(Table, objects(100)),
+         {_, Continuation} = cats:select(Table, [{'_', [], ['$_']}], 10),
+         [?assertError(badarg, cats:select(setelement(Place, Continuation, Wrong)))
+          || {Place, Wrong} <- [{1, Other}, {1, name}, {1, 1}, {2, cursor}, {2, make_ref()}, {2, Table}, {4, sideways}, {5, 0},
+                                {5, -1}, {5, ten}, {6, [a | b]}, {6, none}]],
+         ?assertError(badarg, cats:select(erlang:append_element(Continuation, more)))
+     end || Kind <- kinds()].
+
+%% Also results that were found together with the last chunk come only while the table is there, and under its name it is
+%% another one that others make.
+gone(_Config) ->
+    [begin
+         Owner = fun() ->
+                         cats_test_lib:new(cats, gone, [Kind, public, named_table]),
+                         cats:insert(gone, [{a, N} || N <- lists:seq(1, 10)]),
+                         {[_], Continuation} = cats:select(gone, [{{a, '_'}, [], ['$_']}], 1),
+                         Continuation
+                 end,
+         {Pid, Continuation} = cats_test_lib:spawn_owner(Owner),
+         {[_], Next} = cats:select(Continuation),
+         elsewhere = cats:rename(gone, elsewhere),
+         ?assertMatch({[_], _}, cats:select(Next)),
+         cats_test_lib:stop(Pid, kill),
+         ?assertEqual(id, cats_test_lib:cause(fun() -> cats:select(Next) end)),
+         [cats_test_lib:new(cats, Name, [Kind, public, named_table]) || Name <- [gone, elsewhere]],
+         cats:insert(elsewhere, [{a, N} || N <- lists:seq(11, 20)]),
+         ?assertEqual(id, cats_test_lib:cause(fun() -> cats:select(Next) end)),
+         [true = cats:delete(Name) || Name <- [gone, elsewhere]]
+     end || Kind <- cats_test_lib:types([bag, duplicate_bag])].
 
 %% The table is looked at before the limit.
 limits(_Config) ->

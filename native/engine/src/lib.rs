@@ -165,12 +165,20 @@ pub trait Locked {
 pub trait Cursor: Default + Send {}
 
 /// A position that a number tells, as that of every unordered engine is: so a table keeps it, and a program may write it down,
-/// whatever the engine. The start is 0.
+/// whatever the engine. The start is 0. The number of a [place](place_of) is the position where a scan goes on with the entries
+/// of that place and those that follow it in the order of traversal.
 pub trait Numbered: Cursor {
     /// The position as a number, for later scans of the same table. It grows on the way.
     fn number(&self) -> u64;
     /// The position of such a number; any number is some position.
     fn of_number(number: u64) -> Self;
+}
+
+/// The place of the entries with this key word in the order of traversal of an unordered engine, in which [`Engine::next`] goes. Entries of
+/// the same place are in the order of their key words, then of the schema.
+#[inline]
+pub fn place_of(word: u64) -> u64 {
+    linear::position(hash_of(word))
 }
 
 /// A concurrent map from keys to entries.
@@ -236,8 +244,9 @@ pub trait Engine<S: Schema>: Send + Sync {
 
     /// Continues a scan: appends to `out`, through `expand`, entries of at least one and about `limit` places, moves the
     /// cursor behind them, and returns false when the scan is complete. Each entry present during the whole scan is met
-    /// exactly once, others at most once. What one call appends from one lock's places is one state. `expand` may be repeated
-    /// for places that another thread was changing; what it appended is then taken back.
+    /// exactly once, others at most once. What one call appends from one lock's places is one state. Of an unordered
+    /// engine, buckets come in the order of traversal, the entries of one bucket in any order. `expand` may be repeated for places that
+    /// another thread was changing; what it appended is then taken back.
     fn scan<T>(
         &self,
         guard: &Guard,

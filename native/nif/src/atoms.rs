@@ -79,6 +79,7 @@ atoms! {
     reaper = "reaper",
     safe_fixed = "safe_fixed",
     safe_fixed_monotonic_time = "safe_fixed_monotonic_time",
+    reversed = "reversed",
     select = "select",
     select_count = "select_count",
     select_delete = "select_delete",

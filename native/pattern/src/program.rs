@@ -300,6 +300,11 @@ impl Program {
         self.code.clauses.iter().any(|clause| clause.foregone.is_some())
     }
 
+    /// Whether of all objects is told what is [`foregone`](Self::foregone).
+    pub fn is_foregone(&self) -> bool {
+        self.code.clauses.iter().all(|clause| clause.foregone.is_some())
+    }
+
     /// What comes of an object, if nothing has to be bound or evaluated for that. `from` is its [`candidate`](Self::candidate).
     #[inline(always)]
     pub fn foregone(&self, from: usize, object: &Object<'_>) -> Option<Foregone> {

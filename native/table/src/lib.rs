@@ -36,7 +36,7 @@ pub use object::{Object, ObjectRef, COPY_LIMIT};
 pub use options::{Access, Collect, Kind, OptionItem, Options, Refusal, Request, WriteConcurrency};
 pub use registry::{wake, Fixation, Heir, Host, Position, Registry, Time};
 pub use schema::{OwnedKey, Probe};
-pub use select::{Place, Selection, Spot};
+pub use select::{Met, Place, Selection, Spot};
 pub use store::is_built;
 pub use table::{Handle, Right, Table};
 pub use traverse::Direction;

@@ -9,10 +9,11 @@ use crate::options::Kind;
 use crate::schema::{exact_order, OwnedKey, Probe};
 use crate::table::{Handle, Table};
 use crate::traverse::{Direction, Expansion};
-use cats_engine::{Entry, Step};
+use cats_engine::{place_of, Entry, Step};
 use cats_pattern::{Keys, Program};
-use cats_term::{compare, equal, Block, TermRef};
+use cats_term::{compare, is_immediate, Block, TermRef};
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Which objects a scan shows, and where it stands. Nothing is held between two slices; copies go on independently.
@@ -27,16 +28,11 @@ pub struct Selection {
 
 /// Where a selection stands, to [go back](Selection::go_back) to.
 #[derive(Clone)]
-pub struct Spot {
-    at: At,
-    /// Keys of an unordered table that are done, but come again before the scan is at this position.
-    passed: Vec<Arc<OwnedKey>>,
-    until: u64,
-}
+pub struct Spot(At);
 
 #[derive(Clone)]
 enum At {
-    /// At this one of the keys, or at this position of an unordered table.
+    /// At this one of the keys, or at this place of an unordered table.
     Number(u64),
     /// Behind the key that came last, if one did.
     Key(Option<Arc<OwnedKey>>),
@@ -48,6 +44,9 @@ pub enum Place<'a> {
     /// Behind this key of an ordered table.
     Key(TermRef<'a>),
 }
+
+/// The number of the place behind all others.
+const END: u64 = u64::MAX;
 
 #[derive(Clone)]
 enum Wanted {
@@ -61,6 +60,55 @@ enum Wanted {
     Range(Arc<(OwnedKey, OwnedKey)>),
 }
 
+/// The objects of one slice. Those of an ordered table are in its order, those of a key in a bag come from the newest to the oldest.
+/// Apart from that, the objects of an unordered table are in no order: [`place`](Self::place) and [`order`](Self::order) tell that of
+/// `first` and `next`.
+#[derive(Default)]
+pub struct Met<'g> {
+    objects: Vec<ObjectRef<'g>>,
+    /// The key words of the objects' entries, where the selection is about a whole unordered table.
+    words: Vec<u64>,
+}
+
+impl<'g> Met<'g> {
+    /// No objects, and room for some.
+    pub fn with_room(objects: usize) -> Self {
+        Self {
+            objects: Vec::with_capacity(objects),
+            words: Vec::with_capacity(objects),
+        }
+    }
+
+    #[inline]
+    pub fn as_slice(&self) -> &[ObjectRef<'g>] {
+        &self.objects
+    }
+
+    pub fn clear(&mut self) {
+        self.objects.clear();
+        self.words.clear();
+    }
+
+    /// The place of an object of an unordered table, to [go to](Selection::go_to). All objects of a key have the same place; other
+    /// keys nearly always have another one. Equal for all objects where the selection is not about a whole unordered table.
+    #[inline]
+    pub fn place(&self, object: usize) -> u64 {
+        self.words.get(object).map_or(0, |&word| place_of(word))
+    }
+
+    /// The order of two objects of the same place; `key` is the place of the key in an object.
+    pub fn order(&self, key: usize, a: usize, b: usize) -> Ordering {
+        let colliding = || match self.words.get(a) {
+            Some(word) if !is_immediate(*word) => {
+                exact_order(self.objects[a].element(key), self.objects[b].element(key))
+            }
+            _ => Ordering::Equal,
+        };
+        let words = self.words.get(a).cmp(&self.words.get(b));
+        words.then_with(colliding).then(a.cmp(&b))
+    }
+}
+
 impl Selection {
     fn new(wanted: Wanted, direction: Direction, filter: Filter) -> Self {
         let at = match wanted {
@@ -71,11 +119,7 @@ impl Selection {
             wanted,
             direction,
             filter,
-            spot: Spot {
-                at,
-                passed: Vec::new(),
-                until: 0,
-            },
+            spot: Spot(at),
         }
     }
 
@@ -94,15 +138,18 @@ impl Selection {
         let wanted = match program.keys(table.key(), ordered).ok_or(Failure::SystemLimit)? {
             Keys::All if ordered => Wanted::AllOrdered,
             Keys::All => Wanted::All,
-            Keys::Exact(mut keys) => {
+            Keys::Exact(keys) => {
                 // The order of terms does not do: numbers that are equal in it may be different keys, 1 and 1.0, 0.0 and -0.0.
                 let order = |a: &Block, b: &Block| {
                     let (a, b) = (table.probe(key_of(a)), table.probe(key_of(b)));
                     a.word().cmp(&b.word()).then_with(|| exact_order(a.term(), b.term()))
                 };
-                keys.sort_by(order);
-                keys.dedup_by(|a, b| order(a, b).is_eq());
-                Wanted::Keys(Arc::new(keys))
+                // Each key once, in the order of the clauses.
+                let mut keys: Vec<_> = keys.into_iter().enumerate().collect();
+                keys.sort_by(|(_, a), (_, b)| order(a, b));
+                keys.dedup_by(|(_, a), (_, b)| order(a, b).is_eq());
+                keys.sort_by_key(|(clause, _)| *clause);
+                Wanted::Keys(Arc::new(keys.into_iter().map(|(_, key)| key).collect()))
             }
             Keys::Range(lower, upper) => Wanted::Range(Arc::new((OwnedKey::of(lower), OwnedKey::of(upper)))),
         };
@@ -118,14 +165,14 @@ impl Selection {
         matches!(self.wanted, Wanted::All | Wanted::AllOrdered)
     }
 
-    /// Whether it is about a single key.
-    pub fn is_one_key(&self) -> bool {
-        matches!(&self.wanted, Wanted::Keys(keys) if keys.len() == 1)
+    /// Whether it has the keys of what it shows.
+    pub fn has_keys(&self) -> bool {
+        matches!(self.wanted, Wanted::Keys(_))
     }
 
     /// The place that the scan has come to between two slices; nothing at its start.
     pub fn place(&self) -> Option<Place<'_>> {
-        match &self.spot.at {
+        match &self.spot.0 {
             At::Number(number) => Some(Place::Number(*number)),
             At::Key(last) => last.as_ref().map(|key| Place::Key(key.probe().term())),
         }
@@ -133,12 +180,17 @@ impl Selection {
 
     /// Goes to a place that an equal selection of the same table has been at; false if there is no such place.
     pub fn go_to(&mut self, place: Place<'_>) -> bool {
-        match (&mut self.spot.at, place) {
+        match (&mut self.spot.0, place) {
             (At::Number(at), Place::Number(number)) => *at = number,
             (At::Key(last), Place::Key(key)) => *last = Some(Arc::new(OwnedKey::new(key))),
             _ => return false,
         }
         true
+    }
+
+    /// Goes behind all objects, if the table is unordered; false if it is not.
+    pub fn go_to_end(&mut self) -> bool {
+        self.go_to(Place::Number(END))
     }
 
     /// Where the scan stands.
@@ -150,14 +202,6 @@ impl Selection {
     pub fn go_back(&mut self, spot: Spot) {
         self.spot = spot;
     }
-
-    /// Leaves the objects of these keys out, which come again before the scan is where `behind` is.
-    pub fn pass<'a>(&mut self, keys: impl Iterator<Item = TermRef<'a>>, behind: &Spot) {
-        self.spot.passed.extend(keys.map(|key| Arc::new(OwnedKey::new(key))));
-        if let At::Number(position) = behind.at {
-            self.spot.until = self.spot.until.max(position);
-        }
-    }
 }
 
 /// The key that a block of a program's keys stands for.
@@ -166,18 +210,17 @@ fn key_of(block: &Block) -> TermRef<'_> {
 }
 
 impl<'g> Handle<'g> {
-    /// Appends the objects of about `limit` more keys (in an ordered table: of at most so many) to `out`; false when the
-    /// selection is complete, and then it need not stand behind these objects. When it fails, nothing has happened. `out` is empty
-    /// before.
+    /// Meets the objects of about `limit` more keys (in an ordered table: of at most so many); false when the selection is complete, and
+    /// then it need not stand behind these objects. When it fails, nothing has happened. `met` is empty before.
     pub fn slice(
         self,
         selection: &mut Selection,
         limit: usize,
         patient: bool,
-        out: &mut Vec<ObjectRef<'g>>,
+        met: &mut Met<'g>,
     ) -> Result<bool, Failure> {
-        let spot = &mut selection.spot;
-        let more = match (&selection.wanted, &mut spot.at) {
+        let Met { objects: out, words } = met;
+        let more = match (&selection.wanted, &mut selection.spot.0) {
             (Wanted::Keys(keys), At::Number(next)) => {
                 let Some(key) = usize::try_from(*next).ok().and_then(|next| keys.get(next)) else {
                     return Ok(false);
@@ -185,17 +228,35 @@ impl<'g> Handle<'g> {
                 let probe = self.table.probe(key_of(key));
                 let mut found = Objects::none();
                 self.lookup_filtered(&probe, patient, || &selection.filter, &mut found)?;
-                out.extend_from_slice(found.as_slice());
+                out.extend(found.as_slice().iter().rev());
                 *next += 1;
                 *next < keys.len() as u64
             }
-            (Wanted::All, At::Number(position)) => {
-                let before = *position;
+            (Wanted::All, At::Number(place)) => {
+                let before = *place;
                 let mut expansion = Expansion::new(patient);
-                let more = self.store().scan(self.guard, position, limit, out, |entry, out| {
-                    self.expand(entry, &mut expansion, out)
-                })?;
-                expansion.finish().inspect_err(|_| *position = before)?;
+                let bag = self.table.kind().is_bag();
+                let more = self.store().scan(
+                    self.guard,
+                    place,
+                    limit,
+                    out,
+                    #[inline(always)]
+                    |entry, out| {
+                        // The engine may have taken some back.
+                        let met = out.len();
+                        words.truncate(met);
+                        self.expand(entry, &mut expansion, out);
+                        if bag {
+                            out[met..].reverse();
+                            words.resize(out.len(), entry.key);
+                        } else {
+                            words.push(entry.key);
+                        }
+                    },
+                )?;
+                words.truncate(out.len());
+                expansion.finish().inspect_err(|_| *place = before)?;
                 more
             }
             (Wanted::AllOrdered, At::Key(last)) => {
@@ -207,13 +268,6 @@ impl<'g> Handle<'g> {
             _ => unreachable!("a place of another kind of selection"),
         };
         self.still_named()?;
-        if !spot.passed.is_empty() {
-            let is_passed = |key| spot.passed.iter().any(|passed| equal(passed.probe().term(), key));
-            out.retain(|object| !is_passed(object.element(self.table.key())));
-            if matches!(spot.at, At::Number(position) if position >= spot.until) {
-                spot.passed.clear();
-            }
-        }
         Ok(more)
     }
 
@@ -383,7 +437,7 @@ impl<'g> Handle<'g> {
         fits: impl Fn(usize) -> bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Result<Option<(usize, bool)>, Failure> {
-        let (Wanted::Keys(keys), At::Number(at)) = (&selection.wanted, &selection.spot.at) else {
+        let (Wanted::Keys(keys), At::Number(at)) = (&selection.wanted, &selection.spot.0) else {
             return Ok(None);
         };
         let at = usize::try_from(*at).unwrap_or(usize::MAX);
@@ -392,7 +446,7 @@ impl<'g> Handle<'g> {
         };
         let more = at + 1 < keys.len();
         let removed = self.remove_all(selection, &self.table.probe(key_of(key)), patient, fits, unwanted)?;
-        selection.spot.at = At::Number(at as u64 + 1);
+        selection.spot.0 = At::Number(at as u64 + 1);
         Ok(Some((removed, more)))
     }
 }

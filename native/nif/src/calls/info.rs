@@ -2,7 +2,7 @@
 
 use super::*;
 use cats_sync::epoch::pin;
-use cats_table::{Access, Direction, Selection, WriteConcurrency};
+use cats_table::{Access, Direction, Met, Selection, WriteConcurrency};
 use cats_term::View;
 
 pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
@@ -110,11 +110,11 @@ fn binaries(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
     let mut list = Term(NIL);
     let mut selection = Selection::all(handle.table(), Direction::Up);
     let patient = patient(handle.table());
-    let mut objects = Vec::new();
+    let mut met = Met::default();
     loop {
-        objects.clear();
-        let more = handle.slice(&mut selection, BINARIES_LIMIT, patient, &mut objects)?;
-        for object in &objects {
+        met.clear();
+        let more = handle.slice(&mut selection, BINARIES_LIMIT, patient, &mut met)?;
+        for object in met.as_slice() {
             for index in 0..object.arity() {
                 each_shared(object.element(index), &mut |bytes| {
                     let address = env.unsigned(bytes.as_ptr() as u64);

@@ -7,7 +7,8 @@ use super::*;
 use crate::external;
 use cats_pattern::{Arena, Foregone, Output, PatternResult, Program};
 use cats_sync::epoch::{pin, Guard};
-use cats_table::{Direction, Kind as TableKind, Place, Selection, Spot};
+use cats_table::{Direction, Kind as TableKind, Met, Place, Selection};
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -67,7 +68,9 @@ pub struct Cursor {
 struct Task {
     work: Arc<Work>,
     selection: Selection,
-    /// How many more results make a chunk; `usize::MAX` where there are no chunks.
+    /// Whether results are wanted in chunks.
+    chunked: bool,
+    /// How many more results make a chunk; `usize::MAX` where the work does not stop for chunks.
     limit: usize,
     yields: Yields,
 }
@@ -97,6 +100,8 @@ struct Work {
     tested: usize,
     /// Whether the program has clauses whose result for an object may be foregone.
     foregone: bool,
+    /// Whether objects may be gone through in any order: they are counted, and without computing anything.
+    unordered: bool,
 }
 
 impl Value for Cursor {
@@ -105,8 +110,7 @@ impl Value for Cursor {
 
 pub static CURSORS: Kind<Cursor> = Kind::new();
 
-/// `scan(Table | Cursor, List)`: puts all objects before the list, those of an ordered table in descending order, so that the
-/// finished list ascends.
+/// `scan(Table | Cursor, List)`: puts all objects before the list, in the order that `select` has for them.
 pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
     if CURSORS.get(env, from).is_some() {
         return go_on(env, &[from, list]);
@@ -118,10 +122,12 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
         action: Action::Collect,
         tested: 0,
         foregone: false,
+        unordered: false,
     };
     let task = Task {
         work: Arc::new(work),
         selection: Selection::all(handle.table(), Direction::Down),
+        chunked: false,
         limit: usize::MAX,
         yields: Yields::default(),
     };
@@ -131,16 +137,26 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
 /// `select(Function, Table, Specification, Limit)`: `Function` is the `ets` function's name; `Limit` is `infinity` where there
 /// is none.
 ///
-/// Returns the result, `{Result, Cursor, Words}` when there is more to do (all results may take so many words together), or
-/// `{chunk, Result, Cursor, Place}` when there are as many results as the limit says (in a table without order perhaps a few
-/// more). Results without a limit are in the order that the function promises, with a limit in the opposite one. `Place` is for
-/// `select_at/4`.
+/// Results are put before a list as they come. An ordered table is gone through so that the list is in order, or with a limit in the
+/// opposite one. An unordered table is gone through in the order of `first` and `next`, and the objects of a key from the newest
+/// to the oldest; so the list has the keys in the opposite order, and the objects of a key in the order of insertion.
+///
+/// Returns `{Result, Cursor, Words}` when there is more to do: all results may take so many words together. Returns the result
+/// when there is not and there is no limit. With a limit, returns `{Order, Result, Cursor, Place, Table}` when there are as many
+/// results as it says, or all. `Order` is `reversed` in an ordered table and `chunk` in another one. There are more results than the
+/// limit where those of a key come together, and where the specification has the keys. `Place` is for `select_at/4`, `Table` the
+/// table's identifier; both and the cursor are `'$end_of_table'` where nothing is left, the place alone where results are.
 pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) -> Result<Term, Failure> {
     let guard = pin();
     let order = prepare(env, &guard, function, table, specification, limit)?;
     let table = order.handle.table();
     if let Some(key) = order.program.only_key(table.key()) {
-        return at_key(env, &order, &table.probe(key));
+        let (result, found) = at_key(env, &order, &table.probe(key))?;
+        if order.limit == usize::MAX {
+            return Ok(result);
+        }
+        let (handle, left) = (order.handle, found > order.limit);
+        return Ok(last_chunk(env, handle, left.then(|| order.task()).transpose()?, result));
     }
     let start = match order.action {
         Action::Collect => Term(NIL),
@@ -165,7 +181,7 @@ pub fn select_at(env: Env, &[function, table, specification, place]: &[Term; 4])
         (None, Some((key, _))) => with_probe(env, handle.table(), key, |probe| {
             Ok(task.selection.go_to(Place::Key(probe.term())))
         })?,
-        (None, None) => false,
+        (None, None) => place == atoms::end_of_table() && task.selection.go_to_end(),
     };
     match found && task.work.action == Action::Collect {
         true => Ok(cursor(env, handle, task)),
@@ -189,13 +205,15 @@ impl Order<'_> {
         let work = Work {
             tested: self.program.last_tested().unwrap_or(0),
             foregone: self.program.has_foregone(),
+            unordered: self.action == Action::Count && self.program.is_foregone(),
             program: Some(self.program),
             action: self.action,
         };
         Ok(Task {
             work: Arc::new(work),
+            chunked: self.limit != usize::MAX,
+            limit: if selection.has_keys() { usize::MAX } else { self.limit },
             selection,
-            limit: self.limit,
             yields: Yields::default(),
         })
     }
@@ -262,12 +280,12 @@ fn prepare<'g>(
     })
 }
 
-/// The whole of a call about the objects of one key.
-fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failure> {
+/// The whole of a call about the objects of one key, and how many results there are.
+fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<(Term, usize), Failure> {
     let (handle, program) = (order.handle, &order.program);
     let table = handle.table();
     let patient = patient(table);
-    let mut slice = Slice::new(env, handle, order.limit, Term(NIL));
+    let mut slice = Slice::new(env, handle, usize::MAX, Term(NIL));
     // How long a call takes that looks at one object is told by the words that it reads and makes.
     let begin = table.kind().is_bag().then(Instant::now);
     let mut looked = 0;
@@ -287,12 +305,8 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failur
             if order.action == Action::Count {
                 let mut matching = matching(program, slice.caller, &mut slice.arena);
                 objects.iter().filter(|object| matching(object)).count()
-            } else if order.limit == usize::MAX {
-                // Those of a bag stay in the order of insertion; a list is built from its end.
-                objects.iter().rev().try_for_each(&mut collect)?;
-                0
             } else {
-                objects.iter().try_for_each(&mut collect)?;
+                objects.iter().rev().try_for_each(&mut collect)?;
                 0
             }
         }
@@ -307,10 +321,31 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<Term, Failur
         None => account(env, slice.words + looked / LOOKED + count * CHANGE_WORDS),
     }
     if order.action == Action::Collect {
-        return Ok(slice.result);
+        return Ok((slice.result, slice.found));
     }
     wake(env);
-    Ok(env.unsigned(count as u64))
+    Ok((env.unsigned(count as u64), count))
+}
+
+/// What is returned when nothing is left to be gone through, and a task for a cursor if there may be results left.
+fn last_chunk(env: Env, handle: Handle<'_>, left: Option<Task>, result: Term) -> Term {
+    let end = atoms::end_of_table();
+    let (cursor, identifier) = match left {
+        Some(mut task) => {
+            task.selection.go_to_end();
+            (cursor(env, handle, task), identifier(env, handle.table()))
+        }
+        None => (end, end),
+    };
+    env.tuple(&[chunk_order(handle.table()), result, cursor, end, identifier])
+}
+
+/// How the results of a chunk are ordered.
+fn chunk_order(table: &Table) -> Term {
+    match table.kind() {
+        TableKind::OrderedSet => atoms::reversed(),
+        _ => atoms::chunk(),
+    }
 }
 
 /// How many results make a chunk.
@@ -324,9 +359,19 @@ pub fn go_on(env: Env, &[cursor, result]: &[Term; 2]) -> Result<Term, Failure> {
     next(env, cursor, None, result)
 }
 
-/// `select_chunk(Cursor, Limit)`: the first slice of the next chunk, of so many results. Returns as `select` does.
-pub fn next_chunk(env: Env, &[cursor, limit]: &[Term; 2]) -> Result<Term, Failure> {
-    next(env, cursor, Some(chunk(limit)?), Term(NIL))
+/// `select_chunk(Table, Cursor, Limit)`: the first slice of the next chunk, of so many results. Returns as `select` does. With limit 0
+/// just looks whether the chunk may be asked for: the cursor is one of this table, which can be read. Returns `ok` then.
+pub fn next_chunk(env: Env, &[table, from, limit]: &[Term; 3]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Read)?;
+    let cursor = CURSORS.get(env, from).ok_or_else(bad)?;
+    if !std::ptr::eq::<Table>(handle.table(), &*cursor.table) {
+        return Err(bad());
+    }
+    match limit == Term::byte(0) {
+        true => Ok(atoms::ok()),
+        false => next(env, from, Some(chunk(limit)?), Term(NIL)),
+    }
 }
 
 fn next(env: Env, cursor: Term, limit: Option<usize>, result: Term) -> Result<Term, Failure> {
@@ -343,16 +388,13 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
     let patient = patient(handle.table());
     let mut slice = Slice::new(env, handle, task.limit, result);
     slice.yields = task.yields;
-    let ordered = slice.ordered();
-    // The objects of one key stay in the order of insertion.
-    let turned = task.limit == usize::MAX && !ordered;
-    let mut objects = Vec::with_capacity(ROOM);
-    let most = if ordered { MANY_ORDERED } else { MANY };
+    let mut met = Met::with_room(ROOM);
+    let most = if slice.ordered() { MANY_ORDERED } else { MANY };
     let begin = Instant::now();
     let (mut step, mut now) = (SOME, begin);
     let mut steps = 0_u32;
     let state = loop {
-        objects.clear();
+        met.clear();
         let before = (
             task.selection.spot(),
             slice.result,
@@ -360,22 +402,18 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
             slice.counted,
             slice.yields,
         );
-        // Where few objects match, more are asked for each time. In a table without order all that is read is used: no more
-        // than what is wanted.
+        // Where few objects match, more are asked for each time.
         let wanted = slice.limit - slice.found;
-        let reach = wanted << if ordered { steps.min(step.ilog2()) } else { 0 };
+        let reach = wanted << steps.min(step.ilog2());
         let done = slice
             .delete_by_key(&task.work, &mut task.selection, patient)
             .and_then(|deleted| match deleted {
                 Some(more) => Ok((more, true)),
                 None => {
                     let limit = step.min(reach.max(wanted));
-                    let more = handle.slice(&mut task.selection, limit, patient, &mut objects)?;
-                    if turned {
-                        objects.reverse();
-                    }
-                    slice.yields.objects += objects.len();
-                    let whole = slice.step(&task.work, &mut task.selection, &objects, &before.0)?;
+                    let more = handle.slice(&mut task.selection, limit, patient, &mut met)?;
+                    slice.yields.objects += met.as_slice().len();
+                    let whole = slice.step(&task.work, &mut task.selection, &met)?;
                     Ok((more, whole))
                 }
             });
@@ -385,7 +423,7 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
             false => (step / 2).max(FEW),
         };
         match done {
-            Ok((false, true)) if !slice.may_go_on(&task.selection) => break State::Complete,
+            Ok((false, true)) if !slice.may_go_on() => break State::Complete,
             Ok(_) if slice.found >= slice.limit => break State::Chunk,
             Ok((_, whole)) if !whole || now - begin >= SLICE || slice.words >= SLICE_WORDS => break State::Slice,
             Ok(_) => {}
@@ -404,6 +442,10 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
     wake(env);
     let result = slice.finish(task.work.action)?;
     Ok(match state {
+        State::Complete if task.chunked => {
+            let left = slice.found > task.limit || task.selection.has_keys();
+            last_chunk(env, handle, left.then_some(task), result)
+        }
         State::Complete => result,
         State::Slice => {
             if task.limit != usize::MAX {
@@ -424,7 +466,8 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
                 Some(Place::Key(key)) => env.cons(decode::term(env, key)?, Term(NIL)),
                 None => Term(NIL),
             };
-            env.tuple(&[atoms::chunk(), result, cursor(env, handle, task), place])
+            let (order, identifier) = (chunk_order(handle.table()), identifier(env, handle.table()));
+            env.tuple(&[order, result, cursor(env, handle, task), place, identifier])
         }
     })
 }
@@ -452,6 +495,50 @@ struct Slice<'e, 'g> {
     limit: usize,
     /// Whether most objects of the last step became results, which takes all of an object.
     whole: bool,
+    /// Memory for the candidates of a step.
+    room: Vec<Candidate>,
+}
+
+/// An object that may match.
+#[derive(Clone, Copy)]
+struct Candidate {
+    /// Its [place](Met::place), where objects are to be put in order.
+    place: u64,
+    /// Which one of those that were met it is.
+    index: u32,
+    /// The clause for which it is a candidate.
+    from: u32,
+}
+
+impl Candidate {
+    #[inline]
+    fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// Moves of a candidate by insertion from which on another way of sorting is quicker, on average.
+const MOVES: usize = 8;
+
+/// Sorts candidates of which nearly all are a few places from their own, as the buckets that they come from are in order.
+fn arrange(candidates: &mut [Candidate], precedes: impl Fn(&Candidate, &Candidate) -> bool) {
+    let mut moves = 0;
+    for end in 1..candidates.len() {
+        let candidate = candidates[end];
+        let mut place = end;
+        while place > 0 && precedes(&candidate, &candidates[place - 1]) {
+            candidates[place] = candidates[place - 1];
+            place -= 1;
+        }
+        candidates[place] = candidate;
+        moves += end - place;
+        if moves > MOVES * (end + MOVES) {
+            return candidates.sort_unstable_by(|a, b| match precedes(a, b) {
+                true => Ordering::Less,
+                false => Ordering::Greater,
+            });
+        }
+    }
 }
 
 fn cursor(env: Env, handle: Handle<'_>, task: Task) -> Term {
@@ -473,6 +560,7 @@ impl<'e, 'g> Slice<'e, 'g> {
             found: 0,
             limit,
             whole: false,
+            room: Vec::new(),
         }
     }
 
@@ -482,8 +570,8 @@ impl<'e, 'g> Slice<'e, 'g> {
 
     /// Whether there is a chunk behind this one although nothing more is to be seen: in an ordered table objects may yet
     /// come behind its last one.
-    fn may_go_on(&self, selection: &Selection) -> bool {
-        self.found >= self.limit && self.ordered() && !selection.is_one_key()
+    fn may_go_on(&self) -> bool {
+        self.found >= self.limit && self.ordered()
     }
 
     /// The result, with what was counted.
@@ -495,22 +583,10 @@ impl<'e, 'g> Slice<'e, 'g> {
         Ok(self.env.unsigned(before + self.counted as u64))
     }
 
-    /// Does to each object what is to be done; false when it had to stop because others held a lock, or enough words were made,
-    /// with the selection set to go on from there. `before` is the selection as it was before these objects were asked for.
-    fn step(
-        &mut self,
-        work: &Work,
-        selection: &mut Selection,
-        objects: &[ObjectRef<'g>],
-        before: &Spot,
-    ) -> Result<bool, Failure> {
-        // In a bag, the object whose key was the last one of which all objects were changed.
-        let mut changed = None;
-        // The objects of a key come all or none of them: those that fit a scheduler must not be too much because of what came before.
-        let enough = match self.handle.table().kind().is_bag() {
-            true => STEP_WORDS - SCHEDULER_WORDS,
-            false => STEP_WORDS,
-        };
+    /// Does to each object what is to be done, in the order in which the table is gone through; false when it had to stop because others held a
+    /// lock, or enough was made, with the selection set to go on from there.
+    fn step(&mut self, work: &Work, selection: &mut Selection, met: &Met<'g>) -> Result<bool, Failure> {
+        let objects = met.as_slice();
         let program = work.program.as_ref();
         let found = self.found;
         let reach = match self.whole || program.is_none() {
@@ -519,25 +595,66 @@ impl<'e, 'g> Slice<'e, 'g> {
         };
         let prefetch = |object: &ObjectRef<'g>| object.prefetch(reach);
         objects.iter().take(AHEAD).for_each(prefetch);
-        for (place, object) in objects.iter().enumerate() {
-            if let Some(later) = objects.get(place + AHEAD) {
+        let candidates = (0..).zip(objects).filter_map(|(index, object)| {
+            if let Some(later) = objects.get(index as usize + AHEAD) {
                 prefetch(later);
             }
             let from = match program {
                 None => 0,
-                Some(program) => match program.candidate(seen(object)) {
-                    Some(from) => from,
-                    None => continue,
-                },
+                Some(program) => program.candidate(seen(object))? as u32,
             };
-            if self.words >= enough && place > 0 && self.may_stop(&objects[place - 1], object) {
-                self.stop(selection, objects, place, before);
+            Some(Candidate { index, from, place: 0 })
+        });
+        let whole = match self.ordered() || work.unordered {
+            true => self.act(work, selection, objects, candidates)?,
+            false => {
+                let mut room = std::mem::take(&mut self.room);
+                room.clear();
+                room.extend(candidates.map(|candidate| Candidate {
+                    place: met.place(candidate.index()),
+                    ..candidate
+                }));
+                let key = self.handle.table().key();
+                arrange(&mut room, |a, b| {
+                    let places = a.place.cmp(&b.place);
+                    places.then_with(|| met.order(key, a.index(), b.index())).is_lt()
+                });
+                let whole = self.act(work, selection, objects, room.iter().copied())?;
+                self.room = room;
+                whole
+            }
+        };
+        self.whole = self.found - found > objects.len() / 2;
+        Ok(whole)
+    }
+
+    /// As [`step`](Self::step), for objects that may match, in order.
+    #[inline(always)]
+    fn act(
+        &mut self,
+        work: &Work,
+        selection: &mut Selection,
+        objects: &[ObjectRef<'g>],
+        candidates: impl Iterator<Item = Candidate>,
+    ) -> Result<bool, Failure> {
+        // In a bag, the object whose key was the last one of which all objects were changed.
+        let mut changed = None;
+        // The objects of a key come all or none of them: those that fit a scheduler must not be too much because of what came before.
+        let enough = match self.handle.table().kind().is_bag() {
+            true => STEP_WORDS - SCHEDULER_WORDS,
+            false => STEP_WORDS,
+        };
+        let (mut first, mut last) = (None, None);
+        for candidate in candidates {
+            let object = &objects[candidate.index()];
+            let stops = self.words >= enough || self.found >= self.limit;
+            if stops && self.go_between(selection, objects, last, candidate) {
                 return Ok(false);
             }
             let words = self.words;
             let done = match words >= STEP_WORDS && self.is_too_much(object, changed) {
                 true => Err(Failure::Big),
-                false => self.apply(work, selection, object, from, &mut changed),
+                false => self.apply(work, selection, object, candidate.from as usize, &mut changed),
             };
             if object.words() > LARGE {
                 let looked = match work.action {
@@ -550,10 +667,8 @@ impl<'e, 'g> Slice<'e, 'g> {
                 // What was changed stays so, and must not be met again. Of the object's own key nothing was, so if this is the only key,
                 // there is nothing to stop behind.
                 Err(Failure::Busy | Failure::Big)
-                    if work.action.right() == Right::Write
-                        && objects[..place].iter().any(|done| !self.is_same_key(done, object)) =>
+                    if work.action.right() == Right::Write && self.go_between(selection, objects, first, candidate) =>
                 {
-                    self.stop(selection, objects, place, before);
                     return Ok(false);
                 }
                 done => done?,
@@ -563,9 +678,26 @@ impl<'e, 'g> Slice<'e, 'g> {
                 selection.go_to(Place::Key(key));
                 break;
             }
+            first = first.or(Some(candidate));
+            last = Some(candidate);
         }
-        self.whole = self.found - found > objects.len() / 2;
         Ok(true)
+    }
+
+    /// Has the next slice go on with the object of a candidate, if one before it was another place's; whether that is so.
+    fn go_between(
+        &self,
+        selection: &mut Selection,
+        objects: &[ObjectRef<'g>],
+        before: Option<Candidate>,
+        candidate: Candidate,
+    ) -> bool {
+        let Some(before) = before else { return false };
+        if self.ordered() {
+            let last = &objects[candidate.index() - 1];
+            return selection.go_to(Place::Key(last.element(self.handle.table().key())));
+        }
+        before.place != candidate.place && selection.go_to(Place::Number(candidate.place))
     }
 
     /// Does to an object what is to be done, if it matches. `from` is the clause for which it is a candidate, `changed` the object of a
@@ -609,25 +741,6 @@ impl<'e, 'g> Slice<'e, 'g> {
     #[cold]
     fn is_too_much(&self, object: &ObjectRef<'g>, changed: Option<&ObjectRef<'g>>) -> bool {
         !changed.is_some_and(|changed| self.is_same_key(changed, object)) && !on_dirty_scheduler()
-    }
-
-    /// Whether a slice may end between two objects: not among those of a key, nor behind the last one of a chunk.
-    fn may_stop(&self, before: &ObjectRef<'g>, object: &ObjectRef<'g>) -> bool {
-        self.found < self.limit && !self.is_same_key(before, object)
-    }
-
-    /// Has the next slice go on with the object at this place, which is not the first one.
-    fn stop(&self, selection: &mut Selection, objects: &[ObjectRef<'g>], place: usize, before: &Spot) {
-        let key = |object: &ObjectRef<'g>| object.element(self.handle.table().key());
-        if selection.go_to(Place::Key(key(&objects[place - 1]))) {
-            return;
-        }
-        let done = objects[..place].iter();
-        let done = done.filter(|object| !self.is_same_key(object, &objects[place]));
-        let keys: Vec<_> = done.map(key).collect();
-        let behind = selection.spot();
-        selection.go_back(before.clone());
-        selection.pass(keys.into_iter(), &behind);
     }
 
     /// Puts the object before the result.

@@ -433,8 +433,9 @@ setopts(Table, Options) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns the objects of the table's slot of that number, counted from 0, and `$end_of_table' behind the
-%% last slot. What lies in which slot is up to the table; every object is in one.
+%% @doc Returns the objects of the table's slot of that number, counted from 0, and `$end_of_table' just behind the
+%% last slot. Fails with `badarg' further behind it. What lies in which slot is up to the table; every object is in
+%% one. As in `ets', a hash table has 256 slots or more, and an `ordered_set' as many as objects.
 -spec slot(table(), non_neg_integer()) -> [Object :: tuple()] | '$end_of_table'.
 slot(Table, Number) ->
     try

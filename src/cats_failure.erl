@@ -81,8 +81,8 @@ error_info(none) ->
 error_info({Lack, _Engine, _What} = Cause) when Lack =:= engine_lacks_type; Lack =:= engine_lacks_option ->
     {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
 error_info(Cause) ->
-    Causes = [access, already_exists, badkey, default, id, keypos, not_owner, nothing_delegated, owner, position,
-              table_type, type],
+    Causes = [access, already_exists, badkey, default, id, keypos, no_hash_table, not_owner, nothing_delegated, owner,
+              position, table_type, type],
     case lists:member(Cause, Causes) of
         true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
         false -> unknown
@@ -105,6 +105,8 @@ explain(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, Option}) -
     #{2 => text("engine ~s does not have option ~s", [Engine, Option])};
 explain(badarg, new, [_Name, _Options], nothing_delegated) ->
     #{2 => <<"option delegate goes with {lock, mrqd} only">>};
+explain(badarg, new, [_Name, _Options], no_hash_table) ->
+    #{2 => <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>};
 explain(Reason, lookup_elements, [Table, Key, Positions], Cause) ->
     case is_positions(Positions) of
         true -> as_ets(Reason, lookup_element, [Table, Key, 1], Cause);

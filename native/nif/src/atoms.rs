@@ -39,6 +39,7 @@ atoms! {
     busy = "busy",
     chunk = "chunk",
     compressed = "compressed",
+    debug_hash_fixed_number_of_locks = "debug_hash_fixed_number_of_locks",
     decentralized_counters = "decentralized_counters",
     default = "default",
     dirty = "dirty",

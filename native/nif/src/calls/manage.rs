@@ -92,10 +92,13 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
             WriteConcurrency::Auto
         } else if let Some(number) = value.small_integer() {
             WriteConcurrency::locks(u32::try_from(number).ok()?)?
-        } else if flag()? {
-            WriteConcurrency::True
+        } else if let Some(flag) = flag() {
+            match flag {
+                true => WriteConcurrency::True,
+                false => WriteConcurrency::False,
+            }
         } else {
-            WriteConcurrency::False
+            hash_locks(env, value)?
         }))
     } else if what == atoms::read_concurrency() {
         flag().map(OptionItem::ReadConcurrency)
@@ -123,6 +126,16 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
     }
 }
 
+/// `{debug_hash_fixed_number_of_locks, Number}`.
+#[cold]
+fn hash_locks(env: Env, value: Term) -> Option<WriteConcurrency> {
+    let &[what, number] = env.tuple_elements(value)? else {
+        return None;
+    };
+    let number = u32::try_from(number.small_integer()?).ok()?;
+    WriteConcurrency::hash_locks(number).filter(|_| what == atoms::debug_hash_fixed_number_of_locks())
+}
+
 /// What the boundary tells of options that do not go together; `cats_failure` has the words.
 #[cold]
 fn refused(env: Env, refusal: Refusal) -> Failure {
@@ -130,6 +143,7 @@ fn refused(env: Env, refusal: Refusal) -> Failure {
         Refusal::Kind(engine, kind) => ["engine_lacks_type", engine.text(), kind.text()],
         Refusal::Option(engine, option) => ["engine_lacks_option", engine.text(), option.text()],
         Refusal::NoDelegation => return Failure::Bad(env.atom("nothing_delegated")),
+        Refusal::NoHashTable => return Failure::Bad(env.atom("no_hash_table")),
     };
     Failure::Bad(env.tuple(&parts.map(|part| env.atom(part))))
 }

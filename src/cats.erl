@@ -352,8 +352,8 @@ memory() ->
 %% tune `ets' for concurrency (`read_concurrency', `write_concurrency', `decentralized_counters') are accepted and
 %% reported by {@link info/2}, but not needed: tables adapt. Option `compressed' keeps objects compressed, except
 %% their keys, where that saves memory. Option `{engine, Name}' names the structure to use, and
-%% {@link engine_option()} what some of them let choose; {@link engines/0} lists both. What an engine lacks, a
-%% table type or an option, is refused with `badarg', and the explanation names it.
+%% {@link engine_option()} what some of them let choose; {@link engines/0} lists both. An invalid option, or what an
+%% engine lacks, a table type or an option, is refused with `badarg', and the explanation names it.
 -spec new(Name :: atom(), [option()]) -> table().
 new(Name, Options) ->
     try
@@ -647,13 +647,21 @@ is_compiled_ms(Term) ->
 %% @doc Compiles a specification for {@link match_spec_run/2}. The functions of tables need no such preparation.
 -spec match_spec_compile(match_spec()) -> compiled_match_spec().
 match_spec_compile(MatchSpec) ->
-    ets:match_spec_compile(MatchSpec).
+    try
+        ets:match_spec_compile(MatchSpec)
+    catch
+        error:Reason -> cats_failure:fail(Reason, none, match_spec_compile, [MatchSpec])
+    end.
 
 %% @doc Returns what a compiled specification makes of each term of the list that it matches, as {@link
 %% select/2} does with the objects of a table.
 -spec match_spec_run([term()], compiled_match_spec()) -> [term()].
 match_spec_run(Terms, CompiledMatchSpec) ->
-    ets:match_spec_run(Terms, CompiledMatchSpec).
+    try
+        ets:match_spec_run(Terms, CompiledMatchSpec)
+    catch
+        error:Reason -> cats_failure:fail(Reason, none, match_spec_run, [Terms, CompiledMatchSpec])
+    end.
 
 %% @doc Returns what the specification makes of an object, or what is wrong with the specification.
 -spec test_ms(Object :: tuple(), match_spec()) -> {ok, Result :: term()} | {error, [{warning | error, string()}]}.
@@ -857,7 +865,7 @@ file2tab(File, Options) ->
       InfoItem :: {name, atom()} | {type, table_type()} | {protection, table_access()} | {named_table, boolean()}
                 | {keypos, pos_integer()} | {size, non_neg_integer()} | {extended_info, [object_count | md5sum]}
                 | {version, {Major :: non_neg_integer(), Minor :: non_neg_integer()}}.
-tabfile_info(File) ->
+tabfile_info(File) when is_list(File); is_atom(File) ->
     cats_file:info(File).
 
 %% @doc The same as {@link table/2} without options.

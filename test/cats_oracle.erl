@@ -582,6 +582,7 @@ explanation(Function, Arguments, Reason, Top = {Blamed, Name, As, Info}, Module)
 cause(Info) ->
     case maps:get(cause, proplists:get_value(error_info, Info, #{}), none) of
         no_hash_table -> none;
+        {Why, _Option} when Why =:= invalid_option; Why =:= repeated_option -> none;
         Cause -> Cause
     end.
 

@@ -173,9 +173,16 @@ pub fn engines(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     Ok(env.list(&engines))
 }
 
+/// What the boundary tells of one option.
+#[cold]
+fn refused_option(env: Env, why: Term, option: Term) -> Failure {
+    Failure::Bad(env.tuple(&[why, option]))
+}
+
 /// `{heir, none}`, `{heir, Pid}` or `{heir, Pid, Data}`.
 fn heir_option(env: Env, option: Term) -> Result<Option<Heir>, Failure> {
-    let elements = env.tuple_elements(option).ok_or_else(bad)?;
+    let invalid = || refused_option(env, atoms::invalid_option(), option);
+    let elements = env.tuple_elements(option).ok_or_else(invalid)?;
     match *elements {
         [what, pid] if what == atoms::heir() && pid == atoms::none() => Ok(None),
         [what, pid] if what == atoms::heir() && env.local_pid(pid).is_some() => {
@@ -185,7 +192,7 @@ fn heir_option(env: Env, option: Term) -> Result<Option<Heir>, Failure> {
             pid: pid.0,
             data: Some(Arc::new(block(env, &[data])?)),
         })),
-        _ => Err(bad()),
+        _ => Err(invalid()),
     }
 }
 
@@ -236,20 +243,16 @@ pub fn setopts(env: Env, &[table, options]: &[Term; 2]) -> Result<Term, Failure>
     let mut heir = None;
     let mut access = None;
     let mut set = |option: Term| {
-        let elements = env.tuple_elements(option).ok_or_else(bad)?;
-        match *elements {
-            [what, value] if what == atoms::protection() && access.is_none() => {
-                access = Some(match option_item(env, value) {
-                    Some(OptionItem::Access(access)) => access,
-                    _ => return Err(bad()),
-                });
-                Ok(())
-            }
-            _ if heir.is_none() => {
-                heir = Some(heir_option(env, option)?);
-                Ok(())
-            }
-            _ => Err(bad()),
+        let is_repeated = match env.tuple_elements(option) {
+            Some(&[what, value]) if what == atoms::protection() => match option_item(env, value) {
+                Some(OptionItem::Access(value)) => access.replace(value).is_some(),
+                _ => return Err(refused_option(env, atoms::invalid_option(), option)),
+            },
+            _ => heir.replace(heir_option(env, option)?).is_some(),
+        };
+        match is_repeated {
+            true => Err(refused_option(env, atoms::repeated_option(), option)),
+            false => Ok(()),
         }
     };
     if env.tuple_elements(options).is_some() {

@@ -216,8 +216,8 @@ info_items() ->
 %% @doc Returns one item about the table, or `undefined' if there is no such table. Beside the items of `ets'
 %% there is `engine', the {@link engine()} that holds the table, and `base_nodes', the number of parts that
 %% engine `ca' has divided the table into under contention, 1 without (`undefined' for other engines). `size'
-%% is exact when no process is changing the table, `memory' is in words; both are cheap at any size and under
-%% any contention, unlike in `ets'.
+%% is exact when no process is changing the table. `memory' is in words, with what the VM and the registry take for the
+%% table, but without the data of an heir. Both are cheap at any size and under any contention, unlike in `ets'.
 -spec info(table(), info_item()) -> term() | undefined.
 info(Table, Item) ->
     try

@@ -11,13 +11,12 @@
 %% `ets:fun2ms' stays as it is: ms_transform turns it into a match specification, before or after this
 %% transform. So do functions and types that cats does not have.
 %%
-%% A module's name that is a value is not followed. Where an atom `ets' stays that a call may take for its module, the compiler
-%% warns:
-%%   - in a module that has calls whose module is not literal and whose function may be one of ets: at each `ets' that stands where a
-%%     value comes from, `Tables = ets', `#{tables => ets}', `start(ets)';
-%%   - in any module: where `ets' stands before the name of one of its functions, and a list of arguments or an arity,
-%%     `{ets, insert, [T, X]}', `my_apply(ets, insert, [T, X])'.
-%% There, `cats' is to be written. Compiler option `nowarn_cats_transform', of a module or a project, silences the warnings.
+%% A module's name that is a value is not followed. The compiler warns of each `ets' that may become the module of a call:
+%%   - where it is a value, as in `Tables = ets', `#{tables => ets}' or `start(ets)'. Only modules with calls such as
+%%     `Tables:insert(T, X)' or `Tables:F(T)' get this warning;
+%%   - where a function of ets and a list or an arity follow it, as in `{ets, insert, [T, X]}' or
+%%     `my_apply(ets, insert, [T, X])'.
+%% There, write `cats'. Compiler option `nowarn_cats_transform', of a module or a project, silences the warnings.
 -module(cats_transform).
 -export([parse_transform/2, format_error/1]).
 

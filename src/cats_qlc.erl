@@ -5,14 +5,14 @@
 %% @private
 -spec table(cats:table(), term()) -> qlc:query_handle().
 table(Table, Options) ->
-    Refuse = fun(Cause) -> cats_failure:fail(badarg, Cause, table, [Table, Options]) end,
+    Called = [Table, Options],
     OptionList = list(Options),
-    _ = try length(OptionList) catch error:badarg -> Refuse(none) end,
-    Traverse = option(traverse, OptionList, Refuse),
-    Number = option(n_objects, OptionList, Refuse),
-    Tid = tid(Table, Refuse),
+    _ = try length(OptionList) catch error:badarg -> refuse(none, Called) end,
+    Traverse = option(traverse, OptionList, Called),
+    Number = option(n_objects, OptionList, Called),
+    Tid = tid(Table, Called),
     Others = lists:keydelete(n_objects, 1, lists:keydelete(traverse, 1, OptionList)),
-    _ = [is_option(Option) orelse Refuse({invalid_option, Option}) || Option <- Others],
+    _ = [is_option(Option) orelse refuse({invalid_option, Option}, Called) || Option <- Others],
     qlc:table(traversal(Traverse, Tid, Number),
               [{pre_fun, fun(_) -> cats:safe_fixtable(Tid, true) end},
                {post_fun, fun() -> cats:safe_fixtable(Tid, false) end},
@@ -24,6 +24,10 @@ table(Table, Options) ->
 list(Options) when is_list(Options) -> Options;
 list(Option) -> [Option].
 
+-spec refuse(Cause :: term(), Called :: [term()]) -> no_return().
+refuse(Cause, Called) ->
+    cats_failure:fail(badarg, Cause, table, Called).
+
 %% Whether it is one that qlc:table/2 takes.
 is_option(Option) ->
     try qlc:table(fun() -> [] end, [Option]) of
@@ -32,15 +36,15 @@ is_option(Option) ->
         error:badarg -> false
     end.
 
-tid(Name, Refuse) when is_atom(Name) ->
+tid(Name, Called) when is_atom(Name) ->
     case cats:whereis(Name) of
-        undefined -> Refuse(id);
+        undefined -> refuse(id, Called);
         Tid -> Tid
     end;
-tid(Tid, _Refuse) ->
+tid(Tid, _Called) ->
     Tid.
 
-option(Key, Options, Refuse) ->
+option(Key, Options, Called) ->
     case lists:keyfind(Key, 1, Options) of
         false when Key =:= traverse -> select;
         {traverse, Method} when Method =:= select; Method =:= first_next; Method =:= last_prev -> Method;
@@ -48,7 +52,7 @@ option(Key, Options, Refuse) ->
         false when Key =:= n_objects -> 100;
         {n_objects, default} -> 100;
         {n_objects, Number} when is_integer(Number), Number > 0 -> Number;
-        Option -> Refuse({invalid_option, Option})
+        Option -> refuse({invalid_option, Option}, Called)
     end.
 
 traversal(first_next, Tid, _Number) -> fun() -> step(next, Tid, cats:first_lookup(Tid)) end;

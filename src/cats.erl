@@ -216,8 +216,8 @@ info_items() ->
 %% @doc Returns one item about the table, or `undefined' if there is no such table. Beside the items of `ets'
 %% there is `engine', the {@link engine()} that holds the table, and `base_nodes', the number of parts that
 %% engine `ca' has divided the table into under contention, 1 without (`undefined' for other engines). `size'
-%% is exact when no process is changing the table, `memory' is in words; both are cheap at any size and under
-%% any contention, unlike in `ets'.
+%% is exact when no process is changing the table. `memory' is in words, with what the VM and the registry take for the
+%% table, but without the data of an heir. Both are cheap at any size and under any contention, unlike in `ets'.
 -spec info(table(), info_item()) -> term() | undefined.
 info(Table, Item) ->
     try
@@ -352,8 +352,8 @@ memory() ->
 %% tune `ets' for concurrency (`read_concurrency', `write_concurrency', `decentralized_counters') are accepted and
 %% reported by {@link info/2}, but not needed: tables adapt. Option `compressed' keeps objects compressed, except
 %% their keys, where that saves memory. Option `{engine, Name}' names the structure to use, and
-%% {@link engine_option()} what some of them let choose; {@link engines/0} lists both. What an engine lacks, a
-%% table type or an option, is refused with `badarg', and the explanation names it.
+%% {@link engine_option()} what some of them let choose; {@link engines/0} lists both. An invalid option, or what an
+%% engine lacks, a table type or an option, is refused with `badarg', and the explanation names it.
 -spec new(Name :: atom(), [option()]) -> table().
 new(Name, Options) ->
     try
@@ -433,8 +433,9 @@ setopts(Table, Options) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns the objects of the table's slot of that number, counted from 0, and `$end_of_table' behind the
-%% last slot. What lies in which slot is up to the table; every object is in one.
+%% @doc Returns the objects of the table's slot of that number, counted from 0, and `$end_of_table' just behind the
+%% last slot. Fails with `badarg' further behind it. What lies in which slot is up to the table; every object is in
+%% one. As in `ets', a hash table has 256 slots or more, and an `ordered_set' as many as objects.
 -spec slot(table(), non_neg_integer()) -> [Object :: tuple()] | '$end_of_table'.
 slot(Table, Number) ->
     try
@@ -646,13 +647,21 @@ is_compiled_ms(Term) ->
 %% @doc Compiles a specification for {@link match_spec_run/2}. The functions of tables need no such preparation.
 -spec match_spec_compile(match_spec()) -> compiled_match_spec().
 match_spec_compile(MatchSpec) ->
-    ets:match_spec_compile(MatchSpec).
+    try
+        ets:match_spec_compile(MatchSpec)
+    catch
+        error:Reason -> cats_failure:fail(Reason, none, match_spec_compile, [MatchSpec])
+    end.
 
 %% @doc Returns what a compiled specification makes of each term of the list that it matches, as {@link
 %% select/2} does with the objects of a table.
 -spec match_spec_run([term()], compiled_match_spec()) -> [term()].
 match_spec_run(Terms, CompiledMatchSpec) ->
-    ets:match_spec_run(Terms, CompiledMatchSpec).
+    try
+        ets:match_spec_run(Terms, CompiledMatchSpec)
+    catch
+        error:Reason -> cats_failure:fail(Reason, none, match_spec_run, [Terms, CompiledMatchSpec])
+    end.
 
 %% @doc Returns what the specification makes of an object, or what is wrong with the specification.
 -spec test_ms(Object :: tuple(), match_spec()) -> {ok, Result :: term()} | {error, [{warning | error, string()}]}.
@@ -856,7 +865,7 @@ file2tab(File, Options) ->
       InfoItem :: {name, atom()} | {type, table_type()} | {protection, table_access()} | {named_table, boolean()}
                 | {keypos, pos_integer()} | {size, non_neg_integer()} | {extended_info, [object_count | md5sum]}
                 | {version, {Major :: non_neg_integer(), Minor :: non_neg_integer()}}.
-tabfile_info(File) ->
+tabfile_info(File) when is_list(File); is_atom(File) ->
     cats_file:info(File).
 
 %% @doc The same as {@link table/2} without options.

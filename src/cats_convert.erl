@@ -62,19 +62,28 @@ done(Unexpected, _Expected, Function, Arguments) -> cats_failure:fail(Unexpected
 %% @private
 -spec from_ets(cats:table(), ets:table()) -> true.
 from_ets(Table, EtsTable) ->
-    copy(EtsTable, ets, Table, cats).
+    copy({ets, EtsTable}, {cats, Table}, from_ets, [Table, EtsTable]).
 
 %% @private
 -spec to_ets(cats:table(), ets:table()) -> true.
 to_ets(Table, EtsTable) ->
-    copy(Table, cats, EtsTable, ets).
+    copy({cats, Table}, {ets, EtsTable}, to_ets, [Table, EtsTable]).
 
-copy(From, FromModule, To, ToModule) ->
-    true = FromModule:safe_fixtable(From, true),
+copy({FromModule, From}, {ToModule, To}, Function, Arguments) ->
     try
-        copy_on(FromModule:select(From, ?ALL_OBJECTS, ?CHUNK), FromModule, To, ToModule)
-    after
-        FromModule:safe_fixtable(From, false)
+        %% Fails where no object may be inserted, even if there is none to copy.
+        true = ToModule:insert(To, []),
+        true = FromModule:safe_fixtable(From, true),
+        try
+            copy_on(FromModule:select(From, ?ALL_OBJECTS, ?CHUNK), FromModule, To, ToModule)
+        after
+            FromModule:safe_fixtable(From, false)
+        end
+    catch
+        error:badarg:Stack ->
+            [{Module, _, _, Info} | _] = Stack,
+            Cause = maps:get(cause, proplists:get_value(error_info, Info, #{}), none),
+            cats_failure:fail(badarg, {Module, Cause}, Function, Arguments)
     end.
 
 copy_on('$end_of_table', _FromModule, _To, _ToModule) ->

@@ -8,7 +8,7 @@
 %%   reaper        there is no process that frees memory in the background: one is started, then it is called again;
 %%   system_limit  the error that ets raises under the same name;
 %%   others        the `cause' that ets gives in error_info (`none' if it gives none) together with the error badarg; or
-%%                 one of cats' own, why new/2 refuses options of engines that do not go together.
+%%                 one of cats' own: which option is refused, or why those of new/2 do not go together.
 -module(cats_failure).
 -export([handle/2, handle/5, fail/4, format_error/2]).
 
@@ -48,12 +48,12 @@ retry(Cause, _Native, {Function, Arguments, Stack}, _Waits) ->
 
 %% The stack below the function of `cats' that was called.
 callers(Stack) ->
-    Own = [?MODULE, cats, cats_convert, cats_file, cats_nif, cats_qlc, cats_select, cats_slices],
+    Own = [?MODULE, cats, cats_browser, cats_convert, cats_file, cats_nif, cats_qlc, cats_select, cats_slices],
     lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), Own) end, Stack).
 
 %% @private
 %% @doc Raises an error in the name of `cats:Function', with a cause if it is badarg.
--spec fail(Reason :: term(), Cause :: atom(), Function :: atom(), Arguments :: [term()]) -> no_return().
+-spec fail(Reason :: term(), Cause :: term(), Function :: atom(), Arguments :: [term()]) -> no_return().
 fail(Reason, Cause, Function, Arguments) ->
     {current_stacktrace, Stack} = process_info(self(), current_stacktrace),
     Info = case Reason of
@@ -80,9 +80,14 @@ error_info(none) ->
     {badarg, [{error_info, #{module => ?MODULE}}]};
 error_info({Lack, _Engine, _What} = Cause) when Lack =:= engine_lacks_type; Lack =:= engine_lacks_option ->
     {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
+error_info({Why, _Option} = Cause) when Why =:= invalid_option; Why =:= repeated_option ->
+    {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
+%% Which of two tables failed, and why.
+error_info({Tables, _Cause} = Cause) when Tables =:= cats; Tables =:= ets ->
+    {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
 error_info(Cause) ->
-    Causes = [access, already_exists, badkey, default, id, keypos, not_owner, nothing_delegated, owner, position,
-              table_type, type],
+    Causes = [access, already_exists, badkey, default, id, keypos, no_hash_table, not_owner, nothing_delegated, owner,
+              position, table_type, type],
     case lists:member(Cause, Causes) of
         true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
         false -> unknown
@@ -94,7 +99,33 @@ error_info(Cause) ->
 -spec format_error(Reason :: term(), erlang:stacktrace()) -> #{pos_integer() => unicode:chardata()}.
 format_error(Reason, [{cats, Function, Arguments, Info} | _]) ->
     ErrorInfo = proplists:get_value(error_info, Info, #{}),
-    explain(Reason, Function, Arguments, maps:get(cause, ErrorInfo, none)).
+    Cause = maps:get(cause, ErrorInfo, none),
+    name_ets(Cause, table_place(Function), Arguments, explain(Reason, Function, Arguments, Cause)).
+
+%% Which argument is the table.
+table_place(foldl) -> 3;
+table_place(foldr) -> 3;
+table_place(_Function) -> 1.
+
+%% Where the table is not found, but ets has one, says so.
+name_ets(Cause, Place, Arguments, Remarks) when Cause =:= id; Cause =:= type ->
+    case is_map_key(Place, Remarks) andalso is_table(ets, lists:nth(Place, Arguments)) of
+        true -> Remarks#{Place := table_of_ets()};
+        false -> Remarks
+    end;
+name_ets(_Cause, _Place, _Arguments, Remarks) ->
+    Remarks.
+
+table_of_ets() ->
+    <<"a table of ets, not of cats: create it by cats:new/2, compile the module that creates it with cats_transform,"
+      " or copy it by cats:from_ets/2">>.
+
+is_table(Module, Table) ->
+    try
+        Module:info(Table, type) =/= undefined
+    catch
+        error:badarg -> false
+    end.
 
 explain(badarg, new, [_Name, _Options], {engine_lacks_type, Engine, Type}) ->
     Tables = #{set => "sets", ordered_set => "ordered sets", bag => "bags", duplicate_bag => "duplicate bags"},
@@ -105,16 +136,42 @@ explain(badarg, new, [_Name, _Options], {engine_lacks_option, Engine, Option}) -
     #{2 => text("engine ~s does not have option ~s", [Engine, Option])};
 explain(badarg, new, [_Name, _Options], nothing_delegated) ->
     #{2 => <<"option delegate goes with {lock, mrqd} only">>};
+explain(badarg, new, [_Name, _Options], no_hash_table) ->
+    #{2 => <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>};
+explain(Reason, Function, Arguments, {Why, Option}) when Why =:= invalid_option; Why =:= repeated_option ->
+    Format = case Why of
+                 invalid_option -> "invalid option: ~0tP";
+                 repeated_option -> "invalid option: ~0tP again"
+             end,
+    case as_ets(Reason, Function, Arguments, none) of
+        #{2 := Remark} = Remarks when Remark =/= <<"invalid options">> -> Remarks;
+        Remarks -> Remarks#{2 => text(Format, [Option, 30])}
+    end;
+explain(Reason, Function, [Table, _EtsTable], {cats, Cause}) when Function =:= from_ets; Function =:= to_ets ->
+    name_ets(Cause, 1, [Table], copied(Reason, 1, Table, Cause));
+explain(Reason, Function, [_Table, EtsTable], {ets, Cause}) when Function =:= from_ets; Function =:= to_ets ->
+    case is_table(cats, EtsTable) andalso not is_table(ets, EtsTable) of
+        true -> #{2 => <<"a table of cats, not of ets">>};
+        false -> copied(Reason, 2, EtsTable, Cause)
+    end;
+explain(badarg, Function, [Table, _DetsTable], none) when Function =:= from_dets; Function =:= to_dets ->
+    case is_table(ets, Table) andalso not is_table(cats, Table) of
+        true -> #{1 => table_of_ets()};
+        false -> #{}
+    end;
+explain(badarg, match_spec_run, [Terms, Compiled], none) ->
+    maps:from_list([{1, <<"not a list">>} || not is_proper(Terms)]
+                   ++ [{2, <<"not a compiled match specification">>} || not ets:is_compiled_ms(Compiled)]);
 explain(Reason, lookup_elements, [Table, Key, Positions], Cause) ->
     case is_positions(Positions) of
         true -> as_ets(Reason, lookup_element, [Table, Key, 1], Cause);
         false -> maps:put(3, <<"not a list of positions">>, as_ets(Reason, delete, [Table], Cause))
     end;
 explain(Reason, lookup_many, [Table, Keys], Cause) ->
-    try length(Keys) of
-        _ -> as_ets(Reason, delete, [Table], Cause)
-    catch
-        error:badarg -> maps:put(2, <<"not a list">>, as_ets(Reason, delete, [Table], Cause))
+    Remarks = as_ets(Reason, delete, [Table], Cause),
+    case is_proper(Keys) of
+        true -> Remarks;
+        false -> Remarks#{2 => <<"not a list">>}
     end;
 %% What ets implements in Erlang fails there in a function that it calls.
 explain(Reason, Function, Arguments, Cause) when Function =:= select_delete; Function =:= match_delete ->
@@ -165,6 +222,21 @@ as_ets(Reason, Function, Arguments, Cause) ->
         error:_ when Cause =/= none -> as_ets(Reason, Function, Arguments, none);
         error:_ -> #{}
     end.
+
+%% What is wrong with one of two tables between which objects are copied.
+copied(_Reason, Place, _Table, none) ->
+    #{Place => <<"the key position is out of range for an object of the other table">>};
+copied(Reason, Place, Table, Cause) ->
+    #{1 := Remark} = as_ets(Reason, delete, [Table], Cause),
+    #{Place => Remark}.
+
+is_proper(List) ->
+    is_list(List) andalso
+        try length(List) of
+            _ -> true
+        catch
+            error:badarg -> false
+        end.
 
 is_positions(Positions) ->
     try

@@ -16,7 +16,8 @@ write(Table, File, Options) ->
                    undefined -> throw(badtab);
                    Items -> Items
                end,
-        {Extended, Sync} = write_options(Options),
+        is_list(Options) orelse cats_failure:fail(function_clause, none, tab2file, [Table, File, Options]),
+        {Extended, Sync} = write_options(Options, none, false),
         _ = file:delete(File),
         {error, enoent} =:= file:read_file_info(File) orelse throw(eaccess),
         Log = make_ref(),
@@ -75,9 +76,6 @@ write_terms(Terms, Log, Digest) ->
 
 check(ok) -> ok;
 check({error, Reason}) -> throw(Reason).
-
-write_options(Options) when is_list(Options) ->
-    write_options(Options, none, false).
 
 write_options([], Extended, Sync) ->
     Items = case Extended of
@@ -236,7 +234,7 @@ create(Header, none) ->
 
 %% @private
 -spec info(file:name()) -> {ok, [{atom(), term()}]} | {error, term()}.
-info(File) when is_list(File); is_atom(File) ->
+info(File) ->
     try
         with_log(File, fun(Log, _Whole) ->
                                {Header, _Bytes, _Position} = read_header(Log, false),

@@ -5,42 +5,54 @@
 %% @private
 -spec table(cats:table(), term()) -> qlc:query_handle().
 table(Table, Options) ->
+    Called = [Table, Options],
     OptionList = list(Options),
-    case {option(traverse, OptionList), option(n_objects, OptionList)} of
-        {{ok, Traverse}, {ok, Number}} ->
-            Tid = tid(Table, Options),
-            Others = lists:keydelete(n_objects, 1, lists:keydelete(traverse, 1, OptionList)),
-            qlc:table(traversal(Traverse, Tid, Number),
-                      [{pre_fun, fun(_) -> cats:safe_fixtable(Tid, true) end},
-                       {post_fun, fun() -> cats:safe_fixtable(Tid, false) end},
-                       {info_fun, fun(Item) -> info(Tid, Item) end},
-                       {format_fun, fun(What) -> format(What, Tid, Options) end},
-                       {key_equality, key_equality(Tid)},
-                       {lookup_fun, lookup(Traverse, Tid)} | Others]);
-        _ ->
-            cats_failure:fail(badarg, none, table, [Table, Options])
-    end.
+    _ = try length(OptionList) catch error:badarg -> refuse(none, Called) end,
+    Traverse = option(traverse, OptionList, Called),
+    Number = option(n_objects, OptionList, Called),
+    Tid = tid(Table, Called),
+    Others = lists:keydelete(n_objects, 1, lists:keydelete(traverse, 1, OptionList)),
+    _ = [is_option(Option) orelse refuse({invalid_option, Option}, Called) || Option <- Others],
+    qlc:table(traversal(Traverse, Tid, Number),
+              [{pre_fun, fun(_) -> cats:safe_fixtable(Tid, true) end},
+               {post_fun, fun() -> cats:safe_fixtable(Tid, false) end},
+               {info_fun, fun(Item) -> info(Tid, Item) end},
+               {format_fun, fun(What) -> format(What, Tid, Options) end},
+               {key_equality, key_equality(Tid)},
+               {lookup_fun, lookup(Traverse, Tid)} | Others]).
 
 list(Options) when is_list(Options) -> Options;
 list(Option) -> [Option].
 
-tid(Name, Options) when is_atom(Name) ->
+-spec refuse(Cause :: term(), Called :: [term()]) -> no_return().
+refuse(Cause, Called) ->
+    cats_failure:fail(badarg, Cause, table, Called).
+
+%% Whether it is one that qlc:table/2 takes.
+is_option(Option) ->
+    try qlc:table(fun() -> [] end, [Option]) of
+        _ -> true
+    catch
+        error:badarg -> false
+    end.
+
+tid(Name, Called) when is_atom(Name) ->
     case cats:whereis(Name) of
-        undefined -> cats_failure:fail(badarg, id, table, [Name, Options]);
+        undefined -> refuse(id, Called);
         Tid -> Tid
     end;
-tid(Tid, _Options) ->
+tid(Tid, _Called) ->
     Tid.
 
-option(Key, Options) ->
+option(Key, Options, Called) ->
     case lists:keyfind(Key, 1, Options) of
-        false when Key =:= traverse -> {ok, select};
-        {traverse, Method} when Method =:= select; Method =:= first_next; Method =:= last_prev -> {ok, Method};
-        {traverse, {select, MatchSpec}} -> {ok, {select, MatchSpec}};
-        false when Key =:= n_objects -> {ok, 100};
-        {n_objects, default} -> {ok, 100};
-        {n_objects, Number} when is_integer(Number), Number > 0 -> {ok, Number};
-        _ -> error
+        false when Key =:= traverse -> select;
+        {traverse, Method} when Method =:= select; Method =:= first_next; Method =:= last_prev -> Method;
+        {traverse, {select, MatchSpec}} -> {select, MatchSpec};
+        false when Key =:= n_objects -> 100;
+        {n_objects, default} -> 100;
+        {n_objects, Number} when is_integer(Number), Number > 0 -> Number;
+        Option -> refuse({invalid_option, Option}, Called)
     end.
 
 traversal(first_next, Tid, _Number) -> fun() -> step(next, Tid, cats:first_lookup(Tid)) end;

@@ -10,8 +10,15 @@
 %%   - calls of `dets:to_ets/2' and `dets:from_ets/2'.
 %% `ets:fun2ms' stays as it is: ms_transform turns it into a match specification, before or after this
 %% transform. So do functions and types that cats does not have.
+%%
+%% A module's name that is a value is not followed. The compiler warns of each `ets' that may become the module of a call:
+%%   - where it is a value, as in `Tables = ets', `#{tables => ets}' or `start(ets)'. Only modules with calls such as
+%%     `Tables:insert(T, X)' or `Tables:F(T)' get this warning;
+%%   - where a function of ets and a list or an arity follow it, as in `{ets, insert, [T, X]}' or
+%%     `my_apply(ets, insert, [T, X])'.
+%% There, write `cats'. Compiler option `nowarn_cats_transform', of a module or a project, silences the warnings.
 -module(cats_transform).
--export([parse_transform/2]).
+-export([parse_transform/2, format_error/1]).
 
 %% Functions with a module, a function and a list of arguments among their arguments, and the place of the module.
 -define(APPLYING,
@@ -41,12 +48,26 @@
 -type forms() :: [erl_parse:abstract_form() | erl_parse:form_info()].
 
 %% @private
--spec parse_transform(forms(), [compile:option()]) -> forms().
-parse_transform(Forms, _Options) ->
+-spec parse_transform(forms(), [compile:option()]) -> forms() | {warning, forms(), [Warnings]} when
+      Warnings :: {file:filename(), [{erl_anno:location(), module(), Description :: term()}]}.
+parse_transform(Forms, Options) ->
     Own = [{Name, Arity} || {function, _, Name, Arity, _} <- Forms],
     Imported = [Function || {attribute, _, import, {_, Functions}} <- Forms, Function <- Functions],
     Automatic = (?IMPORTED -- Own) -- Imported,
-    lists:flatmap(fun(Form) -> form(Form, Automatic) end, Forms).
+    Transformed = lists:flatmap(fun(Form) -> form(Form, Automatic) end, Forms),
+    OwnOptions = lists:flatten([Some || {attribute, _, compile, Some} <- Forms]),
+    case lists:member(nowarn_cats_transform, Options ++ OwnOptions) orelse warnings(Transformed, Automatic) of
+        true -> Transformed;
+        [] -> Transformed;
+        Warnings -> {warning, Transformed, Warnings}
+    end.
+
+%% @private
+-spec format_error(Description :: term()) -> string().
+format_error(value) ->
+    "ets is not replaced by cats where it is a value: a call with this module goes to ets";
+format_error({function, Name}) ->
+    lists:flatten(io_lib:format("ets is not replaced by cats in this module, function and arguments: ets:~tp is called", [Name])).
 
 form({attribute, Anno, import, {ets, Functions}}, _Automatic) ->
     {Have, HaveNot} = lists:partition(fun({Name, Arity}) -> is_function_of_cats(Name, Arity) end, Functions),
@@ -140,3 +161,114 @@ is_type_of_cats(Name, 0) ->
                         compiled_match_spec]);
 is_type_of_cats(_Name, _Arity) ->
     false.
+
+%%------------------------------------------------------------------------------------------------------------
+%% What is not followed
+
+warnings(Forms, Automatic) ->
+    Dynamic = lists:any(fun(Form) -> has_dynamic(Form, Automatic) end, Forms),
+    {_, Warnings} = lists:foldl(fun({attribute, _, file, {File, _}}, {_, Warnings}) ->
+                                        {File, Warnings};
+                                   (Form, {File, Warnings}) ->
+                                        {File, [{File, [{erl_anno:location(Anno), ?MODULE, What}]}
+                                                || {Anno, What} <- lists:reverse(left(Form)), Dynamic orelse What =/= value]
+                                               ++ Warnings}
+                                end, {"nofile", []}, Forms),
+    lists:reverse(Warnings).
+
+%% Whether something is called by a module that is not literal and a name that may be one of ets.
+has_dynamic({call, _, {remote, _, Module, Name}, Arguments} = Call, Automatic) ->
+    may_be_ets(Module, Name, length(Arguments)) orelse is_dynamic_apply(Call, Automatic) orelse
+        has_dynamic([Module, Name, Arguments], Automatic);
+has_dynamic({call, _, {atom, _, _}, Arguments} = Call, Automatic) ->
+    is_dynamic_apply(Call, Automatic) orelse has_dynamic(Arguments, Automatic);
+has_dynamic({'fun', _, {function, Module, Name, Arity}}, _Automatic) when is_tuple(Module) ->
+    may_be_ets(Module, Name, case Arity of {integer, _, Number} -> Number; _ -> any end);
+has_dynamic({attribute, _, _, _}, _Automatic) ->
+    false;
+has_dynamic(Form, Automatic) when is_tuple(Form) ->
+    has_dynamic(tuple_to_list(Form), Automatic);
+has_dynamic([Form | Forms], Automatic) ->
+    has_dynamic(Form, Automatic) orelse has_dynamic(Forms, Automatic);
+has_dynamic(_Form, _Automatic) ->
+    false.
+
+is_dynamic_apply({call, _, {remote, _, {atom, _, Module}, {atom, _, Name}}, Arguments}, _Automatic) ->
+    applies_dynamic({Module, Name, length(Arguments)}, Arguments);
+is_dynamic_apply({call, _, {atom, _, Name}, Arguments}, Automatic) ->
+    lists:member({Name, length(Arguments)}, Automatic)
+        andalso applies_dynamic({erlang, Name, length(Arguments)}, Arguments);
+is_dynamic_apply(_Call, _Automatic) ->
+    false.
+
+applies_dynamic(Function, Arguments) ->
+    case ?APPLYING of
+        #{Function := Place} ->
+            case lists:nthtail(Place - 1, Arguments) of
+                [Module, Name | _] -> may_be_ets(Module, Name, any);
+                _ -> false
+            end;
+        _ ->
+            false
+    end.
+
+may_be_ets({atom, _, _}, _Name, _Arity) -> false;
+may_be_ets(_Module, {atom, _, Name}, Arity) -> is_function_of_ets(Name, Arity);
+may_be_ets(_Module, _Name, _Arity) -> true.
+
+is_function_of_ets(Name, any) ->
+    lists:keymember(Name, 1, functions_of_ets());
+is_function_of_ets(Name, Arity) ->
+    lists:member({Name, Arity}, functions_of_ets()).
+
+functions_of_ets() ->
+    ets:module_info(exports) -- [{module_info, 0}, {module_info, 1}].
+
+%% Where `ets' is left as a value: what a pattern, a comparison, a key or the name of a table has of it is none.
+left({atom, Anno, ets}) -> [{Anno, value}];
+left({attribute, _, record, {_, Fields}}) -> left(Fields);
+left({attribute, _, _, _}) -> [];
+left({clause, _, _Patterns, _Guards, Body}) -> left(Body);
+left({match, _, _Pattern, Value}) -> left(Value);
+left({maybe_match, _, _Pattern, Value}) -> left(Value);
+left({Generator, _, _Pattern, Source})
+  when Generator =:= generate; Generator =:= generate_strict; Generator =:= b_generate; Generator =:= b_generate_strict;
+       Generator =:= m_generate; Generator =:= m_generate_strict ->
+    left(Source);
+left({op, _, _, Left, Right}) -> left(no_atom([Left, Right]));
+left({record_field, _, _Name}) -> [];
+left({record_field, _, _Name, Value}) -> left(Value);
+left({record_field, _, Record, _, _Name}) -> left(Record);
+left({record_index, _, _, _}) -> [];
+left({map_field_assoc, _, Key, Value}) -> left(no_atom([Key]) ++ [Value]);
+left({map_field_exact, _, Key, Value}) -> left(no_atom([Key]) ++ [Value]);
+left({tuple, _, Elements}) -> named(Elements);
+left({'fun', _, {function, Module, Name, Arity}}) -> left(no_atom([Module]) ++ [Name, Arity]);
+left({call, _, {remote, _, Module, Name}, Arguments}) ->
+    left(no_atom([Module, Name])) ++ arguments({Module, Name, length(Arguments)}, Arguments);
+left({call, _, {atom, _, _} = Name, Arguments}) -> arguments({{atom, 0, erlang}, Name, length(Arguments)}, Arguments);
+left(Form) when is_tuple(Form) -> left(tuple_to_list(Form));
+left([Form | Forms]) -> left(Form) ++ left(Forms);
+left(_) -> [].
+
+no_atom(Forms) -> [Form || Form <- Forms, element(1, Form) =/= atom].
+
+%% The arguments of a call. What it does with the name of a table, or a module whose function cats lacks, is known.
+arguments({{atom, _, cats}, _, _}, [Table | Arguments]) ->
+    left(no_atom([Table])) ++ left(Arguments);
+arguments({{atom, _, Module}, {atom, _, memory}, 1}, [Argument]) when Module =:= erlang; Module =:= c ->
+    left(no_atom([Argument]));
+arguments({{atom, _, Module}, {atom, _, Name}, Arity}, Arguments) when is_map_key({Module, Name, Arity}, ?APPLYING) ->
+    {Before, [Applied | Behind]} = lists:split(maps:get({Module, Name, Arity}, ?APPLYING) - 1, Arguments),
+    left(Before) ++ left(no_atom([Applied])) ++ left(Behind);
+arguments(_Function, Arguments) ->
+    named(Arguments).
+
+%% Elements or arguments, where a module, a function and its arguments may stand one after the other.
+named([{atom, Anno, ets}, {atom, _, Name} = Function, Arguments | Forms]) ->
+    case is_function_of_ets(Name, any) andalso lists:member(element(1, Arguments), [nil, cons, integer]) of
+        true -> [{Anno, {function, Name}} | named([Arguments | Forms])];
+        false -> [{Anno, value} | named([Function, Arguments | Forms])]
+    end;
+named([Form | Forms]) -> left(Form) ++ named(Forms);
+named([]) -> [].

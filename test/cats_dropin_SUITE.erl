@@ -60,7 +60,7 @@ load(Peer, Module, Path, Transform) ->
            end,
     {ok, {Module, [{abstract_code, {_, Forms}}]}} = beam_lib:chunks(Beam, [abstract_code]),
     Final = case Transform of
-                true -> cats_transform:parse_transform(Forms, []);
+                true -> cats_transform:parse_transform(Forms, [nowarn_cats_transform]);
                 false -> Forms
             end,
     {ok, Module, Binary} = compile:forms(Final, [nowarn_deprecated_catch]),

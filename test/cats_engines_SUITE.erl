@@ -4,8 +4,8 @@
 -module(cats_engines_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([listed/1, defaults/1, values/1, lacking_types/1, lacking_options/1, delegation/1, bucket_locks/1, hash/1, ca/1,
-         linear_hash/1, std_hash/1, avl/1, ca_avl/1, ca_treap/1, skip_list/1]).
+-export([listed/1, defaults/1, values/1, lacking_types/1, lacking_options/1, delegation/1, bucket_locks/1, hash_locks/1,
+         slots/1, hash/1, ca/1, linear_hash/1, std_hash/1, avl/1, ca_avl/1, ca_treap/1, skip_list/1]).
 
 %% Calls of the two comparisons.
 -define(CALLS, 1000).
@@ -16,7 +16,7 @@
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
-    [listed, defaults, values, lacking_types, lacking_options, delegation, bucket_locks | names()].
+    [listed, defaults, values, lacking_types, lacking_options, delegation, bucket_locks, hash_locks, slots | names()].
 
 names() -> [hash, ca, linear_hash, std_hash, avl, ca_avl, ca_treap, skip_list].
 
@@ -114,12 +114,12 @@ values(_Config) ->
     [case Values of
          {Least, Most} ->
              [accepted(Name, Type, {Option, Value}) || Value <- [Least, Most]],
-             [?assertEqual(#{2 => <<"invalid options">>}, refusal([Type, {engine, Name}, {Option, Value}]))
+             [?assertEqual(invalid({Option, Value}), refusal([Type, {engine, Name}, {Option, Value}]))
               || Value <- [Least - 1, Most + 1, -1, 1 bsl 40, 1 bsl 70, 1.0, "1"]];
          [_ | _] ->
              With = case Option of delegate -> [{lock, mrqd}]; _ -> [] end,
              [accepted(Name, Type, {Option, Value}, With) || Value <- Values],
-             [?assertEqual(#{2 => <<"invalid options">>}, refusal([Type, {engine, Name}, {Option, Value}]))
+             [?assertEqual(invalid({Option, Value}), refusal([Type, {engine, Name}, {Option, Value}]))
               || Value <- [no_such_value, 1, "rw"]]
      end || #{name := Name, types := [Type | _], options := Options} <- cats:engines(),
             {Option, Values} <- maps:to_list(Options)],
@@ -165,9 +165,80 @@ bucket_locks(_Config) ->
     [begin
          Table = cats:new(t, [Type, {engine, Name}, {write_concurrency, 16}]),
          ?assertEqual(16, cats:info(Table, write_concurrency)),
-         ?assertEqual(#{2 => <<"invalid options">>}, refusal([Type, {engine, Name}, {write_concurrency, 17}]))
+         ?assertEqual(invalid({write_concurrency, 17}), refusal([Type, {engine, Name}, {write_concurrency, 17}]))
      end || #{name := Name, types := Types, options := #{write_concurrency := _}} <- cats:engines(), Type <- Types],
     ok.
+
+%% The option with which ets tests itself, in every place of a list of options: what ets makes of it.
+hash_locks(_Config) ->
+    Locks = fun(Number) -> {write_concurrency, {debug_hash_fixed_number_of_locks, Number}} end,
+    Numbers = [-1, 0, 1, 2, 63, 64, 65, 127, 128, 1000, 1024, 32767, 32768, 32769, 1 bsl 31, 1 bsl 32, 1 bsl 64, a, 64.0],
+    Others = [[{write_concurrency, true}], [{write_concurrency, auto}], [{write_concurrency, false}], [private],
+              [{decentralized_counters, false}], [ordered_set], []],
+    Malformed = [{write_concurrency, Value} || Value <- [{debug_hash_fixed_number_of_locks}, {no_such_option, 64},
+                                                         {debug_hash_fixed_number_of_locks, 64, 64}]],
+    Lists = [[Locks(Number)] || Number <- Numbers] ++ [Before ++ [Locks(64)] ++ After || Before <- Others, After <- Others]
+        ++ [[Option] || Option <- Malformed],
+    Made = fun(Module, Options) ->
+                   try Module:new(t, Options) of
+                       Table -> [Module:info(Table, Item) || Item <- [write_concurrency, decentralized_counters]]
+                   catch
+                       error:Reason -> Reason
+                   end
+           end,
+    [?assertEqual({Options, Made(ets, [Type | Options])},
+                  {Options, Made(cats, [Type | [{engine, Name} || not lists:member(ordered_set, Options)] ++ Options])})
+     || Options <- Lists, #{name := Name, types := Types} <- cats:engines(), Type <- Types],
+    ?assertEqual(#{2 => <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>},
+                 refusal([ordered_set, Locks(64)])).
+
+%% Every object lies in one of the slots. Just behind them is the end of the table, and further on there is nothing to
+%% ask for. An empty ordered_set of ets with decentralized counters has no end.
+slots(_Config) ->
+    Sizes = [0, 1, 3, 255, 256, 257, 2000],
+    Behind = [1, 2, 1000, 1 bsl 40, (1 bsl 59) - 1],
+    Wrong = [-1, -(1 bsl 59), 1 bsl 59, 1 bsl 64, 1 bsl 70, -(1 bsl 70), 1.0, a, "1", {}, [], make_ref()],
+    [begin
+         Objects = [{N rem 1999, N} || N <- lists:seq(1, Size)],
+         [Ets, Cats] = [begin
+                            Table = Module:new(slots, [Type | Options]),
+                            true = Module:insert(Table, Objects),
+                            Table
+                        end || {Module, Options} <- [{ets, []}, {cats, [{engine, Name}]}]],
+         Slots = slots(cats, Cats, 0),
+         Number = length(Slots),
+         ?assertEqual(lists:sort(ets:tab2list(Ets)), lists:sort(lists:append(Slots))),
+         case Type of
+             ordered_set -> ?assertEqual(ets:info(Ets, size), Number);
+             _ when Size =:= 0 -> ?assertEqual(256, Number);
+             _ -> ?assert(Number >= 256)
+         end,
+         EtsNumber = length(slots(ets, Ets, 0)),
+         [?assertEqual(outcome(ets, Ets, EtsNumber + More), outcome(cats, Cats, Number + More)) || More <- Behind],
+         [?assertEqual(outcome(ets, Ets, Slot), outcome(cats, Cats, Slot)) || Slot <- Wrong],
+         true = cats:delete_all_objects(Cats),
+         ?assertEqual([], lists:append(slots(cats, Cats, 0)))
+     end || #{name := Name, types := Types} <- cats:engines(), Type <- Types, Size <- Sizes],
+    ok.
+
+slots(Module, Table, Slot) ->
+    case Module:slot(Table, Slot) of
+        '$end_of_table' -> [];
+        Objects when is_list(Objects) -> [Objects | slots(Module, Table, Slot + 1)]
+    end.
+
+%% A failure with its explanation, but for the arguments.
+outcome(Module, Table, Slot) ->
+    try
+        Module:slot(Table, Slot)
+    catch
+        error:Reason:Stack ->
+            [{Module, slot, [Table, Slot], Info} | _] = Stack,
+            #{module := Explainer} = proplists:get_value(error_info, Info),
+            {Reason, Explainer:format_error(Reason, Stack)}
+    end.
+
+invalid(Option) -> #{2 => unicode:characters_to_binary(io_lib:format("invalid option: ~0tp", [Option]))}.
 
 %% What a person is told about the arguments.
 refusal(Options) ->

@@ -6,10 +6,11 @@
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([table_argument/1, access/1, arguments/1, newer_functions/1, own_functions/1, callers_stack/1, mailbox/1,
          retries/1, reaper_on_demand/1, reaper_killed/1, application_adopts_reaper/1]).
--export([lookup_with_causes/1]).
+-export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/1]).
 
 all() ->
-    [table_argument, access, arguments, newer_functions, own_functions, callers_stack, mailbox, retries,
+    [table_argument, access, arguments, newer_functions, own_functions, tables_of_ets, options, failures_elsewhere,
+     callers_stack, mailbox, retries,
      reaper_on_demand, reaper_killed, application_adopts_reaper].
 
 suite() ->
@@ -179,9 +180,100 @@ own_functions(_Config) ->
      || {Arguments, Remarks} <- [{[no_table, []], #{1 => NoTable}}, {[no_table, k], #{1 => NoTable, 2 => NoList}},
                                  {[Table, k], #{2 => NoList}}, {[Table, [1 | 2]], #{2 => NoList}},
                                  {[Table, lists:seq(1, 1000) ++ 2], #{2 => NoList}}]],
-    ?assertEqual(#{2 => <<"invalid options">>}, remarks(failure(cats, new, [t, [{engine, no_engine}]]))),
     ?assertEqual(#{2 => <<"engine hash does not hold ordered sets">>},
                  remarks(failure(cats, new, [t, [ordered_set, {engine, hash}]]))).
+
+%% Who gives cats a table of ets is told so, and what to do, in every function that takes a table.
+tables_of_ets(_Config) ->
+    Remark = <<"a table of ets, not of cats: create it by cats:new/2, compile the module that creates it with"
+               " cats_transform, or copy it by cats:from_ets/2">>,
+    Named = ets:new(tables_of_ets, [named_table]),
+    Unnamed = ets:new(tables_of_ets, []),
+    Others = fun(Table) ->
+                 [{foldl, [fun max/2, 0, Table], 3}, {foldr, [fun max/2, 0, Table], 3},
+                  {init_table, [Table, fun(_) -> end_of_input end], 1}, {lookup_elements, [Table, k, [1]], 1},
+                  {lookup_many, [Table, [k]], 1}, {from_ets, [Table, Table], 1}, {to_ets, [Table, Table], 1},
+                  {from_dets, [Table, dets], 1}, {to_dets, [Table, dets], 1}]
+             end,
+    [?assertEqual({Function, Remark}, {Function, maps:get(Place, remarks(failure(cats, Function, Arguments)))})
+     || Table <- [Named, Unnamed],
+        {Function, Arguments, Place} <- Others(Table) ++ [{Function, [Table | More], 1} || {Function, More} <- calls(),
+                                                                                    Function =/= info]],
+    ?assertEqual(Remark, maps:get(1, remarks(failure(cats, table, [Named, []])))),
+    %% Where both have one, it is cats that counts.
+    tables_of_ets = cats:new(tables_of_ets, [named_table]),
+    [] = cats:lookup(tables_of_ets, k),
+    ?assertEqual(#{2 => <<"not a key that exists in the table">>},
+                 remarks(failure(cats, lookup_element, [tables_of_ets, k, 1]))),
+    true = cats:delete(tables_of_ets).
+
+%% Which option is refused, where ets says that one is.
+options(_Config) ->
+    Table = cats:new(options, []),
+    Invalid = fun(Option) -> #{2 => unicode:characters_to_binary(io_lib:format("invalid option: ~0tp", [Option]))} end,
+    Wrong = [foo, "name", <<"name">>, 1, {}, {foo}, {foo, 1}, {keypos, 0}, {heir, foo}, {heir, foo, data},
+             {heir, none, data}, {write_concurrency, maybe_}, {read_concurrency, 1}, {decentralized_counters, x},
+             {write_concurrency, {debug_hash_fixed_number_of_locks, 0}}, {engine, no_such_engine}, {lock, no_such_lock},
+             {named_table, true}, {'name with spaces', "\x{3b1}"}],
+    [?assertEqual({Options, Invalid(Option)}, {Options, remarks(failure(cats, new, [t, Options]))})
+     || Option <- Wrong, Options <- [[Option], [set, public, Option], [Option, named_table, bar]]],
+    [?assertEqual({Options, Invalid(Option)}, {Options, remarks(failure(cats, setopts, [Table, Options]))})
+     || Option <- Wrong ++ [set, {protection, 1}, {protection, set}, {protection}],
+        Options <- [[Option], [{heir, none}, Option], [Option, bar]] ++ [Option || is_tuple(Option)]],
+    [?assertEqual({Options, Invalid(Option)}, {Options, remarks(failure(cats, table, [Table, Options]))})
+     || Option <- [foo, {foo, 1}, {n_objects, 0}, {n_objects, x}, {traverse, x}, {traverse, select, x}, {info_fun, 1}],
+        Options <- [[Option], [Option, {pre_fun, fun(_) -> ok end}], Option]],
+    Again = fun(Option) -> #{2 => unicode:characters_to_binary(io_lib:format("invalid option: ~0tp again", [Option]))} end,
+    ?assertEqual(Again({heir, none}), remarks(failure(cats, setopts, [Table, [{heir, self(), x}, {heir, none}]]))),
+    ?assertEqual(Again({protection, public}),
+                 remarks(failure(cats, setopts, [Table, [{protection, public}, {protection, public}]]))),
+    %% A long one is cut short.
+    #{2 := Long} = remarks(failure(cats, new, [t, [{foo, lists:seq(1, 10000)}]])),
+    ?assert(size(Long) < 500).
+
+%% What cats calls in other modules, it is blamed for itself: the caller sees the function that it called, and what is wrong
+%% with its arguments.
+failures_elsewhere(_Config) ->
+    Table = filled(cats, cats:new(elsewhere, [])),
+    Ets = filled(ets, ets:new(elsewhere, [])),
+    Private = others_table(ets, [private]),
+    NoTable = <<"the table identifier does not refer to an existing ETS table">>,
+    NoSpec = <<"not a valid match specification">>,
+    Compiled = cats:match_spec_compile(spec()),
+    NotCompiled = <<"not a compiled match specification">>,
+    Small = cats:new(elsewhere, [{keypos, 4}]),
+    KeyPosition = <<"the key position is out of range for an object of the other table">>,
+    Expected =
+        [{match_spec_compile, [no_spec], #{1 => NoSpec}},
+         {match_spec_run, [no_list, Compiled], #{1 => <<"not a list">>}},
+         {match_spec_run, [[{k} | l], Compiled], #{1 => <<"not a list">>}},
+         {match_spec_run, [[{k}], spec()], #{2 => NotCompiled}},
+         {match_spec_run, [no_list, no_spec], #{1 => <<"not a list">>, 2 => NotCompiled}},
+         {from_ets, [Table, no_table], #{2 => NoTable}},
+         {from_ets, [Table, Table], #{2 => <<"a table of cats, not of ets">>}},
+         {from_ets, [Table, 1], #{2 => <<"not an atom or a table identifier">>}},
+         {from_ets, [no_table, Ets], #{1 => NoTable}},
+         {from_ets, [no_table, ets:new(empty, [])], #{1 => NoTable}},
+         {from_ets, [Table, Private],
+          #{2 => <<"the table identifier refers to an ETS table with insufficient access rights">>}},
+         {from_ets, [Small, Ets], #{1 => KeyPosition}},
+         {to_ets, [no_table, Ets], #{1 => NoTable}},
+         {to_ets, [Table, no_table], #{2 => NoTable}},
+         {to_ets, [cats:new(empty, []), no_table], #{2 => NoTable}},
+         {to_ets, [Table, ets:new(small, [{keypos, 4}])], #{2 => KeyPosition}},
+         {to_ets, [others_table(cats, [private]), Ets],
+          #{1 => <<"the table identifier refers to an ETS table with insufficient access rights">>}},
+         {table, [Table, [{traverse, select} | no_list]], #{}}],
+    [begin
+         {error, badarg, [{cats, Function, Arguments, _}, {?MODULE, attempt, 3, _} | _]} = Failure =
+             failure(cats, Function, Arguments),
+         ?assertEqual({Function, Arguments, Remarks}, {Function, Arguments, remarks(Failure)})
+     end || {Function, Arguments, Remarks} <- Expected],
+    %% Those that ets has no clause for, either.
+    [{error, function_clause, [{cats, Function, Arguments, _}, {?MODULE, attempt, 3, _} | _]} =
+         failure(cats, Function, Arguments)
+     || {Function, Arguments} <- [{tab2file, [Table, "file", no_list]}, {tabfile_info, [1]}]],
+    ok.
 
 %% The caller's frame follows that of the function, and nothing of cats' inside is to be seen.
 callers_stack(_Config) ->
@@ -333,6 +425,11 @@ agree(Expected, Seen) when Expected =:= Seen ->
 agree({Reason, Function, Arguments, none, Remarks}, {Reason, Function, Arguments, Cause, Remarks})
   when Cause =:= default; Cause =:= position ->
     list_to_integer(erlang:system_info(otp_release)) < 29;
+%% cats says which option is invalid.
+agree({Reason, Function, Arguments, none, #{2 := <<"invalid options">>} = Remarks}, {Reason, Function, Arguments, {_, _}, Named})
+  when Function =:= new; Function =:= setopts ->
+    #{2 := <<"invalid option: ", _/binary>>} = Named,
+    map_size(Named) =:= map_size(Remarks);
 agree(_Expected, _Seen) ->
     false.
 

@@ -7,7 +7,7 @@
          emptying_a_large_table_holds_nobody/1, memory_comes_back/1,
          memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1, many_keys_at_once/1,
          keys_of_what_is_found/1, lists_of_operations/1, many_large_keys/1,
-         packed_objects/1, heap_for_results/1]).
+         packed_objects/1, heap_for_results/1, memory_of_small_tables/1, many_tables/3]).
 
 -define(T, (cats_test_lib:tables())).
 
@@ -18,7 +18,7 @@ all() ->
      emptying_a_large_table_holds_nobody,
      memory_comes_back, memory_of_replaced_objects_comes_back, killed_in_the_middle,
      loading_again_keeps_tables, many_keys_at_once, keys_of_what_is_found,
-     lists_of_operations, many_large_keys, packed_objects, heap_for_results].
+     lists_of_operations, many_large_keys, packed_objects, heap_for_results, memory_of_small_tables].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -28,7 +28,8 @@ init_per_testcase(Case, Config)
     when Case =:= memory_comes_back; Case =:= memory_of_replaced_objects_comes_back;
                                      Case =:= loading_again_keeps_tables; Case =:= many_keys_at_once;
                                      Case =:= lists_of_operations; Case =:= many_large_keys;
-                                     Case =:= packed_objects; Case =:= heap_for_results ->
+                                     Case =:= packed_objects; Case =:= heap_for_results;
+                                     Case =:= memory_of_small_tables ->
     cats_test_lib:only_cats(Config);
 init_per_testcase(_, Config) ->
     Config.
@@ -126,6 +127,53 @@ ask(Pid) ->
 
 %%------------------------------------------------------------------------------------------------------------
 %% Memory
+
+%% What cats:memory/0 tells of many small tables is what the system has given for them, but for a seventh. Each in a VM of
+%% its own, after as many of them: by then the VM and the library have taken what they take once.
+memory_of_small_tables(_Config) ->
+    [begin
+         {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["+S", "1", "-pa" | code:get_path()]}),
+         {Resident, Told, OfOne} = peer:call(Peer, ?MODULE, many_tables, [Number, Options, Objects], 120000),
+         ct:pal("~p with ~b objects: resident ~b, memory/0 ~b, info/2 ~b bytes a table",
+                [Options, Objects, Resident div Number, Told div Number, OfOne]),
+         ?assertEqual(OfOne, Told div Number),
+         ?assert(abs(Told - Resident) * 7 < Resident, {Options, Objects, Resident div Number, OfOne}),
+         peer:stop(Peer)
+     end || {Number, Options, Objects} <- [{200000, [set], 0}, {100000, [set], 1}, {100000, [ordered_set], 1},
+                                           {100000, [bag, public], 1}, {50000, [set], 10}, {30000, [ordered_set], 100}]],
+    ok.
+
+many_tables(Number, Options, Objects) ->
+    {ok, _} = application:ensure_all_started(cats),
+    Make = fun(_) ->
+                   Table = cats:new(small, Options),
+                   lists:foreach(fun(N) -> true = cats:insert(Table, {N, N}) end, lists:seq(1, Objects)),
+                   Table
+           end,
+    Owner = fun Serve() ->
+                    receive {From, Count} ->
+                            lists:foreach(Make, lists:seq(1, Count - 1)),
+                            Table = Make(last),
+                            true = erlang:garbage_collect(),
+                            From ! {self(), cats:info(Table, memory) * erlang:system_info(wordsize)},
+                            Serve()
+                    end
+            end,
+    Pid = spawn_link(Owner),
+    Round = fun() ->
+                    Pid ! {self(), Number},
+                    OfOne = receive {Pid, Bytes} -> Bytes end,
+                    timer:sleep(1000),
+                    {resident(), cats:memory(), OfOne}
+            end,
+    {Resident1, Told1, _} = Round(),
+    {Resident2, Told2, OfOne} = Round(),
+    {Resident2 - Resident1, Told2 - Told1, OfOne}.
+
+resident() ->
+    {ok, Status} = file:read_file("/proc/self/status"),
+    {match, [Kilobytes]} = re:run(Status, "VmRSS:\\s+(\\d+) kB", [{capture, all_but_first, list}]),
+    list_to_integer(Kilobytes) * 1024.
 
 memory_comes_back(_Config) ->
     Objects = cats_test_lib:environment("OBJECTS", 1000000) div 5,

@@ -2,14 +2,19 @@
 -module(cats_transform_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0]).
--export([calls/1, funs/1, imports/1, applied/1, dets/1, own_apply/1, types/1, untouched/1, fun2ms/1, option/1, runs/1]).
+-export([calls/1, funs/1, imports/1, applied/1, dets/1, own_apply/1, types/1, untouched/1, fun2ms/1, option/1, warned/1,
+         not_warned/1, warning_options/1, runs/1]).
 
 all() ->
-    [calls, funs, imports, applied, dets, own_apply, types, untouched, fun2ms, option, runs].
+    [calls, funs, imports, applied, dets, own_apply, types, untouched, fun2ms, option, warned, not_warned,
+     warning_options, runs].
 
 %% The transformed module, as text without its attributes.
 transformed(Lines) ->
-    Transformed = cats_transform:parse_transform(forms(Lines), []),
+    Transformed = case cats_transform:parse_transform(forms(Lines), []) of
+                      {warning, Warned, _} -> Warned;
+                      Silent -> Silent
+                  end,
     Kept = [Form || Form <- Transformed,
                     element(1, Form) =:= function orelse lists:member(element(3, Form), [import, spec, type])],
     lists:keymember(function, 1, Transformed) andalso
@@ -133,6 +138,89 @@ option(_Config) ->
     {ok, {_, [{imports, Imports}]}} = beam_lib:chunks(Binary, [imports]),
     ?assertEqual([{cats, insert, 2}, {cats, new, 2}],
                  [Import || {Module, _, _} = Import <- lists:sort(Imports), Module =/= erlang]).
+
+%% The lines and descriptions of warnings.
+warnings(Lines) ->
+    case cats_transform:parse_transform(forms(Lines), []) of
+        {warning, _, Warnings} -> [{Line, What} || {_, [{Line, cats_transform, What}]} <- Warnings];
+        Forms when is_list(Forms) -> []
+    end.
+
+%% Where ets stays, as a value that may become the module of a call.
+warned(_Config) ->
+    Values = ["f(T) -> M = ets, M:insert(T, {1}).",
+              "f(T) -> M = ets, M:insert(T, {1}), M = ets.",
+              "f(T, D) -> M = case D of true -> dets; false -> ets end, M:insert(T, {1}).",
+              "f(T, F) -> M = ets, M:F(T).",
+              "f(T) -> M = ets, apply(M, insert, [T, {1}]).",
+              "f(T) -> M = ets, erlang:apply(M, insert, [T, {1}]).",
+              "f(As) -> {M, F, A} = {ets, insert, As}, apply(M, F, A).",
+              "f(T) -> M = ets, spawn(M, delete, [T]).",
+              "f(T) -> M = ets, fun M:delete/1.",
+              "f(T) -> g(ets, T). g(M, T) -> M:insert(T, {1}).",
+              "f(T) -> {M, T} = {ets, T}, M:delete(T).",
+              "f(T) -> S = #{tables => ets}, (maps:get(tables, S)):delete(T).",
+              "f(T) -> (fun() -> ets end()):delete(T).",
+              "f(T) -> [M:delete(T) || M <- [ets]].",
+              "f(T) -> (begin ets end):delete(T).",
+              "f(T) -> M = ets, timer:apply_after(1, M, delete, [T])."],
+    [?assertEqual({Line, lists:duplicate(Number, {2, value})}, {Line, warnings(functions(Line))})
+     || Line <- Values, Number <- [length(string:split(Line, "M = ets", all)) - 1, 1], Number > 0,
+        Number =:= lists:max([1, length(string:split(Line, "M = ets", all)) - 1])],
+    ?assertEqual([{2, value}], warnings(["-record(state, {tables = ets}).", "f(S, T) -> (S#state.tables):delete(T)."])),
+    ?assertEqual([{3, value}], warnings(["f(M, T) -> M:delete(T).", "g(T) -> f(ets, T)."])),
+    [?assertEqual({Line, [{2, {function, insert}}]}, {Line, warnings([Line])})
+     || Line <- ["f(T) -> {ets, insert, [T, {1}]}.",
+                 "f() -> {ets, insert, 2}.",
+                 "f(T) -> #{start => {ets, insert, [T, {1}]}}.",
+                 "f(T) -> my_apply(ets, insert, [T, {1}]).",
+                 "f(T, X) -> other:call(node(), ets, insert, [T | X]).",
+                 "f() -> {mine, ets, insert, []}."]],
+    [?assert(io_lib:printable_unicode_list(cats_transform:format_error(What))) || What <- [value, {function, insert}]],
+    ok.
+
+functions(Line) -> string:lexemes(string:replace(Line, ". g", ".\ng"), "\n").
+
+%% What is followed, is no module, or has nowhere to go.
+not_warned(_Config) ->
+    [?assertEqual({Lines, []}, {Lines, warnings(Lines)})
+     || Lines <- [["f(T) -> ets:insert(T, {1}), apply(ets, insert, [T, {1}]), fun ets:insert/2."],
+                  ["f(M, T) -> M:insert(T, {1})."],
+                  ["f(M, F, A) -> apply(M, F, A)."],
+                  ["f(M, F, A) -> apply(ets, F, A), apply(M, F, A)."],
+                  %% No call can have it as its module.
+                  ["f() -> {ets, ets, [ets]}."],
+                  ["f() -> {ets, a_tag, [1]}."],
+                  ["f(M) -> M:start(ets)."],
+                  ["f(X) -> X =:= ets.", "g(M, T) -> M:insert(T, {1})."],
+                  ["f(ets) -> true; f(_) -> false.", "g(M, T) -> M:insert(T, {1})."],
+                  ["f(X) -> case X of ets -> 1; dets -> 2 end.", "g(M, T) -> M:insert(T, {1})."],
+                  ["f(X) -> #{ets => X}.", "g(M, T) -> M:insert(T, {1})."],
+                  ["-record(r, {ets}).", "f(X) -> #r{ets = X}.", "h(R) -> R#r.ets.", "g(M, T) -> M:insert(T, {1})."],
+                  ["f() -> ets:new(ets, [named_table]), ets:insert(ets, {1}).", "g(M, T) -> M:insert(T, {1})."],
+                  ["f() -> erlang:memory(ets), c:memory(ets).", "g(M, T) -> M:insert(T, {1})."],
+                  ["f() -> ets:no_such_function(), fun ets:no_such_function/1, apply(ets, module_info, []).",
+                   "g(M, T) -> M:insert(T, {1})."],
+                  ["f(T) -> ets:select(T, ets:fun2ms(fun({K}) -> K end)).", "g(M, T) -> M:insert(T, {1})."],
+                  ["-type t() :: ets | dets.", "-spec f(ets) -> ets.", "f(X) -> X.", "-my_attribute(ets).",
+                   "g(M, T) -> M:insert(T, {1})."]]],
+    ok.
+
+%% Warnings stand where the atom does; they are errors for who wants that, and silenced by an option.
+warning_options(_Config) ->
+    Path = filename:join(filename:dirname(code:which(?MODULE)), "transformed_with_warning.erl"),
+    Write = fun(Attributes) ->
+                    ok = file:write_file(Path, ["-module(transformed_with_warning).\n-export([f/1]).\n", Attributes,
+                                                "\nf(T) ->\n    M = ets,\n    M:info(T).\n"])
+            end,
+    Options = [binary, return, {parse_transform, cats_transform}],
+    Write(""),
+    {ok, _, _, [{Path, [{{5, 9}, cats_transform, value}]}]} = compile:file(Path, Options),
+    {error, [], [{Path, [{{5, 9}, cats_transform, value}]}]} = compile:file(Path, [warnings_as_errors | Options]),
+    {ok, _, _, []} = compile:file(Path, [nowarn_cats_transform | Options]),
+    Write("-compile(nowarn_cats_transform)."),
+    {ok, _, _, []} = compile:file(Path, [warnings_as_errors | Options]),
+    ok = file:delete(Path).
 
 %% The whole of it at work.
 runs(_Config) ->

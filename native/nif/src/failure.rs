@@ -14,7 +14,8 @@ pub enum Failure {
     NoReaper,
     /// Memory or numbers are exhausted.
     SystemLimit,
-    /// `badarg`, with the atom that `ets` would give as its cause, or `none`.
+    /// `badarg`, with the atom that `ets` would give as its cause, or `none`, or with more than `ets` tells (`cats_failure` has
+    /// the words).
     Bad(Term),
 }
 

@@ -93,6 +93,11 @@ impl<const N: usize> Stripes<N> {
         }
     }
 
+    /// Bytes of the stripes, beside the value.
+    pub fn stripe_bytes(&self) -> usize {
+        self.stripes.as_ref().map_or(0, |stripes| size_of_val(&**stripes))
+    }
+
     /// Adds `amount`, which may be negative, to a counter. Wait-free. Panics if there is no such counter.
     #[inline]
     pub fn add_to(&self, counter: usize, amount: i64) {

@@ -2,6 +2,7 @@
 //! [`crate::registry`].
 
 use crate::object::ObjectRef;
+use crate::registry::Registry;
 use crate::table::Handle;
 
 /// How full the buckets of a hash table are, as `info(Table, stats)` of ETS tells it.
@@ -16,6 +17,10 @@ pub struct BucketStatistics {
     pub maximum: usize,
 }
 
+/// What the VM takes for an identifier beside the table's value, which lies in it: the headers of a resource, of the binary that
+/// holds it, and of their memory. The same from OTP 25 to 29.
+const IDENTIFIER_BYTES: usize = 152;
+
 /// Buckets that are looked at: enough for figures, few enough for a scheduler.
 const SAMPLE: usize = 1000;
 
@@ -25,13 +30,13 @@ impl Handle<'_> {
         self.store().size()
     }
 
-    /// Bytes that the table takes.
+    /// Bytes that the table takes, with what the VM and the registry know of it.
     pub fn bytes(self) -> usize {
         let contents = match self.table.is_blank() {
             true => 0,
-            false => self.store().total_bytes(),
+            false => self.store().total_bytes() + self.store().counter_bytes(),
         };
-        size_of::<crate::Table>() + contents
+        size_of::<crate::Table>() + IDENTIFIER_BYTES + Registry::bytes_of(self.table) + contents
     }
 
     /// The number of base nodes of an ordered table's tree.

@@ -53,12 +53,23 @@ pub enum WriteConcurrency {
     Auto,
     /// So many bucket locks.
     Locks(u32),
+    /// So many bucket locks, by the option with which ETS tests itself. Only an engine with bucket locks makes use of it.
+    HashLocks(u32),
 }
+
+/// The fewest locks that ETS makes of [`WriteConcurrency::HashLocks`].
+const MIN_HASH_LOCKS: u32 = 64;
 
 impl WriteConcurrency {
     /// So many bucket locks; nothing when there cannot be so many.
     pub fn locks(number: u32) -> Option<Self> {
         (number.is_power_of_two() && number <= MAX_BUCKET_LOCKS).then_some(Self::Locks(number))
+    }
+
+    /// As many bucket locks as ETS makes of this number; nothing when it refuses the number.
+    pub fn hash_locks(number: u32) -> Option<Self> {
+        let rounded = 1 << number.checked_ilog2()?;
+        (number <= MAX_BUCKET_LOCKS).then_some(Self::HashLocks(MIN_HASH_LOCKS.max(rounded)))
     }
 }
 
@@ -88,6 +99,8 @@ pub enum Refusal {
     Option(EngineName, EngineOption),
     /// How to delegate is said, but not to a lock that does.
     NoDelegation,
+    /// [`WriteConcurrency::HashLocks`] is said of an ordered table.
+    NoHashTable,
 }
 
 /// What `new/2` asks for.
@@ -112,13 +125,16 @@ const KEY_POSITION: Field = Field(0, 32);
 const KIND: Field = Field(32, 2);
 const ACCESS: Field = Field(34, 2);
 const ENGINE: Field = Field(36, 4);
-/// 0, 1 and 2 for `false`, `true` and `auto`, or 3 and the logarithm of a number.
+/// 0, 1 and 2 for `false`, `true` and `auto`; from [`LOCKS`] and [`HASH_LOCKS`] on with the logarithm of a number.
 const WRITE_CONCURRENCY: Field = Field(40, 5);
 const READ_CONCURRENCY: Field = Field(45, 1);
 const DECENTRALIZED_COUNTERS: Field = Field(46, 1);
 const NAMED: Field = Field(47, 1);
 const COMPRESSED: Field = Field(48, 1);
 const PLAIN: Field = Field(49, 1);
+
+const LOCKS: u64 = 3;
+const HASH_LOCKS: u64 = LOCKS + 1 + MAX_BUCKET_LOCKS.ilog2() as u64 - MIN_HASH_LOCKS.ilog2() as u64;
 
 impl Field {
     const fn mask(self) -> u64 {
@@ -178,7 +194,10 @@ impl Options {
             0 => WriteConcurrency::False,
             1 => WriteConcurrency::True,
             2 => WriteConcurrency::Auto,
-            logarithm => WriteConcurrency::Locks(1 << (logarithm - 3)),
+            number if number < HASH_LOCKS + u64::from(MIN_HASH_LOCKS.ilog2()) => {
+                WriteConcurrency::Locks(1 << (number - LOCKS))
+            }
+            number => WriteConcurrency::HashLocks(1 << (number - HASH_LOCKS)),
         }
     }
 
@@ -231,7 +250,8 @@ impl WriteConcurrency {
             Self::False => 0,
             Self::True => 1,
             Self::Auto => 2,
-            Self::Locks(number) => 3 + u64::from(number.ilog2()),
+            Self::Locks(number) => LOCKS + u64::from(number.ilog2()),
+            Self::HashLocks(number) => HASH_LOCKS + u64::from(number.ilog2()),
         }
     }
 }
@@ -273,7 +293,7 @@ impl Collect {
             OptionItem::WriteConcurrency(value) => {
                 options.set(WRITE_CONCURRENCY, value.number());
                 match value {
-                    WriteConcurrency::Auto => options.set(DECENTRALIZED_COUNTERS, 1),
+                    WriteConcurrency::Auto | WriteConcurrency::HashLocks(_) => options.set(DECENTRALIZED_COUNTERS, 1),
                     WriteConcurrency::True | WriteConcurrency::Locks(_) if options.kind() != Kind::OrderedSet => {
                         options.set(DECENTRALIZED_COUNTERS, 0)
                     }
@@ -297,6 +317,9 @@ impl Collect {
         let engine = self.engine.unwrap_or(default);
         options.set(ENGINE, engine as u64);
         let asked = options.write_concurrency();
+        if matches!(asked, WriteConcurrency::HashLocks(_)) && options.kind() == Kind::OrderedSet {
+            return Err(Refusal::NoHashTable);
+        }
         if let Some(decentralized) = self.decentralized {
             options.set(DECENTRALIZED_COUNTERS, decentralized.into());
         }
@@ -366,7 +389,7 @@ fn config(
         WriteConcurrency::False => BucketLocks::TableLock,
         WriteConcurrency::True => BucketLocks::Fixed(DEFAULT_BUCKET_LOCKS),
         WriteConcurrency::Auto => BucketLocks::Auto,
-        WriteConcurrency::Locks(number) => BucketLocks::Fixed(number),
+        WriteConcurrency::Locks(number) | WriteConcurrency::HashLocks(number) => BucketLocks::Fixed(number),
     };
     config.read_concurrency = options.read_concurrency();
     config.reader_groups = reader_groups;
@@ -482,6 +505,30 @@ mod tests {
         }
         for number in [0, 3, 17, 65536] {
             assert_eq!(WriteConcurrency::locks(number), None);
+        }
+    }
+
+    #[test]
+    fn numbers_of_hash_locks_are_rounded_as_in_ets() {
+        for (number, rounded) in [(1, 64), (64, 64), (127, 64), (128, 128), (1023, 512), (32768, 32768)] {
+            assert_eq!(
+                WriteConcurrency::hash_locks(number),
+                Some(WriteConcurrency::HashLocks(rounded))
+            );
+        }
+        for number in [0, 32769, 65536, u32::MAX] {
+            assert_eq!(WriteConcurrency::hash_locks(number), None);
+        }
+    }
+
+    #[test]
+    fn every_write_concurrency_is_kept() {
+        let numbers = (0..16).map(|logarithm| 1 << logarithm);
+        let all = numbers.flat_map(|number| [WriteConcurrency::locks(number), WriteConcurrency::hash_locks(number)]);
+        for value in all.flatten() {
+            let mut options = Options::default();
+            options.set(WRITE_CONCURRENCY, value.number());
+            assert_eq!(options.write_concurrency(), value);
         }
     }
 }

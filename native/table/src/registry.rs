@@ -156,6 +156,11 @@ impl Members {
     }
 }
 
+/// Bytes of the registry for a table: nodes of a tree that grows at its end are half full.
+const MEMBER_BYTES: usize = 2 * size_of::<((u64, u64), Member)>();
+/// Bytes for the name of a table: an entry of a hash engine, with its share of the free places.
+const NAME_BYTES: usize = 32;
+
 /// Parts of the registry: the tables of different owners are rarely in one.
 const PARTS: usize = 64;
 /// Where in a serial number the part stands that gave it.
@@ -204,6 +209,11 @@ impl Registry {
             fixes: Exclusive::default(),
             forget,
         })
+    }
+
+    /// Bytes that a registry takes for a table, without what few tables have.
+    pub(crate) fn bytes_of(table: &Table) -> usize {
+        MEMBER_BYTES + if table.options().named() { NAME_BYTES } else { 0 }
     }
 
     /// Keeps all tables in locked meta tables from now on, where the readers of a lock are divided into `reader_groups` groups. To

@@ -423,6 +423,11 @@ impl Store {
         size_of::<Self>() + structure + usize::try_from(self.counters.sum_of(BYTES)).unwrap_or(0)
     }
 
+    /// Bytes of the counters, which a store for many writers has in stripes.
+    pub fn counter_bytes(&self) -> usize {
+        self.counters.stripe_bytes()
+    }
+
     /// Frees about `limit` places of a store that has no other user; true when nothing is left.
     pub fn dismantle(&mut self, limit: usize) -> bool {
         let mut free = |entry: Entry| {

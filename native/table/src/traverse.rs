@@ -26,8 +26,9 @@ pub enum Direction {
 /// Places of an ordered table that a scheduler passes, a leaf of some ninety at a time, to come to one by its number.
 const SLOTS_LIMIT: usize = 50_000;
 
-/// The fewest buckets that a hash table of ETS has: a program may count on being allowed to ask for as many.
-const ETS_BUCKETS: usize = 256;
+/// The fewest slots of a hash table, as in ETS: a program may count on being allowed to ask for as many. If there are fewer
+/// buckets, the last slots are empty.
+const MIN_SLOTS: usize = 256;
 
 /// Walks that a thread goes on with at once.
 const TRAILS: usize = 4;
@@ -214,7 +215,7 @@ impl<'g> Handle<'g> {
     }
 
     /// `slot/2`: the objects of a bucket, or of the place with that number in an ordered table; nothing just behind the last.
-    /// Fails with [`Failure::Big`] when there are too many for a caller that is not `patient`.
+    /// Fails with [`Failure::Big`] when there are too many for a caller that is not `patient`, and further behind the last one.
     pub fn slot(self, number: usize, patient: bool) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
         let store = self.store();
         let ordered = self.table.kind() == Kind::OrderedSet;
@@ -225,17 +226,19 @@ impl<'g> Handle<'g> {
         let found = store.slot(self.guard, number, |entry, out| self.expand(entry, &mut expansion, out))?;
         self.still_named()?;
         expansion.finish()?;
-        if found.is_none() {
-            let end = if ordered {
-                store.size()
-            } else {
-                store.buckets().max(ETS_BUCKETS)
-            };
-            if number > end {
-                return Err(Cause::None.into());
-            }
+        if found.is_some() {
+            return Ok(found);
         }
-        Ok(found)
+        let end = match ordered {
+            true => store.size(),
+            false if number < MIN_SLOTS => return Ok(Some(Vec::new())),
+            false => store.buckets().max(MIN_SLOTS),
+        };
+        // It is less than the end if the table has grown meanwhile.
+        match number <= end {
+            true => Ok(None),
+            false => Err(Cause::None.into()),
+        }
     }
 
     /// Appends the objects of an entry, in the order of insertion; if that is too much, [`Expansion::finish`] tells so, and what was

@@ -37,6 +37,9 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
             WriteConcurrency::True => atoms::true_(),
             WriteConcurrency::Auto => atoms::auto(),
             WriteConcurrency::Locks(number) => env.unsigned(number.into()),
+            WriteConcurrency::HashLocks(number) => {
+                env.tuple(&[atoms::debug_hash_fixed_number_of_locks(), env.unsigned(number.into())])
+            }
         }),
         _ if item == atoms::read_concurrency() => Ok(atoms::boolean(options.read_concurrency())),
         _ if item == atoms::name() => Ok(Term(table.name())),

@@ -92,10 +92,13 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
             WriteConcurrency::Auto
         } else if let Some(number) = value.small_integer() {
             WriteConcurrency::locks(u32::try_from(number).ok()?)?
-        } else if flag()? {
-            WriteConcurrency::True
+        } else if let Some(flag) = flag() {
+            match flag {
+                true => WriteConcurrency::True,
+                false => WriteConcurrency::False,
+            }
         } else {
-            WriteConcurrency::False
+            hash_locks(env, value)?
         }))
     } else if what == atoms::read_concurrency() {
         flag().map(OptionItem::ReadConcurrency)
@@ -123,6 +126,16 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
     }
 }
 
+/// `{debug_hash_fixed_number_of_locks, Number}`.
+#[cold]
+fn hash_locks(env: Env, value: Term) -> Option<WriteConcurrency> {
+    let &[what, number] = env.tuple_elements(value)? else {
+        return None;
+    };
+    let number = u32::try_from(number.small_integer()?).ok()?;
+    WriteConcurrency::hash_locks(number).filter(|_| what == atoms::debug_hash_fixed_number_of_locks())
+}
+
 /// What the boundary tells of options that do not go together; `cats_failure` has the words.
 #[cold]
 fn refused(env: Env, refusal: Refusal) -> Failure {
@@ -130,6 +143,7 @@ fn refused(env: Env, refusal: Refusal) -> Failure {
         Refusal::Kind(engine, kind) => ["engine_lacks_type", engine.text(), kind.text()],
         Refusal::Option(engine, option) => ["engine_lacks_option", engine.text(), option.text()],
         Refusal::NoDelegation => return Failure::Bad(env.atom("nothing_delegated")),
+        Refusal::NoHashTable => return Failure::Bad(env.atom("no_hash_table")),
     };
     Failure::Bad(env.tuple(&parts.map(|part| env.atom(part))))
 }
@@ -159,9 +173,16 @@ pub fn engines(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     Ok(env.list(&engines))
 }
 
+/// What the boundary tells of one option.
+#[cold]
+fn refused_option(env: Env, why: Term, option: Term) -> Failure {
+    Failure::Bad(env.tuple(&[why, option]))
+}
+
 /// `{heir, none}`, `{heir, Pid}` or `{heir, Pid, Data}`.
 fn heir_option(env: Env, option: Term) -> Result<Option<Heir>, Failure> {
-    let elements = env.tuple_elements(option).ok_or_else(bad)?;
+    let invalid = || refused_option(env, atoms::invalid_option(), option);
+    let elements = env.tuple_elements(option).ok_or_else(invalid)?;
     match *elements {
         [what, pid] if what == atoms::heir() && pid == atoms::none() => Ok(None),
         [what, pid] if what == atoms::heir() && env.local_pid(pid).is_some() => {
@@ -171,7 +192,7 @@ fn heir_option(env: Env, option: Term) -> Result<Option<Heir>, Failure> {
             pid: pid.0,
             data: Some(Arc::new(block(env, &[data])?)),
         })),
-        _ => Err(bad()),
+        _ => Err(invalid()),
     }
 }
 
@@ -222,20 +243,16 @@ pub fn setopts(env: Env, &[table, options]: &[Term; 2]) -> Result<Term, Failure>
     let mut heir = None;
     let mut access = None;
     let mut set = |option: Term| {
-        let elements = env.tuple_elements(option).ok_or_else(bad)?;
-        match *elements {
-            [what, value] if what == atoms::protection() && access.is_none() => {
-                access = Some(match option_item(env, value) {
-                    Some(OptionItem::Access(access)) => access,
-                    _ => return Err(bad()),
-                });
-                Ok(())
-            }
-            _ if heir.is_none() => {
-                heir = Some(heir_option(env, option)?);
-                Ok(())
-            }
-            _ => Err(bad()),
+        let is_repeated = match env.tuple_elements(option) {
+            Some(&[what, value]) if what == atoms::protection() => match option_item(env, value) {
+                Some(OptionItem::Access(value)) => access.replace(value).is_some(),
+                _ => return Err(refused_option(env, atoms::invalid_option(), option)),
+            },
+            _ => heir.replace(heir_option(env, option)?).is_some(),
+        };
+        match is_repeated {
+            true => Err(refused_option(env, atoms::repeated_option(), option)),
+            false => Ok(()),
         }
     };
     if env.tuple_elements(options).is_some() {

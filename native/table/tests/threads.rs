@@ -159,11 +159,12 @@ fn objects_that_are_changed_in_place_are_seen_whole() {
             scope.spawn(|| {
                 read(&|handle, _| {
                     let mut selection = Selection::all(&table, Direction::Up);
-                    let mut found = Vec::new();
-                    while patiently(|| handle.slice(&mut selection, 10, true, &mut found)).unwrap() {
-                        found.drain(..).for_each(|object| is_state(&object));
+                    let mut met = cats_table::Met::default();
+                    while patiently(|| handle.slice(&mut selection, 10, true, &mut met)).unwrap() {
+                        met.as_slice().iter().for_each(is_state);
+                        met.clear();
                     }
-                    found.iter().for_each(is_state);
+                    met.as_slice().iter().for_each(is_state);
                 })
             });
             writer.join().unwrap();

@@ -237,9 +237,9 @@ pub fn contents(handle: Handle<'_>) -> Vec<Elements> {
     let mut selection = cats_table::Selection::all(handle.table(), Direction::Down);
     let mut all = Vec::new();
     loop {
-        let mut out = Vec::new();
-        let more = handle.slice(&mut selection, 3, true, &mut out).unwrap();
-        all.extend(out.iter().map(elements));
+        let mut met = cats_table::Met::default();
+        let more = handle.slice(&mut selection, 3, true, &mut met).unwrap();
+        all.extend(met.as_slice().iter().map(elements));
         if !more {
             return all;
         }

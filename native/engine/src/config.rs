@@ -1,6 +1,6 @@
 //! How an engine is to be built: what the options of a table choose, for the engines that have a choice.
 
-use crate::ca::Thresholds;
+use crate::structures::ca::Thresholds;
 use cats_sync::lock::{AnyLock, Delegation, Kind};
 use std::sync::OnceLock;
 

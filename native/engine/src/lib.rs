@@ -4,36 +4,19 @@
 //! frees what an entry's words point to, and counts nothing: what a table does with an object happens in closures that the
 //! engine runs while it holds the right lock.
 
-pub mod avl;
-mod by_number;
-mod by_range;
-pub mod ca;
-pub mod ca_tree;
 pub mod config;
+mod shared;
+mod structures;
 #[cfg(test)]
-mod conformance;
-pub mod hash;
-#[cfg(test)]
-mod histories;
-mod line;
-mod linear;
-pub mod linear_hash;
-mod random;
-mod room;
-#[cfg(all(test, shuttle))]
-mod schedules;
-mod sequential;
-mod single;
-pub mod skip_list;
-pub mod std_hash;
-mod trail;
+mod testing;
 
 use cats_sync::epoch::Guard;
 use std::cmp::Ordering;
 
 pub use cats_sync::Busy;
 pub use cats_term::{hash_of, mix};
-pub use trail::Trail;
+pub use shared::trail::Trail;
+pub use structures::{avl, ca, ca_tree, hash, linear_hash, skip_list, std_hash};
 
 /// What an engine stores for a key.
 ///
@@ -178,7 +161,7 @@ pub trait Numbered: Cursor {
 /// the same place are in the order of their key words, then of the schema.
 #[inline]
 pub fn place_of(word: u64) -> u64 {
-    linear::position(hash_of(word))
+    shared::linear::position(hash_of(word))
 }
 
 /// A concurrent map from keys to entries.

@@ -5,19 +5,19 @@
 //! its scheduler run somebody else before it tries again. (In the queues of some [`lock`]s a thread waits for its turn, and yields
 //! the processor meanwhile.)
 
+pub mod backoff;
 mod barrier;
 pub mod bucket_lock;
 pub mod epoch;
 pub mod facade;
 pub mod hazard;
 pub mod lock;
-pub mod sequence;
+pub mod seqlock;
 pub mod slab;
 pub mod stat_lock;
 pub mod stat_rw_lock;
 pub mod stripes;
 mod thread;
-pub mod turn;
 pub mod version_lock;
 
 /// Asks the processor for the cache line of an address, of whatever memory: nothing is read that could be seen.

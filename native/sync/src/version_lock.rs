@@ -7,7 +7,7 @@
 //! except to follow pointers to memory that is reclaimed only through [`crate::epoch`].
 
 use crate::facade::{fence, spin_loop, AtomicU64, Ordering};
-use crate::{turn, Busy};
+use crate::{backoff, Busy};
 use std::ptr;
 
 /// How often a waiter looks at a held lock before it gives up: some microseconds, more than any critical section that runs
@@ -63,7 +63,7 @@ impl VersionLock {
 
     #[cold]
     fn lock_contended(&self) -> Result<(u64, bool), Busy> {
-        turn::give(ptr::from_ref(self).addr());
+        backoff::back_off(ptr::from_ref(self).addr());
         for _ in 0..SPINS {
             spin_loop();
             if let Some(version) = self.try_lock() {

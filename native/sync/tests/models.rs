@@ -4,7 +4,7 @@
 
 use cats_sync::epoch::{collect, pin};
 use cats_sync::facade::{AtomicPtr, AtomicU64, Ordering};
-use cats_sync::sequence::SequenceCount;
+use cats_sync::seqlock::SeqCount;
 use cats_sync::version_lock::VersionLock;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -326,10 +326,10 @@ fn an_owner_that_wakes_up_does_not_meet_its_raider() {
 }
 
 /// Two words that are changed in turn, with the count of their changes: the first is equal to the second, or one more.
-type Sequence = (SequenceCount, [AtomicU64; 2]);
+type Sequence = (SeqCount, [AtomicU64; 2]);
 
 fn sequence() -> Arc<Sequence> {
-    Arc::new((SequenceCount::default(), [AtomicU64::new(0), AtomicU64::new(0)]))
+    Arc::new((SeqCount::default(), [AtomicU64::new(0), AtomicU64::new(0)]))
 }
 
 /// Makes the changes until a reader asks for rest.

@@ -1,4 +1,4 @@
-//! Stored objects: blocks of words in slab memory, each beginning with its outermost tuple. They never change, but see `changing.rs`.
+//! Stored objects: blocks of words in slab memory, each beginning with its outermost tuple. They never change, but see `in_place.rs`.
 
 use crate::builder::{Builder, Room};
 use crate::format::*;

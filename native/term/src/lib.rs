@@ -5,13 +5,13 @@
 
 mod block;
 mod builder;
-mod changing;
 pub mod draft;
 mod equal;
 mod format;
 mod hash;
 mod host;
-mod norm;
+mod in_place;
+mod normalized_key;
 mod number;
 mod order;
 #[cfg(feature = "test-host")]
@@ -19,7 +19,6 @@ pub mod test_host;
 
 pub use block::{block_weight, bytes_of, Block, BlockRef, CountedBinary, Short};
 pub use builder::{Builder, Item, Room};
-pub use changing::{ChangingRef, Scratch, CHANGING_LIMIT};
 pub use equal::{equal, equal_elements};
 pub use format::{
     is_immediate, small, vm_word_at, Class, Elements, Integer, List, Map, Shared, TermRef, View, BOTTOM, MAX_ARITY,
@@ -27,5 +26,6 @@ pub use format::{
 };
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_of_part, key_word_ordered, mix};
 pub use host::{install, Held, Host, Retained};
-pub use norm::{head, heads, normalize};
+pub use in_place::{ChangingRef, Scratch, CHANGING_LIMIT};
+pub use normalized_key::{head, heads, normalize};
 pub use order::compare;

@@ -1,7 +1,7 @@
 //! `new/2`, `delete/1`, `rename/2`, `whereis/1`, `give_away/3`, `setopts/2`, `safe_fixtable/2`, `all/0`.
 
 use super::*;
-use crate::settings::reader_groups;
+use crate::entry::settings::reader_groups;
 use cats_sync::epoch::pin;
 use cats_table::{
     Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, OptionItem, Position, Refusal, Values,

@@ -17,22 +17,20 @@ pub mod background;
 pub mod info;
 pub mod manage;
 pub mod read;
+pub mod reaper;
 pub mod select;
 pub mod traverse;
 pub mod update;
 pub mod write;
 
-use crate::atoms;
 use crate::decode;
 use crate::encode::{self, check_words, fits, SCHEDULER_WORDS};
-use crate::external;
-use crate::failure::Failure;
-use crate::lay;
+use crate::entry::failure::Failure;
 use crate::layout;
-use crate::monitor;
-use crate::reaper;
-use crate::resource::{Kind, Owned, Value};
-use crate::stow;
+use crate::vm::atoms;
+use crate::vm::external;
+use crate::vm::monitor;
+use crate::vm::resource::{Kind, Owned, Value};
 use crate::vm::{on_dirty_scheduler, Env, Term};
 use cats_sync::epoch::Guard;
 use cats_table::{Cause, Handle, Host, Object, ObjectRef, Objects, Probe, Registry, Right, Table, Time};
@@ -276,14 +274,14 @@ fn with_built_key<R>(env: Env, key: Term, f: impl FnOnce(BuiltKey<'_>) -> Result
 fn built_key<'b, 'r: 'b, 's>(
     env: Env,
     key: Term,
-    room: &'r mut Room<{ stow::WORDS }>,
+    room: &'r mut Room<{ encode::fast::WORDS }>,
     builder: &'b mut Option<Builder<'s>>,
-    make: impl FnOnce(&'r mut Room<{ stow::WORDS }>) -> Builder<'s>,
+    make: impl FnOnce(&'r mut Room<{ encode::fast::WORDS }>) -> Builder<'s>,
 ) -> Result<BuiltKey<'b>, Failure> {
     if layout::is_known() {
         // SAFETY: terms are as expected, and this one is of the environment, as what is counted in it is. It was laid out in the room.
         unsafe {
-            if let Some((word, may_stand)) = stow::key(env, key, room) {
+            if let Some((word, may_stand)) = encode::fast::key(env, key, room) {
                 return Ok(BuiltKey {
                     term: room.term(word),
                     words: 0,
@@ -378,7 +376,7 @@ fn only_other(elements: &[Term]) -> Option<(usize, Term)> {
 fn object_block(env: Env, guard: &Guard, elements: &[Term]) -> Result<Block, Failure> {
     if layout::is_known() {
         // SAFETY: terms are as expected, and these are of the environment.
-        if let Some(block) = unsafe { stow::object(env, elements, guard) } {
+        if let Some(block) = unsafe { encode::fast::object(env, elements, guard) } {
             return Ok(block);
         }
     }
@@ -419,7 +417,7 @@ fn list(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
         [] => Ok(Term(NIL)),
         [object] => Ok(env.cons(tuple(env, object)?, Term(NIL))),
         // SAFETY: terms and environments are as expected.
-        objects if layout::is_known() => unsafe { lay::list(env, objects) },
+        objects if layout::is_known() => unsafe { decode::fast::list(env, objects) },
         objects => {
             let mut tuples = SmallVec::<[Term; 32]>::new();
             for object in objects {

@@ -200,7 +200,7 @@ fn look_up_built(env: Env, handle: Handle<'_>, key: Term, found: &mut Found) -> 
 }
 
 /// Where a key is made that is no immediate.
-type KeyRoom = (Room<{ stow::WORDS }>, Option<Builder<'static>>);
+type KeyRoom = (Room<{ encode::fast::WORDS }>, Option<Builder<'static>>);
 
 /// As [`look_up_each`], in a large table: the memory of a group of keys is asked for before the first of them is looked up, first that
 /// of the engine and then that of the objects, so the misses overlap.

@@ -4,7 +4,7 @@
 //! not change: going on twice from one does the same twice. Nothing is held between slices.
 
 use super::*;
-use crate::external;
+use crate::vm::external;
 use cats_pattern::{Arena, Foregone, Output, PatternResult, Program};
 use cats_sync::epoch::{pin, Guard};
 use cats_table::{Direction, Kind as TableKind, Met, Place, Selection};
@@ -980,15 +980,15 @@ fn vm() -> cats_pattern::Vm {
         false_: atoms::false_().0,
         exit: atoms::exit().0,
         underscore: atoms::underscore().0,
-        atom_text: crate::host::atom_text,
-        node_of: |term| crate::host::with_term(term, |env, term| node_of(env, term).map(|node| node.0)),
+        atom_text: crate::held::host::atom_text,
+        node_of: |term| crate::held::host::with_term(term, |env, term| node_of(env, term).map(|node| node.0)),
         fun_arity: |term| {
-            crate::host::with_term(term, |env, term| {
+            crate::held::host::with_term(term, |env, term| {
                 external::of(env, term).and_then(|bytes| external::fun_arity(&bytes))
             })
         },
         bit_size: |term| {
-            crate::host::with_term(term, |env, term| {
+            crate::held::host::with_term(term, |env, term| {
                 external::of(env, term).map(|bytes| external::bits(&bytes, &mut Vec::new()) as u64)
             })
         },

@@ -1,7 +1,7 @@
 //! `first/1` to `prev_lookup/2`, the steps of folds, and `slot/2`.
 
 use super::*;
-use crate::same::same;
+use crate::layout::equal::same;
 use cats_sync::epoch::pin;
 use cats_table::Direction;
 use cats_term::Scratch;

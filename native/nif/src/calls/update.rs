@@ -1,7 +1,7 @@
 //! `update_counter/3,4`, `update_element/3,4`.
 
 use super::*;
-use crate::external;
+use crate::vm::external;
 use cats_sync::epoch::pin;
 use cats_table::{Addition, CounterOp, ElementOp, Number, Tuple, Words, DIGITS_LIMIT};
 use cats_term::View;

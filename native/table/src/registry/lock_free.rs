@@ -9,7 +9,7 @@
 //! name ceases to work and the new one begins), the old one is removed.
 
 use super::Known;
-use crate::schema::Words;
+use crate::object::schema::Words;
 use crate::table::Table;
 use cats_engine::hash::Hash;
 use cats_engine::{Busy, Engine, Entry, Step};
@@ -131,8 +131,8 @@ impl LockFree {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
-    use crate::options::Collect;
     use crate::registry::Registry;
+    use crate::table::options::Collect;
     use cats_sync::epoch::pin;
     use std::sync::Barrier;
 

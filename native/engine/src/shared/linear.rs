@@ -1,0 +1,266 @@
+//! What hash tables that grow a bucket at a time share: the address of a hash, and an order that resizing does not disturb.
+//!
+//! Source: Larson, "Dynamic hash tables", CACM 1988, for the address; ALGORITHMS sections 6.1 and 6.6. The two low bits of a
+//! hash mean something else ([`Entry::key`]) and have no part in either.
+//!
+//! The entries of a bucket fill an interval of the order of the reversed bits of the hash. A split halves it, a merge reunites
+//! it with its neighbour. So a position of a traversal needs no care when the table changes: a step reads the bucket that the
+//! position is in now, passes over entries before the position, and goes on behind the bucket's interval. Keys with one hash
+//! are in the order of their key words, then of the schema.
+
+use crate::shared::trail::RUN;
+use crate::{hash_of, Cursor, Entry, Numbered, Schema};
+use std::cmp::Ordering;
+
+/// What a scan shows for a place, on average, from which on it counts as more than that place.
+pub(crate) const EACH: usize = 8;
+
+/// How many buckets are in use, with the whole part of the logarithm of that: one word, so that both are of one time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Size(pub usize);
+
+impl Size {
+    pub fn new(buckets: usize) -> Self {
+        Self(buckets << 6 | buckets.checked_ilog2().unwrap_or(0) as usize)
+    }
+    #[inline]
+    pub fn buckets(self) -> usize {
+        self.0 >> 6
+    }
+    #[inline]
+    fn level(self) -> u32 {
+        self.0 as u32 & 63
+    }
+
+    /// The number of the bucket of a hash.
+    #[inline]
+    pub fn number_of(self, hash: u64) -> usize {
+        let half = 1 << self.level();
+        let number = (hash >> 2) as usize & (2 * half - 1);
+        if number >= self.buckets() {
+            number & !half
+        } else {
+            number
+        }
+    }
+
+    /// How many bits of the hash lead to the bucket that it is in.
+    #[inline]
+    pub fn depth(self, hash: u64) -> u32 {
+        let half = 1 << self.level();
+        let number = self.number_of(hash);
+        self.level() + u32::from(number >= half || number < self.buckets() - half)
+    }
+}
+
+/// Position of a scan: all entries before it have been met.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Position {
+    pub(crate) at: u64,
+    pub(crate) end: bool,
+}
+
+impl Cursor for Position {}
+
+impl Numbered for Position {
+    /// `at` is a multiple of 4.
+    fn number(&self) -> u64 {
+        self.at | u64::from(self.end)
+    }
+
+    fn of_number(number: u64) -> Self {
+        Self {
+            at: number & !3,
+            end: number & 1 == 1,
+        }
+    }
+}
+
+/// The place of a hash in the order of traversal: a multiple of 4.
+#[inline]
+pub(crate) fn position(hash: u64) -> u64 {
+    (hash >> 2).reverse_bits()
+}
+
+/// The least hash that is at a position.
+#[inline]
+pub(crate) fn hash_at(position: u64) -> u64 {
+    position.reverse_bits() << 2
+}
+
+/// Whether a hash stands before another in the order of traversal: the lowest bit in which they differ decides.
+#[inline]
+pub(crate) fn precedes(hash: u64, other: u64) -> bool {
+    let differ = hash ^ other;
+    other & differ & differ.wrapping_neg() != 0
+}
+
+/// The first position behind the interval of a bucket that `at` is in; nothing if it is the last one.
+pub(crate) fn behind(at: u64, depth: u32) -> Option<u64> {
+    if depth == 0 {
+        return None;
+    }
+    let shift = u64::BITS - depth;
+    ((at >> shift) + 1).checked_mul(1 << shift)
+}
+
+/// Where a step begins.
+pub(crate) enum Place<'a, S: Schema> {
+    Start,
+    /// Behind a key, present or not.
+    Key(&'a S::Probe),
+    /// Behind an entry, valid under the caller's guard.
+    Entry(Entry),
+}
+
+impl<S: Schema> Clone for Place<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S: Schema> Copy for Place<'_, S> {}
+
+impl<'a, S: Schema> Place<'a, S> {
+    /// Behind this key; the start without one.
+    pub fn of(after: Option<&'a S::Probe>) -> Self {
+        after.map_or(Place::Start, Place::Key)
+    }
+}
+
+/// The first entries behind a place in the order of traversal, [`RUN`] at most, of those that are offered.
+pub(crate) struct First<'a, S: Schema> {
+    schema: &'a S,
+    after: Place<'a, S>,
+    /// The hash of the place.
+    hash: u64,
+    len: usize,
+    entries: [(u64, Entry); RUN],
+}
+
+impl<'a, S: Schema> First<'a, S> {
+    pub fn new(schema: &'a S, after: Place<'a, S>) -> Self {
+        Self {
+            schema,
+            after,
+            hash: match after {
+                Place::Start => 0,
+                Place::Key(probe) => hash_of(schema.word(probe)),
+                Place::Entry(entry) => hash_of(entry.key),
+            },
+            len: 0,
+            entries: [(0, Entry { key: 0, body: 0 }); RUN],
+        }
+    }
+
+    /// A hash in the bucket where the search begins.
+    #[inline]
+    pub fn start(&self) -> u64 {
+        self.hash
+    }
+
+    /// The first of the entries offered so far.
+    #[inline]
+    pub fn found(&self) -> Option<Entry> {
+        self.entries().next()
+    }
+
+    /// The first ones in order.
+    #[inline]
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
+        self.entries[..self.len].iter().map(|(_, entry)| *entry)
+    }
+
+    /// Puts an entry into its place, by insertion, unless it is none of the first.
+    ///
+    /// # Safety
+    /// As for [`Schema::matches`], for each entry offered, but that the words need not be equal.
+    #[inline]
+    pub unsafe fn offer(&mut self, entry: Entry) {
+        let hash = hash_of(entry.key);
+        // SAFETY: the caller's promise.
+        if !unsafe { self.is_behind(hash, entry) } {
+            return;
+        }
+        let mut place = self.len;
+        while place > 0 {
+            let (other_hash, other) = self.entries[place - 1];
+            // SAFETY: the caller's promise, for both.
+            if unsafe { self.is_before(other_hash, other, hash, entry) } {
+                break;
+            }
+            if place < RUN {
+                self.entries[place] = (other_hash, other);
+            }
+            place -= 1;
+        }
+        if place < RUN {
+            self.entries[place] = (hash, entry);
+            self.len = (self.len + 1).min(RUN);
+        }
+    }
+
+    #[inline]
+    unsafe fn is_behind(&self, hash: u64, entry: Entry) -> bool {
+        match self.after {
+            Place::Start => true,
+            Place::Entry(_) | Place::Key(_) if hash != self.hash => precedes(self.hash, hash),
+            // SAFETY: the caller's promise.
+            Place::Entry(before) => unsafe { self.is_before(self.hash, before, hash, entry) },
+            Place::Key(probe) => match self.schema.word(probe).cmp(&entry.key) {
+                // SAFETY: the caller's promise; the words are equal and end in 00.
+                Ordering::Equal if entry.key & 3 == 0 => unsafe { self.schema.compare_colliding(probe, entry).is_lt() },
+                order => order.is_lt(),
+            },
+        }
+    }
+
+    #[inline]
+    unsafe fn is_before(&self, hash: u64, entry: Entry, other_hash: u64, other: Entry) -> bool {
+        if hash != other_hash {
+            return precedes(hash, other_hash);
+        }
+        match entry.key.cmp(&other.key) {
+            // SAFETY: as in `is_behind`.
+            Ordering::Equal if entry.key & 3 == 0 => unsafe {
+                self.schema.compare_colliding_entries(entry, other).is_lt()
+            },
+            order => order.is_lt(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mix;
+
+    #[test]
+    fn intervals_of_buckets_tile_the_order() {
+        for buckets in [1, 2, 3, 5, 8, 13, 64, 100] {
+            let size = Size::new(buckets);
+            let (mut at, mut seen) = (Some(0), Vec::new());
+            while let Some(from) = at {
+                let number = size.number_of(hash_at(from));
+                assert!(number < buckets);
+                let next = behind(from, size.depth(hash_at(from)));
+                let last = next.unwrap_or(0).wrapping_sub(4);
+                for i in 0..20 {
+                    let inside = from + (mix(i) % ((last - from) / 4 + 1)) * 4;
+                    assert_eq!(size.number_of(hash_at(inside)), number);
+                }
+                assert_eq!(size.number_of(hash_at(last)), number);
+                seen.push(number);
+                at = next;
+            }
+            seen.sort_unstable();
+            assert_eq!(seen, (0..buckets).collect::<Vec<_>>());
+        }
+        for i in 0..100 {
+            let hash = mix(i) & !3;
+            assert_eq!(hash_at(position(hash)), hash);
+            for other in [hash, 0, hash ^ 4, hash ^ 1 << 63, mix(i + 1) & !3] {
+                assert_eq!(precedes(hash, other), position(hash) < position(other));
+            }
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What several structures use.
+
+pub mod by_number;
+pub mod by_range;
+pub mod line;
+pub mod linear;
+pub mod random;
+pub mod room;
+pub mod single;
+pub mod trail;

@@ -1,0 +1,509 @@
+//! Nodes above the leaves: sorted separators with children, used for the inner nodes of a base node's B+tree and for the route
+//! node, whose children are base nodes.
+//!
+//! A node is immutable once published, but for its child slots: a child may be replaced by one of the same key range. A child
+//! left of a separator holds keys below it, the others not. Besides the separators the node holds the bytes that their
+//! normalized keys begin with, and their heads, eight bytes each from there on: a search compares these, and separators only
+//! when heads are equal.
+//!
+//! A separator stands in one live node only and is owned by it; a node that replaces another takes its separators over. A
+//! separator that is no longer needed is retired on its own.
+
+use super::leaf::Leaf;
+use super::Query;
+use crate::shared::line::{opaque, wide, words_below, words_below_of_16};
+use crate::OrderedSchema;
+use cats_sync::facade::{AtomicPtr, Ordering::*};
+use cats_sync::slab;
+use std::cmp::Ordering;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+/// Children of an inner node at most.
+pub(super) const FANOUT: usize = 128;
+
+/// A bound of a key range: a separator, or null for none.
+pub(super) type Bound<K> = *const K;
+
+/// The owner's view of a bound.
+///
+/// # Safety
+/// The bound belongs to a node reached under the caller's guard.
+pub(super) unsafe fn bound<'a, K>(bound: Bound<K>) -> Option<&'a K> {
+    // SAFETY: separators are freed through the epochs only.
+    unsafe { bound.as_ref() }
+}
+
+/// A pointer to a leaf (bit 0 set, lines in bits 1 to 5) or an inner node, in one word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Node(pub *mut u8);
+
+pub(super) enum Kind<K> {
+    Leaf(Leaf),
+    Inner(Inner<K>),
+}
+
+impl Node {
+    pub fn leaf(leaf: Leaf) -> Self {
+        Self(leaf.address().map_addr(|address| address | 1 | leaf.lines() << 1))
+    }
+    pub fn inner<K>(inner: Inner<K>) -> Self {
+        Self(inner.at.as_ptr())
+    }
+    #[inline]
+    pub fn kind<K>(self) -> Kind<K> {
+        let tag = self.0.addr() & 63;
+        // SAFETY: nodes are not null; the tag says which it is, and whoever holds a node has it under a guard.
+        unsafe {
+            if tag & 1 == 1 {
+                let at = NonNull::new_unchecked(self.0.map_addr(|address| address & !63));
+                Kind::Leaf(Leaf::from_address(at, tag >> 1))
+            } else {
+                Kind::Inner(Inner::from_address(self.0))
+            }
+        }
+    }
+}
+
+/// Before the lines, each eight heads and the eight children that these follow, and the keys.
+#[repr(C, align(64))]
+struct Header {
+    way: Way,
+    /// Children.
+    len: u32,
+    /// The byte of the normalized keys at which heads begin.
+    skip: usize,
+    /// All keys of the node's range have the same normalized key up to this byte; all separators up to `skip`.
+    sure: usize,
+    /// The bytes of the separators from `sure` to `skip`.
+    prefix: [u64; PREFIX],
+    /// All heads if the node has few children, else the last head of each line, unless it has more of them; filled up with
+    /// `u64::MAX`. A search counts those below a key and, where they are not all heads, those of one line.
+    guides: Guides,
+}
+
+#[repr(C, align(64))]
+struct Guides([[u64; LINE]; 2]);
+
+/// How a node is searched.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+enum Way {
+    /// By guides that are all heads, for the head of the whole normalized key.
+    Few,
+    /// The same by guides and one line.
+    Guided,
+    /// Otherwise.
+    Other,
+}
+
+/// Words of a prefix.
+pub(super) const PREFIX: usize = 4;
+/// Heads of a line, the last of which is a guide.
+const LINE: usize = 8;
+/// Lines that there are guides for, or children of a node with few.
+const GUIDES: usize = 2 * LINE;
+
+/// Heads, filled up with `u64::MAX`, and children.
+#[repr(C, align(64))]
+struct Line {
+    heads: [u64; LINE],
+    children: [AtomicPtr<u8>; LINE],
+}
+
+/// A handle to an inner node or the route node. Whoever holds one has it from a structure reached under a guard that is still
+/// alive (or owns the node), so the memory behind it is such a node: the reason why its methods are safe to call.
+pub(super) struct Inner<K> {
+    at: NonNull<u8>,
+    of: PhantomData<*const K>,
+}
+
+impl<K> Clone for Inner<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for Inner<K> {}
+
+/// The contents of a node, to make another of. `heads` are those of the keys at `skip`.
+pub(super) struct Parts<K> {
+    pub skip: usize,
+    pub heads: Vec<u64>,
+    pub keys: Vec<Bound<K>>,
+    pub children: Vec<*mut u8>,
+}
+
+impl<K: 'static> Parts<K> {
+    /// One child.
+    pub fn single(child: *mut u8) -> Self {
+        Self {
+            skip: 0,
+            heads: Vec::new(),
+            keys: Vec::new(),
+            children: vec![child],
+        }
+    }
+
+    /// Makes the child at `i` two, left and right of `key`.
+    pub fn split<S: OrderedSchema<Key = K>>(&mut self, schema: &S, i: usize, two: (*mut u8, Bound<K>, *mut u8)) {
+        self.heads.insert(i, head(schema, two.1, self.skip));
+        self.keys.insert(i, two.1);
+        self.children[i] = two.0;
+        self.children.insert(i + 1, two.2);
+    }
+
+    /// Makes the children at `i` and behind it one; returns the key that stood between them.
+    pub fn merge(&mut self, i: usize, one: *mut u8) -> Bound<K> {
+        self.heads.remove(i);
+        self.children.remove(i + 1);
+        self.children[i] = one;
+        self.keys.remove(i)
+    }
+
+    /// Appends a neighbour's contents behind `key`.
+    pub fn append<S: OrderedSchema<Key = K>>(&mut self, schema: &S, key: Bound<K>, right: Self) {
+        self.heads.push(head(schema, key, self.skip));
+        self.keys.push(key);
+        if right.skip == self.skip {
+            self.heads.extend(right.heads);
+        } else {
+            self.heads
+                .extend(right.keys.iter().map(|&key| head(schema, key, self.skip)));
+        }
+        self.keys.extend(right.keys);
+        self.children.extend(right.children);
+    }
+
+    /// Cuts off the children from `i` on; returns the key before them, and them.
+    pub fn cut(&mut self, i: usize) -> (Bound<K>, Self) {
+        let right = Self {
+            skip: self.skip,
+            heads: self.heads.split_off(i),
+            keys: self.keys.split_off(i),
+            children: self.children.split_off(i),
+        };
+        self.heads.pop();
+        (self.keys.pop().expect("a key between two children"), right)
+    }
+}
+
+fn head<S: OrderedSchema>(schema: &S, key: Bound<S::Key>, skip: usize) -> u64 {
+    // SAFETY: keys in a node are not null, and live as long as the caller's guard.
+    let key = unsafe { &*key };
+    schema.head(schema.probe(key), skip)
+}
+
+/// Bytes of a common prefix that are looked at; computing a head far into a key takes time in proportion.
+const DEEPEST: usize = 256;
+
+/// How many bytes the normalized keys of all keys between two bounds have in common, as `common_within` counts them.
+pub(super) fn common<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S::Key>) -> usize {
+    if low.is_null() || high.is_null() {
+        return 0;
+    }
+    common_within(schema, low, high, DEEPEST)
+}
+
+/// How many bytes two separators' normalized keys have in common, up to about a limit; none if they differ in the first eight:
+/// the head from byte 0 on, which is the quickest to compute, tells much then.
+fn common_within<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S::Key>, limit: usize) -> usize {
+    let mut skip = 0;
+    while skip < limit {
+        let (a, b) = (head(schema, low, skip), head(schema, high, skip));
+        if a != b && skip > 0 {
+            return skip + ((a ^ b).leading_zeros() / 8) as usize;
+        }
+        // When both are 0 they are exhausted, or might as well be.
+        if a != b || a == 0 {
+            return skip;
+        }
+        skip += 8;
+    }
+    skip
+}
+
+/// How many bytes less than eight the normalized keys of all separators have in common, if they are not all told apart by the first
+/// eight.
+fn common_if_heads_tie<S: OrderedSchema>(schema: &S, keys: &[Bound<S::Key>]) -> usize {
+    let heads: Vec<u64> = keys.iter().map(|&key| head(schema, key, 0)).collect();
+    match heads[..] {
+        [first, .., last] if heads.windows(2).any(|pair| pair[0] == pair[1]) => {
+            ((first ^ last).leading_zeros() / 8) as usize % 8
+        }
+        _ => 0,
+    }
+}
+
+/// Lines of a node with this many children.
+fn lines(len: usize) -> usize {
+    len.div_ceil(LINE)
+}
+
+/// Bytes of a node with this many children.
+fn size(len: usize) -> usize {
+    (size_of::<Header>() + lines(len) * size_of::<Line>() + (len - 1) * size_of::<Bound<()>>()).next_multiple_of(64)
+}
+
+impl<K> Inner<K> {
+    /// A new node for the range from `low` to `high`.
+    pub fn build<S: OrderedSchema<Key = K>>(schema: &S, low: Bound<K>, high: Bound<K>, parts: Parts<K>) -> Self {
+        let len = parts.children.len();
+        assert!(len > 1 && parts.keys.len() == len - 1 && parts.heads.len() == len - 1);
+        let sure = common(schema, low, high);
+        let skip = match parts.keys[..] {
+            [first, .., last] => {
+                let limit = sure + PREFIX * 8;
+                match common_within(schema, first, last, limit).clamp(sure, limit) {
+                    0 => common_if_heads_tie(schema, &parts.keys),
+                    skip => skip,
+                }
+            }
+            _ => sure,
+        };
+        let words = (skip - sure).div_ceil(8);
+        let prefix = std::array::from_fn(|i| {
+            if i < words {
+                head(schema, parts.keys[0], sure + 8 * i)
+            } else {
+                0
+            }
+        });
+        let heads: Vec<u64> = match skip == parts.skip {
+            true => parts.heads,
+            false => parts.keys.iter().map(|&key| head(schema, key, skip)).collect(),
+        };
+        let head_at = |i| heads.get(i).copied().unwrap_or(u64::MAX);
+        let guide_at = |i| head_at(if len <= GUIDES { i } else { i * LINE + LINE - 1 });
+        let at = slab::needed(slab::alloc(size(len)));
+        let inner = Self { at, of: PhantomData };
+        // SAFETY: the memory is this function's own, and large enough for the header, the lines and the keys behind it.
+        unsafe {
+            at.cast().write(Header {
+                way: match len {
+                    _ if skip > 0 => Way::Other,
+                    ..=GUIDES => Way::Few,
+                    _ if lines(len) <= GUIDES => Way::Guided,
+                    _ => Way::Other,
+                },
+                len: len as u32,
+                skip,
+                sure,
+                prefix,
+                guides: Guides([0, LINE].map(|first| std::array::from_fn(|i| guide_at(first + i)))),
+            });
+            for i in 0..lines(len) {
+                let child = |at: usize| parts.children.get(at).copied().unwrap_or(std::ptr::null_mut());
+                inner.line_at(i).write(Line {
+                    heads: std::array::from_fn(|at| head_at(i * LINE + at)),
+                    children: std::array::from_fn(|at| AtomicPtr::new(child(i * LINE + at))),
+                });
+            }
+            for (i, &key) in parts.keys.iter().enumerate() {
+                inner.keys_at(i).write(key);
+            }
+        }
+        inner
+    }
+
+    /// # Safety
+    /// `at` is the address of a node that the caller may read (see [`Inner`]).
+    pub unsafe fn from_address(at: *mut u8) -> Self {
+        Self {
+            // SAFETY: the caller's promise.
+            at: unsafe { NonNull::new_unchecked(at) },
+            of: PhantomData,
+        }
+    }
+    pub fn address(self) -> *mut u8 {
+        self.at.as_ptr()
+    }
+    pub fn size(self) -> usize {
+        size(self.len())
+    }
+    fn header<'a>(self) -> &'a Header {
+        // SAFETY: see `Inner`.
+        unsafe { self.at.cast().as_ref() }
+    }
+    #[inline]
+    pub fn len(self) -> usize {
+        self.header().len as usize
+    }
+    pub fn skip(self) -> usize {
+        self.header().skip
+    }
+
+    /// Whether [`child_of`](Self::child_of) can tell a child.
+    #[inline(always)]
+    pub fn is_searched_by_heads(self) -> bool {
+        self.header().way != Way::Other
+    }
+
+    fn line_at(self, i: usize) -> *mut Line {
+        // SAFETY: callers stay within the node.
+        unsafe { self.at.as_ptr().add(size_of::<Header>()).cast::<Line>().add(i) }
+    }
+    fn keys_at(self, i: usize) -> *mut Bound<K> {
+        // SAFETY: as above.
+        unsafe { self.line_at(lines(self.len())).cast::<Bound<K>>().add(i) }
+    }
+    #[inline]
+    fn line<'a>(self, i: usize) -> &'a Line {
+        debug_assert!(i < lines(self.len()));
+        // SAFETY: see `Inner`; callers have `i` from a search of this node. Heads are not written after publication.
+        unsafe { &*self.line_at(i) }
+    }
+    fn head(self, i: usize) -> u64 {
+        self.line(i / LINE).heads[i % LINE]
+    }
+    pub fn key(self, i: usize) -> Bound<K> {
+        assert!(i + 1 < self.len());
+        // SAFETY: see `Inner`; keys are not written after publication.
+        unsafe { *self.keys_at(i) }
+    }
+    pub fn slot<'a>(self, i: usize) -> &'a AtomicPtr<u8> {
+        debug_assert!(i < self.len());
+        &self.line(i / LINE).children[i % LINE]
+    }
+    /// Acquire pairs with the Release stores that publish nodes: they are seen complete.
+    #[inline]
+    pub fn child(self, i: usize) -> *mut u8 {
+        self.slot(i).load(Acquire)
+    }
+
+    /// The bounds of child `i`, those of the node given.
+    pub fn bounds(self, i: usize, low: Bound<K>, high: Bound<K>) -> (Bound<K>, Bound<K>) {
+        let low = if i > 0 { self.key(i - 1) } else { low };
+        let high = if i + 1 < self.len() { self.key(i) } else { high };
+        (low, high)
+    }
+
+    /// The child whose range holds the key or, unless `through` it, the keys right below it.
+    pub fn search<S: OrderedSchema<Key = K>>(self, query: &Query<S>, through: bool) -> usize {
+        let header = self.header();
+        if header.skip != header.sure {
+            match self.compare_prefix(query) {
+                Ordering::Less => return 0,
+                Ordering::Equal => {}
+                Ordering::Greater => return self.len() - 1,
+            }
+        }
+        let head = query.head(header.skip);
+        // SAFETY: `WIDE` as `wide` says.
+        let below = unsafe {
+            match wide() {
+                true => self.below::<true>(head),
+                false => self.below::<false>(head),
+            }
+        };
+        if below < self.len() - 1 && self.head(below) == head {
+            self.search_equal(query, head, below, through)
+        } else {
+            below
+        }
+    }
+
+    /// How many separators' heads are below this one.
+    ///
+    /// # Safety
+    /// `WIDE` only where [`wide`] says so.
+    #[inline(always)]
+    unsafe fn below<const WIDE: bool>(self, head: u64) -> usize {
+        // SAFETY: the caller's promise.
+        let guides_below = || unsafe { words_below_of_16::<WIDE>(&self.header().guides.0, head) };
+        let line = match lines(self.len()) {
+            _ if self.len() <= GUIDES => return guides_below(),
+            ..=GUIDES => guides_below(),
+            lines => (1..lines).filter(|&next| self.head(next * LINE - 1) < head).count(),
+        };
+        // SAFETY: as above.
+        line * LINE + unsafe { words_below::<WIDE>(&self.line(line).heads, head) }
+    }
+
+    /// The child whose range holds the keys whose normalized key begins with this head, if that is to be told by heads alone: if
+    /// they begin the normalized keys, and no separator has this one.
+    ///
+    /// # Safety
+    /// `WIDE` only where [`wide`] says so.
+    #[inline(always)]
+    pub unsafe fn child_of<const WIDE: bool>(self, head: u64) -> Option<Node> {
+        let header = self.header();
+        // SAFETY: the caller's promise. Neither guides nor heads are written after publication.
+        let guides_below = || unsafe { words_below_of_16::<WIDE>(&header.guides.0, head) };
+        let line = match header.way {
+            Way::Few => {
+                let below = guides_below();
+                // There is a guide more than heads at least, so the number is less than that of guides.
+                let guide = header.guides.0.as_flattened()[below % GUIDES];
+                return (guide != head).then(|| Node(self.child(below % GUIDES)));
+            }
+            Way::Guided => guides_below(),
+            Way::Other => return None,
+        };
+        let line = opaque(self.line(line));
+        cats_sync::prefetch(&line.children);
+        // SAFETY: as above. A line whose last head is below is full, and a guide that is below leads past it: the number is less
+        // than a line.
+        unsafe {
+            let below = words_below::<WIDE>(&line.heads, head);
+            debug_assert!(below < LINE);
+            // Acquire: see `child`.
+            (*line.heads.get_unchecked(below) != head).then(|| Node(line.children.get_unchecked(below).load(Acquire)))
+        }
+    }
+
+    /// How the key stands to the bytes that all separators begin with, and the keys beside them may not.
+    #[inline(never)]
+    fn compare_prefix<S: OrderedSchema<Key = K>>(self, query: &Query<S>) -> Ordering {
+        let header = self.header();
+        query.look_ahead(header.sure, header.skip);
+        for (i, &prefix) in header.prefix.iter().enumerate() {
+            let at = header.sure + 8 * i;
+            if at >= header.skip {
+                break;
+            }
+            let rest = 64 - 8 * (header.skip - at).min(8);
+            let order = (query.head(at) >> rest).cmp(&(prefix >> rest));
+            if order.is_ne() {
+                return order;
+            }
+        }
+        Ordering::Equal
+    }
+
+    /// Goes on among the separators of equal heads from `first` on.
+    #[cold]
+    fn search_equal<S: OrderedSchema<Key = K>>(
+        self,
+        query: &Query<S>,
+        head: u64,
+        first: usize,
+        through: bool,
+    ) -> usize {
+        let mut low = first;
+        let mut high = (first..self.len() - 1)
+            .find(|&i| self.head(i) != head)
+            .unwrap_or(self.len() - 1);
+        while low < high {
+            let middle = (low + high) / 2;
+            // SAFETY: separators live as long as the caller's guard.
+            let key = query.schema.probe(unsafe { &*self.key(middle) });
+            let order = query.schema.compare_probes(key, query.probe);
+            if order.is_lt() || through && order.is_eq() {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// A copy of the contents.
+    pub fn parts(self) -> Parts<K> {
+        Parts {
+            skip: self.skip(),
+            heads: (0..self.len() - 1).map(|i| self.head(i)).collect(),
+            keys: (0..self.len() - 1).map(|i| self.key(i)).collect(),
+            children: (0..self.len()).map(|i| self.child(i)).collect(),
+        }
+    }
+}

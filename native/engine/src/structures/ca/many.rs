@@ -1,0 +1,248 @@
+//! Operations on several keys at once, by two-phase locking: the base nodes of all keys in ascending order, which keeps the
+//! structure as it is for everybody else, then the leaves in ascending order. Every wait is bounded; when one fails all locks
+//! are freed before anything was done.
+
+use super::base::{Base, Structure, SAMPLING, WIDE};
+use super::inner::{bound, Bound, Kind, Node};
+use super::leaf::{Held, Leaf, Wanted};
+use super::{once_in, sparse, Ca, Query};
+use crate::shared::by_number;
+use crate::{Busy, Entry, Locked, OrderedSchema, Step};
+use cats_sync::epoch::Guard;
+use smallvec::SmallVec;
+
+/// Keys for which little need be allocated.
+const FEW: usize = 16;
+
+/// The locked keys.
+pub(super) struct Many<'a, S: OrderedSchema> {
+    table: &'a Ca<S>,
+    guard: &'a Guard,
+    probes: &'a [&'a S::Probe],
+    /// For each probe the place of its leaf among `leaves`, or where that was before it was replaced.
+    places: SmallVec<[usize; FEW]>,
+    /// Nothing where a leaf was replaced: what came in its place is behind. Leaves before base nodes: locks are freed in the order
+    /// of the fields.
+    leaves: Vec<Option<Held>>,
+    bases: Vec<Structure<'a, S::Key>>,
+    /// The leaf that was last searched for, in the place of one that was replaced, and its place.
+    recent: Option<(Found<'a, S::Key>, usize)>,
+    /// Probes whose leaf may have become nearly empty.
+    shrinking: Vec<usize>,
+    waited: bool,
+}
+
+/// The leaf of a key, and its range.
+struct Found<'a, K> {
+    base: &'a Base<K>,
+    leaf: Leaf,
+    low: Bound<K>,
+    high: Bound<K>,
+}
+
+impl<K> Clone for Found<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Found<'_, K> {}
+
+impl<S: OrderedSchema> Ca<S> {
+    fn find_bounded<'a>(&self, query: &Query<S>) -> Found<'a, S::Key> {
+        let base = self.find_base(query.probe);
+        let (mut low, mut high) = (base.low, base.high);
+        let mut node = base.root();
+        loop {
+            match node.kind::<S::Key>() {
+                Kind::Leaf(leaf) => return Found { base, leaf, low, high },
+                Kind::Inner(inner) => {
+                    let index = inner.search(query, true);
+                    (low, high) = inner.bounds(index, low, high);
+                    node = Node(inner.child(index));
+                }
+            }
+        }
+    }
+
+    fn is_below(&self, probe: &S::Probe, high: Bound<S::Key>) -> bool {
+        // SAFETY: a bound of a leaf that was found under the guard of the operation.
+        unsafe { bound(high) }.is_none_or(|high| self.schema.compare_probes(probe, self.schema.probe(high)).is_lt())
+    }
+}
+
+/// The places of the probes in the order of their keys.
+fn in_order<S: OrderedSchema>(schema: &S, probes: &[&S::Probe]) -> SmallVec<[usize; FEW]> {
+    if probes.is_sorted_by(|a, b| schema.compare_probes(a, b).is_le()) {
+        return (0..probes.len()).collect();
+    }
+    // The heads tell most keys apart.
+    let mut sorted: SmallVec<[(u64, usize); FEW]> = probes.iter().map(|probe| schema.head(probe, 0)).zip(0..).collect();
+    by_number::sort(&mut sorted);
+    for run in sorted.chunk_by_mut(|a, b| a.0 == b.0) {
+        run.sort_unstable_by(|(_, a), (_, b)| schema.compare_probes(probes[*a], probes[*b]));
+    }
+    let places: SmallVec<[usize; FEW]> = sorted.into_iter().map(|(_, place)| place).collect();
+    debug_assert!(places.is_sorted_by(|a, b| schema.compare_probes(probes[*a], probes[*b]).is_le()));
+    places
+}
+
+impl<'a, S: OrderedSchema> Many<'a, S> {
+    pub fn lock(table: &'a Ca<S>, guard: &'a Guard, probes: &'a [&'a S::Probe]) -> Result<Self, Busy> {
+        let sorted = in_order(&table.schema, probes);
+        let mut many = Self {
+            table,
+            guard,
+            probes,
+            places: SmallVec::from_elem(0, probes.len()),
+            leaves: Vec::with_capacity(probes.len()),
+            bases: Vec::new(),
+            recent: None,
+            shrinking: Vec::new(),
+            waited: false,
+        };
+        for &i in &sorted {
+            // A locked base node stays where it is.
+            let last = many.bases.last();
+            if last.is_none_or(|last| !table.is_below(probes[i], last.base.high)) {
+                many.bases.push(table.lock_base(&Query::new(&table.schema, probes[i]))?);
+            }
+        }
+        // All leaves are asked for before the first of them is locked, so that the waits for memory overlap.
+        let mut found: Vec<Found<S::Key>> = Vec::with_capacity(probes.len());
+        for i in sorted {
+            let leaf = match found.last() {
+                Some(last) if table.is_below(probes[i], last.high) => last.leaf,
+                _ => {
+                    found.push(table.find_bounded(&Query::new(&table.schema, probes[i])));
+                    found[found.len() - 1].leaf
+                }
+            };
+            leaf.prefetch(Wanted::new(table.schema.word(probes[i])).hash);
+            many.places[i] = found.len() - 1;
+        }
+        for Found { base, leaf, .. } in found {
+            let taken = Held::lock(leaf);
+            if !matches!(taken, Ok((_, false))) {
+                base.statistic().contended();
+                many.waited = true;
+            }
+            many.leaves.push(Some(taken?.0));
+        }
+        Ok(many)
+    }
+
+    /// The place of the leaf of a probe's key, if it is the one that was held for it at first, or the one last searched for.
+    fn place_at_hand(&self, i: usize) -> Option<usize> {
+        if self.leaves[self.places[i]].is_some() {
+            return Some(self.places[i]);
+        }
+        let (found, place) = self.recent.as_ref()?;
+        let below = |bound| self.table.is_below(self.probes[i], bound);
+        let is_it = self.leaves[*place].is_some() && below(found.high) && (found.low.is_null() || !below(found.low));
+        is_it.then_some(*place)
+    }
+
+    /// The place of the leaf of a probe's key among those that are held.
+    #[inline]
+    fn place(&mut self, i: usize, query: &Query<S>) -> usize {
+        match self.place_at_hand(i) {
+            Some(place) => place,
+            None => self.search(query),
+        }
+    }
+
+    /// The same, where it is not at hand.
+    #[cold]
+    fn search(&mut self, query: &Query<S>) -> usize {
+        let found = self.table.find_bounded(query);
+        let held = self
+            .leaves
+            .iter()
+            .rposition(|held| held.as_ref().is_some_and(|held| held.leaf == found.leaf));
+        let place = held.expect("the leaves of all keys are locked");
+        self.recent = Some((found, place));
+        place
+    }
+
+    /// The leaf that is held at this place.
+    fn leaf(&self, place: usize) -> Leaf {
+        self.leaves[place].as_ref().expect("a leaf that is held").leaf
+    }
+
+    fn change(&mut self, place: usize) {
+        if let Some(held) = &mut self.leaves[place] {
+            held.changed = true;
+        }
+    }
+
+    /// Puts an entry whose key is not in its leaf, which is held at this place.
+    fn insert(&mut self, i: usize, query: &Query<S>, wanted: Wanted, entry: Entry, place: usize) {
+        let leaf = self.leaf(place);
+        if let Some(room) = leaf.room(wanted.hash) {
+            self.change(place);
+            return leaf.insert(query.schema, query.probe, room, entry);
+        }
+        let base = self.table.find_base(query.probe);
+        let way = self.table.way(base, query);
+        let held = self.leaves[place].take().expect("the leaf is held");
+        let leaves = &mut self.leaves;
+        self.table.extend(self.guard, base, way, held, query, |leaf| {
+            leaves.push(Held::try_lock(leaf));
+        });
+        let place = self.place(i, query);
+        self.insert(i, query, wanted, entry, place)
+    }
+
+    /// Frees the locks and does what is better done without them.
+    pub fn finish(mut self) {
+        let bases: Vec<_> = self.bases.iter().map(|held| held.base).collect();
+        self.leaves.clear();
+        self.bases.clear();
+        for &i in &self.shrinking {
+            self.table
+                .shrink(self.guard, &Query::new(&self.table.schema, self.probes[i]));
+        }
+        match bases[..] {
+            [base] => self.table.count(self.guard, base, self.waited, once_in(SAMPLING)),
+            _ => bases.iter().for_each(|base| base.statistic().bump(WIDE)),
+        }
+    }
+}
+
+impl<S: OrderedSchema> Locked for Many<'_, S> {
+    fn get(&self, i: usize) -> Option<Entry> {
+        let (schema, probe) = (&self.table.schema, self.probes[i]);
+        let leaf = match self.place_at_hand(i) {
+            Some(place) => self.leaf(place),
+            None => self.table.find(probe).1,
+        };
+        let wanted = Wanted::new(schema.word(probe));
+        leaf.find(schema, probe, wanted, leaf.info()).map(|found| found.1)
+    }
+
+    fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
+        let probe = self.probes[i];
+        let query = Query::new(&self.table.schema, probe);
+        let wanted = Wanted::new(self.table.schema.word(probe));
+        let place = self.place(i, &query);
+        let leaf = self.leaf(place);
+        let found = leaf.find(query.schema, probe, wanted, leaf.info());
+        match (change(found.map(|(_, entry)| entry)), found) {
+            (Step::Keep, _) | (Step::Remove, None) => {}
+            (Step::Touch, _) => self.change(place),
+            (Step::Put(entry), None) => self.insert(i, &query, wanted, entry, place),
+            (Step::Put(entry), Some((slot, old))) => {
+                self.change(place);
+                leaf.replace(slot, old, entry);
+            }
+            (Step::Remove, Some((slot, _))) => {
+                self.change(place);
+                leaf.remove(slot);
+                if sparse(leaf.info().count()) {
+                    self.shrinking.push(i);
+                }
+            }
+        }
+    }
+}

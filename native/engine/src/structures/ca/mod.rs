@@ -1,0 +1,803 @@
+//! `ca`, the default engine of `ordered_set`: a contention adapting tree.
+//!
+//! Source: Sagonas, Winblad, "Contention adapting search trees" (000, sections 3 to 5) for the adaptation; the layout is our
+//! own. From the top: base nodes, one in a quiet table, more where there is contention, then under one route node, copied when
+//! it changes (it rarely does), so that it is always balanced; in each a B+tree of immutable inner nodes over leaves of up to
+//! 128 entries.
+//!
+//! Who locks what: an operation on one key locks its leaf; a change of structure locks its base node, then the leaves that it
+//! replaces; adaptation takes the table's adaptation lock and base nodes' locks without waiting. Readers lock nothing: a leaf's
+//! key range never changes, so they validate the leaves that they read and nothing above. Every wait is bounded.
+//!
+//! Guarantees: all operations of the traits are linearizable except that a call of `scan` is so leaf by leaf, and `slot` not
+//! at all. A lookup and an update are O(log n), with one wait for memory below the inner nodes, and none for absent keys as long as
+//! the leaves' marks are in the caches.
+
+mod adapt;
+mod base;
+mod inner;
+mod leaf;
+mod many;
+#[cfg(all(test, shuttle))]
+mod models;
+mod route;
+mod structure;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+use crate::shared::line::{self, wide};
+use crate::{Busy, Cursor, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step, Trail};
+use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::{AtomicI64, AtomicPtr, Ordering::*};
+use cats_sync::slab;
+use cats_sync::stat_lock;
+use cats_sync::version_lock::VersionLock;
+use inner::{Inner, Kind, Node};
+use leaf::{Held, Leaf, Place, Wanted};
+use route::Route;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::ptr;
+
+/// How often an optimistic read fails before it takes locks.
+const PATIENCE: u32 = 8;
+/// How often an operation begins anew, because the leaf that it found had been replaced, before it reports `Busy`.
+const ATTEMPTS: u32 = 1000;
+
+/// When base nodes split and join.
+#[derive(Clone, Copy, Debug)]
+pub struct Thresholds {
+    /// A base node whose statistic is above splits.
+    pub split: i32,
+    /// One whose statistic is below joins a neighbour.
+    pub join: i32,
+}
+
+impl Default for Thresholds {
+    /// Those of the authors' code.
+    fn default() -> Self {
+        Self {
+            split: stat_lock::SPLIT_ABOVE,
+            join: stat_lock::JOIN_BELOW,
+        }
+    }
+}
+
+/// See the module's documentation.
+pub struct Ca<S: OrderedSchema> {
+    /// A [`Route`], null once the engine has been dismantled.
+    route: AtomicPtr<u8>,
+    schema: S,
+    thresholds: Thresholds,
+    /// Held while the route is replaced.
+    adapting: VersionLock,
+    /// Bytes of all nodes.
+    bytes: AtomicI64,
+    /// Nodes that are yet to be dismantled.
+    remains: Vec<Node>,
+}
+
+// SAFETY: the nodes are owned by the engine and accessed as their locks and the epochs allow; separators may be shared and sent
+// (`OrderedSchema::Key`).
+unsafe impl<S: OrderedSchema> Send for Ca<S> {}
+// SAFETY: as above.
+unsafe impl<S: OrderedSchema> Sync for Ca<S> {}
+
+/// A key that is searched for, with the piece of its normalized key that was last asked for.
+struct Query<'a, S: OrderedSchema> {
+    schema: &'a S,
+    probe: &'a S::Probe,
+    /// Where the piece begins, and how many words of it are there.
+    from: Cell<usize>,
+    count: Cell<usize>,
+    piece: Cell<[u64; PIECE]>,
+}
+
+/// Words of a piece at most: a prefix as inner nodes have it, and the head behind that.
+const PIECE: usize = inner::PREFIX + 1;
+
+impl<'a, S: OrderedSchema> Query<'a, S> {
+    #[inline(always)]
+    fn new(schema: &'a S, probe: &'a S::Probe) -> Self {
+        Self {
+            schema,
+            probe,
+            from: Cell::new(0),
+            count: Cell::new(0),
+            piece: Cell::new([0; PIECE]),
+        }
+    }
+
+    /// The probe's head at `skip`.
+    #[inline(always)]
+    fn head(&self, skip: usize) -> u64 {
+        self.look_ahead(skip, skip);
+        self.piece_at(skip)
+    }
+
+    /// Gets ready for heads from `skip` up to that at `last`, as each by itself is nearly as much work as all. That is no more than a
+    /// prefix away.
+    #[inline(always)]
+    fn look_ahead(&self, skip: usize, last: usize) {
+        let from = self.from.get();
+        if skip < from || last + 8 > from + 8 * self.count.get() {
+            self.read(skip, last);
+        }
+    }
+
+    #[inline(never)]
+    fn read(&self, skip: usize, last: usize) {
+        let count = (last + 8 - skip).div_ceil(8);
+        // SAFETY: nobody else refers to the piece, as it is lent to nobody. A copy of it would wait for what was written.
+        let piece = unsafe { &mut *self.piece.as_ptr() };
+        *piece = [0; PIECE];
+        self.schema.heads(self.probe, skip, &mut piece[..count]);
+        self.from.set(skip);
+        self.count.set(count);
+    }
+
+    /// The head at `skip`, which is in the piece.
+    #[inline(always)]
+    fn piece_at(&self, skip: usize) -> u64 {
+        let piece: &Cell<[u64]> = &self.piece;
+        let word = |i: usize| piece.as_slice_of_cells()[i].get();
+        let at = skip - self.from.get();
+        match 8 * (at % 8) {
+            0 => word(at / 8),
+            bits => word(at / 8) << bits | word(at / 8 + 1) >> (64 - bits),
+        }
+    }
+}
+
+/// The leaf of a key, as it was found under the guard.
+#[derive(Clone, Copy)]
+pub struct Spot<'g>(Leaf, PhantomData<&'g Guard>);
+
+/// The locked leaf of a key.
+struct Acquired<'a, K> {
+    base: &'a Base<K>,
+    held: Held,
+    /// Whether the lock was held by another thread.
+    waited: bool,
+    /// The key's slot and entry, or else a free place for it.
+    spot: Result<(usize, Entry), Place>,
+}
+
+/// True once in `period` calls of a thread on average (a power of two).
+#[inline]
+fn once_in(period: u32) -> bool {
+    thread_local! {
+        static MULTIPLE: Cell<u32> = const { Cell::new(0) };
+    }
+    // A Weyl sequence: multiples of the golden ratio, which are spread evenly, and over nearly all periods that calls may have, too.
+    MULTIPLE.with(|multiple| {
+        let x = multiple.get().wrapping_add(0x9e37_79b9);
+        multiple.set(x);
+        x < u32::MAX / period
+    })
+}
+
+impl<S: OrderedSchema> Ca<S> {
+    /// An empty table.
+    pub fn new(schema: S) -> Self {
+        Self::with_thresholds(schema, Thresholds::default())
+    }
+
+    /// An empty table that adapts as told.
+    pub fn with_thresholds(schema: S, thresholds: Thresholds) -> Self {
+        line::detect();
+        let leaf = Leaf::build(1, 0, &[], true);
+        let base = Base::<S::Key>::allocate(ptr::null(), ptr::null(), Node::leaf(leaf));
+        let bytes = leaf.size() + size_of::<Base<S::Key>>();
+        Self {
+            route: AtomicPtr::new(Route::<S::Key>::one(base)),
+            schema,
+            thresholds,
+            adapting: VersionLock::new(0),
+            bytes: AtomicI64::new(bytes as i64),
+            remains: Vec::new(),
+        }
+    }
+
+    #[inline]
+    fn route<'a>(&self) -> Route<'a, S::Key> {
+        // SAFETY: not null before the engine is dismantled. Acquire pairs with the Release that published it.
+        unsafe { Route::from_word(self.route.load(Acquire)) }
+    }
+
+    /// The base node at an address found in the route node under a guard.
+    fn base<'a>(&self, at: *mut u8) -> &'a Base<S::Key> {
+        // SAFETY: the children of the route node are base nodes, freed through the epochs only.
+        unsafe { &*at.cast() }
+    }
+
+    #[inline(always)]
+    fn find_base<'a>(&self, probe: &S::Probe) -> &'a Base<S::Key> {
+        match self.route() {
+            Route::One(base) => base,
+            Route::Many(route) => self.base_of(route, probe),
+        }
+    }
+
+    #[inline(never)]
+    fn base_of<'a>(&self, route: Inner<S::Key>, probe: &S::Probe) -> &'a Base<S::Key> {
+        self.base(route.child(route.search(&Query::new(&self.schema, probe), true)))
+    }
+
+    /// The leaf whose range holds the key, or held it not long ago (then it is dead).
+    #[inline(always)]
+    fn find<'a>(&self, probe: &S::Probe) -> (&'a Base<S::Key>, Leaf) {
+        let base = self.find_base(probe);
+        let root = base.root();
+        let node = match root.kind::<S::Key>() {
+            Kind::Inner(inner) if inner.is_searched_by_heads() => {
+                let head = self.schema.head(probe, 0);
+                // SAFETY: `WIDE` as `wide` says.
+                unsafe {
+                    match wide() {
+                        true => Self::descend::<true>(head, inner),
+                        false => Self::descend::<false>(head, inner),
+                    }
+                }
+            }
+            _ => root,
+        };
+        let leaf = match node.kind() {
+            Kind::Leaf(leaf) => leaf,
+            Kind::Inner(inner) => self.descend_by_keys(probe, inner),
+        };
+        (base, leaf)
+    }
+
+    /// Goes down from an inner node with a key's head, as long as it takes nothing but a comparison of heads: to the leaf, or to a
+    /// node that takes more. That is another function's, so that this one saves no registers.
+    ///
+    /// # Safety
+    /// `WIDE` only where [`wide`] says so.
+    #[inline(never)]
+    unsafe fn descend<const WIDE: bool>(head: u64, inner: Inner<S::Key>) -> Node {
+        let mut inner = inner;
+        // SAFETY: the caller's promise.
+        while let Some(child) = unsafe { inner.child_of::<WIDE>(head) } {
+            match child.kind() {
+                Kind::Leaf(_) => return child,
+                Kind::Inner(next) => inner = next,
+            }
+        }
+        Node::inner(inner)
+    }
+
+    /// The key's leaf below an inner node.
+    #[inline(never)]
+    fn descend_by_keys(&self, probe: &S::Probe, inner: Inner<S::Key>) -> Leaf {
+        let query = Query::new(&self.schema, probe);
+        let mut inner = inner;
+        loop {
+            match Node(inner.child(inner.search(&query, true))).kind() {
+                Kind::Inner(next) => inner = next,
+                Kind::Leaf(leaf) => return leaf,
+            }
+        }
+    }
+
+    /// Asks the processor for what a call with this key will read last, its leaf, to which it goes for that.
+    #[inline]
+    pub fn prefetch<'g>(&self, _guard: &'g Guard, probe: &S::Probe) -> Spot<'g> {
+        let (_, leaf) = self.find(probe);
+        leaf.prefetch(Wanted::new(self.schema.word(probe)).hash);
+        Spot(leaf, PhantomData)
+    }
+
+    /// Asks for what the key's entry points to, if the leaf is there and has it where it should be.
+    #[inline]
+    pub fn prefetch_object(&self, probe: &S::Probe, spot: Spot<'_>) {
+        spot.0.show_home(Wanted::new(self.schema.word(probe)), |entry| {
+            self.schema.prefetch(entry)
+        });
+    }
+
+    /// Counts an operation that waited for a lock in the base node, or of many that did not one, and adapts.
+    #[inline(always)]
+    fn count(&self, guard: &Guard, base: &Base<S::Key>, waited: bool, sampled: bool) {
+        if waited || sampled {
+            self.count_one(guard, base, waited);
+        }
+    }
+
+    /// Counts an operation that waited for a lock, or as many as one sample stands for that did not.
+    #[inline(never)]
+    fn count_one(&self, guard: &Guard, base: &Base<S::Key>, waited: bool) {
+        match waited {
+            true => base.statistic().contended(),
+            false => base.statistic().bump(-(SAMPLING as i32)),
+        }
+        self.adapt(guard, base);
+    }
+
+    /// Counts a read, where there are several base nodes.
+    #[inline(always)]
+    fn count_read(&self, guard: &Guard, base: &Base<S::Key>) {
+        if !base.alone() {
+            self.count_read_among_several(guard, base);
+        }
+    }
+
+    /// The same where there are: out of line, so that nothing is kept for it elsewhere.
+    #[inline(never)]
+    fn count_read_among_several(&self, guard: &Guard, base: &Base<S::Key>) {
+        if once_in(GRAVITY_SAMPLING) {
+            base.statistic().bump(GRAVITY);
+            self.adapt(guard, base);
+        }
+    }
+
+    /// Locks the key's leaf.
+    #[inline(never)]
+    fn acquire<'a>(&self, guard: &Guard, probe: &S::Probe, wanted: Wanted) -> Result<Acquired<'a, S::Key>, Busy> {
+        for _ in 0..ATTEMPTS {
+            let (base, leaf) = self.find(probe);
+            leaf.prefetch_entries(wanted.hash);
+            let Ok((held, waited)) = Held::lock(leaf) else {
+                base.statistic().contended();
+                self.adapt(guard, base);
+                return Err(Busy);
+            };
+            if leaf.info().dead() {
+                continue;
+            }
+            if let Some(spot) = self.spot(leaf, probe, wanted) {
+                return Ok(Acquired {
+                    base,
+                    held,
+                    waited,
+                    spot,
+                });
+            }
+            drop(held);
+            self.make_room(guard, &Query::new(&self.schema, probe), wanted)?;
+        }
+        Err(Busy)
+    }
+
+    /// The same at the first try, if nobody holds the lock and the leaf is neither full nor replaced.
+    #[inline(always)]
+    fn try_acquire<'a>(&self, probe: &S::Probe, wanted: Wanted) -> Option<Acquired<'a, S::Key>> {
+        let (base, leaf) = self.find(probe);
+        leaf.prefetch_entries(wanted.hash);
+        let held = Held::try_lock(leaf)?;
+        if leaf.info().dead() {
+            return None;
+        }
+        let spot = self.spot(leaf, probe, wanted)?;
+        Some(Acquired {
+            base,
+            held,
+            waited: false,
+            spot,
+        })
+    }
+
+    /// The key's slot and entry in a locked leaf, or a free place for it, unless the leaf is full.
+    #[inline(always)]
+    fn spot(&self, leaf: Leaf, probe: &S::Probe, wanted: Wanted) -> Option<Result<(usize, Entry), Place>> {
+        match leaf.find(&self.schema, probe, wanted, leaf.info()) {
+            Some(found) => Some(Ok(found)),
+            None => leaf.room(wanted.hash).map(Err),
+        }
+    }
+}
+
+impl<S: OrderedSchema> Ca<S> {
+    /// One optimistic read, unless a writer holds the leaf, overtakes, or has replaced it.
+    #[inline(always)]
+    fn try_read<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        wanted: Wanted,
+        look: &mut impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        let (base, leaf) = self.find(probe);
+        leaf.prefetch_entries(wanted.hash);
+        let token = leaf.lock().token()?;
+        let info = leaf.info();
+        if info.dead() {
+            return None;
+        }
+        let result = look(leaf.find(&self.schema, probe, wanted, info).map(|found| found.1));
+        if !leaf.lock().validate(token) {
+            return None;
+        }
+        self.count_read(guard, base);
+        Some(result)
+    }
+
+    /// A read whose first try failed.
+    #[cold]
+    #[inline(never)]
+    fn read_again<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        wanted: Wanted,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        let mut failures = 0;
+        for _ in 0..ATTEMPTS {
+            let (base, leaf) = self.find(probe);
+            leaf.prefetch_entries(wanted.hash);
+            if failures < PATIENCE {
+                let token = leaf.lock().token_spinning()?;
+                let info = leaf.info();
+                if info.dead() {
+                    continue;
+                }
+                let result = look(leaf.find(&self.schema, probe, wanted, info).map(|found| found.1));
+                if leaf.lock().validate(token) {
+                    self.count_read(guard, base);
+                    return Ok(result);
+                }
+                failures += 1;
+            } else {
+                let held = Held::lock(leaf);
+                base.statistic().contended();
+                let (held, _) = held?;
+                let info = leaf.info();
+                if info.dead() {
+                    continue;
+                }
+                let result = look(leaf.find(&self.schema, probe, wanted, info).map(|found| found.1));
+                drop(held);
+                self.adapt(guard, base);
+                return Ok(result);
+            }
+        }
+        Err(Busy)
+    }
+
+    /// Looks for an entry that may not be there, locking the leaf only if it is. Nothing where others are changing the leaf.
+    #[inline(always)]
+    fn glance<'a>(
+        &self,
+        base: &'a Base<S::Key>,
+        leaf: Leaf,
+        probe: &S::Probe,
+        wanted: Wanted,
+    ) -> Option<Option<Acquired<'a, S::Key>>> {
+        let token = leaf.lock().token()?;
+        let info = leaf.info();
+        if info.dead() {
+            return None;
+        }
+        match leaf.find(&self.schema, probe, wanted, info) {
+            None => leaf.lock().validate(token).then_some(None),
+            Some(found) => {
+                let held = Held::lock_since(leaf, token)?;
+                Some(Some(Acquired {
+                    base,
+                    held,
+                    waited: false,
+                    spot: Ok(found),
+                }))
+            }
+        }
+    }
+
+    /// An update whose first try failed.
+    #[cold]
+    #[inline(never)]
+    fn update_again<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        wanted: Wanted,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let acquired = self.acquire(guard, probe, wanted)?;
+        Ok(self.change(guard, probe, acquired, change))
+    }
+
+    /// Carries out a change in a leaf that was locked for it.
+    #[inline(always)]
+    fn change<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        acquired: Acquired<S::Key>,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> R {
+        let Acquired {
+            base,
+            mut held,
+            waited,
+            spot,
+        } = acquired;
+        // Should the closure unwind, readers must take it that it has changed something.
+        held.changed = true;
+        let (step, result) = change(spot.ok().map(|found| found.1));
+        let mut removed = false;
+        match (step, spot) {
+            (Step::Keep, _) | (Step::Remove, Err(_)) => held.changed = false,
+            (Step::Touch, _) => {}
+            (Step::Put(entry), Ok((slot, old))) => held.leaf.replace(slot, old, entry),
+            (Step::Put(entry), Err(place)) => held.leaf.insert(&self.schema, probe, place, entry),
+            (Step::Remove, Ok((slot, _))) => {
+                held.leaf.remove(slot);
+                removed = true;
+            }
+        }
+        let shrink = removed && sparse(held.leaf.info().count()) && base.root() != Node::leaf(held.leaf);
+        let (changed, sampled) = (held.changed, held.is_sampled());
+        drop(held);
+        if shrink {
+            self.shrink(guard, &Query::new(&self.schema, probe));
+        }
+        // The version of a leaf that was not changed is still the same.
+        let sampled = if changed { sampled } else { once_in(SAMPLING) };
+        self.count(guard, base, waited, sampled);
+        result
+    }
+}
+
+/// Whether a leaf should look for a neighbour to merge with. Only now and then, so that a refusal costs little.
+fn sparse(count: usize) -> bool {
+    count == 0 || count <= 16 && count.is_power_of_two()
+}
+
+impl<S: OrderedSchema> Engine<S> for Ca<S> {
+    type Cursor = Position<S::Key>;
+
+    /// The first try stands in the caller.
+    #[inline(always)]
+    fn read<R>(&self, guard: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
+        let wanted = Wanted::new(self.schema.word(probe));
+        match self.try_read(guard, probe, wanted, &mut look) {
+            Some(result) => Ok(result),
+            // Taken apart, or the result of the first try would pass through the memory that this one is left in.
+            None => match self.read_again(guard, probe, wanted, look) {
+                Ok(result) => Ok(result),
+                Err(Busy) => Err(Busy),
+            },
+        }
+    }
+
+    #[inline(always)]
+    fn update<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let wanted = Wanted::new(self.schema.word(probe));
+        match self.try_acquire(probe, wanted) {
+            Some(acquired) => Ok(self.change(guard, probe, acquired, change)),
+            // As in `read`.
+            None => match self.update_again(guard, probe, wanted, change) {
+                Ok(result) => Ok(result),
+                Err(Busy) => Err(Busy),
+            },
+        }
+    }
+
+    /// Nothing is locked if there is no entry.
+    #[inline(always)]
+    fn update_present<R: Default>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let wanted = Wanted::new(self.schema.word(probe));
+        let (base, leaf) = self.find(probe);
+        leaf.prefetch_entries(wanted.hash);
+        let change = |old: Option<Entry>| old.map_or_else(|| (Step::Keep, R::default()), change);
+        match self.glance(base, leaf, probe, wanted) {
+            Some(None) => {
+                self.count_read(guard, base);
+                Ok(R::default())
+            }
+            Some(Some(acquired)) => Ok(self.change(guard, probe, acquired, change)),
+            // As in `read`.
+            None => match self.update_again(guard, probe, wanted, change) {
+                Ok(result) => Ok(result),
+                Err(Busy) => Err(Busy),
+            },
+        }
+    }
+
+    fn update_many<R>(
+        &self,
+        guard: &Guard,
+        probes: &[&S::Probe],
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
+        let mut all = many::Many::lock(self, guard, probes)?;
+        let result = change(&mut all);
+        all.finish();
+        Ok(result)
+    }
+
+    /// Ascending.
+    fn scan<T>(
+        &self,
+        guard: &Guard,
+        cursor: &mut Position<S::Key>,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        self.scan_up(guard, cursor, limit, out, expand)
+    }
+
+    fn next<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.step(guard, after, false, &mut Trail::new(), look)
+    }
+
+    fn next_on<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        trail: &mut Trail,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.step(guard, after, false, trail, look)
+    }
+
+    #[inline(always)]
+    fn follow<R>(
+        &self,
+        guard: &Guard,
+        trail: &mut Trail,
+        down: bool,
+        is_here: impl FnOnce(Entry) -> bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        self.step_along(guard, trail, down, is_here, look)
+    }
+
+    fn buckets(&self) -> usize {
+        0
+    }
+
+    /// O(n / 100).
+    fn slot<T>(
+        &self,
+        guard: &Guard,
+        number: usize,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<Option<Vec<T>>, Busy> {
+        self.nth(guard, number, expand)
+    }
+
+    fn bytes(&self) -> usize {
+        // Relaxed: a statistic.
+        size_of::<Self>() + self.bytes.load(Relaxed).max(0) as usize
+    }
+
+    fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        self.take_apart(limit, free)
+    }
+}
+
+impl<S: OrderedSchema> OrderedEngine<S> for Ca<S> {
+    fn prev<R>(
+        &self,
+        guard: &Guard,
+        before: Option<&S::Probe>,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.step(guard, before, true, &mut Trail::new(), look)
+    }
+
+    fn prev_on<R>(
+        &self,
+        guard: &Guard,
+        before: Option<&S::Probe>,
+        trail: &mut Trail,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.step(guard, before, true, trail, look)
+    }
+
+    fn range<T>(
+        &self,
+        guard: &Guard,
+        from: Option<&S::Probe>,
+        inclusive: bool,
+        down: bool,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        self.range_on(guard, from, inclusive, down, limit, out, expand)
+    }
+
+    fn base_nodes(&self) -> usize {
+        let _guard = cats_sync::epoch::pin();
+        self.route().len()
+    }
+}
+
+/// Where a scan stands: behind a key.
+pub struct Position<K> {
+    behind: Option<K>,
+    done: bool,
+}
+
+impl<K> Default for Position<K> {
+    fn default() -> Self {
+        Self {
+            behind: None,
+            done: false,
+        }
+    }
+}
+
+impl<K: Send> Cursor for Position<K> {}
+
+impl<S: OrderedSchema> Ca<S> {
+    /// Takes nodes apart, from the left, until `limit` entries were shown.
+    fn take_apart(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        // The only node of a small table: a vector costs nothing as long as it is empty.
+        let mut next = None;
+        let route = self.route.load(Relaxed);
+        if !route.is_null() {
+            self.route.store(ptr::null_mut(), Relaxed);
+            // SAFETY: the engine is this function's own, and so is all that the route leads to.
+            let route = unsafe { Route::<S::Key>::from_word(route) };
+            for i in (0..route.len()).rev() {
+                let base = route.child(i);
+                self.remains.extend(next.replace(self.base(base).root()));
+                // SAFETY: as above.
+                unsafe { slab::free(ptr::NonNull::new_unchecked(base), size_of::<Base<S::Key>>()) };
+            }
+            if let Route::Many(inner) = route {
+                drop_node(inner);
+            }
+        }
+        let mut shown = 0;
+        while let Some(node) = next.take().or_else(|| self.remains.pop()) {
+            match node.kind::<S::Key>() {
+                Kind::Inner(inner) => {
+                    self.remains
+                        .extend((0..inner.len()).rev().map(|i| Node(inner.child(i))));
+                    drop_node(inner);
+                }
+                Kind::Leaf(leaf) => {
+                    // An empty leaf is work too.
+                    shown += leaf.info().count().max(1);
+                    leaf.filled().for_each(&mut *free);
+                    // SAFETY: as above.
+                    unsafe { leaf.free() };
+                }
+            }
+            if shown >= limit {
+                break;
+            }
+        }
+        self.remains.is_empty()
+    }
+}
+
+/// Frees a node and its separators, which are the caller's own.
+fn drop_node<K>(inner: Inner<K>) {
+    for i in 0..inner.len() - 1 {
+        // SAFETY: a separator is owned by the one node that it stands in, and was boxed.
+        drop(unsafe { Box::from_raw(inner.key(i).cast_mut()) });
+    }
+    // SAFETY: the caller's own, allocated with this size.
+    unsafe { slab::free(ptr::NonNull::new_unchecked(inner.address()), inner.size()) };
+}
+
+impl<S: OrderedSchema> Drop for Ca<S> {
+    fn drop(&mut self) {
+        self.take_apart(usize::MAX, &mut |_| {});
+    }
+}

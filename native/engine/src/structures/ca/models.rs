@@ -1,0 +1,225 @@
+//! Models of `ca`: what it offers beside splits and joins of base nodes and leaves, under random schedules of all accesses to
+//! atomics. `make test-schedules`
+//!
+//! Faults that were planted, and what each model found of them, are in docs/checking.md.
+
+use super::tests::{check, force};
+use super::*;
+use crate::testing::conformance::{Map, TestKey, TestSchema};
+use crate::testing::schedules::{explore, together};
+use std::sync::Arc;
+
+type Table = Map<Ca<TestSchema>>;
+type Task = fn(&Table);
+
+/// No adaptation but what the tasks ask for.
+const CALM: Thresholds = Thresholds {
+    split: i32::MAX,
+    join: i32::MIN,
+};
+
+fn split(table: &Table, number: u64) {
+    force(&table.0, number, true);
+}
+fn join(table: &Table, number: u64) {
+    force(&table.0, number, false);
+}
+
+/// Runs tasks at once on a tree of the numbers, after the splits at others; in the end all invariants hold and these are left.
+fn model(numbers: &'static [u64], splits: &'static [u64], tasks: &'static [Task], left: &'static [u64]) {
+    explore(move || {
+        let table: Table = Map(Ca::with_thresholds(TestSchema, CALM));
+        numbers.iter().for_each(|&number| table.put(number, 1));
+        splits.iter().for_each(|&number| split(&table, number));
+        let table = Arc::new(table);
+        together(&table, tasks);
+        assert_eq!(check(&table.0), left);
+    });
+}
+
+#[test]
+fn split_beside_lookup_and_insertion() {
+    let tasks: &[Task] = &[
+        |table| split(table, 4),
+        |table| assert_eq!([table.get(4), table.get(8)], [Some(1); 2]),
+        |table| table.put(5, 1),
+    ];
+    model(&[0, 4, 8, 12], &[], tasks, &[0, 4, 5, 8, 12]);
+}
+
+/// The route node is replaced while others go by the old one.
+#[test]
+fn join_beside_lookup_and_change() {
+    let tasks: &[Task] = &[
+        |table| join(table, 0),
+        |table| assert_eq!([table.get(0), table.get(8)], [Some(1); 2]),
+        |table| {
+            table.remove(4);
+            table.put(1, 1);
+        },
+    ];
+    model(&[0, 4, 8], &[0], tasks, &[0, 1, 8]);
+}
+
+#[test]
+fn joins_that_meet_and_a_split() {
+    let tasks: &[Task] = &[
+        |table| join(table, 0),
+        |table| join(table, 8),
+        |table| split(table, 4),
+        |table| assert_eq!(table.get(4), Some(1)),
+    ];
+    model(&[0, 2, 4, 6, 8, 10], &[0, 4, 8], tasks, &[0, 2, 4, 6, 8, 10]);
+}
+
+/// A step passes an empty base node that goes meanwhile, and leaves that are replaced.
+#[test]
+fn walk_beside_join_and_split() {
+    let tasks: &[Task] = &[
+        |table| join(table, 0),
+        |table| split(table, 8),
+        |table| assert_eq!(table.next(Some(0)), Some((8, 1))),
+    ];
+    model(&[0, 8, 12], &[0], tasks, &[0, 8, 12]);
+}
+
+/// There is always one of two keys.
+#[test]
+fn first_beside_a_move() {
+    let tasks: &[Task] = &[
+        |table| _ = table.change_many(&[0, 8], |values| values.swap(0, 1)),
+        |table| assert!(table.next(None).is_some()),
+        |table| join(table, 0),
+    ];
+    model(&[0], &[], tasks, &[8]);
+}
+
+#[test]
+fn moves_across_base_nodes_beside_joins() {
+    let tasks: &[Task] = &[
+        |table| _ = table.change_many(&[0, 8], |values| values.swap(0, 1)),
+        |table| {
+            let values = table.change_many(&[8, 0], |_| ());
+            assert!(values[0] != values[1], "one state of two keys");
+        },
+        |table| join(table, 8),
+    ];
+    model(&[0, 4, 12], &[0], tasks, &[4, 8, 12]);
+}
+
+/// Walks from one of two leaves to the other, which begins with 12, under one base node at first, beside the tasks. There is always one
+/// of 10 and 12, and one of 9 and 11.
+fn steps_across(prepare: fn(&Table), tasks: &'static [Task]) {
+    const NUMBERS: &[u64] = &[0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21];
+    const UP: Task = |table| {
+        let next = |&last: &u64| table.next(Some(last)).map(|(next, _)| next);
+        let numbers: Vec<u64> = std::iter::successors(Some(5), next).collect();
+        assert!(!has_steps(&numbers, &[[5, 9], [9, 13]]), "{numbers:?}");
+    };
+    const DOWN: Task = |table| {
+        let prev = |&last: &u64| table.prev(Some(last)).map(|(prev, _)| prev);
+        let numbers: Vec<u64> = std::iter::successors(Some(20), prev).collect();
+        assert!(!has_steps(&numbers, &[[13, 9], [12, 8], [9, 5]]), "{numbers:?}");
+    };
+    for walk in [UP, DOWN] {
+        explore(move || {
+            let table: Table = Map(Ca::with_thresholds(TestSchema, CALM));
+            NUMBERS.iter().for_each(|&number| table.put(number, 1));
+            split(&table, 0);
+            join(&table, 0);
+            prepare(&table);
+            let table = Arc::new(table);
+            together(&table, &[tasks, &[walk]].concat());
+            check(&table.0);
+        });
+    }
+}
+
+fn has_steps(numbers: &[u64], steps: &[[u64; 2]]) -> bool {
+    numbers.windows(2).any(|step| steps.iter().any(|of| step == of))
+}
+
+fn exchange(table: &Table, pair: [u64; 2]) {
+    table.change_many(&pair, |values| values.swap(0, 1));
+}
+
+/// What comes next moves from the leaf ahead to the one that the trail is in.
+#[test]
+fn step_across_beside_a_move() {
+    steps_across(|_| (), &[|table| exchange(table, [12, 10])]);
+    steps_across(|_| (), &[|table| exchange(table, [9, 11])]);
+}
+
+/// The leaf that was sought ahead is replaced by a larger one.
+#[test]
+fn step_across_beside_a_leaf_that_grows() {
+    steps_across(
+        |table| [24, 25].iter().for_each(|&number| table.put(number, 1)),
+        &[|table| {
+            table.put(28, 1);
+            exchange(table, [12, 10]);
+        }],
+    );
+}
+
+/// The leaves come under base nodes of their own, and back.
+#[test]
+fn step_across_beside_a_split_and_a_join() {
+    steps_across(
+        |_| (),
+        &[
+            |table| split(table, 0),
+            |table| {
+                exchange(table, [12, 10]);
+                join(table, 12);
+            },
+        ],
+    );
+}
+
+/// A leaf that is full is replaced by a larger one beside changes in it.
+#[test]
+fn leaf_that_grows() {
+    const FULL: &[u64] = &[0, 1, 4, 5, 8, 9, 12, 13];
+    let tasks: &[Task] = &[
+        |table| table.put(16, 1),
+        |table| table.remove(0),
+        |table| assert_eq!([table.get(1), table.get(13)], [Some(1); 2]),
+    ];
+    model(FULL, &[], tasks, &[1, 4, 5, 8, 9, 12, 13, 16]);
+}
+
+/// A slot is given to another key between the looks at its two words.
+#[test]
+fn read_beside_the_reuse_of_a_slot() {
+    let tasks: &[Task] = &[
+        |table| {
+            table.remove(0);
+            table.put(5, 1);
+        },
+        |table| assert!(table.get(0).is_none_or(|value| value == 1)),
+    ];
+    model(&[0, 4], &[], tasks, &[4, 5]);
+}
+
+/// The leaf that is replaced lives on under another base node, so the change belongs there.
+#[test]
+fn leaf_that_grows_beside_a_split_of_its_base_node() {
+    const NUMBERS: [u64; 12] = [0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21];
+    explore(|| {
+        let table: Table = Map(Ca::with_thresholds(TestSchema, CALM));
+        NUMBERS.iter().for_each(|&number| table.put(number, 1));
+        // Two leaves under an inner node, the second of them full.
+        split(&table, 0);
+        join(&table, 0);
+        [24, 25].iter().for_each(|&number| table.put(number, 1));
+        let table = Arc::new(table);
+        let tasks: &[Task] = &[
+            |table| split(table, 0),
+            |table| table.put(28, 1),
+            |table| assert_eq!([table.get(0), table.get(12)], [Some(1); 2]),
+        ];
+        together(&table, tasks);
+        assert_eq!(check(&table.0).len(), NUMBERS.len() + 3);
+    });
+}

@@ -1,0 +1,482 @@
+//! Tests of the contention adapting tree.
+
+use super::inner::{bound, common, Bound};
+use super::*;
+use crate::testing::conformance::{entry, Map, Random, TestKey, TestSchema};
+use cats_sync::epoch;
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+
+/// Adapts at every occasion.
+const NERVOUS: Thresholds = Thresholds { split: 0, join: 0 };
+
+mod conformance {
+    use super::*;
+    crate::testing::conformance::suite!(|| Ca::new(TestSchema));
+    crate::testing::conformance::ordered_suite!(|| Ca::new(TestSchema));
+}
+
+mod nervous {
+    use super::*;
+    crate::testing::conformance::suite!(|| Ca::with_thresholds(TestSchema, NERVOUS));
+    crate::testing::conformance::ordered_suite!(|| Ca::with_thresholds(TestSchema, NERVOUS));
+}
+
+/// Asserts all invariants of a table that nobody else uses, and returns its keys in order.
+struct Check<'a> {
+    table: &'a Ca<TestSchema>,
+    bytes: usize,
+    keys: Vec<u64>,
+}
+
+pub(super) fn check(table: &Ca<TestSchema>) -> Vec<u64> {
+    let _guard = epoch::pin();
+    let route = table.route();
+    let mut check = Check {
+        table,
+        bytes: size_of::<Ca<TestSchema>>() + (route.len() - 1) * size_of::<TestKey>(),
+        keys: Vec::new(),
+    };
+    assert!(table.adapting.token().is_some());
+    if let Route::Many(inner) = &route {
+        check.bytes += inner.size();
+    }
+    for i in 0..route.len() {
+        let base = table.base(route.child(i));
+        check.bytes += size_of::<Base<TestKey>>();
+        assert!(base.valid() && base.try_lock().is_some());
+        assert_eq!((base.low, base.high), bounds(&route, i));
+        check.node(base.root(), base.low, base.high);
+    }
+    assert!(check.keys.is_sorted_by(|a, b| a < b), "keys ascend");
+    assert_eq!(check.bytes, table.bytes());
+    check.keys
+}
+
+fn bounds(route: &Route<TestKey>, i: usize) -> (Bound<TestKey>, Bound<TestKey>) {
+    match route {
+        Route::One(_) => (ptr::null(), ptr::null()),
+        Route::Many(inner) => inner.bounds(i, ptr::null(), ptr::null()),
+    }
+}
+
+fn number(key: Bound<TestKey>) -> Option<u64> {
+    // SAFETY: the table is not changed while it is checked.
+    unsafe { bound(key) }.map(|key| key.number)
+}
+
+impl Check<'_> {
+    /// Returns the node's height.
+    fn node(&mut self, node: Node, low: Bound<TestKey>, high: Bound<TestKey>) -> usize {
+        let inside = |n: u64| number(low).is_none_or(|low| low <= n) && number(high).is_none_or(|high| n < high);
+        let skip = common(&TestSchema, low, high);
+        match node.kind::<TestKey>() {
+            Kind::Inner(inner) => {
+                assert!((2..=inner::FANOUT).contains(&inner.len()));
+                assert!(inner.skip() >= skip);
+                let skip = inner.skip();
+                let parts = inner.parts();
+                assert!(parts.keys.iter().all(|&key| number(key).is_some_and(inside)));
+                assert!(parts.keys.is_sorted_by(|&a, &b| number(a) < number(b)));
+                for (&head, &key) in parts.heads.iter().zip(&parts.keys) {
+                    // SAFETY: as in `number`.
+                    assert_eq!(head, TestSchema.head(unsafe { &*key }, skip));
+                }
+                self.bytes += inner.size() + parts.keys.len() * size_of::<TestKey>();
+                let heights: BTreeSet<usize> = (0..inner.len())
+                    .map(|i| {
+                        let (low, high) = inner.bounds(i, low, high);
+                        self.node(Node(inner.child(i)), low, high)
+                    })
+                    .collect();
+                assert_eq!(heights.len(), 1, "all leaves are on one level");
+                1 + heights.first().expect("a child")
+            }
+            Kind::Leaf(leaf) => {
+                let info = leaf.info();
+                assert!(!info.dead() && leaf.lock().token().is_some());
+                assert_eq!(leaf.skip(), skip);
+                assert_eq!(leaf.entries().len(), info.count());
+                self.bytes += leaf.size();
+                let mut keys = Vec::new();
+                for entry in leaf.entries() {
+                    let (number, _) = crate::testing::conformance::decode(entry).expect("a whole entry");
+                    assert!(inside(number));
+                    let key = TestKey::new(number);
+                    let found = leaf.find(&TestSchema, &key, Wanted::new(key.word), info);
+                    assert_eq!(found.map(|found| found.1), Some(entry));
+                    assert!(self.table.find(&key).1 == leaf, "a search finds the leaf");
+                    keys.push(number);
+                }
+                assert!(!info.ordered() || keys.is_sorted(), "an ordered leaf is in order");
+                keys.sort_unstable();
+                self.keys.extend(keys);
+                0
+            }
+        }
+    }
+}
+
+pub(super) fn force(table: &Ca<TestSchema>, number: u64, split: bool) {
+    let guard = epoch::pin();
+    let key = TestKey::new(number);
+    let base = table.find_base(&key);
+    if split {
+        table.split_base(&guard, base);
+    } else {
+        table.join_base(&guard, base);
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Put(u64, u64),
+    Remove(u64, u64),
+    Split(u64),
+    Join(u64),
+    Sort(u64, u64),
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Runs of insertions, removals, ordered steps and forced adaptations keep every invariant.
+    #[test]
+    fn invariants_hold(ops in prop::collection::vec((0..5u8, 0..20_000u64, 1..4000u64), 0..60)) {
+        let map = Map(Ca::new(TestSchema));
+        let mut model = BTreeSet::new();
+        for (kind, from, many) in ops {
+            let op = match kind {
+                0 => Op::Put(from, many),
+                1 => Op::Remove(from, 2 * many),
+                2 => Op::Split(from),
+                3 => Op::Join(from),
+                _ => Op::Sort(from, many / 40),
+            };
+            match op {
+                Op::Put(from, many) => for n in from..from + many {
+                    // Up, down, and criss-cross.
+                    let n = match many % 3 { 0 => n, 1 => 2 * from + many - 1 - n, _ => from + (n - from) * 1021 % many };
+                    map.put(n, 1);
+                    model.insert(n);
+                },
+                Op::Remove(from, many) => for n in from..from + many {
+                    map.remove(n);
+                    model.remove(&n);
+                },
+                Op::Split(n) => force(&map.0, n, true),
+                Op::Join(n) => force(&map.0, n, false),
+                Op::Sort(from, many) => {
+                    let mut at = from;
+                    for _ in 0..many {
+                        let next = map.next(Some(at)).map(|next| next.0);
+                        prop_assert_eq!(next, model.range(at + 1..).next().copied());
+                        let Some(next) = next else { break };
+                        at = next;
+                    }
+                }
+            }
+            prop_assert_eq!(check(&map.0), model.iter().copied().collect::<Vec<_>>());
+        }
+    }
+}
+
+#[test]
+fn splits_down_to_single_entries_and_joins_again() {
+    let map = Map(Ca::new(TestSchema));
+    (0..100_000).for_each(|n| map.put(n, 1));
+    assert_eq!(map.0.base_nodes(), 1, "a quiet table has one base node");
+    for n in (0..100_000).step_by(1000) {
+        (0..9).for_each(|_| force(&map.0, n, true));
+    }
+    let bases = map.0.base_nodes();
+    assert!(bases > 100 && bases <= adapt::MAX_BASES, "{bases}");
+    assert_eq!(check(&map.0).len(), 100_000);
+    for _ in 0..bases {
+        force(&map.0, 50_000, false);
+    }
+    assert_eq!(map.0.base_nodes(), 1);
+    assert_eq!(check(&map.0).len(), 100_000);
+}
+
+/// Searches are right for keys that do not begin as the separators do.
+#[test]
+fn keys_beside_the_common_prefix_are_found() {
+    const FROM: u64 = 1 << 30;
+    let map = Map(Ca::new(TestSchema));
+    (FROM..FROM + 20_000).for_each(|n| map.put(n, 1));
+    let (guard, below, above) = (epoch::pin(), 5, 1 << 40);
+    let prev = |n| map.0.prev(&guard, Some(&TestKey::new(n)), |e| e.map(|e| e.key));
+    assert_eq!((map.get(below), map.get(above)), (None, None));
+    assert_eq!(map.next(Some(below)), Some((FROM, 1)));
+    assert_eq!(map.next(Some(above)), None);
+    assert_eq!(prev(below), Ok(None));
+    assert_eq!(prev(above), Ok(Some(TestKey::new(FROM + 19_999).word)));
+    map.put(below, 2);
+    map.put(above, 2);
+    assert_eq!((map.get(below), map.get(above)), (Some(2), Some(2)));
+    let expected: Vec<u64> = [below].into_iter().chain(FROM..FROM + 20_000).chain([above]).collect();
+    assert_eq!(check(&map.0), expected);
+}
+
+/// How many leaves of a table with one base node are in order, and how many are not.
+fn leaves_in_order(table: &Ca<TestSchema>) -> (usize, usize) {
+    let _guard = epoch::pin();
+    let Route::One(base) = table.route() else {
+        panic!("one base node")
+    };
+    let (mut nodes, mut counts) = (vec![base.root()], (0, 0));
+    while let Some(node) = nodes.pop() {
+        match node.kind::<TestKey>() {
+            Kind::Inner(inner) => nodes.extend((0..inner.len()).map(|i| Node(inner.child(i)))),
+            Kind::Leaf(leaf) if leaf.info().ordered() => counts.0 += 1,
+            Kind::Leaf(_) => counts.1 += 1,
+        }
+    }
+    counts
+}
+
+#[test]
+fn ascending_keys_stay_in_order_and_others_are_put_in_order_when_asked_for() {
+    let map = Map(Ca::new(TestSchema));
+    (0..10_000).for_each(|n| map.put(2 * n, 1));
+    let (ordered, others) = leaves_in_order(&map.0);
+    assert!(
+        ordered > 70 && others == 0,
+        "{ordered} leaves in order and {others} not"
+    );
+    // Nobody has asked for the order of the last leaf, which has room: it is not worth a search.
+    map.put(19_997, 1);
+    assert_eq!(leaves_in_order(&map.0).1, 1);
+    assert_eq!(map.next(Some(19_996)), Some((19_997, 1)));
+    assert_eq!(leaves_in_order(&map.0).1, 0);
+    map.put(19_995, 1);
+    assert_eq!(leaves_in_order(&map.0).1, 0);
+    assert_eq!(check(&map.0).len(), 10_002);
+    let map = Map(Ca::new(TestSchema));
+    (0..10_000).for_each(|n| map.put(n * 7919 % 10_000, 1));
+    let (ordered, others) = leaves_in_order(&map.0);
+    // But a leaf that was just begun beside a full one.
+    assert!(ordered < 5 && others > 70, "{ordered} leaves in order and {others} not");
+    assert_eq!(map.walk().len(), 10_000);
+    assert_eq!(leaves_in_order(&map.0).1, 0);
+}
+
+/// Runs `work` again and again on `threads` threads until it says so or a minute has passed.
+fn until(threads: u64, work: impl Fn(u64) -> bool + Sync) -> bool {
+    let (done, end) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(60));
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (work, done) = (&work, &done);
+            scope.spawn(move || {
+                while !done.load(Relaxed) && Instant::now() < end {
+                    if work(thread) {
+                        done.store(true, Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    done.into_inner()
+}
+
+#[test]
+fn writers_on_neighbouring_keys_split_and_a_lone_reader_joins() {
+    let map = Map(Ca::new(TestSchema));
+    (0..10_000).for_each(|n| map.put(n, 1));
+    let split = until(2, |thread| {
+        for i in 0..1000 {
+            map.put(5000 + thread, i);
+        }
+        map.0.base_nodes() > 3
+    });
+    assert!(split, "base nodes split under contention");
+    let joined = until(1, |_| {
+        for _ in 0..1000 {
+            map.get(5000);
+        }
+        map.0.base_nodes() == 1
+    });
+    assert!(joined, "base nodes join without contention");
+    check(&map.0);
+}
+
+#[test]
+fn a_lone_writer_joins() {
+    let map = Map(Ca::new(TestSchema));
+    (0..1000).for_each(|n| map.put(n, 1));
+    (0..8).for_each(|_| force(&map.0, 500, true));
+    assert!(map.0.base_nodes() > 3);
+    let joined = until(1, |_| {
+        for i in 0..1000 {
+            map.put(500, i);
+        }
+        map.0.base_nodes() == 1
+    });
+    assert!(joined);
+}
+
+/// Everything at once, adaptation forced at random; then all invariants.
+#[test]
+fn invariants_hold_after_a_storm() {
+    for range in [20, 500, 20_000] {
+        let map = Map(Ca::with_thresholds(TestSchema, NERVOUS));
+        let end = Instant::now() + Duration::from_secs(1);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let map = &map;
+                scope.spawn(move || {
+                    let mut random = Random(77 + thread);
+                    while Instant::now() < end {
+                        let n = random.below(range);
+                        match random.below(20) {
+                            0 => force(&map.0, n, true),
+                            1 => force(&map.0, n, false),
+                            2 => _ = map.next(Some(n)),
+                            3 => {
+                                let numbers: Vec<u64> = (0..10).map(|_| random.below(range)).collect();
+                                let value = random.below(2) as u32;
+                                map.change_many(&numbers, |values| values.fill(value.checked_sub(1)));
+                            }
+                            4 => (n..(n + 300).min(range)).for_each(|n| map.remove(n)),
+                            5 => (n..(n + 300).min(range)).for_each(|n| map.put(n, 2)),
+                            6..12 => map.put(n, 3),
+                            12..17 => map.remove(n),
+                            _ => _ = map.get(n),
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(check(&map.0), map.walk());
+    }
+}
+
+/// Two threads append, two take the first: everything comes out once, in order, and the structure stays small.
+#[test]
+fn works_as_a_queue() {
+    const EACH: u64 = 200_000;
+    let map = Map(Ca::new(TestSchema));
+    let (taken, sum) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for producer in 0..2 {
+            let map = &map;
+            scope.spawn(move || (0..EACH).for_each(|n| map.put(2 * n + producer, 1)));
+        }
+        for _ in 0..2 {
+            let (map, taken, sum) = (&map, &taken, &sum);
+            scope.spawn(move || {
+                while taken.load(Relaxed) < 2 * EACH {
+                    let Some((n, _)) = map.next(None) else {
+                        std::thread::yield_now();
+                        continue;
+                    };
+                    if map.change(n, |_| None).is_some() {
+                        taken.fetch_add(1, Relaxed);
+                        sum.fetch_add(n, Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(sum.into_inner(), (0..2 * EACH).sum());
+    assert_eq!(check(&map.0), []);
+    // What merges and joins were put off for contention, walks make up for.
+    while map.0.bytes() > 20_000 {
+        assert_eq!(map.next(None), None);
+    }
+}
+
+#[test]
+fn sizes_are_as_promised() {
+    let empty = Ca::new(TestSchema).bytes();
+    assert!(empty <= 400, "{empty}");
+    let map = Map(Ca::new(TestSchema));
+    let mut random = Random(1);
+    (0..200_000).for_each(|_| map.put(random.below(1 << 40) * 4, 1));
+    let each = map.0.bytes() as f64 / 200_000.0;
+    assert!(each <= 40.0, "random insertions leave {each} bytes an entry");
+    let map = Map(Ca::new(TestSchema));
+    (0..200_000).for_each(|n| map.put(n * 4, 1));
+    let each = map.0.bytes() as f64 / 200_000.0;
+    assert!(each <= 24.0, "ascending insertions leave {each} bytes an entry");
+}
+
+#[test]
+fn unwinding_frees_all_locks() {
+    let map = Map(Ca::new(TestSchema));
+    (0..1000).for_each(|n| map.put(n * 4, 1));
+    let guard = epoch::pin();
+    let (a, b) = (TestKey::new(0), TestKey::new(2000));
+    let unwind = |call: &dyn Fn()| {
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+        assert!(caught.is_err());
+    };
+    unwind(&|| _ = map.0.update(&guard, &a, |_| -> (Step, ()) { panic!("on purpose") }));
+    unwind(&|| _ = map.0.update_many(&guard, &[&a, &b], |_| -> () { panic!("on purpose") }));
+    unwind(&|| _ = map.0.read(&guard, &a, |_| panic!("on purpose")));
+    assert_eq!(check(&map.0).len(), 1000);
+    map.put(0, 2);
+    assert_eq!(map.get(0), Some(2));
+}
+
+/// A structure that is being changed, or a leaf that is held for long, is reported, and nothing is done.
+#[test]
+fn held_locks_are_reported_as_busy() {
+    let map = Map(Ca::new(TestSchema));
+    (0..1000).for_each(|n| map.put(n * 4, 1));
+    let guard = epoch::pin();
+    let key = TestKey::new(400);
+    let leaf = map.0.find(&key).1;
+    let (held, _) = Held::lock(leaf).expect("a free lock");
+    assert_eq!(map.0.read(&guard, &key, |_| ()), Err(Busy));
+    assert_eq!(map.0.update(&guard, &key, |_| (Step::Remove, ())), Err(Busy));
+    assert_eq!(map.0.update_present(&guard, &key, |_| (Step::Remove, ())), Err(Busy));
+    assert_eq!(map.0.update_many(&guard, &[&key], |_| ()), Err(Busy));
+    assert_eq!(map.0.next(&guard, Some(&key), |_| ()), Err(Busy));
+    let (mut cursor, mut out) = (Position::default(), Vec::new());
+    while map
+        .0
+        .scan(&guard, &mut cursor, 50, &mut out, |e, out| out.push(e))
+        .is_ok()
+    {}
+    assert!(out.len() <= 400 / 4, "a scan stops before a locked leaf");
+    drop(held);
+    assert_eq!(check(&map.0).len(), 1000);
+}
+
+/// 1 and 1.0 are one key of an ordered table, whichever of them stands in it.
+#[test]
+fn equal_numbers_are_one_key() {
+    crate::testing::conformance::equal_numbers_are_one_key(Ca::new(crate::testing::conformance::Numbers));
+}
+
+/// An entry that is put where the same list has just removed it, and more of them than a leaf holds.
+#[test]
+fn a_long_list_splits_leaves_under_its_locks() {
+    let lists: [Vec<u64>; 3] = [
+        (1..3000).collect(),
+        (1..3000).rev().chain(500..600).collect(),
+        (1..3000).map(|n| n * 7 % 3000).chain(1..3000).collect(),
+    ];
+    for numbers in lists {
+        let map = Map(Ca::new(TestSchema));
+        map.put(0, 1);
+        map.put(1_000_000, 1);
+        let keys: Vec<TestKey> = numbers.iter().map(|&n| TestKey::new(n)).collect();
+        let probes: Vec<&TestKey> = keys.iter().collect();
+        let guard = epoch::pin();
+        let done = map.0.update_many(&guard, &probes, |locked| {
+            for (i, key) in keys.iter().enumerate() {
+                if locked.get(i).is_none() {
+                    locked.update(i, &mut |_| Step::Put(entry(key, 1)));
+                }
+            }
+        });
+        assert_eq!(done, Ok(()));
+        let expected: Vec<u64> = (0..3000).chain([1_000_000]).collect();
+        assert_eq!(check(&map.0), expected);
+    }
+}

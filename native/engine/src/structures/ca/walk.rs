@@ -1,0 +1,575 @@
+//! Ordered operations: `next`, `prev`, ranges, scans and places by number.
+//!
+//! A step reads the leaf of the key that it starts from and, while that has nothing further, its neighbours; the tokens of all
+//! of them are validated together, so there was an instant at which all of it held. After some failures it locks the leaves
+//! instead; as it may go downwards, against the order of other lockers, it counts on every wait being bounded. A range goes on
+//! beside the leaf where it begins, each leaf being validated by itself.
+
+use super::base::Base;
+use super::inner::{bound, Bound, Inner, Kind, Node};
+use super::leaf::{Held, Info, Leaf, Torn};
+use super::route::Route;
+use super::structure::Turn;
+use super::{Ca, Position, Query, ATTEMPTS, PATIENCE};
+use crate::shared::trail::{Beyond, Trail, RUN};
+use crate::{Busy, Entry, OrderedSchema};
+use cats_sync::epoch::Guard;
+use std::ptr::NonNull;
+
+/// Bits of a trail's note for the size of the leaf; the others are the rank of the entry that its run begins with.
+const LINES_BITS: u32 = 5;
+
+/// From so many entries on a leaf is read as a whole.
+const MANY: usize = 16;
+
+/// Which leaf is sought.
+enum Target<'q, 'a, S: OrderedSchema> {
+    First,
+    Last,
+    /// The one whose range holds the key.
+    At(&'q Query<'a, S>),
+    /// The one whose range holds the keys right below the key.
+    Below(&'q Query<'a, S>),
+}
+
+/// A leaf with its bounds.
+struct Spot<'a, K> {
+    base: &'a Base<K>,
+    leaf: Leaf,
+    low: Bound<K>,
+    high: Bound<K>,
+    /// The turn at the node above, if there is one.
+    above: Option<Turn<K>>,
+}
+
+impl<K> Clone for Spot<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for Spot<'_, K> {}
+
+impl<K> Spot<'_, K> {
+    /// Where the leaf ends in this direction, if that is not the end of the table.
+    fn beyond(&self, down: bool) -> Option<Bound<K>> {
+        let bound = if down { self.low } else { self.high };
+        (!bound.is_null()).then_some(bound)
+    }
+
+    /// The leaf beside this one, unless it is under another node. As ranges of leaves never change, it is that if it is not dead.
+    fn beside(&self, down: bool) -> Option<Self> {
+        let mut turn = self.above?;
+        turn.index = if down {
+            turn.index.checked_sub(1)?
+        } else {
+            turn.index + 1
+        };
+        if turn.index == turn.inner.len() {
+            return None;
+        }
+        match Node(turn.inner.child(turn.index)).kind::<K>() {
+            Kind::Inner(_) => None,
+            Kind::Leaf(leaf) => {
+                let (low, high) = turn.inner.bounds(turn.index, turn.low, turn.high);
+                Some(Self {
+                    base: self.base,
+                    leaf,
+                    low,
+                    high,
+                    above: Some(turn),
+                })
+            }
+        }
+    }
+}
+
+/// A leaf that was read, as it must still be at the end.
+enum Seen {
+    Token(Leaf, u64),
+    Locked(Held),
+}
+
+impl Seen {
+    fn token(&self) -> Option<u64> {
+        match self {
+            Seen::Token(_, token) => Some(*token),
+            Seen::Locked(_) => None,
+        }
+    }
+    fn holds(&self) -> bool {
+        match self {
+            Seen::Token(leaf, token) => leaf.lock().validate(*token),
+            Seen::Locked(_) => true,
+        }
+    }
+}
+
+/// Entries of one leaf, from some place on in the direction of a walk; or nothing, at the end of the table.
+pub(super) struct View<'s, 'a, K> {
+    spot: &'s Spot<'a, K>,
+    /// The leaf's token, if it was not locked.
+    token: Option<u64>,
+    /// Ranks from `start` up to `end`.
+    start: usize,
+    end: usize,
+    down: bool,
+}
+
+impl<K> View<'_, '_, K> {
+    fn len(&self) -> usize {
+        self.end - self.start
+    }
+    /// The `i`-th entry in the walk's direction.
+    fn entry(&self, i: usize) -> Result<Entry, Torn> {
+        let rank = if self.down { self.end - 1 - i } else { self.start + i };
+        self.spot.leaf.at(rank)
+    }
+    /// Where the leaf ends, if that is not the end of the table.
+    fn beyond(&self) -> Option<Bound<K>> {
+        self.spot.beyond(self.down)
+    }
+    /// Leaf, token, rank, the leaf's bound and the contents of the first entry, if there is one and the leaf is not locked.
+    fn mark(&self, first: Option<Entry>) -> Option<(Leaf, u64, usize, Bound<K>, Entry)> {
+        let entry = first?;
+        let rank = if self.down { self.end - 1 } else { self.start };
+        let beyond = self.beyond().unwrap_or(std::ptr::null());
+        Some((self.spot.leaf, self.token?, rank, beyond, entry))
+    }
+
+    /// Shows up to `limit` entries; how many, and whether there may be more beyond them.
+    fn show<T>(
+        &self,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: &mut impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<(usize, bool), Torn> {
+        let shown = self.len().min(limit);
+        if shown > MANY {
+            // All lines of this leaf, and then those of the next one, will be read.
+            self.spot.leaf.prefetch_all();
+            if let Some(next) = self.spot.beside(self.down) {
+                next.leaf.prefetch_all();
+            }
+        }
+        for i in 0..shown {
+            expand(self.entry(i)?, out);
+        }
+        Ok((shown, self.len() > shown || self.beyond().is_some()))
+    }
+}
+
+/// Notes on a trail where it is: the leaf, the rank of the entry there, and the leaf's bound in the trail's direction.
+fn note<K>(trail: &mut Trail, leaf: Leaf, rank: usize, beyond: Bound<K>) {
+    trail.node = leaf.address();
+    trail.note = rank << LINES_BITS | leaf.lines();
+    trail.bound = beyond.cast();
+    trail.beyond = None;
+}
+
+impl<S: OrderedSchema> Ca<S> {
+    fn seek<'a>(&self, target: &Target<S>) -> Spot<'a, S::Key> {
+        let search = |inner: Inner<S::Key>| match target {
+            Target::First => 0,
+            Target::Last => inner.len() - 1,
+            Target::At(query) => inner.search(query, true),
+            Target::Below(query) => inner.search(query, false),
+        };
+        let base: &'a Base<S::Key> = match self.route() {
+            Route::One(base) => base,
+            Route::Many(route) => self.base(route.child(search(route))),
+        };
+        let (mut low, mut high) = (base.low, base.high);
+        let mut node = base.root();
+        let mut above = None;
+        loop {
+            match node.kind::<S::Key>() {
+                Kind::Leaf(leaf) => {
+                    return Spot {
+                        base,
+                        leaf,
+                        low,
+                        high,
+                        above,
+                    }
+                }
+                Kind::Inner(inner) => {
+                    let index = search(inner);
+                    above = Some(Turn {
+                        inner,
+                        index,
+                        low,
+                        high,
+                    });
+                    (low, high) = inner.bounds(index, low, high);
+                    node = Node(inner.child(index));
+                }
+            }
+        }
+    }
+
+    /// Takes a leaf's token or lock, in order; nothing if it is dead.
+    fn enter(&self, leaf: Leaf, locking: bool) -> Result<Option<(Seen, Info)>, Busy> {
+        loop {
+            let seen = if locking {
+                Seen::Locked(Held::lock(leaf)?.0)
+            } else {
+                Seen::Token(leaf, leaf.lock().token_spinning()?)
+            };
+            let info = leaf.info();
+            if info.dead() {
+                return Ok(None);
+            }
+            if info.ordered() {
+                leaf.touch_order();
+                return Ok(Some((seen, info)));
+            }
+            let mut held = match seen {
+                Seen::Locked(held) => held,
+                Seen::Token(..) => Held::lock(leaf)?.0,
+            };
+            let info = leaf.info();
+            if !info.dead() && !info.ordered() {
+                leaf.sort(&self.schema);
+                held.changed = true;
+            }
+        }
+    }
+
+    /// Shows `visit` the entries from a key on, up or down: those of the first leaf that has any. `visit` may be repeated;
+    /// the last call, whose result is returned, saw one state.
+    pub(super) fn walk<'a, R>(
+        &self,
+        guard: &Guard,
+        from: Option<(&S::Probe, bool)>,
+        down: bool,
+        mut visit: impl FnMut(&View<'_, 'a, S::Key>) -> Result<R, Torn>,
+    ) -> Result<R, Busy> {
+        let from = from.map(|(probe, inclusive)| (Query::new(&self.schema, probe), inclusive));
+        let mut failures = 0;
+        'again: for _ in 0..ATTEMPTS {
+            let locking = failures >= PATIENCE;
+            let mut spot = self.seek(&match &from {
+                None if down => Target::Last,
+                None => Target::First,
+                Some((query, false)) if down => Target::Below(query),
+                Some((query, _)) => Target::At(query),
+            });
+            let start = spot.base;
+            let mut empty = None;
+            // The first leaf is nearly always the only one, and a vector without elements costs nothing.
+            let mut passed = Vec::new();
+            loop {
+                let Some((seen, info)) = self.enter(spot.leaf, locking)? else {
+                    continue 'again;
+                };
+                let count = info.count();
+                let rank = match &from {
+                    Some((query, inclusive)) if passed.is_empty() => {
+                        spot.leaf.rank_of_key(query, info, *inclusive == down)
+                    }
+                    _ => Ok(if down { count } else { 0 }),
+                };
+                let view = rank.map(|rank| View {
+                    spot: &spot,
+                    token: seen.token(),
+                    start: if down { 0 } else { rank },
+                    end: if down { rank } else { count },
+                    down,
+                });
+                let more = view
+                    .as_ref()
+                    .is_ok_and(|view| view.len() == 0 && view.beyond().is_some());
+                if more {
+                    passed.push(seen);
+                    if count == 0 {
+                        empty = Some((
+                            spot.base,
+                            spot.leaf,
+                            if spot.low.is_null() { spot.high } else { spot.low },
+                        ));
+                    }
+                    // SAFETY: bounds live as long as the guard.
+                    let Some(key) = spot.beyond(down).and_then(|key| unsafe { bound(key) }) else {
+                        continue 'again;
+                    };
+                    let query = Query::new(&self.schema, self.schema.probe(key));
+                    let target = if down {
+                        Target::Below(&query)
+                    } else {
+                        Target::At(&query)
+                    };
+                    spot = self.seek(&target);
+                    continue;
+                }
+                let result = view.and_then(|view| visit(&view));
+                if let (Ok(result), true) = (result, seen.holds() && passed.iter().all(Seen::holds)) {
+                    drop((seen, passed));
+                    if let Some((base, leaf, near)) = empty {
+                        self.drop_empty(guard, base, leaf, near);
+                    }
+                    if locking {
+                        start.statistic().contended();
+                        self.adapt(guard, start);
+                    } else {
+                        self.count_read(guard, start);
+                    }
+                    return Ok(result);
+                }
+                failures += 1;
+                continue 'again;
+            }
+        }
+        Err(Busy)
+    }
+
+    /// Shows `look` the first entry from a key on, up or down, and begins a trail there.
+    pub(super) fn step<R>(
+        &self,
+        guard: &Guard,
+        from: Option<&S::Probe>,
+        down: bool,
+        trail: &mut Trail,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        trail.clear();
+        let epoch = guard.epoch();
+        let (mark, result) = self.walk(guard, from.map(|key| (key, false)), down, |view| {
+            let first = (view.len() > 0).then(|| view.entry(0)).transpose()?;
+            Ok((view.mark(first), look(first)))
+        })?;
+        if let Some((leaf, token, rank, beyond, entry)) = mark {
+            trail.begin(self, epoch, down, (leaf.lock(), token), entry);
+            note(trail, leaf, rank, beyond);
+        }
+        Ok(result)
+    }
+
+    /// See [`crate::Engine::follow`]; a trail leads from leaf to leaf.
+    #[inline(always)]
+    pub(super) fn step_along<R>(
+        &self,
+        guard: &Guard,
+        trail: &mut Trail,
+        down: bool,
+        is_here: impl FnOnce(Entry) -> bool,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        if !is_here(trail.here(self, guard, down)?) {
+            return None;
+        }
+        match trail.ahead() {
+            Some(next) => trail.step(next, &mut look),
+            None => self.step_on(trail, down, &mut look),
+        }
+    }
+
+    /// Takes the step along a trail from the last entry of its run.
+    #[inline(never)]
+    fn step_on<R>(&self, trail: &mut Trail, down: bool, look: &mut impl FnMut(Option<Entry>) -> R) -> Option<R> {
+        // SAFETY: the trail's node is a leaf of this size, and has not been freed, as `here` has found.
+        let leaf = unsafe { Leaf::from_address(NonNull::new_unchecked(trail.node), trail.note % (1 << LINES_BITS)) };
+        // The leaf is ordered as long as the trail holds. What is read of it is validated below, and again by later steps.
+        let first = trail.note >> LINES_BITS;
+        let passed = trail.passed();
+        let rank = if down { first - passed } else { first + passed };
+        let left = if down {
+            rank
+        } else {
+            leaf.info().count().saturating_sub(rank + 1)
+        };
+        if left == 0 {
+            return self.step_across(trail, down, look);
+        }
+        if left < 2 * RUN && trail.beyond.is_none() {
+            self.look_beyond(trail, down);
+        }
+        let ahead = |steps: usize| leaf.at(if down { rank - steps } else { rank + steps }).ok();
+        let next_run = RUN..=left.min(2 * RUN - 2);
+        next_run.filter_map(ahead).for_each(|entry| self.schema.prefetch(entry));
+        trail.extend((1..=left).map_while(ahead));
+        trail.note = rank << LINES_BITS | leaf.lines();
+        trail.step(trail.ahead()?, look)
+    }
+
+    /// Seeks the leaf that a trail will come to next, if there is one, and asks for all of it.
+    #[inline(never)]
+    fn look_beyond(&self, trail: &mut Trail, down: bool) {
+        // SAFETY: a bound of the trail's leaf, which has not been freed as the leaf has not.
+        let Some(key) = (unsafe { bound(trail.bound.cast::<S::Key>()) }) else {
+            return;
+        };
+        let query = Query::new(&self.schema, self.schema.probe(key));
+        let Spot { leaf, low, high, .. } = self.seek(&if down {
+            Target::Below(&query)
+        } else {
+            Target::At(&query)
+        });
+        leaf.prefetch_all();
+        trail.beyond = Some(Beyond {
+            node: leaf.address(),
+            bound: if down { low } else { high }.cast(),
+            note: leaf.lines(),
+        });
+    }
+
+    /// Takes the step along a trail from the last entry of its leaf to the next leaf, if that has any.
+    #[inline(never)]
+    fn step_across<R>(&self, trail: &mut Trail, down: bool, look: &mut impl FnMut(Option<Entry>) -> R) -> Option<R> {
+        if trail.bound.is_null() {
+            let result = look(None);
+            return trail.holds().then_some(result);
+        }
+        if trail.beyond.is_none() {
+            self.look_beyond(trail, down);
+        }
+        let Beyond {
+            node,
+            bound,
+            note: lines,
+        } = trail.beyond?;
+        // SAFETY: a leaf of this size that was reachable in the trail's epoch, so it has not been freed. As ranges of leaves never change, it is
+        // the next one if it is not dead.
+        let leaf = unsafe { Leaf::from_address(NonNull::new_unchecked(node), lines) };
+        let (seen, info) = self.enter(leaf, false).ok()??;
+        let count = info.count();
+        let rank = |step: usize| if down { count - 1 - step } else { step };
+        (1..RUN.min(count))
+            .filter_map(|step| leaf.at(rank(step)).ok())
+            .for_each(|entry| self.schema.prefetch(entry));
+        let next = (count > 0).then(|| leaf.at(rank(0)).ok())??;
+        let result = look(Some(next));
+        let token = seen.token()?;
+        (trail.holds() && seen.holds()).then(|| {
+            trail.lead(next, (leaf.lock(), token));
+            note(trail, leaf, rank(0), bound.cast::<S::Key>());
+            result
+        })
+    }
+
+    /// Does away with an empty leaf that a walk met: whoever emptied it could not, as locks were held. `near` is a bound of it.
+    #[cold]
+    fn drop_empty(&self, guard: &Guard, base: &Base<S::Key>, leaf: Leaf, near: Bound<S::Key>) {
+        if base.root() == Node::leaf(leaf) {
+            self.join_base(guard, base);
+        // SAFETY: bounds live as long as the guard.
+        } else if let Some(near) = unsafe { bound(near) } {
+            self.shrink(guard, &Query::new(&self.schema, self.schema.probe(near)));
+        }
+    }
+
+    /// See [`crate::OrderedEngine::range`].
+    #[expect(clippy::too_many_arguments, reason = "as in the trait")]
+    pub(super) fn range_on<T>(
+        &self,
+        guard: &Guard,
+        from: Option<&S::Probe>,
+        inclusive: bool,
+        down: bool,
+        limit: usize,
+        out: &mut Vec<T>,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let (start, limit) = (out.len(), limit.max(1));
+        let walked = self.walk(guard, from.map(|key| (key, inclusive)), down, |view| {
+            out.truncate(start);
+            let (shown, more) = view.show(limit, out, &mut expand)?;
+            Ok((*view.spot, shown, more))
+        });
+        let Ok((mut spot, mut places, mut more)) = walked else {
+            out.truncate(start);
+            return Err(Busy);
+        };
+        // On into the leaves beside it, until there is one that is not as it should be.
+        while more && places < limit {
+            let before = out.len();
+            let mut read = || {
+                let next = spot.beside(down)?;
+                let (seen, info) = self.enter(next.leaf, false).ok()??;
+                let view = View {
+                    spot: &next,
+                    token: seen.token(),
+                    start: 0,
+                    end: info.count(),
+                    down,
+                };
+                let (shown, more) = view.show(limit - places, out, &mut expand).ok()?;
+                (shown > 0 && seen.holds()).then_some((next, shown, more))
+            };
+            let Some((next, shown, beyond)) = read() else {
+                out.truncate(before);
+                break;
+            };
+            (spot, places, more) = (next, places + shown, beyond);
+        }
+        Ok(more)
+    }
+
+    pub(super) fn scan_up<T>(
+        &self,
+        guard: &Guard,
+        cursor: &mut Position<S::Key>,
+        limit: usize,
+        out: &mut Vec<T>,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let mut places = 0;
+        while !cursor.done && places < limit.max(1) {
+            let start = out.len();
+            let wanted = limit.max(1) - places;
+            let from = cursor.behind.as_ref().map(|key| (self.schema.probe(key), false));
+            let step = self.walk(guard, from, false, |view| {
+                out.truncate(start);
+                let shown = view.len().min(wanted);
+                let mut last = None;
+                for i in 0..shown {
+                    let entry = view.entry(i)?;
+                    last = Some(entry);
+                    expand(entry, out);
+                }
+                Ok((shown, last, view.len() > shown || view.beyond().is_some()))
+            });
+            let Ok((shown, last, more)) = step else {
+                // What failed attempts appended; what stands before is done, and the cursor behind it.
+                out.truncate(start);
+                return if places > 0 { Ok(true) } else { Err(Busy) };
+            };
+            places += shown;
+            cursor.done = !more;
+            if let Some(last) = last {
+                // SAFETY: the entry was valid under the guard, so what it points to is still there.
+                cursor.behind = Some(unsafe { self.schema.own(last) });
+            }
+        }
+        Ok(!cursor.done)
+    }
+
+    pub(super) fn nth<T>(
+        &self,
+        guard: &Guard,
+        number: usize,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<Option<Vec<T>>, Busy> {
+        let mut left = number;
+        let mut from: Option<Bound<S::Key>> = None;
+        loop {
+            // SAFETY: bounds live as long as the guard.
+            let key = from.and_then(|from| unsafe { bound(from) });
+            let mut out = Vec::new();
+            let (count, beyond) = self.walk(guard, key.map(|key| (self.schema.probe(key), true)), false, |view| {
+                out.clear();
+                if left < view.len() {
+                    expand(view.entry(left)?, &mut out);
+                }
+                Ok((view.len(), view.beyond()))
+            })?;
+            if left < count {
+                return Ok(Some(out));
+            }
+            left -= count;
+            if beyond.is_none() {
+                return Ok(None);
+            }
+            from = beyond;
+        }
+    }
+}

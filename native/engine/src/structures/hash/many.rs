@@ -1,0 +1,145 @@
+//! Operations on many keys: two-phase locking in the order of the buckets' numbers.
+
+use super::bucket::{Search, MORE};
+use super::{Aftermath, Hash, Held, SPINS};
+use crate::shared::by_number;
+use crate::{hash_of, Busy, Entry, Locked, Schema, Step};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::spin_loop;
+use smallvec::SmallVec;
+
+/// Keys for which nothing need be allocated.
+const FEW: usize = 16;
+/// A bucket is asked for so many before it is locked.
+const AHEAD: usize = 12;
+
+/// The keys of one multi-key operation.
+pub struct Many<'a, S: Schema> {
+    table: &'a Hash<S>,
+    guard: &'a Guard,
+    probes: &'a [&'a S::Probe],
+    /// The words and hashes of the probes.
+    keys: SmallVec<[(u64, u64); FEW]>,
+    /// The buckets by number, locked. Dropped, and so unlocked, before the aftermath.
+    buckets: SmallVec<[Group<'a>; FEW]>,
+    /// For each probe the place of its bucket among `buckets`.
+    places: SmallVec<[usize; FEW]>,
+    after: Aftermath<'a>,
+}
+
+/// A bucket of a multi-key operation.
+struct Group<'a> {
+    held: Held<'a>,
+    /// How many of the probes are there.
+    probes: usize,
+}
+
+impl<'a, S: Schema> Many<'a, S> {
+    /// Locks the buckets of all keys, in the order of their numbers.
+    pub fn lock(table: &'a Hash<S>, guard: &'a Guard, probes: &'a [&'a S::Probe]) -> Result<Self, Busy> {
+        let key = |probe: &&S::Probe| {
+            let word = table.shared.0.schema.word(probe);
+            (word, hash_of(word))
+        };
+        let mut many = Self {
+            table,
+            guard,
+            probes,
+            keys: probes.iter().map(key).collect(),
+            buckets: SmallVec::with_capacity(probes.len()),
+            places: SmallVec::from_elem(0, probes.len()),
+            after: table.aftermath(guard),
+        };
+        let mut spins = SPINS;
+        while spins > 0 {
+            spins -= 1;
+            if many.try_lock(&mut spins) {
+                return Ok(many);
+            }
+            many.buckets.clear();
+        }
+        Err(Busy)
+    }
+
+    fn try_lock(&mut self, spins: &mut usize) -> bool {
+        let size = self.table.size();
+        let number = |key: &(u64, u64)| size.number_of(key.1);
+        let mut numbers: SmallVec<[(usize, usize); FEW]> = self.keys.iter().map(number).zip(0..).collect();
+        by_number::sort(&mut numbers);
+        let mut ahead = numbers.iter().map(|(number, _)| *number);
+        let mut prefetch = |count| {
+            for number in ahead.by_ref().take(count) {
+                if let Some(bucket) = self.table.bucket(self.guard, number) {
+                    bucket.prefetch();
+                }
+            }
+        };
+        prefetch(AHEAD);
+        for run in numbers.chunk_by(|a, b| a.0 == b.0) {
+            prefetch(run.len());
+            let Some(held) = self.lock_number(run[0].0, spins) else {
+                return false;
+            };
+            run.iter()
+                .for_each(|(_, probe)| self.places[*probe] = self.buckets.len());
+            self.buckets.push(Group {
+                held,
+                probes: run.len(),
+            });
+        }
+        // A number that is right while its bucket is locked stays so. If all are right now, all are locked and right.
+        let now = self.table.size();
+        numbers
+            .iter()
+            .all(|(number, probe)| now.number_of(self.keys[*probe].1) == *number)
+    }
+
+    /// Locks a bucket, unless that takes too long or it is in use no more.
+    fn lock_number(&self, number: usize, spins: &mut usize) -> Option<Held<'a>> {
+        while *spins > 0 && number < self.table.size().buckets() {
+            if let Some(mut held) = Held::new(self.table.bucket(self.guard, number)?) {
+                held.changed = false;
+                return Some(held);
+            }
+            *spins -= 1;
+            spin_loop();
+        }
+        None
+    }
+
+    /// Unlocks all; returns what is left to do.
+    pub fn unlock(self) -> Aftermath<'a> {
+        self.after
+    }
+
+    /// Provides overflow blocks for the case that all probes are inserted.
+    pub fn provide(&mut self) {
+        for group in &self.buckets {
+            let missing = group.probes.saturating_sub(group.held.bucket.room(self.guard));
+            for _ in 0..missing.div_ceil(MORE) {
+                self.after.spare.allocate_or_panic();
+            }
+        }
+    }
+
+    /// What is in a probe's bucket. While all are locked, it is in no other.
+    fn search(&self, i: usize) -> Search<'a> {
+        let (word, hash) = self.keys[i];
+        let held = &self.buckets[self.places[i]].held;
+        self.table.search(self.guard, held, word, hash, self.probes[i])
+    }
+}
+
+impl<S: Schema> Locked for Many<'_, S> {
+    fn get(&self, i: usize) -> Option<Entry> {
+        self.search(i).found.map(|(_, entry)| entry)
+    }
+
+    fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
+        let search = self.search(i);
+        let step = change(search.found.as_ref().map(|(_, entry)| *entry));
+        let held = &mut self.buckets[self.places[i]].held;
+        self.table
+            .step(self.guard, held, self.keys[i].1, &search, step, &mut self.after);
+    }
+}

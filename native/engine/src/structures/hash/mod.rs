@@ -1,0 +1,681 @@
+//! The default engine of set, bag and duplicate_bag: linear hashing over cache-line buckets, read optimistically.
+//!
+//! Source: Larson, "Dynamic hash tables", CACM 1988, for the addressing and for growing a bucket at a time; the bucket
+//! layout ([`bucket`]), the versions and the traversal order are this project's own. ALGORITHMS sections 6.1, 6.3 and
+//! 6.6.
+//!
+//! Guarantees: reads write nothing shared (but for one that keeps being overtaken, which takes the bucket's lock); a
+//! miss reads one cache line of the table, which others share, a hit one more; an update takes one bucket's lock; growing
+//! and shrinking move a few buckets at a time, and wait for nobody.
+//!
+//! # Why a stale size does no harm
+//!
+//! A key's bucket is [`Size::number_of`] its hash. It changes only when that bucket is split or merged, by a thread
+//! that holds the locks of both buckets concerned and stores the new size before it frees them. So:
+//! - A writer locks the bucket, then reads the size again. If the number is still the same, it stays so until the
+//!   unlock.
+//! - A reader takes the bucket's token, then reads the size again. A token from after a split or merge comes with its
+//!   new size (Release of the unlock, Acquire of the token), so the reader notices; a token from before no longer
+//!   validates.
+//! - Who comes by the new size meets the new bucket locked, because it was locked before that size was stored (Release,
+//!   Acquire), until all entries are there. Buckets beyond the size are locked for good (see [`directory`]), so nobody
+//!   who comes with a larger, old size finds anything in them.
+
+mod bucket;
+mod directory;
+mod many;
+mod resize;
+mod traverse;
+
+pub use crate::shared::linear::Position;
+
+use crate::shared::linear::Size;
+use crate::{hash_of, Busy, Engine, Entry, Locked, Schema, Step, Trail};
+use bucket::{Bucket, Overflow, Search, Spare};
+use cats_sync::backoff;
+use cats_sync::epoch::{self, Guard};
+use cats_sync::facade::{spin_loop, AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use directory::Directory;
+use many::Many;
+use std::mem;
+
+/// How often a call tries before it reports `Busy`: some microseconds.
+const SPINS: usize = 1000;
+/// How often an optimistic read is overtaken before it takes the lock.
+const OPTIMISM: usize = 8;
+
+/// See the module's documentation.
+pub struct Hash<S> {
+    /// What every call reads.
+    shared: Line<Shared<S>>,
+    /// What only some insertions and deletions touch.
+    growth: Line<Growth>,
+}
+
+/// Begins a cache line of its own.
+#[repr(align(64))]
+struct Line<T>(T);
+
+struct Shared<S> {
+    schema: S,
+    /// A [`Size`].
+    size: AtomicUsize,
+    directory: Directory,
+}
+
+struct Growth {
+    /// The number of keys of which [`sampled`] is true.
+    sample: AtomicI64,
+    /// Held by the one thread that changes the size.
+    resizing: AtomicBool,
+    /// Memory of the directory, the segments and the overflow blocks.
+    bytes: AtomicUsize,
+}
+
+/// Whether a key counts for the estimate of the table's load: one in eight, by bits that have no part in its bucket's
+/// number.
+#[inline]
+fn sampled(hash: u64) -> bool {
+    hash >> 61 == 0
+}
+
+/// Whether the hash is in the same bucket at both sizes.
+#[cold]
+#[inline(never)]
+fn is_same_bucket(hash: u64, one: Size, other: Size) -> bool {
+    one.number_of(hash) == other.number_of(hash)
+}
+
+/// A locked bucket. Frees the lock when dropped, by default as changed.
+struct Held<'g> {
+    bucket: Bucket<'g>,
+    version: u64,
+    changed: bool,
+}
+
+impl<'g> Held<'g> {
+    /// Locks a bucket whose lock is free.
+    #[inline]
+    fn new(bucket: Bucket<'g>) -> Option<Self> {
+        let version = bucket.head.lock.try_lock()?;
+        Some(Self {
+            bucket,
+            version,
+            changed: true,
+        })
+    }
+
+    /// A token that is valid as long as the lock is held.
+    fn token(&self) -> u64 {
+        self.version + 1
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.changed {
+            self.bucket.head.lock.unlock(self.version);
+        } else {
+            self.bucket.head.lock.unlock_unchanged(self.version);
+        }
+    }
+}
+
+/// What an update leaves to do for when the locks are free. Declared before the locks, so dropped after them.
+struct Aftermath<'g> {
+    /// Overflow blocks provided and not used, or emptied.
+    spare: Spare<'g>,
+    /// How many keys were added to buckets whose blocks are full.
+    crowded: u32,
+    /// A key was taken from a bucket that has hardly any.
+    lonely: bool,
+}
+
+impl<S: Schema> Hash<S> {
+    /// An empty table, or nothing when memory is exhausted.
+    pub fn new(schema: S) -> Option<Self> {
+        let hash = Self {
+            shared: Line(Shared {
+                schema,
+                size: AtomicUsize::new(Size::new(1).0),
+                directory: Directory::new(),
+            }),
+            growth: Line(Growth {
+                sample: AtomicI64::new(0),
+                resizing: AtomicBool::new(false),
+                bytes: AtomicUsize::new(0),
+            }),
+        };
+        let guard = epoch::pin();
+        if !hash.shared.0.directory.extend(&guard, 0, &hash.growth.0.bytes) {
+            return None;
+        }
+        if let Some(first) = hash.bucket(&guard, 0) {
+            first.head.lock.unlock(0);
+        }
+        Some(hash)
+    }
+
+    /// Asks the processor for what a call with this key will read.
+    #[inline]
+    pub fn prefetch(&self, guard: &Guard, probe: &S::Probe) {
+        self.prefetch_bucket(guard, hash_of(self.shared.0.schema.word(probe)));
+    }
+
+    /// Asks for what the key's entry points to, if the bucket is there and has it.
+    #[inline]
+    pub fn prefetch_object(&self, guard: &Guard, probe: &S::Probe) {
+        let schema = &self.shared.0.schema;
+        let word = schema.word(probe);
+        if let Some(bucket) = self.bucket(guard, self.size().number_of(hash_of(word))) {
+            bucket.show_hits(word, |entry| schema.prefetch(entry));
+        }
+    }
+
+    /// False if the key is not there, as far as its bucket's head tells: who would lock the bucket only to find that out need not.
+    #[inline(always)]
+    fn may_have(&self, guard: &Guard, probe: &S::Probe) -> bool {
+        let hash = hash_of(self.shared.0.schema.word(probe));
+        match self.token(guard, hash) {
+            Some((bucket, token)) => bucket.may_have(hash) || !bucket.head.lock.validate(token),
+            None => true,
+        }
+    }
+
+    /// Whether the hash is in the same bucket as when the size was `size`.
+    #[inline(always)]
+    fn still(&self, hash: u64, size: Size) -> bool {
+        let now = self.size();
+        now == size || is_same_bucket(hash, now, size)
+    }
+
+    #[inline]
+    fn bucket<'g>(&self, guard: &'g Guard, number: usize) -> Option<Bucket<'g>> {
+        self.shared.0.directory.bucket(guard, number)
+    }
+
+    /// The key's bucket with a token, unless a writer holds it or the table changes.
+    #[inline]
+    fn token<'g>(&self, guard: &'g Guard, hash: u64) -> Option<(Bucket<'g>, u64)> {
+        let size = self.size();
+        let bucket = self.bucket(guard, size.number_of(hash))?;
+        // Whether it has the key or not: waiting for the head first would be as long again where that is not in the caches.
+        bucket.prefetch_block();
+        let token = bucket.head.lock.token()?;
+        self.still(hash, size).then_some((bucket, token))
+    }
+
+    /// Locks the key's bucket, by default to change it.
+    #[inline(always)]
+    fn lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
+        let (bucket, version) = self.take_lock(guard, hash)?;
+        let changed = true;
+        Ok(Held {
+            bucket,
+            version,
+            changed,
+        })
+    }
+
+    /// The same without anything that frees the lock: the bucket, and the version at which it was locked. As with reads, the first
+    /// try stands in the caller.
+    #[inline(always)]
+    fn take_lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g>, u64), Busy> {
+        match self.try_lock(guard, hash) {
+            Some(locked) => Ok(locked),
+            None => match self.lock_again(guard, hash) {
+                Ok((bucket, version)) => Ok((bucket, version)),
+                Err(Busy) => Err(Busy),
+            },
+        }
+    }
+
+    #[inline(always)]
+    fn try_lock<'g>(&self, guard: &'g Guard, hash: u64) -> Option<(Bucket<'g>, u64)> {
+        let size = self.size();
+        let bucket = self.bucket(guard, size.number_of(hash))?;
+        bucket.prefetch_block();
+        let version = bucket.head.lock.try_lock()?;
+        if self.still(hash, size) {
+            return Some((bucket, version));
+        }
+        bucket.head.lock.unlock_unchanged(version);
+        None
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lock_again<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g>, u64), Busy> {
+        backoff::back_off(hash as usize);
+        for _ in 0..SPINS {
+            spin_loop();
+            if let Some(locked) = self.try_lock(guard, hash) {
+                return Ok(locked);
+            }
+        }
+        Err(Busy)
+    }
+
+    /// Locks the key's bucket for one that changes nothing.
+    #[cold]
+    fn lock_to_read<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
+        let mut held = self.lock(guard, hash)?;
+        held.changed = false;
+        Ok(held)
+    }
+
+    /// Has a copy of the probe, as have all calls that are not inlined: so the caller's need not lie in memory.
+    #[inline]
+    fn matches<'a>(&'a self, probe: &S::Probe) -> impl FnMut(Entry) -> bool + 'a
+    where
+        S::Probe: 'a,
+    {
+        let probe = *probe;
+        // SAFETY: entries are read under the caller's guard, each word was stored in this table, and buckets ask only
+        // for equal words that end in 00.
+        move |entry| unsafe { self.shared.0.schema.matches(&probe, entry) }
+    }
+
+    /// Whether an entry that has the probe's word, which is no immediate, is its key's.
+    #[inline(never)]
+    fn is_of(&self, probe: S::Probe, entry: Entry) -> bool {
+        self.matches(&probe)(entry)
+    }
+
+    /// One optimistic read, unless a writer holds the key's bucket or overtakes.
+    #[inline(always)]
+    fn try_read<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        word: u64,
+        hash: u64,
+        look: &mut impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        let (bucket, token) = self.token(guard, hash)?;
+        let found = bucket.find(guard, token, word, hash, self.matches(probe))?;
+        let result = look(found);
+        bucket.head.lock.validate(token).then_some(result)
+    }
+
+    /// A read whose first try failed.
+    #[cold]
+    #[inline(never)]
+    fn read_again<R>(
+        &self,
+        guard: &Guard,
+        probe: S::Probe,
+        hash: u64,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        let probe = &probe;
+        let word = self.shared.0.schema.word(probe);
+        let mut overtaken = 0;
+        for _ in 0..SPINS {
+            if let Some(result) = self.try_read(guard, probe, word, hash, &mut look) {
+                return Ok(result);
+            }
+            if self.token(guard, hash).is_none() {
+                spin_loop();
+                continue;
+            }
+            overtaken += 1;
+            if overtaken == OPTIMISM {
+                break;
+            }
+        }
+        let held = self.lock_to_read(guard, hash)?;
+        let search = self.search(guard, &held, word, hash, probe);
+        Ok(look(search.found.map(|(_, entry)| entry)))
+    }
+
+    #[inline]
+    fn search<'g>(&self, guard: &'g Guard, held: &Held<'g>, word: u64, hash: u64, probe: &S::Probe) -> Search<'g> {
+        held.bucket.search(guard, word, hash, self.matches(probe))
+    }
+
+    fn spare<'g>(&'g self, guard: &'g Guard) -> Spare<'g> {
+        Spare::new(guard, &self.growth.0.bytes)
+    }
+
+    fn aftermath<'g>(&'g self, guard: &'g Guard) -> Aftermath<'g> {
+        Aftermath {
+            spare: self.spare(guard),
+            crowded: 0,
+            lonely: false,
+        }
+    }
+
+    /// Carries out a step on a place just searched for. A new key finds a free place or a spare block.
+    #[inline]
+    fn step<'g>(
+        &self,
+        guard: &'g Guard,
+        held: &mut Held<'g>,
+        hash: u64,
+        search: &Search<'_>,
+        step: Step,
+        after: &mut Aftermath<'_>,
+    ) {
+        match (step, search.found) {
+            (Step::Keep, _) | (Step::Remove, None) => return,
+            (Step::Touch, _) => (),
+            (Step::Put(entry), Some((place, old))) => {
+                debug_assert_eq!(entry.key, old.key);
+                place.replace(entry.body);
+            }
+            (Step::Put(entry), None) => {
+                match search.free {
+                    Some(place) => place.fill(entry, hash),
+                    None => held.bucket.push_overflow(entry, hash, &mut after.spare),
+                }
+                self.count_sample(hash, 1);
+                after.crowded += u32::from(bucket::is_full(search.crowd));
+            }
+            (Step::Remove, Some((place, _))) => {
+                held.bucket.remove(guard, place, &mut after.spare);
+                self.count_sample(hash, -1);
+                after.lonely |= search.crowd <= resize::LONELY;
+            }
+        }
+        held.changed = true;
+    }
+
+    /// Counts a key that came or went for the estimate of the load.
+    #[inline]
+    fn count_sample(&self, hash: u64, change: i64) {
+        if sampled(hash) {
+            self.growth.0.sample.fetch_add(change, Ordering::Relaxed);
+        }
+    }
+
+    /// An update in a bucket whose block is full and has not got the key, so that it may be, or find its place, in an overflow
+    /// block.
+    #[inline(never)]
+    fn update_full<'g, R>(
+        &'g self,
+        guard: &'g Guard,
+        probe: S::Probe,
+        (word, hash): (u64, u64),
+        (bucket, version): (Bucket<'g>, u64),
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> R {
+        let mut after = self.aftermath(guard);
+        // Dropped, and so unlocked, before the aftermath.
+        let mut held = Held {
+            bucket,
+            version,
+            changed: false,
+        };
+        let search = held.bucket.search_overflow(guard, word, hash, self.matches(&probe));
+        if search.found.is_none() && search.free.is_none() {
+            after.spare.allocate_or_panic();
+        }
+        let (step, result) = change(search.found.map(|(_, entry)| entry));
+        self.step(guard, &mut held, hash, &search, step, &mut after);
+        drop(held);
+        self.finish(guard, after);
+        result
+    }
+
+    /// Frees a slot of the block of a bucket that is full: an entry of an overflow block may take the place.
+    #[inline(never)]
+    fn remove_from_full<'g>(&'g self, guard: &'g Guard, bucket: Bucket<'g>, version: u64, slot: usize, hash: u64) {
+        let mut spare = self.spare(guard);
+        let held = Held {
+            bucket,
+            version,
+            changed: true,
+        };
+        held.bucket.remove(guard, held.bucket.in_block(slot), &mut spare);
+        self.count_sample(hash, -1);
+        // The lock goes first, as nobody need wait for blocks to be freed.
+        drop(held);
+    }
+
+    /// Does what an update left to do.
+    #[inline]
+    fn finish(&self, guard: &Guard, after: Aftermath<'_>) {
+        if after.crowded > 0 {
+            self.grow(guard, after.crowded);
+        }
+        if after.lonely {
+            self.shrink(guard);
+        }
+    }
+}
+
+impl<S: Schema> Engine<S> for Hash<S> {
+    type Cursor = Position;
+
+    /// The first try stands in the caller, short and straight: in a large table the processor goes on to the calls that follow while
+    /// it waits for a bucket, as far as so many instructions reach.
+    #[inline(always)]
+    fn read<R>(&self, guard: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
+        let word = self.shared.0.schema.word(probe);
+        let hash = hash_of(word);
+        match self.try_read(guard, probe, word, hash, &mut look) {
+            Some(result) => Ok(result),
+            // Taken apart, or the result of the first try would pass through the memory that this one is left in.
+            None => match self.read_again(guard, *probe, hash, look) {
+                Ok(result) => Ok(result),
+                Err(Busy) => Err(Busy),
+            },
+        }
+    }
+
+    #[inline(always)]
+    fn update<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let word = self.shared.0.schema.word(probe);
+        let hash = hash_of(word);
+        let (bucket, version) = self.take_lock(guard, hash)?;
+        // Its fields stay in registers, as nobody is passed its address. Unchanged, should `change` unwind.
+        let mut held = Held {
+            bucket,
+            version,
+            changed: false,
+        };
+        let found = bucket.find_in_block(
+            word,
+            hash,
+            // The probe is copied only for who compares it, which is out of line.
+            #[inline(always)]
+            |entry| self.is_of(*probe, entry),
+        );
+        if found.is_none() && bucket.has_full_block() {
+            mem::forget(held);
+            return Ok(self.update_full(guard, *probe, (word, hash), (bucket, version), change));
+        }
+        let (step, result) = change(found.map(|(_, entry)| entry));
+        let mut lonely = false;
+        held.changed = match (step, found) {
+            (Step::Keep, _) | (Step::Remove, None) => false,
+            (Step::Touch, _) => true,
+            (Step::Put(entry), Some((slot, old))) => {
+                debug_assert_eq!(entry.key, old.key);
+                bucket.replace_in_block(slot, entry.body);
+                true
+            }
+            (Step::Put(entry), None) => {
+                bucket.in_block(bucket.crowd()).fill(entry, hash);
+                self.count_sample(hash, 1);
+                true
+            }
+            (Step::Remove, Some((slot, _))) if bucket.has_full_block() => {
+                mem::forget(held);
+                self.remove_from_full(guard, bucket, version, slot, hash);
+                return Ok(result);
+            }
+            (Step::Remove, Some((slot, _))) => {
+                let crowd = bucket.crowd();
+                bucket.remove_from_block(slot, crowd);
+                self.count_sample(hash, -1);
+                lonely = crowd <= resize::LONELY;
+                true
+            }
+        };
+        drop(held);
+        if lonely {
+            self.shrink(guard);
+        }
+        Ok(result)
+    }
+
+    #[inline(always)]
+    fn update_present<R: Default>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
+        if !self.may_have(guard, probe) {
+            return Ok(R::default());
+        }
+        self.update(
+            guard,
+            probe,
+            #[inline(always)]
+            |old| match old {
+                Some(old) => change(old),
+                None => (Step::Keep, R::default()),
+            },
+        )
+    }
+
+    fn update_many<R>(
+        &self,
+        guard: &Guard,
+        probes: &[&S::Probe],
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
+        self.grow_for(guard, probes.len());
+        let mut many = Many::lock(self, guard, probes)?;
+        many.provide();
+        let result = change(&mut many);
+        let after = many.unlock();
+        self.finish(guard, after);
+        Ok(result)
+    }
+
+    fn scan<T>(
+        &self,
+        guard: &Guard,
+        cursor: &mut Position,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        self.scan_on(guard, cursor, limit, out, expand)
+    }
+
+    fn next<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.walk(guard, after, &mut Trail::new(), look)
+    }
+
+    fn next_on<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        trail: &mut Trail,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.walk(guard, after, trail, look)
+    }
+
+    #[inline(always)]
+    fn follow<R>(
+        &self,
+        guard: &Guard,
+        trail: &mut Trail,
+        _down: bool,
+        is_here: impl FnOnce(Entry) -> bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        self.step_along(guard, trail, is_here, look)
+    }
+
+    fn buckets(&self) -> usize {
+        self.size().buckets()
+    }
+
+    fn slot<T>(
+        &self,
+        guard: &Guard,
+        number: usize,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<Option<Vec<T>>, Busy> {
+        self.entries_of(guard, number, expand)
+    }
+
+    fn bytes(&self) -> usize {
+        mem::size_of::<Self>() + self.growth.0.bytes.load(Ordering::Relaxed)
+    }
+
+    fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        let mut places = 0;
+        while places < limit.max(1) {
+            let Some(last) = self.size().buckets().checked_sub(1) else {
+                return true;
+            };
+            places += 1 + self.free_last(last, free);
+        }
+        self.size().buckets() == 0
+    }
+}
+
+impl<S> Hash<S> {
+    #[inline]
+    fn size(&self) -> Size {
+        // Acquire pairs with the Release of `set_size`: the buckets exist, and those just added are locked.
+        Size(self.shared.0.size.load(Ordering::Acquire))
+    }
+
+    fn set_size(&self, buckets: usize) {
+        self.shared.0.size.store(Size::new(buckets).0, Ordering::Release);
+    }
+
+    /// Frees the last bucket, showing its entries; returns their number. The caller is the last user.
+    fn free_last(&mut self, last: usize, free: &mut dyn FnMut(Entry)) -> usize {
+        let guard = epoch::pin();
+        let mut entries = 0;
+        let bytes = &self.growth.0.bytes;
+        if let Some(bucket) = self.shared.0.directory.bucket(&guard, last) {
+            let token = bucket.head.lock.token().expect("no lock is held where nobody else is");
+            bucket.each(&guard, token, |entry| {
+                entries += 1;
+                free(entry)
+            });
+            // SAFETY: nobody else uses the table.
+            let freed = unsafe { bucket.free_overflow(&guard) };
+            bytes.fetch_sub(freed * size_of::<Overflow>(), Ordering::Relaxed);
+        }
+        self.set_size(last);
+        // SAFETY: nobody else uses the table; the memory came from the slab with this size.
+        let free = |memory, size| unsafe { bucket::free(memory, size) };
+        self.shared.0.directory.cut(last, bytes, free);
+        entries
+    }
+}
+
+impl<S> Drop for Hash<S> {
+    fn drop(&mut self) {
+        while let Some(last) = self.size().buckets().checked_sub(1) {
+            self.free_last(last, &mut |_| ());
+        }
+    }
+}
+
+#[cfg(all(test, shuttle))]
+mod models;
+#[cfg(test)]
+mod tests;

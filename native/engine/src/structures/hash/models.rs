@@ -1,0 +1,134 @@
+//! Models of `hash`: reads, changes, walks and multi-key operations beside growing and shrinking, under random schedules of all
+//! accesses to atomics. `make test-schedules`
+//!
+//! Faults that were planted, and what each model found of them, are in docs/checking.md.
+
+use super::*;
+use crate::testing::conformance::{Map, TestKey, TestSchema};
+use crate::testing::schedules::{explore, together};
+use cats_sync::epoch;
+use std::sync::Arc;
+
+type Table = Map<Hash<TestSchema>>;
+type Task = fn(&Table);
+
+fn split(table: &Table) {
+    table.0.split(&epoch::pin(), table.0.size().buckets());
+}
+fn merge(table: &Table) {
+    table.0.merge(&epoch::pin(), table.0.size().buckets());
+}
+fn change(table: &Table) {
+    table.remove(2);
+    table.put(9, 1);
+}
+/// All numbers are there, but 2 may be gone.
+fn read(table: &Table) {
+    (0..8).for_each(|number| assert!(number == 2 || table.get(number).is_some()));
+}
+fn ask(table: &Table) {
+    (0..8).for_each(|number| assert!(number == 2 || table.0.may_have(&epoch::pin(), &TestKey::new(number))));
+}
+
+/// Numbers that are in one bucket of a table of 8, none of which counts for the load: enough for two overflow blocks.
+fn crowd() -> impl Iterator<Item = u64> {
+    let crowds = |number: &u64| hash_of(TestKey::new(*number).word) >> 2 & 7 == 1;
+    let counts = |number: &u64| sampled(hash_of(TestKey::new(*number).word));
+    (0..).filter(move |number| crowds(number) && !counts(number)).take(13)
+}
+
+/// Runs tasks at once on a table whose next split is of a bucket with overflow blocks; in the end so many numbers are left.
+fn model_of_a_crowd(tasks: &'static [Task], left: usize) {
+    explore(move || {
+        let table: Table = Map(Hash::new(TestSchema).expect("memory"));
+        crowd().for_each(|number| table.put(number, 1));
+        while table.0.size().buckets() < 9 {
+            split(&table);
+        }
+        let table = Arc::new(table);
+        together(&table, tasks);
+        assert_eq!(tests::check(&table.0), left);
+    });
+}
+
+/// Runs tasks at once on a table of two buckets with the numbers below 8; in the end these are left.
+fn model(tasks: &'static [Task], left: &'static [u64]) {
+    explore(move || {
+        let table: Table = Map(Hash::new(TestSchema).expect("memory"));
+        split(&table);
+        (0..8).for_each(|number| table.put(number, 1));
+        let table = Arc::new(table);
+        together(&table, tasks);
+        let mut numbers = table.walk();
+        numbers.sort();
+        assert_eq!(numbers, left);
+    });
+}
+
+#[test]
+fn split_beside_reads_and_changes() {
+    let tasks: &[Task] = &[split, read, change];
+    model(tasks, &[0, 1, 3, 4, 5, 6, 7, 9]);
+}
+
+#[test]
+fn merge_beside_reads_and_changes() {
+    let tasks: &[Task] = &[merge, read, change];
+    model(tasks, &[0, 1, 3, 4, 5, 6, 7, 9]);
+}
+
+#[test]
+fn absence_is_told_beside_a_split_and_a_merge() {
+    let tasks: &[Task] = &[
+        |table| {
+            split(table);
+            merge(table);
+        },
+        ask,
+        change,
+    ];
+    model(tasks, &[0, 1, 3, 4, 5, 6, 7, 9]);
+}
+
+#[test]
+fn walk_beside_a_split_and_a_merge() {
+    let tasks: &[Task] = &[
+        |table| {
+            split(table);
+            merge(table);
+            merge(table);
+        },
+        |table| assert_eq!(table.walk().len(), 8),
+        |table| table.put(3, 2),
+    ];
+    model(tasks, &[0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn multi_key_operations_beside_a_split() {
+    let tasks: &[Task] = &[
+        split,
+        |table| _ = table.change_many(&[1, 4, 6], |values| values.fill(Some(2))),
+        |table| {
+            let values = table.change_many(&[6, 1, 4], |_| ());
+            assert!(
+                values[0] == values[1] && values[1] == values[2],
+                "one state of three keys"
+            );
+        },
+    ];
+    model(tasks, &[0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn overflow_blocks_beside_a_split_and_a_merge() {
+    let tasks: &[Task] = &[
+        |table| {
+            split(table);
+            merge(table);
+        },
+        |table| crowd().skip(2).for_each(|number| assert!(table.get(number).is_some())),
+        |table| crowd().take(2).for_each(|number| table.remove(number)),
+    ];
+    model_of_a_crowd(tasks, 11);
+}

@@ -1,0 +1,232 @@
+//! The conformance suite, and what only this engine promises.
+
+use super::*;
+use crate::mix;
+use crate::testing::conformance::{entry, suite, tests, Map, TestKey, TestSchema};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+fn hash() -> Hash<TestSchema> {
+    Hash::new(TestSchema).expect("memory")
+}
+
+suite!(hash);
+tests!(hash, steps_of_scans_are_bounded);
+
+#[test]
+fn an_empty_table_is_small() {
+    assert!(hash().bytes() <= 512);
+}
+
+#[test]
+fn memory_follows_the_number_of_keys() {
+    let map = Map(hash());
+    for n in 0..100_000 {
+        map.put(n, 1);
+        if n % 10_000 == 9_999 {
+            let each = map.0.bytes() as f64 / (n + 1) as f64;
+            assert!((22.0..32.0).contains(&each), "{each} bytes an entry at {n}");
+        }
+    }
+    for n in 0..100_000 {
+        map.remove(n);
+    }
+    assert!(map.0.buckets() <= 16, "{} buckets are left", map.0.buckets());
+    assert!(map.0.bytes() < 8192, "{} bytes are left", map.0.bytes());
+}
+
+/// Numbers whose keys all have one hash: see [`TestKey::new`].
+fn colliding() -> impl Iterator<Item = u64> {
+    (0..16).map(|i| 64 + 4 * i + 3)
+}
+
+#[test]
+fn long_chains_work() {
+    // Few hashes with many keys each.
+    let map = Map(hash());
+    for round in 0..3 {
+        let numbers: Vec<u64> = (0..4096).filter(|n| n % 4 == 3).collect();
+        for &n in &numbers {
+            map.put(n, n as u32);
+        }
+        for &n in &numbers {
+            assert_eq!(map.get(n), Some(n as u32));
+        }
+        for &n in numbers.iter().filter(|n| *n / 4 % 3 != round) {
+            map.remove(n);
+        }
+        for &n in &numbers {
+            assert_eq!(map.get(n), (n / 4 % 3 == round).then_some(n as u32));
+        }
+    }
+}
+
+#[test]
+fn many_keys_of_one_chain_come_and_go_together() {
+    let map = Map(hash());
+    let numbers: Vec<u64> = colliding().collect();
+    // Places that are freed and taken by one operation, overflow buckets included.
+    for round in 0..200u64 {
+        let wanted: Vec<_> = numbers
+            .iter()
+            .map(|n| (!mix(n * 1000 + round).is_multiple_of(3)).then_some(round as u32))
+            .collect();
+        map.change_many(&numbers, |values| values.clone_from(&wanted));
+        for (&n, &value) in numbers.iter().zip(&wanted) {
+            assert_eq!(map.get(n), value);
+        }
+    }
+}
+
+#[test]
+fn unwinding_leaves_the_table_as_it_was() {
+    let map = Map(hash());
+    let numbers: Vec<u64> = colliding().collect();
+    for &n in &numbers[..8] {
+        map.put(n, 1);
+    }
+    // The table grows as far as it would below.
+    for _ in 0..10 {
+        map.put(numbers[8], 1);
+        map.remove(numbers[8]);
+    }
+    let bytes = map.0.bytes();
+    let guard = epoch::pin();
+    let unwound = |result: std::thread::Result<Result<(), Busy>>| assert!(result.is_err());
+    // The bucket is full: an overflow bucket was provided.
+    let key = TestKey::new(numbers[9]);
+    unwound(catch_unwind(AssertUnwindSafe(|| {
+        map.0.update(&guard, &key, |_| panic!("on purpose"))
+    })));
+    let keys: Vec<TestKey> = numbers.iter().map(|&n| TestKey::new(n)).collect();
+    let probes: Vec<&TestKey> = keys.iter().collect();
+    unwound(catch_unwind(AssertUnwindSafe(|| {
+        map.0.update_many(&guard, &probes, |locked| {
+            locked.update(9, &mut |_| Step::Put(entry(&keys[9], 2)));
+            panic!("on purpose")
+        })
+    })));
+    drop(guard);
+    assert_eq!(map.get(numbers[9]), Some(2), "what was done before stays");
+    map.remove(numbers[9]);
+    assert_eq!(map.0.bytes(), bytes);
+    assert_eq!(map.walk().len(), 8);
+}
+
+/// Asserts that all buckets are whole, that what they have and the estimate are counted, and that none is locked.
+pub(super) fn check(table: &Hash<TestSchema>) -> usize {
+    let guard = epoch::pin();
+    let (mut entries, mut blocks, mut sample) = (0, 0, 0);
+    let size = table.size();
+    for number in 0..size.buckets() {
+        let bucket = table.bucket(&guard, number).expect("a bucket in use");
+        assert!(bucket.head.lock.token().is_some());
+        let (found, more) = bucket.check(&guard);
+        for entry in &found {
+            assert_eq!(size.number_of(hash_of(entry.key)), number);
+            sample += i64::from(sampled(hash_of(entry.key)));
+        }
+        entries += found.len();
+        blocks += more;
+    }
+    assert_eq!(table.growth.0.sample.load(Ordering::Relaxed), sample);
+    let others = table.shared.0.directory.bytes();
+    assert_eq!(
+        table.bytes(),
+        size_of::<Hash<TestSchema>>() + others + blocks * size_of::<Overflow>()
+    );
+    entries
+}
+
+/// Numbers whose hashes are one, or are in one of two buckets of a table of any size below 16.
+fn crowding() -> Vec<u64> {
+    let mut numbers: Vec<u64> = colliding().chain((64..128).filter(|n| n % 4 == 3)).collect();
+    numbers.extend(
+        (0..4000)
+            .filter(|&n| n % 4 != 3 && hash_of(TestKey::new(n).word) >> 2 & 7 == 1)
+            .take(60),
+    );
+    numbers
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Whatever is done to a few long chains while they are split and merged.
+    #[test]
+    fn invariants_hold(ops in prop::collection::vec((0..8u8, 0..1000usize, 1..20usize), 0..120)) {
+        let map = Map(hash());
+        let numbers = crowding();
+        let mut model = BTreeMap::new();
+        for (op, from, count) in ops {
+            let some = (from..from + count).map(|i| numbers[i * 7 % numbers.len()]);
+            match op {
+                0..=2 => for n in some {
+                    map.put(n, op.into());
+                    model.insert(n, u32::from(op));
+                },
+                3 => for n in some {
+                    map.remove(n);
+                    model.remove(&n);
+                },
+                4..=5 => {
+                    let some: Vec<u64> = some.collect::<std::collections::BTreeSet<_>>().into_iter().collect();
+                    let value = |n: u64| (!mix(n * 1000 + from as u64).is_multiple_of(3)).then_some(7);
+                    map.change_many(&some, |values| values.iter_mut().zip(&some).for_each(|(to, n)| *to = value(*n)));
+                    for n in some {
+                        match value(n) {
+                            Some(value) => model.insert(n, value),
+                            None => model.remove(&n),
+                        };
+                    }
+                }
+                _ => for _ in 0..count {
+                    let (guard, size) = (epoch::pin(), map.0.size().buckets());
+                    if op == 6 && size < 40 {
+                        map.0.split(&guard, size);
+                    } else {
+                        map.0.merge(&guard, size);
+                    }
+                },
+            }
+            prop_assert_eq!(check(&map.0), model.len());
+            for &n in &numbers {
+                prop_assert_eq!(map.get(n), model.get(&n).copied());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_table_can_be_dropped_in_use() {
+    let map = hash();
+    let guard = epoch::pin();
+    for n in 0..5000 {
+        // Immediates: nothing to free.
+        let key = TestKey::new(4 * n);
+        map.update(&guard, &key, |_| (Step::Put(entry(&key, 1)), ()))
+            .expect("no other thread");
+    }
+}
+
+#[test]
+fn a_held_bucket_is_busy() {
+    let map = Map(hash());
+    map.put(0, 1);
+    let guard = epoch::pin();
+    let key = TestKey::new(0);
+    let held = map.0.lock(&guard, hash_of(key.word)).expect("free");
+    assert_eq!(map.0.read(&guard, &key, |_| ()), Err(Busy));
+    assert_eq!(map.0.update(&guard, &key, |_| (Step::Keep, ())), Err(Busy));
+    assert_eq!(map.0.update_many(&guard, &[&key], |_| ()), Err(Busy));
+    assert_eq!(map.0.next(&guard, None, |_| ()), Err(Busy));
+    let mut cursor = Position::default();
+    assert_eq!(
+        map.0.scan(&guard, &mut cursor, 10, &mut Vec::<u64>::new(), |_, _| ()),
+        Err(Busy)
+    );
+    assert_eq!(map.0.slot(&guard, 0, |_, _: &mut Vec<u64>| ()), Err(Busy));
+    drop(held);
+    assert_eq!(map.get(0), Some(1));
+}

@@ -1,0 +1,234 @@
+//! Traversal in the order of the reversed bits of the hash (ALGORITHMS section 6.6).
+
+use super::bucket::Bucket;
+use super::{Hash, Held, Size, OPTIMISM, SPINS};
+use crate::shared::linear::{behind, hash_at, position, precedes, First, Place, Position, EACH};
+use crate::{hash_of, Busy, Entry, Schema, Trail};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::spin_loop;
+use smallvec::SmallVec;
+
+/// How many buckets a scan asks for in advance.
+const AHEAD: u64 = 4;
+
+impl<S: Schema> Hash<S> {
+    /// Appends to `out` the entries of the bucket that the hash is in, without those before the hash `from`;
+    /// optimistically at first. Returns the number of entries and the size that made it that bucket.
+    fn visit<T>(
+        &self,
+        guard: &Guard,
+        hash: u64,
+        from: u64,
+        out: &mut Vec<T>,
+        expand: &mut impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<(usize, Size), Busy> {
+        let before = out.len();
+        let mut overtaken = 0;
+        let mut read = |bucket: Bucket<'_>, token| {
+            let size = self.size();
+            let mut met = 0;
+            out.truncate(before);
+            let whole = bucket.each(guard, token, |entry| {
+                if !precedes(hash_of(entry.key), from) {
+                    met += 1;
+                    expand(entry, out);
+                }
+            });
+            (whole && bucket.head.lock.validate(token)).then_some((met, size))
+        };
+        for _ in 0..SPINS {
+            let Some((bucket, token)) = self.token(guard, hash) else {
+                spin_loop();
+                continue;
+            };
+            if let Some(done) = read(bucket, token) {
+                return Ok(done);
+            }
+            overtaken += 1;
+            if overtaken == OPTIMISM {
+                break;
+            }
+        }
+        let held = self.lock_to_read(guard, hash)?;
+        Ok(read(held.bucket, held.token()).expect("nobody else changes a locked bucket"))
+    }
+
+    /// The first entries behind a place, of the first bucket that has any, with the buckets chosen, locked or not, by `open`;
+    /// and where the next bucket begins.
+    fn least<'g, 'a>(
+        &'a self,
+        guard: &'g Guard,
+        after: Place<'a, S>,
+        mut open: impl FnMut(u64) -> Option<(Bucket<'g>, u64)>,
+    ) -> Option<(First<'a, S>, Option<u64>)> {
+        let mut first = First::new(&self.shared.0.schema, after);
+        let mut hash = first.start();
+        loop {
+            let (bucket, token) = open(hash)?;
+            let size = self.size();
+            // SAFETY: entries are read under the caller's guard, and each word was stored in this table.
+            let whole = bucket.each(guard, token, |entry| unsafe { first.offer(entry) });
+            if !whole {
+                return None;
+            }
+            let next = behind(position(hash), size.depth(hash)).map(hash_at);
+            match next {
+                Some(next) if first.found().is_none() => hash = next,
+                _ => return Some((first, next)),
+            }
+        }
+    }
+
+    /// Asks the processor for the bucket that a hash is in.
+    #[inline]
+    pub(super) fn prefetch_bucket(&self, guard: &Guard, hash: u64) {
+        if let Some(bucket) = self.bucket(guard, self.size().number_of(hash)) {
+            bucket.prefetch();
+        }
+    }
+
+    /// Asks for what a walk that comes to the bucket of this hash in a while will read.
+    fn prefetch_walk(&self, guard: &Guard, hash: u64) {
+        let size = self.size();
+        let Some(bucket) = self.bucket(guard, size.number_of(hash)) else {
+            return;
+        };
+        // Its lines were asked for when the walk came to the bucket before. Nobody acts upon what is read here.
+        bucket.show_block(|entry| self.shared.0.schema.prefetch(entry));
+        if let Some(next) = behind(position(hash), size.depth(hash)) {
+            self.prefetch_bucket(guard, hash_at(next));
+        }
+    }
+
+    /// See [`crate::Engine::next_on`].
+    pub(super) fn walk<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        trail: &mut Trail,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.step_from(guard, Place::of(after), trail, &mut look)
+    }
+
+    /// See [`crate::Engine::follow`]; a trail leads from bucket to bucket.
+    #[inline(always)]
+    pub(super) fn step_along<R>(
+        &self,
+        guard: &Guard,
+        trail: &mut Trail,
+        is_here: impl FnOnce(Entry) -> bool,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        let here = trail.here(self, guard, false)?;
+        if !is_here(here) {
+            return None;
+        }
+        if let Some(next) = trail.ahead() {
+            return trail.step(next, &mut look);
+        }
+        // The entry may be there no more, as its key need not for a step.
+        self.step_from(guard, Place::Entry(here), trail, &mut look).ok()
+    }
+
+    /// Shows `look` the first entry behind a place, and begins a trail there.
+    #[inline(never)]
+    fn step_from<'a, R>(
+        &'a self,
+        guard: &Guard,
+        after: Place<'a, S>,
+        trail: &mut Trail,
+        look: &mut impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        trail.clear();
+        let epoch = guard.epoch();
+        // Few, as a table shrinks with its keys.
+        let mut read = SmallVec::<[(Bucket<'_>, u64); 8]>::new();
+        let mut overtaken = 0;
+        for _ in 0..SPINS {
+            read.clear();
+            let least = self.least(guard, after, |hash| {
+                let opened = self.token(guard, hash)?;
+                read.push(opened);
+                Some(opened)
+            });
+            let Some((found, next)) = least else {
+                spin_loop();
+                continue;
+            };
+            let result = look(found.found());
+            // No bucket that was read has changed since: there was an instant at which all were as read.
+            if read.iter().all(|(bucket, token)| bucket.head.lock.validate(*token)) {
+                if let (Some(first), Some((bucket, token))) = (found.found(), read.last()) {
+                    trail.begin(self, epoch, false, (&bucket.head.lock, *token), first);
+                    trail.extend(found.entries().skip(1));
+                }
+                if let Some(next) = next {
+                    match after {
+                        Place::Entry(_) => self.prefetch_walk(guard, next),
+                        _ => self.prefetch_bucket(guard, next),
+                    }
+                }
+                return Ok(result);
+            }
+            overtaken += 1;
+            if overtaken == OPTIMISM {
+                break;
+            }
+        }
+        // Out of the order in which others lock, but no wait is without bound.
+        let mut locked: Vec<Held<'_>> = Vec::new();
+        let least = self.least(guard, after, |hash| {
+            let held = self.lock_to_read(guard, hash).ok()?;
+            let opened = (held.bucket, held.token());
+            locked.push(held);
+            Some(opened)
+        });
+        least.map(|(found, _)| look(found.found())).ok_or(Busy)
+    }
+
+    /// See [`crate::Engine::scan`].
+    pub(super) fn scan_on<T>(
+        &self,
+        guard: &Guard,
+        cursor: &mut Position,
+        limit: usize,
+        out: &mut Vec<T>,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let mut places = 0;
+        while !cursor.end && places < limit.max(1) {
+            let (before, hash) = (out.len(), hash_at(cursor.at));
+            let Ok((met, size)) = self.visit(guard, hash, hash, out, &mut expand) else {
+                out.truncate(before);
+                return if places > 0 { Ok(true) } else { Err(Busy) };
+            };
+            places += met.max((out.len() - before) / EACH);
+            match behind(cursor.at, size.depth(hash)) {
+                Some(next) => {
+                    let ahead = next.saturating_add((next - cursor.at).saturating_mul(AHEAD));
+                    self.prefetch_bucket(guard, hash_at(ahead));
+                    cursor.at = next;
+                }
+                None => cursor.end = true,
+            }
+        }
+        Ok(!cursor.end)
+    }
+
+    /// See [`crate::Engine::slot`].
+    pub(super) fn entries_of<T>(
+        &self,
+        guard: &Guard,
+        number: usize,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<Option<Vec<T>>, Busy> {
+        if number >= self.size().buckets() {
+            return Ok(None);
+        }
+        let mut out = Vec::new();
+        // A hash that is in the bucket of this number, as long as there is one.
+        let (_, size) = self.visit(guard, (number as u64) << 2, 0, &mut out, &mut expand)?;
+        Ok((number < size.buckets()).then_some(out))
+    }
+}

@@ -1,0 +1,352 @@
+//! The hash table of the papers: linear hashing with chained buckets under one table lock and a number of bucket locks.
+//!
+//! Source: 003 sections 2, 3.2 to 3.4 and 6.1, which describe the hash tables of ETS; Larson, "Dynamic hash tables", CACM 1988;
+//! ALGORITHMS section 6.
+//!
+//! Every operation takes locks, as in ETS: first the table lock, in read mode, and then the lock of the key's bucket, in read or
+//! write mode. Without bucket locks ([`Locking::Table`]) writers take the table lock in write mode. The load is estimated
+//! from what one lock guards, so no operation writes a word that all share, but for the readers' words in the locks.
+//!
+//! # Why an address is stable
+//!
+//! A key's bucket is [`Size::number_of`] its hash, computed under the lock of the bucket. The lock follows from the hash
+//! alone, and both halves of a split have the same, so whoever moves the key needs the lock that the user of the address holds:
+//! a size that is read meanwhile may be of any time, but gives the same bucket.
+//!
+//! # Order of locks
+//!
+//! The table lock; then bucket locks in the order of traversal, in which the buckets of one lock are adjacent. Who resizes
+//! holds no bucket lock when it takes one. An operation that needs more than [`MANY`] bucket locks takes the table lock in
+//! write mode instead.
+
+mod chain;
+mod directory;
+mod locks;
+mod many;
+mod resize;
+mod traverse;
+
+use crate::config::{BucketLocks, Config};
+use crate::shared::linear::{Position, Size};
+use crate::{hash_of, Busy, Engine, Entry, Locked, Schema, Step};
+use cats_sync::bucket_lock::{BucketLock, Reading, Writing};
+use cats_sync::epoch::{self, Guard};
+use cats_sync::facade::{AtomicBool, AtomicUsize, Ordering};
+use cats_sync::lock::rw::Rw;
+use cats_sync::lock::TableLock;
+use chain::{Chain, Place, Spare};
+use directory::Directory;
+use locks::{lock_of, Locks};
+
+/// Bucket locks that one operation holds at most.
+const MANY: usize = 64;
+
+/// What whoever is in the table holds besides the table lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Locking {
+    /// The table lock is held in read mode: the locks of the buckets guard them.
+    Buckets,
+    /// The table lock guards all.
+    Table,
+}
+
+/// See the module's documentation.
+pub struct LinearHash<S> {
+    schema: S,
+    /// How operations on one key lock.
+    locking: Locking,
+    /// Whether the number of bucket locks follows contention.
+    adaptive: bool,
+    /// Above all others.
+    table: Rw<()>,
+    /// Without bucket locks one, for what it counts.
+    locks: Locks,
+    /// A [`Size`].
+    size: AtomicUsize,
+    /// Held by the one thread that changes the size.
+    resizing: AtomicBool,
+    directory: Directory,
+}
+
+impl<S: Schema> LinearHash<S> {
+    /// An empty table, or nothing when memory is exhausted.
+    pub fn new(schema: S, config: &Config) -> Option<Self> {
+        let (locking, count) = match config.bucket_locks {
+            BucketLocks::TableLock => (Locking::Table, 1),
+            BucketLocks::Fixed(count) => (Locking::Buckets, count as usize),
+            BucketLocks::Auto => (Locking::Buckets, locks::LEAST),
+        };
+        let groups_if = |many_read| if many_read { config.reader_groups } else { 1 };
+        // With bucket locks nearly all are readers of the table lock.
+        let table_groups = groups_if(locking == Locking::Buckets || config.read_concurrency);
+        let table = Self {
+            schema,
+            locking,
+            adaptive: config.bucket_locks == BucketLocks::Auto,
+            table: Rw::new((), table_groups),
+            locks: Locks::new(count, groups_if(config.read_concurrency))?,
+            size: AtomicUsize::new(Size::new(0).0),
+            resizing: AtomicBool::new(false),
+            directory: Directory::new(),
+        };
+        let guard = epoch::pin();
+        // Never fewer buckets than locks.
+        for number in 0..directory::FIRST.max(count) {
+            if !table.directory.extend(&guard, number) {
+                return None;
+            }
+            table.set_size(number + 1);
+        }
+        Some(table)
+    }
+
+    /// Runs `run` with the table lock in read mode.
+    #[inline]
+    fn shared<R>(&self, run: impl FnOnce() -> Result<R, Busy>) -> Result<R, Busy> {
+        self.table.read_here(|()| run()).flatten()
+    }
+
+    /// Runs `run` with the table lock in the mode for it.
+    #[inline]
+    fn within<R>(&self, locking: Locking, run: impl FnOnce() -> Result<R, Busy>) -> Result<R, Busy> {
+        match locking {
+            Locking::Buckets => self.shared(run),
+            Locking::Table => self.table.write_here(|()| run()).flatten(),
+        }
+    }
+
+    /// The bucket that a hash is in. The caller holds its lock, for writing if it changes the chain.
+    #[inline]
+    fn chain<'l>(&self, guard: &Guard, hash: u64) -> Chain<'l> {
+        let first = self.directory.bucket(guard, self.size().number_of(hash));
+        // SAFETY: the caller's promise.
+        unsafe { Chain::new(first) }
+    }
+
+    /// The place of a key. The caller holds the lock of its bucket.
+    #[inline]
+    fn find<'l>(&self, guard: &Guard, hash: u64, word: u64, probe: &S::Probe) -> Place<'l> {
+        // SAFETY: the entries of a locked chain are in the table, and chains ask only for equal words that end in 00.
+        let matches = |entry| unsafe { self.schema.matches(probe, entry) };
+        self.chain(guard, hash).find(word, matches)
+    }
+
+    /// Carries out a step on a place just searched for; whether that changed the number of entries. A new key takes a spare node.
+    #[inline]
+    fn step(&self, lock: &BucketLock, place: Place<'_>, step: Step, spare: &mut Spare) -> bool {
+        match (step, place.entry()) {
+            (Step::Keep | Step::Touch, _) | (Step::Remove, None) => return false,
+            (Step::Put(entry), Some(old)) => {
+                debug_assert_eq!(entry.key, old.key);
+                place.replace(entry);
+                return false;
+            }
+            (Step::Put(entry), None) => {
+                place.append(entry, spare);
+                lock.add(1);
+            }
+            (Step::Remove, Some(_)) => {
+                place.remove(spare);
+                lock.add(-1);
+            }
+        }
+        true
+    }
+
+    /// An update by one who has the table lock in the mode for it; and the number of locks that there should be.
+    #[inline]
+    fn update_in<R>(
+        &self,
+        guard: &Guard,
+        locking: Locking,
+        probe: &S::Probe,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<(R, Option<usize>), Busy> {
+        let word = self.schema.word(probe);
+        let hash = hash_of(word);
+        let locks = self.locks.get(guard);
+        let lock = lock_of(locks, hash);
+        let mut spare = Spare::new();
+        let held = to_write(lock, locking)?;
+        let place = self.find(guard, hash, word, probe);
+        let old = place.entry();
+        if old.is_none() {
+            spare.allocate_or_panic();
+        }
+        let (step, result) = change(old);
+        let counts = self.step(lock, place, step, &mut spare);
+        drop(held);
+        if counts {
+            self.resize(guard, locking, lock);
+        }
+        let wish = if self.adaptive {
+            Locks::wish(lock, locks.len())
+        } else {
+            None
+        };
+        Ok((result, wish))
+    }
+
+    /// Takes another number of locks, if there are enough buckets for them and the table lock is to be had.
+    #[cold]
+    fn adapt(&self, guard: &Guard, count: usize) {
+        let replace = || {
+            let now = self.locks.get(guard).len();
+            // Somebody else may have done it, or the table may have shrunk.
+            if (2 * now == count && 2 * now <= self.size().buckets()) || 2 * count == now {
+                self.locks.replace(guard, count);
+            }
+            Ok(())
+        };
+        // A wish that is not granted comes again.
+        let _ = self.within(Locking::Table, replace);
+    }
+}
+
+/// Holds a bucket lock, unless the table lock does for it.
+#[inline]
+fn to_read(lock: &BucketLock, locking: Locking) -> Result<Option<Reading<'_>>, Busy> {
+    match locking {
+        Locking::Buckets => lock.read().map(Some),
+        Locking::Table => Ok(None),
+    }
+}
+
+/// Holds a bucket lock to change buckets, unless the table lock does for it.
+#[inline]
+fn to_write(lock: &BucketLock, locking: Locking) -> Result<Option<Writing<'_>>, Busy> {
+    match locking {
+        Locking::Buckets => lock.write().map(Some),
+        Locking::Table => Ok(None),
+    }
+}
+
+impl<S: Schema> Engine<S> for LinearHash<S> {
+    type Cursor = Position;
+
+    #[inline]
+    fn read<R>(&self, guard: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
+        let word = self.schema.word(probe);
+        let hash = hash_of(word);
+        self.shared(|| {
+            let _held = to_read(lock_of(self.locks.get(guard), hash), self.locking)?;
+            Ok(look(self.find(guard, hash, word, probe).entry()))
+        })
+    }
+
+    #[inline]
+    fn update<R>(
+        &self,
+        guard: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let (result, wish) = self.within(self.locking, || self.update_in(guard, self.locking, probe, change))?;
+        if let Some(count) = wish {
+            self.adapt(guard, count);
+        }
+        Ok(result)
+    }
+
+    fn update_many<R>(
+        &self,
+        guard: &Guard,
+        probes: &[&S::Probe],
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
+        self.change_many(guard, probes, change)
+    }
+
+    fn scan<T>(
+        &self,
+        guard: &Guard,
+        cursor: &mut Position,
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        self.scan_on(guard, cursor, limit, out, expand)
+    }
+
+    fn next<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&S::Probe>,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        self.step_on(guard, after, look)
+    }
+
+    fn buckets(&self) -> usize {
+        self.size().buckets()
+    }
+
+    fn slot<T>(
+        &self,
+        guard: &Guard,
+        number: usize,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<Option<Vec<T>>, Busy> {
+        self.entries_of(guard, number, expand)
+    }
+
+    fn bytes(&self) -> usize {
+        let guard = epoch::pin();
+        let entries: i64 = self.locks.get(&guard).iter().map(BucketLock::entries).sum();
+        size_of::<Self>()
+            + self.locks.bytes(&guard)
+            + self.directory.bytes()
+            + usize::try_from(entries).unwrap_or(0) * chain::bytes_of_entry()
+    }
+
+    fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        self.free_last(limit.max(1), free)
+    }
+}
+
+impl<S> LinearHash<S> {
+    #[inline]
+    fn size(&self) -> Size {
+        // Acquire pairs with the Release of `set_size`: there is memory for the buckets.
+        Size(self.size.load(Ordering::Acquire))
+    }
+
+    fn set_size(&self, buckets: usize) {
+        self.size.store(Size::new(buckets).0, Ordering::Release);
+    }
+
+    /// Frees the last buckets, so many buckets and entries, showing the entries; true when nothing is left.
+    fn free_last(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        let guard = epoch::pin();
+        let first_lock = &self.locks.get(&guard)[0];
+        let mut spare = Spare::new();
+        for _ in 0..limit {
+            let Some(last) = self.size().buckets().checked_sub(1) else {
+                return true;
+            };
+            // SAFETY: nobody else uses the table.
+            let place = unsafe { Chain::new(self.directory.bucket(&guard, last)) }.start();
+            match place.entry() {
+                Some(entry) => {
+                    place.remove(&mut spare);
+                    first_lock.add(-1);
+                    free(entry);
+                }
+                None => {
+                    self.set_size(last);
+                    self.directory.cut(&guard, last);
+                }
+            }
+        }
+        false
+    }
+}
+
+impl<S> Drop for LinearHash<S> {
+    fn drop(&mut self) {
+        while !self.free_last(usize::MAX, &mut |_| ()) {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,591 @@
+//! `std_hash`: the hash table of the language's library behind one lock.
+//!
+//! Source: 003 section 6.2.2, where it is C++'s `std::unordered_set`. Here it is Rust's, hashbrown (Swiss tables: open addressing,
+//! seven bits of the hash a slot, sixteen of them compared at once), by its own interface: that of `std::collections::HashMap`
+//! has no lookup by a probe whose equality the schema decides. The lock is any of [`cats_sync::lock`].
+//!
+//! What 003 could not have with such a table, traversal, comes from what is given to it as the hash. The entries are divided
+//! into *bins* by the first bits of their place in the order of traversal ([`crate::shared::linear`]), one bin an entry or so, and all
+//! entries of a bin have one hash in the table: a bin can be listed. So a traversal goes through the bins in order, as through
+//! buckets, and a position needs no care when the table is resized.
+//!
+//! Such a table would move all its entries when it is full. Instead a second table is made, and with each insertion or removal
+//! some bins move, in order: those before [`Map::moved`] are in the new table, the others in the old one. Only the making, a
+//! byte of memory to be written for each slot, is done at once: a millisecond at some millions of entries.
+
+use crate::config::Config;
+use crate::shared::linear::{self, behind, position, First, Position};
+use crate::shared::single::{self, Single};
+use crate::{hash_of, mix, Busy, Detached, Engine, Entry, Locked, Schema, Step};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::{AtomicUsize, Ordering};
+use cats_sync::lock::{AnyLock, TableLock};
+use hashbrown::hash_table::{Entry as Place, IntoIter};
+use hashbrown::HashTable;
+
+/// The logarithm of the number of bins that a table has at least.
+const LEAST_DEPTH: u32 = 3;
+/// Bins that move with an insertion or removal. Twice what it takes to be done before the old table is full.
+const MOVED: usize = 8;
+/// Probes of an operation on many keys that another thread runs, at most: helping must stay short.
+const LENT_PROBES: usize = 16;
+
+/// See the module's documentation.
+pub struct StdHash<S> {
+    lock: AnyLock<Map<S>>,
+    /// The number of bins and the bytes of the tables, for who does not hold the lock.
+    bins: AtomicUsize,
+    bytes: AtomicUsize,
+}
+
+/// What the lock protects.
+pub(crate) struct Map<S> {
+    schema: S,
+    table: Table,
+    /// The table that is being emptied.
+    old: Option<Table>,
+    /// The first position whose bin has not moved, while there is an old table.
+    moved: u64,
+    /// What is left of tables that are being dismantled.
+    remains: Vec<IntoIter<Entry>>,
+}
+
+/// A table divided into 2 to the power of `depth` bins.
+struct Table {
+    depth: u32,
+    entries: HashTable<Entry>,
+}
+
+/// The place of an entry or a probe in the order of traversal, by its key word.
+#[inline]
+fn place(word: u64) -> u64 {
+    position(hash_of(word))
+}
+
+impl Table {
+    /// A table with room for 7/4 entries a bin; nothing when memory is exhausted.
+    fn new(depth: u32) -> Option<Self> {
+        let mut entries = HashTable::new();
+        let capacity = (7 << depth) / 4;
+        entries
+            .try_reserve(capacity, |_| unreachable!("the table is empty"))
+            .ok()?;
+        Some(Self { depth, entries })
+    }
+
+    #[inline]
+    fn bin(&self, position: u64) -> u64 {
+        position >> (u64::BITS - self.depth)
+    }
+
+    /// What the table is told as the hash of all entries of the position's bin.
+    #[inline]
+    fn hash(&self, position: u64) -> u64 {
+        mix(self.bin(position))
+    }
+
+    #[inline]
+    fn find(&self, position: u64, equal: impl FnMut(&Entry) -> bool) -> Option<Entry> {
+        self.entries.find(self.hash(position), equal).copied()
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let depth = self.depth;
+        let hash = |entry: &Entry| mix(place(entry.key) >> (u64::BITS - depth));
+        self.entries.insert_unique(hash(&entry), entry, hash);
+    }
+
+    /// Takes an entry out of the position's bin.
+    fn take_one(&mut self, position: u64) -> Option<Entry> {
+        let (bin, depth) = (self.bin(position), self.depth);
+        let of_bin = |entry: &Entry| place(entry.key) >> (u64::BITS - depth) == bin;
+        let found = self.entries.find_entry(mix(bin), of_bin).ok()?;
+        Some(found.remove().0)
+    }
+
+    /// The entries of the position's bin.
+    fn list(&self, position: u64) -> impl Iterator<Item = Entry> + '_ {
+        let bin = self.bin(position);
+        let of_bin = move |entry: &&Entry| self.bin(place(entry.key)) == bin;
+        self.entries.iter_hash(mix(bin)).filter(of_bin).copied()
+    }
+
+    /// How many entries can be inserted before the table would move its entries.
+    #[inline]
+    fn room(&self) -> usize {
+        self.entries.capacity() - self.entries.len()
+    }
+
+    /// Whether another table should take the place of this one, and of which depth.
+    fn successor(&self, entries: usize) -> Option<u32> {
+        let bins = 1_usize << self.depth;
+        let full = self.room() < bins / 4 + 2;
+        let sparse = entries < bins / 8 && self.depth > LEAST_DEPTH;
+        (full || sparse).then(|| depth_for(entries).max(self.depth - 1).max(LEAST_DEPTH))
+    }
+}
+
+/// The least depth at which there are four bins to three entries.
+fn depth_for(entries: usize) -> u32 {
+    (entries + entries / 3 + 1).next_power_of_two().ilog2().max(LEAST_DEPTH)
+}
+
+impl<S: Schema> Map<S> {
+    fn new(schema: S) -> Option<Self> {
+        Some(Self {
+            schema,
+            table: Table::new(LEAST_DEPTH)?,
+            old: None,
+            moved: 0,
+            remains: Vec::new(),
+        })
+    }
+
+    fn len(&self) -> usize {
+        self.table.entries.len() + self.old.as_ref().map_or(0, |old| old.entries.len())
+    }
+
+    /// The table in which entries at a position are.
+    #[inline]
+    fn table(&self, position: u64) -> &Table {
+        match &self.old {
+            Some(old) if position >= self.moved => old,
+            _ => &self.table,
+        }
+    }
+
+    #[inline]
+    fn find(&self, probe: &S::Probe) -> Option<Entry> {
+        let word = self.schema.word(probe);
+        let position = place(word);
+        self.table(position).find(position, |entry| {
+            // SAFETY: the entry is in the table, which the caller has locked.
+            entry.key == word && (word & 3 == 3 || unsafe { self.schema.matches(probe, *entry) })
+        })
+    }
+
+    /// Runs `change` on the place with this key word of which `equal` tells, and carries out its step.
+    #[inline]
+    fn change<R>(
+        &mut self,
+        word: u64,
+        equal: impl Fn(&S, Entry) -> bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> R {
+        let position = place(word);
+        let table = match &mut self.old {
+            Some(old) if position >= self.moved => old,
+            _ => &mut self.table,
+        };
+        assert!(table.room() > 0, "memory is exhausted");
+        let (schema, depth) = (&self.schema, table.depth);
+        let found = table.entries.entry(
+            table.hash(position),
+            |entry| entry.key == word && equal(schema, *entry),
+            |entry| mix(place(entry.key) >> (u64::BITS - depth)),
+        );
+        let (result, resized) = match found {
+            Place::Occupied(mut found) => {
+                let (step, result) = change(Some(*found.get()));
+                match step {
+                    Step::Keep | Step::Touch => {}
+                    Step::Put(entry) => *found.get_mut() = entry,
+                    Step::Remove => _ = found.remove(),
+                }
+                (result, step == Step::Remove)
+            }
+            Place::Vacant(free) => {
+                let (step, result) = change(None);
+                if let Step::Put(entry) = step {
+                    free.insert(entry);
+                }
+                (result, matches!(step, Step::Put(_)))
+            }
+        };
+        if resized {
+            self.advance();
+        }
+        result
+    }
+
+    fn update<R>(&mut self, probe: &S::Probe, change: impl FnOnce(Option<Entry>) -> (Step, R)) -> R {
+        let word = self.schema.word(probe);
+        // SAFETY: the entry is in the table, which the caller has locked.
+        let equal = |schema: &S, entry| word & 3 == 3 || unsafe { schema.matches(probe, entry) };
+        self.change(word, equal, change)
+    }
+
+    /// As `update`, of the place of an entry's key.
+    fn update_at<R>(&mut self, at: Entry, change: impl FnOnce(Option<Entry>) -> (Step, R)) -> R {
+        let equal = |schema: &S, entry| {
+            // SAFETY: the entry is in the table, which the caller has locked, and the other one is its own.
+            at.key & 3 == 3 || unsafe { schema.compare_colliding_entries(entry, at) }.is_eq()
+        };
+        self.change(at.key, equal, change)
+    }
+
+    /// Goes on with a move from table to table, or begins one if it is time.
+    fn advance(&mut self) {
+        if self.old.is_some() {
+            self.move_bins(MOVED);
+        } else if let Some(depth) = self.table.successor(self.len()) {
+            self.begin(depth);
+        }
+    }
+
+    /// Begins to move to a new table, if there is memory.
+    fn begin(&mut self, depth: u32) {
+        if let Some(table) = Table::new(depth) {
+            self.old = Some(std::mem::replace(&mut self.table, table));
+            self.moved = 0;
+        }
+    }
+
+    /// Moves the bins of the next positions, `count` times the coarser of the two tables' bins.
+    fn move_bins(&mut self, count: usize) {
+        for _ in 0..count {
+            let Some(old) = &mut self.old else { return };
+            let end = behind(self.moved, old.depth.min(self.table.depth));
+            let mut at = Some(self.moved);
+            while let Some(from) = at.filter(|at| end.is_none_or(|end| *at < end)) {
+                while let Some(entry) = old.take_one(from) {
+                    self.table.insert(entry);
+                }
+                at = behind(from, old.depth);
+            }
+            match end {
+                Some(end) => self.moved = end,
+                None => self.old = None,
+            }
+        }
+    }
+
+    /// Makes room for entries that are to be inserted at once, so that no memory is missing in between.
+    fn provide(&mut self, more: usize) {
+        // The bins move fast enough for few.
+        if more <= (1 << self.table.depth) / 16 {
+            return;
+        }
+        self.move_bins(usize::MAX);
+        if self.table.room() <= more + (1 << self.table.depth) / 4 {
+            self.begin(depth_for(self.len() + more));
+            self.move_bins(usize::MAX);
+            assert!(self.table.room() > more, "memory is exhausted");
+        }
+    }
+
+    /// Shows the entries of the bin that a position is in; the position behind it.
+    fn visit(&self, at: u64, look: impl FnMut(Entry)) -> Option<u64> {
+        // Bins move by whole bins of both tables, so no bin's interval lies on both sides of `moved`.
+        let table = self.table(at);
+        table.list(at).for_each(look);
+        behind(at, table.depth)
+    }
+
+    fn bins(&self) -> usize {
+        1 << self.table.depth
+    }
+
+    fn bytes(&self) -> usize {
+        let bytes = |table: &Table| table.entries.allocation_size();
+        bytes(&self.table) + self.old.as_ref().map_or(0, bytes)
+    }
+
+    fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        for table in self.old.iter_mut().chain([&mut self.table]) {
+            if !table.entries.is_empty() {
+                self.remains.push(std::mem::take(&mut table.entries).into_iter());
+            }
+        }
+        for _ in 0..limit.max(1) {
+            let Some(last) = self.remains.last_mut() else { break };
+            match last.next() {
+                Some(entry) => free(entry),
+                None => _ = self.remains.pop(),
+            }
+        }
+        self.remains.is_empty()
+    }
+}
+
+impl<S: Schema> StdHash<S> {
+    /// An empty table with the lock that is asked for; nothing when memory is exhausted.
+    pub fn new(schema: S, config: &Config) -> Option<Self> {
+        let map = Map::new(schema)?;
+        let (bins, bytes) = (map.bins(), map.bytes());
+        Some(Self {
+            lock: config.table_lock(map),
+            bins: AtomicUsize::new(bins),
+            bytes: AtomicUsize::new(bytes),
+        })
+    }
+
+    /// Notes how large the tables are, after a change and under the lock.
+    #[inline]
+    fn note(&self, map: &Map<S>) {
+        let bytes = map.bytes();
+        // Relaxed, here and below: statistics.
+        if self.bytes.load(Ordering::Relaxed) != bytes {
+            self.bytes.store(bytes, Ordering::Relaxed);
+            self.bins.store(map.bins(), Ordering::Relaxed);
+        }
+    }
+
+    /// Runs a section that changes the tables, wherever.
+    #[inline]
+    fn write<R>(&self, change: impl FnOnce(&mut Map<S>) -> R) -> Result<R, Busy> {
+        single::write(&self.lock, |map| {
+            let result = change(map);
+            self.note(map);
+            result
+        })
+    }
+}
+
+impl<S: Schema> Single for StdHash<S> {
+    type Contents = Map<S>;
+
+    fn lock(&self) -> &AnyLock<Map<S>> {
+        &self.lock
+    }
+
+    fn step_at(&self, map: &mut Map<S>, at: Entry, step: Step) -> Option<Entry> {
+        let old = map.update_at(at, |old| (step, old));
+        self.note(map);
+        old
+    }
+}
+
+impl<S: Schema> Engine<S> for StdHash<S> {
+    type Cursor = Position;
+
+    fn read<R>(&self, _: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
+        single::read(&self.lock, |map| look(map.find(probe)))
+    }
+
+    fn update<R>(
+        &self,
+        _: &Guard,
+        probe: &S::Probe,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        self.write(|map| map.update(probe, change))
+    }
+
+    fn update_many<R>(
+        &self,
+        _: &Guard,
+        probes: &[&S::Probe],
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
+        let section = |map: &mut Map<S>| {
+            map.provide(probes.len());
+            change(&mut Many { map, probes })
+        };
+        if probes.len() <= LENT_PROBES {
+            return self.write(section);
+        }
+        self.lock.write_here(|map| {
+            let result = section(map);
+            self.note(map);
+            result
+        })
+    }
+
+    #[inline]
+    fn detaches(&self) -> bool {
+        self.lock.detaches()
+    }
+
+    unsafe fn detach(&self, _: &Guard, update: Detached) -> Result<(), Busy> {
+        // SAFETY: the caller's promise.
+        unsafe { single::detach(self, update) }
+    }
+
+    fn scan<T>(
+        &self,
+        _: &Guard,
+        cursor: &mut Position,
+        limit: usize,
+        out: &mut Vec<T>,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        if cursor.end {
+            return Ok(false);
+        }
+        self.lock.read_here(|map| {
+            let mut places = 0;
+            while !cursor.end && places < limit.max(1) {
+                let at = cursor.at;
+                let (before, mut met) = (out.len(), 0);
+                let next = map.visit(at, |entry| {
+                    if place(entry.key) >= at {
+                        met += 1;
+                        expand(entry, out);
+                    }
+                });
+                places += met.max((out.len() - before) / linear::EACH);
+                match next {
+                    Some(next) => cursor.at = next,
+                    None => cursor.end = true,
+                }
+            }
+            !cursor.end
+        })
+    }
+
+    fn next<R>(
+        &self,
+        _: &Guard,
+        after: Option<&S::Probe>,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        single::read(&self.lock, |map| {
+            let mut first = First::new(&map.schema, linear::Place::of(after));
+            let mut at = Some(position(first.start()));
+            while let Some(from) = at.filter(|_| first.found().is_none()) {
+                // SAFETY: the entries are in the table, which is locked.
+                at = map.visit(from, |entry| unsafe { first.offer(entry) });
+            }
+            look(first.found())
+        })
+    }
+
+    fn buckets(&self) -> usize {
+        self.bins.load(Ordering::Relaxed)
+    }
+
+    fn slot<T>(
+        &self,
+        _: &Guard,
+        number: usize,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<Option<Vec<T>>, Busy> {
+        self.lock.read_here(|map| {
+            if number >= map.bins() {
+                return None;
+            }
+            let depth = map.table.depth;
+            let start = (number as u64) << (u64::BITS - depth);
+            let end = behind(start, depth);
+            let inside = |at: u64| at >= start && end.is_none_or(|end| at < end);
+            let mut out = Vec::new();
+            let mut at = Some(start);
+            while let Some(from) = at.filter(|at| inside(*at)) {
+                at = map.visit(from, |entry| {
+                    if inside(place(entry.key)) {
+                        expand(entry, &mut out);
+                    }
+                });
+            }
+            Some(out)
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+        self.lock.get_mut().dismantle(limit, free)
+    }
+}
+
+/// The keys of one operation, in the locked table.
+struct Many<'a, S: Schema> {
+    map: &'a mut Map<S>,
+    probes: &'a [&'a S::Probe],
+}
+
+impl<S: Schema> Locked for Many<'_, S> {
+    fn get(&self, i: usize) -> Option<Entry> {
+        self.map.find(self.probes[i])
+    }
+
+    fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
+        self.map.update(self.probes[i], |old| (change(old), ()));
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::config::{Delegate, LockName};
+    use crate::testing::conformance::{Map as TestMap, TestSchema};
+
+    fn make(lock: LockName, delegate: Delegate) -> StdHash<TestSchema> {
+        let config = Config {
+            lock,
+            delegate,
+            read_concurrency: true,
+            reader_groups: 2,
+            ..Config::default()
+        };
+        StdHash::new(TestSchema, &config).expect("memory")
+    }
+
+    macro_rules! conformance {
+        ($($name:ident: $lock:ident, $delegate:ident;)*) => {
+            $(
+                mod $name {
+                    use super::*;
+                    // One type for all of them, so that the suite is compiled once.
+                    const MAKE: &dyn Fn() -> StdHash<TestSchema> = &|| make(LockName::$lock, Delegate::$delegate);
+                    crate::testing::conformance::suite!(MAKE);
+                    crate::testing::conformance::tests!(MAKE, detached_steps_are_seen, steps_of_scans_are_bounded);
+                }
+            )*
+        };
+    }
+
+    conformance! {
+        rw: Rw, Copy;
+        dr_mcs: DrMcs, Copy;
+        cc_synch: CcSynch, Copy;
+        mrqd_wait: Mrqd, Wait;
+        mrqd_malloc: Mrqd, Malloc;
+        mrqd_copy: Mrqd, Copy;
+        ets_pointer: EtsPointer, Copy;
+    }
+
+    /// Fills and empties tables of many sizes one entry at a time: no entry is lost on its way from table to table, and no table
+    /// moves its entries by itself.
+    #[test]
+    fn tables_grow_and_shrink_by_a_few_bins_at_a_time() {
+        let map = TestMap(make(LockName::Rw, Delegate::Copy));
+        for count in [10, 100, 1000, 20_000] {
+            let look = |map: &TestMap<StdHash<TestSchema>>, n| {
+                let room = map
+                    .0
+                    .lock
+                    .read_here(|map| (map.table.room(), map.old.as_ref().map(Table::room)));
+                assert!(room.is_ok_and(|(room, old)| room > 0 && old != Some(0)), "at {n}");
+            };
+            for n in 0..count {
+                map.put(n, 1);
+                look(&map, n);
+            }
+            let bins = map.0.buckets() as u64;
+            assert!(
+                bins >= count / 2 && bins <= 4 * count.max(8),
+                "{bins} bins for {count} entries"
+            );
+            assert_eq!(map.scan(7).len() as u64, count);
+            for n in (0..count).rev() {
+                assert_eq!(map.get(n), Some(1));
+                map.remove(n);
+                look(&map, n);
+            }
+            assert!(map.0.buckets() <= 64, "an empty table is small");
+        }
+        // Insertions and removals without growth, which leave marks where entries were.
+        for n in 0..100_000 {
+            map.put(n, 1);
+            if n >= 50 {
+                map.remove(n - 50);
+            }
+        }
+        assert_eq!(map.scan(7).len(), 50);
+        assert!(map.0.buckets() <= 256);
+    }
+}

@@ -1,0 +1,475 @@
+//! Histories for the checker of linearizability in `test/linearizability`: what several threads asked an engine, when each call
+//! began and ended, and what came of it.
+//!
+//! An engine's conformance suite records them (`make linearizability`): in the directory that `CATS_HISTORIES` names, a
+//! file for each engine, a line of JSON for each history; `CATS_ROUNDS` says how many. Meanwhile one more thread fills and
+//! empties the engine with other keys, so that it grows and shrinks, splits and joins.
+//!
+//! A key is recorded as its rank in the engine's order of traversal. So what a step of a traversal found, be it a key of the
+//! history or one of the others, tells which keys of the history were absent: those between.
+
+use crate::testing::conformance::{decode, entry, patiently, retire, touch, touched, Map, Random, TestKey, TestSchema};
+use crate::{Detached, Engine, Entry, OrderedEngine, Step};
+use cats_sync::epoch;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::Instant;
+
+/// Threads that are recorded.
+const THREADS: usize = 3;
+/// Keys that a history is about, and where they begin. All kinds of words are among them.
+const KEYS: u64 = 6;
+const FIRST: u64 = 1001;
+/// The other keys: some below, some above.
+const OTHERS: u64 = 400;
+/// What stands for no key and no value.
+const NONE: i64 = -1;
+/// The rank behind the last.
+const END: i64 = i64::MAX >> 16;
+
+/// The number of the other key `n`.
+fn other(n: u64) -> u64 {
+    if n < OTHERS / 2 {
+        n
+    } else {
+        FIRST + 100 + n
+    }
+}
+
+/// The ranks of all numbers, found by a walk when all are there.
+struct Ranks(HashMap<u64, i64>);
+
+impl Ranks {
+    fn of<E: Engine<TestSchema>>(map: &Map<E>) -> Self {
+        let all = || (FIRST..FIRST + KEYS).chain((0..OTHERS).map(other));
+        all().for_each(|number| map.put(number, 0));
+        let ranks = map.walk().into_iter().zip(0..).collect();
+        all().for_each(|number| map.remove(number));
+        Self(ranks)
+    }
+
+    fn rank(&self, number: u64) -> i64 {
+        self.0[&number]
+    }
+    /// Whether a history is about the number.
+    fn is_key(number: u64) -> bool {
+        (FIRST..FIRST + KEYS).contains(&number)
+    }
+}
+
+/// Takes a while now and then, in the middle of a closure, so that calls meet.
+fn dawdle() {
+    thread_local! {
+        static CALLS: Cell<u32> = const { Cell::new(0) };
+    }
+    let calls = CALLS.replace(CALLS.get().wrapping_add(1));
+    if calls % 64 == 63 {
+        std::thread::yield_now();
+    } else if calls % 8 == 7 {
+        (0..200).for_each(|_| std::hint::spin_loop());
+    }
+}
+
+/// A value as histories have it: what an object was made with, and how often it was touched since; -2 if it was torn.
+fn value(entry: Option<Entry>) -> i64 {
+    let Some(entry) = entry else { return NONE };
+    let before = touched(entry);
+    dawdle();
+    match (decode(entry), touched(entry)) {
+        (Some((_, value)), Some(times)) if before == Some(times) => i64::from(value) | (times as i64) << 32,
+        _ => -2,
+    }
+}
+
+/// One call and what came of it, as the checker reads them.
+struct Call {
+    thread: usize,
+    begin: u128,
+    end: u128,
+    name: &'static str,
+    /// Ranks asked for, and for each the value to write (`NONE` to remove, `KEEP` to leave).
+    keys: Vec<i64>,
+    new: Vec<i64>,
+    /// Values seen, or ranks and values in turn; and the rank up to which a range says all, both ends exclusive.
+    seen: Vec<i64>,
+    bound: i64,
+}
+
+/// Leaves a key of `many` as it is.
+const KEEP: i64 = -3;
+
+struct Recorder<'a, E: Engine<TestSchema>> {
+    map: &'a Map<E>,
+    ranks: &'a Ranks,
+    thread: usize,
+    random: Random,
+    since: Instant,
+    values: u32,
+    calls: Vec<Call>,
+}
+
+impl<E: Engine<TestSchema>> Recorder<'_, E> {
+    fn number(&mut self) -> u64 {
+        FIRST + self.random.below(KEYS)
+    }
+
+    /// A value that is written once in a history.
+    fn fresh(&mut self) -> u32 {
+        self.values += 1;
+        (self.thread as u32 + 1) << 20 | self.values
+    }
+
+    fn record(
+        &mut self,
+        name: &'static str,
+        keys: Vec<i64>,
+        new: Vec<i64>,
+        call: impl FnOnce(&Map<E>, &Ranks) -> (Vec<i64>, i64),
+    ) {
+        let begin = self.since.elapsed().as_nanos();
+        let (seen, bound) = call(self.map, self.ranks);
+        let end = self.since.elapsed().as_nanos();
+        let thread = self.thread;
+        self.calls.push(Call {
+            thread,
+            begin,
+            end,
+            name,
+            keys,
+            new,
+            seen,
+            bound,
+        });
+    }
+
+    fn get(&mut self) {
+        let number = self.number();
+        let rank = self.ranks.rank(number);
+        self.record("get", vec![rank], vec![], |map, _| {
+            let (guard, key) = (epoch::pin(), TestKey::new(number));
+            (vec![patiently(|| map.0.read(&guard, &key, value))], 0)
+        });
+    }
+
+    /// Writes a value, or removes it.
+    fn swap(&mut self, remove: bool) {
+        let number = self.number();
+        let rank = self.ranks.rank(number);
+        let new = if remove { None } else { Some(self.fresh()) };
+        let written = new.map_or(NONE, i64::from);
+        self.record("swap", vec![rank], vec![written], |map, _| {
+            let (guard, key) = (epoch::pin(), TestKey::new(number));
+            let (seen, old) = patiently(|| match new {
+                Some(new) => map
+                    .0
+                    .update(&guard, &key, |old| (Step::Put(entry(&key, new)), (value(old), old))),
+                None => {
+                    let removed = map
+                        .0
+                        .update_present(&guard, &key, |old| (Step::Remove, Some((value(Some(old)), Some(old)))));
+                    removed.map(|removed| removed.unwrap_or((NONE, None)))
+                }
+            });
+            old.into_iter().for_each(|old| retire(&guard, old));
+            (vec![seen], 0)
+        });
+    }
+
+    /// Writes a value, or removes it, and asks for no outcome.
+    fn leave(&mut self, remove: bool) {
+        if !self.map.0.detaches() {
+            return self.swap(remove);
+        }
+        let number = self.number();
+        let rank = self.ranks.rank(number);
+        let new = if remove { None } else { Some(self.fresh()) };
+        let key = TestKey::new(number);
+        self.record("leave", vec![rank], vec![new.map_or(NONE, i64::from)], |map, _| {
+            let guard = epoch::pin();
+            let place = entry(&key, new.unwrap_or_default());
+            let update = Detached {
+                step: new.map_or(Step::Remove, |_| Step::Put(place)),
+                key: place,
+                settle,
+                context: std::ptr::null(),
+            };
+            // SAFETY: the engine outlives the recorders, and what was given up is retired under a guard that is older.
+            patiently(|| unsafe { map.0.detach(&guard, update) });
+            if remove {
+                retire(&guard, place);
+            }
+            (vec![], 0)
+        });
+    }
+
+    /// Changes what a place points to.
+    fn touch(&mut self) {
+        let number = self.number();
+        let rank = self.ranks.rank(number);
+        let key = TestKey::new(number);
+        let hashed = i64::from(key.word & 3 == 0);
+        self.record("touch", vec![rank], vec![hashed], |map, _| {
+            let guard = epoch::pin();
+            let seen = patiently(|| {
+                map.0.update(&guard, &key, |old| {
+                    let touched = old.is_some_and(touch);
+                    (if touched { Step::Touch } else { Step::Keep }, value(old))
+                })
+            });
+            (vec![seen], 0)
+        });
+    }
+
+    /// Reads and writes several keys at once.
+    fn many(&mut self) {
+        let count = 2 + self.random.below(2) as usize;
+        let numbers: Vec<u64> = (0..count).map(|_| self.number()).collect();
+        let new: Vec<i64> = (0..count)
+            .map(|_| match self.random.below(4) {
+                0 => NONE,
+                1 => KEEP,
+                _ => i64::from(self.fresh()),
+            })
+            .collect();
+        let keys = numbers.iter().map(|&number| self.ranks.rank(number)).collect();
+        let written = new.clone();
+        self.record("many", keys, written, |map, _| {
+            let guard = epoch::pin();
+            let keys: Vec<TestKey> = numbers.iter().map(|&number| TestKey::new(number)).collect();
+            let probes: Vec<&TestKey> = keys.iter().collect();
+            let (seen, garbage) = patiently(|| {
+                map.0.update_many(&guard, &probes, |locked| {
+                    let mut garbage = Vec::new();
+                    let mut seen = Vec::new();
+                    for (i, &new) in new.iter().enumerate() {
+                        locked.update(i, &mut |old| {
+                            seen.push(value(old));
+                            if new == KEEP {
+                                return Step::Keep;
+                            }
+                            garbage.extend(old);
+                            u32::try_from(new).map_or(Step::Remove, |new| Step::Put(entry(&keys[i], new)))
+                        });
+                    }
+                    (seen, garbage)
+                })
+            });
+            garbage.into_iter().for_each(|old| retire(&guard, old));
+            (seen, 0)
+        });
+    }
+
+    /// A key to begin at, or none to begin at the end.
+    fn start(&mut self) -> (Option<TestKey>, Vec<i64>) {
+        match self.random.below(KEYS + 1) {
+            KEYS => (None, vec![NONE]),
+            n => (Some(TestKey::new(FIRST + n)), vec![self.ranks.rank(FIRST + n)]),
+        }
+    }
+
+    fn next(&mut self) {
+        let (after, keys) = self.start();
+        self.record("next", keys, vec![], |map, ranks| {
+            let guard = epoch::pin();
+            let found = patiently(|| map.0.next(&guard, after.as_ref(), |found| shown(ranks, found, END)));
+            (found, 0)
+        });
+    }
+
+    /// A call on one key.
+    fn one(&mut self) {
+        match self.random.below(10) {
+            0..3 => self.get(),
+            3..5 => self.swap(false),
+            5 => self.leave(false),
+            6 => self.swap(true),
+            7 => self.leave(true),
+            _ => self.touch(),
+        }
+    }
+
+    fn any(&mut self) {
+        match self.random.below(10) {
+            0..5 => self.one(),
+            5..7 => self.many(),
+            _ => self.next(),
+        }
+    }
+}
+
+impl<E: OrderedEngine<TestSchema>> Recorder<'_, E> {
+    fn prev(&mut self) {
+        let (before, keys) = self.start();
+        self.record("prev", keys, vec![], |map, ranks| {
+            let guard = epoch::pin();
+            let found = patiently(|| map.0.prev(&guard, before.as_ref(), |found| shown(ranks, found, NONE)));
+            (found, 0)
+        });
+    }
+
+    fn range(&mut self) {
+        let (from, keys) = self.start();
+        let down = self.random.below(2) == 0;
+        let inclusive = self.random.below(2) == 0;
+        let limit = 1 + self.random.below(KEYS) as usize;
+        let name = match (down, inclusive) {
+            (false, false) => "above",
+            (false, true) => "from",
+            (true, false) => "below",
+            (true, true) => "down_from",
+        };
+        self.record(name, keys, vec![], |map, ranks| {
+            let guard = epoch::pin();
+            let mut all = Vec::new();
+            let more = patiently(|| {
+                all.clear();
+                map.0
+                    .range(&guard, from.as_ref(), inclusive, down, limit, &mut all, |entry, out| {
+                        out.push((decode(entry), value(Some(entry))))
+                    })
+            });
+            let found: Vec<(u64, i64)> = all
+                .into_iter()
+                .map(|(decoded, value)| (decoded.expect("no torn read").0, value))
+                .collect();
+            let end = if down { NONE } else { END };
+            let bound = match found.last() {
+                Some(last) if more => ranks.rank(last.0) + if down { -1 } else { 1 },
+                // Nothing was told.
+                None if more => KEEP,
+                _ => end,
+            };
+            let seen = found
+                .into_iter()
+                .filter(|found| Ranks::is_key(found.0))
+                .flat_map(|(number, value)| [ranks.rank(number), value])
+                .collect();
+            (seen, bound)
+        });
+    }
+
+    fn any_ordered(&mut self) {
+        match self.random.below(10) {
+            0..3 => self.one(),
+            3..5 => self.many(),
+            5..6 => self.next(),
+            6..7 => self.prev(),
+            _ => self.range(),
+        }
+    }
+}
+
+/// Retires what a detached step has replaced.
+unsafe fn settle(_: *const (), _: Step, old: Option<Entry>) {
+    old.into_iter().for_each(|old| retire(&epoch::pin(), old));
+}
+
+/// The rank and value of what a step of a traversal found; `end` for nothing.
+fn shown(ranks: &Ranks, found: Option<Entry>, end: i64) -> Vec<i64> {
+    match found.map(|entry| (decode(entry), value(Some(entry)))) {
+        None => vec![end, NONE],
+        Some((Some((number, _)), value)) if Ranks::is_key(number) => vec![ranks.rank(number), value],
+        Some((Some((number, _)), _)) => vec![ranks.rank(number), NONE],
+        // The read is to be repeated; if not, the checker sees it.
+        Some((None, _)) => vec![end, -2],
+    }
+}
+
+/// Where the histories of an engine go, or nothing when none are wanted.
+fn output(engine: &str, kind: &str) -> Option<(BufWriter<File>, usize)> {
+    let directory = PathBuf::from(std::env::var_os("CATS_HISTORIES")?);
+    let engine = engine.replace("::tests", "").replace("::", ".");
+    let file = File::create(directory.join(format!("{engine}.{kind}.jsonl"))).expect("a file for histories");
+    let rounds = std::env::var("CATS_ROUNDS").map_or(100, |rounds| rounds.parse().expect("a number of rounds"));
+    Some((BufWriter::new(file), rounds))
+}
+
+/// Records histories of `length` calls a thread.
+fn record<E: Engine<TestSchema>>(
+    make: impl Fn() -> E,
+    engine: &str,
+    kind: &str,
+    length: usize,
+    call: impl Fn(&mut Recorder<'_, E>) + Sync,
+) {
+    let Some((mut file, rounds)) = output(engine, kind) else {
+        return;
+    };
+    let map = Map(make());
+    let ranks = Ranks::of(&map);
+    for round in 0..rounds {
+        (FIRST..FIRST + KEYS).for_each(|number| map.remove(number));
+        let (ready, done) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let since = Instant::now();
+        let calls = std::thread::scope(|scope| {
+            let recorders: Vec<_> = (0..THREADS)
+                .map(|thread| {
+                    let (map, ranks, ready, call) = (&map, &ranks, &ready, &call);
+                    scope.spawn(move || {
+                        let random = Random(0x9e37_79b9 * ((round * THREADS + thread) as u64 + 1));
+                        let mut recorder = Recorder {
+                            map,
+                            ranks,
+                            thread,
+                            random,
+                            since,
+                            values: 0,
+                            calls: Vec::with_capacity(length),
+                        };
+                        ready.fetch_add(1, SeqCst);
+                        while ready.load(SeqCst) < THREADS {
+                            std::thread::yield_now();
+                        }
+                        (0..length).for_each(|_| call(&mut recorder));
+                        recorder.calls
+                    })
+                })
+                .collect();
+            let others = scope.spawn(|| {
+                while !done.load(SeqCst) {
+                    (0..OTHERS).for_each(|n| map.put(other(n), 1));
+                    (0..OTHERS).for_each(|n| map.remove(other(n)));
+                }
+            });
+            let calls: Vec<Call> = recorders
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap())
+                .collect();
+            done.store(true, SeqCst);
+            others.join().unwrap();
+            calls
+        });
+        let keys = (FIRST..FIRST + KEYS).map(|number| ranks.rank(number)).collect();
+        writeln!(file, "{}", line(kind, keys, &calls)).expect("room for histories");
+    }
+}
+
+fn line(kind: &str, keys: Vec<i64>, calls: &[Call]) -> String {
+    let mut line = format!("{{\"kind\":\"{kind}\",\"keys\":{keys:?},\"calls\":[");
+    for (i, call) in calls.iter().enumerate() {
+        let separator = if i == 0 { "" } else { "," };
+        write!(
+            line,
+            "{separator}{{\"thread\":{},\"begin\":{},\"end\":{},\"name\":\"{}\",\"keys\":{:?},\"new\":{:?},\"seen\":{:?},\"bound\":{}}}",
+            call.thread, call.begin, call.end, call.name, call.keys, call.new, call.seen, call.bound
+        )
+        .expect("memory");
+    }
+    line + "]}"
+}
+
+/// Calls on single keys, which are judged key by key; then calls of all kinds.
+pub fn histories<E: Engine<TestSchema>>(make: impl Fn() -> E, engine: &str) {
+    record(&make, engine, "one", 300, |recorder| recorder.one());
+    record(&make, engine, "any", 60, |recorder| recorder.any());
+}
+
+/// Calls of all kinds on an ordered engine.
+pub fn ordered_histories<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E, engine: &str) {
+    record(&make, engine, "ordered", 60, |recorder| recorder.any_ordered());
+}

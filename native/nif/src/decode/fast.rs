@@ -1,0 +1,465 @@
+//! Stored terms laid out in an environment's memory, as the VM would do it, in releases in which that is known ([`layout`]).
+//!
+//! Where the next item goes is passed on from one to the other, so in a register: an environment's own word for it, written and read
+//! again, would have each item wait for the one before. Elements of an object that are no immediates are a call each; what is nested in
+//! them waits until its item is written, and is then laid out in the same loop. A call each are also those of long lists and those for
+//! which no place to wait is left, so calls go no deeper than stored terms are nested.
+
+use crate::decode;
+use crate::entry::failure::Failure;
+use crate::layout::{self, BOXED, CELL};
+use crate::vm::{Env, Term};
+use cats_table::ObjectRef;
+use cats_term::{is_immediate, BlockRef, Elements, TermRef, View, NIL};
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+
+/// The tuple that a block holds.
+///
+/// # Safety
+/// Terms and environments are as expected; so in all functions here.
+pub unsafe fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
+    // SAFETY: as the caller promises.
+    unsafe { object_of(env, block, |_| None) }
+}
+
+/// As [`object`], with another term of the environment as the element at one place.
+///
+/// # Safety
+/// As for [`object`].
+pub unsafe fn object_with(env: Env, block: BlockRef, place: usize, term: Term) -> Result<Term, Failure> {
+    // SAFETY: as the caller promises.
+    unsafe { object_of(env, block, |i| (i == place).then_some(term)) }
+}
+
+#[inline(always)]
+unsafe fn object_of(env: Env, block: BlockRef, own: impl Fn(usize) -> Option<Term>) -> Result<Term, Failure> {
+    let elements = block.elements();
+    let mut decoder = Decoder { env, failure: None };
+    // SAFETY: as the caller promises; the slots are those of the tuple.
+    unsafe {
+        let (at, mut next) = decoder.item(layout::next(env), layout::tuple_header(elements.len()), elements.len());
+        for (i, element) in elements.iter().enumerate() {
+            let slot = at.add(1 + i);
+            match own(i) {
+                Some(term) => slot.write(term.0),
+                None => next = decoder.term(element, slot, next),
+            }
+        }
+        layout::set_next(env, next);
+        decoder.done(Term(at.addr().get() as u64 | BOXED))
+    }
+}
+
+/// The list of these objects. A cell and its tuple are one item, and the cell's tail is written with the next one.
+///
+/// # Safety
+/// As for [`object`].
+pub unsafe fn list(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
+    let mut decoder = Decoder { env, failure: None };
+    let mut list = 0;
+    let mut tail = NonNull::from(&mut list);
+    // SAFETY: as the caller promises; the slots are those of the cells and tuples.
+    unsafe {
+        let mut next = layout::next(env);
+        for object in objects {
+            let arity = object.arity();
+            let at = layout::room(env, next, 3 + arity);
+            let tuple = at.add(2);
+            tail.write(at.addr().get() as u64 | CELL);
+            tail = at.add(1);
+            at.write(tuple.addr().get() as u64 | BOXED);
+            tuple.write(layout::tuple_header(arity));
+            next = tuple.add(1 + arity);
+            match (object, object.flat()) {
+                (_, Some(words)) => copy(words, tuple.add(1)),
+                (ObjectRef::Block(block), None) => {
+                    for (i, element) in block.elements().iter().enumerate() {
+                        next = decoder.term(element, tuple.add(1 + i), next);
+                    }
+                }
+                _ => unreachable!("inline objects are flat"),
+            }
+        }
+        tail.write(NIL);
+        layout::set_next(env, next);
+    }
+    decoder.done(Term(list))
+}
+
+/// One term of a block.
+///
+/// # Safety
+/// As for [`object`].
+pub unsafe fn term(env: Env, term: TermRef) -> Result<Term, Failure> {
+    let mut decoder = Decoder { env, failure: None };
+    let mut word = 0;
+    // SAFETY: as the caller promises; the slot is a word.
+    unsafe {
+        let next = decoder.boxed(term, NonNull::from(&mut word), layout::next(env));
+        layout::set_next(env, next);
+    }
+    decoder.done(Term(word))
+}
+
+/// Words of a short binary's bytes at most, and of a small tuple.
+const SMALL: usize = layout::HEAP_BINARY / size_of::<u64>();
+
+/// Slots that wait at most, and those of one list.
+const WAITING: usize = 32;
+const FEW: usize = WAITING / 2;
+
+/// Slots whose terms are to be laid out. The last that came is the first that is taken.
+struct Waiting<'r> {
+    slots: &'r mut [MaybeUninit<NonNull<u64>>; WAITING],
+    count: usize,
+}
+
+impl Waiting<'_> {
+    /// Whether there was room.
+    #[inline(always)]
+    fn put(&mut self, slot: NonNull<u64>) -> bool {
+        let place = self.slots.get_mut(self.count);
+        let has_room = place.is_some();
+        if let Some(place) = place {
+            place.write(slot);
+            self.count += 1;
+        }
+        has_room
+    }
+
+    #[inline(always)]
+    fn take(&mut self) -> Option<NonNull<u64>> {
+        self.count = self.count.checked_sub(1)?;
+        // SAFETY: as many were put there as are counted.
+        Some(unsafe { self.slots.get_unchecked(self.count).assume_init() })
+    }
+}
+
+struct Decoder<'e> {
+    env: Env<'e>,
+    /// Why, if something could not be made. What is made is complete all the same, as the VM may go over it.
+    failure: Option<Failure>,
+}
+
+impl Decoder<'_> {
+    #[inline(always)]
+    fn done(self, term: Term) -> Result<Term, Failure> {
+        match self.failure {
+            None => Ok(term),
+            Some(failure) => Err(failure),
+        }
+    }
+
+    /// Begins an item of a header and so many words; where it is, and where the next one goes. Here and below, `next` is where the next item
+    /// goes, as the environment does not know yet.
+    #[inline(always)]
+    unsafe fn item(&self, next: NonNull<u64>, header: u64, words: usize) -> (NonNull<u64>, NonNull<u64>) {
+        // SAFETY: as the caller promises; there is room for all of it.
+        unsafe {
+            let at = layout::room(self.env, next, 1 + words);
+            at.write(header);
+            (at, at.add(1 + words))
+        }
+    }
+
+    /// Writes the word of a term to `slot`, and lays out what it refers to.
+    #[inline(always)]
+    unsafe fn term(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
+        if term.is_immediate() {
+            // SAFETY: the caller's slot.
+            unsafe { slot.write(term.word()) };
+            return next;
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.boxed(term, slot, next) }
+    }
+
+    /// As [`term`](Self::term), of one that is no immediate. What is commonest and small is laid out here, if there is room for it: a few
+    /// immediates in a tuple, a short binary, a float, a reference. There is no call but one that ends this one, so hardly a register
+    /// need be saved.
+    #[inline(never)]
+    unsafe fn boxed(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
+        // SAFETY: as the caller promises; each item has the words that its kind's layout has.
+        unsafe {
+            if term.is_list() || !layout::has_room(self.env, next, 2 + SMALL) {
+                return self.nested(term, slot, next);
+            }
+            let refer = || slot.write(next.addr().get() as u64 | BOXED);
+            if let Some(words) = term.flat_tuple() {
+                if !(1..=SMALL).contains(&words.len()) {
+                    return self.nested(term, slot, next);
+                }
+                refer();
+                next.write(layout::tuple_header(words.len()));
+                return copy_few(words, next.add(1));
+            }
+            if let Some(bytes) = term.own_binary() {
+                if let Some((header, size)) = layout::binary_header(bytes.len()) {
+                    refer();
+                    next.write(header);
+                    next.add(1).write(size);
+                    return copy_few(padded(bytes), next.add(2));
+                }
+            }
+            if let Some(&[bits]) = term.float_words() {
+                refer();
+                next.write(layout::FLOAT_HEADER);
+                next.add(1).write(bits);
+                return next.add(2);
+            }
+            if let Some(words) = term.reference_words() {
+                refer();
+                return copy_few(words, next);
+            }
+            self.nested(term, slot, next)
+        }
+    }
+
+    /// As [`boxed`](Self::boxed), of any term. Slots of items that were laid out wait with words of the block, the first in front, so what
+    /// is theirs is mostly what comes next in the block.
+    #[inline(never)]
+    unsafe fn nested(&mut self, term: TermRef, mut slot: NonNull<u64>, mut next: NonNull<u64>) -> NonNull<u64> {
+        let mut items = term.items();
+        let mut slots = [const { MaybeUninit::uninit() }; WAITING];
+        let mut waiting = Waiting {
+            slots: &mut slots,
+            count: 0,
+        };
+        // SAFETY: the caller's slot.
+        unsafe { slot.write(term.word()) };
+        loop {
+            let is_flat = items.is_flat();
+            // SAFETY: as the caller promises; each item has the words that its kind's layout has.
+            next = unsafe {
+                match items.next() {
+                    View::List(list) => {
+                        let words = list.elements().words();
+                        let at = layout::room(self.env, next, 2 * words.len());
+                        let (behind, tail) = (at.add(2 * words.len()), list.tail().word());
+                        slot.write(at.addr().get() as u64 | CELL);
+                        // Of few, the compiler makes steps one after another.
+                        let next = match *words {
+                            [a] => self.cells(term, &[a], tail, &mut waiting, behind),
+                            [a, b] => self.cells(term, &[a, b], tail, &mut waiting, behind),
+                            [a, b, c] => self.cells(term, &[a, b, c], tail, &mut waiting, behind),
+                            _ if !is_flat && words.len() <= FEW => self.cells(term, words, tail, &mut waiting, behind),
+                            _ => self.many_cells(term, words, is_flat, at, behind),
+                        };
+                        behind.sub(1).write(tail);
+                        self.part(term, tail, behind.sub(1), &mut waiting, next)
+                    }
+                    View::Tuple(elements) if !elements.is_empty() => {
+                        let count = elements.len();
+                        let (at, behind) = self.item(next, layout::tuple_header(count), count);
+                        slot.write(at.addr().get() as u64 | BOXED);
+                        self.slots(term, elements, is_flat, at.add(1), &mut waiting, behind)
+                    }
+                    View::Map(map) if map.ordered && layout::is_laid_map(map.keys.len()) => {
+                        let pairs = map.keys.len();
+                        let (keys, behind) = self.item(next, layout::tuple_header(pairs), pairs);
+                        let (at, behind) = self.item(behind, layout::map_header(), 2 + pairs);
+                        slot.write(at.addr().get() as u64 | BOXED);
+                        at.add(1).write(pairs as u64);
+                        at.add(2).write(keys.addr().get() as u64 | BOXED);
+                        let behind = self.slots(term, map.values, is_flat, at.add(3), &mut waiting, behind);
+                        self.slots(term, map.keys, is_flat, keys.add(1), &mut waiting, behind)
+                    }
+                    View::Float(value) => {
+                        let (at, behind) = self.item(next, layout::FLOAT_HEADER, 1);
+                        at.add(1).write(value.to_bits());
+                        slot.write(at.addr().get() as u64 | BOXED);
+                        behind
+                    }
+                    View::Binary(bytes) => match layout::binary_header(bytes.len()) {
+                        Some((header, size)) => {
+                            let words = padded(bytes);
+                            let (at, behind) = self.item(next, header, 1 + words.len());
+                            at.add(1).write(size);
+                            copy(words, at.add(2));
+                            slot.write(at.addr().get() as u64 | BOXED);
+                            behind
+                        }
+                        None => self.by_vm(term.beside(slot.read()), slot, next),
+                    },
+                    View::Integer(integer) => match layout::integer_header(integer.negative, integer.digits.len()) {
+                        Some(header) => {
+                            let (at, behind) = self.item(next, header, integer.digits.len());
+                            copy(integer.digits, at.add(1));
+                            slot.write(at.addr().get() as u64 | BOXED);
+                            behind
+                        }
+                        None => self.by_vm(term.beside(slot.read()), slot, next),
+                    },
+                    View::Reference(words) => {
+                        let (at, behind) = self.item(next, words[0], words.len() - 1);
+                        copy(&words[1..], at.add(1));
+                        slot.write(at.addr().get() as u64 | BOXED);
+                        behind
+                    }
+                    _ => self.by_vm(term.beside(slot.read()), slot, next),
+                }
+            };
+            slot = match waiting.take() {
+                Some(first) => first,
+                None => return next,
+            };
+            // SAFETY: the slot has a word of the same block.
+            unsafe { items.expect(slot.read()) };
+        }
+    }
+
+    /// Writes cells before `next`, with these words of the block of `term` as heads, of which those that are no immediates wait.
+    #[inline(always)]
+    unsafe fn cells(
+        &mut self,
+        term: TermRef,
+        words: &[u64],
+        tail: u64,
+        waiting: &mut Waiting,
+        mut next: NonNull<u64>,
+    ) -> NonNull<u64> {
+        let (mut cell, mut link) = (next, tail);
+        for &word in words.iter().rev() {
+            // SAFETY: as the caller promises.
+            unsafe {
+                cell = cell.sub(2);
+                cell.write(word);
+                cell.add(1).write(link);
+                next = self.part(term, word, cell, waiting, next);
+            }
+            link = cell.addr().get() as u64 | CELL;
+        }
+        next
+    }
+
+    /// Writes cells from `first` on, with these words of the block of `term` as heads, and lays out what they refer to.
+    #[inline(always)]
+    unsafe fn many_cells(
+        &mut self,
+        term: TermRef,
+        words: &[u64],
+        flat: bool,
+        first: NonNull<u64>,
+        mut next: NonNull<u64>,
+    ) -> NonNull<u64> {
+        for (i, &word) in words.iter().enumerate() {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let cell = first.add(2 * i);
+                cell.add(1).write(cell.add(2).addr().get() as u64 | CELL);
+                cell.write(word);
+                if !flat && !is_immediate(word) {
+                    next = self.boxed(term.beside(word), cell, next);
+                }
+            }
+        }
+        next
+    }
+
+    /// Writes the words of these elements of an item from `first` on; those that are no immediates wait. The block is that of `term`.
+    #[inline(always)]
+    unsafe fn slots(
+        &mut self,
+        term: TermRef,
+        elements: Elements,
+        flat: bool,
+        first: NonNull<u64>,
+        waiting: &mut Waiting,
+        mut next: NonNull<u64>,
+    ) -> NonNull<u64> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if flat {
+                copy(elements.words(), first);
+                return next;
+            }
+            let mut slot = first.add(elements.len());
+            for &word in elements.words().iter().rev() {
+                slot = slot.sub(1);
+                slot.write(word);
+                next = self.part(term, word, slot, waiting, next);
+            }
+        }
+        next
+    }
+
+    /// Has a slot with this word wait, if that is no immediate. If too many wait, what it refers to is laid out now.
+    #[inline(always)]
+    unsafe fn part(
+        &mut self,
+        term: TermRef,
+        word: u64,
+        slot: NonNull<u64>,
+        waiting: &mut Waiting,
+        next: NonNull<u64>,
+    ) -> NonNull<u64> {
+        if is_immediate(word) || waiting.put(slot) {
+            return next;
+        }
+        // SAFETY: as the caller promises; a word of the same block.
+        unsafe { self.boxed(term.beside(word), slot, next) }
+    }
+
+    /// Has the VM make a term.
+    #[inline(never)]
+    unsafe fn by_vm(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
+        // SAFETY: as the caller promises. The VM makes the term behind what was laid out: nothing looks at that before the call ends.
+        unsafe {
+            layout::set_next(self.env, next);
+            let made = decode::make(self.env, term).unwrap_or_else(|failure| {
+                self.failure = Some(failure);
+                Term(NIL)
+            });
+            slot.write(made.0);
+            layout::next(self.env)
+        }
+    }
+}
+
+/// The words of a block that hold these bytes and what pads them.
+///
+/// # Safety
+/// They are the bytes of a block's binary.
+#[inline(always)]
+unsafe fn padded(bytes: &[u8]) -> &[u64] {
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len().div_ceil(8)) }
+}
+
+/// Copies at most [`SMALL`] words, and no fewer than one; where the next ones go. Those at the beginning and those at the end, which may be
+/// the same: so there is no loop, whose setup would take longer than it.
+#[inline(always)]
+unsafe fn copy_few(words: &[u64], to: NonNull<u64>) -> NonNull<u64> {
+    /// The words at both ends.
+    #[inline(always)]
+    unsafe fn ends<const N: usize>(from: *const u64, to: NonNull<u64>, words: usize) {
+        // SAFETY: as the caller promises, there are `N` words or more.
+        unsafe {
+            for at in [0, words - N] {
+                let part = from.add(at).cast::<[u64; N]>().read();
+                to.add(at).cast().write(part);
+            }
+        }
+    }
+    let (from, count) = (words.as_ptr(), words.len());
+    debug_assert!((1..=SMALL).contains(&count));
+    // SAFETY: the caller has room for them.
+    unsafe {
+        match count {
+            1 => to.write(*from),
+            2..4 => ends::<2>(from, to, count),
+            _ => ends::<4>(from, to, count),
+        }
+        to.add(count)
+    }
+}
+
+/// Copies words one by one: a copy of any length would be a call.
+#[inline(always)]
+unsafe fn copy(words: &[u64], to: NonNull<u64>) {
+    for (i, word) in words.iter().enumerate() {
+        // SAFETY: the caller has room for them.
+        unsafe { to.add(i).write(*word) };
+    }
+}

@@ -1,0 +1,125 @@
+//! Stored terms into terms of the VM.
+//!
+//! Tuples of immediates are made in one go, of the words as they stand. Other objects are laid out ([`lay`]) where it is known what terms
+//! look like; else, and what cannot be laid out, the VM makes.
+
+pub mod fast;
+
+use crate::encode::check_words;
+use crate::entry::failure::Failure;
+use crate::layout;
+use crate::layout::binary;
+use crate::vm::external;
+use crate::vm::{Env, Term};
+use cats_term::{BlockRef, Class, Elements, Integer, List, Map, Shared, TermRef, View, NIL};
+
+/// The tuple that a block holds. `Big` when it is too large for this scheduler.
+#[inline]
+pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
+    check_words(block.words())?;
+    if block.is_flat() {
+        return Ok(env.tuple(Term::slice(block.elements_raw())));
+    }
+    if layout::is_known() {
+        // SAFETY: terms and environments are as expected.
+        return unsafe { fast::object(env, block) };
+    }
+    made_tuple(env, block.elements())
+}
+
+/// As [`object`], with `key`, a term of the environment, as the element at `place`.
+#[inline]
+pub fn object_with(env: Env, block: BlockRef, place: usize, key: Term) -> Result<Term, Failure> {
+    check_words(block.words())?;
+    if layout::is_known() {
+        // SAFETY: terms and environments are as expected.
+        return unsafe { fast::object_with(env, block, place, key) };
+    }
+    let mut elements = made(env, block.elements())?;
+    elements[place] = key;
+    Ok(env.tuple(&elements))
+}
+
+/// Whether a term of the process that is exactly the same may stand for a copy of this stored one. Not for one with binaries in it,
+/// which may be parts of larger ones that would be kept; nor with floats, of which 0.0 and -0.0 may be the same.
+pub fn may_stand(term: TermRef) -> bool {
+    match term.view() {
+        View::Immediate(_) | View::Integer(_) | View::Reference(_) => true,
+        View::Tuple(elements) => term.is_flat() || elements.iter().all(may_stand),
+        View::List(list) => term.is_flat() || list.elements().iter().all(may_stand) && may_stand(list.tail()),
+        View::Held(class, _) => matches!(class, Class::Reference | Class::Pid | Class::Port),
+        View::Map(_) | View::Float(_) | View::Binary(_) | View::SharedBinary(..) => false,
+    }
+}
+
+/// One term of a block. The caller sees to its size; see [`object`].
+#[inline]
+pub fn term(env: Env, term: TermRef) -> Result<Term, Failure> {
+    if term.is_immediate() {
+        return Ok(Term(term.word()));
+    }
+    if layout::is_known() {
+        // SAFETY: terms and environments are as expected.
+        return unsafe { fast::term(env, term) };
+    }
+    make(env, term)
+}
+
+/// As [`term`], of one that is no immediate, made by the VM.
+pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
+    match term.view() {
+        View::Immediate(word) => Ok(Term(word)),
+        View::Tuple(elements) if term.is_flat() => Ok(env.tuple(Term::slice(elements.words()))),
+        View::Tuple(elements) => made_tuple(env, elements),
+        View::List(list) => make_list(env, list, term.is_flat()),
+        View::Map(map) => make_map(env, map, term.is_flat()),
+        View::Float(value) => Ok(env.float(value)),
+        View::Integer(integer) => make_integer(env, integer).ok_or(Failure::SystemLimit),
+        View::Binary(bytes) => Ok(env.binary(bytes)),
+        View::Reference(words) => Ok(env.reference(words)),
+        // SAFETY: the reference is counted as long as the object exists, which the caller keeps.
+        View::SharedBinary(Shared::Counted(record), bytes) => Ok(unsafe { binary::make(env, record, bytes) }),
+        // SAFETY: the term is held as long as its object, which the caller keeps.
+        View::SharedBinary(Shared::Held(held), _) | View::Held(_, held) => Ok(unsafe { env.copy(Term(held.term())) }),
+    }
+}
+
+#[inline(never)]
+fn made_tuple(env: Env, elements: Elements) -> Result<Term, Failure> {
+    Ok(env.tuple(&made(env, elements)?))
+}
+
+/// Makes terms of these.
+fn made(env: Env, elements: Elements) -> Result<Vec<Term>, Failure> {
+    elements.iter().map(|element| term(env, element)).collect()
+}
+
+fn make_list(env: Env, list: List, flat: bool) -> Result<Term, Failure> {
+    let elements = list.elements();
+    if list.tail().word() != NIL {
+        let tail = term(env, list.tail())?;
+        let elements = made(env, elements)?;
+        return Ok(elements.iter().rev().fold(tail, |tail, &head| env.cons(head, tail)));
+    }
+    match flat {
+        true => Ok(env.list(Term::slice(elements.words()))),
+        false => Ok(env.list(&made(env, elements)?)),
+    }
+}
+
+fn make_map(env: Env, map: Map, flat: bool) -> Result<Term, Failure> {
+    let made = match flat {
+        true => env.map(Term::slice(map.keys.words()), Term::slice(map.values.words())),
+        false => env.map(&made(env, map.keys)?, &made(env, map.values)?),
+    };
+    // The pairs came from a map.
+    Ok(made.expect("the keys of a map differ"))
+}
+
+fn make_integer(env: Env, integer: Integer) -> Option<Term> {
+    match (integer.negative, integer.digits) {
+        (false, &[digit]) => Some(env.unsigned(digit)),
+        (true, &[digit]) if digit <= 1 << 63 => Some(env.integer(0i64.wrapping_sub_unsigned(digit))),
+        (negative, digits) => external::make_integer(env, negative, digits),
+    }
+}

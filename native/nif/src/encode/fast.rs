@@ -1,0 +1,296 @@
+//! Terms of the VM laid out as stored ones, if they are not long and of the commonest kinds, in releases in which it is known what they
+//! look like ([`layout`]): the opposite of [`lay`](crate::decode::fast), and done in the same way.
+//!
+//! Where the next item goes is passed on from one to the other, in a register. Of the elements of an item that are no immediates, all but
+//! the last are a call each, and the last one follows in the same.
+
+use crate::encode::{INLINE_BINARY, MAX_DEPTH};
+use crate::layout::{self, Look};
+use crate::vm::{Env, Term};
+use cats_sync::epoch::Guard;
+use cats_term::{draft, is_immediate, Block, Room, NIL};
+use std::ptr::NonNull;
+
+/// Words of a term at most. As each one within another takes two or more, none is nested too deep to be stored so.
+pub const WORDS: usize = 2 * (MAX_DEPTH - 1);
+const _: () = assert!(WORDS <= u128::BITS as usize, "a bit for each");
+
+/// The object of these elements, not all of which are immediates, in a block. Nothing if it is too long, or of other kinds, or memory is
+/// exhausted. Not inlined: the room would lie in the frame of those that need none.
+///
+/// # Safety
+/// Terms are as expected, and these are of the environment; so in all functions here.
+#[inline(never)]
+pub unsafe fn object(env: Env, elements: &[Term], guard: &Guard) -> Option<Block> {
+    let mut room = Room::<WORDS>::new();
+    let mut encoder = Encoder::new(env, &mut room);
+    // SAFETY: as the caller promises; the words are those that were laid out.
+    unsafe {
+        let end = encoder.root(elements)?;
+        let (words, counted) = (end.offset_from_unsigned(encoder.first), encoder.counted);
+        room.block(words, counted, guard)
+    }
+}
+
+/// The word for a key, laid out in `room`, and whether the term may stand for a copy of a stored one that is the same: not with binaries
+/// outside the heap, of which more would be kept, nor with 0.0 or -0.0, which may be the same. Nothing if it is too long, or of other kinds.
+///
+/// # Safety
+/// As for [`object`]; the key is no immediate.
+#[inline(always)]
+pub unsafe fn key(env: Env, key: Term, room: &mut Room<WORDS>) -> Option<(u64, bool)> {
+    let mut encoder = Encoder::new(env, room);
+    let mut word = 0;
+    // SAFETY: as the caller promises; the slot is a word.
+    unsafe {
+        match layout::float(key) {
+            // In registers, as it is only one.
+            Some(value) => encoder.float(value, NonNull::from(&mut word), encoder.first),
+            None => encoder.boxed(key, NonNull::from(&mut word), encoder.first),
+        }?;
+    }
+    Some((word, encoder.may_stand))
+}
+
+/// A slot to be set, and the term for it.
+type Waiting = Option<(NonNull<u64>, Term)>;
+
+/// Its methods give where the next item goes, or nothing where there is no room, or another kind of term.
+struct Encoder<'e> {
+    env: Env<'e>,
+    first: NonNull<u64>,
+    end: NonNull<u64>,
+    /// A bit for the place of each binary of which references are counted.
+    counted: u128,
+    may_stand: bool,
+}
+
+impl<'e> Encoder<'e> {
+    #[inline(always)]
+    fn new(env: Env<'e>, room: &mut Room<WORDS>) -> Self {
+        let (first, end) = room.bounds();
+        Self {
+            env,
+            first,
+            end,
+            counted: 0,
+            may_stand: true,
+        }
+    }
+
+    /// Whether there is room for so many words.
+    #[inline(always)]
+    fn room(&self, next: NonNull<u64>, words: usize) -> Option<()> {
+        (words <= (self.end.addr().get() - next.addr().get()) / size_of::<u64>()).then_some(())
+    }
+
+    #[inline(always)]
+    unsafe fn root(&mut self, elements: &[Term]) -> Option<NonNull<u64>> {
+        let at = self.first;
+        self.room(at, 1 + elements.len())?;
+        // SAFETY: there is room.
+        unsafe {
+            at.write(draft::tuple_header(elements.len(), false));
+            let mut next = at.add(1 + elements.len());
+            for (i, element) in elements.iter().enumerate() {
+                let slot = at.add(1 + i);
+                if element.is_immediate() {
+                    slot.write(element.0);
+                } else {
+                    next = self.boxed(*element, slot, next)?;
+                }
+            }
+            Some(next)
+        }
+    }
+
+    /// Writes the word of a term that is no immediate to `slot`, and lays out what it refers to.
+    unsafe fn boxed(&mut self, mut term: Term, mut slot: NonNull<u64>, mut next: NonNull<u64>) -> Option<NonNull<u64>> {
+        loop {
+            let mut last = None;
+            let at = next;
+            // SAFETY: as the caller promises; there is room for what is written.
+            unsafe {
+                match layout::look(term) {
+                    Look::Cell(..) => {
+                        slot.write(draft::list_word(self.first, at));
+                        next = self.list(term, at, &mut last)?;
+                    }
+                    Look::Tuple(elements) => {
+                        let count = elements.len();
+                        self.room(at, 1 + count)?;
+                        slot.write(draft::word(self.first, at));
+                        next = self.slots(elements, at.add(1), &mut last, at.add(1 + count))?;
+                        at.write(draft::tuple_header(count, last.is_none()));
+                    }
+                    Look::Map(keys, values) => {
+                        let count = keys.len();
+                        self.room(at, 1 + 2 * count)?;
+                        slot.write(draft::word(self.first, at));
+                        next = self.slots(keys, at.add(1), &mut last, at.add(1 + 2 * count))?;
+                        next = self.slots(values, at.add(1 + count), &mut last, next)?;
+                        at.write(draft::map_header(count, last.is_none()));
+                    }
+                    Look::Float(value) => return self.float(value, slot, at),
+                    Look::Binary(bytes) => return self.binary(bytes, slot, at),
+                    Look::Reference(words) => {
+                        self.room(at, words.len())?;
+                        slot.write(draft::word(self.first, at));
+                        return Some(copy(words, at));
+                    }
+                    Look::Integer(negative, digits) => {
+                        self.room(at, 1 + digits.len())?;
+                        slot.write(draft::word(self.first, at));
+                        at.write(draft::integer_header(negative, digits.len()));
+                        return Some(copy(digits, at.add(1)));
+                    }
+                    Look::Other => return self.outside(term, slot, at),
+                }
+            }
+            match last {
+                Some((waiting, element)) => (slot, term) = (waiting, element),
+                None => return Some(next),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn list(&mut self, list: Term, at: NonNull<u64>, last: &mut Waiting) -> Option<NonNull<u64>> {
+        self.room(at, 1)?;
+        // SAFETY: as the caller promises.
+        unsafe {
+            let first = at.add(1);
+            let (mut place, mut rest, mut tags) = (first, list, !0);
+            while let Some((head, tail)) = layout::cell(rest) {
+                if place == self.end {
+                    return None;
+                }
+                place.write(head.0);
+                place = place.add(1);
+                tags &= head.0;
+                rest = tail;
+            }
+            let length = place.offset_from_unsigned(first);
+            let is_proper = rest.0 == NIL;
+            if !is_proper {
+                self.room(place, 1)?;
+                place.write(rest.0);
+                place = place.add(1);
+                tags &= rest.0;
+            }
+            let is_flat = is_immediate(tags);
+            at.write(draft::list_header(length, is_proper, is_flat));
+            let mut next = place;
+            if !is_flat {
+                let mut slot = first;
+                while slot != place {
+                    let element = Term(slot.read());
+                    if !element.is_immediate() {
+                        next = self.slot(element, slot, last, next)?;
+                    }
+                    slot = slot.add(1);
+                }
+            }
+            Some(next)
+        }
+    }
+
+    /// Sets slots from `first` on to these terms, except for the last one that is no immediate, which waits.
+    #[inline(always)]
+    unsafe fn slots(
+        &mut self,
+        elements: &[Term],
+        first: NonNull<u64>,
+        last: &mut Waiting,
+        mut next: NonNull<u64>,
+    ) -> Option<NonNull<u64>> {
+        for (i, element) in elements.iter().enumerate() {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let slot = first.add(i);
+                if element.is_immediate() {
+                    slot.write(element.0);
+                } else {
+                    next = self.slot(*element, slot, last, next)?;
+                }
+            }
+        }
+        Some(next)
+    }
+
+    /// Has a term that is no immediate wait in `last`, and lays out the one that waited there.
+    #[inline(always)]
+    unsafe fn slot(
+        &mut self,
+        term: Term,
+        slot: NonNull<u64>,
+        last: &mut Waiting,
+        next: NonNull<u64>,
+    ) -> Option<NonNull<u64>> {
+        match last.replace((slot, term)) {
+            // SAFETY: as the caller promises.
+            Some((slot, term)) => unsafe { self.boxed(term, slot, next) },
+            None => Some(next),
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn float(&mut self, value: f64, slot: NonNull<u64>, at: NonNull<u64>) -> Option<NonNull<u64>> {
+        self.room(at, 2)?;
+        // SAFETY: as the caller promises; there is room.
+        unsafe {
+            slot.write(draft::word(self.first, at));
+            at.write(draft::FLOAT_HEADER);
+            at.add(1).write(value.to_bits());
+            self.may_stand &= value != 0.0;
+            Some(at.add(2))
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn binary(&mut self, bytes: &[u8], slot: NonNull<u64>, at: NonNull<u64>) -> Option<NonNull<u64>> {
+        let words = bytes.len().div_ceil(8);
+        if bytes.len() > INLINE_BINARY {
+            return None;
+        }
+        self.room(at, 1 + words)?;
+        // SAFETY: as the caller promises; there is room.
+        unsafe {
+            slot.write(draft::word(self.first, at));
+            at.write(draft::binary_header(bytes.len()));
+            draft::write_bytes(bytes, at.add(1));
+            Some(at.add(1 + words))
+        }
+    }
+
+    /// A binary outside the heap.
+    #[inline(never)]
+    unsafe fn outside(&mut self, term: Term, slot: NonNull<u64>, at: NonNull<u64>) -> Option<NonNull<u64>> {
+        self.may_stand = false;
+        let (record, bytes) = self.env.counted_binary(term)?;
+        // SAFETY: as the caller promises; there is room.
+        unsafe {
+            if bytes.len() <= INLINE_BINARY {
+                return self.binary(bytes, slot, at);
+            }
+            self.room(at, 3)?;
+            self.counted |= 1 << at.offset_from_unsigned(self.first);
+            slot.write(draft::word(self.first, at));
+            at.write(draft::counted_binary_header(bytes.len()));
+            at.add(1).write(record);
+            at.add(2).write(bytes.as_ptr().expose_provenance() as u64);
+            Some(at.add(3))
+        }
+    }
+}
+
+/// Copies words one by one; where the next one goes.
+#[inline(always)]
+unsafe fn copy(words: &[u64], to: NonNull<u64>) -> NonNull<u64> {
+    for (i, word) in words.iter().enumerate() {
+        // SAFETY: the caller has room for them.
+        unsafe { to.add(i).write(*word) };
+    }
+    // SAFETY: one behind the last at most.
+    unsafe { to.add(words.len()) }
+}

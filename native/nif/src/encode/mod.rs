@@ -1,0 +1,395 @@
+//! Terms of the VM into stored form, in a [`Builder`].
+//!
+//! The common cases need none of this: [`immediates`] gives the elements of a tuple as they stand in the process, and
+//! `cats_term::Block::flat` copies them.
+
+pub mod fast;
+
+use crate::entry::failure::Failure;
+use crate::layout::binary;
+use crate::layout::{self, Look};
+use crate::vm::atoms;
+use crate::vm::external;
+use crate::vm::{on_dirty_scheduler, Env, Term};
+use cats_term::{is_immediate, Builder, Class, CountedBinary, Item, Short};
+use rustler::sys::*;
+
+/// Words beyond which a term is too large for a scheduler.
+pub const SCHEDULER_WORDS: usize = cats_table::COPY_LIMIT;
+/// Terms nested deeper than this are held.
+pub const MAX_DEPTH: usize = 64;
+/// Longest binary, in bytes, that is stored within its object.
+pub const INLINE_BINARY: usize = 64;
+/// Elements of a tuple that is [`short`], at most.
+const SHORT_TUPLE: usize = 32;
+
+/// Whether so many words may be gone through or copied, all at once, on this scheduler.
+#[inline]
+pub fn fits(words: usize) -> bool {
+    words <= SCHEDULER_WORDS || on_dirty_scheduler()
+}
+
+/// `Big` if so many words are too many for this scheduler.
+#[inline]
+pub fn check_words(words: usize) -> Result<(), Failure> {
+    match fits(words) {
+        true => Ok(()),
+        false => Err(Failure::Big),
+    }
+}
+
+/// The elements of a tuple, in place.
+#[inline]
+pub fn tuple<'a>(env: Env<'a>, term: Term) -> Result<&'a [Term], Failure> {
+    env.tuple_elements(term).ok_or_else(|| Failure::Bad(atoms::none()))
+}
+
+/// The words of these terms if all of them are immediates.
+#[inline]
+pub fn immediates(terms: &[Term]) -> Option<&[u64]> {
+    let words = Term::words(terms);
+    // No early exit: the loop has no branches to mispredict.
+    let tags = words.iter().fold(!0, |tags, word| tags & word);
+    is_immediate(tags).then_some(words)
+}
+
+/// Builds the tuple of these elements, in place of what is in the builder.
+///
+/// `Big` when it is too large for this scheduler. Held terms and large binaries are only referred to until the builder
+/// finishes a block: the builder's content is valid as long as `env`.
+#[inline]
+pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), Failure> {
+    builder.clear();
+    let mut encoder = Encoder {
+        env,
+        builder,
+        limit: SCHEDULER_WORDS,
+        failure: Failure::Big,
+    };
+    match encoder.root(elements) {
+        Some(()) => Ok(()),
+        None => Err(encoder.failure),
+    }
+}
+
+/// Builds a key to search for: the one-element tuple of this term. Otherwise as [`object`].
+#[inline]
+pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
+    object(env, &[key], builder)
+}
+
+/// Lends a term that can be stored right behind its tuple, of the commonest kinds. `f` stands in a place for each, so that it is made for
+/// that kind.
+///
+/// # Safety
+/// Terms are as expected, and this one is of the environment.
+#[inline(always)]
+pub unsafe fn short<'a, R>(env: Env<'a>, term: Term, f: impl FnOnce(Short<'a>) -> Option<R>) -> Option<R> {
+    // SAFETY: as the caller promises.
+    match unsafe { layout::look(term) } {
+        Look::Float(value) => f(Short::Float(value)),
+        Look::Binary(bytes) if bytes.len() <= INLINE_BINARY => f(Short::Binary(bytes)),
+        Look::Reference(words) => f(Short::Reference(words.try_into().ok()?)),
+        Look::Tuple(elements) if elements.len() <= SHORT_TUPLE => f(Short::Tuple(immediates(elements)?)),
+        Look::Other => {
+            let (record, bytes) = env.counted_binary(term)?;
+            if bytes.len() <= INLINE_BINARY {
+                return f(Short::Binary(bytes));
+            }
+            // SAFETY: the term that refers to the record lives as long as the environment.
+            f(Short::Counted(unsafe { CountedBinary::new(record, bytes) }))
+        }
+        _ => None,
+    }
+}
+
+/// Its methods give nothing where they fail.
+struct Encoder<'a, 'b, 'r> {
+    env: Env<'a>,
+    builder: &'b mut Builder<'r>,
+    /// Words that may be built.
+    limit: usize,
+    /// Why, once something has failed.
+    failure: Failure,
+}
+
+impl Encoder<'_, '_, '_> {
+    /// Fails if `more` words than are built or waiting are too many for this scheduler.
+    #[inline]
+    fn budget(&mut self, more: usize) -> Option<()> {
+        if self.builder.words() + more <= self.limit {
+            return Some(());
+        }
+        self.over_budget()
+    }
+
+    #[cold]
+    fn over_budget(&mut self) -> Option<()> {
+        if !on_dirty_scheduler() {
+            self.failure = Failure::Big;
+            return None;
+        }
+        self.limit = usize::MAX;
+        Some(())
+    }
+
+    /// Adds the outermost tuple.
+    #[inline]
+    fn root(&mut self, elements: &[Term]) -> Option<()> {
+        let (word, _) = self.tuple(elements)?;
+        for (slot, element) in elements.iter().enumerate() {
+            if !element.is_immediate() {
+                self.set(Item::of(word), slot, *element, 1)?;
+            }
+        }
+        Some(())
+    }
+
+    /// Sets a slot to a term that is no immediate. The last such element of what is set follows in the same call: so what is nested in
+    /// last elements, as lists of lists are, goes no deeper.
+    fn set(&mut self, mut item: Item, mut slot: usize, mut term: Term, mut depth: usize) -> Option<()> {
+        loop {
+            let (word, slots) = self.add(term, depth)?;
+            self.builder.set(item, slot, word);
+            let (inner, mut last) = (Item::of(word), None);
+            for place in 0..slots {
+                let element = Term(self.builder.slot(inner, place));
+                if !element.is_immediate() {
+                    if let Some((place, element)) = last.replace((place, element)) {
+                        self.set(inner, place, element, depth + 1)?;
+                    }
+                }
+            }
+            (slot, term) = match last {
+                Some(last) => last,
+                None => return Some(()),
+            };
+            (item, depth) = (inner, depth + 1);
+        }
+    }
+
+    /// Adds a term that is no immediate: its word, and how many slots it has, if some of them have words of the VM that are no immediates.
+    #[inline(always)]
+    fn add(&mut self, term: Term, depth: usize) -> Option<(u64, usize)> {
+        if layout::is_known() {
+            let is_too_deep = depth >= MAX_DEPTH;
+            // SAFETY: terms are as expected, and this one is of the environment.
+            match unsafe { layout::look(term) } {
+                Look::Cell(head, tail) if !is_too_deep => return self.list(head, tail),
+                Look::Tuple(elements) if !is_too_deep => return self.tuple(elements),
+                Look::Map(keys, values) if !is_too_deep => return self.map(keys, values),
+                Look::Float(value) => return Some((self.builder.float(value), 0)),
+                Look::Binary(bytes) if bytes.len() <= INLINE_BINARY => return Some((self.builder.binary(bytes), 0)),
+                Look::Reference(words) => return Some((self.builder.reference(words), 0)),
+                Look::Integer(negative, digits) => {
+                    self.budget(digits.len())?;
+                    return Some((self.builder.integer(negative, digits), 0));
+                }
+                _ => {}
+            }
+        }
+        self.add_asking(term, depth)
+    }
+
+    /// As [`add`](Self::add), asking the VM what the term is.
+    #[inline(never)]
+    fn add_asking(&mut self, term: Term, depth: usize) -> Option<(u64, usize)> {
+        let env = self.env;
+        let is_too_deep = depth >= MAX_DEPTH;
+        if let Some((record, bytes)) = env.counted_binary(term) {
+            return Some((self.counted_binary(record, bytes), 0));
+        }
+        if let Some(bytes) = env.binary_bytes(term) {
+            return Some((self.other_binary(term, bytes), 0));
+        }
+        if let Some(elements) = env.tuple_elements(term) {
+            return match is_too_deep {
+                true => self.deep(Class::Tuple, term),
+                false => self.tuple(elements),
+            };
+        }
+        if let Some((head, tail)) = env.cell(term) {
+            return match is_too_deep {
+                true => self.deep(Class::List, term),
+                false => self.list(head, tail),
+            };
+        }
+        if let Some(pairs) = env.map_size(term) {
+            return match is_too_deep {
+                true => self.deep(Class::Map, term),
+                false => self.map_asking(term, pairs),
+            };
+        }
+        let word = if let Some(value) = env.get_f64(term) {
+            self.builder.float(value)
+        } else if env.is_reference(term) {
+            self.hold(Class::Reference, term)
+        } else if env.is_number(term) {
+            self.integer(term)?
+        } else {
+            self.hold(self.class(term), term)
+        };
+        Some((word, 0))
+    }
+
+    #[inline]
+    fn counted_binary(&mut self, record: u64, bytes: &[u8]) -> u64 {
+        if bytes.len() <= INLINE_BINARY {
+            return self.builder.binary(bytes);
+        }
+        // SAFETY: the term that refers to the record lives as long as the environment.
+        unsafe { self.builder.counted_binary(record, bytes) }
+    }
+
+    /// A binary within the heap, or one whose references cannot be counted as it is.
+    fn other_binary(&mut self, term: Term, bytes: &[u8]) -> u64 {
+        if bytes.len() <= INLINE_BINARY {
+            return self.builder.binary(bytes);
+        }
+        if binary::is_known() {
+            // A copy is none that the process may append to.
+            // SAFETY: the term lives as long as the environment.
+            let copy = unsafe { self.env.copy(term) };
+            if let Some((record, bytes)) = self.env.counted_binary(copy) {
+                return self.counted_binary(record, bytes);
+            }
+        }
+        // SAFETY: the term and its bytes live as long as the environment.
+        unsafe { self.builder.shared_binary(term.0, bytes) }
+    }
+
+    /// How many slots of an item are to be gone through, if not all of these words are immediates.
+    #[inline(always)]
+    fn slots(words: [&[Term]; 2]) -> usize {
+        match words.iter().all(|words| immediates(words).is_some()) {
+            true => 0,
+            false => words[0].len() + words[1].len(),
+        }
+    }
+
+    #[inline(always)]
+    fn tuple(&mut self, elements: &[Term]) -> Option<(u64, usize)> {
+        self.budget(elements.len())?;
+        let item = self.builder.filled_tuple(Term::words(elements));
+        Some((item.word(), Self::slots([elements, &[]])))
+    }
+
+    #[inline(always)]
+    fn map(&mut self, keys: &[Term], values: &[Term]) -> Option<(u64, usize)> {
+        self.budget(keys.len() + values.len())?;
+        let item = self.builder.filled_map(Term::words(keys), Term::words(values));
+        Some((item.word(), Self::slots([keys, values])))
+    }
+
+    fn map_asking(&mut self, map: Term, pairs: usize) -> Option<(u64, usize)> {
+        self.budget(2 * pairs)?;
+        let item = self.builder.map(pairs);
+        let (keys, values) = self.builder.slots(item).split_at_mut(pairs);
+        let mut places = keys.iter_mut().zip(values);
+        let passed = self.env.each_pair(map, pairs, |key, value| {
+            if let Some(place) = places.next() {
+                (*place.0, *place.1) = (key.0, value.0);
+            }
+        });
+        if passed.is_none() {
+            self.failure = Failure::SystemLimit;
+        }
+        passed.map(|()| (item.word(), 2 * pairs))
+    }
+
+    #[inline(always)]
+    fn list(&mut self, head: Term, tail: Term) -> Option<(u64, usize)> {
+        let env = self.env;
+        let item = self.builder.open_list();
+        self.builder.push(head.0);
+        let (mut tags, mut rest) = (head.0, tail);
+        while env.cell(rest).is_some() {
+            self.budget(1)?;
+            self.builder.push_all(self.limit, || {
+                let (head, tail) = env.cell(rest)?;
+                rest = tail;
+                tags &= head.0;
+                Some(head.0)
+            });
+        }
+        let slots = self.builder.close_list(item, rest.0);
+        let is_flat = is_immediate(tags & rest.0);
+        Some((item.word(), if is_flat { 0 } else { slots }))
+    }
+
+    fn integer(&mut self, term: Term) -> Option<u64> {
+        if let Some(value) = self.env.get_i64(term) {
+            return Some(self.builder.integer_i64(value));
+        }
+        if let Some(value) = self.env.get_u64(term) {
+            return Some(self.builder.integer(false, &[value]));
+        }
+        let (negative, magnitude) = external::of(self.env, term)
+            .and_then(|bytes| external::big_integer(&bytes))
+            .or_else(|| {
+                self.failure = Failure::SystemLimit;
+                None
+            })?;
+        self.budget(magnitude.len())?;
+        Some(self.builder.integer(negative, &magnitude))
+    }
+
+    /// Holds a tuple, list or map that is nested too deep.
+    #[cold]
+    fn deep(&mut self, class: Class, term: Term) -> Option<(u64, usize)> {
+        if self.limit != usize::MAX && !is_small(self.env, term) {
+            self.over_budget()?;
+        }
+        Some((self.hold(class, term), 0))
+    }
+
+    fn hold(&mut self, class: Class, term: Term) -> u64 {
+        // SAFETY: the term lives as long as its environment; no immediate comes here.
+        unsafe { self.builder.held(class, term.0) }
+    }
+
+    /// The class of a term that cannot be taken apart and is no reference.
+    fn class(&self, term: Term) -> Class {
+        let raw = self.env.raw();
+        // SAFETY: tests of a term of the environment.
+        unsafe {
+            if enif_is_fun(raw, term.raw()) != 0 {
+                Class::Fun
+            } else if enif_is_pid(raw, term.raw()) != 0 {
+                Class::Pid
+            } else if enif_is_port(raw, term.raw()) != 0 {
+                Class::Port
+            } else if enif_compare(term.raw(), self.env.binary(b"").raw()) > 0 {
+                // No test for bit strings exists, but nothing else sorts after the empty binary.
+                Class::BitString
+            } else {
+                Class::Record
+            }
+        }
+    }
+}
+
+/// Whether a term, taken apart as far as can be, has few enough parts for a scheduler.
+fn is_small(env: Env, term: Term) -> bool {
+    let mut left = SCHEDULER_WORDS;
+    let mut rest = vec![term];
+    while let Some(term) = rest.pop() {
+        if let Some(elements) = env.tuple_elements(term) {
+            if elements.len() > left {
+                return false;
+            }
+            rest.extend_from_slice(elements);
+            left -= elements.len();
+        } else if let Some((head, tail)) = env.cell(term) {
+            rest.extend([tail, head]);
+            left = left.saturating_sub(2);
+        } else if let Some(pairs) = env.map_size(term) {
+            // What a map's pairs hold is not counted: maps that deep are rare, and they are copied all the same.
+            left = left.saturating_sub(2 * pairs);
+        }
+        if left == 0 {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,48 @@
+//! `cats_nif:dirty(Function, Arguments)`: runs any native function on a dirty scheduler, where it may take its time.
+//!
+//! An exception of the function comes back as a value: an exception that a dirty native function raises while the VM is still
+//! finishing to load its module makes the VM read memory that it has freed (seen on the debug VM of OTP 29).
+
+use crate::entry::failure::Failure;
+use crate::entry::functions::FUNCTIONS;
+use crate::vm::atoms;
+use crate::vm::{Env, Term};
+use std::sync::OnceLock;
+
+/// The most arguments that a native function has.
+const MAX_ARITY: usize = 8;
+
+/// The atom of each function's name, in the order of [`FUNCTIONS`].
+static NAMES: OnceLock<Vec<Term>> = OnceLock::new();
+
+/// Makes the atoms of the functions' names.
+pub fn make_names(env: Env) {
+    NAMES.get_or_init(|| FUNCTIONS.iter().map(|function| env.atom(function.name)).collect());
+}
+
+/// Calls the native function of this name and this number of arguments: `{ok, Result}` or `{error, Reason}`.
+pub fn dirty_call(env: Env, &[name, list]: &[Term; 2]) -> Result<Term, Failure> {
+    let (tag, value) = match call(env, name, list) {
+        Ok(result) => (atoms::ok(), result),
+        Err(reason) => (atoms::error(), reason),
+    };
+    Ok(env.tuple(&[tag, value]))
+}
+
+fn call(env: Env, name: Term, list: Term) -> Result<Term, Term> {
+    let mut arguments = [Term(0); MAX_ARITY];
+    let mut arity = 0;
+    let mut rest = list;
+    while let Some((argument, tail)) = env.cell(rest) {
+        *arguments.get_mut(arity).ok_or(atoms::none())? = argument;
+        arity += 1;
+        rest = tail;
+    }
+    let names = NAMES.get().map(Vec::as_slice).unwrap_or_default();
+    let (_, function) = names
+        .iter()
+        .zip(FUNCTIONS)
+        .find(|(atom, function)| **atom == name && function.arity as usize == arity)
+        .ok_or(atoms::none())?;
+    function.run(env, &arguments[..arity])
+}

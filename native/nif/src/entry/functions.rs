@@ -1,0 +1,208 @@
+//! The native functions of the module `cats_nif`: name, arity and body of each in one list.
+//!
+//! A body is `fn(Env, &[Term; ARITY]) -> Result<Term, Failure>`. Each runs in a panic guard: a panic becomes the Erlang
+//! exception `error:{panic, Text}`, what unwinds for want of memory `error:system_limit`, and the VM goes on.
+
+use crate::calls;
+use crate::entry::failure::Failure;
+use crate::vm::atoms;
+use crate::vm::{Env, Term};
+use cats_sync::slab::OutOfMemory;
+use rustler::sys::*;
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+/// One native function.
+pub struct Function {
+    pub name: &'static str,
+    pub arity: u32,
+    name_and_zero: &'static str,
+    entry: unsafe extern "C" fn(*mut ErlNifEnv, c_int, *const ErlNifTerm) -> ErlNifTerm,
+    flags: c_uint,
+}
+
+impl Function {
+    /// What the VM is told about the function.
+    pub fn declaration(&self) -> ErlNifFunc {
+        ErlNifFunc {
+            name: self.name_and_zero.as_ptr().cast(),
+            arity: self.arity,
+            function: self.entry,
+            flags: self.flags,
+        }
+    }
+
+    /// Calls the function; panics unless it has so many arguments. Returns its result, or the reason of the exception that it
+    /// would raise.
+    pub fn run(&self, env: Env, arguments: &[Term]) -> Result<Term, Term> {
+        assert_eq!(arguments.len(), self.arity as usize);
+        let outer = OUTCOME.replace(Outcome::Caught(None));
+        // SAFETY: as many arguments as declared. It neither unwinds nor raises.
+        let result = unsafe { (self.entry)(env.raw(), self.arity as c_int, Term::words(arguments).as_ptr().cast()) };
+        match OUTCOME.replace(outer) {
+            Outcome::Caught(Some(reason)) => Err(reason),
+            _ => Ok(Term::from_raw(result)),
+        }
+    }
+}
+
+/// What becomes of a failure of the function that the thread runs.
+#[derive(Clone, Copy)]
+enum Outcome {
+    Raised,
+    /// Kept here for [`Function::run`].
+    Caught(Option<Term>),
+}
+
+thread_local! { static OUTCOME: Cell<Outcome> = const { Cell::new(Outcome::Raised) }; }
+
+/// Runs a body; fails with the reason of the exception to raise if it fails or panics.
+#[inline(always)]
+fn guarded<const ARITY: usize>(
+    env: Env,
+    arguments: &[Term; ARITY],
+    body: impl Fn(Env, &[Term; ARITY]) -> Result<Term, Failure>,
+) -> Term {
+    match catch_unwind(AssertUnwindSafe(|| body(env, arguments))) {
+        Ok(Ok(result)) => result,
+        Ok(Err(failure)) => fail(env, failure.reason()),
+        Err(payload) => panicked(env, payload),
+    }
+}
+
+/// What a function that failed returns.
+#[cold]
+#[inline(never)]
+fn fail(env: Env, reason: Term) -> Term {
+    match OUTCOME.get() {
+        Outcome::Raised => env.raise(reason),
+        Outcome::Caught(_) => {
+            OUTCOME.set(Outcome::Caught(Some(reason)));
+            reason
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn panicked(env: Env, payload: Box<dyn Any + Send>) -> Term {
+    if payload.is::<OutOfMemory>() {
+        return fail(env, Failure::SystemLimit.reason());
+    }
+    let text = payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("unknown");
+    fail(env, env.tuple(&[atoms::panic(), env.binary(text.as_bytes())]))
+}
+
+macro_rules! functions {
+    ($($(#[$attribute:meta])* $name:ident / $arity:literal $([$flag:ident])? => $body:path),* $(,)?) => {
+        &[$(
+            $(#[$attribute])*
+            {
+                unsafe extern "C" fn entry(env: *mut ErlNifEnv, _: c_int, arguments: *const ErlNifTerm) -> ErlNifTerm {
+                    // SAFETY: the VM, or `run`, calls, with an environment for the call and as many arguments as declared.
+                    let (env, arguments) = unsafe { (Env::new(env), &*arguments.cast::<[Term; $arity]>()) };
+                    guarded(env, arguments, $body).raw()
+                }
+                Function {
+                    name: stringify!($name),
+                    arity: $arity,
+                    name_and_zero: concat!(stringify!($name), "\0"),
+                    entry,
+                    flags: 0 $(| $flag)?,
+                }
+            }
+        ),*]
+    };
+}
+
+/// All native functions.
+pub static FUNCTIONS: &[Function] = functions! {
+    dirty_call/2 [ERL_NIF_DIRTY_JOB_CPU_BOUND] => crate::entry::dirty::dirty_call,
+    configure/1 => crate::entry::settings::configure,
+    settings/0 => crate::entry::settings::settings,
+    reaper/1 => crate::calls::reaper::reaper,
+    engines/0 => calls::manage::engines,
+    new/2 => calls::manage::new,
+    delete/1 => calls::manage::delete,
+    delete/2 => calls::write::delete_key,
+    delete_object/2 => calls::write::delete_object,
+    delete_all_objects/1 => calls::write::delete_all_objects,
+    insert/2 => calls::write::insert,
+    insert_new/2 => calls::write::insert_new,
+    lookup/2 => calls::read::lookup,
+    lookup_element/3 => calls::read::lookup_element,
+    lookup_element/4 => calls::read::lookup_element_default,
+    lookup_elements/3 => calls::read::lookup_elements,
+    lookup_many/2 => calls::read::lookup_many,
+    member/2 => calls::read::member,
+    take/2 => calls::write::take,
+    update_counter/3 => calls::update::update_counter,
+    update_counter/4 => calls::update::update_counter_default,
+    update_element/3 => calls::update::update_element,
+    update_element/4 => calls::update::update_element_default,
+    first/1 => calls::traverse::first,
+    last/1 => calls::traverse::last,
+    next/2 => calls::traverse::next,
+    prev/2 => calls::traverse::prev,
+    first_lookup/1 => calls::traverse::first_lookup,
+    last_lookup/1 => calls::traverse::last_lookup,
+    next_lookup/2 => calls::traverse::next_lookup,
+    prev_lookup/2 => calls::traverse::prev_lookup,
+    next_objects/2 => calls::traverse::next_objects,
+    prev_objects/2 => calls::traverse::prev_objects,
+    next_numbered/3 => calls::traverse::next_numbered,
+    prev_numbered/3 => calls::traverse::prev_numbered,
+    slot/2 => calls::traverse::slot,
+    safe_fixtable/2 => calls::manage::safe_fixtable,
+    rename/2 => calls::manage::rename,
+    whereis/1 => calls::manage::whereis,
+    give_away/3 => calls::manage::give_away,
+    setopts/2 => calls::manage::setopts,
+    all/0 => calls::manage::all,
+    info/2 => calls::info::info,
+    scan/2 => calls::select::scan,
+    select/4 => calls::select::select,
+    select_on/2 => calls::select::go_on,
+    is_cursor/1 => calls::select::is_cursor,
+    select_at/4 => calls::select::select_at,
+    select_chunk/3 => calls::select::next_chunk,
+    reap/0 => calls::background::reap,
+    memory/0 => calls::background::memory,
+    #[cfg(feature = "selftest")]
+    test_roundtrip/1 => crate::entry::selftest::roundtrip,
+    #[cfg(feature = "selftest")]
+    test_layout/1 => crate::entry::selftest::layout,
+    #[cfg(feature = "selftest")]
+    test_layout_of_resources/0 => crate::entry::selftest::layout_of_resources,
+    #[cfg(feature = "selftest")]
+    test_store/1 => crate::entry::selftest::store_and_free,
+    #[cfg(feature = "selftest")]
+    test_compare/2 => crate::entry::selftest::compare,
+    #[cfg(feature = "selftest")]
+    test_equal/2 => crate::entry::selftest::equal,
+    #[cfg(feature = "selftest")]
+    test_hash/1 => crate::entry::selftest::hash,
+    #[cfg(feature = "selftest")]
+    test_keep/1 => crate::entry::selftest::keep,
+    #[cfg(feature = "selftest")]
+    test_kept/1 => crate::entry::selftest::kept,
+    #[cfg(feature = "selftest")]
+    test_drop/1 => crate::entry::selftest::drop_kept,
+    #[cfg(feature = "selftest")]
+    test_batches/0 => crate::entry::selftest::batches,
+    #[cfg(feature = "selftest")]
+    test_collect/0 => crate::entry::selftest::collect,
+    #[cfg(feature = "selftest")]
+    test_panic/0 => crate::entry::selftest::panic,
+    #[cfg(feature = "selftest")]
+    test_out_of_memory/0 => crate::entry::selftest::out_of_memory,
+    #[cfg(feature = "selftest")]
+    test_watch/1 => crate::entry::selftest::watch,
+    #[cfg(feature = "selftest")]
+    test_watched/0 => crate::entry::selftest::watched,
+};

@@ -1,0 +1,51 @@
+//! The settings of the application, as they were when the first reaper registered itself, which is before the first table.
+
+use crate::calls::registry;
+use crate::entry::failure::Failure;
+use crate::vm::atoms;
+use crate::vm::{Env, Term};
+use std::sync::OnceLock;
+
+struct Settings {
+    reader_groups: usize,
+}
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// `configure({ReaderGroups, Registry})`, where the registry is `lock_free` or `locked`: the first call counts.
+pub fn configure(env: Env, &[settings]: &[Term; 1]) -> Result<Term, Failure> {
+    let bad = || Failure::Bad(atoms::none());
+    let &[groups, kind] = env.tuple_elements(settings).ok_or_else(bad)? else {
+        return Err(bad());
+    };
+    let groups = groups
+        .small_integer()
+        .and_then(|groups| usize::try_from(groups).ok())
+        .filter(|groups| *groups > 0)
+        .ok_or_else(bad)?;
+    let locked = kind == env.atom("locked");
+    if !locked && kind != env.atom("lock_free") {
+        return Err(bad());
+    }
+    SETTINGS.get_or_init(|| {
+        if locked {
+            registry().use_locks(groups);
+        }
+        Settings { reader_groups: groups }
+    });
+    Ok(atoms::ok())
+}
+
+/// The most groups that the readers of one lock are divided into.
+pub fn reader_groups() -> usize {
+    SETTINGS.get().map_or(1, |settings| settings.reader_groups)
+}
+
+/// `settings()`: what counted, as `configure` has it, or `none`.
+pub fn settings(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    let Some(settings) = SETTINGS.get() else {
+        return Ok(atoms::none());
+    };
+    let kind = if registry().uses_locks() { "locked" } else { "lock_free" };
+    Ok(env.tuple(&[env.unsigned(settings.reader_groups as u64), env.atom(kind)]))
+}

@@ -1,0 +1,108 @@
+//! What the VM does for stored terms ([`cats_term::Host`]).
+
+use crate::decode;
+use crate::held;
+use crate::layout::binary;
+use crate::vm::external;
+use crate::vm::{Env, Term};
+use cats_sync::slab;
+use cats_term::{Host, TermRef};
+use rustler::sys::*;
+use std::cmp::Ordering;
+
+/// Installs the host. Called whenever the library is loaded; the first time counts.
+pub fn install(env: Env) {
+    let zeros = (env.float(0.0), env.float(-0.0));
+    cats_term::install(Host {
+        compare: |a, b| compare(Term(a), Term(b)),
+        identical: |a, b| identical(Term(a), Term(b)),
+        // SAFETY: the term lives during the call.
+        hash: |term| unsafe { enif_hash(ErlNifHash::ERL_NIF_INTERNAL_HASH, Term(term).raw(), 0) },
+        atom_text,
+        zeros_identical: identical(zeros.0, zeros.1),
+        compare_mixed: |a, b| Workspace::new().with(a, b, compare),
+        identical_mixed: |a, b| Workspace::new().with(a, b, identical),
+        bits: |term, bits| {
+            let workspace = Workspace::new();
+            let bytes = slab::needed(external::of(workspace.env(), Term(term)));
+            external::bits(&bytes, bits)
+        },
+        retain: held::retain,
+        release: held::release,
+        retain_binary: binary::retain,
+        release_binary: binary::release,
+        binary_size: binary::size,
+    });
+}
+
+fn compare(a: Term, b: Term) -> Ordering {
+    // SAFETY: the terms live during the call.
+    unsafe { enif_compare(a.raw(), b.raw()) }.cmp(&0)
+}
+
+fn identical(a: Term, b: Term) -> bool {
+    // SAFETY: the terms live during the call.
+    unsafe { enif_is_identical(a.raw(), b.raw()) != 0 }
+}
+
+/// Appends the text of an atom, given its word, in UTF-8.
+pub fn atom_text(atom: u64, text: &mut Vec<u8>) {
+    let atom = Term(atom);
+    let mut name = [0u8; 256];
+    // SAFETY: the VM writes at most as many bytes as it is told; it needs no environment for an atom.
+    let size = unsafe {
+        let latin1 = ErlNifCharEncoding::ERL_NIF_LATIN1;
+        enif_get_atom(
+            std::ptr::null_mut(),
+            atom.raw(),
+            name.as_mut_ptr().cast(),
+            name.len() as c_uint,
+            latin1,
+        )
+    };
+    if size > 0 {
+        // Without the zero at the end.
+        for &latin1 in &name[..size as usize - 1] {
+            let mut utf8 = [0; 2];
+            text.extend_from_slice(char::from(latin1).encode_utf8(&mut utf8).as_bytes());
+        }
+    } else {
+        let workspace = Workspace::new();
+        let bytes = slab::needed(external::of(workspace.env(), atom));
+        external::atom_text(&bytes, text);
+    }
+}
+
+/// Makes a term of a stored one for the time of a question.
+pub fn with_term<R>(term: TermRef, ask: impl FnOnce(Env, Term) -> R) -> R {
+    let workspace = Workspace::new();
+    let made = decode::term(workspace.env(), term).expect("terms that were stored can be made");
+    ask(workspace.env(), made)
+}
+
+/// An environment for terms that live for one question.
+struct Workspace(*mut ErlNifEnv);
+
+impl Workspace {
+    fn new() -> Self {
+        // SAFETY: no precondition.
+        Self(unsafe { enif_alloc_env() })
+    }
+
+    fn env(&self) -> Env<'_> {
+        // SAFETY: the environment lives as long as this value, and is this thread's.
+        unsafe { Env::new(self.0) }
+    }
+
+    fn with<R>(&self, a: TermRef, b: TermRef, ask: fn(Term, Term) -> R) -> R {
+        let made = |term| decode::term(self.env(), term).expect("terms that were stored can be made");
+        ask(made(a), made(b))
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        // SAFETY: nothing refers to its terms any more.
+        unsafe { enif_free_env(self.0) }
+    }
+}

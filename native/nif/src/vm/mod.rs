@@ -1,0 +1,484 @@
+//! Terms and environments of the VM as this crate handles them: thin, inlined covers of `erl_nif`.
+//!
+//! A [`Term`] is a word of the VM. If its two lowest bits are 11 it is an *immediate* (a small integer, an atom, `[]`, a local
+//! pid or port), means the same in every environment and for ever, and may be stored; [`crate::entry::load`] checks that. Any other
+//! word is passed back to `erl_nif` within the environment it came from, or looked into ([`crate::layout`]).
+//!
+//! Source: `erl_nif` of Erlang/OTP, version 2.16. `enif_term_type` is never called: it ends the VM on a native record.
+
+pub mod atoms;
+pub mod external;
+mod memory;
+pub mod monitor;
+pub mod resource;
+
+use crate::layout;
+use crate::layout::binary;
+use rustler::sys::*;
+use std::marker::PhantomData;
+use std::mem::{transmute, MaybeUninit};
+
+/// A word of the VM.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct Term(pub u64);
+
+const _: () = assert!(size_of::<Term>() == size_of::<ErlNifTerm>());
+
+/// The environment of a native call, or of a batch of held terms.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub struct Env<'a> {
+    raw: *mut ErlNifEnv,
+    call: PhantomData<&'a ()>,
+}
+
+/// The bits that tell an immediate.
+const TAG: u64 = 3;
+/// The bits that tell a small integer, and their number.
+const INTEGER: u64 = 0xf;
+const INTEGER_BITS: u32 = 4;
+/// How long a process may run that makes long calls, in nanoseconds.
+const TURN_NS: usize = 200_000;
+
+impl Term {
+    #[inline]
+    pub fn raw(self) -> ErlNifTerm {
+        // SAFETY: both are transparent over a word.
+        unsafe { transmute(self.0) }
+    }
+
+    #[inline]
+    pub fn from_raw(raw: ErlNifTerm) -> Self {
+        // SAFETY: both are transparent over a word.
+        unsafe { transmute(raw) }
+    }
+
+    /// Whether the word is an immediate.
+    #[inline]
+    pub fn is_immediate(self) -> bool {
+        self.0 & TAG == TAG
+    }
+
+    /// The value of a small integer: one of at most 60 bits.
+    #[inline]
+    pub fn small_integer(self) -> Option<i64> {
+        (self.0 & INTEGER == INTEGER).then_some(self.0 as i64 >> INTEGER_BITS)
+    }
+
+    /// The small integer of this value.
+    #[inline]
+    pub fn byte(value: u8) -> Self {
+        Self::small(value.into())
+    }
+
+    /// The same of up to 59 bits.
+    #[inline]
+    pub fn small(value: u64) -> Self {
+        debug_assert!(value >> 59 == 0);
+        Self(value << INTEGER_BITS | INTEGER)
+    }
+
+    /// Asks the processor for the memory that the term refers to, if it does.
+    #[inline]
+    pub fn prefetch(self) {
+        cats_sync::prefetch(self.0 as *const u64);
+    }
+
+    /// The same word for each of `terms`.
+    #[inline]
+    pub fn words(terms: &[Term]) -> &[u64] {
+        // SAFETY: Term is transparent over u64.
+        unsafe { transmute(terms) }
+    }
+
+    /// Each of `words` as a term.
+    #[inline]
+    pub fn slice(words: &[u64]) -> &[Term] {
+        // SAFETY: Term is transparent over u64.
+        unsafe { transmute(words) }
+    }
+}
+
+impl<'a> Env<'a> {
+    /// # Safety
+    /// `raw` is an environment that this thread may use during `'a`.
+    #[inline]
+    pub unsafe fn new(raw: *mut ErlNifEnv) -> Self {
+        Self { raw, call: PhantomData }
+    }
+
+    #[inline]
+    pub fn raw(self) -> *mut ErlNifEnv {
+        self.raw
+    }
+
+    /// An atom of at most 255 Latin-1 characters.
+    pub fn atom(self, name: &str) -> Term {
+        // SAFETY: the name's address and length are those of a live string; the VM copies it.
+        Term::from_raw(unsafe { enif_make_atom_len(self.raw, name.as_ptr().cast(), name.len()) })
+    }
+
+    #[inline]
+    pub fn integer(self, value: i64) -> Term {
+        // SAFETY: the environment is live, as `new` demands; so in all calls below.
+        Term::from_raw(unsafe { enif_make_int64(self.raw, value) })
+    }
+
+    #[inline]
+    pub fn unsigned(self, value: u64) -> Term {
+        // SAFETY: as in `integer`.
+        Term::from_raw(unsafe { enif_make_uint64(self.raw, value) })
+    }
+
+    /// A float; `value` is finite.
+    #[inline]
+    pub fn float(self, value: f64) -> Term {
+        debug_assert!(value.is_finite());
+        // SAFETY: as in `integer`; the VM raises badarg for values that are no numbers, which callers never pass.
+        Term::from_raw(unsafe { enif_make_double(self.raw, value) })
+    }
+
+    /// A binary with these bytes, copied.
+    #[inline]
+    pub fn binary(self, bytes: &[u8]) -> Term {
+        let mut term = MaybeUninit::uninit();
+        // SAFETY: the VM returns memory for the bytes of a new binary, which nobody else sees yet.
+        unsafe {
+            let data = enif_make_new_binary(self.raw, bytes.len(), term.as_mut_ptr());
+            data.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            Term::from_raw(term.assume_init())
+        }
+    }
+
+    /// A tuple of these terms of this environment (or immediates).
+    #[inline(always)]
+    pub fn tuple(self, elements: &[Term]) -> Term {
+        if layout::is_known() {
+            // SAFETY: the terms are the environment's or immediates.
+            if let Some(term) = unsafe { layout::make_tuple(self, elements) } {
+                return term;
+            }
+        }
+        self.tuple_from(elements)
+    }
+
+    /// A tuple of these immediates, which need not lie in memory for that.
+    #[inline(always)]
+    pub fn tuple_of<const N: usize>(self, words: [u64; N]) -> Term {
+        if layout::is_known() {
+            // SAFETY: immediates are terms of every environment.
+            if let Some(term) = unsafe { layout::make_tuple_of(self, words) } {
+                return term;
+            }
+        }
+        self.tuple_from(Term::slice(&words))
+    }
+
+    /// As [`tuple`](Self::tuple), made by the VM.
+    #[cold]
+    pub fn tuple_from(self, elements: &[Term]) -> Term {
+        // SAFETY: the elements' address and number are those of a live slice.
+        Term::from_raw(unsafe {
+            enif_make_tuple_from_array(self.raw, elements.as_ptr().cast(), elements.len() as c_uint)
+        })
+    }
+
+    /// A proper list of these terms.
+    #[inline]
+    pub fn list(self, elements: &[Term]) -> Term {
+        // Few cells are made faster one by one.
+        if elements.len() <= 8 {
+            return elements
+                .iter()
+                .rfold(Term(cats_term::NIL), |tail, head| self.cons(*head, tail));
+        }
+        // SAFETY: as in `tuple`.
+        Term::from_raw(unsafe {
+            enif_make_list_from_array(self.raw, elements.as_ptr().cast(), elements.len() as c_uint)
+        })
+    }
+
+    /// The cell `[head | tail]`.
+    #[inline]
+    pub fn cons(self, head: Term, tail: Term) -> Term {
+        if layout::is_known() {
+            // SAFETY: as in `tuple`.
+            if let Some(term) = unsafe { layout::make_cell(self, head, tail) } {
+                return term;
+            }
+        }
+        // SAFETY: as in `integer`.
+        Term::from_raw(unsafe { enif_make_list_cell(self.raw, head.raw(), tail.raw()) })
+    }
+
+    /// A map of these pairs; nothing if a key occurs twice.
+    #[inline]
+    pub fn map(self, keys: &[Term], values: &[Term]) -> Option<Term> {
+        assert_eq!(keys.len(), values.len());
+        let mut map = MaybeUninit::uninit();
+        // SAFETY: the addresses and numbers are those of live slices; the map is written when the call succeeds.
+        unsafe {
+            let made = enif_make_map_from_arrays(
+                self.raw,
+                keys.as_ptr().cast(),
+                values.as_ptr().cast(),
+                keys.len(),
+                map.as_mut_ptr(),
+            );
+            (made != 0).then(|| Term::from_raw(map.assume_init()))
+        }
+    }
+
+    /// Passes on the pairs of a map, in the order of iteration; nothing if the VM has no memory for that.
+    #[inline]
+    pub fn each_pair(self, map: Term, pairs: usize, mut pass: impl FnMut(Term, Term)) -> Option<()> {
+        let mut iterator = MaybeUninit::uninit();
+        // SAFETY: the term is a map; a pair is written where there is one; the iterator is destroyed in the end.
+        unsafe {
+            let head = ErlNifMapIteratorEntry::ERL_NIF_MAP_ITERATOR_HEAD;
+            if enif_map_iterator_create(self.raw, map.raw(), iterator.as_mut_ptr(), head) == 0 {
+                return None;
+            }
+            for _ in 0..pairs {
+                let (mut key, mut value) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+                let iterator = iterator.as_mut_ptr();
+                let met = enif_map_iterator_get_pair(self.raw, iterator, key.as_mut_ptr(), value.as_mut_ptr());
+                assert!(met != 0, "a map has as many pairs as its size");
+                pass(Term::from_raw(key.assume_init()), Term::from_raw(value.assume_init()));
+                enif_map_iterator_next(self.raw, iterator);
+            }
+            enif_map_iterator_destroy(self.raw, iterator.as_mut_ptr());
+        }
+        Some(())
+    }
+
+    /// A map with one more pair, or with another value for a key that it has.
+    pub fn map_put(self, map: Term, key: Term, value: Term) -> Term {
+        let mut out = MaybeUninit::uninit();
+        // SAFETY: the map is one; then the call succeeds and writes the new map.
+        unsafe {
+            let made = enif_make_map_put(self.raw, map.raw(), key.raw(), value.raw(), out.as_mut_ptr());
+            assert!(made != 0, "the term is a map");
+            Term::from_raw(out.assume_init())
+        }
+    }
+
+    /// A copy of any term, of whatever environment, in this one.
+    ///
+    /// # Safety
+    /// The term's environment lives, and is not freed meanwhile.
+    #[inline]
+    pub unsafe fn copy(self, term: Term) -> Term {
+        // SAFETY: the caller keeps the source alive.
+        Term::from_raw(unsafe { enif_make_copy(self.raw, term.raw()) })
+    }
+
+    /// The elements of a tuple, in place.
+    #[inline]
+    pub fn tuple_elements(self, term: Term) -> Option<&'a [Term]> {
+        if layout::is_known() {
+            // SAFETY: a term of the environment lives as long as that.
+            return unsafe { layout::tuple(term) };
+        }
+        let mut arity = 0;
+        let mut elements = std::ptr::null();
+        // SAFETY: both results are written when the call succeeds; the elements stay while the environment does, and are
+        // never changed.
+        unsafe {
+            if enif_get_tuple(self.raw, term.raw(), &mut arity, &mut elements) == 0 {
+                return None;
+            }
+            if arity == 0 {
+                return Some(&[]);
+            }
+            Some(std::slice::from_raw_parts(elements.cast(), arity as usize))
+        }
+    }
+
+    /// The head and the tail of a non-empty list.
+    #[inline]
+    pub fn cell(self, term: Term) -> Option<(Term, Term)> {
+        if layout::is_known() {
+            // SAFETY: as in `tuple_elements`.
+            return unsafe { layout::cell(term) };
+        }
+        let (mut head, mut tail) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: both results are written when the call succeeds.
+        unsafe {
+            if enif_get_list_cell(self.raw, term.raw(), head.as_mut_ptr(), tail.as_mut_ptr()) == 0 {
+                return None;
+            }
+            Some((Term::from_raw(head.assume_init()), Term::from_raw(tail.assume_init())))
+        }
+    }
+
+    #[inline]
+    pub fn get_i64(self, term: Term) -> Option<i64> {
+        if let Some(value) = term.small_integer() {
+            return Some(value);
+        }
+        let mut value = 0;
+        // SAFETY: as in `integer`.
+        (unsafe { enif_get_int64(self.raw, term.raw(), &mut value) } != 0).then_some(value)
+    }
+
+    #[inline]
+    pub fn get_u64(self, term: Term) -> Option<u64> {
+        let mut value = 0;
+        // SAFETY: as in `integer`.
+        (unsafe { enif_get_uint64(self.raw, term.raw(), &mut value) } != 0).then_some(value)
+    }
+
+    #[inline]
+    pub fn get_f64(self, term: Term) -> Option<f64> {
+        if layout::is_known() {
+            // SAFETY: as in `tuple_elements`.
+            return unsafe { layout::float(term) };
+        }
+        let mut value = 0.0;
+        // SAFETY: as in `integer`.
+        (unsafe { enif_get_double(self.raw, term.raw(), &mut value) } != 0).then_some(value)
+    }
+
+    /// The bytes of a binary within a heap, which are few; nothing for others, or if the VM is to be asked.
+    #[inline]
+    pub fn heap_binary(self, term: Term) -> Option<&'a [u8]> {
+        // SAFETY: as in `tuple_elements`.
+        layout::is_known()
+            .then(|| unsafe { layout::heap_binary(term) })
+            .flatten()
+    }
+
+    /// The bytes of a binary, in place.
+    #[inline]
+    pub fn binary_bytes(self, term: Term) -> Option<&'a [u8]> {
+        if let Some(bytes) = self.heap_binary(term) {
+            return Some(bytes);
+        }
+        if let Some((_, bytes)) = self.counted_binary(term) {
+            return Some(bytes);
+        }
+        let mut binary = MaybeUninit::<ErlNifBinary>::uninit();
+        // SAFETY: the result is written when the call succeeds; the bytes stay while the environment does.
+        unsafe {
+            if enif_inspect_binary(self.raw, term.raw(), binary.as_mut_ptr()) == 0 {
+                return None;
+            }
+            let binary = binary.assume_init();
+            if binary.size == 0 {
+                return Some(&[]);
+            }
+            Some(std::slice::from_raw_parts(binary.data, binary.size))
+        }
+    }
+
+    /// The record and the bytes of a binary whose references can be counted.
+    #[inline]
+    pub fn counted_binary(self, term: Term) -> Option<(u64, &'a [u8])> {
+        // SAFETY: as in `tuple_elements`.
+        unsafe { binary::read(term) }
+    }
+
+    #[inline]
+    pub fn is_atom(self, term: Term) -> bool {
+        // SAFETY: as in `integer`; so in the tests below.
+        term.is_immediate() && unsafe { enif_is_atom(self.raw, term.raw()) } != 0
+    }
+
+    #[inline]
+    pub fn is_number(self, term: Term) -> bool {
+        // SAFETY: as in `is_atom`.
+        unsafe { enif_is_number(self.raw, term.raw()) != 0 }
+    }
+
+    /// The number of pairs of a map.
+    #[inline]
+    pub fn map_size(self, term: Term) -> Option<usize> {
+        let mut size = 0;
+        // SAFETY: the size is written when the call succeeds.
+        (unsafe { enif_get_map_size(self.raw, term.raw(), &mut size) } != 0).then_some(size)
+    }
+
+    #[inline]
+    pub fn is_list(self, term: Term) -> bool {
+        // SAFETY: as in `is_atom`.
+        unsafe { enif_is_list(self.raw, term.raw()) != 0 }
+    }
+
+    #[inline]
+    pub fn is_reference(self, term: Term) -> bool {
+        // SAFETY: as in `is_atom`.
+        unsafe { enif_is_ref(self.raw, term.raw()) != 0 }
+    }
+
+    /// A reference that is like no other.
+    pub fn new_reference(self) -> Term {
+        // SAFETY: as in `integer`.
+        Term::from_raw(unsafe { enif_make_ref(self.raw) })
+    }
+
+    /// A reference of this node that is nothing but a number, as the VM has it.
+    #[inline]
+    pub fn plain_reference(self, term: Term) -> Option<&'a [u64]> {
+        // SAFETY: as in `tuple_elements`.
+        layout::is_known().then(|| unsafe { layout::reference(term) }).flatten()
+    }
+
+    /// A copy of a reference that [`plain_reference`](Self::plain_reference) gave.
+    #[inline]
+    pub fn reference(self, words: &[u64]) -> Term {
+        if layout::is_known() {
+            // SAFETY: such a reference refers to nothing.
+            if let Some(term) = unsafe { layout::make_like(self, words) } {
+                return term;
+            }
+        }
+        // SAFETY: the words are those of a term.
+        unsafe { self.copy(Term(cats_term::vm_word_at(words))) }
+    }
+
+    /// The calling process.
+    #[inline]
+    pub fn this_process(self) -> Term {
+        let mut pid = MaybeUninit::<ErlNifPid>::uninit();
+        // SAFETY: the environment is a process's own, so the pid is written.
+        unsafe {
+            enif_self(self.raw, pid.as_mut_ptr());
+            Term::from_raw(enif_make_pid(self.raw, pid.assume_init()))
+        }
+    }
+
+    /// The pid of a local process, as `erl_nif` takes it.
+    #[inline]
+    pub fn local_pid(self, term: Term) -> Option<ErlNifPid> {
+        let mut pid = MaybeUninit::uninit();
+        // SAFETY: the pid is written when the call succeeds.
+        unsafe { (enif_get_local_pid(self.raw, term.raw(), pid.as_mut_ptr()) != 0).then(|| pid.assume_init()) }
+    }
+
+    /// Raises `error:Reason`; the value is to be returned from the native call at once.
+    #[cold]
+    pub fn raise(self, reason: Term) -> Term {
+        // SAFETY: as in `integer`.
+        Term::from_raw(unsafe { enif_raise_exception(self.raw, reason.raw()) })
+    }
+
+    /// Reports to the scheduler how many nanoseconds this call takes, so that the turn of its process ends after a fifth of
+    /// a millisecond: one slice of a long call. Less than 2.5 µs is not worth a report.
+    #[inline]
+    pub fn account(self, nanoseconds: usize) {
+        let percent = nanoseconds / (TURN_NS / 100);
+        if percent > 0 {
+            // SAFETY: as in `integer`.
+            unsafe { enif_consume_timeslice(self.raw, percent.min(100) as c_int) };
+        }
+    }
+}
+
+/// Whether this thread is a dirty scheduler, which may take its time.
+pub fn on_dirty_scheduler() -> bool {
+    // SAFETY: no precondition.
+    let kind = unsafe { enif_thread_type() };
+    matches!(kind, ERL_NIF_THR_DIRTY_CPU_SCHEDULER | ERL_NIF_THR_DIRTY_IO_SCHEDULER)
+}

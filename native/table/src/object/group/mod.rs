@@ -1,0 +1,881 @@
+//! All objects of one key in a bag or duplicate_bag: an unrolled list in the order of insertion, with a signature for each
+//! object, and for more than [`SMALL`] objects an index by the hash of the object, so that looking for one of many equal-keyed
+//! objects takes O(1), never a scan.
+//!
+//! Source: Shao, Reppy, Appel, "Unrolling lists", LFP 1994; for signatures see `signature.rs`.
+//!
+//! One thread at a time changes a group: the holder of the engine's lock on the key's place. Others read meanwhile, under
+//! guards, and the engine validates what they read: they follow the chunks only, and what is unlinked is retired.
+//!
+//! Objects come into the index a chunk at a time, when one is sought: then some of those that are not in it yet are added, and the
+//! others searched by their signatures. So who only adds objects pays for no index, but for each beyond [`UNINDEXED`]. The last
+//! chunk is never in it, so what is in the index are all objects of the chunks before some chunk.
+
+mod chunk;
+mod index;
+mod signature;
+#[cfg(test)]
+mod tests;
+
+use crate::object::schema::{identical, object_hash};
+use crate::object::{
+    body_bytes, free_body, is_group, prefetch, referent, refers, retire_body, retire_counted, words_to_read, ObjectRef,
+    GROUP,
+};
+use crate::registry::reaper::{self, Garbage};
+use cats_engine::Entry;
+use cats_sync::epoch::Guard;
+use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering};
+use cats_sync::slab::Own;
+use chunk::{bits, Chunk, Header, Position, FULL, PLANES};
+use index::{Index, Indexed, HASH_BITS};
+use signature::signature;
+use smallvec::SmallVec;
+use std::cell::UnsafeCell;
+use std::ptr::null_mut;
+
+pub use signature::Filter;
+
+/// Up to so many objects are searched one by one, by their signatures.
+const SMALL: usize = 2 * FULL;
+
+/// Objects that are not in the index, at most: those that a search goes over.
+const UNINDEXED: usize = 1 << 16;
+
+/// See the module's documentation.
+pub struct Group {
+    head: AtomicPtr<Header>,
+    count: AtomicUsize,
+    writer: UnsafeCell<Writer>,
+}
+
+/// What only the holder of the place's lock uses.
+struct Writer {
+    last: Chunk,
+    /// Bytes of the group and its objects, without the index.
+    bytes: usize,
+    index: Option<Box<Index>>,
+    /// The first chunk whose objects are not in the index, if there is one.
+    end: Chunk,
+}
+
+/// An object that is to be removed.
+struct Found {
+    position: Position,
+    body: u64,
+    /// If it is in the index.
+    hash: u32,
+}
+
+/// Where the objects of a group have their key: the key word of the entry, and the place, counted from 0.
+#[derive(Clone, Copy)]
+pub struct KeyPlace {
+    pub word: u64,
+    pub place: usize,
+}
+
+impl KeyPlace {
+    /// # Safety
+    /// As for [`ObjectRef::new`].
+    #[inline]
+    pub unsafe fn object<'a>(self, body: u64) -> ObjectRef<'a> {
+        let entry = Entry { key: self.word, body };
+        // SAFETY: as the caller promises.
+        unsafe { ObjectRef::new(entry, self.place) }
+    }
+
+    /// # Safety
+    /// As for [`ObjectRef::stored`].
+    #[inline]
+    pub unsafe fn stored<'a>(self, body: u64) -> ObjectRef<'a> {
+        let entry = Entry { key: self.word, body };
+        // SAFETY: as the caller promises.
+        unsafe { ObjectRef::stored(entry, self.place) }
+    }
+}
+
+impl Group {
+    /// The body of a group with these two objects, in this order; nothing when memory is exhausted.
+    ///
+    /// # Safety
+    /// The objects live, and have this key.
+    pub unsafe fn of_two(key: KeyPlace, first: u64, second: u64) -> Option<u64> {
+        let chunk = Chunk::new(2, PLANES)?;
+        let mut bytes = size_of::<Group>() + chunk.bytes();
+        for body in [first, second] {
+            // SAFETY: as the caller promises.
+            unsafe {
+                push(chunk, key, body);
+                bytes += body_bytes(body);
+            }
+        }
+        let group = Own::new(Group {
+            head: AtomicPtr::new(chunk.address()),
+            count: AtomicUsize::new(2),
+            writer: UnsafeCell::new(Writer {
+                last: chunk,
+                bytes,
+                index: None,
+                end: chunk,
+            }),
+        });
+        match group {
+            Some(group) => Some(group.into_raw() as u64 | GROUP),
+            None => {
+                // SAFETY: nobody else knows the chunk.
+                unsafe { chunk.free() };
+                None
+            }
+        }
+    }
+
+    /// # Safety
+    /// The body is that of a group, which lives for `'a`.
+    #[inline]
+    pub unsafe fn from_body<'a>(body: u64) -> &'a Group {
+        // SAFETY: such a body is the address of a group plus a tag.
+        unsafe { &*((body & !3) as *const Group) }
+    }
+
+    /// The number of objects.
+    #[inline]
+    pub fn count(&self) -> usize {
+        // Relaxed: readers validate the place after reading, writers hold its lock.
+        self.count.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn head(&self) -> Option<Chunk> {
+        // Acquire: pairs with the Release by which a chunk is linked.
+        // SAFETY: chunks are retired through the epoch; this thread holds a guard or the place's lock.
+        unsafe { Chunk::at(self.head.load(Ordering::Acquire)) }
+    }
+
+    fn set_head(&self, chunk: Option<Chunk>) {
+        // Release: see `head`.
+        self.head
+            .store(chunk.map_or(null_mut(), Chunk::address), Ordering::Release);
+    }
+
+    fn chunks(&self) -> impl Iterator<Item = Chunk> {
+        std::iter::successors(self.head(), |chunk| chunk.next())
+    }
+
+    /// Shows the objects' bodies in the order of insertion, until `show` returns false. What a reader without the lock sees
+    /// counts only once the engine has validated the place.
+    #[inline]
+    pub fn each(&self, mut show: impl FnMut(u64) -> bool) {
+        for chunk in self.chunks() {
+            if !chunk.all(&mut show) {
+                return;
+            }
+        }
+    }
+
+    /// As [`each`](Self::each), but only objects that the filter lets pass.
+    #[inline]
+    pub fn each_passing(&self, filter: &Filter, mut show: impl FnMut(u64)) {
+        // A reader that met writers may be led on for long; what it has is not valid anyway.
+        let most = self.count() + 16;
+        for chunk in self.chunks().take(most) {
+            chunk.prefetch_ahead(filter);
+            for body in chunk.bodies_passing(filter) {
+                prefetch(body);
+                show(body);
+            }
+        }
+    }
+
+    /// The first object's body, if there is one.
+    #[inline]
+    pub fn first(&self) -> Option<u64> {
+        let mut first = None;
+        self.each(|body| {
+            first = Some(body);
+            false
+        });
+        first
+    }
+
+    /// The words of the blocks that its objects are read from.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    pub unsafe fn words_to_read(&self) -> usize {
+        let mut words = 0;
+        self.each(|body| {
+            // SAFETY: as the caller promises.
+            words += unsafe { words_to_read(body) };
+            true
+        });
+        words
+    }
+
+    /// Bytes of the group and all its objects.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    pub unsafe fn bytes(&self) -> usize {
+        // SAFETY: the caller is the only writer.
+        let writer = unsafe { &*self.writer.get() };
+        writer.bytes + writer.index.as_ref().map_or(0, |index| index.bytes())
+    }
+
+    /// # Safety
+    /// The caller holds the lock of the place while it uses the result, and has no other one.
+    #[allow(clippy::mut_from_ref)]
+    unsafe fn writer(&self) -> &mut Writer {
+        // SAFETY: as the caller promises.
+        unsafe { &mut *self.writer.get() }
+    }
+
+    /// Whether an equal object is in the group. O(1).
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    pub unsafe fn contains(&self, key: KeyPlace, object: ObjectRef<'_>) -> bool {
+        // SAFETY: the caller is the only writer; the objects live while it holds the lock.
+        unsafe {
+            self.extend_index(key);
+            let is_it = |body: u64| identical(key.object(body), object);
+            let mut indexed = false;
+            if let Some(index) = &self.writer().index {
+                index.each(hash(&object, key), |entry| {
+                    indexed = is_it(entry.body());
+                    !indexed
+                });
+            }
+            let filter = Filter::only(object, key.place);
+            indexed || self.unindexed().any(|chunk| chunk.bodies_passing(&filter).any(is_it))
+        }
+    }
+
+    /// The chunks whose objects are not in the index.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn unindexed(&self) -> impl Iterator<Item = Chunk> {
+        // SAFETY: as the caller promises.
+        let writer = unsafe { self.writer() };
+        let from = match writer.index {
+            Some(_) => Some(writer.end),
+            None => self.head(),
+        };
+        std::iter::successors(from, |chunk| chunk.next())
+    }
+
+    /// Adds an object at the end; false, and nothing done, when memory is exhausted. O(1).
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place; the object has the group's key.
+    pub unsafe fn insert(&self, guard: &Guard, key: KeyPlace, body: u64) -> bool {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let last = self.writer().last;
+            let last = if last.make_room(1, |_, _, _| ()) {
+                last
+            } else {
+                match self.extend(guard, last) {
+                    Some(chunk) => chunk,
+                    None => return false,
+                }
+            };
+            push(last, key, body);
+            let writer = self.writer();
+            writer.bytes += body_bytes(body);
+            // Relaxed: see `count`.
+            let count = self.count() + 1;
+            self.count.store(count, Ordering::Relaxed);
+            if count > UNINDEXED && count - self.indexed() > UNINDEXED {
+                self.index_more(key, 1);
+            }
+        }
+        true
+    }
+
+    /// Makes room behind the last chunk, which is full: a larger chunk in its place while it is the only one, else one more.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn extend(&self, guard: &Guard, last: Chunk) -> Option<Chunk> {
+        let more = Chunk::new((last.capacity() + 1).min(FULL), last.needed())?;
+        // SAFETY: as the caller promises.
+        let writer = unsafe { self.writer() };
+        writer.bytes += more.bytes();
+        if last.capacity() < FULL {
+            more.copy_from(last);
+            self.set_head(Some(more));
+            writer.bytes -= last.bytes();
+            writer.end = more;
+            retire_chunk(guard, last);
+        } else {
+            more.set_previous(Some(last));
+            last.set_next(Some(more));
+        }
+        writer.last = more;
+        Some(more)
+    }
+
+    /// The number of objects in the index.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn indexed(&self) -> usize {
+        // SAFETY: as the caller promises.
+        unsafe { self.writer() }.index.as_ref().map_or(0, |index| index.len())
+    }
+
+    /// Before a search: has the index, if the group is large enough for one, go further.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    #[inline]
+    unsafe fn extend_index(&self, key: KeyPlace) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let writer = self.writer();
+            let begun = writer.index.is_some();
+            if begun && writer.end != writer.last || !begun && self.count() > SMALL {
+                // About as much work as it is to search them.
+                let missing = self.count() - self.indexed();
+                self.index_more(key, (missing / 16).min(1024));
+            }
+        }
+    }
+
+    /// Adds the objects of the next chunks but the last to the index, a few more than so many. What it has no memory for is
+    /// searched without it.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    #[cold]
+    unsafe fn index_more(&self, key: KeyPlace, limit: usize) {
+        // SAFETY: as the caller promises.
+        let writer = unsafe { self.writer() };
+        if writer.index.is_none() {
+            let (Some(index), Some(head)) = (Index::new(), self.head()) else {
+                return;
+            };
+            writer.index = Some(Box::new(index));
+            writer.end = head;
+        }
+        let Some(index) = &mut writer.index else { return };
+        let mut added = 0;
+        while let Some(next) = writer.end.next().filter(|_| added <= limit) {
+            let chunk = writer.end;
+            for body in chunk.bodies() {
+                prefetch(body);
+            }
+            // SAFETY: the object is the group's.
+            let hash = |slot: usize| hash(&unsafe { key.object(chunk.get(slot)) }, key);
+            for slot in bits(chunk.live()) {
+                if !index.add(Indexed::new(hash(slot), chunk.position(slot), chunk.get(slot))) {
+                    bits(chunk.live() & ((1 << slot) - 1))
+                        .for_each(|slot| index.remove(hash(slot), chunk.position(slot)));
+                    return;
+                }
+                added += 1;
+            }
+            chunk.set_indexed(true);
+            writer.end = next;
+        }
+    }
+
+    /// Does without the index, until the next search: where many objects are equal, to bring it up to date may be more work than to
+    /// build it anew.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn drop_index(&self) {
+        // SAFETY: as the caller promises.
+        if unsafe { self.writer() }.index.take().is_some() {
+            self.chunks().for_each(|chunk| chunk.set_indexed(false));
+        }
+    }
+
+    /// Puts other objects in the places of those for which `new` gives one; how many, and by how many bytes the group has grown.
+    /// O(n).
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place; the new objects have the group's key, and are the group's from now on.
+    pub unsafe fn replace_each(
+        &self,
+        guard: &Guard,
+        key: KeyPlace,
+        mut new: impl FnMut(&ObjectRef<'_>) -> Option<u64>,
+    ) -> (usize, i64) {
+        let mut replaced = 0;
+        // SAFETY: the caller is the only writer; objects in the group live, and are retired once they are out of it.
+        unsafe {
+            let before = self.bytes();
+            for chunk in self.chunks() {
+                for slot in bits(chunk.live()) {
+                    let old = chunk.get(slot);
+                    let Some(body) = new(&key.object(old)) else {
+                        continue;
+                    };
+                    if chunk.is_indexed() {
+                        // To bring it up to date would be as much work as this is altogether.
+                        self.drop_index();
+                    }
+                    chunk.set(slot, body, signature(key.object(body), key.place));
+                    let writer = self.writer();
+                    writer.bytes += body_bytes(body);
+                    writer.bytes -= body_bytes(old);
+                    retire_body(guard, old);
+                    replaced += 1;
+                }
+            }
+            (replaced, self.bytes() as i64 - before as i64)
+        }
+    }
+
+    /// Removes all objects equal to this one, where they are `distinct` the only one; how many. Nothing, and nothing is done, where
+    /// more than `limit` may be equal. O(1) for each.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    pub unsafe fn remove(
+        &self,
+        guard: &Guard,
+        key: KeyPlace,
+        object: ObjectRef<'_>,
+        distinct: bool,
+        limit: usize,
+    ) -> Option<usize> {
+        // SAFETY: the caller is the only writer; objects in the group live.
+        unsafe {
+            let is_it = |other: &ObjectRef<'_>| identical(*other, object);
+            let hash = hash(&object, key);
+            if self.count() > limit && self.may_equal(hash, object, key, limit) > limit {
+                return None;
+            }
+            self.extend_index(key);
+            let mut removed = 0;
+            while let Some(index) = &mut self.writer().index {
+                let Some(entry) = index.take(hash, |entry| {
+                    entry.position.chunk().prefetch_header();
+                    is_it(&key.object(entry.body()))
+                }) else {
+                    break;
+                };
+                self.take(guard, key, entry.position, entry.body());
+                removed += 1;
+                if distinct {
+                    return Some(removed);
+                }
+            }
+            let filter = Filter::only(object, key.place);
+            if distinct {
+                let found = self.unindexed().find_map(|chunk| {
+                    let mut slots = bits(chunk.passing(&filter));
+                    let slot = slots.find(|slot| is_it(&key.object(chunk.get(*slot))))?;
+                    Some(chunk.position(slot))
+                });
+                found.inspect(|position| self.take(guard, key, *position, position.body()));
+                return Some(usize::from(found.is_some()));
+            }
+            if let Some(from) = self.unindexed().find(|chunk| chunk.passing(&filter) != 0) {
+                let all = self.sweep(guard, key, from, &filter, usize::MAX, |_| true, is_it);
+                removed += all.unwrap_or(0);
+            }
+            Some(removed)
+        }
+    }
+
+    /// How many objects at most equal this one, of this hash; where there may be more than `limit`, any number above that.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn may_equal(&self, hash: u32, object: ObjectRef<'_>, key: KeyPlace, limit: usize) -> usize {
+        // SAFETY: as the caller promises.
+        let index = unsafe { self.writer() }.index.as_ref();
+        // Mostly it is known without a look at them.
+        let most =
+            self.count() - index.map_or(0, |index| index.len()) + index.map_or(0, |index| index.most(hash, limit));
+        if most <= limit {
+            return most;
+        }
+        let mut indexed = 0;
+        if let Some(index) = index {
+            index.each(hash, |_| {
+                indexed += 1;
+                indexed <= limit
+            });
+        }
+        let filter = Filter::only(object, key.place);
+        // SAFETY: as the caller promises.
+        let unindexed = unsafe { self.unindexed() };
+        indexed
+            + unindexed
+                .map(|chunk| chunk.passing(&filter).count_ones() as usize)
+                .sum::<usize>()
+    }
+
+    /// Removes the objects whose signatures the filter lets pass, and of which `unwanted` is true; how many. Nothing, and nothing is
+    /// done, where more than `limit` pass, or what is to be looked at has more words than what `fits`. O(n), but of most objects only
+    /// signatures are looked at.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    pub unsafe fn remove_each(
+        &self,
+        guard: &Guard,
+        key: KeyPlace,
+        filter: &Filter,
+        limit: usize,
+        fits: impl Fn(usize) -> bool,
+        unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Option<usize> {
+        let Some(head) = self.head() else { return Some(0) };
+        // SAFETY: as the caller promises.
+        unsafe { self.sweep(guard, key, head, filter, limit, fits, unwanted) }
+    }
+
+    /// Removes the object of this body, which is not in the index, or not any more.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    #[inline]
+    unsafe fn take(&self, guard: &Guard, key: KeyPlace, position: Position, body: u64) {
+        let chunk = position.chunk();
+        chunk.remove(1 << position.slot());
+        // SAFETY: as the caller promises.
+        unsafe {
+            self.drop_objects(guard, std::iter::once((chunk, body)));
+            if chunk.count() <= FULL / 2 {
+                self.settle_with_next(guard, key, chunk);
+            }
+        }
+    }
+
+    /// [`remove_each`](Self::remove_each) from this chunk on. What is needed next is asked for while it goes on with what was asked
+    /// for before: first the bodies, then the objects, then their places in the index.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn sweep(
+        &self,
+        guard: &Guard,
+        key: KeyPlace,
+        from: Chunk,
+        filter: &Filter,
+        limit: usize,
+        fits: impl Fn(usize) -> bool,
+        mut unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Option<usize> {
+        let mut found = SmallVec::<[Found; 128]>::new();
+        let mut find = |hits: &[(Chunk, u64)]| {
+            for &(chunk, slots) in hits {
+                for slot in bits(slots) {
+                    chunk.prefetch(slot);
+                    found.push(Found {
+                        position: chunk.position(slot),
+                        body: 0,
+                        hash: 0,
+                    });
+                }
+            }
+        };
+        // Which chunks have such objects is not foreseen by the processor, so this is not asked here.
+        let (mut hits, mut len) = ([(from, 0); 4], 0);
+        for chunk in std::iter::successors(Some(from), |chunk| chunk.next()) {
+            chunk.prefetch_ahead(filter);
+            let passing = chunk.passing(filter);
+            hits[len] = (chunk, passing);
+            len += usize::from(passing != 0);
+            if len == hits.len() {
+                find(&hits);
+                len = 0;
+            }
+        }
+        find(&hits[..len]);
+        if found.len() > limit {
+            return None;
+        }
+        for found in &mut found {
+            found.body = found.position.body();
+            prefetch(found.body);
+        }
+        // SAFETY: as the caller promises.
+        let index = &mut unsafe { self.writer() }.index;
+        let (mut words, mut too_large) = (0, false);
+        found.retain(|found| {
+            // SAFETY: the object is the group's.
+            words += unsafe { words_to_read(found.body) };
+            too_large |= !fits(words);
+            // SAFETY: the object is the group's.
+            let object = unsafe { key.object(found.body) };
+            let gone = !too_large && unwanted(&object);
+            if let (true, true, Some(index)) = (gone, found.position.chunk().is_indexed(), &index) {
+                found.hash = hash(&object, key);
+                index.prefetch(found.hash);
+            }
+            gone
+        });
+        if too_large {
+            return None;
+        }
+        let (mut sparse, mut near) = (Vec::new(), true);
+        for &Found { position, hash, .. } in &found {
+            let chunk = position.chunk();
+            chunk.remove(1 << position.slot());
+            if let (true, true, Some(index)) = (near, chunk.is_indexed(), &mut *index) {
+                near = index.remove_near(hash, position);
+            }
+            if chunk.count() <= FULL / 2 && sparse.last() != Some(&chunk) {
+                sparse.push(chunk);
+            }
+        }
+        // SAFETY: as the caller promises.
+        unsafe {
+            if !near {
+                self.drop_index();
+            }
+            // Only now: who pins from then on must not find what is retired.
+            self.drop_objects(guard, found.iter().map(|found| (found.position.chunk(), found.body)));
+            // Backwards, as what goes is this chunk or the next.
+            for chunk in sparse.into_iter().rev() {
+                self.settle_with_next(guard, key, chunk);
+            }
+        }
+        Some(found.len())
+    }
+
+    /// Retires objects that were in these chunks, and are in no slots any more.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    #[inline]
+    unsafe fn drop_objects(&self, guard: &Guard, objects: impl Iterator<Item = (Chunk, u64)>) {
+        let (mut removed, mut bytes) = (0, 0);
+        for (chunk, body) in objects {
+            debug_assert!(!refers(body) || chunk.bodies().all(|other| referent(other) != referent(body)));
+            removed += 1;
+            // SAFETY: as the caller promises.
+            bytes += unsafe { retire_counted(guard, body) };
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.writer() }.bytes -= bytes;
+        // Relaxed: see `count`.
+        self.count.store(self.count() - removed, Ordering::Relaxed);
+    }
+
+    /// [Settles](Self::settle) a chunk that has lost objects, and the one behind it.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn settle_with_next(&self, guard: &Guard, key: KeyPlace, chunk: Chunk) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            if let Some(next) = chunk.next() {
+                self.settle(guard, key, next);
+            }
+            self.settle(guard, key, chunk);
+        }
+    }
+
+    /// Does away with a chunk that is empty, or with its neighbour before it at most half full, unless it is the only one, or
+    /// the only one that is not in the index, or the neighbour has more planes.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    unsafe fn settle(&self, guard: &Guard, key: KeyPlace, chunk: Chunk) {
+        let count = chunk.count();
+        if count > FULL / 2 {
+            return;
+        }
+        let (previous, next) = (chunk.previous(), chunk.next());
+        let stays = match previous {
+            Some(previous) if previous.is_indexed() == chunk.is_indexed() => {
+                // Signatures have no bytes for planes that the chunk before has, and this one has not.
+                count > 0 && (previous.count() + count > FULL / 2 || previous.kept() > chunk.kept())
+            }
+            _ => count > 0 || next.is_none(),
+        };
+        if stays {
+            return;
+        }
+        // SAFETY: as the caller promises.
+        let writer = unsafe { self.writer() };
+        let mut near = true;
+        if let (Some(previous), true) = (previous, count > 0) {
+            let mut moved = |body: u64, position: Position, to: Position| {
+                if let (true, true, Some(index)) = (near, chunk.is_indexed(), &mut writer.index) {
+                    // SAFETY: the object is the group's.
+                    let hash = hash(&unsafe { key.object(body) }, key);
+                    near = index.move_near(position, Indexed::new(hash, to, body));
+                }
+            };
+            previous.make_room(count, &mut moved);
+            for slot in bits(chunk.live()) {
+                let body = chunk.get(slot);
+                let to = previous.push(body, chunk.signature(slot));
+                moved(body, chunk.position(slot), to);
+            }
+        }
+        match previous {
+            Some(previous) => previous.set_next(next),
+            None => self.set_head(next),
+        }
+        match (previous, next) {
+            (_, Some(next)) => {
+                next.set_previous(previous);
+                if writer.end == chunk {
+                    writer.end = next;
+                }
+            }
+            // A chunk before the last that is not in the index either.
+            (Some(previous), None) => writer.last = previous,
+            (None, None) => unreachable!("the only chunk stays"),
+        }
+        writer.bytes -= chunk.bytes();
+        retire_chunk(guard, chunk);
+        if !near {
+            // SAFETY: as the caller promises.
+            unsafe { self.drop_index() };
+        }
+    }
+
+    /// Frees up to `limit` objects of a group that nobody else can see; true when none is left.
+    pub fn dismantle(&mut self, limit: usize) -> bool {
+        let mut freed = 0;
+        while let Some(chunk) = self.head() {
+            for slot in bits(chunk.live()).take(limit - freed) {
+                chunk.remove(1 << slot);
+                // SAFETY: this is the only user.
+                unsafe { free_body(chunk.get(slot)) };
+                freed += 1;
+            }
+            if chunk.live() != 0 {
+                return false;
+            }
+            self.set_head(chunk.next());
+            // SAFETY: as above.
+            unsafe { chunk.free() };
+        }
+        let index = &mut self.writer.get_mut().index;
+        if let Some(left) = index {
+            if freed >= limit || !left.dismantle(limit) {
+                return false;
+            }
+            *index = None;
+        }
+        true
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        while !self.dismantle(usize::MAX) {}
+    }
+}
+
+// SAFETY: what is not atomic is used only under the lock of the place.
+unsafe impl Send for Group {}
+// SAFETY: as above.
+unsafe impl Sync for Group {}
+
+/// Adds an object to a chunk that has room behind its last one.
+///
+/// # Safety
+/// As for [`ObjectRef::new`].
+#[inline]
+unsafe fn push(chunk: Chunk, key: KeyPlace, body: u64) {
+    // SAFETY: as the caller promises.
+    chunk.push(body, signature(unsafe { key.object(body) }, key.place));
+}
+
+/// By which an object is in the index.
+#[inline]
+fn hash(object: &ObjectRef<'_>, key: KeyPlace) -> u32 {
+    (object_hash(object, key.place) >> (u64::BITS - HASH_BITS)) as u32
+}
+
+/// Frees a chunk that is unlinked once nobody can be reading it.
+fn retire_chunk(guard: &Guard, chunk: Chunk) {
+    unsafe fn free(address: *mut u8, _: usize) {
+        // SAFETY: retired once, and nobody reads it any more.
+        unsafe {
+            if let Some(chunk) = Chunk::at(address.cast()) {
+                chunk.free();
+            }
+        }
+    }
+    // SAFETY: unlinked, and retired once.
+    unsafe { guard.retire_sized(chunk.address().cast(), 0, free, chunk.bytes()) }
+}
+
+/// Groups up to this size are freed where they are met, larger ones by the reaper: a thread that frees what it has retired
+/// frees some hundred of them at once.
+const FREE_AT_ONCE: usize = 64;
+
+/// Frees what an entry's body refers to, an object or a group, once nobody can be reading it.
+///
+/// # Safety
+/// The entry is unlinked, and this happens once.
+#[inline(never)]
+pub unsafe fn retire_entry(guard: &Guard, body: u64) {
+    // SAFETY: what the entry refers to is unlinked, as the caller promises.
+    unsafe {
+        if is_group(body) {
+            let large = leave_to_reaper(Group::from_body(body));
+            guard.retire((body & !3) as *mut u8, large as usize, drop_group);
+        } else {
+            retire_body(guard, body);
+        }
+    }
+}
+
+/// The same of a place that has another entry now, or none; 0 if it had none before.
+///
+/// # Safety
+/// As for [`retire_entry`], unless the body is 0.
+#[inline(always)]
+pub unsafe fn retire_replaced(guard: &Guard, body: u64) {
+    if body == 0 || !refers(body) {
+        return;
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        match is_group(body) {
+            true => retire_entry(guard, body),
+            false => retire_body(guard, body),
+        }
+    }
+}
+
+/// Frees what an entry of a dismantled engine refers to; a large group is left to be freed in slices.
+///
+/// # Safety
+/// Nobody else uses the entry.
+pub unsafe fn free_entry(body: u64) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        if is_group(body) {
+            let large = leave_to_reaper(Group::from_body(body));
+            drop_group((body & !3) as *mut u8, large as usize);
+        } else {
+            free_body(body);
+        }
+    }
+}
+
+/// Whether the group is one for the reaper, which is told so.
+fn leave_to_reaper(group: &Group) -> bool {
+    let large = group.count() > FREE_AT_ONCE;
+    if large {
+        reaper::expect();
+    }
+    large
+}
+
+/// Frees a group, or leaves it to the reaper if the number is not 0; fits `cats_sync::epoch::Drop`.
+unsafe fn drop_group(address: *mut u8, large: usize) {
+    // SAFETY: the address is that of a group that was made by `of_two`, and this one is unlinked and unread.
+    let group = unsafe { Own::from_raw(address.cast::<Group>()) };
+    if large != 0 {
+        reaper::enqueue(Garbage::Group(group));
+    }
+}

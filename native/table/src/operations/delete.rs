@@ -1,0 +1,234 @@
+//! `delete/2`, `delete_object/2` and `take/2`.
+
+use crate::failure::Failure;
+use crate::object::group::{retire_replaced, Group, KeyPlace};
+use crate::object::schema::{identical, Probe};
+use crate::object::{body_bytes, is_group, words_to_read, Object, ObjectRef};
+use crate::operations::insert::Incoming;
+use crate::operations::lookup::{Objects, GROUP_LIMIT};
+use crate::table::options::Kind;
+use crate::table::store::Store;
+use crate::table::Handle;
+use cats_engine::{Entry, Step};
+use cats_term::BlockRef;
+use std::mem::MaybeUninit;
+
+/// Words of a tuple of immediates that is laid out on the stack, to be compared with others.
+const ROOM: usize = 34;
+
+impl<'g> Handle<'g> {
+    /// `delete/2`: removes all objects of a key. Inlined, as else the handle would pass through memory.
+    #[inline(always)]
+    pub fn delete(self, probe: &Probe<'_>) -> Result<(), Failure> {
+        let store = self.store();
+        let old = match self.table.options().plain() {
+            true => store.update_present_plain(
+                self.guard,
+                probe,
+                #[inline(always)]
+                move |old| self.remove(store, old),
+            )?,
+            false => self.delete_in_any(store, probe)?,
+        };
+        if old == 0 {
+            return self.still_named();
+        }
+        // SAFETY: the place is free now.
+        unsafe { retire_replaced(self.guard, old) }
+        Ok(())
+    }
+
+    /// The body that `delete/2` has removed from a table with any engine and objects as they may be, or 0.
+    #[inline(never)]
+    fn delete_in_any(self, store: &Store, probe: &Probe<'_>) -> Result<u64, Failure> {
+        if self.detaches(store) {
+            if let Some(result) = self.delete_detached(store, probe) {
+                return result.map(|()| 0);
+            }
+        }
+        Ok(store.update_present(self.guard, probe, |old| self.remove(store, old))?)
+    }
+
+    /// The step of [`delete`](Self::delete): the body that it removes, or 0.
+    #[inline(always)]
+    fn remove(self, store: &Store, old: Entry) -> (Step, u64) {
+        match self.still_named() {
+            Ok(()) => {
+                self.uncount(store, old);
+                (Step::Remove, old.body)
+            }
+            Err(_) => (Step::Keep, 0),
+        }
+    }
+
+    /// `take/2`: removes all objects of a key and writes them to `taken`. Fails with [`Failure::Big`], and nothing done, when there are
+    /// too many of them, or more than `words` words, for a caller that is not `patient`.
+    #[inline]
+    pub fn take(self, probe: &Probe<'_>, patient: bool, words: usize, taken: &mut Objects<'g>) -> Result<(), Failure> {
+        let store = self.store();
+        let found = &mut *taken;
+        let old = store.update(self.guard, probe, move |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            let fits = found.look(self.table, old, patient);
+            // SAFETY: looked at under the lock.
+            if !fits || !patient && unsafe { found.words() } > words {
+                return (Step::Keep, Err(Failure::Big));
+            }
+            match old {
+                None => (Step::Keep, Ok(0)),
+                Some(old) => {
+                    self.uncount(store, old);
+                    (Step::Remove, Ok(old.body))
+                }
+            }
+        })??;
+        // SAFETY: the place is free now; the objects live on for guards taken before, and this call has one.
+        unsafe { retire_replaced(self.guard, old) }
+        // SAFETY: looked at under the lock. That they are not too large was asked there.
+        unsafe { taken.unpack(self.table, true) }
+    }
+
+    /// `delete_object/2`: removes all objects that are exactly this one. Fails with [`Failure::Big`], and nothing done, when they may
+    /// be too many for a caller that is not `patient`, which is only asked then.
+    pub fn delete_object(self, object: Object<'_>, patient: impl FnOnce() -> bool) -> Result<(), Failure> {
+        let layout = self.table.layout();
+        if let (Some(words), false) = (object.immediates(), layout.packed) {
+            // What is only compared needs no memory of its own.
+            let mut room = [const { MaybeUninit::uninit() }; ROOM];
+            let block = BlockRef::flat_within(words, &mut room).filter(|_| layout.key < words.len());
+            if let (Some(block), None) = (block, object.inline(layout)) {
+                let probe = self.table.probe(object.element(layout.key));
+                return self
+                    .delete_equal(&probe, block.address().as_ptr() as u64, patient)
+                    .map(|_| ());
+            }
+        }
+        let incoming = Incoming::for_any(self.guard, self.table, object)?;
+        self.delete_equal(&incoming.probe(), incoming.body(), patient)
+            .map(|_| ())
+    }
+
+    /// Removes all objects of the probe's key that equal the one with this body, which is not the table's; how many. Otherwise as
+    /// [`delete_object`](Self::delete_object).
+    pub(crate) fn delete_equal(
+        self,
+        probe: &Probe<'_>,
+        body: u64,
+        patient: impl FnOnce() -> bool,
+    ) -> Result<usize, Failure> {
+        // The sought object's key may be another term than the stored one, and equal in term order only.
+        // SAFETY: the sought object is the caller's.
+        let sought = unsafe { self.table.key_place(probe.word()).object(body) };
+        let is_it = |object: &ObjectRef<'_>| identical(*object, sought);
+        self.remove_from(
+            probe,
+            |_| true,
+            is_it,
+            |group, key, _| {
+                let distinct = self.table.kind() == Kind::Bag;
+                // SAFETY: the place is locked.
+                let remove = |limit| unsafe { group.remove(self.guard, key, sought, distinct, limit) };
+                match remove(GROUP_LIMIT) {
+                    None if patient() => remove(usize::MAX),
+                    removed => removed,
+                }
+            },
+        )
+    }
+
+    /// Removes objects of a key: one that is alone if it is `unwanted`, of a group those that `from_group` removes, which is given
+    /// the group, the place of its lock held, and `unwanted`; how many. Fails with [`Failure::Big`] where that gives nothing, and
+    /// has done nothing, and where an object that is alone has more words than what `fits`.
+    pub(crate) fn remove_from<F: FnMut(&ObjectRef<'_>) -> bool>(
+        self,
+        probe: &Probe<'_>,
+        fits: impl Fn(usize) -> bool,
+        mut unwanted: F,
+        from_group: impl FnOnce(&Group, KeyPlace, &mut F) -> Option<usize>,
+    ) -> Result<usize, Failure> {
+        let store = self.store();
+        // Not in the closure's result: what has several words is written and read again in pieces of different sizes, for which
+        // the processor waits.
+        let (mut removed, mut gone) = (0, 0);
+        store.update(self.guard, probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            let Some(old) = old else {
+                return (Step::Keep, Ok(()));
+            };
+            let key = self.table.key_place(old.key);
+            if is_group(old.body) {
+                // SAFETY: the place is locked, so the group lives and this is its only writer.
+                let group = unsafe { Group::from_body(old.body) };
+                let shrunk = self.shrink(store, group, |group| from_group(group, key, &mut unwanted));
+                let Some((step, number)) = shrunk else {
+                    return (Step::Keep, Err(Failure::Big));
+                };
+                removed = number;
+                if step == Step::Remove {
+                    gone = old.body;
+                }
+                return (step, Ok(()));
+            }
+            // SAFETY: the place is locked, so its object lives.
+            if !fits(unsafe { words_to_read(old.body) }) {
+                return (Step::Keep, Err(Failure::Big));
+            }
+            // SAFETY: as above.
+            if !unwanted(&unsafe { key.object(old.body) }) {
+                return (Step::Keep, Ok(()));
+            }
+            self.uncount(store, old);
+            (removed, gone) = (1, old.body);
+            (Step::Remove, Ok(()))
+        })??;
+        // SAFETY: the place is free now, or nothing was there.
+        unsafe { retire_replaced(self.guard, gone) }
+        Ok(removed)
+    }
+
+    /// Removes objects of a group, whose place is locked, and takes them off the counters: what becomes of the place, and how
+    /// many they were. Nothing where `remove` gives nothing, and has done nothing.
+    fn shrink(
+        self,
+        store: &Store,
+        group: &Group,
+        remove: impl FnOnce(&Group) -> Option<usize>,
+    ) -> Option<(Step, usize)> {
+        // SAFETY: the place is locked.
+        let bytes = || unsafe { group.bytes() };
+        let before = bytes();
+        let removed = remove(group)?;
+        let after = if group.count() == 0 { 0 } else { bytes() };
+        store.count(-(removed as i64), after as i64 - before as i64);
+        let step = match removed {
+            0 => Step::Keep,
+            _ if group.count() == 0 => Step::Remove,
+            _ => Step::Touch,
+        };
+        Some((step, removed))
+    }
+
+    /// Takes what a locked place holds off the counters.
+    #[inline]
+    pub(crate) fn uncount(self, store: &Store, entry: Entry) {
+        // SAFETY: the place is locked, so its objects live.
+        unsafe {
+            let (objects, bytes) = if is_group(entry.body) {
+                let group = Group::from_body(entry.body);
+                (group.count(), group.bytes())
+            } else {
+                (1, body_bytes(entry.body))
+            };
+            store.count(-(objects as i64), -(bytes as i64));
+        }
+    }
+
+    /// `delete_all_objects/1`; see [`Registry::delete_all_objects`](crate::Registry::delete_all_objects).
+    pub fn delete_all_objects(self, host: &dyn crate::Host) -> Result<(), Failure> {
+        self.table.registry().delete_all_objects(host, self)
+    }
+}

@@ -1,0 +1,82 @@
+//! What `info/1,2` tells of a table's contents. What it tells of options and ownership is in [`crate::table::options`] and
+//! [`crate::registry`].
+
+use crate::object::ObjectRef;
+use crate::registry::Registry;
+use crate::table::Handle;
+
+/// How full the buckets of a hash table are, as `info(Table, stats)` of ETS tells it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BucketStatistics {
+    pub buckets: usize,
+    pub average: f64,
+    pub deviation: f64,
+    /// The deviation that a perfect hash function would give.
+    pub expected_deviation: f64,
+    pub minimum: usize,
+    pub maximum: usize,
+}
+
+/// What the VM takes for an identifier beside the table's value, which lies in it: the headers of a resource, of the binary that
+/// holds it, and of their memory. The same from OTP 25 to 29.
+const IDENTIFIER_BYTES: usize = 152;
+
+/// Buckets that are looked at: enough for figures, few enough for a scheduler.
+const SAMPLE: usize = 1000;
+
+impl Handle<'_> {
+    /// The number of objects, at one instant during the call.
+    pub fn size(self) -> usize {
+        self.store().size()
+    }
+
+    /// Bytes that the table takes, with what the VM and the registry know of it.
+    pub fn bytes(self) -> usize {
+        let contents = match self.table.is_blank() {
+            true => 0,
+            false => self.store().total_bytes() + self.store().counter_bytes(),
+        };
+        size_of::<crate::Table>() + IDENTIFIER_BYTES + Registry::bytes_of(self.table) + contents
+    }
+
+    /// The number of base nodes of an ordered table's tree.
+    pub fn base_nodes(self) -> Option<usize> {
+        self.store().base_nodes()
+    }
+
+    /// Figures over all buckets, or evenly spread ones of many; nothing for an ordered table.
+    pub fn statistics(self) -> Result<Option<BucketStatistics>, crate::Failure> {
+        let store = self.store();
+        if store.is_ordered() {
+            return Ok(None);
+        }
+        let buckets = store.buckets().max(1);
+        let step = buckets.div_ceil(SAMPLE);
+        let (mut count, mut sum, mut squares) = (0usize, 0usize, 0usize);
+        let (mut minimum, mut maximum) = (usize::MAX, 0);
+        for number in (0..buckets).step_by(step) {
+            // Whatever the object is, it counts.
+            let objects = store.slot(self.guard, number, |entry, out| {
+                out.push(ObjectRef::Single([entry.key]))
+            })?;
+            let Some(objects) = objects else { break };
+            let length = objects.len();
+            count += 1;
+            sum += length;
+            squares += length * length;
+            minimum = minimum.min(length);
+            maximum = maximum.max(length);
+        }
+        let n = count.max(1) as f64;
+        let average = sum as f64 / n;
+        let variance = (squares as f64 / n - average * average).max(0.0);
+        Ok(Some(BucketStatistics {
+            buckets,
+            average,
+            deviation: variance.sqrt(),
+            expected_deviation: (average * (1.0 - 1.0 / buckets as f64)).sqrt(),
+            minimum: if count == 0 { 0 } else { minimum },
+            maximum,
+        }))
+    }
+}

@@ -1,0 +1,452 @@
+//! What `select`, `match` and their kin do to a table: scans in slices over the objects that a program can match, and removing
+//! or replacing an object that was met, if it is still there.
+
+use crate::failure::Failure;
+use crate::object::group::{retire_entry, Filter, Group};
+use crate::object::schema::{exact_order, OwnedKey, Probe};
+use crate::object::{block_body, body_bytes, is_group, words_to_read, ObjectRef};
+use crate::operations::lookup::{Objects, GROUP_LIMIT, SIGNATURES_LIMIT};
+use crate::operations::traverse::{Direction, Expansion};
+use crate::table::options::Kind;
+use crate::table::{Handle, Table};
+use cats_engine::{place_of, Entry, Step};
+use cats_pattern::{Keys, Program};
+use cats_term::{compare, is_immediate, Block, TermRef};
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// Which objects a scan shows, and where it stands. Nothing is held between two slices; copies go on independently.
+#[derive(Clone)]
+pub struct Selection {
+    wanted: Wanted,
+    direction: Direction,
+    /// What objects have to pass before they are looked at, where they are many of a key.
+    filter: Filter,
+    spot: Spot,
+}
+
+/// Where a selection stands, to [go back](Selection::go_back) to.
+#[derive(Clone)]
+pub struct Spot(At);
+
+#[derive(Clone)]
+enum At {
+    /// At this one of the keys, or at this place of an unordered table.
+    Number(u64),
+    /// Behind the key that came last, if one did.
+    Key(Option<Arc<OwnedKey>>),
+}
+
+/// Where a selection stands.
+pub enum Place<'a> {
+    Number(u64),
+    /// Behind this key of an ordered table.
+    Key(TermRef<'a>),
+}
+
+/// The number of the place behind all others.
+const END: u64 = u64::MAX;
+
+#[derive(Clone)]
+enum Wanted {
+    /// The objects of these keys.
+    Keys(Arc<Vec<Block>>),
+    /// All objects of an unordered table.
+    All,
+    /// All objects of an ordered table.
+    AllOrdered,
+    /// The objects of an ordered table between two keys, both included.
+    Range(Arc<(OwnedKey, OwnedKey)>),
+}
+
+/// The objects of one slice. Those of an ordered table are in its order, those of a key in a bag come from the newest to the oldest.
+/// Apart from that, the objects of an unordered table are in no order: [`place`](Self::place) and [`order`](Self::order) tell that of
+/// `first` and `next`.
+#[derive(Default)]
+pub struct Met<'g> {
+    objects: Vec<ObjectRef<'g>>,
+    /// The key words of the objects' entries, where the selection is about a whole unordered table.
+    words: Vec<u64>,
+}
+
+impl<'g> Met<'g> {
+    /// No objects, and room for some.
+    pub fn with_room(objects: usize) -> Self {
+        Self {
+            objects: Vec::with_capacity(objects),
+            words: Vec::with_capacity(objects),
+        }
+    }
+
+    #[inline]
+    pub fn as_slice(&self) -> &[ObjectRef<'g>] {
+        &self.objects
+    }
+
+    pub fn clear(&mut self) {
+        self.objects.clear();
+        self.words.clear();
+    }
+
+    /// The place of an object of an unordered table, to [go to](Selection::go_to). All objects of a key have the same place; other
+    /// keys nearly always have another one. Equal for all objects where the selection is not about a whole unordered table.
+    #[inline]
+    pub fn place(&self, object: usize) -> u64 {
+        self.words.get(object).map_or(0, |&word| place_of(word))
+    }
+
+    /// The order of two objects of the same place; `key` is the place of the key in an object.
+    pub fn order(&self, key: usize, a: usize, b: usize) -> Ordering {
+        let colliding = || match self.words.get(a) {
+            Some(word) if !is_immediate(*word) => {
+                exact_order(self.objects[a].element(key), self.objects[b].element(key))
+            }
+            _ => Ordering::Equal,
+        };
+        let words = self.words.get(a).cmp(&self.words.get(b));
+        words.then_with(colliding).then(a.cmp(&b))
+    }
+}
+
+impl Selection {
+    fn new(wanted: Wanted, direction: Direction, filter: Filter) -> Self {
+        let at = match wanted {
+            Wanted::Keys(_) | Wanted::All => At::Number(0),
+            Wanted::AllOrdered | Wanted::Range(_) => At::Key(None),
+        };
+        Self {
+            wanted,
+            direction,
+            filter,
+            spot: Spot(at),
+        }
+    }
+
+    /// All objects; those of an ordered table in this direction.
+    pub fn all(table: &Table, direction: Direction) -> Self {
+        let wanted = match table.kind() {
+            Kind::OrderedSet => Wanted::AllOrdered,
+            _ => Wanted::All,
+        };
+        Self::new(wanted, direction, Filter::open())
+    }
+
+    /// The objects that the program can match.
+    pub fn of(table: &Table, program: &Program, direction: Direction) -> Result<Self, Failure> {
+        let ordered = table.kind() == Kind::OrderedSet;
+        let wanted = match program.keys(table.key(), ordered).ok_or(Failure::SystemLimit)? {
+            Keys::All if ordered => Wanted::AllOrdered,
+            Keys::All => Wanted::All,
+            Keys::Exact(keys) => {
+                // The order of terms does not do: numbers that are equal in it may be different keys, 1 and 1.0, 0.0 and -0.0.
+                let order = |a: &Block, b: &Block| {
+                    let (a, b) = (table.probe(key_of(a)), table.probe(key_of(b)));
+                    a.word().cmp(&b.word()).then_with(|| exact_order(a.term(), b.term()))
+                };
+                // Each key once, in the order of the clauses.
+                let mut keys: Vec<_> = keys.into_iter().enumerate().collect();
+                keys.sort_by(|(_, a), (_, b)| order(a, b));
+                keys.dedup_by(|(_, a), (_, b)| order(a, b).is_eq());
+                keys.sort_by_key(|(clause, _)| *clause);
+                Wanted::Keys(Arc::new(keys.into_iter().map(|(_, key)| key).collect()))
+            }
+            Keys::Range(lower, upper) => Wanted::Range(Arc::new((OwnedKey::of(lower), OwnedKey::of(upper)))),
+        };
+        let filter = match table.kind().is_bag() {
+            true => Filter::of(program, table.key()),
+            false => Filter::open(),
+        };
+        Ok(Self::new(wanted, direction, filter))
+    }
+
+    /// Whether it goes over the whole table.
+    pub fn is_whole(&self) -> bool {
+        matches!(self.wanted, Wanted::All | Wanted::AllOrdered)
+    }
+
+    /// Whether it has the keys of what it shows.
+    pub fn has_keys(&self) -> bool {
+        matches!(self.wanted, Wanted::Keys(_))
+    }
+
+    /// The place that the scan has come to between two slices; nothing at its start.
+    pub fn place(&self) -> Option<Place<'_>> {
+        match &self.spot.0 {
+            At::Number(number) => Some(Place::Number(*number)),
+            At::Key(last) => last.as_ref().map(|key| Place::Key(key.probe().term())),
+        }
+    }
+
+    /// Goes to a place that an equal selection of the same table has been at; false if there is no such place.
+    pub fn go_to(&mut self, place: Place<'_>) -> bool {
+        match (&mut self.spot.0, place) {
+            (At::Number(at), Place::Number(number)) => *at = number,
+            (At::Key(last), Place::Key(key)) => *last = Some(Arc::new(OwnedKey::new(key))),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Goes behind all objects, if the table is unordered; false if it is not.
+    pub fn go_to_end(&mut self) -> bool {
+        self.go_to(Place::Number(END))
+    }
+
+    /// Where the scan stands.
+    pub fn spot(&self) -> Spot {
+        self.spot.clone()
+    }
+
+    /// Goes back to where the scan once stood.
+    pub fn go_back(&mut self, spot: Spot) {
+        self.spot = spot;
+    }
+}
+
+/// The key that a block of a program's keys stands for.
+fn key_of(block: &Block) -> TermRef<'_> {
+    block.as_ref().element(0)
+}
+
+impl<'g> Handle<'g> {
+    /// Meets the objects of about `limit` more keys (in an ordered table: of at most so many); false when the selection is complete, and
+    /// then it need not stand behind these objects. When it fails, nothing has happened. `met` is empty before.
+    pub fn slice(
+        self,
+        selection: &mut Selection,
+        limit: usize,
+        patient: bool,
+        met: &mut Met<'g>,
+    ) -> Result<bool, Failure> {
+        let Met { objects: out, words } = met;
+        let more = match (&selection.wanted, &mut selection.spot.0) {
+            (Wanted::Keys(keys), At::Number(next)) => {
+                let Some(key) = usize::try_from(*next).ok().and_then(|next| keys.get(next)) else {
+                    return Ok(false);
+                };
+                let probe = self.table.probe(key_of(key));
+                let mut found = Objects::none();
+                self.lookup_filtered(&probe, patient, || &selection.filter, &mut found)?;
+                out.extend(found.as_slice().iter().rev());
+                *next += 1;
+                *next < keys.len() as u64
+            }
+            (Wanted::All, At::Number(place)) => {
+                let before = *place;
+                let mut expansion = Expansion::new(patient);
+                let bag = self.table.kind().is_bag();
+                let more = self.store().scan(
+                    self.guard,
+                    place,
+                    limit,
+                    out,
+                    #[inline(always)]
+                    |entry, out| {
+                        // The engine may have taken some back.
+                        let met = out.len();
+                        words.truncate(met);
+                        self.expand(entry, &mut expansion, out);
+                        if bag {
+                            out[met..].reverse();
+                            words.resize(out.len(), entry.key);
+                        } else {
+                            words.push(entry.key);
+                        }
+                    },
+                )?;
+                words.truncate(out.len());
+                expansion.finish().inspect_err(|_| *place = before)?;
+                more
+            }
+            (Wanted::AllOrdered, At::Key(last)) => {
+                self.slice_range(None, last, selection.direction, limit, patient, out)?
+            }
+            (Wanted::Range(range), At::Key(last)) => {
+                self.slice_range(Some(range), last, selection.direction, limit, patient, out)?
+            }
+            _ => unreachable!("a place of another kind of selection"),
+        };
+        self.still_named()?;
+        Ok(more)
+    }
+
+    /// [`slice`](Self::slice) of an ordered table.
+    fn slice_range(
+        self,
+        range: Option<&(OwnedKey, OwnedKey)>,
+        last: &mut Option<Arc<OwnedKey>>,
+        direction: Direction,
+        limit: usize,
+        patient: bool,
+        out: &mut Vec<ObjectRef<'g>>,
+    ) -> Result<bool, Failure> {
+        let down = direction == Direction::Down;
+        let (near, far) = match range {
+            Some((lower, upper)) if down => (Some(upper), Some(lower)),
+            Some((lower, upper)) => (Some(lower), Some(upper)),
+            None => (None, None),
+        };
+        let from = last.as_deref().or(near).map(OwnedKey::probe);
+        let mut expansion = Expansion::new(patient);
+        let expand = |entry, out: &mut Vec<ObjectRef<'g>>| self.expand(entry, &mut expansion, out);
+        let mut more = self
+            .store()
+            .range(self.guard, from, last.is_none(), down, limit, out, expand)?;
+        expansion.finish()?;
+        let key = |object: &ObjectRef<'g>| object.element(self.table.key());
+        if let Some(far) = far {
+            let far = far.probe().term();
+            let beyond = |object: &ObjectRef<'g>| {
+                let order = compare(key(object), far);
+                if down {
+                    order.is_lt()
+                } else {
+                    order.is_gt()
+                }
+            };
+            if out.last().is_some_and(beyond) {
+                let inside = out.partition_point(|object| !beyond(object));
+                out.truncate(inside);
+                more = false;
+            }
+        }
+        if let (Some(object), true) = (out.last(), more) {
+            *last = Some(Arc::new(OwnedKey::new(key(object))));
+        }
+        Ok(more)
+    }
+
+    /// Replaces objects of a key of a table that is no bag, in the order of insertion, by those that `new` gives for them; how many.
+    /// Fails with [`Failure::Big`], and nothing done, when they are too many for a caller that is not `patient`, or have more words
+    /// than what `fits`. `new` is short and does not come back here; what it gives has the same key.
+    pub fn replace_all(
+        self,
+        probe: &Probe<'_>,
+        patient: bool,
+        fits: impl Fn(usize) -> bool,
+        mut new: impl FnMut(&ObjectRef<'_>) -> Option<Block>,
+    ) -> Result<usize, Failure> {
+        let store = self.store();
+        let mut new = |object: &ObjectRef<'_>| new(object).map(|block| block_body(block, self.table.layout()));
+        let (replaced, old) = store.update(self.guard, probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            let Some(old) = old else {
+                return (Step::Keep, Ok((0, None)));
+            };
+            // In an ordered_set the key may be another term than the probe's.
+            let key = self.table.key_place(old.key);
+            match is_group(old.body) {
+                true => {
+                    // SAFETY: the place is locked, so the group lives and this is its only writer.
+                    let group = unsafe { Group::from_body(old.body) };
+                    // SAFETY: as above.
+                    if group.count() > GROUP_LIMIT && !patient || !fits(unsafe { group.words_to_read() }) {
+                        return (Step::Keep, Err(Failure::Big));
+                    }
+                    // SAFETY: as above; the new objects have the same key, as the caller promises.
+                    let (replaced, growth) = unsafe { group.replace_each(self.guard, key, &mut new) };
+                    store.count(0, growth);
+                    (Step::Touch, Ok((replaced, None)))
+                }
+                // SAFETY: the place is locked, so its object lives.
+                false if !fits(unsafe { words_to_read(old.body) }) => (Step::Keep, Err(Failure::Big)),
+                // SAFETY: as above.
+                false => match new(&unsafe { key.object(old.body) }) {
+                    None => (Step::Keep, Ok((0, None))),
+                    Some(body) => {
+                        self.uncount(store, old);
+                        // SAFETY: the object is new.
+                        store.count(1, unsafe { body_bytes(body) } as i64);
+                        (Step::Put(Entry { key: old.key, body }), Ok((1, Some(old))))
+                    }
+                },
+            }
+        })??;
+        if let Some(old) = old {
+            // SAFETY: the place holds something else now.
+            unsafe { retire_entry(self.guard, old.body) }
+        }
+        Ok(replaced)
+    }
+
+    /// Writes the objects of a key that the program can match to `found`; of few objects all. Fails with [`Failure::Big`] when they are too many for
+    /// a caller that is not `patient`.
+    pub fn lookup_for(
+        self,
+        program: &Program,
+        probe: &Probe<'_>,
+        patient: bool,
+        found: &mut Objects<'g>,
+    ) -> Result<(), Failure> {
+        self.lookup_filtered(probe, patient, || Filter::of(program, self.table.key()), found)
+    }
+
+    /// Removes objects of a key, all at once: those that the selection can show and of which `unwanted` is
+    /// true; how many. Fails with [`Failure::Big`], and nothing done, when they may be too many for a caller that is not
+    /// `patient`, or have more words than what `fits`. `unwanted` is short and does not come back here.
+    pub fn remove_all(
+        self,
+        selection: &Selection,
+        probe: &Probe<'_>,
+        patient: bool,
+        fits: impl Fn(usize) -> bool,
+        unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Result<usize, Failure> {
+        self.remove_filtered(probe, patient, fits, || &selection.filter, unwanted)
+    }
+
+    /// As [`remove_all`](Self::remove_all), of objects that the program can match.
+    pub fn remove_for(
+        self,
+        program: &Program,
+        probe: &Probe<'_>,
+        patient: bool,
+        fits: impl Fn(usize) -> bool,
+        unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Result<usize, Failure> {
+        self.remove_filtered(probe, patient, fits, || Filter::of(program, self.table.key()), unwanted)
+    }
+
+    fn remove_filtered<F: Borrow<Filter>>(
+        self,
+        probe: &Probe<'_>,
+        patient: bool,
+        fits: impl Fn(usize) -> bool,
+        filter: impl FnOnce() -> F,
+        unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Result<usize, Failure> {
+        self.remove_from(probe, &fits, unwanted, |group, key, unwanted| {
+            if group.count() > SIGNATURES_LIMIT && !patient {
+                return None;
+            }
+            let limit = if patient { usize::MAX } else { GROUP_LIMIT };
+            // SAFETY: the place is locked.
+            unsafe { group.remove_each(self.guard, key, filter().borrow(), limit, &fits, unwanted) }
+        })
+    }
+
+    /// As [`remove_all`](Self::remove_all) for the next key of a selection that has the keys of what it shows: also whether there are
+    /// more of them. Nothing, and nothing done, where it does not.
+    pub fn remove_slice(
+        self,
+        selection: &mut Selection,
+        patient: bool,
+        fits: impl Fn(usize) -> bool,
+        unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Result<Option<(usize, bool)>, Failure> {
+        let (Wanted::Keys(keys), At::Number(at)) = (&selection.wanted, &selection.spot.0) else {
+            return Ok(None);
+        };
+        let at = usize::try_from(*at).unwrap_or(usize::MAX);
+        let Some(key) = keys.get(at) else {
+            return Ok(Some((0, false)));
+        };
+        let more = at + 1 < keys.len();
+        let removed = self.remove_all(selection, &self.table.probe(key_of(key)), patient, fits, unwanted)?;
+        selection.spot.0 = At::Number(at as u64 + 1);
+        Ok(Some((removed, more)))
+    }
+}

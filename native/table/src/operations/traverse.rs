@@ -1,0 +1,327 @@
+//! `first` to `prev_lookup`, and `slot/2`. Traversal of any table is safe without fixing it: the position in a
+//! hash table is a hash, in an ordered one a key, and neither needs to be in the table any more.
+
+use crate::failure::{Cause, Failure};
+use crate::object::group::Group;
+use crate::object::schema::{stored_key, Probe};
+use crate::object::{is_changing, is_group, Copies, ObjectRef, COPY_LIMIT};
+use crate::operations::lookup::{Objects, GROUP_LIMIT};
+use crate::table::options::Kind;
+use crate::table::store::Store;
+use crate::table::Handle;
+use cats_engine::{Entry, Trail};
+use cats_sync::facade::{AtomicU64, Ordering};
+use cats_term::{Scratch, TermRef};
+use std::cell::RefCell;
+
+/// The direction of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// `first` and `next`.
+    Up,
+    /// `last` and `prev`; the same as [`Up`](Self::Up) in a table without order.
+    Down,
+}
+
+/// Places of an ordered table that a scheduler passes, a leaf of some ninety at a time, to come to one by its number.
+const SLOTS_LIMIT: usize = 50_000;
+
+/// The fewest slots of a hash table, as in ETS: a program may count on being allowed to ask for as many. If there are fewer
+/// buckets, the last slots are empty.
+const MIN_SLOTS: usize = 256;
+
+/// Walks that a thread goes on with at once.
+const TRAILS: usize = 4;
+
+/// The number of a place that has none.
+const UNNUMBERED: u64 = 0;
+
+/// Numbers that a trail gets at once.
+const NUMBERS: u64 = 1 << 12;
+
+/// All numbers that are given: so many that they do not come again while anybody has one.
+const ALL_NUMBERS: u64 = 1 << 58;
+
+/// The next number to be given.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    /// Where the last steps of this thread ended; a store's are in a place that its address chooses.
+    static WAYS: RefCell<[Trail; TRAILS]> = const { RefCell::new([const { Trail::new() }; TRAILS]) };
+}
+
+/// Lends the trail for walks through a store.
+#[inline]
+fn with_trail<R>(store: &Store, f: impl FnOnce(&mut Trail) -> R) -> R {
+    let place = (std::ptr::from_ref(store).addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    WAYS.with_borrow_mut(|trails| f(&mut trails[place as usize % TRAILS]))
+}
+
+/// An entry with the first of its objects.
+#[inline]
+fn first_of(entry: Option<Entry>) -> Option<Entry> {
+    let mut entry = entry?;
+    if is_group(entry.body) {
+        // SAFETY: groups are retired through the epoch, and an engine looks under a guard.
+        entry.body = unsafe { Group::from_body(entry.body) }.first()?;
+    }
+    Some(entry)
+}
+
+impl<'g> Handle<'g> {
+    /// The key after (before) this one, in the table or not; the first (last) without one.
+    pub fn step(self, from: Option<&Probe<'_>>, direction: Direction) -> Result<Option<TermRef<'g>>, Failure> {
+        let found = self.step_with(from, direction, first_of)?;
+        Ok(self.found_key(found))
+    }
+
+    /// As [`step`](Self::step) from the key that this thread's last step in the table came to, if `is_key` says of that key that
+    /// it is the one to go on from. Nothing if it does not, or the way must be searched.
+    #[inline(always)]
+    pub fn step_along(
+        self,
+        is_key: impl FnOnce(TermRef<'g>) -> bool,
+        direction: Direction,
+    ) -> Result<Option<Option<TermRef<'g>>>, Failure> {
+        let found = self.follow(self.at_key(is_key), UNNUMBERED, direction, first_of)?;
+        Ok(found.map(|found| self.found_key(found)))
+    }
+
+    #[inline]
+    fn found_key(self, found: Option<Entry>) -> Option<TermRef<'g>> {
+        // SAFETY: the engine has validated it, and objects are retired through the epoch.
+        found.map(|entry| unsafe { self.key(entry) })
+    }
+
+    /// As [`step`](Self::step), but writes all objects of the key to `found`.
+    pub fn step_lookup(
+        self,
+        from: Option<&Probe<'_>>,
+        direction: Direction,
+        patient: bool,
+        found: &mut Objects<'g>,
+    ) -> Result<(), Failure> {
+        let fits = self.step_with(from, direction, |entry| found.look(self.table, entry, patient))?;
+        self.looked(fits, patient, found)
+    }
+
+    /// As [`step_along`](Self::step_along), with the only object of the key, for table types that have one only.
+    #[inline(always)]
+    pub fn step_get_along<'o>(
+        self,
+        is_key: impl FnOnce(TermRef<'g>) -> bool,
+        direction: Direction,
+        patient: impl FnOnce() -> bool,
+        scratch: &'o mut Scratch,
+    ) -> Result<Option<Option<ObjectRef<'o>>>, Failure>
+    where
+        'g: 'o,
+    {
+        debug_assert!(!self.table.kind().is_bag());
+        self.step_get(self.at_key(is_key), UNNUMBERED, direction, patient, scratch)
+    }
+
+    /// Numbers the place that this thread's last step in the table, one by search, came to. No place has its number but that one, so who
+    /// has the number, one more after each [step](Self::step_get_from) from there, need not compare keys. No number is 0.
+    pub fn number(self) -> u64 {
+        // Relaxed: nothing but the number itself matters.
+        let number = NUMBER.fetch_add(NUMBERS, Ordering::Relaxed) % ALL_NUMBERS + 1;
+        with_trail(self.store(), |trail| trail.number = number);
+        number
+    }
+
+    /// As [`step_get_along`](Self::step_get_along) from the place with this number.
+    #[inline(always)]
+    pub fn step_get_from<'o>(
+        self,
+        number: u64,
+        direction: Direction,
+        patient: impl FnOnce() -> bool,
+        scratch: &'o mut Scratch,
+    ) -> Result<Option<Option<ObjectRef<'o>>>, Failure>
+    where
+        'g: 'o,
+    {
+        // Behind a multiple begin another trail's numbers.
+        let is_here = |at, _| at == number && !number.is_multiple_of(NUMBERS);
+        self.step_get(is_here, number.wrapping_add(1), direction, patient, scratch)
+    }
+
+    #[inline(always)]
+    fn step_get<'o>(
+        self,
+        is_here: impl FnOnce(u64, Entry) -> bool,
+        number: u64,
+        direction: Direction,
+        patient: impl FnOnce() -> bool,
+        scratch: &'o mut Scratch,
+    ) -> Result<Option<Option<ObjectRef<'o>>>, Failure>
+    where
+        'g: 'o,
+    {
+        let found = self.follow(is_here, number, direction, |entry| entry)?;
+        let Some(Some(entry)) = found else {
+            return Ok(found.map(|_| None));
+        };
+        // SAFETY: as in `found_key`.
+        let object = unsafe { ObjectRef::read_within(entry, self.table.key(), patient, scratch) };
+        Ok(Some(Some(object?)))
+    }
+
+    fn step_with<R>(
+        self,
+        from: Option<&Probe<'_>>,
+        direction: Direction,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Failure> {
+        let store = self.store();
+        let result = with_trail(store, |trail| {
+            trail.number = UNNUMBERED;
+            match direction {
+                Direction::Up => store.next(self.guard, from, trail, look),
+                Direction::Down => store.previous(self.guard, from, trail, look),
+            }
+        })?;
+        self.still_named()?;
+        Ok(result)
+    }
+
+    /// Whether a place of a trail is that of a key.
+    #[inline(always)]
+    fn at_key<F: FnOnce(TermRef<'g>) -> bool>(self, is_key: F) -> impl FnOnce(u64, Entry) -> bool + use<'g, F> {
+        // SAFETY: a trail shows what was valid in this epoch.
+        move |_, entry| unsafe { stored_key(entry, self.table.key()) }.is_some_and(is_key)
+    }
+
+    /// Goes one step along the trail, to a place with this number, if `is_here` of the place where it is: its number and the entry there.
+    #[inline(always)]
+    fn follow<R>(
+        self,
+        is_here: impl FnOnce(u64, Entry) -> bool,
+        number: u64,
+        direction: Direction,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<Option<R>, Failure> {
+        let store = self.store();
+        let result = with_trail(store, |trail| {
+            let at = trail.number;
+            let down = direction == Direction::Down;
+            let result = store.follow(self.guard, trail, down, |entry| is_here(at, entry), look)?;
+            trail.number = number;
+            Some(result)
+        });
+        self.still_named()?;
+        Ok(result)
+    }
+
+    /// `slot/2`: the objects of a bucket, or of the place with that number in an ordered table; nothing just behind the last.
+    /// Fails with [`Failure::Big`] when there are too many for a caller that is not `patient`, and further behind the last one.
+    pub fn slot(self, number: usize, patient: bool) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
+        let store = self.store();
+        let ordered = self.table.kind() == Kind::OrderedSet;
+        if ordered && !patient && number.min(store.size()) > SLOTS_LIMIT {
+            return Err(Failure::Big);
+        }
+        let mut expansion = Expansion::new(patient);
+        let found = store.slot(self.guard, number, |entry, out| self.expand(entry, &mut expansion, out))?;
+        self.still_named()?;
+        expansion.finish()?;
+        if found.is_some() {
+            return Ok(found);
+        }
+        let end = match ordered {
+            true => store.size(),
+            false if number < MIN_SLOTS => return Ok(Some(Vec::new())),
+            false => store.buckets().max(MIN_SLOTS),
+        };
+        // It is less than the end if the table has grown meanwhile.
+        match number <= end {
+            true => Ok(None),
+            false => Err(Cause::None.into()),
+        }
+    }
+
+    /// Appends the objects of an entry, in the order of insertion; if that is too much, [`Expansion::finish`] tells so, and what was
+    /// appended is of no use. Looks into objects only where they may be packed.
+    #[inline(always)]
+    pub(crate) fn expand(self, entry: Entry, expansion: &mut Expansion, out: &mut Vec<ObjectRef<'g>>) {
+        if is_group(entry.body) || is_changing(entry.body) || self.table.options().compressed() {
+            return self.expand_more(entry, expansion, out);
+        }
+        // SAFETY: objects are retired through the epoch; the engine takes back what was not valid.
+        out.push(unsafe { ObjectRef::stored(entry, self.table.key()) });
+    }
+
+    #[inline(never)]
+    fn expand_more(self, entry: Entry, expansion: &mut Expansion, out: &mut Vec<ObjectRef<'g>>) {
+        // SAFETY: objects and groups are retired through the epoch; the engine takes back what was not valid.
+        unsafe {
+            if is_group(entry.body) {
+                let place = self.table.key_place(entry.key);
+                let group = Group::from_body(entry.body);
+                if expansion.admits_group(group) {
+                    group.each(|body| {
+                        let object = place.stored(body);
+                        let admitted = expansion.admits(&object);
+                        out.push(if admitted { object.unpacked() } else { object });
+                        admitted
+                    });
+                }
+                return;
+            }
+            if is_changing(entry.body) {
+                return out.push(expansion.copies.object(entry));
+            }
+            let object = ObjectRef::stored(entry, self.table.key());
+            // What is not admitted fills a place all the same, or the engine would look for more.
+            out.push(if expansion.admits(&object) {
+                object.unpacked()
+            } else {
+                object
+            });
+        }
+    }
+}
+
+/// What a scheduler may take of the entries that it comes to in one step.
+pub(crate) struct Expansion {
+    patient: bool,
+    /// Words that were unpacked.
+    words: usize,
+    large: bool,
+    copies: Copies,
+}
+
+/// Words of memory that copies of objects are made in together.
+const COPIES: usize = 1 << 10;
+
+impl Expansion {
+    /// Without a limit for who is `patient`.
+    pub fn new(patient: bool) -> Self {
+        Self {
+            patient,
+            words: 0,
+            large: false,
+            copies: Copies::new(COPIES),
+        }
+    }
+
+    fn admits_group(&mut self, group: &Group) -> bool {
+        self.large |= !self.patient && group.count() > GROUP_LIMIT;
+        !self.large
+    }
+
+    fn admits(&mut self, object: &ObjectRef<'_>) -> bool {
+        self.words += object.packed_words();
+        self.large |= !self.patient && self.words > COPY_LIMIT;
+        !self.large
+    }
+
+    /// Fails with [`Failure::Big`] if something was not admitted.
+    pub fn finish(self) -> Result<(), Failure> {
+        match self.large {
+            true => Err(Failure::Big),
+            false => Ok(()),
+        }
+    }
+}

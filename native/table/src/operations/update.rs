@@ -1,0 +1,595 @@
+//! `update_counter/3,4` and `update_element/3,4`: changes of some elements of one object, atomic and isolated.
+
+use crate::failure::{Cause, Failure};
+use crate::object::group::retire_entry;
+use crate::object::schema::Probe;
+use crate::object::{
+    block_body, body_bytes, change_in_place, changed, element_word, more_bytes, retire_body, words_to_read, Layout,
+    Object, ObjectRef, COPY_LIMIT,
+};
+use crate::operations::number::Number;
+use crate::table::store::Store;
+use crate::table::Handle;
+use cats_engine::{Entry, Step};
+use cats_sync::epoch::Guard;
+use cats_term::{is_immediate, small, Builder, Elements, TermRef, View};
+use smallvec::SmallVec;
+
+/// Operations, or elements of a new object, for which there is room on the stack.
+const FEW: usize = 4;
+
+/// The 64-bit digits of the integers in a call that are no immediates, or of the values that counters get, beyond which it takes too
+/// long for a scheduler.
+pub const DIGITS_LIMIT: usize = 2000;
+
+/// The values of counters, and their words if they are immediates.
+pub type Numbers = SmallVec<[Number; FEW]>;
+pub type Words = SmallVec<[u64; FEW]>;
+
+/// One operation of `update_counter` whose numbers are immediates: nearly all are.
+#[derive(Clone, Copy, Debug)]
+pub struct Addition {
+    /// Counted from 1.
+    pub position: i64,
+    pub increment: i64,
+    /// As in [`CounterOp`].
+    pub limit: Option<(i64, i64)>,
+}
+
+impl Addition {
+    /// The word of the counter after the operation, if that and the one before are immediates.
+    #[inline]
+    fn of(&self, word: u64) -> Option<u64> {
+        match self.limit {
+            None => added(word, self.increment),
+            Some((limit, beyond)) => {
+                let value = value_of(word)?.checked_add(self.increment)?;
+                small(if passes(self.increment < 0, &value, &limit) {
+                    beyond
+                } else {
+                    value
+                })
+            }
+        }
+    }
+}
+
+/// The value of a counter that is an immediate.
+#[inline]
+fn value_of(word: u64) -> Option<i64> {
+    (word & 0xf == 0xf).then_some(word as i64 >> 4)
+}
+
+/// The word of a counter after an addition, if that and the one before are immediates.
+#[inline]
+fn added(word: u64, increment: i64) -> Option<u64> {
+    small(value_of(word)?.checked_add(increment)?)
+}
+
+/// Whether a counter that has become `value` passed its limit, on the way down or up.
+#[inline]
+fn passes<T: Ord>(down: bool, value: &T, limit: &T) -> bool {
+    if down {
+        value < limit
+    } else {
+        value > limit
+    }
+}
+
+/// The index of a position counted from 1; no element's, if there is no such position.
+#[inline]
+fn index_of(position: i64) -> usize {
+    (position as usize).wrapping_sub(1)
+}
+
+/// One operation of `update_counter`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CounterOp {
+    Add {
+        /// Counted from 1.
+        position: i64,
+        increment: Number,
+        /// A value beyond the first becomes the second.
+        limit: Option<(Number, Number)>,
+    },
+    /// What is no operation, or no list of such: fails, but only once the key is found.
+    Invalid,
+}
+
+/// One operation of `update_element`.
+#[derive(Clone, Copy)]
+pub enum ElementOp<'a> {
+    /// Position, counted from 1, and the new element.
+    Set(i64, TermRef<'a>),
+    /// As [`CounterOp::Invalid`].
+    Invalid,
+}
+
+/// A tuple that is not stored yet.
+#[derive(Clone, Copy)]
+pub enum Tuple<'a> {
+    /// The elements are immediates.
+    Flat(&'a [u64]),
+    Terms(Elements<'a>),
+}
+
+impl<'a> Tuple<'a> {
+    #[inline]
+    pub fn arity(self) -> usize {
+        match self {
+            Tuple::Flat(words) => words.len(),
+            Tuple::Terms(elements) => elements.len(),
+        }
+    }
+
+    #[inline]
+    fn element(self, index: usize) -> TermRef<'a> {
+        match self {
+            Tuple::Flat(words) => TermRef::immediate(words[index]),
+            Tuple::Terms(elements) => elements.get(index),
+        }
+    }
+}
+
+/// What an update starts from.
+#[derive(Clone, Copy)]
+enum Base<'a> {
+    Stored(ObjectRef<'a>),
+    /// A default object, with the key that was asked for.
+    Default {
+        tuple: Tuple<'a>,
+        key: usize,
+        term: TermRef<'a>,
+    },
+}
+
+type Change<'a> = (usize, TermRef<'a>);
+
+impl<'a> Base<'a> {
+    #[inline]
+    fn arity(&self) -> usize {
+        match self {
+            Base::Stored(object) => object.arity(),
+            Base::Default { tuple, .. } => tuple.arity(),
+        }
+    }
+
+    #[inline]
+    fn element(&self, index: usize) -> TermRef<'a> {
+        match *self {
+            Base::Stored(object) => object.element(index),
+            Base::Default { key, term, .. } if index == key => term,
+            Base::Default { tuple, .. } => tuple.element(index),
+        }
+    }
+
+    /// The index of a position, counted from 1, that may be updated.
+    #[inline]
+    fn index(&self, position: i64, key: usize) -> Result<usize, Failure> {
+        if position == key as i64 + 1 {
+            return Err(Cause::KeyPosition.into());
+        }
+        match usize::try_from(position) {
+            Ok(position) if (1..=self.arity()).contains(&position) => Ok(position - 1),
+            _ => Err(Cause::Position.into()),
+        }
+    }
+
+    /// The body of the changed object.
+    fn change<'t>(
+        &self,
+        guard: &Guard,
+        changes: impl Iterator<Item = Change<'t>> + Clone,
+        layout: Layout,
+    ) -> Result<u64, Failure> {
+        if let Base::Stored(ObjectRef::Block(block)) = self {
+            let block = block.with_elements(changes).ok_or(Failure::SystemLimit)?;
+            return Ok(block_body(block, layout));
+        }
+        let mut elements: SmallVec<[TermRef<'_>; 4 * FEW]> =
+            (0..self.arity()).map(|index| self.element(index)).collect();
+        for (index, term) in changes {
+            elements[index] = term;
+        }
+        if elements.iter().all(|element| element.is_immediate()) {
+            let words: SmallVec<[u64; 4 * FEW]> = elements.iter().map(|element| element.word()).collect();
+            return Object::flat(&words)
+                .into_body(layout, guard)
+                .ok_or(Failure::SystemLimit);
+        }
+        let mut builder = Builder::new();
+        let root = builder.tuple(elements.len());
+        for (index, element) in elements.iter().enumerate() {
+            let word = builder.copy(*element);
+            builder.set(root, index, word);
+        }
+        let block = builder.finish().ok_or(Failure::SystemLimit)?;
+        Ok(block_body(block, layout))
+    }
+}
+
+// What an update that changes immediates gives back through the engine if it has done nothing, or the table has another name. It is a
+// single word, so that it stays in a register on its way out.
+const NOTHING: u64 = 0;
+const RENAMED: u64 = 2;
+
+impl Handle<'_> {
+    /// `update_counter/3,4` with one operation without a limit, where it takes little more than finding the object: the word of the
+    /// counter. Nothing, and nothing done, where [`update_counter`](Self::update_counter) has to decide.
+    #[inline(always)]
+    pub fn add(self, probe: &Probe<'_>, position: i64, increment: i64) -> Result<Option<u64>, Failure> {
+        self.change_word(probe, position, move |word| added(word, increment))
+    }
+
+    /// The same for `update_element/3,4` with one operation, whose new element is an immediate.
+    #[inline(always)]
+    pub fn set(self, probe: &Probe<'_>, position: i64, element: u64) -> Result<bool, Failure> {
+        let change = move |word| is_immediate(word).then_some(element);
+        Ok(self.change_word(probe, position, change)?.is_some())
+    }
+
+    /// Changes one element, an immediate, into another, which it returns. Nothing, and nothing done, if the key has no object, or this
+    /// one is not a pair or in a block, without held terms, or has no such element, or `change` gives nothing.
+    #[inline(always)]
+    fn change_word(
+        self,
+        probe: &Probe<'_>,
+        position: i64,
+        change: impl Fn(u64) -> Option<u64> + Copy,
+    ) -> Result<Option<u64>, Failure> {
+        let key = self.table.key();
+        let index = index_of(position);
+        if index == key || self.table.kind().is_bag() {
+            return Ok(None);
+        }
+        let done = match self.table.options().plain() {
+            true => self.store().update_plain(
+                self.guard,
+                probe,
+                #[inline(always)]
+                move |old| self.change_entry(old, index, change),
+            )?,
+            false => self.change_in_any(probe, index, change)?,
+        };
+        match done {
+            word if is_immediate(word) => Ok(Some(word)),
+            NOTHING => Ok(None),
+            RENAMED => Err(Cause::Id.into()),
+            // SAFETY: the object lives as long as the guard, and is in no place any more.
+            old => unsafe {
+                let element = element_word(old, index);
+                retire_body(self.guard, old);
+                Ok(Some(change(element).expect("as before")))
+            },
+        }
+    }
+
+    /// [`change_word`](Self::change_word), out of line.
+    #[inline(never)]
+    fn change_one(
+        self,
+        probe: &Probe<'_>,
+        position: i64,
+        change: &dyn Fn(u64) -> Option<u64>,
+    ) -> Result<Option<u64>, Failure> {
+        self.change_word(probe, position, change)
+    }
+
+    /// [`change_word`](Self::change_word) in a table with any engine and objects as they may be: what its step gives back.
+    #[inline(never)]
+    fn change_in_any(
+        self,
+        probe: &Probe<'_>,
+        index: usize,
+        change: impl Fn(u64) -> Option<u64> + Copy,
+    ) -> Result<u64, Failure> {
+        Ok(self
+            .store()
+            .update(self.guard, probe, move |old| self.change_entry(old, index, change))?)
+    }
+
+    /// The step of [`change_word`](Self::change_word). It gives the new word, if that was changed where it stood, or the body of the old
+    /// block, or one of the two constants.
+    #[inline(always)]
+    fn change_entry(self, old: Option<Entry>, index: usize, change: impl Fn(u64) -> Option<u64>) -> (Step, u64) {
+        if self.still_named().is_err() {
+            return (Step::Keep, RENAMED);
+        }
+        let Some(Entry { key, body: old }) = old else {
+            return (Step::Keep, NOTHING);
+        };
+        if is_immediate(old) {
+            let word = match index == 1 - self.table.key() {
+                true => change(old).unwrap_or(NOTHING),
+                false => NOTHING,
+            };
+            return match word {
+                NOTHING => (Step::Keep, NOTHING),
+                body => (Step::Put(Entry { key, body }), body),
+            };
+        }
+        // SAFETY: the place is locked, and the key is not changed. As in `change_word`, immediates are changed into immediates.
+        if let Some(word) = unsafe { change_in_place(old, index, &change) } {
+            return (Step::Keep, word);
+        }
+        match change_in_block(self.guard, old, index, change) {
+            NOTHING => (Step::Keep, NOTHING),
+            body => {
+                // SAFETY: the place is locked, and the new object not shared yet.
+                self.store().count(0, unsafe { more_bytes(body, old) });
+                (Step::Put(Entry { key, body }), old)
+            }
+        }
+    }
+
+    /// `update_counter/3,4` with operations on immediates: appends the words of the counters after each. False, and nothing done, where
+    /// [`update_counter`](Self::update_counter) has to decide.
+    pub fn add_all(self, probe: &Probe<'_>, ops: &[Addition], words: &mut Words) -> Result<bool, Failure> {
+        if let [op] = ops {
+            let word = self.change_one(probe, op.position, &|word| op.of(word))?;
+            words.extend(word);
+            return Ok(word.is_some());
+        }
+        let key = self.table.key();
+        self.change_words(probe, |elements| {
+            for op in ops {
+                let index = index_of(op.position);
+                let place = elements.get_mut(index).filter(|_| index != key)?;
+                *place = op.of(*place)?;
+                words.push(*place);
+            }
+            Some(())
+        })
+    }
+
+    /// The same for `update_element/3,4`, with operations that make elements, by their positions, immediates.
+    pub fn set_all(self, probe: &Probe<'_>, ops: &[(i64, u64)]) -> Result<bool, Failure> {
+        if let [(position, word)] = *ops {
+            return self.set(probe, position, word);
+        }
+        let key = self.table.key();
+        self.change_words(probe, |elements| {
+            for (position, word) in ops {
+                let index = index_of(*position);
+                let place = elements.get_mut(index).filter(|_| index != key)?;
+                *place = is_immediate(*place).then_some(*word)?;
+            }
+            Some(())
+        })
+    }
+
+    /// Changes some elements, immediates, into others. False, and nothing done, where [`change_word`](Self::change_word) does nothing.
+    #[inline(always)]
+    fn change_words(
+        self,
+        probe: &Probe<'_>,
+        mut change: impl FnMut(&mut [u64]) -> Option<()>,
+    ) -> Result<bool, Failure> {
+        let key = self.table.key();
+        if self.table.kind().is_bag() {
+            return Ok(false);
+        }
+        // The result is the body of the object that was changed, or one of the two constants.
+        let done = self.store().update(self.guard, probe, |old| {
+            if self.still_named().is_err() {
+                return (Step::Keep, RENAMED);
+            }
+            let Some(Entry { key: word, body: old }) = old else {
+                return (Step::Keep, NOTHING);
+            };
+            match change_body(self.guard, old, key, &mut change) {
+                0 => (Step::Keep, NOTHING),
+                body => {
+                    // SAFETY: the place is locked, and the new object not shared yet.
+                    self.store().count(0, unsafe { more_bytes(body, old) });
+                    (Step::Put(Entry { key: word, body }), old)
+                }
+            }
+        })?;
+        match done {
+            NOTHING => Ok(false),
+            RENAMED => Err(Cause::Id.into()),
+            old => {
+                // SAFETY: the place holds another entry now.
+                unsafe { retire_body(self.guard, old) }
+                Ok(true)
+            }
+        }
+    }
+
+    /// `update_counter/3,4` with any operations: the values after each. A default tuple stands in for an absent object. Fails with
+    /// [`Failure::Big`] when the object is too large for a caller that is not `patient`, or the counters have too many digits.
+    pub fn update_counter(
+        self,
+        probe: &Probe<'_>,
+        ops: &[CounterOp],
+        default: Option<Tuple<'_>>,
+        patient: fn() -> bool,
+    ) -> Result<Numbers, Failure> {
+        let key = self.table.key();
+        self.check_updatable(default, Cause::TableType)?;
+        self.update(probe, default, patient, |base| {
+            let mut digits = 0;
+            let mut count = |more| {
+                digits += more;
+                match digits > DIGITS_LIMIT && !patient() {
+                    true => Err(Failure::Big),
+                    false => Ok(()),
+                }
+            };
+            let mut indices: SmallVec<[usize; FEW]> = SmallVec::new();
+            for op in ops {
+                let CounterOp::Add { position, .. } = op else {
+                    return Err(Cause::None.into());
+                };
+                let index = base.index(*position, key)?;
+                count(Number::digits_of(base.element(index)).ok_or(Cause::None)?)?;
+                indices.push(index);
+            }
+            let earlier = earlier(&indices);
+            let mut values = Numbers::new();
+            for (i, op) in ops.iter().enumerate() {
+                let CounterOp::Add { increment, limit, .. } = op else {
+                    unreachable!("checked above")
+                };
+                let new = match earlier[i] {
+                    Some(earlier) => values[earlier].add(increment),
+                    None => Number::of(base.element(indices[i]))
+                        .expect("checked above")
+                        .add(increment),
+                };
+                count(new.size())?;
+                values.push(match limit {
+                    Some((limit, beyond)) if passes(increment.is_negative(), &new, limit) => beyond.clone(),
+                    _ => new,
+                });
+            }
+            let words: Option<Words> = values.iter().map(Number::immediate).collect();
+            let mut builder = Builder::new();
+            let elements = match &words {
+                Some(words) => Elements::immediates(words),
+                None => {
+                    let root = builder.tuple(values.len());
+                    for (slot, value) in values.iter().enumerate() {
+                        let word = value.build(&mut builder);
+                        builder.set(root, slot, word);
+                    }
+                    match builder.root().view() {
+                        View::Tuple(elements) => elements,
+                        _ => unreachable!("a tuple was built"),
+                    }
+                }
+            };
+            let changes = indices.iter().copied().zip(elements.iter());
+            let body = base.change(self.guard, changes, self.table.layout())?;
+            Ok((body, values))
+        })
+    }
+
+    /// `update_element/3,4`: [`Cause::BadKey`] when there is no object and no default. Fails with [`Failure::Big`] when the object is
+    /// too large for a caller that is not `patient`.
+    pub fn update_element(
+        self,
+        probe: &Probe<'_>,
+        ops: &[ElementOp<'_>],
+        default: Option<Tuple<'_>>,
+        patient: fn() -> bool,
+    ) -> Result<(), Failure> {
+        let key = self.table.key();
+        self.check_updatable(default, Cause::None)?;
+        self.update(probe, default, patient, |base| {
+            for op in ops {
+                match *op {
+                    ElementOp::Set(position, _) => base.index(position, key)?,
+                    ElementOp::Invalid => return Err(Cause::None.into()),
+                };
+            }
+            let changes = ops.iter().filter_map(|op| match *op {
+                ElementOp::Set(position, term) => Some((position as usize - 1, term)),
+                ElementOp::Invalid => None,
+            });
+            Ok((base.change(self.guard, changes, self.table.layout())?, ()))
+        })
+    }
+
+    fn check_updatable(self, default: Option<Tuple<'_>>, wrong_type: Cause) -> Result<(), Failure> {
+        if default.is_some_and(|tuple| tuple.arity() <= self.table.key()) {
+            return Err(Cause::Default.into());
+        }
+        if self.table.kind().is_bag() {
+            return Err(wrong_type.into());
+        }
+        Ok(())
+    }
+
+    /// Replaces the object of a key (or a default) by the one whose body `change` makes.
+    fn update<R>(
+        self,
+        probe: &Probe<'_>,
+        default: Option<Tuple<'_>>,
+        patient: fn() -> bool,
+        change: impl FnOnce(Base<'_>) -> Result<(u64, R), Failure>,
+    ) -> Result<R, Failure> {
+        let key = self.table.key();
+        let store = self.store();
+        let (result, old) = store.update(self.guard, probe, move |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            let base = match (old, default) {
+                // SAFETY: the place is locked, so its object lives.
+                (Some(entry), _) if unsafe { words_to_read(entry.body) } > COPY_LIMIT && !patient() => {
+                    return (Step::Keep, Err(Failure::Big));
+                }
+                // SAFETY: as above.
+                (Some(entry), _) => Base::Stored(unsafe { ObjectRef::new(entry, key) }),
+                (None, Some(tuple)) => Base::Default {
+                    tuple,
+                    key,
+                    term: probe.term(),
+                },
+                (None, None) => return (Step::Keep, Err(Cause::BadKey.into())),
+            };
+            match change(base) {
+                Ok((body, result)) => {
+                    let key = old.map_or(probe.word(), |old| old.key);
+                    // SAFETY: the place is locked, and the new object is not shared yet.
+                    unsafe { recount(store, old, body) };
+                    (Step::Put(Entry { key, body }), Ok((result, old)))
+                }
+                Err(failure) => (Step::Keep, Err(failure)),
+            }
+        })??;
+        if let Some(old) = old {
+            // SAFETY: the place holds another entry now.
+            unsafe { retire_entry(self.guard, old.body) }
+        }
+        Ok(result)
+    }
+}
+
+/// For each index the place of the same one that comes before it, if there is one: the last such.
+fn earlier(indices: &[usize]) -> SmallVec<[Option<usize>; FEW]> {
+    let mut order: SmallVec<[(usize, usize); FEW]> = indices.iter().copied().zip(0..).collect();
+    order.sort_unstable();
+    let mut earlier = SmallVec::from_elem(None, indices.len());
+    for pair in order.windows(2) {
+        if pair[0].0 == pair[1].0 {
+            earlier[pair[1].1] = Some(pair[0].1);
+        }
+    }
+    earlier
+}
+
+/// The body of a copy of an object in a block with one element changed, or 0. The place is locked.
+#[inline(never)]
+fn change_in_block(guard: &Guard, body: u64, index: usize, change: impl Fn(u64) -> Option<u64>) -> u64 {
+    let change = |elements: &mut [u64]| {
+        let place = elements.get_mut(index)?;
+        *place = change(*place)?;
+        Some(())
+    };
+    // SAFETY: the place is locked. As in `change_word`, the key stays and immediates become immediates.
+    unsafe { changed(guard, body, change) }.map_or(0, |(body, ())| body)
+}
+
+/// The body of an object with its element words changed, or 0. The place is locked, the key at `key`.
+#[inline(never)]
+fn change_body(guard: &Guard, body: u64, key: usize, change: &mut impl FnMut(&mut [u64]) -> Option<()>) -> u64 {
+    let changed = if is_immediate(body) {
+        let mut pair = [body; 2];
+        change(&mut pair).map(|()| pair[1 - key])
+    } else {
+        // SAFETY: the place is locked, so its object lives. As the callers see to, immediates become immediates.
+        unsafe { changed(guard, body, change) }.map(|(body, ())| body)
+    };
+    changed.unwrap_or(0)
+}
+
+/// # Safety
+/// Both objects live, and neither is a group.
+unsafe fn recount(store: &Store, old: Option<Entry>, body: u64) {
+    // SAFETY: as the caller promises.
+    let (new_bytes, old_bytes) = unsafe { (body_bytes(body), old.map_or(0, |old| body_bytes(old.body))) };
+    store.count(old.is_none() as i64, new_bytes as i64 - old_bytes as i64);
+}

@@ -1,0 +1,133 @@
+//! What is left behind is cleared away in slices: the contents of deleted tables, large groups of objects, and the tables of
+//! processes that have ended. The queue is native, so that a reaper process that is killed loses nothing.
+
+use crate::failure::Failure;
+use crate::object::group::Group;
+use crate::registry::exclusive::Exclusive;
+use crate::registry::{Host, Registry};
+use crate::table::store::Store;
+use cats_sync::epoch;
+use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use cats_sync::slab::Own;
+use std::ptr::null_mut;
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+/// Something to clear away.
+pub(crate) enum Garbage {
+    /// A process that has ended.
+    Owner(u64),
+    /// Contents that nobody refers to and nobody reads.
+    Store(Own<Store>),
+    /// A group likewise.
+    Group(Own<Group>),
+}
+
+struct Node {
+    garbage: Garbage,
+    next: *mut Node,
+}
+
+/// What was queued since it was last looked at, as a stack that is only ever taken whole.
+static QUEUE: AtomicPtr<Node> = AtomicPtr::new(null_mut());
+/// How much is queued, being worked on, or on its way to the queue (retired, and perhaps still being read).
+static PENDING: AtomicUsize = AtomicUsize::new(0);
+/// Something was announced, and the reaper was not woken since.
+static UNHEARD: AtomicBool = AtomicBool::new(false);
+/// What is being worked on.
+static WORK: LazyLock<Exclusive<Vec<Garbage>>> = LazyLock::new(Exclusive::default);
+
+/// Places that are dismantled between two looks at the clock.
+const PLACES: usize = 32;
+/// Retired objects that are freed at once.
+const RETIRED: usize = 128;
+
+/// Announces something that has been retired and will come to the queue.
+pub(crate) fn expect() {
+    // Relaxed: a count; the item itself is handed over by the queue.
+    PENDING.fetch_add(1, Ordering::Relaxed);
+    UNHEARD.store(true, Ordering::Relaxed);
+}
+
+/// Whether something was announced since this was last asked: then the reaper process is to be woken.
+pub fn unheard() -> bool {
+    // Relaxed: a hint; the read first spares the line a write.
+    UNHEARD.load(Ordering::Relaxed) && UNHEARD.swap(false, Ordering::Relaxed)
+}
+
+/// Queues what was announced by [`expect`].
+pub(crate) fn enqueue(garbage: Garbage) {
+    let node = Box::into_raw(Box::new(Node {
+        garbage,
+        next: null_mut(),
+    }));
+    let mut head = QUEUE.load(Ordering::Relaxed);
+    loop {
+        // SAFETY: the node is not pushed yet, so still this thread's own.
+        unsafe { (*node).next = head };
+        // Release pairs with the Acquire of `take`.
+        match QUEUE.compare_exchange_weak(head, node, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => head = now,
+        }
+    }
+}
+
+/// Moves what is queued to `work`.
+fn take(work: &mut Vec<Garbage>) {
+    let mut node = QUEUE.swap(null_mut(), Ordering::Acquire);
+    while !node.is_null() {
+        // SAFETY: the swap made the whole stack this thread's own.
+        let taken = unsafe { Box::from_raw(node) };
+        node = taken.next;
+        work.push(taken.garbage);
+    }
+}
+
+/// Clears away for about `budget`; true when there is more to do. What another thread is at is left to it.
+pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> bool {
+    let start = Instant::now();
+    let mut left = epoch::collect(RETIRED);
+    let worked = WORK.with(|work| {
+        while PENDING.load(Ordering::Relaxed) != 0 {
+            take(work);
+            match work.pop() {
+                // All that is pending is still retired: its readers are to finish first.
+                None => return,
+                Some(garbage) => match step(registry, host, garbage) {
+                    Ok(Some(rest)) => work.push(rest),
+                    Ok(None) => {
+                        PENDING.fetch_sub(1, Ordering::Relaxed);
+                    }
+                    Err((garbage, _)) => {
+                        work.push(garbage);
+                        return;
+                    }
+                },
+            }
+            if start.elapsed() >= budget {
+                return;
+            }
+        }
+    });
+    // What is retired announces itself to nobody, so the rest of the slice goes to it; what is still being read stays.
+    while left && start.elapsed() < budget {
+        left = epoch::collect(RETIRED);
+    }
+    worked.is_err() || PENDING.load(Ordering::Relaxed) != 0
+}
+
+/// One step; what is left of the garbage.
+fn step(registry: &Registry, host: &dyn Host, garbage: Garbage) -> Result<Option<Garbage>, (Garbage, Failure)> {
+    Ok(match garbage {
+        Garbage::Owner(pid) => {
+            let guard = epoch::pin();
+            match registry.bury(host, &guard, pid) {
+                Ok(more) => more.then_some(Garbage::Owner(pid)),
+                Err(failure) => return Err((Garbage::Owner(pid), failure)),
+            }
+        }
+        Garbage::Store(mut store) => (!store.dismantle(PLACES)).then_some(Garbage::Store(store)),
+        Garbage::Group(mut group) => (!group.dismantle(PLACES)).then_some(Garbage::Group(group)),
+    })
+}

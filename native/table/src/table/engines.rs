@@ -1,0 +1,143 @@
+//! The engines that a table can be held by, by name, and what each can do: the table types that it holds and the options that
+//! it has. Which of them are built is in [`crate::table::store`].
+
+use crate::table::options::Kind;
+use cats_engine::config::{BaseLock, Delegate, LockName, MAX_BUCKET_LOCKS};
+
+/// The table structure, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EngineName {
+    Hash,
+    Ca,
+    LinearHash,
+    StdHash,
+    Avl,
+    CaAvl,
+    CaTreap,
+    SkipList,
+}
+
+/// An option that only some engines have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum EngineOption {
+    /// The lock of the table.
+    Lock,
+    /// How operations are delegated; with a lock that delegates.
+    Delegate,
+    StaticStack,
+    /// `write_concurrency` with a number: of bucket locks.
+    WriteConcurrency,
+    /// The thresholds of adaptation.
+    Split,
+    Join,
+    /// The locks of base nodes.
+    BaseLock,
+}
+
+/// What an option can be set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// One of these names, the first of them by default.
+    Names(&'static [&'static str]),
+    /// A number from one to another.
+    Numbers(u32, u32),
+}
+
+/// The largest threshold: statistics are 32 bits with a sign.
+pub const MAX_THRESHOLD: u32 = i32::MAX as u32;
+
+impl EngineName {
+    /// All of them, in the order in which they are listed: the first one that holds a table type is the default for it.
+    pub const ALL: [Self; 8] = [
+        Self::Hash,
+        Self::Ca,
+        Self::LinearHash,
+        Self::StdHash,
+        Self::Avl,
+        Self::CaAvl,
+        Self::CaTreap,
+        Self::SkipList,
+    ];
+
+    /// What users call it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Hash => "hash",
+            Self::Ca => "ca",
+            Self::LinearHash => "linear_hash",
+            Self::StdHash => "std_hash",
+            Self::Avl => "avl",
+            Self::CaAvl => "ca_avl",
+            Self::CaTreap => "ca_treap",
+            Self::SkipList => "skip_list",
+        }
+    }
+
+    /// The table types that it holds.
+    pub fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::Hash | Self::LinearHash => &[Kind::Set, Kind::Bag, Kind::DuplicateBag],
+            Self::StdHash => &[Kind::Set],
+            Self::Ca | Self::Avl | Self::CaAvl | Self::CaTreap | Self::SkipList => &[Kind::OrderedSet],
+        }
+    }
+
+    /// The options that it has beside those that all have.
+    pub fn options(self) -> &'static [EngineOption] {
+        use EngineOption::*;
+        match self {
+            Self::Hash | Self::SkipList => &[],
+            Self::LinearHash => &[WriteConcurrency],
+            Self::StdHash => &[Lock, Delegate],
+            Self::Avl => &[Lock, Delegate, StaticStack],
+            Self::Ca => &[Split, Join],
+            Self::CaAvl | Self::CaTreap => &[Split, Join, BaseLock],
+        }
+    }
+
+    /// The engine of tables of this type that ask for none.
+    pub fn default_of(kind: Kind) -> Self {
+        match kind {
+            Kind::OrderedSet => Self::Ca,
+            _ => Self::Hash,
+        }
+    }
+}
+
+impl EngineOption {
+    pub const ALL: [Self; 7] = [
+        Self::Lock,
+        Self::Delegate,
+        Self::StaticStack,
+        Self::WriteConcurrency,
+        Self::Split,
+        Self::Join,
+        Self::BaseLock,
+    ];
+
+    /// What users call it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Delegate => "delegate",
+            Self::StaticStack => "static_stack",
+            Self::WriteConcurrency => "write_concurrency",
+            Self::Split => "split",
+            Self::Join => "join",
+            Self::BaseLock => "base_lock",
+        }
+    }
+
+    /// What it can be set to.
+    pub fn values(self) -> Values {
+        match self {
+            Self::Lock => Values::Names(LockName::TEXTS),
+            Self::Delegate => Values::Names(Delegate::TEXTS),
+            Self::StaticStack => Values::Names(&["false", "true"]),
+            Self::WriteConcurrency => Values::Numbers(1, MAX_BUCKET_LOCKS),
+            Self::Split | Self::Join => Values::Numbers(0, MAX_THRESHOLD),
+            Self::BaseLock => Values::Names(BaseLock::TEXTS),
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! What `new/2` can ask of a table. How the option list is read is the boundary's affair; how options act on each other is ETS'
+//! and stands here: a later option overrides an earlier one, but `set` and `protected` ask for nothing. What an engine lacks is
+//! refused.
+
+use crate::table::engines::{EngineName, EngineOption};
+use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName, DEFAULT_BUCKET_LOCKS, MAX_BUCKET_LOCKS};
+use std::fmt;
+
+/// The four table types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Set,
+    OrderedSet,
+    Bag,
+    DuplicateBag,
+}
+
+impl Kind {
+    /// What users call it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Kind::Set => "set",
+            Kind::OrderedSet => "ordered_set",
+            Kind::Bag => "bag",
+            Kind::DuplicateBag => "duplicate_bag",
+        }
+    }
+
+    /// Whether a key may have several objects.
+    #[inline]
+    pub fn is_bag(self) -> bool {
+        matches!(self, Kind::Bag | Kind::DuplicateBag)
+    }
+}
+
+/// Who may do what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Access {
+    /// Everyone reads and writes.
+    Public = 0,
+    /// Everyone reads, the owner writes.
+    Protected = 1,
+    /// The owner reads and writes.
+    Private = 2,
+}
+
+/// The value of `write_concurrency`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteConcurrency {
+    False,
+    True,
+    Auto,
+    /// So many bucket locks.
+    Locks(u32),
+    /// So many bucket locks, by the option with which ETS tests itself. Only an engine with bucket locks makes use of it.
+    HashLocks(u32),
+}
+
+/// The fewest locks that ETS makes of [`WriteConcurrency::HashLocks`].
+const MIN_HASH_LOCKS: u32 = 64;
+
+impl WriteConcurrency {
+    /// So many bucket locks; nothing when there cannot be so many.
+    pub fn locks(number: u32) -> Option<Self> {
+        (number.is_power_of_two() && number <= MAX_BUCKET_LOCKS).then_some(Self::Locks(number))
+    }
+
+    /// As many bucket locks as ETS makes of this number; nothing when it refuses the number.
+    pub fn hash_locks(number: u32) -> Option<Self> {
+        let rounded = 1 << number.checked_ilog2()?;
+        (number <= MAX_BUCKET_LOCKS).then_some(Self::HashLocks(MIN_HASH_LOCKS.max(rounded)))
+    }
+}
+
+/// One option, in the order of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionItem {
+    Kind(Kind),
+    Access(Access),
+    NamedTable,
+    Compressed,
+    KeyPosition(u32),
+    WriteConcurrency(WriteConcurrency),
+    ReadConcurrency(bool),
+    DecentralizedCounters(bool),
+    Engine(EngineName),
+    /// An option that only some engines have, but `write_concurrency`: its number, or the place of its name, in its
+    /// [`values`](EngineOption::values).
+    OfEngine(EngineOption, u32),
+}
+
+/// Why options are refused: the engine cannot do what they ask for together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The engine does not hold tables of this type.
+    Kind(EngineName, Kind),
+    /// The engine does not have this option.
+    Option(EngineName, EngineOption),
+    /// How to delegate is said, but not to a lock that does.
+    NoDelegation,
+    /// [`WriteConcurrency::HashLocks`] is said of an ordered table.
+    NoHashTable,
+}
+
+/// What `new/2` asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub options: Options,
+    /// How the engine is built, unless it is the default one and nothing was said of it.
+    pub config: Option<Box<Config>>,
+}
+
+/// The options of a table as they came out. One word, as a structure that is written field by field and then copied as a whole
+/// has the processor wait: the largest part of making a table.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Options(u64);
+
+/// Where an option stands in the word: the lowest bit, and the number of bits.
+#[derive(Clone, Copy)]
+struct Field(u32, u32);
+
+/// From 1.
+const KEY_POSITION: Field = Field(0, 32);
+const KIND: Field = Field(32, 2);
+const ACCESS: Field = Field(34, 2);
+const ENGINE: Field = Field(36, 4);
+/// 0, 1 and 2 for `false`, `true` and `auto`; from [`LOCKS`] and [`HASH_LOCKS`] on with the logarithm of a number.
+const WRITE_CONCURRENCY: Field = Field(40, 5);
+const READ_CONCURRENCY: Field = Field(45, 1);
+const DECENTRALIZED_COUNTERS: Field = Field(46, 1);
+const NAMED: Field = Field(47, 1);
+const COMPRESSED: Field = Field(48, 1);
+const PLAIN: Field = Field(49, 1);
+
+const LOCKS: u64 = 3;
+const HASH_LOCKS: u64 = LOCKS + 1 + MAX_BUCKET_LOCKS.ilog2() as u64 - MIN_HASH_LOCKS.ilog2() as u64;
+
+impl Field {
+    const fn mask(self) -> u64 {
+        (1 << self.1) - 1
+    }
+}
+
+impl Options {
+    #[inline(always)]
+    const fn get(self, field: Field) -> u64 {
+        self.0 >> field.0 & field.mask()
+    }
+
+    #[inline(always)]
+    fn set(&mut self, field: Field, value: u64) {
+        debug_assert!(value <= field.mask());
+        self.0 = self.0 & !(field.mask() << field.0) | value << field.0;
+    }
+
+    #[inline]
+    pub fn kind(self) -> Kind {
+        match self.get(KIND) {
+            0 => Kind::Set,
+            1 => Kind::OrderedSet,
+            2 => Kind::Bag,
+            _ => Kind::DuplicateBag,
+        }
+    }
+
+    #[inline]
+    pub fn access(self) -> Access {
+        match self.get(ACCESS) {
+            0 => Access::Public,
+            1 => Access::Protected,
+            _ => Access::Private,
+        }
+    }
+
+    #[inline]
+    pub fn named(self) -> bool {
+        self.get(NAMED) != 0
+    }
+
+    #[inline]
+    pub fn compressed(self) -> bool {
+        self.get(COMPRESSED) != 0
+    }
+
+    /// From 1.
+    #[inline]
+    pub fn key_position(self) -> u32 {
+        self.get(KEY_POSITION) as u32
+    }
+
+    pub fn write_concurrency(self) -> WriteConcurrency {
+        match self.get(WRITE_CONCURRENCY) {
+            0 => WriteConcurrency::False,
+            1 => WriteConcurrency::True,
+            2 => WriteConcurrency::Auto,
+            number if number < HASH_LOCKS + u64::from(MIN_HASH_LOCKS.ilog2()) => {
+                WriteConcurrency::Locks(1 << (number - LOCKS))
+            }
+            number => WriteConcurrency::HashLocks(1 << (number - HASH_LOCKS)),
+        }
+    }
+
+    pub fn read_concurrency(self) -> bool {
+        self.get(READ_CONCURRENCY) != 0
+    }
+
+    pub fn decentralized_counters(self) -> bool {
+        self.get(DECENTRALIZED_COUNTERS) != 0
+    }
+
+    #[inline]
+    pub fn engine(self) -> EngineName {
+        EngineName::ALL[self.get(ENGINE) as usize]
+    }
+
+    /// The engine is the default one of the type, and objects are not compressed.
+    #[inline]
+    pub fn plain(self) -> bool {
+        self.get(PLAIN) != 0
+    }
+
+    /// Whether many may write at once.
+    #[inline]
+    pub(crate) fn shared(self) -> bool {
+        self.get(ACCESS) == Access::Public as u64 || self.get(WRITE_CONCURRENCY) != 0
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self(1 << KEY_POSITION.0 | (Access::Protected as u64) << ACCESS.0)
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("kind", &self.kind())
+            .field("access", &self.access())
+            .field("engine", &self.engine())
+            .finish_non_exhaustive()
+    }
+}
+
+impl WriteConcurrency {
+    #[inline(always)]
+    fn number(self) -> u64 {
+        match self {
+            Self::False => 0,
+            Self::True => 1,
+            Self::Auto => 2,
+            Self::Locks(number) => LOCKS + u64::from(number.ilog2()),
+            Self::HashLocks(number) => HASH_LOCKS + u64::from(number.ilog2()),
+        }
+    }
+}
+
+/// Collects options in the order of the list.
+#[derive(Debug, Default)]
+pub struct Collect {
+    options: Options,
+    engine: Option<EngineName>,
+    decentralized: Option<bool>,
+    /// What few tables have.
+    special: Option<Box<Special>>,
+}
+
+/// What was said of the engine: which options that only some engines have, and how it is built then.
+#[derive(Debug, Default)]
+struct Special {
+    given: Vec<EngineOption>,
+    config: Config,
+}
+
+impl Collect {
+    /// Takes the next option of the list.
+    #[inline(always)]
+    pub fn add(&mut self, item: OptionItem) {
+        let options = &mut self.options;
+        match item {
+            OptionItem::Kind(Kind::Set) | OptionItem::Access(Access::Protected) => (),
+            OptionItem::Kind(kind) => {
+                options.set(KIND, kind as u64);
+                if kind == Kind::OrderedSet {
+                    options.set(DECENTRALIZED_COUNTERS, 1);
+                }
+            }
+            OptionItem::Access(access) => options.set(ACCESS, access as u64),
+            OptionItem::NamedTable => options.set(NAMED, 1),
+            OptionItem::Compressed => options.set(COMPRESSED, 1),
+            OptionItem::KeyPosition(position) => options.set(KEY_POSITION, position.into()),
+            OptionItem::WriteConcurrency(value) => {
+                options.set(WRITE_CONCURRENCY, value.number());
+                match value {
+                    WriteConcurrency::Auto | WriteConcurrency::HashLocks(_) => options.set(DECENTRALIZED_COUNTERS, 1),
+                    WriteConcurrency::True | WriteConcurrency::Locks(_) if options.kind() != Kind::OrderedSet => {
+                        options.set(DECENTRALIZED_COUNTERS, 0)
+                    }
+                    _ => (),
+                }
+            }
+            OptionItem::ReadConcurrency(value) => options.set(READ_CONCURRENCY, value.into()),
+            OptionItem::DecentralizedCounters(value) => self.decentralized = Some(value),
+            OptionItem::Engine(engine) => self.engine = Some(engine),
+            OptionItem::OfEngine(option, value) => {
+                self.special.get_or_insert_default().add(option, value);
+            }
+        }
+    }
+
+    /// The options of the table. Readers of one lock are divided into `reader_groups` groups at most.
+    #[inline(always)]
+    pub fn finish(self, reader_groups: usize) -> Result<Request, Refusal> {
+        let mut options = self.options;
+        let default = EngineName::default_of(options.kind());
+        let engine = self.engine.unwrap_or(default);
+        options.set(ENGINE, engine as u64);
+        let asked = options.write_concurrency();
+        if matches!(asked, WriteConcurrency::HashLocks(_)) && options.kind() == Kind::OrderedSet {
+            return Err(Refusal::NoHashTable);
+        }
+        if let Some(decentralized) = self.decentralized {
+            options.set(DECENTRALIZED_COUNTERS, decentralized.into());
+        }
+        // A private table has no use for concurrency, and ETS says so in `info`.
+        if options.access() == Access::Private {
+            options.set(WRITE_CONCURRENCY, 0);
+            options.set(READ_CONCURRENCY, 0);
+        }
+        if options.get(WRITE_CONCURRENCY) == 0 {
+            options.set(DECENTRALIZED_COUNTERS, 0);
+        }
+        options.set(PLAIN, (engine == default && !options.compressed()).into());
+        let locks = matches!(asked, WriteConcurrency::Locks(_));
+        let config = match engine == default && self.special.is_none() && !locks {
+            true => None,
+            false => Some(config(
+                options,
+                asked,
+                self.special.map_or_else(Special::default, |special| *special),
+                reader_groups,
+            )?),
+        };
+        Ok(Request { options, config })
+    }
+}
+
+impl Special {
+    #[cold]
+    fn add(&mut self, option: EngineOption, value: u32) {
+        self.given.push(option);
+        let config = &mut self.config;
+        match option {
+            EngineOption::Lock => config.lock = LockName::ALL[value as usize],
+            EngineOption::Delegate => config.delegate = Delegate::ALL[value as usize],
+            EngineOption::StaticStack => config.static_stack = value == 1,
+            EngineOption::Split => config.split = Some(value),
+            EngineOption::Join => config.join = Some(value),
+            EngineOption::BaseLock => config.base_lock = BaseLock::ALL[value as usize],
+            EngineOption::WriteConcurrency => (),
+        }
+    }
+}
+
+/// How an engine is built that is not the default one of the type, or of which something was said; `asked` is the
+/// `write_concurrency` that was asked for.
+#[cold]
+fn config(
+    options: Options,
+    asked: WriteConcurrency,
+    special: Special,
+    reader_groups: usize,
+) -> Result<Box<Config>, Refusal> {
+    let Special { mut given, mut config } = special;
+    if !options.engine().kinds().contains(&options.kind()) {
+        return Err(Refusal::Kind(options.engine(), options.kind()));
+    }
+    if matches!(asked, WriteConcurrency::Locks(_)) {
+        given.push(EngineOption::WriteConcurrency);
+    }
+    if let Some(lacking) = given.iter().find(|option| !options.engine().options().contains(option)) {
+        return Err(Refusal::Option(options.engine(), *lacking));
+    }
+    if given.contains(&EngineOption::Delegate) && config.lock != LockName::Mrqd {
+        return Err(Refusal::NoDelegation);
+    }
+    config.bucket_locks = match options.write_concurrency() {
+        WriteConcurrency::False => BucketLocks::TableLock,
+        WriteConcurrency::True => BucketLocks::Fixed(DEFAULT_BUCKET_LOCKS),
+        WriteConcurrency::Auto => BucketLocks::Auto,
+        WriteConcurrency::Locks(number) | WriteConcurrency::HashLocks(number) => BucketLocks::Fixed(number),
+    };
+    config.read_concurrency = options.read_concurrency();
+    config.reader_groups = reader_groups;
+    Ok(Box::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(items: &[OptionItem]) -> Result<Request, Refusal> {
+        let mut collect = Collect::default();
+        for item in items {
+            collect.add(*item);
+        }
+        collect.finish(1)
+    }
+
+    fn collect(items: &[OptionItem]) -> Result<Options, Refusal> {
+        request(items).map(|request| request.options)
+    }
+
+    #[test]
+    fn later_options_override_but_defaults_do_not() {
+        let options = collect(&[
+            OptionItem::Kind(Kind::OrderedSet),
+            OptionItem::Kind(Kind::Bag),
+            OptionItem::Kind(Kind::Set),
+            OptionItem::Access(Access::Public),
+            OptionItem::Access(Access::Protected),
+        ])
+        .unwrap();
+        assert_eq!(options.kind(), Kind::Bag);
+        assert_eq!(options.access(), Access::Public);
+    }
+
+    #[test]
+    fn counters_follow_type_and_concurrency() {
+        let ordered = OptionItem::Kind(Kind::OrderedSet);
+        let write = OptionItem::WriteConcurrency(WriteConcurrency::True);
+        assert!(collect(&[ordered, write]).unwrap().decentralized_counters());
+        assert!(collect(&[write, ordered]).unwrap().decentralized_counters());
+        assert!(!collect(&[write]).unwrap().decentralized_counters());
+        assert!(!collect(&[ordered]).unwrap().decentralized_counters());
+        assert!(!collect(&[OptionItem::DecentralizedCounters(true)])
+            .unwrap()
+            .decentralized_counters());
+    }
+
+    #[test]
+    fn an_engine_that_lacks_the_type_is_refused() {
+        let ordered = OptionItem::Kind(Kind::OrderedSet);
+        let ask = |engine, items: &[OptionItem]| {
+            let result = collect(&[&[OptionItem::Engine(engine)], items].concat());
+            result.map(|options| options.engine())
+        };
+        assert_eq!(ask(EngineName::Hash, &[]), Ok(EngineName::Hash));
+        assert_eq!(ask(EngineName::Ca, &[ordered]), Ok(EngineName::Ca));
+        assert_eq!(ask(EngineName::Ca, &[]), Err(Refusal::Kind(EngineName::Ca, Kind::Set)));
+        assert_eq!(
+            ask(EngineName::Hash, &[ordered]),
+            Err(Refusal::Kind(EngineName::Hash, Kind::OrderedSet))
+        );
+        let bag = [OptionItem::Kind(Kind::Bag)];
+        assert_eq!(
+            ask(EngineName::StdHash, &bag),
+            Err(Refusal::Kind(EngineName::StdHash, Kind::Bag))
+        );
+    }
+
+    #[test]
+    fn an_engine_that_lacks_the_option_is_refused() {
+        let locks = OptionItem::WriteConcurrency(WriteConcurrency::locks(16).unwrap());
+        let split = OptionItem::OfEngine(EngineOption::Split, 10);
+        let linear = OptionItem::Engine(EngineName::LinearHash);
+        let lacks = |option| Err(Refusal::Option(EngineName::Hash, option));
+        assert_eq!(collect(&[locks]), lacks(EngineOption::WriteConcurrency));
+        assert_eq!(collect(&[split]), lacks(EngineOption::Split));
+        // What a later option overrides was not asked for.
+        let plain = OptionItem::WriteConcurrency(WriteConcurrency::True);
+        assert!(collect(&[locks, plain]).is_ok());
+        assert_eq!(
+            request(&[linear, locks]).unwrap().config.unwrap().bucket_locks,
+            BucketLocks::Fixed(16)
+        );
+        let ordered = OptionItem::Kind(Kind::OrderedSet);
+        assert_eq!(request(&[ordered, split]).unwrap().config.unwrap().split, Some(10));
+        assert_eq!(request(&[ordered]).unwrap().config, None);
+    }
+
+    #[test]
+    fn only_a_lock_that_delegates_is_told_how() {
+        let engine = OptionItem::Engine(EngineName::StdHash);
+        let wait = Delegate::ALL.iter().position(|delegate| *delegate == Delegate::Wait);
+        let wait = OptionItem::OfEngine(EngineOption::Delegate, wait.unwrap() as u32);
+        let lock = |name| {
+            let place = LockName::ALL.iter().position(|lock| *lock == name);
+            OptionItem::OfEngine(EngineOption::Lock, place.unwrap() as u32)
+        };
+        assert_eq!(collect(&[engine, wait]), Err(Refusal::NoDelegation));
+        assert_eq!(
+            collect(&[engine, wait, lock(LockName::DrMcs)]),
+            Err(Refusal::NoDelegation)
+        );
+        let config = request(&[engine, wait, lock(LockName::Mrqd)]).unwrap().config.unwrap();
+        assert_eq!((config.lock, config.delegate), (LockName::Mrqd, Delegate::Wait));
+    }
+
+    #[test]
+    fn numbers_of_bucket_locks_are_powers_of_two() {
+        for number in [1, 2, 16, 64, 32768] {
+            assert_eq!(WriteConcurrency::locks(number), Some(WriteConcurrency::Locks(number)));
+        }
+        for number in [0, 3, 17, 65536] {
+            assert_eq!(WriteConcurrency::locks(number), None);
+        }
+    }
+
+    #[test]
+    fn numbers_of_hash_locks_are_rounded_as_in_ets() {
+        for (number, rounded) in [(1, 64), (64, 64), (127, 64), (128, 128), (1023, 512), (32768, 32768)] {
+            assert_eq!(
+                WriteConcurrency::hash_locks(number),
+                Some(WriteConcurrency::HashLocks(rounded))
+            );
+        }
+        for number in [0, 32769, 65536, u32::MAX] {
+            assert_eq!(WriteConcurrency::hash_locks(number), None);
+        }
+    }
+
+    #[test]
+    fn every_write_concurrency_is_kept() {
+        let numbers = (0..16).map(|logarithm| 1 << logarithm);
+        let all = numbers.flat_map(|number| [WriteConcurrency::locks(number), WriteConcurrency::hash_locks(number)]);
+        for value in all.flatten() {
+            let mut options = Options::default();
+            options.set(WRITE_CONCURRENCY, value.number());
+            assert_eq!(options.write_concurrency(), value);
+        }
+    }
+}

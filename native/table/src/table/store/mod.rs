@@ -1,0 +1,472 @@
+//! The contents of a table: an engine with its counters. `delete_all_objects` replaces the whole of it.
+
+mod other;
+
+use crate::object::group::free_entry;
+use crate::object::schema::{Exact, Ordered, Probe};
+use crate::object::ObjectRef;
+use crate::table::engines::EngineName;
+use cats_engine::ca::{Ca, Thresholds};
+use cats_engine::config::Config;
+use cats_engine::hash::{Hash, Position};
+use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Step, Trail};
+use cats_sync::epoch::Guard;
+use cats_sync::stripes::Stripes;
+use cats_sync::Busy;
+use cats_term::TermRef;
+use other::Other;
+use std::ptr;
+use std::sync::OnceLock;
+
+/// The default engines stand in line; all others are a call away.
+enum Structure {
+    Hash(Hash<Exact>),
+    Ca(Ca<Ordered>),
+    Other(Box<dyn Other>),
+}
+
+/// See the module's documentation.
+pub struct Store {
+    structure: Structure,
+    /// Objects, and bytes of their blocks and groups; counted while their places are locked.
+    counters: Stripes<2>,
+    /// How the engine was built, to build another one like it.
+    config: Option<Box<Config>>,
+}
+
+/// Where a call of [`Store::approach`] came to, for engines in which the way there is long.
+#[derive(Clone, Copy)]
+pub struct Spot<'g>(Option<cats_engine::ca::Spot<'g>>);
+
+/// Buckets of a hash table that are likely to be in the caches, with their objects.
+const CACHED_BUCKETS: usize = 1024;
+/// Bytes of a tree's nodes of which the same holds.
+const CACHED_BYTES: usize = 160 << 10;
+
+const OBJECTS: usize = 0;
+const BYTES: usize = 1;
+
+/// Whether there is an engine of this name in this build.
+pub const fn is_built(name: EngineName) -> bool {
+    matches!(name, EngineName::Hash | EngineName::Ca) || other::is_other(name)
+}
+
+/// Calls the engine of a store, of any kind.
+macro_rules! each {
+    ($self:expr, $engine:ident => $call:expr) => {
+        match &$self.structure {
+            Structure::Hash($engine) => $call,
+            Structure::Ca($engine) => $call,
+            Structure::Other($engine) => $call,
+        }
+    };
+}
+
+impl Store {
+    /// An empty store for objects whose key is at `key`, counted from 0; for many writers at once when `shared`. The engine is
+    /// one that [`is_built`], and as it is by default without a configuration. Nothing when memory is exhausted.
+    pub fn new(engine: EngineName, config: Option<Box<Config>>, key: usize, shared: bool) -> Option<Self> {
+        let thresholds = || {
+            config
+                .as_ref()
+                .map_or_else(Thresholds::default, |config| config.thresholds())
+        };
+        Some(Self {
+            structure: match engine {
+                EngineName::Hash => Structure::Hash(Hash::new(Exact::new(key))?),
+                EngineName::Ca => Structure::Ca(Ca::with_thresholds(Ordered::new(key), thresholds())),
+                other => Structure::Other(other::make(
+                    other,
+                    config.as_deref().unwrap_or(&Config::default()),
+                    key,
+                )?),
+            },
+            counters: if shared { Stripes::striped() } else { Stripes::new() },
+            config,
+        })
+    }
+
+    /// The contents of all tables with this engine, a default one, that nobody has written to: empty, and only ever read. Where
+    /// the key of their objects would be makes no difference.
+    #[inline]
+    pub fn blank(engine: EngineName) -> Option<&'static Self> {
+        static BLANK: [OnceLock<Store>; 2] = [const { OnceLock::new() }; 2];
+        debug_assert!(matches!(engine, EngineName::Hash | EngineName::Ca));
+        let blank = &BLANK[usize::from(engine == EngineName::Ca)];
+        if blank.get().is_none() {
+            // Only if there is memory for it: that there was none once must not be remembered.
+            let store = Self::new(engine, None, 0, false)?;
+            return Some(blank.get_or_init(|| store));
+        }
+        blank.get()
+    }
+
+    /// Whether this is what all tables share that nobody has written to.
+    fn is_blank(&self) -> bool {
+        let is_self = |engine| Self::blank(engine).is_some_and(|blank| ptr::eq(blank, self));
+        is_self(EngineName::Hash) || is_self(EngineName::Ca)
+    }
+
+    /// How the engine was built, if it is not as by default.
+    pub fn config(&self) -> Option<&Config> {
+        self.config.as_deref()
+    }
+
+    /// Counts objects and bytes that came or went. The caller holds the lock of their place.
+    #[inline]
+    pub fn count(&self, objects: i64, bytes: i64) {
+        if objects != 0 {
+            self.counters.add_to(OBJECTS, objects);
+        }
+        if bytes != 0 {
+            self.counters.add_to(BYTES, bytes);
+        }
+    }
+
+    /// The number of objects at one instant.
+    pub fn size(&self) -> usize {
+        usize::try_from(self.counters.sum_of(OBJECTS)).unwrap_or(0)
+    }
+
+    /// Whether keys are ordered.
+    #[inline]
+    pub fn is_ordered(&self) -> bool {
+        match &self.structure {
+            Structure::Hash(_) => false,
+            Structure::Ca(_) => true,
+            Structure::Other(engine) => engine.is_ordered(),
+        }
+    }
+
+    /// Whether the store is so large that what a call reads is likely to come from memory, as far as that is told without a search.
+    #[inline]
+    pub fn outgrows_caches(&self) -> bool {
+        match &self.structure {
+            Structure::Hash(engine) => engine.buckets() > CACHED_BUCKETS,
+            Structure::Ca(engine) => engine.bytes() > CACHED_BYTES,
+            Structure::Other(_) => false,
+        }
+    }
+
+    /// See [`Handle::announce`](crate::Handle::announce).
+    #[inline]
+    pub fn announce(&self, guard: &Guard, key: u64) {
+        if let Structure::Hash(engine) = &self.structure {
+            if engine.buckets() > CACHED_BUCKETS {
+                engine.prefetch(guard, Probe::exact(TermRef::immediate(key)).erase());
+            }
+        }
+    }
+
+    /// Goes where a call with this key will go, and asks the processor for what that will read there.
+    #[inline]
+    pub fn approach<'g>(&self, guard: &'g Guard, probe: &Probe<'_>) -> Spot<'g> {
+        match &self.structure {
+            Structure::Hash(engine) => engine.prefetch(guard, probe.erase()),
+            Structure::Ca(engine) => return Spot(Some(engine.prefetch(guard, probe.erase()))),
+            Structure::Other(_) => (),
+        }
+        Spot(None)
+    }
+
+    /// Asks it for the key's object, as soon as what it was asked for on the approach is there.
+    #[inline]
+    pub fn prefetch_object<'g>(&self, guard: &'g Guard, probe: &Probe<'_>, spot: Spot<'g>) {
+        match (&self.structure, spot.0) {
+            (Structure::Hash(engine), _) => engine.prefetch_object(guard, probe.erase()),
+            (Structure::Ca(engine), Some(spot)) => engine.prefetch_object(probe.erase(), spot),
+            _ => (),
+        }
+    }
+
+    /// See [`Engine::read`].
+    #[inline(always)]
+    pub fn read<R>(&self, guard: &Guard, probe: &Probe<'_>, look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
+        let probe = probe.erase();
+        match &self.structure {
+            Structure::Hash(engine) => engine.read(guard, probe, look),
+            Structure::Ca(engine) => engine.read(guard, probe, look),
+            Structure::Other(engine) => looked(look, |look| engine.read(guard, probe, look)),
+        }
+    }
+
+    /// See [`Engine::update`].
+    #[inline(always)]
+    pub fn update<R>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        debug_assert!(!self.is_blank());
+        match &self.structure {
+            Structure::Other(engine) => update_other(&**engine, guard, probe.erase(), change),
+            _ => self.update_plain(guard, probe, change),
+        }
+    }
+
+    /// The same for a store of a default engine, where every nanosecond counts: what `change` refers to can stay in registers,
+    /// as nobody is passed its address.
+    #[inline(always)]
+    pub fn update_plain<R>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        debug_assert!(!self.is_blank());
+        let probe = probe.erase();
+        match &self.structure {
+            Structure::Hash(engine) => engine.update(guard, probe, change),
+            Structure::Ca(engine) => engine.update(guard, probe, change),
+            Structure::Other(_) => unreachable!("an engine that is a call away"),
+        }
+    }
+
+    /// See [`Engine::update_present`].
+    #[inline(always)]
+    pub fn update_present<R: Default>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
+        debug_assert!(!self.is_blank());
+        match &self.structure {
+            Structure::Other(engine) => update_other(&**engine, guard, probe.erase(), |old| {
+                old.map_or_else(|| (Step::Keep, R::default()), change)
+            }),
+            _ => self.update_present_plain(guard, probe, change),
+        }
+    }
+
+    /// The same for a store of a default engine; see [`update_plain`](Self::update_plain).
+    #[inline(always)]
+    pub fn update_present_plain<R: Default>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
+        debug_assert!(!self.is_blank());
+        let probe = probe.erase();
+        match &self.structure {
+            Structure::Hash(engine) => engine.update_present(guard, probe, change),
+            Structure::Ca(engine) => engine.update_present(guard, probe, change),
+            Structure::Other(_) => unreachable!("an engine that is a call away"),
+        }
+    }
+
+    /// See [`Engine::detaches`].
+    #[inline]
+    pub fn detaches(&self) -> bool {
+        matches!(&self.structure, Structure::Other(engine) if engine.detaches())
+    }
+
+    /// See [`Engine::detach`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn detach(&self, guard: &Guard, update: Detached) -> Result<(), Busy> {
+        match &self.structure {
+            // SAFETY: the caller's promise.
+            Structure::Other(engine) => unsafe { engine.detach(guard, update) },
+            _ => unreachable!("asked for by `detaches`"),
+        }
+    }
+
+    /// See [`Engine::update_many`].
+    pub fn update_many<R>(
+        &self,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
+        debug_assert!(!self.is_blank());
+        match &self.structure {
+            Structure::Hash(engine) => engine.update_many(guard, probes, change),
+            Structure::Ca(engine) => engine.update_many(guard, probes, change),
+            Structure::Other(engine) => {
+                let (mut change, mut result) = (Some(change), None);
+                engine.update_many(guard, probes, &mut |places| {
+                    result = change.take().map(|change| change(places));
+                })?;
+                Ok(result.expect("an engine runs the change"))
+            }
+        }
+    }
+
+    /// See [`Engine::next_on`].
+    pub fn next<R>(
+        &self,
+        guard: &Guard,
+        after: Option<&Probe<'_>>,
+        trail: &mut Trail,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        let after = after.map(|probe| probe.erase());
+        match &self.structure {
+            Structure::Hash(engine) => engine.next_on(guard, after, trail, look),
+            Structure::Ca(engine) => engine.next_on(guard, after, trail, look),
+            Structure::Other(engine) => looked(look, |look| engine.next(guard, after, look)),
+        }
+    }
+
+    /// See [`Engine::follow`].
+    #[inline(always)]
+    pub fn follow<R>(
+        &self,
+        guard: &Guard,
+        trail: &mut Trail,
+        down: bool,
+        is_here: impl FnOnce(Entry) -> bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        match &self.structure {
+            Structure::Hash(engine) => engine.follow(guard, trail, down, is_here, look),
+            Structure::Ca(engine) => engine.follow(guard, trail, down, is_here, look),
+            Structure::Other(_) => None,
+        }
+    }
+
+    /// As [`next`](Self::next), downwards; upwards in an unordered store, as `prev` of a hash table is its `next` in ETS.
+    pub fn previous<R>(
+        &self,
+        guard: &Guard,
+        before: Option<&Probe<'_>>,
+        trail: &mut Trail,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        let before = before.map(|probe| probe.erase());
+        match &self.structure {
+            Structure::Hash(engine) => engine.next_on(guard, before, trail, look),
+            Structure::Ca(engine) => engine.prev_on(guard, before, trail, look),
+            Structure::Other(engine) => looked(look, |look| engine.previous(guard, before, look)),
+        }
+    }
+
+    /// See [`Engine::scan`]; finds nothing in an ordered store, see [`range`](Self::range). The start is position 0, and any
+    /// number is some position.
+    pub fn scan<'g>(
+        &self,
+        guard: &'g Guard,
+        position: &mut u64,
+        limit: usize,
+        out: &mut Vec<ObjectRef<'g>>,
+        mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
+    ) -> Result<bool, Busy> {
+        match &self.structure {
+            Structure::Hash(engine) => {
+                let mut cursor = Position::of_number(*position);
+                let more = engine.scan(guard, &mut cursor, limit, out, expand)?;
+                *position = cursor.number();
+                Ok(more)
+            }
+            Structure::Ca(_) => Ok(false),
+            Structure::Other(engine) => engine.scan(guard, position, limit, out, &mut expand),
+        }
+    }
+
+    /// See [`OrderedEngine::range`]; appends nothing in an unordered store.
+    #[allow(clippy::too_many_arguments)]
+    pub fn range<'g>(
+        &self,
+        guard: &'g Guard,
+        from: Option<&Probe<'_>>,
+        inclusive: bool,
+        down: bool,
+        limit: usize,
+        out: &mut Vec<ObjectRef<'g>>,
+        mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
+    ) -> Result<bool, Busy> {
+        let from = from.map(|probe| probe.erase());
+        match &self.structure {
+            Structure::Hash(_) => Ok(false),
+            Structure::Ca(engine) => engine.range(guard, from, inclusive, down, limit, out, expand),
+            Structure::Other(engine) => engine.range(guard, from, inclusive, down, limit, out, &mut expand),
+        }
+    }
+
+    /// See [`Engine::buckets`].
+    pub fn buckets(&self) -> usize {
+        each!(self, engine => engine.buckets())
+    }
+
+    /// See [`Engine::slot`].
+    pub fn slot<'g>(
+        &self,
+        guard: &'g Guard,
+        number: usize,
+        mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
+    ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy> {
+        each!(self, engine => engine.slot(guard, number, &mut expand))
+    }
+
+    /// The number of base nodes of a contention adapting tree.
+    pub fn base_nodes(&self) -> Option<usize> {
+        let count = match &self.structure {
+            Structure::Hash(_) => 0,
+            Structure::Ca(engine) => engine.base_nodes(),
+            Structure::Other(engine) => engine.base_nodes(),
+        };
+        (count > 0).then_some(count)
+    }
+
+    /// Bytes that the store holds.
+    pub fn total_bytes(&self) -> usize {
+        // A default engine itself is part of the store.
+        let structure = match &self.structure {
+            Structure::Hash(engine) => engine.bytes() - size_of_val(engine),
+            Structure::Ca(engine) => engine.bytes() - size_of_val(engine),
+            Structure::Other(engine) => engine.bytes(),
+        };
+        size_of::<Self>() + structure + usize::try_from(self.counters.sum_of(BYTES)).unwrap_or(0)
+    }
+
+    /// Bytes of the counters, which a store for many writers has in stripes.
+    pub fn counter_bytes(&self) -> usize {
+        self.counters.stripe_bytes()
+    }
+
+    /// Frees about `limit` places of a store that has no other user; true when nothing is left.
+    pub fn dismantle(&mut self, limit: usize) -> bool {
+        let mut free = |entry: Entry| {
+            // SAFETY: the store has no other user, and the engine shows each entry once.
+            unsafe { free_entry(entry.body) }
+        };
+        match &mut self.structure {
+            Structure::Hash(engine) => engine.dismantle(limit, &mut free),
+            Structure::Ca(engine) => engine.dismantle(limit, &mut free),
+            Structure::Other(engine) => engine.dismantle(limit, &mut free),
+        }
+    }
+}
+
+/// What a look at a place of an engine that is a call away came to.
+#[inline(never)]
+fn looked<R>(
+    mut look: impl FnMut(Option<Entry>) -> R,
+    call: impl FnOnce(&mut dyn FnMut(Option<Entry>)) -> Result<(), Busy>,
+) -> Result<R, Busy> {
+    let mut result = None;
+    call(&mut |entry| result = Some(look(entry)))?;
+    Ok(result.expect("an engine looks"))
+}
+
+/// [`Engine::update`] of an engine that is a call away.
+#[inline(never)]
+fn update_other<R>(
+    engine: &dyn Other,
+    guard: &Guard,
+    probe: &Probe<'static>,
+    change: impl FnOnce(Option<Entry>) -> (Step, R),
+) -> Result<R, Busy> {
+    let (mut change, mut result) = (Some(change), None);
+    engine.update(guard, probe, &mut |entry| {
+        let change = change.take().expect("an engine runs a change once");
+        let (step, value) = change(entry);
+        result = Some(value);
+        step
+    })?;
+    Ok(result.expect("an engine runs a change"))
+}

@@ -1,0 +1,232 @@
+//! The engines beside the two default ones, behind one call through a table of functions, so that tables of the default
+//! engines have nothing to do with them.
+
+use crate::object::schema::{Exact, Ordered, Probe};
+use crate::object::ObjectRef;
+use crate::table::engines::EngineName;
+use cats_engine::config::Config;
+use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Step};
+use cats_sync::epoch::Guard;
+use cats_sync::Busy;
+
+/// One line for an engine: `Name => unordered Type` or `Name => ordered Type`, where `Type<S>` has `new(S, &Config) ->
+/// Option<Self>`.
+macro_rules! others {
+    ($($name:ident => $order:ident $($engine:ident)::+),* $(,)?) => {
+        /// Whether the engine is among these.
+        pub const fn is_other(name: EngineName) -> bool {
+            match name {
+                $(EngineName::$name => true,)*
+                _ => false,
+            }
+        }
+
+        /// An engine of this name for objects whose key is at `key`; nothing when memory is exhausted.
+        pub fn make(name: EngineName, config: &Config, key: usize) -> Option<Box<dyn Other>> {
+            match name {
+                $(EngineName::$name => Some(others!(@ $order, $($engine)::+, config, key)),)*
+                _ => unreachable!("an engine that is not built is not asked for"),
+            }
+        }
+    };
+    (@ unordered, $($engine:ident)::+, $config:ident, $key:ident) => {
+        Box::new(Unordered($($engine)::+::<Exact>::new(Exact::new($key), $config)?))
+    };
+    (@ ordered, $($engine:ident)::+, $config:ident, $key:ident) => {
+        Box::new(InOrder($($engine)::+::<Ordered>::new(Ordered::new($key), $config)?))
+    };
+}
+
+others! {
+    Avl => ordered cats_engine::avl::Avl,
+    CaAvl => ordered cats_engine::ca_tree::CaAvl,
+    CaTreap => ordered cats_engine::ca_tree::CaTreap,
+    LinearHash => unordered cats_engine::linear_hash::LinearHash,
+    SkipList => ordered cats_engine::skip_list::SkipList,
+    StdHash => unordered cats_engine::std_hash::StdHash,
+}
+
+type Look<'a> = &'a mut dyn FnMut(Option<Entry>);
+type Expand<'a, 'g> = &'a mut dyn FnMut(Entry, &mut Vec<ObjectRef<'g>>);
+
+/// The methods of [`Engine`] and [`OrderedEngine`] that a store asks for, with what they are generic over replaced by what a
+/// store needs. What an engine cannot do finds nothing.
+pub trait Other: Send + Sync {
+    fn is_ordered(&self) -> bool;
+    fn read(&self, guard: &Guard, probe: &Probe<'static>, look: Look<'_>) -> Result<(), Busy>;
+    fn update(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        change: &mut dyn FnMut(Option<Entry>) -> Step,
+    ) -> Result<(), Busy>;
+    fn update_many(
+        &self,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        change: &mut dyn FnMut(&mut dyn Locked),
+    ) -> Result<(), Busy>;
+    fn detaches(&self) -> bool;
+    /// # Safety
+    /// As for the engine's method.
+    unsafe fn detach(&self, guard: &Guard, update: Detached) -> Result<(), Busy>;
+    fn next(&self, guard: &Guard, after: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy>;
+    /// Upwards where there is no order.
+    fn previous(&self, guard: &Guard, before: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy>;
+    fn scan<'g>(
+        &self,
+        _guard: &'g Guard,
+        _position: &mut u64,
+        _limit: usize,
+        _out: &mut Vec<ObjectRef<'g>>,
+        _expand: Expand<'_, 'g>,
+    ) -> Result<bool, Busy> {
+        Ok(false)
+    }
+    #[expect(clippy::too_many_arguments, reason = "as for the engine's method")]
+    fn range<'g>(
+        &self,
+        _guard: &'g Guard,
+        _from: Option<&Probe<'static>>,
+        _inclusive: bool,
+        _down: bool,
+        _limit: usize,
+        _out: &mut Vec<ObjectRef<'g>>,
+        _expand: Expand<'_, 'g>,
+    ) -> Result<bool, Busy> {
+        Ok(false)
+    }
+    fn buckets(&self) -> usize;
+    fn slot<'g>(
+        &self,
+        guard: &'g Guard,
+        number: usize,
+        expand: Expand<'_, 'g>,
+    ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy>;
+    fn base_nodes(&self) -> usize {
+        0
+    }
+    fn bytes(&self) -> usize;
+    fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool;
+}
+
+/// An engine for keys without order.
+struct Unordered<E>(E);
+/// An engine for keys in order.
+struct InOrder<E>(E);
+
+/// The methods that are the same for both.
+macro_rules! passed_on {
+    () => {
+        fn read(&self, guard: &Guard, probe: &Probe<'static>, look: Look<'_>) -> Result<(), Busy> {
+            self.0.read(guard, probe, look)
+        }
+
+        fn update(
+            &self,
+            guard: &Guard,
+            probe: &Probe<'static>,
+            change: &mut dyn FnMut(Option<Entry>) -> Step,
+        ) -> Result<(), Busy> {
+            self.0.update(guard, probe, |entry| (change(entry), ()))
+        }
+
+        fn update_many(
+            &self,
+            guard: &Guard,
+            probes: &[&Probe<'static>],
+            change: &mut dyn FnMut(&mut dyn Locked),
+        ) -> Result<(), Busy> {
+            self.0.update_many(guard, probes, change)
+        }
+
+        fn detaches(&self) -> bool {
+            self.0.detaches()
+        }
+
+        unsafe fn detach(&self, guard: &Guard, update: Detached) -> Result<(), Busy> {
+            // SAFETY: the caller's promise.
+            unsafe { self.0.detach(guard, update) }
+        }
+
+        fn next(&self, guard: &Guard, after: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
+            self.0.next(guard, after, look)
+        }
+
+        fn buckets(&self) -> usize {
+            self.0.buckets()
+        }
+
+        fn slot<'g>(
+            &self,
+            guard: &'g Guard,
+            number: usize,
+            expand: Expand<'_, 'g>,
+        ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy> {
+            self.0.slot(guard, number, expand)
+        }
+
+        fn bytes(&self) -> usize {
+            self.0.bytes()
+        }
+
+        fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
+            self.0.dismantle(limit, free)
+        }
+    };
+}
+
+impl<E: Engine<Exact, Cursor: Numbered>> Other for Unordered<E> {
+    passed_on!();
+
+    fn is_ordered(&self) -> bool {
+        false
+    }
+
+    fn previous(&self, guard: &Guard, before: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
+        self.0.next(guard, before, look)
+    }
+
+    fn scan<'g>(
+        &self,
+        guard: &'g Guard,
+        position: &mut u64,
+        limit: usize,
+        out: &mut Vec<ObjectRef<'g>>,
+        expand: Expand<'_, 'g>,
+    ) -> Result<bool, Busy> {
+        let mut cursor = E::Cursor::of_number(*position);
+        let more = self.0.scan(guard, &mut cursor, limit, out, expand)?;
+        *position = cursor.number();
+        Ok(more)
+    }
+}
+
+impl<E: OrderedEngine<Ordered>> Other for InOrder<E> {
+    passed_on!();
+
+    fn is_ordered(&self) -> bool {
+        true
+    }
+
+    fn previous(&self, guard: &Guard, before: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
+        self.0.prev(guard, before, look)
+    }
+
+    fn range<'g>(
+        &self,
+        guard: &'g Guard,
+        from: Option<&Probe<'static>>,
+        inclusive: bool,
+        down: bool,
+        limit: usize,
+        out: &mut Vec<ObjectRef<'g>>,
+        expand: Expand<'_, 'g>,
+    ) -> Result<bool, Busy> {
+        self.0.range(guard, from, inclusive, down, limit, out, expand)
+    }
+
+    fn base_nodes(&self) -> usize {
+        self.0.base_nodes()
+    }
+}

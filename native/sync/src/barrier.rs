@@ -1,7 +1,7 @@
 //! Asymmetric barriers: the store-load order between a frequent and a rare side, paid by the rare one.
 //!
 //! If the frequent side stores, runs [`light`] and loads, and the rare side stores, runs [`heavy`] and loads, then at least one
-//! of them sees the other's store (ALGORITHMS section 1.3). `heavy` makes every running thread of the process execute a full
+//! of them sees the other's store. `heavy` makes every running thread of the process execute a full
 //! barrier (Linux `membarrier`, PRIVATE_EXPEDITED); where the kernel does not offer it, and under the model checker, both sides
 //! are a sequentially consistent fence.
 

@@ -1,7 +1,8 @@
 //! Bucket lock: a readers-writer lock in one cache line that measures the contention on itself and counts what it protects.
 //!
-//! Source: the bucket locks of ETS, 003 sections 3.2 to 3.4, and what the Erlang VM keeps in their lines since OTP 25 (ALGORITHMS
-//! sections 6.3 and 6.4).
+//! Source: the bucket locks of ETS, described in Klaftenegger, Sagonas, Winblad, "On the scalability of the Erlang term storage",
+//! Erlang 2013, sections 3.2 to 3.4. The statistic and the counter in the lock's line are those of the Erlang VM since OTP 25
+//! (`erl_db_hash.c`).
 //!
 //! The word is a flag of the writer and the number of readers, unless these are counted in reader groups. A writer announces
 //! itself, after which no reader gets in, then waits for the readers to leave. Not recursive; a reader may be overtaken by

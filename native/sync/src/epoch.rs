@@ -1,7 +1,6 @@
 //! Epoch-based memory reclamation with pins that last one call.
 //!
-//! Source: ALGORITHMS section 1.3 and the literature on epochs (Fraser, "Practical lock-freedom", 2004), with one grace period
-//! for each batch of garbage in place of three generations.
+//! Source: Fraser, "Practical lock-freedom", 2004, with one grace period for each batch of garbage in place of three generations.
 //!
 //! A thread that reads shared structures holds a [`Guard`]; memory handed to [`Guard::retire`] is freed when no guard is left
 //! that was alive at that moment. Pinning writes one line of the thread's own; the rare reclaimer pays for the order between

@@ -1,6 +1,6 @@
 //! Hazard pointers: memory reclamation that protects single objects.
 //!
-//! Source: Michael, "Hazard pointers: safe memory reclamation for lock-free objects", TPDS 2004; ALGORITHMS sections 1.3 and 5.
+//! Source: Michael, "Hazard pointers: safe memory reclamation for lock-free objects", TPDS 2004.
 //!
 //! A thread announces the address of an object before it looks into it, and then makes sure that the object had not yet been
 //! retired: whoever retires it later meets the announcement and spares it. Unlike [`crate::epoch`], a reader that sleeps holds

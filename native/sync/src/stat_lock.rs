@@ -1,8 +1,10 @@
 //! Statistics lock: a version lock that measures the contention on itself.
 //!
-//! Source: Sagonas, Winblad, "More scalable ordered set for ETS using adaptation", Erlang'14, section 3.1 (ALGORITHMS sections
-//! 1.2 and 2.5, whence the constants). The statistic is a heuristic: it is read and written plainly, and lost updates are
-//! harmless, while an atomic addition would be a shared write on the path that the scheme exists to make cheap.
+//! Source: Sagonas, Winblad, "More scalable ordered set for ETS using adaptation", Erlang 2014, section 3.1. The
+//! constants are those of the Erlang VM (`erl_db_catree.c`).
+//!
+//! The statistic is a heuristic. It is read and written without atomic additions: a lost update is harmless, and an atomic addition
+//! would be a shared write on the path that the scheme exists to make cheap.
 
 use crate::facade::{AtomicI32, Ordering};
 use crate::version_lock::VersionLock;

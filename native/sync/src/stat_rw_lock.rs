@@ -1,9 +1,10 @@
 //! Statistics lock with a shared mode: a readers-writer lock in one word that measures the contention on itself.
 //!
-//! Source: Sagonas, Winblad, "More scalable ordered set for ETS using adaptation", Erlang'14, sections 3.1 and 7
-//! (readers-writer locks in base nodes); ALGORITHMS section 1.2. Used in its exclusive mode alone it is the plain
-//! statistics lock. A waiting writer keeps new readers out, so writers do not starve; also one that has just given up,
-//! until a reader has waited in vain for it.
+//! Source: Sagonas, Winblad, "More scalable ordered set for ETS using adaptation", Erlang 2014, sections 3.1 and 7
+//! (readers-writer locks in base nodes).
+//!
+//! Used in its exclusive mode alone it is the plain statistics lock. A waiting writer keeps new readers out, so writers do not
+//! starve. A writer that has just given up also keeps them out, until a reader has waited in vain for it.
 
 use crate::facade::{spin_loop, AtomicU64, Ordering};
 use crate::stat_lock::Statistic;

@@ -1,10 +1,9 @@
 //! Counters in stripes, one line a group of threads: cheap to change by many threads, exact when read.
 //!
-//! Each stripe holds words that only ever grow. Two equal collects of all stripes mean that nothing changed between them, and
-//! their sum is the value at that instant (ALGORITHMS section 8, "monotone stripes with double collect"). When writers leave no
-//! such instant, the readers take a snapshot: Sela and Petrank, "Concurrent size", OOPSLA'22. While one is being collected,
-//! each writer forwards the value that it has just written, so that the snapshot, when it closes, has every change that was
-//! complete by then. Nobody waits for anybody.
+//! Each stripe holds words that only ever grow. Two equal collects of all stripes mean that nothing changed between them: their sum
+//! is the value at that instant. When writers leave no such instant, the readers take a snapshot: Sela, Petrank, "Concurrent size",
+//! OOPSLA 2022. While a snapshot is being collected, each writer forwards the value that it has just written. So the snapshot, when
+//! it closes, has every change that was complete by then. Nobody waits for anybody.
 //!
 //! A change is counted at some instant of its [`add`](Stripes::add). For the sum to agree with what other operations see of
 //! the change, add inside its critical section.

@@ -1,4 +1,4 @@
-//! Normalized keys: byte strings whose order, as by `memcmp`, is the order of terms (DESIGN section 5).
+//! Normalized keys: byte strings whose order, as by `memcmp`, is the order of terms.
 //!
 //! | term | bytes |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! CC-Synch: combining over a queue. Callers line up, and the first of them runs the sections of those behind it.
 //!
-//! Source: Fatourou, Kallimanis, "Revisiting the combining synchronization technique", PPoPP'12 (ALGORITHMS section 4.7).
+//! Source: Fatourou, Kallimanis, "Revisiting the combining synchronization technique", PPoPP 2012.
 //!
 //! The queue always ends in a node without a section. A caller puts a fresh node at the end and writes its section into the one
 //! that was there, which is its own now. So nodes pass from thread to thread; each thread keeps one, beside its slot. There is no

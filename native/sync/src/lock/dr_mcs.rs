@@ -1,9 +1,11 @@
 //! DR-MCS: a readers-writer lock of a distributed read indicator and an MCS lock.
 //!
-//! Source: Calciu, Dice, Lev, Luchangco, Marathe, Shavit, "NUMA-aware reader-writer locks", PPoPP'13, as compared in 001 section
-//! 3.4.3 (ALGORITHMS section 4.4). Writers queue; the first of a chain waits for the readers, and those who take the lock over from
-//! another writer need not: it was not free in between, so readers that arrived since have seen it taken and left. Every wait is
-//! bounded; if the first of a chain gives up, the next one waits in its place.
+//! Source: Calciu, Dice, Lev, Luchangco, Marathe, Shavit, "NUMA-aware reader-writer locks", PPoPP 2013. Sagonas and
+//! others, "Robust scalable Erlang virtual machine", RELEASE deliverable D2.4, 2015, section 3.4.3, compares it with the lock of ETS.
+//!
+//! Writers queue. The first writer of a chain waits for the readers. A writer that takes the lock over from another writer need not
+//! wait: the lock was not free in between, so readers that arrived since have seen it taken and left. Every wait is bounded. If the
+//! first writer of a chain gives up, the next one waits in its place.
 
 use super::mcs::Mcs;
 use super::read_indicator::{enter, Barrier, ReadIndicator};

@@ -1,8 +1,8 @@
 //! Table lock made of *ETS pointers*: a reader announces itself in a line of its thread that serves all tables.
 //!
-//! Source: the second prototype of 001 section 3.4.4 (ALGORITHMS section 7): a thread's ETS pointer names the table that the thread
-//! is reading, and a writer waits until none names its own. A lock has no memory for readers; a writer pays more, as the pointers
-//! also move for reads of other tables.
+//! Source: Sagonas and others, "Robust scalable Erlang virtual machine", RELEASE deliverable D2.4, 2015, section 3.4.4, the second
+//! prototype. A thread's ETS pointer names the table that the thread is reading. A writer waits until no pointer names its table. The
+//! lock needs no memory for readers. A writer pays more, as the pointers also change for reads of other tables.
 //!
 //! A thread reads one such table at a time.
 

@@ -1,11 +1,11 @@
 //! MCS queue lock: mutual exclusion, first in first out, each waiter looking at a line of its own, for a bounded time.
 //!
-//! Source: Mellor-Crummey, Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", TOCS 1991
-//! (ALGORITHMS section 4.3); that waiters leave, as in MCS-TP: He, Scherer, Scott, "Preemption adaptivity in time-published
-//! queue-based spin locks", HiPC 2005. Who has waited long enough marks its place as left, and who hands the lock on passes it by.
+//! Source: Mellor-Crummey, Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", TOCS 1991.
+//! Waiters may leave, as in MCS-TP: He, Scherer, Scott, "Preemption adaptivity in time-published queue-based spin locks", HiPC 2005.
+//! A thread that has waited long enough marks its node as left. A thread that hands the lock on passes such nodes by.
 //!
-//! Who finds the lock free has its node in its own frame. Who lines up has one on the heap, as it may stand in the queue when its
-//! owner has left; whoever takes it out of the queue frees it.
+//! A thread that finds the lock free has its node in its own frame. A thread that queues has its node on the heap, as the node may
+//! still be in the queue when its owner has left. The thread that takes it out of the queue frees it.
 
 use super::{Line, Queued, SPINS};
 use crate::facade::{spin_loop, AtomicPtr, AtomicU8, AtomicUsize, Ordering, Witness};

@@ -50,8 +50,7 @@ use std::ops::Deref;
 
 /// How often a waiter that may leave looks before it does: as for a version lock.
 const SPINS: u32 = if cfg!(loom) { 2 } else { 2000 };
-/// How often a reader looks before it asks writers to let it pass. ALGORITHMS section 4.2: 1000 to 130,000 in published code; a
-/// wait ends at `SPINS` here.
+/// How often a reader looks before it asks writers to let it pass. Published code has 1000 to 130,000; here a wait ends at `SPINS`.
 const PATIENCE: u32 = SPINS / 2;
 /// How often a waiter that may not leave looks before it yields the processor between two looks.
 const QUEUED_SPINS: u32 = if cfg!(loom) { 1 } else { 500 };

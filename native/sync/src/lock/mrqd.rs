@@ -1,7 +1,7 @@
 //! Multiple-reader queue delegation (MRQD): a readers-writer lock whose writers leave their sections to the one who has the lock.
 //!
-//! Source: Klaftenegger, Sagonas, Winblad, "Queue delegation locking", TPDS 2018; 001 section 3.4.3 for its use in ETS (ALGORITHMS
-//! sections 4.5 and 4.6). The three steps of that port are [`Delegation`]s.
+//! Source: Klaftenegger, Sagonas, Winblad, "Queue delegation locking", TPDS 2018. For its use in ETS: Sagonas and others, "Robust
+//! scalable Erlang virtual machine", RELEASE deliverable D2.4, 2015, section 3.4.3. The three steps of that port are [`Delegation`]s.
 //!
 //! Who takes the lock opens the [queue](super::qd), *then* waits for the readers to leave, then runs its own section and those in
 //! the queue. An operation whose result nobody waits for counts from its reservation in the queue on: whoever reads or writes
@@ -16,7 +16,7 @@ use crate::Busy;
 use std::cell::UnsafeCell;
 use std::ptr;
 
-/// What becomes of an operation whose result nobody waits for: the three steps in which 001 section 3.4.3 ported ETS.
+/// What becomes of an operation whose result nobody waits for: the three steps in which the RELEASE project ported ETS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delegation {
     /// Its caller waits all the same.

@@ -1,7 +1,7 @@
 //! The delegation queue: a buffer in which threads that find a lock taken leave their sections to the one who has it, the *helper*.
 //!
-//! Source: Klaftenegger, Sagonas, Winblad, "Queue delegation locking", TPDS 2018 (Euro-Par'14), in the form of ALGORITHMS section
-//! 4.5, whence the orderings of `open` and `enqueue`.
+//! Source: Klaftenegger, Sagonas, Winblad, "Queue delegation locking", TPDS 2018 and Euro-Par 2014. The orderings of `open` and
+//! `enqueue` are this project's own.
 //!
 //! A session begins when the lock's holder [opens](DelegationQueue::open) the queue and ends when its
 //! [`flush`](DelegationQueue::flush) has closed it. A section counts from its reservation of a place on, and sections run in the

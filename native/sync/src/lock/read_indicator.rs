@@ -1,7 +1,7 @@
 //! Read indicator of reader groups: a count of readers, spread over lines so that readers do not meet.
 //!
-//! Source: Lev, Luchangco, Olszewski, "Scalable reader-writer locks", SPAA'09, and the reader groups of the Erlang VM
-//! (003 sections 3.3 and 3.4; ALGORITHMS section 4.1).
+//! Source: Lev, Luchangco, Olszewski, "Scalable reader-writer locks", SPAA 2009, and the reader groups of the Erlang VM:
+//! Klaftenegger, Sagonas, Winblad, "On the scalability of the Erlang term storage", Erlang 2013, sections 3.3 and 3.4.
 //!
 //! A reader *arrives, then* looks for a writer; a writer *announces itself, then* waits until it is [empty](ReadIndicator::wait_empty).
 //! So at least one of them sees the other: each has a sequentially consistent fence, or accesses that amount to one, between its

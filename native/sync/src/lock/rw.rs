@@ -1,6 +1,7 @@
 //! Readers-writer lock with reader groups.
 //!
-//! Source: the table lock of ETS as 003 sections 3.3 and 5.2.2 and 004 describe it, in the form of ALGORITHMS section 4.2: readers
+//! Source: the table lock of ETS. Klaftenegger, Sagonas, Winblad, "On the scalability of the Erlang term storage", Erlang 2013,
+//! sections 3.3 and 5.2.2, and Green, "Ets read concurrency tweak", mailing list erlang-questions, 17 May 2015, describe it. Readers
 //! write a line of their group, a writer looks at all of them.
 //!
 //! Once a writer has announced itself no reader gets in, so writers do not starve; a reader that keeps being overtaken raises a

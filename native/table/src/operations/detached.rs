@@ -1,4 +1,7 @@
-//! Insertions and deletions that nobody waits for, in tables whose lock delegates (001 section 3.4.3, its steps 2 and 3).
+//! Insertions and deletions that nobody waits for, in tables whose lock delegates.
+//!
+//! Source: Sagonas and others, "Robust scalable Erlang virtual machine", RELEASE deliverable D2.4, 2015, section 3.4.3, its second and
+//! third step of porting ETS to queue delegation.
 //!
 //! Their outcome is known once their arguments are checked, so they are left to the thread that has the lock, with all that it
 //! takes to carry them out: the entry, or a key that is an immediate. What they replace that thread counts and retires.

@@ -1,12 +1,12 @@
-//! Tables by name, without a lock for who looks one up: the default.
+//! Tables by name, found without a lock: the default.
 //!
-//! Source: the "ETS pointers" of RELEASE D2.4, section 3.4.4. An identifier is the table's own address, so only names need a
-//! table here: a hash engine, from atom words to addresses. Before it stands a direct-mapped array of addresses: a named table has
-//! the place of its name in it, unless another one had it before.
+//! Source: the "ETS pointers" of Sagonas and others, "Robust scalable Erlang virtual machine", RELEASE deliverable D2.4, 2015, section
+//! 3.4.4. An identifier is the table's own address, so only names need a table here: a hash engine, from atom words to addresses.
+//! Before it stands a direct-mapped array of addresses. A named table has the place of its name in it, unless another table has it.
 //!
-//! A table's names are changed under the registry's lock for it, so those of different tables at the same time. The renaming protocol
-//! is this project's: with both names locked in the hash engine the new one is entered, the table's own name is changed (here the old
-//! name ceases to work and the new one begins), the old one is removed.
+//! A table's names are changed under the registry's lock for that table, so names of different tables can change at the same time.
+//! The renaming protocol is this project's own. It locks both names in the hash engine. It enters the new name, changes the table's
+//! own name and removes the old name. The change of the table's own name is where the old name stops working and the new one begins.
 
 use super::Known;
 use crate::object::schema::Words;

@@ -1,8 +1,9 @@
 //! Tables in locked meta tables, for comparison: as ETS had them up to R16B.
 //!
-//! Source: RELEASE D2.4, section 3.1; ALGORITHMS section 7. The *main table* knows tables by number, the *name table* by name.
-//! A place of either is under one of 256 readers-writer locks with reader groups, and every operation that looks a table up holds
-//! the place's lock for reading while it does. (Who owns and who has fixed which tables stands in the registry itself.)
+//! Source: Sagonas and others, "Robust scalable Erlang virtual machine", RELEASE deliverable D2.4, 2015, section 3.1. The *main table*
+//! finds tables by number, the *name table* by name. A place of either is under one of 256 readers-writer locks with reader groups.
+//! Every operation that looks a table up holds the place's lock for reading while it does. (The registry itself knows the owners and
+//! fixers of tables.)
 //!
 //! A table's names are changed under the registry's lock for it, and under the locks of all places concerned, the main table's
 //! before the name table's, in the order of their indices. `Busy` means that nothing was done.

@@ -2,6 +2,7 @@
 
 A mark is the median over the rounds, the bar through it goes from the lowest to the highest. The colours are those of Okabe and Ito,
 which the colour-blind tell apart, and each subject has a marker of its own besides. All panels of a figure have the same scale.
+The background is opaque and white, so that a figure is readable on a dark page as well.
 """
 
 import io
@@ -26,7 +27,8 @@ TALLEST = 12.5  # inches, so that a figure and the heading above it fit on a pag
 LOGARITHMIC_FROM = 30  # times the smallest figure
 STYLE = {"font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"], "font.size": 9, "svg.fonttype": "none",
          "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#dddddd", "grid.linewidth": 0.6,
-         "axes.edgecolor": "#888888", "axes.axisbelow": True, "axes.titlesize": 9, "axes.titleweight": "bold", "legend.frameon": False}
+         "axes.edgecolor": "#888888", "axes.axisbelow": True, "axes.titlesize": 9, "axes.titleweight": "bold", "legend.frameon": False,
+         "figure.facecolor": "white", "axes.facecolor": "white", "savefig.facecolor": "white", "savefig.transparent": False}
 
 
 def appearance(subjects):

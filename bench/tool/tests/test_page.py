@@ -76,6 +76,11 @@ class Page(unittest.TestCase):
         for word in ("n, log scale; lower is better", "ets", "cats", "ms"):
             self.assertTrue(f">{word}" in svg or f"{word}<" in svg, word)
 
+    def test_figures_are_readable_on_a_dark_page(self):
+        for file in self.directory.glob("*.svg"):
+            background = re.search(r'<g id="patch_1">\s*<path [^>]*style="([^"]*)"', file.read_text())
+            self.assertEqual(background[1], "fill: #ffffff", file.name)
+
     def test_subjects_are_told_apart(self):
         looks = charts.appearance(MANY)
         self.assertEqual(len(set(looks.values())), len(MANY))

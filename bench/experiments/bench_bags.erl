@@ -1,12 +1,11 @@
-%% Many objects under one key of a bag. Issue 6: insert, delete_object, and match_delete with the key and one
-%% more field bound, at 10,000 objects.
+%% Many objects under one key of a bag.
 -module(bench_bags).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
 about() ->
     #{title => "Bags with many objects under one key",
-      source => "the documentation of ets (bag), DESIGN section 8",
+      source => "the manual of ets, on the type bag",
       unit => "operations/s", better => higher, x => operation, scale => category, panels => [type, objects]}.
 
 points(Size) ->

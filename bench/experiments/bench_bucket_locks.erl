@@ -1,12 +1,14 @@
-%% Number of bucket locks: linear hashing as the papers have it, with that many, beside ets with its own
-%% number.
+%% Number of bucket locks: linear hashing as in the papers, with so many locks, beside ets with its own number
+%% of them.
 -module(bench_bucket_locks).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "ets_bench by number of bucket locks",
-      source => "Scalability of ETS, section 6.1, figures 20 to 22; RELEASE D2.4, section 3.4.1, figure 7",
+      source => ?SCALABILITY ", section 6.1, figures 20 to 22; " ?RELEASE ", section 3.4.1, figure 7",
       unit => "operations/s", better => higher, x => locks, scale => log, panels => [lookups]}.
 
 points(Size) ->

@@ -1,12 +1,14 @@
-%% What other processes feel of long work on a table: how long lookups and insertions of a bystander take
-%% meanwhile, on the same table (while a table is deleted, on another one).
+%% How long work on a table delays other processes: the time that lookups and insertions of a bystander take
+%% meanwhile. They are on the same table, or on another one while a table is deleted.
 -module(bench_bystander).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "Latency of a bystander's lookups and inserts during long work on the table",
-      source => "Scalability of ETS, section 2; DESIGN, section 4 (slices)",
+      source => ?SCALABILITY ", section 2",
       unit => "us", better => lower, x => percentile, scale => category, panels => [type, operation]}.
 
 points(Size) ->

@@ -3,9 +3,11 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "ets_bench by concurrency options",
-      source => "Scalability of ETS, section 5.2.1, figures 10 to 12; More Scalable Ordered Set, figure 2",
+      source => ?SCALABILITY ", section 5.2.1, figures 10 to 12; " ?ADAPTATION ", figure 2",
       unit => "operations/s", better => higher, x => lookups, scale => category, panels => [type, workers]}.
 
 points(Size) ->

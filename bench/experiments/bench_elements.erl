@@ -1,12 +1,13 @@
-%% Operations on one element of a record of 20 elements. Issue 6: lookup_element of one field of a record of
-%% 20.
+%% Operations on one element of a record of 20 elements.
 -module(bench_elements).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "Operations on one element of a record of 20",
-      source => "Scalability of ETS, section 2 (operations)",
+      source => ?SCALABILITY ", section 2 (operations)",
       unit => "operations/s", better => higher, x => operation, scale => category, panels => [type, place]}.
 
 points(Size) ->

@@ -3,9 +3,11 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "ets_bench by emulator flags",
-      source => "RELEASE D2.4, section 2.1; Scalability of ETS, section 5 (+sbt)",
+      source => ?RELEASE ", section 2.1; " ?SCALABILITY ", section 5 (+sbt)",
       unit => "operations/s", better => higher, x => emulator, scale => category, panels => [type, lookups]}.
 
 points(Size) ->

@@ -3,9 +3,11 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "ets_bench by engine",
-      source => "Scalability of ETS, section 6.2, figures 23 to 27; More Scalable Ordered Set, figures 4, 5",
+      source => ?SCALABILITY ", section 6.2, figures 23 to 27; " ?ADAPTATION ", figures 4, 5",
       unit => "operations/s", better => higher, x => lookups, scale => category, panels => [type, workers]}.
 
 points(Size) ->

@@ -1,12 +1,14 @@
-%% The papers' ets_bench, phase by phase, on small and large ranges of keys, with one worker and with one a
-%% scheduler. Issue 6: the rows of ets_bench by range and workers.
+%% The papers' ets_bench, phase by phase, on small and large ranges of keys, with one worker and with one for
+%% each scheduler.
 -module(bench_ets_bench).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "ets_bench by phase",
-      source => "Scalability of ETS, section 5; More Scalable Ordered Set, section 2.3, figures 1 and 2",
+      source => ?SCALABILITY ", section 5; " ?ADAPTATION ", section 2.3, figures 1 and 2",
       unit => "operations/s", better => higher, x => phase, scale => category,
       panels => [type, workers, range]}.
 

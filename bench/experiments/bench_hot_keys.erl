@@ -1,10 +1,12 @@
-%% All workers on one key, and on a thousand that all of them use. Issue 6: update_counter on one key.
+%% All workers on one key, and on a thousand keys that all of them use.
 -module(bench_hot_keys).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
-    #{title => "All workers on few keys", source => "Scalability of ETS, section 7 (biased keys)",
+    #{title => "All workers on few keys", source => ?SCALABILITY ", section 7 (biased keys)",
       unit => "operations/s", better => higher, x => operation, scale => category,
       panels => [type, workers, keys]}.
 

@@ -1,11 +1,13 @@
-%% Throughput when some keys are asked for more often than others: uniform, by Zipf's law, and all workers on
-%% 8 keys of a large table. Issue 6: the hot spot at 50 % updates.
+%% Throughput when some keys are used more often than others: uniform, by Zipf's law, and all workers on 8
+%% keys of a large table.
 -module(bench_key_distribution).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
-    #{title => "ets_bench by distribution of keys", source => "Scalability of ETS, section 7 (biased keys)",
+    #{title => "ets_bench by distribution of keys", source => ?SCALABILITY ", section 7 (biased keys)",
       unit => "operations/s", better => higher, x => keys, scale => category,
       panels => [type, workers, lookups]}.
 

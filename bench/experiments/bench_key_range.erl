@@ -3,9 +3,11 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "ets_bench by key range, 80% lookups",
-      source => "More Scalable Ordered Set, sections 5.2 and 5.3, figures 6 and 7",
+      source => ?ADAPTATION ", sections 5.2 and 5.3, figures 6 and 7",
       unit => "operations/s", better => higher, x => range, scale => log, panels => [type, workers]}.
 
 points(Size) ->

@@ -3,9 +3,11 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "Lookup and insert by shape of the key",
-      source => "Scalability of ETS, section 2 (hashing and comparison)",
+      source => ?SCALABILITY ", section 2 (hashing and comparison)",
       unit => "operations/s", better => higher, x => key, scale => category,
       panels => [type, place, operation]}.
 

@@ -1,11 +1,13 @@
-%% Insertion of lists of objects, into a table that grows. Issue 6: insert of a list of 1000.
+%% Insertion of lists of objects, into a table that grows.
 -module(bench_list_insert).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "Insertion of lists of pairs",
-      source => "Scalability of ETS, section 3.2 (lists lock the whole table)",
+      source => ?SCALABILITY ", section 3.2 (lists lock the whole table)",
       unit => "objects/s", better => higher, x => length, scale => log, panels => [type, order]}.
 
 points(Size) ->

@@ -1,12 +1,14 @@
-%% Locks of a whole table: an AVL tree behind each of cats' locks, beside ets, whose ordered_set without
-%% options is one behind a readers-writer lock.
+%% Locks of a whole table: an AVL tree behind each of cats' locks, beside ets. The ordered_set of ets without
+%% options is an AVL tree behind a readers-writer lock.
 -module(bench_locks).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "ets_bench by lock of the table (AVL tree)",
-      source => "RELEASE D2.4, section 3.4.3, figure 10", unit => "operations/s", better => higher,
+      source => ?RELEASE ", section 3.4.3, figure 10", unit => "operations/s", better => higher,
       x => workers, scale => linear, panels => [lookups]}.
 
 points(Size) ->

@@ -1,5 +1,5 @@
-%% Lookup of many keys by one call of cats, which overlaps the waits for memory of all of them, beside a loop
-%% of lookups of one key ("cats lookup"). Issue 6, "How".
+%% Lookup of many keys by one call of cats, beside a loop of lookups of one key ("cats lookup"). The one call
+%% overlaps the waits for memory of all keys.
 -module(bench_lookup_many).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
@@ -7,7 +7,7 @@
 -include("tables.hrl").
 
 about() ->
-    #{title => "Lookup of many keys at once", source => "issue 6: lookup_many/2 against a loop of ets:lookup",
+    #{title => "Lookup of many keys at once",
       unit => "keys/s", better => higher, x => keys, scale => log, panels => [type, place]}.
 
 points(Size) ->

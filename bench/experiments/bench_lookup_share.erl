@@ -3,9 +3,11 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "ets_bench by share of lookups",
-      source => "Scalability of ETS, section 5.1; More Scalable Ordered Set, figures 2 and 5",
+      source => ?SCALABILITY ", section 5.1; " ?ADAPTATION ", figures 2 and 5",
       unit => "operations/s", better => higher, x => lookups, scale => linear, panels => [type, workers]}.
 
 points(Size) ->

@@ -1,14 +1,15 @@
-%% Thousands of tables, which many workers create, use in turn and delete: load on what finds a table by its
-%% identifier or its name.
+%% Thousands of tables: many workers create them, use them in turn and delete them. This loads the registry,
+%% which finds a table by its identifier or its name.
 -module(bench_many_tables).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
 -include("tables.hrl").
+-include("papers.hrl").
 
 about() ->
     #{title => "Thousands of tables",
-      source => "Scalability of ETS, section 6.3; RELEASE D2.4, section 3.4.4 (meta table)",
+      source => ?SCALABILITY ", section 6.3; " ?RELEASE ", section 3.4.4 (meta table)",
       unit => "operations/s", better => higher, x => tables, scale => log,
       panels => [access, workers, phase]}.
 

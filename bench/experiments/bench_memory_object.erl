@@ -1,12 +1,14 @@
-%% Memory of an object by its shape: what the tables hold with the objects less what they held before, by the
-%% object. Issue 6: memory per object at a million.
+%% Memory of an object by its shape: what the tables hold with the objects, less what they held before,
+%% divided by the number of objects.
 -module(bench_memory_object).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "Memory of an object",
-      source => "Scalability of ETS, section 3 (memory of options); DESIGN, section 10",
+      source => ?SCALABILITY ", section 3 (memory of options)",
       unit => "bytes/object", better => lower, x => shape, scale => category, panels => [type, objects]}.
 
 points(Size) ->

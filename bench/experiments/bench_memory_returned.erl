@@ -1,14 +1,16 @@
-%% How much memory the operating system gets back from tables that fill and empty, with the VM's memory from
-%% mmap and from a super carrier. A table is filled from one scheduler and thinned to a tenth at random, so
-%% that its memory is full of holes; another is filled from another scheduler, which can use them if they
-%% migrate to it; then both are deleted.
+%% How much memory the operating system gets back from tables that fill and empty. The VM takes its memory
+%% from mmap or from a super carrier. First a table is filled from one scheduler and thinned to a tenth at
+%% random. So its memory is full of holes. Then another table is filled from another scheduler. It can use the
+%% holes if they migrate to it. Then both are deleted.
 -module(bench_memory_returned).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4, states/3]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "Resident memory of a VM whose tables fill and empty",
-      source => "RELEASE D2.4, section 2.3 (carrier migration) and 2.4 (super carrier)",
+      source => ?RELEASE ", section 2.3 (carrier migration) and 2.4 (super carrier)",
       unit => "MiB", better => lower, x => state, scale => category, panels => [carrier]}.
 
 points(Size) ->

@@ -1,12 +1,14 @@
-%% Memory of a table that is empty, or has one object. Issue 6: memory of an empty table.
+%% Memory of a table that is empty, or has one object.
 -module(bench_memory_table).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 -define(TABLES, 2000).
 
 about() ->
-    #{title => "Memory of a small table", source => "Scalability of ETS, section 5.2.1 (memory of options)",
+    #{title => "Memory of a small table", source => ?SCALABILITY ", section 5.2.1 (memory of options)",
       unit => "bytes/table", better => lower, x => type, scale => category, panels => [objects]}.
 
 points(_Size) ->

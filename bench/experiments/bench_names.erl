@@ -3,9 +3,11 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "Access by name and by identifier",
-      source => "Scalability of ETS, sections 2 and 6.3 (meta table)",
+      source => ?SCALABILITY ", sections 2 and 6.3 (meta table)",
       unit => "operations/s", better => higher, x => access, scale => category,
       panels => [type, workers, operation]}.
 

@@ -1,13 +1,14 @@
-%% Creation and deletion of empty tables, named and unnamed. Issue 6: new and delete of an empty table.
+%% Creation and deletion of empty tables, named and unnamed.
 -module(bench_new_delete).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
 -include("tables.hrl").
+-include("papers.hrl").
 
 about() ->
     #{title => "Creation and deletion of an empty table",
-      source => "Scalability of ETS, section 6.3 (meta table)",
+      source => ?SCALABILITY ", section 6.3 (meta table)",
       unit => "tables/s", better => higher, x => type, scale => category, panels => [workers, name]}.
 
 points(Size) ->

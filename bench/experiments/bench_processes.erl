@@ -3,8 +3,10 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
-    #{title => "ets_bench by number of workers, 90% lookups", source => "Scalability of ETS, section 5.1.1",
+    #{title => "ets_bench by number of workers, 90% lookups", source => ?SCALABILITY ", section 5.1.1",
       unit => "operations/s", better => higher, x => workers, scale => log, panels => [type]}.
 
 points(Size) ->

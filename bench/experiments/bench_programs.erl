@@ -3,9 +3,11 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "Programs by number of schedulers",
-      source => "RELEASE D2.4, section 6, figures 11 to 15 (BenchErl)",
+      source => ?RELEASE ", section 6, figures 11 to 15 (BenchErl)",
       unit => "s", better => lower, x => schedulers, scale => linear, panels => [program]}.
 
 points(Size) ->

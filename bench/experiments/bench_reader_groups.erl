@@ -1,12 +1,14 @@
-%% Number of reader groups: the emulator's flag `+rg' for ets, the application's setting for the engines of
-%% cats that have readers-writer locks.
+%% Number of reader groups. ets has the emulator's flag `+rg' for it. The engines of cats with readers-writer
+%% locks have a setting of the application.
 -module(bench_reader_groups).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "ets_bench by number of reader groups",
-      source => "Scalability of ETS, section 5.2.2, figures 13 to 18; RELEASE D2.4, section 3.3.2, figure 6",
+      source => ?SCALABILITY ", section 5.2.2, figures 13 to 18; " ?RELEASE ", section 3.3.2, figure 6",
       unit => "operations/s", better => higher, x => groups, scale => log, panels => [type, lookups]}.
 
 %% More than one a scheduler makes no difference.

@@ -3,9 +3,11 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "ets_bench across OTP releases",
-      source => "Scalability of ETS, section 5.1, figures 4 to 9; RELEASE D2.4, section 3.3.1, figure 4",
+      source => ?SCALABILITY ", section 5.1, figures 4 to 9; " ?RELEASE ", section 3.3.1, figure 4",
       unit => "operations/s", better => higher, x => lookups, scale => category, panels => [type]}.
 
 points(Size) ->

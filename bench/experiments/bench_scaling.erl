@@ -1,12 +1,14 @@
-%% How well one table serves all schedulers: one worker on it, one a scheduler on it, and one a scheduler on
-%% tables of their own, which is the most that can be reached. Issue 6: 2 workers over 1 worker on cats.
+%% How well one table serves all schedulers. There is one worker on the table, or a worker for each scheduler
+%% on it, or a worker for each scheduler on a table of its own. The last is the most that can be reached.
 -module(bench_scaling).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "One table shared by all schedulers, beside private tables",
-      source => "RELEASE D2.4, section 3 (time per operation independent of the number of processes)",
+      source => ?RELEASE ", section 3 (time per operation independent of the number of processes)",
       unit => "operations/s", better => higher, x => tables, scale => category, panels => [type, lookups]}.
 
 points(Size) ->

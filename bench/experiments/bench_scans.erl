@@ -1,13 +1,14 @@
 %% Work over whole tables and ranges of them. The objects are {{Group, Number}, Number rem 1000, Text}, a
-%% thousand to a group. Issue 6: select over a bound prefix, full scans, walks, foldl, tab2list.
+%% thousand in each group.
 -module(bench_scans).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
 -include("tables.hrl").
+-include("papers.hrl").
 
 about() ->
-    #{title => "Selects, scans and walks", source => "Scalability of ETS, section 2 (operations over tables)",
+    #{title => "Selects, scans and walks", source => ?SCALABILITY ", section 2 (operations over tables)",
       unit => "ms", better => lower, x => call, scale => category, panels => [type, order]}.
 
 points(Size) ->

@@ -3,9 +3,11 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "ets_bench by number of schedulers",
-      source => "Scalability of ETS, section 5; More Scalable Ordered Set, figures 1, 2, 4, 5",
+      source => ?SCALABILITY ", section 5; " ?ADAPTATION ", figures 1, 2, 4, 5",
       unit => "operations/s", better => higher, x => schedulers, scale => linear, panels => [type, lookups]}.
 
 points(Size) ->

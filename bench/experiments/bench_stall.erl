@@ -1,14 +1,16 @@
-%% How long a call keeps a scheduler from all other processes: the longest that a process waited for its turn,
-%% on one scheduler, while another one worked on a large table. `control' is a process that only computes:
-%% what other programs on the machine do to such a measurement (with others at work it is worth nothing).
-%% Issue 6: longest hold of a scheduler by any call (10 million objects at size full).
+%% How long a call keeps a scheduler from all other processes. Measured is the longest time that a process
+%% waited for its turn, on one scheduler, while another process worked on a large table. `control' is a
+%% process that only computes. It shows what other programs on the machine do to the measurement. If they are
+%% at work, the measurement is worth nothing.
 -module(bench_stall).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "Longest stall of a scheduler",
-      source => "Scalability of ETS, section 2; DESIGN, section 4 (slices)",
+      source => ?SCALABILITY ", section 2",
       unit => "us", better => lower, x => operation, scale => category, panels => [type]}.
 
 points(Size) ->

@@ -3,9 +3,11 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "Lookups in an AVL tree with a static stack and without",
-      source => "Scalability of ETS, section 5.3, figure 19", unit => "operations/s", better => higher,
+      source => ?SCALABILITY ", section 5.3, figure 19", unit => "operations/s", better => higher,
       x => workers, scale => linear, panels => []}.
 
 points(Size) ->

@@ -1,11 +1,13 @@
-%% What timers and the time cost: messages to a process that waits with a timeout and to one without, and
-%% reading clocks.
+%% What timers and clocks cost. Messages go to a process that waits with a timeout, and to one that waits
+%% without. Clocks are read.
 -module(bench_timers).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
-    #{title => "Timers and time retrieval", source => "RELEASE D2.4, section 2.5.4",
+    #{title => "Timers and time retrieval", source => ?RELEASE ", section 2.5.4",
       unit => "operations/s", better => higher, x => operation, scale => category, panels => [workers]}.
 
 points(Size) ->

@@ -1,13 +1,14 @@
-%% Lookup and insertion (over an object that is there) of every shape of value, in a table that the
-%% processor's cache holds and in a large one. Issue 6: lookup and insert of every value shape, hot and at a
-%% million objects.
+%% Lookup and insertion (over an object that is there) of every shape of value. One table fits into the
+%% processor's cache, another is large.
 -module(bench_values).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
+
 about() ->
     #{title => "Lookup and insert by shape of the object",
-      source => "Scalability of ETS, section 2 (copying of objects)",
+      source => ?SCALABILITY ", section 2 (copying of objects)",
       unit => "operations/s", better => higher, x => shape, scale => category,
       panels => [type, place, operation]}.
 

@@ -1,5 +1,5 @@
-%% mbrot, in the way of BenchErl: which points of a square of the plane are in the Mandelbrot set, its rows
-%% dealt to workers. Arithmetic only: a control.
+%% mbrot, after BenchErl: which points of a square of the plane are in the Mandelbrot set. Workers share its
+%% rows. It only computes, and uses no tables.
 -module(mbrot).
 -export([run/2]).
 

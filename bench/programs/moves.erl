@@ -1,6 +1,6 @@
-%% moves, in the way of BenchErl: the least number of moves that turns a row of black and white pieces with
-%% gaps around. A piece moves into the gap beside it, or over one other piece into a gap. Searched breadth
-%% first; the positions of a level are dealt to workers. Short-lived terms and messages: a control.
+%% moves, after BenchErl: the least number of moves that turns a row of black and white pieces with gaps
+%% around. A piece moves into the gap beside it, or over one other piece into a gap. The search is breadth
+%% first. Workers share the positions of a level. It makes short-lived terms and messages and uses no tables.
 -module(moves).
 -export([run/2]).
 

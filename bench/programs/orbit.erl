@@ -1,7 +1,7 @@
-%% orbit, in the way of BenchErl: the closure of a set of integers under some functions, found by workers that
-%% share a table of what has been seen. Each integer belongs to a worker, which looks whether it is new and
-%% sends what the functions make of it to the workers that those belong to; with parallelism inside workers, a
-%% process of its own does that for each integer.
+%% orbit, after BenchErl: the closure of a set of integers under some functions. Workers share a table of the
+%% integers that they have seen. Each integer belongs to a worker. The worker looks whether the integer is new.
+%% If so, it applies the functions and sends each result to the worker that owns it. With parallelism inside
+%% workers, a process of its own does that for each integer.
 -module(orbit).
 -export([run/3]).
 
@@ -14,10 +14,10 @@
           pos_integer().
 run(Tables, Options, #{space := Space, workers := Number, inside := Inside}) ->
     Table = Tables:new(orbit, [set, public | Options]),
-    %% How many integers are on their way or being looked at: none when the orbit is closed.
+    %% The number of integers that are under way or in work. The orbit is closed when it is 0.
     Open = atomics:new(1, []),
     Master = self(),
-    %% Queues are long, and as parts of heaps the garbage collector would take most of the time.
+    %% Queues are long. On the heap of a worker they would keep the garbage collector busy.
     Pids = [spawn_opt(fun() ->
                               receive
                                   {workers, Workers} ->

@@ -1,5 +1,5 @@
-%% pcmark, in the way of BenchErl: five tables are filled, then processes go through them and update them; as
-%% one ends, the next one is started, until there have been so many.
+%% pcmark, after BenchErl: five tables are filled, then processes go through them and update them. When one
+%% process ends, the next one starts, up to a given number.
 -module(pcmark).
 -export([run/3]).
 

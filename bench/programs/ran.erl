@@ -1,5 +1,5 @@
-%% ran, in the way of BenchErl: each process makes a list of 10,000 random integers, sorts it and sends its
-%% first half to the one that started it. Allocation, garbage collection and messages: a control.
+%% ran, after BenchErl: each process makes a list of 10,000 random integers, sorts it and sends its first half
+%% to the process that started it. It allocates, collects garbage and sends messages, and uses no tables.
 -module(ran).
 -export([run/1]).
 

@@ -1,4 +1,4 @@
-%% Work in a VM of its own, for what depends on what a VM did before: how much memory it has from the
+%% Work in a VM of its own, for figures that depend on the VM's past, such as how much memory it has from the
 %% operating system.
 -module(bench_child).
 -export([result/4, main/1]).

@@ -1,8 +1,8 @@
 %% An experiment of the bench: a module bench_NAME in bench/experiments that says what is measured (`about'),
 %% in which points at which size (`points'), and measures one subject in one point (`measure').
 %%
-%% A point is measured once a round for each of its subjects, one after the other, in one process, with the
-%% same seed. The rows beneath it (the phases of a run, say) come out of one call of `measure', each with the
+%% Each round measures a point once for each of its subjects. They follow one another in one process, with the
+%% same seed. The rows of a point, such as the phases of a run, come from one call of `measure'. A row has the
 %% axes that the point does not have. All rows of an experiment have one unit and one direction.
 -module(bench_experiment).
 -export([id/1]).
@@ -16,8 +16,8 @@
 %% What competes in a point: a table module with options, or the VM itself.
 -type about() :: #{title := string(), source => string(), unit := string(), better := higher | lower,
                    x := atom(), scale := category | linear | log, panels => [atom()]}.
-%% `source' names paper, section and figure; `x' is the axis along the chart, `panels' divide it into charts;
-%% what other axes there are become lines, beside the subjects.
+%% `source' names paper, section and figure. `x' is the axis along the chart. `panels' divide it into charts.
+%% Other axes become lines, beside the subjects.
 -type point() :: #{axes := axes(), subjects := [subject()], flags => string(), seconds => number()}.
 %% `flags' are those of the emulator that measures the point, `seconds' the expected time of one round.
 -type row() :: {axes(), Figure :: number()}.

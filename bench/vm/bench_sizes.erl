@@ -1,5 +1,5 @@
-%% The sizes that experiments over ets_bench have in common: those of the papers, or so much less that there
-%% is time for all of them, with tables that are still larger than a processor's own cache.
+%% The sizes that experiments over ets_bench have in common: those of the papers, or smaller ones, so that
+%% there is time for all experiments. Their tables are still larger than a processor's own cache.
 -module(bench_sizes).
 -export([mixed/1, seconds/3]).
 

@@ -1,4 +1,4 @@
-%% What all measurements of tables share: the subjects that compete, and what is done between two of them.
+%% What all measurements of tables share: the subjects that compete, and the wait between two measurements.
 -module(bench_tables).
 -export([subjects/1, subjects/2, ets/1, cats/1, settle/0]).
 
@@ -7,9 +7,9 @@
 -spec subjects(plain) -> [bench_experiment:subject()].
 subjects(plain) -> [ets(""), {"cats", cats, []}].
 
-%% @doc The subjects of a point by number of workers and table type: ets with the options that win there by
-%% what the papers and our own runs saw (for one worker none: each costs it time), or with `all' sensible
-%% combinations; and cats.
+%% @doc The subjects of a point by number of workers and table type: cats, and ets with the options that won
+%% there in the papers and in our runs. For one worker these are none, as each option costs time. With `all'
+%% there is ets with every sensible combination.
 -spec subjects(Workers :: pos_integer() | all, Type :: atom()) -> [bench_experiment:subject()].
 subjects(Workers, Type) -> [ets(Names) || Names <- options(Workers, Type)] ++ [{"cats", cats, []}].
 
@@ -37,8 +37,8 @@ ets(Names) ->
 cats(Options) ->
     {lists:flatten(["cats" | [io_lib:format(" ~w", [Value]) || {_, Value} <- Options]]), cats, Options}.
 
-%% @doc Returns when what deleted tables left behind is gone, which cats gives back in the background, so that
-%% nobody pays for it in the next measurement.
+%% @doc Returns when the memory of deleted tables is given back. cats does that in the background. So it does
+%% not disturb the next measurement.
 -spec settle() -> ok.
 settle() ->
     erlang:garbage_collect(),

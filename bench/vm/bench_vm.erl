@@ -1,16 +1,16 @@
-%% The measured VM: lists experiments and measures points of them. Started by bench/run, once a round for each
+%% The measured VM: it lists experiments and measures their points. In each round bench/run starts one for each
 %% installation of OTP and set of emulator flags:
 %%
 %%     erl FLAGS -noinput -pa EBIN -pa BENCH -run bench_vm main list SIZE [NAME ...]
 %%     erl FLAGS -noinput -pa EBIN -pa BENCH -run bench_vm main run SIZE ROUND SEED
 %%
-%% The modules of bench/vm, bench/experiments and bench/programs are compiled before, by the same OTP, into
-%% one directory, those of bench/vm first (it holds the behaviour, and the headers).
+%% The same OTP has compiled the modules of bench/vm, bench/experiments and bench/programs into one directory,
+%% those of bench/vm first, as it holds the behaviour and the headers.
 %%
-%% `run' reads lines `NAME<tab>ID' from the standard input, each a point to measure, and ends with it. The
-%% standard input is read by a port: `-noinput' keeps the VM itself away from it. Both write records to the
-%% standard output, one a line, fields separated by tabs; whatever else the VM prints goes to the standard
-%% error.
+%% `run' reads lines `NAME<tab>ID' from the standard input. Each is a point to measure. `run' ends with the
+%% input. A port reads it: `-noinput' keeps the VM itself away from it. Both commands write records to the
+%% standard output, one record a line, with tabs between the fields. All else that the VM prints goes to the
+%% standard error.
 %%
 %%     about   NAME  KEY  VALUE                  a line for each key of about(); panels joined by commas
 %%     point   NAME  ID   FLAGS  SECONDS  SUBJECT;SUBJECT...

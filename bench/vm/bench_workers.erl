@@ -2,8 +2,7 @@
 -module(bench_workers).
 -export([counts/0, schedulers/0, seconds/1, seconds/2]).
 
-%% Some room, so that what the calls return is seldom collected; little enough to stay in the processor's
-%% cache.
+%% Room enough that the garbage collector seldom runs, and little enough to stay in the processor's cache.
 -define(HEAP_WORDS, 16384).
 
 %% @doc How many workers are of interest: one, and one a scheduler.

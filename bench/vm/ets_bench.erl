@@ -2,15 +2,15 @@
 %% Ordered Set for ETS Using Adaptation" (sections 2.3 and 5): the phases, their operations, and one measured
 %% run.
 %%
-%% A run makes a public table of objects {Key} and executes the phases on it one after the other: insert,
-%% mixed with 100, 99, 90, 80 and 50 % lookups (the rest inserts and deletes in equal parts, so that the size
-%% stays about the same), delete. Keys are random integers. The operations of a phase are dealt equally to the
-%% workers, each a process of its own, and made before the clock starts. The time of a phase is from the first
-%% worker's begin to the last one's end.
+%% A run makes a public table of objects {Key} and executes the phases on it, one after the other: insert, mixed
+%% phases by share of lookups, delete. In a mixed phase inserts and deletes are equal in number, so the size
+%% stays about the same. Keys are random integers. Each worker is a process and has an equal part of a phase's
+%% operations. They are made before the clock starts. The time of a phase goes from the begin of the first
+%% worker to the end of the last one.
 %%
-%% An operation is 32 bits: the key times four, plus 0 for an insert, 1 for a delete, 2 for a lookup. They
-%% come in a binary, so that reading them costs the processor's caches 4 bytes an operation, and the garbage
-%% collector nothing.
+%% An operation is 32 bits: the key times four, plus 0 for an insert, 1 for a delete, 2 for a lookup. The
+%% operations are in a binary. So reading one takes 4 bytes of the processor's caches, and the garbage collector
+%% has nothing to do.
 -module(ets_bench).
 -export([phases/0, phase_name/1, warm_up/0, workload/1, run/4, mixed/3]).
 -export_type([phase/0, workload/0]).
@@ -30,8 +30,8 @@ phases() ->
 phase_name({mixed, Lookups}) -> integer_to_list(Lookups) ++ "% lookups";
 phase_name(Phase) -> atom_to_list(Phase).
 
-%% @doc Lets each kind of table run for a moment, so that no code is loaded and no memory first asked for
-%% under the clock.
+%% @doc Lets each kind of table run for a moment. So no code is loaded and no memory is first allocated under
+%% the clock.
 -spec warm_up() -> ok.
 warm_up() ->
     Workload = workload(#{operations => 1 bsl 14, range => 1 bsl 15}),

@@ -1,7 +1,7 @@
 """A chart for each experiment, with matplotlib: small multiples of dots (categories) or lines (numbers), a mark for each subject.
 
-A mark is the median over the rounds, the bar through it goes from the lowest to the highest. The colours are those of Okabe and Ito,
-which the colour-blind tell apart, and each subject has a marker of its own besides. All panels of a figure have the same scale.
+A mark is the median over the rounds. The bar through it goes from the lowest round to the highest. The colours are those of Okabe and
+Ito, which colour-blind readers can tell apart. Each subject also has a marker of its own. All panels of a figure have the same scale.
 The background is opaque and white, so that a figure is readable on a dark page as well.
 """
 
@@ -177,7 +177,7 @@ class Chart:
         return value + 0.008 * steps * (high - low)
 
     def _apart(self, values):
-        """The values without those too near to the one before them for both to be written."""
+        """The values, without those so near to the one before that their labels would overlap."""
         at = [math.log(value) if self.logarithmic_along and values[0] > 0 else value for value in values]
         kept = [0]
         for number in range(1, len(values)):

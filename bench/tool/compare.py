@@ -7,10 +7,11 @@ import sys
 from . import Problem, comparison, results, statistics, units
 
 DESCRIPTION = """
-Says what changed for cats between two runs, A and B: by experiment as a whole, and by row. Compared is the ratio to ets (with
-the options best for the row) within each round, where ets is a subject; otherwise the figure itself. A change counts if it is
-more than chance explains (at a level of 1 %, corrected for the number of rows, and for that of experiments), more than 1 %, and more
-than half of what ets itself changed by, which only the machine can have caused.
+Says what changed for cats between two runs, A and B, for each experiment as a whole and for each row. It compares the ratio to ets, with
+the best options for the row, within each round. Where ets is no subject it compares the figure itself.
+
+A change counts if it is more than chance explains, more than 1 %, and more than half of the change of ets itself. Only the machine can
+have changed ets. The level of chance is 1 %, corrected for the number of rows and for the number of experiments.
 """
 EPILOG = "Exit code: 0 no difference, 1 a difference, 2 the runs cannot be compared."
 
@@ -48,7 +49,7 @@ def show(a, b, all_rows):
     differing = [sum(test.differs for test in tests) for tests in (experiments, rows)]
     print(f"\n{differing[0]} of {units.count(len(experiments), 'experiment')} and {differing[1]} of {units.count(len(rows), 'row')} differ."
           + (f" {units.count(left_out, 'row')} could not be compared." if left_out else ""))
-    print("The smallest change that four of five such comparisons see: "
+    print("The smallest change that four of five such comparisons would find: "
           f"{smallest(experiments)} in an experiment, {smallest(rows)} in a row.")
     return 1 if any(differing) else 0
 

@@ -1,15 +1,21 @@
 """What differs between two runs, and what is noise.
 
-The unit of chance is the round: each has VMs of its own. A row is compared by its logarithms of the ratio to ets within each round (of
-its own figure where ets is no subject); an experiment by the trimmed means of those over its rows, round by round, so that a change of
-all rows shows even where no single row could show it, and a few rows that jump between two figures (ets under contention) do not hide
-it; and all experiments of cats with its defaults together in the same way. The test is Student's t-test for two samples, with the
-variance, which a handful of rounds hardly tells, moderated by those of the experiment's other rows: Smyth, "Linear Models and Empirical
-Bayes Methods for Assessing Differential Expression" (2004), sections 4 and 6.2. Holm's method corrects for the number of tests, rows
-and experiments apart: the chance that any verdict on experiments is wrong is LEVEL, and so is that of rows.
+The unit of chance is the round, as each round has VMs of its own. Three things are compared:
 
-The ratio takes out what slowed both subjects alike. What slowed them unlike (others on the machine that fill its caches) is taken to be
-at most half of what ets itself changed by, and a smaller change than that is put down to the machine.
+- a row, by the logarithms of its ratio to ets within each round (of its own figure where ets is no subject)
+- an experiment, by the trimmed means of these over its rows, round by round
+- all experiments of cats with its defaults together, in the same way
+
+So a change of all rows shows even where no single row could show it. A few rows that jump between two figures (ets under contention) do
+not hide it.
+
+The test is Student's t-test for two samples. A handful of rounds gives a poor estimate of the variance. So it is moderated by those of
+the experiment's other rows: Smyth, "Linear Models and Empirical Bayes Methods for Assessing Differential Expression" (2004), sections 4
+and 6.2. Holm's method corrects for the number of tests, for rows and for experiments separately. The chance that any verdict on
+experiments is wrong is LEVEL. The same holds for rows.
+
+The ratio removes what slowed both subjects alike. Other programs that fill the caches slow them unlike. That effect is assumed to be at
+most half of the change of ets itself. A smaller change is put down to the machine.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""How far a run is, and how long it will take: one line that is written over on a terminal, a line now and then elsewhere."""
+"""The progress of a run and the time left. On a terminal it is one line that is overwritten, elsewhere a line now and then."""
 
 import shutil
 import sys
@@ -8,7 +8,7 @@ SECONDS_BETWEEN_LINES = 30
 
 
 class Progress:
-    """Shares are of the expected seconds; how wrong those are so far tells the time left."""
+    """Shares are of the expected seconds. Their error so far gives the time left."""
 
     def __init__(self, expected, out=sys.stderr, clock=time.monotonic):
         self.expected, self.out, self.clock = max(expected, 1e-9), out, clock

@@ -1,9 +1,10 @@
 """The result file: JSON lines, each written and flushed at once, so that an interrupted run loses nothing. And its rows.
 
-The first record is `run`, with all that is needed to repeat it; then `about` an experiment, `point`, `vm` (one that was started),
-`sample`, `error`, `done` (a point in a round), and `end`. A row is what figures of several subjects are comparable in: an OTP, an
-experiment, and a value for each of its axes. Later records replace earlier ones of the same row, subject and round: they are from
-a run that was resumed.
+The first record is `run`, with all that is needed to repeat it. Then come `about` (an experiment), `point`, `vm` (one that was started),
+`sample`, `error`, `done` (a point in a round), and `end`.
+
+In a row the figures of several subjects are comparable. A row is an OTP, an experiment, and a value for each of its axes. A later record
+replaces an earlier one of the same row, subject and round. It is from a run that was resumed.
 """
 
 import json

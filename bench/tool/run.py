@@ -10,16 +10,16 @@ from pathlib import Path
 from . import EBIN, ROOT, Problem, machine, otp, plan, progress, results, runner
 
 DESCRIPTION = """
-Measures experiments on ets and cats, and leaves results.jsonl (everything that was measured), report.html and a figure (SVG) for
-each experiment in a directory of their own. Each round measures every point once, in new VMs.
+Measures experiments on ets and cats. It writes results.jsonl (all that was measured), report.html and a figure (SVG) for each experiment
+into a new directory. Each round measures every point once, in new VMs.
 """
 EPILOG = """
 examples:
   bench/run                                             all experiments, on the erl of $ERL or the PATH
-  bench/run --list                                      which there are, and how long they take
+  bench/run --list                                      the names of all, and how long they take
   bench/run --size quick --only ets_bench values        two of them, smaller
   bench/run --otp /usr --otp ~/otp-29                   on two releases
-  bench/run --resume bench/results/DIRECTORY            what an interrupted run left undone
+  bench/run --resume bench/results/DIRECTORY            the rest of an interrupted run
 
 Exit code: 0; 1 if something could not be measured; 2 if nothing could; 130 if interrupted.
 """
@@ -175,7 +175,7 @@ def measure(writer, otps, points, done, size, rounds, seed, patience, problems):
         writer.write("end", seconds=None if done else round(time.monotonic() - begin))  # of a run that was not interrupted
     except KeyboardInterrupt:
         left = sum(len(plan.missing(points, results.load(writer.path).done, round)) for round in undone)
-        print(f"\nbench/run: interrupted with {left} of {rounds * len(points)} measurements left; what was measured is kept.\n"
+        print(f"\nbench/run: interrupted with {left} of {rounds * len(points)} measurements left. The others are kept.\n"
               f"Go on with: bench/run --resume {writer.path.parent}", file=sys.stderr)
         return 130
     finally:

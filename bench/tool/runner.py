@@ -1,7 +1,7 @@
 """Measures a plan: in each round a new VM for each group of points, every record written as it comes.
 
-A VM that ends or falls silent costs the point that it was measuring an error in that round, and the other points go on in a new VM.
-A point at which a VM fell silent is not measured again in this run, as it would cost that time in every round.
+If a VM ends or falls silent, the point that it was measuring gets an error in that round. The other points go on in a new VM. A point at
+which a VM fell silent is not measured again in this run, as it would take that time in every round.
 """
 
 from . import machine, otp as installations, plan

@@ -1,6 +1,6 @@
-"""What is said of the samples: medians with their spread, and ratios to ets taken within each round.
+"""Medians of the samples with their spread, and ratios to ets, taken within each round.
 
-Ratios are such that more than 1 means that cats is better, whether higher or lower figures are.
+A ratio above 1 means that cats is better, also where lower figures are better.
 """
 
 import math

@@ -1,7 +1,7 @@
 """The command bench/targets: the table of what cats is to reach, and what it did in these runs.
 
-The targets stand in TARGETS, one a line of the table. Each says which rows of which experiment it is about, how their ratios to ets
-become one number, and what that is to be.
+TARGETS has the targets, one for each line of the table. A target names the rows of an experiment. It says how their ratios to ets become
+one number, and what that number should be.
 """
 
 import argparse
@@ -14,9 +14,9 @@ from . import Problem, results, statistics, units
 from .statistics import OWN
 
 DESCRIPTION = """
-Prints, as a table in markdown, what cats is to reach beside what it reached in these runs: the median of the rounds (lowest to
-highest). A ratio is that to ets with its best options for the row; one that stands for several rows is their geometric mean or
-their least, as the line says. A target is missed if it is missed in every run.
+Prints a table in markdown: the targets, and what cats reached in these runs. A figure is the median of the rounds (lowest to highest).
+A ratio is that to ets with its best options for the row. A ratio of several rows is their geometric mean or the least of them, as the
+line says. A target is missed if it is missed in every run.
 """
 
 

@@ -1,4 +1,4 @@
-"""How figures are written: three digits that count, in a unit that keeps them short."""
+"""How figures are written: three significant digits, in a unit that keeps them short."""
 
 import math
 
@@ -24,7 +24,7 @@ def scaled(unit, figures):
 
 
 def figure(number):
-    """Three digits that count, without an exponent."""
+    """Three significant digits, without an exponent."""
     if number == 0 or not math.isfinite(number):
         return f"{number:g}"
     decimals = max(0, 2 - math.floor(math.log10(abs(number))))

@@ -1,4 +1,4 @@
-"""A measured VM: a process of its own that is given points one a line, and whose records are read with a limit of patience."""
+"""A measured VM: a process of its own. It gets points, one a line. Its records are read with a time limit."""
 
 import collections
 import os

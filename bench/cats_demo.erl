@@ -1,11 +1,11 @@
-%% The main comparison: ets_bench on ets, with the options that are best for each row, and on cats with its
-%% defaults, side by side in one VM, alternating, with the same operations. Prints its progress, and at the
-%% end a table with a row for each table type, number of workers and phase: operations per second of both and
-%% their ratio.
+%% The main comparison: ets_bench on ets and on cats. ets has the options that are best for each row, cats has
+%% its defaults. They run in turns in one VM, with the same operations. The demo prints its progress, and at
+%% the end a table. A row has a table type, a number of workers and a phase, the operations per second of both
+%% and their ratio.
 %%
-%% For ets, first every sensible combination of concurrency options runs once; those that were best in a row
-%% then compete again in every repeat, and a row shows the one with the best median. The ratio is the median
-%% over the repeats of the ratio within the repeat; beside it stand the lowest and the highest one.
+%% First every sensible combination of ets' concurrency options runs once. Those that were best in a row compete
+%% again in every repeat. A row shows the one with the best median. The ratio is taken within each repeat. The
+%% table has its median over the repeats, and the lowest and the highest one.
 -module(cats_demo).
 -export([main/1]).
 
@@ -52,7 +52,7 @@ best(Phase, Trials) ->
     {_, Ets} = lists:max([{proplists:get_value(Phase, Figures), Ets} || {Ets, Figures} <- Trials]),
     Ets.
 
-%% Each repeat has operations of its own; which side goes first alternates.
+%% Each repeat has operations of its own. The sides take turns in going first.
 repeat(Repeat, Repeats, Title, Type, Workers, Operations, Subjects) ->
     Workload = workload(Operations, Workers, Repeat),
     Where = io_lib:format("~s, repeat ~b of ~b", [Title, Repeat, Repeats]),

@@ -16,8 +16,8 @@ points(Size) ->
 numbers(quick) -> [1000];
 numbers(_) -> [100, 10_000].
 
-%% Objects {key, N, N modulo 100}, inserted in random order; then a tenth of them, which are all over that
-%% order, is deleted, each for itself; then those with half of the values of the third element.
+%% Objects {key, N, N modulo 100} are inserted in random order. Then a tenth of them, from all over that order,
+%% are deleted one by one. Then those with half of the values of the third element are deleted.
 measure(_Size, #{type := Type, objects := Number}, {_, Tables, Options}, Seed) ->
     Objects = bench_data:share(objects, fun() ->
         Numbers = bench_keys:list(bench_keys:generator(uniform, 1 bsl 30), Number, bench_keys:seed(Seed)),

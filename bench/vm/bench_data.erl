@@ -1,6 +1,5 @@
 %% Keys, objects and operations that are made before the clock starts, and used by all subjects of a point.
-%% They are literals (persistent terms), so that no process copies them and no garbage collector goes through
-%% them.
+%% They are literals (persistent terms). So no process copies them, and no garbage collector visits them.
 -module(bench_data).
 -export([share/2, forget/0]).
 

@@ -1,5 +1,5 @@
-%% An experiment of the bench: a module bench_NAME in bench/experiments that says what is measured (`about'),
-%% in which points at which size (`points'), and measures one subject in one point (`measure').
+%% An experiment of the bench is a module bench_NAME in bench/experiments. `about' says what is measured.
+%% `points' gives the points for a size. `measure' measures one subject in one point.
 %%
 %% Each round measures a point once for each of its subjects. They follow one another in one process, with the
 %% same seed. The rows of a point, such as the phases of a run, come from one call of `measure'. A row has the

@@ -4,8 +4,8 @@
 -export_type([distribution/0, generator/0]).
 
 -type distribution() :: uniform | zipf | {hot, Keys :: pos_integer()}.
-%% `zipf' has the exponent 0.99, as the benchmark YCSB has it, with the frequent keys all over the range;
-%% `hot' takes a few keys only, all over the range too.
+%% `zipf' has the exponent 0.99, like the benchmark YCSB. Its frequent keys are spread over the range. `hot'
+%% takes a few keys only, which are spread over the range, too.
 -type random() :: term().
 -type generator() :: fun((random()) -> {Key :: pos_integer(), random()}).
 
@@ -50,10 +50,10 @@ generator(zipf, Range) ->
             {spread(Rank, Range), Random}
     end.
 
-%% The key of a rank, another one for each, as the factor is a prime.
+%% The key of a rank. Ranks have different keys, as the factor is a prime.
 spread(Rank, Range) -> 1 + (Rank * 16#9E3779B1) rem Range.
 
-%% The sum of 1 / N^exponent, from some thousand terms on by its integral.
+%% The sum of 1 / N^exponent. Beyond some thousand terms it is approximated by its integral.
 zeta(Range) when Range =< 4096 -> lists:sum([math:pow(N, -?EXPONENT) || N <- lists:seq(1, Range)]);
 zeta(Range) -> zeta(4096) + (integral(Range) - integral(4096)).
 

@@ -1,5 +1,5 @@
-%% How long a step of one process takes while another process does something long. Times are kept in buckets a
-%% 16th of a power of two wide, so percentiles are exact to some 4 %; the longest is exact.
+%% How long a step of one process takes while another process does something long. Times are kept in buckets,
+%% 16 for each power of two. So percentiles are exact to some 4 %. The longest time is exact.
 -module(bench_latency).
 -export([during/2, percentiles/0]).
 
@@ -9,8 +9,8 @@
 -spec percentiles() -> [{Name :: string(), Share :: float()}].
 percentiles() -> [{"50%", 0.5}, {"99%", 0.99}, {"99.9%", 0.999}].
 
-%% @doc Runs the operation in a process, and the step again and again in another one, which ends with the
-%% operation. Returns the percentiles of the step's times, and the longest, in microseconds.
+%% @doc Runs the operation in a process. Another process runs the step again and again, until the operation
+%% ends. Returns the percentiles of the step's times, and the longest, in microseconds.
 -spec during(Operation :: fun(() -> term()), Step :: fun(() -> term())) -> [{Name :: string(), float()}].
 during(Operation, Step) ->
     {Worker, Monitor} = spawn_monitor(fun() -> receive go -> Operation() end end),

@@ -1,4 +1,4 @@
-%% Operations that take long on a large table, in an order in which two tables serve for all of them.
+%% Operations that take long on a large table. Their order is such that two tables suffice for all of them.
 -module(bench_long_work).
 -export([each/4]).
 
@@ -22,7 +22,7 @@ each({_, Tables, Options}, Type, Number, Fun) ->
              {delete_all_objects, Second, settled(fun() -> Tables:delete_all_objects(Second) end)},
              {delete, First, settled(fun() -> Tables:delete(First) end)}]].
 
-%% With what the call leaves to be done in the background.
+%% Includes the work that the call leaves to the background.
 settled(Fun) ->
     fun() ->
             Fun(),

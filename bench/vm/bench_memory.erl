@@ -1,4 +1,4 @@
-%% What tables hold, and what the operating system has given to the process.
+%% The memory of tables, and the memory that the operating system has given to the process.
 -module(bench_memory).
 -export([held/1, resident/0]).
 

@@ -1,4 +1,4 @@
-%% Where the objects of a point lie: a thousand of them, in the processor's cache, or so many that most
+%% The number of objects of a point: a thousand, which fit into the processor's cache, or so many that most
 %% accesses miss it.
 -module(bench_places).
 -export([objects/2, keys/3]).

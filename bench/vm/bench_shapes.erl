@@ -2,7 +2,7 @@
 -module(bench_shapes).
 -export([values/0, object/2, keys/0, key/2, nth/2, table/5]).
 
-%% @doc The shapes of what stands beside the key.
+%% @doc The shapes of values.
 -spec values() -> [atom()].
 values() -> [key_only, pair, record_20, small_binary, large_binary, map, nested_list, float, reference].
 
@@ -31,7 +31,7 @@ key(string, N) -> "user:" ++ integer_to_list(N);
 key(float, N) -> N * 0.5;
 key(nested, N) -> {{session, <<"example.org">>}, [N rem 100, N], open}.
 
-%% @doc The numbers from 1 to `Number', each once, in an order far from theirs: consecutive ones are the
+%% @doc The numbers from 1 to `Number', each once, in an order far from the ascending one. Neighbours are the
 %% golden section apart.
 -spec nth(Index :: pos_integer(), Number :: pos_integer()) -> pos_integer().
 nth(Index, Number) -> 1 + (Index * 16#9E3779B1) rem Number.

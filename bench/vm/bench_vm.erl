@@ -4,8 +4,8 @@
 %%     erl FLAGS -noinput -pa EBIN -pa BENCH -run bench_vm main list SIZE [NAME ...]
 %%     erl FLAGS -noinput -pa EBIN -pa BENCH -run bench_vm main run SIZE ROUND SEED
 %%
-%% The same OTP has compiled the modules of bench/vm, bench/experiments and bench/programs into one directory,
-%% those of bench/vm first, as it holds the behaviour and the headers.
+%% The same OTP has compiled the modules of bench/vm, bench/experiments and bench/programs into one directory.
+%% Those of bench/vm come first, as it holds the behaviour and the headers.
 %%
 %% `run' reads lines `NAME<tab>ID' from the standard input. Each is a point to measure. `run' ends with the
 %% input. A port reads it: `-noinput' keeps the VM itself away from it. Both commands write records to the

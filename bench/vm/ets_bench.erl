@@ -1,6 +1,7 @@
-%% The benchmark ets_bench of "On the Scalability of the Erlang Term Storage" (section 5) and "More Scalable
-%% Ordered Set for ETS Using Adaptation" (sections 2.3 and 5): the phases, their operations, and one measured
-%% run.
+%% The benchmark ets_bench: its phases, their operations, and one measured run.
+%%
+%% Source: Klaftenegger, Sagonas, Winblad, "On the Scalability of the Erlang Term Storage" (2013), section 5.
+%% Sagonas, Winblad, "More Scalable Ordered Set for ETS Using Adaptation" (2014), sections 2.3 and 5.
 %%
 %% A run makes a public table of objects {Key} and executes the phases on it, one after the other: insert, mixed
 %% phases by share of lookups, delete. In a mixed phase inserts and deletes are equal in number, so the size
@@ -103,9 +104,8 @@ loop(<<Code:32, Operations/binary>>, Tables, Table) ->
 loop(<<>>, _Tables, _Table) ->
     ok.
 
-%% @doc Fills a table, or each of `tables', with half of the range, and returns the operations per second of
-%% mixed phases, a row for each of the given shares of lookups. The workload is shared by the subjects of a
-%% point.
+%% @doc Fills a table, or each of `tables', with half of the range. Returns the operations per second of mixed
+%% phases, a row for each given share of lookups. All subjects of a point have the same workload.
 -spec mixed(bench_experiment:subject(), Type :: atom(),
             #{range := pos_integer(), operations := pos_integer(), lookups := [0..100],
               workers => pos_integer(), tables => pos_integer(), keys => bench_keys:distribution(),

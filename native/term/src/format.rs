@@ -1,4 +1,4 @@
-//! The layout of stored terms (docs/architecture.md, "Stored terms") and reading access to it.
+//! The layout of stored terms (docs/internals/terms.md) and reading access to it.
 //!
 //! A [`TermRef`] is a word and the block that the word's offset counts from. Blocks are immutable but for the words of held
 //! items, which are atomics: so a `TermRef` is read without any lock for as long as its block lives.

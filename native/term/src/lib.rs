@@ -1,7 +1,7 @@
 //! Off-heap Erlang terms: layout, order, equality, hash, normalized keys.
 //!
-//! Knows nothing of tables, and of the VM only what [`Host`] does for it. The layout is that of docs/architecture.md,
-//! "Stored terms".
+//! Knows nothing of tables, and of the VM only what [`Host`] does for it. The layout is that of
+//! docs/internals/terms.md.
 
 mod block;
 mod builder;

@@ -1,4 +1,4 @@
-//! Objects as tables hold them: the body word of an [`Entry`] (docs/architecture.md, "Entries"), objects on their way in, and
+//! Objects as tables hold them: the body word of an [`Entry`] (docs/internals/objects.md), objects on their way in, and
 //! objects to read.
 
 pub(crate) mod group;

@@ -1,7 +1,7 @@
 //! Models of `ca`: what it offers beside splits and joins of base nodes and leaves, under random schedules of all accesses to
 //! atomics. `make test-schedules`
 //!
-//! Faults that were planted, and what each model found of them, are in docs/checking.md.
+//! Faults that were planted, and what each model found of them, are in docs/internals/checking.md.
 
 use super::tests::{check, force};
 use super::*;

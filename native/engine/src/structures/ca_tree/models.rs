@@ -1,7 +1,7 @@
 //! Models of the contention adapting trees: each operation an engine offers beside splits and joins, under random schedules of
 //! all accesses to atomics. `RUSTFLAGS="--cfg shuttle" cargo test -p cats-engine --lib ca_tree::models`
 //!
-//! Faults that were planted, and what each model found of them, are in docs/checking.md.
+//! Faults that were planted, and what each model found of them, are in docs/internals/checking.md.
 
 use super::inspect::{check, force, make, NERVOUS};
 use super::*;

@@ -1,7 +1,7 @@
 //! Models of `hash`: reads, changes, walks and multi-key operations beside growing and shrinking, under random schedules of all
 //! accesses to atomics. `make test-schedules`
 //!
-//! Faults that were planted, and what each model found of them, are in docs/checking.md.
+//! Faults that were planted, and what each model found of them, are in docs/internals/checking.md.
 
 use super::*;
 use crate::testing::conformance::{Map, TestKey, TestSchema};

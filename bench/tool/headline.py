@@ -13,12 +13,12 @@ from . import Problem, results, statistics, units
 DESCRIPTION = "Writes the chart of README.md (SVG) to the standard output. Measure first: bench/run --only large_tables memory_object"
 # What a pair of bars is called, its experiment, and the axes of its row beside the release and the number of objects.
 PAIRS = [("Delete a table of {objects}: the caller waits", "large_tables", {"type": "set", "call": "delete of the table"}),
-         ("Select 1000 of {objects} by guards on the key (ordered_set)", "large_tables",
+         ("Select 1000 of {objects} by guards (ordered_set)", "large_tables",
           {"type": "ordered_set", "call": "select of 1000 by guards"}),
          ("Look up one of {objects} (set)", "large_tables", {"type": "set", "call": "lookup"}),
          ("Look up one of {objects} (ordered_set)", "large_tables", {"type": "ordered_set", "call": "lookup"}),
          ("Keep a pair of integers in memory", "memory_object", {"type": "set", "shape": "pair"})]
-WIDTH, LEFT, BAR, PAIR, TOP = 640, 64, 440, 84, 30
+WIDTH, LEFT, BAR, PAIR, TOP = 540, 60, 360, 84, 30
 STYLE = """
     text { font: 16px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", sans-serif; fill: #1f2328 }
     .title { font-weight: 600 } .page { fill: #ffffff } .ets { fill: #d55e00 } .cats { fill: #0072b2 }
@@ -44,7 +44,7 @@ def main(words=None):
 def chart(run, otp=None):
     pairs = [pair(run, otp or run.otps[-1], *each) for each in PAIRS]
     height = TOP + PAIR * len(pairs)
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
+    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" role="img">',
              "<title>ets and cats: " + escape("; ".join(f"{title}: {ets[1]} and {cats[1]}" for title, ets, cats in pairs)) + "</title>",
              f"<style>{STYLE}</style>", f'<rect class="page" width="{WIDTH}" height="{height}" rx="8"/>']
     for number, (title, *bars) in enumerate(pairs):

@@ -1,0 +1,82 @@
+%% The examples of README.md and of the guide do what they say. All blocks of a language in a document run one after the other, and
+%% each sees the variables of those before it. A block that begins with -module is compiled and loaded. Other attributes are parsed.
+-module(cats_examples_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([erlang/1, elixir/1]).
+
+suite() -> [{timetrap, {minutes, 5}}].
+
+all() -> [erlang, elixir].
+
+init_per_suite(Config) -> cats_test_lib:start(Config).
+
+end_per_suite(_Config) -> ok.
+
+documents() ->
+    Root = filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))),
+    [filename:join(Root, "README.md") | filelib:wildcard(filename:join(Root, "docs/guide/*.md"))].
+
+%% The blocks of a language in a document.
+blocks(Document, Language) ->
+    {ok, Text} = file:read_file(Document),
+    case re:run(Text, ["(?m)^```", Language, "\\n(.*?)^```"], [dotall, global, {capture, all_but_first, list}]) of
+        {match, Blocks} -> lists:append(Blocks);
+        nomatch -> []
+    end.
+
+erlang(Config) ->
+    Directory = proplists:get_value(priv_dir, Config),
+    Ran = [in_process(fun() -> lists:foldl(fun(Block, Bindings) -> run(Block, Bindings, Directory) end, [], Blocks) end, Document)
+           || Document <- documents(), Blocks <- [blocks(Document, "erlang")], Blocks =/= []],
+    ?assert(length(Ran) > 3).
+
+run("-module(" ++ Name = Source, Bindings, Directory) ->
+    File = filename:join(Directory, hd(string:lexemes(Name, ")"))),
+    ok = file:write_file(File ++ ".erl", Source),
+    {ok, Module} = compile:file(File, [{outdir, Directory}, report, warnings_as_errors]),
+    {module, Module} = code:load_abs(File),
+    Bindings;
+run("-" ++ _ = Attribute, Bindings, _Directory) ->
+    {ok, Tokens, _} = erl_scan:string(Attribute),
+    {ok, _} = erl_parse:parse_form(Tokens),
+    Bindings;
+run(Expressions, Bindings0, _Directory) ->
+    {ok, Tokens, _} = erl_scan:string(Expressions),
+    {ok, Parsed} = erl_parse:parse_exprs(Tokens),
+    {value, _, Bindings} = erl_eval:exprs(Parsed, Bindings0),
+    Bindings.
+
+%% An old Elixir may not run on this OTP, whose erl comes first in the PATH here.
+elixir(_Config) ->
+    case evaluate("[] = []") of
+        {0, _} ->
+            Documents = [Document || Document <- documents(), blocks(Document, "elixir") =/= []],
+            ?assert(length(Documents) > 2),
+            [?assertMatch({_, {0, _}}, {Document, evaluate(source(Document))}) || Document <- Documents];
+        _ ->
+            {skip, "no Elixir that runs on this OTP"}
+    end.
+
+%% All blocks but those of mix.exs, which begin with defp.
+source(Document) ->
+    lists:append([Block || Block <- blocks(Document, "elixir"), string:prefix(Block, "defp ") =:= nomatch]).
+
+evaluate(Source) ->
+    case os:find_executable("elixir") of
+        false -> none;
+        Elixir ->
+            Arguments = ["-pa", filename:dirname(code:which(cats)), "-e", Source],
+            output(open_port({spawn_executable, Elixir}, [{args, Arguments}, exit_status, stderr_to_stdout]), [])
+    end.
+
+output(Port, Output) ->
+    receive
+        {Port, {data, Data}} -> output(Port, [Output | Data]);
+        {Port, {exit_status, Status}} -> {Status, lists:flatten(Output)}
+    end.
+
+%% In a process of its own, whose tables end with it.
+in_process(Function, Document) ->
+    {Pid, Monitor} = spawn_monitor(Function),
+    receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual({Document, normal}, {Document, Reason}) end.

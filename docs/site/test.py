@@ -75,8 +75,9 @@ class Site(unittest.TestCase):
     def look_up(self, base):
         """Searches for a function, follows the first result, and reads its specification there."""
         self.browser.get(base + "index.html")
-        self.browser.find_element(By.CSS_SELECTOR, "label.md-header__button[for=__search], .md-search__input").click()
-        self.browser.find_element(By.CSS_SELECTOR, ".md-search__input").send_keys("lookup_elements")
+        field = self.browser.find_element(By.CSS_SELECTOR, ".md-search__input")
+        field.click()
+        field.send_keys("lookup_elements")
         result = WebDriverWait(self.browser, 20).until(self.first_result)
         self.browser.get(result)
         self.assertRegex(result, re.escape(base) + r"reference/cats\.html\?h=lookup_elements#lookup_elements-3$")

@@ -2,7 +2,8 @@
 
 - The reference comes from the documentation chunks of the compiled modules.
 - Some documents of the root folder become pages too. Their links, and links to them, are rewritten.
-- Within a folder, pages follow the order of the links in its index.md. Other pages come after them.
+- Within a folder, pages follow the order of the links in its index.md. Other pages come after them. The root documents
+  stand together.
 """
 import os
 import posixpath
@@ -15,8 +16,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 DOCS = os.path.join(ROOT, "docs")
 EBIN = os.path.join(ROOT, "_build/default/lib/cats/ebin")
 REFERENCE = os.path.join(ROOT, "_build/reference")
-ROOT_DOCUMENTS = ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "LICENSE"]
-TITLES = {"guide": "Guide", "reference": "Reference", "internals": "Internals", "performance": "Performance"}
+ROOT_DOCUMENTS = ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"]
+TITLES = {"index.md": "Home", "papers.md": "Papers"}
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 
 
@@ -25,35 +26,29 @@ def on_files(files, config):
     subprocess.run(["escript", reference, EBIN, REFERENCE], check=True)
     for name in sorted(os.listdir(REFERENCE)):
         files.append(File.generated(config, f"reference/{name}", content=read(os.path.join(REFERENCE, name))))
-    for name in ROOT_DOCUMENTS:
+    for name in ROOT_DOCUMENTS + ["LICENSE"]:
         if os.path.exists(os.path.join(ROOT, name)):
             files.append(File.generated(config, name, content=read(os.path.join(ROOT, name))))
-    pages = {file.src_uri: file.content_string for file in files.documentation_pages()}
-    pages["index.md"] = home(pages["index.md"])
-    config.nav = navigation("", pages)
+    pages = {file.src_uri: file.content_string for file in files.documentation_pages() if file.src_uri not in ROOT_DOCUMENTS}
+    config.nav = navigation("", pages) + [{"Project": [name for name in ROOT_DOCUMENTS if files.get_file_from_path(name)]}]
     return files
 
 
 def on_page_markdown(markdown, page, config, files):
     if page.file.src_uri == "index.md":
-        return home(markdown)
+        readme = read(os.path.join(ROOT, "README.md")).partition("## Install")[0].strip()
+        return relink(markdown, DOCS, "").replace("{{ readme }}", relink(readme, ROOT, ""))
     if page.file.src_uri in ROOT_DOCUMENTS:
         return relink(markdown, ROOT, "")
     folder = posixpath.dirname(page.file.src_uri)
     return relink(markdown, os.path.join(DOCS, folder), folder)
 
 
-def home(markdown):
-    """docs/index.md with the beginning of README.md in its place."""
-    readme = read(os.path.join(ROOT, "README.md")).partition("## Install")[0]
-    return relink(markdown.replace("{{ readme }}", relink(readme, ROOT, "").strip()), DOCS, "")
-
-
 def relink(markdown, directory, folder):
     """Markdown from a directory on the disk, with links that hold in a folder of the site."""
     def target(link):
         path = os.path.normpath(os.path.join(directory, link))
-        if os.path.dirname(path) == ROOT and os.path.basename(path) in ROOT_DOCUMENTS:
+        if os.path.dirname(path) == ROOT and os.path.basename(path) in ROOT_DOCUMENTS + ["LICENSE"]:
             return os.path.basename(path)
         if path.startswith(DOCS + os.sep):
             return os.path.relpath(path, DOCS)
@@ -70,17 +65,14 @@ def navigation(folder, pages):
     """The pages of a folder and of the folders in it, in the order of the links in its index.md."""
     index = posixpath.join(folder, "index.md")
     linked = [posixpath.normpath(posixpath.join(folder, match[2])) for match in LINK.finditer(pages.get(index, ""))]
-    inside = [page for page in pages if folder == "" or page.startswith(folder + "/")]
-    order = [index] + linked + sorted(inside)
-    entries = []
-    for page in order:
-        if page not in inside or page == "index.md" and folder:
-            continue
-        rest = posixpath.relpath(page, folder or ".")
-        entry = posixpath.join(folder, rest.split("/")[0])
-        if entry not in entries:
-            entries.append(entry)
-    return [entry if entry in pages else {TITLES.get(entry, entry): navigation(entry, pages)} for entry in entries]
+    entries = {}
+    for page in [index] + linked + sorted(pages):
+        if page in pages and posixpath.dirname(page) == folder:
+            entries[page] = {TITLES[page]: page} if page in TITLES else page
+        elif page in pages and page.startswith(folder):
+            inner = posixpath.join(folder, posixpath.relpath(page, folder or ".").split("/")[0])
+            entries[inner] = {posixpath.basename(inner).capitalize(): navigation(inner, pages)}
+    return list(entries.values())
 
 
 def read(path):

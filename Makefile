@@ -5,10 +5,11 @@ ERL ?= erl
 export ERL
 
 EBIN = _build/default/lib/cats/ebin
+MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps build demo bench bench-native test test-native test-models test-schedules test-erlang test-bench linearizability conformance check sanitize lint lint-native lint-erlang shell clean
+.PHONY: help deps build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-bench test-docs linearizability conformance check sanitize lint lint-native lint-erlang shell clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -25,6 +26,16 @@ demo: build ## run the papers' ets_bench on ets and cats side by side (QUICK=1: 
 bench: build ## measure all experiments on ets and cats, draw and report them (bench/run --help: choose; bench/compare: two runs)
 	@scripts/deps bench
 	@bench/run
+
+docs: build $(MKDOCS) ## make the site of guide, reference, internals and performance, in _build/site
+	@NO_MKDOCS_2_WARNING=1 $(MKDOCS) build --strict --clean
+	@echo "The site is at _build/site/index.html"
+
+$(MKDOCS): docs/site/requirements.txt
+	@scripts/deps docs
+	@/usr/bin/python3 -m venv --clear _build/mkdocs
+	@_build/mkdocs/bin/pip install --quiet --disable-pip-version-check --requirement docs/site/requirements.txt
+	@touch $(MKDOCS)
 
 bench-native: deps ## measure all engines and locks beside maps of other Rust libraries (QUICK=1: in 3 minutes; FILTER=name)
 	cd native && cargo bench --locked -p cats-engine --bench engines
@@ -51,17 +62,22 @@ test-erlang: build ## the Erlang tests (SUITE=name: one of them): comparison wit
 test-bench: deps ## the tests of the bench's tools; those of charts and comparisons are skipped without `scripts/deps bench`
 	@cd bench && /usr/bin/python3 -m tool.tests
 
+test-docs: docs ## check the links of the documents, and use the search of the site in a browser
+	@scripts/deps docs
+	@/usr/bin/python3 docs/site/test.py
+
 linearizability: deps ## record histories of all engines (ROUNDS=n of each kind) and judge them with porcupine
 	@scripts/linearizability
 
 conformance: build ## the Erlang tests that hold for every engine, over each (ENGINES="name ...") and under each table lock
 	@scripts/conformance
 
-check: deps ## what takes long: histories by the thousand, models, sanitizers (some two hours)
+check: deps ## what takes long: histories by the thousand, models, sanitizers, the site (some two hours)
 	@$(MAKE) test-models test-schedules
 	@ROUNDS=1000 scripts/linearizability
 	@$(MAKE) conformance
 	@$(MAKE) sanitize
+	@$(MAKE) test-docs
 
 sanitize: build ## the tests under the address sanitizer, the histories under the thread sanitizer
 	@scripts/sanitize address

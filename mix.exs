@@ -18,6 +18,21 @@ defmodule Mix.Tasks.Compile.CatsNative do
   end
 end
 
+defmodule Mix.Tasks.Compile.CatsDocs do
+  @moduledoc "Adds the documentation to the compiled modules."
+  use Mix.Task.Compiler
+
+  @impl true
+  def run(_args) do
+    script = Path.join(__DIR__, "scripts/doc-chunks")
+
+    case System.cmd(script, [Mix.Project.compile_path()], into: IO.stream(), stderr_to_stdout: true) do
+      {_, 0} -> :ok
+      {_, status} -> Mix.raise("cats: adding the documentation failed (#{status})")
+    end
+  end
+end
+
 defmodule Cats.MixProject do
   use Mix.Project
 
@@ -30,7 +45,7 @@ defmodule Cats.MixProject do
       version: to_string(@application[:vsn]),
       description: to_string(@application[:description]),
       language: :erlang,
-      compilers: [:cats_native | Mix.compilers()],
+      compilers: [:cats_native] ++ Mix.compilers() ++ [:cats_docs],
       deps: [],
       package: [
         licenses: @application[:licenses],

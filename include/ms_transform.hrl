@@ -1,2 +1,3 @@
-%% Included in a module, has literal funs in `cats:fun2ms' (and in `ets:fun2ms') turned into match specifications.
+%% A module that includes this file may call `cats:fun2ms` and `ets:fun2ms` with a literal fun. The compiler turns each call into a
+%% match specification.
 -compile({parse_transform, cats_ms_transform}).

@@ -1,20 +1,43 @@
-%% @doc Shared tables of Erlang terms with the interface of {@link ets}, held by a native library.
+%% @doc Shared tables of Erlang terms, with the interface of {@link ets}.
 %%
-%% Every function that `ets' has under the same name and arity takes the same arguments, returns the same
-%% results and raises the same errors, as of OTP 29, on every OTP release from 25 on. What differs is said at
-%% the function. Not in `ets' are {@link lookup_elements/3}, {@link memory/0}, {@link engines/0}, {@link
-%% from_ets/2} and {@link to_ets/2}, and the option and the item `engine' of {@link new/2} and {@link
-%% info/2}.
+%% The tables live in a native library. A function that `ets' also has takes the same arguments, returns the same
+%% results and raises the same errors. This holds as of OTP 29, on every release from OTP 25 on. Each function
+%% says where it differs.
 %%
-%% A function of one object is atomic and isolated: another process sees all of its effect or nothing, and so
-%% is {@link insert/2} of a list. Functions that go over a whole table (`tab2list', `first' with `next') see
-%% every object that is there for the whole of the traversal exactly once; those that come or go meanwhile may
-%% be seen or not.
+%% == What cats adds ==
 %%
-%% `N' in a statement of cost is the number of objects in the table. A table of type `ordered_set' finds a key
-%% in `O(log N)', the others in `O(1)' on average. The size of the key and of what is copied in or out comes
-%% on top. No call holds a scheduler for more than about a millisecond; a call that meets a lock gives way to
-%% other processes.
+%% <ul>
+%% <li>{@link lookup_elements/3} reads several elements of an object in one call.</li>
+%% <li>{@link lookup_many/2} looks up many keys and overlaps their cache misses.</li>
+%% <li>{@link from_ets/2} and {@link to_ets/2} copy a table from and to `ets'.</li>
+%% <li>{@link memory/0} returns the memory of all tables.</li>
+%% <li>{@link engines/0} lists the structures that can hold a table. Option `engine' of {@link new/2} chooses one,
+%%     and {@link info/2} returns it.</li>
+%% </ul>
+%%
+%% == What is atomic ==
+%%
+%% A function that works on one key is atomic and isolated. Another process sees all of its effect or none of it.
+%% The same holds for {@link insert/2} and {@link insert_new/2} of a list, and for {@link delete_all_objects/1}.
+%%
+%% Functions that visit a whole table are not isolated. Examples are {@link tab2list/1}, {@link select/2} and a
+%% loop over {@link next/2}. They see each object that stays in the table exactly once. They may or may not see
+%% objects that other processes insert or delete meanwhile.
+%%
+%% == Cost ==
+%%
+%% `N' is the number of objects in the table. Finding a key costs `O(log N)' in an `ordered_set', and `O(1)' on
+%% average in the other types. The size of the key and of the copied terms adds to this.
+%%
+%% No call occupies a scheduler for more than about a millisecond. Longer work runs in slices, or on a dirty
+%% scheduler. A call that finds a lock taken yields to other processes.
+%%
+%% == Errors ==
+%%
+%% Every function with a table argument fails with `badarg' when the table does not exist, or when its access
+%% rights forbid the operation. Functions that take objects fail with `badarg' when an object is no tuple, or has
+%% no element at the key position. The shell prints the reason. A function fails with `system_limit' when memory
+%% runs out.
 -module(cats).
 
 -export([all/0, delete/1, delete/2, delete_all_objects/1, delete_object/2, engines/0, first/1,
@@ -35,46 +58,75 @@
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
 -type table() :: atom() | tid().
-%% A table: its identifier, or its name if it is a named table.
+%% A table: its identifier, or its name if the table is named.
 -opaque tid() :: reference().
-%% A table identifier, as {@link new/2} returns it.
+%% A table identifier. {@link new/2} and {@link whereis/1} return it.
 -type tab() :: table().
 %% The same as {@link table()}, for programs that use the older name.
 -type table_access() :: public | protected | private.
+%% Who may use a table. All processes may read and write a `public' table. All may read a `protected' one, and
+%% only its owner may write. Only the owner may use a `private' one. The default is `protected'.
 -type table_type() :: set | ordered_set | bag | duplicate_bag.
+%% How a table treats keys. A `set' (the default) and an `ordered_set' hold one object for each key. An
+%% `ordered_set' keeps its objects in term order of their keys. A `bag' holds several different objects for a key.
+%% A `duplicate_bag' may also hold several equal ones.
 -type engine() :: hash | ca | linear_hash | std_hash | avl | ca_avl | ca_treap | skip_list.
-%% A structure that holds tables. The defaults are `hash', linear hashing over cache-line buckets, and `ca', a
-%% contention adapting search tree. The others are those that the papers on ETS describe, to compare with:
-%% `linear_hash', linear hashing over chains with bucket locks; `std_hash', the hash table of Rust's library
-%% behind one lock; `avl', an AVL tree behind one lock; `ca_avl' and `ca_treap', contention adapting trees over
-%% AVL trees and over treaps; `skip_list', a concurrent skip list. {@link engines/0} lists those that are there.
+%% A structure that holds tables. The default engines are `hash' for hash tables and `ca' for `ordered_set'. The
+%% other engines come from papers on ETS and serve comparisons.
+%%
+%% <ul>
+%% <li>`hash': linear hashing over buckets of one cache line. Readers take no lock.</li>
+%% <li>`ca': a contention-adapting search tree. Readers take no lock.</li>
+%% <li>`linear_hash': linear hashing over chains, with bucket locks.</li>
+%% <li>`std_hash': the hash table of Rust's library, with one lock.</li>
+%% <li>`avl': an AVL tree with one lock.</li>
+%% <li>`ca_avl', `ca_treap': contention-adapting trees over AVL trees or treaps.</li>
+%% <li>`skip_list': a concurrent skip list.</li>
+%% </ul>
 -type engine_option() :: {lock, rw | dr_mcs | cc_synch | mrqd | ets_pointer}
                        | {delegate, wait | malloc | copy}
                        | {static_stack, boolean()}
                        | {write_concurrency, 1..32768}
                        | {split, non_neg_integer()} | {join, non_neg_integer()}
                        | {base_lock, mutex | rw}.
-%% What some engines let choose, for measurements: `lock', the lock of the table, and for `mrqd' by `delegate'
-%% how operations are delegated; `static_stack', one stack for all searches, as ETS once had it;
-%% `write_concurrency' with a power of two, that number of bucket locks; `split' and `join', the statistics at
-%% which a contention adapting tree does so (the second negated); `base_lock', the lock of its base nodes.
+%% An option that only some engines take, for measurements. {@link engines/0} lists which.
+%%
+%% <ul>
+%% <li>`lock': the lock of the table.</li>
+%% <li>`delegate': how lock `mrqd' delegates operations.</li>
+%% <li>`static_stack': whether all searches share one stack, as in an older ETS.</li>
+%% <li>`write_concurrency': the number of bucket locks, a power of two.</li>
+%% <li>`split': the contention statistic at which a contention-adapting tree splits a base node.</li>
+%% <li>`join': the statistic at which it joins two base nodes, without its minus sign.</li>
+%% <li>`base_lock': the lock of a base node.</li>
+%% </ul>
 -type option() :: table_type() | table_access() | named_table | {keypos, pos_integer()}
                 | {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none}
                 | {write_concurrency, boolean() | auto} | {read_concurrency, boolean()}
                 | {decentralized_counters, boolean()} | compressed | {engine, engine()} | engine_option().
+%% An option of {@link new/2}. All but `engine' and the {@link engine_option()} are those of `ets'.
 -type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | fixed | heir | id
                    | keypos | memory | name | named_table | node | owner | protection | read_concurrency
                    | safe_fixed | safe_fixed_monotonic_time | size | stats | type | write_concurrency.
+%% An item of {@link info/2}.
 -type match_pattern() :: atom() | tuple().
+%% A pattern for objects. `_' matches any term. `$1', `$2' and so on are variables: the same variable matches the
+%% same term everywhere in the pattern.
 -type match_spec() :: [{match_pattern(), Guards :: [term()], Body :: [term()]}].
+%% A match specification, as in `ets'. {@link fun2ms/1} makes one from a fun.
 -type compiled_match_spec() :: ets:comp_match_spec().
+%% A specification that {@link match_spec_compile/1} has compiled. It is valid on this node only.
 -type comp_match_spec() :: compiled_match_spec().
 %% The same as {@link compiled_match_spec()}, for programs that use the older name.
 -type continuation() :: cats_select:continuation().
+%% Where a call with a limit stopped. A program passes it back to the function that returned it, and does not look
+%% into it.
 -type update_op() :: {Pos :: pos_integer(), Increment :: integer()}
                    | {Pos :: pos_integer(), Increment :: integer(), Threshold :: integer(), SetValue :: integer()}.
+%% One change of {@link update_counter/3}: add `Increment' to the element at `Pos'. With a positive increment, a
+%% sum above `Threshold' becomes `SetValue'. With a negative one, a sum below `Threshold' does.
 
-%% @doc Lists all tables of this node, named ones by their name. Cost: `O(number of tables)'.
+%% @doc Returns all tables of this node. A named table appears under its name. Costs `O(number of tables)'.
 -spec all() -> [table()].
 all() ->
     try
@@ -83,8 +135,8 @@ all() ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Deletes a table. It is gone, and its name free, when the call returns, in `O(1)'; its memory is given
-%% back in the background, never by the caller.
+%% @doc Deletes a table. When the call returns, the table is gone and its name is free. The call takes `O(1)'
+%% time: a background process frees the memory later. Unlike in `ets', the size of the table does not matter.
 -spec delete(table()) -> true.
 delete(Table) ->
     try
@@ -93,7 +145,7 @@ delete(Table) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Deletes all objects with the key, if there are any.
+%% @doc Deletes all objects with the key. Does nothing if there are none. Atomic and isolated.
 -spec delete(table(), Key :: term()) -> true.
 delete(Table, Key) ->
     try
@@ -102,7 +154,8 @@ delete(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Deletes all objects, atomically and in `O(1)': their memory is given back in the background.
+%% @doc Deletes all objects of the table, atomically and isolated. Takes `O(1)' time: a background process frees
+%% the memory later.
 -spec delete_all_objects(table()) -> true.
 delete_all_objects(Table) ->
     try
@@ -111,8 +164,8 @@ delete_all_objects(Table) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Deletes exactly this object, leaving others with the same key; in a `duplicate_bag' every instance of
-%% it.
+%% @doc Deletes exactly this object. Other objects with the same key stay. In a `duplicate_bag' it deletes all
+%% equal instances. Atomic and isolated.
 -spec delete_object(table(), Object :: tuple()) -> true.
 delete_object(Table, Object) ->
     try
@@ -121,17 +174,19 @@ delete_object(Table, Object) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Lists the engines that option `engine' of {@link new/2} names, each with the table types that it
-%% holds and the options that only some engines have, with their values: names, the first of them being the
-%% default, or the least and the greatest number. The first engine of a type is the default for it. Not in
-%% `ets'.
+%% @doc Lists the engines that option `engine' of {@link new/2} accepts. Not in `ets'.
+%%
+%% Each map holds the name, the table types that the engine can hold, and its own options. An option comes with a
+%% list of names, the default first, or with its smallest and largest number. The first engine with a type is the
+%% default for that type.
 -spec engines() -> [#{name := engine(), types := [table_type()],
                       options := #{Option :: atom() => [atom()] | {integer(), integer()}}}].
 engines() ->
     [#{name => Name, types => Types, options => maps:from_list(Options)}
      || {Name, Types, Options} <- cats_nif:engines()].
 
-%% @doc Returns the first key, in term order for an `ordered_set', or `$end_of_table' if there is none.
+%% @doc Returns the first key, or `$end_of_table' if the table is empty. In an `ordered_set' it is the smallest
+%% key in term order. The other types have an order of their own.
 -spec first(table()) -> (Key :: term()) | '$end_of_table'.
 first(Table) ->
     try
@@ -140,8 +195,8 @@ first(Table) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Like {@link first/1}, with all objects of the key: one step, atomic, where `first' with {@link
-%% lookup/2} are two.
+%% @doc Returns the first key with all its objects, or `$end_of_table' if the table is empty. The step is atomic.
+%% {@link first/1} followed by {@link lookup/2} takes two steps.
 -spec first_lookup(table()) -> {Key :: term(), [Object :: tuple()]} | '$end_of_table'.
 first_lookup(Table) ->
     try
@@ -150,9 +205,11 @@ first_lookup(Table) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Makes a process the owner of the table, and sends it ``{'ETS-TRANSFER', Table, FromPid, GiftData}''.
-%% Only the owner may do this; the new owner must be alive, on this node, and another process. Does not affect
-%% the heir.
+%% @doc Makes the process `Pid' the owner of the table. The new owner receives the message ``{'ETS-TRANSFER',
+%% Table, FromPid, GiftData}''. The heir of the table stays the same.
+%%
+%% Fails with `badarg' when the caller does not own the table. It also fails when `Pid' is dead, lives on another
+%% node, or owns the table already.
 -spec give_away(table(), pid(), GiftData :: term()) -> true.
 give_away(Table, Pid, GiftData) ->
     try
@@ -187,10 +244,11 @@ print_row(Fields) ->
     Padded = lists:zipwith(fun string:pad/2, Texts, [15, 17, 5, 6, 8, 0]),
     io:format(" ~ts~n", [lists:join($\s, Padded)]).
 
-%% @doc Returns all that {@link info/2} tells, without the items that are costly or of no general use
-%% (`binary', `fixed', `safe_fixed', `safe_fixed_monotonic_time', `stats'), or `undefined' if there is no such
-%% table. The items stand in the order of `ets', then `engine'. Each is read on its own, while other processes
-%% may change the table.
+%% @doc Returns the common items of {@link info/2} as a list, or `undefined' if the table does not exist. The
+%% order is that of `ets', followed by `engine'.
+%%
+%% The list leaves out `base_nodes', `binary', `fixed', `safe_fixed', `safe_fixed_monotonic_time' and `stats'.
+%% Each item is read on its own, so other processes may change the table between two items.
 -spec info(table()) -> [{info_item(), term()}] | undefined.
 info(Table) ->
     Found = try
@@ -213,11 +271,16 @@ info_items() ->
     [id, decentralized_counters, read_concurrency, write_concurrency, compressed, memory, owner, heir, name,
      size, node, named_table, type, keypos, protection, engine].
 
-%% @doc Returns one item about the table, or `undefined' if there is no such table. Beside the items of `ets'
-%% there is `engine', the {@link engine()} that holds the table, and `base_nodes', the number of parts that
-%% engine `ca' has divided the table into under contention, 1 without (`undefined' for other engines). `size'
-%% is exact when no process is changing the table. `memory' is in words, with what the VM and the registry take for the
-%% table, but without the data of an heir. Both are cheap at any size and under any contention, unlike in `ets'.
+%% @doc Returns one item, or `undefined' if the table does not exist. Fails with `badarg' when there is no such
+%% item.
+%%
+%% The items are those of `ets', and two more. `engine' is the {@link engine()} of the table. `base_nodes' is the
+%% number of parts into which engine `ca' has divided the table under contention. It is 1 without contention, and
+%% `undefined' for other engines.
+%%
+%% `size' is exact when no process is changing the table. `memory' counts words, including what the VM and the
+%% registry of tables need, but not the heir's data. Unlike in `ets', both are cheap for any table size and under
+%% any contention.
 -spec info(table(), info_item()) -> term() | undefined.
 info(Table, Item) ->
     try
@@ -226,10 +289,16 @@ info(Table, Item) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Inserts an object or a list of objects, atomically and isolated. In a `set' or `ordered_set' an object
-%% replaces the one with the same key (of several in the list with the same key, the last one stays); in a
-%% `bag' it is added unless exactly it is there; in a `duplicate_bag' it is added. Unlike in `ets' the cost of
-%% adding an object to a bag does not grow with the number of objects under its key.
+%% @doc Inserts an object or a list of objects. The whole call is atomic and isolated, also for a list.
+%%
+%% <ul>
+%% <li>`set', `ordered_set': an object replaces the one with the same key. If the list holds several with the same
+%%     key, the last one stays.</li>
+%% <li>`bag': an object is added unless the same object is there.</li>
+%% <li>`duplicate_bag': an object is always added.</li>
+%% </ul>
+%%
+%% Unlike in `ets', the cost of adding an object to a bag does not grow with the number of objects under its key.
 -spec insert(table(), tuple() | [tuple()]) -> true.
 insert(Table, Objects) ->
     try
@@ -238,8 +307,8 @@ insert(Table, Objects) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Like {@link insert/2}, if none of the keys is in the table; else does nothing and returns `false'.
-%% Test and insertion are one atomic step.
+%% @doc Inserts an object or a list of objects if the table holds none of their keys. Otherwise does nothing and
+%% returns `false'. The test and the insertion are one atomic, isolated step.
 -spec insert_new(table(), tuple() | [tuple()]) -> boolean().
 insert_new(Table, Objects) ->
     try
@@ -248,8 +317,8 @@ insert_new(Table, Objects) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns the last key in term order of an `ordered_set', or `$end_of_table'. For other types the same
-%% as {@link first/1}.
+%% @doc Returns the largest key of an `ordered_set' in term order, or `$end_of_table' if the table is empty. For
+%% other types it is the same as {@link first/1}.
 -spec last(table()) -> (Key :: term()) | '$end_of_table'.
 last(Table) ->
     try
@@ -258,7 +327,8 @@ last(Table) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Like {@link last/1}, with all objects of the key, atomically.
+%% @doc Returns the last key with all its objects, or `$end_of_table' if the table is empty. The step is atomic.
+%% The order is that of {@link last/1}.
 -spec last_lookup(table()) -> {Key :: term(), [Object :: tuple()]} | '$end_of_table'.
 last_lookup(Table) ->
     try
@@ -267,8 +337,11 @@ last_lookup(Table) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns all objects with the key, in a bag in the order of their insertion. Keys match (`=:='), but
-%% compare equal (`==') in an `ordered_set'.
+%% @doc Returns all objects with the key, or an empty list. A bag returns them in the order of insertion. The call
+%% is atomic and takes no lock with the default engines.
+%%
+%% Keys of an `ordered_set' are the same if they compare equal (`=='), so `1' finds `1.0'. In other types they
+%% must match (`=:=').
 -spec lookup(table(), Key :: term()) -> [Object :: tuple()].
 lookup(Table, Key) ->
     try
@@ -277,8 +350,10 @@ lookup(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns the element at a position of the object with the key; in a bag the list of those of all its
-%% objects. Copies nothing else. Fails with `badarg' if there is no such key, or an object is too small.
+%% @doc Returns the element at position `Pos' of the object with the key. A bag returns a list with one element
+%% for each object. The call is atomic and copies only these elements.
+%%
+%% Fails with `badarg' when the table does not hold the key, or when an object has fewer than `Pos' elements.
 -spec lookup_element(table(), Key :: term(), Pos :: pos_integer()) -> (Element :: term()) | [Element :: term()].
 lookup_element(Table, Key, Pos) ->
     try
@@ -287,7 +362,7 @@ lookup_element(Table, Key, Pos) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Like {@link lookup_element/3}, but returns `Default' if there is no such key.
+%% @doc Like {@link lookup_element/3}, but returns `Default' when the table does not hold the key.
 -spec lookup_element(table(), Key :: term(), Pos :: pos_integer(), Default :: term()) -> term() | [term()].
 lookup_element(Table, Key, Pos, Default) ->
     try
@@ -296,9 +371,11 @@ lookup_element(Table, Key, Pos, Default) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns the elements at several positions of the object with the key, as a list in the order of the
-%% positions; in a bag the list of such lists of all its objects. One atomic call that copies just those
-%% elements. Fails with `badarg' if there is no such key, or an object is too small. Not in `ets'.
+%% @doc Returns the elements at several positions of the object with the key, in the order of `Positions'. A bag
+%% returns such a list for each object. The call is atomic and copies only these elements.
+%%
+%% Fails with `badarg' when the table does not hold the key, or when an object is too small for one of the
+%% positions. Not in `ets'.
 -spec lookup_elements(table(), Key :: term(), [Pos :: pos_integer()]) -> [Element] | [[Element]] when
       Element :: term().
 lookup_elements(Table, Key, Positions) ->
@@ -308,10 +385,12 @@ lookup_elements(Table, Key, Positions) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns for each key, in the order given, what {@link lookup/2} returns. Each key is looked up by itself:
-%% the objects of two keys need not have been there at the same instant. Faster than as many calls, the more so
-%% the larger the table, as the waits for memory of many keys overlap. Runs in slices of some hundred keys, while
-%% other processes go on. Not in `ets'.
+%% @doc Looks up many keys, and returns for each of them what {@link lookup/2} returns, in the order of the keys.
+%% Not in `ets'.
+%%
+%% In a large table this is faster than one call for each key, because the cache misses of several keys overlap.
+%% Each lookup is atomic, but the whole call is not: the table may change between two keys. The work runs in
+%% slices of a few hundred keys.
 -spec lookup_many(table(), [Key :: term()]) -> [[Object :: tuple()]].
 lookup_many(Table, Keys) ->
     lookup_many(Table, Keys, [Table, Keys]).
@@ -328,7 +407,7 @@ lookup_many(Table, Keys, Called) ->
         Lists -> Lists
     end.
 
-%% @doc Tells whether there is an object with the key.
+%% @doc Returns whether the table holds an object with the key. Atomic, and copies nothing.
 -spec member(table(), Key :: term()) -> boolean().
 member(Table, Key) ->
     try
@@ -337,8 +416,8 @@ member(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns the number of bytes that all tables hold, which `erlang:memory(ets)' does not count. Not in
-%% `ets'.
+%% @doc Returns the memory of all tables in bytes. `erlang:memory(ets)' does not include it;
+%% `erlang:memory(system)' does. Not in `ets'.
 -spec memory() -> non_neg_integer().
 memory() ->
     try
@@ -347,13 +426,18 @@ memory() ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Creates a table that the calling process owns, and returns its identifier, or with option `named_table'
-%% its name. The table ends with its owner, unless it has an heir. The options are those of `ets'. The ones that
-%% tune `ets' for concurrency (`read_concurrency', `write_concurrency', `decentralized_counters') are accepted and
-%% reported by {@link info/2}, but not needed: tables adapt. Option `compressed' keeps objects compressed, except
-%% their keys, where that saves memory. Option `{engine, Name}' names the structure to use, and
-%% {@link engine_option()} what some of them let choose; {@link engines/0} lists both. An invalid option, or what an
-%% engine lacks, a table type or an option, is refused with `badarg', and the explanation names it.
+%% @doc Creates a table that belongs to the calling process. Returns its identifier, or its name with option
+%% `named_table'. When the owner ends, the table is deleted, or goes to its heir if it has one.
+%%
+%% The options are those of `ets'. The concurrency options (`read_concurrency', `write_concurrency',
+%% `decentralized_counters') are accepted, and {@link info/2} returns them. The default engines do not need them.
+%% Option `compressed' compresses the elements other than the key where that saves memory.
+%%
+%% `{engine, Name}' chooses the structure of the table, see {@link engine()}. Some engines take an {@link
+%% engine_option()} as well.
+%%
+%% Fails with `badarg' when an option is invalid, when the name is taken, or when the engine does not support the
+%% table type or an option. The explanation names the option.
 -spec new(Name :: atom(), [option()]) -> table().
 new(Name, Options) ->
     try
@@ -362,10 +446,11 @@ new(Name, Options) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns the key after this one, or `$end_of_table', whether this one is there or not: in an `ordered_set'
-%% the next one in term order, in other types the next one in an order of the table's own, in which an absent key
-%% has a place too. So unlike in `ets' a traversal needs no {@link safe_fixtable/2}, and never fails for a key that
-%% has been deleted.
+%% @doc Returns the key after `Key', or `$end_of_table' if there is none. In an `ordered_set' it is the next
+%% larger key in term order. The other types have an order of their own.
+%%
+%% Unlike in `ets', `Key' need not be in the table, because absent keys have a place in the order too. So a
+%% traversal needs no {@link safe_fixtable/2}, and does not fail when another process deletes its current key.
 -spec next(table(), Key :: term()) -> (Key2 :: term()) | '$end_of_table'.
 next(Table, Key) ->
     try
@@ -374,7 +459,8 @@ next(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Like {@link next/2}, with all objects of the key found, atomically.
+%% @doc Returns the key after `Key' with all its objects, or `$end_of_table' if there is none. The step is atomic.
+%% The order is that of {@link next/2}.
 -spec next_lookup(table(), Key :: term()) -> {Key2 :: term(), [Object :: tuple()]} | '$end_of_table'.
 next_lookup(Table, Key) ->
     try
@@ -383,8 +469,8 @@ next_lookup(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns the key before this one in an `ordered_set', or `$end_of_table'. For other types the same as
-%% {@link next/2}.
+%% @doc Returns the key before `Key' in an `ordered_set', or `$end_of_table' if there is none. For other types it
+%% is the same as {@link next/2}. `Key' need not be in the table.
 -spec prev(table(), Key :: term()) -> (Key2 :: term()) | '$end_of_table'.
 prev(Table, Key) ->
     try
@@ -393,7 +479,8 @@ prev(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Like {@link prev/2}, with all objects of the key found, atomically.
+%% @doc Returns the key before `Key' with all its objects, or `$end_of_table' if there is none. The step is
+%% atomic. The order is that of {@link prev/2}.
 -spec prev_lookup(table(), Key :: term()) -> {Key2 :: term(), [Object :: tuple()]} | '$end_of_table'.
 prev_lookup(Table, Key) ->
     try
@@ -402,7 +489,8 @@ prev_lookup(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Gives a named table another name, atomically, and returns it. A table that is not named stays so.
+%% @doc Gives the table a new name and returns that name. Atomic. A table that was created without `named_table'
+%% still cannot be used by its name. Fails with `badarg' when another named table has the new name.
 -spec rename(table(), Name) -> Name when Name :: atom().
 rename(Table, Name) ->
     try
@@ -411,9 +499,9 @@ rename(Table, Name) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Fixes the table for the calling process, or releases it. Traversals need no fixing here: this only
-%% serves programs that look at `safe_fixed' of {@link info/2}, costs nothing while it lasts, and keeps no
-%% deleted objects.
+%% @doc Fixes the table for the calling process, or releases it. Unlike in `ets', a traversal does not need this.
+%% It has an effect only on `fixed', `safe_fixed' and `safe_fixed_monotonic_time' of {@link info/2}. A fixed table
+%% keeps no deleted objects.
 -spec safe_fixtable(table(), Fix :: boolean()) -> true.
 safe_fixtable(Table, Fix) ->
     try
@@ -422,8 +510,8 @@ safe_fixtable(Table, Fix) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Sets the heir: `{heir, Pid}', `{heir, Pid, HeirData}' or `{heir, none}', or a list of one. Only the
-%% owner may.
+%% @doc Sets or removes the heir of the table. Fails with `badarg' when the caller does not own the table, or when
+%% an option is invalid.
 -spec setopts(table(), Option | [Option]) -> true when
       Option :: {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none}.
 setopts(Table, Options) ->
@@ -433,9 +521,11 @@ setopts(Table, Options) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns the objects of the table's slot of that number, counted from 0, and `$end_of_table' just behind the
-%% last slot. Fails with `badarg' further behind it. What lies in which slot is up to the table; every object is in
-%% one. As in `ets', a hash table has 256 slots or more, and an `ordered_set' as many as objects.
+%% @doc Returns the objects of slot `Number'. The first slot has number 0. The number after the last slot returns
+%% `$end_of_table', and a larger one fails with `badarg'.
+%%
+%% Every object is in exactly one slot, as long as no process changes the table. A hash table has at least 256
+%% slots. An `ordered_set' has one slot for each object.
 -spec slot(table(), non_neg_integer()) -> [Object :: tuple()] | '$end_of_table'.
 slot(Table, Number) ->
     try
@@ -444,7 +534,8 @@ slot(Table, Number) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Lists all objects, those of an `ordered_set' in order. Runs in slices, while other processes go on.
+%% @doc Returns all objects as a list. Those of an `ordered_set' are in term order of their keys. Costs `O(N)', in
+%% slices. Each object is read atomically, but the whole call is not.
 -spec tab2list(table()) -> [Object :: tuple()].
 tab2list(Table) ->
     Scan = fun(Cursor, Objects) ->
@@ -457,7 +548,7 @@ tab2list(Table) ->
            end,
     cats_slices:finish(Scan(Table, []), Scan).
 
-%% @doc Deletes all objects with the key and returns them, atomically.
+%% @doc Deletes all objects with the key, and returns them. Atomic and isolated.
 -spec take(table(), Key :: term()) -> [Object :: tuple()].
 take(Table, Key) ->
     try
@@ -466,11 +557,15 @@ take(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Adds to one or several counters of the object with the key, atomically, and returns their new values.
-%% An integer stands for an addition to the element after the key. With a threshold, a counter that gets
-%% beyond it is set to `SetValue'. Of a list each operation works on the result of those before it; if one
-%% fails, none takes effect. For `set' and `ordered_set'. Fails with `badarg' if there is no such key, a
-%% counter is no integer, or a position is beyond the object or that of the key.
+%% @doc Adds to one or several counters of the object with the key, and returns their new values. Atomic and
+%% isolated.
+%%
+%% A single integer is added to the element after the key. An {@link update_op()} names the position. Operations
+%% of a list run in order, each on the result of those before it. If one of them fails, none takes effect. The
+%% result is one integer, or a list of integers if `UpdateOp' is a list.
+%%
+%% Works with `set' and `ordered_set' only. Fails with `badarg' when the table does not hold the key, or when a
+%% counter is no integer. It also fails when a position is outside of the object or is the key position.
 -spec update_counter(table(), Key :: term(), UpdateOp) -> Result | [Result] when
       UpdateOp :: update_op() | [update_op()] | (Increment :: integer()),
       Result :: integer().
@@ -481,8 +576,8 @@ update_counter(Table, Key, UpdateOp) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Like {@link update_counter/3}; if there is no such key, `Default' with this key in its place is
-%% inserted first, in the same atomic step.
+%% @doc Like {@link update_counter/3}, but works when the table does not hold the key too. Then it inserts
+%% `Default', with `Key' as its key, and updates that object. All of it is one atomic step.
 -spec update_counter(table(), Key :: term(), UpdateOp, Default :: tuple()) -> Result | [Result] when
       UpdateOp :: update_op() | [update_op()] | (Increment :: integer()),
       Result :: integer().
@@ -493,9 +588,11 @@ update_counter(Table, Key, UpdateOp, Default) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Replaces one or several elements of the object with the key, atomically. Returns `false' if there is
-%% no such key. For `set' and `ordered_set'. Fails with `badarg' if a position is beyond the object or that of
-%% the key.
+%% @doc Replaces one or several elements of the object with the key. Returns `false' when the table does not hold
+%% the key. Atomic and isolated.
+%%
+%% Works with `set' and `ordered_set' only. Fails with `badarg' when a position is outside of the object or is the
+%% key position.
 -spec update_element(table(), Key :: term(), ElementSpec | [ElementSpec]) -> boolean() when
       ElementSpec :: {Pos :: pos_integer(), Value :: term()}.
 update_element(Table, Key, ElementSpec) ->
@@ -505,8 +602,8 @@ update_element(Table, Key, ElementSpec) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Like {@link update_element/3}; if there is no such key, `Default' with this key in its place is
-%% inserted first, in the same atomic step.
+%% @doc Like {@link update_element/3}, but works when the table does not hold the key too. Then it inserts
+%% `Default', with `Key' as its key, and updates that object. All of it is one atomic step.
 -spec update_element(table(), Key :: term(), ElementSpec | [ElementSpec], Default :: tuple()) -> boolean() when
       ElementSpec :: {Pos :: pos_integer(), Value :: term()}.
 update_element(Table, Key, ElementSpec, Default) ->
@@ -516,8 +613,8 @@ update_element(Table, Key, ElementSpec, Default) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns the identifier of the table with the name, or `undefined'. Calls with the identifier save
-%% looking up the name.
+%% @doc Returns the identifier of the table with this name, or `undefined' if there is none. Calls that use the
+%% identifier skip the lookup of the name.
 -spec whereis(Name :: atom()) -> tid() | undefined.
 whereis(Name) ->
     try
@@ -528,31 +625,42 @@ whereis(Name) ->
 
 %%% Match patterns and match specifications
 
-%% @doc Returns for each object that matches the pattern the list of what its variables stand for, in the order
-%% of their numbers (`$1', `$2' ...).
+%% @doc Matches each object against the pattern, and returns the values of its variables. Each result is a list in
+%% the order of `$1', `$2' and so on.
 %%
-%% In this function and those below, a pattern or specification whose patterns have no variables in the key
-%% costs a lookup for each key. In an `ordered_set' a key that begins like a term (a tuple or list whose
-%% first elements have no variables) costs its range of keys only, and so do guards that compare the key to
-%% constants. Everything else goes over the whole table, in slices, while other processes go on. Objects that
-%% do not match are not copied.
+%% This function and those after it decide from the pattern what they have to visit:
+%%
+%% <ul>
+%% <li>A pattern without variables in its key costs one lookup.</li>
+%% <li>In an `ordered_set', a key that begins with known terms costs the range of keys with that beginning. This
+%%     works for tuples and lists.</li>
+%% <li>In an `ordered_set', guards that compare the key with constants limit the range too. Unlike in `ets', this
+%%     needs no fixed beginning.</li>
+%% <li>Everything else costs a visit of the whole table, in slices.</li>
+%% </ul>
+%%
+%% Objects that do not match are not copied. Each object is read atomically, but the whole call is not. Fails with
+%% `badarg' when the pattern is malformed.
 -spec match(table(), match_pattern()) -> [[term()]].
 match(Table, Pattern) ->
     cats_select:all(match, Table, Pattern).
 
-%% @doc Like {@link match/2}, but returns the matches in chunks of `Limit', each with a continuation from
-%% which {@link match/1} goes on, or `$end_of_table'. A continuation may be used several times. It is a term
-%% without a meaning of its own; it does not survive its node, see {@link repair_continuation/2}.
+%% @doc Like {@link match/2}, but returns at most `Limit' results and a continuation. {@link match/1} continues
+%% from there. Returns `$end_of_table' when nothing is left.
+%%
+%% A program may use the same continuation several times. A continuation is valid on its node only, see {@link
+%% repair_continuation/2}.
 -spec match(table(), match_pattern(), Limit :: pos_integer()) -> {[[term()]], continuation()} | '$end_of_table'.
 match(Table, Pattern, Limit) ->
     cats_select:chunk(match, Table, Pattern, Limit).
 
-%% @doc Returns the next chunk.
+%% @doc Returns the next results of {@link match/3}. Fails with `badarg' when the continuation is invalid.
 -spec match(continuation()) -> {[[term()]], continuation()} | '$end_of_table'.
 match(Continuation) ->
     cats_select:next_chunk(match, Continuation).
 
-%% @doc Deletes all objects that match the pattern, each one atomically; with the pattern `_' all objects at once.
+%% @doc Deletes all objects that match the pattern. Each deletion is atomic, but the whole call is not. The
+%% pattern `_' deletes all objects atomically, in `O(1)'. Pattern and cost are explained at {@link match/2}.
 -spec match_delete(table(), match_pattern()) -> true.
 match_delete(Table, '_') ->
     try
@@ -565,86 +673,93 @@ match_delete(Table, Pattern) ->
     _ = cats_select:all(match_delete, Table, Pattern),
     true.
 
-%% @doc Returns the objects that match the pattern, those of an `ordered_set' in order.
+%% @doc Returns all objects that match the pattern. Those of an `ordered_set' are in term order of their keys.
+%% Pattern and cost are explained at {@link match/2}.
 -spec match_object(table(), match_pattern()) -> [Object :: tuple()].
 match_object(Table, Pattern) ->
     cats_select:all(match_object, Table, Pattern).
 
-%% @doc Like {@link match_object/2}, in chunks as {@link match/3} has them.
+%% @doc Like {@link match_object/2}, but returns at most `Limit' objects and a continuation. {@link
+%% match_object/1} continues from there. Returns `$end_of_table' when nothing is left.
 -spec match_object(table(), match_pattern(), Limit :: pos_integer()) ->
           {[Object :: tuple()], continuation()} | '$end_of_table'.
 match_object(Table, Pattern, Limit) ->
     cats_select:chunk(match_object, Table, Pattern, Limit).
 
-%% @doc Returns the next chunk.
+%% @doc Returns the next objects of {@link match_object/3}. Fails with `badarg' when the continuation is invalid.
 -spec match_object(continuation()) -> {[Object :: tuple()], continuation()} | '$end_of_table'.
 match_object(Continuation) ->
     cats_select:next_chunk(match_object, Continuation).
 
-%% @doc Returns what the specification makes of each object that it matches, in the order of the keys for an
-%% `ordered_set'.
+%% @doc Applies a match specification to the objects, and returns a result for each object that matches. Results
+%% of an `ordered_set' are in term order of the keys. Costs are those of {@link match/2}. Fails with `badarg' when
+%% the specification is malformed.
 -spec select(table(), match_spec()) -> [term()].
 select(Table, MatchSpec) ->
     cats_select:all(select, Table, MatchSpec).
 
-%% @doc Like {@link select/2}, in chunks as {@link match/3} has them.
+%% @doc Like {@link select/2}, but returns at most `Limit' results and a continuation. {@link select/1} continues
+%% from there. Returns `$end_of_table' when nothing is left.
 -spec select(table(), match_spec(), Limit :: pos_integer()) -> {[term()], continuation()} | '$end_of_table'.
 select(Table, MatchSpec, Limit) ->
     cats_select:chunk(select, Table, MatchSpec, Limit).
 
-%% @doc Returns the next chunk.
+%% @doc Returns the next results of {@link select/3}. Fails with `badarg' when the continuation is invalid.
 -spec select(continuation()) -> {[term()], continuation()} | '$end_of_table'.
 select(Continuation) ->
     cats_select:next_chunk(select, Continuation).
 
-%% @doc Like {@link select/2}, from the last key of an `ordered_set' to its first.
+%% @doc Like {@link select/2}, but visits an `ordered_set' from its last key to its first.
 -spec select_reverse(table(), match_spec()) -> [term()].
 select_reverse(Table, MatchSpec) ->
     cats_select:all(select_reverse, Table, MatchSpec).
 
-%% @doc Like {@link select/3}, from the last key of an `ordered_set' to its first.
+%% @doc Like {@link select/3}, but visits an `ordered_set' from its last key to its first. {@link
+%% select_reverse/1} continues.
 -spec select_reverse(table(), match_spec(), Limit :: pos_integer()) -> {[term()], continuation()} | '$end_of_table'.
 select_reverse(Table, MatchSpec, Limit) ->
     cats_select:chunk(select_reverse, Table, MatchSpec, Limit).
 
-%% @doc Returns the next chunk.
+%% @doc Returns the next results of {@link select_reverse/3}. Fails with `badarg' when the continuation is
+%% invalid.
 -spec select_reverse(continuation()) -> {[term()], continuation()} | '$end_of_table'.
 select_reverse(Continuation) ->
     cats_select:next_chunk(select_reverse, Continuation).
 
-%% @doc Counts the objects for which the specification returns `true'.
+%% @doc Returns the number of objects for which the match specification returns `true'. Costs are those of {@link
+%% match/2}; no object is copied.
 -spec select_count(table(), match_spec()) -> non_neg_integer().
 select_count(Table, MatchSpec) ->
     cats_select:all(select_count, Table, MatchSpec).
 
-%% @doc Deletes the objects for which the specification returns `true', each one atomically, and returns how
-%% many they were.
+%% @doc Deletes the objects for which the match specification returns `true', and returns their number. Each
+%% deletion is atomic, but the whole call is not. Costs are those of {@link match/2}.
 -spec select_delete(table(), match_spec()) -> non_neg_integer().
 select_delete(Table, MatchSpec) ->
     cats_select:all(select_delete, Table, MatchSpec).
 
-%% @doc Replaces each object that matches by what the specification returns for it, each one atomically, and
-%% returns how many they were. Fails with `badarg' if it cannot tell beforehand that every key stays the
-%% same. Not for type `bag'.
+%% @doc Replaces each matching object by the result of the match specification, and returns the number of replaced
+%% objects. Each replacement is atomic, but the whole call is not. Costs are those of {@link match/2}.
+%%
+%% Fails with `badarg' when the specification does not guarantee that every object keeps its key. Does not work
+%% with type `bag'.
 -spec select_replace(table(), match_spec()) -> non_neg_integer().
 select_replace(Table, MatchSpec) ->
     cats_select:all(select_replace, Table, MatchSpec).
 
-%% @doc Returns a continuation from which its function goes on where `Continuation' stands, also if that has
-%% become useless because all that was left of it for some time was its external form (in a file, or a
-%% message to another node and back). `MatchSpec' is the specification of the call that it comes from. Use
-%% this before going on from a continuation that may have left its node; one that has not is returned as it
-%% is.
+%% @doc Makes a continuation valid again after it was stored in a file, or was sent to another node and back.
+%% `MatchSpec' is the match specification of the call that returned it. Returns a valid continuation unchanged.
 -spec repair_continuation(continuation(), match_spec()) -> continuation().
 repair_continuation(Continuation, MatchSpec) ->
     cats_select:repair(Continuation, MatchSpec).
 
-%% @doc Tells whether the term is a specification that {@link match_spec_compile/1} has compiled.
+%% @doc Returns whether the term is a valid result of {@link match_spec_compile/1}.
 -spec is_compiled_ms(term()) -> boolean().
 is_compiled_ms(Term) ->
     ets:is_compiled_ms(Term).
 
-%% @doc Compiles a specification for {@link match_spec_run/2}. The functions of tables need no such preparation.
+%% @doc Compiles a match specification for {@link match_spec_run/2}. Functions on tables do not need this. Fails
+%% with `badarg' when the specification is malformed.
 -spec match_spec_compile(match_spec()) -> compiled_match_spec().
 match_spec_compile(MatchSpec) ->
     try
@@ -653,8 +768,8 @@ match_spec_compile(MatchSpec) ->
         error:Reason -> cats_failure:fail(Reason, none, match_spec_compile, [MatchSpec])
     end.
 
-%% @doc Returns what a compiled specification makes of each term of the list that it matches, as {@link
-%% select/2} does with the objects of a table.
+%% @doc Applies a compiled match specification to a list of terms. Returns a result for each term that matches, in
+%% the order of the list. Fails with `badarg' when an argument is invalid.
 -spec match_spec_run([term()], compiled_match_spec()) -> [term()].
 match_spec_run(Terms, CompiledMatchSpec) ->
     try
@@ -663,14 +778,16 @@ match_spec_run(Terms, CompiledMatchSpec) ->
         error:Reason -> cats_failure:fail(Reason, none, match_spec_run, [Terms, CompiledMatchSpec])
     end.
 
-%% @doc Returns what the specification makes of an object, or what is wrong with the specification.
+%% @doc Applies a match specification to one object, without a table. Returns its result, `{ok, false}' if the
+%% object does not match, or a list of errors and warnings.
 -spec test_ms(Object :: tuple(), match_spec()) -> {ok, Result :: term()} | {error, [{warning | error, string()}]}.
 test_ms(Object, MatchSpec) ->
     ets:test_ms(Object, MatchSpec).
 
-%% @doc Turns a literal fun into a match specification: in the shell as this call; in modules with
-%% `-include_lib("cats/include/ms_transform.hrl")' when they are compiled. What the fun may be is said in
-%% {@link ms_transform}.
+%% @doc Turns a literal fun into a match specification. {@link ms_transform} describes which funs it accepts.
+%%
+%% In the shell this works as a call. A module must include `-include_lib("cats/include/ms_transform.hrl").', and
+%% the compiler then replaces the call.
 -spec fun2ms(fun()) -> match_spec().
 fun2ms(Fun) when is_function(Fun) ->
     try
@@ -681,9 +798,12 @@ fun2ms(Fun) when is_function(Fun) ->
 
 %%% Whole tables
 
-%% @doc Calls `Function(Object, Acc)' for each object, with what the last call returned, and returns what the
-%% last one returns; of an `ordered_set' from the first key to the last. What the function itself inserts and
-%% deletes behind the object it is at has its effect.
+%% @doc Calls `Function(Object, Acc)' for each object, and returns the last result. Each call gets the result of
+%% the previous one, and the first gets `Acc0'. The fold visits an `ordered_set' from its first key to its last.
+%% Costs `O(N)'.
+%%
+%% The function may change the table. The fold reads each object only when it reaches it, so it sees changes to
+%% later objects.
 -spec foldl(fun((Object :: tuple(), AccIn) -> AccOut), Acc0, table()) -> Acc1 when
       Acc0 :: term(), Acc1 :: term(), AccIn :: term(), AccOut :: term().
 foldl(Function, Acc0, Table) ->
@@ -704,7 +824,8 @@ foldl_over([Object], Function, Acc, Tid) ->
 foldl_over([Object | _] = Objects, Function, Acc, Tid) ->
     foldl_behind(Object, Function, lists:foldl(Function, Acc, Objects), Tid).
 
-%% The object is in the place with the number, if that is not 0. No `try', as its frame takes time.
+%% `Number' is the place of the object in its container, or 0 if unknown. There is no `try' here: its frame would cost
+%% time at each step.
 foldl_from(Object, Acc0, Number, Function, Tid) ->
     Acc = Function(Object, Acc0),
     case cats_nif:next_numbered(Tid, Object, Number) of
@@ -728,7 +849,7 @@ foldl_behind(Object, Function, Acc, Tid) ->
         _ -> foldl_over(Next, Function, Acc, Tid)
     end.
 
-%% @doc Like {@link foldl/3}; of an `ordered_set' from the last key to the first.
+%% @doc Like {@link foldl/3}, but visits an `ordered_set' from its last key to its first.
 -spec foldr(fun((Object :: tuple(), AccIn) -> AccOut), Acc0, table()) -> Acc1 when
       Acc0 :: term(), Acc1 :: term(), AccIn :: term(), AccOut :: term().
 foldr(Function, Acc0, Table) ->
@@ -744,13 +865,14 @@ foldr(Function, Acc0, Table) ->
         {_Key, Objects} -> foldr_over(Objects, Function, Acc0, Tid)
     end.
 
-%% Not one loop for both directions, as a step by a fun would take longer.
+%% Each direction has its own loop. A shared loop would call a fun at each step, which is slower.
 foldr_over([Object], Function, Acc, Tid) ->
     foldr_from(Object, Acc, 0, Function, Tid);
 foldr_over([Object | _] = Objects, Function, Acc, Tid) ->
     foldr_behind(Object, Function, lists:foldr(Function, Acc, Objects), Tid).
 
-%% The object is in the place with the number, if that is not 0. No `try', as its frame takes time.
+%% `Number' is the place of the object in its container, or 0 if unknown. There is no `try' here: its frame would cost
+%% time at each step.
 foldr_from(Object, Acc0, Number, Function, Tid) ->
     Acc = Function(Object, Acc0),
     case cats_nif:prev_numbered(Tid, Object, Number) of
@@ -774,7 +896,8 @@ foldr_behind(Object, Function, Acc, Tid) ->
         _ -> foldr_over(Next, Function, Acc, Tid)
     end.
 
-%% A named table's identifier, so that the table stays the same one; what is no table is left to fail.
+%% The identifier of a named table. With it, a later call cannot reach another table with the same name. Anything
+%% else is returned unchanged, and fails in the call that uses it.
 tid(Name) when is_atom(Name) ->
     case ?MODULE:whereis(Name) of
         undefined -> Name;
@@ -783,8 +906,9 @@ tid(Name) when is_atom(Name) ->
 tid(Tid) ->
     Tid.
 
-%% @doc Replaces all objects by those that a function gives: called with `read' it returns `{Objects,
-%% NextFunction}' or `end_of_input'. Called with `close' it is told that objects could not be inserted.
+%% @doc Replaces all objects of the table by those from a function. `InitFun(read)' returns `{Objects,
+%% NextFunction}' or `end_of_input'. When an object cannot be inserted, `InitFun(close)' is called, and the call
+%% exits. Not atomic.
 -spec init_table(table(), InitFun) -> true when
       InitFun :: fun((read | close) -> end_of_input | {[Object :: tuple()], InitFun} | term()).
 init_table(Table, InitFun) ->
@@ -811,25 +935,29 @@ init_table_on(Tid, {Objects, InitFun}) when is_list(Objects), is_function(InitFu
 init_table_on(_Tid, Error) ->
     exit(Error).
 
-%% @doc Inserts all objects of an open Dets table. Objects that are there already stay, unless they have the
-%% key of one that comes.
+%% @doc Inserts all objects of an open Dets table. They replace objects with the same keys, and other objects
+%% stay. Fails with `badarg' when one of the tables does not exist. Not atomic.
 -spec from_dets(table(), dets:tab_name()) -> true.
 from_dets(Table, DetsTable) ->
     cats_convert:from_dets(Table, DetsTable).
 
-%% @doc Replaces all objects of an open Dets table by those of this one.
+%% @doc Replaces all objects of an open Dets table by those of this table. Fails with `badarg' when one of the
+%% tables does not exist. Not atomic.
 -spec to_dets(table(), DetsTable) -> DetsTable when DetsTable :: dets:tab_name().
 to_dets(Table, DetsTable) ->
     cats_convert:to_dets(Table, DetsTable).
 
-%% @doc Inserts all objects of a table of `ets', which keeps them. Objects that are there already stay,
-%% unless they have the key of one that comes. Each object is copied as it is when the copying comes to it,
-%% while other processes may go on to use both tables. Not in `ets'.
+%% @doc Inserts all objects of a table of `ets'. The source keeps them. They replace objects with the same keys,
+%% and other objects stay. Not in `ets'.
+%%
+%% Each object is copied as it is at that moment, so the whole call is not atomic. Other processes may use both
+%% tables meanwhile. Fails with `badarg' when one of the tables does not exist or may not be used.
 -spec from_ets(table(), EtsTable :: ets:table()) -> true.
 from_ets(Table, EtsTable) ->
     cats_convert:from_ets(Table, EtsTable).
 
-%% @doc Inserts all objects into a table of `ets', as {@link from_ets/2} does in the other direction. Not in `ets'.
+%% @doc Inserts all objects into a table of `ets'. This table keeps them. Works like {@link from_ets/2} in the
+%% other direction. Not in `ets'.
 -spec to_ets(table(), EtsTable :: ets:table()) -> true.
 to_ets(Table, EtsTable) ->
     cats_convert:to_ets(Table, EtsTable).
@@ -839,9 +967,12 @@ to_ets(Table, EtsTable) ->
 tab2file(Table, File) ->
     cats_file:write(Table, File, []).
 
-%% @doc Writes the table to a file that `ets' reads as well. `extended_info' has the number of objects or a
-%% checksum of all of them written along, for {@link file2tab/2} to see whether the file is complete; `sync'
-%% has the file flushed to the disk.
+%% @doc Writes the table to a file. `ets:file2tab/1' can read the file too. Not atomic: the file may hold some
+%% changes that other processes make meanwhile, and miss others.
+%%
+%% `extended_info' adds the number of objects, or an MD5 checksum of them. {@link file2tab/2} uses it to check
+%% that the file is complete. `sync' flushes the file to the disk. Returns `{error, Reason}' when the table, the
+%% file or an option is unusable.
 -spec tab2file(table(), file:name(), [Option]) -> ok | {error, Reason :: term()} when
       Option :: {extended_info, [object_count | md5sum]} | {sync, boolean()}.
 tab2file(Table, File, Options) ->
@@ -852,15 +983,16 @@ tab2file(Table, File, Options) ->
 file2tab(File) ->
     cats_file:read(File, []).
 
-%% @doc Creates a table from a file that {@link tab2file/3} or its like in `ets' wrote. With `verify' a
-%% damaged file is an error, by the extended information if it has any, or else by the size of the table when
-%% it was written.
+%% @doc Creates a table from a file of {@link tab2file/3} or of `ets'. The calling process owns it.
+%%
+%% With `{verify, true}' a damaged file is an error. The check uses the extended information of the file. Without
+%% any, it compares the number of objects with the size of the table at the time of writing.
 -spec file2tab(file:name(), [Option]) -> {ok, table()} | {error, Reason :: term()} when
       Option :: {verify, boolean()}.
 file2tab(File, Options) ->
     cats_file:read(File, Options).
 
-%% @doc Tells what table a file holds, without reading all of it.
+%% @doc Returns what table a file holds, without reading the objects.
 -spec tabfile_info(file:name()) -> {ok, [InfoItem]} | {error, Reason :: term()} when
       InfoItem :: {name, atom()} | {type, table_type()} | {protection, table_access()} | {named_table, boolean()}
                 | {keypos, pos_integer()} | {size, non_neg_integer()} | {extended_info, [object_count | md5sum]}
@@ -873,10 +1005,17 @@ tabfile_info(File) when is_list(File); is_atom(File) ->
 table(Table) ->
     cats_qlc:table(Table, []).
 
-%% @doc Makes a query handle for {@link qlc}. Keys that a query compares to constants are looked up.
-%% Otherwise the table is traversed: with `{traverse, select}', the default, by {@link select/3} with a
-%% specification made from the query, so many objects at once as `n_objects' says (100 by default); with
-%% `{select, MatchSpec}' by that specification; with `first_next' or `last_prev' key by key.
+%% @doc Returns a query handle for {@link qlc}. A query that compares the key with constants uses lookups.
+%% Otherwise option `traverse' says how to visit the table:
+%%
+%% <ul>
+%% <li>`select' (the default): {@link select/3}, with a match specification from the query.</li>
+%% <li>`{select, MatchSpec}': {@link select/3} with this specification.</li>
+%% <li>`first_next', `last_prev': key by key.</li>
+%% </ul>
+%%
+%% `n_objects' is the number of objects in a step of `select' (100 by default). Other options are those of
+%% `qlc:table/2'. Fails with `badarg' when an option is invalid.
 -spec table(table(), Option | [Option]) -> qlc:query_handle() when
       Option :: {n_objects, default | pos_integer()}
               | {traverse, first_next | last_prev | select | {select, match_spec()}}
@@ -884,17 +1023,17 @@ table(Table) ->
 table(Table, Options) ->
     cats_qlc:table(Table, Options).
 
-%% @doc Shows the objects of the table on the terminal, page by page.
+%% @doc Shows the objects of the table on the terminal, page by page. The prompt lists the commands.
 -spec i(table()) -> ok.
 i(Table) ->
     cats_browser:run(Table, 40, 80).
 
-%% @doc Like {@link i/1}, on pages of so many lines.
+%% @doc Like {@link i/1}, with pages of `Height' lines.
 -spec i(table(), Height :: pos_integer()) -> ok.
 i(Table, Height) ->
     cats_browser:run(Table, Height, 80).
 
-%% @doc Like {@link i/2}, with lines of at most so many characters.
+%% @doc Like {@link i/2}, with lines of at most `Width' characters.
 -spec i(table(), Height :: pos_integer(), Width :: pos_integer()) -> ok.
 i(Table, Height, Width) ->
     cats_browser:run(Table, Height, Width).

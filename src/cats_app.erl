@@ -1,5 +1,5 @@
-%% The application cats: one supervised process, the reaper (cats_reaper). Tables work without the application
-%% being started.
+%% The application cats. It has one supervised process, the reaper (cats_reaper). Tables also work when the
+%% application is not started.
 -module(cats_app).
 -behaviour(application).
 -export([start/2, stop/1]).

@@ -1,10 +1,9 @@
-%% Advice on the table for a workload: runs it on every kind of table of ets and of cats that could serve it, and
-%% compares.
+%% @doc Advice on the table for a workload. {@link advise/1} runs the workload on every kind of table of `ets' and
+%% of `cats' that could serve it, and compares them.
 %%
-%% A trial makes a table, fills it, and lets all processes do their operations on it at once; these were made before
-%% the clock starts, the same for all candidates of a round. Rounds go on until the time is over, in alternating
-%% order, each with operations of its own. Two candidates are compared round by round, so that what slows the
-%% machine for a while slows both.
+%% A trial creates a table, fills it, and lets all processes work on it at the same time. The operations of a
+%% round are prepared before the clock starts, and are the same for all candidates. The rounds alternate the order
+%% of the candidates. Candidates are compared within a round, so a disturbance of the machine affects all of them.
 -module(cats_bench).
 -export([advise/1]).
 -export_type([spec/0, operation/0, advice/0]).
@@ -12,8 +11,13 @@
 -type operation() :: lookup | member | delete | take | next | prev | insert | insert_new
                    | {lookup_element | update_element | update_counter, Position :: pos_integer()}
                    | fun((ets | cats, cats:table(), Key :: term()) -> term()).
+%% An operation of the workload. A name stands for the function of that name on one key. The operations with a
+%% position read or change the element at that position. A fun gets the module, the table and a key, and serves
+%% for everything else.
 -type shape() :: integer | atom | float | binary | {binary, Bytes :: non_neg_integer()}
                | {tuple | list | map, Size :: non_neg_integer()} | fun((integer()) -> term()).
+%% The shape of a term. `{binary, Bytes}' has a size in bytes. `Size' counts the elements of a tuple, list or map.
+%% A fun makes the term from a number.
 -type spec() :: #{operations => [{operation(), Share :: number()}],
                   key => shape(),
                   value => [shape()],
@@ -22,36 +26,46 @@
                   keys => uniform | {hot, Number :: pos_integer()} | {zipf, Exponent :: float()},
                   types => [set | ordered_set | bag | duplicate_bag],
                   seconds => number()}.
+%% A workload. {@link advise/1} describes the items.
 -type advice() :: #{tables := ets | cats, options := [term()],
                     rate := float(), lowest := float(), highest := float(),
                     share := float(), bytes := float()}.
+%% How one table did. `rate', `lowest' and `highest' are in operations per second, `bytes' is per object.
 
 -record(spec, {operations, key, value, objects, processes, keys, types, seconds}).
 
-%% Of all processes together, in a trial.
+%% Operations in a trial, of all processes together.
 -define(OPERATIONS, 400000).
 -define(ROUNDS, 3).
 
-%% @doc Tries a workload on all tables that could serve it, prints them as a table, the best one first, and returns
-%% the same.
+%% @doc Tries a workload on all tables that could serve it. Prints them and returns them, the best one first.
 %%
-%% Of the specification, all may be left out:
+%% Every item of the specification has a default:
+%%
 %% <ul>
-%% <li>`operations': what is done and its share, by any weights; default `[{lookup, 90}, {insert, 5}, {delete, 5}]'.
-%%     Those named are the functions of that name on one key. A fun gets module, table and key, for all else.</li>
-%% <li>`key', and `value', the shapes of the other elements of an object; default `integer' and `[integer]'. A fun
-%%     makes the term from a number.</li>
-%% <li>`objects': how many are in the table at first; default 100,000. If something is deleted, keys are drawn from
-%%     twice as many, so that the size stays about the same when as much is inserted.</li>
-%% <li>`processes' that work on the table at once; default: as many as there are schedulers.</li>
-%% <li>`keys': how keys are drawn, `uniform' (default), from the first few only, or by Zipf's law.</li>
-%% <li>`types': the types of table that would do; default `[set, ordered_set]'.</li>
-%% <li>`seconds': how long to measure; default 60. Three rounds are run in any case.</li>
+%% <li>`operations': the operations with their weights. Default: `[{lookup, 90}, {insert, 5}, {delete, 5}]'.</li>
+%% <li>`key': the shape of the keys. Default: `integer'.</li>
+%% <li>`value': the shapes of the other elements of an object. Default: `[integer]'.</li>
+%% <li>`objects': how many objects the table holds at first. Default: 100,000. If the workload deletes, keys come
+%%     from twice as many numbers, so that equal weights of `insert' and `delete' keep the size.</li>
+%% <li>`processes': how many processes work on the table. Default: the number of schedulers.</li>
+%% <li>`keys': the distribution of keys. `uniform' is the default, `{hot, Number}' uses only that many keys, and
+%%     `{zipf, Exponent}' follows Zipf's law.</li>
+%% <li>`types': the table types that could serve. Default: `[set, ordered_set]'.</li>
+%% <li>`seconds': how long to measure. Default: 60. At least three rounds run.</li>
 %% </ul>
 %%
-%% In what is returned `rate' is operations per second of all processes, the median over the rounds, beside the
-%% lowest and the highest; `share' is the median over the rounds of the rate by that of the best; `bytes' is the
-%% table's memory by object. Raises `{bad_spec, Item}' for what it does not understand.
+%% The result has a map for each table:
+%%
+%% <ul>
+%% <li>`tables' and `options': the module, and the options for its `new/2'.</li>
+%% <li>`rate': operations per second of all processes, the median over the rounds.</li>
+%% <li>`lowest', `highest': the range of the rate.</li>
+%% <li>`share': the rate as a share of the best table's, the median over the rounds.</li>
+%% <li>`bytes': the memory of the table per object.</li>
+%% </ul>
+%%
+%% Raises the error `{bad_spec, Item}' for an item that is invalid.
 -spec advise(spec()) -> [advice()].
 advise(Spec) ->
     Checked = check(Spec),
@@ -139,7 +153,7 @@ default(_) -> hash.
 %%----------------------------------------------------------------------------------------------------------------------
 %% Measuring
 
-%% Says how far it is, at most once a second.
+%% Prints its progress at most once a second.
 rounds(Number, Start, Said, Workers, Candidates, Spec) ->
     Range = range(Spec),
     _ = [Worker ! {prepare, self(), operations(Spec, Range, {Number, Place, 16#CA75})}
@@ -161,7 +175,7 @@ rounds(Number, Start, Said, Workers, Candidates, Spec) ->
 said(Said, Now) when Now - Said >= 1 -> Now;
 said(Said, _Now) -> Said.
 
-%% Returns operations per second and the table's bytes by object.
+%% Returns operations per second, and the table's bytes per object.
 trial({Tables, Options}, Workers, Spec) ->
     Table = Tables:new(?MODULE, [public | Options]),
     fill(Tables, Table, Spec),
@@ -175,7 +189,7 @@ trial({Tables, Options}, Workers, Spec) ->
 
 per_process(#spec{processes = Processes}) -> max(1, ?OPERATIONS div Processes).
 
-%% Every second key, if keys are drawn from twice as many as there are objects.
+%% Inserts only every second key when keys come from twice as many numbers as there are objects.
 fill(Tables, Table, #spec{objects = Objects} = Spec) ->
     Step = range(Spec) div Objects,
     [true = Tables:insert(Table, [object(Spec, N * Step) || N <- lists:seq(First, min(Objects, First + 999))])
@@ -204,7 +218,7 @@ number(uniform, Range) -> rand:uniform(Range);
 number({hot, Number}, Range) -> rand:uniform(min(Number, Range));
 number({zipf, 1.0}, Range) -> max(1, min(Range, floor(math:pow(Range, rand:uniform()))));
 number({zipf, Exponent}, Range) ->
-    %% The inverse of the continuous distribution with that density.
+    %% The inverse of the continuous distribution with that density turns a uniform number into a key.
     Power = 1 - Exponent,
     max(1, min(Range, floor(math:pow(rand:uniform() * (math:pow(Range, Power) - 1) + 1, 1 / Power)))).
 

@@ -1,9 +1,9 @@
-%% cats:i/1: shows the objects of a table on the terminal, page by page, and asks what to do next.
+%% The table browser behind cats:i/1. It shows the objects page by page, and asks for a command after each page.
 -module(cats_browser).
 -export([run/3]).
 
 -record(browser, {table :: cats:table(), height :: pos_integer(), width :: pos_integer(),
-                  %% Which objects are shown: all, or those whose text matches.
+                  %% Which objects to show: all, or those whose text matches.
                   wanted = all :: all | {matching, tuple()}}).
 
 %% @private
@@ -16,7 +16,7 @@ run(Table, Height, Width) ->
           end,
     show_from(cats:first_lookup(Tid), 1, 1, #browser{table = Tid, height = Height, width = Width}).
 
-%% Shows objects from those of a key on. `Line' is the next line of the page, `Number' that of the next object.
+%% Shows objects from the found key on. `Line' is the next line of the page. `Number' is the number of the next object.
 show_from('$end_of_table', Line, Number, Browser) ->
     ask("EOT  (q)uit (p)Digits (k)ill /Regexp -->", '$end_of_table', Line, Number, Browser);
 show_from(Found, Line, Number, #browser{height = Height} = Browser) when Line >= Height ->
@@ -76,7 +76,7 @@ ask(Prompt, Found, Line, Number, #browser{table = Table} = Browser) ->
             end
     end.
 
-%% Prints the object of a number in full.
+%% Prints the object with this number in full.
 print({Number, ""}, #browser{table = Table} = Browser) when is_integer(Number), Number > 0 ->
     print_from(cats:first_lookup(Table), Number, Browser);
 print(_, _Browser) ->

@@ -1,7 +1,7 @@
-%% Copying tables from and to Dets and ets, chunk by chunk.
+%% Copies tables from and to Dets and ets, chunk by chunk.
 -module(cats_convert).
 -export([from_dets/2, to_dets/2, from_ets/2, to_ets/2]).
-%% What cats_transform puts in the place of `dets:to_ets/2' and `dets:from_ets/2'.
+%% cats_transform replaces `dets:to_ets/2' and `dets:from_ets/2' by these.
 -export([dets_to_ets/2, dets_from_ets/2]).
 
 -define(CHUNK, 100).
@@ -43,7 +43,7 @@ to_dets(Table, DetsTable) ->
 dets_from_ets(DetsTable, Table) ->
     dets:init_table(DetsTable, reader(cats:select(Table, ?ALL_OBJECTS, ?CHUNK))).
 
-%% An input function as dets:init_table/2 has it.
+%% An input function for dets:init_table/2.
 reader(Chunk) ->
     fun(read) ->
             case Chunk of
@@ -54,7 +54,7 @@ reader(Chunk) ->
             ok
     end.
 
-%% Failures of both tables become errors of the function that was called, as in ets.
+%% Turns a failure of either table into an error of the called function, as ets does.
 done(Expected, Expected, _Function, _Arguments) -> true;
 done({error, Reason}, _Expected, Function, Arguments) -> cats_failure:fail(Reason, none, Function, Arguments);
 done(Unexpected, _Expected, Function, Arguments) -> cats_failure:fail(Unexpected, none, Function, Arguments).
@@ -71,7 +71,7 @@ to_ets(Table, EtsTable) ->
 
 copy({FromModule, From}, {ToModule, To}, Function, Arguments) ->
     try
-        %% Fails where no object may be inserted, even if there is none to copy.
+        %% Fails when the caller may not insert, even if there is nothing to copy.
         true = ToModule:insert(To, []),
         true = FromModule:safe_fixtable(From, true),
         try

@@ -1,6 +1,5 @@
-%% Tables in files, in the format of ets: a log of disk_log that holds a header, a tuple of what info/1 tells
-%% of the table; its objects; and, with extended information, a list that ends it with their number or
-%% checksum.
+%% Tables in files, in the format of ets. A file is a disk_log. It starts with a header, which is a tuple of the
+%% items of info/1. The objects follow. With extended information, a list with their number or checksum ends the file.
 -module(cats_file).
 -export([write/3, read/2, info/1]).
 
@@ -51,7 +50,7 @@ write_all(Log, Info, Extended) ->
     Chunk = try
                 cats:select(Tid, ?ALL_OBJECTS, ?CHUNK)
             catch
-                %% Somebody else's private table.
+                %% Another process owns this private table.
                 error:badarg -> throw(badtab)
             end,
     {LastDigest, Count} = write_objects(Chunk, Log, write_terms([Header], Log, Digest), 0),
@@ -144,7 +143,7 @@ read_all(Log, Verify, Into) ->
             erlang:raise(Class, Failure, Stack)
     end.
 
-%% Whether all that was written has been read.
+%% Checks that the read objects are all that were written.
 verify({_Digest, Count, none}, [], Size) ->
     Count =:= Size orelse throw(invalid_object_count);
 verify({_Digest, _Count, none}, _Extended, _Size) ->
@@ -170,7 +169,7 @@ read_objects(Log, Position, Verify, Table, Read) ->
             read_objects(Log, NextPosition, Verify, Table, NextRead)
     end.
 
-%% The object in a list, or none, and what has been read with it: the checksum, the number of objects, the end.
+%% Returns a list with the object or without any, and the state of the reading: checksum, number of objects, end.
 read_object(Bytes, Verify, {Digest, Count, End}) ->
     try binary_to_term(Bytes) of
         ['$end_of_table', NewEnd] -> {[], {Digest, Count, NewEnd}};
@@ -189,7 +188,7 @@ read_chunk(Log, Position, Number, Verify) ->
         Chunk -> Chunk
     end.
 
-%% The items of the header, its bytes, and the position behind it.
+%% Returns the items of the header, its bytes, and the position after it.
 read_header(Log, Verify) ->
     case read_chunk(Log, start, 1, Verify) of
         {Position, [Bytes]} -> {header(Bytes), Bytes, Position};
@@ -247,7 +246,7 @@ info(File) ->
         exit:Error -> {error, Error}
     end.
 
-%% Calls the function with the open log, and whether it was closed properly when it was written.
+%% Calls the function with the open log, and with whether its writer closed it properly.
 with_log(File, Function) ->
     Log = make_ref(),
     Whole = case disk_log:open([{name, Log}, {file, File}, {mode, read_only}]) of

@@ -1,4 +1,4 @@
-%% Tables as sources of queries of qlc.
+%% Query handles of qlc for tables.
 -module(cats_qlc).
 -export([table/2]).
 
@@ -28,7 +28,7 @@ list(Option) -> [Option].
 refuse(Cause, Called) ->
     cats_failure:fail(badarg, Cause, table, Called).
 
-%% Whether it is one that qlc:table/2 takes.
+%% Whether qlc:table/2 accepts the option.
 is_option(Option) ->
     try qlc:table(fun() -> [] end, [Option]) of
         _ -> true
@@ -79,11 +79,11 @@ key_equality(Tid) ->
         _ -> '=:='
     end.
 
-%% What a specification makes of the objects cannot be looked up.
+%% The results of a match specification need not contain the key, so qlc must not look them up.
 lookup({select, _MatchSpec}, _Tid) -> undefined;
 lookup(_Traverse, Tid) -> fun(_Position, Keys) -> lists:flatmap(fun(Key) -> cats:lookup(Tid, Key) end, Keys) end.
 
-%% The table in the text of a query (qlc:info/1).
+%% The text of the table in qlc:info/1.
 format({all, _Elements, _Element}, Tid, []) ->
     {cats, table, [Tid]};
 format({all, _Elements, _Element}, Tid, Options) ->

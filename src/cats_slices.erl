@@ -1,14 +1,13 @@
-%% The loop over native slices of a call whose results are wanted as a whole.
+%% The loop over native slices of a call that returns all results at once.
 %%
-%% Results pile up in the caller's heap, which the VM enlarges bit by bit, each time going over all that is there.
-%% Native functions tell how many words there may be in the end, and the heap is made that large before they come:
-%% most of them are written once, where they stay. (`tab2list' of 300,000 objects of 13 words took 82 ns an object,
-%% and takes 30.)
+%% The results collect in the caller's heap. Each time the heap is full, the VM copies all of it into a larger one.
+%% So a native slice also returns an estimate of the words that all results need. The loop enlarges the heap to that
+%% size before it continues, and most results are then written only once.
 -module(cats_slices).
 -export([finish/2]).
 
 %% @private
-%% @doc Carries on from what the first slice returned; `Next' is what calls for another one.
+%% @doc Continues from the result of the first slice. `Next' runs another slice.
 -spec finish(Slice, fun((cats_nif:cursor(), Result) -> Slice)) -> Result when
       Slice :: {Result, cats_nif:cursor(), Words :: non_neg_integer()} | Result,
       Result :: [term()] | non_neg_integer().
@@ -32,7 +31,7 @@ go_on({Result, Cursor, Words}, Next, Least) ->
 go_on(Result, _Next, _Least) ->
     Result.
 
-%% In a heap that may not grow beyond a limit, and whose process may be killed for it.
+%% The caller has a limit on its heap size and may be killed for exceeding it, so its heap is not enlarged.
 go_on({Result, Cursor, _Words}, Next) ->
     go_on(Next(Cursor, Result), Next);
 go_on(Result, _Next) ->

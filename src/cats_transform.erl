@@ -1,26 +1,40 @@
-%% The parse transform that has a module use cats where it says ets.
+%% @doc A parse transform: a module that is written for `ets' uses `cats'.
 %%
-%% With `-compile({parse_transform, cats_transform})' in a module, or `{parse_transform, cats_transform}'
-%% among the compiler options of a project, these become the same of cats:
-%%   - calls, `ets:insert(T, X)' and with a variable name, `ets:F(T)'; imported functions;
-%%   - external funs, `fun ets:insert/2';
-%%   - the functions that take module, function and arguments, where they name ets literally: `apply(ets, F, Args)',
-%%     `spawn(ets, F, Args)', `timer:apply_after(Time, ets, F, Args)', `rpc:call(Node, ets, F, Args)' and their kin;
-%%   - types, `ets:tid()';
-%%   - calls of `dets:to_ets/2' and `dets:from_ets/2'.
-%% `ets:fun2ms' stays as it is: ms_transform turns it into a match specification, before or after this
-%% transform. So do functions and types that cats does not have.
+%% Put `-compile({parse_transform, cats_transform}).' into a module, or `{parse_transform, cats_transform}' into
+%% the compiler options of a project. The transform then replaces `ets' by `cats' in these places:
 %%
-%% A module's name that is a value is not followed. The compiler warns of each `ets' that may become the module of a call:
-%%   - where it is a value, as in `Tables = ets', `#{tables => ets}' or `start(ets)'. Only modules with calls such as
-%%     `Tables:insert(T, X)' or `Tables:F(T)' get this warning;
-%%   - where a function of ets and a list or an arity follow it, as in `{ets, insert, [T, X]}' or
-%%     `my_apply(ets, insert, [T, X])'.
-%% There, write `cats'. Compiler option `nowarn_cats_transform', of a module or a project, silences the warnings.
+%% <ul>
+%% <li>calls, as in `ets:insert(T, X)' and `ets:F(T)', and imported functions;</li>
+%% <li>external funs, as in `fun ets:insert/2';</li>
+%% <li>functions that take a module, a function and arguments, where the module is the literal `ets'. Examples are
+%%     `apply(ets, F, Args)', `spawn(ets, F, Args)', `timer:apply_after(Time, ets, F, Args)' and `rpc:call(Node,
+%%     ets, F, Args)';</li>
+%% <li>types, as in `ets:tid()';</li>
+%% <li>calls of `dets:to_ets/2' and `dets:from_ets/2'.</li>
+%% </ul>
+%%
+%% Only modules that are compiled with the transform use `cats'. They cannot see `ets' tables made elsewhere.
+%% `ets:fun2ms' stays, because `ms_transform' replaces it by a match specification. Either transform may come
+%% first. Functions and types that `cats' lacks stay with `ets' too.
+%%
+%% == What the transform cannot replace ==
+%%
+%% The transform does not follow a module's name through values. The compiler warns where `ets' may still become
+%% the module of a call:
+%%
+%% <ul>
+%% <li>`ets' is a value, as in `Tables = ets', `#{tables => ets}' or `start(ets)'. This warning appears only in
+%%     modules with calls such as `Tables:insert(T, X)' or `Tables:F(T)'.</li>
+%% <li>A function of `ets' and a list or an arity follow it, as in `{ets, insert, [T, X]}' or `my_apply(ets,
+%%     insert, [T, X])'.</li>
+%% </ul>
+%%
+%% Write `cats' in such a place. Compiler option `nowarn_cats_transform', of a module or a project, disables the
+%% warnings.
 -module(cats_transform).
 -export([parse_transform/2, format_error/1]).
 
-%% Functions with a module, a function and a list of arguments among their arguments, and the place of the module.
+%% Functions that take a module, a function and a list of arguments, with the position of the module.
 -define(APPLYING,
         #{{erlang, apply, 3} => 1,
           {erlang, spawn, 3} => 1, {erlang, spawn, 4} => 2,
@@ -40,7 +54,7 @@
           {erpc, call, 4} => 2, {erpc, call, 5} => 2, {erpc, cast, 4} => 2, {erpc, send_request, 4} => 2,
           {erpc, multicall, 4} => 2, {erpc, multicall, 5} => 2, {erpc, multicast, 4} => 2}).
 
-%% Those of them that are called without their module.
+%% Those of `erlang' among them that Erlang imports automatically.
 -define(IMPORTED, [{apply, 3}, {spawn, 3}, {spawn, 4}, {spawn_link, 3}, {spawn_link, 4}, {spawn_monitor, 3},
                    {spawn_monitor, 4},
                    {spawn_opt, 4}, {spawn_opt, 5}, {spawn_request, 3}, {spawn_request, 4}, {spawn_request, 5}]).
@@ -112,7 +126,7 @@ walk([Form | Forms], Automatic) ->
 walk(Form, _Automatic) ->
     Form.
 
-%% The arguments of a function that takes a module, with cats for ets.
+%% The arguments of a function that takes a module, with ets replaced by cats.
 applied(Function, Arguments) ->
     case ?APPLYING of
         #{Function := Place} ->
@@ -163,7 +177,7 @@ is_type_of_cats(_Name, _Arity) ->
     false.
 
 %%------------------------------------------------------------------------------------------------------------
-%% What is not followed
+%% Warnings
 
 warnings(Forms, Automatic) ->
     Dynamic = lists:any(fun(Form) -> has_dynamic(Form, Automatic) end, Forms),
@@ -176,7 +190,7 @@ warnings(Forms, Automatic) ->
                                 end, {"nofile", []}, Forms),
     lists:reverse(Warnings).
 
-%% Whether something is called by a module that is not literal and a name that may be one of ets.
+%% Whether a call has a module that is not literal, and a function name that ets may have.
 has_dynamic({call, _, {remote, _, Module, Name}, Arguments} = Call, Automatic) ->
     may_be_ets(Module, Name, length(Arguments)) orelse is_dynamic_apply(Call, Automatic) orelse
         has_dynamic([Module, Name, Arguments], Automatic);
@@ -224,7 +238,7 @@ is_function_of_ets(Name, Arity) ->
 functions_of_ets() ->
     ets:module_info(exports) -- [{module_info, 0}, {module_info, 1}].
 
-%% Where `ets' is left as a value: what a pattern, a comparison, a key or the name of a table has of it is none.
+%% The places where `ets' remains as a value. In a pattern, a comparison, a map key or a table name it does no harm.
 left({atom, Anno, ets}) -> [{Anno, value}];
 left({attribute, _, record, {_, Fields}}) -> left(Fields);
 left({attribute, _, _, _}) -> [];
@@ -253,7 +267,8 @@ left(_) -> [].
 
 no_atom(Forms) -> [Form || Form <- Forms, element(1, Form) =/= atom].
 
-%% The arguments of a call. What it does with the name of a table, or a module whose function cats lacks, is known.
+%% The places in the arguments of a call. The table argument of cats is a name. The argument of `memory' is no module.
+%% The module of an applied function has been replaced already where cats has the function.
 arguments({{atom, _, cats}, _, _}, [Table | Arguments]) ->
     left(no_atom([Table])) ++ left(Arguments);
 arguments({{atom, _, Module}, {atom, _, memory}, 1}, [Argument]) when Module =:= erlang; Module =:= c ->
@@ -264,7 +279,7 @@ arguments({{atom, _, Module}, {atom, _, Name}, Arity}, Arguments) when is_map_ke
 arguments(_Function, Arguments) ->
     named(Arguments).
 
-%% Elements or arguments, where a module, a function and its arguments may stand one after the other.
+%% The places in a tuple or an argument list, which may hold a module, a function and its arguments in this order.
 named([{atom, Anno, ets}, {atom, _, Name} = Function, Arguments | Forms]) ->
     case is_function_of_ets(Name, any) andalso lists:member(element(1, Arguments), [nil, cons, integer]) of
         true -> [{Anno, {function, Name}} | named([Arguments | Forms])];

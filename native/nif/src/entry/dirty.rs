@@ -20,7 +20,8 @@ pub fn make_names(env: Env) {
     NAMES.get_or_init(|| FUNCTIONS.iter().map(|function| env.atom(function.name)).collect());
 }
 
-/// Calls the native function of this name and this number of arguments: `{ok, Result}` or `{error, Reason}`.
+/// Calls the native function of this name and this number of arguments: `{ok, Result}` or `{error, Reason}`. Refuses a function that
+/// already runs on a dirty scheduler, which is this one: calls nested in one another would fill the stack.
 pub fn dirty_call(env: Env, &[name, list]: &[Term; 2]) -> Result<Term, Failure> {
     let (tag, value) = match call(env, name, list) {
         Ok(result) => (atoms::ok(), result),
@@ -42,7 +43,7 @@ fn call(env: Env, name: Term, list: Term) -> Result<Term, Term> {
     let (_, function) = names
         .iter()
         .zip(FUNCTIONS)
-        .find(|(atom, function)| **atom == name && function.arity as usize == arity)
+        .find(|(atom, function)| **atom == name && function.arity as usize == arity && !function.is_dirty())
         .ok_or(atoms::none())?;
     function.run(env, &arguments[..arity])
 }

@@ -33,6 +33,11 @@ impl Function {
         }
     }
 
+    /// Whether the VM runs the function on a dirty scheduler.
+    pub fn is_dirty(&self) -> bool {
+        self.flags & ERL_NIF_DIRTY_JOB_CPU_BOUND != 0
+    }
+
     /// Calls the function; panics unless it has so many arguments. Returns its result, or the reason of the exception that it
     /// would raise.
     pub fn run(&self, env: Env, arguments: &[Term]) -> Result<Term, Term> {

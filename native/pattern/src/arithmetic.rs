@@ -6,7 +6,7 @@ use num_bigint::{BigInt, Sign};
 use num_integer::Integer as _;
 use num_traits::{FromPrimitive, Signed, ToPrimitive, Zero};
 
-/// The largest integer that a shift may produce, in bits: the VM's own limit since OTP 28.
+/// The largest integer that a shift or a product may be, in bits: the VM's own limit since OTP 28.
 const MAX_BITS: u64 = 4_194_240;
 
 #[derive(Clone, Debug)]
@@ -33,23 +33,18 @@ impl Number {
         }
     }
 
-    /// An integer of any size; nothing for floats and other terms.
-    pub(crate) fn integer(term: TermRef<'_>) -> Option<Number> {
-        Self::of(term).filter(|number| !matches!(number, Float(_)))
-    }
-
     /// The term, unless it is a float that is not finite, which the VM does not have.
     pub(crate) fn term(self, arena: &Arena) -> Option<TermRef<'_>> {
         match self {
             Small(value) => match cats_term::small(value) {
                 Some(word) => Some(TermRef::immediate(word)),
-                None => arena.make(|builder| builder.integer_i64(value)),
+                None => arena.make(|builder| Some(builder.integer_i64(value))),
             },
             Big(value) => {
                 let (sign, digits) = value.to_u64_digits();
-                arena.make(|builder| builder.integer(sign == Sign::Minus, &digits))
+                arena.make(|builder| Some(builder.integer(sign == Sign::Minus, &digits)))
             }
-            Float(value) if value.is_finite() => arena.make(|builder| builder.float(value)),
+            Float(value) if value.is_finite() => arena.make(|builder| Some(builder.float(value))),
             Float(_) => None,
         }
     }
@@ -96,7 +91,19 @@ impl Number {
         self.combine(other, i64::checked_sub, |a, b| a - b, |a, b| a - b)
     }
 
+    /// The words that an integer takes beyond those of a small one.
+    pub(crate) fn digits(&self) -> usize {
+        match self {
+            Big(value) => value.bits().div_ceil(64) as usize,
+            Small(_) | Float(_) => 0,
+        }
+    }
+
+    /// Fails beyond the VM's limit on integers.
     pub(crate) fn multiply(self, other: Number) -> Option<Number> {
+        if 64 * (self.digits() + other.digits()) as u64 > MAX_BITS + 2 * 64 {
+            return None;
+        }
         self.combine(other, i64::checked_mul, |a, b| a * b, |a, b| a * b)
     }
 

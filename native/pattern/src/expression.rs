@@ -161,6 +161,7 @@ impl Expression {
 
     #[inline(never)]
     fn evaluate_more<'a>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], body: bool) -> Option<TermRef<'a>> {
+        run.arena.spend(1)?;
         let vm = run.vm();
         let failed = || body.then_some(TermRef::immediate(vm.exit));
         let value = |expression: &Expression| expression.evaluate(run, bindings, body);
@@ -177,11 +178,8 @@ impl Expression {
                 let values = elements.iter().map(value).collect::<Option<Vec<_>>>()?;
                 run.arena.make(|builder| {
                     let item = builder.tuple(values.len());
-                    for (slot, &value) in values.iter().enumerate() {
-                        let word = builder.copy(value);
-                        builder.set(item, slot, word);
-                    }
-                    item.word()
+                    run.arena.copy_all(builder, item, 0, values.iter().copied())?;
+                    Some(item.word())
                 })
             }
             Expression::List(elements, tail) => {
@@ -304,28 +302,23 @@ fn make_list<'a>(
         };
         let length = values.len() + more.map_or(0, |more| more.len());
         let item = builder.list(length);
-        for (slot, value) in values.chain(more.into_iter().flat_map(|more| more.iter())).enumerate() {
-            let word = builder.copy(value);
-            builder.set(item, slot, word);
-        }
-        let end = builder.copy(end);
-        builder.set(item, length, end);
-        item.word()
+        let more = more.into_iter().flat_map(|more| more.iter());
+        run.arena.copy_all(builder, item, 0, values.chain(more).chain([end]))?;
+        Some(item.word())
     })
 }
 
 /// A map; of equal keys the last one counts.
 fn make_map<'a>(run: &Run<'a>, keys: &[TermRef<'a>], values: &[TermRef<'a>]) -> Option<TermRef<'a>> {
+    // Each key is compared with all behind it.
+    run.arena.spend(keys.len() * keys.len())?;
     let last = |i: &usize| !keys[i + 1..].iter().any(|later| cats_term::equal(*later, keys[*i]));
     let kept: Vec<usize> = (0..keys.len()).filter(last).collect();
     run.arena.make(|builder| {
         let item = builder.unordered_map(kept.len());
-        for (slot, &i) in kept.iter().enumerate() {
-            let key = builder.copy(keys[i]);
-            builder.set(item, slot, key);
-            let value = builder.copy(values[i]);
-            builder.set(item, kept.len() + slot, value);
-        }
-        item.word()
+        let kept_of = |terms: &[TermRef<'a>]| kept.iter().map(|&i| terms[i]).collect::<Vec<_>>();
+        run.arena
+            .copy_all(builder, item, 0, kept_of(keys).into_iter().chain(kept_of(values)))?;
+        Some(item.word())
     })
 }

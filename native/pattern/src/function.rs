@@ -3,7 +3,7 @@
 use crate::arithmetic::Number;
 use crate::head::{map_get, rest};
 use crate::program::{Run, Vm};
-use cats_term::{compare, equal, small, Class, TermRef, View, NIL};
+use cats_term::{compare, equal, small, Class, Map, TermRef, View, NIL};
 use std::cmp::Ordering::{Equal, Greater, Less};
 
 macro_rules! functions {
@@ -93,6 +93,9 @@ functions! {
     "xor"/2 => Xor,
 }
 
+/// Words that are compared in the time that it takes to make one.
+const COMPARED: usize = 16;
+
 impl Function {
     /// The comparison with its arguments exchanged; nothing for functions that are no comparisons.
     pub(crate) fn mirrored(self) -> Option<Function> {
@@ -148,8 +151,18 @@ impl Function {
         let vm = run.vm();
         let boolean = |value: bool| Some(vm.boolean(value));
         let class = |class: Class| boolean(arguments[0].class() == class);
-        let number = |i: usize| Number::of(arguments[i]);
-        let integer = |i: usize| Number::integer(arguments[i]);
+        let number = |i: usize| {
+            let number = Number::of(arguments[i])?;
+            run.arena.spend(number.digits())?;
+            Some(number)
+        };
+        let integer = |i: usize| number(i).filter(|number| !matches!(number, Number::Float(_)));
+        // Before two numbers are multiplied or divided, which takes as long as the product of their lengths.
+        let pair = |a: Option<Number>, b: Option<Number>| {
+            let (a, b) = (a?, b?);
+            run.arena.spend(a.digits() * b.digits() / COMPARED)?;
+            Some((a, b))
+        };
         let made = |number: Number| number.term(run.arena);
         let count = |count: u64| {
             i64::try_from(count)
@@ -157,11 +170,21 @@ impl Function {
                 .and_then(|count| Number::Small(count).term(run.arena))
         };
         let order = || compare(arguments[0], arguments[1]);
+        let found = |map: Map<'a>| {
+            run.arena.spend(map.keys.len() / COMPARED)?;
+            Some(map_get(map, arguments[0]))
+        };
         let truth = |i: usize| match arguments[i].word() {
             word if word == vm.true_ => Some(true),
             word if word == vm.false_ => Some(false),
             _ => None,
         };
+        if let [a, b, ..] = arguments {
+            if !a.is_immediate() && !b.is_immediate() {
+                // How far they have to be compared is not known: no farther than there is something.
+                run.arena.spend(run.words() / COMPARED)?;
+            }
+        }
         match self {
             IsAtom => class(Class::Atom),
             IsBinary => boolean(arguments[0].bytes().is_some()),
@@ -191,7 +214,7 @@ impl Function {
             IsList => boolean(matches!(arguments[0].class(), Class::List | Class::Nil)),
             IsMap => class(Class::Map),
             IsMapKey => match arguments[1].view() {
-                View::Map(map) => boolean(map_get(map, arguments[0]).is_some()),
+                View::Map(map) => boolean(found(map)?.is_some()),
                 _ => None,
             },
             IsNumber => class(Class::Number),
@@ -242,7 +265,7 @@ impl Function {
                 _ => None,
             },
             MapGet => match arguments[1].view() {
-                View::Map(map) => map_get(map, arguments[0]),
+                View::Map(map) => found(map)?,
                 _ => None,
             },
             MapSize => match arguments[0].view() {
@@ -274,10 +297,16 @@ impl Function {
             Minus => made(number(0)?.negate()?),
             Add => made(number(0)?.add(number(1)?)?),
             Subtract => made(number(0)?.subtract(number(1)?)?),
-            Multiply => made(number(0)?.multiply(number(1)?)?),
+            Multiply => {
+                let (a, b) = pair(number(0), number(1))?;
+                made(a.multiply(b)?)
+            }
             Divide => made(number(0)?.divide(number(1)?)?),
-            Quotient => made(integer(0)?.quotient_remainder(integer(1)?)?.0),
-            Remainder => made(integer(0)?.quotient_remainder(integer(1)?)?.1),
+            Quotient | Remainder => {
+                let (a, b) = pair(integer(0), integer(1))?;
+                let (quotient, remainder) = a.quotient_remainder(b)?;
+                made(if self == Quotient { quotient } else { remainder })
+            }
             BitAnd => made(integer(0)?.bitwise(integer(1)?, |a, b| a & b, |a, b| a & b)?),
             BitOr => made(integer(0)?.bitwise(integer(1)?, |a, b| a | b, |a, b| a | b)?),
             BitXor => made(integer(0)?.bitwise(integer(1)?, |a, b| a ^ b, |a, b| a ^ b)?),
@@ -317,5 +346,5 @@ fn binary_part<'a>(run: &Run<'a>, binary: TermRef<'a>, at: TermRef<'a>, length: 
         usize::try_from(at.max(other)).ok()?,
     );
     let part = bytes.get(from..to)?;
-    run.arena.make(|builder| builder.binary(part))
+    run.arena.make(|builder| Some(builder.binary(part)))
 }

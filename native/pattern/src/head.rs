@@ -6,6 +6,7 @@ use crate::name::{name, Name};
 use crate::program::{Invalid, Spec, Vm};
 use cats_term::{equal, Class, Elements, List, Map, TermRef, View};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
 pub(crate) enum Pattern {
     /// `'_'`
@@ -31,20 +32,18 @@ pub(crate) enum Pattern {
 /// Numbers the variables of one clause in the order of their names' numbers, and knows which the head has bound.
 #[derive(Default)]
 pub(crate) struct Variables {
-    /// Sorted pairs of a variable's number and its place among the bindings.
-    places: SmallVec<[(u64, usize); 8]>,
+    /// The place of each variable among the bindings, by its number.
+    places: BTreeMap<u64, usize>,
 }
 
 impl Variables {
     pub(crate) fn place(&self, number: u64) -> Option<usize> {
-        self.places.iter().find(|(n, _)| *n == number).map(|(_, place)| *place)
+        self.places.get(&number).copied()
     }
 
     /// The places in the order of the variables' numbers: what `'$$'` lists.
     pub(crate) fn in_order(&self) -> SmallVec<[usize; 4]> {
-        let mut places = self.places.clone();
-        places.sort_unstable();
-        places.into_iter().map(|(_, place)| place).collect()
+        self.places.values().copied().collect()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -55,8 +54,9 @@ impl Variables {
         match self.place(number) {
             Some(place) => Pattern::Bound(place),
             None => {
-                self.places.push((number, self.places.len()));
-                Pattern::Bind(self.places.len() - 1)
+                let place = self.places.len();
+                self.places.insert(number, place);
+                Pattern::Bind(place)
             }
         }
     }
@@ -154,13 +154,9 @@ pub(crate) fn rest<'a>(list: List<'a>, from: usize, arena: &'a Arena) -> Option<
     }
     arena.make(|builder| {
         let item = builder.list(left);
-        for (slot, element) in list.elements().iter().skip(from).enumerate() {
-            let word = builder.copy(element);
-            builder.set(item, slot, word);
-        }
-        let tail = builder.copy(list.tail());
-        builder.set(item, left, tail);
-        item.word()
+        let terms = list.elements().iter().skip(from).chain([list.tail()]);
+        arena.copy_all(builder, item, 0, terms)?;
+        Some(item.word())
     })
 }
 

@@ -112,6 +112,13 @@ fn split_one(guard: Expression, comparisons: &mut SmallVec<[Comparison; 1]>, oth
     }
 }
 
+/// Those about a variable, of comparisons in the order of the variables.
+pub(crate) fn about(comparisons: &[Comparison], variable: usize) -> &[Comparison] {
+    let first = comparisons.partition_point(|comparison| comparison.variable < variable);
+    let rest = &comparisons[first..];
+    &rest[..rest.partition_point(|comparison| comparison.variable == variable)]
+}
+
 impl Comparison {
     fn test(&self) -> Test {
         match self.function {
@@ -223,11 +230,7 @@ impl Matcher {
 
 impl Parts<'_> {
     fn tests(&self, variable: usize) -> impl Iterator<Item = Test> + '_ {
-        let about = self
-            .comparisons
-            .iter()
-            .filter(move |comparison| comparison.variable == variable);
-        about.map(Comparison::test)
+        about(self.comparisons, variable).iter().map(Comparison::test)
     }
 
     fn fields(&self, elements: &[Pattern]) -> Fields {

@@ -81,7 +81,7 @@ pub(crate) struct Clause {
     pub(crate) head: Pattern,
     /// The word of the head, a term of the specification.
     word: u64,
-    /// The guards that compare a variable with a constant.
+    /// The guards that compare a variable with a constant, in the order of the variables.
     pub(crate) comparisons: SmallVec<[Comparison; 1]>,
     pub(crate) body: SmallVec<[Expression; 1]>,
     /// The head as it is run, with the comparisons.
@@ -191,6 +191,12 @@ impl<'a> Run<'a> {
         &self.program.code.vm
     }
 
+    /// The words of the object and of the specification.
+    pub(crate) fn words(&self) -> usize {
+        let object = self.object.block.map_or(self.object.elements.len(), BlockRef::words);
+        object + self.program.words()
+    }
+
     /// The local node's name: that of the calling process.
     pub(crate) fn node(&self) -> Option<TermRef<'static>> {
         let node = &self.program.node;
@@ -212,11 +218,8 @@ impl<'a> Run<'a> {
         self.object.block.map(BlockRef::term).or_else(|| {
             self.arena.make(|builder| {
                 let item = builder.tuple(self.object.elements.len());
-                for (slot, element) in self.object.elements.iter().enumerate() {
-                    let word = builder.copy(element);
-                    builder.set(item, slot, word);
-                }
-                item.word()
+                self.arena.copy_all(builder, item, 0, self.object.elements.iter())?;
+                Some(item.word())
             })
         })
     }
@@ -245,6 +248,11 @@ impl Program {
             code,
             node: OnceLock::new(),
         })
+    }
+
+    /// The words of the specification.
+    pub fn words(&self) -> usize {
+        self.block.as_ref().words()
     }
 
     /// The only key that objects can have for the program to match them, if it is of one clause with a bound key. `position` is
@@ -511,7 +519,8 @@ impl Clause {
         body: SmallVec<[Expression; 1]>,
         variables: usize,
     ) -> Clause {
-        let (comparisons, guards) = split(guards);
+        let (mut comparisons, guards) = split(guards);
+        comparisons.sort_by_key(|comparison| comparison.variable);
         let mut used: SmallVec<[bool; 16]> = smallvec![false; variables];
         head.use_variables(&mut used);
         let users = guards.iter().chain(&body);

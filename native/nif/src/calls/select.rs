@@ -21,6 +21,8 @@ const SOME: usize = 64;
 /// Objects for which there is room at first: of so many, memory is had at once.
 const ROOM: usize = 40;
 const FEW: usize = 8;
+/// Words of a specification from which on fewer objects are.
+const FEW_WORDS: usize = 512;
 const MANY: usize = 128;
 const MANY_ORDERED: usize = 512;
 const STEP: Duration = Duration::from_micros(25);
@@ -285,7 +287,7 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<(Term, usize
     let (handle, program) = (order.handle, &order.program);
     let table = handle.table();
     let patient = patient(table);
-    let mut slice = Slice::new(env, handle, usize::MAX, Term(NIL));
+    let mut slice = Slice::new(env, handle, order.action, usize::MAX, Term(NIL));
     // How long a call takes that looks at one object is told by the words that it reads and makes.
     let begin = table.kind().is_bag().then(Instant::now);
     let mut looked = 0;
@@ -303,8 +305,14 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<(Term, usize
                 check_words(slice.words)
             };
             if order.action == Action::Count {
-                let mut matching = matching(program, slice.caller, &mut slice.arena);
-                objects.iter().filter(|object| matching(object)).count()
+                let mut count = 0;
+                for object in objects {
+                    if let Some(from) = program.candidate(seen(object)) {
+                        count += usize::from(slice.is_true(program, from, object)?);
+                        check_words(slice.words)?;
+                    }
+                }
+                count
             } else {
                 objects.iter().rev().try_for_each(&mut collect)?;
                 0
@@ -312,7 +320,9 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<(Term, usize
         }
         Action::Delete => {
             let unwanted = matching(program, slice.caller, &mut slice.arena);
-            handle.remove_for(program, probe, patient, fits, unwanted)?
+            let removed = handle.remove_for(program, probe, patient, fits, unwanted)?;
+            slice.count_cost()?;
+            removed
         }
         Action::Replace => slice.replace_all(program, probe)?,
     };
@@ -385,13 +395,22 @@ fn next(env: Env, cursor: Term, limit: Option<usize>, result: Term) -> Result<Te
 
 /// One slice.
 fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Term, Failure> {
+    if task.work.action != Action::Collect && env.get_u64(result).is_none() {
+        return Err(bad());
+    }
     let patient = patient(handle.table());
-    let mut slice = Slice::new(env, handle, task.limit, result);
+    if let Some(program) = &task.work.program {
+        check_words(program.words())?;
+    }
+    let mut slice = Slice::new(env, handle, task.work.action, task.limit, result);
     slice.yields = task.yields;
     let mut met = Met::with_room(ROOM);
     let most = if slice.ordered() { MANY_ORDERED } else { MANY };
     let begin = Instant::now();
-    let (mut step, mut now) = (SOME, begin);
+    // Each object may be compared with all of the specification.
+    let words = task.work.program.as_ref().map_or(0, Program::words);
+    let few = (FEW * FEW_WORDS / words.max(FEW_WORDS)).max(1);
+    let (mut step, mut now) = (SOME.min(few * SOME / FEW), begin);
     let mut steps = 0_u32;
     let state = loop {
         met.clear();
@@ -420,7 +439,7 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
         let before_step = std::mem::replace(&mut now, Instant::now());
         step = match now - before_step <= STEP {
             true => (2 * step).min(most),
-            false => (step / 2).max(FEW),
+            false => (step / 2).max(few),
         };
         match done {
             Ok((false, true)) if !slice.may_go_on() => break State::Complete,
@@ -547,12 +566,17 @@ fn cursor(env: Env, handle: Handle<'_>, task: Task) -> Term {
 }
 
 impl<'e, 'g> Slice<'e, 'g> {
-    fn new(env: Env<'e>, handle: Handle<'g>, limit: usize, result: Term) -> Self {
+    fn new(env: Env<'e>, handle: Handle<'g>, action: Action, limit: usize, result: Term) -> Self {
+        // Objects of a bag's key are changed together: an evaluation that gives up would leave some of them.
+        let arena = match handle.table().kind().is_bag() && action.right() == Right::Write {
+            true => Arena::new(),
+            false => Arena::within(fits),
+        };
         Self {
             env,
             handle,
             caller: env.this_process().0,
-            arena: Arena::new(),
+            arena,
             result,
             counted: 0,
             words: 0,
@@ -580,7 +604,7 @@ impl<'e, 'g> Slice<'e, 'g> {
             return Ok(self.result);
         }
         let before = self.env.get_u64(self.result).ok_or_else(bad)?;
-        Ok(self.env.unsigned(before + self.counted as u64))
+        Ok(self.env.unsigned(before.wrapping_add(self.counted as u64)))
     }
 
     /// Does to each object what is to be done, in the order in which the table is gone through; false when it had to stop because others held a
@@ -722,7 +746,7 @@ impl<'e, 'g> Slice<'e, 'g> {
             Action::Collect if work.foregone => self.collect(program, from, object),
             Action::Collect => self.collect_made(program, from, object),
             Action::Count => {
-                self.counted += usize::from(self.is_true(program, from, object));
+                self.counted += usize::from(self.is_true(program, from, object)?);
                 Ok(())
             }
             Action::Delete | Action::Replace => {
@@ -761,9 +785,21 @@ impl<'e, 'g> Slice<'e, 'g> {
     }
 
     #[inline(never)]
-    fn is_true(&mut self, program: &Program, from: usize, object: &ObjectRef<'g>) -> bool {
+    fn is_true(&mut self, program: &Program, from: usize, object: &ObjectRef<'g>) -> Result<bool, Failure> {
         self.arena.clear();
-        program.is_true(from, &seen(object), self.caller, &self.arena)
+        let is_true = program.is_true(from, &seen(object), self.caller, &self.arena);
+        self.count_cost()?;
+        Ok(is_true)
+    }
+
+    /// Counts what the last evaluation cost. `Big` if it was given up as too much for this scheduler.
+    #[inline(always)]
+    fn count_cost(&mut self) -> Result<(), Failure> {
+        self.words += self.arena.spent();
+        match self.arena.is_exhausted() {
+            true => Err(Failure::Big),
+            false => Ok(()),
+        }
     }
 
     /// Out of line, as is all that is done to an object that matches: the loop that finds it keeps its registers.
@@ -790,11 +826,12 @@ impl<'e, 'g> Slice<'e, 'g> {
             failure: None,
         };
         let made = program.run(from, &seen(object), self.caller, &self.arena, &mut maker);
-        if let Some(failure) = maker.failure {
+        let (failure, words) = (maker.failure, maker.words);
+        self.count_cost()?;
+        if let Some(failure) = failure {
             return Err(failure);
         }
         if let Some(term) = made {
-            let words = maker.words;
             self.put(term, words);
         }
         Ok(())
@@ -818,6 +855,7 @@ impl<'e, 'g> Slice<'e, 'g> {
         let replaced = self
             .handle
             .replace_all(probe, patient(self.handle.table()), fits, new)?;
+        self.count_cost()?;
         match exhausted {
             true => Err(Failure::SystemLimit),
             false => Ok(replaced),
@@ -827,7 +865,9 @@ impl<'e, 'g> Slice<'e, 'g> {
     /// If the object matches, replaces all objects that match and have its key, and tells that.
     fn replace(&mut self, program: &Program, from: usize, object: &ObjectRef<'g>) -> Result<bool, Failure> {
         self.arena.clear();
-        if program.value(from, &seen(object), self.caller, &self.arena).is_none() {
+        let matches = program.value(from, &seen(object), self.caller, &self.arena).is_some();
+        self.count_cost()?;
+        if !matches {
             return Ok(false);
         }
         let table = self.handle.table();
@@ -843,7 +883,7 @@ impl<'e, 'g> Slice<'e, 'g> {
         from: usize,
         object: &ObjectRef<'g>,
     ) -> Result<bool, Failure> {
-        if !self.is_true(program, from, object) {
+        if !self.is_true(program, from, object)? {
             return Ok(false);
         }
         let table = self.handle.table();
@@ -851,6 +891,7 @@ impl<'e, 'g> Slice<'e, 'g> {
         let unwanted = matching(program, self.caller, &mut self.arena);
         let patient = patient(table);
         self.counted += self.handle.remove_all(selection, &probe, patient, fits, unwanted)?;
+        self.count_cost()?;
         Ok(true)
     }
 
@@ -913,6 +954,15 @@ struct Maker<'e, 'a> {
 }
 
 impl Maker<'_, '_> {
+    /// Counts so many words more; false if that is too much for this scheduler, or something has failed before.
+    fn count(&mut self, words: usize) -> bool {
+        self.words += words;
+        if self.words > STEP_WORDS && !on_dirty_scheduler() {
+            self.failure.get_or_insert(Failure::Big);
+        }
+        self.failure.is_none()
+    }
+
     fn checked(&mut self, made: Result<Term, Failure>) -> Term {
         made.unwrap_or_else(|failure| {
             self.failure.get_or_insert(failure);
@@ -925,7 +975,9 @@ impl Output for Maker<'_, '_> {
     type Term = Term;
 
     fn object(&mut self) -> Term {
-        self.words += self.object.words();
+        if !self.count(self.object.words()) {
+            return Term(NIL);
+        }
         let made = tuple(self.env, self.object);
         self.checked(made)
     }
@@ -935,7 +987,9 @@ impl Output for Maker<'_, '_> {
             return Term(term.word());
         }
         // An object too large for a scheduler has been refused before any of its parts is asked for.
-        self.words += self.object.words();
+        if !self.count(self.object.words()) {
+            return Term(NIL);
+        }
         let made = check_words(self.object.words()).and_then(|()| decode::term(self.env, term));
         self.checked(made)
     }

@@ -1,0 +1,287 @@
+%% What any process may do: call every native function with any arguments. The VM stays up, the tables of others stay as they
+%% are, memory comes back, and no scheduler is held.
+-module(cats_attack_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([dirty_calls_in_one_another/1, hostile_calls/1, costly_specifications/1, costly_changes/1, results_of_another_kind/1]).
+-export([dirty_calls/1, hostile/2]).
+
+suite() -> [{timetrap, {minutes, 10}}].
+
+all() -> [dirty_calls_in_one_another, hostile_calls, costly_specifications, costly_changes, results_of_another_kind].
+
+init_per_suite(Config) -> cats_test_lib:start(Config).
+
+end_per_suite(_Config) -> ok.
+
+%% Runs a function of this module in a VM of its own, which may end.
+in_peer(Function, Arguments) ->
+    {ok, Peer, _Node} = peer:start(#{connection => standard_io, args => ["-pa" | code:get_path()]}),
+    try
+        peer:call(Peer, ?MODULE, Function, Arguments, 300000)
+    after
+        peer:stop(Peer)
+    end.
+
+%%------------------------------------------------------------------------------------------------------------
+%% Dirty calls
+
+dirty_calls_in_one_another(_Config) ->
+    ?assertEqual([{error, none}, {error, none}], in_peer(dirty_calls, [3000])).
+
+dirty_calls(Depth) ->
+    {ok, _} = application:ensure_all_started(cats),
+    Nested = lists:foldl(fun(_, Arguments) -> [dirty_call, Arguments] end, [all, []], lists:seq(1, Depth)),
+    [apply(cats_nif, dirty_call, Arguments) || Arguments <- [Nested, [dirty_call, [dirty_call, [all, []]]]]].
+
+%%------------------------------------------------------------------------------------------------------------
+%% Any arguments
+
+%% CALLS (environment, 30000 by default) of random functions with random arguments, many of them what other calls gave.
+hostile_calls(_Config) ->
+    Seed = rand:seed(exsss),
+    ct:log("seed ~p", [rand:export_seed_s(Seed)]),
+    {Kept, Grown, Outcomes} = in_peer(hostile, [rand:export_seed_s(Seed), cats_test_lib:environment("CALLS", 30000)]),
+    ct:log("memory grew by ~b bytes, ~p", [Grown, Outcomes]),
+    ?assert(Kept),
+    ?assert(Grown < 20000000, Grown),
+    %% A panic is a fault, even if the VM goes on.
+    ?assertEqual([], [Reason || {Reason, _} <- Outcomes, is_tuple(Reason), element(1, Reason) =:= panic]).
+
+hostile(Seed, Calls) ->
+    {ok, _} = application:ensure_all_started(cats),
+    logger:set_primary_config(level, none),
+    rand:seed(Seed),
+    Objects = [{N, {value, N}, [N]} || N <- lists:seq(1, 500)],
+    Kinds = [set, ordered_set, bag, duplicate_bag],
+    Others = [begin
+                  Table = cats:new(other, [Kind, protected]),
+                  true = cats:insert(Table, Objects),
+                  Table
+              end || Kind <- Kinds],
+    %% Once for what the library and the VM take for good.
+    _ = attackers(Calls div 10, Others),
+    Before = settled(),
+    Outcomes = attackers(Calls, Others),
+    Kept = lists:all(fun(Table) -> lists:sort(cats:tab2list(Table)) =:= Objects end, Others),
+    {Kept, settled() - Before, Outcomes}.
+
+settled() ->
+    ok = cats_nif:reaper(whereis(cats_reaper)),
+    timer:sleep(1500),
+    cats:memory().
+
+%% Each attacker makes some calls with tables of its own, and ends.
+attackers(Calls, Others) ->
+    Each = 500,
+    Attacker = fun() ->
+                       Tables = [cats:new(own, [Kind, public | Options])
+                                 || Kind <- [set, ordered_set, bag, duplicate_bag], Options <- [[], [compressed]]],
+                       [cats:insert(Table, {N rem 100, N, [N]}) || Table <- Tables, N <- lists:seq(1, 300)],
+                       exit({outcomes, attack(Each, Tables ++ Others, [], #{})})
+               end,
+    Ended = fun(_, Outcomes) ->
+                    ok = cats_nif:reaper(whereis(cats_reaper)),
+                    rand:uniform(),
+                    Seed = rand:export_seed(),
+                    {Pid, Monitor} = spawn_monitor(fun() -> rand:seed(Seed), Attacker() end),
+                    receive
+                        {'DOWN', Monitor, process, Pid, {outcomes, Found}} ->
+                            maps:fold(fun(Reason, Count, Sum) -> maps:update_with(Reason, fun(N) -> N + Count end, Count, Sum) end,
+                                      Outcomes, Found)
+                    end
+            end,
+    maps:to_list(lists:foldl(Ended, #{}, lists:seq(1, Calls div Each))).
+
+%% `Loot' is what calls gave.
+attack(0, _Tables, _Loot, Outcomes) ->
+    Outcomes;
+attack(Calls, Tables, Loot, Outcomes) ->
+    {Function, Arity} = one_of(functions()),
+    Arguments = [argument(Tables, Loot) || _ <- lists:seq(1, Arity)],
+    {Outcome, Found} =
+        try call(Function, named(Function, Arguments)) of
+            Result -> {returned, Result}
+        catch
+            error:Reason when is_tuple(Reason) -> {Reason, []};
+            error:Reason -> {Reason, []}
+        end,
+    NewLoot = case Found of
+                  [] -> Loot;
+                  _ -> lists:sublist([Found | parts(Found)] ++ Loot, 30)
+              end,
+    Kind = case Outcome of
+               {panic, _} -> Outcome;
+               _ when is_tuple(Outcome) -> element(1, Outcome);
+               _ -> Outcome
+           end,
+    attack(Calls - 1, Tables, NewLoot, maps:update_with(Kind, fun(N) -> N + 1 end, 1, Outcomes)).
+
+parts(Found) when is_tuple(Found) -> tuple_to_list(Found);
+parts(_Found) -> [].
+
+call(Function, Arguments) ->
+    case rand:uniform(3) of
+        1 ->
+            case cats_nif:dirty_call(Function, Arguments) of
+                {ok, Result} -> Result;
+                {error, Reason} -> error(Reason);
+                Other -> error({panic, Other})
+            end;
+        _ -> apply(cats_nif, Function, Arguments)
+    end.
+
+%% Those that would end the tables of this very test, or take long by intent, are not among them.
+functions() ->
+    [{Function, Arity} || {Function, Arity} <- cats_nif:module_info(exports),
+                          not lists:member(Function, [module_info, give_away]),
+                          not lists:prefix("test_", atom_to_list(Function))].
+
+%% Functions whose first argument is a name need a name to come anywhere.
+named(Function, [_ | Arguments]) when Function =:= select; Function =:= select_at ->
+    [one_of([match, match_object, match_delete, select, select_reverse, select_count, select_delete, select_replace])
+     | Arguments];
+named(_Function, Arguments) ->
+    Arguments.
+
+argument(Tables, Loot) ->
+    case rand:uniform(4) of
+        1 -> one_of(Tables);
+        2 when Loot =/= [] -> one_of(Loot);
+        _ -> term(rand:uniform(36))
+    end.
+
+term(N) when N =< 8 -> specification(N);
+term(9) -> '$end_of_table';
+term(10) -> infinity;
+term(11) -> rand:uniform(300);
+term(12) -> 0;
+term(13) -> -1;
+term(14) -> 1 bsl rand:uniform(70);
+term(15) -> -(1 bsl 10000);
+term(16) -> [a | b];
+term(17) -> [1, 2 | 3];
+term(18) -> {rand:uniform(100), rand:uniform(5)};
+term(19) -> [{rand:uniform(100), x, y} || _ <- lists:seq(1, rand:uniform(20))];
+term(20) -> [{1, 2} | oops];
+term(21) -> {2, 1 bsl 59};
+term(22) -> [{3, 1}, {2, 1, 5, -5}, x];
+term(23) -> nested(rand:uniform(200), fun(Term) -> [Term] end);
+term(24) -> nested(10000, fun(Term) -> {Term, x} end);
+term(25) -> nested(3000, fun(Term) -> #{Term => Term} end);
+term(26) -> maps:from_list([{I, I} || I <- lists:seq(1, 3000)]);
+term(27) -> <<1:1, 0:(rand:uniform(100000))>>;
+term(28) -> binary:copy(<<"x">>, rand:uniform(100000));
+term(29) -> fun(Loot) -> Loot end;
+term(30) -> self();
+term(31) -> cats_test_lib:down(normal);
+term(32) -> make_ref();
+term(33) -> binary_to_term(<<131, 88, 119, 9, "far@where", 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1>>);
+term(34) -> one_of([set, bag, public, true, false, size, memory, fixed, safe_fixed, binary, stats, owner, {keypos, 2}]);
+term(35) -> [one_of([set, bag, ordered_set, public, compressed, {keypos, 1 bsl 40}, {heir, self(), x}, {write_concurrency, 5}])];
+term(36) -> list_to_tuple(lists:seq(1, rand:uniform(3000))).
+
+specification(1) -> [{'_', [], ['$_']}];
+specification(2) -> [{{'$1', '$2', '_'}, [{'>', '$2', rand:uniform(300)}], ['$$']}];
+specification(3) -> [{{rand:uniform(100), '_', '_'}, [], [true]}];
+specification(4) -> [{{K, '_', '_'}, [], ['$_']} || K <- lists:seq(1, rand:uniform(50))];
+specification(5) -> {'$1', '_', '$3'};
+specification(6) -> [{{'$1', '$2', '$3'}, [], [{{'$1', '$3', '$2'}}]}];
+specification(7) -> [{{'$1', '_', '_'}, [nested(rand:uniform(100), fun(Term) -> {'not', Term} end)], ['$_']}];
+specification(8) -> [{{'$1', '_', '_'}, [], [nested(rand:uniform(100), fun(Term) -> {{Term}} end)]} | oops].
+
+nested(Depth, Wrap) ->
+    lists:foldl(fun(_, Term) -> Wrap(Term) end, '$1', lists:seq(1, Depth)).
+
+one_of(List) ->
+    lists:nth(rand:uniform(length(List)), List).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Costly specifications
+
+%% Where a specification costs too much for a scheduler, even with one object, the native function says so, soon.
+costly_specifications(_Config) ->
+    Long = lists:seq(1, 10000),
+    Objects = [{N, N, Long} || N <- lists:seq(1, 64)],
+    Specifications = specifications(),
+    [begin
+         Table = cats_test_lib:new(cats, costly, [Kind]),
+         true = cats:insert(Table, Objects),
+         [begin
+              Took = least_time(fun() -> cats_nif:select(Function, Table, Specification, infinity) end),
+              ct:log("~p ~s ~s: ~b us", [Kind, Function, Name, Took]),
+              ?assert(Took < 5000, {Kind, Function, Name, Took})
+          end || {Name, Specification} <- Specifications, Function <- [select, select_count]],
+         true = cats:delete(Table)
+     end || Kind <- cats_test_lib:types()],
+    %% The results are those that they would be in slices.
+    Table = cats_test_lib:new(cats, costly, [set]),
+    true = cats:insert(Table, [{N, N, [N]} || N <- lists:seq(1, 10)]),
+    Square = [{{'$1', '_', '_'}, [], [{'rem', {'*', {'bsl', '$1', 200000}, {'bsl', '$1', 200000}}, 1000007}]}],
+    ?assertEqual(lists:sort([(N bsl 200000) * (N bsl 200000) rem 1000007 || N <- lists:seq(1, 10)]),
+                 lists:sort(cats:select(Table, Square))),
+    Map = [{{'$1', '_', '_'}, [{'==', 1000, {map_size, maps:from_list([{{{I, '$1'}}, I} || I <- lists:seq(1, 1000)])}}], [true]}],
+    ?assertEqual(10, cats:select_count(Table, Map)),
+    true = cats:delete(Table).
+
+specifications() ->
+    Variables = [list_to_atom("$" ++ integer_to_list(N)) || N <- lists:seq(1, 15000)],
+    Some = lists:sublist(Variables, 2000),
+    Power = nested(6, {'bsl', '$1', 100000}, fun(Term) -> {'*', Term, Term} end),
+    [{variables, [{{'_', Variables}, [], ['$_']}]},
+     {comparisons, [{list_to_tuple(Some), [{'>', Variable, 0} || Variable <- Some], ['$_']}]},
+     {guards, [{{'$1', '$2', '_'}, [{'==', '$1', '$2'} || _ <- lists:seq(1, 2500)], [true]}]},
+     {map_of_constants, [{{'$1', '_', '_'}, [{is_map, maps:from_list([{N, '$1'} || N <- lists:seq(1, 4000)])}], [true]}]},
+     {map, [{{'$1', '_', '_'}, [{is_map, maps:from_list([{{{N, '$1'}}, 1} || N <- lists:seq(1, 2000)])}], [true]}]},
+     {product, [{{'$1', '_', '_'}, [{'>', {'*', {'bsl', '$1', 4000000}, {'bsl', '$1', 100000}}, 0}], [true]}]},
+     {quotient, [{{'$1', '_', '_'}, [{'>', {'div', {'bsl', '$1', 4000000}, {'bsl', '$1', 2000000}}, 0}], [true]}]},
+     {power, [{{'$1', '_', '_'}, [{'>', Power, 0}], [true]}]},
+     {copies, [{{'_', '_', '$3'}, [{is_tuple, {{'$3', N}}} || N <- lists:seq(1, 2000)], [true]}]},
+     {one_large, [{{'_', '_', '$3'}, [{is_tuple, {list_to_tuple(lists:duplicate(2000, '$3'))}}], [true]}]},
+     {results, [{{'_', '_', '$3'}, [], [lists:duplicate(1000, '$3')]}]}].
+
+nested(0, Term, _Wrap) -> Term;
+nested(Depth, Term, Wrap) -> nested(Depth - 1, Wrap(Term), Wrap).
+
+%% The least of some times: what else the machine does adds to a time.
+least_time(Call) ->
+    Time = fun(_) ->
+                   element(1, timer:tc(fun() ->
+                                               try Call() catch error:dirty -> dirty end
+                                       end))
+           end,
+    erlang:garbage_collect(),
+    lists:min(lists:map(Time, lists:seq(1, 5))).
+
+%% Deleting and replacing, in place of which the call is refused, has changed nothing.
+costly_changes(_Config) ->
+    Bits = {'bsl', '$1', 200000},
+    Guard = {'>', {'*', Bits, Bits}, 0},
+    [begin
+         Table = cats_test_lib:new(cats, costly, [Kind]),
+         Objects = [{N, 0} || N <- lists:seq(1, 20)],
+         true = cats:insert(Table, Objects),
+         Replace = [{{'$1', '$2'}, [Guard], [{{'$1', {'+', '$2', 1}}}]}],
+         ?assertError(dirty, cats_nif:select(select_replace, Table, Replace, infinity)),
+         ?assertEqual(Objects, lists:sort(cats:tab2list(Table))),
+         ?assertEqual(20, cats:select_replace(Table, Replace)),
+         ?assertEqual([{N, 1} || N <- lists:seq(1, 20)], lists:sort(cats:tab2list(Table))),
+         Delete = [{{'$1', '_'}, [Guard], [true]}],
+         ?assertError(dirty, cats_nif:select(select_delete, Table, Delete, infinity)),
+         ?assertEqual(20, cats:info(Table, size)),
+         ?assertEqual(20, cats:select_delete(Table, Delete)),
+         true = cats:delete(Table)
+     end || Kind <- cats_test_lib:types([set, ordered_set])].
+
+%% A cursor that counts goes on from a number only, and does nothing else.
+results_of_another_kind(_Config) ->
+    [begin
+         Table = cats_test_lib:new(cats, counted, [Kind]),
+         true = cats:insert(Table, [{N, N} || N <- lists:seq(1, 20000)]),
+         {Count, Cursor, _Words} = cats_nif:select(select_delete, Table, [{{'_', '_'}, [{'>', 1, 0}], [true]}], infinity),
+         Left = cats:info(Table, size),
+         [?assertError(none, cats_nif:select_on(Cursor, Wrong)) || Wrong <- [[], foo, -1, 1.0, 1 bsl 64, [1 | 2]]],
+         ?assertEqual(20000 - Count, Left),
+         ?assertEqual(Left, cats:info(Table, size)),
+         true = cats:delete(Table)
+     end || Kind <- cats_test_lib:types()].

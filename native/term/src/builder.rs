@@ -5,6 +5,7 @@
 use crate::block::{copy_words, write_bytes, Block};
 use crate::format::*;
 use cats_sync::epoch;
+use cats_sync::slab;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
@@ -140,7 +141,8 @@ impl<'a> Builder<'a> {
     #[cold]
     fn grow(&mut self, count: usize) {
         let room = (2 * (self.used + count)).max(LEAST);
-        let mut heap = Vec::with_capacity(room);
+        let mut heap = Vec::new();
+        slab::needed(heap.try_reserve_exact(room).ok());
         heap.extend_from_slice(self.built());
         self.heap = heap;
         // SAFETY: a vector's address is not null.

@@ -43,11 +43,11 @@ call(insert, cats, Table, Key) -> fun() -> cats:insert(Table, {Key, 1}) end.
 longest(Milliseconds, Calls) ->
     Longest = counters:new(length(Calls), []),
     Time = erlang:convert_time_unit(Milliseconds, millisecond, nanosecond),
-    _ = bench_workers:seconds([fun() -> watch(Call, Time, Longest, Worker) end
+    _ = bench_workers:seconds([fun() -> record(Call, Time, Longest, Worker) end
                                || {Worker, Call} <- lists:enumerate(Calls)]),
     lists:max([counters:get(Longest, Worker) || Worker <- lists:seq(1, length(Calls))]) / 1000.
 
-watch(Call, Time, Longest, Worker) ->
+record(Call, Time, Longest, Worker) ->
     Start = erlang:monotonic_time(nanosecond),
     counters:put(Longest, Worker, watch(Call, Start, Start + Time, 0)).
 

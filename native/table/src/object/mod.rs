@@ -877,7 +877,7 @@ mod tests {
     fn bodies_tell_what_held_blocks_weigh() {
         install_test_host(false);
         let mut builder = Builder::new();
-        for arity in [2, 5, 1019, 1020, 0x8000] {
+        for arity in [2, 5, 1019, 1020, 4000] {
             builder.clear();
             let root = builder.tuple(arity);
             (0..arity).for_each(|slot| builder.set(root, slot, NIL));
@@ -905,5 +905,28 @@ mod tests {
             }
             assert_eq!(retained(7), 0);
         }
+    }
+
+    /// What is held in a large block is given back item by item.
+    #[test]
+    fn large_blocks_are_freed_in_steps() {
+        install_test_host(false);
+        let mut builder = Builder::new();
+        let root = builder.tuple(FREE_IN_SLICES);
+        (0..FREE_IN_SLICES).for_each(|slot| builder.set(root, slot, NIL));
+        for slot in [1, 2, 3] {
+            // SAFETY: the term lives for ever.
+            let term = unsafe { builder.held(Class::Fun, hold(Form::Opaque(8))) };
+            builder.set(root, slot, term);
+        }
+        let body = block_body(builder.finish().unwrap(), LAYOUT);
+        assert_eq!(held(body), None);
+        // SAFETY: the block is this test's own, which frees it once.
+        let mut rest = Some(Dismantled::new(unsafe { block_of(body) }));
+        for left in [2, 1, 0] {
+            rest = rest.expect("more items").step(1);
+            assert_eq!(retained(8), left);
+        }
+        assert!(rest.expect("the memory").step(1).is_none());
     }
 }

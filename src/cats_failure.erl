@@ -3,7 +3,8 @@
 %% 54).
 %%
 %% A native function raises an atom that says why it did not succeed, and has then changed nothing:
-%%   busy          it met a lock that was held for too long: other processes get their turn, then it is called again;
+%%   busy          it met a lock that was held for too long: other processes get their turn, then it is called again.
+%%                 It does not sleep: in a busy VM a sleep of a millisecond can take a second;
 %%   dirty         it would take too long for a scheduler: it is called again on a dirty one;
 %%   reaper        there is no process that frees memory in the background: one is started, then it is called again;
 %%   system_limit  the error that ets raises under the same name;
@@ -11,9 +12,6 @@
 %%                 one of cats' own: which option is refused, or why those of new/2 do not go together.
 -module(cats_failure).
 -export([handle/2, handle/5, fail/4, format_error/2]).
-
-%% How often a call yields before it starts to sleep a millisecond each time.
--define(YIELDS, 20).
 
 -type native() :: {Function :: atom(), Arguments :: [term()]}.
 
@@ -30,17 +28,17 @@ handle(Cause, [{cats_nif, Function, Arguments, _} | _] = Stack) ->
 %% `cats:Function'.
 -spec handle(Cause :: term(), native(), Function :: atom(), Arguments :: [term()], erlang:stacktrace()) -> term().
 handle(Cause, Native, Function, Arguments, Stack) ->
-    retry(Cause, Native, {Function, Arguments, Stack}, 0).
+    retry(Cause, Native, {Function, Arguments, Stack}).
 
-retry(busy, Native, Called, Waits) ->
-    wait(Waits),
-    call(Native, Called, Waits + 1);
-retry(dirty, {Function, Arguments}, Called, Waits) ->
-    call({dirty, [Function, Arguments]}, Called, Waits);
-retry(reaper, Native, Called, Waits) ->
+retry(busy, Native, Called) ->
+    erlang:yield(),
+    call(Native, Called);
+retry(dirty, {Function, Arguments}, Called) ->
+    call({dirty, [Function, Arguments]}, Called);
+retry(reaper, Native, Called) ->
     ok = cats_reaper:ensure(),
-    call(Native, Called, Waits);
-retry(Cause, _Native, {Function, Arguments, Stack}, _Waits) ->
+    call(Native, Called);
+retry(Cause, _Native, {Function, Arguments, Stack}) ->
     case error_info(Cause) of
         unknown -> erlang:raise(error, Cause, Stack);
         {Reason, Info} -> erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(Stack)])
@@ -62,17 +60,12 @@ fail(Reason, Cause, Function, Arguments) ->
            end,
     erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(tl(Stack))]).
 
-call({Function, Arguments} = Native, Called, Waits) ->
+call({Function, Arguments} = Native, Called) ->
     try
         apply(cats_nif, Function, Arguments)
     catch
-        error:Cause -> retry(Cause, Native, Called, Waits)
+        error:Cause -> retry(Cause, Native, Called)
     end.
-
-wait(Waits) when Waits < ?YIELDS ->
-    erlang:yield();
-wait(_Waits) ->
-    receive after 1 -> ok end.
 
 error_info(system_limit) ->
     {system_limit, []};

@@ -4,7 +4,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([deleting_a_large_table_holds_nobody/1, killing_the_owner_of_a_large_table_holds_nobody/1,
-         emptying_a_large_table_holds_nobody/1, memory_comes_back/1,
+         emptying_a_large_table_holds_nobody/1, freeing_an_object_of_many_funs_holds_nobody/1, memory_comes_back/1,
          memory_of_replaced_objects_comes_back/1, killed_in_the_middle/1, loading_again_keeps_tables/1, many_keys_at_once/1,
          keys_of_what_is_found/1, lists_of_operations/1, many_large_keys/1,
          packed_objects/1, heap_for_results/1, memory_of_small_tables/1, many_tables/3]).
@@ -15,7 +15,7 @@ suite() -> [{timetrap, {minutes, 30}}].
 
 all() ->
     [deleting_a_large_table_holds_nobody, killing_the_owner_of_a_large_table_holds_nobody,
-     emptying_a_large_table_holds_nobody,
+     emptying_a_large_table_holds_nobody, freeing_an_object_of_many_funs_holds_nobody,
      memory_comes_back, memory_of_replaced_objects_comes_back, killed_in_the_middle,
      loading_again_keeps_tables, many_keys_at_once, keys_of_what_is_found,
      lists_of_operations, many_large_keys, packed_objects, heap_for_results, memory_of_small_tables].
@@ -29,7 +29,8 @@ init_per_testcase(Case, Config)
                                      Case =:= loading_again_keeps_tables; Case =:= many_keys_at_once;
                                      Case =:= lists_of_operations; Case =:= many_large_keys;
                                      Case =:= packed_objects; Case =:= heap_for_results;
-                                     Case =:= memory_of_small_tables ->
+                                     Case =:= memory_of_small_tables;
+                                     Case =:= freeing_an_object_of_many_funs_holds_nobody ->
     cats_test_lib:only_cats(Config);
 init_per_testcase(_, Config) ->
     Config.
@@ -57,6 +58,42 @@ killing_the_owner_of_a_large_table_holds_nobody(_Config) ->
 
 emptying_a_large_table_holds_nobody(_Config) ->
     holds_nobody(fun(Table) -> true = ?T:delete_all_objects(Table), 0 = ?T:info(Table, size) end).
+
+%% An object of many funs takes milliseconds to free, whichever way it goes. What handles such a term itself does so in
+%% a process of its own, which is not watched.
+freeing_an_object_of_many_funs_holds_nobody(_Config) ->
+    Many = fun(1) -> many_funs(200000) end,
+    Apart = fun(Call) ->
+                    {Pid, Monitor} = spawn_monitor(fun() -> Call(many_funs(200000)) end),
+                    receive {'DOWN', Monitor, process, Pid, normal} -> ok end
+            end,
+    Ways = [{set, delete, fun(T) -> cats:delete(T, 1) end},
+            {set, insert, fun(T) -> cats:insert(T, {1, a}) end},
+            {set, update_element, fun(T) -> cats:update_element(T, 1, {2, a}) end},
+            {set, select_delete, fun(T) -> 1 = cats:select_delete(T, [{{1, '_'}, [], [true]}]) end},
+            {set, delete_all_objects, fun(T) -> cats:delete_all_objects(T) end},
+            {set, delete_table, fun(T) -> cats:delete(T) end},
+            {set, owner, fun(T) -> cats_test_lib:stop(cats:info(T, owner), kill) end},
+            {set, take, fun(T) -> Apart(fun(_) -> [_] = cats:take(T, 1) end) end},
+            {set, refused, fun(T) -> Apart(fun(Object) -> false = cats:insert_new(T, [Object]) end) end},
+            {set, killed, fun(T) ->
+                                  {Pid, _} = spawn_monitor(fun() -> cats:insert(T, many_funs(200000)) end),
+                                  timer:sleep(50),
+                                  cats_test_lib:stop(Pid, kill)
+                          end},
+            {ordered_set, delete, fun(T) -> cats:delete(T, 1) end},
+            {bag, group, fun(T) -> cats:insert(T, {1, a}), cats:delete(T, 1) end}],
+    %% What the VM and the library take once.
+    attempts(set, Many, 1, fun(T) -> cats:delete(T, 1) end, 6, 3),
+    Before = erlang:memory(system),
+    Outcomes = [{Way, attempts(Type, Many, 1, Action, 6, 3)} || {Type, Way, Action} <- Ways],
+    %% The terms of one such object take more.
+    cats_test_lib:eventually(fun() -> erlang:memory(system) < Before + (8 bsl 20) end),
+    ct:log("memory of the system: ~b, then ~b", [Before, erlang:memory(system)]),
+    {comment, io_lib:format("~0p", [Outcomes])}.
+
+many_funs(Number) ->
+    {1, [fun() -> N end || N <- lists:seq(1, Number)]}.
 
 holds_nobody(Action) ->
     Objects = cats_test_lib:environment("OBJECTS", 1000000),

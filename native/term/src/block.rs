@@ -257,13 +257,7 @@ impl Block {
     /// Gives back what is held or counted, of a block that nobody reads any more.
     #[inline(never)]
     fn release_held(&self) {
-        let host = host();
-        let release_held = |term: TermRef<'_>| match term.view() {
-            View::SharedBinary(Shared::Held(held), _) | View::Held(_, held) => (host.release)(held),
-            _ => unreachable!("an item that is held"),
-        };
-        self.as_ref()
-            .for_each_kept(|record| (host.release_binary)(record), release_held);
+        self.as_ref().for_each_kept(release_counted, release_held);
     }
 
     /// The block as something to read.
@@ -360,6 +354,48 @@ impl Block {
     pub unsafe fn free(address: *mut u8, _: usize) {
         // SAFETY: as the caller promises; addresses of blocks are never null.
         drop(unsafe { Block::from_raw(NonNull::new_unchecked(address.cast())) });
+    }
+}
+
+fn release_counted(record: u64) {
+    (host().release_binary)(record);
+}
+
+fn release_held(term: TermRef<'_>) {
+    match term.view() {
+        View::SharedBinary(Shared::Held(held), _) | View::Held(_, held) => (host().release)(held),
+        _ => unreachable!("an item that is held"),
+    }
+}
+
+/// A block that is freed in steps, because many terms in it are held or counted. Nobody reads it any more.
+pub struct Dismantled {
+    block: ManuallyDrop<Block>,
+    /// The word where the next item begins.
+    at: usize,
+}
+
+impl Dismantled {
+    pub fn new(block: Block) -> Self {
+        let at = 1 + block.as_ref().arity();
+        let block = ManuallyDrop::new(block);
+        Self { block, at }
+    }
+
+    /// Gives back what is held or counted in the next `items` items. Frees the memory behind the last one; else returns the rest.
+    pub fn step(mut self, items: usize) -> Option<Self> {
+        let block = self.block.as_ref();
+        for _ in 0..items {
+            if self.at >= block.words() {
+                let size = block.words() * size_of::<u64>();
+                // SAFETY: the block was allocated with this size, and this was its last holder.
+                unsafe { slab::free(self.block.address.cast(), size) };
+                return None;
+            }
+            // SAFETY: items follow one another up to the block's end.
+            self.at += unsafe { block.show_kept(self.at, &mut release_counted, &mut release_held) };
+        }
+        Some(self)
     }
 }
 
@@ -586,24 +622,33 @@ impl<'a> BlockRef<'a> {
         if !self.has_held() {
             return;
         }
-        let base = self.address.as_ptr();
         // What follows the tuple.
         let (mut at, end) = (1 + self.arity(), self.words());
         while at < end {
             // SAFETY: items follow one another up to the block's end.
-            let header = unsafe { base.add(at).read() };
-            at += if is_counted(header) {
-                // SAFETY: the item's first word.
-                counted(unsafe { base.add(at + 1).read() });
-                1 + COUNTED_WORDS
-            } else {
-                if is_held(header) {
-                    // SAFETY: an item of the block, which lives for 'a.
-                    held(unsafe { TermRef::new(base, (at as u64) << 2 | TAG_ITEM) });
-                }
-                item_words(header)
-            };
+            at += unsafe { self.show_kept(at, &mut counted, &mut held) };
         }
+    }
+
+    /// Shows what [`for_each_kept`](Self::for_each_kept) shows of one item; its words.
+    ///
+    /// # Safety
+    /// An item behind the outermost tuple begins at this word.
+    #[inline(always)]
+    unsafe fn show_kept(self, at: usize, counted: &mut impl FnMut(u64), held: &mut impl FnMut(TermRef<'a>)) -> usize {
+        let base = self.address.as_ptr();
+        // SAFETY: the caller's promise.
+        let header = unsafe { base.add(at).read() };
+        if is_counted(header) {
+            // SAFETY: the item's first word.
+            counted(unsafe { base.add(at + 1).read() });
+            return 1 + COUNTED_WORDS;
+        }
+        if is_held(header) {
+            // SAFETY: an item of the block, which lives for 'a.
+            held(unsafe { TermRef::new(base, (at as u64) << 2 | TAG_ITEM) });
+        }
+        item_words(header)
     }
 
     /// A copy. Nothing if a term in the block is held, or memory is exhausted.

@@ -457,6 +457,6 @@ fn patient(table: &Table) -> bool {
 
 /// Wakes the reaper process if there is news for it.
 #[inline]
-fn wake(env: Env) {
+pub(crate) fn wake(env: Env) {
     cats_table::wake(&Vm(env));
 }

@@ -27,6 +27,8 @@ pub fn dirty_call(env: Env, &[name, list]: &[Term; 2]) -> Result<Term, Failure> 
         Ok(result) => (atoms::ok(), result),
         Err(reason) => (atoms::error(), reason),
     };
+    // Replacing or refusing a large object leaves it to the reaper.
+    crate::calls::wake(env);
     Ok(env.tuple(&[tag, value]))
 }
 

@@ -20,11 +20,15 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The atom that stands for it.
+    /// The atom that stands for it. Called when the failed call holds no lock and no guard any more.
     #[cold]
     pub fn reason(self) -> Term {
         match self {
-            Failure::Busy => atoms::busy(),
+            Failure::Busy => {
+                // The operating system may have preempted the holder of the lock: give it this processor.
+                cats_sync::facade::yield_now();
+                atoms::busy()
+            }
             Failure::Big => atoms::dirty(),
             Failure::NoReaper => atoms::reaper(),
             Failure::SystemLimit => atoms::system_limit(),

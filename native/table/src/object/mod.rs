@@ -7,12 +7,13 @@ pub(crate) mod schema;
 
 use crate::failure::Failure;
 use crate::object::schema::Probe;
+use crate::registry::reaper::{self, Garbage};
 use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::slab;
 use cats_term::{
-    block_weight, bytes_of, is_immediate, key_word_of_part, Block, BlockRef, ChangingRef, Scratch, Short, TermRef,
-    CHANGING_LIMIT,
+    block_weight, bytes_of, is_immediate, key_word_of_part, Block, BlockRef, ChangingRef, Dismantled, Scratch, Short,
+    TermRef, CHANGING_LIMIT,
 };
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::num::NonZeroU64;
@@ -443,9 +444,41 @@ unsafe fn free_block(body: u64) {
     unsafe {
         match words(body) {
             Some(words) => Block::free_words(referent(body), words),
+            None if leave_to_reaper(body) => enqueue_block(referent(body), 0),
             None => Block::free(referent(body), 0),
         }
     }
+}
+
+/// Words from which on the reaper frees a block in which something is held, in slices. The body of such a block does not tell them.
+const FREE_IN_SLICES: usize = 4 << 10;
+const _: () = assert!(FREE_IN_SLICES > HELD_WORDS as usize);
+
+/// Whether the block is one for the reaper, which is told so.
+///
+/// # Safety
+/// The body is the address of a block, which lives.
+#[inline]
+unsafe fn leave_to_reaper(body: u64) -> bool {
+    if held(body).is_some() {
+        return false;
+    }
+    // SAFETY: as the caller promises.
+    let large = unsafe { block(body) }.is_some_and(|block| block.has_held() && block.words() >= FREE_IN_SLICES);
+    if large {
+        reaper::expect();
+    }
+    large
+}
+
+/// Leaves a block to the reaper, which has been told so; fits `cats_sync::epoch::Drop`.
+///
+/// # Safety
+/// The address came from [`Block::into_raw`], and nobody reads the block any more.
+unsafe fn enqueue_block(address: *mut u8, _: usize) {
+    // SAFETY: as the caller promises; addresses of blocks are never null.
+    let block = unsafe { Block::from_raw(NonNull::new_unchecked(address.cast())) };
+    reaper::enqueue(Garbage::Block(Dismantled::new(block)));
 }
 
 /// Frees an object once nobody can be reading it.
@@ -475,6 +508,7 @@ unsafe fn retire_otherwise(guard: &Guard, body: u64) {
     unsafe {
         match held(body) {
             Some((words, weight)) => block_of(body).retire_held(guard, words, weight),
+            None if leave_to_reaper(body) => guard.retire_sized(referent(body), 0, enqueue_block, FREE_IN_SLICES * 8),
             None => block_of(body).retire(guard),
         }
     }
@@ -843,7 +877,7 @@ mod tests {
     fn bodies_tell_what_held_blocks_weigh() {
         install_test_host(false);
         let mut builder = Builder::new();
-        for arity in [2, 5, 1019, 1020, 0x8000] {
+        for arity in [2, 5, 1019, 1020, 4000] {
             builder.clear();
             let root = builder.tuple(arity);
             (0..arity).for_each(|slot| builder.set(root, slot, NIL));
@@ -871,5 +905,28 @@ mod tests {
             }
             assert_eq!(retained(7), 0);
         }
+    }
+
+    /// What is held in a large block is given back item by item.
+    #[test]
+    fn large_blocks_are_freed_in_steps() {
+        install_test_host(false);
+        let mut builder = Builder::new();
+        let root = builder.tuple(FREE_IN_SLICES);
+        (0..FREE_IN_SLICES).for_each(|slot| builder.set(root, slot, NIL));
+        for slot in [1, 2, 3] {
+            // SAFETY: the term lives for ever.
+            let term = unsafe { builder.held(Class::Fun, hold(Form::Opaque(8))) };
+            builder.set(root, slot, term);
+        }
+        let body = block_body(builder.finish().unwrap(), LAYOUT);
+        assert_eq!(held(body), None);
+        // SAFETY: the block is this test's own, which frees it once.
+        let mut rest = Some(Dismantled::new(unsafe { block_of(body) }));
+        for left in [2, 1, 0] {
+            rest = rest.expect("more items").step(1);
+            assert_eq!(retained(8), left);
+        }
+        assert!(rest.expect("the memory").step(1).is_none());
     }
 }

@@ -1,5 +1,5 @@
-//! What is left behind is cleared away in slices: the contents of deleted tables, large groups of objects, and the tables of
-//! processes that have ended. The queue is native, so that a reaper process that is killed loses nothing.
+//! What is left behind is cleared away in slices: the contents of deleted tables, large groups of objects, objects with many held
+//! terms, and the tables of processes that have ended. The queue is native, so that a reaper process that is killed loses nothing.
 
 use crate::failure::Failure;
 use crate::object::group::Group;
@@ -9,6 +9,7 @@ use crate::table::store::Store;
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
+use cats_term::Dismantled;
 use std::ptr::null_mut;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -21,6 +22,8 @@ pub(crate) enum Garbage {
     Store(Own<Store>),
     /// A group likewise.
     Group(Own<Group>),
+    /// The block of an object likewise, in which many terms are held.
+    Block(Dismantled),
 }
 
 struct Node {
@@ -39,6 +42,8 @@ static WORK: LazyLock<Exclusive<Vec<Garbage>>> = LazyLock::new(Exclusive::defaul
 
 /// Places that are dismantled between two looks at the clock.
 const PLACES: usize = 32;
+/// Items of a block that are freed between two looks at the clock.
+const ITEMS: usize = 256;
 /// Retired objects that are freed at once.
 const RETIRED: usize = 128;
 
@@ -129,5 +134,6 @@ fn step(registry: &Registry, host: &dyn Host, garbage: Garbage) -> Result<Option
         }
         Garbage::Store(mut store) => (!store.dismantle(PLACES)).then_some(Garbage::Store(store)),
         Garbage::Group(mut group) => (!group.dismantle(PLACES)).then_some(Garbage::Group(group)),
+        Garbage::Block(block) => block.step(ITEMS).map(Garbage::Block),
     })
 }

@@ -38,12 +38,12 @@ $(MKDOCS): docs/site/requirements.txt
 	@touch $(MKDOCS)
 
 bench-native: deps ## measure all engines and locks beside maps of other Rust libraries (QUICK=1: in 3 minutes; FILTER=name)
-	cd native && cargo bench --locked -p cats-engine --bench engines
+	cd native && cargo bench --locked -p cats-bench --bench engines
 
 test: test-native test-models linearizability test-erlang test-bench ## run all tests
 
 test-native: deps ## the tests of the Rust crates
-	cd native && cargo test --locked --workspace --no-fail-fast
+	cd native && cargo test --locked --no-fail-fast
 
 test-models: deps ## check models of the synchronisation with loom
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-sync --test models --test lock_models \

@@ -3,7 +3,7 @@
 //! `RUSTFLAGS="--cfg shuttle" cargo test --release -p cats-engine --test linear_hash_shuttle`.
 #![cfg(shuttle)]
 
-#[path = "../examples/common/immediates.rs"]
+#[path = "../../bench/src/immediates.rs"]
 mod immediates;
 
 use cats_engine::config::{BucketLocks, Config};

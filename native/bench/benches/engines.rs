@@ -4,9 +4,7 @@
 //!
 //! `make bench-native`: some 8 minutes; with `QUICK=1` some 2, on fewer keys. `FILTER=text` measures the rows whose name has it.
 
-#[path = "../examples/common/immediates.rs"]
-mod immediates;
-
+use cats_bench::immediates::Immediates;
 use cats_engine::avl::Avl;
 use cats_engine::ca::Ca;
 use cats_engine::ca_tree::{CaAvl, CaTreap};
@@ -18,7 +16,6 @@ use cats_engine::std_hash::StdHash;
 use cats_engine::{mix, Detached, Engine, Entry, Step};
 use cats_sync::epoch;
 use criterion::{BenchmarkId, Criterion};
-use immediates::Immediates;
 use parking_lot::RwLock;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

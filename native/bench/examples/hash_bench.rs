@@ -1,18 +1,15 @@
 //! The hash engines beside the standard library's map and dashmap: nanoseconds an operation on one thread, 2^20
 //! operations over 2^21 integer keys, each phase in its own random order. All hash with the same function.
 //!
-//! `cargo run --release --example hash_bench [ROUNDS]`
+//! `cargo run --release -p cats-bench --example hash_bench [ROUNDS]`
 
-#[path = "common/immediates.rs"]
-mod immediates;
-
+use cats_bench::immediates::Immediates;
 use cats_engine::config::{BucketLocks, Config};
 use cats_engine::hash::Hash;
 use cats_engine::linear_hash::LinearHash;
 use cats_engine::{mix, Engine, Entry, Step};
 use cats_sync::epoch;
 use dashmap::DashMap;
-use immediates::Immediates;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::hint::black_box;
@@ -45,25 +42,30 @@ trait Map {
     }
 }
 
-impl<E: Engine<Immediates>> Map for E {
+/// An engine.
+struct Ours<E>(E);
+
+impl<E: Engine<Immediates>> Map for Ours<E> {
     fn insert(&mut self, key: u64) {
         let entry = Entry {
             key: key << 4 | 15,
             body: key << 4 | 15,
         };
-        self.update(&epoch::pin(), &key, |_| (Step::Put(entry), ()))
+        self.0
+            .update(&epoch::pin(), &key, |_| (Step::Put(entry), ()))
             .expect("no other thread");
     }
     fn lookup(&mut self, key: u64) -> bool {
-        let found = self.read(&epoch::pin(), &key, |found| found.map(|entry| entry.body));
+        let found = self.0.read(&epoch::pin(), &key, |found| found.map(|entry| entry.body));
         black_box(found).expect("no other thread").is_some()
     }
     fn delete(&mut self, key: u64) {
-        self.update(&epoch::pin(), &key, |_| (Step::Remove, ()))
+        self.0
+            .update(&epoch::pin(), &key, |_| (Step::Remove, ()))
             .expect("no other thread");
     }
     fn bytes(&self) -> usize {
-        Engine::bytes(self)
+        self.0.bytes()
     }
 }
 
@@ -147,7 +149,7 @@ fn measure(name: &str, map: &mut impl Map, round: u64) {
 fn main() {
     let rounds = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(3);
     for round in 0..rounds {
-        measure("hash", &mut Hash::new(Immediates).expect("memory"), round);
+        measure("hash", &mut Ours(Hash::new(Immediates).expect("memory")), round);
         for (name, bucket_locks) in [
             ("linear_hash, table lock", BucketLocks::TableLock),
             ("linear_hash, 1 lock", BucketLocks::Fixed(1)),
@@ -158,7 +160,11 @@ fn main() {
                 bucket_locks,
                 ..Config::default()
             };
-            measure(name, &mut LinearHash::new(Immediates, &config).expect("memory"), round);
+            measure(
+                name,
+                &mut Ours(LinearHash::new(Immediates, &config).expect("memory")),
+                round,
+            );
         }
         measure("std", &mut HashMap::<_, _, BuildHasherDefault<Mixer>>::default(), round);
         measure(
@@ -167,8 +173,9 @@ fn main() {
             round,
         );
     }
-    let mut hash = Hash::new(Immediates).expect("memory");
-    keys(0).into_iter().for_each(|key| Map::insert(&mut hash, key));
+    let mut filled = Ours(Hash::new(Immediates).expect("memory"));
+    keys(0).into_iter().for_each(|key| filled.insert(key));
+    let hash = filled.0;
     let start = cpu_time();
     let (mut steps, mut last) = (0, None);
     while let Some(entry) = hash

@@ -2,18 +2,15 @@
 //! nanoseconds of processor time and of the clock an operation, on one thread and on two; then lookups and steps of two
 //! threads with and without a static stack. Run it on an idle machine.
 //!
-//! `cargo run --release --example trees_bench [LOG2_OPERATIONS]`
+//! `cargo run --release -p cats-bench --example trees_bench [LOG2_OPERATIONS]`
 
-#[path = "common/immediates.rs"]
-mod immediates;
-
+use cats_bench::immediates::Immediates;
 use cats_engine::avl::Avl;
 use cats_engine::ca::Ca;
 use cats_engine::ca_tree::{CaAvl, CaTreap};
 use cats_engine::config::{BaseLock, Config};
 use cats_engine::{mix, Busy, Engine, Entry, OrderedEngine, Step};
 use cats_sync::epoch;
-use immediates::Immediates;
 use std::hint::black_box;
 use std::sync::Barrier;
 use std::time::Instant;

@@ -2,15 +2,12 @@
 //! an operation, 2^20 operations over 2^21 integer keys, each phase in its own random order; on one thread, and for `ca` on
 //! two at once. Then appends, a walk, and a small queue.
 //!
-//! `cargo run --release --example ca_bench [ROUNDS]`
+//! `cargo run --release -p cats-bench --example ca_bench [ROUNDS]`
 
-#[path = "common/immediates.rs"]
-mod immediates;
-
+use cats_bench::immediates::Immediates;
 use cats_engine::ca::Ca;
 use cats_engine::{mix, Engine, Entry, Step};
 use cats_sync::epoch;
-use immediates::Immediates;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 

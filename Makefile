@@ -46,10 +46,10 @@ test-native: deps ## the tests of the Rust crates
 	cd native && cargo test --locked --no-fail-fast
 
 test-models: deps ## check models of the synchronisation with loom
-	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-sync --test models --test lock_models \
+	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-sync --test models --test lock_models \
 	    --test linear_hash_model --test hazard_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
-	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --release -p cats-engine --test skip_list_model \
+	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-engine --test skip_list_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 
 test-schedules: deps ## models of whole engines under random schedules, with shuttle
@@ -73,6 +73,7 @@ conformance: build ## the Erlang tests that hold for every engine, over each (EN
 	@scripts/conformance
 
 check: deps ## what takes long: histories by the thousand, models, sanitizers, the site (some two hours)
+	@CATS_STRESS_MS=1000 $(MAKE) test-native
 	@$(MAKE) test-models test-schedules
 	@ROUNDS=1000 scripts/linearizability
 	@$(MAKE) conformance

@@ -28,7 +28,7 @@ end_per_suite(_Config) -> ok.
 
 one_order(_Config) ->
     [] = [{Row, Orders, Expected}
-          || {Row, Orders, Expected} <- matrix(cats_test_lib:environment("CALLS", 4), [{default, []}]),
+          || {Row, Orders, Expected} <- matrix(cats_test_lib:environment("ORDER_CALLS", 2), [{default, []}]),
              {Orders, Expected} =/= {1, true}],
     ok.
 

@@ -55,5 +55,5 @@ defmodule Cats.MixProject do
     ]
   end
 
-  def application, do: Keyword.take(@application, [:mod, :registered])
+  def application, do: Keyword.take(@application, [:registered])
 end

@@ -6,7 +6,7 @@
 %%   busy          it met a lock that was held for too long: other processes get their turn, then it is called again.
 %%                 It does not sleep: in a busy VM a sleep of a millisecond can take a second;
 %%   dirty         it would take too long for a scheduler: it is called again on a dirty one;
-%%   reaper        there is no process that frees memory in the background: one is started, then it is called again;
+%%   settings      the native side does not have the settings of the application yet: it gets them, then it is called again;
 %%   system_limit  the error that ets raises under the same name;
 %%   others        the `cause' that ets gives in error_info (`none' if it gives none) together with the error badarg; or
 %%                 one of cats' own: which option is refused, or why those of new/2 do not go together.
@@ -35,8 +35,8 @@ retry(busy, Native, Called) ->
     call(Native, Called);
 retry(dirty, {Function, Arguments}, Called) ->
     call({dirty, [Function, Arguments]}, Called);
-retry(reaper, Native, Called) ->
-    ok = cats_reaper:ensure(),
+retry(settings, Native, Called) ->
+    ok = cats_settings:pass(),
     call(Native, Called);
 retry(Cause, _Native, {Function, Arguments, Stack}) ->
     case error_info(Cause) of

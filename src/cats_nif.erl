@@ -2,8 +2,8 @@
 %% @doc The native functions of cats: loads the library `cats_nif' and holds a stub for each function of it.
 %%
 %% A function returns what the function of `ets' with its name returns, or raises `error:Cause', where `Cause' is an atom:
-%% `busy' (a lock was held too long), `dirty' (too large for a scheduler, see {@link dirty/2}), `reaper' (no process is known yet
-%% that carries out what is left behind, see {@link reaper/1}), `system_limit', or the cause that `ets' gives for `badarg'. Nothing
+%% `busy' (a lock was held too long), `dirty' (too large for a scheduler, see {@link dirty/2}), `settings' (the settings have not
+%% been passed yet, see {@link configure/1}), `system_limit', or the cause that `ets' gives for `badarg'. Nothing
 %% was done when it raises. The module `cats' turns causes into what its callers see.
 -module(cats_nif).
 
@@ -55,8 +55,6 @@
     select_chunk/3,
     configure/1,
     settings/0,
-    reaper/1,
-    reap/0,
     memory/0,
     dirty/2,
     dirty_call/2
@@ -90,6 +88,9 @@
 %% What the library must have been built for: the version of the application.
 -define(VERSION, <<"0.1.0">>).
 
+%% The persistent term with the library that this VM has loaded: the digest of its file, and the file.
+-define(LOADED, {?MODULE, library}).
+
 %% The library's own reasons for not being loaded.
 -define(REFUSALS, #{
     1 => "another build of the library holds tables in this VM; restart the VM to change it",
@@ -115,13 +116,33 @@
 
 -spec load() -> ok | {error, {atom(), string()}}.
 load() ->
-    Library = filename:join(priv_dir(), "cats_nif"),
-    case erlang:load_nif(Library, {?VERSION, digest(Library ++ ".so")}) of
+    File = filename:absname(filename:join(priv_dir(), "cats_nif.so")),
+    case {digest(File), persistent_term:get(?LOADED, none)} of
+        {Digest, {Digest, Loaded}} -> load(Loaded, Digest);
+        {Digest, {_, Loaded}} when Digest =/= <<>> -> {error, {upgrade, another_build(File, Loaded)}};
+        {Digest, _} -> load(File, Digest)
+    end.
+
+%% Tables are in the image of the library that was loaded first. So a copy of its file is not loaded: the linker would make another
+%% image of it. The linker knows an image by its path, whether the file is still there or not.
+-spec load(file:filename(), binary()) -> ok | {error, {atom(), string()}}.
+load(File, Digest) ->
+    case erlang:load_nif(filename:rootname(File), {?VERSION, Digest}) of
+        ok ->
+            persistent_term:put(?LOADED, {Digest, File});
         {error, {Stage, Text}} when Stage =:= load; Stage =:= upgrade ->
             {error, {Stage, explain(Text)}};
-        Result ->
-            Result
+        Error ->
+            Error
     end.
+
+-spec another_build(file:filename(), file:filename()) -> string().
+another_build(Loaded, Loaded) ->
+    lists:flatten(io_lib:format("~ts is not the file any more that this VM has loaded, but another build, and tables need the one that is"
+                                " loaded; restart the VM to change it", [Loaded]));
+another_build(File, Loaded) ->
+    lists:flatten(io_lib:format("~ts is another build than ~ts, which this VM has loaded and tables need; restart the VM to change it",
+                                [File, Loaded])).
 
 %% The VM tells only the number of a refusal, as "... unsuccessful (2)".
 -spec explain(string()) -> string().
@@ -307,21 +328,13 @@ select_at(_Function, _Table, _Specification, _Place) -> erlang:nif_error(not_loa
 select_chunk(_Table, _Cursor, _Limit) -> erlang:nif_error(not_loaded).
 
 %% @doc Passes the settings of the application: the most groups that the readers of a lock are divided into, and how tables are
-%% found. The first call counts; it comes before the first {@link reaper/1}.
+%% found. The first call counts; it comes before the first table.
 -spec configure(settings()) -> ok.
 configure(_Settings) -> erlang:nif_error(not_loaded).
 
 %% @doc The settings that count, `none' before the first {@link configure/1}.
 -spec settings() -> settings() | none.
 settings() -> erlang:nif_error(not_loaded).
-
-%% @doc Names the process that gets the message `reap' when there is work for {@link reap/0}.
--spec reaper(pid()) -> ok.
-reaper(_Process) -> erlang:nif_error(not_loaded).
-
-%% @doc Does one slice, well under a millisecond, of what deleted tables and dead owners left behind.
--spec reap() -> more | idle.
-reap() -> erlang:nif_error(not_loaded).
 
 %% @doc Bytes that all tables hold.
 -spec memory() -> non_neg_integer().

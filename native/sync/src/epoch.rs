@@ -31,6 +31,7 @@ use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
 use std::ptr::{self, NonNull};
+use std::sync::{atomic, OnceLock};
 
 pub use crate::thread::slot_index;
 
@@ -342,6 +343,9 @@ impl Guard {
         } else {
             slot.bag.store(bag, Ordering::Relaxed);
         }
+        // The models have no collector that rests.
+        #[cfg(not(any(loom, shuttle)))]
+        announce_garbage();
     }
 
     /// Seals the thread's bag.
@@ -386,6 +390,35 @@ fn seal(bag: *mut Bag) {
     }
 }
 
+/// What wakes the collector, and whether it sleeps until it is woken.
+static WAKE: OnceLock<fn()> = OnceLock::new();
+static RESTING: atomic::AtomicBool = atomic::AtomicBool::new(false);
+
+/// Sets what wakes the collector, which is whoever calls [`collect`] in the background. The first call counts. `wake` is called on any
+/// thread, possibly under a guard, and must be short.
+pub fn on_garbage(wake: fn()) {
+    WAKE.get_or_init(|| wake);
+}
+
+/// The collector says whether it is about to sleep until it is woken. It looks for garbage once more after it has said so: what it
+/// does not find then will wake it.
+pub fn rest(resting: bool) {
+    RESTING.store(resting, Ordering::Relaxed);
+    // Pairs with the fence in `announce_garbage`: the collector finds the garbage, or who announces it sees that the collector rests.
+    atomic::fence(Ordering::SeqCst);
+}
+
+/// Wakes the collector if it rests. To be called when there is something that it will free.
+pub fn announce_garbage() {
+    atomic::fence(Ordering::SeqCst);
+    // Relaxed: ordered by the fence. The load first spares the line a write.
+    if RESTING.load(Ordering::Relaxed) && RESTING.swap(false, Ordering::Relaxed) {
+        if let Some(wake) = WAKE.get() {
+            wake();
+        }
+    }
+}
+
 /// Frees up to about `limit` objects, and takes over what idle threads hold: garbage, and pages of their heaps. True when
 /// garbage is left (perhaps still in use). Frees nothing retired under a guard of its own caller. Never waits.
 pub fn collect(limit: usize) -> bool {
@@ -398,6 +431,11 @@ pub fn collect(limit: usize) -> bool {
         thread.release_if_ended();
         left
     })
+}
+
+/// Whether a thread holds garbage, or pages of a heap, that [`collect`] can take when the thread is not pinned.
+pub fn is_held() -> bool {
+    slots().any(Slot::has_anything)
 }
 
 /// Frees what was left to this thread; then, if enough is sealed, one round of reclamation, unless another thread is at it: raids

@@ -1,8 +1,8 @@
-//! `info/2`.
+//! `info/2` and `memory/0`.
 
 use super::*;
 use cats_sync::epoch::pin;
-use cats_table::{Access, Direction, Met, Selection, WriteConcurrency};
+use cats_table::{Access, Direction, Met, Position, Selection, WriteConcurrency};
 use cats_term::View;
 
 pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
@@ -149,5 +149,27 @@ fn each_shared(term: TermRef<'_>, show: &mut dyn FnMut(&[u8])) {
             .chain(map.values.iter())
             .for_each(|part| each_shared(part, show)),
         _ => (),
+    }
+}
+
+/// Tables that a scheduler looks at.
+const TABLES_LIMIT: usize = 1000;
+
+/// The bytes that all tables hold.
+pub fn memory(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    if registry().count()? > TABLES_LIMIT && !on_dirty_scheduler() {
+        return Err(Failure::Big);
+    }
+    let mut bytes = 0;
+    let mut position = Position::default();
+    loop {
+        let guard = pin();
+        let next = registry().each(&Vm(env), &guard, position, 100, |table| {
+            bytes += table.by_identifier(&guard).bytes();
+        })?;
+        match next {
+            Some(next) => position = next,
+            None => return Ok(env.unsigned(bytes as u64)),
+        }
     }
 }

@@ -27,10 +27,11 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     if rest.0 != NIL {
         return Err(bad());
     }
-    if !reaper::is_known(env) {
-        return Err(Failure::NoReaper);
+    let groups = reader_groups().ok_or(Failure::NoSettings)?;
+    if !reaper::start() {
+        return Err(Failure::SystemLimit);
     }
-    let request = collect.finish(reader_groups());
+    let request = collect.finish(groups);
     let request = request.map_err(|refusal| refused(env, refusal))?;
     let guard = pin();
     let table = Table::new(registry(), request, name.0, env.this_process().0)?;
@@ -233,7 +234,7 @@ pub fn give_away(env: Env, &[table, process, data]: &[Term; 3]) -> Result<Term, 
     }
     let caller = env.this_process().0;
     registry().give_away(&Vm(env), handle, caller, process.0)?;
-    send_transfer(env, handle.table(), caller, process.0, data);
+    send_transfer(env, None, handle.table(), caller, process.0, data);
     Ok(atoms::true_())
 }
 

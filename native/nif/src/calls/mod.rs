@@ -9,11 +9,10 @@
 //! | `select` | select, match and their kin, scan |
 //! | `manage` | new, delete/1, rename, whereis, give_away, setopts, safe_fixtable, all |
 //! | `info` | info |
-//! | `background` | what the reaper process calls |
+//! | `reaper` | the thread that works in the background |
 //!
 //! Here stands what they share: finding the table, keys to search for, objects in and out.
 
-pub mod background;
 pub mod info;
 pub mod manage;
 pub mod read;
@@ -39,7 +38,9 @@ use rustler::sys::*;
 use smallvec::SmallVec;
 use std::ffi::CStr;
 use std::mem::ManuallyDrop;
-use std::sync::OnceLock;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::ptr::null_mut;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 impl Value for Table {
@@ -105,12 +106,12 @@ impl Host for Vm<'_> {
     fn transfer(&self, table: &Table, from: u64, to: u64, data: &Block) {
         // A term that was stored can be made, unless memory is exhausted; then the message is lost, as any would be.
         if let Ok(data) = decode::term(self.0, data.as_ref().element(0)) {
-            send_transfer(self.0, table, from, to, data);
+            send_transfer(self.0, None, table, from, to, data);
         }
     }
 
     fn wake(&self) {
-        reaper::wake(self.0);
+        reaper::wake();
     }
 
     fn may_outlive_caller(&self) -> bool {
@@ -127,12 +128,14 @@ impl Host for Vm<'_> {
     }
 }
 
-/// Sends `{'ETS-TRANSFER', Table, From, Data}`.
-fn send_transfer(env: Env, table: &Table, from: u64, to: u64, data: Term) {
-    let message = env.tuple(&[atoms::ets_transfer(), designation(env, table), Term(from), data]);
+/// Sends `{'ETS-TRANSFER', Table, From, Data}`. The data is a term of `own`, an environment for the message alone, or else of `env`.
+fn send_transfer(env: Env, own: Option<Env>, table: &Table, from: u64, to: u64, data: Term) {
+    let maker = own.unwrap_or(env);
+    let message = maker.tuple(&[atoms::ets_transfer(), designation(maker, table), Term(from), data]);
     if let Some(pid) = env.local_pid(Term(to)) {
-        // SAFETY: the message is copied, as no environment is given for it; a process that is gone gets none.
-        unsafe { enif_send(env.raw(), &pid, std::ptr::null_mut(), message.raw()) };
+        let own = own.map_or(null_mut(), Env::raw);
+        // SAFETY: the message is copied, or it takes what its own environment has; a process that is gone gets none.
+        unsafe { enif_send(env.raw(), &pid, own, message.raw()) };
     }
 }
 
@@ -455,7 +458,7 @@ fn patient(table: &Table) -> bool {
     (table.kind().is_bag() || table.options().compressed()) && on_dirty_scheduler()
 }
 
-/// Wakes the reaper process if there is news for it.
+/// Wakes the reaper if there is news for it.
 #[inline]
 pub(crate) fn wake(env: Env) {
     cats_table::wake(&Vm(env));

@@ -1,41 +1,128 @@
-//! The process that clears away in the background: it gets the message `reap` when there is work.
+//! The reaper: a thread of the library's own that does in the background what calls leave behind. It hands over and deletes the
+//! tables of processes that have ended, frees the contents of deleted tables, and frees what was retired.
+//!
+//! It is no process of the VM, so nobody can stop it, kill it or fill its mailbox. It sleeps without a time limit when nothing is
+//! left to do. Otherwise it works in slices, and naps after each: where all processors are busy, it takes one from a scheduler.
 
-use crate::entry::failure::Failure;
-use crate::vm::atoms;
-use crate::vm::monitor::is_alive;
-use crate::vm::{Env, Term};
-use cats_sync::facade::{AtomicU64, Ordering};
-use rustler::sys::enif_send;
+use super::*;
+use crate::held;
+use crate::vm::monitor;
+use cats_sync::epoch;
+use cats_table::reaper::{reap, Left};
+use std::thread::{self, Thread};
+use std::time::Duration;
 
-/// The word of its pid, 0 as long as there is none.
-static REAPER: AtomicU64 = AtomicU64::new(0);
+/// How long one slice takes.
+const SLICE: Duration = Duration::from_micros(200);
+/// The sleep after a slice. As short as the system's timers allow, some 50 µs.
+const NAP: Duration = Duration::from_nanos(1);
+/// The first sleep while work waits for somebody. It doubles, up to a tick.
+const BACK_OFF: Duration = Duration::from_micros(50);
+/// The sleep while garbage is left that belongs to others.
+const TICK: Duration = Duration::from_secs(1);
 
-/// `cats_nif:reaper(Pid)`: names the process.
-pub fn reaper(env: Env, &[process]: &[Term; 1]) -> Result<Term, Failure> {
-    env.local_pid(process).ok_or(Failure::Bad(atoms::none()))?;
-    // Relaxed: the word is all there is to see.
-    REAPER.store(process.0, Ordering::Relaxed);
-    // It may have been named because the one before is gone, which has left work.
-    wake(env);
-    Ok(atoms::ok())
-}
+/// The thread, once it has been started.
+static REAPER: OnceLock<Thread> = OnceLock::new();
 
-/// Whether the process is known and alive.
-pub fn is_known(env: Env) -> bool {
-    // Relaxed: as above.
-    let process = REAPER.load(Ordering::Relaxed);
-    process != 0 && is_alive(env, Term(process))
-}
-
-/// Tells the process that there is work.
-pub fn wake(env: Env) {
-    // Relaxed: as above.
-    let process = REAPER.load(Ordering::Relaxed);
-    if process == 0 {
-        return;
+/// Starts the thread unless it runs; false if the system gives none.
+pub fn start() -> bool {
+    static STARTING: Mutex<()> = Mutex::new(());
+    if REAPER.get().is_some() {
+        return true;
     }
-    if let Some(pid) = env.local_pid(Term(process)) {
-        // SAFETY: the message is an atom, which needs no environment; a process that is gone gets none.
-        unsafe { enif_send(env.raw(), &pid, std::ptr::null_mut(), atoms::reap().raw()) };
+    let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    if REAPER.get().is_none() {
+        epoch::on_garbage(wake);
+        let Ok(thread) = thread::Builder::new().name("cats_reaper".into()).spawn(serve) else {
+            return false;
+        };
+        // Whoever wanted to wake it before did not know it yet.
+        REAPER.get_or_init(|| thread.thread().clone()).unpark();
+    }
+    true
+}
+
+/// Tells the thread that there is work. Short, and takes no lock.
+pub fn wake() {
+    if let Some(thread) = REAPER.get() {
+        thread.unpark();
+    }
+}
+
+fn serve() {
+    let mut wait = BACK_OFF;
+    loop {
+        match slice() {
+            Left::Work => thread::sleep(NAP),
+            Left::Blocked => {
+                thread::park_timeout(wait);
+                wait = (2 * wait).min(TICK);
+                continue;
+            }
+            Left::Garbage => thread::park_timeout(TICK),
+            Left::Nothing => {
+                epoch::rest(true);
+                // What came since the last slice woke nobody.
+                if slice() == Left::Nothing {
+                    thread::park();
+                }
+                epoch::rest(false);
+            }
+        }
+        wait = BACK_OFF;
+    }
+}
+
+/// Does what there is to do, for a slice.
+fn slice() -> Left {
+    // What panicked is lost; the thread goes on. A back-off keeps a slice that always panics from using a processor.
+    let left = catch_unwind(AssertUnwindSafe(|| match reap(registry(), &Outside, SLICE) {
+        Left::Work => Left::Work,
+        left if held::sweep() && left == Left::Nothing => Left::Garbage,
+        left => left,
+    }));
+    left.unwrap_or(Left::Blocked)
+}
+
+/// The VM as a thread sees it that is none of the VM's own.
+struct Outside;
+
+impl Outside {
+    /// What the VM expects in place of an environment on such a thread.
+    fn env(&self) -> Env<'static> {
+        // SAFETY: the functions of the VM that are called here take null on such a thread.
+        unsafe { Env::new(null_mut()) }
+    }
+}
+
+impl Host for Outside {
+    fn is_alive(&self, pid: u64) -> bool {
+        monitor::is_alive(self.env(), Term(pid))
+    }
+
+    fn watch(&self, pid: u64) -> bool {
+        monitor::watch_other(self.env(), Term(pid))
+    }
+
+    fn transfer(&self, table: &Table, from: u64, to: u64, data: &Block) {
+        // SAFETY: no precondition; freed below. This thread alone has it.
+        let message = unsafe { Env::new(enif_alloc_env()) };
+        // A term that was stored can be made, unless memory is exhausted; then the message is lost, as any would be.
+        if let Ok(data) = decode::term(message, data.as_ref().element(0)) {
+            send_transfer(self.env(), Some(message), table, from, to, data);
+        }
+        // SAFETY: made above, and nobody refers to it.
+        unsafe { enif_free_env(message.raw()) };
+    }
+
+    /// This is the thread that would be woken.
+    fn wake(&self) {}
+
+    fn may_outlive_caller(&self) -> bool {
+        true
+    }
+
+    fn now(&self) -> Time {
+        Time::default()
     }
 }

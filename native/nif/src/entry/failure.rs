@@ -10,8 +10,8 @@ pub enum Failure {
     Busy,
     /// The work is too large for a scheduler. Nothing was done; call again through `cats_nif:dirty/2`.
     Big,
-    /// No process is known yet that carries out what is left behind by deleted tables and dead owners.
-    NoReaper,
+    /// The settings have not been passed yet, see `cats_nif:configure/1`.
+    NoSettings,
     /// Memory or numbers are exhausted.
     SystemLimit,
     /// `badarg`, with the atom that `ets` would give as its cause, or `none`, or with more than `ets` tells (`cats_failure` has
@@ -30,7 +30,7 @@ impl Failure {
                 atoms::busy()
             }
             Failure::Big => atoms::dirty(),
-            Failure::NoReaper => atoms::reaper(),
+            Failure::NoSettings => atoms::settings(),
             Failure::SystemLimit => atoms::system_limit(),
             Failure::Bad(cause) => cause,
         }

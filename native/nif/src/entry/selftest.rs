@@ -171,12 +171,12 @@ pub fn batches(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
 }
 
 /// Frees retired memory, and what is dead in batches.
-pub fn collect(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+pub fn collect(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     held::sweep();
     Ok(if epoch::collect(1000) {
-        atoms::more()
+        env.atom("more")
     } else {
-        atoms::idle()
+        env.atom("idle")
     })
 }
 

@@ -1,4 +1,4 @@
-//! The settings of the application, as they were when the first reaper registered itself, which is before the first table.
+//! The settings of the application, as they were when the first table was about to be made.
 
 use crate::calls::registry;
 use crate::entry::failure::Failure;
@@ -36,9 +36,9 @@ pub fn configure(env: Env, &[settings]: &[Term; 1]) -> Result<Term, Failure> {
     Ok(atoms::ok())
 }
 
-/// The most groups that the readers of one lock are divided into.
-pub fn reader_groups() -> usize {
-    SETTINGS.get().map_or(1, |settings| settings.reader_groups)
+/// The most groups that the readers of one lock are divided into; nothing before the settings have been passed.
+pub fn reader_groups() -> Option<usize> {
+    SETTINGS.get().map(|settings| settings.reader_groups)
 }
 
 /// `settings()`: what counted, as `configure` has it, or `none`.

@@ -5,7 +5,7 @@
 //! Giving back is one atomic subtraction from the batch's state. A closed batch is freed with its last term. When its terms weigh a
 //! quarter of what they weighed once, those left move to the current batch of the thread that saw it, and the environment goes as
 //! soon as no reader can be in it: so what is dead weighs at most three times what lives. The same is done to open batches by the
-//! reaper, each second ([`sweep`]).
+//! reaper ([`sweep`]).
 //!
 //! A binary whose references cannot be counted ([`binary`](crate::layout::binary)) is shared all the same: it keeps what it is a part of. Such
 //! terms, and those with unknown parts, may keep more than they weigh, so they have batches of their own kind, where like is with like:
@@ -124,11 +124,12 @@ fn currents() -> MutexGuard<'static, Vec<At>> {
     CURRENTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Closes the open batches that are light, so that what is dead in them goes although their threads add nothing more. O(threads).
-pub fn sweep() {
+/// Closes the open batches that are light, so that what is dead in them goes although their threads add nothing more; whether there
+/// were any. O(threads).
+pub fn sweep() -> bool {
     // So the batches that are looked at stay.
     let guard = epoch::pin();
-    let mut taken = Vec::new();
+    let (mut taken, mut found) = (Vec::new(), false);
     for At(at) in currents().iter() {
         // SAFETY: it is among them.
         let at = unsafe { &**at };
@@ -136,6 +137,7 @@ pub fn sweep() {
         let batch = at.load(Ordering::Acquire);
         // SAFETY: batches go through the epoch.
         let light = unsafe { batch.as_ref() }.is_some_and(|batch| batch.is_light(batch.state_when_closed()));
+        found |= light;
         // Acquire: as above. Relaxed on failure: its thread is adding to it.
         if light
             && at
@@ -147,6 +149,7 @@ pub fn sweep() {
     }
     drop(guard);
     taken.into_iter().for_each(close);
+    found
 }
 
 static LOCKS: [Lock; 64] = [const { Lock(Mutex::new(())) }; 64];
@@ -355,8 +358,13 @@ pub fn release(held: &Held) {
             if held.place() != place {
                 continue;
             }
-        } else if state & COUNT <= ITEMS as u64 && batch.is_light(state) {
-            settle(&guard, batch, state);
+        } else if state & COUNT <= ITEMS as u64 {
+            if batch.is_light(state) {
+                settle(&guard, batch, state);
+            }
+        } else if batch.is_light(batch.state_when_closed()) {
+            // It is open, and perhaps its thread adds nothing more.
+            epoch::announce_garbage();
         }
         return;
     }

@@ -81,16 +81,16 @@ pub fn watch(env: Env, process: Term) -> bool {
         // Who calls has not ended, unless it does during the call.
         return process == env.this_process() || is_alive(env, process);
     }
-    let watched = watch_new(env, process);
+    let watched = watch_other(env, process);
     if watched {
         LATEST.set((process.0, ended));
     }
     watched
 }
 
-/// The same for a process that may not be watched yet.
+/// As [`watch`], of any process, on any thread.
 #[inline(never)]
-fn watch_new(env: Env, process: Term) -> bool {
+pub fn watch_other(env: Env, process: Term) -> bool {
     let Some(pid) = env.local_pid(process) else {
         return false;
     };

@@ -35,7 +35,7 @@ pub trait Host {
     fn watch(&self, pid: u64) -> bool;
     /// Sends `{'ETS-TRANSFER', Table, From, Data}` to `to`; the data is the first element of the block.
     fn transfer(&self, table: &Table, from: u64, to: u64, data: &Block);
-    /// Wakes the process that calls [`reaper::reap`].
+    /// Wakes the thread that calls [`reaper::reap`].
     fn wake(&self);
     /// The time.
     fn now(&self) -> Time;
@@ -754,7 +754,7 @@ impl Registry {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position(Option<(u64, u64)>);
 
-/// Wakes the reaper process if there is news for it.
+/// Wakes the reaper if there is news for it.
 pub fn wake(host: &dyn Host) {
     if reaper::unheard() {
         host.wake();

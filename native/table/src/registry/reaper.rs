@@ -1,5 +1,5 @@
-//! What is left behind is cleared away in slices: the contents of deleted tables, large groups of objects, objects with many held
-//! terms, and the tables of processes that have ended. The queue is native, so that a reaper process that is killed loses nothing.
+//! The reaper's work, in slices: it frees the contents of deleted tables, large groups of objects, and objects with many held terms. It
+//! deletes or hands over the tables of processes that have ended.
 
 use crate::failure::Failure;
 use crate::object::group::Group;
@@ -54,7 +54,7 @@ pub(crate) fn expect() {
     UNHEARD.store(true, Ordering::Relaxed);
 }
 
-/// Whether something was announced since this was last asked: then the reaper process is to be woken.
+/// Whether something was announced since this was last asked: then the reaper is to be woken.
 pub fn unheard() -> bool {
     // Relaxed: a hint; the read first spares the line a write.
     UNHEARD.load(Ordering::Relaxed) && UNHEARD.swap(false, Ordering::Relaxed)
@@ -72,10 +72,12 @@ pub(crate) fn enqueue(garbage: Garbage) {
         unsafe { (*node).next = head };
         // Release pairs with the Acquire of `take`.
         match QUEUE.compare_exchange_weak(head, node, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return,
+            Ok(_) => break,
             Err(now) => head = now,
         }
     }
+    // What came here by way of the epoch may come from any thread, after the reaper found nothing.
+    epoch::announce_garbage();
 }
 
 /// Moves what is queued to `work`.
@@ -89,16 +91,28 @@ fn take(work: &mut Vec<Garbage>) {
     }
 }
 
-/// Clears away for about `budget`; true when there is more to do. What another thread is at is left to it.
-pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> bool {
+/// What is left to do after a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Work that can be done now.
+    Work,
+    /// Work that waits for somebody: readers of what was announced, or the holder of a lock.
+    Blocked,
+    /// Garbage that is still being read, or that belongs to a thread in the middle of a call.
+    Garbage,
+    Nothing,
+}
+
+/// Clears away for about `budget`. What another thread is at is left to it.
+pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> Left {
     let start = Instant::now();
     let mut left = epoch::collect(RETIRED);
-    let worked = WORK.with(|work| {
+    let more = WORK.with(|work| {
         while PENDING.load(Ordering::Relaxed) != 0 {
             take(work);
             match work.pop() {
                 // All that is pending is still retired: its readers are to finish first.
-                None => return,
+                None => return Left::Blocked,
                 Some(garbage) => match step(registry, host, garbage) {
                     Ok(Some(rest)) => work.push(rest),
                     Ok(None) => {
@@ -106,20 +120,24 @@ pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> bool {
                     }
                     Err((garbage, _)) => {
                         work.push(garbage);
-                        return;
+                        return Left::Blocked;
                     }
                 },
             }
             if start.elapsed() >= budget {
-                return;
+                return Left::Work;
             }
         }
+        Left::Nothing
     });
-    // What is retired announces itself to nobody, so the rest of the slice goes to it; what is still being read stays.
+    // The rest of the slice goes to what was retired; what is still being read stays.
     while left && start.elapsed() < budget {
         left = epoch::collect(RETIRED);
     }
-    worked.is_err() || PENDING.load(Ordering::Relaxed) != 0
+    match more.unwrap_or(Left::Blocked) {
+        Left::Nothing if left || epoch::is_held() => Left::Garbage,
+        more => more,
+    }
 }
 
 /// One step; what is left of the garbage.

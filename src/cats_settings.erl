@@ -1,0 +1,23 @@
+%% The settings of the application. They take effect whether the application is started or not, but not once there are tables.
+-module(cats_settings).
+-export([pass/0]).
+
+%% @private
+%% @doc Passes the settings to the native side, which needs them before the first table.
+-spec pass() -> ok.
+pass() ->
+    _ = application:load(cats),
+    ReaderGroups = application:get_env(cats, reader_groups, min(erlang:system_info(schedulers), 64)),
+    Registry = application:get_env(cats, registry, lock_free),
+    ok = load_code(),
+    try
+        cats_nif:configure({ReaderGroups, Registry})
+    catch
+        error:none -> error({bad_settings, cats, [{reader_groups, ReaderGroups}, {registry, Registry}]})
+    end.
+
+%% Loads what calls use that take more than one native call, as loading a module holds a scheduler for up to half a millisecond.
+%% A module that is not found fails where it is called.
+load_code() ->
+    _ = code:ensure_modules_loaded([cats_failure, cats_select, cats_slices]),
+    ok.

@@ -251,7 +251,9 @@ another_library_at_a_second_path(Config) ->
                         ok = Call(logger, add_handler, [?MODULE, ?MODULE, #{}]),
                         {error, on_load_failure} = load_second(Call, Second),
                         true = Call(cats, insert, [seen, {1}]),
-                        Text = Call(persistent_term, get, [?MODULE]),
+                        Report = fun() -> Call(persistent_term, get, [?MODULE, none]) end,
+                        cats_test_lib:eventually(fun() -> Report() =/= none end),
+                        Text = Report(),
                         [?assertMatch({match, _}, re:run(Text, Part))
                          || Part <- ["another build", filename:join(First, "priv/cats_nif.so"),
                                      filename:join(Second, "priv/cats_nif.so")]]

@@ -5,13 +5,12 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([table_argument/1, access/1, arguments/1, newer_functions/1, own_functions/1, callers_stack/1, mailbox/1,
-         retries/1, reaper_on_demand/1, reaper_killed/1, application_adopts_reaper/1]).
+         retries/1]).
 -export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/1]).
 
 all() ->
     [table_argument, access, arguments, newer_functions, own_functions, tables_of_ets, options, failures_elsewhere,
-     callers_stack, mailbox, retries,
-     reaper_on_demand, reaper_killed, application_adopts_reaper].
+     callers_stack, mailbox, retries].
 
 suite() ->
     [{timetrap, {minutes, 1}}].
@@ -326,57 +325,6 @@ lookup_with_causes(Causes) ->
     receive message -> ok end,
     [] = get(causes),
     Result.
-
-reaper_on_demand(_Config) ->
-    kill_reaper(),
-    Table = cats:new(on_demand, []),
-    Reaper = whereis(cats_reaper),
-    ?assert(is_pid(Reaper)),
-    ?assertEqual({links, []}, process_info(Reaper, links)),
-    ?assertEqual({group_leader, whereis(init)}, process_info(Reaper, group_leader)),
-    cats:delete(Table).
-
-%% What a killed reaper left to do, the next one does.
-reaper_killed(_Config) ->
-    Before = cats:memory(),
-    kill_reaper(),
-    Tables = [cats:new(killed, [public]) || _ <- lists:seq(1, 10)],
-    [cats:insert(Table, [{N, N} || N <- lists:seq(1, 1000)]) || Table <- Tables],
-    kill_reaper(),
-    [cats:delete(Table) || Table <- Tables],
-    cats:delete(cats:new(wake, [])),
-    wait_until(fun() -> cats:memory() =< Before + 10000 end).
-
-application_adopts_reaper(_Config) ->
-    kill_reaper(),
-    cats:delete(cats:new(adopted, [])),
-    Reaper = whereis(cats_reaper),
-    {ok, _} = application:ensure_all_started(cats),
-    [{cats_reaper, Reaper, worker, _}] = supervisor:which_children(cats_sup),
-    exit(Reaper, kill),
-    wait_until(fun() -> whereis(cats_reaper) =/= undefined andalso whereis(cats_reaper) =/= Reaper end),
-    [{cats_reaper, Next, worker, _}] = supervisor:which_children(cats_sup),
-    Next = whereis(cats_reaper),
-    ok = application:stop(cats),
-    undefined = whereis(cats_reaper),
-    cats:delete(cats:new(after_stop, [])),
-    true = is_process_alive(whereis(cats_reaper)).
-
-kill_reaper() ->
-    case whereis(cats_reaper) of
-        undefined ->
-            ok;
-        Reaper ->
-            Monitor = monitor(process, Reaper),
-            exit(Reaper, kill),
-            receive {'DOWN', Monitor, process, Reaper, _} -> ok end
-    end.
-
-wait_until(Condition) ->
-    case Condition() of
-        true -> ok;
-        false -> timer:sleep(10), wait_until(Condition)
-    end.
 
 constant(Term) ->
     fun(_Module) -> Term end.

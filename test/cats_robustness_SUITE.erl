@@ -119,7 +119,7 @@ attempts(Type, Object, Objects, Action, Left, Chances) ->
     erlang:system_monitor(Previous),
     Reported = ask(Reports),
     Pause = lists:max([ask(Bystander) || Bystander <- Bystanders]),
-    Held = [Report || {Pid, _} = Report <- Reported, lists:member(Pid, [Actor, Owner, whereis(cats_reaper)])],
+    Held = [Report || {Pid, _} = Report <- Reported, lists:member(Pid, [Actor, Owner])],
     Noise = length([noise || {Pid, _} <- Reported, lists:member(Pid, Bystanders)]),
     [begin unlink(Pid), exit(Pid, kill) end || Pid <- [Reports, Actor | Bystanders]],
     cats_test_lib:stop(Owner, kill),

@@ -558,8 +558,6 @@ there_binaries() ->
 %%% Processes, failures, loading
 
 there_owners_are_watched() ->
-    ok = cats_nif:reaper(self()),
-    receive reap -> ok end,
     {Dead, Monitor} = spawn_monitor(fun() -> ok end),
     receive {'DOWN', Monitor, process, _, _} -> ok end,
     false = cats_nif:test_watch(Dead),
@@ -568,12 +566,10 @@ there_owners_are_watched() ->
     [[true, true] = [cats_nif:test_watch(Process) || _ <- [1, 2]] || Process <- Living],
     1000 = cats_nif:test_watched(),
     [Process ! stop || Process <- Living],
-    receive reap -> ok after 5000 -> error(not_told) end,
     expect(fun() -> cats_nif:test_watched() =:= 0 end),
     %% Whoever ends while it is being watched is told of, unless the answer was that it has ended.
     [cats_nif:test_watch(spawn(fun() -> ok end)) || _ <- lists:seq(1, 20000)],
     expect(fun() -> cats_nif:test_watched() =:= 0 end),
-    {'EXIT', {none, _}} = catch cats_nif:reaper(no_process),
     ok.
 
 there_panic() ->

@@ -67,7 +67,6 @@ hostile(Seed, Calls) ->
     {Kept, settled() - Before, Outcomes}.
 
 settled() ->
-    ok = cats_nif:reaper(whereis(cats_reaper)),
     timer:sleep(1500),
     cats:memory().
 
@@ -81,7 +80,6 @@ attackers(Calls, Others) ->
                        exit({outcomes, attack(Each, Tables ++ Others, [], #{})})
                end,
     Ended = fun(_, Outcomes) ->
-                    ok = cats_nif:reaper(whereis(cats_reaper)),
                     Seed = rand:uniform(1 bsl 58),
                     {Pid, Monitor} = spawn_monitor(fun() -> rand:seed(exsss, Seed), Attacker() end),
                     receive

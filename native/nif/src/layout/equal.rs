@@ -1,22 +1,23 @@
-//! Terms of the VM against stored ones, without taking them in: for a key that is likely to be the one that was given out last.
+//! Compares terms of the VM with stored ones, without encoding them. A traversal uses it: the key that a caller passes
+//! is probably the one that the last step gave.
 
 use crate::layout;
 use crate::vm::{Env, Term};
 use cats_term::{Class, Elements, Integer, TermRef, View};
 use rustler::sys::*;
 
-/// Parts of a key that are compared at most.
+/// Most parts of a key to compare.
 const PARTS: usize = 256;
 
-/// True only if the terms are exactly the same (`=:=`). False also where it would take long to tell, or is rarely asked: long
-/// keys, maps, funs, bit strings, integers of more than 64 bits.
+/// True only if the terms are exactly equal (`=:=`). May be false for equal terms whose comparison takes long or is
+/// rarely needed: long keys, maps, funs, bit strings, integers of more than 64 bits.
 #[inline]
 pub fn same(env: Env, term: Term, stored: TermRef<'_>) -> bool {
     if term.is_immediate() || stored.is_immediate() {
         return term.0 == stored.word();
     }
     if let (Some(words), true) = (stored.flat_tuple(), layout::is_known()) {
-        // SAFETY: terms are as expected.
+        // SAFETY: the layout of terms is known.
         let elements = unsafe { layout::tuple(term) };
         return elements.is_some_and(|elements| {
             elements.len() == words.len()
@@ -35,7 +36,7 @@ fn same_part(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> boo
     same_item(env, term, stored, left)
 }
 
-/// The depth of the recursion is that of the stored term: at most 64 levels.
+/// The recursion is as deep as the stored term is nested: at most 64 levels.
 fn same_item(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> bool {
     match stored.view() {
         View::Immediate(word) => term.0 == word,
@@ -90,7 +91,7 @@ fn same_integer(env: Env, term: Term, integer: Integer<'_>) -> bool {
     }
 }
 
-/// Takes from what is left; false if there is not enough.
+/// Subtracts from `left`. False if there is not enough.
 fn spend(left: &mut usize, parts: usize) -> bool {
     match left.checked_sub(parts) {
         Some(rest) => {

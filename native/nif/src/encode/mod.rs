@@ -176,7 +176,7 @@ impl Encoder<'_, '_, '_> {
     fn add(&mut self, term: Term, depth: usize) -> Option<(u64, usize)> {
         if layout::is_known() {
             let is_too_deep = depth >= MAX_DEPTH;
-            // SAFETY: terms are as expected, and this one is of the environment.
+            // SAFETY: the layout of terms is known, and this term belongs to the environment.
             match unsafe { layout::look(term) } {
                 Look::Cell(head, tail) if !is_too_deep => return self.list(head, tail),
                 Look::Tuple(elements) if !is_too_deep => return self.tuple(elements),

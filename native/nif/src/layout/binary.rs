@@ -8,9 +8,9 @@
 //! [`layout`](crate::layout), [`learn`] checks it on examples when the library is loaded. If something differs from
 //! what is expected, such binaries are stored as held terms ([`held`](crate::held)).
 //!
-//! Two kinds are not read in place: bit strings that do not begin and end with a whole byte, and binaries to which
-//! their process may append, because their bytes may move. A copy of the latter can be read: copying makes the VM give
-//! up appending.
+//! Two kinds are not read in place. One is bit strings that do not begin and end with a whole byte. The other is
+//! binaries to which their process may append, because their bytes may move. A copy of the latter can be read: copying
+//! makes the VM give up appending.
 
 use crate::layout::{self, address, boxed, header, BOXED};
 use crate::vm::{Env, Term};

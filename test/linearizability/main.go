@@ -1,7 +1,7 @@
 // Judges histories of the engines. A history is linearizable if its calls have one order that explains all their
 // results. In it no call may come before another one that had ended before it began.
 //
-// Usage: linearizability FILE... Each file has one JSON object a line, as native/engine/src/histories.rs writes them.
+// Usage: linearizability FILE... Each file has one JSON object a line, as native/engine/src/testing/histories.rs writes them.
 // The checker is porcupine (Athalye; after Lowe, "Testing for linearizability", 2017). Prints one line a file, and then
 // 'test result: N passed; N failed' as the other test runners do. A history that takes the checker too long is a
 // failure.

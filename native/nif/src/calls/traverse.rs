@@ -1,7 +1,7 @@
 //! `first/1` to `prev_lookup/2`, the steps of folds, and `slot/2`.
 
 use super::*;
-use crate::layout::equal::same;
+use crate::layout::equal::equals_stored;
 use cats_sync::epoch::pin;
 use cats_table::Direction;
 use cats_term::Scratch;
@@ -57,7 +57,7 @@ fn step(env: Env, table: Term, key: Option<Term>, direction: Direction) -> Resul
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
     let along = match key {
-        Some(key) => handle.step_along(|last| same(env, key, last), direction)?,
+        Some(key) => handle.step_along(|last| equals_stored(env, key, last), direction)?,
         None => None,
     };
     let found = match along {
@@ -92,7 +92,12 @@ fn step_to(
 ) -> Result<Term, Failure> {
     if let (Some(key), false) = (key, handle.table().kind().is_bag()) {
         let mut scratch = Scratch::new();
-        match handle.step_get_along(|last| same(env, key, last), direction, on_dirty_scheduler, &mut scratch)? {
+        match handle.step_get_along(
+            |last| equals_stored(env, key, last),
+            direction,
+            on_dirty_scheduler,
+            &mut scratch,
+        )? {
             Some(Some(object)) => return make(&[object]),
             Some(None) => return Ok(atoms::end_of_table()),
             None => {}

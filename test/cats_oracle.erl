@@ -2,7 +2,7 @@
 %% and on cats. Results, exceptions with their explanation, and the final contents must be the same.
 %%
 %% Some results are compared loosely, because ETS promises nothing about them. These are the order of traversal and the
-%% slots of hash tables, the figures for memory, and the order of identifiers. For the next or previous key of an absent
+%% slots of hash tables, the figures for memory, and the places of identifiers. For the next or previous key of an absent
 %% key in a hash table, cats answers where ETS may raise badarg. Everything else is compared exactly, to the sign of a
 %% zero.
 %%

@@ -222,7 +222,7 @@ fn find_named<'g>(env: Env<'g>, guard: &'g Guard, name: Term, right: Right) -> R
 }
 
 /// Lends a key to search for in this table. `f` is called in two places, so the code for an immediate has no branches
-/// for other keys. To be inlined in both, a closure must have `#[inline(always)]`.
+/// for other keys. To be inlined in both, a closure must be marked for inlining.
 #[inline(always)]
 fn with_probe<R>(
     env: Env,

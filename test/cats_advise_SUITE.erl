@@ -1,5 +1,5 @@
-%% cats_bench:advise/1: that it measures what it was asked to, and refuses what it does not understand. How fast
-%% something was is none of its business.
+%% cats_bench:advise/1 measures what its specification says, and refuses what it does not understand. The suite does not
+%% check how fast anything is.
 -module(cats_advise_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0]).
@@ -9,7 +9,7 @@ all() -> [candidates, every_operation, shapes, keys, refusals].
 
 suite() -> [{timetrap, {minutes, 5}}].
 
-%% Every engine of every type asked for is there, beside ets; the best comes first.
+%% Every engine of every requested type is there, beside ets. The best one comes first.
 candidates(_Config) ->
     Advice = advise(#{types => [set, bag, duplicate_bag, ordered_set]}),
     ?assertEqual([], [{Type, Name} || #{name := Name, types := Types} <- cats:engines(), Type <- Types,
@@ -27,7 +27,7 @@ is_of(Type, Name, #{tables := cats, options := [Type]}) -> lists:member({Type, N
 is_of(Type, Name, #{tables := cats, options := [Type, {engine, Name}]}) -> true;
 is_of(_, _, _) -> false.
 
-%% A fun counts what the table was asked; a worker that fails would end the caller.
+%% A fun counts the operations on the table. A worker that fails would end the caller.
 every_operation(_Config) ->
     Calls = counters:new(1, []),
     Count = fun(Tables, Table, Key) -> counters:add(Calls, 1, 1), Tables:member(Table, Key) end,
@@ -54,6 +54,6 @@ refusals(_Config) ->
                  #{key => {integer, 3}}, #{value => integer}, #{objects => 0}, #{processes => 0}, #{keys => zipf},
                  #{types => []}, #{types => [table]}, #{seconds => -1}]].
 
-%% Three rounds of the shortest kind.
+%% Three rounds of the shortest length.
 advise(Spec) ->
     cats_bench:advise(maps:merge(#{objects => 100, processes => 1, seconds => 0}, Spec)).

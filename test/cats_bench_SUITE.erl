@@ -1,5 +1,5 @@
-%% The part of the bench that runs in the measured VM: every experiment declares itself at every size, one
-%% point of some is measured in a VM of its own as bench/run does it, and the shared loads do what they say.
+%% The part of the bench that runs in the measured VM. Every experiment declares itself at every size. One point of some
+%% experiments is measured in a VM of its own, as bench/run does it. The shared loads do what they say.
 -module(cats_bench_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
@@ -57,7 +57,7 @@ compiled_without_warnings(Config) ->
 
 experiments() -> [Name || Name <- bench_vm:names(), Name =/= "broken"].
 
-%% What the tools rely on: axes to draw, points told apart by their names, subjects by theirs.
+%% What the tools rely on: axes that can be drawn, and different names for different points and subjects.
 declared(_Config) ->
     ?assert(length(experiments()) > 25),
     [begin
@@ -90,7 +90,7 @@ listed(Config) ->
     Names = lists:usort([Name || ["point", Name | _] <- vm(Config, ["list", "quick"], "")]),
     ?assertEqual(lists:sort(bench_vm:names()), Names).
 
-%% One point of some experiments, the quickest of those that differ in how they measure.
+%% One point of some experiments: the quickest of those that measure in different ways.
 measured(Config) ->
     Points = [{"ets_bench", "type=set,workers=1,range=1024"}, {"values", "type=set,place=hot,shape=map"},
               {"bags", "type=bag,objects=1000"}, {"scans", "type=ordered_set,order=random"},
@@ -122,8 +122,8 @@ rounds_alternate(Config) ->
      end || {Round, Subjects} <- [{"1", ["ets", "ets r w", "cats"]}, {"2", ["cats", "ets r w", "ets"]}]],
     ok.
 
-%% An exception, the death of the measuring process, a row that the protocol cannot carry, and unknown points:
-%% each is an error, and the next point is measured.
+%% Each of these is an error, and the next point is measured: an exception, the death of the measuring process, a row
+%% that the protocol cannot express, an unknown point.
 failures_are_records(Config) ->
     Input = ["broken\thow=exception\n", "broken\thow=exit\n", "broken\thow=separator\n",
              "broken\tnothing=1\n", "nonsense\tx=1\n", "memory_table\ttype=set\n"],
@@ -151,7 +151,7 @@ vm(Config, Arguments, Input) ->
 number(Text) ->
     try list_to_float(Text) catch error:badarg -> list_to_integer(Text) end.
 
-%% The longest step is seen, and percentiles are near it when all steps are alike.
+%% The longest step is recorded, and percentiles are near it when all steps take equally long.
 long_work_is_watched(_Config) ->
     Times = bench_latency:during(fun() -> timer:sleep(300) end, fun() -> timer:sleep(20) end),
     ?assertMatch([{"50%", _}, {"99%", _}, {"99.9%", _}, {"longest", _}], Times),
@@ -162,7 +162,7 @@ memory_of_a_new_vm(_Config) ->
     ?assert(bench_child:result("", bench_memory, resident, []) > 1_000_000),
     ?assertError({child_vm, _, _}, bench_child:result("+no_such_flag", bench_memory, resident, [])).
 
-%% Keys are in their range; those of Zipf's law are far from alike, uniform ones alike, hot ones few.
+%% Keys are in their range. Keys by Zipf's law differ much in frequency, uniform ones hardly, and only few keys are hot.
 keys(_Config) ->
     Counts = fun(Distribution) ->
                      Generator = bench_keys:generator(Distribution, 1000),
@@ -179,7 +179,7 @@ keys(_Config) ->
 count(Keys) ->
     lists:foldl(fun(Key, Counts) -> maps:update_with(Key, fun(N) -> N + 1 end, 1, Counts) end, #{}, Keys).
 
-%% Every shape of object and key comes back from both as it went in, and the loops do all their operations.
+%% Objects and keys of every shape come back unchanged from both modules, and the loops do all their operations.
 shapes(_Config) ->
     [begin
          Table = bench_shapes:table(Tables, set, [], 50, fun(N) -> bench_shapes:object(Shape, N) end),

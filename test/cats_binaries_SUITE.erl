@@ -1,5 +1,5 @@
-%% Binaries that objects share with processes: the VM counts as many references to each of them as it does where
-%% ets has the same objects, whatever was done, and none is left when the objects are gone.
+%% Binaries that objects share with processes. After any operations the VM counts as many references to each binary as
+%% when ets has the same objects. When the objects are gone, no reference is left.
 -module(cats_binaries_SUITE).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([as_many_references_as_in_ets/1, parts/1, appended/1, many_at_once/1, memory_comes_back/1]).
@@ -18,7 +18,8 @@ end_per_suite(_Config) -> ok.
 %%------------------------------------------------------------------------------------------------------------
 %% The same operations on both
 
-%% CALLS (environment) rounds of random operations on a table of each module, with binaries of its own each.
+%% Random operations on a table of each module, each with binaries of its own. CALLS (environment) is the number of
+%% rounds.
 as_many_references_as_in_ets(_Config) ->
     [agree(Type, More)
      || Type <- cats_test_lib:types(), More <- [[], [compressed]],
@@ -41,7 +42,7 @@ agree(Type, More) ->
     eventually_equal(fun() -> [references(B) || {_, _, B} <- Tables] ++ [lists:duplicate(?BINARIES, 1)] end, Tables, Seed),
     ok.
 
-%% Many more objects are replaced elsewhere meanwhile, as what was replaced waits for company.
+%% Many other objects are replaced meanwhile, because replaced objects are freed together.
 eventually_equal(Lists, Tables, Seed) ->
     Other = ?T:new(other, []),
     Equal = fun() ->
@@ -56,7 +57,7 @@ eventually_equal(Lists, Tables, Seed) ->
         ?T:delete(Other)
     end.
 
-%% How many references there are to each, all of this process being one.
+%% The number of references to each binary. All are this process' own.
 references(Binaries) ->
     erlang:garbage_collect(),
     {binary, Known} = process_info(self(), binary),
@@ -65,7 +66,7 @@ references(Binaries) ->
          1 + Count - length(Counts)
      end || Binary <- tuple_to_list(Binaries)].
 
-%% What the operations return, with the sizes of binaries for these.
+%% The results of the operations, with sizes in place of the binaries.
 steps(Module, Table, Binaries, Type, Seed, Steps) ->
     rand:seed(exsss, Seed),
     [without_binaries(catch_error(fun() -> step(Module, Table, Binaries, Type) end)) || _ <- lists:seq(1, Steps)].
@@ -128,13 +129,13 @@ value(Binaries) ->
         _ -> Binary
     end.
 
-%% What is held in another way.
+%% A term that is stored as a held term.
 make_fun() -> fun erlang:self/0.
 
 %%------------------------------------------------------------------------------------------------------------
-%% Binaries that are not as simple
+%% Binaries of other kinds
 
-%% Parts keep the whole, at whatever bits they begin and end.
+%% A part keeps the whole binary, whatever the bits at which it begins and ends.
 parts(_Config) ->
     Table = ?T:new(t, []),
     Whole = rand:bytes(100000),
@@ -150,7 +151,7 @@ parts(_Config) ->
 
 binary_copy(Bits) -> <<<<Bit:1>> || <<Bit:1>> <= Bits>>.
 
-%% What a process appends to while tables have it stays in them as it was.
+%% A binary in a table stays as it was when a process appends to it.
 appended(_Config) ->
     Table = ?T:new(t, []),
     Append = fun(N, Binary) ->
@@ -174,7 +175,7 @@ appended(_Config) ->
 %%------------------------------------------------------------------------------------------------------------
 %% Many processes
 
-%% Readers and writers of the same objects, some of which are killed in the middle, and tables whose owners are.
+%% Readers and writers use the same objects. Some are killed meanwhile, and so are owners of tables.
 many_at_once(_Config) ->
     Binaries = list_to_tuple([binary:copy(rand:bytes(2000 + N)) || N <- lists:seq(1, ?BINARIES)]),
     [begin
@@ -190,7 +191,7 @@ many_at_once(_Config) ->
      end || Type <- cats_test_lib:types(), More <- [[], [compressed], [{write_concurrency, true}]]],
     ok.
 
-%% The memory of the binaries of objects that are gone.
+%% The memory of the binaries is freed with their objects.
 memory_comes_back(_Config) ->
     Table = ?T:new(t, [public]),
     Before = erlang:memory(binary),

@@ -1,6 +1,7 @@
-%% cats with the engine under test. ENGINE in the environment names it (the default ones if unset), and OPTIONS gives further
-%% options of its tables, as an Erlang term: ENGINE=avl OPTIONS='[{lock, mrqd}]' make test-erlang. Table types that the engine
-%% lacks are left out where a test goes over types; a test that is about one type has the default engine for it.
+%% cats with the engine under test. ENGINE in the environment names the engine; without it the default ones are tested.
+%% OPTIONS gives further options of its tables as an Erlang term: ENGINE=avl OPTIONS='[{lock, mrqd}]' make test-erlang.
+%% A test of several table types leaves out those that the engine does not have. A test of one type uses the default
+%% engine for it.
 -module(cats_chosen).
 -export([choose/1, choose/2, module/0, types/1, chosen/1, new/2]).
 
@@ -88,7 +89,7 @@ with_engine(Type, Types, Options, Engine) ->
         false -> Options
     end.
 
-%% Each function calls the one of cats, but new/2 the one here.
+%% Each function calls that of cats, but new/2 calls the one here.
 make_module() ->
     erlang:module_loaded(cats_of_engine) orelse
         begin

@@ -1,4 +1,4 @@
-%% Tables in files, in Dets, in ets, in queries of qlc, and on the terminal, held against what ets does.
+%% Tables in files, in Dets, in ets, in queries of qlc, and on the terminal, compared with what ets does.
 -module(cats_convert_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/qlc.hrl").
@@ -22,7 +22,7 @@ write_options() ->
     [[], [{sync, true}], [{extended_info, []}], [{extended_info, [object_count]}], [{extended_info, [md5sum]}],
      [{sync, false}, {extended_info, [md5sum, object_count]}]].
 
-%% A filled table of the module, of objects of terms of many types, with the key in the middle.
+%% A filled table of the module. Its objects have terms of many types, and the key in the middle.
 filled(Module, Kind) ->
     Table = cats_test_lib:new(Module, written, [Kind, public, {keypos, 2}, {read_concurrency, true}]),
     [Module:insert(Table, {[N], N rem 100, #{N => make_ref()}, float(N), <<N:20>>}) || N <- lists:seq(1, 777)],
@@ -33,7 +33,7 @@ about(Module, Table) ->
       || Item <- [name, type, keypos, protection, read_concurrency, named_table, size, compressed]],
      lists:sort(Module:tab2list(Table))}.
 
-%% What either writes, both read.
+%% Both modules read what either of them writes.
 files(Config) ->
     File = file(Config),
     [begin
@@ -48,8 +48,8 @@ files(Config) ->
           end || Reader <- [ets, cats], ReadOptions <- [[], [{verify, true}], [{verify, false}]]]
      end || Writer <- [ets, cats], Kind <- [set, ordered_set, bag, duplicate_bag], Options <- write_options()].
 
-%% A file of which a part is missing or changed fails with the same reason, or gives a table: of cats never a
-%% smaller one.
+%% With a truncated or changed file both modules fail with the same reason, or give a table. The table of cats is never
+%% the smaller one.
 damaged_files(Config) ->
     File = file(Config),
     [begin
@@ -61,7 +61,7 @@ damaged_files(Config) ->
               [OnEts, OnCats] = [read(Reader, File, ReadOptions) || Reader <- [ets, cats]],
               case {OnEts, OnCats} of
                   {{ok, EtsSize}, {ok, CatsSize}} -> ?assert(EtsSize =< CatsSize);
-                  %% Reading into ets may fail in a way that is not its own.
+                  %% Reading into ets may fail for a reason of its own.
                   {raised, _} -> ok;
                   _ -> ?assertEqual({Options, Damage, OnEts}, {Options, Damage, OnCats})
               end
@@ -112,7 +112,7 @@ file_arguments(Config) ->
     ?assertEqual({error, badtab}, Private(cats)),
     ?assertNot(filelib:is_regular(File)).
 
-%% Calls the function with each module. The results must be the same, or the reasons of the errors.
+%% Calls the function with each module. The results or the reasons of the errors must be the same.
 same(Function) ->
     [OnEts, OnCats] = [try Function(Module) catch Class:Reason -> {Class, Reason} end || Module <- [ets, cats]],
     ?assertEqual(OnEts, OnCats).
@@ -169,7 +169,7 @@ ets(_Config) ->
     [?assertError(badarg, cats:Function(Table, Ets))
      || Function <- [from_ets, to_ets], {Table, Ets} <- [{no_table, Ets1}, {Cats1, no_table}]].
 
-%% A table moves over while it is in use.
+%% A table is converted while it is in use.
 live(_Config) ->
     [Ets, Cats] = [cats_test_lib:new(Module, live, [public]) || Module <- [ets, cats]],
     ets:insert(Ets, [{N, 0} || N <- lists:seq(1, 10000)]),
@@ -201,7 +201,7 @@ queries(_Config) ->
                                              Handle = Module:table(Table, {traverse, {select, Spec}}),
                                              lists:sort(qlc:eval(qlc:q([A || {A, _} <- Handle])))
                                          end || {Module, Table} <- Both]),
-         %% One after the other, with a cursor in another process.
+         %% One after the other, each with a cursor in another process.
          [Cursor] = [qlc:cursor(qlc:q([K || {K, _} <- cats:table(Table)])) || {cats, Table} <- Both],
          ?assertEqual(20, length(qlc:next_answers(Cursor, 10) ++ qlc:next_answers(Cursor, 10))),
          qlc:delete_cursor(Cursor)
@@ -213,7 +213,7 @@ queries(_Config) ->
          ?assertEqual(Expected, qlc:eval(qlc:q([V || {K, V} <- cats:table(Table), K == 1.0])))
      end || {Kind, Expected} <- [{set, [found]}, {ordered_set, [found]}]].
 
-%% Plans read as those of ets do.
+%% Query plans have the same text as those of ets.
 query_plans(_Config) ->
     [begin
          Texts = [begin
@@ -221,7 +221,7 @@ query_plans(_Config) ->
                       Module:insert(Table, [{N, N} || N <- lists:seq(1, 10)]),
                       Text = lists:flatten(qlc:info(Query(Module:table(Table, Options)))),
                       Module:delete(Table),
-                      %% Without what is different: identifiers, variables, and how lines are broken.
+                      %% Without the differences: identifiers, variables, line breaks.
                       Joined = re:replace(Text, "(cats|ets):|\\bKey\\b|\\bV\\b|\\s|\"", "", [global]),
                       re:replace(Joined, "#Ref<[0-9.]*>", "", [global, {return, list}])
                   end || Module <- [ets, cats]],
@@ -237,7 +237,7 @@ query_arguments(_Config) ->
      || Options <- [[], [{n_objects, 0}], [{n_objects, no}], {traverse, no}, [{traverse, {no, x}}], no, [no]]],
     ?assertError(badarg, cats:table(no_table)).
 
-%% Answers that are given beforehand; the pages are those of ets where both can show them.
+%% The browser with prepared answers. Its pages are those of ets where both modules can show them.
 browser(_Config) ->
     [begin
          Pages = [begin
@@ -252,7 +252,7 @@ browser(_Config) ->
                         ["k\n"], ["nonsense\n", "q\n"], ["pX\n", "q\n"], []],
             Size <- [[], [10], [10, 40], [100]]].
 
-%% Runs the function with answers for its questions; returns what it wrote.
+%% Runs the function with answers for its questions. Returns what it wrote.
 with_input(Answers, Function) ->
     Before = group_leader(),
     Caller = self(),

@@ -1,4 +1,4 @@
-%% The shell's documentation: every public function and type has it, and internal modules hide theirs.
+%% The shell's documentation: every public function and type has a text, and internal modules are hidden.
 -module(cats_docs_SUITE).
 -export([all/0, modules/1, functions/1, types/1, internal_modules/1]).
 

@@ -1,8 +1,7 @@
-%% Programs that nobody here wrote, on cats through cats_transform, unchanged: OTP's digraph with
-%% digraph_utils, pg and Mnesia, and folsom, a metrics library of Debian's that lives on ets. Each is taken from the
-%% abstract code in its installed beams, once as it is and once transformed, loaded into a node of its own,
-%% and led through the same random or scripted exercise. The results must be the same, and those of the
-%% transformed ones must come from tables of cats.
+%% Programs of others run unchanged on cats through cats_transform: OTP's digraph with digraph_utils, pg and Mnesia, and
+%% Debian's folsom, a metrics library that uses ets. Each is taken from the abstract code in its installed beam files.
+%% It is loaded into a node of its own, once unchanged and once transformed. Both run the same random or scripted
+%% exercise. The results must be the same, and the transformed program must have used tables of cats.
 -module(cats_dropin_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0]).
@@ -30,7 +29,7 @@ metrics(_Config) ->
                || File <- filelib:wildcard(filename:join(Directory, "*.beam"))],
     same(Modules, [Directory | Others], exercise_folsom, 1).
 
-%% Runs the exercise on both, and compares.
+%% Runs the exercise on both, and compares the results.
 same(Modules, Path, Exercise, Argument) ->
     [OnEts, OnCats] = [run(Modules, Path, Transform, Exercise, Argument) || Transform <- [false, true]],
     #{tables := EtsTables, results := Expected} = OnEts,
@@ -67,11 +66,11 @@ load(Peer, Module, Path, Transform) ->
     _ = peer:call(Peer, code, unstick_mod, [Module]),
     {module, Module} = peer:call(Peer, code, load_binary, [Module, Beam, Binary]).
 
-%% The results, and how many tables of cats there were in the end.
+%% The results, and the number of tables of cats at the end.
 report(Results) ->
     #{results => Results, tables => length(cats:all())}.
 
-%%% digraph: random steps, each followed by all questions that have one answer whatever the order of a hash table.
+%%% digraph: random steps. After each step come all questions whose answer does not depend on the order of a hash table.
 
 exercise_digraph(Seed) ->
     _ = rand:seed(exsss, Seed),
@@ -144,7 +143,7 @@ pg_step(Kind, Processes) ->
                 Monitor = monitor(process, Process),
                 Process ! stop,
                 receive {'DOWN', Monitor, _, _, _} -> ok end,
-                %% The scope has heard of it before it answers, and of an earlier exit before a later one.
+                %% The scope is told of this before it answers, and of an earlier exit before a later one.
                 {died, Processes#{Number := spawn(fun idle/0)}};
             2 -> {pg:leave(dropin, Group, Process), Processes};
             3 -> {pg:leave(dropin, Group, Others), Processes};
@@ -215,9 +214,9 @@ exercise_folsom(_) ->
              || Number <- Numbers],
     Timed = [folsom_metrics:histogram_timed_update(none, fun() -> N end) || N <- lists:seq(1, 5)],
     Values = [folsom_metrics:get_metric_value(Name) || Name <- [counter, gauge, spiral]],
-    %% Fewer numbers than the samples have room for, so that none is left to chance.
+    %% Fewer numbers than the samples have room for, so that no sample is random.
     Whole = [uniform, exdec, slide, slide_uniform],
-    %% Sums of floats depend on the order of the table in their last digits.
+    %% The last digits of sums of floats depend on the order of the table.
     Statistics = [[{Item, rounded(Value)}
                    || {Item, Value} <- lists:sort(folsom_metrics:get_histogram_statistics(Name))]
                   || Name <- Whole],

@@ -1,16 +1,17 @@
-%% Every engine that cats:engines/0 lists, with every lock, way of delegating and whatever else it lets choose: a part of the
-%% comparisons with ets and of the tests of concurrency, MILLISECONDS (environment, 20 by default) a test. (Whole suites run over
-%% an engine by ENGINE and OPTIONS, see cats_chosen.) And what engines lack, they refuse, saying what it is.
+%% Every engine that cats:engines/0 lists, with every value of each of its options. Each runs some of the comparisons
+%% with ets and of the tests of concurrency. MILLISECONDS (environment, 20 by default) is the time for each test. Whole
+%% suites run over an engine with ENGINE and OPTIONS, see cats_chosen. An engine refuses the options that it does not
+%% have, and says which.
 -module(cats_engines_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([listed/1, defaults/1, values/1, lacking_types/1, lacking_options/1, delegation/1, bucket_locks/1, hash_locks/1,
          slots/1, hash/1, ca/1, linear_hash/1, std_hash/1, avl/1, ca_avl/1, ca_treap/1, skip_list/1]).
 
-%% Calls of the two comparisons.
+%% Calls of each of the two comparisons.
 -define(CALLS, 1000).
 -define(SELECTS, 400).
-%% Operations of a process in tests that do a number of them.
+%% Operations of a process, in tests that count them.
 -define(OPERATIONS, "1000").
 
 suite() -> [{timetrap, {minutes, 10}}].
@@ -75,8 +76,8 @@ concurrent() ->
 
 types() -> [set, ordered_set, bag, duplicate_bag].
 
-%% The options of an engine one by one, a lock that delegates with each way of doing that, and everything at once where a tree is
-%% to adapt often.
+%% The options of an engine one by one. A lock that delegates comes with each way of delegating. One combination has
+%% everything, with a tree that adapts often.
 combinations(#{options := Options}) ->
     One = [[{Option, Value}] || {Option, Values} <- maps:to_list(Options), Option =/= delegate, Value <- some(Option, Values)],
     Delegating = [[{lock, mrqd}, {delegate, Value}] || Value <- maps:get(delegate, Options, [])],
@@ -109,7 +110,7 @@ defaults(_Config) ->
                   cats:info(cats:new(t, [Type]), engine)) || Type <- types()],
     ok.
 
-%% Whatever is listed is accepted, and what is just beside is not.
+%% Every listed value is accepted, and the values just outside are not.
 values(_Config) ->
     [case Values of
          {Least, Most} ->
@@ -169,7 +170,7 @@ bucket_locks(_Config) ->
      end || #{name := Name, types := Types, options := #{write_concurrency := _}} <- cats:engines(), Type <- Types],
     ok.
 
-%% The option with which ets tests itself, in every place of a list of options: what ets makes of it.
+%% The option with which OTP tests ets, in every place of a list of options. cats does with it what ets does.
 hash_locks(_Config) ->
     Locks = fun(Number) -> {write_concurrency, {debug_hash_fixed_number_of_locks, Number}} end,
     Numbers = [-1, 0, 1, 2, 63, 64, 65, 127, 128, 1000, 1024, 32767, 32768, 32769, 1 bsl 31, 1 bsl 32, 1 bsl 64, a, 64.0],
@@ -192,8 +193,8 @@ hash_locks(_Config) ->
     ?assertEqual(#{2 => <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>},
                  refusal([ordered_set, Locks(64)])).
 
-%% Every object lies in one of the slots. Just behind them is the end of the table, and further on there is nothing to
-%% ask for. An empty ordered_set of ets with decentralized counters has no end.
+%% Every object is in one of the slots. The slot behind the last one is the end of the table, and slots beyond fail. An
+%% empty ordered_set of ets with decentralized counters has no end.
 slots(_Config) ->
     Sizes = [0, 1, 3, 255, 256, 257, 2000],
     Behind = [1, 2, 1000, 1 bsl 40, (1 bsl 59) - 1],
@@ -227,7 +228,7 @@ slots(Module, Table, Slot) ->
         Objects when is_list(Objects) -> [Objects | slots(Module, Table, Slot + 1)]
     end.
 
-%% A failure with its explanation, but for the arguments.
+%% A failure with its explanation, without the arguments.
 outcome(Module, Table, Slot) ->
     try
         Module:slot(Table, Slot)
@@ -240,7 +241,7 @@ outcome(Module, Table, Slot) ->
 
 invalid(Option) -> #{2 => unicode:characters_to_binary(io_lib:format("invalid option: ~0tp", [Option]))}.
 
-%% What a person is told about the arguments.
+%% The explanation of each argument, as a person reads it.
 refusal(Options) ->
     try cats:new(refused, Options) of
         Table -> error({accepted, Options, cats:info(Table)})

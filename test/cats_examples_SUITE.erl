@@ -1,5 +1,6 @@
-%% The examples of README.md and of the guide do what they say. All blocks of a language in a document run one after the other, and
-%% each sees the variables of those before it. A block that begins with -module is compiled and loaded. Other attributes are parsed.
+%% The examples of README.md and of the guide do what they say. All blocks of a language in a document run one after the
+%% other, and each sees the variables of those before it. A block that begins with -module is compiled and loaded. Other
+%% attributes are parsed.
 -module(cats_examples_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
@@ -76,7 +77,7 @@ output(Port, Output) ->
         {Port, {exit_status, Status}} -> {Status, lists:flatten(Output)}
     end.
 
-%% In a process of its own, whose tables end with it.
+%% Runs in a process of its own, whose tables end with it.
 in_process(Function, Document) ->
     {Pid, Monitor} = spawn_monitor(Function),
     receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual({Document, normal}, {Document, Reason}) end.

@@ -1,14 +1,14 @@
-%% The comparison with the oracle: PropEr makes random sequences of calls, which run in lockstep on ets
-%% (ets_model.erl) and on cats; results, exceptions with their explanation, and the final contents must be the
-%% same.
+%% The comparison with ets as the oracle. PropEr makes random sequences of calls. Each call runs on ets (ets_model.erl)
+%% and on cats. Results, exceptions with their explanation, and the final contents must be the same.
 %%
-%% What is compared loosely, because ETS promises nothing there: the order of traversal and the slots of hash
-%% tables, the figures for memory, the places of identifiers; and the next or previous key of an absent key in
-%% a hash table, where cats answers and ETS may raise badarg. Everything else is exact, to the sign of a zero.
+%% Some results are compared loosely, because ETS promises nothing about them. These are the order of traversal and the
+%% slots of hash tables, the figures for memory, and the places of identifiers. For the next or previous key of an absent
+%% key in a hash table, cats answers where ETS may raise badarg. Everything else is compared exactly, to the sign of a
+%% zero.
 %%
-%% A case is a tuple {Keys, Options of table 1, Options of table 2, Calls}. In it terms are symbolic (a key of
-%% the case by its index, a term by its index in cats_oracle_terms, a table by its number), so that a case
-%% found today runs again with replay/2.
+%% A case is a tuple {Keys, Options of table 1, Options of table 2, Calls}. Its terms are symbolic: a key is an index
+%% into the case's keys, a term an index into cats_oracle_terms, a table a number. So replay/2 can run a case again
+%% later.
 -module(cats_oracle).
 -export([main/0, run/1, compare/2, replay/2]).
 
@@ -69,7 +69,7 @@ compare(Calls, Property, Compared) ->
             {different, hd(proper:counterexample()), Count}
     end.
 
-%% An exception would end up in code of PropEr that needs an old OTP.
+%% Catches exceptions here, because PropEr handles them with code that needs an old OTP.
 same(Case, Subject, Environment, Compared) ->
     try run_case(Case, Subject, Environment, Compared) =:= same
     catch Class:Reason:Stack ->
@@ -85,7 +85,7 @@ replay(Subject, Case) ->
                                      run_case(Case, Subject, environment(), counters:new(1, []))
                              end).
 
-%% The universe of terms, which stays the same from case to case.
+%% All the terms, which are the same for every case.
 environment() ->
     list_to_tuple(cats_oracle_terms:all(spawn_link(fun() -> receive stop -> ok end end))).
 
@@ -147,12 +147,12 @@ value() ->
 
 any() -> proper_types:resize(8, proper_types:any()).
 
-%% ETS takes positions modulo 2^32, and the VM may not survive it: none of those.
+%% No positions from 2^32 on: ETS takes them modulo 2^32, and the VM may crash.
 position() ->
     weighted([{30, {raw, number(1, 4)}},
               {1, {raw, oneof([0, -1, a, 1.0, 100, 1 bsl 31, 1 bsl 62, 1 bsl 70, "1"])}}]).
 
-%% The key goes where the table has it; the values around it.
+%% The key is at the table's position for it, and the values around it.
 object() ->
     weighted([{30, {object, key(), short(value())}},
               {2, {object, key(), proper_types:resize(30, proper_types:list(value()))}},
@@ -181,7 +181,7 @@ good_option() ->
           ++ [{heir, other} || since(28)]).
 
 options() ->
-    %% With this option ets tests itself. It is not for ordered_sets, so the tables of a case do not begin with it.
+    %% OTP tests ets with this option. It is not for ordered_sets, so the tables of a case do not begin with it.
     Locks = {write_concurrency, {debug_hash_fixed_number_of_locks, oneof([number(1, 300), number(1, 32768)])}},
     Bad = oneof([nonsense, {keypos, 0}, {keypos, -1}, {keypos, a}, {keypos, 1 bsl 70}, {keypos, 1, 2},
                  {heir, a, b}, {heir, a},
@@ -283,7 +283,7 @@ print(Caller, Function, Arguments, Result1, Result2) ->
 attempt(Function) ->
     try Function() catch error:badarg -> failed end.
 
-%% The process that owns some of the tables, and makes some of the calls.
+%% The process that owns some of the tables and makes some of the calls.
 servant() ->
     receive
         {From, Reference, Function} ->
@@ -316,8 +316,8 @@ perform(Module, Function, Arguments) ->
         Class:Reason:Stack -> {Class, Reason, hd(Stack)}
     end.
 
-%% All keys (or keys with objects) met on the way through a table, and all objects by slots, with what is behind the
-%% last slot.
+%% All keys, or keys with objects, of a walk through a table. And all objects slot by slot, with the results for the
+%% slots behind the last one.
 call(Module, traverse, [Table, Step]) ->
     {First, Next} = case Step of
                         next -> {first, next};
@@ -342,7 +342,7 @@ traverse(Found, Module, Next, Table) ->
                  end,
     [Met | traverse(call(Module, Next, [Table, Key]), Module, Next, Table)].
 
-%% Where 0.0 and -0.0 are the same key, it is up to the table as which it is met.
+%% Where 0.0 and -0.0 are the same key, the table may return either.
 one_zero(Key) when is_float(Key), Key == 0 ->
     case since(27) of
         true -> Key;
@@ -375,7 +375,7 @@ oracle_table(_, _) -> none.
 type_of(none) -> undefined;
 type_of(Table) -> try ets:info(Table, type) catch error:badarg -> undefined end.
 
-%% The same on both sides, but for tables, which for_side/2 replaces later.
+%% Arguments are the same on both sides, but for tables, which for_side/2 replaces later.
 argument({raw, self}, _, _) -> self();
 argument({raw, other}, _, #state{other = Other}) -> Other;
 argument({raw, dead}, _, _) -> dead();
@@ -394,7 +394,7 @@ argument({no_table, Index}, _, _) ->
     case term(Index) of
         Reference when is_reference(Reference) -> make_ref();
         Name when is_atom(Name) ->
-            %% Tables are given such names, too.
+            %% Tables get such names, too.
             case ets:whereis(Name) of
                 undefined -> Name;
                 _ -> nonexistent
@@ -460,8 +460,7 @@ for_side(Term, _) -> Term.
 %%------------------------------------------------------------------------------------------------------------
 %% Bookkeeping
 
-%% A new table becomes table 3, after the first two; what was there before is remembered, to be deleted at the
-%% end.
+%% A new table becomes table 3, after the first two. The previous table 3 is remembered, and deleted at the end.
 after_call(new, _, _, {value, Table1}, {value, Table2},
            State = #state{oracle = Oracle, subject = Subject, keypos = Keypos}) ->
     Number = case map_size(Oracle#side.tables) of
@@ -470,7 +469,7 @@ after_call(new, _, _, {value, Table1}, {value, Table2},
              end,
     State#state{oracle = add(Number, Table1, Oracle), subject = add(Number, Table2, Subject),
                 keypos = Keypos#{Number => ets:info(Table1, keypos)}};
-%% A table called by its name goes on under its new name.
+%% A table that is called by its name is called by its new name from now on.
 after_call(rename, [{table, Number} | _], _, {value, Table1}, {value, Table2},
            State = #state{oracle = Oracle, subject = Subject}) ->
     State#state{oracle = add(Number, Table1, Oracle), subject = add(Number, Table2, Subject)};
@@ -529,7 +528,7 @@ contents(State = #state{oracle = Oracle, subject = Subject}) ->
 %%------------------------------------------------------------------------------------------------------------
 %% Comparing
 
-%% Results with identifiers of tables replaced by their numbers, and exceptions with their explanation.
+%% Results with table identifiers replaced by the tables' numbers, and exceptions with their explanation.
 normal(Function, _, {value, Value}, Side) when Function =:= new; Function =:= rename; Function =:= whereis ->
     {value, number_of(Value, Side)};
 normal(all, _, {value, Tables}, Side) ->
@@ -566,19 +565,19 @@ alike(safe_fixed_monotonic_time, {Time, Processes}, _) when is_integer(Time) ->
 alike(safe_fixed, {{_, _, _}, Processes}, _) -> {time, lists:sort(Processes)};
 alike(_, Value, _) -> Value.
 
-%% Who is blamed (the function, its arguments), for what cause, and what a person is told about it.
+%% The function and arguments of an exception, its cause, and its explanation for a person.
 explanation(Function, Arguments, Reason, Top = {Blamed, Name, As, Info}, Module) ->
     case Module =:= cats andalso Blamed =/= cats of
         true -> {raised_elsewhere, Top};
         false when Function =:= traverse; Function =:= slots; Function =:= lookup_elements; Function =:= lookup_many ->
             raised;
-        %% ets blames an internal function, that does the work.
+        %% ets reports an internal function that does the work.
         false when Function =:= tab2list; Function =:= delete_all_objects; tl(Arguments) =:= [binary] ->
             {cause(Info), remarks(Reason, Top)};
         false -> {Name, As =:= Arguments orelse As, cause(Info), remarks(Reason, Top), text(Reason, Top)}
     end.
 
-%% Why options are refused, ets does not tell.
+%% ets does not say why it refuses options.
 cause(Info) ->
     case maps:get(cause, proplists:get_value(error_info, Info, #{}), none) of
         no_hash_table -> none;
@@ -597,17 +596,16 @@ remarks(Reason, Top = {_, Name, As, Info}) ->
         {false, _} -> unknown
     end.
 
-%% cats says which option is invalid, ets does not.
+%% cats says which option is invalid. ets does not.
 without_option(Text) ->
     re:replace(Text, "invalid( ?)option:.*", "invalid\\1options", [dotall, unicode, {return, binary}]).
 
-%% Whether the running OTP explains failures of this function of ets, and for this cause.
+%% Whether the running OTP explains failures of this function of ets with this cause.
 known_cause(Cause) -> Cause =/= default orelse since(29).
 
 explained_here(Name, As) -> is_list(As) andalso erlang:function_exported(ets, Name, length(As)).
 
-%% The shell's text, where it is short enough to be read, without what depends on the length of the module's
-%% name.
+%% The shell's text if it is short enough to be read, without what depends on the length of the module's name.
 text(Reason, Top = {_, Name, As, Info}) ->
     case explained_here(Name, As) andalso known_cause(cause(Info)) andalso erts_debug:flat_size(As) < 100 of
         true ->
@@ -641,25 +639,25 @@ agree(Function, Type, Present, Result1, Result2, Where) ->
         {Listing, {value, List1}, {value, List2}} when Type =/= ordered_set, is_list(List1), is_list(List2),
                                 (Listing =:= tab2list orelse Listing =:= traverse orelse Listing =:= slots) ->
             exactly(Type, sorted(List1), sorted(List2));
-        %% ets fails for a table that is not there, as it does for no other item.
+        %% For a table that does not exist, ets fails as it does for no other item.
         {info, {error, badarg, {id, _}}, {value, undefined}} -> true;
-        %% ETS knows no slot of an empty ordered_set with decentralized counters, not even the end.
+        %% An empty ordered_set of ETS with decentralized counters has no slot at all, not even the end.
         {slot, {error, badarg, {slot, _, none, _, _}}, {value, '$end_of_table'}} when Type =:= ordered_set ->
             true;
         {slots, {error, badarg, raised}, {value, [{behind, badarg, none, _} | _]}} when Type =:= ordered_set -> true;
-        %% What lies in which slot is up to the table.
+        %% The table may decide which slot an object is in.
         {slot, {value, Objects1}, {value, Objects2}} when Type =/= ordered_set, is_list(Objects1), is_list(Objects2) -> true;
         _ -> exactly(Type, Result1, Result2)
     end.
 
-%% Where 0.0 and -0.0 are the same, a fixed bag of ETS that is given an object equal to one that was deleted shows
-%% the deleted one again.
+%% Where 0.0 and -0.0 are the same, a fixed bag of ETS may show a deleted object again. That happens when it gets an
+%% object that is equal to the deleted one.
 exactly(Type, A, B) ->
     A =:= B andalso (term_to_binary(A) =:= term_to_binary(B)
                      orelse Type =:= bag andalso not since(27)
                      orelse cats_oracle_terms:same(A, B)).
 
-%% In an order in which 1 and 1.0 differ, and terms that differ only in the signs of zeros stand side by side.
+%% Sorts so that 1 and 1.0 differ, and terms that differ only in the signs of zeros are neighbours.
 sorted(Terms) ->
     [Term || {_, _, Term} <- lists:sort([order(term_to_binary(Term), Term) || Term <- Terms])].
 
@@ -667,7 +665,7 @@ order(Binary, Term) ->
     NewFloat = 70,
     {binary:replace(Binary, <<NewFloat, 1:1, 0:63>>, <<NewFloat, 0:64>>, [global]), Binary, Term}.
 
-%% In a hash table any key may be the first or the next one; but it must be a key.
+%% In a hash table any key may be the first or the next one, but it must be a key.
 some_key(Function, _, Key1, Key2, {State, Table}) ->
     (Function =:= next orelse Function =:= prev
      orelse (Key1 =:= '$end_of_table') =:= (Key2 =:= '$end_of_table'))

@@ -1,5 +1,5 @@
-%% The comparison of cats with ets by random calls (cats_oracle.erl), of which CALLS are made (100000 by
-%% default), and the proof that it can fail (cats_oracle_faults.erl).
+%% The comparison of cats with ets by random calls (cats_oracle.erl), and the proof that it can fail
+%% (cats_oracle_faults.erl). CALLS (environment, 100000 by default) is the number of calls.
 -module(cats_oracle_SUITE).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, finds_every_fault/1, finds_no_difference/1,
          keys_that_begin_alike/1, lowest_small_integer/1]).
@@ -23,7 +23,7 @@ finds_no_difference(_Config) ->
     {ok, Compared} = cats_oracle:run(cats_test_lib:environment("CALLS", 100000)),
     {comment, io_lib:format("~b calls compared", [Compared])}.
 
-%% So many that an ordered table has nodes whose separators have a prefix in common, of various lengths.
+%% So many keys that an ordered table has nodes whose separators share prefixes of various lengths.
 keys_that_begin_alike(_Config) ->
     lists:foreach(fun(Key) ->
         Keys = [Key(N) || N <- lists:seq(1, 3000)],
@@ -40,8 +40,8 @@ keys_that_begin_alike(_Config) ->
           fun(N) -> {-(N * 0.5), {a_long_name, -N}} end,
           fun(N) -> [some_name, 1.0e30, <<0, 0, 255, "bytes">>, N] end]).
 
-%% The VM makes of a float -2^59 an integer that has not the usual form of that number. It is found in objects that are stored in different
-%% ways, and in an ordered_set by the float.
+%% When the VM converts the float -2^59 to an integer, the result does not have the usual form of that number. It is
+%% found in objects that are stored in different ways, and in an ordered_set by the float.
 lowest_small_integer(_Config) ->
     Float = binary_to_term(term_to_binary(-5.764607523034235e17)),
     Key = trunc(Float),

@@ -1,5 +1,5 @@
-%% A stand-in for cats that shows that the comparison can fail: ets with a fault of choice built in. Without a
-%% fault the comparison must find no difference, with one it must find it.
+%% A stand-in for cats that shows that the comparison can fail: ets with a chosen fault. Without a fault the comparison
+%% must find no difference. With one it must find it.
 -module(cats_oracle_faults).
 -export([wrong_verdicts/0, call/2]).
 

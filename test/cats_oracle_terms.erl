@@ -1,6 +1,5 @@
-%% The terms that the comparison uses as keys and values: of every type, at the borders between
-%% representations, and in pairs that differ only as far as some table type can tell (1 and 1.0, 0.0 and
-%% -0.0).
+%% The terms that the comparison uses as keys and values. They are of every type and at the borders between
+%% representations. Some pairs are equal only for some table types, as 1 and 1.0.
 -module(cats_oracle_terms).
 -export([small/0, all/1, same/2]).
 
@@ -70,8 +69,8 @@ identifiers(Other) ->
      make_ref(), make_ref(), External(<<90, 3:16, Node/binary, 3:32, 1:32, 2:32, 3:32>>),
      ets:new(cats_oracle_terms, [public]), atomics:new(1, [])].
 
-%% Tables of ets in OTP 29 bring the VM down when external funs come and go in them (the collector of garbage
-%% fails), so there they are left to the tests that need no ets.
+%% In OTP 29 the VM crashes when external funs are stored in tables of ets and deleted, because its garbage collector
+%% fails. So these terms are only in tests that need no ets.
 funs() ->
     Big = 1 bsl 90,
     External = case erlang:system_info(otp_release) of

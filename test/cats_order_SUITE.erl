@@ -1,5 +1,5 @@
-%% The order in which calls over a whole table give its objects: the same in each call, whatever else runs, and the one that
-%% programs which use ets count on.
+%% The order in which calls over a whole table return its objects. It is the same in each call, whatever else runs, and
+%% it is the one that programs for ets rely on.
 %%
 %% For a table without order:
 %%
@@ -107,7 +107,7 @@ calls(Table, Type) ->
 
 big(Objects) -> [Object || {_, Value} = Object <- Objects, Value > 10].
 
-%% As ets does it, foldr begins with the newest object of a key, and in a table without order with the first key.
+%% As in ets, foldr begins with the newest object of a key. In a table without order it begins with the first key.
 foldr(ordered_set, ByKey) -> lists:append(ByKey);
 foldr(_Type, ByKey) -> lists:append(lists:reverse(ByKey)).
 
@@ -140,7 +140,7 @@ as_met(ByKey, Found, Limit, Turn) ->
     {Rest, Chunk} = lists:split(max(length(Found) - Limit, 0), Found),
     [Chunk | as_met(ByKey, Turn(Rest), Limit, fun lists:reverse/1)].
 
-%% Elixir's compiler reads the newest value of a key so.
+%% Elixir's compiler reads the newest value of a key in this way.
 newest_of_a_key(_Config) ->
     [begin
          [EtsTable, Table] = Both = [begin
@@ -160,8 +160,8 @@ newest_of_a_key(_Config) ->
          ?assertMatch({[Objects], _}, cats:select(CatsTable, [{{k, '$1'}, [], ['$1']}], 1))
      end || Type <- cats_test_lib:types([bag, duplicate_bag]), Objects <- [2, 5, 15, 64, 130, 1100]].
 
-%% Where a specification has the keys, they come in the opposite order of its clauses, as in ets: as long as no two of them are in
-%% one bucket there, which is so for these.
+%% If a specification gives the keys, they come in the opposite order of its clauses, as in ets. That is so while no two
+%% of them are in one bucket of ets, which is true for these.
 keys_of_a_specification(_Config) ->
     [begin
          Both = [begin
@@ -180,8 +180,8 @@ keys_of_a_specification(_Config) ->
                             || Limit <- [1, 2, 3, 4, 6, 100]]]]
      end || Type <- cats_test_lib:types()].
 
-%% A table that grew and shrank has its objects in the order of first and next all the same, and what stays in it in the same
-%% order as before.
+%% A table that grew and shrank still lists its objects in the order of first and next, and objects that stay in it keep
+%% their order.
 growing_and_shrinking(_Config) ->
     Tables = cats_test_lib:tables(),
     [begin

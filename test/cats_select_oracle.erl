@@ -1,12 +1,13 @@
-%% The comparison with the oracle for what takes patterns: random patterns and match specifications of all forms run over the
-%% same random objects in a table of ets and in one of cats; results, exceptions and contents must be the same.
+%% The comparison with ets for functions that take patterns. Random patterns and match specifications of all forms run
+%% over the same random objects in a table of ets and in one of cats. Results, exceptions and contents must be the same.
 %%
-%% Results of tables without order are compared as multisets, but the objects of one key in their order. A run is made of
-%% rounds, each of its own seed: round/2 repeats the one that a difference names.
+%% Results of tables without order are compared as multisets, but the objects of one key in their order. A run consists
+%% of rounds, each with its own seed. A difference names its round, and round/2 repeats it.
 -module(cats_select_oracle).
 -export([run/1, run/2, round/2]).
 
-%% No variable has a number of 25 or more: ETS then renumbers all, also what looks like one inside {const, _}.
+%% No variable has a number of 25 or more. With one, ETS renumbers all variables, also what looks like a variable inside
+%% {const, _}.
 
 -define(OBJECTS, 60).
 -define(CALLS, 40).
@@ -190,8 +191,7 @@ key() ->
         _ -> small()
     end.
 
-%% Without maps: before OTP 29, ETS takes a map in the place of the key for the whole key, and elsewhere for some of its pairs.
-%% Not nested deeper than specifications are looked into.
+%% Without maps: before OTP 29, ETS handles a map wrongly, in the place of the key and elsewhere.
 universal_key() ->
     Term = universal(),
     case re:run(io_lib:format("~w", [Term]), "#{|[[{]{20}", [{capture, none}]) of
@@ -253,9 +253,9 @@ variables(Map, Found) when is_map(Map) -> variables(maps:values(Map), Found);
 variables(_, Found) -> Found.
 
 %%----------------------------------------------------------------------------------------------------------------------
-%% Guards, expressions. There are no logical operators of several arguments in bodies, for two faults of ETS (in its
-%% erl_db_util.c) end the VM or mix up results: `matchOr' and `matchAnd' take off too much of the stack when they fail there;
-%% and a variable that first stands in a branch which is not taken is returned as it stands in the table, not copied.
+%% Guards, expressions. Bodies have no logical operators of several arguments, because two faults of ETS (in its
+%% erl_db_util.c) crash the VM or give wrong results. `matchOr' and `matchAnd' remove too much from the stack when they
+%% fail there. And a variable that first occurs in a branch that is not taken is returned without a copy from the table.
 
 guards() ->
     put(place, guard),
@@ -321,8 +321,8 @@ functions() ->
            {'/=', 2}, {'=:=', 2}, {'=/=', 2}, {'not', 1}, {'xor', 2}],
     [Function || {Name, Arity} = Function <- All -- faulty(), is_known(list_to_tuple([Name | lists:duplicate(Arity, 1)]))].
 
-%% Functions in which the running OTP has faults that a newer one has not: integers of floats at the border of small integers,
-%% the sign of abs(-0.0).
+%% Functions in which the running OTP has faults that a newer one does not have: integers of floats at the border of
+%% small integers, the sign of abs(-0.0).
 faulty() ->
     Rounding = [{round, 1}, {trunc, 1}, {floor, 1}, {ceil, 1}],
     Border = get(border),

@@ -1,6 +1,6 @@
-%% Terms into stored form and back, by themselves: what the boundary, the term crate and the batches of held terms do, without
-%% a table around them. Runs in a VM of its own that has the native library as it is built with the feature `selftest', and with
-%% the assertions of a development build.
+%% Encodes and decodes terms without a table: tests the boundary, the term crate and the batches of held terms. Runs in
+%% a VM of its own. Its native library is built with the feature `selftest' and with the assertions of a development
+%% build.
 -module(cats_term_SUITE).
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
@@ -196,8 +196,9 @@ there_random_terms_come_back(Runs) ->
     [comes_back(random_term(Leaves, 4)) || _ <- lists:seq(1, Runs)],
     ok.
 
-%% What comes out can be told in no way from what the VM makes itself: not by its size, its order or its hash, nor by what functions make
-%% of it, before and after garbage collections, however much memory the process has left when it is made.
+%% A decoded term cannot be told from one that the VM makes itself. Its size, order and hash are the same, and so is
+%% what functions make of it, before and after garbage collections. That is so however much memory the process has left
+%% when the term is made.
 there_results_are_as_the_vm_has_them(Runs) ->
     Leaves = list_to_tuple([Term || Term <- terms(), erts_debug:flat_size(Term) < 50]),
     [begin
@@ -459,7 +460,7 @@ weights() ->
     [100 = byte_size(cats_nif:test_kept(Reference)) || {N, Reference} <- Kept, N rem 12 =:= 0],
     hidden().
 
-%% References that stay do not keep a term that is gone and of which the VM did not tell that it was large.
+%% References that stay do not keep alive a term that is gone, even if the VM did not say that it was large.
 hidden() ->
     [begin
          Before = binaries_size(),
@@ -509,7 +510,7 @@ read(Lasting) ->
     after 0 -> read(Lasting)
     end.
 
-%% Processes give terms of the same batches back, each every fourth: what one of them compacts, others are about to give back.
+%% Processes free terms of the same batches, each every fourth one. What one of them compacts, others are about to free.
 there_given_back_during_compaction() ->
     Idle = batches(),
     [begin

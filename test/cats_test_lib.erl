@@ -4,8 +4,8 @@
          run_in/2, in_process/1, stop/2, down/1,
          eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1]).
 
-%% @doc For init_per_suite/1: the tables to test, cats with an engine of choice (cats_chosen) or, with TABLES=ets in
-%% the environment, ets, which shows that the tests ask for nothing that ets does not do.
+%% @doc For init_per_suite/1: chooses the tables to test. By default that is cats with the chosen engine (cats_chosen).
+%% With TABLES=ets in the environment it is ets, which shows that the tests require nothing that ets does not do.
 -spec start(Config) -> Config.
 start(Config) ->
     Tables = list_to_atom(os:getenv("TABLES", "cats")),

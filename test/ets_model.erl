@@ -1,6 +1,6 @@
-%% ETS as it is in OTP 29, on any OTP from 25 on: what the comparison holds cats against. A function that the
-%% running ets lacks is composed from older ones, with the exceptions that the new one raises.
-%% lookup_elements/3 and lookup_many/2, which ets has nowhere, are composed in the same way.
+%% ETS as it is in OTP 29, on any OTP from 25 on. cats is compared with it. A function that the running ets does not
+%% have is composed of older ones, with the exceptions of the new one. lookup_elements/3 and lookup_many/2, which no ets
+%% has, are composed in the same way.
 -module(ets_model).
 -export([call/2]).
 
@@ -17,7 +17,7 @@ model(lookup_many, [Table, Keys]) ->
     _ = ets:member(Table, key),
     [ets:lookup(Table, Key) || Key <- Keys];
 model(update_counter = Function, [Table, _, _, Default] = Arguments) ->
-    %% A tuple that is too small for the key brings the VM of old releases down.
+    %% In old releases the VM crashes on a tuple that is too small for the key.
     case old() andalso writable(Table)
         andalso not (is_tuple(Default) andalso tuple_size(Default) >= ets:info(Table, keypos)) of
         true -> fail(default, Function, Arguments);
@@ -35,7 +35,7 @@ model(Function, [Table, [_, _ | _] = Objects] = Arguments) when Function =:= ins
         false -> apply(ets, Function, Arguments)
     end;
 model(info, [_, binary] = Arguments) ->
-    %% Where it fails, the process that called it may do anything to any table of ETS from then on.
+    %% If this fails, the calling process may do anything to any table of ETS from then on.
     Attempt = fun() ->
                       try {value, apply(ets, info, Arguments)} catch Class:Reason:Stack ->
                           {Class, Reason, Stack} end
@@ -72,8 +72,8 @@ model(Function, Arguments) ->
         false -> composed(Function, Arguments)
     end.
 
-%% Two operations on one counter, of which the first makes it a big integer, have ETS write beyond the memory that it
-%% has reserved: so lists are carried out one by one, and undone if one fails.
+%% ETS writes beyond its reserved memory when the first of two operations on one counter makes it a big integer. So
+%% operations of a list run one by one, and are undone if one fails.
 counters([Table, Key, [_, _ | _] = Operations | Default] = Arguments) ->
     case writable(Table) andalso has_one_object_a_key(Table) andalso proper(Operations) of
         true ->
@@ -109,7 +109,7 @@ inserts_backwards() ->
     ets:delete(Bag),
     First =:= 2.
 
-%% What old releases leave unsaid: whether the first wrong operation has a position out of range.
+%% Old releases do not say whether the position of the first wrong operation is out of range.
 position_or_none([{Position, _} | _], Size)
   when is_integer(Position), Position < 1; is_integer(Position), Position > Size, Position < 1 bsl 59 ->
     case Position >= -(1 bsl 59) of true -> position; false -> none end;

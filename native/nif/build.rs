@@ -1,5 +1,5 @@
-//! Links the library so that it is never unmapped: other threads may be inside it, and tables live in it, when its module is
-//! purged.
+//! Links the library so that it is never unmapped. When its module is purged, other threads may still run its code, and
+//! tables still need it.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

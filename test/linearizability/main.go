@@ -1,9 +1,10 @@
-// Judges histories of the engines: is there one order of the calls, true to what came of them, in which no call stands before
-// one that had ended before it began?
+// Judges histories of the engines. A history is linearizable if its calls have one order that explains all their
+// results. In it no call may come before another one that had ended before it began.
 //
-// Usage: linearizability FILE..., each a JSON object a line as native/engine/src/histories.rs writes them. The checker is
-// porcupine (Athalye; after Lowe, "Testing for linearizability", 2017). Prints one line a file, and in the style of the other
-// test runners 'test result: N passed; N failed'; a history that takes the checker longer than it may is a failure.
+// Usage: linearizability FILE... Each file has one JSON object a line, as native/engine/src/testing/histories.rs writes them.
+// The checker is porcupine (Athalye; after Lowe, "Testing for linearizability", 2017). Prints one line a file, and then
+// 'test result: N passed; N failed' as the other test runners do. A history that takes the checker too long is a
+// failure.
 package main
 
 import (
@@ -113,7 +114,7 @@ func (s state) holds(place map[int64]int, rank, value int64) bool {
 	return !known && value == none || known && value != none && s[i] == value
 }
 
-// Whether a range saw what there is.
+// Whether the result of a range agrees with the state.
 func (s state) tells(ranks []int64, c call) bool {
 	if c.Bound == keep {
 		return true
@@ -186,7 +187,7 @@ func overlapping(calls []call) int {
 	return n
 }
 
-// Judges a file, and says whether all of it is right.
+// Judges a file, and returns whether all its histories are linearizable.
 func check(name string) (bool, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -78,8 +78,8 @@ fn safe_fixed(env: Env, handle: Handle<'_>, time: impl FnOnce(Time) -> Term) -> 
     Ok(env.tuple(&[time(fixation.since), env.list(&pairs)]))
 }
 
-/// Of a hash table the eight figures of ETS, the last two (objects kept for a fixation, locks) being 0; of a tree the number
-/// of route nodes, of base nodes, and the depth of route nodes.
+/// For a hash table: the eight figures of ETS. The last two, objects kept for a fixation and locks, are 0. For a tree:
+/// the number of route nodes, the number of base nodes, and the depth of the route nodes.
 fn statistics(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
     let count = |value: usize| env.unsigned(value as u64);
     if let Some(base_nodes) = handle.base_nodes() {
@@ -101,11 +101,11 @@ fn statistics(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
     ]))
 }
 
-/// Objects that a scheduler searches for binaries.
+/// Most objects that a normal scheduler searches for binaries.
 const BINARIES_LIMIT: usize = 1000;
 
-/// `{Address, Size, References}` of each binary that is stored by reference. How many references there are the VM does not
-/// tell; it is at least one.
+/// `{Address, Size, References}` of each binary that is stored by reference. The VM does not say how many references
+/// there are, so `References` is always 1.
 fn binaries(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
     if handle.size() > BINARIES_LIMIT && !on_dirty_scheduler() {
         return Err(Failure::Big);
@@ -134,7 +134,8 @@ fn binaries(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
     }
 }
 
-/// Shows the bytes of each binary that is stored by reference. The depth of the recursion is that of stored terms.
+/// Calls `show` with the bytes of each binary that is stored by reference. The recursion is as deep as stored terms are
+/// nested.
 fn each_shared(term: TermRef<'_>, show: &mut dyn FnMut(&[u8])) {
     match term.view() {
         View::SharedBinary(_, bytes) => show(bytes),

@@ -1,4 +1,4 @@
-//! The functions of `ets`, one native function each, over `cats_table`.
+//! The functions of `ets`, each as one native function that calls `cats_table`.
 //!
 //! | module | |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `info` | info |
 //! | `reaper` | the thread that works in the background |
 //!
-//! Here stands what they share: finding the table, keys to search for, objects in and out.
+//! This file has what they share: finding the table, keys to search for, encoding and decoding objects.
 
 pub mod info;
 pub mod manage;
@@ -47,12 +47,12 @@ impl Value for Table {
     const NAME: &'static CStr = c"table";
 }
 
-/// Tables, each inside the resource that is its identifier.
+/// Tables. Each is inside the resource that is its identifier.
 pub static TABLES: Kind<Table> = Kind::new();
 
 static REGISTRY: OnceLock<Registry> = OnceLock::new();
 
-/// Makes what the functions need. Called while the library is being loaded; the first time counts.
+/// Makes the registry. Called while the library is being loaded; only the first call has an effect.
 pub fn prepare() -> bool {
     if REGISTRY.get().is_none() {
         let Some(registry) = Registry::new(forget) else {
@@ -69,20 +69,20 @@ pub fn registry() -> &'static Registry {
     REGISTRY.get().expect("made when the library is loaded")
 }
 
-/// The registry and all readers are done with a table.
+/// Drops the registry's reference to a table when neither the registry nor a reader uses it any more.
 fn forget(table: *const Table) {
-    // SAFETY: `new` left this reference to the registry.
+    // SAFETY: `new` gave this reference to the registry.
     drop(unsafe { Owned::from_raw(table) });
 }
 
 /// The table's identifier.
 fn identifier(env: Env, table: &Table) -> Term {
-    // SAFETY: tables exist inside resources only. The reference is not given up here, as it was not taken.
+    // SAFETY: tables exist only inside resources. This reference was not taken, so it is not given up.
     let owned = ManuallyDrop::new(unsafe { Owned::from_raw(table) });
     owned.reference(env)
 }
 
-/// What `ets` calls the table: its name if it is a named one, else its identifier.
+/// The table as `ets` shows it: its name if it is a named table, else its identifier.
 fn designation(env: Env, table: &Table) -> Term {
     if table.options().named() {
         Term(table.name())
@@ -91,7 +91,7 @@ fn designation(env: Env, table: &Table) -> Term {
     }
 }
 
-/// The VM during one call.
+/// The VM as `cats_table` sees it during one call.
 struct Vm<'a>(Env<'a>);
 
 impl Host for Vm<'_> {
@@ -104,7 +104,7 @@ impl Host for Vm<'_> {
     }
 
     fn transfer(&self, table: &Table, from: u64, to: u64, data: &Block) {
-        // A term that was stored can be made, unless memory is exhausted; then the message is lost, as any would be.
+        // Decoding a stored term fails only when memory is exhausted. Then the message is lost.
         if let Ok(data) = decode::term(self.0, data.as_ref().element(0)) {
             send_transfer(self.0, None, table, from, to, data);
         }
@@ -134,7 +134,7 @@ fn send_transfer(env: Env, own: Option<Env>, table: &Table, from: u64, to: u64, 
     let message = maker.tuple(&[atoms::ets_transfer(), designation(maker, table), Term(from), data]);
     if let Some(pid) = env.local_pid(Term(to)) {
         let own = own.map_or(null_mut(), Env::raw);
-        // SAFETY: the message is copied, or it takes what its own environment has; a process that is gone gets none.
+        // SAFETY: without an environment of its own the message is copied, else it is moved. A process that has ended gets none.
         unsafe { enif_send(env.raw(), &pid, own, message.raw()) };
     }
 }
@@ -185,7 +185,7 @@ fn bad() -> Failure {
     Failure::Bad(atoms::none())
 }
 
-/// The table that an argument names, if the caller may do this to it.
+/// The table that an argument names, if the caller has this right to it.
 #[inline(always)]
 fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, right: Right) -> Result<Handle<'g>, Failure> {
     if term.is_immediate() {
@@ -196,7 +196,7 @@ fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, right: Right) -> Result<
     Ok(table.by_identifier(guard))
 }
 
-/// Whether the caller may do this to a table whose identifier it has.
+/// Checks that the caller has this right to a table whose identifier it has.
 #[inline(always)]
 fn check(env: Env, guard: &Guard, table: &Table, right: Right) -> Result<(), Failure> {
     match table.check(right, || env.this_process().0) {
@@ -205,7 +205,7 @@ fn check(env: Env, guard: &Guard, table: &Table, right: Right) -> Result<(), Fai
     }
 }
 
-/// The same when it was refused: the owner may be dead, and the caller its heir.
+/// As [`check`] after a refusal: the owner may be dead, so that the caller as its heir now owns the table.
 #[cold]
 fn check_again(env: Env, guard: &Guard, table: &Table, right: Right) -> Result<(), Failure> {
     registry().lives(&Vm(env), guard, table)?;
@@ -224,8 +224,8 @@ fn find_named<'g>(env: Env<'g>, guard: &'g Guard, name: Term, right: Right) -> R
     Ok(handle)
 }
 
-/// Lends a key to search for in this table. `f` stands in two places, so that nothing is asked or kept for an immediate that only
-/// other keys need: for it to be inlined there a closure has to say so.
+/// Lends a key to search for in this table. `f` is called in two places, so the code for an immediate has no branches
+/// for other keys. To be inlined in both, a closure must be marked for inlining.
 #[inline(always)]
 fn with_probe<R>(
     env: Env,
@@ -235,7 +235,7 @@ fn with_probe<R>(
 ) -> Result<R, Failure> {
     match key.is_immediate() {
         true => f(&table.probe(TermRef::immediate(key.0))),
-        // Taken apart, or the result for immediates would pass through the memory that this one is left in.
+        // The result is taken apart. Otherwise the result for immediates would pass through memory too.
         false => match with_built_probe(env, table, key, f) {
             Ok(result) => Ok(result),
             Err(failure) => Err(failure),
@@ -243,7 +243,7 @@ fn with_probe<R>(
     }
 }
 
-/// [`with_probe`] of a key that has to be built.
+/// [`with_probe`] for a key that is not an immediate.
 #[inline(never)]
 fn with_built_probe<R>(
     env: Env,
@@ -254,16 +254,16 @@ fn with_built_probe<R>(
     with_built_key(env, key, |key| f(&table.probe(key.term)))
 }
 
-/// A key that has been built.
+/// A key in stored form that is not an immediate.
 struct BuiltKey<'b> {
     term: TermRef<'b>,
-    /// The words that it took, if they may be many.
+    /// The words that were built, or 0 if they are few.
     words: usize,
-    /// Whether the caller's term may stand for a copy of a stored one that is equal to it.
+    /// Whether the caller's term may replace a copy of an exactly equal stored key in a result.
     may_stand: bool,
 }
 
-/// Lends a key, no immediate, as it is stored.
+/// Lends a key, not an immediate, in stored form.
 #[inline(always)]
 fn with_built_key<R>(env: Env, key: Term, f: impl FnOnce(BuiltKey<'_>) -> Result<R, Failure>) -> Result<R, Failure> {
     let (mut room, mut builder) = (Room::new(), None);
@@ -272,7 +272,7 @@ fn with_built_key<R>(env: Env, key: Term, f: impl FnOnce(BuiltKey<'_>) -> Result
     })?)
 }
 
-/// Builds a key: in `room` if it is not long, else in a builder.
+/// Builds a key: by the fast path in `room` if it is short, else in a builder.
 #[inline(always)]
 fn built_key<'b, 'r: 'b, 's>(
     env: Env,
@@ -282,7 +282,8 @@ fn built_key<'b, 'r: 'b, 's>(
     make: impl FnOnce(&'r mut Room<{ encode::fast::WORDS }>) -> Builder<'s>,
 ) -> Result<BuiltKey<'b>, Failure> {
     if layout::is_known() {
-        // SAFETY: terms are as expected, and this one is of the environment, as what is counted in it is. It was laid out in the room.
+        // SAFETY: the layout of terms is known. This term and the binaries counted in it belong to the environment. The
+        // word was made for this room.
         unsafe {
             if let Some((word, may_stand)) = encode::fast::key(env, key, room) {
                 return Ok(BuiltKey {
@@ -307,13 +308,13 @@ fn built_long_key<'b>(env: Env, key: Term, builder: &'b mut Builder<'_>) -> Resu
     })
 }
 
-/// Words of an object for which there is room on the stack.
+/// Words of an object that the buffer on the stack has room for.
 const OBJECT_WORDS: usize = 128;
 
-/// Elements of a tuple of immediates that needs no block, at most.
+/// Most elements of a tuple of immediates that needs no block.
 const INLINE: usize = 2;
 
-/// Makes an object to store in this table of a tuple's elements.
+/// Makes an object of a tuple's elements, to be stored in this table.
 #[inline(always)]
 fn object<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
     match inline(elements) {
@@ -322,7 +323,7 @@ fn object<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Result<Obje
     }
 }
 
-/// The words of a tuple that needs no block.
+/// The words of a tuple that needs no block, if it is one.
 #[inline(always)]
 fn inline(elements: &[Term]) -> Option<&[u64]> {
     match elements.len() <= INLINE {
@@ -331,13 +332,13 @@ fn inline(elements: &[Term]) -> Option<&[u64]> {
     }
 }
 
-/// As [`object`], of any other tuple. What is commonest is made in line.
+/// As [`object`], for any other tuple. The most common kinds are made inline.
 #[inline(always)]
 fn other_object<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Result<Object<'a>, Failure> {
     check_words(elements.len())?;
     let mut hashed = false;
     match elements.get(handle.table().key()) {
-        // Its place is fetched while the block is made.
+        // The memory of its place is prefetched while the block is made.
         Some(key) if key.is_immediate() => handle.announce(key.0),
         Some(_) => hashed = handle.table().kind() != cats_table::Kind::OrderedSet,
         None => (),
@@ -348,7 +349,7 @@ fn other_object<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Resul
     }
     if layout::is_known() {
         if let Some((index, element)) = only_other(elements) {
-            // SAFETY: terms are as expected, and this one is of the environment.
+            // SAFETY: the layout of terms is known, and this term belongs to the environment.
             let object = unsafe {
                 encode::short(
                     env,
@@ -365,7 +366,7 @@ fn other_object<'a>(env: Env, handle: Handle<'_>, elements: &'a [Term]) -> Resul
     Ok(Object::in_block(words, object_block(env, handle.guard(), elements)?))
 }
 
-/// The place of the only element of a tuple that is no immediate, and that element.
+/// If exactly one element of a tuple is not an immediate: its index, and the element.
 #[inline(always)]
 fn only_other(elements: &[Term]) -> Option<(usize, Term)> {
     let is_other = |element: &Term| !element.is_immediate();
@@ -374,11 +375,11 @@ fn only_other(elements: &[Term]) -> Option<(usize, Term)> {
     (!rest).then(|| (index, elements[index]))
 }
 
-/// Stores the tuple of these terms, not all of which are immediates.
+/// Makes a block of the tuple of these terms, not all of which are immediates.
 #[inline(never)]
 fn object_block(env: Env, guard: &Guard, elements: &[Term]) -> Result<Block, Failure> {
     if layout::is_known() {
-        // SAFETY: terms are as expected, and these are of the environment.
+        // SAFETY: the layout of terms is known, and these terms belong to the environment.
         if let Some(block) = unsafe { encode::fast::object(env, elements, guard) } {
             return Ok(block);
         }
@@ -386,7 +387,8 @@ fn object_block(env: Env, guard: &Guard, elements: &[Term]) -> Result<Block, Fai
     block(env, elements)
 }
 
-/// Stores the tuple of these terms. Not inlined: its buffer would lie in the frame of those that need none.
+/// Makes a block of the tuple of these terms. Not inlined: its buffer would enlarge the stack frame of callers that do
+/// not need it.
 #[inline(never)]
 fn block(env: Env, elements: &[Term]) -> Result<Block, Failure> {
     let mut room = Room::<OBJECT_WORDS>::new();
@@ -395,7 +397,7 @@ fn block(env: Env, elements: &[Term]) -> Result<Block, Failure> {
     builder.finish().ok_or(Failure::SystemLimit)
 }
 
-/// Makes a term of an object.
+/// Decodes an object.
 #[inline(always)]
 fn tuple(env: Env, object: &ObjectRef<'_>) -> Result<Term, Failure> {
     match object {
@@ -405,7 +407,7 @@ fn tuple(env: Env, object: &ObjectRef<'_>) -> Result<Term, Failure> {
     }
 }
 
-/// Makes the list of these objects, unless it is too large for this scheduler.
+/// The list of these objects. Fails with `Big` if it is too large for this scheduler.
 fn tuples(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
     let words = objects.iter().map(|object| object.words() + 2).sum();
     check_words(words)?;
@@ -414,12 +416,12 @@ fn tuples(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
     Ok(list)
 }
 
-/// Makes the list of these objects.
+/// The list of these objects.
 fn list(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
     match objects {
         [] => Ok(Term(NIL)),
         [object] => Ok(env.cons(tuple(env, object)?, Term(NIL))),
-        // SAFETY: terms and environments are as expected.
+        // SAFETY: the layout of terms and environments is known.
         objects if layout::is_known() => unsafe { decode::fast::list(env, objects) },
         objects => {
             let mut tuples = SmallVec::<[Term; 32]>::new();
@@ -431,7 +433,7 @@ fn list(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
     }
 }
 
-/// Makes a term of one element, unless its object is too large for this scheduler.
+/// Decodes one element. Fails with `Big` if its object is too large for this scheduler.
 #[inline]
 fn element(env: Env, object: &ObjectRef<'_>, index: usize) -> Result<Term, Failure> {
     let element = object.element(index);
@@ -442,23 +444,23 @@ fn element(env: Env, object: &ObjectRef<'_>, index: usize) -> Result<Term, Failu
     decode::term(env, element)
 }
 
-/// Nanoseconds that it takes to copy a word in or out, roughly.
+/// A rough estimate of the nanoseconds for encoding or decoding one word.
 const WORD_NS: usize = 5;
 
-/// Reports to the scheduler the time that a call takes that copies so many words.
+/// Reports to the scheduler how long a call takes that copies this many words.
 #[inline]
 fn account(env: Env, words: usize) {
     env.account(words * WORD_NS);
 }
 
-/// Whether the call may take its time, for tables in which it matters: those with many objects for a key, or objects to be
-/// unpacked.
+/// Whether the call may take long. Always false for tables where that makes no difference: it does where a key may have
+/// many objects or objects must be unpacked.
 #[inline]
 fn patient(table: &Table) -> bool {
     (table.kind().is_bag() || table.options().compressed()) && on_dirty_scheduler()
 }
 
-/// Wakes the reaper if there is news for it.
+/// Wakes the reaper if it has work to do.
 #[inline]
 pub(crate) fn wake(env: Env) {
     cats_table::wake(&Vm(env));

@@ -27,7 +27,7 @@ fn lookup_built(env: Env, handle: Handle<'_>, key: Term) -> Result<Term, Failure
     })
 }
 
-/// The objects of a key. `own`: the caller's term, if that may stand for a copy of a stored key that is the same.
+/// The objects of a key. `own` is the caller's term if it may replace a copy of an exactly equal stored key.
 #[inline(always)]
 fn lookup_probe(env: Env, handle: Handle<'_>, probe: &Probe<'_>, own: Option<Term>) -> Result<Term, Failure> {
     if handle.table().kind().is_bag() {
@@ -62,7 +62,7 @@ fn lookup_all<'g>(handle: Handle<'g>, probe: &Probe<'_>, found: &mut Objects<'g>
     }
 }
 
-/// The same when it failed: they may be too many for a scheduler.
+/// As [`lookup_all`] after it failed: there may be too many objects for a normal scheduler.
 #[cold]
 fn lookup_patiently<'g>(
     failure: cats_table::Failure,
@@ -76,8 +76,8 @@ fn lookup_patiently<'g>(
     }
 }
 
-/// Makes a term of the object that was found for a key. Terms never change, so the caller's key is as good as a copy of the object's, if
-/// they are exactly the same.
+/// Decodes the object that was found for a key. If the caller's key is exactly equal to the object's, the result has
+/// the caller's key. That saves a copy, and terms never change.
 #[inline(always)]
 fn tuple_of_key(
     env: Env,
@@ -96,12 +96,13 @@ fn tuple_of_key(
     }
 }
 
-/// Keys that are on their way at once in `lookup_many`.
+/// Keys that `lookup_many` prefetches together.
 const GROUP: usize = 16;
 /// The most keys that one call looks up.
 const MANY: usize = 256;
 
-/// The objects of each of the keys as a list of lists, or `{Lists, Rest}` of the first keys, and the keys that are left.
+/// The objects of each key, as a list of lists. If one call cannot look up all keys: `{Lists, Rest}` with the lists of
+/// the first keys and the keys that are left.
 pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
@@ -130,14 +131,14 @@ fn lookup_several(env: Env, handle: Handle<'_>, keys: Term) -> Result<Term, Fail
     }
 }
 
-/// The lists of objects of the first keys, and the words of the keys and objects.
+/// The lists of objects of the first keys, and the words of these keys and objects.
 struct Found {
     lists: SmallVec<[Term; MANY]>,
     words: usize,
 }
 
 impl Found {
-    /// Counts so many words more; false, and does not, if that becomes too much for this scheduler.
+    /// Counts this many more words. If that becomes too much for this scheduler, returns false and does not count them.
     #[inline(always)]
     fn count(&mut self, words: usize) -> bool {
         let fits = fits(self.words + words);
@@ -145,7 +146,7 @@ impl Found {
         fits
     }
 
-    /// Looks up one key more; false if that becomes too much for this scheduler.
+    /// Looks up one more key. False if that becomes too much for this scheduler.
     #[inline(always)]
     fn look_up(&mut self, env: Env, handle: Handle<'_>, probe: &Probe<'_>) -> Result<bool, Failure> {
         if handle.table().kind().is_bag() {
@@ -162,7 +163,7 @@ impl Found {
         }
     }
 
-    /// Makes a list of what was found for one key more; false if that becomes too much for this scheduler.
+    /// Adds the list of the objects of one more key. False if that becomes too much for this scheduler.
     #[inline(always)]
     fn take(&mut self, env: Env, objects: &[ObjectRef<'_>]) -> Result<bool, Failure> {
         let fits = self.count(objects.iter().map(ObjectRef::words).sum());
@@ -173,7 +174,7 @@ impl Found {
     }
 }
 
-/// Looks up one key after the other; the keys that are left.
+/// Looks up one key after the other. Returns the keys that are left.
 #[inline]
 fn look_up_each(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> Result<Term, Failure> {
     let mut rest = keys;
@@ -191,7 +192,7 @@ fn look_up_each(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> 
     Ok(rest)
 }
 
-/// [`Found::look_up`] of a key that has to be built.
+/// [`Found::look_up`] for a key that is not an immediate.
 #[inline(never)]
 fn look_up_built(env: Env, handle: Handle<'_>, key: Term, found: &mut Found) -> Result<bool, Failure> {
     with_built_key(env, key, |key| {
@@ -199,15 +200,15 @@ fn look_up_built(env: Env, handle: Handle<'_>, key: Term, found: &mut Found) -> 
     })
 }
 
-/// Where a key is made that is no immediate.
+/// Room for a key that is not an immediate.
 type KeyRoom = (Room<{ encode::fast::WORDS }>, Option<Builder<'static>>);
 
-/// As [`look_up_each`], in a large table: the memory of a group of keys is asked for before the first of them is looked up, first that
-/// of the engine and then that of the objects, so the misses overlap.
+/// As [`look_up_each`], for a large table. It prefetches the memory for a group of keys before it looks up the first of
+/// them: first the memory of the engine, then that of the objects. So the cache misses overlap.
 #[inline(never)]
 fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> Result<Term, Failure> {
     let mut rest = keys;
-    // Made when a key needs it, as it is large.
+    // A room is large, so it is made only when a key needs it.
     let mut rooms: [Option<Box<KeyRoom>>; GROUP] = Default::default();
     while found.lists.len() < MANY && rest.0 != NIL {
         let mut probes = SmallVec::<[Probe<'_>; GROUP]>::new();
@@ -248,7 +249,7 @@ fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found)
     Ok(rest)
 }
 
-/// What of a list is behind its first elements.
+/// The rest of a list behind its first elements.
 #[cold]
 fn behind(env: Env, list: Term, count: usize) -> Term {
     (0..count).fold(list, |rest, _| env.cell(rest).map_or(rest, |(_, tail)| tail))
@@ -329,7 +330,7 @@ fn elements_in_bag(
     })
 }
 
-/// Positions beyond which a call takes too long for a scheduler.
+/// With more positions than this, a call takes too long for a normal scheduler.
 const POSITIONS_LIMIT: usize = 1000;
 
 pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result<Term, Failure> {
@@ -347,7 +348,7 @@ pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result
     if rest.0 != NIL {
         return Err(bad());
     }
-    // Each element once at most, or perhaps always the longest one.
+    // If the positions ascend, each element occurs at most once. Otherwise all may be that of the longest element.
     let times = match indices.is_sorted_by(|a, b| a < b) {
         true => 1,
         false => indices.len(),
@@ -380,7 +381,7 @@ pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result
     })
 }
 
-/// The list of what `make` makes of each object, of `words` words or less.
+/// The list of the results of `make` for each object. Each result has at most `words` words.
 fn of_each(
     env: Env,
     objects: &[ObjectRef<'_>],
@@ -396,7 +397,7 @@ fn of_each(
     Ok(list)
 }
 
-/// An index from 0 of a position from 1.
+/// The index, counted from 0, of a position that is counted from 1.
 #[inline]
 fn index(position: Term) -> Result<usize, Failure> {
     match position.small_integer() {

@@ -1,7 +1,7 @@
 //! `first/1` to `prev_lookup/2`, the steps of folds, and `slot/2`.
 
 use super::*;
-use crate::layout::equal::same;
+use crate::layout::equal::equals_stored;
 use cats_sync::epoch::pin;
 use cats_table::Direction;
 use cats_term::Scratch;
@@ -57,7 +57,7 @@ fn step(env: Env, table: Term, key: Option<Term>, direction: Direction) -> Resul
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
     let along = match key {
-        Some(key) => handle.step_along(|last| same(env, key, last), direction)?,
+        Some(key) => handle.step_along(|last| equals_stored(env, key, last), direction)?,
         None => None,
     };
     let found = match along {
@@ -81,7 +81,7 @@ fn step_lookup(env: Env, table: Term, key: Option<Term>, direction: Direction) -
     })
 }
 
-/// Makes a term of the objects, one or more, of the key after (before) this one.
+/// Makes a term of the objects, one or more, of the key after or before this one.
 #[inline(always)]
 fn step_to(
     env: Env,
@@ -92,7 +92,12 @@ fn step_to(
 ) -> Result<Term, Failure> {
     if let (Some(key), false) = (key, handle.table().kind().is_bag()) {
         let mut scratch = Scratch::new();
-        match handle.step_get_along(|last| same(env, key, last), direction, on_dirty_scheduler, &mut scratch)? {
+        match handle.step_get_along(
+            |last| equals_stored(env, key, last),
+            direction,
+            on_dirty_scheduler,
+            &mut scratch,
+        )? {
             Some(Some(object)) => return make(&[object]),
             Some(None) => return Ok(atoms::end_of_table()),
             None => {}
@@ -125,7 +130,7 @@ fn step_objects(env: Env, table: Term, object: Term, direction: Direction) -> Re
     })
 }
 
-/// Makes a term of the objects of the key after (before) that of an object.
+/// Makes a term of the objects of the key after or before the key of an object.
 #[inline(never)]
 fn step_by_key(
     env: Env,
@@ -148,7 +153,8 @@ pub fn prev_numbered(env: Env, &[table, object, number]: &[Term; 3]) -> Result<T
     Ok(step_numbered(env, table, object, number, Direction::Down))
 }
 
-/// As [`step_objects`], but without a look at the object if the last step led to the place with this number. A failure becomes its reason.
+/// As [`step_objects`], but without reading the object if the last step ended at the place with this number. A failure
+/// is returned as its reason.
 #[inline(never)]
 fn step_numbered(env: Env, table: Term, object: Term, number: Term, direction: Direction) -> Term {
     let step = || {
@@ -165,7 +171,7 @@ fn step_numbered(env: Env, table: Term, object: Term, number: Term, direction: D
     step().unwrap_or_else(Failure::reason)
 }
 
-/// The object of a table that has one a key comes with its new number, as `[Number | Object]`.
+/// As [`step_objects`]. In a table with one object a key, the object comes with a new number, as `[Number | Object]`.
 #[inline(never)]
 fn step_anew(env: Env, handle: Handle<'_>, object: Term, direction: Direction) -> Result<Term, Failure> {
     step_by_key(env, handle, object, direction, |found| match found {

@@ -7,9 +7,9 @@ use cats_table::{Addition, CounterOp, ElementOp, Number, Tuple, Words, DIGITS_LI
 use cats_term::View;
 use smallvec::SmallVec;
 
-/// Operations of a call for which there is room on the stack.
+/// Operations that the array on the stack has room for.
 const FEW: usize = 4;
-/// Operations beyond which a call takes too long for a scheduler.
+/// With more operations than this, a call takes too long for a normal scheduler.
 const OPERATIONS_LIMIT: usize = 1000;
 
 pub fn update_counter(env: Env, &[table, key, ops]: &[Term; 3]) -> Result<Term, Failure> {
@@ -44,13 +44,13 @@ fn is_sound(env: Env, handle: Handle<'_>, default: Option<Term>) -> bool {
     default.is_none_or(|tuple| env.tuple_elements(tuple).is_some_and(has_key))
 }
 
-/// The position, counted from 1, of the element after a key at `place`, counted from 0.
+/// The position, counted from 1, of the element behind a key at `place`, counted from 0.
 #[inline]
 fn after(place: usize) -> i64 {
     place as i64 + 2
 }
 
-/// The position and the increment of the simplest operations.
+/// The position and the increment of an operation, if it is of the simplest form.
 #[inline]
 fn simple_addition(env: Env, handle: Handle<'_>, ops: Term) -> Option<(i64, i64)> {
     if let Some(increment) = ops.small_integer() {
@@ -62,7 +62,8 @@ fn simple_addition(env: Env, handle: Handle<'_>, ops: Term) -> Option<(i64, i64)
     }
 }
 
-/// What is not as simple as can be: first as if all numbers were immediates and the object was there.
+/// Updates that are not of the simplest form. Tries first the case that all numbers are immediates and the object
+/// exists.
 #[inline(never)]
 fn counter_otherwise(
     env: Env,
@@ -81,7 +82,7 @@ fn counter_otherwise(
     })
 }
 
-/// The result of operations on immediates, if the key has an object of them.
+/// The result of the operations, if they and the elements have only immediates and the key has an object.
 fn add_words(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<Option<Term>, Failure> {
     let (mut additions, mut words) = (SmallVec::new(), Words::new());
     if let Some((position, increment)) = simple_addition(env, handle, ops) {
@@ -106,7 +107,7 @@ fn add_words(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Resu
     Ok(done.then(|| Term(words[0])))
 }
 
-/// `Big` if these are too many operations for this scheduler.
+/// Fails with `Big` if these are too many operations for this scheduler.
 #[inline]
 fn check_count(operations: usize) -> Result<(), Failure> {
     if operations > OPERATIONS_LIMIT && !on_dirty_scheduler() {
@@ -115,8 +116,8 @@ fn check_count(operations: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends an operation, if it is one of a position and its numbers are immediates. (Operations are made where they are read from, and
-/// words are read as they were written, one by one: the processor has to wait for others.)
+/// Appends an operation, if it is one of a position and its numbers are immediates. Each operation is made in its final
+/// place and its words are read one by one, as they were written. Wider reads would cause a store-forwarding stall.
 #[inline]
 fn push_addition(env: Env, op: Term, additions: &mut SmallVec<[Addition; FEW]>) -> bool {
     let Some(elements) = env.tuple_elements(op) else {
@@ -181,7 +182,8 @@ fn counter_in_general(
     Ok(result)
 }
 
-/// `{Position, Increment}` or `{Position, Increment, Threshold, SetValue}`. Counts digits as [`get_number`] does.
+/// An operation `{Position, Increment}` or `{Position, Increment, Threshold, SetValue}`. Counts digits as
+/// [`get_number`] does.
 fn counter_op(env: Env, op: Term, digits: &mut usize) -> Result<CounterOp, Failure> {
     let mut number = |term| get_number(env, term, digits);
     let (position, increment, limit) = match env.tuple_elements(op) {
@@ -203,8 +205,8 @@ fn counter_op(env: Env, op: Term, digits: &mut usize) -> Result<CounterOp, Failu
     })
 }
 
-/// The integer that a term is, if it is one. Adds its digits to those that were counted; `Big` when they are too many for this
-/// scheduler.
+/// The integer that a term is, if it is one. Adds the number of its digits to `digits`. Fails with `Big` when they
+/// become too many for this scheduler.
 fn get_number(env: Env, term: Term, digits: &mut usize) -> Result<Option<Number>, Failure> {
     if let Some(value) = term.small_integer() {
         return Ok(Some(Number::Small(value)));
@@ -232,8 +234,8 @@ fn number(env: Env, value: &Number) -> Result<Term, Failure> {
     }
 }
 
-/// Shows each element of a list, and then nothing if it is no proper list, while `show` returns true. `Big` when they are too many
-/// for this scheduler.
+/// Calls `show` with each element of a list while it returns true. For an improper list it is called with nothing at
+/// the end. Fails with `Big` when there are too many elements for this scheduler.
 fn each(env: Env, list: Term, mut show: impl FnMut(Option<Term>) -> Result<bool, Failure>) -> Result<(), Failure> {
     let (mut rest, mut count) = (list, 0);
     while let Some((head, tail)) = env.cell(rest) {
@@ -250,8 +252,8 @@ fn each(env: Env, list: Term, mut show: impl FnMut(Option<Term>) -> Result<bool,
     Ok(())
 }
 
-/// Runs an update with the default tuple, if there is one, in a table with its key at `place`. A tuple that has to be built is
-/// built only if the key has no object.
+/// Runs an update in a table whose key is at `place`, with the default tuple if there is one. A default that needs a
+/// block is built only if the key has no object.
 fn with_default<R>(
     env: Env,
     place: usize,
@@ -308,7 +310,7 @@ fn change_elements(env: Env, table: Term, key: Term, ops: Term, default: Option<
     change_otherwise(env, handle, key, ops, default)
 }
 
-/// Sets one element to what is no immediate; false, and nothing done, if the key has no object.
+/// Sets one element to a term that is not an immediate. False if the key has no object; then nothing was done.
 #[inline(never)]
 fn set_built(env: Env, handle: Handle<'_>, probe: &Probe<'_>, position: i64, value: Term) -> Result<bool, Failure> {
     let mut room = Room::<OBJECT_WORDS>::new();
@@ -325,7 +327,8 @@ fn set_built(env: Env, handle: Handle<'_>, probe: &Probe<'_>, position: i64, val
     }
 }
 
-/// What is not as simple as can be: first as if all elements were immediates and the object was there.
+/// Updates that are not of the simplest form. Tries first the case that all elements are immediates and the object
+/// exists.
 #[inline(never)]
 fn change_otherwise(
     env: Env,
@@ -343,7 +346,7 @@ fn change_otherwise(
     })
 }
 
-/// Appends the operations, positions and words, if all are some and their elements are immediates.
+/// Appends all operations as positions and words. False unless all are valid and their elements are immediates.
 #[inline]
 fn push_words(env: Env, ops: Term, words: &mut SmallVec<[(i64, u64); FEW]>) -> Result<bool, Failure> {
     let mut count = 0;
@@ -374,7 +377,7 @@ fn set_in_general(
     ops: Term,
     default: Option<Term>,
 ) -> Result<Term, Failure> {
-    // The operations, position and element of each; nothing for what is none.
+    // Position and element of each operation; nothing for one that is not valid.
     let mut changes: SmallVec<[Option<(i64, Term)>; FEW]> = SmallVec::new();
     if env.tuple_elements(ops).is_some() {
         changes.push(change(env, ops));
@@ -410,7 +413,7 @@ fn set_in_general(
     }
 }
 
-/// Position and element of an operation of `update_element`.
+/// Position and element of an operation of `update_element`, if it is one.
 #[inline]
 fn change(env: Env, op: Term) -> Option<(i64, Term)> {
     match env.tuple_elements(op) {

@@ -19,7 +19,7 @@ pub fn insert(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> 
     Ok(atoms::true_())
 }
 
-/// [`insert`] of an object that may lie in a block. Out of line: what needs no block takes fewer registers.
+/// [`insert`] of an object that may need a block. Not inlined, so that an object without a block needs fewer registers.
 #[inline(never)]
 fn insert_other(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<(), Failure> {
     Ok(handle.insert(other_object(env, handle, elements)?)?)
@@ -40,7 +40,7 @@ pub fn insert_new(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failu
     Ok(atoms::boolean(new))
 }
 
-/// Whether the key of these elements has an object: to look is cheaper than to make an object for nothing.
+/// Whether the key of these elements has an object. Looking first is cheaper than making an object that is not used.
 fn has_key_of(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<bool, Failure> {
     match elements.get(handle.table().key()) {
         None => Ok(false),
@@ -63,7 +63,7 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
         account(env, words);
         return Ok(inserted);
     }
-    // In one place only, so that it is inlined.
+    // This closure is used in one place only, so that it is inlined.
     let objects = (0..count).map(|_| {
         let (head, tail) = env.cell(rest).ok_or_else(bad)?;
         rest = tail;
@@ -79,7 +79,8 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
     Ok(inserted)
 }
 
-/// The number of elements of a list, which is proper; `Big` if it is beyond the limit. Their memory is asked for on the way.
+/// The number of elements of a proper list. Fails with `Big` if it is beyond the limit. Prefetches the memory of the
+/// elements on the way.
 fn length(env: Env, list: Term, limit: usize) -> Result<usize, Failure> {
     let mut rest = list;
     let mut length = 0;
@@ -109,7 +110,8 @@ pub fn delete_key(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> 
     Ok(atoms::true_())
 }
 
-/// [`delete_key`] of a key that has to be built. It finds the table itself, as a handle that is passed on goes through memory.
+/// [`delete_key`] for a key that is not an immediate. It finds the table itself, because passing a handle would go
+/// through memory.
 #[inline(never)]
 fn delete_built(env: Env, table: Term, key: Term) -> Result<Term, Failure> {
     let guard = pin();

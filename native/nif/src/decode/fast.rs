@@ -1,9 +1,12 @@
-//! Stored terms laid out in an environment's memory, as the VM would do it, in releases in which that is known ([`layout`]).
+//! The fast path of decoding: writes stored terms as terms of the VM directly into the memory of an environment. It
+//! needs to know the [`layout`] of terms and environments.
 //!
-//! Where the next item goes is passed on from one to the other, so in a register: an environment's own word for it, written and read
-//! again, would have each item wait for the one before. Elements of an object that are no immediates are a call each; what is nested in
-//! them waits until its item is written, and is then laid out in the same loop. A call each are also those of long lists and those for
-//! which no place to wait is left, so calls go no deeper than stored terms are nested.
+//! Each function takes and returns the place of the next item, so that it stays in a register. Reading it from the
+//! environment each time would make each item wait for the write of the one before.
+//!
+//! Each element of an object that is not an immediate is one call. Terms nested in it wait in an array of slots, and
+//! the loop of the same call decodes them. The elements of long lists, and terms that find the array full, are a
+//! recursive call each. So the depth of calls is at most the depth of stored terms.
 
 use crate::decode;
 use crate::entry::failure::Failure;
@@ -14,16 +17,16 @@ use cats_term::{is_immediate, BlockRef, Elements, TermRef, View, NIL};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// The tuple that a block holds.
+/// The tuple that a block stores.
 ///
 /// # Safety
-/// Terms and environments are as expected; so in all functions here.
+/// The layout of terms and environments is known. This is the contract of all functions here.
 pub unsafe fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
     // SAFETY: as the caller promises.
     unsafe { object_of(env, block, |_| None) }
 }
 
-/// As [`object`], with another term of the environment as the element at one place.
+/// As [`object`], but the element at one place is another term of the environment.
 ///
 /// # Safety
 /// As for [`object`].
@@ -51,7 +54,8 @@ unsafe fn object_of(env: Env, block: BlockRef, own: impl Fn(usize) -> Option<Ter
     }
 }
 
-/// The list of these objects. A cell and its tuple are one item, and the cell's tail is written with the next one.
+/// The list of these objects. Each cell is written together with its tuple. The tail of a cell is written with the next
+/// one.
 ///
 /// # Safety
 /// As for [`object`].
@@ -102,21 +106,21 @@ pub unsafe fn term(env: Env, term: TermRef) -> Result<Term, Failure> {
     decoder.done(Term(word))
 }
 
-/// Words of a short binary's bytes at most, and of a small tuple.
+/// Most words of the bytes of a short binary, and of the elements of a small tuple.
 const SMALL: usize = layout::HEAP_BINARY / size_of::<u64>();
 
-/// Slots that wait at most, and those of one list.
+/// Most slots that wait, and most of those from one list.
 const WAITING: usize = 32;
 const FEW: usize = WAITING / 2;
 
-/// Slots whose terms are to be laid out. The last that came is the first that is taken.
+/// Slots whose terms are not decoded yet. The last one in is the first one out.
 struct Waiting<'r> {
     slots: &'r mut [MaybeUninit<NonNull<u64>>; WAITING],
     count: usize,
 }
 
 impl Waiting<'_> {
-    /// Whether there was room.
+    /// Adds a slot. Returns false if there was no room.
     #[inline(always)]
     fn put(&mut self, slot: NonNull<u64>) -> bool {
         let place = self.slots.get_mut(self.count);
@@ -131,14 +135,15 @@ impl Waiting<'_> {
     #[inline(always)]
     fn take(&mut self) -> Option<NonNull<u64>> {
         self.count = self.count.checked_sub(1)?;
-        // SAFETY: as many were put there as are counted.
+        // SAFETY: all slots below `count` are initialized.
         Some(unsafe { self.slots.get_unchecked(self.count).assume_init() })
     }
 }
 
 struct Decoder<'e> {
     env: Env<'e>,
-    /// Why, if something could not be made. What is made is complete all the same, as the VM may go over it.
+    /// The reason, if a term could not be made. The result is complete nevertheless, because the VM may read it, for
+    /// example when it collects garbage.
     failure: Option<Failure>,
 }
 
@@ -151,8 +156,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Begins an item of a header and so many words; where it is, and where the next one goes. Here and below, `next` is where the next item
-    /// goes, as the environment does not know yet.
+    /// Begins an item: a header and this many words. Returns its place and the place behind it. Here and below, `next`
+    /// is the place of the next item; the environment's own pointer is not updated until the end.
     #[inline(always)]
     unsafe fn item(&self, next: NonNull<u64>, header: u64, words: usize) -> (NonNull<u64>, NonNull<u64>) {
         // SAFETY: as the caller promises; there is room for all of it.
@@ -163,7 +168,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Writes the word of a term to `slot`, and lays out what it refers to.
+    /// Decodes a term, and writes its word to `slot`.
     #[inline(always)]
     unsafe fn term(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
         if term.is_immediate() {
@@ -175,12 +180,12 @@ impl Decoder<'_> {
         unsafe { self.boxed(term, slot, next) }
     }
 
-    /// As [`term`](Self::term), of one that is no immediate. What is commonest and small is laid out here, if there is room for it: a few
-    /// immediates in a tuple, a short binary, a float, a reference. There is no call but one that ends this one, so hardly a register
-    /// need be saved.
+    /// As [`term`](Self::term), for a term that is not an immediate. The most common small terms are decoded here: a
+    /// few immediates in a tuple, a short binary, a float, a reference. All calls in this function are tail calls, so
+    /// it has to save almost no registers.
     #[inline(never)]
     unsafe fn boxed(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
-        // SAFETY: as the caller promises; each item has the words that its kind's layout has.
+        // SAFETY: as the caller promises; each item has as many words as the layout of its type.
         unsafe {
             if term.is_list() || !layout::has_room(self.env, next, 2 + SMALL) {
                 return self.nested(term, slot, next);
@@ -216,8 +221,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// As [`boxed`](Self::boxed), of any term. Slots of items that were laid out wait with words of the block, the first in front, so what
-    /// is theirs is mostly what comes next in the block.
+    /// As [`boxed`](Self::boxed), for any term. A slot that waits has a word of the block in the meantime. The first
+    /// slot is taken first, so the next term to decode is mostly the next item in the block.
     #[inline(never)]
     unsafe fn nested(&mut self, term: TermRef, mut slot: NonNull<u64>, mut next: NonNull<u64>) -> NonNull<u64> {
         let mut items = term.items();
@@ -230,7 +235,7 @@ impl Decoder<'_> {
         unsafe { slot.write(term.word()) };
         loop {
             let is_flat = items.is_flat();
-            // SAFETY: as the caller promises; each item has the words that its kind's layout has.
+            // SAFETY: as the caller promises; each item has as many words as the layout of its type.
             next = unsafe {
                 match items.next() {
                     View::List(list) => {
@@ -238,7 +243,7 @@ impl Decoder<'_> {
                         let at = layout::room(self.env, next, 2 * words.len());
                         let (behind, tail) = (at.add(2 * words.len()), list.tail().word());
                         slot.write(at.addr().get() as u64 | CELL);
-                        // Of few, the compiler makes steps one after another.
+                        // For a fixed small number of cells the compiler unrolls the loop.
                         let next = match *words {
                             [a] => self.cells(term, &[a], tail, &mut waiting, behind),
                             [a, b] => self.cells(term, &[a, b], tail, &mut waiting, behind),
@@ -309,7 +314,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// Writes cells before `next`, with these words of the block of `term` as heads, of which those that are no immediates wait.
+    /// Writes cells that end at `next`. Their heads are these words of the block of `term`. Heads that are not
+    /// immediates wait.
     #[inline(always)]
     unsafe fn cells(
         &mut self,
@@ -333,7 +339,8 @@ impl Decoder<'_> {
         next
     }
 
-    /// Writes cells from `first` on, with these words of the block of `term` as heads, and lays out what they refer to.
+    /// Writes cells from `first` on. Their heads are these words of the block of `term`. Heads that are not immediates
+    /// are decoded at once.
     #[inline(always)]
     unsafe fn many_cells(
         &mut self,
@@ -357,7 +364,8 @@ impl Decoder<'_> {
         next
     }
 
-    /// Writes the words of these elements of an item from `first` on; those that are no immediates wait. The block is that of `term`.
+    /// Writes the words of these elements of an item from `first` on. Those that are not immediates wait. The block is
+    /// that of `term`.
     #[inline(always)]
     unsafe fn slots(
         &mut self,
@@ -384,7 +392,7 @@ impl Decoder<'_> {
         next
     }
 
-    /// Has a slot with this word wait, if that is no immediate. If too many wait, what it refers to is laid out now.
+    /// If this word is not an immediate, its slot waits. If no more slots can wait, the term is decoded at once.
     #[inline(always)]
     unsafe fn part(
         &mut self,
@@ -401,10 +409,11 @@ impl Decoder<'_> {
         unsafe { self.boxed(term.beside(word), slot, next) }
     }
 
-    /// Has the VM make a term.
+    /// Lets the VM make a term.
     #[inline(never)]
     unsafe fn by_vm(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
-        // SAFETY: as the caller promises. The VM makes the term behind what was laid out: nothing looks at that before the call ends.
+        // SAFETY: as the caller promises. The VM makes the term behind what was written so far, and does not look at
+        // that before the call ends.
         unsafe {
             layout::set_next(self.env, next);
             let made = decode::make(self.env, term).unwrap_or_else(|failure| {
@@ -417,18 +426,18 @@ impl Decoder<'_> {
     }
 }
 
-/// The words of a block that hold these bytes and what pads them.
+/// The words of a block that contain these bytes and their padding.
 ///
 /// # Safety
-/// They are the bytes of a block's binary.
+/// These are the bytes of a binary in a block.
 #[inline(always)]
 unsafe fn padded(bytes: &[u8]) -> &[u64] {
     // SAFETY: as the caller promises.
     unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len().div_ceil(8)) }
 }
 
-/// Copies at most [`SMALL`] words, and no fewer than one; where the next ones go. Those at the beginning and those at the end, which may be
-/// the same: so there is no loop, whose setup would take longer than it.
+/// Copies at least one and at most [`SMALL`] words. Returns the place behind them. It copies the words at the beginning
+/// and those at the end, which may overlap. So there is no loop, whose setup would take longer than the copy.
 #[inline(always)]
 unsafe fn copy_few(words: &[u64], to: NonNull<u64>) -> NonNull<u64> {
     /// The words at both ends.
@@ -455,7 +464,7 @@ unsafe fn copy_few(words: &[u64], to: NonNull<u64>) -> NonNull<u64> {
     }
 }
 
-/// Copies words one by one: a copy of any length would be a call.
+/// Copies words one by one. A copy of any length would be a call of `memcpy`.
 #[inline(always)]
 unsafe fn copy(words: &[u64], to: NonNull<u64>) {
     for (i, word) in words.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Stored terms into terms of the VM.
+//! Decodes stored terms into terms of the VM.
 //!
-//! Tuples of immediates are made in one go, of the words as they stand. Other objects are laid out ([`lay`]) where it is known what terms
-//! look like; else, and what cannot be laid out, the VM makes.
+//! The words of a tuple of immediates are copied as they are. Other objects take the fast path ([`fast`]) if the layout
+//! of the VM's terms is known. Otherwise `erl_nif` makes them.
 
 pub mod fast;
 
@@ -13,7 +13,7 @@ use crate::vm::external;
 use crate::vm::{Env, Term};
 use cats_term::{BlockRef, Class, Elements, Integer, List, Map, Shared, TermRef, View, NIL};
 
-/// The tuple that a block holds. `Big` when it is too large for this scheduler.
+/// The tuple that a block stores. Fails with `Big` if it is too large for this scheduler.
 #[inline]
 pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
     check_words(block.words())?;
@@ -21,18 +21,18 @@ pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
         return Ok(env.tuple(Term::slice(block.elements_raw())));
     }
     if layout::is_known() {
-        // SAFETY: terms and environments are as expected.
+        // SAFETY: the layout of terms and environments is known.
         return unsafe { fast::object(env, block) };
     }
     made_tuple(env, block.elements())
 }
 
-/// As [`object`], with `key`, a term of the environment, as the element at `place`.
+/// As [`object`], but the element at `place` is `key`, a term of the environment.
 #[inline]
 pub fn object_with(env: Env, block: BlockRef, place: usize, key: Term) -> Result<Term, Failure> {
     check_words(block.words())?;
     if layout::is_known() {
-        // SAFETY: terms and environments are as expected.
+        // SAFETY: the layout of terms and environments is known.
         return unsafe { fast::object_with(env, block, place, key) };
     }
     let mut elements = made(env, block.elements())?;
@@ -40,8 +40,9 @@ pub fn object_with(env: Env, block: BlockRef, place: usize, key: Term) -> Result
     Ok(env.tuple(&elements))
 }
 
-/// Whether a term of the process that is exactly the same may stand for a copy of this stored one. Not for one with binaries in it,
-/// which may be parts of larger ones that would be kept; nor with floats, of which 0.0 and -0.0 may be the same.
+/// Whether an exactly equal term of the process may replace a copy of this stored term in a result. It may not if the
+/// term has binaries, because they may be parts of larger ones and would keep those alive. Nor if it has floats,
+/// because 0.0 and -0.0 may be one key.
 pub fn may_stand(term: TermRef) -> bool {
     match term.view() {
         View::Immediate(_) | View::Integer(_) | View::Reference(_) => true,
@@ -52,20 +53,20 @@ pub fn may_stand(term: TermRef) -> bool {
     }
 }
 
-/// One term of a block. The caller sees to its size; see [`object`].
+/// One term of a block. The caller checks its size, as [`object`] does.
 #[inline]
 pub fn term(env: Env, term: TermRef) -> Result<Term, Failure> {
     if term.is_immediate() {
         return Ok(Term(term.word()));
     }
     if layout::is_known() {
-        // SAFETY: terms and environments are as expected.
+        // SAFETY: the layout of terms and environments is known.
         return unsafe { fast::term(env, term) };
     }
     make(env, term)
 }
 
-/// As [`term`], of one that is no immediate, made by the VM.
+/// As [`term`], for a term that is not an immediate. `erl_nif` makes it.
 pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
     match term.view() {
         View::Immediate(word) => Ok(Term(word)),
@@ -77,9 +78,9 @@ pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
         View::Integer(integer) => make_integer(env, integer).ok_or(Failure::SystemLimit),
         View::Binary(bytes) => Ok(env.binary(bytes)),
         View::Reference(words) => Ok(env.reference(words)),
-        // SAFETY: the reference is counted as long as the object exists, which the caller keeps.
+        // SAFETY: the object owns a reference to the binary, and the caller keeps the object alive.
         View::SharedBinary(Shared::Counted(record), bytes) => Ok(unsafe { binary::make(env, record, bytes) }),
-        // SAFETY: the term is held as long as its object, which the caller keeps.
+        // SAFETY: the object owns the held term, and the caller keeps the object alive.
         View::SharedBinary(Shared::Held(held), _) | View::Held(_, held) => Ok(unsafe { env.copy(Term(held.term())) }),
     }
 }
@@ -89,7 +90,7 @@ fn made_tuple(env: Env, elements: Elements) -> Result<Term, Failure> {
     Ok(env.tuple(&made(env, elements)?))
 }
 
-/// Makes terms of these.
+/// The terms of these elements.
 fn made(env: Env, elements: Elements) -> Result<Vec<Term>, Failure> {
     elements.iter().map(|element| term(env, element)).collect()
 }

@@ -1,8 +1,9 @@
-//! Terms of the VM laid out as stored ones, if they are not long and of the commonest kinds, in releases in which it is known what they
-//! look like ([`layout`]): the opposite of [`lay`](crate::decode::fast), and done in the same way.
+//! The fast path of encoding: writes small terms of common types in stored form directly into a buffer on the stack. It
+//! needs to know the [`layout`] of the VM's terms. It is the opposite of [`decode::fast`](crate::decode::fast) and
+//! works in the same way.
 //!
-//! Where the next item goes is passed on from one to the other, in a register. Of the elements of an item that are no immediates, all but
-//! the last are a call each, and the last one follows in the same.
+//! Each function takes and returns the place of the next item, so that it stays in a register. Of the elements of an
+//! item that are not immediates, each but the last is a recursive call. The loop continues with the last one.
 
 use crate::encode::{INLINE_BINARY, MAX_DEPTH};
 use crate::layout::{self, Look};
@@ -11,15 +12,17 @@ use cats_sync::epoch::Guard;
 use cats_term::{draft, is_immediate, Block, Room, NIL};
 use std::ptr::NonNull;
 
-/// Words of a term at most. As each one within another takes two or more, none is nested too deep to be stored so.
+/// Most words of a term. Each level of nesting takes two or more words, so no such term is nested too deep to be
+/// stored.
 pub const WORDS: usize = 2 * (MAX_DEPTH - 1);
 const _: () = assert!(WORDS <= u128::BITS as usize, "a bit for each");
 
-/// The object of these elements, not all of which are immediates, in a block. Nothing if it is too long, or of other kinds, or memory is
-/// exhausted. Not inlined: the room would lie in the frame of those that need none.
+/// The object of these elements, not all of which are immediates, in a block. Nothing if it is too long, has elements
+/// of other types, or memory is exhausted. Not inlined: its buffer would enlarge the stack frame of callers that do not
+/// need it.
 ///
 /// # Safety
-/// Terms are as expected, and these are of the environment; so in all functions here.
+/// The layout of terms is known, and these terms belong to the environment. This is the contract of all functions here.
 #[inline(never)]
 pub unsafe fn object(env: Env, elements: &[Term], guard: &Guard) -> Option<Block> {
     let mut room = Room::<WORDS>::new();
@@ -32,11 +35,12 @@ pub unsafe fn object(env: Env, elements: &[Term], guard: &Guard) -> Option<Block
     }
 }
 
-/// The word for a key, laid out in `room`, and whether the term may stand for a copy of a stored one that is the same: not with binaries
-/// outside the heap, of which more would be kept, nor with 0.0 or -0.0, which may be the same. Nothing if it is too long, or of other kinds.
+/// Encodes a key into `room`. Returns its word, and whether the caller's term may replace a copy of an equal stored key
+/// in a result. It may not if it has a binary outside the heap, because it would keep the whole binary alive. Nor if it
+/// has a zero float, because 0.0 and -0.0 may be one key. Returns nothing if the key is too long or has other types.
 ///
 /// # Safety
-/// As for [`object`]; the key is no immediate.
+/// As for [`object`]; the key is not an immediate.
 #[inline(always)]
 pub unsafe fn key(env: Env, key: Term, room: &mut Room<WORDS>) -> Option<(u64, bool)> {
     let mut encoder = Encoder::new(env, room);
@@ -44,7 +48,7 @@ pub unsafe fn key(env: Env, key: Term, room: &mut Room<WORDS>) -> Option<(u64, b
     // SAFETY: as the caller promises; the slot is a word.
     unsafe {
         match layout::float(key) {
-            // In registers, as it is only one.
+            // A single float stays in registers.
             Some(value) => encoder.float(value, NonNull::from(&mut word), encoder.first),
             None => encoder.boxed(key, NonNull::from(&mut word), encoder.first),
         }?;
@@ -52,15 +56,16 @@ pub unsafe fn key(env: Env, key: Term, room: &mut Room<WORDS>) -> Option<(u64, b
     Some((word, encoder.may_stand))
 }
 
-/// A slot to be set, and the term for it.
+/// A slot that is not set yet, and the term for it.
 type Waiting = Option<(NonNull<u64>, Term)>;
 
-/// Its methods give where the next item goes, or nothing where there is no room, or another kind of term.
+/// Writes stored items one behind the other. Its methods return the place of the next item. They return `None` if the
+/// buffer is full or a term has another type.
 struct Encoder<'e> {
     env: Env<'e>,
     first: NonNull<u64>,
     end: NonNull<u64>,
-    /// A bit for the place of each binary of which references are counted.
+    /// One bit for each word of the buffer: set where a counted binary begins.
     counted: u128,
     may_stand: bool,
 }
@@ -78,7 +83,7 @@ impl<'e> Encoder<'e> {
         }
     }
 
-    /// Whether there is room for so many words.
+    /// Fails unless there is room for this many words.
     #[inline(always)]
     fn room(&self, next: NonNull<u64>, words: usize) -> Option<()> {
         (words <= (self.end.addr().get() - next.addr().get()) / size_of::<u64>()).then_some(())
@@ -104,7 +109,7 @@ impl<'e> Encoder<'e> {
         }
     }
 
-    /// Writes the word of a term that is no immediate to `slot`, and lays out what it refers to.
+    /// Encodes a term that is not an immediate, and writes its word to `slot`.
     unsafe fn boxed(&mut self, mut term: Term, mut slot: NonNull<u64>, mut next: NonNull<u64>) -> Option<NonNull<u64>> {
         loop {
             let mut last = None;
@@ -195,7 +200,7 @@ impl<'e> Encoder<'e> {
         }
     }
 
-    /// Sets slots from `first` on to these terms, except for the last one that is no immediate, which waits.
+    /// Sets the slots from `first` on to these terms. The last one that is not an immediate waits in `last`.
     #[inline(always)]
     unsafe fn slots(
         &mut self,
@@ -218,7 +223,7 @@ impl<'e> Encoder<'e> {
         Some(next)
     }
 
-    /// Has a term that is no immediate wait in `last`, and lays out the one that waited there.
+    /// Puts a term that is not an immediate into `last`, and encodes the one that waited there.
     #[inline(always)]
     unsafe fn slot(
         &mut self,
@@ -284,13 +289,13 @@ impl<'e> Encoder<'e> {
     }
 }
 
-/// Copies words one by one; where the next one goes.
+/// Copies words one by one. Returns the place behind them.
 #[inline(always)]
 unsafe fn copy(words: &[u64], to: NonNull<u64>) -> NonNull<u64> {
     for (i, word) in words.iter().enumerate() {
         // SAFETY: the caller has room for them.
         unsafe { to.add(i).write(*word) };
     }
-    // SAFETY: one behind the last at most.
+    // SAFETY: this is at most one word behind the last.
     unsafe { to.add(words.len()) }
 }

@@ -1,6 +1,7 @@
-//! Terms of the VM into stored form, in a [`Builder`].
+//! Encodes terms of the VM into stored form, in a [`Builder`]. This is the general path. [`fast`] encodes small objects
+//! of common types.
 //!
-//! The common cases need none of this: [`immediates`] gives the elements of a tuple as they stand in the process, and
+//! A tuple of immediates needs neither: [`immediates`] gives its elements as they are in the process, and
 //! `cats_term::Block::flat` copies them.
 
 pub mod fast;
@@ -14,22 +15,22 @@ use crate::vm::{on_dirty_scheduler, Env, Term};
 use cats_term::{is_immediate, Builder, Class, CountedBinary, Item, Short};
 use rustler::sys::*;
 
-/// Words beyond which a term is too large for a scheduler.
+/// A normal scheduler does not encode or decode terms of more words than this.
 pub const SCHEDULER_WORDS: usize = cats_table::COPY_LIMIT;
-/// Terms nested deeper than this are held.
+/// Terms nested deeper than this are stored as held terms.
 pub const MAX_DEPTH: usize = 64;
-/// Longest binary, in bytes, that is stored within its object.
+/// Length in bytes of the longest binary that is stored inside its object.
 pub const INLINE_BINARY: usize = 64;
-/// Elements of a tuple that is [`short`], at most.
+/// Most elements of a tuple that [`short`] lends.
 const SHORT_TUPLE: usize = 32;
 
-/// Whether so many words may be gone through or copied, all at once, on this scheduler.
+/// Whether this scheduler may read or copy this many words in one call.
 #[inline]
 pub fn fits(words: usize) -> bool {
     words <= SCHEDULER_WORDS || on_dirty_scheduler()
 }
 
-/// `Big` if so many words are too many for this scheduler.
+/// Fails with `Big` if this scheduler may not copy this many words in one call.
 #[inline]
 pub fn check_words(words: usize) -> Result<(), Failure> {
     match fits(words) {
@@ -38,13 +39,13 @@ pub fn check_words(words: usize) -> Result<(), Failure> {
     }
 }
 
-/// The elements of a tuple, in place.
+/// The elements of a tuple, in place. Fails for any other term.
 #[inline]
 pub fn tuple<'a>(env: Env<'a>, term: Term) -> Result<&'a [Term], Failure> {
     env.tuple_elements(term).ok_or_else(|| Failure::Bad(atoms::none()))
 }
 
-/// The words of these terms if all of them are immediates.
+/// The words of these terms, if all of them are immediates.
 #[inline]
 pub fn immediates(terms: &[Term]) -> Option<&[u64]> {
     let words = Term::words(terms);
@@ -53,10 +54,10 @@ pub fn immediates(terms: &[Term]) -> Option<&[u64]> {
     is_immediate(tags).then_some(words)
 }
 
-/// Builds the tuple of these elements, in place of what is in the builder.
+/// Builds the tuple of these elements in the builder, and replaces what was in it.
 ///
-/// `Big` when it is too large for this scheduler. Held terms and large binaries are only referred to until the builder
-/// finishes a block: the builder's content is valid as long as `env`.
+/// Fails with `Big` if the tuple is too large for this scheduler. Until the builder finishes a block, it only refers to
+/// held terms and large binaries. So the builder's content is valid only as long as `env`.
 #[inline]
 pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), Failure> {
     builder.clear();
@@ -72,17 +73,17 @@ pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), 
     }
 }
 
-/// Builds a key to search for: the one-element tuple of this term. Otherwise as [`object`].
+/// Builds a key to search for, as a tuple of one element. Otherwise as [`object`].
 #[inline]
 pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
     object(env, &[key], builder)
 }
 
-/// Lends a term that can be stored right behind its tuple, of the commonest kinds. `f` stands in a place for each, so that it is made for
-/// that kind.
+/// Lends a term of a common type that can be stored directly behind its tuple. Gives nothing for other terms. `f` is
+/// called in one place for each type, so the compiler specializes it for that type.
 ///
 /// # Safety
-/// Terms are as expected, and this one is of the environment.
+/// The layout of terms is known, and this term belongs to the environment.
 #[inline(always)]
 pub unsafe fn short<'a, R>(env: Env<'a>, term: Term, f: impl FnOnce(Short<'a>) -> Option<R>) -> Option<R> {
     // SAFETY: as the caller promises.
@@ -103,18 +104,18 @@ pub unsafe fn short<'a, R>(env: Env<'a>, term: Term, f: impl FnOnce(Short<'a>) -
     }
 }
 
-/// Its methods give nothing where they fail.
+/// Copies terms into the builder. Its methods return `None` when they fail.
 struct Encoder<'a, 'b, 'r> {
     env: Env<'a>,
     builder: &'b mut Builder<'r>,
-    /// Words that may be built.
+    /// Most words to build.
     limit: usize,
-    /// Why, once something has failed.
+    /// The reason, once a method has failed.
     failure: Failure,
 }
 
 impl Encoder<'_, '_, '_> {
-    /// Fails if `more` words than are built or waiting are too many for this scheduler.
+    /// Fails if this scheduler may not build `more` words beside those that are built or about to be built.
     #[inline]
     fn budget(&mut self, more: usize) -> Option<()> {
         if self.builder.words() + more <= self.limit {
@@ -145,8 +146,9 @@ impl Encoder<'_, '_, '_> {
         Some(())
     }
 
-    /// Sets a slot to a term that is no immediate. The last such element of what is set follows in the same call: so what is nested in
-    /// last elements, as lists of lists are, goes no deeper.
+    /// Encodes a term that is not an immediate, and sets the slot to its word. The loop continues with the last element
+    /// that is not an immediate; all earlier ones are a recursive call each. So terms that nest in last elements, as
+    /// lists of lists often do, take no more stack.
     fn set(&mut self, mut item: Item, mut slot: usize, mut term: Term, mut depth: usize) -> Option<()> {
         loop {
             let (word, slots) = self.add(term, depth)?;
@@ -168,12 +170,13 @@ impl Encoder<'_, '_, '_> {
         }
     }
 
-    /// Adds a term that is no immediate: its word, and how many slots it has, if some of them have words of the VM that are no immediates.
+    /// Adds a term that is not an immediate. Returns its word and its number of slots. The number is 0 if no slot still
+    /// has a word of the VM that is not an immediate.
     #[inline(always)]
     fn add(&mut self, term: Term, depth: usize) -> Option<(u64, usize)> {
         if layout::is_known() {
             let is_too_deep = depth >= MAX_DEPTH;
-            // SAFETY: terms are as expected, and this one is of the environment.
+            // SAFETY: the layout of terms is known, and this term belongs to the environment.
             match unsafe { layout::look(term) } {
                 Look::Cell(head, tail) if !is_too_deep => return self.list(head, tail),
                 Look::Tuple(elements) if !is_too_deep => return self.tuple(elements),
@@ -191,7 +194,7 @@ impl Encoder<'_, '_, '_> {
         self.add_asking(term, depth)
     }
 
-    /// As [`add`](Self::add), asking the VM what the term is.
+    /// As [`add`](Self::add), but asks the VM for the type of the term.
     #[inline(never)]
     fn add_asking(&mut self, term: Term, depth: usize) -> Option<(u64, usize)> {
         let env = self.env;
@@ -241,13 +244,14 @@ impl Encoder<'_, '_, '_> {
         unsafe { self.builder.counted_binary(record, bytes) }
     }
 
-    /// A binary within the heap, or one whose references cannot be counted as it is.
+    /// A binary inside a heap, or one whose references cannot be counted as it is.
     fn other_binary(&mut self, term: Term, bytes: &[u8]) -> u64 {
         if bytes.len() <= INLINE_BINARY {
             return self.builder.binary(bytes);
         }
         if binary::is_known() {
-            // A copy is none that the process may append to.
+            // The process may append to a binary, but not to a copy of it. So the references of the copy can be
+            // counted.
             // SAFETY: the term lives as long as the environment.
             let copy = unsafe { self.env.copy(term) };
             if let Some((record, bytes)) = self.env.counted_binary(copy) {
@@ -258,7 +262,7 @@ impl Encoder<'_, '_, '_> {
         unsafe { self.builder.shared_binary(term.0, bytes) }
     }
 
-    /// How many slots of an item are to be gone through, if not all of these words are immediates.
+    /// The number of slots that still have to be encoded: 0 if all of these words are immediates.
     #[inline(always)]
     fn slots(words: [&[Term]; 2]) -> usize {
         match words.iter().all(|words| immediates(words).is_some()) {
@@ -334,7 +338,7 @@ impl Encoder<'_, '_, '_> {
         Some(self.builder.integer(negative, &magnitude))
     }
 
-    /// Holds a tuple, list or map that is nested too deep.
+    /// Stores a tuple, list or map that is nested too deep as a held term.
     #[cold]
     fn deep(&mut self, class: Class, term: Term) -> Option<(u64, usize)> {
         if self.limit != usize::MAX && !is_small(self.env, term) {
@@ -344,11 +348,11 @@ impl Encoder<'_, '_, '_> {
     }
 
     fn hold(&mut self, class: Class, term: Term) -> u64 {
-        // SAFETY: the term lives as long as its environment; no immediate comes here.
+        // SAFETY: the term lives as long as its environment. Callers never pass an immediate.
         unsafe { self.builder.held(class, term.0) }
     }
 
-    /// The class of a term that cannot be taken apart and is no reference.
+    /// The class of a term that has no other stored form and is not a reference.
     fn class(&self, term: Term) -> Class {
         let raw = self.env.raw();
         // SAFETY: tests of a term of the environment.
@@ -360,7 +364,7 @@ impl Encoder<'_, '_, '_> {
             } else if enif_is_port(raw, term.raw()) != 0 {
                 Class::Port
             } else if enif_compare(term.raw(), self.env.binary(b"").raw()) > 0 {
-                // No test for bit strings exists, but nothing else sorts after the empty binary.
+                // `erl_nif` has no test for bit strings, but no other term of these sorts after the empty binary.
                 Class::BitString
             } else {
                 Class::Record
@@ -369,7 +373,7 @@ impl Encoder<'_, '_, '_> {
     }
 }
 
-/// Whether a term, taken apart as far as can be, has few enough parts for a scheduler.
+/// Whether the number of parts of a term, at all depths, is small enough for a normal scheduler.
 fn is_small(env: Env, term: Term) -> bool {
     let mut left = SCHEDULER_WORDS;
     let mut rest = vec![term];
@@ -384,7 +388,7 @@ fn is_small(env: Env, term: Term) -> bool {
             rest.extend([tail, head]);
             left = left.saturating_sub(2);
         } else if let Some(pairs) = env.map_size(term) {
-            // What a map's pairs hold is not counted: maps that deep are rare, and they are copied all the same.
+            // The parts of a map's keys and values are not counted: maps nested this deep are rare.
             left = left.saturating_sub(2 * pairs);
         }
         if left == 0 {

@@ -1,26 +1,27 @@
-//! Why a native function failed, and how the Erlang side hears of it: `error:Cause`, with an atom as the cause.
+//! Why a native function failed, and what it raises: `error:Cause` with an atom as the cause.
 
 use crate::vm::atoms;
 use crate::vm::Term;
 
-/// See the module's documentation.
+/// The reason of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// A lock was held for longer than a bounded spin. Nothing was done; let others run and call again.
+    /// A lock was held longer than a bounded spin. Nothing was done. The Erlang side yields and calls again.
     Busy,
-    /// The work is too large for a scheduler. Nothing was done; call again through `cats_nif:dirty/2`.
+    /// The work is too large for a normal scheduler. Nothing was done. The Erlang side calls again through
+    /// `cats_nif:dirty/2`.
     Big,
     /// The settings have not been passed yet, see `cats_nif:configure/1`.
     NoSettings,
     /// Memory or numbers are exhausted.
     SystemLimit,
-    /// `badarg`, with the atom that `ets` would give as its cause, or `none`, or with more than `ets` tells (`cats_failure` has
-    /// the words).
+    /// `badarg`. The atom is the cause that `ets` would give, `none`, or a more precise one. `cats_failure` has the
+    /// texts.
     Bad(Term),
 }
 
 impl Failure {
-    /// The atom that stands for it. Called when the failed call holds no lock and no guard any more.
+    /// The atom that the function raises. Called when the failed call holds no lock and no guard any more.
     #[cold]
     pub fn reason(self) -> Term {
         match self {

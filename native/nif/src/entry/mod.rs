@@ -1,4 +1,4 @@
-//! How the VM comes into the library.
+//! The library's entry points for the VM.
 
 pub mod dirty;
 pub mod failure;

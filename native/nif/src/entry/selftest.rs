@@ -30,12 +30,12 @@ pub static KEPT: Kind<Kept> = Kind::new();
 
 impl Kept {
     fn retire(&self) -> bool {
-        // AcqRel: whoever takes the address sees the block.
+        // AcqRel: a thread that takes the address sees the block.
         let address = self.0.swap(null_mut(), Ordering::AcqRel);
         if address.is_null() {
             return false;
         }
-        // SAFETY: the block is unlinked, once, and readers are under guards.
+        // SAFETY: the block is unlinked, and only once. Readers have guards.
         unsafe { epoch::pin().retire(address.cast(), 0, Block::free) };
         true
     }
@@ -54,14 +54,14 @@ fn store(env: Env, term: Term) -> Result<Block, Failure> {
     })
 }
 
-/// The term after it was stored; fails if it would be stored otherwise than a builder does.
+/// Encodes and decodes the term. Fails if the fast path stores it differently than a builder.
 pub fn roundtrip(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     let block = match encode::immediates(&[term]) {
         Some(words) => Block::flat(words, &epoch::pin()).ok_or(Failure::SystemLimit)?,
         None => {
             let block = store(env, term)?;
             let is_known = layout::is_known();
-            // SAFETY: terms are as expected, and this one is of the environment.
+            // SAFETY: the layout of terms is known, and this term belongs to the environment.
             let fast = is_known.then(|| unsafe { encode::fast::object(env, &[term], &epoch::pin()) });
             match fast.flatten() {
                 Some(fast) if fast.as_ref().as_words() != block.as_ref().as_words() => {
@@ -75,8 +75,8 @@ pub fn roundtrip(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     Ok(encode::tuple(env, tuple)?[0])
 }
 
-/// Whether terms are as expected, binaries outside the heaps included, so that they are read and made in place. With `false`, the VM is
-/// asked instead until the next call.
+/// Whether terms, including binaries outside the heaps, are read and made in place. With `true`, their layout is
+/// learned first. With `false`, it is forgotten, and the VM is asked instead until the next call.
 pub fn layout(env: Env, &[learned]: &[Term; 1]) -> Result<Term, Failure> {
     match learned == atoms::true_() {
         true => {
@@ -91,7 +91,7 @@ pub fn layout(env: Env, &[learned]: &[Term; 1]) -> Result<Term, Failure> {
     Ok(atoms::boolean(layout::is_known() && binary::is_known()))
 }
 
-/// Whether resources are looked into, too: they are soon after terms are learned.
+/// Whether resources are read in place too. That begins soon after terms are learned.
 pub fn layout_of_resources(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     Ok(atoms::boolean(layout::knows_resources()))
 }
@@ -151,15 +151,15 @@ pub fn keep(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
 pub fn kept(env: Env, &[reference]: &[Term; 1]) -> Result<Term, Failure> {
     let kept = KEPT.get(env, reference).ok_or(Failure::Bad(atoms::none()))?;
     let _guard = epoch::pin();
-    // Acquire: whoever sees the address sees the block.
+    // Acquire: a thread that sees the address sees the block.
     match NonNull::new(kept.0.load(Ordering::Acquire)) {
-        // SAFETY: the block lives while this guard does.
+        // SAFETY: the block lives as long as the guard.
         Some(address) => decode::term(env, unsafe { BlockRef::from_raw(address) }.element(0)),
         None => Ok(atoms::undefined()),
     }
 }
 
-/// Frees what a reference keeps.
+/// Frees the block of a reference.
 pub fn drop_kept(env: Env, &[reference]: &[Term; 1]) -> Result<Term, Failure> {
     let kept = KEPT.get(env, reference).ok_or(Failure::Bad(atoms::none()))?;
     Ok(atoms::boolean(kept.retire()))
@@ -170,7 +170,7 @@ pub fn batches(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     Ok(env.unsigned(held::batches() as u64))
 }
 
-/// Frees retired memory, and what is dead in batches.
+/// Frees retired memory, and the dead terms of batches.
 pub fn collect(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     held::sweep();
     Ok(if epoch::collect(1000) {
@@ -185,17 +185,17 @@ pub fn panic(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     panic!("as asked");
 }
 
-/// Unwinds as where memory is exhausted.
+/// Unwinds as when memory is exhausted.
 pub fn out_of_memory(_: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     slab::needed(None)
 }
 
-/// Watches a process.
+/// Monitors a process.
 pub fn watch(env: Env, &[process]: &[Term; 1]) -> Result<Term, Failure> {
     Ok(atoms::boolean(monitor::watch(env, process)))
 }
 
-/// The number of processes that are watched.
+/// The number of monitored processes.
 pub fn watched(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     Ok(env.unsigned(monitor::watched() as u64))
 }

@@ -1,4 +1,4 @@
-//! The settings of the application, as they were when the first table was about to be made.
+//! The settings of the application. They are fixed when the first table is made.
 
 use crate::calls::registry;
 use crate::entry::failure::Failure;
@@ -12,7 +12,7 @@ struct Settings {
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// `configure({ReaderGroups, Registry})`, where the registry is `lock_free` or `locked`: the first call counts.
+/// `configure({ReaderGroups, Registry})`: the registry is `lock_free` or `locked`. Only the first call has an effect.
 pub fn configure(env: Env, &[settings]: &[Term; 1]) -> Result<Term, Failure> {
     let bad = || Failure::Bad(atoms::none());
     let &[groups, kind] = env.tuple_elements(settings).ok_or_else(bad)? else {
@@ -36,12 +36,12 @@ pub fn configure(env: Env, &[settings]: &[Term; 1]) -> Result<Term, Failure> {
     Ok(atoms::ok())
 }
 
-/// The most groups that the readers of one lock are divided into; nothing before the settings have been passed.
+/// The most reader groups of one lock. Nothing before the settings have been passed.
 pub fn reader_groups() -> Option<usize> {
     SETTINGS.get().map(|settings| settings.reader_groups)
 }
 
-/// `settings()`: what counted, as `configure` has it, or `none`.
+/// `settings()`: the settings in use, in the form that `configure` takes, or `none`.
 pub fn settings(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     let Some(settings) = SETTINGS.get() else {
         return Ok(atoms::none());

@@ -1,12 +1,16 @@
-//! Binaries outside the heaps: read where they lie, and their references counted.
+//! Binaries outside the heaps: reads them in place and counts references to them.
 //!
-//! Such a binary has a *record*, in which the VM counts the references to it. A term tells the record's address, and which of its bytes
-//! are meant. A stored object counts a reference of its own, as an object of ETS does, and gives it back by `erl_nif`. What terms look
-//! like differs between releases, and nothing of it is told by `erl_nif`: as in [`layout`](crate::layout) all that is tried out when the
-//! library is loaded ([`learn`]), and where something is not as expected, such binaries are held like other terms ([`held`](crate::held)).
+//! Such a binary has a *record*, in which the VM counts the references to it. A term has the record's address and says
+//! which of its bytes are meant. A stored object counts a reference of its own, as an object of ETS does, and gives it
+//! back through `erl_nif`.
 //!
-//! Not read in place: what does not begin and end with a whole byte, and a binary to which its process may append, so that its bytes may
-//! move. (A copy is none of these: it makes the VM give that up.)
+//! The layout of such terms differs between releases, and `erl_nif` says nothing about it. As in
+//! [`layout`](crate::layout), [`learn`] checks it on examples when the library is loaded. If something differs from
+//! what is expected, such binaries are stored as held terms ([`held`](crate::held)).
+//!
+//! Two kinds are not read in place. One is bit strings that do not begin and end with a whole byte. The other is
+//! binaries to which their process may append, because their bytes may move. A copy of the latter can be read: copying
+//! makes the VM give up appending.
 
 use crate::layout::{self, address, boxed, header, BOXED};
 use crate::vm::{Env, Term};
@@ -15,27 +19,28 @@ use rustler::sys::*;
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts;
 
-/// What terms look like.
+/// The layout of terms.
 #[derive(Clone, Copy)]
 #[repr(u64)]
 enum Form {
     Unknown,
-    /// Up to OTP 26: [`Whole`], and [`Part`] of one.
+    /// Up to OTP 26: a [`Whole`], or a [`Part`] of one.
     Earlier,
-    /// Since OTP 27: [`Range`].
+    /// Since OTP 27: a [`Range`].
     Later,
 }
 
-/// The [`Form`] of the terms that are read. Relaxed, as for all in this file but the count of references: written while the library is
-/// being loaded, before any other use.
+/// The [`Form`] of the terms that are read. Accesses are relaxed, as for everything in this file but the count of
+/// references: it is written while the library is being loaded, before any other use.
 static FORM: AtomicU64 = AtomicU64::new(Form::Unknown as u64);
-/// How far from a record's beginning its references are counted, and its own bytes begin, behind the word with their number.
+/// Two offsets from the beginning of a record: of its count of references, and of its bytes. The word before the bytes
+/// has their number.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Whether `enif_make_binary` makes terms of any bytes of a binary, or of all of them only.
+/// Whether `enif_make_binary` makes terms of any bytes of a binary, or only of all of them.
 static RANGES: AtomicBool = AtomicBool::new(false);
 
-/// Bytes at the beginning of a record, at most.
+/// Most bytes of a record before those of the binary.
 const RECORD: usize = 64;
 
 const WHOLE: u64 = header(0x20, 5);
@@ -59,7 +64,7 @@ struct Part {
     _header: u64,
     size: usize,
     offset: usize,
-    /// Bits behind the last whole byte, and before the first.
+    /// The number of bits behind the last whole byte, and before the first.
     bits: [u8; 2],
     whole: Term,
 }
@@ -67,9 +72,9 @@ struct Part {
 #[repr(C)]
 struct Range {
     _header: u64,
-    /// An address, and in its low bits whether the process may append to it.
+    /// An address. Its low bits say whether the process may append to the binary.
     base: usize,
-    /// In bits from there.
+    /// In bits from the address.
     start: usize,
     end: usize,
     reference: Term,
@@ -89,7 +94,7 @@ struct Reference {
 struct Native {
     size: usize,
     data: *const u8,
-    /// To whose record it has a counted reference, if any.
+    /// The record to which it owns a counted reference, if any.
     record: *mut u8,
     _spare: [usize; 2],
 }
@@ -110,9 +115,9 @@ impl Native {
         (&raw mut *self).cast()
     }
 
-    /// A term of these bytes, which takes over the reference.
+    /// Makes a term of these bytes, which takes over the reference.
     fn into_term(mut self, env: Env) -> Term {
-        // SAFETY: the reference is counted, and given away once.
+        // SAFETY: the caller owns the reference and gives it away once.
         Term::from_raw(unsafe { enif_make_binary(env.raw(), self.raw()) })
     }
 }
@@ -122,21 +127,22 @@ pub fn is_known() -> bool {
     FORM.load(Ordering::Relaxed) != Form::Unknown as u64
 }
 
-/// The record's address and the bytes of a binary outside the heaps. Nothing for other terms, and for those that are not read in place.
+/// The record's address and the bytes of a binary outside the heaps. Nothing for other terms, and for binaries that are
+/// not read in place.
 ///
 /// # Safety
 /// The term lives for `'a`.
 #[inline(always)]
 pub unsafe fn read<'a>(term: Term) -> Option<(u64, &'a [u8])> {
-    // SAFETY: the caller's; terms look like that.
+    // SAFETY: as the caller promises; this is the learned form.
     unsafe { read_as(FORM.load(Ordering::Relaxed), term) }
 }
 
 /// # Safety
-/// The term lives for `'a`, and headers have the meaning that they have in this form.
+/// The term lives for `'a`, and items have the layout of this form.
 #[inline(always)]
 unsafe fn read_as<'a>(form: u64, term: Term) -> Option<(u64, &'a [u8])> {
-    // SAFETY: the caller's.
+    // SAFETY: as the caller promises.
     unsafe {
         if form == Form::Later as u64 {
             read_range(term)
@@ -149,10 +155,11 @@ unsafe fn read_as<'a>(form: u64, term: Term) -> Option<(u64, &'a [u8])> {
 }
 
 /// # Safety
-/// The term lives for `'a`, and what has the header of a [`Range`] or a [`Reference`] is one.
+/// The term lives for `'a`, and an item with the header of a [`Range`] or a [`Reference`] is one.
 #[inline(always)]
 unsafe fn read_range<'a>(term: Term) -> Option<(u64, &'a [u8])> {
-    // SAFETY: the caller's; a record lives as long as the terms that refer to it, and bytes that may move are not looked at.
+    // SAFETY: as the caller promises. A record lives as long as the terms that refer to it. Bytes that may move are not
+    // read.
     unsafe {
         let range = item::<Range>(term, RANGE)?;
         if range.base & FLAGS != 0 || (range.start | range.end) & 7 != 0 {
@@ -190,13 +197,13 @@ unsafe fn read_part<'a>(term: Term) -> Option<(u64, &'a [u8])> {
     }
 }
 
-/// What a term refers to, if that begins with this header.
+/// The item that a term refers to, if it begins with this header.
 ///
 /// # Safety
-/// As for [`boxed`]; what has this header is a `T`.
+/// As for [`boxed`]; an item with this header is a `T`.
 #[inline(always)]
 unsafe fn item<'a, T>(term: Term, header: u64) -> Option<&'a T> {
-    // SAFETY: the caller's; all words of an item follow its header.
+    // SAFETY: as the caller promises; all words of an item follow its header.
     unsafe {
         let (found, _) = boxed(term)?;
         (found == header).then(|| &*address(term).cast())
@@ -206,7 +213,7 @@ unsafe fn item<'a, T>(term: Term, header: u64) -> Option<&'a T> {
 /// Makes a term of bytes of a binary.
 ///
 /// # Safety
-/// There is a counted reference to the binary of this record, which has these bytes.
+/// Somebody owns a counted reference to the binary of this record, and these bytes belong to it.
 #[inline]
 pub unsafe fn make(env: Env, record: u64, bytes: &[u8]) -> Term {
     let first = record as usize + BYTES.load(Ordering::Relaxed);
@@ -214,7 +221,7 @@ pub unsafe fn make(env: Env, record: u64, bytes: &[u8]) -> Term {
         retain(record);
         return Native::new(record, bytes).into_term(env);
     }
-    // The words of a term. A copy of it has a reference of its own.
+    // These are the words of a term. A copy of it gets a reference of its own.
     let whole = Whole {
         header: WHOLE,
         size: bytes.len(),
@@ -224,7 +231,7 @@ pub unsafe fn make(env: Env, record: u64, bytes: &[u8]) -> Term {
         flags: 0,
     };
     let term = Term((&raw const whole).expose_provenance() as u64 | BOXED);
-    // SAFETY: nobody changes these words meanwhile.
+    // SAFETY: nobody changes these words before the call returns.
     unsafe { env.copy(term) }
 }
 
@@ -232,8 +239,8 @@ pub unsafe fn make(env: Env, record: u64, bytes: &[u8]) -> Term {
 #[inline]
 pub fn retain(record: u64) {
     let count = (record + COUNT.load(Ordering::Relaxed) as u64) as *const AtomicU64;
-    // SAFETY: the binary lives as long as the reference that there is already, and the VM counts in that word, atomically, too.
-    // Relaxed: as the VM does. Who gives the last one back is ordered after all others.
+    // SAFETY: the caller's own reference keeps the binary alive, and the VM also accesses that word atomically.
+    // Relaxed: as the VM does. Giving back the last reference is ordered after all other accesses.
     unsafe { (*count).fetch_add(1, Ordering::Relaxed) };
 }
 
@@ -241,24 +248,25 @@ pub fn retain(record: u64) {
 #[inline]
 pub fn size(record: u64) -> usize {
     let behind = record as usize + BYTES.load(Ordering::Relaxed);
-    // SAFETY: the word before the bytes, of a binary that lives.
+    // SAFETY: the word before the bytes belongs to the record, and the binary is alive.
     unsafe { *(behind as *const usize).sub(1) }
 }
 
 /// Gives a counted reference back ([`cats_term::Host::release_binary`]).
 pub fn release(record: u64) {
     let mut binary = Native::new(record, &[]);
-    // SAFETY: the reference is counted, and given back once.
+    // SAFETY: the caller owns the reference and gives it back once.
     unsafe { enif_release_binary(binary.raw()) };
 }
 
-/// Tries out what binaries look like.
+/// Learns the layout of binaries from examples.
 pub fn learn(env: Env) {
     let learned = if layout::is_known() { learned(env) } else { None };
     FORM.store(learned.unwrap_or(Form::Unknown) as u64, Ordering::Relaxed);
 }
 
-/// Has binaries held, until they are learned again. Of those that are counted already, terms are made as ever.
+/// Stores binaries as held terms until they are learned again. Terms can still be made of binaries that are counted
+/// already.
 #[cfg(feature = "selftest")]
 pub fn forget() {
     FORM.store(Form::Unknown as u64, Ordering::Relaxed);
@@ -278,11 +286,11 @@ fn learned(env: Env) -> Option<Form> {
     COUNT.store(count, Ordering::Relaxed);
 
     let sample = Sample::new(env, 1000)?;
-    // A reference that goes with the term.
+    // The term takes over this reference.
     retain(sample.record);
     let made = Native::new(sample.record, &sample.bytes[1..]).into_term(env);
     let form = [Form::Earlier, Form::Later].into_iter().find(|form| {
-        // SAFETY: headers tell the number of words that follow, which these items have.
+        // SAFETY: headers have the number of words that follow, and these items have that many.
         unsafe { read_as(*form as u64, sample.term) }.is_some()
     })?;
     let is = |term: Term, bytes: &[u8]| {
@@ -313,7 +321,8 @@ fn learned(env: Env) -> Option<Form> {
 /// A bit string of more than 64 bytes and three bits.
 fn bit_string(env: Env) -> Option<Term> {
     const BYTES: usize = 100;
-    // In the external format: the version, a bit string, the number of bytes, and that of bits in the last one.
+    // The external format: the version, the tag of a bit string, the number of bytes, and the number of bits in the
+    // last one.
     let mut external = [0; 7 + BYTES];
     external[..7].copy_from_slice(&[131, 77, 0, 0, 0, BYTES as u8, 3]);
     let mut term = MaybeUninit::uninit();
@@ -334,7 +343,8 @@ struct Sample<'a> {
 impl<'a> Sample<'a> {
     fn new(env: Env<'a>, size: usize) -> Option<Self> {
         let mut binary = Native::new(0, &[]);
-        // SAFETY: the VM writes the binary when the call succeeds; its bytes are written at once, and live as long as the term.
+        // SAFETY: the VM writes the binary when the call succeeds. Its bytes are written at once, and live as long as
+        // the term.
         unsafe {
             if enif_alloc_binary(size, binary.raw()) == 0 {
                 return None;
@@ -348,7 +358,7 @@ impl<'a> Sample<'a> {
         }
     }
 
-    /// How far from the record's beginning its bytes begin, behind the word with their number.
+    /// The offset of the bytes from the beginning of the record. The word before them has their number.
     fn bytes_offset(&self) -> Option<usize> {
         let offset = self.bytes.as_ptr().addr().checked_sub(self.record as usize)?;
         let fits = offset.is_multiple_of(8) && (8..=RECORD).contains(&offset) && self.record.is_multiple_of(8);
@@ -356,11 +366,11 @@ impl<'a> Sample<'a> {
         (fits && last() == self.bytes.len() as u64).then_some(offset)
     }
 
-    /// How far from the record's beginning its references are counted: in the only word that a copy elsewhere changes, while it exists.
+    /// The offset of the count of references: the only word that changes while a copy of the term exists elsewhere.
     fn count_offset(&self) -> Option<usize> {
         let offset = self.bytes_offset()?;
         let one = self.words(offset);
-        // SAFETY: the environment is this thread's own, and freed once.
+        // SAFETY: the environment belongs to this thread and is freed once.
         let two = unsafe {
             let other = enif_alloc_env();
             Env::new(other).copy(self.term);
@@ -374,10 +384,10 @@ impl<'a> Sample<'a> {
         alone.then_some(size_of::<u64>() * count)
     }
 
-    /// The words up to this offset.
+    /// The words of the record up to this offset.
     fn words(&self, offset: usize) -> Vec<u64> {
         let at = |i| (self.record as *const u64).wrapping_add(i);
-        // SAFETY: they lie before the bytes, in the same piece of memory. Volatile: the VM changes them.
+        // SAFETY: these words lie before the bytes in the same allocation. Volatile: the VM changes them.
         (0..offset / size_of::<u64>())
             .map(|i| unsafe { at(i).read_volatile() })
             .collect()

@@ -1,22 +1,23 @@
-//! Terms of the VM against stored ones, without taking them in: for a key that is likely to be the one that was given out last.
+//! Compares terms of the VM with stored ones, without encoding them. A traversal uses it: the key that a caller passes
+//! is probably the one that the last step gave.
 
 use crate::layout;
 use crate::vm::{Env, Term};
 use cats_term::{Class, Elements, Integer, TermRef, View};
 use rustler::sys::*;
 
-/// Parts of a key that are compared at most.
+/// Most parts of a key to compare.
 const PARTS: usize = 256;
 
-/// True only if the terms are exactly the same (`=:=`). False also where it would take long to tell, or is rarely asked: long
-/// keys, maps, funs, bit strings, integers of more than 64 bits.
+/// True only if the terms are exactly equal (`=:=`). May be false for equal terms whose comparison takes long or is
+/// rarely needed: long keys, maps, funs, bit strings, integers of more than 64 bits.
 #[inline]
-pub fn same(env: Env, term: Term, stored: TermRef<'_>) -> bool {
+pub fn equals_stored(env: Env, term: Term, stored: TermRef<'_>) -> bool {
     if term.is_immediate() || stored.is_immediate() {
         return term.0 == stored.word();
     }
     if let (Some(words), true) = (stored.flat_tuple(), layout::is_known()) {
-        // SAFETY: terms are as expected.
+        // SAFETY: the layout of terms is known.
         let elements = unsafe { layout::tuple(term) };
         return elements.is_some_and(|elements| {
             elements.len() == words.len()
@@ -25,18 +26,18 @@ pub fn same(env: Env, term: Term, stored: TermRef<'_>) -> bool {
         });
     }
     let mut left = PARTS;
-    same_item(env, term, stored, &mut left)
+    item_equals(env, term, stored, &mut left)
 }
 
-fn same_part(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> bool {
+fn part_equals(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> bool {
     if term.is_immediate() || stored.is_immediate() {
         return term.0 == stored.word();
     }
-    same_item(env, term, stored, left)
+    item_equals(env, term, stored, left)
 }
 
-/// The depth of the recursion is that of the stored term: at most 64 levels.
-fn same_item(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> bool {
+/// The recursion is as deep as the stored term is nested: at most 64 levels.
+fn item_equals(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> bool {
     match stored.view() {
         View::Immediate(word) => term.0 == word,
         View::Tuple(elements) => env.tuple_elements(term).is_some_and(|terms| {
@@ -44,7 +45,7 @@ fn same_item(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> boo
                 && spend(left, terms.len())
                 && match stored.is_flat() {
                     true => Term::words(terms) == elements.words(),
-                    false => same_elements(env, terms, elements, left),
+                    false => elements_equals(env, terms, elements, left),
                 }
         }),
         View::List(list) => {
@@ -54,15 +55,15 @@ fn same_item(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> boo
                 let prefix = elements.iter().all(|element| match env.cell(rest) {
                     Some((head, tail)) => {
                         rest = tail;
-                        same_part(env, head, element, left)
+                        part_equals(env, head, element, left)
                     }
                     None => false,
                 });
-                prefix && same_part(env, rest, list.tail(), left)
+                prefix && part_equals(env, rest, list.tail(), left)
             }
         }
         View::Float(value) => env.get_f64(term).is_some_and(|term| term.to_bits() == value.to_bits()),
-        View::Integer(integer) => same_integer(env, term, integer),
+        View::Integer(integer) => integer_equals(env, term, integer),
         View::Binary(bytes) | View::SharedBinary(_, bytes) => {
             spend(left, bytes.len() / 64) && env.binary_bytes(term) == Some(bytes)
         }
@@ -75,12 +76,12 @@ fn same_item(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> boo
     }
 }
 
-fn same_elements(env: Env, terms: &[Term], elements: Elements<'_>, left: &mut usize) -> bool {
+fn elements_equals(env: Env, terms: &[Term], elements: Elements<'_>, left: &mut usize) -> bool {
     let mut pairs = terms.iter().zip(elements.iter());
-    pairs.all(|(&term, element)| same_part(env, term, element, left))
+    pairs.all(|(&term, element)| part_equals(env, term, element, left))
 }
 
-fn same_integer(env: Env, term: Term, integer: Integer<'_>) -> bool {
+fn integer_equals(env: Env, term: Term, integer: Integer<'_>) -> bool {
     match (integer.negative, integer.digits) {
         (false, &[digit]) => env.get_u64(term) == Some(digit),
         (true, &[digit]) => env
@@ -90,7 +91,7 @@ fn same_integer(env: Env, term: Term, integer: Integer<'_>) -> bool {
     }
 }
 
-/// Takes from what is left; false if there is not enough.
+/// Subtracts from `left`. False if there is not enough.
 fn spend(left: &mut usize, parts: usize) -> bool {
     match left.checked_sub(parts) {
         Some(rest) => {

@@ -1,10 +1,12 @@
-//! Terms as they lie in the VM's memory: list cells, tuples, small maps, numbers, small binaries and references, read and made in place;
-//! and what references to resources refer to.
+//! How the VM's terms lie in memory. List cells, tuples, small maps, numbers, small binaries and references are read
+//! and made in place. The object of a resource is found through its reference.
 //!
-//! Asking `erl_nif` takes 2 to 8 ns, in which some twenty words can be read or written. Cells, tuples and floats look the same in all
-//! releases that there are, as does the part of an environment that tells where its next term goes; binaries do not (of those outside
-//! the heaps tells [`binary`](crate::layout::binary)). All that is tried out when the library is loaded, on terms that the VM makes ([`learn`]);
-//! where something is not as expected, or the release is a later one, `erl_nif` is asked.
+//! A call of `erl_nif` takes as long as reading or writing many words. So this module avoids such calls. Cells, tuples
+//! and floats have the same layout in all supported releases, and so has the part of an environment that says where its
+//! next term goes. Binaries do not; see [`binary`](crate::layout::binary) for those outside the heaps.
+//!
+//! Nothing of this is taken on trust: when the library is loaded, [`learn`] makes terms through the VM and looks at
+//! them. If something differs from what is expected, or the release is a later one, `erl_nif` does the work.
 
 pub mod binary;
 pub mod equal;
@@ -19,13 +21,13 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::slice::from_raw_parts;
 
-/// The bits that tell what a word refers to: a cell, or an item that begins with a header.
+/// The bits that say what a word refers to: a cell, or an item that begins with a header.
 const TAG: u64 = 3;
 pub const CELL: u64 = 1;
 pub const BOXED: u64 = 2;
-/// The bits of a word that are no address: a VM may mark literals by the third one.
+/// The bits of a word that are not part of the address. A VM may mark literals by the third one.
 const MARKS: u64 = 7;
-/// A header's low bits tell the kind of an item, and the others how many words follow it.
+/// The low bits of a header are the kind of its item. The others are the number of words that follow.
 const KIND: u64 = 0x3f;
 const KIND_BITS: u32 = 6;
 const TUPLE: u64 = 0;
@@ -36,54 +38,56 @@ pub const FLOAT_HEADER: u64 = header(FLOAT, 1);
 /// No header has this kind.
 const UNKNOWN: u64 = !0;
 
-/// Bytes of the largest binary that lies within a process' heap.
+/// Bytes of the largest binary that is stored inside a process' heap.
 pub const HEAP_BINARY: usize = 64;
-/// Words before a binary's bytes: its header and its size.
+/// Words before the bytes of such a binary: its header and its size.
 const BINARY_WORDS: usize = 2;
 
-/// Whether cells, tuples, floats and environments are as expected. Relaxed, as for all in this file but [`RESOURCE`]: written while the
-/// library is being loaded, before any other use.
+/// Whether the layout of cells, tuples, floats and environments is known. Accesses are relaxed, as for everything in
+/// this file but [`RESOURCE`]: it is written while the library is being loaded, before any other use.
 static KNOWN: AtomicBool = AtomicBool::new(false);
-/// The kind of binaries within the heap, and the logarithm of the unit of their size.
+/// The kind of binaries inside a heap, and the binary logarithm of the unit of their size.
 static BINARIES: AtomicU64 = AtomicU64::new(UNKNOWN);
 static UNIT: AtomicU64 = AtomicU64::new(0);
 
-/// The header of maps whose pairs lie side by side, behind the number of pairs and a tuple of the keys; and how many such a map has at
-/// most. In larger ones they are the leaves of a tree.
+/// The header of flat maps: the number of pairs and a tuple of the keys follow, then the values. And the most pairs
+/// that such a map has. Larger maps are trees.
 static MAP: AtomicU64 = AtomicU64::new(UNKNOWN);
 static PAIRS: AtomicUsize = AtomicUsize::new(0);
-/// Words before such a map's values: its header, its size and its keys.
+/// Words before the values of a flat map: its header, its size and its keys.
 const MAP_WORDS: usize = 3;
-/// Pairs with which maps are tried out, and some for trees.
+/// The sizes of maps that are tried, and some that must be trees.
 const TRIED_PAIRS: std::ops::RangeInclusive<usize> = 1..=40;
 const TREES: [usize; 3] = [100, 1000, 5000];
 
-/// The kinds of integers that are no immediates, positive and negative ones: the digits of the magnitude follow the header, least first.
+/// The kinds of positive and negative integers that are not immediates. The digits of the magnitude follow the header,
+/// lowest first.
 static POSITIVE: AtomicU64 = AtomicU64::new(UNKNOWN);
 static NEGATIVE: AtomicU64 = AtomicU64::new(UNKNOWN);
-/// Digits of the longest integer that is laid out.
+/// Most digits of an integer that is made in place.
 const DIGITS: usize = 16;
 
-/// The header of a reference of this node that is nothing but a number: not a table's, nor another resource's, nor an alias. The next
-/// word's lower half tells it from those of resources.
+/// The header of a plain reference. It does not belong to a table or another resource, and is not an alias. The lower
+/// half of the next word tells it from references to resources.
 static REFERENCE: AtomicU64 = AtomicU64::new(UNKNOWN);
 const PLAIN: u64 = u32::MAX as u64;
 
-/// The header of references to resources, once it is known where the resource lies: the next word refers to a record, in which the
-/// object is at the offset [`OBJECT`], a pointer to its type [`TYPE_BEFORE`] words before that, and [`DESTRUCTOR_BEFORE`] words before it
-/// a function's address that all records have, and those of resources in common. Learned while calls run: see [`learn_resource`].
+/// The header of references to resources, once [`learn_resource`] has learned where the object is. That happens while
+/// calls run. The word behind the header is the address of a record. In it the object is at the offset [`OBJECT`].
+/// [`TYPE_BEFORE`] words before the object is a pointer to its type. [`DESTRUCTOR_BEFORE`] words before it is the
+/// address of the record's destructor, which is the same function for all resources.
 static RESOURCE: AtomicU64 = AtomicU64::new(UNKNOWN);
 static OBJECT: AtomicUsize = AtomicUsize::new(0);
 static DESTRUCTOR: AtomicU64 = AtomicU64::new(UNKNOWN);
 const TYPE_BEFORE: usize = 2;
 const DESTRUCTOR_BEFORE: usize = 5;
-/// The offsets of objects in the releases that were looked at: up to OTP 26, and later.
+/// The offsets of objects: up to OTP 26, and later.
 const OBJECTS: [usize; 2] = [64, 72];
 
-/// Words that are copied one by one.
+/// Most words that are copied one by one.
 const FEW: usize = 4;
 
-/// The major version of the runtime system of OTP 29, the last release that was looked at.
+/// The major version of the runtime system of OTP 29, the last release whose layout was checked.
 const LAST_RELEASE: u32 = 17;
 
 /// The beginning of an environment.
@@ -91,18 +95,18 @@ const LAST_RELEASE: u32 = 17;
 struct Environment {
     _module: *const u8,
     _process: *const u8,
-    /// Where the next term goes, and the end of the memory for terms. (If there is none, the VM gets more.)
+    /// Where the next term goes, and the end of the memory for terms. When it is full, the VM gets more.
     next: *mut u64,
     end: *mut u64,
 }
 
-/// The header of an item with so many words behind it.
+/// The header of an item with this many words behind it.
 #[inline(always)]
 pub const fn header(kind: u64, words: usize) -> u64 {
     kind | (words as u64) << KIND_BITS
 }
 
-/// Whether cells, tuples, floats and environments are as expected.
+/// Whether the layout of cells, tuples, floats and environments is known.
 #[inline(always)]
 pub fn is_known() -> bool {
     KNOWN.load(Ordering::Relaxed)
@@ -113,10 +117,11 @@ pub fn address(term: Term) -> *const u64 {
     (term.0 & !MARKS) as *const u64
 }
 
-/// The header of what a term refers to, and what follows it; nothing if it does not refer to such.
+/// The header of the item that a term refers to, and the address behind it. Nothing if the term does not refer to an
+/// item with a header.
 ///
 /// # Safety
-/// Terms are as expected, and this one lives; so in all functions that look into a term.
+/// The layout of terms is known, and this term is alive. This is the contract of all functions that look into a term.
 #[inline(always)]
 pub unsafe fn boxed(term: Term) -> Option<(u64, *const u64)> {
     // SAFETY: as the caller promises, there is a header.
@@ -129,7 +134,7 @@ pub unsafe fn boxed(term: Term) -> Option<(u64, *const u64)> {
 /// As for [`boxed`]; it lives for `'a`.
 #[inline(always)]
 pub unsafe fn tuple<'a>(term: Term) -> Option<&'a [Term]> {
-    // SAFETY: a tuple's header tells the number of its elements, which follow and never change.
+    // SAFETY: a tuple's header has the number of its elements, which follow it and never change.
     unsafe {
         let (header, elements) = boxed(term)?;
         (header & KIND == TUPLE).then(|| from_raw_parts(elements.cast(), (header >> KIND_BITS) as usize))
@@ -157,7 +162,7 @@ pub unsafe fn float(term: Term) -> Option<f64> {
     }
 }
 
-/// The bytes of a binary within a heap. Nothing for others, which the VM is asked for.
+/// The bytes of a binary inside a heap. Nothing for other terms.
 ///
 /// # Safety
 /// As for [`boxed`]; it lives for `'a`.
@@ -170,14 +175,14 @@ pub unsafe fn heap_binary<'a>(term: Term) -> Option<&'a [u8]> {
             return None;
         }
         let (size, unit) = (*size, UNIT.load(Ordering::Relaxed) as u32);
-        // What is no multiple is a bit string.
+        // A size that is not a whole number of bytes belongs to a bit string.
         let bytes = size.wrapping_shr(unit);
         (bytes.wrapping_shl(unit) == size)
             .then(|| from_raw_parts(address(term).add(BINARY_WORDS).cast(), bytes as usize))
     }
 }
 
-/// The keys and the values of a map whose pairs lie side by side.
+/// The keys and the values of a flat map.
 ///
 /// # Safety
 /// As for [`boxed`]; it lives for `'a`.
@@ -197,7 +202,7 @@ pub unsafe fn map<'a>(term: Term) -> Option<(&'a [Term], &'a [Term])> {
     }
 }
 
-/// The sign and the magnitude of an integer that is no immediate: whether it is negative, and its digits.
+/// An integer that is not an immediate: whether it is negative, and the digits of its magnitude.
 ///
 /// # Safety
 /// As for [`boxed`]; it lives for `'a`.
@@ -213,10 +218,11 @@ pub unsafe fn integer<'a>(term: Term) -> Option<(bool, &'a [u64])> {
     }
 }
 
-/// The magnitude of the lowest small integer, which the VM makes of a float in the form of a big one.
+/// The magnitude of the lowest small integer. When the VM converts a float to it, it makes a big integer. That one is
+/// left to the VM.
 const LOWEST: u64 = 1 << 59;
 
-/// A term that is no immediate, as far as it is looked into.
+/// What a term that is not an immediate is, with its parts.
 pub enum Look<'a> {
     /// Head and tail of a list's first cell.
     Cell(Term, Term),
@@ -231,7 +237,7 @@ pub enum Look<'a> {
     Other,
 }
 
-/// What a term that is no immediate is. One look at its header, and no calls, for all kinds.
+/// Looks at a term that is not an immediate. Reads its header once and calls nothing, whatever its type.
 ///
 /// # Safety
 /// As for [`boxed`]; it lives for `'a`.
@@ -257,13 +263,13 @@ pub unsafe fn look<'a>(term: Term) -> Look<'a> {
     }
 }
 
-/// All words of a reference of this node that is nothing but a number.
+/// All words of a plain reference.
 ///
 /// # Safety
 /// As for [`boxed`]; it lives for `'a`.
 #[inline(always)]
 pub unsafe fn reference<'a>(term: Term) -> Option<&'a [u64]> {
-    // SAFETY: a header tells the number of words behind it, which never change.
+    // SAFETY: a header has the number of words behind it, which never change.
     unsafe {
         let (header, number) = boxed(term)?;
         let plain = header == REFERENCE.load(Ordering::Relaxed) && *number & PLAIN == PLAIN;
@@ -271,14 +277,16 @@ pub unsafe fn reference<'a>(term: Term) -> Option<&'a [u64]> {
     }
 }
 
-/// The object of a resource of this type. Nothing for other terms, and perhaps for this one, too: the VM is to be asked.
+/// The object of a resource of this type. Nothing for other terms. It may be nothing for such a resource too, so the
+/// caller then asks the VM.
 ///
 /// # Safety
 /// As for [`boxed`].
 #[inline(always)]
 pub unsafe fn resource(term: Term, kind: *const ErlNifResourceType) -> Option<NonNull<u64>> {
-    // SAFETY: a reference has more than one word; if it is none that is plain, the first refers to a record that lives as long as
-    // the term, and each has a destructor. If that is the one of resources, there is a type, and an object.
+    // SAFETY: a reference has more than one word. If it is not a plain one, the word behind the header is the address
+    // of a record that lives as long as the term. Each record has a destructor. If that is the destructor of resources,
+    // there is a type and an object.
     unsafe {
         let (header, first) = boxed(term)?;
         // Acquire pairs with `learn_resource`.
@@ -292,12 +300,12 @@ pub unsafe fn resource(term: Term, kind: *const ErlNifResourceType) -> Option<No
     }
 }
 
-/// Has [`resource`] known what resources look like, of one that the VM was asked for: the reference, its type and its object.
+/// Teaches [`resource`] the layout of resources by an example from the VM: a reference, its type and its object.
 ///
 /// # Safety
 /// As for [`boxed`].
 pub unsafe fn learn_resource(term: Term, kind: *const ErlNifResourceType, object: *const u64) {
-    // SAFETY: as in `resource`; what is between a record's beginning and its object belongs to it.
+    // SAFETY: as in `resource`; the memory between the beginning of a record and its object belongs to the record.
     unsafe {
         let header = REFERENCE.load(Ordering::Relaxed);
         let Some((found, first)) = boxed(term).filter(|_| is_known()) else {
@@ -310,13 +318,15 @@ pub unsafe fn learn_resource(term: Term, kind: *const ErlNifResourceType, object
         if OBJECTS.contains(&offset) && *object.sub(TYPE_BEFORE) == kind as u64 {
             OBJECT.store(offset, Ordering::Relaxed);
             DESTRUCTOR.store(*object.sub(DESTRUCTOR_BEFORE), Ordering::Relaxed);
-            // Release: who sees it sees the others. Whoever learns it at the same time learns the same.
+            // Release: a thread that sees the header sees the other two values. Threads that learn at the same time
+            // store the same values.
             RESOURCE.store(header, Ordering::Release);
         }
     }
 }
 
-/// Tries out what terms look like. (What resources look like comes with the first that is asked for: there are none yet.)
+/// Learns the layout of terms from examples. That of resources is learned later, from the first one that a call passes,
+/// because none exists yet.
 pub fn learn(env: Env) {
     let expected =
         is_known_release() && environment(env).is_some() && cells_and_tuples(env).is_some() && floats(env).is_some();
@@ -337,14 +347,14 @@ pub fn learn(env: Env) {
     REFERENCE.store(reference.unwrap_or(UNKNOWN), Ordering::Relaxed);
 }
 
-/// Has everything asked through `erl_nif`, until terms are learned again.
+/// Lets `erl_nif` do everything until terms are learned again.
 #[cfg(feature = "selftest")]
 pub fn forget() {
     KNOWN.store(false, Ordering::Relaxed);
     RESOURCE.store(UNKNOWN, Ordering::Relaxed);
 }
 
-/// Whether resources are looked into, as they are in builds of the VM without debugging once one was asked for.
+/// Whether resources are read in place. In a release build of the VM this is true after the first call with one.
 #[cfg(feature = "selftest")]
 pub fn knows_resources() -> bool {
     RESOURCE.load(Ordering::Relaxed) != UNKNOWN
@@ -352,7 +362,7 @@ pub fn knows_resources() -> bool {
 
 fn is_known_release() -> bool {
     let mut info = MaybeUninit::<ErlNifSysInfo>::zeroed();
-    // SAFETY: the VM fills as much of it as it is told; the version is a string that stays.
+    // SAFETY: the VM fills no more bytes than the given size. The version is a string that is never freed.
     let version = unsafe {
         enif_system_info(info.as_mut_ptr(), size_of::<ErlNifSysInfo>());
         CStr::from_ptr(info.assume_init().erts_version)
@@ -364,7 +374,7 @@ fn is_known_release() -> bool {
     major.is_some_and(|major: u32| major <= LAST_RELEASE)
 }
 
-/// Whether an environment tells where its next term goes: what is made in turn lies where it said.
+/// Checks that an environment says where its next term goes: terms that are made one after the other lie where it said.
 fn environment(env: Env) -> Option<()> {
     let raw = env.raw().cast::<Environment>();
     for arity in 1..=8 {
@@ -391,8 +401,9 @@ fn cells_and_tuples(env: Env) -> Option<()> {
     let elements = [1, -1, 2, 0].map(|value| env.integer(value));
     for count in 0..=elements.len() {
         let term = env.tuple(&elements[..count]);
-        // SAFETY: if the word has the tag of what begins with a header, there is memory for that; and if the header is a tuple's of so
-        // many elements, for these. The bits above the tag are no address's if they are as expected.
+        // SAFETY: if the word has the tag of an item with a header, there is memory for a header. If the header is that
+        // of a tuple of this many elements, there is memory for these. The bits above the tag are checked not to be
+        // part of an address.
         unsafe {
             let (found, _) = boxed(term)?;
             if term.0 & MARKS & !4 != BOXED || found != header(TUPLE, count) || tuple(term)? != &elements[..count] {
@@ -415,7 +426,7 @@ fn floats(env: Env) -> Option<()> {
     [1.5, -0.0, f64::MAX].map(is_float).iter().all(|is| *is).then_some(())
 }
 
-/// The kind of binaries within the heap, and the unit in which their size is told, if they all have the same.
+/// The kind of binaries inside a heap and the unit of their size, if all of them have the same.
 fn binaries(env: Env) -> Option<(u64, u64)> {
     let mut learned = None;
     for size in 1..=HEAP_BINARY {
@@ -441,14 +452,14 @@ fn binaries(env: Env) -> Option<(u64, u64)> {
     learned
 }
 
-/// The kinds of positive and of negative integers that are no immediates.
+/// The kinds of positive and of negative integers that are not immediates.
 fn integers(env: Env) -> Option<(u64, u64)> {
     const MAGNITUDES: [&[u64]; 5] = [&[1 << 60], &[u64::MAX], &[5, 7], &[0, 1, 1 << 63], &[1, 2, 3, 4]];
     let kind_of = |negative| {
         let mut learned = None;
         for digits in MAGNITUDES {
             let term = external::make_integer(env, negative, digits)?;
-            // SAFETY: as in `cells_and_tuples`; if the header tells of so many words, there are.
+            // SAFETY: as in `cells_and_tuples`; if the header counts this many words, they exist.
             unsafe {
                 let (found, words) = boxed(term)?;
                 let kind = found & KIND;
@@ -466,7 +477,7 @@ fn integers(env: Env) -> Option<(u64, u64)> {
     (kinds.0 != kinds.1).then_some(kinds)
 }
 
-/// The header of maps whose pairs lie side by side, and how many they have at most, as far as that was tried.
+/// The header of flat maps, and the most pairs that one of those tried has.
 fn maps(env: Env) -> Option<(u64, usize)> {
     let make = |pairs: usize| {
         let integers = |from: i64| {
@@ -487,8 +498,8 @@ fn maps(env: Env) -> Option<(u64, usize)> {
         if found != known {
             break;
         }
-        // SAFETY: what has a pair has more than two words behind its header, and if there are a size and a tuple of as many keys, as
-        // many values.
+        // SAFETY: a map with a pair has more than two words behind its header. If these are a size and a tuple of as
+        // many keys, there are as many values.
         let (keys, values) = unsafe {
             let keys = tuple(Term(*size.add(1)))?;
             if map.0 & MARKS != BOXED || *size != pairs as u64 || keys.len() != pairs {
@@ -510,7 +521,8 @@ fn maps(env: Env) -> Option<(u64, usize)> {
     (most < *TRIED_PAIRS.end() && TREES.iter().all(|&pairs| is_tree(pairs) == Some(true))).then_some((known, most))
 }
 
-/// The header of references, if they are all as one another. (Those of resources have an address where these have [`PLAIN`].)
+/// The header of references, if all of them have the same. Those of resources have an address where these have
+/// [`PLAIN`].
 fn references(env: Env) -> Option<u64> {
     let mut learned = None;
     for _ in 0..8 {
@@ -525,14 +537,16 @@ fn references(env: Env) -> Option<u64> {
     learned
 }
 
-/// Memory for an item of this environment, to be written at once; nothing if there is not enough left, and the VM is to make it.
+/// Memory for an item of this environment. The caller must write it at once. Nothing if there is not enough left, so
+/// that the VM has to make the item.
 ///
 /// # Safety
-/// Terms and environments are as expected.
+/// The layout of terms and environments is known.
 #[inline(always)]
 unsafe fn take<'a>(env: Env<'a>, words: usize) -> Option<&'a mut [MaybeUninit<u64>]> {
     let raw = env.raw().cast::<Environment>();
-    // SAFETY: the environment is this thread's, and nobody refers to it meanwhile. What is between its pointers is free.
+    // SAFETY: the environment belongs to this thread, and nobody else refers to it now. The memory between its pointers
+    // is free.
     unsafe {
         let next = (*raw).next;
         let behind = next.wrapping_add(words);
@@ -550,21 +564,22 @@ unsafe fn take<'a>(env: Env<'a>, words: usize) -> Option<&'a mut [MaybeUninit<u6
 /// As for [`take`], here and below.
 #[inline(always)]
 pub unsafe fn next(env: Env) -> NonNull<u64> {
-    // SAFETY: as in `take`; what the VM reserves is somewhere.
+    // SAFETY: as in `take`; the pointer is never null.
     unsafe { NonNull::new_unchecked((*env.raw().cast::<Environment>()).next) }
 }
 
-/// Has the next item of this environment go here: behind all that was laid out from [`next`] on.
+/// Sets the place of the next item of this environment: behind everything that was written from [`next`] on.
 ///
 /// # Safety
-/// As for [`take`]; the place is not behind the end, and what is before it is complete when the VM has the environment again.
+/// As for [`take`]; the place is not behind the end. All items before it are complete when the VM gets the environment
+/// back.
 #[inline(always)]
 pub unsafe fn set_next(env: Env, next: NonNull<u64>) {
     // SAFETY: as in `take`.
     unsafe { (*env.raw().cast::<Environment>()).next = next.as_ptr() }
 }
 
-/// Where so many words can be written, two or more: at `next`, if there is enough memory left.
+/// Where this many words, two or more, can be written: at `next`, if there is enough memory left.
 ///
 /// # Safety
 /// As for [`set_next`].
@@ -579,7 +594,7 @@ pub unsafe fn room(env: Env, next: NonNull<u64>, words: usize) -> NonNull<u64> {
     }
 }
 
-/// Whether there is memory left for so many words at `next`.
+/// Whether there is memory left for this many words at `next`.
 ///
 /// # Safety
 /// As for [`set_next`].
@@ -590,11 +605,12 @@ pub unsafe fn has_room(env: Env, next: NonNull<u64>, words: usize) -> bool {
     next.as_ptr().wrapping_add(words) <= end
 }
 
-/// Memory for so many words, two or more: that of a tuple which the VM makes, and which is then forgotten.
+/// Memory for this many words, two or more. The VM makes a tuple of that size, whose memory is then used instead.
 #[cold]
 #[inline(never)]
 unsafe fn more(env: Env, next: NonNull<u64>, words: usize) -> NonNull<u64> {
-    // SAFETY: as the caller promises. A tuple lies behind all other items of the environment, up to where the next one goes.
+    // SAFETY: as the caller promises. A new tuple lies behind all other items of the environment, and the next item
+    // goes directly behind it.
     unsafe {
         set_next(env, next);
         let tuple = env.tuple_from(&vec![Term(NIL); words - 1]);
@@ -604,7 +620,8 @@ unsafe fn more(env: Env, next: NonNull<u64>, words: usize) -> NonNull<u64> {
     }
 }
 
-/// The header of a binary of so many bytes, and the word behind it, if it can be laid out; the bytes follow.
+/// The header of a binary of this many bytes, and the word behind it. The bytes follow. Nothing if such a binary cannot
+/// be made in place.
 #[inline(always)]
 pub fn binary_header(bytes: usize) -> Option<(u64, u64)> {
     let kind = BINARIES.load(Ordering::Relaxed);
@@ -617,21 +634,21 @@ pub fn binary_header(bytes: usize) -> Option<(u64, u64)> {
     })
 }
 
-/// The header of an integer of so many digits, if it can be laid out; they follow.
+/// The header of an integer of this many digits, which follow. Nothing if such an integer cannot be made in place.
 #[inline(always)]
 pub fn integer_header(negative: bool, digits: usize) -> Option<u64> {
     let kind = if negative { &NEGATIVE } else { &POSITIVE }.load(Ordering::Relaxed);
     (kind != UNKNOWN && digits <= DIGITS).then(|| header(kind, digits))
 }
 
-/// Whether a map of so many pairs can be laid out.
+/// Whether a map of this many pairs can be made in place.
 #[inline(always)]
 pub fn is_laid_map(pairs: usize) -> bool {
-    // There is but one empty map.
+    // All empty maps are one and the same in the VM.
     pairs != 0 && pairs <= PAIRS.load(Ordering::Relaxed)
 }
 
-/// The header of such a map.
+/// The header of a flat map.
 #[inline(always)]
 pub fn map_header() -> u64 {
     MAP.load(Ordering::Relaxed)
@@ -643,14 +660,14 @@ pub fn tuple_header(arity: usize) -> u64 {
     header(TUPLE, arity)
 }
 
-/// Makes a tuple of one element or more; nothing, here and below, if the VM is to make it.
+/// Makes a tuple of one element or more. Here and below, the result is nothing if the VM has to make the term.
 ///
 /// # Safety
-/// As for [`take`], here and below; the elements are of this environment, or immediates.
+/// As for [`take`], here and below. The elements are immediates or terms of this environment.
 #[inline(always)]
 pub unsafe fn make_tuple(env: Env, elements: &[Term]) -> Option<Term> {
     if elements.is_empty() {
-        // There is but one.
+        // All empty tuples are one and the same in the VM.
         return None;
     }
     // SAFETY: as the caller promises.
@@ -660,7 +677,7 @@ pub unsafe fn make_tuple(env: Env, elements: &[Term]) -> Option<Term> {
     Some(refer(first, BOXED))
 }
 
-/// As [`make_tuple`], of words that are known one by one: they are written as they come, not by way of the stack.
+/// As [`make_tuple`], for words in registers: they are written directly and not first to the stack.
 ///
 /// # Safety
 /// As for [`make_tuple`].
@@ -701,21 +718,21 @@ pub unsafe fn make_like(env: Env, words: &[u64]) -> Option<Term> {
     Some(refer(own.first()?, BOXED))
 }
 
-/// Writes as many words: few of them each by itself, as they may have just been written so, and what is wider would have to wait until they
-/// are in the cache.
+/// Copies words. A few are copied one by one, because they may have just been written one by one. A wider read of them
+/// would cause a store-forwarding stall.
 #[inline(always)]
 fn fill(to: &mut [MaybeUninit<u64>], from: &[u64]) {
     let few = from.len() <= FEW;
     for (to, from) in to.iter_mut().zip(from) {
         to.write(match few {
-            // SAFETY: a word. Volatile: the compiler makes no wider ones of these.
+            // SAFETY: this is a valid word. Volatile: the compiler must not merge these reads into wider ones.
             true => unsafe { (&raw const *from).read_volatile() },
             false => *from,
         });
     }
 }
 
-/// A term for what begins at this word.
+/// A term that refers to the item that begins at this word.
 #[inline(always)]
 fn refer(word: &MaybeUninit<u64>, tag: u64) -> Term {
     Term((&raw const *word).addr() as u64 | tag)

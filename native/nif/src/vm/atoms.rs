@@ -1,4 +1,5 @@
-//! Atoms that native functions raise or return, made once when the library is loaded. An atom's word never changes in a VM.
+//! Atoms that native functions raise or return. They are made once, when the library is loaded. The word of an atom
+//! never changes in a VM.
 
 use crate::vm::{Env, Term};
 use cats_sync::facade::{AtomicU64, Ordering};
@@ -15,7 +16,7 @@ macro_rules! atoms {
             #[doc = concat!("The atom `", $text, "`.")]
             #[inline]
             pub fn $name() -> Term {
-                // Relaxed: the words are written before the VM lets anybody call the library.
+                // Relaxed: the words are written before the VM allows any call of the library.
                 Term(words::$name.load(Ordering::Relaxed))
             }
         )*

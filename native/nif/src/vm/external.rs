@@ -1,5 +1,5 @@
-//! The external term format, for what `erl_nif` has no other way in or out: large integers, atoms beyond
-//! Latin-1, bit strings, the nodes of pids, the arities of funs.
+//! The external term format. It serves for what `erl_nif` can neither make nor read otherwise: large integers, atoms
+//! beyond Latin-1, bit strings, the nodes of pids, the arities of funs.
 //!
 //! Source: the chapter "External Term Format" of the ERTS User's Guide.
 
@@ -39,7 +39,7 @@ impl Deref for External {
 
 impl Drop for External {
     fn drop(&mut self) {
-        // SAFETY: the binary is this value's own.
+        // SAFETY: this value owns the binary.
         unsafe { enif_release_binary(&mut self.0) }
     }
 }
@@ -53,7 +53,7 @@ pub fn of(env: Env, term: Term) -> Option<External> {
     }
 }
 
-/// Sign and magnitude, 64-bit digits, least first, of an integer of more than 32 bits.
+/// An integer of more than 32 bits: whether it is negative, and the 64-bit digits of its magnitude, lowest first.
 pub fn big_integer(bytes: &[u8]) -> Option<(bool, Vec<u64>)> {
     let (sign, digits) = match bytes {
         [VERSION, SMALL_BIG_EXT, _, sign, digits @ ..] => (sign, digits),
@@ -80,7 +80,7 @@ pub fn make_integer(env: Env, negative: bool, magnitude: &[u64]) -> Option<Term>
     }
 }
 
-/// Appends an atom's text, given its external format, in UTF-8.
+/// Appends the text of an atom in UTF-8. `bytes` is its external format.
 pub fn atom_text(bytes: &[u8], text: &mut Vec<u8>) {
     let [VERSION, atom @ ..] = bytes else {
         unreachable!("every term's external format begins with this")
@@ -88,7 +88,7 @@ pub fn atom_text(bytes: &[u8], text: &mut Vec<u8>) {
     atom_at(atom, text).expect("no other format holds an atom");
 }
 
-/// Appends the text of the atom whose format `bytes` begins with; nothing if there is none.
+/// Appends the text of the atom that `bytes` begins with. Nothing if there is none.
 fn atom_at(bytes: &[u8], text: &mut Vec<u8>) -> Option<()> {
     let (utf8, size, rest) = match bytes {
         [SMALL_ATOM_UTF8_EXT, size, rest @ ..] => (true, usize::from(*size), rest),
@@ -107,7 +107,7 @@ fn atom_at(bytes: &[u8], text: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// Appends the name of the node of a pid, port or reference, given its external format; nothing for other terms.
+/// Appends the name of the node of a pid, port or reference. `bytes` is its external format. Nothing for other terms.
 pub fn node_text(bytes: &[u8], text: &mut Vec<u8>) -> Option<()> {
     match bytes {
         [VERSION, NEW_PID_EXT | NEW_PORT_EXT | V4_PORT_EXT, node @ ..] => atom_at(node, text),
@@ -116,7 +116,7 @@ pub fn node_text(bytes: &[u8], text: &mut Vec<u8>) -> Option<()> {
     }
 }
 
-/// The arity of a fun, given its external format; nothing for other terms.
+/// The arity of a fun. `bytes` is its external format. Nothing for other terms.
 pub fn fun_arity(bytes: &[u8]) -> Option<u64> {
     match bytes {
         [VERSION, NEW_FUN_EXT, _, _, _, _, arity, ..] => Some(u64::from(*arity)),
@@ -125,8 +125,8 @@ pub fn fun_arity(bytes: &[u8]) -> Option<u64> {
     }
 }
 
-/// Appends the bits of a bit string of a number of bits that 8 does not divide, given its external format, the last byte filled
-/// up with zeros, and returns how many there are.
+/// Appends the bits of a bit string that does not end with a whole byte, and returns how many there are. The last byte
+/// is filled up with zeros. `bytes` is the external format.
 pub fn bits(bytes: &[u8], bits: &mut Vec<u8>) -> usize {
     match bytes {
         [VERSION, BIT_BINARY_EXT, _, _, _, _, in_last, data @ .., last] => {

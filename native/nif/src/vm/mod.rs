@@ -1,8 +1,9 @@
-//! Terms and environments of the VM as this crate handles them: thin, inlined covers of `erl_nif`.
+//! Terms and environments of the VM as this crate uses them: thin, inlined wrappers of `erl_nif`.
 //!
-//! A [`Term`] is a word of the VM. If its two lowest bits are 11 it is an *immediate* (a small integer, an atom, `[]`, a local
-//! pid or port), means the same in every environment and for ever, and may be stored; [`crate::entry::load`] checks that. Any other
-//! word is passed back to `erl_nif` within the environment it came from, or looked into ([`crate::layout`]).
+//! A [`Term`] is a word of the VM. If its two lowest bits are 11, it is an *immediate*: a small integer, an atom, `[]`,
+//! a local pid or port. An immediate means the same in every environment for ever, and may be stored.
+//! [`crate::entry::load`] checks that. Any other word is given back to `erl_nif` within the environment that it came
+//! from, or is read in place ([`crate::layout`]).
 //!
 //! Source: `erl_nif` of Erlang/OTP, version 2.16. `enif_term_type` is never called: it ends the VM on a native record.
 
@@ -33,12 +34,12 @@ pub struct Env<'a> {
     call: PhantomData<&'a ()>,
 }
 
-/// The bits that tell an immediate.
+/// The bits of an immediate.
 const TAG: u64 = 3;
-/// The bits that tell a small integer, and their number.
+/// The bits of a small integer, and their number.
 const INTEGER: u64 = 0xf;
 const INTEGER_BITS: u32 = 4;
-/// How long a process may run that makes long calls, in nanoseconds.
+/// The length of a time slice, in nanoseconds, as [`account`](Env::account) counts it.
 const TURN_NS: usize = 200_000;
 
 impl Term {
@@ -60,39 +61,39 @@ impl Term {
         self.0 & TAG == TAG
     }
 
-    /// The value of a small integer: one of at most 60 bits.
+    /// The value of a small integer. It has at most 60 bits.
     #[inline]
     pub fn small_integer(self) -> Option<i64> {
         (self.0 & INTEGER == INTEGER).then_some(self.0 as i64 >> INTEGER_BITS)
     }
 
-    /// The small integer of this value.
+    /// The small integer of this byte.
     #[inline]
     pub fn byte(value: u8) -> Self {
         Self::small(value.into())
     }
 
-    /// The same of up to 59 bits.
+    /// The small integer of this value of at most 59 bits.
     #[inline]
     pub fn small(value: u64) -> Self {
         debug_assert!(value >> 59 == 0);
         Self(value << INTEGER_BITS | INTEGER)
     }
 
-    /// Asks the processor for the memory that the term refers to, if it does.
+    /// Prefetches the memory that the term refers to, if it refers to any.
     #[inline]
     pub fn prefetch(self) {
         cats_sync::prefetch(self.0 as *const u64);
     }
 
-    /// The same word for each of `terms`.
+    /// The terms as words.
     #[inline]
     pub fn words(terms: &[Term]) -> &[u64] {
         // SAFETY: Term is transparent over u64.
         unsafe { transmute(terms) }
     }
 
-    /// Each of `words` as a term.
+    /// The words as terms.
     #[inline]
     pub fn slice(words: &[u64]) -> &[Term] {
         // SAFETY: Term is transparent over u64.
@@ -121,7 +122,7 @@ impl<'a> Env<'a> {
 
     #[inline]
     pub fn integer(self, value: i64) -> Term {
-        // SAFETY: the environment is live, as `new` demands; so in all calls below.
+        // SAFETY: the environment is alive, as `new` requires. The same is true of all calls below.
         Term::from_raw(unsafe { enif_make_int64(self.raw, value) })
     }
 
@@ -135,15 +136,15 @@ impl<'a> Env<'a> {
     #[inline]
     pub fn float(self, value: f64) -> Term {
         debug_assert!(value.is_finite());
-        // SAFETY: as in `integer`; the VM raises badarg for values that are no numbers, which callers never pass.
+        // SAFETY: as in `integer`. For infinities and NaN the VM raises badarg; callers never pass those.
         Term::from_raw(unsafe { enif_make_double(self.raw, value) })
     }
 
-    /// A binary with these bytes, copied.
+    /// A binary with a copy of these bytes.
     #[inline]
     pub fn binary(self, bytes: &[u8]) -> Term {
         let mut term = MaybeUninit::uninit();
-        // SAFETY: the VM returns memory for the bytes of a new binary, which nobody else sees yet.
+        // SAFETY: the VM returns memory for the bytes of a new binary that nobody else sees yet.
         unsafe {
             let data = enif_make_new_binary(self.raw, bytes.len(), term.as_mut_ptr());
             data.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -151,11 +152,11 @@ impl<'a> Env<'a> {
         }
     }
 
-    /// A tuple of these terms of this environment (or immediates).
+    /// A tuple of these terms, which are immediates or belong to this environment.
     #[inline(always)]
     pub fn tuple(self, elements: &[Term]) -> Term {
         if layout::is_known() {
-            // SAFETY: the terms are the environment's or immediates.
+            // SAFETY: the terms are immediates or belong to the environment.
             if let Some(term) = unsafe { layout::make_tuple(self, elements) } {
                 return term;
             }
@@ -163,7 +164,7 @@ impl<'a> Env<'a> {
         self.tuple_from(elements)
     }
 
-    /// A tuple of these immediates, which need not lie in memory for that.
+    /// A tuple of these immediates. They need not be in memory.
     #[inline(always)]
     pub fn tuple_of<const N: usize>(self, words: [u64; N]) -> Term {
         if layout::is_known() {
@@ -175,7 +176,7 @@ impl<'a> Env<'a> {
         self.tuple_from(Term::slice(&words))
     }
 
-    /// As [`tuple`](Self::tuple), made by the VM.
+    /// As [`tuple`](Self::tuple), but the VM makes it.
     #[cold]
     pub fn tuple_from(self, elements: &[Term]) -> Term {
         // SAFETY: the elements' address and number are those of a live slice.
@@ -187,7 +188,7 @@ impl<'a> Env<'a> {
     /// A proper list of these terms.
     #[inline]
     pub fn list(self, elements: &[Term]) -> Term {
-        // Few cells are made faster one by one.
+        // A few cells are made faster one by one.
         if elements.len() <= 8 {
             return elements
                 .iter()
@@ -230,7 +231,8 @@ impl<'a> Env<'a> {
         }
     }
 
-    /// Passes on the pairs of a map, in the order of iteration; nothing if the VM has no memory for that.
+    /// Calls `pass` with each pair of a map, in the order of the VM's iteration. Nothing if the VM has no memory for
+    /// that.
     #[inline]
     pub fn each_pair(self, map: Term, pairs: usize, mut pass: impl FnMut(Term, Term)) -> Option<()> {
         let mut iterator = MaybeUninit::uninit();
@@ -253,10 +255,10 @@ impl<'a> Env<'a> {
         Some(())
     }
 
-    /// A map with one more pair, or with another value for a key that it has.
+    /// The map with this pair added, or with this value for a key that it has.
     pub fn map_put(self, map: Term, key: Term, value: Term) -> Term {
         let mut out = MaybeUninit::uninit();
-        // SAFETY: the map is one; then the call succeeds and writes the new map.
+        // SAFETY: the term is a map. So the call succeeds and writes the new map.
         unsafe {
             let made = enif_make_map_put(self.raw, map.raw(), key.raw(), value.raw(), out.as_mut_ptr());
             assert!(made != 0, "the term is a map");
@@ -264,13 +266,13 @@ impl<'a> Env<'a> {
         }
     }
 
-    /// A copy of any term, of whatever environment, in this one.
+    /// A copy in this environment of a term of any environment.
     ///
     /// # Safety
-    /// The term's environment lives, and is not freed meanwhile.
+    /// The term's environment is alive, and is not freed during the call.
     #[inline]
     pub unsafe fn copy(self, term: Term) -> Term {
-        // SAFETY: the caller keeps the source alive.
+        // SAFETY: the caller keeps the term alive.
         Term::from_raw(unsafe { enif_make_copy(self.raw, term.raw()) })
     }
 
@@ -278,7 +280,7 @@ impl<'a> Env<'a> {
     #[inline]
     pub fn tuple_elements(self, term: Term) -> Option<&'a [Term]> {
         if layout::is_known() {
-            // SAFETY: a term of the environment lives as long as that.
+            // SAFETY: a term of the environment lives as long as the environment.
             return unsafe { layout::tuple(term) };
         }
         let mut arity = 0;
@@ -341,7 +343,7 @@ impl<'a> Env<'a> {
         (unsafe { enif_get_double(self.raw, term.raw(), &mut value) } != 0).then_some(value)
     }
 
-    /// The bytes of a binary within a heap, which are few; nothing for others, or if the VM is to be asked.
+    /// The bytes of a binary inside a heap, which are few. Nothing for other terms, or if the layout is not known.
     #[inline]
     pub fn heap_binary(self, term: Term) -> Option<&'a [u8]> {
         // SAFETY: as in `tuple_elements`.
@@ -382,7 +384,7 @@ impl<'a> Env<'a> {
 
     #[inline]
     pub fn is_atom(self, term: Term) -> bool {
-        // SAFETY: as in `integer`; so in the tests below.
+        // SAFETY: as in `integer`. The same is true of the tests below.
         term.is_immediate() && unsafe { enif_is_atom(self.raw, term.raw()) } != 0
     }
 
@@ -412,13 +414,13 @@ impl<'a> Env<'a> {
         unsafe { enif_is_ref(self.raw, term.raw()) != 0 }
     }
 
-    /// A reference that is like no other.
+    /// A new reference, different from all others.
     pub fn new_reference(self) -> Term {
         // SAFETY: as in `integer`.
         Term::from_raw(unsafe { enif_make_ref(self.raw) })
     }
 
-    /// A reference of this node that is nothing but a number, as the VM has it.
+    /// The words of a plain reference, as the VM has them. Nothing for other terms.
     #[inline]
     pub fn plain_reference(self, term: Term) -> Option<&'a [u64]> {
         // SAFETY: as in `tuple_elements`.
@@ -429,7 +431,7 @@ impl<'a> Env<'a> {
     #[inline]
     pub fn reference(self, words: &[u64]) -> Term {
         if layout::is_known() {
-            // SAFETY: such a reference refers to nothing.
+            // SAFETY: the words of such a reference refer to nothing.
             if let Some(term) = unsafe { layout::make_like(self, words) } {
                 return term;
             }
@@ -457,15 +459,15 @@ impl<'a> Env<'a> {
         unsafe { (enif_get_local_pid(self.raw, term.raw(), pid.as_mut_ptr()) != 0).then(|| pid.assume_init()) }
     }
 
-    /// Raises `error:Reason`; the value is to be returned from the native call at once.
+    /// Raises `error:Reason`. The native call must return the value at once.
     #[cold]
     pub fn raise(self, reason: Term) -> Term {
         // SAFETY: as in `integer`.
         Term::from_raw(unsafe { enif_raise_exception(self.raw, reason.raw()) })
     }
 
-    /// Reports to the scheduler how many nanoseconds this call takes, so that the turn of its process ends after a fifth of
-    /// a millisecond: one slice of a long call. Less than 2.5 µs is not worth a report.
+    /// Reports to the scheduler how many nanoseconds this call takes. So the time slice of its process ends after a
+    /// fifth of a millisecond, which is one slice of a long call. A call of less than 2.5 µs is not reported.
     #[inline]
     pub fn account(self, nanoseconds: usize) {
         let percent = nanoseconds / (TURN_NS / 100);
@@ -476,7 +478,7 @@ impl<'a> Env<'a> {
     }
 }
 
-/// Whether this thread is a dirty scheduler, which may take its time.
+/// Whether this thread is a dirty scheduler, where a call may take long.
 pub fn on_dirty_scheduler() -> bool {
     // SAFETY: no precondition.
     let kind = unsafe { enif_thread_type() };

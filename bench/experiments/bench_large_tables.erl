@@ -2,6 +2,7 @@
 %% deletion of the whole table.
 -module(bench_large_tables).
 -behaviour(bench_experiment).
+-include("papers.hrl").
 -export([about/0, points/1, measure/4]).
 
 -include("tables.hrl").
@@ -12,7 +13,7 @@
 
 about() ->
     #{title => "What a caller waits for in a large table",
-      source => "Scalability of ETS, section 2 (operations over tables)",
+      source => ?SCALABILITY ", section 2 (operations over tables)",
       unit => "us", better => lower, x => call, scale => category, panels => [type, objects]}.
 
 points(Size) ->

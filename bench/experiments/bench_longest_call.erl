@@ -2,11 +2,12 @@
 %% of its own. `erlang' computes a hash instead: how long the operating system keeps a thread from its processor.
 -module(bench_longest_call).
 -behaviour(bench_experiment).
+-include("papers.hrl").
 -export([about/0, points/1, measure/4]).
 
 about() ->
     #{title => "Longest call at one hot key and at keys of one's own",
-      unit => "us", better => lower, x => operation, scale => category, panels => [schedulers, keys]}.
+      source => ?SCALABILITY ", section 7 (biased keys)", unit => "us", better => lower, x => operation, scale => category, panels => [schedulers, keys]}.
 
 points(Size) ->
     [#{axes => [{schedulers, N}, {keys, Keys}], flags => lists:concat(["+S ", N, ":", N]),

@@ -4,11 +4,12 @@
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).
 
+-include("papers.hrl").
 -include("tables.hrl").
 
 about() ->
     #{title => "Lookup of many keys at once",
-      unit => "keys/s", better => higher, x => keys, scale => log, panels => [type, place]}.
+      source => ?SCALABILITY ", section 2 (operations)", unit => "keys/s", better => higher, x => keys, scale => log, panels => [type, place]}.
 
 points(Size) ->
     [#{axes => [{type, Type}, {place, Place}], seconds => seconds(Place, Size),

@@ -48,7 +48,8 @@ impl Arena {
 
     /// Whether evaluations cost too much since the arena was cleared. Their results mean nothing then.
     pub fn is_exhausted(&self) -> bool {
-        !(self.fits)(self.spent.get())
+        let spent = self.spent.get();
+        spent != 0 && !(self.fits)(spent)
     }
 
     /// Counts the cost of what comes next; nothing if it is too much.

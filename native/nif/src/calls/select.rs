@@ -378,6 +378,10 @@ pub fn next_chunk(env: Env, &[table, from, limit]: &[Term; 3]) -> Result<Term, F
     if !std::ptr::eq::<Table>(handle.table(), &*cursor.table) {
         return Err(bad());
     }
+    // The owner may have died so recently that nobody has noticed. A continuation of its table must not go on.
+    if !registry().lives(&Vm(env), &guard, handle.table())? {
+        return Err(Cause::Id.into());
+    }
     match limit == Term::byte(0) {
         true => Ok(atoms::ok()),
         false => next(env, from, Some(chunk(limit)?), Term(NIL)),
@@ -515,32 +519,107 @@ struct Slice<'e, 'g> {
     /// Whether most objects of the last step became results, which takes all of an object.
     whole: bool,
     /// Memory for the candidates of a step.
-    room: Vec<Candidate>,
+    room: (Vec<Candidate>, Vec<u64>),
 }
 
 /// An object that may match.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Candidate {
     /// Its [place](Met::place), where objects are to be put in order.
     place: u64,
-    /// Which one of those that were met it is.
-    index: u32,
-    /// The clause for which it is a candidate.
-    from: u32,
+    /// Which one of the objects that were met it is, and above [`INDEX_BITS`] the clause for which it is a candidate.
+    index_and_clause: u64,
 }
 
+const INDEX_BITS: u32 = 32;
+
 impl Candidate {
-    #[inline]
+    #[inline(always)]
+    fn new(place: u64, index: usize, clause: usize) -> Self {
+        Self {
+            place,
+            index_and_clause: index as u64 | (clause as u64) << INDEX_BITS,
+        }
+    }
+
+    #[inline(always)]
     fn index(self) -> usize {
-        self.index as usize
+        self.index_and_clause as u32 as usize
+    }
+
+    #[inline(always)]
+    fn clause(self) -> usize {
+        (self.index_and_clause >> INDEX_BITS) as usize
     }
 }
 
-/// Moves of a candidate by insertion from which on another way of sorting is quicker, on average.
+/// Puts candidates in the order that `precedes` gives. It agrees with the order of their places.
+///
+/// Buckets come in order, so few candidates overtake another. A *run* is the shortest stretch that none has to leave. `least` is
+/// working memory.
+fn arrange(candidates: &mut [Candidate], least: &mut Vec<u64>, precedes: impl Fn(&Candidate, &Candidate) -> bool) {
+    // The least place from each candidate on.
+    least.clear();
+    least.resize(candidates.len(), u64::MAX);
+    let mut low = u64::MAX;
+    for (candidate, least) in candidates.iter().zip(least.iter_mut()).rev() {
+        low = low.min(candidate.place);
+        *least = low;
+    }
+    let (mut begin, mut high) = (0, 0);
+    for end in 1..=candidates.len() {
+        high = high.max(candidates[end - 1].place);
+        if least.get(end).is_none_or(|least| high < *least) {
+            let run = &mut candidates[begin..end];
+            match run.len() {
+                0..=1 => (),
+                2..=8 => sort_by_rank::<8>(run, least[begin], high, &precedes),
+                9..=16 => sort_by_rank::<16>(run, least[begin], high, &precedes),
+                _ => sort_by_moves(run, &precedes),
+            }
+            begin = end;
+        }
+    }
+}
+
+/// Bits of a key that tell lanes apart.
+const LANE_BITS: u32 = 4;
+
+/// Sorts a run of at most `LANES` candidates between two places: counts for each how many come before it, in vectors and without a
+/// branch. A branch for each comparison would be mispredicted every other time.
+fn sort_by_rank<const LANES: usize>(
+    run: &mut [Candidate],
+    low: u64,
+    high: u64,
+    precedes: impl Fn(&Candidate, &Candidate) -> bool,
+) {
+    // Keys of 31 bits: as much of the places as there is room for, and the lane, so that no two are equal.
+    let kept = i32::BITS - 1 - LANE_BITS;
+    let shift = (u64::BITS - (high - low).leading_zeros()).saturating_sub(kept);
+    let mut keys = [i32::MAX; LANES];
+    for (lane, (key, candidate)) in keys.iter_mut().zip(run.iter()).enumerate() {
+        *key = ((candidate.place - low) >> shift << LANE_BITS) as i32 | lane as i32;
+    }
+    let mut ranks = [0_i32; LANES];
+    for other in keys {
+        for (rank, key) in ranks.iter_mut().zip(keys) {
+            *rank += i32::from(other < key);
+        }
+    }
+    let mut sorted = [Candidate::default(); LANES];
+    for (candidate, rank) in run.iter().zip(ranks) {
+        sorted[rank as usize % LANES] = *candidate;
+    }
+    run.copy_from_slice(&sorted[..run.len()]);
+    // Candidates that share the bits of a key.
+    sort_by_moves(run, precedes);
+}
+
+/// Moves of a candidate from which on another way of sorting is quicker, on average.
 const MOVES: usize = 8;
 
-/// Sorts candidates of which nearly all are a few places from their own, as the buckets that they come from are in order.
-fn arrange(candidates: &mut [Candidate], precedes: impl Fn(&Candidate, &Candidate) -> bool) {
+/// Sorts candidates of which nearly all are where they belong.
+fn sort_by_moves(candidates: &mut [Candidate], precedes: impl Fn(&Candidate, &Candidate) -> bool) {
     let mut moves = 0;
     for end in 1..candidates.len() {
         let candidate = candidates[end];
@@ -584,7 +663,7 @@ impl<'e, 'g> Slice<'e, 'g> {
             found: 0,
             limit,
             whole: false,
-            room: Vec::new(),
+            room: (Vec::new(), Vec::new()),
         }
     }
 
@@ -619,35 +698,34 @@ impl<'e, 'g> Slice<'e, 'g> {
         };
         let prefetch = |object: &ObjectRef<'g>| object.prefetch(reach);
         objects.iter().take(AHEAD).for_each(prefetch);
-        let candidates = (0..).zip(objects).filter_map(|(index, object)| {
-            if let Some(later) = objects.get(index as usize + AHEAD) {
+        let in_order = self.ordered() || work.unordered;
+        let (mut room, mut least) = std::mem::take(&mut self.room);
+        room.clear();
+        room.reserve(objects.len());
+        // A loop, not an iterator: a candidate that went through memory in two parts would cause a store-forwarding stall.
+        for (index, object) in objects.iter().enumerate() {
+            if let Some(later) = objects.get(index + AHEAD) {
                 prefetch(later);
             }
             let from = match program {
                 None => 0,
-                Some(program) => program.candidate(seen(object))? as u32,
+                Some(program) => match program.candidate(seen(object)) {
+                    Some(from) => from,
+                    None => continue,
+                },
             };
-            Some(Candidate { index, from, place: 0 })
-        });
-        let whole = match self.ordered() || work.unordered {
-            true => self.act(work, selection, objects, candidates)?,
-            false => {
-                let mut room = std::mem::take(&mut self.room);
-                room.clear();
-                room.extend(candidates.map(|candidate| Candidate {
-                    place: met.place(candidate.index()),
-                    ..candidate
-                }));
-                let key = self.handle.table().key();
-                arrange(&mut room, |a, b| {
-                    let places = a.place.cmp(&b.place);
-                    places.then_with(|| met.order(key, a.index(), b.index())).is_lt()
-                });
-                let whole = self.act(work, selection, objects, room.iter().copied())?;
-                self.room = room;
-                whole
-            }
-        };
+            let place = if in_order { 0 } else { met.place(index) };
+            room.push(Candidate::new(place, index, from));
+        }
+        if !in_order {
+            let key = self.handle.table().key();
+            arrange(&mut room, &mut least, |a, b| {
+                let places = a.place.cmp(&b.place);
+                places.then_with(|| met.order(key, a.index(), b.index())).is_lt()
+            });
+        }
+        let whole = self.act(work, selection, objects, &room)?;
+        self.room = (room, least);
         self.whole = self.found - found > objects.len() / 2;
         Ok(whole)
     }
@@ -659,7 +737,7 @@ impl<'e, 'g> Slice<'e, 'g> {
         work: &Work,
         selection: &mut Selection,
         objects: &[ObjectRef<'g>],
-        candidates: impl Iterator<Item = Candidate>,
+        candidates: &[Candidate],
     ) -> Result<bool, Failure> {
         // In a bag, the object whose key was the last one of which all objects were changed.
         let mut changed = None;
@@ -668,17 +746,16 @@ impl<'e, 'g> Slice<'e, 'g> {
             true => STEP_WORDS - SCHEDULER_WORDS,
             false => STEP_WORDS,
         };
-        let (mut first, mut last) = (None, None);
-        for candidate in candidates {
+        for (position, &candidate) in candidates.iter().enumerate() {
             let object = &objects[candidate.index()];
             let stops = self.words >= enough || self.found >= self.limit;
-            if stops && self.go_between(selection, objects, last, candidate) {
+            if stops && position > 0 && self.go_between(selection, objects, candidates[position - 1], candidate) {
                 return Ok(false);
             }
             let words = self.words;
             let done = match words >= STEP_WORDS && self.is_too_much(object, changed) {
                 true => Err(Failure::Big),
-                false => self.apply(work, selection, object, candidate.from as usize, &mut changed),
+                false => self.apply(work, selection, object, candidate.clause(), &mut changed),
             };
             if object.words() > LARGE {
                 let looked = match work.action {
@@ -691,7 +768,9 @@ impl<'e, 'g> Slice<'e, 'g> {
                 // What was changed stays so, and must not be met again. Of the object's own key nothing was, so if this is the only key,
                 // there is nothing to stop behind.
                 Err(Failure::Busy | Failure::Big)
-                    if work.action.right() == Right::Write && self.go_between(selection, objects, first, candidate) =>
+                    if work.action.right() == Right::Write
+                        && position > 0
+                        && self.go_between(selection, objects, candidates[0], candidate) =>
                 {
                     return Ok(false);
                 }
@@ -702,8 +781,6 @@ impl<'e, 'g> Slice<'e, 'g> {
                 selection.go_to(Place::Key(key));
                 break;
             }
-            first = first.or(Some(candidate));
-            last = Some(candidate);
         }
         Ok(true)
     }
@@ -713,10 +790,9 @@ impl<'e, 'g> Slice<'e, 'g> {
         &self,
         selection: &mut Selection,
         objects: &[ObjectRef<'g>],
-        before: Option<Candidate>,
+        before: Candidate,
         candidate: Candidate,
     ) -> bool {
-        let Some(before) = before else { return false };
         if self.ordered() {
             let last = &objects[candidate.index() - 1];
             return selection.go_to(Place::Key(last.element(self.handle.table().key())));

@@ -1,5 +1,5 @@
-# `make` lists the targets. ERL chooses the Erlang to run on (`make test ERL=/opt/otp/bin/erl`); the build
-# always uses the one that rebar3 was installed with, and what it leaves runs on that release and later ones.
+# `make` lists the targets. ERL chooses the Erlang to run on (`make test ERL=/opt/otp/bin/erl`). The build always uses the `erlc` on
+# the PATH, and what it leaves runs on that release and later ones.
 
 ERL ?= erl
 export ERL
@@ -9,16 +9,20 @@ MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-bench test-docs linearizability conformance check sanitize lint lint-native lint-erlang shell clean
+.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-bench test-docs linearizability conformance check sanitize lint lint-native lint-erlang shell clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
 
-deps: ## install what the machine lacks (as root; else say what that is)
+deps: ## install what building needs and the machine lacks (as root; else say what that is)
 	@scripts/deps
 
+deps-test: ## the same for the tests
+	@scripts/deps test
+
 build: deps ## build the native library and the Erlang application
-	@$(REBAR3) compile
+	@scripts/build-native
+	@scripts/build-erlang
 
 demo: build ## run the papers' ets_bench on ets and cats side by side (QUICK=1: within a minute)
 	@QUICK=$(QUICK) bench/demo
@@ -40,39 +44,40 @@ $(MKDOCS): docs/site/requirements.txt
 bench-native: deps ## measure all engines and locks beside maps of other Rust libraries (QUICK=1: in 3 minutes; FILTER=name)
 	cd native && cargo bench --locked -p cats-bench --bench engines
 
-test: test-native test-models linearizability test-erlang test-bench ## run all tests
+test: deps-test build ## run all tests
+	@scripts/test
 
-test-native: deps ## the tests of the Rust crates
+test-native: deps-test ## the tests of the Rust crates
 	cd native && cargo test --locked --no-fail-fast
 
-test-models: deps ## check models of the synchronisation with loom
+test-models: deps-test ## check models of the synchronisation with loom
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-sync --test models --test lock_models \
 	    --test linear_hash_model --test hazard_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-engine --test skip_list_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 
-test-schedules: deps ## models of whole engines under random schedules, with shuttle
+test-schedules: deps-test ## models of whole engines under random schedules, with shuttle
 	cd native && RUSTFLAGS="--cfg shuttle" CARGO_TARGET_DIR=$${CARGO_TARGET_DIR:-target}/shuttle sh -c '\
 	    cargo test --locked -p cats-engine --lib models && cargo test --locked -p cats-engine --test linear_hash_shuttle'
 
-test-erlang: build ## the Erlang tests (SUITE=name: one of them): comparison with ets, ownership, concurrency, errors
+test-erlang: deps-test build ## the Erlang tests (SUITE=name: one of them): comparison with ets, ownership, concurrency, errors
 	@scripts/test-erlang
 
-test-bench: deps ## the tests of the bench's tools; those of charts and comparisons are skipped without `scripts/deps bench`
+test-bench: deps-test ## the tests of the bench's tools; some are skipped without `scripts/deps bench`
 	@cd bench && /usr/bin/python3 -m tool.tests
 
 test-docs: docs ## check the links of the documents, and use the search of the site in a browser
-	@scripts/deps docs
+	@scripts/deps browser
 	@/usr/bin/python3 docs/site/test.py
 
-linearizability: deps ## record histories of all engines (ROUNDS=n of each kind) and judge them with porcupine
+linearizability: deps-test ## record histories of all engines (ROUNDS=n of each kind) and judge them with porcupine
 	@scripts/linearizability
 
-conformance: build ## the Erlang tests that hold for every engine, over each (ENGINES="name ...") and under each table lock
+conformance: deps-test build ## the Erlang tests that hold for every engine, over each (ENGINES="name ...") and under each table lock
 	@scripts/conformance
 
-check: deps ## what takes long: histories by the thousand, models, sanitizers, the site (some two hours)
+check: deps-test ## what takes long: histories by the thousand, models, sanitizers, the site (some two hours)
 	@CATS_STRESS_MS=1000 $(MAKE) test-native
 	@$(MAKE) test-models test-schedules
 	@ROUNDS=1000 scripts/linearizability
@@ -80,7 +85,7 @@ check: deps ## what takes long: histories by the thousand, models, sanitizers, t
 	@$(MAKE) sanitize
 	@$(MAKE) test-docs
 
-sanitize: build ## the tests under the address sanitizer, the histories under the thread sanitizer
+sanitize: deps-test build ## the tests under the address sanitizer, the histories under the thread sanitizer
 	@scripts/sanitize address
 	@scripts/sanitize thread
 	@scripts/sanitize vm
@@ -92,6 +97,7 @@ lint-native: deps ## rustfmt, clippy
 	cd native && cargo clippy --locked --workspace --all-targets -- -D warnings
 
 lint-erlang: build ## xref, Dialyzer
+	@scripts/deps lint
 	@$(REBAR3) xref
 	@$(REBAR3) dialyzer
 

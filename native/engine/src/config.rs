@@ -1,10 +1,10 @@
-//! How an engine is to be built: what the options of a table choose, for the engines that have a choice.
+//! Configuration of engines: the options of a table, as far as an engine has a choice.
 
 use crate::structures::ca::Thresholds;
 use cats_sync::lock::{AnyLock, Delegation, Kind};
 use std::sync::OnceLock;
 
-/// An enumeration whose values have names that users write.
+/// Defines an enumeration whose values have names that users write.
 macro_rules! named {
     ($(#[$attribute:meta])* $name:ident { $($(#[$note:meta])* $variant:ident = $text:literal),* $(,)? }) => {
         $(#[$attribute])*
@@ -23,18 +23,18 @@ macro_rules! named {
 }
 
 named! {
-    /// The lock of an engine that has one for the whole table.
+    /// The lock of an engine that has one lock for the whole table.
     LockName {
-        /// Readers-writer lock; with reader groups where the table asks for read concurrency.
+        /// Readers-writer lock, with reader groups if the table has read concurrency.
         #[default]
         Rw = "rw",
-        /// Readers-writer lock whose writers queue as in MCS, with distributed read indicators.
+        /// Readers-writer lock with an MCS queue of writers and distributed read indicators.
         DrMcs = "dr_mcs",
-        /// Combining lock with a queue of requests.
+        /// Combining lock with a queue of operations.
         CcSynch = "cc_synch",
-        /// Multiple-reader queue delegation.
+        /// Multiple-reader queue delegation lock.
         Mrqd = "mrqd",
-        /// The pointer to the table is what readers announce.
+        /// Readers announce the pointer to the table.
         EtsPointer = "ets_pointer",
     }
 }
@@ -42,12 +42,12 @@ named! {
 named! {
     /// How an operation is delegated to the holder of a queue delegation lock.
     Delegate {
-        /// Operations carry their object with them in the queue.
+        /// The queue holds a copy of the object.
         #[default]
         Copy = "copy",
-        /// Operations carry the address of their object.
+        /// The queue holds the address of the object.
         Malloc = "malloc",
-        /// Whoever delegates waits for the outcome.
+        /// The caller waits for the result.
         Wait = "wait",
     }
 }
@@ -61,26 +61,26 @@ named! {
     }
 }
 
-/// What guards the buckets of a hash table.
+/// Which locks guard the buckets of a hash table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BucketLocks {
-    /// The lock of the table alone.
+    /// Only the lock of the table.
     #[default]
     TableLock,
-    /// So many locks, a power of two from 1 to [`MAX_BUCKET_LOCKS`], each for its share of the buckets.
+    /// This many locks, a power of two from 1 to [`MAX_BUCKET_LOCKS`]. Each guards its share of the buckets.
     Fixed(u32),
-    /// As many as contention asks for.
+    /// The number of locks follows contention.
     Auto,
 }
 
-/// The most locks that guard the buckets of a hash table.
+/// The largest number of locks for the buckets of a hash table.
 pub const MAX_BUCKET_LOCKS: u32 = 32768;
 
-/// The bucket locks of a table that asks for write concurrency without a number.
+/// The number of bucket locks of a table with write concurrency but no explicit number.
 pub const DEFAULT_BUCKET_LOCKS: u32 = 64;
 
 impl Config {
-    /// The lock of the whole table that is asked for, around `value`.
+    /// Makes the configured table lock around `value`.
     pub fn table_lock<T: Send + Sync>(&self, value: T) -> AnyLock<T> {
         let kind = match (self.lock, self.delegate) {
             (LockName::Rw, _) => Kind::Rw,
@@ -94,7 +94,7 @@ impl Config {
         AnyLock::of(kind, value, if self.read_concurrency { self.reader_groups } else { 1 })
     }
 
-    /// The thresholds of adaptation that are asked for.
+    /// The configured thresholds of adaptation.
     pub fn thresholds(&self) -> Thresholds {
         let default = Thresholds::default();
         let number = |value: u32| i32::try_from(value).unwrap_or(i32::MAX);
@@ -105,27 +105,27 @@ impl Config {
     }
 }
 
-/// See the module's documentation. An engine looks at what concerns it.
+/// See the module's documentation. Each engine reads only the fields that concern it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub lock: LockName,
-    /// Of [`LockName::Mrqd`].
+    /// For [`LockName::Mrqd`].
     pub delegate: Delegate,
-    /// A tree keeps one stack for all searches, as ETS once did, in place of one for each.
+    /// All searches share one stack in the tree, as in `ordered_set` of ETS. Otherwise each search has its own.
     pub static_stack: bool,
     pub bucket_locks: BucketLocks,
-    /// The statistic above which a base node splits, where it is not to be the engine's own.
+    /// A base node splits when its statistic is above this value. `None`: the engine's default.
     pub split: Option<u32>,
-    /// The statistic, negated, below which a base node joins a neighbour, where it is not to be the engine's own.
+    /// A base node joins a neighbour when its statistic is below this value, negated. `None`: the engine's default.
     pub join: Option<u32>,
     pub base_lock: BaseLock,
-    /// Reads are expected to be frequent and at once: readers-writer locks have reader groups.
+    /// Many concurrent reads are expected: readers-writer locks get reader groups.
     pub read_concurrency: bool,
-    /// The most groups that readers of one lock are divided into; at least 1.
+    /// The largest number of reader groups of one lock; at least 1.
     pub reader_groups: usize,
 }
 
-/// The most groups of readers, unless one is told otherwise.
+/// The default for the largest number of reader groups.
 pub const READER_GROUPS: usize = 64;
 
 impl Default for Config {
@@ -144,7 +144,7 @@ impl Default for Config {
     }
 }
 
-/// The number of processors, asked for once: to find out reads files, some 40 µs.
+/// The number of processors. Cached, because finding it reads files.
 fn processors() -> usize {
     static NUMBER: OnceLock<usize> = OnceLock::new();
     *NUMBER.get_or_init(|| std::thread::available_parallelism().map_or(1, |number| number.get()))

@@ -1,12 +1,12 @@
-//! Scans and places by number, for ordered engines that can do nothing better than range after range.
+//! Scans, and slots by number, for ordered engines that can do nothing better than read range after range.
 
 use crate::{Busy, Cursor, Entry, OrderedEngine, OrderedSchema};
 use cats_sync::epoch::Guard;
 
-/// Entries that are counted under one hold of a lock: some microseconds.
+/// Entries that are counted while a lock is held once: some microseconds.
 const SLICE: usize = 256;
 
-/// Where a scan stands: behind a key.
+/// The position of a scan: behind a key.
 pub struct Position<K> {
     behind: Option<K>,
     done: bool,
@@ -23,7 +23,7 @@ impl<K> Default for Position<K> {
 
 impl<K: Send> Cursor for Position<K> {}
 
-/// [`Engine::scan`](crate::Engine::scan), ascending. Each range is one state.
+/// [`Engine::scan`](crate::Engine::scan), in ascending order. Each range is one state.
 pub(crate) fn scan<S: OrderedSchema, T>(
     engine: &impl OrderedEngine<S>,
     schema: &S,
@@ -44,12 +44,12 @@ pub(crate) fn scan<S: OrderedSchema, T>(
         });
         match range {
             Ok(more) => cursor.done = !more,
-            // What stands before is done, and the cursor behind it.
+            // Earlier ranges are complete, and the cursor is behind them.
             Err(Busy) if places > 0 => return Ok(true),
             Err(Busy) => return Err(Busy),
         }
         if let Some(last) = last {
-            // SAFETY: the entry was in the table under the guard, so what it points to is still there.
+            // SAFETY: the entry was in the table under the guard, so what it points to is not freed yet.
             cursor.behind = Some(unsafe { schema.own(last) });
         }
     }
@@ -83,7 +83,7 @@ pub(crate) fn slot<S: OrderedSchema, T>(
             return Ok(found);
         }
         if let Some(last) = last {
-            // SAFETY: the entry was in the table under the guard, so what it points to is still there.
+            // SAFETY: the entry was in the table under the guard, so what it points to is not freed yet.
             behind = Some(unsafe { schema.own(last) });
         }
     }

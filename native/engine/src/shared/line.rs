@@ -1,8 +1,9 @@
-//! The eight words of a cache line, compared with one at once, without branches: in one vector where the processor has such large
-//! ones (AVX-512), else by instructions that all have.
+//! Compares the eight words of a cache line with one word at once, without branches. It uses one vector instruction
+//! where the processor has AVX-512, and otherwise instructions that all processors of the architecture have.
 //!
-//! Which of the two is a parameter of the type, so that what calls these functions asks [`wide`] once and not for each line. The
-//! vectors are named outright and lie above those that the compiler knows of, whose upper halves stay clean so.
+//! A const parameter selects the variant. So a caller checks [`wide`] once, and not for each cache line. The inline
+//! assembly uses vector registers above those that the compiler uses. So the upper halves of the compiler's registers
+//! stay zero, which avoids transition penalties between instruction sets.
 
 #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
 mod wide {
@@ -10,10 +11,10 @@ mod wide {
 
     static WIDE: AtomicBool = AtomicBool::new(false);
 
-    /// Finds out whether the processor, and the system, have what [`wide`] speaks of. Until then they have not.
+    /// Detects whether processor and operating system support the wide variant. Until then [`wide`] is false.
     pub(crate) fn detect() {
         let found = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt");
-        // Relaxed: orders nothing.
+        // Relaxed: orders no other memory access.
         WIDE.store(found, Relaxed);
     }
 
@@ -33,13 +34,14 @@ mod wide {
 }
 pub(crate) use wide::{detect, wide};
 
-/// The same reference, of which the compiler does not know what it was computed from: else it does so anew for each use.
+/// Returns the same reference, but hides its origin from the compiler. Otherwise the compiler computes the address
+/// again for each use.
 #[inline(always)]
 pub(crate) fn opaque<T>(reference: &T) -> &T {
     #[cfg(target_arch = "x86_64")]
     let reference = {
         let mut address: *const T = reference;
-        // SAFETY: there are no instructions, and the address stays what it is.
+        // SAFETY: the assembly has no instructions, and the address stays the same.
         unsafe {
             std::arch::asm!("/* {} */", inout(reg) address, options(pure, readonly, nostack, preserves_flags));
             &*address
@@ -48,16 +50,17 @@ pub(crate) fn opaque<T>(reference: &T) -> &T {
     reference
 }
 
-/// How many of the eight words are below `word`.
+/// Counts the words of the cache line that are below `word`.
 ///
 /// # Safety
-/// `WIDE` only where [`wide`] says so.
+/// `WIDE` only if [`wide`] is true.
 #[inline(always)]
 pub(crate) unsafe fn words_below<const WIDE: bool>(line: &[u64; 8], word: u64) -> usize {
     #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
     if WIDE {
         let below: usize;
-        // SAFETY: reads the line. The processor has the instructions. 6: the vector's word is greater.
+        // SAFETY: only reads the cache line, and the processor has the instructions. Predicate 6 means: the vector's
+        // word is greater.
         unsafe {
             std::arch::asm!(
                 "vpbroadcastq zmm16, {word}",
@@ -77,8 +80,9 @@ pub(crate) unsafe fn words_below<const WIDE: bool>(line: &[u64; 8], word: u64) -
     #[cfg(target_arch = "x86_64")]
     {
         let (even, odd): (usize, usize);
-        // SAFETY: reads the line. Each comparison leaves its result in the carry flag, which is added to one of two counts: two
-        // instructions a word, where the compiler makes bytes of the comparisons, and a vector of these.
+        // SAFETY: only reads the cache line. Each comparison leaves its result in the carry flag, which is added to one
+        // of two counters. That is two instructions a word. The compiler's own code would turn the results into bytes
+        // and those into a vector.
         unsafe {
             std::arch::asm!(
                 "xor {even:e}, {even:e}",
@@ -112,7 +116,7 @@ pub(crate) unsafe fn words_below<const WIDE: bool>(line: &[u64; 8], word: u64) -
     line.iter().map(|&other| usize::from(other < word)).sum()
 }
 
-/// How many of sixteen words in ascending order are below `word`.
+/// Counts the words below `word` among sixteen words in ascending order.
 ///
 /// # Safety
 /// As for [`words_below`].
@@ -154,9 +158,9 @@ mod tests {
     #[repr(align(64))]
     struct Lines([[u64; 8]; 2]);
 
-    /// Both ways of counting, if the processor has both.
+    /// The results of both variants, if the processor has both.
     fn below(lines: &Lines, word: u64) -> Vec<(usize, usize)> {
-        // SAFETY: as `wide` says.
+        // SAFETY: `wide` allows it.
         let mut counts = vec![unsafe {
             (
                 words_below::<false>(&lines.0[0], word),

@@ -1,21 +1,25 @@
-//! What hash tables that grow a bucket at a time share: the address of a hash, and an order that resizing does not disturb.
+//! What hash tables with linear hashing share: the bucket of a hash, and a traversal order that resizing does not
+//! disturb.
 //!
-//! Source: Larson, "Dynamic hash tables", CACM 1988, for the address; ALGORITHMS sections 6.1 and 6.6. The two low bits of a
-//! hash mean something else ([`Entry::key`]) and have no part in either.
+//! Source for the bucket number: Larson, "Dynamic hash tables", CACM 1988. The reversed bits are also the order of
+//! Shalev and Shavit, "Split-ordered lists: lock-free extensible hash tables", JACM 2006. The two low bits of a hash
+//! have another meaning ([`Entry::key`]) and take no part in either.
 //!
-//! The entries of a bucket fill an interval of the order of the reversed bits of the hash. A split halves it, a merge reunites
-//! it with its neighbour. So a position of a traversal needs no care when the table changes: a step reads the bucket that the
-//! position is in now, passes over entries before the position, and goes on behind the bucket's interval. Keys with one hash
-//! are in the order of their key words, then of the schema.
+//! Traversal goes in the order of the reversed bits of the hash. The entries of a bucket fill one interval of that
+//! order. A split halves the interval, and a merge reunites it with its neighbour. So a traversal position stays valid
+//! when the table is resized. A step reads the bucket that now holds the position, skips the entries before it, and
+//! goes on behind the bucket's interval. Keys with the same hash are in the order of their key words, then of the
+//! schema.
 
 use crate::shared::trail::RUN;
 use crate::{hash_of, Cursor, Entry, Numbered, Schema};
 use std::cmp::Ordering;
 
-/// What a scan shows for a place, on average, from which on it counts as more than that place.
+/// A scan counts at least one place for every so many items that it shows. So a step stays short where a place shows many.
 pub(crate) const EACH: usize = 8;
 
-/// How many buckets are in use, with the whole part of the logarithm of that: one word, so that both are of one time.
+/// The number of buckets in use, with the integer part of its binary logarithm. One word holds both, so a reader always
+/// sees a matching pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size(pub usize);
 
@@ -44,7 +48,7 @@ impl Size {
         }
     }
 
-    /// How many bits of the hash lead to the bucket that it is in.
+    /// How many bits of the hash select its bucket.
     #[inline]
     pub fn depth(self, hash: u64) -> u32 {
         let half = 1 << self.level();
@@ -53,7 +57,7 @@ impl Size {
     }
 }
 
-/// Position of a scan: all entries before it have been met.
+/// The position of a scan. All entries before it have been met.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Position {
     pub(crate) at: u64,
@@ -76,26 +80,26 @@ impl Numbered for Position {
     }
 }
 
-/// The place of a hash in the order of traversal: a multiple of 4.
+/// The place of a hash in traversal order: a multiple of 4.
 #[inline]
 pub(crate) fn position(hash: u64) -> u64 {
     (hash >> 2).reverse_bits()
 }
 
-/// The least hash that is at a position.
+/// The least hash at a position.
 #[inline]
 pub(crate) fn hash_at(position: u64) -> u64 {
     position.reverse_bits() << 2
 }
 
-/// Whether a hash stands before another in the order of traversal: the lowest bit in which they differ decides.
+/// Whether a hash comes before another in traversal order. The lowest bit in which they differ decides.
 #[inline]
 pub(crate) fn precedes(hash: u64, other: u64) -> bool {
     let differ = hash ^ other;
     other & differ & differ.wrapping_neg() != 0
 }
 
-/// The first position behind the interval of a bucket that `at` is in; nothing if it is the last one.
+/// The first position behind the interval of the bucket that holds `at`. `None` if it is the last bucket.
 pub(crate) fn behind(at: u64, depth: u32) -> Option<u64> {
     if depth == 0 {
         return None;
@@ -107,9 +111,9 @@ pub(crate) fn behind(at: u64, depth: u32) -> Option<u64> {
 /// Where a step begins.
 pub(crate) enum Place<'a, S: Schema> {
     Start,
-    /// Behind a key, present or not.
+    /// Behind a key, which need not be present.
     Key(&'a S::Probe),
-    /// Behind an entry, valid under the caller's guard.
+    /// Behind an entry, which is valid under the caller's guard.
     Entry(Entry),
 }
 
@@ -121,13 +125,13 @@ impl<S: Schema> Clone for Place<'_, S> {
 impl<S: Schema> Copy for Place<'_, S> {}
 
 impl<'a, S: Schema> Place<'a, S> {
-    /// Behind this key; the start without one.
+    /// Behind this key. Without a key, the start.
     pub fn of(after: Option<&'a S::Probe>) -> Self {
         after.map_or(Place::Start, Place::Key)
     }
 }
 
-/// The first entries behind a place in the order of traversal, [`RUN`] at most, of those that are offered.
+/// Collects the first entries behind a place in traversal order, at most [`RUN`], among those that are offered.
 pub(crate) struct First<'a, S: Schema> {
     schema: &'a S,
     after: Place<'a, S>,
@@ -164,16 +168,16 @@ impl<'a, S: Schema> First<'a, S> {
         self.entries().next()
     }
 
-    /// The first ones in order.
+    /// All entries collected, in order.
     #[inline]
     pub fn entries(&self) -> impl Iterator<Item = Entry> + '_ {
         self.entries[..self.len].iter().map(|(_, entry)| *entry)
     }
 
-    /// Puts an entry into its place, by insertion, unless it is none of the first.
+    /// Inserts an entry in order, unless it is behind all that can be kept.
     ///
     /// # Safety
-    /// As for [`Schema::matches`], for each entry offered, but that the words need not be equal.
+    /// As for [`Schema::matches`], for each entry offered, except that the key words need not be equal.
     #[inline]
     pub unsafe fn offer(&mut self, entry: Entry) {
         let hash = hash_of(entry.key);
@@ -207,7 +211,7 @@ impl<'a, S: Schema> First<'a, S> {
             // SAFETY: the caller's promise.
             Place::Entry(before) => unsafe { self.is_before(self.hash, before, hash, entry) },
             Place::Key(probe) => match self.schema.word(probe).cmp(&entry.key) {
-                // SAFETY: the caller's promise; the words are equal and end in 00.
+                // SAFETY: the caller's promise. The words are equal and end in bits 00.
                 Ordering::Equal if entry.key & 3 == 0 => unsafe { self.schema.compare_colliding(probe, entry).is_lt() },
                 order => order.is_lt(),
             },

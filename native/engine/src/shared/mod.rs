@@ -1,4 +1,4 @@
-//! What several structures use.
+//! Code that several structures share.
 
 pub mod by_number;
 pub mod by_range;

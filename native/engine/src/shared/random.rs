@@ -1,4 +1,5 @@
-//! Random numbers of a thread, for heuristics and for treaps: Marsaglia's xorshift.
+//! Random numbers of a thread, for heuristics and treaps. Source: Marsaglia, "Xorshift RNGs", Journal of Statistical
+//! Software 2003.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -7,7 +8,7 @@ thread_local! {
     static STATE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A number that no caller can foresee easily; never 0.
+/// A number that no caller can easily predict; never 0.
 #[inline]
 pub(crate) fn random() -> u32 {
     STATE.with(|state| {
@@ -23,7 +24,7 @@ pub(crate) fn random() -> u32 {
     })
 }
 
-/// Another one for each thread.
+/// A different seed for each thread.
 #[cold]
 fn seed() -> u32 {
     static THREADS: AtomicU32 = AtomicU32::new(1);

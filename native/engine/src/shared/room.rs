@@ -3,22 +3,22 @@
 use cats_sync::slab;
 use std::ptr::NonNull;
 
-/// Memory for a `T`, from the slabs; freed when dropped unless a value was put there.
+/// Slab memory for a `T`. Dropping it frees the memory, unless a value was put there.
 pub(crate) struct Room<T>(NonNull<T>);
 
 impl<T> Room<T> {
-    /// Nothing when memory is exhausted.
+    /// `None` when memory is exhausted.
     #[inline]
     pub fn take() -> Option<Self> {
-        // The size is a multiple of the alignment, which is what the slabs look at.
+        // The size is a multiple of the alignment. The slabs align by size.
         const { assert!(matches!(align_of::<T>(), 1..=16 | 64 | 128)) };
         slab::alloc(size_of::<T>()).map(|memory| Self(memory.cast()))
     }
 
-    /// Puts a value there, which is the caller's now.
+    /// Puts a value there. The caller owns it from now on.
     #[inline]
     pub fn fill(self, value: T) -> *mut T {
-        // SAFETY: the memory is this value's own, large enough, and aligned as the slabs promise.
+        // SAFETY: this value owns the memory, which is large enough and aligned as the slabs promise.
         unsafe { self.0.write(value) };
         let at = self.0.as_ptr();
         std::mem::forget(self);
@@ -35,14 +35,14 @@ impl<T> Room<T> {
         unsafe {
             value.drop_in_place();
             if cfg!(shuttle) {
-                // So that a model sees it when somebody does.
+                // Under a model checker, a use after free then reads garbage and shows.
                 value.cast::<u8>().write_bytes(0xdd, size_of::<T>());
             }
             drop(Self(NonNull::new_unchecked(value)));
         }
     }
 
-    /// [`free`](Self::free) as the epochs want it.
+    /// [`free`](Self::free), with the signature that epochs call.
     ///
     /// # Safety
     /// As for [`free`](Self::free).
@@ -54,7 +54,7 @@ impl<T> Room<T> {
 
 impl<T> Drop for Room<T> {
     fn drop(&mut self) {
-        // SAFETY: allocated with this size, and unused.
+        // SAFETY: allocated with this size, and holds no value.
         unsafe { slab::free(self.0.cast(), size_of::<T>()) }
     }
 }

@@ -1,34 +1,35 @@
-//! What engines with one lock for the whole table have in common: sections that another thread may run (ALGORITHMS section 4.6).
+//! Critical sections of engines with one lock for the whole table. Another thread may run them (delegation).
 //!
-//! Closures of an engine's callers may run on any thread while the caller waits ([`crate::Engine`]). They are lent to the lock
-//! together with what they refer to, a guard of the caller's included: what it does for a thread (announcing it, gathering what
-//! was retired) it does for its own, which waits meanwhile, so the two never use it at once, and what one does with it the
-//! other sees, as the lock orders the call, the section and the return.
+//! Closures passed to an engine may run on any thread while the caller waits ([`crate::Engine`]). They are lent to the
+//! lock with everything that they refer to, including the caller's guard. Using that guard acts on the caller's thread
+//! state, such as its announcement and its list of retired memory. The caller waits meanwhile, so the two threads never
+//! use it at once. The lock orders the call, the section and the return, so each thread sees what the other did with
+//! it.
 
 use crate::{Busy, Detached, Entry, Settle, Step};
 use cats_sync::lock::{AnyLock, Operation, TableLock};
 
-/// What a section takes along, or brings back, if another thread runs it.
+/// Captures or results of a critical section that another thread may run.
 struct Lent<T>(T);
 
 // SAFETY: see the module's documentation.
 unsafe impl<T> Send for Lent<T> {}
 
 impl<T> Lent<T> {
-    /// A method, so that a closure captures the whole.
+    /// A method, so that a closure captures the whole value.
     fn get(self) -> T {
         self.0
     }
 }
 
-/// Runs a section that reads, wherever.
+/// Runs a critical section that only reads, on this or another thread.
 #[inline]
 pub(crate) fn read<T: Send + Sync, R>(lock: &AnyLock<T>, look: impl FnOnce(&T) -> R) -> Result<R, Busy> {
     let section = Lent(|contents: &T| Lent(look(contents)));
     lock.read(move |contents| section.get()(contents)).map(Lent::get)
 }
 
-/// Runs a section that changes something, wherever.
+/// Runs a critical section that writes, on this or another thread.
 #[inline]
 pub(crate) fn write<T: Send + Sync, R>(lock: &AnyLock<T>, change: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
     let section = Lent(|contents: &mut T| Lent(change(contents)));
@@ -42,7 +43,7 @@ pub(crate) trait Single {
 
     fn lock(&self) -> &AnyLock<Self::Contents>;
 
-    /// Carries out a step on the place of an entry's key, under the lock; what was there.
+    /// Carries out a step, under the lock, on the place of an entry's key. Returns the previous entry.
     fn step_at(&self, contents: &mut Self::Contents, at: Entry, step: Step) -> Option<Entry>;
 }
 
@@ -63,8 +64,8 @@ pub(crate) unsafe fn detach<E: Single>(engine: &E, update: Detached) -> Result<(
         update.context as u64,
         std::ptr::from_ref(engine) as u64,
     ];
-    // SAFETY: these are the words that `run` asks for. Engine and context live until the calls under way have returned, as the
-    // caller promises, and the lock runs the operation before that.
+    // SAFETY: these are the words that `run` expects. The engine and the context live until the calls under way have
+    // returned, as the caller promises. The lock runs the operation before that.
     unsafe { engine.lock().detach(operation, &words) }
 }
 
@@ -78,10 +79,10 @@ unsafe fn run<E: Single, const PUT: bool>(contents: &mut E::Contents, words: &[u
     };
     let entry = Entry { key, body };
     let step = if PUT { Step::Put(entry) } else { Step::Remove };
-    // SAFETY: the engine lives, as `detach` says.
+    // SAFETY: the engine lives, by the promise of `detach`'s caller.
     let old = unsafe { &*(engine as *const E) }.step_at(contents, entry, step);
-    // SAFETY: the address of such a function.
+    // SAFETY: the word is the address of such a function.
     let settle = unsafe { std::mem::transmute::<usize, Settle>(settle as usize) };
-    // SAFETY: as promised by who detached the step.
+    // SAFETY: the caller of `detach` promised this.
     unsafe { settle(context as *const (), step, old) };
 }

@@ -1,9 +1,10 @@
-//! The way of a walk: where the last step of `next` or `prev` ended, so that the one after it need not search.
+//! Trails: where the last `next` or `prev` of a walk ended, so that the following step need not search.
 //!
-//! A trail is a thread's own and holds nothing: no pin, no lock, no memory. It keeps addresses that it saw under an earlier guard,
-//! with the epoch of that time; while the epoch is the same, what was reachable then has not been freed ([`Guard::epoch`]). A step
-//! along the trail reads the same leaf or bucket as the step before and validates that step's token: nothing in there has changed
-//! since, so the run of entries that was copied from it is still what follows, and the step is linearized where it validates.
+//! A trail belongs to a thread, and holds no pin, no lock and no memory. It keeps addresses that were seen under an
+//! earlier guard, and the epoch of that guard. While the epoch stays the same, nothing that was reachable then has been
+//! freed ([`Guard::epoch`]). A step along the trail returns an entry of the run: entries copied from the leaf or bucket
+//! of an earlier step. Then it validates the token of that leaf or bucket. If it is valid, nothing has changed there,
+//! so the run is still right. That validation is the linearization point.
 
 use crate::Entry;
 use cats_sync::epoch::Guard;
@@ -13,7 +14,7 @@ use std::ptr;
 /// Entries that are copied at once.
 pub(crate) const RUN: usize = 8;
 
-/// A node that a trail will come to, and what is to be known of it, as of the trail's own.
+/// A node to which a trail will come next, with the fields that the trail will take from it.
 #[derive(Clone, Copy)]
 pub(crate) struct Beyond {
     pub node: *mut u8,
@@ -26,17 +27,17 @@ pub struct Trail {
     /// The address of the engine; null while the trail leads nowhere.
     engine: *const u8,
     epoch: u64,
-    /// The lock of the node that the run is from, and its token at that time.
+    /// The lock of the node from which the run was copied, and its token at that time.
     lock: *const VersionLock,
     token: u64,
-    /// What the engine must know to go on behind the run: addresses that live as long as the node, and a number.
+    /// For the engine, to go on behind the run: addresses that live as long as the node, and a number.
     pub(crate) node: *mut u8,
     pub(crate) bound: *const u8,
     pub(crate) note: usize,
-    /// The node beyond the bound, once it has been sought.
+    /// The node beyond the bound, once it has been found.
     pub(crate) beyond: Option<Beyond>,
     down: bool,
-    /// Whoever steps may number the places that it comes to; an engine does nothing with it.
+    /// For the user of the trail, to number the places. An engine does not use it.
     pub number: u64,
     at: usize,
     len: usize,
@@ -63,14 +64,14 @@ impl Trail {
         }
     }
 
-    /// Forgets the way.
+    /// Forgets everything.
     #[inline]
     pub fn clear(&mut self) {
         self.engine = ptr::null();
     }
 
-    /// Begins at an entry that a step in an engine came to, in the node with this lock and token, which was valid after `epoch`
-    /// was the guard's.
+    /// Starts at an entry that a step reached. The entry is in the node with this lock and token, which was valid after
+    /// `epoch` was the guard's.
     #[inline]
     pub(crate) fn begin<E>(
         &mut self,
@@ -86,7 +87,7 @@ impl Trail {
         self.lead(entry, (lock, token));
     }
 
-    /// Leads on to an entry in another node, valid in the trail's epoch.
+    /// Goes on to an entry in another node, which is valid in the trail's epoch.
     #[inline]
     pub(crate) fn lead(&mut self, entry: Entry, (lock, token): (&VersionLock, u64)) {
         (self.lock, self.token) = (lock, token);
@@ -94,7 +95,8 @@ impl Trail {
         self.run[0] = entry;
     }
 
-    /// The entry that the last step came to, if that was in this engine and direction, and all that was seen then is still there.
+    /// The entry of the last step. `None` if that step was in another engine or direction, or if memory seen then may
+    /// have been freed.
     #[inline]
     pub(crate) fn here<E>(&self, engine: &E, guard: &Guard, down: bool) -> Option<Entry> {
         let valid =
@@ -108,20 +110,21 @@ impl Trail {
         self.run[..self.len].get(self.at + 1).copied()
     }
 
-    /// Whether the node is as it was; after [`here`](Self::here).
+    /// Whether the node is unchanged. Call [`here`](Self::here) first.
     #[inline]
     pub(crate) fn holds(&self) -> bool {
-        // SAFETY: the node was reachable in this epoch, as `here` has found, so it has not been freed.
+        // SAFETY: the node was reachable in this epoch, as `here` checked, so it has not been freed.
         unsafe { &*self.lock }.validate(self.token)
     }
 
-    /// Entries of the run before the present one.
+    /// The number of entries of the run before the present one.
     #[inline]
     pub(crate) fn passed(&self) -> usize {
         self.at
     }
 
-    /// Shows `look` the next entry of the run, which is [`ahead`](Self::ahead), and goes on to it if the node is as it was.
+    /// Calls `look` with `next`, which must be the result of [`ahead`](Self::ahead). Goes on to it if the node is
+    /// unchanged.
     #[inline(always)]
     pub(crate) fn step<R>(&mut self, next: Entry, look: &mut impl FnMut(Option<Entry>) -> R) -> Option<R> {
         let result = look(Some(next));
@@ -131,7 +134,7 @@ impl Trail {
         })
     }
 
-    /// Copies the entries behind the present one, as many as there is room for.
+    /// Copies the entries behind the present one into the run, as many as fit.
     #[inline]
     pub(crate) fn extend(&mut self, entries: impl Iterator<Item = Entry>) {
         self.run[0] = self.run[self.at];

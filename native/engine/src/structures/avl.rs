@@ -1,12 +1,14 @@
-//! `avl`: an AVL tree behind one lock, as `ordered_set` is in ETS.
+//! `avl`: an AVL tree behind one lock, like `ordered_set` of ETS.
 //!
-//! Source: 003 sections 2 (the structure), 5.1.3 and 5.3 (the static stack); ALGORITHMS section 3.1. The lock is any of
-//! [`cats_sync::lock`]. With a *static stack* the tree does as that of ETS did: a search leaves its path on a stack
-//! that belongs to the table, unless another thread is using it, so that a step from the key last found need not
-//! search. All readers write it: this is the bottleneck that 003 found.
+//! Source: Klaftenegger, Sagonas, Winblad, "On the Scalability of the Erlang Term Storage", Erlang 2013: section 2 for
+//! the structure, sections 5.1.3 and 5.3 for the static stack. The lock is any of [`cats_sync::lock`].
 //!
-//! All operations of the traits are linearizable except that a call of `scan` is so range by range, and `slot` not at
-//! all.
+//! With a *static stack* a search leaves its path on a stack that belongs to the table, unless another thread is using
+//! it. Then a step from the last found key need not search. But all readers write that stack, and the resulting
+//! contention is the bottleneck that the paper found.
+//!
+//! All operations of the traits are linearizable, with two exceptions. A call of `scan` is linearizable range by range,
+//! and `slot` is not linearizable.
 
 use crate::config::Config;
 use crate::shared::by_range::{self, Position};
@@ -22,7 +24,7 @@ use std::cell::UnsafeCell;
 pub struct Avl<S> {
     lock: AnyLock<Contents>,
     schema: S,
-    /// Entries: a statistic, changed under the lock.
+    /// The number of entries: a statistic, changed under the lock.
     count: AtomicI64,
 }
 
@@ -31,7 +33,7 @@ pub(crate) struct Contents {
     stack: Option<Stack>,
 }
 
-/// A place that searches leave to the next ones, in a line of its own.
+/// A stack that searches leave for later ones, in a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Stack {
@@ -39,17 +41,17 @@ struct Stack {
     place: UnsafeCell<Place>,
 }
 
-// SAFETY: the place is used by the thread that set `busy`, or has the lock for itself.
+// SAFETY: only the thread that set `busy`, or a thread with exclusive access, uses the stack.
 unsafe impl Sync for Stack {}
 
 impl Stack {
-    /// Lends the place, or another one if this is in use.
+    /// Lends the stack, or a fresh one if it is in use.
     fn with<R>(&self, search: impl FnOnce(&mut Place) -> R) -> R {
-        // Acquire pairs with the Release below: the place is as the last user left it.
+        // Acquire pairs with the Release below: this thread sees the stack as its last user left it.
         if self.busy.swap(true, Acquire) {
             return search(&mut Place::default());
         }
-        // SAFETY: this thread set `busy`, and readers keep out who has the lock for itself.
+        // SAFETY: this thread set `busy`, and a writer with exclusive access cannot run beside readers.
         let result = search(unsafe { &mut *self.place.get() });
         self.busy.store(false, Release);
         result
@@ -100,7 +102,7 @@ impl Contents {
 }
 
 impl<S: OrderedSchema> Avl<S> {
-    /// An empty table, with the lock that is asked for, and a static stack or not. Nothing when memory is exhausted.
+    /// An empty table with the configured lock, and with a static stack if configured. `None` when memory is exhausted.
     pub fn new(schema: S, config: &Config) -> Option<Self> {
         let contents = Contents {
             tree: Tree::default(),
@@ -115,7 +117,7 @@ impl<S: OrderedSchema> Avl<S> {
 
     fn add(&self, more: i64) {
         if more != 0 {
-            // Relaxed: a statistic; under the lock.
+            // Relaxed: a statistic, written under the lock.
             self.count.store(self.count.load(Relaxed) + more, Relaxed);
         }
     }
@@ -143,7 +145,7 @@ impl<S: OrderedSchema> Single for Avl<S> {
     }
 
     fn step_at(&self, contents: &mut Contents, at: Entry, step: Step) -> Option<Entry> {
-        // SAFETY: the entry is the step's own, and lives.
+        // SAFETY: the entry belongs to this step, and is alive.
         let key = unsafe { self.schema.own(at) };
         let (old, more) = contents.update(&self.schema, self.schema.probe(&key), |old| (step, old));
         self.add(more);
@@ -196,7 +198,7 @@ impl<S: OrderedSchema> Engine<S> for Avl<S> {
         unsafe { single::detach(self, update) }
     }
 
-    /// Ascending.
+    /// In ascending order.
     fn scan<T>(
         &self,
         guard: &Guard,
@@ -262,7 +264,7 @@ impl<S: OrderedSchema> OrderedEngine<S> for Avl<S> {
         })
     }
 
-    /// None: the table is not divided.
+    /// The table has no base nodes.
     fn base_nodes(&self) -> usize {
         0
     }
@@ -313,7 +315,7 @@ mod tests {
             $(
                 mod $name {
                     use super::*;
-                    // One type for all of them, so that the suite is compiled once.
+                    // One type for all configurations, so that the suite is compiled once.
                     const MAKE: &dyn Fn() -> Avl<TestSchema> = &|| make($make);
                     crate::testing::conformance::suite!(MAKE);
                     crate::testing::conformance::ordered_suite!(MAKE);
@@ -333,7 +335,7 @@ mod tests {
         ets_pointer: config(LockName::EtsPointer, true);
     }
 
-    /// Walks up and down over a static stack that lookups and changes of other keys come across.
+    /// Walks up and down over a static stack, disturbed by lookups and changes of other keys.
     #[test]
     fn steps_from_a_static_stack_go_to_the_neighbours() {
         let map = Map(make(config(LockName::Rw, true)));

@@ -1,17 +1,20 @@
-//! `std_hash`: the hash table of the language's library behind one lock.
+//! `std_hash`: the hash table of Rust's standard library behind one lock.
 //!
-//! Source: 003 section 6.2.2, where it is C++'s `std::unordered_set`. Here it is Rust's, hashbrown (Swiss tables: open addressing,
-//! seven bits of the hash a slot, sixteen of them compared at once), by its own interface: that of `std::collections::HashMap`
-//! has no lookup by a probe whose equality the schema decides. The lock is any of [`cats_sync::lock`].
+//! Source: Klaftenegger, Sagonas, Winblad, "On the Scalability of the Erlang Term Storage", Erlang 2013, section 6.2.2,
+//! which uses C++'s `std::unordered_set`. Here it is hashbrown, the table inside `std::collections::HashMap`. It is a
+//! Swiss table: open addressing, with seven bits of the hash for each slot, sixteen of which are compared at once. Its
+//! own interface is used, as that of `HashMap` has no lookup by a probe whose equality the schema decides. The lock is
+//! any of [`cats_sync::lock`].
 //!
-//! What 003 could not have with such a table, traversal, comes from what is given to it as the hash. The entries are divided
-//! into *bins* by the first bits of their place in the order of traversal ([`crate::shared::linear`]), one bin an entry or so, and all
-//! entries of a bin have one hash in the table: a bin can be listed. So a traversal goes through the bins in order, as through
-//! buckets, and a position needs no care when the table is resized.
+//! The table itself has no stable traversal order. It comes from the value that the table gets as the hash. The entries
+//! are divided into *bins* by the first bits of their place in traversal order ([`crate::shared::linear`]), with about
+//! one entry a bin. All entries of a bin have one hash in the table, so a bin can be listed. A traversal goes through
+//! the bins in order, as through buckets, and its position stays valid when the table is resized.
 //!
-//! Such a table would move all its entries when it is full. Instead a second table is made, and with each insertion or removal
-//! some bins move, in order: those before [`Map::moved`] are in the new table, the others in the old one. Only the making, a
-//! byte of memory to be written for each slot, is done at once: a millisecond at some millions of entries.
+//! When such a table is full, it would move all its entries at once. Instead a second table is made, and each insertion
+//! or removal moves some bins, in order. Bins before [`Map::moved`] are in the new table, the others in the old one.
+//! Only the allocation happens at once. It writes one byte for each slot, which takes about a millisecond for some
+//! millions of entries.
 
 use crate::config::Config;
 use crate::shared::linear::{self, behind, position, First, Position};
@@ -23,17 +26,17 @@ use cats_sync::lock::{AnyLock, TableLock};
 use hashbrown::hash_table::{Entry as Place, IntoIter};
 use hashbrown::HashTable;
 
-/// The logarithm of the number of bins that a table has at least.
+/// The binary logarithm of the smallest number of bins.
 const LEAST_DEPTH: u32 = 3;
-/// Bins that move with an insertion or removal. Twice what it takes to be done before the old table is full.
+/// Bins that move with each insertion or removal. Twice as many as are needed to finish before the old table is full.
 const MOVED: usize = 8;
-/// Probes of an operation on many keys that another thread runs, at most: helping must stay short.
+/// The most probes of an operation on many keys that another thread may run, because helping must stay short.
 const LENT_PROBES: usize = 16;
 
 /// See the module's documentation.
 pub struct StdHash<S> {
     lock: AnyLock<Map<S>>,
-    /// The number of bins and the bytes of the tables, for who does not hold the lock.
+    /// The number of bins and the bytes of the tables, for threads that do not hold the lock.
     bins: AtomicUsize,
     bytes: AtomicUsize,
 }
@@ -42,28 +45,28 @@ pub struct StdHash<S> {
 pub(crate) struct Map<S> {
     schema: S,
     table: Table,
-    /// The table that is being emptied.
+    /// The old table, which is being emptied.
     old: Option<Table>,
     /// The first position whose bin has not moved, while there is an old table.
     moved: u64,
-    /// What is left of tables that are being dismantled.
+    /// Entries of tables that are being dismantled.
     remains: Vec<IntoIter<Entry>>,
 }
 
-/// A table divided into 2 to the power of `depth` bins.
+/// A table divided into 2^`depth` bins.
 struct Table {
     depth: u32,
     entries: HashTable<Entry>,
 }
 
-/// The place of an entry or a probe in the order of traversal, by its key word.
+/// The place of an entry or probe in traversal order, by its key word.
 #[inline]
 fn place(word: u64) -> u64 {
     position(hash_of(word))
 }
 
 impl Table {
-    /// A table with room for 7/4 entries a bin; nothing when memory is exhausted.
+    /// A table with space for 7/4 entries a bin. `None` when memory is exhausted.
     fn new(depth: u32) -> Option<Self> {
         let mut entries = HashTable::new();
         let capacity = (7 << depth) / 4;
@@ -78,7 +81,7 @@ impl Table {
         position >> (u64::BITS - self.depth)
     }
 
-    /// What the table is told as the hash of all entries of the position's bin.
+    /// The hash that the table gets for all entries of the position's bin.
     #[inline]
     fn hash(&self, position: u64) -> u64 {
         mix(self.bin(position))
@@ -95,7 +98,7 @@ impl Table {
         self.entries.insert_unique(hash(&entry), entry, hash);
     }
 
-    /// Takes an entry out of the position's bin.
+    /// Removes an entry of the position's bin.
     fn take_one(&mut self, position: u64) -> Option<Entry> {
         let (bin, depth) = (self.bin(position), self.depth);
         let of_bin = |entry: &Entry| place(entry.key) >> (u64::BITS - depth) == bin;
@@ -110,13 +113,13 @@ impl Table {
         self.entries.iter_hash(mix(bin)).filter(of_bin).copied()
     }
 
-    /// How many entries can be inserted before the table would move its entries.
+    /// How many entries can be inserted before the table would rehash itself.
     #[inline]
     fn room(&self) -> usize {
         self.entries.capacity() - self.entries.len()
     }
 
-    /// Whether another table should take the place of this one, and of which depth.
+    /// The depth of the table that should replace this one, if any.
     fn successor(&self, entries: usize) -> Option<u32> {
         let bins = 1_usize << self.depth;
         let full = self.room() < bins / 4 + 2;
@@ -125,7 +128,7 @@ impl Table {
     }
 }
 
-/// The least depth at which there are four bins to three entries.
+/// The least depth with four bins for three entries.
 fn depth_for(entries: usize) -> u32 {
     (entries + entries / 3 + 1).next_power_of_two().ilog2().max(LEAST_DEPTH)
 }
@@ -145,7 +148,7 @@ impl<S: Schema> Map<S> {
         self.table.entries.len() + self.old.as_ref().map_or(0, |old| old.entries.len())
     }
 
-    /// The table in which entries at a position are.
+    /// The table that holds the entries at a position.
     #[inline]
     fn table(&self, position: u64) -> &Table {
         match &self.old {
@@ -164,7 +167,7 @@ impl<S: Schema> Map<S> {
         })
     }
 
-    /// Runs `change` on the place with this key word of which `equal` tells, and carries out its step.
+    /// Calls `change` for the place with this key word for which `equal` is true, and carries out its step.
     #[inline]
     fn change<R>(
         &mut self,
@@ -215,16 +218,16 @@ impl<S: Schema> Map<S> {
         self.change(word, equal, change)
     }
 
-    /// As `update`, of the place of an entry's key.
+    /// Like `update`, for the place of an entry's key.
     fn update_at<R>(&mut self, at: Entry, change: impl FnOnce(Option<Entry>) -> (Step, R)) -> R {
         let equal = |schema: &S, entry| {
-            // SAFETY: the entry is in the table, which the caller has locked, and the other one is its own.
+            // SAFETY: the entry is in the table, which the caller has locked. The other entry belongs to the caller.
             at.key & 3 == 3 || unsafe { schema.compare_colliding_entries(entry, at) }.is_eq()
         };
         self.change(at.key, equal, change)
     }
 
-    /// Goes on with a move from table to table, or begins one if it is time.
+    /// Continues the move to a new table, or starts one if it is time.
     fn advance(&mut self) {
         if self.old.is_some() {
             self.move_bins(MOVED);
@@ -233,7 +236,7 @@ impl<S: Schema> Map<S> {
         }
     }
 
-    /// Begins to move to a new table, if there is memory.
+    /// Starts to move to a new table, if there is memory.
     fn begin(&mut self, depth: u32) {
         if let Some(table) = Table::new(depth) {
             self.old = Some(std::mem::replace(&mut self.table, table));
@@ -241,7 +244,7 @@ impl<S: Schema> Map<S> {
         }
     }
 
-    /// Moves the bins of the next positions, `count` times the coarser of the two tables' bins.
+    /// Moves `count` bins of the coarser table, from the present position on.
     fn move_bins(&mut self, count: usize) {
         for _ in 0..count {
             let Some(old) = &mut self.old else { return };
@@ -260,9 +263,9 @@ impl<S: Schema> Map<S> {
         }
     }
 
-    /// Makes room for entries that are to be inserted at once, so that no memory is missing in between.
+    /// Reserves memory for entries that will be inserted at once, so that no insertion in between can fail.
     fn provide(&mut self, more: usize) {
-        // The bins move fast enough for few.
+        // For few entries, the bins move fast enough.
         if more <= (1 << self.table.depth) / 16 {
             return;
         }
@@ -274,7 +277,7 @@ impl<S: Schema> Map<S> {
         }
     }
 
-    /// Shows the entries of the bin that a position is in; the position behind it.
+    /// Shows the entries of the bin that holds a position. Returns the position behind that bin.
     fn visit(&self, at: u64, look: impl FnMut(Entry)) -> Option<u64> {
         // Bins move by whole bins of both tables, so no bin's interval lies on both sides of `moved`.
         let table = self.table(at);
@@ -309,7 +312,7 @@ impl<S: Schema> Map<S> {
 }
 
 impl<S: Schema> StdHash<S> {
-    /// An empty table with the lock that is asked for; nothing when memory is exhausted.
+    /// An empty table with the configured lock. `None` when memory is exhausted.
     pub fn new(schema: S, config: &Config) -> Option<Self> {
         let map = Map::new(schema)?;
         let (bins, bytes) = (map.bins(), map.bytes());
@@ -320,18 +323,18 @@ impl<S: Schema> StdHash<S> {
         })
     }
 
-    /// Notes how large the tables are, after a change and under the lock.
+    /// Publishes the sizes of the tables, after a change and under the lock.
     #[inline]
     fn note(&self, map: &Map<S>) {
         let bytes = map.bytes();
-        // Relaxed, here and below: statistics.
+        // Relaxed, here and below: a statistic.
         if self.bytes.load(Ordering::Relaxed) != bytes {
             self.bytes.store(bytes, Ordering::Relaxed);
             self.bins.store(map.bins(), Ordering::Relaxed);
         }
     }
 
-    /// Runs a section that changes the tables, wherever.
+    /// Runs a critical section that changes the tables, on this or another thread.
     #[inline]
     fn write<R>(&self, change: impl FnOnce(&mut Map<S>) -> R) -> Result<R, Busy> {
         single::write(&self.lock, |map| {
@@ -529,7 +532,7 @@ mod tests {
             $(
                 mod $name {
                     use super::*;
-                    // One type for all of them, so that the suite is compiled once.
+                    // One type for all configurations, so that the suite is compiled once.
                     const MAKE: &dyn Fn() -> StdHash<TestSchema> = &|| make(LockName::$lock, Delegate::$delegate);
                     crate::testing::conformance::suite!(MAKE);
                     crate::testing::conformance::tests!(MAKE, detached_steps_are_seen, steps_of_scans_are_bounded);
@@ -548,8 +551,8 @@ mod tests {
         ets_pointer: EtsPointer, Copy;
     }
 
-    /// Fills and empties tables of many sizes one entry at a time: no entry is lost on its way from table to table, and no table
-    /// moves its entries by itself.
+    /// Fills and empties tables of many sizes, one entry at a time. No entry gets lost between two tables, and no table
+    /// rehashes itself.
     #[test]
     fn tables_grow_and_shrink_by_a_few_bins_at_a_time() {
         let map = TestMap(make(LockName::Rw, Delegate::Copy));
@@ -578,7 +581,7 @@ mod tests {
             }
             assert!(map.0.buckets() <= 64, "an empty table is small");
         }
-        // Insertions and removals without growth, which leave marks where entries were.
+        // Insertions and removals without growth, which leave tombstones.
         for n in 0..100_000 {
             map.put(n, 1);
             if n >= 50 {

@@ -1,21 +1,27 @@
-//! Buckets: a head of 24 bytes with a byte for each entry, a block of 128 bytes with eight entries, and overflow blocks of 64
-//! bytes with three.
+//! Buckets. A bucket has a head of 24 bytes, a block of 128 bytes with eight entries, and overflow blocks of 64 bytes
+//! with three entries each.
 //!
-//! A head has a version lock, which protects the whole bucket, *marks*, a tag of eight bits of the hash for each slot of the block,
-//! and a link to overflow blocks, with a filter for the tags of their entries. Heads lie close together, apart from the blocks, so
-//! those of a table of a million entries stay in the processor's caches: who looks for a key that is not there reads a head and
-//! nothing else, and who looks for one that is there reads one line of a block besides. Writers hold the lock; readers read
-//! optimistically and validate its version.
+//! The head holds:
+//! - a version lock, which protects the whole bucket;
+//! - the *marks*: for each slot of the block a tag, which is eight bits of the entry's hash;
+//! - a link to the overflow blocks, with a filter for the tags of their entries.
+//!
+//! Heads are stored close together, apart from the blocks. So the heads of a table of a million entries stay in the
+//! processor's caches. A search for an absent key reads only a head. A search for a present key also reads one cache
+//! line of a block. Writers hold the lock. Readers read optimistically and validate the lock's version (a seqlock).
 //!
 //! Invariants, whenever the lock is free:
-//! - A slot is taken if its tag is not 0, and then its key word isn't either; the free slots of a block come after those that are
-//!   taken. A slot's body was stored before its key (Release), and that before its tag, so who sees a tag or a key (Acquire)
-//!   finds a body that was stored with this key or later, and what that points to.
-//! - Only a bucket without a free slot in its block has overflow blocks; of these only the first has free slots, and it is not
-//!   empty. The link's filter has the bits of all tags in them, and none if there are none.
+//! - A slot is taken exactly if its tag is not 0, and then its key word is not 0 either. The free slots of a block come
+//!   after the taken ones.
+//! - A slot's body is stored before its key, and the key before its tag, each with Release. A reader that sees a tag or
+//!   a key (Acquire) finds a body that was stored with this key or later. It also sees what that body points to.
+//! - Only a bucket whose block has no free slot has overflow blocks. Only the first of these has free slots, and it is
+//!   not empty.
+//! - The link's filter has the bits of exactly the tags in the overflow blocks.
 //!
-//! Overflow blocks leave a bucket only through the epoch guard or into the bucket's other half (a split). So a reader that is
-//! overtaken reads valid memory, and may wander into the other bucket, but the head's version tells.
+//! An overflow block leaves its bucket only in two ways: retired through the epoch guard, or moved into the bucket's
+//! other half by a split. So an overtaken reader reads valid memory. It may stray into the other bucket, but then the
+//! version of the head has changed.
 
 use crate::{hash_of, Entry};
 use cats_sync::epoch::Guard;
@@ -28,7 +34,7 @@ use std::ptr::{self, NonNull};
 pub const SLOTS: usize = 8;
 /// Entries of an overflow block.
 pub const MORE: usize = 3;
-/// A reader follows this many links before it asks whether it is still in the bucket.
+/// A reader follows this many links before it checks that it is still in the bucket.
 const HOPS: usize = 16;
 
 /// See the module's documentation.
@@ -55,10 +61,10 @@ pub struct Overflow {
     slots: [Slot; MORE],
 }
 
-/// The address of the first overflow block, if there is one, and in the bits that addresses leave free the filter.
+/// The address of the first overflow block, or null. The bits that an address leaves free hold the filter.
 struct Link(AtomicPtr<Overflow>);
 
-/// A link as it was at one time.
+/// A value of a link.
 #[derive(Clone, Copy)]
 struct Linked(*mut Overflow);
 
@@ -68,29 +74,29 @@ struct Slot {
     body: AtomicU64,
 }
 
-// But under a model checker, whose atomics are larger.
+// Under a model checker atomics are larger.
 const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Head>() == 24 && size_of::<Block>() == 128);
 const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<Overflow>() == 64);
 
-/// The mark of a hash: bits that have no part in the bucket's number. Never 0.
+/// The tag of a hash, from bits that do not select the bucket. Never 0.
 #[inline]
 fn tag_of(hash: u64) -> u8 {
     ((hash >> 53) as u8).max(1)
 }
 
-/// The bit of a tag in the filter.
+/// The filter bit of a tag.
 #[inline]
 fn filter_bit(tag: u8) -> usize {
     1 << (FILTER + u32::from(tag & 15))
 }
 
-/// Whether a block with so many entries has no free slot: only then is there more of the bucket.
+/// Whether a block with so many entries has no free slot. Only then can the bucket have overflow blocks.
 #[inline]
 pub fn is_full(crowd: usize) -> bool {
     crowd == SLOTS
 }
 
-/// Where the filter begins, in bits: addresses of programs have none from there on.
+/// The first bit of the filter. Addresses of user space have no bits from there on.
 const FILTER: u32 = 48;
 /// A one in each byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
@@ -101,13 +107,13 @@ struct Marks(AtomicU64);
 impl Marks {
     #[inline]
     fn read(&self) -> Seen {
-        // Acquire: the first invariant.
+        // Acquire: the second invariant.
         Seen(self.0.load(Ordering::Acquire))
     }
 
-    /// For the holder of the lock, as all that follows.
+    /// For the holder of the lock, like all methods below.
     fn write(&self, seen: Seen) {
-        // Release: the first invariant.
+        // Release: the second invariant.
         self.0.store(seen.0, Ordering::Release);
     }
 
@@ -118,28 +124,28 @@ impl Marks {
     }
 }
 
-/// Marks as they were at one time.
+/// A value of the marks.
 #[derive(Clone, Copy)]
 struct Seen(u64);
 
 impl Seen {
-    /// The number of slots that are taken.
+    /// The number of taken slots.
     #[inline]
     fn crowd(self) -> usize {
         size_of::<u64>() - (self.0.leading_zeros() / 8) as usize
     }
 
-    /// Whether the last slot is taken, and so all are.
+    /// Whether the last slot is taken. Then all are.
     #[inline]
     fn is_full(self) -> bool {
         self.0 >> (8 * (SLOTS - 1)) != 0
     }
 
-    /// The slots with this tag; perhaps others, too.
+    /// The slots with this tag. May contain others, too.
     #[inline]
     fn with(self, tag: u8) -> Slots {
         let differ = self.0 ^ (u64::from(tag) * ONES);
-        // The lowest byte of zero is found by the borrow that it causes.
+        // The subtraction borrows from a byte of zero, and so marks the lowest one.
         Slots(differ.wrapping_sub(ONES) & !differ & (ONES << 7))
     }
 }
@@ -161,7 +167,7 @@ impl Link {
 impl Linked {
     const NONE: Linked = Linked(ptr::null_mut());
 
-    /// Whether an overflow block may have an entry with this tag.
+    /// Whether an overflow block may hold an entry with this tag.
     #[inline]
     fn lets_through(self, tag: u8) -> bool {
         self.0.addr() & filter_bit(tag) != 0
@@ -169,7 +175,7 @@ impl Linked {
 
     #[inline]
     fn first(self, _: &Guard) -> Option<&Overflow> {
-        // SAFETY: an overflow block that could be reached when the guard was made is freed only after it.
+        // SAFETY: an overflow block that was reachable when the guard was made is freed only after the guard is gone.
         unsafe { self.address().as_ref() }
     }
 
@@ -177,12 +183,12 @@ impl Linked {
         self.0.map_addr(|address| address & ((1 << FILTER) - 1))
     }
 
-    /// The same filter, and another first block.
+    /// The same filter with another first block.
     fn leading_to(self, first: *mut Overflow) -> Linked {
         Linked(first.map_addr(|address| address | self.0.addr() & !((1 << FILTER) - 1)))
     }
 
-    /// The same first block, and another filter.
+    /// The same first block with another filter.
     fn with_filter(self, filter: usize) -> Linked {
         Linked(self.address().map_addr(|address| address | filter))
     }
@@ -192,7 +198,7 @@ impl Linked {
     }
 }
 
-/// Slots: slot `i` is bit `8 * i + 7`.
+/// A set of slots: slot `i` is bit `8 * i + 7`.
 struct Slots(u64);
 
 impl Iterator for Slots {
@@ -214,10 +220,10 @@ impl Slot {
         }
     }
 
-    /// The entry, or nothing if the slot is free. A reader's two words may be of different times.
+    /// The entry. `None` if the slot is free. For a reader, the two words may belong to different entries.
     #[inline]
     fn entry(&self) -> Option<Entry> {
-        // Acquire, both: a body may be the address of an object that was just built.
+        // Acquire, for both: a body may be the address of a new object.
         let key = self.key.load(Ordering::Acquire);
         (key != 0).then(|| Entry {
             key,
@@ -227,7 +233,7 @@ impl Slot {
 
     fn fill(&self, entry: Entry) {
         self.body.store(entry.body, Ordering::Release);
-        // Release: the first invariant.
+        // Release: the second invariant.
         self.key.store(entry.key, Ordering::Release);
     }
 
@@ -238,16 +244,16 @@ impl Slot {
     }
 
     fn clear(&self) {
-        // Release: as any store that a reader may act upon before it validates.
+        // Release, like every store on which a reader may act before it validates.
         self.key.store(0, Ordering::Release);
     }
 }
 
 impl Head {
-    /// Makes `count` heads of empty buckets, locked, at `at`.
+    /// Makes `count` heads of empty buckets at `at`, all locked.
     ///
     /// # Safety
-    /// There is memory for them, aligned to 8, that nobody uses.
+    /// There is unused memory for them at `at`, aligned to 8.
     pub unsafe fn init(at: *mut Head, count: usize) {
         for i in 0..count {
             let head = Head {
@@ -265,7 +271,7 @@ impl Block {
     /// Makes `count` empty blocks at `at`.
     ///
     /// # Safety
-    /// There is memory for them, aligned to 64, that nobody uses.
+    /// There is unused memory for them at `at`, aligned to 64.
     pub unsafe fn init(at: *mut Block, count: usize) {
         for i in 0..count {
             let block = Block {
@@ -276,7 +282,7 @@ impl Block {
         }
     }
 
-    /// Asks the processor for the line of a slot.
+    /// Prefetches the cache line of a slot.
     #[inline]
     fn prefetch(&self, slot: usize) {
         cats_sync::prefetch(self.slots.as_ptr().wrapping_add(slot));
@@ -295,16 +301,16 @@ impl Overflow {
 
     #[inline]
     fn next<'g>(&self, _: &'g Guard) -> Option<&'g Overflow> {
-        // SAFETY: as for the first. Acquire: the block's contents were written before the link.
+        // SAFETY: as for the first block. Acquire: the block's contents were written before the link.
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
     }
 }
 
-/// The slot among those chosen that has the key, and its entry.
+/// The slot with the key, among the chosen slots, and its entry.
 #[inline(always)]
 fn find(slots: &[Slot], chosen: Slots, word: u64, mut matches: impl FnMut(Entry) -> bool) -> Option<(usize, Entry)> {
     for slot in chosen {
-        // What only seems to have the tag may be beyond an overflow block's slots.
+        // False candidates of the tag search may be beyond the slots of an overflow block.
         if let Some(entry) = slots.get(slot).and_then(Slot::entry) {
             if entry.key == word && (word & 3 == 3 || matches(entry)) {
                 return Some((slot, entry));
@@ -314,13 +320,13 @@ fn find(slots: &[Slot], chosen: Slots, word: u64, mut matches: impl FnMut(Entry)
     None
 }
 
-/// Shows the entries, which may be changing.
+/// Shows the entries. Another thread may be changing them.
 #[inline]
 fn show(slots: &[Slot], show: impl FnMut(Entry)) {
     slots.iter().map_while(Slot::entry).for_each(show);
 }
 
-/// Takes all entries out; the tags are the caller's to clear.
+/// Takes all entries out. The caller must clear the tags.
 fn take<const N: usize>(slots: &[Slot; N]) -> [Option<Entry>; N] {
     std::array::from_fn(|slot| {
         let entry = slots[slot].entry();
@@ -340,59 +346,59 @@ pub struct Bucket<'g> {
 #[derive(Clone, Copy)]
 pub struct Place<'g> {
     bucket: Bucket<'g>,
-    /// The block, if it is not the bucket's own.
+    /// The overflow block, or `None` for the bucket's own block.
     overflow: Option<&'g Overflow>,
     slot: usize,
 }
 
-/// What an optimistic read finds in overflow blocks: two words, so that it comes back in registers.
+/// The result of an optimistic read of the overflow blocks. Two words, so that it is returned in registers.
 enum Far {
     /// The body of the key's entry.
     Found(u64),
     Absent,
-    /// The bucket was seen changing.
+    /// The bucket changed meanwhile.
     Changing,
 }
 
-/// What the holder of a bucket's lock finds for a key.
+/// The result of a search by the holder of the bucket's lock.
 pub struct Search<'g> {
     pub found: Option<(Place<'g>, Entry)>,
-    /// For a key that was not found: a free slot, unless all that the bucket has are taken.
+    /// If the key was not found: a free slot, unless all slots of the bucket are taken.
     pub free: Option<Place<'g>>,
-    /// The number of taken slots of the bucket's block.
+    /// The number of taken slots in the bucket's block.
     pub crowd: usize,
 }
 
 impl<'g> Bucket<'g> {
-    /// Asks the processor for all of the bucket but overflow blocks.
+    /// Prefetches the head and the block, but no overflow blocks.
     #[inline]
     pub fn prefetch(self) {
         cats_sync::prefetch(self.head);
         self.prefetch_block();
     }
 
-    /// Asks the processor for the first block.
+    /// Prefetches the block.
     #[inline]
     pub fn prefetch_block(self) {
         self.block.prefetch(0);
         self.block.prefetch(SLOTS - 1);
     }
 
-    /// The number of entries of the first block.
+    /// The number of entries in the block.
     #[inline]
     pub fn crowd(self) -> usize {
         self.head.marks.read().crowd()
     }
 
-    /// Whether there may be an entry with this hash, by the marks of the head, which may be changing.
+    /// Whether an entry with this hash is possible, by the marks of the head. Another thread may be changing them.
     #[inline]
     pub fn may_have(self, hash: u64) -> bool {
         let tag = tag_of(hash);
         self.head.marks.read().with(tag).0 != 0 || self.head.link.read().lets_through(tag)
     }
 
-    /// An optimistic read under `token`: the entry of the key with this word and hash, or that there is none; `None` if the bucket
-    /// was seen changing. Inlined, as its result would pass through memory.
+    /// An optimistic read under `token`: the entry of the key with this key word and hash, if there is one. `None` if
+    /// the bucket changed meanwhile. Inlined, because its result would otherwise go through memory.
     #[inline(always)]
     pub fn find(
         self,
@@ -416,7 +422,7 @@ impl<'g> Bucket<'g> {
         }
     }
 
-    /// The same in the overflow blocks.
+    /// The part of an optimistic read that searches the overflow blocks.
     #[inline(never)]
     fn find_in_overflow(
         self,
@@ -441,7 +447,7 @@ impl<'g> Bucket<'g> {
         Far::Absent
     }
 
-    /// An optimistic read under `token` of all entries, in any order; false if the bucket was seen changing.
+    /// An optimistic read of all entries under `token`, in any order. False if the bucket changed meanwhile.
     #[inline]
     pub fn each(self, guard: &Guard, token: u64, mut show: impl FnMut(Entry)) -> bool {
         self.show_block(&mut show);
@@ -458,13 +464,13 @@ impl<'g> Bucket<'g> {
         true
     }
 
-    /// Shows the entries of the block, which may be changing.
+    /// Shows the entries of the block. Another thread may be changing them.
     #[inline]
     pub fn show_block(self, show: impl FnMut(Entry)) {
         self::show(&self.block.slots, show);
     }
 
-    /// Shows the entries of the block, which may be changing, that have this key word.
+    /// Shows the entries of the block that have this key word. Another thread may be changing them.
     #[inline]
     pub fn show_hits(self, word: u64, show: impl FnMut(Entry)) {
         let slots = self.head.marks.read().with(tag_of(hash_of(word)));
@@ -483,9 +489,9 @@ impl<'g> Bucket<'g> {
         self.head.link.read().first(guard)
     }
 
-    // What follows is for the holder of the lock.
+    // The following methods are for the holder of the lock.
 
-    /// The slot of the block with a key, and its entry.
+    /// The slot of the block that has a key, and its entry.
     #[inline(always)]
     pub fn find_in_block(self, word: u64, hash: u64, matches: impl FnMut(Entry) -> bool) -> Option<(usize, Entry)> {
         find(
@@ -508,10 +514,10 @@ impl<'g> Bucket<'g> {
         self.block.slots[slot].replace(body);
     }
 
-    /// Frees a slot of a bucket with so many entries, that is not full.
+    /// Frees a slot of the block of a bucket with so many entries, which is not full.
     #[inline]
     pub fn remove_from_block(self, slot: usize, crowd: usize) {
-        // The last entry takes the place. The old key goes first: nobody may find it with the new body.
+        // The last entry moves here. The old key is cleared first, so that nobody finds it with the new body.
         let place = self.in_block(slot);
         place.clear();
         if let Some(entry) = self.block.slots[crowd - 1].entry() {
@@ -520,7 +526,7 @@ impl<'g> Bucket<'g> {
         }
     }
 
-    /// Looks for a key, and for a place for it. Inlined, as its result would pass through memory.
+    /// Searches for a key, and for a free slot for it. Inlined, because its result would otherwise go through memory.
     #[inline(always)]
     pub fn search(self, guard: &'g Guard, word: u64, hash: u64, mut matches: impl FnMut(Entry) -> bool) -> Search<'g> {
         let found = self.find_in_block(word, hash, &mut matches);
@@ -535,7 +541,7 @@ impl<'g> Bucket<'g> {
         }
     }
 
-    /// The same of a bucket whose block is full, and has not got the key.
+    /// Searches the overflow blocks of a bucket whose block is full and does not hold the key.
     #[inline(never)]
     pub fn search_overflow(
         self,
@@ -576,13 +582,13 @@ impl<'g> Bucket<'g> {
         }
     }
 
-    /// The number of entries that find room without another overflow block.
+    /// The number of entries that fit without another overflow block.
     pub fn room(self, guard: &Guard) -> usize {
         let overflow = self.overflow(guard);
         SLOTS - self.crowd() + overflow.map_or(0, |block| MORE - block.marks.read().crowd())
     }
 
-    /// Adds an entry whose key the bucket does not have to one whose block is full, in one of the spare blocks if it must.
+    /// Adds an entry to a bucket whose block is full. The bucket does not hold the key. Takes a spare block if needed.
     fn push_further(self, guard: &'g Guard, entry: Entry, hash: u64, spare: &mut Spare<'_>) {
         match self.overflow(guard).map(|block| (block, block.marks.read().crowd())) {
             Some((block, crowd)) if crowd < MORE => self.place(Some(block), crowd).fill(entry, hash),
@@ -590,10 +596,10 @@ impl<'g> Bucket<'g> {
         }
     }
 
-    /// Adds an entry in a spare block, all others being full.
+    /// Adds an entry in a spare block. All other blocks are full.
     pub fn push_overflow(self, entry: Entry, hash: u64, spare: &mut Spare<'_>) {
         let overflow = spare.pop().expect("a spare block was provided");
-        // SAFETY: the spare blocks are the caller's; readers may still pass through, and read atomics.
+        // SAFETY: the caller owns the spare blocks. Readers may still be in them, and read atomics only.
         let block = unsafe { overflow.as_ref() };
         self.place(Some(block), 0).fill(entry, hash);
         let linked = self.head.link.read();
@@ -601,16 +607,16 @@ impl<'g> Bucket<'g> {
         self.head.link.write(linked.leading_to(overflow.as_ptr()));
     }
 
-    /// Frees a place; `emptied` gets an overflow block that is needed no more.
+    /// Frees a place. An overflow block that becomes empty goes to `emptied`.
     pub fn remove(self, guard: &'g Guard, place: Place<'_>, emptied: &mut Spare<'_>) {
-        // The last entry of the only block that may have free slots takes the place.
+        // The last entry of the only overflow block with free slots moves here.
         let overflow = self.overflow(guard);
         let (slots, marks) = match overflow {
             None => (&self.block.slots[..], &self.head.marks),
             Some(block) => (&block.slots[..], &block.marks),
         };
         let last = marks.read().crowd() - 1;
-        // The old key goes first: nobody may find it with the new body.
+        // The old key is cleared first, so that nobody finds it with the new body.
         place.clear();
         if let Some(entry) = slots[last].entry() {
             place.fill(entry, hash_of(entry.key));
@@ -627,7 +633,7 @@ impl<'g> Bucket<'g> {
         }
     }
 
-    /// Makes the filter for the overflow blocks as they are.
+    /// Recomputes the filter from the overflow blocks.
     fn filter_anew(self, guard: &Guard) {
         let mut filter = 0;
         let mut at = self.overflow(guard);
@@ -643,9 +649,11 @@ impl<'g> Bucket<'g> {
         self.head.link.write(self.head.link.read().with_filter(filter));
     }
 
-    /// Moves the entries that `moves` chooses, by their hashes, to the bucket `to`, which has none of their keys. Takes overflow
-    /// blocks from `spare` and leaves those emptied there. If the other bucket has room for those of this one's block, none need be
-    /// provided: the entries of an overflow block, after it is emptied, need one more at most.
+    /// Moves the entries whose hashes satisfy `moves` to the bucket `to`, which has none of their keys.
+    ///
+    /// Takes overflow blocks from `spare`, and adds those that become empty. No blocks need be provided if `to` has
+    /// space for the entries of this bucket's block. When an overflow block is emptied, its entries need at most one
+    /// block.
     pub fn divide(self, guard: &'g Guard, to: Bucket<'g>, spare: &mut Spare<'_>, moves: impl Fn(u64) -> bool) {
         let mut rest = self.overflow(guard);
         self.head.marks.write(Seen(0));
@@ -670,10 +678,10 @@ impl<'g> Bucket<'g> {
         go.finish();
     }
 
-    /// Frees the overflow blocks; returns how many.
+    /// Frees the overflow blocks. Returns their number.
     ///
     /// # Safety
-    /// The caller is the only one who uses the bucket.
+    /// The caller is the only user of the bucket.
     pub unsafe fn free_overflow(self, guard: &Guard) -> usize {
         let mut count = 0;
         let mut rest = self.overflow(guard);
@@ -690,7 +698,8 @@ impl<'g> Bucket<'g> {
 
 #[cfg(test)]
 impl Bucket<'_> {
-    /// Asserts the invariants of a bucket that nobody is changing; returns its entries and the number of its overflow blocks.
+    /// Asserts the invariants of a bucket that nobody is changing. Returns its entries and the number of its overflow
+    /// blocks.
     pub fn check(self, guard: &Guard) -> (Vec<Entry>, usize) {
         let mut entries = Vec::new();
         let mut part = |slots: &[Slot], marks: &Marks| {
@@ -723,7 +732,7 @@ impl Bucket<'_> {
     }
 }
 
-/// A bucket that gets many entries: its tags are written when it has them all.
+/// A bucket that receives many entries. Its tags are written at the end.
 struct Filling<'g> {
     bucket: Bucket<'g>,
     crowd: usize,
@@ -740,7 +749,7 @@ impl<'g> Filling<'g> {
         }
     }
 
-    /// Adds an entry whose key the bucket does not have, in one of the spare blocks if it must.
+    /// Adds an entry whose key the bucket does not have. Takes a spare block if needed.
     #[inline]
     fn push(&mut self, guard: &'g Guard, entry: Entry, hash: u64, spare: &mut Spare<'_>) {
         if is_full(self.crowd) {
@@ -764,7 +773,7 @@ impl Place<'_> {
         }
     }
 
-    /// Puts an entry with this hash into a free place.
+    /// Stores an entry with this hash in a free slot.
     #[inline]
     pub fn fill(&self, entry: Entry, hash: u64) {
         let tag = tag_of(hash);
@@ -792,11 +801,11 @@ impl Place<'_> {
     }
 }
 
-/// Overflow blocks that are in no bucket, linked through their own links, their slots free. Retired when dropped, as
-/// readers may still be in those that were in a bucket.
+/// Overflow blocks that are in no bucket, with all slots free, linked through their own links. Dropping the list
+/// retires them, because readers may still be in blocks that were in a bucket.
 pub struct Spare<'g> {
     guard: &'g Guard,
-    /// Counts the memory of all overflow blocks of the table.
+    /// The bytes of all overflow blocks of the table.
     bytes: &'g AtomicUsize,
     first: Option<NonNull<Overflow>>,
 }
@@ -810,7 +819,7 @@ impl<'g> Spare<'g> {
         }
     }
 
-    /// Adds a new block; false when memory is exhausted.
+    /// Adds a new block. False when memory is exhausted.
     pub fn allocate(&mut self) -> bool {
         let Some(memory) = slab::alloc(size_of::<Overflow>()) else {
             return false;
@@ -823,7 +832,7 @@ impl<'g> Spare<'g> {
         true
     }
 
-    /// Adds a new block; unwinds when memory is exhausted.
+    /// Adds a new block. Unwinds when memory is exhausted.
     #[cold]
     pub fn allocate_or_panic(&mut self) {
         slab::needed(self.allocate().then_some(()));
@@ -831,14 +840,15 @@ impl<'g> Spare<'g> {
 
     fn push(&mut self, block: NonNull<Overflow>) {
         let next = self.first.map_or(ptr::null_mut(), NonNull::as_ptr);
-        // SAFETY: the caller took the block out of its bucket. Release: readers that pass through act on links.
+        // SAFETY: the caller took the block out of its bucket. Release: readers that are still in the block follow this
+        // link.
         unsafe { block.as_ref() }.next.store(next, Ordering::Release);
         self.first = Some(block);
     }
 
     fn pop(&mut self) -> Option<NonNull<Overflow>> {
         let first = self.first?;
-        // SAFETY: blocks in the list are the list's own.
+        // SAFETY: the list owns its blocks.
         self.first = NonNull::new(unsafe { first.as_ref() }.next.load(Ordering::Relaxed));
         Some(first)
     }
@@ -850,7 +860,7 @@ impl Drop for Spare<'_> {
         let mut bytes = 0;
         while let Some(block) = self.pop() {
             bytes += size_of::<Overflow>();
-            // SAFETY: the block is in no bucket any more; it came from the slab with this size.
+            // SAFETY: the block is in no bucket. It came from the slab with this size.
             unsafe { self.guard.retire_memory(block.cast(), size_of::<Overflow>()) };
         }
         if bytes > 0 {
@@ -859,10 +869,10 @@ impl Drop for Spare<'_> {
     }
 }
 
-/// Frees memory of the slab, unless it is null: what an epoch guard calls.
+/// Frees memory of the slab, unless the address is null. An epoch guard calls it.
 ///
 /// # Safety
-/// Another address came from [`slab::alloc`] with this size.
+/// An address that is not null came from [`slab::alloc`] with this size.
 pub unsafe fn free(address: *mut u8, size: usize) {
     if let Some(block) = NonNull::new(address) {
         // SAFETY: the caller's promise.

@@ -1,12 +1,13 @@
 //! Buckets by number, in segments that never move.
 //!
-//! Bucket 0 is a segment, then each power of two begins one that holds the buckets up to the next, and from bucket 256
-//! on a segment has 256. So a small table is small, and growing copies no bucket. The large segments are found through
-//! an array, 16 bytes for 38 KiB; when it is full, a copy of twice the length takes its place and it is retired.
-//! Segments come and go with the buckets at the end; those that go are retired, through the epoch guard, too.
+//! Bucket 0 is a segment. Each power of two starts a segment that reaches to the next, and from bucket 256 on each
+//! segment has 256 buckets. So a small table is small, and growing copies no bucket. The large segments are found
+//! through an array with 16 bytes for each. When it is full, a copy of twice the length replaces it, and the old array
+//! is retired. Segments come and go with the buckets at the end. Freed segments are retired through the epoch guard,
+//! too.
 //!
-//! Invariant: the buckets that are not in use (beyond the table's size, or in a segment that was given back) are locked
-//! for good. A thread with an old idea of the table's size can't mistake one for a bucket in use.
+//! Invariant: buckets that are not in use stay locked. These are buckets beyond the table's size, or in a segment that
+//! was given back. So a thread with a stale size cannot mistake one for a bucket in use.
 
 use super::bucket::{self, Block, Bucket, Head};
 use cats_sync::epoch::Guard;
@@ -16,27 +17,27 @@ use std::ptr;
 
 /// Buckets of a large segment.
 const LARGE: usize = 256;
-/// Segments of lower numbers.
+/// The number of segments below bucket `LARGE`.
 const SMALL_SEGMENTS: usize = LARGE.ilog2() as usize + 1;
 /// The largest number of buckets.
 pub const MAX: usize = 1 << 40;
 
 /// See the module's documentation.
 pub struct Directory {
-    /// The segments of buckets below `LARGE`.
+    /// The segments of the buckets below `LARGE`.
     small: [Segment; SMALL_SEGMENTS],
-    /// The segments of the other buckets, by number divided by `LARGE` (the first is not used).
+    /// The segments of the other buckets, by bucket number divided by `LARGE`. The first element is not used.
     large: AtomicPtr<Segment>,
-    /// The length of that array. Of interest only to who changes the directory.
+    /// The length of that array. Only the thread that changes the directory reads it.
     capacity: AtomicUsize,
 }
 
-/// A segment's heads and blocks: the addresses that those of bucket 0 would have if the segment began with it, so that who seeks a
-/// bucket need not know where it begins.
+/// The heads and blocks of a segment. Both addresses are those that bucket 0 would have if the segment started with it.
+/// So a search for a bucket need not know where its segment starts.
 struct Segment {
     /// Null while the segment is not in use.
     heads: AtomicPtr<Head>,
-    /// Of interest only to who has found heads.
+    /// Only valid if the heads are not null.
     blocks: AtomicPtr<Block>,
 }
 
@@ -48,18 +49,19 @@ impl Segment {
         }
     }
 
-    /// The bucket of a number, which is the segment's.
+    /// The bucket with a number that belongs to this segment.
     #[inline]
     fn bucket<'g>(&self, _: &'g Guard, number: usize) -> Option<Bucket<'g>> {
-        // Acquire, both, pairs with the Release of `make`. The heads first: they are stored last. If this is another segment's
-        // blocks by then, those heads are locked for good, and who looks at the lock sees it.
+        // Acquire, for both, pairs with the Release of `make`. The heads are read first because they are stored last.
+        // If the blocks by now belong to a newer segment, the old heads stay locked, and every user of a bucket checks
+        // its lock.
         let heads = self.heads.load(Ordering::Acquire);
         let blocks = self.blocks.load(Ordering::Acquire);
         if heads.is_null() {
             return None;
         }
-        // SAFETY: a segment in the directory has a bucket of this number, and is freed only after the guards that could
-        // find it: its blocks, too, as they are in the directory until others take their place.
+        // SAFETY: a segment in the directory has a bucket of this number. It is freed only after the guards that could
+        // find it. So are its blocks, which stay in the directory until others replace them.
         Some(unsafe {
             Bucket {
                 head: &*heads.wrapping_add(number),
@@ -68,8 +70,8 @@ impl Segment {
         })
     }
 
-    /// Makes the segment's `count` buckets from number `first` on, if there are none, adding to `bytes` what they take; false when
-    /// memory is exhausted.
+    /// Makes the segment's `count` buckets from number `first` on, unless it has them. Adds their size to `bytes`.
+    /// False when memory is exhausted.
     fn make(&self, first: usize, count: usize, bytes: &AtomicUsize) -> bool {
         if !self.heads.load(Ordering::Relaxed).is_null() {
             return true;
@@ -94,11 +96,11 @@ impl Segment {
         true
     }
 
-    /// Gives the memory of the segment's `count` buckets from number `first` on to `free`, if it has any. The caller is the only one
-    /// who changes the segment.
+    /// Passes the memory of the segment's `count` buckets from number `first` on to `free`, if it has any. Only the
+    /// caller changes the segment.
     fn clear(&self, first: usize, count: usize, mut free: impl FnMut(*mut u8, usize)) {
-        // Relaxed: whoever still finds it may use it. No exchanges, as nobody else changes it, and most segments of a small table
-        // that is dropped have nothing.
+        // Relaxed: others may still find and use the memory. Plain loads and stores, because nobody else changes the
+        // segment, and most segments of a small table are empty.
         let heads = self.heads.load(Ordering::Relaxed);
         if heads.is_null() {
             return;
@@ -113,7 +115,7 @@ impl Segment {
 /// The bytes of a bucket.
 const BUCKET: usize = size_of::<Head>() + size_of::<Block>();
 
-/// The small segment of each bucket below `LARGE`: the length of its number, in bits.
+/// The number of the small segment of each bucket below `LARGE`: the bit length of the bucket number.
 static SMALL_SEGMENT: [u8; LARGE] = {
     let mut segments = [0; LARGE];
     let mut number = 1;
@@ -124,14 +126,14 @@ static SMALL_SEGMENT: [u8; LARGE] = {
     segments
 };
 
-/// The first bucket of a small segment, and how many it has.
+/// The first bucket of a small segment, and the number of its buckets.
 fn small_buckets(segment: usize) -> (usize, usize) {
     let first = 1 << segment >> 1;
     (first, first.max(1))
 }
 
 impl Directory {
-    /// Without any bucket.
+    /// A directory without buckets.
     pub fn new() -> Self {
         Self {
             small: std::array::from_fn(|_| Segment::new(ptr::null_mut(), ptr::null_mut())),
@@ -140,7 +142,8 @@ impl Directory {
         }
     }
 
-    /// The bucket of that number, which is or was in use since the guard was made, unless its segment was given back.
+    /// The bucket with this number, which is in use or was since the guard was made. `None` if its segment was given
+    /// back.
     #[inline]
     pub fn bucket<'g>(&self, guard: &'g Guard, number: usize) -> Option<Bucket<'g>> {
         let segment = match SMALL_SEGMENT.get(number) {
@@ -150,19 +153,19 @@ impl Directory {
         segment.bucket(guard, number)
     }
 
-    /// The segment of a bucket from `LARGE` on.
+    /// The segment of a bucket from number `LARGE` on.
     #[inline]
     fn large_segment(&self, number: usize) -> &Segment {
         // Acquire pairs with the Release of `lengthen`: the array was filled before.
         let array = self.large.load(Ordering::Acquire);
-        // SAFETY: the array is long enough for all buckets that were ever in use, as it only ever becomes longer, and
-        // who knows of a number knows of a size that was stored after the array for it. It is freed only after the
+        // SAFETY: the array never becomes shorter, so it is long enough for all buckets that were ever in use. A thread
+        // that uses a number has read a size that was stored after the array for it. The array is freed only after the
         // guards that could find it, and `self` does not outlive it.
         unsafe { &*array.add(number / LARGE) }
     }
 
-    /// Makes sure that there is memory for a bucket whose predecessors have it, adding to `bytes` what it takes; false
-    /// when memory is exhausted. The caller is the only one who changes the directory.
+    /// Makes sure that there is memory for a bucket whose predecessors have it. Adds its size to `bytes`. False when
+    /// memory is exhausted. Only the caller changes the directory.
     pub fn extend(&self, guard: &Guard, number: usize, bytes: &AtomicUsize) -> bool {
         if let Some(segment) = SMALL_SEGMENT.get(number) {
             let segment = usize::from(*segment);
@@ -176,7 +179,7 @@ impl Directory {
         self.large_segment(number).make(first, LARGE, bytes)
     }
 
-    /// Puts an array of twice the length in place of the one for the large segments; false when memory is exhausted.
+    /// Replaces the array for the large segments by one of twice the length. False when memory is exhausted.
     #[cold]
     fn lengthen(&self, guard: &Guard, bytes: &AtomicUsize) -> bool {
         const SLOT: usize = size_of::<Segment>();
@@ -195,20 +198,20 @@ impl Directory {
             } else {
                 Segment::new(ptr::null_mut(), ptr::null_mut())
             };
-            // SAFETY: the new array has this length, and is this thread's own.
+            // SAFETY: the new array has this length, and belongs to this thread.
             unsafe { new.add(i).write(segment) };
         }
         self.large.store(new, Ordering::Release);
         self.capacity.store(new_length, Ordering::Relaxed);
         bytes.fetch_add((new_length - length) * SLOT, Ordering::Relaxed);
         if length > 0 {
-            // SAFETY: replaced just now; it came from the slab with this size.
+            // SAFETY: replaced just now. It came from the slab with this size.
             unsafe { guard.retire_sized(old.cast(), length * SLOT, bucket::free, length * SLOT) }
         }
         true
     }
 
-    /// The memory of all segments and of the array.
+    /// The bytes of all segments and of the array.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         let length = self.capacity.load(Ordering::Relaxed);
@@ -220,8 +223,8 @@ impl Directory {
         made.map(|(_, count)| count * BUCKET).sum::<usize>() + length * size_of::<Segment>()
     }
 
-    /// Takes out the segment that begins with bucket `number`, if one does, and gives its memory to `free`, subtracting from
-    /// `bytes`. The caller is the only one who changes the directory, and no bucket from there on is in use.
+    /// Takes out the segment that starts with bucket `number`, if one does. Passes its memory to `free` and subtracts
+    /// its size from `bytes`. Only the caller changes the directory, and no bucket from `number` on is in use.
     pub fn cut(&self, number: usize, bytes: &AtomicUsize, free: impl FnMut(*mut u8, usize)) {
         let (segment, (first, count)) = match SMALL_SEGMENT.get(number) {
             Some(segment) => (&self.small[usize::from(*segment)], small_buckets(usize::from(*segment))),
@@ -239,7 +242,7 @@ impl Drop for Directory {
         let length = self.capacity.load(Ordering::Relaxed);
         let array = self.large.load(Ordering::Relaxed);
         let free = |memory: *mut u8, bytes| {
-            // SAFETY: nobody else uses the directory; its memory came from the slab with these sizes.
+            // SAFETY: nobody else uses the directory. Its memory came from the slab with these sizes.
             unsafe { bucket::free(memory, bytes) }
         };
         for (i, segment) in self.small.iter().enumerate() {
@@ -256,6 +259,6 @@ impl Drop for Directory {
 
 /// Retires what [`Directory::cut`] took out of a table in use.
 pub fn retire(guard: &Guard) -> impl FnMut(*mut u8, usize) + '_ {
-    // SAFETY: it is in the directory no more, and came from the slab with this size.
+    // SAFETY: it is no longer in the directory, and came from the slab with this size.
     |memory, bytes| unsafe { guard.retire_sized(memory, bytes, bucket::free, bytes) }
 }

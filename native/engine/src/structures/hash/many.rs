@@ -1,4 +1,4 @@
-//! Operations on many keys: two-phase locking in the order of the buckets' numbers.
+//! Operations on many keys: two-phase locking in the order of bucket numbers.
 
 use super::bucket::{Search, MORE};
 use super::{Aftermath, Hash, Held, SPINS};
@@ -8,9 +8,9 @@ use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
 use smallvec::SmallVec;
 
-/// Keys for which nothing need be allocated.
+/// For up to this many keys nothing is allocated.
 const FEW: usize = 16;
-/// A bucket is asked for so many before it is locked.
+/// How many buckets ahead are prefetched before they are locked.
 const AHEAD: usize = 12;
 
 /// The keys of one multi-key operation.
@@ -18,11 +18,11 @@ pub struct Many<'a, S: Schema> {
     table: &'a Hash<S>,
     guard: &'a Guard,
     probes: &'a [&'a S::Probe],
-    /// The words and hashes of the probes.
+    /// The key words and hashes of the probes.
     keys: SmallVec<[(u64, u64); FEW]>,
-    /// The buckets by number, locked. Dropped, and so unlocked, before the aftermath.
+    /// The locked buckets, by number. Dropped, and so unlocked, before the aftermath.
     buckets: SmallVec<[Group<'a>; FEW]>,
-    /// For each probe the place of its bucket among `buckets`.
+    /// For each probe the index of its bucket in `buckets`.
     places: SmallVec<[usize; FEW]>,
     after: Aftermath<'a>,
 }
@@ -30,7 +30,7 @@ pub struct Many<'a, S: Schema> {
 /// A bucket of a multi-key operation.
 struct Group<'a> {
     held: Held<'a>,
-    /// How many of the probes are there.
+    /// The number of probes in this bucket.
     probes: usize,
 }
 
@@ -87,14 +87,15 @@ impl<'a, S: Schema> Many<'a, S> {
                 probes: run.len(),
             });
         }
-        // A number that is right while its bucket is locked stays so. If all are right now, all are locked and right.
+        // A number that is right while its bucket is locked stays right. If all are right at this instant, all buckets
+        // are the right ones.
         let now = self.table.size();
         numbers
             .iter()
             .all(|(number, probe)| now.number_of(self.keys[*probe].1) == *number)
     }
 
-    /// Locks a bucket, unless that takes too long or it is in use no more.
+    /// Locks a bucket. `None` if that takes too long, or if the bucket is no longer in use.
     fn lock_number(&self, number: usize, spins: &mut usize) -> Option<Held<'a>> {
         while *spins > 0 && number < self.table.size().buckets() {
             if let Some(mut held) = Held::new(self.table.bucket(self.guard, number)?) {
@@ -107,12 +108,12 @@ impl<'a, S: Schema> Many<'a, S> {
         None
     }
 
-    /// Unlocks all; returns what is left to do.
+    /// Unlocks all. Returns what remains to be done without locks.
     pub fn unlock(self) -> Aftermath<'a> {
         self.after
     }
 
-    /// Provides overflow blocks for the case that all probes are inserted.
+    /// Provides overflow blocks, enough to insert all probes.
     pub fn provide(&mut self) {
         for group in &self.buckets {
             let missing = group.probes.saturating_sub(group.held.bucket.room(self.guard));
@@ -122,7 +123,7 @@ impl<'a, S: Schema> Many<'a, S> {
         }
     }
 
-    /// What is in a probe's bucket. While all are locked, it is in no other.
+    /// Searches a probe's bucket. While all buckets are locked, its key is in no other.
     fn search(&self, i: usize) -> Search<'a> {
         let (word, hash) = self.keys[i];
         let held = &self.buckets[self.places[i]].held;

@@ -1,25 +1,29 @@
-//! The default engine of set, bag and duplicate_bag: linear hashing over cache-line buckets, read optimistically.
+//! `hash`: the default engine of `set`, `bag` and `duplicate_bag`. Linear hashing over cache-line buckets, with
+//! optimistic reads.
 //!
-//! Source: Larson, "Dynamic hash tables", CACM 1988, for the addressing and for growing a bucket at a time; the bucket
-//! layout ([`bucket`]), the versions and the traversal order are this project's own. ALGORITHMS sections 6.1, 6.3 and
-//! 6.6.
+//! Source: Larson, "Dynamic hash tables", CACM 1988, for the bucket numbers and for growth by one bucket at a time. The
+//! bucket layout ([`bucket`]), the versions and the traversal order are this project's own.
 //!
-//! Guarantees: reads write nothing shared (but for one that keeps being overtaken, which takes the bucket's lock); a
-//! miss reads one cache line of the table, which others share, a hit one more; an update takes one bucket's lock; growing
-//! and shrinking move a few buckets at a time, and wait for nobody.
+//! Guarantees:
+//! - A read writes no shared memory. The exception is a read that writers overtake again and again: it takes the
+//!   bucket's lock.
+//! - A miss reads one cache line of the table, which other buckets share. A hit reads one more.
+//! - An update takes the lock of one bucket.
+//! - Growing and shrinking move a few buckets at a time, and wait for no other thread.
 //!
 //! # Why a stale size does no harm
 //!
-//! A key's bucket is [`Size::number_of`] its hash. It changes only when that bucket is split or merged, by a thread
-//! that holds the locks of both buckets concerned and stores the new size before it frees them. So:
-//! - A writer locks the bucket, then reads the size again. If the number is still the same, it stays so until the
+//! A key's bucket is [`Size::number_of`] its hash. It changes only when that bucket is split or merged. The thread that
+//! does this holds the locks of both buckets, and stores the new size before it frees them. So:
+//! - A writer locks the bucket, then reads the size again. If the number is still the same, it stays the same until the
 //!   unlock.
-//! - A reader takes the bucket's token, then reads the size again. A token from after a split or merge comes with its
-//!   new size (Release of the unlock, Acquire of the token), so the reader notices; a token from before no longer
+//! - A reader takes the bucket's token, then reads the size again. If the token is from after a split or merge, the
+//!   reader sees the new size (Release of the unlock, Acquire of the token). If it is from before, it no longer
 //!   validates.
-//! - Who comes by the new size meets the new bucket locked, because it was locked before that size was stored (Release,
-//!   Acquire), until all entries are there. Buckets beyond the size are locked for good (see [`directory`]), so nobody
-//!   who comes with a larger, old size finds anything in them.
+//! - A thread that reads the new size finds the new bucket locked until all entries are there. The bucket was locked
+//!   before that size was stored (Release, Acquire).
+//! - Buckets beyond the size stay locked (see [`directory`]). So a thread with a larger, old size finds nothing in
+//!   them.
 
 mod bucket;
 mod directory;
@@ -39,20 +43,20 @@ use directory::Directory;
 use many::Many;
 use std::mem;
 
-/// How often a call tries before it reports `Busy`: some microseconds.
+/// How often a call tries before it returns `Busy`: some microseconds.
 const SPINS: usize = 1000;
-/// How often an optimistic read is overtaken before it takes the lock.
+/// How often writers may overtake an optimistic read before it takes the lock.
 const OPTIMISM: usize = 8;
 
 /// See the module's documentation.
 pub struct Hash<S> {
-    /// What every call reads.
+    /// Fields that every call reads.
     shared: Line<Shared<S>>,
-    /// What only some insertions and deletions touch.
+    /// Fields that only some insertions and deletions use.
     growth: Line<Growth>,
 }
 
-/// Begins a cache line of its own.
+/// Starts a new cache line.
 #[repr(align(64))]
 struct Line<T>(T);
 
@@ -64,16 +68,16 @@ struct Shared<S> {
 }
 
 struct Growth {
-    /// The number of keys of which [`sampled`] is true.
+    /// The number of keys for which [`sampled`] is true.
     sample: AtomicI64,
-    /// Held by the one thread that changes the size.
+    /// Set by the one thread that is changing the size.
     resizing: AtomicBool,
-    /// Memory of the directory, the segments and the overflow blocks.
+    /// Bytes of the directory, the segments and the overflow blocks.
     bytes: AtomicUsize,
 }
 
-/// Whether a key counts for the estimate of the table's load: one in eight, by bits that have no part in its bucket's
-/// number.
+/// Whether a key counts for the estimate of the table's load. One key in eight does, chosen by bits of the hash that do
+/// not select its bucket.
 #[inline]
 fn sampled(hash: u64) -> bool {
     hash >> 61 == 0
@@ -86,7 +90,7 @@ fn is_same_bucket(hash: u64, one: Size, other: Size) -> bool {
     one.number_of(hash) == other.number_of(hash)
 }
 
-/// A locked bucket. Frees the lock when dropped, by default as changed.
+/// A locked bucket. Dropping it frees the lock, by default as changed.
 struct Held<'g> {
     bucket: Bucket<'g>,
     version: u64,
@@ -94,7 +98,7 @@ struct Held<'g> {
 }
 
 impl<'g> Held<'g> {
-    /// Locks a bucket whose lock is free.
+    /// Locks a bucket if its lock is free.
     #[inline]
     fn new(bucket: Bucket<'g>) -> Option<Self> {
         let version = bucket.head.lock.try_lock()?;
@@ -105,7 +109,7 @@ impl<'g> Held<'g> {
         })
     }
 
-    /// A token that is valid as long as the lock is held.
+    /// A token that is valid while the lock is held.
     fn token(&self) -> u64 {
         self.version + 1
     }
@@ -121,18 +125,18 @@ impl Drop for Held<'_> {
     }
 }
 
-/// What an update leaves to do for when the locks are free. Declared before the locks, so dropped after them.
+/// What an update does after its locks are free. Declared before the locks, and so dropped after them.
 struct Aftermath<'g> {
-    /// Overflow blocks provided and not used, or emptied.
+    /// Overflow blocks that were provided but not used, or that became empty.
     spare: Spare<'g>,
-    /// How many keys were added to buckets whose blocks are full.
+    /// The number of keys that were added to buckets with full blocks.
     crowded: u32,
-    /// A key was taken from a bucket that has hardly any.
+    /// A key was removed from a nearly empty bucket.
     lonely: bool,
 }
 
 impl<S: Schema> Hash<S> {
-    /// An empty table, or nothing when memory is exhausted.
+    /// An empty table. `None` when memory is exhausted.
     pub fn new(schema: S) -> Option<Self> {
         let hash = Self {
             shared: Line(Shared {
@@ -156,13 +160,13 @@ impl<S: Schema> Hash<S> {
         Some(hash)
     }
 
-    /// Asks the processor for what a call with this key will read.
+    /// Prefetches what a call with this key will read.
     #[inline]
     pub fn prefetch(&self, guard: &Guard, probe: &S::Probe) {
         self.prefetch_bucket(guard, hash_of(self.shared.0.schema.word(probe)));
     }
 
-    /// Asks for what the key's entry points to, if the bucket is there and has it.
+    /// Prefetches what the key's entry points to, if the bucket is cached and holds the key.
     #[inline]
     pub fn prefetch_object(&self, guard: &Guard, probe: &S::Probe) {
         let schema = &self.shared.0.schema;
@@ -172,7 +176,7 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    /// False if the key is not there, as far as its bucket's head tells: who would lock the bucket only to find that out need not.
+    /// False if the marks of the bucket head show that the key is absent. Then the bucket need not be locked.
     #[inline(always)]
     fn may_have(&self, guard: &Guard, probe: &S::Probe) -> bool {
         let hash = hash_of(self.shared.0.schema.word(probe));
@@ -194,18 +198,18 @@ impl<S: Schema> Hash<S> {
         self.shared.0.directory.bucket(guard, number)
     }
 
-    /// The key's bucket with a token, unless a writer holds it or the table changes.
+    /// The key's bucket with a token. `None` if a writer holds the bucket or the table changes size.
     #[inline]
     fn token<'g>(&self, guard: &'g Guard, hash: u64) -> Option<(Bucket<'g>, u64)> {
         let size = self.size();
         let bucket = self.bucket(guard, size.number_of(hash))?;
-        // Whether it has the key or not: waiting for the head first would be as long again where that is not in the caches.
+        // Unconditionally. If head and block are both not cached, waiting for the head first would double the delay.
         bucket.prefetch_block();
         let token = bucket.head.lock.token()?;
         self.still(hash, size).then_some((bucket, token))
     }
 
-    /// Locks the key's bucket, by default to change it.
+    /// Locks the key's bucket. By default for a change.
     #[inline(always)]
     fn lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
         let (bucket, version) = self.take_lock(guard, hash)?;
@@ -217,8 +221,8 @@ impl<S: Schema> Hash<S> {
         })
     }
 
-    /// The same without anything that frees the lock: the bucket, and the version at which it was locked. As with reads, the first
-    /// try stands in the caller.
+    /// Like [`hold`](Self::hold), but returns the bucket and the version at which it was locked. Nothing frees the lock
+    /// when dropped. The first try is inlined into the caller, as for reads.
     #[inline(always)]
     fn take_lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g>, u64), Busy> {
         match self.try_lock(guard, hash) {
@@ -256,7 +260,7 @@ impl<S: Schema> Hash<S> {
         Err(Busy)
     }
 
-    /// Locks the key's bucket for one that changes nothing.
+    /// Locks the key's bucket for an operation that changes nothing.
     #[cold]
     fn lock_to_read<'g>(&self, guard: &'g Guard, hash: u64) -> Result<Held<'g>, Busy> {
         let mut held = self.lock(guard, hash)?;
@@ -264,25 +268,26 @@ impl<S: Schema> Hash<S> {
         Ok(held)
     }
 
-    /// Has a copy of the probe, as have all calls that are not inlined: so the caller's need not lie in memory.
+    /// Takes a copy of the probe, as all functions do that are not inlined. So the caller's probe can stay in
+    /// registers.
     #[inline]
     fn matches<'a>(&'a self, probe: &S::Probe) -> impl FnMut(Entry) -> bool + 'a
     where
         S::Probe: 'a,
     {
         let probe = *probe;
-        // SAFETY: entries are read under the caller's guard, each word was stored in this table, and buckets ask only
-        // for equal words that end in 00.
+        // SAFETY: entries are read under the caller's guard, and each word was stored in this table. Buckets call this
+        // only for equal words that end in bits 00.
         move |entry| unsafe { self.shared.0.schema.matches(&probe, entry) }
     }
 
-    /// Whether an entry that has the probe's word, which is no immediate, is its key's.
+    /// Whether the entry has the probe's key. Their key words are equal and no immediates.
     #[inline(never)]
     fn is_of(&self, probe: S::Probe, entry: Entry) -> bool {
         self.matches(&probe)(entry)
     }
 
-    /// One optimistic read, unless a writer holds the key's bucket or overtakes.
+    /// One optimistic read. `None` if a writer holds the key's bucket or overtakes the read.
     #[inline(always)]
     fn try_read<R>(
         &self,
@@ -298,7 +303,7 @@ impl<S: Schema> Hash<S> {
         bucket.head.lock.validate(token).then_some(result)
     }
 
-    /// A read whose first try failed.
+    /// Repeats a read whose first try failed.
     #[cold]
     #[inline(never)]
     fn read_again<R>(
@@ -346,7 +351,7 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    /// Carries out a step on a place just searched for. A new key finds a free place or a spare block.
+    /// Carries out a step on a place just found. A new key takes a free slot or a spare block.
     #[inline]
     fn step<'g>(
         &self,
@@ -381,7 +386,7 @@ impl<S: Schema> Hash<S> {
         held.changed = true;
     }
 
-    /// Counts a key that came or went for the estimate of the load.
+    /// Counts an added or removed key for the estimate of the load.
     #[inline]
     fn count_sample(&self, hash: u64, change: i64) {
         if sampled(hash) {
@@ -389,8 +394,8 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    /// An update in a bucket whose block is full and has not got the key, so that it may be, or find its place, in an overflow
-    /// block.
+    /// An update in a bucket whose block is full and does not hold the key. The key may be in an overflow block, or
+    /// will go there.
     #[inline(never)]
     fn update_full<'g, R>(
         &'g self,
@@ -418,7 +423,7 @@ impl<S: Schema> Hash<S> {
         result
     }
 
-    /// Frees a slot of the block of a bucket that is full: an entry of an overflow block may take the place.
+    /// Frees a slot of a full block. An entry of an overflow block may move there.
     #[inline(never)]
     fn remove_from_full<'g>(&'g self, guard: &'g Guard, bucket: Bucket<'g>, version: u64, slot: usize, hash: u64) {
         let mut spare = self.spare(guard);
@@ -429,11 +434,11 @@ impl<S: Schema> Hash<S> {
         };
         held.bucket.remove(guard, held.bucket.in_block(slot), &mut spare);
         self.count_sample(hash, -1);
-        // The lock goes first, as nobody need wait for blocks to be freed.
+        // Unlocks first, so that nobody waits while blocks are freed.
         drop(held);
     }
 
-    /// Does what an update left to do.
+    /// Carries out what an update left for later.
     #[inline]
     fn finish(&self, guard: &Guard, after: Aftermath<'_>) {
         if after.crowded > 0 {
@@ -448,15 +453,15 @@ impl<S: Schema> Hash<S> {
 impl<S: Schema> Engine<S> for Hash<S> {
     type Cursor = Position;
 
-    /// The first try stands in the caller, short and straight: in a large table the processor goes on to the calls that follow while
-    /// it waits for a bucket, as far as so many instructions reach.
+    /// The first try is inlined into the caller, short and without loops. So in a large table the processor can start
+    /// the following calls while it waits for a bucket, as far as its instruction window reaches.
     #[inline(always)]
     fn read<R>(&self, guard: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
         let word = self.shared.0.schema.word(probe);
         let hash = hash_of(word);
         match self.try_read(guard, probe, word, hash, &mut look) {
             Some(result) => Ok(result),
-            // Taken apart, or the result of the first try would pass through the memory that this one is left in.
+            // Destructured, because otherwise the result of the first try would go through the memory of this result.
             None => match self.read_again(guard, *probe, hash, look) {
                 Ok(result) => Ok(result),
                 Err(Busy) => Err(Busy),
@@ -474,7 +479,8 @@ impl<S: Schema> Engine<S> for Hash<S> {
         let word = self.shared.0.schema.word(probe);
         let hash = hash_of(word);
         let (bucket, version) = self.take_lock(guard, hash)?;
-        // Its fields stay in registers, as nobody is passed its address. Unchanged, should `change` unwind.
+        // Its fields stay in registers, because nobody takes its address. If `change` unwinds, the bucket counts as
+        // unchanged.
         let mut held = Held {
             bucket,
             version,
@@ -483,7 +489,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
         let found = bucket.find_in_block(
             word,
             hash,
-            // The probe is copied only for who compares it, which is out of line.
+            // Only the comparison, which is not inlined, copies the probe.
             #[inline(always)]
             |entry| self.is_of(*probe, entry),
         );
@@ -636,7 +642,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
 impl<S> Hash<S> {
     #[inline]
     fn size(&self) -> Size {
-        // Acquire pairs with the Release of `set_size`: the buckets exist, and those just added are locked.
+        // Acquire pairs with the Release of `set_size`: the buckets exist, and newly added ones are locked.
         Size(self.shared.0.size.load(Ordering::Acquire))
     }
 
@@ -644,7 +650,7 @@ impl<S> Hash<S> {
         self.shared.0.size.store(Size::new(buckets).0, Ordering::Release);
     }
 
-    /// Frees the last bucket, showing its entries; returns their number. The caller is the last user.
+    /// Frees the last bucket and shows its entries. Returns their number. The caller is the last user.
     fn free_last(&mut self, last: usize, free: &mut dyn FnMut(Entry)) -> usize {
         let guard = epoch::pin();
         let mut entries = 0;
@@ -660,7 +666,7 @@ impl<S> Hash<S> {
             bytes.fetch_sub(freed * size_of::<Overflow>(), Ordering::Relaxed);
         }
         self.set_size(last);
-        // SAFETY: nobody else uses the table; the memory came from the slab with this size.
+        // SAFETY: nobody else uses the table. The memory came from the slab with this size.
         let free = |memory, size| unsafe { bucket::free(memory, size) };
         self.shared.0.directory.cut(last, bytes, free);
         entries

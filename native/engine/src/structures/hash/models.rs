@@ -1,7 +1,7 @@
-//! Models of `hash`: reads, changes, walks and multi-key operations beside growing and shrinking, under random schedules of all
-//! accesses to atomics. `make test-schedules`
+//! Models of `hash`: reads, updates, walks and operations on many keys, concurrent with growing and shrinking. Random
+//! schedules interleave all accesses to atomics. Run by `make test-schedules`.
 //!
-//! Faults that were planted, and what each model found of them, are in docs/internals/checking.md.
+//! docs/internals/checking.md lists the faults that were planted, and which model found each.
 
 use super::*;
 use crate::testing::conformance::{Map, TestKey, TestSchema};
@@ -22,7 +22,7 @@ fn change(table: &Table) {
     table.remove(2);
     table.put(9, 1);
 }
-/// All numbers are there, but 2 may be gone.
+/// All numbers are present, except perhaps 2.
 fn read(table: &Table) {
     (0..8).for_each(|number| assert!(number == 2 || table.get(number).is_some()));
 }
@@ -30,14 +30,16 @@ fn ask(table: &Table) {
     (0..8).for_each(|number| assert!(number == 2 || table.0.may_have(&epoch::pin(), &TestKey::new(number))));
 }
 
-/// Numbers that are in one bucket of a table of 8, none of which counts for the load: enough for two overflow blocks.
+/// Numbers that share one bucket in a table of 8 buckets, enough for two overflow blocks. None of them counts for the
+/// load.
 fn crowd() -> impl Iterator<Item = u64> {
     let crowds = |number: &u64| hash_of(TestKey::new(*number).word) >> 2 & 7 == 1;
     let counts = |number: &u64| sampled(hash_of(TestKey::new(*number).word));
     (0..).filter(move |number| crowds(number) && !counts(number)).take(13)
 }
 
-/// Runs tasks at once on a table whose next split is of a bucket with overflow blocks; in the end so many numbers are left.
+/// Runs tasks concurrently on a table whose next split is of a bucket with overflow blocks. At the end, `left` numbers
+/// remain.
 fn model_of_a_crowd(tasks: &'static [Task], left: usize) {
     explore(move || {
         let table: Table = Map(Hash::new(TestSchema).expect("memory"));
@@ -51,7 +53,7 @@ fn model_of_a_crowd(tasks: &'static [Task], left: usize) {
     });
 }
 
-/// Runs tasks at once on a table of two buckets with the numbers below 8; in the end these are left.
+/// Runs tasks concurrently on a table of two buckets with the numbers below 8. At the end, `left` remain.
 fn model(tasks: &'static [Task], left: &'static [u64]) {
     explore(move || {
         let table: Table = Map(Hash::new(TestSchema).expect("memory"));

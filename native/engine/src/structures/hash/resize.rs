@@ -1,8 +1,8 @@
-//! Growing and shrinking, a few buckets at a time, waiting for nobody.
+//! Growing and shrinking, a few buckets at a time, without waiting.
 //!
-//! The load is estimated, so that no insertion writes a counter that all share: one key in eight is counted (by its
-//! hash), and only insertions into overflow blocks, about a quarter of them at full load, look at the count, so a small
-//! table may also grow a little by crowding alone.
+//! The load is estimated, so that an insertion need not write a shared counter. The hash chooses one key in eight to be
+//! counted. Only insertions into overflow blocks check the estimate, about a quarter of all at full load. So a small
+//! table may also grow a little because its buckets are crowded.
 
 use super::bucket::MORE;
 use super::{Hash, Held, Line};
@@ -10,17 +10,17 @@ use crate::Schema;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
 
-/// A deletion from a bucket with at most this many entries asks whether to shrink.
+/// A deletion that leaves at most this many entries in its bucket checks whether to shrink.
 pub const LONELY: usize = 2;
-/// Tenths of entries a bucket at which the table grows; at half of it, it shrinks.
+/// The table grows at this many entries a bucket, in tenths. It shrinks at half of it.
 const LOAD: i64 = 68;
-/// Keys that the estimate is more than the count, so that small tables need no sample to be large enough.
+/// Subtracted from the estimated number of keys, so that a small table needs no large sample.
 const SLACK: i64 = 32;
-/// From this size on, `BATCH` buckets are split or merged at once, so that the size, which all calls read, is written
-/// less often.
+/// From this size on, `BATCH` buckets are split or merged at once. So the size, which every call reads, is written less
+/// often.
 const BATCHED: usize = 16;
 const BATCH: usize = 4;
-/// Batches for one update of a key at most.
+/// The most batches for one update of a key.
 const ROUNDS: u32 = 3;
 
 /// The right to change the size.
@@ -36,7 +36,7 @@ impl<S> Drop for Resizing<'_, S> {
 impl<S: Schema> Hash<S> {
     fn resizing(&self) -> Option<Resizing<'_, S>> {
         let Line(growth) = &self.growth;
-        // Relaxed: only a first look. Acquire: the directory is as the last one left it.
+        // Relaxed: a first look, before the swap. Acquire: this thread sees the directory as the last holder left it.
         let taken = growth.resizing.load(Ordering::Relaxed) || growth.resizing.swap(true, Ordering::Acquire);
         (!taken).then(|| Resizing(self))
     }
@@ -54,7 +54,7 @@ impl<S: Schema> Hash<S> {
         2 * self.keys() < LOAD * size as i64
     }
 
-    /// Splits buckets if the load is too high, after so many keys have been added to crowded ones.
+    /// Splits buckets if the load is too high. Called after this many keys were added to crowded buckets.
     #[inline(never)]
     pub(super) fn grow(&self, guard: &Guard, crowded: u32) {
         for _ in 0..ROUNDS.saturating_mul(crowded) {
@@ -65,7 +65,7 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    /// Splits buckets until so many keys more, all added while nothing can be split, would crowd none.
+    /// Splits buckets until this many further keys crowd none. They will be added while nothing can be split.
     #[inline]
     pub(super) fn grow_for(&self, guard: &Guard, more: usize) {
         loop {
@@ -87,15 +87,15 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    /// Locks a bucket that is in use and whose lock is free.
+    /// Locks a bucket that is in use, if its lock is free.
     fn try_hold<'g>(&self, guard: &'g Guard, number: usize) -> Option<Held<'g>> {
         let mut held = Held::new(self.bucket(guard, number)?)?;
         held.changed = false;
         Some(held)
     }
 
-    /// Splits the next buckets of a table that has `size` of them. Does nothing if somebody else changes the size or
-    /// holds one of the locks, or memory is exhausted.
+    /// Splits the next buckets of a table of `size` buckets. Does nothing if another thread changes the size or holds
+    /// one of the locks, or if memory is exhausted.
     #[cold]
     pub(super) fn split(&self, guard: &Guard, size: usize) -> Option<()> {
         let batch = if size < BATCHED { 1 } else { BATCH };
@@ -115,9 +115,10 @@ impl<S: Schema> Hash<S> {
         for (i, from) in from[..batch].iter_mut().enumerate() {
             *from = Some(self.try_hold(guard, first + i)?);
         }
-        // The new buckets are locked since they were made or last in use; from here on they are this thread's.
+        // The new buckets have been locked since they were made or last in use. From here on this thread holds these
+        // locks.
         self.set_size(size + batch);
-        // The next ones may be split while these are still being filled: all of them are locked.
+        // Another thread may split the next buckets while these are being filled, because all of these are locked.
         drop(resizing);
         for (i, mut from) in from.into_iter().flatten().enumerate() {
             let bucket = self.bucket(guard, size + i).expect("a bucket in use");
@@ -133,8 +134,8 @@ impl<S: Schema> Hash<S> {
         Some(())
     }
 
-    /// Merges the last buckets of a table that has `size` of them into those that they were once split from. Does
-    /// nothing in the same cases.
+    /// Merges the last buckets of a table of `size` buckets into those that they were once split from. Does nothing in
+    /// the same cases as a split.
     #[cold]
     pub(super) fn merge(&self, guard: &Guard, size: usize) -> Option<()> {
         let batch = if size <= BATCHED { 1 } else { BATCH };
@@ -149,7 +150,8 @@ impl<S: Schema> Hash<S> {
         for (i, pair) in pairs[..batch].iter_mut().enumerate() {
             let to = self.try_hold(guard, first + i - half)?;
             let from = self.try_hold(guard, first + i)?;
-            // The entries of the block may need more overflow blocks; those of an overflow block take its place.
+            // Entries of the block may need more overflow blocks. Those of an overflow block use the block that they
+            // free.
             let missing = from.bucket.crowd().saturating_sub(to.bucket.room(guard));
             if !(0..missing.div_ceil(MORE)).all(|_| spare.allocate()) {
                 return None;
@@ -160,7 +162,7 @@ impl<S: Schema> Hash<S> {
         for (mut to, from) in pairs.into_iter().flatten() {
             to.changed = true;
             from.bucket.divide(guard, to.bucket, &mut spare, |_| true);
-            // Locked for good, or until it is in use again.
+            // It stays locked until it is in use again.
             std::mem::forget(from);
         }
         self.shared

@@ -1,4 +1,4 @@
-//! The conformance suite, and what only this engine promises.
+//! The conformance suite, and tests of what only this engine promises.
 
 use super::*;
 use crate::mix;
@@ -66,7 +66,7 @@ fn long_chains_work() {
 fn many_keys_of_one_chain_come_and_go_together() {
     let map = Map(hash());
     let numbers: Vec<u64> = colliding().collect();
-    // Places that are freed and taken by one operation, overflow buckets included.
+    // One operation frees and takes slots, also in overflow blocks.
     for round in 0..200u64 {
         let wanted: Vec<_> = numbers
             .iter()
@@ -94,7 +94,7 @@ fn unwinding_leaves_the_table_as_it_was() {
     let bytes = map.0.bytes();
     let guard = epoch::pin();
     let unwound = |result: std::thread::Result<Result<(), Busy>>| assert!(result.is_err());
-    // The bucket is full: an overflow bucket was provided.
+    // The bucket is full: an overflow block was provided.
     let key = TestKey::new(numbers[9]);
     unwound(catch_unwind(AssertUnwindSafe(|| {
         map.0.update(&guard, &key, |_| panic!("on purpose"))
@@ -114,7 +114,7 @@ fn unwinding_leaves_the_table_as_it_was() {
     assert_eq!(map.walk().len(), 8);
 }
 
-/// Asserts that all buckets are whole, that what they have and the estimate are counted, and that none is locked.
+/// Asserts that all buckets are intact and unlocked, and that their entries and the estimate are counted.
 pub(super) fn check(table: &Hash<TestSchema>) -> usize {
     let guard = epoch::pin();
     let (mut entries, mut blocks, mut sample) = (0, 0, 0);
@@ -139,7 +139,7 @@ pub(super) fn check(table: &Hash<TestSchema>) -> usize {
     entries
 }
 
-/// Numbers whose hashes are one, or are in one of two buckets of a table of any size below 16.
+/// Numbers that share one hash, or share two buckets in a table of any size below 16.
 fn crowding() -> Vec<u64> {
     let mut numbers: Vec<u64> = colliding().chain((64..128).filter(|n| n % 4 == 3)).collect();
     numbers.extend(
@@ -153,7 +153,7 @@ fn crowding() -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever is done to a few long chains while they are split and merged.
+    /// Random operations on a few long chains that are split and merged meanwhile.
     #[test]
     fn invariants_hold(ops in prop::collection::vec((0..8u8, 0..1000usize, 1..20usize), 0..120)) {
         let map = Map(hash());

@@ -1,4 +1,4 @@
-//! Traversal in the order of the reversed bits of the hash (ALGORITHMS section 6.6).
+//! Traversal in the order of the reversed bits of the hash ([`crate::shared::linear`]).
 
 use super::bucket::Bucket;
 use super::{Hash, Held, Size, OPTIMISM, SPINS};
@@ -8,12 +8,12 @@ use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
 use smallvec::SmallVec;
 
-/// How many buckets a scan asks for in advance.
+/// How many buckets ahead a scan prefetches.
 const AHEAD: u64 = 4;
 
 impl<S: Schema> Hash<S> {
-    /// Appends to `out` the entries of the bucket that the hash is in, without those before the hash `from`;
-    /// optimistically at first. Returns the number of entries and the size that made it that bucket.
+    /// Appends to `out` the entries of the bucket that holds `hash`, without those before the hash `from`. Tries
+    /// optimistically first. Returns the number of entries, and the size by which the bucket was chosen.
     fn visit<T>(
         &self,
         guard: &Guard,
@@ -53,8 +53,8 @@ impl<S: Schema> Hash<S> {
         Ok(read(held.bucket, held.token()).expect("nobody else changes a locked bucket"))
     }
 
-    /// The first entries behind a place, of the first bucket that has any, with the buckets chosen, locked or not, by `open`;
-    /// and where the next bucket begins.
+    /// The first entries behind a place, in the first bucket that has any, and the start of the next bucket. `open`
+    /// chooses the buckets and may lock them.
     fn least<'g, 'a>(
         &'a self,
         guard: &'g Guard,
@@ -79,7 +79,7 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    /// Asks the processor for the bucket that a hash is in.
+    /// Prefetches the bucket of a hash.
     #[inline]
     pub(super) fn prefetch_bucket(&self, guard: &Guard, hash: u64) {
         if let Some(bucket) = self.bucket(guard, self.size().number_of(hash)) {
@@ -87,13 +87,14 @@ impl<S: Schema> Hash<S> {
         }
     }
 
-    /// Asks for what a walk that comes to the bucket of this hash in a while will read.
+    /// Prefetches what a walk will read when it reaches the bucket of this hash.
     fn prefetch_walk(&self, guard: &Guard, hash: u64) {
         let size = self.size();
         let Some(bucket) = self.bucket(guard, size.number_of(hash)) else {
             return;
         };
-        // Its lines were asked for when the walk came to the bucket before. Nobody acts upon what is read here.
+        // Its cache lines were prefetched when the walk reached the previous bucket. What is read here serves only for
+        // prefetching, so it need not be valid.
         bucket.show_block(|entry| self.shared.0.schema.prefetch(entry));
         if let Some(next) = behind(position(hash), size.depth(hash)) {
             self.prefetch_bucket(guard, hash_at(next));
@@ -111,7 +112,7 @@ impl<S: Schema> Hash<S> {
         self.step_from(guard, Place::of(after), trail, &mut look)
     }
 
-    /// See [`crate::Engine::follow`]; a trail leads from bucket to bucket.
+    /// See [`crate::Engine::follow`]. A trail leads from bucket to bucket.
     #[inline(always)]
     pub(super) fn step_along<R>(
         &self,
@@ -127,11 +128,11 @@ impl<S: Schema> Hash<S> {
         if let Some(next) = trail.ahead() {
             return trail.step(next, &mut look);
         }
-        // The entry may be there no more, as its key need not for a step.
+        // The entry may be gone. A step needs only its key.
         self.step_from(guard, Place::Entry(here), trail, &mut look).ok()
     }
 
-    /// Shows `look` the first entry behind a place, and begins a trail there.
+    /// Calls `look` with the first entry behind a place, and starts a trail there.
     #[inline(never)]
     fn step_from<'a, R>(
         &'a self,
@@ -142,7 +143,7 @@ impl<S: Schema> Hash<S> {
     ) -> Result<R, Busy> {
         trail.clear();
         let epoch = guard.epoch();
-        // Few, as a table shrinks with its keys.
+        // Few buckets, because a table shrinks with its keys.
         let mut read = SmallVec::<[(Bucket<'_>, u64); 8]>::new();
         let mut overtaken = 0;
         for _ in 0..SPINS {
@@ -157,7 +158,7 @@ impl<S: Schema> Hash<S> {
                 continue;
             };
             let result = look(found.found());
-            // No bucket that was read has changed since: there was an instant at which all were as read.
+            // No bucket has changed since it was read. So at one instant all were as read.
             if read.iter().all(|(bucket, token)| bucket.head.lock.validate(*token)) {
                 if let (Some(first), Some((bucket, token))) = (found.found(), read.last()) {
                     trail.begin(self, epoch, false, (&bucket.head.lock, *token), first);
@@ -176,7 +177,7 @@ impl<S: Schema> Hash<S> {
                 break;
             }
         }
-        // Out of the order in which others lock, but no wait is without bound.
+        // Against the locking order of others, but no wait is unbounded.
         let mut locked: Vec<Held<'_>> = Vec::new();
         let least = self.least(guard, after, |hash| {
             let held = self.lock_to_read(guard, hash).ok()?;
@@ -227,7 +228,7 @@ impl<S: Schema> Hash<S> {
             return Ok(None);
         }
         let mut out = Vec::new();
-        // A hash that is in the bucket of this number, as long as there is one.
+        // A hash in the bucket of this number, if that bucket exists.
         let (_, size) = self.visit(guard, (number as u64) << 2, 0, &mut out, &mut expand)?;
         Ok((number < size.buckets()).then_some(out))
     }

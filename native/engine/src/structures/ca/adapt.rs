@@ -1,10 +1,12 @@
-//! Adaptation: base nodes split where there is contention and join where there is none.
+//! Adaptation: base nodes split where there is contention, and join where there is none.
 //!
-//! Source: Sagonas, Winblad (000, section 3), with one route node instead of a binary tree of them: a split or join makes
-//! a new one (or none, if one base node is left), under a lock of its own, which also makes the base nodes' neighbourhood
-//! stable. A split cuts the root of the base node's B+tree in two, a join concatenates two B+trees along their inner
-//! edges; no leaf is copied unless it is the root. Nothing here waits: whatever lock is taken, the statistic starts again
-//! from zero and there will be another time.
+//! Source: Sagonas, Winblad, "More Scalable Ordered Set for ETS Using Adaptation", Erlang 2014, section 3. Here one
+//! route node replaces their binary tree of route nodes. A split or join makes a new route node, or none if one base
+//! node remains. It happens under a lock of its own, which also keeps the neighbours of base nodes stable.
+//!
+//! A split cuts the root of the base node's B+tree in two. A join concatenates two B+trees along their inner edges. No
+//! leaf is copied unless it is the root. Nothing here waits. If a lock is not free, the statistic starts again from
+//! zero, and a later operation will try again.
 
 use super::base::{Base, Structure};
 use super::inner::{Bound, Inner, Kind, Node, Parts, FANOUT};
@@ -17,7 +19,7 @@ use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering::*;
 use cats_sync::version_lock::VersionLock;
 
-/// Base nodes at most.
+/// The largest number of base nodes.
 pub(super) const MAX_BASES: usize = 512;
 
 struct Adapting<'a>(&'a VersionLock, u64);
@@ -28,7 +30,7 @@ impl Drop for Adapting<'_> {
     }
 }
 
-/// The locks that an adaptation begins with, and the base node's place in the route node.
+/// The locks with which an adaptation starts, and the index of the base node in the route node.
 struct Begun<'a, K> {
     _adapting: Adapting<'a>,
     _structure: Structure<'a, K>,
@@ -36,7 +38,7 @@ struct Begun<'a, K> {
     place: usize,
 }
 
-/// A tree to concatenate: its root, its height, and its outer bound.
+/// A tree to concatenate: its root, its height and its outer bound.
 struct Side<K> {
     node: Node,
     height: usize,
@@ -44,7 +46,7 @@ struct Side<K> {
 }
 
 impl<S: OrderedSchema> Ca<S> {
-    /// Splits or joins the base node if its statistic says so.
+    /// Splits or joins the base node, if its statistic is beyond a threshold.
     pub(super) fn adapt(&self, guard: &Guard, base: &Base<S::Key>) {
         let statistic = base.statistic().statistic();
         if statistic > self.thresholds.split {
@@ -145,7 +147,7 @@ impl<S: OrderedSchema> Ca<S> {
         }
         let first = place.min(route.len() - 2);
         let neighbour = self.base(route.child(if first == place { first + 1 } else { first }));
-        // What the route node holds while it cannot be replaced is valid.
+        // A base node in the route node is valid while the route node cannot be replaced.
         let Some(_other) = neighbour.try_lock() else { return };
         let (left, right) = if first == place {
             (base, neighbour)
@@ -174,7 +176,7 @@ impl<S: OrderedSchema> Ca<S> {
         change.commit(self, guard);
     }
 
-    /// One tree for two, or two of the same height as the higher one. The separator `key` is used up.
+    /// Concatenates two trees: one tree, or two of the height of the higher one. Consumes the separator `key`.
     fn concatenate(
         &self,
         change: &mut Change<S::Key>,
@@ -226,7 +228,7 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// What becomes of a node when the child at an outer edge is replaced, by something of another range.
+    /// A copy of a node whose child at an outer edge is replaced. The new child may have another key range.
     fn put_back(
         &self,
         change: &mut Change<S::Key>,

@@ -1,8 +1,11 @@
-//! Base node: a key range, the B+tree that holds its entries, and a statistic of the contention met in it.
+//! Base node: a key range, the B+tree that holds its entries, and a statistic of the contention met there.
 //!
-//! Source: Sagonas, Winblad, contention adapting search trees (000, section 3); the read gravity is OTP's. The lock guards the
-//! tree's structure only; operations on single keys lock leaves. So that the statistic is no word that every operation
-//! writes, one in 64 uncontended changes of a leaf lowers it, by as much more.
+//! Source: Sagonas, Winblad, "More Scalable Ordered Set for ETS Using Adaptation", Erlang 2014, section 3. Reads lower
+//! the statistic as in the contention adapting tree of Erlang/OTP ("gravity").
+//!
+//! The lock guards the structure of the tree only. Operations on single keys lock leaves. Not every operation writes
+//! the statistic, as that would cause contention. One in 64 uncontended changes of a leaf does, with 64 times the
+//! amount.
 
 use super::inner::{Bound, Node};
 use cats_sync::facade::{AtomicBool, AtomicPtr, Ordering::*};
@@ -10,21 +13,22 @@ use cats_sync::slab;
 use cats_sync::stat_lock::StatLock;
 use cats_sync::Busy;
 
-/// An uncontended change counts -1; one in so many of a leaf is counted.
+/// An uncontended change counts -1. One in this many of a leaf is counted.
 pub(super) const SAMPLING: u32 = 64;
-/// An operation on several base nodes, for each.
+/// Added to the statistic of each base node by an operation on several of them.
 pub(super) const WIDE: i32 = -100;
-/// One read in so many lowers the statistic by as much as `GRAVITY`.
+/// One read in this many adds `GRAVITY` to the statistic.
 pub(super) const GRAVITY_SAMPLING: u32 = 512;
 pub(super) const GRAVITY: i32 = -500;
 
-/// The two halves stand in lines of their own: readers read the first, the second is written by whoever meets contention.
+/// Each half has a cache line of its own, to avoid false sharing. Readers read the first. Threads that meet contention
+/// write the second.
 #[repr(C, align(64))]
 pub(super) struct Base<K> {
     root: AtomicPtr<u8>,
-    /// Keys from here on.
+    /// The lower bound of the keys, inclusive.
     pub low: Bound<K>,
-    /// Keys up to here, exclusive.
+    /// The upper bound of the keys, exclusive.
     pub high: Bound<K>,
     changing: Changing,
 }
@@ -38,7 +42,7 @@ struct Changing {
 impl<K> Base<K> {
     pub fn allocate(low: Bound<K>, high: Bound<K>, root: Node) -> *mut u8 {
         let at = slab::needed(slab::alloc(size_of::<Self>()));
-        // SAFETY: the memory is this function's own, and large enough.
+        // SAFETY: this function owns the memory, which is large enough.
         unsafe {
             at.cast().write(Self {
                 root: AtomicPtr::new(root.0),
@@ -53,12 +57,12 @@ impl<K> Base<K> {
         at.as_ptr()
     }
 
-    /// Acquire pairs with the Release of `set_root`: the node is seen complete.
+    /// Acquire pairs with the Release of `set_root`: the reader sees the complete node.
     #[inline]
     pub fn root(&self) -> Node {
         Node(self.root.load(Acquire))
     }
-    /// Under the lock.
+    /// Call it under the lock.
     pub fn set_root(&self, node: Node) {
         self.root.store(node.0, Release);
     }
@@ -67,21 +71,21 @@ impl<K> Base<K> {
     pub fn alone(&self) -> bool {
         self.low.is_null() && self.high.is_null()
     }
-    /// Relaxed: asked under the lock.
+    /// Relaxed: read under the lock.
     pub fn valid(&self) -> bool {
         self.changing.valid.load(Relaxed)
     }
-    /// Under the lock.
+    /// Call it under the lock.
     pub fn invalidate(&self) {
         self.changing.valid.store(false, Relaxed);
     }
 
-    /// The contention met in the base node.
+    /// The contention met in this base node.
     pub fn statistic(&self) -> &StatLock {
         &self.changing.lock
     }
 
-    /// Takes the lock, spinning a bounded time.
+    /// Takes the lock after a bounded spin.
     pub fn lock(&self) -> Result<Structure<'_, K>, Busy> {
         let version = self.changing.lock.lock()?;
         Ok(Structure { base: self, version })
@@ -92,7 +96,7 @@ impl<K> Base<K> {
     }
 }
 
-/// A base node whose lock is held: nobody else changes its tree's structure. Freed when dropped.
+/// A locked base node. No other thread changes the structure of its tree. Dropping it frees the lock.
 pub(super) struct Structure<'a, K> {
     pub base: &'a Base<K>,
     version: u64,

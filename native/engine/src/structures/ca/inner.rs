@@ -1,13 +1,13 @@
-//! Nodes above the leaves: sorted separators with children, used for the inner nodes of a base node's B+tree and for the route
-//! node, whose children are base nodes.
+//! Nodes above the leaves: sorted separators with children. Used for the inner nodes of a base node's B+tree, and for
+//! the route node, whose children are base nodes.
 //!
-//! A node is immutable once published, but for its child slots: a child may be replaced by one of the same key range. A child
-//! left of a separator holds keys below it, the others not. Besides the separators the node holds the bytes that their
-//! normalized keys begin with, and their heads, eight bytes each from there on: a search compares these, and separators only
-//! when heads are equal.
+//! A published node is immutable except for its child slots. A child may be replaced by one with the same key range.
+//! The child left of a separator holds the keys below it, and the child to the right holds the others. The node also
+//! holds the common prefix of the separators' normalized keys, and their key heads: the next eight bytes of each. A
+//! search compares key heads first, and compares separators only if key heads are equal.
 //!
-//! A separator stands in one live node only and is owned by it; a node that replaces another takes its separators over. A
-//! separator that is no longer needed is retired on its own.
+//! Exactly one live node owns a separator. A node that replaces another takes over its separators. A separator that is
+//! no longer needed is retired on its own.
 
 use super::leaf::Leaf;
 use super::Query;
@@ -19,22 +19,22 @@ use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-/// Children of an inner node at most.
+/// The largest number of children of an inner node.
 pub(super) const FANOUT: usize = 128;
 
-/// A bound of a key range: a separator, or null for none.
+/// A bound of a key range: a separator, or null if unbounded.
 pub(super) type Bound<K> = *const K;
 
-/// The owner's view of a bound.
+/// A reference to the key of a bound.
 ///
 /// # Safety
-/// The bound belongs to a node reached under the caller's guard.
+/// The bound belongs to a node that was reached under the caller's guard.
 pub(super) unsafe fn bound<'a, K>(bound: Bound<K>) -> Option<&'a K> {
-    // SAFETY: separators are freed through the epochs only.
+    // SAFETY: separators are freed only through the epochs.
     unsafe { bound.as_ref() }
 }
 
-/// A pointer to a leaf (bit 0 set, lines in bits 1 to 5) or an inner node, in one word.
+/// A pointer in one word: to a leaf (bit 0 set, number of lines in bits 1 to 5) or to an inner node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Node(pub *mut u8);
 
@@ -53,7 +53,7 @@ impl Node {
     #[inline]
     pub fn kind<K>(self) -> Kind<K> {
         let tag = self.0.addr() & 63;
-        // SAFETY: nodes are not null; the tag says which it is, and whoever holds a node has it under a guard.
+        // SAFETY: nodes are not null. The tag tells the kind. The holder of a node has it under a guard.
         unsafe {
             if tag & 1 == 1 {
                 let at = NonNull::new_unchecked(self.0.map_addr(|address| address & !63));
@@ -65,20 +65,22 @@ impl Node {
     }
 }
 
-/// Before the lines, each eight heads and the eight children that these follow, and the keys.
+/// The first part of a node. The lines follow, each with eight key heads and the eight children that follow these, and
+/// then the keys.
 #[repr(C, align(64))]
 struct Header {
     way: Way,
-    /// Children.
+    /// The number of children.
     len: u32,
-    /// The byte of the normalized keys at which heads begin.
+    /// The byte of the normalized keys where key heads begin.
     skip: usize,
-    /// All keys of the node's range have the same normalized key up to this byte; all separators up to `skip`.
+    /// Up to this byte all keys of the node's range have the same normalized key. Up to `skip` all separators have.
     sure: usize,
     /// The bytes of the separators from `sure` to `skip`.
     prefix: [u64; PREFIX],
-    /// All heads if the node has few children, else the last head of each line, unless it has more of them; filled up with
-    /// `u64::MAX`. A search counts those below a key and, where they are not all heads, those of one line.
+    /// In a node with few children: all key heads. Otherwise the last key head of each line, if the lines are few
+    /// enough. The remaining elements are `u64::MAX`. A search counts the guides below its key. If guides stand for
+    /// lines, it then counts in one line.
     guides: Guides,
 }
 
@@ -89,30 +91,30 @@ struct Guides([[u64; LINE]; 2]);
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 enum Way {
-    /// By guides that are all heads, for the head of the whole normalized key.
+    /// Key heads begin at byte 0, and the guides are all key heads.
     Few,
-    /// The same by guides and one line.
+    /// Key heads begin at byte 0. The search uses guides, then one line.
     Guided,
-    /// Otherwise.
+    /// In any other way.
     Other,
 }
 
 /// Words of a prefix.
 pub(super) const PREFIX: usize = 4;
-/// Heads of a line, the last of which is a guide.
+/// Key heads of a line. The last of them is a guide.
 const LINE: usize = 8;
-/// Lines that there are guides for, or children of a node with few.
+/// The largest number of guides.
 const GUIDES: usize = 2 * LINE;
 
-/// Heads, filled up with `u64::MAX`, and children.
+/// Key heads, with `u64::MAX` after the last, and children.
 #[repr(C, align(64))]
 struct Line {
     heads: [u64; LINE],
     children: [AtomicPtr<u8>; LINE],
 }
 
-/// A handle to an inner node or the route node. Whoever holds one has it from a structure reached under a guard that is still
-/// alive (or owns the node), so the memory behind it is such a node: the reason why its methods are safe to call.
+/// A handle to an inner node or the route node. Its holder got it from a structure that was reached under a guard that
+/// is still alive, or owns the node. So the memory behind it is such a node. That is why its methods are safe to call.
 pub(super) struct Inner<K> {
     at: NonNull<u8>,
     of: PhantomData<*const K>,
@@ -125,7 +127,7 @@ impl<K> Clone for Inner<K> {
 }
 impl<K> Copy for Inner<K> {}
 
-/// The contents of a node, to make another of. `heads` are those of the keys at `skip`.
+/// The contents of a node, from which another is made. `heads` are the key heads of `keys` at `skip`.
 pub(super) struct Parts<K> {
     pub skip: usize,
     pub heads: Vec<u64>,
@@ -144,7 +146,7 @@ impl<K: 'static> Parts<K> {
         }
     }
 
-    /// Makes the child at `i` two, left and right of `key`.
+    /// Replaces the child at `i` by two, left and right of `key`.
     pub fn split<S: OrderedSchema<Key = K>>(&mut self, schema: &S, i: usize, two: (*mut u8, Bound<K>, *mut u8)) {
         self.heads.insert(i, head(schema, two.1, self.skip));
         self.keys.insert(i, two.1);
@@ -152,7 +154,7 @@ impl<K: 'static> Parts<K> {
         self.children.insert(i + 1, two.2);
     }
 
-    /// Makes the children at `i` and behind it one; returns the key that stood between them.
+    /// Replaces the child at `i` and the one behind it by one. Returns the key that was between them.
     pub fn merge(&mut self, i: usize, one: *mut u8) -> Bound<K> {
         self.heads.remove(i);
         self.children.remove(i + 1);
@@ -174,7 +176,7 @@ impl<K: 'static> Parts<K> {
         self.children.extend(right.children);
     }
 
-    /// Cuts off the children from `i` on; returns the key before them, and them.
+    /// Cuts off the children from `i` on. Returns them and the key before them.
     pub fn cut(&mut self, i: usize) -> (Bound<K>, Self) {
         let right = Self {
             skip: self.skip,
@@ -188,15 +190,16 @@ impl<K: 'static> Parts<K> {
 }
 
 fn head<S: OrderedSchema>(schema: &S, key: Bound<S::Key>, skip: usize) -> u64 {
-    // SAFETY: keys in a node are not null, and live as long as the caller's guard.
+    // SAFETY: the keys of a node are not null, and live as long as the caller's guard.
     let key = unsafe { &*key };
     schema.head(schema.probe(key), skip)
 }
 
-/// Bytes of a common prefix that are looked at; computing a head far into a key takes time in proportion.
+/// The longest common prefix considered, in bytes. The cost of a key head grows with its distance from the start of the
+/// key.
 const DEEPEST: usize = 256;
 
-/// How many bytes the normalized keys of all keys between two bounds have in common, as `common_within` counts them.
+/// The common prefix, in bytes, of the normalized keys of all keys between two bounds. See `common_within`.
 pub(super) fn common<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S::Key>) -> usize {
     if low.is_null() || high.is_null() {
         return 0;
@@ -204,8 +207,8 @@ pub(super) fn common<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bou
     common_within(schema, low, high, DEEPEST)
 }
 
-/// How many bytes two separators' normalized keys have in common, up to about a limit; none if they differ in the first eight:
-/// the head from byte 0 on, which is the quickest to compute, tells much then.
+/// The common prefix, in bytes, of two separators' normalized keys, up to about `limit`. It is 0 if they differ in the first
+/// eight bytes: then the key head at byte 0 decides much, and is the cheapest to compute.
 fn common_within<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S::Key>, limit: usize) -> usize {
     let mut skip = 0;
     while skip < limit {
@@ -213,7 +216,7 @@ fn common_within<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S
         if a != b && skip > 0 {
             return skip + ((a ^ b).leading_zeros() / 8) as usize;
         }
-        // When both are 0 they are exhausted, or might as well be.
+        // If both are 0, the strings have probably ended.
         if a != b || a == 0 {
             return skip;
         }
@@ -222,8 +225,7 @@ fn common_within<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S
     skip
 }
 
-/// How many bytes less than eight the normalized keys of all separators have in common, if they are not all told apart by the first
-/// eight.
+/// The common prefix of all separators, at most seven bytes. 0 if the first eight bytes already tell all of them apart.
 fn common_if_heads_tie<S: OrderedSchema>(schema: &S, keys: &[Bound<S::Key>]) -> usize {
     let heads: Vec<u64> = keys.iter().map(|&key| head(schema, key, 0)).collect();
     match heads[..] {
@@ -245,7 +247,7 @@ fn size(len: usize) -> usize {
 }
 
 impl<K> Inner<K> {
-    /// A new node for the range from `low` to `high`.
+    /// A new node for the key range from `low` to `high`.
     pub fn build<S: OrderedSchema<Key = K>>(schema: &S, low: Bound<K>, high: Bound<K>, parts: Parts<K>) -> Self {
         let len = parts.children.len();
         assert!(len > 1 && parts.keys.len() == len - 1 && parts.heads.len() == len - 1);
@@ -276,7 +278,8 @@ impl<K> Inner<K> {
         let guide_at = |i| head_at(if len <= GUIDES { i } else { i * LINE + LINE - 1 });
         let at = slab::needed(slab::alloc(size(len)));
         let inner = Self { at, of: PhantomData };
-        // SAFETY: the memory is this function's own, and large enough for the header, the lines and the keys behind it.
+        // SAFETY: this function owns the memory, which is large enough for the header, the lines and the keys behind
+        // it.
         unsafe {
             at.cast().write(Header {
                 way: match len {
@@ -332,7 +335,7 @@ impl<K> Inner<K> {
         self.header().skip
     }
 
-    /// Whether [`child_of`](Self::child_of) can tell a child.
+    /// Whether [`child_of`](Self::child_of) can decide in this node.
     #[inline(always)]
     pub fn is_searched_by_heads(self) -> bool {
         self.header().way != Way::Other
@@ -349,7 +352,8 @@ impl<K> Inner<K> {
     #[inline]
     fn line<'a>(self, i: usize) -> &'a Line {
         debug_assert!(i < lines(self.len()));
-        // SAFETY: see `Inner`; callers have `i` from a search of this node. Heads are not written after publication.
+        // SAFETY: see `Inner`. The callers' `i` comes from a search of this node. Key heads are not written after
+        // publication.
         unsafe { &*self.line_at(i) }
     }
     fn head(self, i: usize) -> u64 {
@@ -357,27 +361,28 @@ impl<K> Inner<K> {
     }
     pub fn key(self, i: usize) -> Bound<K> {
         assert!(i + 1 < self.len());
-        // SAFETY: see `Inner`; keys are not written after publication.
+        // SAFETY: see `Inner`. Keys are not written after publication.
         unsafe { *self.keys_at(i) }
     }
     pub fn slot<'a>(self, i: usize) -> &'a AtomicPtr<u8> {
         debug_assert!(i < self.len());
         &self.line(i / LINE).children[i % LINE]
     }
-    /// Acquire pairs with the Release stores that publish nodes: they are seen complete.
+    /// Acquire pairs with the Release stores that publish nodes: the reader sees the complete node.
     #[inline]
     pub fn child(self, i: usize) -> *mut u8 {
         self.slot(i).load(Acquire)
     }
 
-    /// The bounds of child `i`, those of the node given.
+    /// The bounds of child `i`, given those of the node.
     pub fn bounds(self, i: usize, low: Bound<K>, high: Bound<K>) -> (Bound<K>, Bound<K>) {
         let low = if i > 0 { self.key(i - 1) } else { low };
         let high = if i + 1 < self.len() { self.key(i) } else { high };
         (low, high)
     }
 
-    /// The child whose range holds the key or, unless `through` it, the keys right below it.
+    /// The index of the child whose range holds the key. Without `through`, of the child that holds the keys right
+    /// below it.
     pub fn search<S: OrderedSchema<Key = K>>(self, query: &Query<S>, through: bool) -> usize {
         let header = self.header();
         if header.skip != header.sure {
@@ -388,7 +393,7 @@ impl<K> Inner<K> {
             }
         }
         let head = query.head(header.skip);
-        // SAFETY: `WIDE` as `wide` says.
+        // SAFETY: `WIDE` only if `wide` is true.
         let below = unsafe {
             match wide() {
                 true => self.below::<true>(head),
@@ -402,10 +407,10 @@ impl<K> Inner<K> {
         }
     }
 
-    /// How many separators' heads are below this one.
+    /// How many separators have a key head below this one.
     ///
     /// # Safety
-    /// `WIDE` only where [`wide`] says so.
+    /// `WIDE` only if [`wide`] is true.
     #[inline(always)]
     unsafe fn below<const WIDE: bool>(self, head: u64) -> usize {
         // SAFETY: the caller's promise.
@@ -419,20 +424,20 @@ impl<K> Inner<K> {
         line * LINE + unsafe { words_below::<WIDE>(&self.line(line).heads, head) }
     }
 
-    /// The child whose range holds the keys whose normalized key begins with this head, if that is to be told by heads alone: if
-    /// they begin the normalized keys, and no separator has this one.
+    /// The child for the keys whose normalized key begins with this key head. `None` if key heads alone cannot decide:
+    /// if they do not begin at byte 0, or if a separator has the same one.
     ///
     /// # Safety
-    /// `WIDE` only where [`wide`] says so.
+    /// `WIDE` only if [`wide`] is true.
     #[inline(always)]
     pub unsafe fn child_of<const WIDE: bool>(self, head: u64) -> Option<Node> {
         let header = self.header();
-        // SAFETY: the caller's promise. Neither guides nor heads are written after publication.
+        // SAFETY: the caller's promise. Neither guides nor key heads are written after publication.
         let guides_below = || unsafe { words_below_of_16::<WIDE>(&header.guides.0, head) };
         let line = match header.way {
             Way::Few => {
                 let below = guides_below();
-                // There is a guide more than heads at least, so the number is less than that of guides.
+                // There are more guides than key heads, so the count is less than the number of guides.
                 let guide = header.guides.0.as_flattened()[below % GUIDES];
                 return (guide != head).then(|| Node(self.child(below % GUIDES)));
             }
@@ -441,8 +446,8 @@ impl<K> Inner<K> {
         };
         let line = opaque(self.line(line));
         cats_sync::prefetch(&line.children);
-        // SAFETY: as above. A line whose last head is below is full, and a guide that is below leads past it: the number is less
-        // than a line.
+        // SAFETY: as above. If the last key head of a line is below, a guide leads past this line. So the count is less
+        // than the length of a line.
         unsafe {
             let below = words_below::<WIDE>(&line.heads, head);
             debug_assert!(below < LINE);
@@ -451,7 +456,8 @@ impl<K> Inner<K> {
         }
     }
 
-    /// How the key stands to the bytes that all separators begin with, and the keys beside them may not.
+    /// How the key compares with the common prefix of the separators. Other keys of the node's range need not have that
+    /// prefix.
     #[inline(never)]
     fn compare_prefix<S: OrderedSchema<Key = K>>(self, query: &Query<S>) -> Ordering {
         let header = self.header();
@@ -470,7 +476,7 @@ impl<K> Inner<K> {
         Ordering::Equal
     }
 
-    /// Goes on among the separators of equal heads from `first` on.
+    /// Continues the search among separators with equal key heads, from `first` on.
     #[cold]
     fn search_equal<S: OrderedSchema<Key = K>>(
         self,

@@ -1,21 +1,26 @@
-//! Leaf: up to 112 entries of one key range, found by hash for point lookups, with an order that is kept while it is
-//! wanted.
+//! Leaf: up to 112 entries of one key range. Point lookups find them by hash. A key order is kept as long as operations
+//! use it.
 //!
-//! Layout: 1 to 14 lines of 8 entries each, before the address of the leaf; from there on a lock and a word that tells of the
-//! slots, a word of *marks* for each line, which are tags of eight bits of the hash of each entry, then what ordered operations
-//! need: a permutation of one byte a slot among it. An entry stands in the line that its hash chooses or, when that is full, in
-//! one of the next; a bit for each 32nd of all hashes tells that an entry went past its line, so that a search for an absent key
-//! ends there. All places follow from the leaf's address and number of lines, which the pointer to it carries.
+//! Layout: 1 to 14 lines of 8 entries each are before the address of the leaf. At the address are a lock and an info
+//! word about the slots. Then comes a word of *marks* for each line: for each entry a tag, which is eight bits of its
+//! hash. Then comes what ordered operations need, such as a permutation with one byte for each slot. All addresses
+//! follow from the leaf's address and its number of lines. The pointer to the leaf carries both.
 //!
-//! Lock and marks are two cache lines at most, and so few that those of a table of millions stay in the processor's caches: who
-//! looks for a key that is not there reads nothing else, and who looks for one that is there half a line of entries besides.
+//! An entry is in its home line, which its hash chooses. If that is full, it is in one of the next lines. The info word
+//! has 32 flags, one for each 32nd of the hash range. A flag says that an entry with such a hash went past its home
+//! line. If it is not set, a search for an absent key ends at the home line.
 //!
-//! The permutation lists the slots by key order while the ORDERED flag is set, as it is in an empty leaf. A key above all
-//! others is put behind them; for any other the order is kept up until many such inserts in a row went by without an
-//! ordered operation, or none has asked for it yet. An ordered operation that finds the flag unset sorts.
+//! The lock and the marks take at most two cache lines. They are so small that those of a table with millions of
+//! entries stay in the processor's caches. A search for an absent key reads nothing else. A search for a present key
+//! also reads one or two cache lines of entries.
 //!
-//! Guarantees: a leaf's key range never changes; structural changes kill the leaf (DEAD) and publish new ones. So what a
-//! reader found in a leaf that validates and is not dead, holds.
+//! The permutation lists the slots in key order while the flag ORDERED is set. An empty leaf has it set. A key above
+//! all others is appended to the order. For any other key the order is kept only while ordered operations use it: after
+//! many such inserts without one, or before the first one, it is given up. An ordered operation that finds the flag
+//! unset sorts the leaf.
+//!
+//! Guarantees: a leaf's key range never changes. A structural change kills the leaf (flag DEAD) and publishes new ones.
+//! So if a leaf validates and is not dead, what a reader found in it is right.
 
 use super::base::SAMPLING;
 use super::Query;
@@ -30,8 +35,8 @@ use std::ptr::NonNull;
 
 /// Slots of a line.
 const LINE: usize = 8;
-/// The sizes of leaves, in lines. With the last, the lock and the marks fill two cache lines, and the leaf 2 KiB. The last but one
-/// is what a half of the largest gets, so that it is not half empty.
+/// The sizes of leaves, in lines. In the largest, lock and marks fill two cache lines, and the leaf has 2 KiB. The
+/// second largest is for halves of the largest, which would otherwise be half empty.
 const SIZES: [usize; 6] = [1, 2, 4, 8, 10, 14];
 /// Lines of the largest leaf.
 pub(super) const MAX_LINES: usize = SIZES[SIZES.len() - 1];
@@ -39,7 +44,7 @@ pub(super) const MAX_LINES: usize = SIZES[SIZES.len() - 1];
 pub(super) const MAX_SLOTS: usize = LINE * MAX_LINES;
 /// How many lines an insert tries before the leaf counts as full.
 const REACH: usize = 4;
-/// How many inserts without an ordered operation in between keep the order up, those of ascending keys not counted.
+/// How many inserts keep the order without an ordered operation in between. Inserts of ascending keys do not count.
 const KEPT_FOR: u64 = 16;
 
 const DEAD: u64 = 1 << 16;
@@ -47,14 +52,17 @@ const ORDERED: u64 = 1 << 17;
 /// A one in each byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-/// What the leaf's header says of its slots, one word:
-/// number of entries (bits 0 to 7), farthest line from home that an entry stands in (8 to 15), DEAD, ORDERED, hashes of which
-/// entries went past their line (32 to 63).
+/// The info word of a leaf.
+///
+/// - Bits 0 to 7: the number of entries.
+/// - Bits 8 to 15: the largest distance of an entry from its home line.
+/// - The flags DEAD and ORDERED.
+/// - Bits 32 to 63: the flags for hashes whose entries went past their home line.
 #[derive(Clone, Copy)]
 pub(super) struct Info(u64);
 
 impl Info {
-    /// The same with one entry more, that stands so far from home.
+    /// The info word with one more entry, at this distance from its home line.
     fn with(self, hash: u64, distance: usize) -> Self {
         let mut info = self.0 + 1;
         if distance > 0 {
@@ -71,7 +79,8 @@ impl Info {
     fn reach(self) -> usize {
         (self.0 >> 8 & 0xff) as usize
     }
-    /// The flag that an entry of such a hash went past its line. The hash's highest bits, of which the line is made, choose it.
+    /// The flag which says that an entry with such a hash went past its home line. The highest bits of the hash choose
+    /// it. They also choose the line.
     fn passing(hash: u64) -> u64 {
         1 << (hash >> 59 | 32)
     }
@@ -93,7 +102,7 @@ struct Header {
     info: AtomicU64,
 }
 
-/// An entry's words.
+/// The two words of an entry.
 #[repr(C)]
 struct Slot {
     key: AtomicU64,
@@ -105,39 +114,39 @@ struct Slot {
 struct Tagged(u64);
 
 impl Tagged {
-    /// Those with this tag in a word of marks, and perhaps others above the first of them.
+    /// The slots with this tag in a word of marks. May contain others above the first of them.
     #[inline(always)]
     fn of(marks: u64, tag: u64) -> Self {
         let differ = marks ^ (tag * ONES);
-        // The lowest byte of zero is found by the borrow that it causes.
+        // The subtraction borrows from a byte of zero, and so marks the lowest one.
         Self(differ.wrapping_sub(ONES) & !differ & (ONES << 7))
     }
     #[inline(always)]
     fn any(self) -> bool {
         self.0 != 0
     }
-    /// Its number in the line, if there is any.
+    /// The index in the line of the first slot, if there is one.
     #[inline(always)]
     fn first(self) -> usize {
         self.0.trailing_zeros() as usize / 8
     }
 }
 
-/// The tag of a hash, of bits that have no part in the choice of the line. That of a free slot is 0.
+/// The tag of a hash, from bits that do not choose the line. A free slot has tag 0.
 #[inline(always)]
 fn tag_of(hash: u64) -> u64 {
     (hash >> 24 & 0xff).max(1)
 }
 
-/// A handle to a leaf. Whoever holds one has it from a structure reached under a guard that is still alive (or owns the leaf),
-/// so the memory around it is a leaf of this size: the reason why its methods are safe to call.
+/// A handle to a leaf. Its holder got it from a structure that was reached under a guard that is still alive, or owns
+/// the leaf. So the memory around it is a leaf of this size. That is why its methods are safe to call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Leaf {
     at: NonNull<u8>,
     lines: usize,
 }
 
-/// Where a key's word leads.
+/// A key word that is searched for, with its hash.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted {
     pub word: u64,
@@ -153,18 +162,19 @@ impl Wanted {
     }
 }
 
-/// A free slot for a key, and how many lines from home it is.
+/// A free slot for a key, and its distance from the home line.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     slot: usize,
     distance: usize,
 }
 
-/// An optimistic read met a slot that another thread was changing.
+/// An optimistic read met a slot that another thread was changing (a torn read).
 #[derive(Debug)]
 pub(super) struct Torn;
 
-/// [`Schema::matches`](crate::Schema::matches), out of line, so that nothing is kept for it where keys are immediates.
+/// [`Schema::matches`](crate::Schema::matches), not inlined, so that searches for immediate keys need not save
+/// registers for it.
 ///
 /// # Safety
 /// As there.
@@ -174,39 +184,41 @@ unsafe fn matches<S: OrderedSchema>(schema: &S, probe: &S::Probe, entry: Entry) 
     unsafe { schema.matches(probe, entry) }
 }
 
-/// Bytes of a leaf of so many lines before its address.
+/// Bytes before the address of a leaf with this many lines.
 const fn before(lines: usize) -> usize {
     lines * LINE * size_of::<Slot>()
 }
 
-/// Bytes of a leaf of so many lines.
+/// Bytes of a leaf with this many lines.
 const fn size(lines: usize) -> usize {
     before(lines) + (size_of::<Header>() + words(lines) * size_of::<AtomicU64>()).next_multiple_of(64)
 }
 
-/// Words behind the header of a leaf of so many lines: the marks, `KEPT_FOR_WORD`, `SKIP_WORD`, the permutation.
+/// Words behind the header of a leaf with this many lines: the marks, `KEPT_FOR_WORD`, `SKIP_WORD`, the permutation.
 const fn words(lines: usize) -> usize {
     2 * lines + ORDER_WORD
 }
 
-/// Behind the marks: for how many inserts the order will be kept up; none as long as no ordered operation has asked for it.
+/// The first word behind the marks: for how many more inserts the order is kept. 0 until an ordered operation uses the
+/// order.
 const KEPT_FOR_WORD: usize = 0;
-/// Then the byte up to which all keys of the leaf's range have the same normalized key.
+/// The next word: up to this byte all keys of the leaf's range have the same normalized key.
 const SKIP_WORD: usize = 1;
-/// Then the permutation.
+/// From here on the permutation.
 const ORDER_WORD: usize = 2;
 
-/// The lines of a leaf that holds `count` entries with some room to grow.
+/// The number of lines of a leaf for `count` entries, with some space to grow.
 pub(super) fn lines_for(count: usize) -> usize {
     let large_enough = |lines: &usize| count <= LINE * lines * 7 / 10;
     SIZES.into_iter().find(large_enough).unwrap_or(MAX_LINES)
 }
 
 impl Leaf {
-    /// A new leaf of these words and entries.
+    /// A new leaf with these words and entries.
     fn allocate(lines: usize, info: u64, word: impl Fn(usize) -> u64, entry: impl Fn(usize) -> Entry) -> Self {
         let start = slab::needed(slab::alloc(size(lines)));
-        // SAFETY: the memory is this function's own, and large enough for the slots, the header and the words behind it.
+        // SAFETY: this function owns the memory, which is large enough for the slots, the header and the words behind
+        // it.
         unsafe {
             let at = start.add(before(lines));
             let leaf = Self { at, lines };
@@ -227,7 +239,7 @@ impl Leaf {
         }
     }
 
-    /// A new leaf with the same entries in the same places. Under the lock.
+    /// A new leaf with the same entries in the same slots. Call it under the lock.
     pub fn copy(self, skip: usize) -> Self {
         let word = |i: usize| match i.checked_sub(self.lines()) {
             Some(KEPT_FOR_WORD) => 0,
@@ -241,7 +253,7 @@ impl Leaf {
         Self::allocate(self.lines, self.info().0, word, entry)
     }
 
-    /// A new leaf that holds `entries`; if they are `ordered`, or there are none, so is it.
+    /// A new leaf that holds `entries`. It is ordered if they are `ordered`, or if there are none.
     pub fn build(lines: usize, skip: usize, entries: &[Entry], ordered: bool) -> Self {
         assert!(entries.len() <= LINE * lines);
         let word = |i| if i == lines + SKIP_WORD { skip as u64 } else { 0 };
@@ -260,7 +272,7 @@ impl Leaf {
             taken[line] += 1;
             info = info.with(hash, distance);
             leaf.mark(slot, tag_of(hash));
-            // Relaxed: nobody else has the leaf yet.
+            // Relaxed: no other thread can reach the leaf yet.
             leaf.body(slot).store(entry.body, Relaxed);
             leaf.key(slot).store(entry.key, Relaxed);
             if ordered {
@@ -273,7 +285,7 @@ impl Leaf {
     }
 
     /// # Safety
-    /// `at` is the address of a leaf of so many lines that the caller may read (see [`Leaf`]).
+    /// `at` is the address of a leaf with this many lines that the caller may read (see [`Leaf`]).
     pub unsafe fn from_address(at: NonNull<u8>, lines: usize) -> Self {
         Self { at, lines }
     }
@@ -283,7 +295,7 @@ impl Leaf {
     pub fn lines(self) -> usize {
         self.lines
     }
-    /// The lines of the next larger leaf, unless this one is of the largest.
+    /// The number of lines of the next larger leaf. `None` if this is the largest size.
     pub fn more_lines(self) -> Option<usize> {
         SIZES.into_iter().find(|&lines| lines > self.lines)
     }
@@ -293,7 +305,7 @@ impl Leaf {
     fn slots(self) -> usize {
         LINE * self.lines()
     }
-    /// Where the leaf's memory begins.
+    /// The first address of the leaf's memory.
     pub fn start(self) -> NonNull<u8> {
         // SAFETY: see `Leaf`.
         unsafe { self.at.sub(before(self.lines())) }
@@ -315,7 +327,7 @@ impl Leaf {
     fn marks<'a>(self, line: usize) -> &'a AtomicU64 {
         self.word(line)
     }
-    /// The address of a line of entries, the first of which is the last in memory.
+    /// The address of a line of entries. The first line is the last one in memory.
     #[inline(always)]
     fn line(self, line: usize) -> *mut Slot {
         self.at.as_ptr().cast::<[Slot; LINE]>().wrapping_sub(line + 1).cast()
@@ -345,11 +357,11 @@ impl Leaf {
     pub fn lock<'a>(self) -> &'a VersionLock {
         &self.header().lock
     }
-    /// Relaxed: never written.
+    /// Relaxed: never written after publication.
     pub fn skip(self) -> usize {
         self.word(self.lines() + SKIP_WORD).load(Relaxed) as usize
     }
-    /// Relaxed: ordered by the lock, or validated.
+    /// Relaxed: the lock orders it, or the caller validates.
     pub fn info(self) -> Info {
         Info(self.header().info.load(Relaxed))
     }
@@ -361,7 +373,7 @@ impl Leaf {
     fn home(self, hash: u64) -> usize {
         (((hash >> 32) * self.lines as u64) >> 32) as usize
     }
-    /// The line behind one; the first, behind the last.
+    /// The line behind a line. Behind the last comes the first.
     fn line_behind(self, line: usize) -> usize {
         if line + 1 == self.lines {
             0
@@ -370,7 +382,7 @@ impl Leaf {
         }
     }
 
-    /// Asks for the line of entries of this hash, which are farthest away.
+    /// Prefetches the home line of this hash, which is farthest from the leaf's address.
     #[inline(always)]
     pub fn prefetch_entries(self, hash: u64) {
         let line = self.line(self.home(hash));
@@ -378,7 +390,7 @@ impl Leaf {
         cats_sync::prefetch(line.wrapping_add(LINE - 1));
     }
 
-    /// Asks for all that a lookup of this hash reads first.
+    /// Prefetches all that a lookup of this hash reads first.
     #[inline]
     pub fn prefetch(self, hash: u64) {
         cats_sync::prefetch(self.at.as_ptr());
@@ -386,18 +398,18 @@ impl Leaf {
         self.prefetch_entries(hash);
     }
 
-    /// Asks for all lines.
+    /// Prefetches all lines.
     pub fn prefetch_all(self) {
         for line in (0..self.size()).step_by(64) {
             cats_sync::prefetch(self.start().as_ptr().wrapping_add(line));
         }
     }
 
-    /// The entry in a slot; its two words need not belong together unless the lock is held or the read validates.
+    /// The entry in a slot. Its two words belong together only if the lock is held or the read validates.
     #[inline]
     pub fn entry(self, slot: usize) -> Result<Entry, Torn> {
-        // Acquire pairs with the Release stores of `fill`: a key is seen with the body that came with it, or a later one, never
-        // one that was there before; and a block that a body points to is seen complete.
+        // Acquire pairs with the Release stores of `fill`. So a key is seen with the body that came with it or a later
+        // one, never with an earlier one. And the block to which a body points is seen complete.
         let key = self.key(slot).load(Acquire);
         if key == 0 {
             return Err(Torn);
@@ -406,13 +418,13 @@ impl Leaf {
         Ok(Entry { key, body })
     }
 
-    /// The slots of a line that may have a tag. Relaxed: as `info`.
+    /// The slots of a line that may have a tag. Relaxed: as for `info`.
     #[inline(always)]
     fn tagged(self, line: usize, tag: u64) -> Tagged {
         Tagged::of(self.marks(line).load(Relaxed), tag)
     }
 
-    /// Shows the entry of this word, if it is in the line where it should be, which may be changing.
+    /// Shows the entry with this key word, if it is in its home line. Another thread may be changing the line.
     #[inline]
     pub fn show_home(self, wanted: Wanted, show: impl FnOnce(Entry)) {
         let home = self.home(wanted.hash);
@@ -425,7 +437,7 @@ impl Leaf {
         }
     }
 
-    /// The slot of the key and its entry.
+    /// The slot of the key, and its entry.
     #[inline(always)]
     #[expect(
         clippy::manual_map,
@@ -442,16 +454,16 @@ impl Leaf {
         let tagged = self.tagged(home, tag_of(wanted.hash));
         let any = tagged.any();
         if wanted.word & 3 == 3 {
-            // Without branches, as whether there is such a key is a toss. Where there is not, two words behind the header stand in
-            // for the entry, so that nothing waits for one.
+            // No branches, because the processor cannot predict whether the key is there. If no tag matches, two words
+            // behind the header serve as the entry, so that there is no cache miss.
             let entry = self.line(home).wrapping_add(tagged.first()).cast_const();
             let instead = std::ptr::from_ref(self.word(0)).cast();
-            // SAFETY: a slot of the leaf if a tag is set, or else two words as in a slot; see `Leaf`.
+            // SAFETY: a slot of the leaf if a tag matches, otherwise two words as in a slot; see `Leaf`.
             let seen = unsafe { &*select_unpredictable(any, entry, instead) };
-            // Acquire, both: see `entry`.
+            // Acquire, for both: see `entry`.
             let (key, body) = (seen.key.load(Acquire), seen.body.load(Acquire));
-            // One branch that goes one way nearly always: the first such tag is that of the key, or there is none and no entry of
-            // such a hash went past the line.
+            // One branch, which is nearly always predictable: the first tag that matches is the key's, or none matches
+            // and no entry with such a hash went past the home line.
             if select_unpredictable(any, key ^ wanted.word, info.0 & Info::passing(wanted.hash)) == 0 {
                 let slot = home * LINE + tagged.first();
                 let key = wanted.word;
@@ -460,7 +472,8 @@ impl Leaf {
         } else if any {
             let slot = home * LINE + tagged.first();
             if let Ok(entry) = self.entry(slot) {
-                // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
+                // SAFETY: the entry was read under the caller's guard. Its words may not belong together, as `matches`
+                // allows.
                 if entry.key == wanted.word && unsafe { matches(schema, probe, entry) } {
                     return Some((slot, entry));
                 }
@@ -472,7 +485,8 @@ impl Leaf {
         }
     }
 
-    /// As `find`, in all lines and among all entries of such a tag. Immediates and other keys may equal each other.
+    /// Like `find`, but searches all lines, among all entries with that tag. An immediate key may equal another kind of
+    /// key.
     #[inline(never)]
     fn find_further<S: OrderedSchema>(
         self,
@@ -482,7 +496,8 @@ impl Leaf {
         info: Info,
     ) -> Option<(usize, Entry)> {
         let Wanted { word, hash } = wanted;
-        // SAFETY: the entry was read under the caller's guard, its words as the contract allows; both words are hashes.
+        // SAFETY: the entry was read under the caller's guard. Its words may not belong together, as `matches` allows.
+        // Both words are hashes.
         let matches = |entry| word & 3 == 3 || unsafe { schema.matches(probe, entry) };
         // SAFETY: as above.
         let equals = |entry| unsafe { schema.compare(probe, entry) }.is_eq();
@@ -508,7 +523,7 @@ impl Leaf {
         None
     }
 
-    /// A free slot for an absent key, unless the leaf counts as full for it. Nearly always it is in the key's line.
+    /// A free slot for an absent key, nearly always in its home line. `None` if the leaf counts as full for this key.
     #[inline(always)]
     pub fn room(self, hash: u64) -> Option<Place> {
         match self.free_slot(self.home(hash)) {
@@ -546,11 +561,11 @@ impl Leaf {
     fn mark(self, slot: usize, tag: u64) {
         let marks = self.marks(slot / LINE);
         let shift = 8 * (slot % LINE);
-        // Relaxed: as `info`.
+        // Relaxed: as for `info`.
         marks.store(marks.load(Relaxed) & !(0xff << shift) | tag << shift, Relaxed);
     }
 
-    /// Puts an entry with the probe's key into its place. Under the lock.
+    /// Stores an entry with the probe's key in a free slot. Call it under the lock.
     #[inline]
     pub fn insert<S: OrderedSchema>(self, schema: &S, probe: &S::Probe, place: Place, entry: Entry) {
         if self.info().ordered() {
@@ -559,7 +574,7 @@ impl Leaf {
         self.fill(place, entry);
     }
 
-    /// Gives the probe's key, for which there will be an entry in the slot, a place in the order, or gives up the order.
+    /// Inserts the probe's key into the order, or gives up the order. An entry for the key will be in the slot.
     #[inline(never)]
     fn insert_in_order<S: OrderedSchema>(self, schema: &S, probe: &S::Probe, slot: usize) {
         let query = &Query::new(schema, probe);
@@ -578,18 +593,18 @@ impl Leaf {
         self.order_insert(rank, slot, count);
     }
 
-    /// Replaces the entry in a slot by another of an equal key. Under the lock.
+    /// Replaces the entry in a slot by another with an equal key. Call it under the lock.
     #[inline]
     pub fn replace(self, slot: usize, old: Entry, entry: Entry) {
         // Release, body first: see `entry`.
         self.body(slot).store(entry.body, Release);
-        // Nearly always the key's line need not be written.
+        // The key word nearly always stays the same. Then its tag need not be written.
         if entry.key != old.key {
             self.key(slot).store(entry.key, Release);
         }
     }
 
-    /// Frees a slot. Under the lock.
+    /// Frees a slot. Call it under the lock.
     pub fn remove(self, slot: usize) {
         let info = self.info();
         if info.ordered() {
@@ -598,19 +613,19 @@ impl Leaf {
         self.mark(slot, 0);
         self.key(slot).store(0, Relaxed);
         self.set_info(match info.count() {
-            // An empty leaf is as good as new.
+            // An empty leaf starts afresh.
             1 => ORDERED,
             _ => info.0 - 1,
         });
     }
 
-    /// Marks a locked leaf as replaced and frees its lock.
+    /// Marks a locked leaf as dead and frees its lock.
     pub fn kill(self, version: u64) {
         self.set_info(self.info().0 | DEAD);
         self.lock().unlock(version);
     }
 
-    /// All entries, in order if the leaf is ordered. Under the lock.
+    /// All entries, in order if the leaf is ordered. Call it under the lock.
     pub fn entries(self) -> Vec<Entry> {
         let info = self.info();
         let mut entries = Vec::with_capacity(info.count());
@@ -622,21 +637,21 @@ impl Leaf {
         entries
     }
 
-    /// All entries as their slots come. Under the lock.
+    /// All entries, in the order of their slots. Call it under the lock.
     pub fn filled(self) -> impl Iterator<Item = Entry> {
         (0..self.slots()).filter_map(move |slot| self.entry(slot).ok())
     }
 
-    /// The entry with the lowest key. Under the lock.
+    /// The entry with the lowest key. Call it under the lock.
     pub fn lowest<S: OrderedSchema>(self, schema: &S) -> Option<Entry> {
         match self.info().ordered() {
             true => self.at(0).ok(),
-            // SAFETY: entries of a locked leaf are whole.
+            // SAFETY: the entries of a locked leaf are valid.
             false => self.filled().min_by(|a, b| unsafe { schema.compare_entries(*a, *b) }),
         }
     }
 
-    /// Whether the key is above all entries (`Greater`), or below. Under the lock.
+    /// Whether the key is above all entries (`Greater`) or below all (`Less`). Call it under the lock.
     pub fn is_beyond<S: OrderedSchema>(self, query: &Query<S>, side: Ordering) -> bool {
         // SAFETY: as in `lowest`.
         let is_beyond = |entry| unsafe { query.schema.compare(query.probe, entry) } == side;
@@ -650,7 +665,7 @@ impl Leaf {
 
     fn slot_at(self, i: usize) -> usize {
         let slot = (self.order_word(i / LINE).load(Relaxed) >> (i % LINE * 8)) as u8;
-        // A reader may meet any byte.
+        // A reader may meet any byte here.
         usize::from(slot).min(self.slots() - 1)
     }
 
@@ -660,10 +675,10 @@ impl Leaf {
         self.entry(self.slot_at(i.min(self.slots() - 1)))
     }
 
-    /// The place of a slot among the first `count` of the order: eight are compared at once.
+    /// The rank of a slot among the first `count` of the order. Compares eight slots at once.
     fn rank_of_slot(self, slot: usize, count: usize) -> Option<usize> {
         (0..count.min(self.slots()).div_ceil(LINE)).find_map(|i| {
-            // The lowest byte that is 0 is found exactly: a borrow can only make higher ones look so.
+            // The lowest byte of zero is exact. The borrow can produce false ones only above it.
             let differing = self.order_word(i).load(Relaxed) ^ (slot as u64 * ONES);
             let zeros = differing.wrapping_sub(ONES) & !differing & (ONES << 7);
             let rank = i * LINE + zeros.trailing_zeros() as usize / 8;
@@ -671,13 +686,13 @@ impl Leaf {
         })
     }
 
-    /// As [`rank`](Self::rank), for a key that is likely to be in the leaf: then nothing is compared but hashes.
+    /// Like [`rank`](Self::rank), for a key that is probably in the leaf. Then only hashes are compared.
     pub fn rank_of_key<S: OrderedSchema>(self, query: &Query<S>, info: Info, through: bool) -> Result<usize, Torn> {
         let wanted = Wanted::new(query.schema.word(query.probe));
         let slot = self.find(query.schema, query.probe, wanted, info).map(|(slot, _)| slot);
         match slot.and_then(|slot| self.rank_of_slot(slot, info.count())) {
             Some(rank) => Ok(rank + usize::from(through)),
-            // A walk that goes on downwards comes from the leaf behind this one.
+            // A downward walk comes here from the leaf behind this one.
             None if self.is_behind(query, info)? => Ok(info.count()),
             None => self.rank(query, info.count(), through),
         }
@@ -689,15 +704,15 @@ impl Leaf {
             return Ok(true);
         };
         let last = self.at(last)?;
-        // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
+        // SAFETY: the entry was read under the caller's guard. Its words may not belong together, as `compare` allows.
         Ok(unsafe { query.schema.compare(query.probe, last) }.is_gt())
     }
 
-    /// How the key stands to an entry.
+    /// How the key compares with an entry.
     #[inline]
     fn order<S: OrderedSchema>(self, query: &Query<S>, entry: Entry) -> Ordering {
         let skip = self.skip();
-        // SAFETY: the entry was read under the caller's guard, its words as the contract allows.
+        // SAFETY: the entry was read under the caller's guard. Its words may not belong together, as `compare` allows.
         unsafe {
             query
                 .head(skip)
@@ -706,7 +721,8 @@ impl Leaf {
         }
     }
 
-    /// How many of the first `count` entries of an ordered leaf are below the key, or `through` it.
+    /// How many of the first `count` entries of an ordered leaf are below the key. With `through`, counts an equal one
+    /// too.
     pub fn rank<S: OrderedSchema>(self, query: &Query<S>, count: usize, through: bool) -> Result<usize, Torn> {
         let (mut low, mut high) = (0, count.min(self.slots()));
         while low < high {
@@ -721,25 +737,26 @@ impl Leaf {
         Ok(low)
     }
 
-    /// Notes that the order is in use.
+    /// Records that the order is in use.
     pub fn touch_order(self) {
-        // Relaxed: a heuristic. Looks before it writes, so that readers do not take the line from each other.
+        // Relaxed: a heuristic. It reads before it writes, so that readers rarely contend for the cache line.
         let kept_for = self.kept_for();
         if kept_for.load(Relaxed) != KEPT_FOR {
             kept_for.store(KEPT_FOR, Relaxed);
         }
     }
 
-    /// Brings the leaf in order. Under the lock.
+    /// Sorts the leaf. Call it under the lock.
     pub fn sort<S: OrderedSchema>(self, schema: &S) {
         let skip = self.skip();
-        // Heads with the slots below them: what numbers decide is decided without looking at the entries again.
+        // Key heads, with the slot in the low bits. So sorting numbers decides most comparisons without reading the
+        // objects.
         let mut list = [0u128; MAX_SLOTS];
         let mut count = 0;
         self.prefetch_objects(schema);
         for slot in 0..self.slots() {
             if let Ok(entry) = self.entry(slot) {
-                // SAFETY: the entry is whole under the lock.
+                // SAFETY: under the lock the entry is valid.
                 let head = unsafe { schema.entry_head(entry, skip) };
                 list[count] = u128::from(head) << 64 | slot as u128;
                 count += 1;
@@ -760,7 +777,7 @@ impl Leaf {
         self.set_info(self.info().0 | ORDERED);
     }
 
-    /// Asks for what all entries point to, which has to be compared unless the leaf is in order.
+    /// Prefetches what the entries point to, unless the leaf is ordered. Sorting will compare it.
     pub fn prefetch_objects<S: OrderedSchema>(self, schema: &S) {
         if !self.info().ordered() {
             self.filled().for_each(|entry| schema.prefetch(entry));
@@ -801,32 +818,32 @@ impl Leaf {
         }
     }
 
-    /// Gives back the memory.
+    /// Frees the memory.
     ///
     /// # Safety
-    /// The leaf is the caller's own.
+    /// The caller owns the leaf.
     pub unsafe fn free(self) {
         // SAFETY: the caller's promise; `build` allocated this many bytes.
         unsafe { slab::free(self.start(), self.size()) }
     }
 }
 
-/// The order of two entries with their heads. Both entries are whole.
+/// The order of two valid entries with their key heads.
 pub(super) fn compare_headed<S: OrderedSchema>(schema: &S, a: (u64, Entry), b: (u64, Entry)) -> Ordering {
     // SAFETY: the caller's promise.
     a.0.cmp(&b.0).then_with(|| unsafe { schema.compare_entries(a.1, b.1) })
 }
 
-/// A leaf's lock, freed when dropped.
+/// A leaf's lock. Dropping it frees the lock.
 pub(super) struct Held {
     pub leaf: Leaf,
     pub version: u64,
-    /// Whether a reader can have seen a change.
+    /// Whether a reader may have seen a change.
     pub changed: bool,
 }
 
 impl Held {
-    /// Takes the lock, spinning a bounded time; tells whether it had to wait.
+    /// Takes the lock after a bounded spin. Returns whether it had to wait.
     #[inline]
     pub fn lock(leaf: Leaf) -> Result<(Self, bool), Busy> {
         let (version, waited) = leaf.lock().lock()?;
@@ -837,7 +854,7 @@ impl Held {
         };
         Ok((held, waited))
     }
-    /// Takes the lock if nobody has held it since it had this token.
+    /// Takes the lock if nobody has held it since the token was taken.
     #[inline]
     pub fn lock_since(leaf: Leaf, token: u64) -> Option<Self> {
         leaf.lock().lock_since(token).then(|| Self {
@@ -858,7 +875,7 @@ impl Held {
     pub fn is_sampled(&self) -> bool {
         self.version / 2 % u64::from(SAMPLING) == u64::from(SAMPLING) / 2
     }
-    /// Marks the leaf as replaced and frees the lock.
+    /// Marks the leaf as dead and frees the lock.
     pub fn kill(self) {
         self.leaf.kill(self.version);
         std::mem::forget(self);

@@ -1,6 +1,6 @@
-//! Operations on several keys at once, by two-phase locking: the base nodes of all keys in ascending order, which keeps the
-//! structure as it is for everybody else, then the leaves in ascending order. Every wait is bounded; when one fails all locks
-//! are freed before anything was done.
+//! Operations on several keys, by two-phase locking. First the base nodes of all keys are locked in ascending order,
+//! which keeps their structure stable. Then the leaves are locked in ascending order. Every wait is bounded. If one
+//! fails, all locks are freed before anything was changed.
 
 use super::base::{Base, Structure, SAMPLING, WIDE};
 use super::inner::{bound, Bound, Kind, Node};
@@ -11,7 +11,7 @@ use crate::{Busy, Entry, Locked, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
 use smallvec::SmallVec;
 
-/// Keys for which little need be allocated.
+/// For up to this many keys little is allocated.
 const FEW: usize = 16;
 
 /// The locked keys.
@@ -19,20 +19,20 @@ pub(super) struct Many<'a, S: OrderedSchema> {
     table: &'a Ca<S>,
     guard: &'a Guard,
     probes: &'a [&'a S::Probe],
-    /// For each probe the place of its leaf among `leaves`, or where that was before it was replaced.
+    /// For each probe the index of its leaf in `leaves`. If the leaf was replaced, the index where it was.
     places: SmallVec<[usize; FEW]>,
-    /// Nothing where a leaf was replaced: what came in its place is behind. Leaves before base nodes: locks are freed in the order
-    /// of the fields.
+    /// The held leaves. `None` where a leaf was replaced; the new leaves are at the end. Declared before the base
+    /// nodes, because locks are freed in the order of the fields.
     leaves: Vec<Option<Held>>,
     bases: Vec<Structure<'a, S::Key>>,
-    /// The leaf that was last searched for, in the place of one that was replaced, and its place.
+    /// The leaf that was last searched for after its first one was replaced, and its index.
     recent: Option<(Found<'a, S::Key>, usize)>,
     /// Probes whose leaf may have become nearly empty.
     shrinking: Vec<usize>,
     waited: bool,
 }
 
-/// The leaf of a key, and its range.
+/// The leaf of a key, and its key range.
 struct Found<'a, K> {
     base: &'a Base<K>,
     leaf: Leaf,
@@ -66,17 +66,17 @@ impl<S: OrderedSchema> Ca<S> {
     }
 
     fn is_below(&self, probe: &S::Probe, high: Bound<S::Key>) -> bool {
-        // SAFETY: a bound of a leaf that was found under the guard of the operation.
+        // SAFETY: the bound of a leaf that was found under the guard of this operation.
         unsafe { bound(high) }.is_none_or(|high| self.schema.compare_probes(probe, self.schema.probe(high)).is_lt())
     }
 }
 
-/// The places of the probes in the order of their keys.
+/// The indices of the probes in the order of their keys.
 fn in_order<S: OrderedSchema>(schema: &S, probes: &[&S::Probe]) -> SmallVec<[usize; FEW]> {
     if probes.is_sorted_by(|a, b| schema.compare_probes(a, b).is_le()) {
         return (0..probes.len()).collect();
     }
-    // The heads tell most keys apart.
+    // Key heads decide most comparisons.
     let mut sorted: SmallVec<[(u64, usize); FEW]> = probes.iter().map(|probe| schema.head(probe, 0)).zip(0..).collect();
     by_number::sort(&mut sorted);
     for run in sorted.chunk_by_mut(|a, b| a.0 == b.0) {
@@ -102,13 +102,13 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
             waited: false,
         };
         for &i in &sorted {
-            // A locked base node stays where it is.
+            // A locked base node stays in the table.
             let last = many.bases.last();
             if last.is_none_or(|last| !table.is_below(probes[i], last.base.high)) {
                 many.bases.push(table.lock_base(&Query::new(&table.schema, probes[i]))?);
             }
         }
-        // All leaves are asked for before the first of them is locked, so that the waits for memory overlap.
+        // All leaves are prefetched before the first one is locked, so that the cache misses overlap.
         let mut found: Vec<Found<S::Key>> = Vec::with_capacity(probes.len());
         for i in sorted {
             let leaf = match found.last() {
@@ -132,7 +132,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         Ok(many)
     }
 
-    /// The place of the leaf of a probe's key, if it is the one that was held for it at first, or the one last searched for.
+    /// The index of the leaf of a probe's key, if the first leaf or the one last searched for is right.
     fn place_at_hand(&self, i: usize) -> Option<usize> {
         if self.leaves[self.places[i]].is_some() {
             return Some(self.places[i]);
@@ -143,7 +143,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         is_it.then_some(*place)
     }
 
-    /// The place of the leaf of a probe's key among those that are held.
+    /// The index, among the held leaves, of the leaf of a probe's key.
     #[inline]
     fn place(&mut self, i: usize, query: &Query<S>) -> usize {
         match self.place_at_hand(i) {
@@ -152,7 +152,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         }
     }
 
-    /// The same, where it is not at hand.
+    /// Searches for the index of a probe's leaf, where neither first nor last one is right.
     #[cold]
     fn search(&mut self, query: &Query<S>) -> usize {
         let found = self.table.find_bounded(query);
@@ -165,7 +165,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         place
     }
 
-    /// The leaf that is held at this place.
+    /// The held leaf at this index.
     fn leaf(&self, place: usize) -> Leaf {
         self.leaves[place].as_ref().expect("a leaf that is held").leaf
     }
@@ -176,7 +176,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         }
     }
 
-    /// Puts an entry whose key is not in its leaf, which is held at this place.
+    /// Inserts an entry whose key is not in its leaf, which is held at this index.
     fn insert(&mut self, i: usize, query: &Query<S>, wanted: Wanted, entry: Entry, place: usize) {
         let leaf = self.leaf(place);
         if let Some(room) = leaf.room(wanted.hash) {
@@ -194,7 +194,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         self.insert(i, query, wanted, entry, place)
     }
 
-    /// Frees the locks and does what is better done without them.
+    /// Frees the locks, then does what needs no locks.
     pub fn finish(mut self) {
         let bases: Vec<_> = self.bases.iter().map(|held| held.base).collect();
         self.leaves.clear();

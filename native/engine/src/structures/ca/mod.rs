@@ -1,17 +1,20 @@
 //! `ca`, the default engine of `ordered_set`: a contention adapting tree.
 //!
-//! Source: Sagonas, Winblad, "Contention adapting search trees" (000, sections 3 to 5) for the adaptation; the layout is our
-//! own. From the top: base nodes, one in a quiet table, more where there is contention, then under one route node, copied when
-//! it changes (it rarely does), so that it is always balanced; in each a B+tree of immutable inner nodes over leaves of up to
-//! 128 entries.
+//! Source for the adaptation: Sagonas, Winblad, "A contention adapting approach to concurrent ordered sets", JPDC 2018,
+//! and "More Scalable Ordered Set for ETS Using Adaptation", Erlang 2014, sections 3 to 5. The layout is this project's
+//! own. From the top:
+//! - At most one route node, immutable and so always balanced. It is copied when it changes, which is rare.
+//! - Base nodes: a single one without contention, more where there is contention.
+//! - In each base node a B+tree of immutable inner nodes over leaves of up to 112 entries.
 //!
-//! Who locks what: an operation on one key locks its leaf; a change of structure locks its base node, then the leaves that it
-//! replaces; adaptation takes the table's adaptation lock and base nodes' locks without waiting. Readers lock nothing: a leaf's
-//! key range never changes, so they validate the leaves that they read and nothing above. Every wait is bounded.
+//! Locks: an operation on one key locks its leaf. A change of structure locks its base node, then the leaves that it
+//! replaces. Adaptation takes the table's adaptation lock and the locks of base nodes, without waiting. A reader takes
+//! no lock. A leaf's key range never changes, so a reader validates only the leaves that it read, and nothing above
+//! them. Every wait is bounded.
 //!
-//! Guarantees: all operations of the traits are linearizable except that a call of `scan` is so leaf by leaf, and `slot` not
-//! at all. A lookup and an update are O(log n), with one wait for memory below the inner nodes, and none for absent keys as long as
-//! the leaves' marks are in the caches.
+//! Guarantees: all operations of the traits are linearizable, with two exceptions. A call of `scan` is linearizable
+//! leaf by leaf, and `slot` is not linearizable. A lookup or an update is O(log n). Below the inner nodes a lookup has
+//! one cache miss. For an absent key it has none, if the marks of the leaves are cached.
 
 mod adapt;
 mod base;
@@ -43,20 +46,20 @@ use std::ptr;
 
 /// How often an optimistic read fails before it takes locks.
 const PATIENCE: u32 = 8;
-/// How often an operation begins anew, because the leaf that it found had been replaced, before it reports `Busy`.
+/// How often an operation starts again because another thread had replaced its leaf. Then it returns `Busy`.
 const ATTEMPTS: u32 = 1000;
 
 /// When base nodes split and join.
 #[derive(Clone, Copy, Debug)]
 pub struct Thresholds {
-    /// A base node whose statistic is above splits.
+    /// A base node splits if its statistic is above this.
     pub split: i32,
-    /// One whose statistic is below joins a neighbour.
+    /// A base node joins a neighbour if its statistic is below this.
     pub join: i32,
 }
 
 impl Default for Thresholds {
-    /// Those of the authors' code.
+    /// The thresholds of the authors' code.
     fn default() -> Self {
         Self {
             split: stat_lock::SPLIT_ABOVE,
@@ -67,35 +70,35 @@ impl Default for Thresholds {
 
 /// See the module's documentation.
 pub struct Ca<S: OrderedSchema> {
-    /// A [`Route`], null once the engine has been dismantled.
+    /// A [`Route`]. Null after the engine was dismantled.
     route: AtomicPtr<u8>,
     schema: S,
     thresholds: Thresholds,
-    /// Held while the route is replaced.
+    /// Held while the route is being replaced.
     adapting: VersionLock,
     /// Bytes of all nodes.
     bytes: AtomicI64,
-    /// Nodes that are yet to be dismantled.
+    /// Nodes that are still to be dismantled.
     remains: Vec<Node>,
 }
 
-// SAFETY: the nodes are owned by the engine and accessed as their locks and the epochs allow; separators may be shared and sent
-// (`OrderedSchema::Key`).
+// SAFETY: the engine owns the nodes, and accesses them as their locks and the epochs allow. Separators may be shared
+// and sent (`OrderedSchema::Key`).
 unsafe impl<S: OrderedSchema> Send for Ca<S> {}
 // SAFETY: as above.
 unsafe impl<S: OrderedSchema> Sync for Ca<S> {}
 
-/// A key that is searched for, with the piece of its normalized key that was last asked for.
+/// A key to search for. It caches the part of its normalized key that was needed last.
 struct Query<'a, S: OrderedSchema> {
     schema: &'a S,
     probe: &'a S::Probe,
-    /// Where the piece begins, and how many words of it are there.
+    /// The first byte of the cached part, and the number of its words.
     from: Cell<usize>,
     count: Cell<usize>,
     piece: Cell<[u64; PIECE]>,
 }
 
-/// Words of a piece at most: a prefix as inner nodes have it, and the head behind that.
+/// The most words of the cached part: the prefix of an inner node and the key head behind it.
 const PIECE: usize = inner::PREFIX + 1;
 
 impl<'a, S: OrderedSchema> Query<'a, S> {
@@ -110,15 +113,15 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
         }
     }
 
-    /// The probe's head at `skip`.
+    /// The probe's key head at `skip`.
     #[inline(always)]
     fn head(&self, skip: usize) -> u64 {
         self.look_ahead(skip, skip);
         self.piece_at(skip)
     }
 
-    /// Gets ready for heads from `skip` up to that at `last`, as each by itself is nearly as much work as all. That is no more than a
-    /// prefix away.
+    /// Caches the key heads from `skip` to `last` together, because computing one costs nearly as much as computing
+    /// all. `last` is at most the length of a prefix behind `skip`.
     #[inline(always)]
     fn look_ahead(&self, skip: usize, last: usize) {
         let from = self.from.get();
@@ -130,7 +133,8 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
     #[inline(never)]
     fn read(&self, skip: usize, last: usize) {
         let count = (last + 8 - skip).div_ceil(8);
-        // SAFETY: nobody else refers to the piece, as it is lent to nobody. A copy of it would wait for what was written.
+        // SAFETY: nobody else refers to the cached part, as it is never lent. Written in place, because copying it
+        // would cause a store-forwarding stall.
         let piece = unsafe { &mut *self.piece.as_ptr() };
         *piece = [0; PIECE];
         self.schema.heads(self.probe, skip, &mut piece[..count]);
@@ -138,7 +142,7 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
         self.count.set(count);
     }
 
-    /// The head at `skip`, which is in the piece.
+    /// The key head at `skip`, which is cached.
     #[inline(always)]
     fn piece_at(&self, skip: usize) -> u64 {
         let piece: &Cell<[u64]> = &self.piece;
@@ -151,7 +155,7 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
     }
 }
 
-/// The leaf of a key, as it was found under the guard.
+/// The leaf of a key, as found under the guard.
 #[derive(Clone, Copy)]
 pub struct Spot<'g>(Leaf, PhantomData<&'g Guard>);
 
@@ -159,19 +163,20 @@ pub struct Spot<'g>(Leaf, PhantomData<&'g Guard>);
 struct Acquired<'a, K> {
     base: &'a Base<K>,
     held: Held,
-    /// Whether the lock was held by another thread.
+    /// Whether another thread held the lock.
     waited: bool,
-    /// The key's slot and entry, or else a free place for it.
+    /// The key's slot and entry, or a free slot for it.
     spot: Result<(usize, Entry), Place>,
 }
 
-/// True once in `period` calls of a thread on average (a power of two).
+/// True in one of `period` calls of a thread on average. `period` is a power of two.
 #[inline]
 fn once_in(period: u32) -> bool {
     thread_local! {
         static MULTIPLE: Cell<u32> = const { Cell::new(0) };
     }
-    // A Weyl sequence: multiples of the golden ratio, which are spread evenly, and over nearly all periods that calls may have, too.
+    // A Weyl sequence: multiples of the golden ratio. They are spread evenly, also if calls follow nearly any periodic
+    // pattern.
     MULTIPLE.with(|multiple| {
         let x = multiple.get().wrapping_add(0x9e37_79b9);
         multiple.set(x);
@@ -185,7 +190,7 @@ impl<S: OrderedSchema> Ca<S> {
         Self::with_thresholds(schema, Thresholds::default())
     }
 
-    /// An empty table that adapts as told.
+    /// An empty table with these thresholds of adaptation.
     pub fn with_thresholds(schema: S, thresholds: Thresholds) -> Self {
         line::detect();
         let leaf = Leaf::build(1, 0, &[], true);
@@ -203,13 +208,13 @@ impl<S: OrderedSchema> Ca<S> {
 
     #[inline]
     fn route<'a>(&self) -> Route<'a, S::Key> {
-        // SAFETY: not null before the engine is dismantled. Acquire pairs with the Release that published it.
+        // SAFETY: not null before the engine is dismantled. Acquire pairs with the Release that published the route.
         unsafe { Route::from_word(self.route.load(Acquire)) }
     }
 
-    /// The base node at an address found in the route node under a guard.
+    /// The base node at an address that was found in the route node under a guard.
     fn base<'a>(&self, at: *mut u8) -> &'a Base<S::Key> {
-        // SAFETY: the children of the route node are base nodes, freed through the epochs only.
+        // SAFETY: the children of the route node are base nodes, which are freed only through the epochs.
         unsafe { &*at.cast() }
     }
 
@@ -226,7 +231,7 @@ impl<S: OrderedSchema> Ca<S> {
         self.base(route.child(route.search(&Query::new(&self.schema, probe), true)))
     }
 
-    /// The leaf whose range holds the key, or held it not long ago (then it is dead).
+    /// The leaf whose range holds the key. It is dead if another thread has just replaced it.
     #[inline(always)]
     fn find<'a>(&self, probe: &S::Probe) -> (&'a Base<S::Key>, Leaf) {
         let base = self.find_base(probe);
@@ -234,7 +239,7 @@ impl<S: OrderedSchema> Ca<S> {
         let node = match root.kind::<S::Key>() {
             Kind::Inner(inner) if inner.is_searched_by_heads() => {
                 let head = self.schema.head(probe, 0);
-                // SAFETY: `WIDE` as `wide` says.
+                // SAFETY: `WIDE` only if `wide` is true.
                 unsafe {
                     match wide() {
                         true => Self::descend::<true>(head, inner),
@@ -251,11 +256,11 @@ impl<S: OrderedSchema> Ca<S> {
         (base, leaf)
     }
 
-    /// Goes down from an inner node with a key's head, as long as it takes nothing but a comparison of heads: to the leaf, or to a
-    /// node that takes more. That is another function's, so that this one saves no registers.
+    /// Descends from an inner node with a key's key head, while comparing key heads suffices. Returns the leaf, or the
+    /// first node that needs more. Another function handles that node, so this one need not save registers.
     ///
     /// # Safety
-    /// `WIDE` only where [`wide`] says so.
+    /// `WIDE` only if [`wide`] is true.
     #[inline(never)]
     unsafe fn descend<const WIDE: bool>(head: u64, inner: Inner<S::Key>) -> Node {
         let mut inner = inner;
@@ -282,7 +287,7 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Asks the processor for what a call with this key will read last, its leaf, to which it goes for that.
+    /// Prefetches the leaf of this key. To find it, this reads the nodes above.
     #[inline]
     pub fn prefetch<'g>(&self, _guard: &'g Guard, probe: &S::Probe) -> Spot<'g> {
         let (_, leaf) = self.find(probe);
@@ -290,7 +295,7 @@ impl<S: OrderedSchema> Ca<S> {
         Spot(leaf, PhantomData)
     }
 
-    /// Asks for what the key's entry points to, if the leaf is there and has it where it should be.
+    /// Prefetches what the key's entry points to, if the leaf is cached and the entry is in its home line.
     #[inline]
     pub fn prefetch_object(&self, probe: &S::Probe, spot: Spot<'_>) {
         spot.0.show_home(Wanted::new(self.schema.word(probe)), |entry| {
@@ -298,7 +303,8 @@ impl<S: OrderedSchema> Ca<S> {
         });
     }
 
-    /// Counts an operation that waited for a lock in the base node, or of many that did not one, and adapts.
+    /// Updates the statistic of the base node, and adapts. Counts each operation that waited for a lock, and samples
+    /// the others.
     #[inline(always)]
     fn count(&self, guard: &Guard, base: &Base<S::Key>, waited: bool, sampled: bool) {
         if waited || sampled {
@@ -306,7 +312,7 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Counts an operation that waited for a lock, or as many as one sample stands for that did not.
+    /// Counts one operation that waited for a lock. Otherwise counts as many as one sample stands for.
     #[inline(never)]
     fn count_one(&self, guard: &Guard, base: &Base<S::Key>, waited: bool) {
         match waited {
@@ -316,7 +322,7 @@ impl<S: OrderedSchema> Ca<S> {
         self.adapt(guard, base);
     }
 
-    /// Counts a read, where there are several base nodes.
+    /// Counts a read, if the table has several base nodes.
     #[inline(always)]
     fn count_read(&self, guard: &Guard, base: &Base<S::Key>) {
         if !base.alone() {
@@ -324,7 +330,7 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// The same where there are: out of line, so that nothing is kept for it elsewhere.
+    /// Counts a read of a table with several base nodes. Not inlined, so that the caller need not save registers.
     #[inline(never)]
     fn count_read_among_several(&self, guard: &Guard, base: &Base<S::Key>) {
         if once_in(GRAVITY_SAMPLING) {
@@ -361,7 +367,7 @@ impl<S: OrderedSchema> Ca<S> {
         Err(Busy)
     }
 
-    /// The same at the first try, if nobody holds the lock and the leaf is neither full nor replaced.
+    /// Locks the key's leaf at the first try, if its lock is free and the leaf is neither full nor replaced.
     #[inline(always)]
     fn try_acquire<'a>(&self, probe: &S::Probe, wanted: Wanted) -> Option<Acquired<'a, S::Key>> {
         let (base, leaf) = self.find(probe);
@@ -379,7 +385,7 @@ impl<S: OrderedSchema> Ca<S> {
         })
     }
 
-    /// The key's slot and entry in a locked leaf, or a free place for it, unless the leaf is full.
+    /// The key's slot and entry in a locked leaf, or a free slot for it. `None` if the leaf is full.
     #[inline(always)]
     fn spot(&self, leaf: Leaf, probe: &S::Probe, wanted: Wanted) -> Option<Result<(usize, Entry), Place>> {
         match leaf.find(&self.schema, probe, wanted, leaf.info()) {
@@ -390,7 +396,7 @@ impl<S: OrderedSchema> Ca<S> {
 }
 
 impl<S: OrderedSchema> Ca<S> {
-    /// One optimistic read, unless a writer holds the leaf, overtakes, or has replaced it.
+    /// One optimistic read. `None` if a writer holds the leaf, overtakes the read, or has replaced the leaf.
     #[inline(always)]
     fn try_read<R>(
         &self,
@@ -414,7 +420,7 @@ impl<S: OrderedSchema> Ca<S> {
         Some(result)
     }
 
-    /// A read whose first try failed.
+    /// Repeats a read whose first try failed.
     #[cold]
     #[inline(never)]
     fn read_again<R>(
@@ -457,7 +463,8 @@ impl<S: OrderedSchema> Ca<S> {
         Err(Busy)
     }
 
-    /// Looks for an entry that may not be there, locking the leaf only if it is. Nothing where others are changing the leaf.
+    /// Searches for an entry, and locks the leaf only if the entry exists. `None` if other threads are changing the
+    /// leaf.
     #[inline(always)]
     fn glance<'a>(
         &self,
@@ -485,7 +492,7 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// An update whose first try failed.
+    /// Repeats an update whose first try failed.
     #[cold]
     #[inline(never)]
     fn update_again<R>(
@@ -499,7 +506,7 @@ impl<S: OrderedSchema> Ca<S> {
         Ok(self.change(guard, probe, acquired, change))
     }
 
-    /// Carries out a change in a leaf that was locked for it.
+    /// Makes a change in a leaf that was locked for it.
     #[inline(always)]
     fn change<R>(
         &self,
@@ -514,7 +521,7 @@ impl<S: OrderedSchema> Ca<S> {
             waited,
             spot,
         } = acquired;
-        // Should the closure unwind, readers must take it that it has changed something.
+        // If the closure unwinds, readers must assume a change.
         held.changed = true;
         let (step, result) = change(spot.ok().map(|found| found.1));
         let mut removed = false;
@@ -534,14 +541,14 @@ impl<S: OrderedSchema> Ca<S> {
         if shrink {
             self.shrink(guard, &Query::new(&self.schema, probe));
         }
-        // The version of a leaf that was not changed is still the same.
+        // The version of an unchanged leaf stays the same, so it cannot serve for sampling.
         let sampled = if changed { sampled } else { once_in(SAMPLING) };
         self.count(guard, base, waited, sampled);
         result
     }
 }
 
-/// Whether a leaf should look for a neighbour to merge with. Only now and then, so that a refusal costs little.
+/// Whether a leaf should merge with a neighbour. Asked only now and then, so that a refusal costs little.
 fn sparse(count: usize) -> bool {
     count == 0 || count <= 16 && count.is_power_of_two()
 }
@@ -549,13 +556,13 @@ fn sparse(count: usize) -> bool {
 impl<S: OrderedSchema> Engine<S> for Ca<S> {
     type Cursor = Position<S::Key>;
 
-    /// The first try stands in the caller.
+    /// The first try is inlined into the caller.
     #[inline(always)]
     fn read<R>(&self, guard: &Guard, probe: &S::Probe, mut look: impl FnMut(Option<Entry>) -> R) -> Result<R, Busy> {
         let wanted = Wanted::new(self.schema.word(probe));
         match self.try_read(guard, probe, wanted, &mut look) {
             Some(result) => Ok(result),
-            // Taken apart, or the result of the first try would pass through the memory that this one is left in.
+            // Destructured, because otherwise the result of the first try would go through the memory of this result.
             None => match self.read_again(guard, probe, wanted, look) {
                 Ok(result) => Ok(result),
                 Err(Busy) => Err(Busy),
@@ -581,7 +588,7 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
         }
     }
 
-    /// Nothing is locked if there is no entry.
+    /// Locks nothing if there is no entry.
     #[inline(always)]
     fn update_present<R: Default>(
         &self,
@@ -619,7 +626,7 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
         Ok(result)
     }
 
-    /// Ascending.
+    /// In ascending order.
     fn scan<T>(
         &self,
         guard: &Guard,
@@ -725,7 +732,7 @@ impl<S: OrderedSchema> OrderedEngine<S> for Ca<S> {
     }
 }
 
-/// Where a scan stands: behind a key.
+/// The position of a scan: behind a key.
 pub struct Position<K> {
     behind: Option<K>,
     done: bool,
@@ -745,12 +752,12 @@ impl<K: Send> Cursor for Position<K> {}
 impl<S: OrderedSchema> Ca<S> {
     /// Takes nodes apart, from the left, until `limit` entries were shown.
     fn take_apart(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
-        // The only node of a small table: a vector costs nothing as long as it is empty.
+        // A small table has only this node. An empty vector costs nothing.
         let mut next = None;
         let route = self.route.load(Relaxed);
         if !route.is_null() {
             self.route.store(ptr::null_mut(), Relaxed);
-            // SAFETY: the engine is this function's own, and so is all that the route leads to.
+            // SAFETY: this function owns the engine, and so all nodes below the route.
             let route = unsafe { Route::<S::Key>::from_word(route) };
             for i in (0..route.len()).rev() {
                 let base = route.child(i);
@@ -771,7 +778,7 @@ impl<S: OrderedSchema> Ca<S> {
                     drop_node(inner);
                 }
                 Kind::Leaf(leaf) => {
-                    // An empty leaf is work too.
+                    // An empty leaf counts as one entry, as it is work too.
                     shown += leaf.info().count().max(1);
                     leaf.filled().for_each(&mut *free);
                     // SAFETY: as above.
@@ -786,13 +793,13 @@ impl<S: OrderedSchema> Ca<S> {
     }
 }
 
-/// Frees a node and its separators, which are the caller's own.
+/// Frees a node and its separators, all owned by the caller.
 fn drop_node<K>(inner: Inner<K>) {
     for i in 0..inner.len() - 1 {
-        // SAFETY: a separator is owned by the one node that it stands in, and was boxed.
+        // SAFETY: the node owns its separators alone, and each was boxed.
         drop(unsafe { Box::from_raw(inner.key(i).cast_mut()) });
     }
-    // SAFETY: the caller's own, allocated with this size.
+    // SAFETY: the caller owns it. It was allocated with this size.
     unsafe { slab::free(ptr::NonNull::new_unchecked(inner.address()), inner.size()) };
 }
 

@@ -1,7 +1,7 @@
-//! Models of `ca`: what it offers beside splits and joins of base nodes and leaves, under random schedules of all accesses to
-//! atomics. `make test-schedules`
+//! Models of `ca`: its operations, concurrent with splits and joins of base nodes and leaves. Random schedules
+//! interleave all accesses to atomics. Run by `make test-schedules`.
 //!
-//! Faults that were planted, and what each model found of them, are in docs/internals/checking.md.
+//! docs/internals/checking.md lists the faults that were planted, and which model found each.
 
 use super::tests::{check, force};
 use super::*;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 type Table = Map<Ca<TestSchema>>;
 type Task = fn(&Table);
 
-/// No adaptation but what the tasks ask for.
+/// Adapts only when a task demands it.
 const CALM: Thresholds = Thresholds {
     split: i32::MAX,
     join: i32::MIN,
@@ -25,7 +25,8 @@ fn join(table: &Table, number: u64) {
     force(&table.0, number, false);
 }
 
-/// Runs tasks at once on a tree of the numbers, after the splits at others; in the end all invariants hold and these are left.
+/// Runs tasks concurrently on a tree of `numbers`, after base nodes were split at `splits`. At the end, all invariants
+/// hold and `left` remain.
 fn model(numbers: &'static [u64], splits: &'static [u64], tasks: &'static [Task], left: &'static [u64]) {
     explore(move || {
         let table: Table = Map(Ca::with_thresholds(TestSchema, CALM));
@@ -47,7 +48,7 @@ fn split_beside_lookup_and_insertion() {
     model(&[0, 4, 8, 12], &[], tasks, &[0, 4, 5, 8, 12]);
 }
 
-/// The route node is replaced while others go by the old one.
+/// The route node is replaced while other threads use the old one.
 #[test]
 fn join_beside_lookup_and_change() {
     let tasks: &[Task] = &[
@@ -72,7 +73,7 @@ fn joins_that_meet_and_a_split() {
     model(&[0, 2, 4, 6, 8, 10], &[0, 4, 8], tasks, &[0, 2, 4, 6, 8, 10]);
 }
 
-/// A step passes an empty base node that goes meanwhile, and leaves that are replaced.
+/// A step passes an empty base node that is removed meanwhile, and leaves that are replaced.
 #[test]
 fn walk_beside_join_and_split() {
     let tasks: &[Task] = &[
@@ -83,7 +84,7 @@ fn walk_beside_join_and_split() {
     model(&[0, 8, 12], &[0], tasks, &[0, 8, 12]);
 }
 
-/// There is always one of two keys.
+/// At every instant one of two keys is present.
 #[test]
 fn first_beside_a_move() {
     let tasks: &[Task] = &[
@@ -107,8 +108,8 @@ fn moves_across_base_nodes_beside_joins() {
     model(&[0, 4, 12], &[0], tasks, &[4, 8, 12]);
 }
 
-/// Walks from one of two leaves to the other, which begins with 12, under one base node at first, beside the tasks. There is always one
-/// of 10 and 12, and one of 9 and 11.
+/// Walks from one of two leaves to the other, which begins with 12, concurrent with the tasks. At first both are under
+/// one base node. At every instant one of 10 and 12 is present, and one of 9 and 11.
 fn steps_across(prepare: fn(&Table), tasks: &'static [Task]) {
     const NUMBERS: &[u64] = &[0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21];
     const UP: Task = |table| {
@@ -143,14 +144,14 @@ fn exchange(table: &Table, pair: [u64; 2]) {
     table.change_many(&pair, |values| values.swap(0, 1));
 }
 
-/// What comes next moves from the leaf ahead to the one that the trail is in.
+/// The next entry moves from the leaf ahead to the leaf of the trail.
 #[test]
 fn step_across_beside_a_move() {
     steps_across(|_| (), &[|table| exchange(table, [12, 10])]);
     steps_across(|_| (), &[|table| exchange(table, [9, 11])]);
 }
 
-/// The leaf that was sought ahead is replaced by a larger one.
+/// The leaf that the trail found ahead is replaced by a larger one.
 #[test]
 fn step_across_beside_a_leaf_that_grows() {
     steps_across(
@@ -162,7 +163,7 @@ fn step_across_beside_a_leaf_that_grows() {
     );
 }
 
-/// The leaves come under base nodes of their own, and back.
+/// The leaves move under base nodes of their own, and back.
 #[test]
 fn step_across_beside_a_split_and_a_join() {
     steps_across(
@@ -177,7 +178,7 @@ fn step_across_beside_a_split_and_a_join() {
     );
 }
 
-/// A leaf that is full is replaced by a larger one beside changes in it.
+/// A full leaf is replaced by a larger one, concurrent with changes in it.
 #[test]
 fn leaf_that_grows() {
     const FULL: &[u64] = &[0, 1, 4, 5, 8, 9, 12, 13];
@@ -189,7 +190,7 @@ fn leaf_that_grows() {
     model(FULL, &[], tasks, &[1, 4, 5, 8, 9, 12, 13, 16]);
 }
 
-/// A slot is given to another key between the looks at its two words.
+/// A slot is given to another key between the reads of its two words.
 #[test]
 fn read_beside_the_reuse_of_a_slot() {
     let tasks: &[Task] = &[
@@ -202,7 +203,7 @@ fn read_beside_the_reuse_of_a_slot() {
     model(&[0, 4], &[], tasks, &[4, 5]);
 }
 
-/// The leaf that is replaced lives on under another base node, so the change belongs there.
+/// The replaced leaf stays in use under another base node, so the change belongs there.
 #[test]
 fn leaf_that_grows_beside_a_split_of_its_base_node() {
     const NUMBERS: [u64; 12] = [0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21];

@@ -1,11 +1,11 @@
-//! The way to the base nodes: a route node, or the base node itself where there is only one, as in a quiet table.
+//! The root of a table: a route node, or the base node itself if there is only one.
 
 use super::base::Base;
 use super::inner::{Bound, Inner, Parts};
 use std::ptr;
 
-/// A pointer to a base node (bit 0 set) or a route node. Whoever holds one has it from a table under a guard that is still alive
-/// (or owns the table), so that the nodes are there.
+/// A pointer to a base node (bit 0 set) or to a route node. Its holder got it from a table under a guard that is still
+/// alive, or owns the table. So the nodes are not freed.
 pub(super) enum Route<'a, K> {
     One(&'a Base<K>),
     Many(Inner<K>),
@@ -13,11 +13,11 @@ pub(super) enum Route<'a, K> {
 
 impl<K: 'static> Route<'_, K> {
     /// # Safety
-    /// `word` came from [`one`](Self::one) or is a route node's address, and what it leads to may be read (see [`Route`]).
+    /// `word` came from [`one`](Self::one) or is a route node's address. The caller may read the nodes (see [`Route`]).
     #[inline]
     pub unsafe fn from_word(word: *mut u8) -> Self {
         if word.addr() & 1 == 1 {
-            // SAFETY: the bit says so; the caller's promise.
+            // SAFETY: bit 0 says that this is a base node. The caller promises the rest.
             Self::One(unsafe { &*word.map_addr(|address| address & !1).cast() })
         } else {
             // SAFETY: the caller's promise.
@@ -30,7 +30,7 @@ impl<K: 'static> Route<'_, K> {
         base.map_addr(|address| address | 1)
     }
 
-    /// Base nodes.
+    /// The number of base nodes.
     pub fn len(&self) -> usize {
         match self {
             Self::One(_) => 1,

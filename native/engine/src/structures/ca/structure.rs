@@ -1,8 +1,8 @@
-//! Changes of a base node's B+tree: leaves grow, split and merge, and inner nodes with them.
+//! Changes of a base node's B+tree: leaves grow, split and merge, and so do inner nodes.
 //!
-//! All of it happens under the base node's lock. New nodes are made first; one store publishes them; then the leaves that they
-//! replace are marked dead and unlocked, and everything replaced is retired. So a panic (memory is exhausted) before the
-//! store leaves the table as it was, and nothing can fail after it.
+//! All of it happens under the base node's lock. First the new nodes are made. One store publishes them. Then the
+//! leaves that they replace are marked dead and unlocked, and everything replaced is retired. So a panic before the
+//! store (memory is exhausted) leaves the table unchanged, and nothing can fail after the store.
 
 use super::base::{Base, Structure};
 use super::inner::{common, Bound, Inner, Kind, Node, Parts, FANOUT};
@@ -15,12 +15,12 @@ use cats_sync::slab;
 use std::cmp::Ordering;
 use std::ptr::NonNull;
 
-/// Two neighbouring leaves merge when they have this many entries together, or one is empty.
+/// Two neighbouring leaves merge if they have at most this many entries together, or if one is empty.
 const MERGE: usize = if cfg!(shuttle) { 4 } else { MAX_SLOTS / 2 };
-/// Inner nodes with fewer children merge with a neighbour.
+/// An inner node with fewer children merges with a neighbour.
 const FEW: usize = FANOUT / 4;
 
-/// An inner node on the way to a leaf, the child that was taken, and the node's range.
+/// A step of the path to a leaf: an inner node, the index of the child taken, and the node's key range.
 pub(super) struct Turn<K> {
     pub inner: Inner<K>,
     pub index: usize,
@@ -35,7 +35,7 @@ impl<K> Clone for Turn<K> {
 }
 impl<K> Copy for Turn<K> {}
 
-/// What takes the place of a node: one, or two with the separator between them.
+/// What replaces a node: one node, or two with a separator between them.
 pub(super) enum Piece<K> {
     One(Node),
     Two(Node, Bound<K>, Node),
@@ -44,7 +44,7 @@ pub(super) enum Piece<K> {
 /// Two leaves with the separator between them.
 type Two<K> = (Leaf, Bound<K>, Leaf);
 
-/// What a change replaces, and by how much the table's size grows.
+/// The nodes that a change replaces, and by how many bytes the table grows.
 pub(super) struct Change<K> {
     pub leaves: Vec<Held>,
     pub inners: Vec<Inner<K>>,
@@ -98,7 +98,7 @@ impl<K: Send + Sync + 'static> Change<K> {
         Box::into_raw(Box::new(key))
     }
 
-    /// One node for the parts, or two when they are too many.
+    /// One node for the parts, or two if they are too many.
     pub fn assemble<S: OrderedSchema<Key = K>>(
         &mut self,
         schema: &S,
@@ -115,14 +115,14 @@ impl<K: Send + Sync + 'static> Change<K> {
         Piece::Two(left, key, right)
     }
 
-    /// Kills and retires what was replaced: it is unlinked now.
+    /// Kills and retires what was replaced and is now unlinked.
     pub fn commit<S: OrderedSchema<Key = K>>(mut self, table: &Ca<S>, guard: &Guard) {
         for held in self.leaves.drain(..) {
             let leaf = held.leaf;
             held.kill();
             self.grown -= leaf.size() as i64;
-            // SAFETY: unlinked, as are the others below; each was owned by the structure once. Leaves and inner nodes came from the
-            // slab with these sizes.
+            // SAFETY: unlinked, like the others below. The structure was the only owner of each. Leaves and inner nodes
+            // came from the slab with these sizes.
             unsafe { guard.retire_memory(leaf.start(), leaf.size()) };
         }
         for inner in self.inners.drain(..) {
@@ -146,16 +146,16 @@ impl<K: Send + Sync + 'static> Change<K> {
 }
 
 unsafe fn free(address: *mut u8, size: usize) {
-    // SAFETY: what is retired with this function came from the slabs, with this size.
+    // SAFETY: whatever is retired with this function came from the slab with this size.
     unsafe { slab::free(NonNull::new_unchecked(address), size) }
 }
 
 unsafe fn drop_key<K>(address: *mut u8, _: usize) {
-    // SAFETY: a separator was boxed.
+    // SAFETY: separators are boxed.
     drop(unsafe { Box::from_raw(address.cast::<K>()) });
 }
 
-/// The way to the leaf of a key, in a base node that is locked.
+/// The path to the leaf of a key, in a locked base node.
 pub(super) struct Way<K> {
     pub turns: Vec<Turn<K>>,
     pub leaf: Leaf,
@@ -180,7 +180,7 @@ impl<S: OrderedSchema> Ca<S> {
         Err(Busy)
     }
 
-    /// The way to the key's leaf. Under the base node's lock.
+    /// The path to the key's leaf. Call it under the base node's lock.
     pub(super) fn way(&self, base: &Base<S::Key>, query: &Query<S>) -> Way<S::Key> {
         let mut turns = Vec::new();
         let (mut low, mut high) = (base.low, base.high);
@@ -203,7 +203,7 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Makes a leaf that was full for this key larger, or two.
+    /// Makes space in a leaf that was full for this key: replaces it by a larger one, or by two.
     #[cold]
     pub(super) fn make_room(&self, guard: &Guard, query: &Query<S>, wanted: Wanted) -> Result<(), Busy> {
         let structure = self.lock_base(query)?;
@@ -215,7 +215,7 @@ impl<S: OrderedSchema> Ca<S> {
         Ok(())
     }
 
-    /// Replaces a locked leaf by a larger one, or by two. `prepare` gets each new leaf before it is published.
+    /// Replaces a locked leaf by a larger one, or by two. Calls `prepare` with each new leaf before it is published.
     pub(super) fn extend(
         &self,
         guard: &Guard,
@@ -247,8 +247,8 @@ impl<S: OrderedSchema> Ca<S> {
         change.commit(self, guard);
     }
 
-    /// A copy of a locked leaf and, for a key that is beyond all its entries, as it is when keys come in order, an empty leaf beside
-    /// it.
+    /// A copy of a locked leaf and an empty leaf beside it, for a key beyond all its entries. Keys that come in order
+    /// are like that.
     fn set_apart(&self, change: &mut Change<S::Key>, way: &Way<S::Key>, query: &Query<S>) -> Option<Two<S::Key>> {
         let (schema, leaf) = (&self.schema, way.leaf);
         if leaf.is_beyond(query, Ordering::Greater) {
@@ -257,7 +257,7 @@ impl<S: OrderedSchema> Ca<S> {
             let empty = change.leaf(MAX_LINES, common(schema, key, way.high), &[], true);
             Some((copy, key, empty))
         } else if leaf.is_beyond(query, Ordering::Less) {
-            // SAFETY: entries of a locked leaf are whole.
+            // SAFETY: the entries of a locked leaf are valid.
             let key = change.key(unsafe { schema.own(leaf.lowest(schema)?) });
             let empty = change.leaf(MAX_LINES, common(schema, way.low, key), &[], true);
             let copy = change.copy(leaf, common(schema, key, way.high));
@@ -267,7 +267,7 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Two leaves for the entries of a locked one that has at least two.
+    /// Two leaves for the entries of a locked leaf that has at least two.
     pub(super) fn split_leaf(
         &self,
         change: &mut Change<S::Key>,
@@ -281,7 +281,7 @@ impl<S: OrderedSchema> Ca<S> {
         let middle = entries.len() / 2;
         if !ordered {
             let skip = leaf.skip();
-            // SAFETY: entries of a locked leaf are whole.
+            // SAFETY: the entries of a locked leaf are valid.
             let with_head = |entry| (unsafe { schema.entry_head(entry, skip) }, entry);
             let mut list: Vec<(u64, Entry)> = entries.into_iter().map(with_head).collect();
             list.select_nth_unstable_by(middle, |a, b| compare_headed(schema, *a, *b));
@@ -295,7 +295,7 @@ impl<S: OrderedSchema> Ca<S> {
         (left, key, right)
     }
 
-    /// Puts a piece in the place where the turns lead.
+    /// Puts a piece at the end of the path.
     pub(super) fn graft(
         &self,
         change: &mut Change<S::Key>,
@@ -323,7 +323,8 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Merges the leaf of the key with a neighbour, if both are there and have few entries. Gives up rather than wait.
+    /// Merges the leaf of the key with a neighbour, if there is one and both have few entries. Gives up rather than
+    /// wait.
     #[cold]
     pub(super) fn shrink(&self, guard: &Guard, query: &Query<S>) {
         let Some(structure) = self.find_base(query.probe).try_lock() else {
@@ -387,8 +388,8 @@ impl<S: OrderedSchema> Ca<S> {
         Some(merged)
     }
 
-    /// Puts the parts, which have become fewer, in the place where the turns lead; a node that has few children shares with a
-    /// neighbour.
+    /// Puts parts with fewer children at the end of the path. If a node has few children, it merges with a neighbour or
+    /// shares with it.
     fn contract(
         &self,
         change: &mut Change<S::Key>,
@@ -428,7 +429,7 @@ impl<S: OrderedSchema> Ca<S> {
             match piece {
                 Piece::One(node) => _ = parts.merge(first, node.0),
                 Piece::Two(left, key, right) => {
-                    // The separator has moved down, and another one up in its place.
+                    // The separator moved down, and another one moved up in its place.
                     parts.merge(first, left.0);
                     parts.split(schema, first, (left.0, key, right.0));
                 }

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
-/// Adapts at every occasion.
+/// Adapts at every opportunity.
 const NERVOUS: Thresholds = Thresholds { split: 0, join: 0 };
 
 mod conformance {
@@ -142,7 +142,7 @@ enum Op {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 80, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Runs of insertions, removals, ordered steps and forced adaptations keep every invariant.
+    /// Random insertions, removals, ordered steps and forced adaptations keep every invariant.
     #[test]
     fn invariants_hold(ops in prop::collection::vec((0..5u8, 0..20_000u64, 1..4000u64), 0..60)) {
         let map = Map(Ca::new(TestSchema));
@@ -157,7 +157,7 @@ proptest! {
             };
             match op {
                 Op::Put(from, many) => for n in from..from + many {
-                    // Up, down, and criss-cross.
+                    // Up, down, and alternating.
                     let n = match many % 3 { 0 => n, 1 => 2 * from + many - 1 - n, _ => from + (n - from) * 1021 % many };
                     map.put(n, 1);
                     model.insert(n);
@@ -201,7 +201,7 @@ fn splits_down_to_single_entries_and_joins_again() {
     assert_eq!(check(&map.0).len(), 100_000);
 }
 
-/// Searches are right for keys that do not begin as the separators do.
+/// Searches are right for keys that do not have the common prefix of the separators.
 #[test]
 fn keys_beside_the_common_prefix_are_found() {
     const FROM: u64 = 1 << 30;
@@ -221,7 +221,7 @@ fn keys_beside_the_common_prefix_are_found() {
     assert_eq!(check(&map.0), expected);
 }
 
-/// How many leaves of a table with one base node are in order, and how many are not.
+/// How many leaves of a table with one base node are ordered, and how many are not.
 fn leaves_in_order(table: &Ca<TestSchema>) -> (usize, usize) {
     let _guard = epoch::pin();
     let Route::One(base) = table.route() else {
@@ -247,7 +247,7 @@ fn ascending_keys_stay_in_order_and_others_are_put_in_order_when_asked_for() {
         ordered > 70 && others == 0,
         "{ordered} leaves in order and {others} not"
     );
-    // Nobody has asked for the order of the last leaf, which has room: it is not worth a search.
+    // No ordered operation has used the last leaf, which has space. So keeping its order is not worth a search.
     map.put(19_997, 1);
     assert_eq!(leaves_in_order(&map.0).1, 1);
     assert_eq!(map.next(Some(19_996)), Some((19_997, 1)));
@@ -258,13 +258,13 @@ fn ascending_keys_stay_in_order_and_others_are_put_in_order_when_asked_for() {
     let map = Map(Ca::new(TestSchema));
     (0..10_000).for_each(|n| map.put(n * 7919 % 10_000, 1));
     let (ordered, others) = leaves_in_order(&map.0);
-    // But a leaf that was just begun beside a full one.
+    // The exceptions are leaves that were just started beside a full one.
     assert!(ordered < 5 && others > 70, "{ordered} leaves in order and {others} not");
     assert_eq!(map.walk().len(), 10_000);
     assert_eq!(leaves_in_order(&map.0).1, 0);
 }
 
-/// Runs `work` again and again on `threads` threads until it says so or a minute has passed.
+/// Calls `work` repeatedly on `threads` threads until it returns true, or for a minute.
 fn until(threads: u64, work: impl Fn(u64) -> bool + Sync) -> bool {
     let (done, end) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(60));
     std::thread::scope(|scope| {
@@ -318,7 +318,7 @@ fn a_lone_writer_joins() {
     assert!(joined);
 }
 
-/// Everything at once, adaptation forced at random; then all invariants.
+/// All operations concurrently, with random forced adaptations. At the end, all invariants hold.
 #[test]
 fn invariants_hold_after_a_storm() {
     for range in [20, 500, 20_000] {
@@ -354,7 +354,7 @@ fn invariants_hold_after_a_storm() {
     }
 }
 
-/// Two threads append, two take the first: everything comes out once, in order, and the structure stays small.
+/// Two threads append, two take the first entry. Every entry comes out once, in order, and the structure stays small.
 #[test]
 fn works_as_a_queue() {
     const EACH: u64 = 200_000;
@@ -383,7 +383,7 @@ fn works_as_a_queue() {
     });
     assert_eq!(sum.into_inner(), (0..2 * EACH).sum());
     assert_eq!(check(&map.0), []);
-    // What merges and joins were put off for contention, walks make up for.
+    // Contention delayed some merges and joins. Walks make up for them.
     while map.0.bytes() > 20_000 {
         assert_eq!(map.next(None), None);
     }
@@ -422,7 +422,7 @@ fn unwinding_frees_all_locks() {
     assert_eq!(map.get(0), Some(2));
 }
 
-/// A structure that is being changed, or a leaf that is held for long, is reported, and nothing is done.
+/// `Busy` is returned, and nothing is done, if a structure is being changed or a leaf is held for long.
 #[test]
 fn held_locks_are_reported_as_busy() {
     let map = Map(Ca::new(TestSchema));
@@ -447,13 +447,13 @@ fn held_locks_are_reported_as_busy() {
     assert_eq!(check(&map.0).len(), 1000);
 }
 
-/// 1 and 1.0 are one key of an ordered table, whichever of them stands in it.
+/// 1 and 1.0 are one key of an ordered table, whichever of them is stored.
 #[test]
 fn equal_numbers_are_one_key() {
     crate::testing::conformance::equal_numbers_are_one_key(Ca::new(crate::testing::conformance::Numbers));
 }
 
-/// An entry that is put where the same list has just removed it, and more of them than a leaf holds.
+/// One call removes an entry and puts it back, with more keys than a leaf holds.
 #[test]
 fn a_long_list_splits_leaves_under_its_locks() {
     let lists: [Vec<u64>; 3] = [

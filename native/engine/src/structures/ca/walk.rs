@@ -1,9 +1,11 @@
-//! Ordered operations: `next`, `prev`, ranges, scans and places by number.
+//! Ordered operations: `next`, `prev`, ranges, scans and slots by number.
 //!
-//! A step reads the leaf of the key that it starts from and, while that has nothing further, its neighbours; the tokens of all
-//! of them are validated together, so there was an instant at which all of it held. After some failures it locks the leaves
-//! instead; as it may go downwards, against the order of other lockers, it counts on every wait being bounded. A range goes on
-//! beside the leaf where it begins, each leaf being validated by itself.
+//! A step reads the leaf of its start key. While it finds nothing there, it reads the following leaves. It validates
+//! the tokens of all of them together at the end, so at one instant everything held. After several failures it locks
+//! the leaves instead. A downward step locks against the order of other threads, which is safe because every wait is
+//! bounded.
+//!
+//! A range continues in the leaves behind the first one. Each leaf is validated by itself.
 
 use super::base::Base;
 use super::inner::{bound, Bound, Inner, Kind, Node};
@@ -16,19 +18,20 @@ use crate::{Busy, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
 use std::ptr::NonNull;
 
-/// Bits of a trail's note for the size of the leaf; the others are the rank of the entry that its run begins with.
+/// The low bits of a trail's note hold the number of lines of the leaf. The others hold the rank of the first entry of
+/// its run.
 const LINES_BITS: u32 = 5;
 
-/// From so many entries on a leaf is read as a whole.
+/// If at least this many entries of a leaf are shown, the whole leaf is prefetched.
 const MANY: usize = 16;
 
-/// Which leaf is sought.
+/// Which leaf to find.
 enum Target<'q, 'a, S: OrderedSchema> {
     First,
     Last,
-    /// The one whose range holds the key.
+    /// The leaf whose range holds the key.
     At(&'q Query<'a, S>),
-    /// The one whose range holds the keys right below the key.
+    /// The leaf whose range holds the keys right below the key.
     Below(&'q Query<'a, S>),
 }
 
@@ -38,7 +41,7 @@ struct Spot<'a, K> {
     leaf: Leaf,
     low: Bound<K>,
     high: Bound<K>,
-    /// The turn at the node above, if there is one.
+    /// The last turn of the path, if the leaf has a node above it in its base node.
     above: Option<Turn<K>>,
 }
 
@@ -50,13 +53,14 @@ impl<K> Clone for Spot<'_, K> {
 impl<K> Copy for Spot<'_, K> {}
 
 impl<K> Spot<'_, K> {
-    /// Where the leaf ends in this direction, if that is not the end of the table.
+    /// The bound of the leaf in this direction. `None` at the end of the table.
     fn beyond(&self, down: bool) -> Option<Bound<K>> {
         let bound = if down { self.low } else { self.high };
         (!bound.is_null()).then_some(bound)
     }
 
-    /// The leaf beside this one, unless it is under another node. As ranges of leaves never change, it is that if it is not dead.
+    /// The neighbour leaf, if it is under the same inner node. Ranges of leaves never change, so it is the neighbour
+    /// unless it is dead.
     fn beside(&self, down: bool) -> Option<Self> {
         let mut turn = self.above?;
         turn.index = if down {
@@ -83,7 +87,7 @@ impl<K> Spot<'_, K> {
     }
 }
 
-/// A leaf that was read, as it must still be at the end.
+/// A leaf that was read, and must be unchanged or locked at the end.
 enum Seen {
     Token(Leaf, u64),
     Locked(Held),
@@ -104,12 +108,12 @@ impl Seen {
     }
 }
 
-/// Entries of one leaf, from some place on in the direction of a walk; or nothing, at the end of the table.
+/// Entries of one leaf, from some rank on in the direction of the walk. Empty at the end of the table.
 pub(super) struct View<'s, 'a, K> {
     spot: &'s Spot<'a, K>,
     /// The leaf's token, if it was not locked.
     token: Option<u64>,
-    /// Ranks from `start` up to `end`.
+    /// The ranks `start..end`.
     start: usize,
     end: usize,
     down: bool,
@@ -124,11 +128,12 @@ impl<K> View<'_, '_, K> {
         let rank = if self.down { self.end - 1 - i } else { self.start + i };
         self.spot.leaf.at(rank)
     }
-    /// Where the leaf ends, if that is not the end of the table.
+    /// The bound of the leaf in the walk's direction. `None` at the end of the table.
     fn beyond(&self) -> Option<Bound<K>> {
         self.spot.beyond(self.down)
     }
-    /// Leaf, token, rank, the leaf's bound and the contents of the first entry, if there is one and the leaf is not locked.
+    /// What a trail needs: leaf, token, rank and bound of the first entry, and the entry itself. `None` if there is no
+    /// entry or the leaf is locked.
     fn mark(&self, first: Option<Entry>) -> Option<(Leaf, u64, usize, Bound<K>, Entry)> {
         let entry = first?;
         let rank = if self.down { self.end - 1 } else { self.start };
@@ -136,7 +141,7 @@ impl<K> View<'_, '_, K> {
         Some((self.spot.leaf, self.token?, rank, beyond, entry))
     }
 
-    /// Shows up to `limit` entries; how many, and whether there may be more beyond them.
+    /// Shows up to `limit` entries. Returns how many, and whether more may follow.
     fn show<T>(
         &self,
         limit: usize,
@@ -158,7 +163,8 @@ impl<K> View<'_, '_, K> {
     }
 }
 
-/// Notes on a trail where it is: the leaf, the rank of the entry there, and the leaf's bound in the trail's direction.
+/// Stores the present position in a trail: the leaf, the rank of the entry there, and the leaf's bound in the trail's
+/// direction.
 fn note<K>(trail: &mut Trail, leaf: Leaf, rank: usize, beyond: Bound<K>) {
     trail.node = leaf.address();
     trail.note = rank << LINES_BITS | leaf.lines();
@@ -207,7 +213,7 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Takes a leaf's token or lock, in order; nothing if it is dead.
+    /// Takes a leaf's token or lock, and makes sure that it is ordered. `None` if it is dead.
     fn enter(&self, leaf: Leaf, locking: bool) -> Result<Option<(Seen, Info)>, Busy> {
         loop {
             let seen = if locking {
@@ -235,8 +241,8 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Shows `visit` the entries from a key on, up or down: those of the first leaf that has any. `visit` may be repeated;
-    /// the last call, whose result is returned, saw one state.
+    /// Calls `visit` with the entries from a key on, up or down, of the first leaf that has any. `visit` may be
+    /// repeated. The last call, whose result is returned, saw one state.
     pub(super) fn walk<'a, R>(
         &self,
         guard: &Guard,
@@ -256,7 +262,7 @@ impl<S: OrderedSchema> Ca<S> {
             });
             let start = spot.base;
             let mut empty = None;
-            // The first leaf is nearly always the only one, and a vector without elements costs nothing.
+            // The first leaf is nearly always the only one, and an empty vector costs nothing.
             let mut passed = Vec::new();
             loop {
                 let Some((seen, info)) = self.enter(spot.leaf, locking)? else {
@@ -322,7 +328,7 @@ impl<S: OrderedSchema> Ca<S> {
         Err(Busy)
     }
 
-    /// Shows `look` the first entry from a key on, up or down, and begins a trail there.
+    /// Calls `look` with the first entry from a key on, up or down, and starts a trail there.
     pub(super) fn step<R>(
         &self,
         guard: &Guard,
@@ -344,7 +350,7 @@ impl<S: OrderedSchema> Ca<S> {
         Ok(result)
     }
 
-    /// See [`crate::Engine::follow`]; a trail leads from leaf to leaf.
+    /// See [`crate::Engine::follow`]. A trail leads from leaf to leaf.
     #[inline(always)]
     pub(super) fn step_along<R>(
         &self,
@@ -363,12 +369,13 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Takes the step along a trail from the last entry of its run.
+    /// Goes on from the last entry of the trail's run.
     #[inline(never)]
     fn step_on<R>(&self, trail: &mut Trail, down: bool, look: &mut impl FnMut(Option<Entry>) -> R) -> Option<R> {
-        // SAFETY: the trail's node is a leaf of this size, and has not been freed, as `here` has found.
+        // SAFETY: the trail's node is a leaf of this size. It has not been freed, as `here` checked.
         let leaf = unsafe { Leaf::from_address(NonNull::new_unchecked(trail.node), trail.note % (1 << LINES_BITS)) };
-        // The leaf is ordered as long as the trail holds. What is read of it is validated below, and again by later steps.
+        // The leaf is ordered while the trail is valid. What is read of it is validated below, and again by later
+        // steps.
         let first = trail.note >> LINES_BITS;
         let passed = trail.passed();
         let rank = if down { first - passed } else { first + passed };
@@ -391,10 +398,10 @@ impl<S: OrderedSchema> Ca<S> {
         trail.step(trail.ahead()?, look)
     }
 
-    /// Seeks the leaf that a trail will come to next, if there is one, and asks for all of it.
+    /// Finds the leaf to which a trail will come next, if there is one, and prefetches all of it.
     #[inline(never)]
     fn look_beyond(&self, trail: &mut Trail, down: bool) {
-        // SAFETY: a bound of the trail's leaf, which has not been freed as the leaf has not.
+        // SAFETY: a bound of the trail's leaf. The leaf has not been freed, and so the bound has not.
         let Some(key) = (unsafe { bound(trail.bound.cast::<S::Key>()) }) else {
             return;
         };
@@ -412,7 +419,7 @@ impl<S: OrderedSchema> Ca<S> {
         });
     }
 
-    /// Takes the step along a trail from the last entry of its leaf to the next leaf, if that has any.
+    /// Goes on from the last entry of the trail's leaf to the next leaf, if that has entries.
     #[inline(never)]
     fn step_across<R>(&self, trail: &mut Trail, down: bool, look: &mut impl FnMut(Option<Entry>) -> R) -> Option<R> {
         if trail.bound.is_null() {
@@ -427,8 +434,8 @@ impl<S: OrderedSchema> Ca<S> {
             bound,
             note: lines,
         } = trail.beyond?;
-        // SAFETY: a leaf of this size that was reachable in the trail's epoch, so it has not been freed. As ranges of leaves never change, it is
-        // the next one if it is not dead.
+        // SAFETY: a leaf of this size, which was reachable in the trail's epoch, so it has not been freed. Ranges of
+        // leaves never change, so it is the next one unless it is dead.
         let leaf = unsafe { Leaf::from_address(NonNull::new_unchecked(node), lines) };
         let (seen, info) = self.enter(leaf, false).ok()??;
         let count = info.count();
@@ -446,7 +453,8 @@ impl<S: OrderedSchema> Ca<S> {
         })
     }
 
-    /// Does away with an empty leaf that a walk met: whoever emptied it could not, as locks were held. `near` is a bound of it.
+    /// Removes an empty leaf that a walk met. The thread that emptied it could not, because locks were held. `near` is
+    /// a bound of the leaf.
     #[cold]
     fn drop_empty(&self, guard: &Guard, base: &Base<S::Key>, leaf: Leaf, near: Bound<S::Key>) {
         if base.root() == Node::leaf(leaf) {
@@ -479,7 +487,7 @@ impl<S: OrderedSchema> Ca<S> {
             out.truncate(start);
             return Err(Busy);
         };
-        // On into the leaves beside it, until there is one that is not as it should be.
+        // Continues in the leaves beside it, until one is dead or changing.
         while more && places < limit {
             let before = out.len();
             let mut read = || {
@@ -529,14 +537,14 @@ impl<S: OrderedSchema> Ca<S> {
                 Ok((shown, last, view.len() > shown || view.beyond().is_some()))
             });
             let Ok((shown, last, more)) = step else {
-                // What failed attempts appended; what stands before is done, and the cursor behind it.
+                // Removes what failed attempts appended. What comes before is complete, and the cursor is behind it.
                 out.truncate(start);
                 return if places > 0 { Ok(true) } else { Err(Busy) };
             };
             places += shown;
             cursor.done = !more;
             if let Some(last) = last {
-                // SAFETY: the entry was valid under the guard, so what it points to is still there.
+                // SAFETY: the entry was valid under the guard, so what it points to is not freed yet.
                 cursor.behind = Some(unsafe { self.schema.own(last) });
             }
         }

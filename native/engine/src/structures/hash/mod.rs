@@ -221,7 +221,7 @@ impl<S: Schema> Hash<S> {
         })
     }
 
-    /// Like [`hold`](Self::hold), but returns the bucket and the version at which it was locked. Nothing frees the lock
+    /// Like [`lock`](Self::lock), but returns the bucket and the version at which it was locked. Nothing frees the lock
     /// when dropped. The first try is inlined into the caller, as for reads.
     #[inline(always)]
     fn take_lock<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g>, u64), Busy> {

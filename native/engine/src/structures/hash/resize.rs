@@ -14,7 +14,7 @@ use cats_sync::facade::Ordering;
 pub const LONELY: usize = 2;
 /// The table grows at this many entries a bucket, in tenths. It shrinks at half of it.
 const LOAD: i64 = 68;
-/// Subtracted from the estimated number of keys, so that a small table needs no large sample.
+/// Added to the estimated number of keys, so that a small table can grow before its sample is large.
 const SLACK: i64 = 32;
 /// From this size on, `BATCH` buckets are split or merged at once. So the size, which every call reads, is written less
 /// often.

@@ -1,8 +1,9 @@
 //! Adaptation: a contended base node splits, an uncontended one joins its neighbour.
 //!
-//! Source: 000 section 3.2; ALGORITHMS section 2.4. Neither changes what is in the table: a key whose base node is
-//! being replaced is not absent, but behind a lock. Nothing is changed before all memory and all locks are there; where
-//! one is not, the statistic starts again from zero, and there will be another time.
+//! Source: Sagonas, Winblad, "More Scalable Ordered Set for ETS Using Adaptation", Erlang 2014, section 3.2. Neither
+//! changes the contents of the table. A key whose base node is being replaced is not absent, but behind a lock. Nothing
+//! is changed before all memory and all locks are there. If one is missing, the statistic starts again from zero, and a
+//! later operation will try again.
 
 use super::node::{Base, Child, Node, Route};
 use super::{CaTree, Found, Held, Target};
@@ -13,18 +14,18 @@ use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, Ordering::*};
 use std::mem;
 
-/// Route nodes above a base node at most, as in OTP: insertions in order split the last base node again and again, and
-/// the route nodes would become a list.
+/// The most route nodes above a base node, as in Erlang/OTP. Insertions in order split the last base node again and
+/// again, and without a limit the route nodes would become a list.
 const MAX_DEPTH: u32 = 16;
 
-/// A route node's lock. Freed when dropped.
+/// A route node's lock. Dropping it frees the lock.
 struct RouteLock<'g, K> {
     route: &'g Route<K>,
     version: u64,
 }
 
 impl<'g, K> RouteLock<'g, K> {
-    /// Waits for the lock, a bounded time.
+    /// Takes the lock after a bounded wait.
     fn take(route: &'g Route<K>) -> Option<Self> {
         let (version, _) = route.lock.lock().ok()?;
         Some(Self { route, version })
@@ -38,7 +39,7 @@ impl<K> Drop for RouteLock<'_, K> {
 }
 
 impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
-    /// Splits or joins a base node, as its statistic says, and frees its lock.
+    /// Splits or joins a base node if its statistic is beyond a threshold, and frees its lock.
     #[cold]
     pub(super) fn adapt(&self, guard: &Guard, held: Held<S::Key, B>) {
         let mut held = held;
@@ -57,7 +58,7 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         }
     }
 
-    /// Splits a base node, if it has two entries, under a new route node.
+    /// Splits a base node under a new route node, if it has at least two entries.
     pub(super) fn split(&self, guard: &Guard, mut held: Held<S::Key, B>) {
         let Found { base, parent, depth } = held.found;
         base.lock().statistic().reset();
@@ -72,7 +73,7 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         // SAFETY: the entry is in the table.
         let key = unsafe { self.schema.own(first.expect("neither half is empty")) };
         let route = route.fill(Route::new(key));
-        // SAFETY: made above, and nobody else has it.
+        // SAFETY: made above, and no other thread can reach it.
         let (key, slots) = unsafe { (&raw const (*route).key, [(*route).slot(0), (*route).slot(1)]) };
         let count = base.count();
         let left = left.fill(Base::new(below, count / 2, base.low, key));
@@ -88,8 +89,8 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         self.retire_base(guard, base);
     }
 
-    /// Joins a base node with its neighbour across the route node above it, which goes. The neighbour's lock is only
-    /// tried, as it may be against the order.
+    /// Joins a base node with its neighbour across the route node above it, which is removed. The neighbour's lock is
+    /// only tried, because this may be against the locking order.
     pub(super) fn join(&self, guard: &Guard, mut held: Held<S::Key, B>) {
         let base = held.base();
         base.lock().statistic().reset();
@@ -106,7 +107,8 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         let Some(above) = self.lock_above(guard, parent) else {
             return;
         };
-        // From here on nothing fails. The neighbour's parent is what it was found as, or, if that goes, the one above.
+        // From here on nothing can fail. The neighbour's parent is the one that the search found. If that is removed,
+        // it is the route node above.
         let beside = if found.parent.is_some_and(|p| std::ptr::eq(p, parent)) {
             above.as_ref().map(|above| above.route)
         } else {
@@ -115,10 +117,10 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         parent.invalidate();
         base.invalidate();
         other.base().invalidate();
-        // Read after the lock was taken: a join further down may have written it until then.
+        // Read after the lock was taken, because until then a join further down may write it.
         let sibling: Node<S::Key, B> = parent.child(1 - side);
         let slot = self.slot_of(above.as_ref().map(|above| above.route), Node::route(parent));
-        // Release, here and below: publishes the node to those who search.
+        // Release, here and below: publishes the node to searches.
         slot.store(sibling.address(), Release);
         drop((above, locked));
         let count = base.count() + other.base().count();
@@ -135,7 +137,7 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
             drop((held, other));
             base
         };
-        // SAFETY: out of the tree, just now, and by this thread alone.
+        // SAFETY: this thread alone has just taken it out of the tree.
         unsafe {
             let parent = std::ptr::from_ref(parent).cast_mut().cast();
             guard.retire(parent, 0, Room::<Route<S::Key>>::free_retired);
@@ -144,11 +146,12 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         self.retire_base(guard, other);
     }
 
-    /// The base node next to the one on a side of a route node, on its other side.
+    /// The base node across a route node: the nearest one on its other side.
     fn neighbour<'g>(&self, _guard: &'g Guard, parent: &'g Route<S::Key>, side: usize) -> Found<'g, S::Key, B> {
         let (mut parent, mut node) = (parent, parent.child(1 - side));
         loop {
-            // SAFETY: nodes are retired by epoch, so what is found under a guard lives as long as that.
+            // SAFETY: nodes are retired through epochs, so a node that was found under a guard lives as long as the
+            // guard.
             match unsafe { node.child() } {
                 Child::Base(base) => {
                     let (parent, depth) = (Some(parent), 0);
@@ -159,15 +162,15 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         }
     }
 
-    /// Locks the route node above one whose lock the caller holds; there is none above the root. Nothing when a lock
-    /// was held for long.
+    /// Locks the route node above one whose lock the caller holds. The root has none above. `None` if a lock stays held
+    /// for long.
     fn lock_above<'g>(&self, guard: &'g Guard, route: &Route<S::Key>) -> Option<Option<RouteLock<'g, S::Key>>> {
         loop {
             let Some(above) = self.above(guard, route)? else {
                 return Some(None);
             };
             let locked = RouteLock::take(above)?;
-            // Another join took it out of the tree, which cannot happen again and again without others getting on.
+            // Another join removed it from the tree. Each such retry means that another thread made progress.
             if above.valid() {
                 return Some(Some(locked));
             }
@@ -186,13 +189,13 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
                     node = at.child(target.side(&self.schema, &at.key));
                     above = Some(at);
                 }
-                // Not in the tree.
+                // It is not in the tree.
                 Child::Base(_) => return None,
             }
         }
     }
 
-    /// Where a node is linked, a child of `parent` or the root.
+    /// The slot that links a node: a child slot of `parent`, or the root.
     fn slot_of<'a>(&'a self, parent: Option<&'a Route<S::Key>>, node: Node<S::Key, B>) -> &'a AtomicPtr<u8> {
         match parent {
             None => &self.root,
@@ -202,11 +205,11 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
 
     fn retire_base(&self, guard: &Guard, base: &Base<S::Key, B>) {
         let base = std::ptr::from_ref(base).cast_mut().cast();
-        // SAFETY: out of the tree, just now, and by this thread alone.
+        // SAFETY: this thread alone has just taken it out of the tree.
         unsafe { guard.retire(base, 0, Room::<Base<S::Key, B>>::free_retired) }
     }
 
-    /// Joins a base node that was found empty, if it still is.
+    /// Joins a base node that was found empty, if it is still empty.
     #[cold]
     pub(super) fn drop_empty(&self, guard: &Guard, found: Found<S::Key, B>) {
         if let Some(held) = Held::try_lock(found, false) {

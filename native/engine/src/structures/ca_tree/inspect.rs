@@ -1,17 +1,17 @@
-//! What tests and models of the contention adapting trees do to them.
+//! Helpers for tests and models of the contention adapting trees.
 
 use super::*;
 use crate::testing::conformance::{TestKey, TestSchema};
 use cats_sync::epoch;
 
-/// Adapts at every occasion.
+/// Adapts at every opportunity.
 pub const NERVOUS: Thresholds = Thresholds { split: 0, join: 0 };
 
 pub fn make<B: Balance>(thresholds: Thresholds, shared: bool) -> CaTree<TestSchema, B> {
     CaTree::with(TestSchema, thresholds, shared).expect("memory")
 }
 
-/// Splits or joins the base node that is sought, if nobody is in the way.
+/// Splits or joins the base node of `target`, if no other thread is in the way.
 pub fn force<B: Balance>(table: &CaTree<TestSchema, B>, target: &Target<TestSchema>, split: bool) {
     let guard = epoch::pin();
     let held = table.enter(&guard, target, false);

@@ -1,6 +1,4 @@
-//! Operations on several keys at once, by two-phase locking: the base nodes of all keys are locked in ascending order.
-//!
-//! Source: ALGORITHMS section 2.6.
+//! Operations on several keys, by two-phase locking: the base nodes of all keys are locked in ascending order.
 
 use super::{CaTree, Held, Target};
 use crate::structures::sequential::Balance;
@@ -12,9 +10,9 @@ pub(super) struct Many<'a, S: OrderedSchema, B: Balance> {
     table: &'a CaTree<S, B>,
     guard: &'a Guard,
     probes: &'a [&'a S::Probe],
-    /// Base nodes, ascending.
+    /// Base nodes, in ascending order.
     bases: Vec<Held<'a, S::Key, B>>,
-    /// For each probe the place of its base node.
+    /// For each probe the index of its base node.
     places: Vec<usize>,
 }
 
@@ -45,7 +43,8 @@ impl<'a, S: OrderedSchema, B: Balance> Many<'a, S, B> {
         })
     }
 
-    /// Frees the locks. Adapts only if there was one: what several base nodes are wanted for says little about each.
+    /// Frees the locks. Adapts only if there was one base node. If there were several, contention says little about
+    /// each of them.
     pub fn finish(mut self) {
         if self.bases.len() == 1 {
             let only = self.bases.pop().expect("one");

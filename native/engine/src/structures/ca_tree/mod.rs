@@ -1,28 +1,28 @@
-//! `ca_avl` and `ca_treap`: contention adapting search trees, as they were proposed for ETS.
+//! `ca_avl` and `ca_treap`: contention adapting search trees, as proposed for ETS.
 //!
-//! Source: Sagonas, Winblad, "More scalable ordered set for ETS using adaptation", Erlang'14 (000, sections 3 to 5 and
-//! 7); ALGORITHMS section 2. A binary tree of route nodes over base nodes; a base node is a sequential ordered set
-//! ([`Tree`]) under a lock that measures the contention on itself. A contended base node splits in two under a new
-//! route node, an uncontended one joins its neighbour. Every operation, lookups too, locks the base node of its key and
-//! asks whether it is still valid; that lock is exclusive, or shared between readers.
+//! Source: Sagonas, Winblad, "More Scalable Ordered Set for ETS Using Adaptation", Erlang 2014, sections 3 to 5 and 7.
+//! A binary tree of route nodes is above the base nodes. A base node is a sequential ordered set ([`Tree`]) under a
+//! lock that measures its own contention. A contended base node splits in two under a new route node. An uncontended
+//! one joins its neighbour. Every operation, even a lookup, locks the base node of its key and checks that it is still
+//! valid. That lock is exclusive, or shared between readers.
 //!
-//! Invariants (the proofs of all that follows rest on them):
+//! Invariants, on which the correctness rests:
 //!
-//! 1. The valid base nodes partition the keys. A base node's range never changes: it is replaced, never resized.
-//! 2. A slot that holds a base node is written by the holder of that node's lock; one that holds a route node, by the
-//!    holder of the lock of that node and of the one that the slot is in.
-//! 3. `valid` goes from true to false once, under the node's lock. A removed route node keeps its children, so a search
+//! 1. The valid base nodes partition the keys. A base node's range never changes: the node is replaced, never resized.
+//! 2. A slot that holds a base node is written by the holder of that node's lock. A slot that holds a route node is
+//!    written by the holder of two locks: that node's, and that of the node with the slot.
+//! 3. `valid` goes from true to false once, under the node's lock. A removed route node keeps its children. So a search
 //!    on an old path ends in an invalid base node or in the right one.
-//! 4. The parent of a valid base node is valid: a route node goes only together with a base node below it and that
-//!    one's neighbour across the route node, both locked.
-//! 5. The keys that bound a valid base node are those of route nodes in the tree.
+//! 4. The parent of a valid base node is valid. A route node is removed only together with a base node below it and
+//!    that one's neighbour across the route node, both locked.
+//! 5. The bounds of a valid base node are the keys of route nodes in the tree.
 //!
-//! Locks of base nodes are waited for in ascending order of keys, and otherwise tried; those of route nodes are taken
-//! after those of base nodes, a node's before that above it. Every wait is bounded. Nodes that left the tree are
-//! retired by epoch.
+//! Locking order: base nodes in ascending order of keys, otherwise they are only tried. Route nodes are locked after
+//! base nodes, and a route node before the one above it. Every wait is bounded. Nodes that left the tree are retired
+//! through epochs.
 //!
-//! All operations of the traits are linearizable except that a call of `scan` is so range by range, and `slot` not at
-//! all.
+//! All operations of the traits are linearizable, with two exceptions. A call of `scan` is linearizable range by range,
+//! and `slot` is not linearizable.
 
 mod adapt;
 #[cfg(test)]
@@ -48,48 +48,48 @@ use many::Many;
 use node::{Base, Child, Node, Route};
 use std::ptr;
 
-/// The contention adapting tree over AVL trees.
+/// The contention adapting tree with AVL trees.
 pub type CaAvl<S> = CaTree<S, Avl>;
-/// The contention adapting tree over treaps.
+/// The contention adapting tree with treaps.
 pub type CaTreap<S> = CaTree<S, Treap>;
 
-/// How often an operation begins anew, because the base node that it found had been replaced, before it reports `Busy`.
+/// How often an operation starts again because another thread had replaced its base node. Then it returns `Busy`.
 const ATTEMPTS: u32 = 1000;
-/// Where readers share locks they do not lower the statistic; one in so many does so for all, by `GRAVITY` (the numbers
-/// are OTP's).
+/// Readers that share locks do not lower the statistic. One reader in this many adds `GRAVITY` for all of them. The
+/// numbers are those of Erlang/OTP.
 const GRAVITY_SAMPLING: u32 = 512;
 const GRAVITY: i32 = -500;
 
 /// See the module's documentation.
 pub struct CaTree<S: OrderedSchema, B: Balance> {
-    /// Null once the engine has been dismantled.
+    /// Null after the engine was dismantled.
     root: AtomicPtr<u8>,
     schema: S,
     thresholds: Thresholds,
     /// Whether readers share the locks of base nodes.
     shared: bool,
-    /// Nodes that are yet to be dismantled.
+    /// Nodes that are still to be dismantled.
     remains: Vec<Node<S::Key, B>>,
 }
 
-// SAFETY: the nodes are the engine's own, and used as locks and epochs allow; keys may be shared and sent
+// SAFETY: the engine owns the nodes, and uses them as locks and epochs allow. Keys may be shared and sent
 // (`OrderedSchema::Key`).
 unsafe impl<S: OrderedSchema, B: Balance> Send for CaTree<S, B> {}
 // SAFETY: as above.
 unsafe impl<S: OrderedSchema, B: Balance> Sync for CaTree<S, B> {}
 
-/// Which base node is sought.
+/// Which base node to find.
 enum Target<'a, S: OrderedSchema> {
     First,
     Last,
-    /// The one whose range holds the key.
+    /// The base node whose range holds the key.
     At(&'a S::Probe),
-    /// The one whose range holds the keys right below the key.
+    /// The base node whose range holds the keys right below the key.
     Below(&'a S::Probe),
 }
 
 impl<S: OrderedSchema> Target<'_, S> {
-    /// The side of a route node on which it is.
+    /// The side of a route node on which the target is.
     #[inline]
     fn side(&self, schema: &S, key: &S::Key) -> usize {
         let right = match self {
@@ -102,11 +102,11 @@ impl<S: OrderedSchema> Target<'_, S> {
     }
 }
 
-/// A base node that was found, with the route node above it.
+/// A base node that was found, and the route node above it.
 struct Found<'g, K, B> {
     base: &'g Base<K, B>,
     parent: Option<&'g Route<K>>,
-    /// Route nodes above it.
+    /// The number of route nodes above it.
     depth: u32,
 }
 
@@ -117,14 +117,14 @@ impl<K, B> Clone for Found<'_, K, B> {
 }
 impl<K, B> Copy for Found<'_, K, B> {}
 
-/// A base node whose lock is held: valid when it was taken. Freed when dropped.
+/// A locked base node, which was valid when it was locked. Dropping it frees the lock.
 struct Held<'g, K, B> {
     found: Found<'g, K, B>,
     shared: bool,
 }
 
 impl<'g, K, B: Balance> Held<'g, K, B> {
-    /// Waits for the lock, a bounded time.
+    /// Takes the lock after a bounded wait.
     #[inline]
     fn lock(found: Found<'g, K, B>, shared: bool) -> Result<Self, Busy> {
         let lock = found.base.lock();
@@ -153,14 +153,14 @@ impl<'g, K, B: Balance> Held<'g, K, B> {
 
     #[inline]
     fn tree(&self) -> &Tree<B> {
-        // SAFETY: the lock is held, and this borrow keeps `tree_mut` away.
+        // SAFETY: the lock is held, and this borrow excludes `tree_mut`.
         unsafe { &*self.base().tree() }
     }
 
     #[inline]
     fn tree_mut(&mut self) -> &mut Tree<B> {
         debug_assert!(!self.shared);
-        // SAFETY: the lock is held, exclusively.
+        // SAFETY: the lock is held exclusively.
         unsafe { &mut *self.base().tree() }
     }
 }
@@ -178,14 +178,12 @@ impl<K, B> Drop for Held<'_, K, B> {
 }
 
 impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
-    /// An empty table, with the thresholds and the locks of base nodes that are asked for. Nothing when memory is
-    /// exhausted.
+    /// An empty table with the configured thresholds and locks of base nodes. `None` when memory is exhausted.
     pub fn new(schema: S, config: &Config) -> Option<Self> {
         Self::with(schema, config.thresholds(), config.base_lock == BaseLock::Rw)
     }
 
-    /// An empty table whose base nodes' locks are `shared` between readers, or are not. Nothing when memory is
-    /// exhausted.
+    /// An empty table. `shared` says whether readers share the locks of base nodes. `None` when memory is exhausted.
     fn with(schema: S, thresholds: Thresholds, shared: bool) -> Option<Self> {
         let base = Base::<S::Key, B>::new(Tree::default(), 0, ptr::null(), ptr::null());
         Some(Self {
@@ -206,7 +204,8 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
     fn find<'g>(&self, _guard: &'g Guard, target: &Target<S>) -> Found<'g, S::Key, B> {
         let (mut node, mut parent, mut depth) = (self.root(), None, 0);
         loop {
-            // SAFETY: nodes are retired by epoch, so what is found under a guard lives as long as that.
+            // SAFETY: nodes are retired through epochs, so a node that was found under a guard lives as long as the
+            // guard.
             match unsafe { node.child() } {
                 Child::Base(base) => return Found { base, parent, depth },
                 Child::Route(route) => {
@@ -230,7 +229,8 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         Err(Busy)
     }
 
-    /// Adapts as the statistic of the base node says, after an operation that locked only that, and frees the lock.
+    /// After an operation that locked only this base node: adapts if its statistic is beyond a threshold, and frees the
+    /// lock.
     #[inline]
     fn leave(&self, guard: &Guard, held: Held<S::Key, B>) {
         let statistic = held.base().lock().statistic();
@@ -243,7 +243,7 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         }
     }
 
-    /// The bytes of a node and of all below it, and the number of base nodes.
+    /// The bytes of a node and all nodes below it, and the number of base nodes among them.
     fn measure(&self) -> (usize, usize) {
         let _guard = cats_sync::epoch::pin();
         let (mut bytes, mut bases) = (0, 0);
@@ -300,7 +300,7 @@ impl<S: OrderedSchema, B: Balance> Engine<S> for CaTree<S, B> {
         Ok(result)
     }
 
-    /// Ascending.
+    /// In ascending order.
     fn scan<T>(
         &self,
         guard: &Guard,
@@ -337,7 +337,7 @@ impl<S: OrderedSchema, B: Balance> Engine<S> for CaTree<S, B> {
         by_range::slot(self, &self.schema, guard, number, expand)
     }
 
-    /// O(base nodes). While base nodes split and join, about right.
+    /// Linear in the number of base nodes. An estimate while base nodes split and join.
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.measure().0
     }
@@ -391,7 +391,7 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         while shown < limit {
             let Some(node) = self.remains.pop() else { return true };
             shown += 1;
-            // SAFETY: the engine, and all nodes still in it, are this function's own.
+            // SAFETY: this function owns the engine and all nodes still in it.
             unsafe {
                 match node.child() {
                     Child::Route(route) => {

@@ -1,7 +1,8 @@
-//! Models of the contention adapting trees: each operation an engine offers beside splits and joins, under random schedules of
-//! all accesses to atomics. `RUSTFLAGS="--cfg shuttle" cargo test -p cats-engine --lib ca_tree::models`
+//! Models of the contention adapting trees: every operation of the engine, concurrent with splits and joins. Random
+//! schedules interleave all accesses to atomics. Run by `RUSTFLAGS="--cfg shuttle" cargo test -p cats-engine --lib
+//! ca_tree::models`.
 //!
-//! Faults that were planted, and what each model found of them, are in docs/internals/checking.md.
+//! docs/internals/checking.md lists the faults that were planted, and which model found each.
 
 use super::inspect::{check, force, make, NERVOUS};
 use super::*;
@@ -12,13 +13,13 @@ use std::sync::Arc;
 type Table = Map<CaAvl<TestSchema>>;
 type Task = fn(&Table);
 
-/// No adaptation but what the tasks ask for.
+/// Adapts only when a task demands it.
 const CALM: Thresholds = Thresholds {
     split: i32::MAX,
     join: i32::MIN,
 };
 
-/// Schedules tried for each model and kind of lock, by each of two strategies.
+/// Schedules for each model and kind of lock, with each of two strategies.
 const SCHEDULES: usize = 1000;
 
 fn at(number: u64) -> TestKey {
@@ -31,7 +32,8 @@ fn join(table: &Table, number: u64) {
     force(&table.0, &Target::At(&at(number)), false);
 }
 
-/// Runs tasks at once on a tree of the numbers, after the splits at others; in the end all invariants hold and these are left.
+/// Runs tasks concurrently on a tree of `numbers`, after base nodes were split at `splits`. At the end, all invariants
+/// hold and `left` remain.
 fn model(numbers: &'static [u64], splits: &'static [u64], tasks: &'static [Task], left: &'static [u64]) {
     for shared in [false, true] {
         explore(move || {
@@ -61,7 +63,7 @@ fn together(table: &Arc<Table>, tasks: &[Task]) {
             let table = table.clone();
             shuttle::thread::spawn(move || {
                 task(&table);
-                // Nodes that left the tree are freed as soon as may be.
+                // Frees nodes that left the tree as soon as possible.
                 collect(10);
             })
         })
@@ -100,7 +102,7 @@ fn join_beside_lookup_and_change() {
     );
 }
 
-/// From both sides of one route node.
+/// Two joins, from both sides of one route node.
 #[test]
 fn joins_that_meet() {
     let tasks: &[Task] = &[
@@ -111,7 +113,7 @@ fn joins_that_meet() {
     model(&[0, 4, 8], &[0], tasks, &[0, 4, 8]);
 }
 
-/// The route node above of one is that to be removed of the other.
+/// The route node that one join removes is the grandparent in the other join.
 #[test]
 fn joins_on_one_path() {
     model(
@@ -122,7 +124,7 @@ fn joins_on_one_path() {
     );
 }
 
-/// A join further down in the subtree that another join moves up must not be lost.
+/// One join moves up a subtree in which another join changes something. That change must not be lost.
 #[test]
 fn join_inside_the_sibling() {
     model(
@@ -140,7 +142,7 @@ fn join_inside_the_sibling() {
     );
 }
 
-/// A split of the neighbour, and one deep in the sibling.
+/// A split of the neighbour, and a split deep in the sibling.
 #[test]
 fn join_beside_splits() {
     model(
@@ -155,7 +157,7 @@ fn join_beside_splits() {
     );
 }
 
-/// Whoever waits for a base node that is replaced begins anew.
+/// An operation that waits for a base node which is then replaced starts again.
 #[test]
 fn changes_of_base_nodes_that_are_replaced() {
     model(
@@ -185,7 +187,7 @@ fn previous(table: &Table, before: u64) -> Option<u64> {
     crate::testing::conformance::patiently(|| table.0.prev(&guard, Some(&at(before)), number))
 }
 
-/// Walkers meet the keys that stay while the route nodes that they go through are removed.
+/// Walks meet all keys that stay, while route nodes on their path are removed.
 #[test]
 fn walks_beside_adaptation() {
     model(
@@ -209,7 +211,7 @@ fn walks_beside_adaptation() {
     );
 }
 
-/// Three base nodes: of 0 and 1, an empty one, and of 8.
+/// Three base nodes: one with 0 and 1, an empty one, and one with 8.
 fn with_empty(shared: bool) -> Arc<Table> {
     // In this order the root is 4.
     let table = table(CALM, shared, &[4, 0, 8, 1]);
@@ -219,7 +221,7 @@ fn with_empty(shared: bool) -> Arc<Table> {
     table
 }
 
-/// Of two keys one is there at every instant: a step across an empty base node finds one, up or down.
+/// At every instant one of two keys is present. A step across an empty base node finds one of them, up or down.
 #[test]
 fn steps_across_an_empty_base_node() {
     for shared in [false, true] {
@@ -245,7 +247,7 @@ fn steps_across_an_empty_base_node() {
     }
 }
 
-/// Base nodes beside the empty one, and it itself, are replaced under the step.
+/// The empty base node and those beside it are replaced during the step.
 #[test]
 fn adaptation_beside_an_empty_base_node() {
     let adapt: [Task; 3] = [|table| split(table, 0), |table| join(table, 0), |table| join(table, 4)];
@@ -261,7 +263,7 @@ fn adaptation_beside_an_empty_base_node() {
     }
 }
 
-/// A reader that is to adapt gives its share of the lock up for that, and another thread comes first.
+/// A reader that must adapt frees its shared lock for that, and another thread takes the lock first.
 #[test]
 fn readers_that_adapt() {
     let tasks: [Task; 2] = [|table| split(table, 8), |table| join(table, 8)];
@@ -301,7 +303,7 @@ fn several_keys_beside_adaptation() {
     model(&[0, 4, 8, 12], &[0], tasks, &[0, 4, 8, 12]);
 }
 
-/// What contention and quiet alone make of it.
+/// Adaptation by contention and quiet alone.
 #[test]
 fn nervous_trees_keep_all() {
     for shared in [false, true] {

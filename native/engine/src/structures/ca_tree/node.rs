@@ -7,21 +7,22 @@ use cats_sync::version_lock::VersionLock;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 
-/// A key that bounds a base node, in a route node that lives as long as it, or null: without bound.
+/// The key of a bound, in a route node that lives as long as the base node. Null if unbounded.
 pub(super) type Bound<K> = *const K;
 
-/// Keys below the route key are in the left branch, the others in the right one.
+/// Keys below the route key are in the left branch, the others in the right branch.
 pub(super) struct Route<K> {
     pub key: K,
-    /// Left and right.
+    /// The left and the right child.
     children: [AtomicPtr<u8>; 2],
-    /// Held, by a join only, to change the children or `valid`, except where a child is a base node.
+    /// Held by a join to change the children or `valid`. A child slot that holds a base node is an exception: it needs
+    /// only the lock of that base node.
     pub lock: VersionLock,
     valid: AtomicBool,
 }
 
 impl<K> Route<K> {
-    /// The children are not yet in any tree, or stay where they are.
+    /// The children are not in a tree yet, or stay where they are.
     pub fn new(key: K) -> Self {
         Self {
             key,
@@ -42,14 +43,14 @@ impl<K> Route<K> {
         Node::from_address(self.children[side].load(Acquire))
     }
 
-    /// The side on which a node is, which is a child.
+    /// The side of a child.
     pub fn side_of<B>(&self, node: Node<K, B>) -> usize {
         let side = usize::from(self.child::<B>(0).address() != node.address());
         debug_assert!(self.child::<B>(side).address() == node.address());
         side
     }
 
-    /// Relaxed: asked and changed under the lock.
+    /// Relaxed: read and written under the lock.
     pub fn valid(&self) -> bool {
         self.valid.load(Relaxed)
     }
@@ -58,17 +59,17 @@ impl<K> Route<K> {
     }
 }
 
-/// A part of the table: an ordered set under a lock, in a cache line that it shares with no other.
+/// A part of the table: an ordered set under a lock. It has a cache line of its own, to avoid false sharing.
 #[repr(align(64))]
 pub(super) struct Base<K, B> {
     lock: StatRwLock,
     valid: AtomicBool,
-    /// Entries. Halved by guess where a node splits, so only the sum over all nodes is right.
+    /// The number of entries. A split halves it as an estimate, so only the sum over all nodes is exact.
     count: AtomicI64,
     tree: UnsafeCell<Tree<B>>,
-    /// Keys from here on.
+    /// The lower bound of the keys, inclusive.
     pub low: Bound<K>,
-    /// Keys up to here, exclusive.
+    /// The upper bound of the keys, exclusive.
     pub high: Bound<K>,
 }
 
@@ -91,7 +92,7 @@ impl<K, B> Base<K, B> {
         &self.lock
     }
 
-    /// Relaxed: asked and changed under the lock.
+    /// Relaxed: read and written under the lock.
     #[inline]
     pub fn valid(&self) -> bool {
         self.valid.load(Relaxed)
@@ -106,7 +107,7 @@ impl<K, B> Base<K, B> {
         self.tree.get()
     }
 
-    /// Relaxed: a statistic, changed under the lock.
+    /// Relaxed: a statistic, written under the lock.
     pub fn count(&self) -> i64 {
         self.count.load(Relaxed)
     }
@@ -124,7 +125,7 @@ impl<K, B> Base<K, B> {
     }
 }
 
-/// The address of a route node, or, with its lowest bit set, of a base node.
+/// The address of a route node. With its lowest bit set, the address of a base node.
 pub(super) struct Node<K, B> {
     address: *mut u8,
     kind: PhantomData<(K, B)>,
@@ -137,7 +138,7 @@ impl<K, B> Clone for Node<K, B> {
 }
 impl<K, B> Copy for Node<K, B> {}
 
-/// What a [`Node`] is.
+/// What a [`Node`] points to.
 pub(super) enum Child<'g, K, B> {
     Route(&'g Route<K>),
     Base(&'g Base<K, B>),
@@ -163,10 +164,10 @@ impl<K, B> Node<K, B> {
     }
 
     /// # Safety
-    /// The node lives that long.
+    /// The node lives as long as the result is used.
     #[inline]
     pub unsafe fn child<'g>(self) -> Child<'g, K, B> {
-        // SAFETY: made from the address of a node of that kind, which lives, as the caller promises.
+        // SAFETY: made from the address of a node of that kind. It lives, as the caller promises.
         unsafe {
             if self.address.addr() & 1 == 0 {
                 Child::Route(&*self.address.cast())

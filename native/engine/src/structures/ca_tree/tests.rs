@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// A tree that splits and joins at random between operations, at the key of the operation, far more often than
-/// contention would have it.
+/// A tree that splits and joins at random between operations, at the key of the operation. It does so far more often
+/// than contention would cause.
 struct Restless<B: Balance>(CaTree<TestSchema, B>);
 
 impl<B: Balance> Restless<B> {
@@ -119,7 +119,7 @@ macro_rules! conformance {
         $(
             mod $name {
                 use super::*;
-                // One type for all engines of a type, so that the suite is compiled once for them.
+                // One type for all engines of a kind, so that the suite is compiled once for them.
                 const MAKE: &dyn Fn() -> $type = &|| $make;
                 crate::testing::conformance::suite!(MAKE);
                 crate::testing::conformance::ordered_suite!(MAKE);
@@ -180,7 +180,7 @@ proptest! {
     }
 }
 
-/// Several threads at one small table, for some time; the greatest number of base nodes that was seen.
+/// Runs several threads on one small table for some time. Returns the largest number of base nodes seen.
 fn crowd<B: Balance>(map: &Map<CaTree<TestSchema, B>>, threads: u64, work: impl Fn(u64, &mut Random) + Sync) -> usize {
     let (end, most) = (Instant::now() + Duration::from_millis(1500), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -198,9 +198,9 @@ fn crowd<B: Balance>(map: &Map<CaTree<TestSchema, B>>, threads: u64, work: impl 
     most.into_inner()
 }
 
-/// Contention alone makes base nodes split, and when it is gone they join again.
+/// Contention alone makes base nodes split. Without contention they join again.
 fn adapts_to_contention<B: Balance>(shared: bool) {
-    // Splits after the first conflict, and joins after a hundred quiet operations: conflicts are rare on few
+    // Splits after the first conflict, and joins after a hundred quiet operations, because conflicts are rare on few
     // processors.
     let thresholds = Thresholds { split: 200, join: -100 };
     let map = Map(make::<B>(thresholds, shared));
@@ -229,7 +229,7 @@ fn treap_splits_under_contention_and_joins_without() {
     adapts_to_contention::<Treap>(true);
 }
 
-/// Where readers share locks they join what is quiet too.
+/// Readers that share locks also join quiet base nodes.
 #[test]
 fn shared_reads_join() {
     let map = Map(make::<Avl>(Thresholds::default(), true));
@@ -242,11 +242,11 @@ fn shared_reads_join() {
     assert_eq!(map.0.base_nodes(), 1);
 }
 
-/// Threads split and join without pause under others that write, read, walk and change several keys.
+/// Threads split and join continually, while others write, read, walk and change several keys.
 fn adaptation_disturbs_nobody<B: Balance>(shared: bool) {
     const KEYS: u64 = 64;
     let map = Map(make::<B>(NERVOUS, shared));
-    // Keys with bit 0 stay, the others come and go.
+    // Keys with bit 0 set stay, the others come and go.
     (0..KEYS).for_each(|n| map.put(n, 1));
     let most = crowd(&map, 5, |thread, random| {
         let n = random.below(KEYS);
@@ -289,7 +289,7 @@ fn treap_adaptation_disturbs_nobody() {
     adaptation_disturbs_nobody::<Treap>(true);
 }
 
-/// Whoever stands at a route node when it is removed comes to a node that is not valid, or to the right one.
+/// A search that stands at a route node when it is removed reaches an invalid node or the right one.
 #[test]
 fn a_walker_survives_the_removal_of_its_route_node() {
     for (number, valid) in [(10, false), (90, true)] {
@@ -297,7 +297,7 @@ fn a_walker_survives_the_removal_of_its_route_node() {
         (0..100).for_each(|n| map.put(n, 1));
         let (low, key) = (TestKey::new(0), TestKey::new(number));
         force(&map.0, &Target::First, true);
-        // So that the right half has a route node too, and stays in the tree when the one above goes.
+        // So the right half has a route node too, and stays in the tree when the route node above is removed.
         force(&map.0, &Target::Last, true);
         force(&map.0, &Target::Last, true);
         let guard = epoch::pin();
@@ -319,7 +319,7 @@ fn a_walker_survives_the_removal_of_its_route_node() {
     }
 }
 
-/// Insertions in order, each followed by a split of the last base node, do not make a list of route nodes.
+/// Insertions in order, each followed by a split of the last base node, do not make the route nodes a list.
 #[test]
 fn route_nodes_do_not_degenerate() {
     let map = Map(make::<Avl>(Thresholds::default(), false));
@@ -332,7 +332,7 @@ fn route_nodes_do_not_degenerate() {
     assert_eq!(check(&map.0).len(), 2000);
 }
 
-/// A base node that a walk finds empty goes.
+/// A base node that a walk finds empty is removed.
 #[test]
 fn walks_do_away_with_empty_base_nodes() {
     let map = Map(make::<Treap>(Thresholds::default(), true));
@@ -363,7 +363,7 @@ fn unwinding_frees_all_locks() {
     assert_eq!(check(&map.0).len(), 100);
 }
 
-/// A lock that is held for long is reported, and nothing is done.
+/// A lock that is held for long results in `Busy`, and nothing is done.
 #[test]
 fn held_locks_are_reported_as_busy() {
     let map = Map(make::<Avl>(Thresholds::default(), true));
@@ -382,11 +382,11 @@ fn held_locks_are_reported_as_busy() {
     let border = TestKey::new(unsafe { border.as_ref() }.expect("a bound").number - 4);
     assert_eq!(map.0.next(&guard, Some(&border), |_| ()), Err(Busy));
     drop(held);
-    // The other way round, downwards.
+    // The other direction, downwards.
     let held = map.0.enter(&guard, &Target::At(&low), false).expect("a free lock");
     let border = TestKey::new(border.number + 4);
     assert_eq!(map.0.prev(&guard, Some(&border), |_| ()), Err(Busy));
-    // An adaptation that finds its neighbour locked gives up.
+    // An adaptation gives up if its neighbour is locked.
     force(&map.0, &Target::At(&high), false);
     assert_eq!(map.0.base_nodes(), 2);
     drop(held);

@@ -1,8 +1,8 @@
 //! Ordered operations: `next`, `prev` and ranges.
 //!
-//! Source: ALGORITHMS section 2.8. A step locks the base node of the key that it starts from and, while that shows
-//! nothing, its neighbours, and holds all of them: so there was an instant at which all of it held. Upwards it waits
-//! for locks, downwards, against the order, it only tries them, and begins anew where it does not get one.
+//! A step locks the base node of its start key. While it finds nothing there, it also locks the following ones, and it
+//! holds all of them until the end. So at one instant everything held. Upwards it waits for locks. Downwards is against
+//! the locking order, so it only tries them, and starts again if it does not get one.
 
 use super::{CaTree, Held, Target, ATTEMPTS};
 use crate::structures::sequential::{Balance, Entries};
@@ -12,8 +12,8 @@ use cats_sync::facade::spin_loop;
 use smallvec::SmallVec;
 
 impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
-    /// Shows `visit` the entries from a key on, up or down: those of the first base node that has any, and whether
-    /// other base nodes follow. Nothing is shown only at the end of the table.
+    /// Calls `visit` with the entries from a key on, up or down, of the first base node that has any. Also tells
+    /// whether other base nodes follow. Shows no entries only at the end of the table.
     pub(super) fn walk<R>(
         &self,
         guard: &Guard,
@@ -30,7 +30,7 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         for _ in 0..ATTEMPTS {
             let mut held = self.enter(guard, &target, self.shared)?;
             let mut from = from;
-            // Base nodes that showed nothing. A vector without elements costs nothing.
+            // Base nodes without matching entries. An empty vector costs nothing.
             let mut passed = SmallVec::<[Held<S::Key, B>; 2]>::new();
             loop {
                 let border = if down { held.base().low } else { held.base().high };
@@ -70,7 +70,7 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
         Err(Busy)
     }
 
-    /// As `enter`, without waiting.
+    /// Like `enter`, without waiting.
     fn try_enter<'g>(&self, guard: &'g Guard, target: &Target<S>) -> Option<Held<'g, S::Key, B>> {
         let found = self.find(guard, target);
         let held = Held::try_lock(found, self.shared);

@@ -1,19 +1,20 @@
-//! Buckets: chains of nodes, one a key.
+//! Buckets: chains of nodes, one node for each key.
 //!
-//! All is plain memory, read and written under the lock of the bucket. So a node is freed as soon as it is out of its chain.
+//! All of it is plain memory, which is read and written under the bucket's lock. So a node is freed as soon as it is
+//! out of its chain.
 
 use crate::Entry;
 use cats_sync::slab;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
 
-/// A key's entry.
+/// The node of a key.
 pub struct Node {
     next: Link,
     entry: Entry,
 }
 
-/// A node that follows, or null.
+/// The next node, or null.
 pub type Link = *mut Node;
 
 const NODE: usize = size_of::<Node>();
@@ -30,7 +31,7 @@ pub struct Chain<'l> {
     held: PhantomData<&'l Link>,
 }
 
-/// Where a key's node is linked, or the end of the chain.
+/// A link in a chain: to a key's node, or at the end of the chain.
 #[derive(Clone, Copy)]
 pub struct Place<'l> {
     link: *mut Link,
@@ -39,8 +40,9 @@ pub struct Place<'l> {
 
 impl<'l> Chain<'l> {
     /// # Safety
-    /// `first` is a bucket's link to its chain. While the value and its places are used, the caller holds the bucket's lock,
-    /// and for writing if it calls what changes the chain; places are used up by a change to their chain at another place.
+    /// `first` is a bucket's link to its chain. While the value and its places are used, the caller holds the bucket's
+    /// lock. It holds the lock for writing if it calls a method that changes the chain. A change of the chain at one
+    /// place makes the other places invalid.
     pub unsafe fn new(first: *mut Link) -> Self {
         Self {
             first,
@@ -48,7 +50,7 @@ impl<'l> Chain<'l> {
         }
     }
 
-    /// The place of the key with this word that `matches`.
+    /// The place of the key with this key word for which `matches` is true.
     #[inline]
     pub fn find(self, word: u64, mut matches: impl FnMut(Entry) -> bool) -> Place<'l> {
         let mut place = self.start();
@@ -80,7 +82,7 @@ impl<'l> Chain<'l> {
         }
     }
 
-    /// Moves the nodes whose keys' words `moves` chooses to the end of another chain.
+    /// Moves the nodes whose key words satisfy `moves` to the end of another chain.
     pub fn divide(self, to: Chain<'_>, moves: impl Fn(u64) -> bool) {
         let mut place = self.start();
         let mut end = to.find(0, |_| false);
@@ -98,21 +100,22 @@ impl<'l> Chain<'l> {
 impl Place<'_> {
     #[inline]
     fn node(&self) -> Link {
-        // SAFETY: `Chain::new`: the link is in a bucket or in a node of its chain, which the caller holds.
+        // SAFETY: `Chain::new`: the link is in a bucket or in a node of its chain, and the caller holds the bucket's
+        // lock.
         unsafe { *self.link }
     }
 
     #[inline]
     pub fn entry(&self) -> Option<Entry> {
-        // SAFETY: a linked node is alive, and the caller holds its chain.
+        // SAFETY: a linked node is alive, and the caller holds the bucket's lock.
         unsafe { self.node().as_ref() }.map(|node| node.entry)
     }
 
-    /// The place after that of a node.
+    /// The place behind a node.
     #[inline]
     fn next(self) -> Self {
         Self {
-            // SAFETY: as in `entry`; there is a node, by the caller's knowledge.
+            // SAFETY: as in `entry`. The caller knows that there is a node.
             link: unsafe { &raw mut (*self.node()).next },
             held: PhantomData,
         }
@@ -121,7 +124,7 @@ impl Place<'_> {
     /// Replaces the entry of a place that has one.
     #[inline]
     pub fn replace(&self, entry: Entry) {
-        // SAFETY: as in `next`; the caller holds the chain for writing.
+        // SAFETY: as in `next`. The caller holds the bucket's lock for writing.
         unsafe { (*self.node()).entry = entry }
     }
 
@@ -141,7 +144,8 @@ impl Place<'_> {
 
     #[inline]
     fn link_node(&self, node: NonNull<Node>) {
-        // SAFETY: the node is the caller's, in no chain; the place is the end of a chain that the caller holds for writing.
+        // SAFETY: the caller owns the node, which is in no chain. The place is the end of a chain whose lock the caller
+        // holds for writing.
         unsafe {
             (*node.as_ptr()).next = ptr::null_mut();
             *self.link = node.as_ptr();
@@ -157,7 +161,7 @@ impl Place<'_> {
     }
 }
 
-/// Nodes that are in no chain; freed when dropped, which is to happen when the locks are free.
+/// Nodes that are in no chain. Dropping the list frees them, which should happen after the locks are freed.
 pub struct Spare(Link);
 
 impl Spare {
@@ -186,7 +190,7 @@ impl Spare {
     #[inline]
     fn pop(&mut self) -> Option<NonNull<Node>> {
         let node = NonNull::new(self.0)?;
-        // SAFETY: nodes in the list are the list's own.
+        // SAFETY: the list owns its nodes.
         self.0 = unsafe { node.as_ref() }.next;
         Some(node)
     }
@@ -196,7 +200,7 @@ impl Drop for Spare {
     #[inline]
     fn drop(&mut self) {
         while let Some(node) = self.pop() {
-            // SAFETY: it came from the slab with this size, and nobody else knows it.
+            // SAFETY: it came from the slab with this size, and no other thread can reach it.
             unsafe { slab::free(node.cast(), NODE) }
         }
     }

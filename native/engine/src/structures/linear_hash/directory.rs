@@ -1,8 +1,8 @@
-//! Buckets by number, in segments that never move: one of 256 buckets and then of 2048 each, as in the Erlang VM.
+//! Buckets by number, in segments that never move: one of 256 buckets, then 2048 buckets each, as in Erlang/OTP.
 //!
-//! The segments are found through an array, 8 bytes for 16 KiB; when it is full, a copy of twice the length takes its place and it
-//! is retired, as others may be in it. A segment is freed at once: who uses a bucket holds its lock, and a segment goes
-//! when all its buckets have been merged away, each under its lock.
+//! The segments are found through an array with 8 bytes for each. When it is full, a copy of twice the length replaces
+//! it. The old array is retired, because other threads may be reading it. A segment is freed at once. The user of a
+//! bucket holds its lock, and a segment is removed only after all its buckets were merged away, each under its lock.
 
 use super::chain::Link;
 use cats_sync::epoch::Guard;
@@ -12,7 +12,7 @@ use std::ptr::{self, NonNull};
 
 /// Buckets of the first segment.
 pub const FIRST: usize = if cfg!(shuttle) { 2 } else { 256 };
-/// Buckets of any other.
+/// Buckets of each other segment.
 const SEGMENT: usize = if cfg!(shuttle) { 2 } else { 2048 };
 /// The largest number of buckets.
 pub const MAX: usize = 1 << 40;
@@ -23,13 +23,13 @@ type Slot = AtomicPtr<Link>;
 pub struct Directory {
     /// The segments; null where none is in use.
     segments: AtomicPtr<Slot>,
-    /// The length of that array. Of interest only to who changes the directory.
+    /// The length of that array. Only the thread that changes the directory reads it.
     capacity: AtomicUsize,
-    /// Memory of the array and of the segments. Relaxed, always: a statistic.
+    /// Bytes of the array and the segments. Always Relaxed: a statistic.
     bytes: AtomicUsize,
 }
 
-/// The segment of a bucket, and its place there.
+/// The number of a bucket's segment, and the bucket's index there.
 #[inline]
 fn locate(number: usize) -> (usize, usize) {
     match number.checked_sub(FIRST) {
@@ -42,10 +42,10 @@ fn segment_bytes(segment: usize) -> usize {
     size_of::<Link>() * if segment == 0 { FIRST } else { SEGMENT }
 }
 
-/// Frees memory of the slab, unless it is null.
+/// Frees memory of the slab, unless the address is null.
 ///
 /// # Safety
-/// Another address came from [`slab::alloc`] with this size.
+/// An address that is not null came from [`slab::alloc`] with this size.
 unsafe fn free(address: *mut u8, bytes: usize) {
     if let Some(block) = NonNull::new(address) {
         // SAFETY: the caller's promise.
@@ -54,7 +54,7 @@ unsafe fn free(address: *mut u8, bytes: usize) {
 }
 
 impl Directory {
-    /// Without any bucket.
+    /// A directory without buckets.
     pub fn new() -> Self {
         Self {
             segments: AtomicPtr::new(ptr::null_mut()),
@@ -67,11 +67,11 @@ impl Directory {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// The address of a bucket that is in use and stays so, because the caller holds its lock.
+    /// The address of a bucket that is in use. It stays in use because the caller holds its lock.
     #[inline]
     pub fn bucket(&self, guard: &Guard, number: usize) -> *mut Link {
         let (segment, within) = locate(number);
-        // Relaxed: the segment was there before the size that makes the bucket one in use.
+        // Relaxed: the segment was stored before the size with which the bucket came into use.
         let segment = self.slot(guard, segment).load(Ordering::Relaxed);
         debug_assert!(!segment.is_null());
         // SAFETY: the segment of a bucket in use is in the directory, and has a bucket of this number.
@@ -82,13 +82,13 @@ impl Directory {
     fn slot<'g>(&'g self, _: &'g Guard, segment: usize) -> &'g Slot {
         // Acquire pairs with the Release of `lengthen`: the array was filled before.
         let array = self.segments.load(Ordering::Acquire);
-        // SAFETY: the array only ever becomes longer, and was made long enough before the segment was in use. It is freed only
-        // after the guards that could find it.
+        // SAFETY: the array never becomes shorter, and was long enough before the segment came into use. It is freed
+        // only after the guards that could find it.
         unsafe { &*array.add(segment) }
     }
 
-    /// Makes sure that there is memory for a bucket whose predecessors have it; false when memory is exhausted. The caller is
-    /// the only one who changes the directory.
+    /// Makes sure that there is memory for a bucket whose predecessors have it. False when memory is exhausted. Only
+    /// the caller changes the directory.
     pub fn extend(&self, guard: &Guard, number: usize) -> bool {
         let (segment, _) = locate(number);
         if segment >= self.capacity.load(Ordering::Relaxed) && !self.lengthen(guard) {
@@ -101,13 +101,13 @@ impl Directory {
             // SAFETY: new memory of this size. Zeros are null links.
             unsafe { links.write_bytes(0, bytes) };
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
-            // Relaxed: found by who knows of a size that is stored later.
+            // Relaxed: a thread finds it only through a size that is stored later.
             slot.store(links.as_ptr().cast(), Ordering::Relaxed);
         }
         true
     }
 
-    /// Puts an array of twice the length in place of the present one; false when memory is exhausted.
+    /// Replaces the array by one of twice the length. False when memory is exhausted.
     #[cold]
     fn lengthen(&self, guard: &Guard) -> bool {
         let old = self.segments.load(Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Directory {
             } else {
                 ptr::null_mut()
             };
-            // SAFETY: the new array has this length, and is this thread's own.
+            // SAFETY: the new array has this length, and belongs to this thread.
             unsafe { new.add(i).write(Slot::new(segment)) };
         }
         self.segments.store(new, Ordering::Release);
@@ -132,22 +132,22 @@ impl Directory {
         let bytes = |length| length * size_of::<Slot>();
         self.bytes.fetch_add(bytes(new_length - length), Ordering::Relaxed);
         if length > 0 {
-            // SAFETY: replaced just now; it came from the slab with this size.
+            // SAFETY: replaced just now. It came from the slab with this size.
             unsafe { guard.retire_sized(old.cast(), bytes(length), free, bytes(length)) }
         }
         true
     }
 
-    /// Frees the segment that begins with bucket `number`, if one does. The caller is the only one who changes the directory,
-    /// and no bucket from there on is in use.
+    /// Frees the segment that starts with bucket `number`, if one does. Only the caller changes the directory, and no
+    /// bucket from `number` on is in use.
     pub fn cut(&self, guard: &Guard, number: usize) {
         let (segment, 0) = locate(number) else { return };
         let slot = self.slot(guard, segment);
         let links = slot.load(Ordering::Relaxed);
         slot.store(ptr::null_mut(), Ordering::Relaxed);
         self.bytes.fetch_sub(segment_bytes(segment), Ordering::Relaxed);
-        // SAFETY: it came from the slab with this size. Nobody is in it: whoever was held the lock of a bucket when that was in
-        // use, which the merging of the bucket waited for.
+        // SAFETY: it came from the slab with this size. No thread is in it. Any former user held the lock of a bucket
+        // while the bucket was in use, and the merge of that bucket waited for the lock.
         unsafe { free(links.cast(), segment_bytes(segment)) };
     }
 }
@@ -157,7 +157,8 @@ impl Drop for Directory {
         let length = self.capacity.load(Ordering::Relaxed);
         let array = self.segments.load(Ordering::Relaxed);
         for segment in 0..length {
-            // SAFETY: the array has this length; nobody else uses the directory, whose memory came from the slab with these sizes.
+            // SAFETY: the array has this length. Nobody else uses the directory, whose memory came from the slab with
+            // these sizes.
             unsafe {
                 free(
                     (*array.add(segment)).load(Ordering::Relaxed).cast(),

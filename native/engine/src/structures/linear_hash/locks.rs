@@ -1,10 +1,11 @@
-//! The bucket locks: how many there are, and how contention changes that.
+//! The bucket locks, whose number may follow contention.
 //!
-//! Source: 003 sections 3.2, 3.4 and 6.1; that the number adapts, the Erlang VM since OTP 25 (ALGORITHMS section 6.4, whence the
-//! constants).
+//! Source: Klaftenegger, Sagonas, Winblad, "On the Scalability of the Erlang Term Storage", Erlang 2013, sections 3.2,
+//! 3.4 and 6.1. The adaptive number and its constants are those of Erlang/OTP since release 25.
 //!
-//! The lock of a bucket is found by the low bits of the hash, which all keys of the bucket share; so do both halves of
-//! a split, as there are never more locks than buckets. The array is replaced only by the holder of the table lock for writing.
+//! The low bits of a hash select the lock of its bucket. All keys of a bucket share these bits, and so do both halves
+//! of a split, because there are never more locks than buckets. Only the holder of the table lock for writing replaces
+//! the array.
 
 use cats_sync::bucket_lock::BucketLock;
 use cats_sync::epoch::Guard;
@@ -13,22 +14,23 @@ use cats_sync::lock::read_indicator::ReadIndicator;
 use cats_sync::slab;
 use std::ptr::NonNull;
 
-/// Locks of a table that adapts their number: at first and at least, and at most.
+/// The number of locks of a table that adapts it: the smallest (and initial) and the largest.
 pub const LEAST: usize = 64;
 const MOST: usize = 8192;
-/// Statistics at which the number is to be doubled or halved.
+/// Statistics at which the number of locks doubles or halves.
 const DOUBLE_ABOVE: i32 = 1000;
 const HALVE_BELOW: i32 = -10_000_000;
 
 /// See the module's documentation.
 pub struct Locks {
-    /// The address of the array, with the logarithm of its length in the low six bits: one word, so that both are of one time.
+    /// The address of the array. The low six bits hold the binary logarithm of its length. One word holds both, so a
+    /// reader always sees a matching pair.
     word: AtomicUsize,
     /// Reader groups of each lock, as long as there are few locks.
     groups: usize,
 }
 
-/// Reader groups are for tables with this many bucket locks at most, as in the Erlang VM.
+/// The largest number of bucket locks with which they have reader groups, as in Erlang/OTP.
 const GROUPED: usize = 128;
 
 fn groups_of(count: usize, groups: usize) -> usize {
@@ -39,7 +41,7 @@ fn groups_of(count: usize, groups: usize) -> usize {
     }
 }
 
-/// Makes `count` locks, the lock of each number over as many entries as `entries` says; nothing when memory is exhausted.
+/// Makes `count` locks. `entries` gives the number of entries that each lock guards. `None` when memory is exhausted.
 fn array(count: usize, groups: usize, entries: impl Fn(usize) -> i64) -> Option<usize> {
     let groups = groups_of(count, groups);
     let memory = slab::alloc(count * size_of::<BucketLock>())?.cast::<BucketLock>();
@@ -60,7 +62,7 @@ fn address_of(word: usize) -> *mut BucketLock {
     (word & !63) as *mut BucketLock
 }
 
-/// Frees an array, for the guard too.
+/// Frees an array. A guard may call it.
 ///
 /// # Safety
 /// The address is that of an array of this many locks, which nobody uses any more.
@@ -80,7 +82,8 @@ pub fn lock_of(locks: &[BucketLock], hash: u64) -> &BucketLock {
 }
 
 impl Locks {
-    /// So many locks, a power of two, each with so many reader groups (1 for none); nothing when memory is exhausted.
+    /// This many locks, a power of two, each with this many reader groups (1 for none). `None` when memory is
+    /// exhausted.
     pub fn new(count: usize, groups: usize) -> Option<Self> {
         assert!(count.is_power_of_two());
         Some(Self {
@@ -89,23 +92,23 @@ impl Locks {
         })
     }
 
-    /// The memory that they take.
+    /// The bytes of the locks.
     pub fn bytes(&self, guard: &Guard) -> usize {
         let locks = self.get(guard);
         size_of_val(locks) + locks.len() * groups_of(locks.len(), self.groups) * ReadIndicator::BYTES_OF_GROUP
     }
 
-    /// The locks now; they stay so as long as the table lock is held. The guard keeps them alive for who only looks at their
-    /// counts.
+    /// The present locks. They stay while the table lock is held. The guard keeps them alive for a thread that only
+    /// reads their counts.
     #[inline]
     pub fn get<'g>(&'g self, _: &'g Guard) -> &'g [BucketLock] {
         // Acquire pairs with the Release of `replace`.
         let word = self.word.load(Ordering::Acquire);
-        // SAFETY: the array has this length, and is freed only after the guards that could find it.
+        // SAFETY: the array has this length. It is freed only after the guards that could find it.
         unsafe { std::slice::from_raw_parts(address_of(word), count_of(word)) }
     }
 
-    /// What a lock of which there are `count` wishes for: another number, or nothing. Forgets about its wish.
+    /// The number of locks that this lock's statistic calls for, if it differs from `count`, and resets the statistic.
     #[inline]
     pub fn wish(lock: &BucketLock, count: usize) -> Option<usize> {
         let statistic = lock.statistic();
@@ -117,24 +120,24 @@ impl Locks {
         (LEAST..=MOST).contains(&wished).then_some(wished)
     }
 
-    /// Puts twice or half as many locks in the place of those there are. The caller holds the table lock for writing.
+    /// Replaces the locks by twice or half as many. The caller holds the table lock for writing.
     pub fn replace(&self, guard: &Guard, count: usize) {
         let old = self.get(guard);
         let n = old.len();
         let entries = |i: usize| match count > n {
-            // An estimate of each half, whose sum is right.
+            // An estimate for each half. The sum is exact.
             true if i < n => old[i].entries() - old[i].entries() / 2,
             true => old[i - n].entries() / 2,
             false => old[i].entries() + old[i + count].entries(),
         };
-        // Without memory there are as many as before.
+        // Without memory the number stays the same.
         let Some(new) = array(count, self.groups, entries) else {
             return;
         };
-        // Release: who finds the locks finds them made.
+        // Release: a thread that finds the locks sees them complete.
         self.word.store(new, Ordering::Release);
         let (address, bytes) = (old.as_ptr().cast_mut().cast(), size_of_val(old));
-        // SAFETY: replaced just now; an array of this many.
+        // SAFETY: replaced just now. It is an array of this many locks.
         unsafe { guard.retire_sized(address, old.len(), free, bytes) };
     }
 }

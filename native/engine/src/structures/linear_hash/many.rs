@@ -1,4 +1,5 @@
-//! Operations on many keys: two-phase locking in the order of traversal, or, if that were many locks, under the table lock.
+//! Operations on many keys: two-phase locking in traversal order. If that would take many locks, the table lock in
+//! write mode instead.
 
 use super::chain::{Place, Spare};
 use super::locks::lock_of;
@@ -14,10 +15,10 @@ struct Many<'a, S: Schema> {
     guard: &'a Guard,
     locks: &'a [BucketLock],
     probes: &'a [&'a S::Probe],
-    /// The words and hashes of the probes.
+    /// The key words and hashes of the probes.
     keys: &'a [(u64, u64)],
     spare: &'a mut Spare,
-    /// The number of entries has changed.
+    /// Whether the number of entries has changed.
     counts: bool,
 }
 
@@ -42,8 +43,8 @@ impl<S: Schema> LinearHash<S> {
         }
     }
 
-    /// The operation, by one who has the table lock in the mode for it; nothing, and nothing done, if there were too many locks
-    /// to take.
+    /// Carries out the operation. The caller holds the table lock in the mode for `locking`. Returns `None`, and does
+    /// nothing, if it would need too many locks.
     fn change_in<R>(
         &self,
         guard: &Guard,
@@ -53,7 +54,7 @@ impl<S: Schema> LinearHash<S> {
         change: &mut Option<impl FnOnce(&mut dyn Locked) -> R>,
     ) -> Result<Option<R>, Busy> {
         let locks = self.locks.get(guard);
-        // The hashes in the order of traversal: those of one lock are adjacent.
+        // The hashes in traversal order, in which those of one lock are adjacent.
         let mut hashes: Vec<u64> = keys.iter().map(|key| key.1).collect();
         hashes.sort_unstable_by_key(|&hash| position(hash));
         hashes.dedup_by_key(|&mut hash| std::ptr::from_ref(lock_of(locks, hash)));
@@ -90,7 +91,7 @@ impl<'a, S: Schema> Many<'a, S> {
         self.table.find(self.guard, hash, word, self.probes[i])
     }
 
-    /// Provides nodes for the case that all keys are inserted. Removed ones are used again.
+    /// Provides nodes, enough to insert all keys. Removed nodes are used again.
     fn provide(&mut self) {
         for i in 0..self.keys.len() {
             if self.get(i).is_none() {

@@ -1,23 +1,26 @@
-//! The hash table of the papers: linear hashing with chained buckets under one table lock and a number of bucket locks.
+//! `linear_hash`: the hash table of the papers. Linear hashing with chained buckets, under one table lock and a number
+//! of bucket locks.
 //!
-//! Source: 003 sections 2, 3.2 to 3.4 and 6.1, which describe the hash tables of ETS; Larson, "Dynamic hash tables", CACM 1988;
-//! ALGORITHMS section 6.
+//! Source: Klaftenegger, Sagonas, Winblad, "On the Scalability of the Erlang Term Storage", Erlang 2013, sections 2,
+//! 3.2 to 3.4 and 6.1, which describe the hash tables of ETS. Larson, "Dynamic hash tables", CACM 1988, for linear
+//! hashing.
 //!
-//! Every operation takes locks, as in ETS: first the table lock, in read mode, and then the lock of the key's bucket, in read or
-//! write mode. Without bucket locks ([`Locking::Table`]) writers take the table lock in write mode. The load is estimated
-//! from what one lock guards, so no operation writes a word that all share, but for the readers' words in the locks.
+//! Every operation takes locks, as in ETS. First it takes the table lock in read mode, and then the lock of the key's
+//! bucket in read or write mode. Without bucket locks ([`Locking::Table`]) writers take the table lock in write mode.
+//! The load is estimated from what one lock guards. So the only shared words that an operation writes are the reader
+//! counts in the locks.
 //!
-//! # Why an address is stable
+//! # Why the bucket of a key is stable
 //!
-//! A key's bucket is [`Size::number_of`] its hash, computed under the lock of the bucket. The lock follows from the hash
-//! alone, and both halves of a split have the same, so whoever moves the key needs the lock that the user of the address holds:
-//! a size that is read meanwhile may be of any time, but gives the same bucket.
+//! A key's bucket is [`Size::number_of`] its hash, computed under the lock of the bucket. The hash alone selects the
+//! lock, and both halves of a split have the same lock. A thread that moves the key needs that lock, too. So the size
+//! that an operation reads may be stale, but it gives the same bucket.
 //!
 //! # Order of locks
 //!
-//! The table lock; then bucket locks in the order of traversal, in which the buckets of one lock are adjacent. Who resizes
-//! holds no bucket lock when it takes one. An operation that needs more than [`MANY`] bucket locks takes the table lock in
-//! write mode instead.
+//! First the table lock. Then bucket locks in traversal order, in which the buckets of one lock are adjacent. Resizing
+//! takes a bucket lock only if it holds none. An operation that needs more than [`MANY`] bucket locks takes the table
+//! lock in write mode instead.
 
 mod chain;
 mod directory;
@@ -38,38 +41,38 @@ use chain::{Chain, Place, Spare};
 use directory::Directory;
 use locks::{lock_of, Locks};
 
-/// Bucket locks that one operation holds at most.
+/// The most bucket locks that one operation holds.
 const MANY: usize = 64;
 
-/// What whoever is in the table holds besides the table lock.
+/// Which locks an operation holds besides the table lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Locking {
-    /// The table lock is held in read mode: the locks of the buckets guard them.
+    /// The table lock is held in read mode, and the locks of the buckets guard them.
     Buckets,
-    /// The table lock guards all.
+    /// The table lock guards everything.
     Table,
 }
 
 /// See the module's documentation.
 pub struct LinearHash<S> {
     schema: S,
-    /// How operations on one key lock.
+    /// How an operation on one key locks.
     locking: Locking,
     /// Whether the number of bucket locks follows contention.
     adaptive: bool,
-    /// Above all others.
+    /// The first lock that every operation takes.
     table: Rw<()>,
-    /// Without bucket locks one, for what it counts.
+    /// One lock without bucket locks, because it counts entries.
     locks: Locks,
     /// A [`Size`].
     size: AtomicUsize,
-    /// Held by the one thread that changes the size.
+    /// Set by the one thread that is changing the size.
     resizing: AtomicBool,
     directory: Directory,
 }
 
 impl<S: Schema> LinearHash<S> {
-    /// An empty table, or nothing when memory is exhausted.
+    /// An empty table. `None` when memory is exhausted.
     pub fn new(schema: S, config: &Config) -> Option<Self> {
         let (locking, count) = match config.bucket_locks {
             BucketLocks::TableLock => (Locking::Table, 1),
@@ -77,7 +80,7 @@ impl<S: Schema> LinearHash<S> {
             BucketLocks::Auto => (Locking::Buckets, locks::LEAST),
         };
         let groups_if = |many_read| if many_read { config.reader_groups } else { 1 };
-        // With bucket locks nearly all are readers of the table lock.
+        // With bucket locks nearly all operations are readers of the table lock.
         let table_groups = groups_if(locking == Locking::Buckets || config.read_concurrency);
         let table = Self {
             schema,
@@ -100,13 +103,13 @@ impl<S: Schema> LinearHash<S> {
         Some(table)
     }
 
-    /// Runs `run` with the table lock in read mode.
+    /// Calls `run` with the table lock in read mode.
     #[inline]
     fn shared<R>(&self, run: impl FnOnce() -> Result<R, Busy>) -> Result<R, Busy> {
         self.table.read_here(|()| run()).flatten()
     }
 
-    /// Runs `run` with the table lock in the mode for it.
+    /// Calls `run` with the table lock in the mode for `locking`.
     #[inline]
     fn within<R>(&self, locking: Locking, run: impl FnOnce() -> Result<R, Busy>) -> Result<R, Busy> {
         match locking {
@@ -115,7 +118,7 @@ impl<S: Schema> LinearHash<S> {
         }
     }
 
-    /// The bucket that a hash is in. The caller holds its lock, for writing if it changes the chain.
+    /// The bucket of a hash. The caller holds its lock, for writing if it changes the chain.
     #[inline]
     fn chain<'l>(&self, guard: &Guard, hash: u64) -> Chain<'l> {
         let first = self.directory.bucket(guard, self.size().number_of(hash));
@@ -126,12 +129,14 @@ impl<S: Schema> LinearHash<S> {
     /// The place of a key. The caller holds the lock of its bucket.
     #[inline]
     fn find<'l>(&self, guard: &Guard, hash: u64, word: u64, probe: &S::Probe) -> Place<'l> {
-        // SAFETY: the entries of a locked chain are in the table, and chains ask only for equal words that end in 00.
+        // SAFETY: the entries of a locked chain are in the table. Chains call this only for equal words that end in
+        // bits 00.
         let matches = |entry| unsafe { self.schema.matches(probe, entry) };
         self.chain(guard, hash).find(word, matches)
     }
 
-    /// Carries out a step on a place just searched for; whether that changed the number of entries. A new key takes a spare node.
+    /// Carries out a step on a place just found. Returns whether the number of entries changed. A new key takes a spare
+    /// node.
     #[inline]
     fn step(&self, lock: &BucketLock, place: Place<'_>, step: Step, spare: &mut Spare) -> bool {
         match (step, place.entry()) {
@@ -153,7 +158,8 @@ impl<S: Schema> LinearHash<S> {
         true
     }
 
-    /// An update by one who has the table lock in the mode for it; and the number of locks that there should be.
+    /// An update under the table lock in the mode for `locking`. Also returns the number of bucket locks that there
+    /// should be.
     #[inline]
     fn update_in<R>(
         &self,
@@ -187,23 +193,23 @@ impl<S: Schema> LinearHash<S> {
         Ok((result, wish))
     }
 
-    /// Takes another number of locks, if there are enough buckets for them and the table lock is to be had.
+    /// Changes the number of bucket locks, if there are enough buckets for them and the table lock is free.
     #[cold]
     fn adapt(&self, guard: &Guard, count: usize) {
         let replace = || {
             let now = self.locks.get(guard).len();
-            // Somebody else may have done it, or the table may have shrunk.
+            // Another thread may have done it, or the table may have shrunk.
             if (2 * now == count && 2 * now <= self.size().buckets()) || 2 * count == now {
                 self.locks.replace(guard, count);
             }
             Ok(())
         };
-        // A wish that is not granted comes again.
+        // If it fails, a later operation will try again.
         let _ = self.within(Locking::Table, replace);
     }
 }
 
-/// Holds a bucket lock, unless the table lock does for it.
+/// Holds a bucket lock, unless the table lock suffices.
 #[inline]
 fn to_read(lock: &BucketLock, locking: Locking) -> Result<Option<Reading<'_>>, Busy> {
     match locking {
@@ -212,7 +218,7 @@ fn to_read(lock: &BucketLock, locking: Locking) -> Result<Option<Reading<'_>>, B
     }
 }
 
-/// Holds a bucket lock to change buckets, unless the table lock does for it.
+/// Holds a bucket lock for writing, unless the table lock suffices.
 #[inline]
 fn to_write(lock: &BucketLock, locking: Locking) -> Result<Option<Writing<'_>>, Busy> {
     match locking {
@@ -315,7 +321,7 @@ impl<S> LinearHash<S> {
         self.size.store(Size::new(buckets).0, Ordering::Release);
     }
 
-    /// Frees the last buckets, so many buckets and entries, showing the entries; true when nothing is left.
+    /// Frees the last buckets, up to `limit` buckets and entries, and shows the entries. True when nothing is left.
     fn free_last(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
         let guard = epoch::pin();
         let first_lock = &self.locks.get(&guard)[0];

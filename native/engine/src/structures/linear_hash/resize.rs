@@ -1,6 +1,7 @@
-//! Growing and shrinking, a bucket at a time, by whoever finds it due (ALGORITHMS section 6.3).
+//! Growing and shrinking, a bucket at a time. The operation that finds it due does it.
 //!
-//! The load is estimated from the entries that one lock guards: hashes are even, and each lock has its share of the buckets.
+//! The load is estimated from the number of entries that one lock guards. Hashes are evenly distributed, and each lock
+//! has its share of the buckets.
 
 use super::chain::Chain;
 use super::locks::lock_of;
@@ -10,9 +11,9 @@ use cats_sync::bucket_lock::BucketLock;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
 
-/// The table grows at more than one entry a bucket, and shrinks at less than a quarter.
+/// The table grows at more than one entry a bucket. It shrinks below one entry for this many buckets.
 const SPARSE: i64 = 4;
-/// Buckets that are split or merged for one update of a key at most, as in the Erlang VM.
+/// The most buckets that are split or merged for one update of a key, as in Erlang/OTP.
 const ROUNDS: usize = 5;
 
 /// The right to change the size.
@@ -26,8 +27,8 @@ impl<S> Drop for Resizing<'_, S> {
 }
 
 impl<S: Schema> LinearHash<S> {
-    /// Grows or shrinks after the number of entries under a lock has changed, if it is due and nobody else is at it. The caller
-    /// holds no bucket lock.
+    /// Grows or shrinks after the number of entries under a lock has changed, if it is due and no other thread is doing
+    /// it. The caller holds no bucket lock.
     #[inline]
     pub(super) fn resize(&self, guard: &Guard, locking: Locking, lock: &BucketLock) {
         let locks = self.locks.get(guard);
@@ -48,7 +49,7 @@ impl<S: Schema> LinearHash<S> {
     }
 
     fn resizing(&self) -> Option<Resizing<'_, S>> {
-        // Relaxed: only a first look. Acquire: the directory is as the last one left it.
+        // Relaxed: a first look, before the swap. Acquire: this thread sees the directory as the last holder left it.
         let taken = self.resizing.load(Ordering::Relaxed) || self.resizing.swap(true, Ordering::Acquire);
         (!taken).then(|| Resizing(self))
     }
@@ -59,8 +60,8 @@ impl<S: Schema> LinearHash<S> {
         unsafe { Chain::new(self.directory.bucket(guard, number)) }
     }
 
-    /// Splits the next bucket of a table that has `size` of them. Does nothing if somebody else changes the size, or the lock
-    /// or memory is not to be had.
+    /// Splits the next bucket of a table of `size` buckets. Does nothing if another thread changes the size, the lock
+    /// is not free, or memory is exhausted.
     #[cold]
     fn split(&self, guard: &Guard, locking: Locking, locks: &[BucketLock], size: usize) -> Option<()> {
         let resizing = self.resizing()?;
@@ -68,18 +69,18 @@ impl<S: Schema> LinearHash<S> {
             return None;
         }
         let half = 1 << size.ilog2();
-        // Also the lock of the new bucket.
+        // It is the lock of the new bucket, too.
         let _held = to_write(lock_of(locks, (size as u64) << 2), locking).ok()?;
         self.set_size(size + 1);
-        // The next bucket may be split while this one is: the new one is locked.
+        // Another thread may split the next bucket meanwhile, because the new one is locked.
         drop(resizing);
         let moves = |key| hash_of(key) >> 2 & half as u64 != 0;
         self.bucket(guard, size - half).divide(self.bucket(guard, size), moves);
         Some(())
     }
 
-    /// Merges the last bucket of a table that has `size` of them into the one that it was once split from. Does nothing in the
-    /// same cases.
+    /// Merges the last bucket of a table of `size` buckets into the one that it was once split from. Does nothing in
+    /// the same cases as a split.
     #[cold]
     fn merge(&self, guard: &Guard, locking: Locking, locks: &[BucketLock], size: usize) -> Option<()> {
         let _resizing = self.resizing()?;

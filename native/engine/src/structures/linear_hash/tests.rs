@@ -1,4 +1,4 @@
-//! The conformance suite for each way to lock, and what only this engine promises.
+//! The conformance suite for each kind of locking, and tests of what only this engine promises.
 
 use super::*;
 use crate::testing::conformance::{entry, suite, tests, Map, TestKey, TestSchema};
@@ -62,7 +62,7 @@ mod auto {
     suite!(MAKE);
 }
 
-/// More than one operation takes.
+/// More locks than one operation takes.
 mod bucket_locks_512 {
     use super::*;
     const MAKE: Make = || table(BucketLocks::Fixed(512));
@@ -90,7 +90,7 @@ fn the_number_of_locks_follows_contention() {
             });
         }
     });
-    // Ten million quiet operations under one lock, for each time that it doubled.
+    // Ten million quiet operations under one lock for each halving.
     let (guard, key) = (epoch::pin(), TestKey::new(0));
     for _ in 0..80_000_000 {
         map.0
@@ -174,7 +174,7 @@ fn the_table_follows_the_number_of_keys() {
         let map = Map(table(locks));
         let small = map.0.bytes();
         assert!(small < 8192, "{small} bytes when empty");
-        // Keys that share hashes with others would not be even.
+        // Keys that share hashes with others would not be evenly distributed.
         let numbers = (0..400_000).step_by(4);
         for (i, n) in numbers.clone().enumerate() {
             map.put(n, 1);
@@ -234,7 +234,7 @@ fn a_table_can_be_dropped_in_use() {
     }
 }
 
-/// Every operation that needs what is held reports it.
+/// Asserts that every operation which needs a held lock returns `Busy`.
 fn all_are_busy(map: &Map<LinearHash<TestSchema>>, reads_are_busy: bool) {
     let (guard, key) = (epoch::pin(), TestKey::new(0));
     let busy = |result: Result<(), Busy>, expected: bool| assert_eq!(result.is_err(), expected);

@@ -1,4 +1,5 @@
-//! Traversal in the order of the reversed bits of the hash, in which the buckets of one lock are adjacent (ALGORITHMS section 6.6).
+//! Traversal in the order of the reversed bits of the hash ([`crate::shared::linear`]). The buckets of one lock are
+//! adjacent in this order.
 
 use super::locks::lock_of;
 use super::{to_read, LinearHash, Locking, MANY};
@@ -9,14 +10,15 @@ use smallvec::SmallVec;
 use std::ptr;
 
 impl<S: Schema> LinearHash<S> {
-    /// The least hash of the next bucket in the order of traversal, if the bucket of `hash` is not the last. The caller holds
-    /// the lock of the latter.
+    /// The least hash of the next bucket in traversal order. `None` if the bucket of `hash` is the last. The caller
+    /// holds the lock of that bucket.
     fn next_bucket(&self, hash: u64) -> Option<u64> {
         behind(position(hash), self.size().depth(hash)).map(hash_at)
     }
 
-    /// Shows `look` the first entry behind the key. Holds all that it has passed, as what has become of it may not change until
-    /// the answer is known; nothing if that were too many locks. The caller has the table lock in the mode for it.
+    /// Calls `look` with the first entry behind the key. It keeps the locks of all buckets that it has passed until the
+    /// answer is known, because they must not change before. `None` if that would need too many locks. The caller holds
+    /// the table lock in the mode for `locking`.
     fn step_in<R>(
         &self,
         guard: &Guard,
@@ -98,7 +100,7 @@ impl<S: Schema> LinearHash<S> {
             Ok(())
         };
         let result = self.shared(&mut scan);
-        // What was met before a lock was not to be had is something.
+        // Entries met before a lock was not free are a result.
         if result == Err(Busy) && places == 0 {
             return Err(Busy);
         }
@@ -113,7 +115,7 @@ impl<S: Schema> LinearHash<S> {
         mut expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<Option<Vec<T>>, Busy> {
         self.shared(|| {
-            // A hash that is in the bucket of this number, as long as there is one.
+            // A hash in the bucket of this number, if that bucket exists.
             let hash = (number as u64) << 2;
             let _held = to_read(lock_of(self.locks.get(guard), hash), self.locking)?;
             if number >= self.size().buckets() {

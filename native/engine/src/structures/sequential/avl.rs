@@ -1,14 +1,17 @@
-//! AVL trees: the heights of a node's subtrees differ by one at most, so a tree of n entries is at most 1.44 log2 n high.
+//! AVL trees. The heights of a node's subtrees differ by at most one, so the height of a tree of n entries is at most
+//! 1.44 log2 n.
 //!
-//! Source: Adelson-Velskii, Landis (1962); joining after Knuth, volume 3, section 6.2.3; ALGORITHMS section 3.1.
+//! Source: Adelson-Velskii, Landis, "An algorithm for the organization of information", 1962. Joining: Knuth, "The Art
+//! of Computer Programming", volume 3, section 6.2.3.
 
 use super::{slot, Balance, Link, Path, Turn, LEFT, RIGHT};
 use std::ptr;
 
-/// See the module's documentation. A node's rank is its balance: the height of its right subtree less that of its left one.
+/// See the module's documentation. A node's rank is its balance: the height of its right subtree minus that of its left
+/// subtree.
 pub struct Avl;
 
-/// The balance that a side's subtree has if it is the higher one.
+/// The balance of a node whose subtree on this side is the higher one.
 fn lean(side: usize) -> i64 {
     if side == RIGHT {
         1
@@ -28,10 +31,11 @@ unsafe fn height(mut at: Link) -> i64 {
     height
 }
 
-/// Restores the balance of a tree whose root leans by two. Returns the new root, and whether the tree is lower than it was.
+/// Restores the balance of a tree whose root has balance 2 or -2. Returns the new root, and whether the height
+/// decreased.
 unsafe fn rotate(root: Link) -> (Link, bool) {
-    // SAFETY: a root that leans by two has a child, and one that leans the other way has one there: all nodes of the
-    // caller's tree.
+    // SAFETY: such a root has a child on its higher side. If that child leans the other way, it has a child there. All
+    // of them are nodes of the caller's tree.
     unsafe {
         let heavy = if (*root).rank > 0 { RIGHT } else { LEFT };
         let light = 1 - heavy;
@@ -39,7 +43,7 @@ unsafe fn rotate(root: Link) -> (Link, bool) {
         if (*child).rank != lean(light) {
             (*root).child[heavy] = (*child).child[light];
             (*child).child[light] = root;
-            // A child that does not lean (after a removal only) leaves the height as it is.
+            // If the child is balanced (only after a removal), the height stays the same.
             let lower = (*child).rank != 0;
             (*root).rank = if lower { 0 } else { lean(heavy) };
             (*child).rank = if lower { 0 } else { lean(light) };
@@ -57,7 +61,7 @@ unsafe fn rotate(root: Link) -> (Link, bool) {
     }
 }
 
-/// Balances what stands above a place whose subtree has grown by one, or has `shrunk`.
+/// Restores the balance above a place whose subtree grew by one, or `shrunk` by one.
 unsafe fn retrace(root: &mut Link, path: &[Turn], shrunk: bool) {
     for (depth, &Turn { node, side }) in path.iter().enumerate().rev() {
         // SAFETY: the path is one of the caller's tree.
@@ -66,7 +70,7 @@ unsafe fn retrace(root: &mut Link, path: &[Turn], shrunk: bool) {
             (*node).rank
         };
         let changed = if now.abs() < 2 {
-            // A subtree grows when it comes to lean, and shrinks when it comes to be level.
+            // A subtree grew if its root became unbalanced by one. It shrank if its root became balanced.
             (now == 0) == shrunk
         } else {
             // SAFETY: as above.
@@ -82,14 +86,14 @@ unsafe fn retrace(root: &mut Link, path: &[Turn], shrunk: bool) {
     }
 }
 
-/// Takes the node out that a path leads to; the paths's turns may be at others afterwards.
+/// Removes the node at the end of a path. The path may be changed.
 unsafe fn take(root: &mut Link, path: &mut Path) -> Link {
     // SAFETY: the path is one of the caller's tree, and leads to a node.
     unsafe {
         let node = *slot(root, path);
         let mut out = node;
         if !(*node).child.contains(&ptr::null_mut()) {
-            // The least node to the right takes its place.
+            // The least node of the right subtree replaces it.
             path.push(Turn { node, side: RIGHT });
             out = (*node).child[RIGHT];
             while !(*out).child[LEFT].is_null() {
@@ -108,7 +112,7 @@ unsafe fn take(root: &mut Link, path: &mut Path) -> Link {
     }
 }
 
-/// The way to the end of a tree, on one side.
+/// The path to the end of a tree on one side.
 unsafe fn spine(mut at: Link, side: usize) -> Path {
     let mut path = Path::new();
     while !at.is_null() {
@@ -119,7 +123,7 @@ unsafe fn spine(mut at: Link, side: usize) -> Path {
     path
 }
 
-// SAFETY: nodes are linked where the paths lead, rotated, and swapped with their neighbours in order; none is dropped.
+// SAFETY: nodes are linked where the paths lead, rotated, and swapped with their neighbours in order. None is dropped.
 unsafe impl Balance for Avl {
     unsafe fn insert(root: &mut Link, path: &[Turn], node: Link) {
         // SAFETY: the caller's promise.
@@ -134,7 +138,7 @@ unsafe impl Balance for Avl {
         unsafe { take(root, path) }
     }
 
-    /// At the root, which goes to the right: the halves need not be equal.
+    /// Splits at the root, which goes to the right half. The halves need not be equal.
     unsafe fn split(root: Link) -> (Link, Link) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -149,8 +153,8 @@ unsafe impl Balance for Avl {
         }
     }
 
-    /// The least node of the right tree comes to stand where, on the inner edge of the higher tree, a subtree is about as high
-    /// as the lower one, with both as its children.
+    /// The least node of the right tree becomes the connecting node. Its place is on the inner edge of the higher tree,
+    /// where a subtree has about the height of the lower tree. Its children are that subtree and the lower tree.
     unsafe fn join(left: Link, mut right: Link) -> Link {
         // SAFETY: the caller's promise.
         unsafe {
@@ -158,7 +162,7 @@ unsafe impl Balance for Avl {
             path.pop();
             let middle = take(&mut right, &mut path);
             let (tall, low) = (height(left), height(right));
-            // The side of the higher tree on which the other is, and both trees.
+            // The side of the higher tree on which the lower one goes, and both trees with their heights.
             let (side, mut root, mut tall, other, low) = if tall >= low {
                 (RIGHT, left, tall, right, low)
             } else {

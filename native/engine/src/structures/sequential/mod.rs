@@ -1,10 +1,10 @@
 //! Sequential ordered sets of entries: binary search trees that can be split in two and joined.
 //!
-//! Source: 000 section 3 asks for such a set (`search`, `insert`, `remove`, `split`, `join`); ALGORITHMS section 3.
-//! What all binary search trees have in common stands here: nodes, searches, places, and taking a tree apart. How one
-//! is kept in shape is its [`Balance`]: [`Avl`] or [`Treap`].
+//! Contention adapting trees need such sets (Sagonas, Winblad, "More Scalable Ordered Set for ETS Using Adaptation",
+//! Erlang 2014, section 3). This module has what all binary search trees share: nodes, searches, places, and
+//! dismantling. A [`Balance`] keeps a tree in shape: [`Avl`] or [`Treap`].
 //!
-//! For one thread at a time: a lock of the caller's makes others wait. Nodes are freed at once.
+//! A set is for one thread at a time. The caller's lock excludes others. Nodes are freed at once.
 
 mod avl;
 #[cfg(test)]
@@ -22,7 +22,7 @@ use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::ptr;
 
-/// Address of a node, or null.
+/// The address of a node, or null.
 pub type Link = *mut Node;
 
 const LEFT: usize = 0;
@@ -31,17 +31,17 @@ const RIGHT: usize = 1;
 /// An entry in a tree.
 pub struct Node {
     entry: Entry,
-    /// The head of the entry's key: most comparisons are decided without a look at the key.
+    /// The key head of the entry. It decides most comparisons without reading the key.
     head: u64,
     child: [Link; 2],
-    /// Of an AVL tree the height of the right subtree less that of the left one, of a treap the priority.
+    /// In an AVL tree, the height of the right subtree minus that of the left subtree. In a treap, the priority.
     rank: i64,
 }
 
 /// Bytes of a node.
 pub const NODE: usize = size_of::<Node>();
 
-/// The node of an entry, which the caller puts into a tree.
+/// Makes a node for an entry. The caller puts it into a tree.
 fn node<S: OrderedSchema>(room: Room<Node>, schema: &S, entry: Entry) -> Link {
     room.fill(Node {
         entry,
@@ -52,20 +52,20 @@ fn node<S: OrderedSchema>(room: Room<Node>, schema: &S, entry: Entry) -> Link {
     })
 }
 
-/// A step down: the node, and the side that was taken.
+/// A step down: a node, and the side taken.
 #[derive(Clone, Copy)]
 pub struct Turn {
     node: Link,
     side: usize,
 }
 
-/// The way from the root to a place: the turns at all nodes above it.
+/// The path from the root to a place: the turns at all nodes above it.
 pub type Path = SmallVec<[Turn; 64]>;
 
-/// The link that a path leads to.
+/// The link at the end of a path.
 ///
 /// # Safety
-/// The path is one of the tree with this root, and the tree is the caller's own.
+/// The path belongs to the tree with this root, and the caller owns the tree.
 unsafe fn slot<'a>(root: &'a mut Link, path: &[Turn]) -> &'a mut Link {
     match path.last() {
         None => root,
@@ -77,29 +77,28 @@ unsafe fn slot<'a>(root: &'a mut Link, path: &[Turn]) -> &'a mut Link {
 /// How a binary search tree is kept in shape.
 ///
 /// # Safety
-/// An implementation keeps the nodes in order and loses none. All nodes and trees passed to it are its caller's own.
+/// An implementation keeps the nodes in order and loses none. The caller owns all nodes and trees that it passes.
 pub unsafe trait Balance: Send + Sync + 'static {
-    /// Links a node, whose children are null, where a path leads to (and no node is).
+    /// Links a node at the end of a path, where no node is. Its children are null.
     unsafe fn insert(root: &mut Link, path: &[Turn], node: Link);
 
-    /// Unlinks the node that a path leads to, and returns a node that is in the tree no more: the entries left are the
-    /// others.
+    /// Removes the entry of the node at the end of a path. Returns an unlinked node that the caller must free.
     unsafe fn remove(root: &mut Link, path: &mut Path) -> Link;
 
-    /// Cuts a tree of two nodes at least in two that are not empty, the first below the second. O(log n).
+    /// Splits a tree of at least two nodes into two that are not empty, the first below the second. O(log n).
     unsafe fn split(root: Link) -> (Link, Link);
 
-    /// One tree for two that are not empty, the first below the second. O(log n).
+    /// Joins two trees that are not empty, the first below the second. O(log n).
     unsafe fn join(left: Link, right: Link) -> Link;
 }
 
-/// An ordered set. Dropping it frees the nodes, and shows the entries to nobody.
+/// An ordered set. Dropping it frees the nodes without showing the entries.
 pub struct Tree<B> {
     root: Link,
     balance: PhantomData<B>,
 }
 
-// SAFETY: the nodes are the tree's own; a shared tree is only read.
+// SAFETY: the tree owns its nodes. A shared tree is only read.
 unsafe impl<B> Send for Tree<B> {}
 // SAFETY: as above.
 unsafe impl<B> Sync for Tree<B> {}
@@ -113,7 +112,7 @@ impl<B> Default for Tree<B> {
     }
 }
 
-/// A key that is searched for, with its head.
+/// A key to search for, with its key head.
 struct Query<'a, S: OrderedSchema> {
     schema: &'a S,
     probe: &'a S::Probe,
@@ -127,7 +126,7 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
         Self { schema, probe, head }
     }
 
-    /// How the key stands to a node's.
+    /// How the key compares with the key of a node.
     #[inline]
     fn order(&self, node: &Node) -> Ordering {
         // SAFETY: the entry of a node is valid while the tree is not changed.
@@ -155,8 +154,8 @@ impl<B: Balance> Tree<B> {
         None
     }
 
-    /// Runs `change` once on the key's place and carries out its step. Returns besides by how much the number of
-    /// entries grew.
+    /// Calls `change` once with the entry of the key's place and carries out its step. Also returns by how much the
+    /// number of entries grew.
     pub fn update<S: OrderedSchema, R>(
         &mut self,
         schema: &S,
@@ -166,7 +165,7 @@ impl<B: Balance> Tree<B> {
         let query = Query::new(schema, probe);
         let mut path = Path::new();
         let mut at = self.root;
-        // SAFETY: links lead to nodes of the tree, which is this function's own.
+        // SAFETY: links lead to nodes of the tree, which this function owns.
         while let Some(node) = unsafe { at.as_mut() } {
             let side = match query.order(node) {
                 Ordering::Less => LEFT,
@@ -175,10 +174,10 @@ impl<B: Balance> Tree<B> {
                     let (step, result) = change(Some(node.entry));
                     match step {
                         Step::Keep | Step::Touch => {}
-                        // An equal key may be another one (1.0 for 1), but its head is the same.
+                        // An equal key may be a different term (1.0 for 1), but its key head is the same.
                         Step::Put(entry) => node.entry = entry,
                         Step::Remove => {
-                            // SAFETY: the path leads to the node, and what comes back is in the tree no more.
+                            // SAFETY: the path leads to the node, and the returned node is no longer in the tree.
                             unsafe { Room::free(B::remove(&mut self.root, &mut path)) };
                             return (result, -1);
                         }
@@ -189,7 +188,7 @@ impl<B: Balance> Tree<B> {
             path.push(Turn { node: at, side });
             at = node.child[side];
         }
-        // Before the change, so that nothing has been done when there is no memory.
+        // Allocates before the change, so that nothing was done when memory is exhausted.
         let room = slab::needed(Room::take());
         let (step, result) = change(None);
         let Step::Put(entry) = step else { return (result, 0) };
@@ -198,27 +197,27 @@ impl<B: Balance> Tree<B> {
         (result, 1)
     }
 
-    /// Cuts the tree in two that are not empty, the first below the second, unless it has fewer than two entries. O(log
-    /// n).
+    /// Splits the tree into two that are not empty, the first below the second. `None` if it has fewer than two
+    /// entries. O(log n).
     pub fn split(&mut self) -> Option<(Self, Self)> {
-        // SAFETY: the tree is this function's own.
+        // SAFETY: this function owns the tree.
         let root = unsafe { self.root.as_ref() }?;
         if root.child == [ptr::null_mut(); 2] {
             return None;
         }
-        // SAFETY: as above; it has two nodes at least.
+        // SAFETY: as above. It has at least two nodes.
         let (left, right) = unsafe { B::split(std::mem::replace(&mut self.root, ptr::null_mut())) };
         Some((Self::of(left), Self::of(right)))
     }
 
-    /// One tree for two, the first below the second. O(log n).
+    /// Joins two trees, the first below the second. O(log n).
     pub fn join(mut self, mut other: Self) -> Self {
         let take = |tree: &mut Self| std::mem::replace(&mut tree.root, ptr::null_mut());
         let (left, right) = (take(&mut self), take(&mut other));
         if left.is_null() || right.is_null() {
             return Self::of(if left.is_null() { right } else { left });
         }
-        // SAFETY: both are this function's own, and not empty.
+        // SAFETY: this function owns both, and neither is empty.
         Self::of(unsafe { B::join(left, right) })
     }
 
@@ -229,7 +228,7 @@ impl<B: Balance> Tree<B> {
         }
     }
 
-    /// The entries from a key on (above it, unless `inclusive`), or from the end; upwards, or `down`.
+    /// The entries from a key on, or from the end; upwards, or downwards if `down`. The key itself only if `inclusive`.
     pub fn entries<S: OrderedSchema>(&self, schema: &S, from: Option<(&S::Probe, bool)>, down: bool) -> Entries<'_> {
         let mut place = Place::default();
         match from {
@@ -243,13 +242,13 @@ impl<B: Balance> Tree<B> {
         }
     }
 
-    /// Moves a place to the first entry (`LEFT`) or the last.
+    /// Moves a place to the first entry (`LEFT`) or the last (`RIGHT`).
     fn end(&self, place: &mut Place, side: usize) {
         place.nodes.clear();
         place.descend(self.root, side);
     }
 
-    /// Moves a place to the entry that follows a key, or is it if `inclusive`.
+    /// Moves a place to the entry that follows a key, or to the key's own entry if `inclusive`.
     pub fn from<S: OrderedSchema>(&self, place: &mut Place, schema: &S, probe: &S::Probe, inclusive: bool, down: bool) {
         let before = if down { Ordering::Less } else { Ordering::Greater };
         let order = self.seek(place, schema, probe);
@@ -259,8 +258,8 @@ impl<B: Balance> Tree<B> {
         }
     }
 
-    /// Moves a place to where the search for a key ends, and tells how the key stands to the entry there, if there is
-    /// any.
+    /// Moves a place to where the search for a key ends. Returns how the key compares with the entry there, if there is
+    /// one.
     pub fn seek<S: OrderedSchema>(&self, place: &mut Place, schema: &S, probe: &S::Probe) -> Option<Ordering> {
         let query = Query::new(schema, probe);
         place.nodes.clear();
@@ -280,13 +279,13 @@ impl<B: Balance> Tree<B> {
         last
     }
 
-    /// Frees nodes, least keys first, and shows their entries, until `limit` were shown; how many were. Constant space
-    /// and, in all, linear time.
+    /// Frees nodes, least keys first, and shows their entries, until `limit` were shown. Returns how many were. Needs
+    /// constant space and, in total, linear time.
     pub fn dismantle(&mut self, limit: usize, show: &mut dyn FnMut(Entry)) -> usize {
         let mut shown = 0;
         while shown < limit && !self.root.is_null() {
             let at = self.root;
-            // SAFETY: the tree is this function's own.
+            // SAFETY: this function owns the tree.
             unsafe {
                 let left = (*at).child[LEFT];
                 if left.is_null() {
@@ -295,7 +294,7 @@ impl<B: Balance> Tree<B> {
                     Room::free(at);
                     shown += 1;
                 } else {
-                    // A rotation: in the end nothing is to the left.
+                    // A rotation. In the end no node is on the left.
                     (*at).child[LEFT] = (*left).child[RIGHT];
                     (*left).child[RIGHT] = at;
                     self.root = left;
@@ -308,7 +307,7 @@ impl<B: Balance> Tree<B> {
 
 impl<B> Drop for Tree<B> {
     fn drop(&mut self) {
-        // What balances the tree matters no more.
+        // The balance is no longer needed.
         let mut rest = Tree::<Avl>::of(std::mem::replace(&mut self.root, ptr::null_mut()));
         rest.dismantle(usize::MAX, &mut |_| {});
         std::mem::forget(rest);
@@ -321,22 +320,22 @@ pub struct Place {
     nodes: SmallVec<[Link; 64]>,
 }
 
-// SAFETY: a place owns nothing; only together with its tree is it looked at.
+// SAFETY: a place owns nothing. It is read only together with its tree.
 unsafe impl Send for Place {}
 
 impl Place {
-    /// The entry there, unless it is beyond the end.
+    /// The entry there. `None` beyond the end.
     pub fn entry(&self) -> Option<Entry> {
         // SAFETY: the nodes are in the tree, which was not changed.
         self.nodes.last().map(|&node| unsafe { (*node).entry })
     }
 
-    /// Makes it a place beyond the end.
+    /// Moves the place beyond the end.
     pub fn clear(&mut self) {
         self.nodes.clear();
     }
 
-    /// Goes on from a node as far as possible to one side.
+    /// Descends from a node as far as possible on one side.
     fn descend(&mut self, mut at: Link, side: usize) {
         while !at.is_null() {
             self.nodes.push(at);

@@ -1,4 +1,4 @@
-//! Tests of the sequential ordered sets, against a sorted map of the standard library.
+//! Tests of the sequential ordered sets, compared with a sorted map of the standard library.
 
 use super::*;
 use crate::testing::conformance::{decode, entry, TestKey, TestSchema};
@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 /// Asserts the shape that a balance promises.
 trait Shape: Balance {
-    /// Asserts what holds between a node and its subtrees of these heights.
+    /// Asserts what must hold between a node and its subtrees of these heights.
     fn check(node: &Node, heights: [usize; 2]);
-    /// The greatest height of a tree of so many entries.
+    /// The largest height of a tree of this many entries.
     fn height(count: usize) -> usize;
 }
 
@@ -31,12 +31,12 @@ impl Shape for Treap {
         }
     }
     fn height(count: usize) -> usize {
-        // Far beyond what chance gives.
+        // Far more than is likely.
         10 + 5 * (count + 1).ilog2() as usize
     }
 }
 
-/// Numbers that are immediate keys, so that nothing is to be freed.
+/// Numbers that are immediate keys, so nothing must be freed.
 fn key(number: u64) -> TestKey {
     TestKey::new(number / 2 * 4 + number % 2)
 }
@@ -94,7 +94,7 @@ enum Op {
     Keep(u64),
     Run(u64, u64),
     Clear(u64, u64),
-    /// Cuts into parts, so many, and joins them again.
+    /// Cuts into this many parts and joins them again.
     Cut(usize),
 }
 
@@ -195,7 +195,7 @@ fn treap_joins_trees_of_all_sizes() {
     joins_of_all_sizes::<Treap>();
 }
 
-/// Each order of insertion and of removal of six.
+/// Every order of insertion and removal of six keys.
 fn all_orders<B: Shape>() {
     fn permutations(rest: &mut Vec<u64>, order: &mut Vec<u64>, visit: &mut impl FnMut(&[u64])) {
         if rest.is_empty() {
@@ -231,7 +231,7 @@ fn treap_is_a_heap_after_all_orders() {
     all_orders::<Treap>();
 }
 
-/// Runs that go one way are what a tree without balance degenerates by.
+/// Ascending or descending runs, which degenerate a tree without balancing.
 #[test]
 fn runs_do_not_degenerate() {
     fn height<B: Shape>(numbers: impl IntoIterator<Item = u64>) -> usize {

@@ -1,17 +1,16 @@
-//! Treaps: search trees by key, heaps by random priority, so a tree of n entries is O(log n) high, whatever was done to
-//! it, with a probability that does not depend on the keys.
+//! Treaps: search trees by key, and heaps by random priority. So the height of a tree of n entries is O(log n) with
+//! high probability, which depends neither on the keys nor on the operations.
 //!
-//! Source: Aragon, Seidel, "Randomized search trees", FOCS'89; ALGORITHMS section 3.2. No recursion: the depth is only
-//! expected.
+//! Source: Aragon, Seidel, "Randomized search trees", FOCS 1989. No recursion, because the height is only expected.
 
 use super::{slot, Balance, Link, Path, Turn, LEFT, RIGHT};
 use crate::shared::random::random;
 use std::ptr;
 
-/// See the module's documentation. A node's rank is its priority, not above those of the nodes over it.
+/// See the module's documentation. A node's rank is its priority, which is at most its parent's.
 pub struct Treap;
 
-// SAFETY: nodes are linked where the paths lead, and joined in order; none is dropped.
+// SAFETY: nodes are linked where the paths lead, and joined in order. None is dropped.
 unsafe impl Balance for Treap {
     unsafe fn insert(root: &mut Link, path: &[Turn], node: Link) {
         let priority = i64::from(random());
@@ -21,7 +20,7 @@ unsafe impl Balance for Treap {
             let above = path.iter().take_while(|turn| (*turn.node).rank >= priority).count();
             let (above, below) = path.split_at(above);
             *slot(root, above) = node;
-            // What stood here is cut in two along the rest of the path.
+            // The subtree that was here is split in two along the rest of the path.
             let mut open = [&raw mut (*node).child[LEFT], &raw mut (*node).child[RIGHT]];
             for turn in below {
                 // Where the path goes right, the node is below the key.
@@ -45,7 +44,7 @@ unsafe impl Balance for Treap {
         }
     }
 
-    /// At the root, which goes to the right, where it is the root again: O(1).
+    /// Splits at the root, which becomes the root of the right half: O(1).
     unsafe fn split(root: Link) -> (Link, Link) {
         // SAFETY: the caller's promise.
         unsafe {
@@ -57,7 +56,7 @@ unsafe impl Balance for Treap {
         }
     }
 
-    /// Merges the two edges that face each other, by priority. Either tree may be empty.
+    /// Merges the facing edges of two trees by priority. Either tree may be empty.
     unsafe fn join(mut left: Link, mut right: Link) -> Link {
         let mut root = ptr::null_mut();
         let mut open: *mut Link = &raw mut root;

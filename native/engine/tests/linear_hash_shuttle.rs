@@ -1,6 +1,6 @@
-//! The engine `linear_hash` under random schedules, with first segments of two buckets, so that a handful of keys splits and merges
-//! buckets and makes segments come and go:
-//! `RUSTFLAGS="--cfg shuttle" cargo test --release -p cats-engine --test linear_hash_shuttle`.
+//! The engine `linear_hash` under random schedules. The first segments have two buckets, so a few keys suffice to split
+//! and merge buckets and to add and free segments. Run by `RUSTFLAGS="--cfg shuttle" cargo test --release -p
+//! cats-engine --test linear_hash_shuttle`.
 #![cfg(shuttle)]
 
 #[path = "../../bench/src/immediates.rs"]
@@ -82,7 +82,7 @@ impl Map {
     }
 }
 
-/// Three stable keys, which two threads count up and read, while a third makes buckets split and merge.
+/// Two threads increment and read three keys that stay, while a third makes buckets split and merge.
 fn resizing_disturbs_nobody(bucket_locks: BucketLocks, read_concurrency: bool) {
     let run = move || {
         let map = Map::new(bucket_locks, read_concurrency);
@@ -133,7 +133,7 @@ fn resizing_under_two_bucket_locks_with_reader_groups() {
     resizing_disturbs_nobody(BucketLocks::Fixed(2), true);
 }
 
-/// Keys that are changed together are seen together, whatever their buckets are meanwhile.
+/// Keys that are changed together are seen together, in whatever buckets they are.
 #[test]
 fn many_keys_change_at_once() {
     let run = || {
@@ -161,7 +161,7 @@ fn many_keys_change_at_once() {
     shuttle::check_random(run, SCHEDULES);
 }
 
-/// One key or two are there at every instant, though none stays, and each next one is under the other lock.
+/// At every instant one or two keys are present, though none stays. Each new key is under the other lock.
 #[test]
 fn first_is_linearizable() {
     let run = || {
@@ -188,6 +188,6 @@ fn first_is_linearizable() {
         }
         moving.join().unwrap();
     };
-    // The other thread runs on while this one stands between two locks: schedules by priorities come across that.
+    // The other thread must run while this one is between two locks. Schedules with priorities reach that.
     shuttle::check_pct(run, SCHEDULES, 3);
 }

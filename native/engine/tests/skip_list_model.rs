@@ -1,8 +1,8 @@
-//! Models of the skip list itself, checked by loom (up to a bound on preemptions) under the weak memory model:
+//! Models of the skip list, checked by loom under the weak memory model, up to a bound on preemptions. Run by
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-engine --test skip_list_model`.
 //!
-//! Two threads run one or two operations each on two or three neighbouring keys; nodes have two levels, and are freed as soon as
-//! nobody has announced them. A call may find a place `Busy`: then nothing must have been done.
+//! Two threads run one or two operations each on two or three neighbouring keys. Nodes have two levels, and are freed
+//! as soon as no hazard pointer protects them. A call may return `Busy`: then it must have done nothing.
 #![cfg(loom)]
 
 use cats_engine::config::Config;
@@ -81,13 +81,13 @@ impl List {
         old.ok().map(|old| old.map(|body| body >> 2))
     }
 
-    /// The value that was replaced; nothing if busy.
+    /// The replaced value. `None` if busy.
     fn put(&self, number: u64, value: u64) -> Option<Option<u64>> {
         let (key, body) = (word(number), value << 2 | 3);
         self.update(number, Step::Put(Entry { key, body }))
     }
 
-    /// Gives 1 and 2 the value at once; false if busy.
+    /// Gives keys 1 and 2 the value together. False if busy.
     fn put_both(&self, value: u64) -> bool {
         let guard = pin();
         let both = self.0.update_many(&guard, &[&1, &2], |locked| {
@@ -99,19 +99,19 @@ impl List {
         both.is_ok()
     }
 
-    /// The value that was removed; nothing if busy.
+    /// The removed value. `None` if busy.
     fn remove(&self, number: u64) -> Option<Option<u64>> {
         self.update(number, Step::Remove)
     }
 
-    /// The value; nothing if busy.
+    /// The value. `None` if busy.
     fn get(&self, number: u64) -> Option<Option<u64>> {
         let guard = pin();
         let found = self.0.read(&guard, &number, |found| found.map(|found| found.body >> 2));
         found.ok()
     }
 
-    /// The first number, or the last; nothing if busy.
+    /// The first number, or the last. `None` if busy.
     fn end(&self, last: bool) -> Option<Option<u64>> {
         let guard = pin();
         let look = |found: Option<Entry>| found.map(|found| found.key >> 4);
@@ -123,7 +123,7 @@ impl List {
         found.ok()
     }
 
-    /// The number after another one; nothing if busy.
+    /// The number behind another one. `None` if busy.
     fn after(&self, number: u64) -> Option<Option<u64>> {
         let guard = pin();
         let found = self
@@ -132,7 +132,7 @@ impl List {
         found.ok()
     }
 
-    /// What nobody else changes any more.
+    /// The contents, after all other threads have ended.
     fn contents(&self) -> Vec<u64> {
         let (guard, mut all) = (pin(), Vec::new());
         let mut at = None;
@@ -147,7 +147,7 @@ impl List {
     }
 }
 
-/// Runs both at once, then shows `end` what they returned.
+/// Runs both concurrently, then calls `end` with their results.
 fn race<A: Send + 'static, B: 'static>(
     numbers: &'static [u64],
     one: impl Fn(&List) -> A + Copy + Send + Sync + 'static,
@@ -277,7 +277,8 @@ fn a_lookup_while_its_neighbours_are_removed() {
     );
 }
 
-/// The third removal has the second node freed, as nobody has announced it; the first one, which leads to it, may be announced.
+/// The third removal frees the second node, because no hazard pointer protects it. The first node, which links to it,
+/// may be protected.
 #[test]
 fn a_lookup_while_nodes_behind_a_removed_one_are_freed() {
     race(
@@ -318,7 +319,7 @@ fn the_first_and_the_last_of_a_list_that_is_never_empty() {
             &[2],
             move |list| list.end(last),
             |list| {
-                // The second key comes before the first one goes.
+                // The second key is inserted before the first one is removed.
                 if list.put(1, 0).is_some() {
                     list.remove(2);
                 }

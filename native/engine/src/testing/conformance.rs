@@ -1,8 +1,8 @@
 //! One suite for every engine: a sequential model test, and stress tests with real threads.
 //!
-//! An engine's tests say `crate::testing::conformance::suite!(|| Engine::new(TestSchema))`, an ordered engine's `ordered_suite!`
-//! besides. Keys are numbers; a number decides whether its key is an immediate, a hashed key, or one that shares its
-//! hash with others. Values carry a check, so that a torn read shows.
+//! The tests of an engine use `crate::testing::conformance::suite!(|| Engine::new(TestSchema))`. An ordered engine also
+//! uses `ordered_suite!`. Keys are numbers. The number decides whether its key is an immediate, a hashed key, or a key
+//! that shares its hash with others. Values contain a check, so that a torn read is detected.
 
 use crate::{hash_of, mix, Busy, Detached, Engine, Entry, OrderedEngine, OrderedSchema, Schema, Step, Trail};
 use cats_sync::epoch::{self, Guard};
@@ -16,16 +16,17 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
-/// How long one stress test runs, in milliseconds. `make check` asks for more by `CATS_STRESS_MS`.
+/// How long one stress test runs, in milliseconds. `CATS_STRESS_MS` overrides it, and `make check` sets it to a longer
+/// time.
 fn stress_ms() -> u64 {
     let asked = std::env::var("CATS_STRESS_MS").ok();
     asked.map_or(250, |ms| ms.parse().expect("a number of milliseconds"))
 }
 
-/// The keys of the tests: numbers.
+/// The schema of the tests, whose keys are numbers.
 pub struct TestSchema;
 
-/// A number with the word that its entries have.
+/// A number with the key word of its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestKey {
     pub number: u64,
@@ -33,8 +34,8 @@ pub struct TestKey {
 }
 
 impl TestKey {
-    /// Half of the numbers are immediates, a quarter has hashes of its own, and of the last quarter each run of 64
-    /// shares one hash, now and then that of an immediate.
+    /// Half of the numbers are immediates. A quarter has hashes of their own. In the last quarter each run of 64 shares
+    /// one hash, which is sometimes that of an immediate.
     pub fn new(number: u64) -> Self {
         let word = match number % 4 {
             0 | 1 => number << 4 | 15,
@@ -46,16 +47,16 @@ impl TestKey {
     }
 }
 
-/// The object of a hashed key: immutable once it is in a table, but for the counters.
+/// The object of a hashed key. It is immutable once it is in a table, except for the counters.
 struct Block {
     number: u64,
     value: u32,
     check: u64,
-    /// Two counters that are equal whenever nobody holds the place.
+    /// Two counters that are equal whenever no thread holds the place.
     counters: [AtomicU64; 2],
 }
 
-/// An entry for a key and a value; of a hashed key with a new block.
+/// An entry for a key and a value. For a hashed key, with a new block.
 pub fn entry(key: &TestKey, value: u32) -> Entry {
     let body = if key.word & 3 == 3 {
         (key.number & 0xff_ffff) << 40 | u64::from(value) << 2 | 3
@@ -74,11 +75,11 @@ fn block<'a>(entry: Entry) -> Option<&'a Block> {
     if entry.key & 3 == 3 || entry.body & 3 != 0 {
         return None;
     }
-    // SAFETY: such a body is the address of a block, which lives as long as the guard under which the entry was read.
+    // SAFETY: such a body is the address of a block. It lives as long as the guard under which the entry was read.
     Some(unsafe { &*(entry.body as *const Block) })
 }
 
-/// The number and value of an entry, unless its two words do not belong together.
+/// The number and value of an entry. `None` if its two words do not belong together.
 pub fn decode(entry: Entry) -> Option<(u64, u32)> {
     let (number, value) = match block(entry) {
         Some(block) if block.check == mix(block.number ^ u64::from(block.value) << 32) => (block.number, block.value),
@@ -99,7 +100,7 @@ fn whole(entry: Entry) -> (u64, u32) {
 }
 
 unsafe fn drop_block(address: *mut u8, _: usize) {
-    // SAFETY: a retired or dismantled block came from `entry` and is dropped once.
+    // SAFETY: a retired or dismantled block came from `entry`, and is dropped once.
     drop(unsafe { Box::from_raw(address.cast::<Block>()) });
 }
 
@@ -110,17 +111,17 @@ pub fn retire(guard: &Guard, entry: Entry) {
     }
 }
 
-/// Changes what the entry of a hashed key points to, under its lock; false if the key is an immediate.
+/// Changes what the entry of a hashed key points to, under its lock. False if the key is an immediate.
 pub fn touch(entry: Entry) -> bool {
     let Some(block) = block(entry) else { return false };
     for counter in &block.counters {
-        // Relaxed and Release: the lock keeps other writers out, readers find out that they overlap.
+        // Relaxed and Release: the lock excludes other writers, and readers validate.
         counter.store(counter.load(Relaxed) + 1, Release);
     }
     true
 }
 
-/// How often the entry was touched; nothing if the read is torn.
+/// How often the entry was touched. `None` if the read is torn.
 pub fn touched(entry: Entry) -> Option<u64> {
     let counters = block(entry).map_or([0; 2], |block| {
         block.counters.each_ref().map(|counter| counter.load(Acquire))
@@ -128,7 +129,7 @@ pub fn touched(entry: Entry) -> Option<u64> {
     (counters[0] == counters[1]).then_some(counters[0])
 }
 
-/// The number that an entry stands for, as far as a torn read can tell.
+/// The number of an entry, which may be wrong after a torn read.
 fn number(entry: Entry) -> u64 {
     block(entry).map_or(entry.key >> 4, |block| block.number)
 }
@@ -151,7 +152,7 @@ impl Schema for TestSchema {
     }
 }
 
-/// The normalized key of the ordered tests: a common prefix, then the number without its lowest bits, which must be
+/// The normalized key of the ordered tests: a common prefix, then the number without its lowest bits. Those must be
 /// compared.
 fn head(number: u64, skip: usize) -> u64 {
     let mut bytes = [0; 24];
@@ -190,7 +191,7 @@ impl OrderedSchema for TestSchema {
     }
 }
 
-/// Calls until the answer is not `Busy`.
+/// Repeats a call until the result is not `Busy`.
 pub fn patiently<R>(mut call: impl FnMut() -> Result<R, Busy>) -> R {
     loop {
         match call() {
@@ -200,7 +201,7 @@ pub fn patiently<R>(mut call: impl FnMut() -> Result<R, Busy>) -> R {
     }
 }
 
-/// An engine used as a map from numbers to values, a guard a call.
+/// An engine used as a map from numbers to values. Each call makes a guard.
 pub struct Map<E: Engine<TestSchema>>(pub E);
 
 impl<E: Engine<TestSchema>> Map<E> {
@@ -214,7 +215,7 @@ impl<E: Engine<TestSchema>> Map<E> {
         })
     }
 
-    /// Replaces the value by what `change` makes of it.
+    /// Replaces the value by the result of `change`.
     pub fn change(&self, number: u64, change: impl Fn(Option<u32>) -> Option<u32>) -> Option<u32> {
         let (guard, key) = (epoch::pin(), TestKey::new(number));
         let old = patiently(|| {
@@ -250,7 +251,7 @@ impl<E: Engine<TestSchema>> Map<E> {
         old.into_iter().for_each(|old| retire(&guard, old));
     }
 
-    /// The values of several numbers at one instant, replaced by what `change` makes of them.
+    /// Replaces the values of several numbers by the result of `change`, all at one instant.
     pub fn change_many(&self, numbers: &[u64], change: impl Fn(&mut Vec<Option<u32>>)) -> Vec<Option<u32>> {
         let guard = epoch::pin();
         let keys: Vec<TestKey> = numbers.iter().map(|&number| TestKey::new(number)).collect();
@@ -262,7 +263,7 @@ impl<E: Engine<TestSchema>> Map<E> {
                 let mut new = values.clone();
                 change(&mut new);
                 for (i, key) in keys.iter().enumerate() {
-                    // A number that stands in the list twice is at its latest value here.
+                    // If the list has a number twice, its latest value is here.
                     let now = locked.get(i);
                     locked.update(i, &mut |old| {
                         assert_eq!(old, now);
@@ -281,12 +282,12 @@ impl<E: Engine<TestSchema>> Map<E> {
         values
     }
 
-    /// The whole content, by a scan of steps of `limit`.
+    /// The whole contents, by a scan with steps of `limit`.
     pub fn scan(&self, limit: usize) -> Vec<(u64, u32)> {
         let mut cursor = E::Cursor::default();
         let mut all = Vec::new();
         loop {
-            // A guard a step, as the table layer has it.
+            // A guard for each step, as in the table layer.
             let guard = epoch::pin();
             let more = patiently(|| {
                 self.0.scan(&guard, &mut cursor, limit, &mut all, |entry, out| {
@@ -299,7 +300,7 @@ impl<E: Engine<TestSchema>> Map<E> {
         }
     }
 
-    /// A step along this thread's trail if it leads from there, else one by search.
+    /// A step along this thread's trail if it leads from there, otherwise a step by search.
     pub fn next(&self, after: Option<u64>) -> Option<(u64, u32)> {
         let (guard, key) = (epoch::pin(), after.map(TestKey::new));
         let found = self.follow(&guard, after, false).unwrap_or_else(|| {
@@ -316,7 +317,7 @@ impl<E: Engine<TestSchema>> Map<E> {
         TRAIL.with_borrow_mut(|trail| self.0.follow(guard, trail, down, is_here, |found| found.map(decode)))
     }
 
-    /// The numbers from the first on, by `next`.
+    /// All numbers, in the order of `next`.
     pub fn walk(&self) -> Vec<u64> {
         std::iter::successors(self.next(None), |&(last, _)| self.next(Some(last)))
             .map(|(number, _)| number)
@@ -325,7 +326,7 @@ impl<E: Engine<TestSchema>> Map<E> {
 }
 
 impl<E: OrderedEngine<TestSchema>> Map<E> {
-    /// As [`next`](Self::next), downwards.
+    /// Like [`next`](Self::next), downwards.
     pub fn prev(&self, before: Option<u64>) -> Option<(u64, u32)> {
         let (guard, key) = (epoch::pin(), before.map(TestKey::new));
         let found = self.follow(&guard, before, true).unwrap_or_else(|| {
@@ -338,7 +339,7 @@ impl<E: OrderedEngine<TestSchema>> Map<E> {
 }
 
 thread_local! {
-    /// Maps are not freed through the epochs, so each clears the trail in the end.
+    /// Maps are not freed through epochs, so each map clears the trail at its end.
     static TRAIL: RefCell<Trail> = const { RefCell::new(Trail::new()) };
 }
 
@@ -352,7 +353,7 @@ impl<E: Engine<TestSchema>> Drop for Map<E> {
         while !self.0.dismantle(10, &mut |entry| {
             assert!(freed.insert(whole(entry).0), "dismantle shows an entry once");
             if block(entry).is_some() {
-                // SAFETY: the engine is being taken apart, nobody else reads.
+                // SAFETY: the engine is being taken apart, and no other thread reads.
                 unsafe { drop_block(entry.body as *mut u8, 0) }
             }
         }) {}
@@ -443,7 +444,7 @@ fn run(map: &Map<impl Engine<TestSchema>>, model: &mut BTreeMap<u64, u32>, op: O
             assert_eq!(all, model.iter().map(|(&n, &v)| (n, v)).collect::<Vec<_>>());
         }
         Op::Next(n) => {
-            // An absent key has a place in the order too: the same as if it were there.
+            // An absent key has its place in the order, too. The result is the same as if it were present.
             let next = map.next(Some(n));
             if !model.contains_key(&n) {
                 map.put(n, 1);
@@ -488,7 +489,7 @@ fn cases(count: u32) -> ProptestConfig {
     }
 }
 
-/// Every method against a map of the standard library.
+/// Tests every method against a map of the standard library.
 pub fn model<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     proptest!(cases(100), |(ops in ops())| {
         let (map, mut model) = (Map(make()), BTreeMap::new());
@@ -497,7 +498,7 @@ pub fn model<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     });
 }
 
-/// `next`, `prev` and `range` of an ordered engine against a map of the standard library.
+/// Tests `next`, `prev` and `range` of an ordered engine against a map of the standard library.
 pub fn ordered_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
     let steps = prop::collection::vec(
         (prop::option::of(0..3600u64), any::<bool>(), any::<bool>(), 1..200usize),
@@ -536,7 +537,7 @@ pub fn ordered_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
     });
 }
 
-/// Walks with changes on the way, in either direction, against a map of the standard library.
+/// Tests walks in both directions, with changes during the walk, against a map of the standard library.
 pub fn walk_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
     let steps = prop::collection::vec((any::<bool>(), 0..20usize), 100);
     proptest!(cases(100), |(ops in ops(), steps in steps)| {
@@ -559,7 +560,7 @@ pub fn walk_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
     });
 }
 
-/// Random numbers of a thread: Marsaglia's xorshift.
+/// Random numbers of a thread. Source: Marsaglia, "Xorshift RNGs", Journal of Statistical Software 2003.
 pub struct Random(pub u64);
 
 impl Random {
@@ -571,7 +572,7 @@ impl Random {
     }
 }
 
-/// Runs `work` on `threads` threads until time is up, again and again; `work` gets the thread's number and random
+/// Calls `work` repeatedly on `threads` threads until the time is up. `work` gets the thread's number and random
 /// numbers.
 fn crowd(threads: u64, work: impl Fn(u64, &mut Random) + Sync) {
     let end = Instant::now() + Duration::from_millis(stress_ms());
@@ -588,7 +589,7 @@ fn crowd(threads: u64, work: impl Fn(u64, &mut Random) + Sync) {
     });
 }
 
-/// Additions by several threads to few and to many counters, none lost.
+/// Several threads add to few and to many counters. No addition is lost.
 pub fn counters_add_up<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     for range in [4, 5000] {
         let (map, total) = (Map(make()), AtomicU64::new(0));
@@ -603,7 +604,7 @@ pub fn counters_add_up<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     }
 }
 
-/// Each thread owns some keys, whose values only it changes, among all the others: it always reads what it wrote.
+/// Each thread owns some keys among all others, whose values only it changes. It always reads what it wrote.
 pub fn own_writes_are_seen<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     let map = Map(make());
     crowd(4, |thread, random| {
@@ -631,7 +632,7 @@ pub fn own_writes_are_seen<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     assert_eq!(map.scan(10), []);
 }
 
-/// What a detached step leaves to do: counts, and retires what it replaced.
+/// Runs after a detached step: counts the entries, and retires the replaced one.
 unsafe fn settle(present: *const (), step: Step, old: Option<Entry>) {
     // SAFETY: `set_detached` passes such a counter.
     let present = unsafe { &*present.cast::<AtomicU64>() };
@@ -643,7 +644,7 @@ unsafe fn settle(present: *const (), step: Step, old: Option<Entry>) {
 }
 
 impl<E: Engine<TestSchema>> Map<E> {
-    /// Puts or removes without waiting, where the engine can, and counts the entries.
+    /// Puts or removes, detached if the engine can, and counts the entries.
     fn set_detached(&self, number: u64, value: Option<u32>, present: &AtomicU64) {
         let (guard, key) = (epoch::pin(), TestKey::new(number));
         if !self.0.detaches() || value.is_none() && key.word & 3 == 0 {
@@ -658,19 +659,19 @@ impl<E: Engine<TestSchema>> Map<E> {
             settle,
             context: std::ptr::from_ref(present).cast(),
         };
-        // SAFETY: the entry is made for the step, and engine and counter outlive the threads of the test.
+        // SAFETY: the entry is made for the step. The engine and the counter outlive the threads of the test.
         patiently(|| unsafe { self.0.detach(&guard, update) });
     }
 }
 
-/// As [`own_writes_are_seen`], by steps that nobody waits for: each thread finds what it has asked for last.
+/// Like [`own_writes_are_seen`], with detached steps: each thread finds what its last step stored.
 pub fn detached_steps_are_seen<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     for size in [2, 100, 3000] {
         let (map, present) = (Map(make()), AtomicU64::new(0));
         crowd(4, |thread, random| {
             let mut mine: HashMap<u64, u32> = HashMap::new();
             for _ in 0..2 * size {
-                // Of all kinds, among those of the other threads.
+                // Numbers of all kinds, among those of the other threads.
                 let number = random.below(size) * 4 + thread;
                 let number = number / 16 * 16 + (number % 4 * 4 + number / 4 % 4);
                 match random.below(4) {
@@ -679,7 +680,7 @@ pub fn detached_steps_are_seen<E: Engine<TestSchema>>(make: impl Fn() -> E) {
                         mine.remove(&number);
                     }
                     1 | 2 => {
-                        // Never that of before.
+                        // Always different from the previous value.
                         let value = mine.get(&number).copied().unwrap_or(0) + 1 + random.below(1000) as u32;
                         map.set_detached(number, Some(value), &present);
                         mine.insert(number, value);
@@ -699,7 +700,7 @@ pub fn detached_steps_are_seen<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     }
 }
 
-/// Values of few keys replaced without pause: a reader sees whole ones.
+/// Values of few keys are replaced continually. Readers see no torn values.
 pub fn reads_are_not_torn<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     let map = Map(make());
     crowd(4, |thread, random| {
@@ -714,7 +715,7 @@ pub fn reads_are_not_torn<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     });
 }
 
-/// What an entry points to is changed in place, which a reader sees whole too.
+/// What an entry points to is changed in place. Readers see no torn state of it.
 pub fn touched_objects_are_read_whole<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     let map = Map(make());
     // Hashed keys.
@@ -760,8 +761,8 @@ pub fn touched_objects_are_read_whole<E: Engine<TestSchema>>(make: impl Fn() -> 
     });
 }
 
-/// Keys come and go between the steps of a scan and of a walk, many or few: both meet each key that stays exactly once,
-/// and no other twice. One thread, so that each step finds another size.
+/// Keys come and go between the steps of a scan and of a walk, many or few. Both meet each key that stays exactly once,
+/// and no other key twice. It uses one thread, so that each step finds another size.
 pub fn traversals_survive_changes<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     let mut random = Random(7);
     for round in 0..stress_ms() / 10 {
@@ -809,7 +810,7 @@ pub fn traversals_survive_changes<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     }
 }
 
-/// Numbers, each of which is an immediate or, as a float, a hashed key that equals it.
+/// Numbers. Each is an immediate or, as a float, a hashed key that is equal to it.
 pub struct Numbers;
 
 type Number = (u64, bool);
@@ -878,7 +879,7 @@ impl OrderedSchema for Numbers {
     }
 }
 
-/// 1 and 1.0 are one key of an ordered table, whichever of them stands in it.
+/// 1 and 1.0 are one key of an ordered table, whichever of them is stored.
 pub fn equal_numbers_are_one_key(table: impl OrderedEngine<Numbers>) {
     let guard = epoch::pin();
     let mut model = BTreeMap::new();
@@ -907,7 +908,7 @@ pub fn equal_numbers_are_one_key(table: impl OrderedEngine<Numbers>) {
 
 const STABLE: u64 = 400;
 
-/// Keys that stay among keys that come and go, while the structure grows and shrinks.
+/// Some keys stay while others come and go, and the structure grows and shrinks.
 fn churn<E: Engine<TestSchema>>(make: impl Fn() -> E, observe: impl Fn(&Map<E>) -> Vec<u64> + Sync) {
     let map = Map(make());
     (0..STABLE).for_each(|n| map.put(n * 7, 1));
@@ -922,7 +923,7 @@ fn churn<E: Engine<TestSchema>>(make: impl Fn() -> E, observe: impl Fn(&Map<E>) 
             done.store(true, Relaxed);
             return;
         }
-        // Up to thousands of keys and down to none.
+        // Up to thousands of keys, and down to none.
         let (from, count) = (random.below(20_000), [5, 300, 6000][random.below(3) as usize]);
         let churned = (from..from + count).filter(|n| n % 7 != 0 && n % 2 == thread % 2);
         churned.clone().for_each(|n| map.put(n, 2));
@@ -934,12 +935,12 @@ fn churn<E: Engine<TestSchema>>(make: impl Fn() -> E, observe: impl Fn(&Map<E>) 
     assert_eq!(left, (0..STABLE).map(|n| n * 7).collect::<Vec<_>>());
 }
 
-/// A scan during churn meets each stable key exactly once, and no other twice.
+/// A scan during changes meets each stable key exactly once, and no other key twice.
 pub fn scans_meet_all_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     churn(make, |map| map.scan(20).into_iter().map(|(n, _)| n).collect());
 }
 
-/// A step of a scan shows less of places for which much is shown.
+/// A step of a scan visits fewer places if each of them shows much.
 pub fn steps_of_scans_are_bounded<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     let map = Map(make());
     (0..2000).for_each(|n| map.put(n, 0));
@@ -950,18 +951,18 @@ pub fn steps_of_scans_are_bounded<E: Engine<TestSchema>>(make: impl Fn() -> E) {
         let expand = |_, out: &mut Vec<()>| out.resize(out.len() + each, ());
         more = patiently(|| map.0.scan(&guard, &mut cursor, limit, &mut shown, expand));
         all += shown.len();
-        // As much as its limit allows, and what more is in the last bucket.
+        // At most what its limit allows, and the rest of the last bucket.
         assert!(shown.len() < limit * each, "{} shown", shown.len());
     }
     assert_eq!(all, 2000 * each);
 }
 
-/// A walk by `next` during churn meets each stable key exactly once, and no other twice.
+/// A walk by `next` during changes meets each stable key exactly once, and no other key twice.
 pub fn walks_meet_all_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     churn(make, Map::walk);
 }
 
-/// One key or more is there at every instant, though none stays: `first` always finds one.
+/// At every instant one key or more is present, though none stays. `first` always finds one.
 pub fn first_is_linearizable<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     let map = Map(make());
     // Many places, nearly all of them empty.
@@ -988,7 +989,7 @@ pub fn first_is_linearizable<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     });
 }
 
-/// Pairs that come and go together, and amounts that are moved: seen whole.
+/// Pairs of keys that come and go together, and amounts that are moved between keys, are seen in one state.
 pub fn many_keys_change_at_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
     for pairs in [2, 2000] {
         let map = Map(make());
@@ -997,7 +998,7 @@ pub fn many_keys_change_at_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
             let b = a + 10_000;
             let order = if random.below(2) == 0 { [a, b] } else { [b, a] };
             if thread == 3 && pairs > 2 {
-                // The structure grows and shrinks meanwhile.
+                // Meanwhile the structure grows and shrinks.
                 (20_000..23_000).for_each(|n| map.put(n, 1));
                 (20_000..23_000).for_each(|n| map.remove(n));
                 return;
@@ -1020,7 +1021,7 @@ pub fn many_keys_change_at_once<E: Engine<TestSchema>>(make: impl Fn() -> E) {
             map.change_many(&[from, to], |values| {
                 let (a, b) = (values[0].unwrap_or(0), values[1].unwrap_or(0));
                 let amount = a.min(500);
-                // An empty account goes.
+                // An empty account is removed.
                 values[0] = (a > amount).then_some(a - amount);
                 values[1] = Some(b + amount);
             });

@@ -1,12 +1,13 @@
-//! Histories for the checker of linearizability in `test/linearizability`: what several threads asked an engine, when each call
-//! began and ended, and what came of it.
+//! Histories for the linearizability checker in `test/linearizability`: the calls of several threads to an engine, when
+//! each call began and ended, and its result.
 //!
-//! An engine's conformance suite records them (`make linearizability`): in the directory that `CATS_HISTORIES` names, a
-//! file for each engine, a line of JSON for each history; `CATS_ROUNDS` says how many. Meanwhile one more thread fills and
-//! empties the engine with other keys, so that it grows and shrinks, splits and joins.
+//! An engine's conformance suite records them (`make linearizability`). It writes them into the directory
+//! `CATS_HISTORIES`, as a file for each engine and a line of JSON for each history. `CATS_ROUNDS` sets their number.
+//! Meanwhile another thread fills and empties the engine with other keys. So the engine grows and shrinks, and splits
+//! and joins.
 //!
-//! A key is recorded as its rank in the engine's order of traversal. So what a step of a traversal found, be it a key of the
-//! history or one of the others, tells which keys of the history were absent: those between.
+//! A key is recorded as its rank in the engine's traversal order. A step of a traversal may find a key of the history
+//! or another key. Either result shows which keys of the history were absent: those in between.
 
 use crate::testing::conformance::{decode, entry, patiently, retire, touch, touched, Map, Random, TestKey, TestSchema};
 use crate::{Detached, Engine, Entry, OrderedEngine, Step};
@@ -20,16 +21,16 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::Instant;
 
-/// Threads that are recorded.
+/// The number of threads that are recorded.
 const THREADS: usize = 3;
-/// Keys that a history is about, and where they begin. All kinds of words are among them.
+/// The number of keys that a history uses, and the first of them. They have all kinds of key words.
 const KEYS: u64 = 6;
 const FIRST: u64 = 1001;
-/// The other keys: some below, some above.
+/// The number of the other keys. Some are below, some above.
 const OTHERS: u64 = 400;
-/// What stands for no key and no value.
+/// Means no key and no value.
 const NONE: i64 = -1;
-/// The rank behind the last.
+/// The rank behind the last key.
 const END: i64 = i64::MAX >> 16;
 
 /// The number of the other key `n`.
@@ -41,7 +42,7 @@ fn other(n: u64) -> u64 {
     }
 }
 
-/// The ranks of all numbers, found by a walk when all are there.
+/// The ranks of all numbers, found by a walk when all are present.
 struct Ranks(HashMap<u64, i64>);
 
 impl Ranks {
@@ -56,13 +57,13 @@ impl Ranks {
     fn rank(&self, number: u64) -> i64 {
         self.0[&number]
     }
-    /// Whether a history is about the number.
+    /// Whether the number is a key of the history.
     fn is_key(number: u64) -> bool {
         (FIRST..FIRST + KEYS).contains(&number)
     }
 }
 
-/// Takes a while now and then, in the middle of a closure, so that calls meet.
+/// Sometimes delays, in the middle of a closure, so that calls overlap.
 fn dawdle() {
     thread_local! {
         static CALLS: Cell<u32> = const { Cell::new(0) };
@@ -75,7 +76,8 @@ fn dawdle() {
     }
 }
 
-/// A value as histories have it: what an object was made with, and how often it was touched since; -2 if it was torn.
+/// A value as recorded in histories: what the object was made with, and how often it was touched since. It is -2 if it
+/// was torn.
 fn value(entry: Option<Entry>) -> i64 {
     let Some(entry) = entry else { return NONE };
     let before = touched(entry);
@@ -86,21 +88,22 @@ fn value(entry: Option<Entry>) -> i64 {
     }
 }
 
-/// One call and what came of it, as the checker reads them.
+/// One call and its result, as the checker reads them.
 struct Call {
     thread: usize,
     begin: u128,
     end: u128,
     name: &'static str,
-    /// Ranks asked for, and for each the value to write (`NONE` to remove, `KEEP` to leave).
+    /// The ranks of the call's keys, and for each the value to write (`NONE` to remove, `KEEP` to leave).
     keys: Vec<i64>,
     new: Vec<i64>,
-    /// Values seen, or ranks and values in turn; and the rank up to which a range says all, both ends exclusive.
+    /// The values seen, or ranks and values in turn. For a range, also the rank up to which it is complete, both ends
+    /// exclusive.
     seen: Vec<i64>,
     bound: i64,
 }
 
-/// Leaves a key of `many` as it is.
+/// Leaves a key of `many` unchanged.
 const KEEP: i64 = -3;
 
 struct Recorder<'a, E: Engine<TestSchema>> {
@@ -118,7 +121,7 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
         FIRST + self.random.below(KEYS)
     }
 
-    /// A value that is written once in a history.
+    /// A value that occurs only once in a history.
     fn fresh(&mut self) -> u32 {
         self.values += 1;
         (self.thread as u32 + 1) << 20 | self.values
@@ -180,7 +183,7 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
         });
     }
 
-    /// Writes a value, or removes it, and asks for no outcome.
+    /// Writes a value, or removes it, without waiting for the result.
     fn leave(&mut self, remove: bool) {
         if !self.map.0.detaches() {
             return self.swap(remove);
@@ -198,7 +201,7 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
                 settle,
                 context: std::ptr::null(),
             };
-            // SAFETY: the engine outlives the recorders, and what was given up is retired under a guard that is older.
+            // SAFETY: the engine outlives the recorders. What was replaced is retired under a guard that is older.
             patiently(|| unsafe { map.0.detach(&guard, update) });
             if remove {
                 retire(&guard, place);
@@ -207,7 +210,7 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
         });
     }
 
-    /// Changes what a place points to.
+    /// Changes what an entry points to.
     fn touch(&mut self) {
         let number = self.number();
         let rank = self.ranks.rank(number);
@@ -225,7 +228,7 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
         });
     }
 
-    /// Reads and writes several keys at once.
+    /// Reads and writes several keys together.
     fn many(&mut self) {
         let count = 2 + self.random.below(2) as usize;
         let numbers: Vec<u64> = (0..count).map(|_| self.number()).collect();
@@ -264,7 +267,7 @@ impl<E: Engine<TestSchema>> Recorder<'_, E> {
         });
     }
 
-    /// A key to begin at, or none to begin at the end.
+    /// A key to start at, or none to start at the end.
     fn start(&mut self) -> (Option<TestKey>, Vec<i64>) {
         match self.random.below(KEYS + 1) {
             KEYS => (None, vec![NONE]),
@@ -340,7 +343,7 @@ impl<E: OrderedEngine<TestSchema>> Recorder<'_, E> {
             let end = if down { NONE } else { END };
             let bound = match found.last() {
                 Some(last) if more => ranks.rank(last.0) + if down { -1 } else { 1 },
-                // Nothing was told.
+                // The result says nothing about it.
                 None if more => KEEP,
                 _ => end,
             };
@@ -364,23 +367,23 @@ impl<E: OrderedEngine<TestSchema>> Recorder<'_, E> {
     }
 }
 
-/// Retires what a detached step has replaced.
+/// Retires what a detached step replaced.
 unsafe fn settle(_: *const (), _: Step, old: Option<Entry>) {
     old.into_iter().for_each(|old| retire(&epoch::pin(), old));
 }
 
-/// The rank and value of what a step of a traversal found; `end` for nothing.
+/// The rank and value of what a step of a traversal found. `end` if it found nothing.
 fn shown(ranks: &Ranks, found: Option<Entry>, end: i64) -> Vec<i64> {
     match found.map(|entry| (decode(entry), value(Some(entry)))) {
         None => vec![end, NONE],
         Some((Some((number, _)), value)) if Ranks::is_key(number) => vec![ranks.rank(number), value],
         Some((Some((number, _)), _)) => vec![ranks.rank(number), NONE],
-        // The read is to be repeated; if not, the checker sees it.
+        // The read should have been repeated. If it was not, the checker detects it.
         Some((None, _)) => vec![end, -2],
     }
 }
 
-/// Where the histories of an engine go, or nothing when none are wanted.
+/// The output file for the histories of an engine. `None` if no histories are wanted.
 fn output(engine: &str, kind: &str) -> Option<(BufWriter<File>, usize)> {
     let directory = PathBuf::from(std::env::var_os("CATS_HISTORIES")?);
     let engine = engine.replace("::tests", "").replace("::", ".");
@@ -389,7 +392,7 @@ fn output(engine: &str, kind: &str) -> Option<(BufWriter<File>, usize)> {
     Some((BufWriter::new(file), rounds))
 }
 
-/// Records histories of `length` calls a thread.
+/// Records histories with `length` calls for each thread.
 fn record<E: Engine<TestSchema>>(
     make: impl Fn() -> E,
     engine: &str,
@@ -463,13 +466,13 @@ fn line(kind: &str, keys: Vec<i64>, calls: &[Call]) -> String {
     line + "]}"
 }
 
-/// Calls on single keys, which are judged key by key; then calls of all kinds.
+/// Records calls on single keys, which are checked key by key, and then calls of all kinds.
 pub fn histories<E: Engine<TestSchema>>(make: impl Fn() -> E, engine: &str) {
     record(&make, engine, "one", 300, |recorder| recorder.one());
     record(&make, engine, "any", 60, |recorder| recorder.any());
 }
 
-/// Calls of all kinds on an ordered engine.
+/// Records calls of all kinds on an ordered engine.
 pub fn ordered_histories<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E, engine: &str) {
     record(&make, engine, "ordered", 60, |recorder| recorder.any_ordered());
 }

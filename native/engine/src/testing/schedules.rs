@@ -3,16 +3,16 @@
 use cats_sync::epoch::collect;
 use std::sync::Arc;
 
-/// Schedules tried for each model, by each of two strategies.
+/// Schedules for each model, with each of two strategies.
 const SCHEDULES: usize = 1000;
 
-/// Runs the model under random schedules, and under such with few preemptions.
+/// Runs the model under random schedules, and under schedules with few preemptions.
 pub fn explore(model: impl Fn() + Clone + Send + Sync + 'static) {
     shuttle::check_random(model.clone(), SCHEDULES);
     shuttle::check_pct(model, SCHEDULES, 3);
 }
 
-/// Runs the tasks at once.
+/// Runs the tasks concurrently.
 pub fn together<T: Send + Sync + 'static>(table: &Arc<T>, tasks: &[fn(&T)]) {
     let threads: Vec<_> = tasks
         .iter()
@@ -20,7 +20,7 @@ pub fn together<T: Send + Sync + 'static>(table: &Arc<T>, tasks: &[fn(&T)]) {
             let table = table.clone();
             shuttle::thread::spawn(move || {
                 task(&table);
-                // What left the structure is freed as soon as may be.
+                // Frees what left the structure as soon as possible.
                 collect(10);
             })
         })

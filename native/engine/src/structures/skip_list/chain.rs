@@ -1,9 +1,11 @@
-//! Ordered operations: `next`, `prev`, ranges, scans and places by number.
+//! Ordered operations: `next`, `prev`, ranges, scans and slots by number.
 //!
-//! Each gathers a chain: nodes that follow each other at level 0, with a token of each, all of them announced. A token is taken
-//! before the node's link and entry are read, and all are validated at the end: so there was an instant at which the first node
-//! was in the list and each link led to the next. Nothing is locked. An attempt that is overtaken is repeated with half as many
-//! nodes; as links lead one way only, a chain downwards begins at a predecessor on a higher level.
+//! Each operation gathers a chain: consecutive nodes of level 0, each with a token and protected by a hazard pointer. A
+//! token is taken before the node's link and entry are read. All tokens are validated at the end. So at one instant the
+//! first node was in the list and each link led to the next node.
+//!
+//! Nothing is locked. An attempt that another thread overtakes is repeated with half as many nodes. Links lead upwards
+//! only, so a downward chain begins at a predecessor on a higher level.
 
 use super::node::Node;
 use super::search::{self, Target};
@@ -13,10 +15,10 @@ use cats_sync::epoch::Guard;
 use cats_sync::hazard::{self, Hazards};
 use smallvec::SmallVec;
 
-/// Nodes of a chain at most, behind its first.
+/// The most nodes of a chain behind its first.
 const LONGEST: usize = hazard::SLOTS - search::SLOTS - 1;
 
-/// A node of a chain.
+/// A node of a chain, with its token and entry.
 struct Ring {
     node: Node,
     token: u64,
@@ -27,7 +29,7 @@ struct Ring {
 #[derive(Default)]
 struct Chain {
     rings: SmallVec<[Ring; 4]>,
-    /// Nodes that were added, those included that were dropped again.
+    /// How many nodes were added, including those dropped again.
     added: usize,
 }
 
@@ -41,7 +43,7 @@ impl Chain {
         self.rings.iter().filter_map(|ring| ring.entry)
     }
 
-    /// The slot for the node to be added next. It protects none of the last `LONGEST` nodes.
+    /// The hazard slot for the next node. It protects none of the last `LONGEST` nodes.
     fn slot(&self) -> usize {
         search::SLOTS + self.added % (LONGEST + 1)
     }
@@ -61,17 +63,18 @@ impl Chain {
 
 /// How a chain ends.
 enum End {
-    /// Where the list does, in the direction of the walk.
+    /// At the end of the list, in the direction of the walk.
     OfList,
-    /// Somewhere.
+    /// Before the end.
     Open,
-    /// A node was removed under the walk.
+    /// A node was removed during the walk.
     Gone,
 }
 
 impl<S: OrderedSchema> SkipList<S> {
-    /// Shows `visit` the first entries from a key on, up or down, and whether they are the last ones; at least one if there is
-    /// any, and about `limit`. `visit` may be repeated; the last call, whose result is returned, saw one state.
+    /// Calls `visit` with the first entries from a key on, up or down, and whether they are the last ones. Shows about
+    /// `limit` entries, and at least one if there is any. `visit` may be repeated. The last call, whose result is
+    /// returned, saw one state.
     pub(super) fn chain<R>(
         &self,
         guard: &Guard,
@@ -106,7 +109,7 @@ impl<S: OrderedSchema> SkipList<S> {
                 End::OfList => entries.len() == chain.entries().count(),
             };
             if entries.is_empty() && !end {
-                // Nothing but empty nodes, left behind by updates that were in each other's way.
+                // Only empty nodes, which contending updates left.
                 if let Some(ring) = chain.rings.last() {
                     self.clean_node(&hazards, ring.node);
                 }
@@ -138,7 +141,7 @@ impl<S: OrderedSchema> SkipList<S> {
         if !chain.add(last, token) {
             return Ok(End::Gone);
         }
-        // The first node comes before what is sought.
+        // The first node comes before the first result.
         chain.rings[0].entry = None;
         let mut entries = 0;
         while entries < limit && chain.rings.len() <= LONGEST {
@@ -148,11 +151,11 @@ impl<S: OrderedSchema> SkipList<S> {
             let Some(node) = next else { return Ok(End::OfList) };
             let token = match node.lock.token() {
                 Some(token) => token,
-                // What was gathered is enough for one call.
+                // The gathered entries are enough for one call.
                 None if entries > 0 => break,
                 None => node.lock.token_spinning()?,
             };
-            // One that was inserted after the search, before what is sought: the chain begins there.
+            // A node that was inserted after the search, before the first result. The chain begins there.
             let before = !from_first && target.from(node).is_gt();
             if before {
                 chain.rings.clear();
@@ -177,7 +180,7 @@ impl<S: OrderedSchema> SkipList<S> {
         chain: &mut Chain,
     ) -> Result<End, Busy> {
         let found = self.find(hazards, target)?;
-        // About 4 ^ level nodes lie between a predecessor on a level and the target.
+        // A predecessor on a level is about 4 ^ level nodes before the target.
         let mut level = limit.next_power_of_two().ilog2().div_ceil(2) as usize;
         loop {
             chain.clear();
@@ -242,14 +245,14 @@ impl<S: OrderedSchema> SkipList<S> {
                 (entries.len(), entries.last().copied(), end)
             });
             let Ok((shown, last, end)) = step else {
-                // What failed attempts appended; what stands before is done, and the cursor behind it.
+                // Removes what failed attempts appended. What comes before is complete, and the cursor is behind it.
                 out.truncate(start);
                 return if places > 0 { Ok(true) } else { Err(Busy) };
             };
             places += shown;
             cursor.done = end;
             if let Some(last) = last {
-                // SAFETY: the entry was valid under the guard, so what it points to is still there.
+                // SAFETY: the entry was valid under the guard, so what it points to is not freed yet.
                 cursor.behind = Some(unsafe { self.schema.own(last) });
             }
         }
@@ -281,13 +284,13 @@ impl<S: OrderedSchema> SkipList<S> {
                 return Ok(None);
             }
             left -= shown;
-            // SAFETY: the entry was valid under the guard, so what it points to is still there.
+            // SAFETY: the entry was valid under the guard, so what it points to is not freed yet.
             behind = last.map(|last| unsafe { self.schema.own(last) });
         }
     }
 }
 
-/// Where a scan stands: behind a key.
+/// The position of a scan: behind a key.
 pub struct Position<K> {
     behind: Option<K>,
     done: bool,

@@ -1,5 +1,6 @@
-//! Operations on several keys: two-phase locking of their nodes, in descending order. A key that is absent gets an empty node,
-//! which is linked with its lock held and so keeps others from inserting the key; if it is still empty at the end, it goes.
+//! Operations on several keys: two-phase locking of their nodes in descending order. An absent key gets an empty node,
+//! which is linked while its lock is held. So no other thread can insert the key. If the node is still empty at the
+//! end, it is removed.
 
 use super::node::Held;
 use super::write::carry_out;
@@ -13,12 +14,12 @@ use std::cmp::Ordering;
 pub(super) struct Many<'a, S: OrderedSchema> {
     list: &'a SkipList<S>,
     guard: &'a Guard,
-    /// Of each key, once, its node and the probe's place in the list that was passed.
+    /// For each distinct key its node, and the index of its probe.
     held: Vec<(Held, usize)>,
     probes: &'a [&'a S::Probe],
-    /// For each probe, where in `held` its node is.
+    /// For each probe the index of its node in `held`.
     places: Vec<usize>,
-    /// Keys whose node may have to go.
+    /// Keys whose node may have to be removed.
     emptied: Vec<usize>,
 }
 
@@ -65,7 +66,7 @@ impl<S: OrderedSchema> Locked for Many<'_, S> {
 }
 
 impl<S: OrderedSchema> Drop for Many<'_, S> {
-    /// Frees the locks, then does away with empty nodes.
+    /// Frees the locks, then removes empty nodes.
     fn drop(&mut self) {
         self.emptied
             .retain(|&i| self.held[self.places[i]].0.node.entry().is_none());

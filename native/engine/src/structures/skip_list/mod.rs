@@ -1,36 +1,41 @@
 //! `skip_list`: a concurrent skip list with hazard pointers.
 //!
-//! Source: Herlihy, Lev, Luchangco, Shavit, "A simple optimistic skiplist algorithm", SIROCCO 2007, as 003 (section 6.2.1) has it
-//! in ETS; Michael's hazard pointers; ALGORITHMS section 5. Insertions and removals lock the nodes whose links they change, and
-//! only after an optimistic search whose outcome they then check.
+//! Source: Herlihy, Lev, Luchangco, Shavit, "A simple optimistic skiplist algorithm", SIROCCO 2007. Klaftenegger,
+//! Sagonas, Winblad use it in ETS in "On the Scalability of the Erlang Term Storage", Erlang 2013, section 6.2.1.
+//! Reclamation: Michael, "Hazard pointers: safe memory reclamation for lock-free objects", TPDS 2004. Insertions and
+//! removals first search optimistically. Then they lock the nodes whose links they change, and validate what the search
+//! found.
 //!
-//! A node is a key's *place*, with a lock of its own: the place is taken (it has an entry), empty (linked, without an entry), or
-//! dead (unlinked for good). An update of a key that is there locks its node; one of a key that is absent locks the predecessors
-//! of its place, so that nobody can insert it meanwhile. A removal empties the node, then locks its predecessors, declares it
-//! dead and unlinks it. If that would take long it stays as an empty one, for the next update nearby to unlink. An operation on
-//! several keys makes empty nodes for those that are absent, and so has a lock for each. Locks are taken in descending order of
-//! keys; each wait is bounded.
+//! A node is the *place* of a key, with a lock of its own. A place is taken (it has an entry), empty (linked, without
+//! an entry) or dead (unlinked for good). An update of a present key locks its node. An update of an absent key locks
+//! the predecessors of its place, so nobody can insert the key meanwhile. A removal empties the node, then locks its
+//! predecessors, marks it dead and unlinks it. If that would take long, the node stays empty, and the next update
+//! nearby unlinks it. An operation on several keys makes empty nodes for absent keys, and so has a lock for each key.
+//! Locks are taken in descending order of keys. Each wait is bounded.
 //!
-//! Protection. The caller's guard protects what entries point to; nodes are protected by hazard pointers alone. A removed node
-//! keeps its links, so finding `pred.next == node` once more after announcing `node` proves nothing if `pred` has been removed
-//! itself: `pred` must also be found not dead, after the announcement. If it is dead, the search begins anew.
+//! Protection: the caller's guard protects what entries point to. Hazard pointers alone protect nodes. A removed node
+//! keeps its links. So it is not enough to announce `node` and then read `pred.next == node` again, because `pred` may
+//! have been removed itself. After the announcement `pred` must also be found not dead. If it is dead, the search
+//! starts again.
 //!
-//! What is wait-free. A search takes no lock and waits for nobody: it is lock-free, and begins anew only where another thread has
-//! removed the very node it stood on. It is *not* wait-free, as the paper's is under garbage collection: that is the price of
-//! hazard pointers (ALGORITHMS section 5). A call that is overtaken again and again ends as `Busy`. Having found its key's node, a
-//! lookup reads the entry and all that it points to under the node's version, and waits (a bounded time) only for a writer of
-//! this very key; a lookup of an absent key waits for nobody.
+//! Progress: a search takes no lock and waits for no thread. It starts again only where another thread has removed the
+//! node on which it stood. So it is lock-free, but *not* wait-free. The paper's search is wait-free, as it relies on
+//! garbage collection instead of hazard pointers. A call that is overtaken again and again returns `Busy`. A lookup
+//! that has found its key's node reads the entry, and everything that it points to, under the node's version. It waits,
+//! for a bounded time, only for a writer of the same key. A lookup of an absent key waits for no thread.
 //!
 //! Linearization points:
-//! - `read` of a present key: any instant between taking the node's token and validating it. Of an absent key: the second load of
-//!   the link at level 0 after which the predecessor was found not dead; or, at an empty node, as of a present key; at a node
-//!   that is still being linked, the load that finds it so; at a dead one, an instant within the call at which it was empty.
-//! - `update`: the release of the node's lock, of a new node the first release after it is linked; if nothing is put where
-//!   nothing was, any instant at which the predecessors are locked.
+//! - `read` of a present key: any instant between taking the node's token and validating it. The same at an empty node.
+//! - `read` of an absent key without a node: the second load of the link at level 0 after which the predecessor was
+//!   found not dead. At a node that is still being linked: the load that shows so. At a dead node: an instant within
+//!   the call at which it was empty.
+//! - `update`: the release of the node's lock. For a new node: the first release after it was linked. If nothing is put
+//!   where nothing was: any instant at which the predecessors are locked.
 //! - `update_many`: any instant at which all its nodes are locked.
-//! - `next`, `prev` and each call of `range`: any instant between taking the last node's token and validating the first one. A
-//!   version covers a node's entry and its link at level 0, so all that lies between the first and the last is one state. Each
-//!   step of `scan` is such a call; `slot` counts through several of them, so is not linearizable.
+//! - `next`, `prev` and each call of `range`: any instant between taking the last node's token and validating the first
+//!   one. A version covers a node's entry and its link at level 0. So everything between the first and the last node is
+//!   one state.
+//! - Each step of `scan` is such a call. `slot` counts through several of them, so it is not linearizable.
 
 mod chain;
 mod many;
@@ -52,7 +57,7 @@ use node::{Held, Node};
 use std::cell::Cell;
 use std::ptr;
 
-/// How often an operation begins anew before it reports `Busy`.
+/// How often an operation starts again before it returns `Busy`.
 const ATTEMPTS: u32 = if cfg!(any(loom, shuttle)) { 3 } else { 300 };
 /// How often an optimistic read fails before it takes the lock.
 const PATIENCE: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
@@ -63,21 +68,21 @@ pub struct SkipList<S: OrderedSchema> {
     head: Node,
     /// Nodes that were unlinked and may still have readers.
     retired: Retired,
-    /// Bytes of the nodes that are linked.
+    /// The bytes of the linked nodes.
     bytes: Stripes,
 }
 
-// SAFETY: nodes are the list's own and accessed as their locks and the hazard pointers allow; keys may be shared and sent
-// (`OrderedSchema::Key`).
+// SAFETY: the list owns its nodes, and accesses them as their locks and the hazard pointers allow. Keys may be shared
+// and sent (`OrderedSchema::Key`).
 unsafe impl<S: OrderedSchema> Send for SkipList<S> {}
 // SAFETY: as above.
 unsafe impl<S: OrderedSchema> Sync for SkipList<S> {}
 
-/// A key that is searched for.
+/// A key to search for.
 struct Sought<'a, S: OrderedSchema> {
     schema: &'a S,
     probe: &'a S::Probe,
-    /// Its head at byte 0.
+    /// Its key head at byte 0.
     head: u64,
 }
 
@@ -88,7 +93,7 @@ impl<'a, S: OrderedSchema> Sought<'a, S> {
     }
 }
 
-/// A height of 1 or more, each one in four as likely as the one below.
+/// A random height of 1 or more. Each height has a quarter of the probability of the one below.
 fn random_height() -> usize {
     if cfg!(any(loom, shuttle)) {
         return node::LEVELS;
@@ -96,21 +101,21 @@ fn random_height() -> usize {
     thread_local! {
         static RANDOM: Cell<u64> = const { Cell::new(0x9e37_79b9_7f4a_7c15) };
     }
-    // Marsaglia's xorshift.
+    // Source: Marsaglia, "Xorshift RNGs", Journal of Statistical Software 2003.
     RANDOM.with(|random| {
         let mut x = random.get();
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
         random.set(x);
-        // The upper bits: those of a product are the better mixed ones.
+        // The upper bits, which are better mixed in a product.
         let bits = x.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32 | 1 << 32;
         (1 + bits.trailing_zeros() as usize / 2).min(node::LEVELS)
     })
 }
 
 impl<S: OrderedSchema> SkipList<S> {
-    /// An empty table; nothing when memory is exhausted. There is nothing to configure.
+    /// An empty table. `None` when memory is exhausted. There is nothing to configure.
     pub fn new(schema: S, _: &Config) -> Option<Self> {
         Some(Self {
             schema,
@@ -136,7 +141,7 @@ impl<S: OrderedSchema> Engine<S> for SkipList<S> {
         };
         for _ in 0..PATIENCE {
             if node.lock.held_version() == 0 {
-                // Its maker is still linking it, so it is not there yet.
+                // Another thread is still linking it, so the key is absent.
                 return Ok(look(None));
             }
             let token = node.lock.token_spinning()?;
@@ -168,7 +173,7 @@ impl<S: OrderedSchema> Engine<S> for SkipList<S> {
         Ok(change(&mut all))
     }
 
-    /// Ascending.
+    /// In ascending order.
     fn scan<T>(
         &self,
         guard: &Guard,
@@ -203,7 +208,7 @@ impl<S: OrderedSchema> Engine<S> for SkipList<S> {
         self.nth(guard, number, expand)
     }
 
-    /// Without nodes that were removed and may still have readers: some hundred at most.
+    /// Without removed nodes that may still have readers, which are a few hundred at most.
     fn bytes(&self) -> usize {
         size_of::<Self>() + node::size(node::LEVELS) + usize::try_from(self.bytes.sum()).unwrap_or(0)
     }
@@ -246,7 +251,7 @@ impl<S: OrderedSchema> OrderedEngine<S> for SkipList<S> {
         more
     }
 
-    /// There are none.
+    /// It has no base nodes.
     fn base_nodes(&self) -> usize {
         0
     }
@@ -255,13 +260,13 @@ impl<S: OrderedSchema> OrderedEngine<S> for SkipList<S> {
 impl<S: OrderedSchema> SkipList<S> {
     /// Takes nodes apart, from the left, until `limit` were shown.
     fn take_apart(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool {
-        // SAFETY: nobody else uses the list, so nobody has announced what was retired.
+        // SAFETY: nobody else uses the list, so no hazard pointer protects a retired node.
         self.retired.clear(|node| unsafe { free_retired::<S>(node) });
         for level in 1..node::LEVELS {
             self.head.link(level).store(ptr::null_mut(), Ordering::Relaxed);
         }
         for _ in 0..limit.max(1) {
-            // SAFETY: the node is the list's own, and nobody else uses it.
+            // SAFETY: the list owns the node, and nobody else uses it.
             let Some(node) = (unsafe { Node::from_address(self.head.link(0).load(Ordering::Acquire)) }) else {
                 return true;
             };
@@ -276,7 +281,7 @@ impl<S: OrderedSchema> SkipList<S> {
     }
 }
 
-/// Frees a node that was retired.
+/// Frees a retired node.
 ///
 /// # Safety
 /// As for [`Node::free`].

@@ -1,9 +1,9 @@
-//! Nodes of a skip list: a tower of links over one key's place.
+//! Nodes of a skip list: the place of one key, with a tower of links.
 //!
-//! What identifies the key never changes: its head, and a name that is the key itself, if that is an immediate, or leads to a
-//! copy of it. So a search compares without locks and without regard to what becomes of the entry. The entry, whether the node
-//! is dead, and the link at level 0 are the business of the node's version lock; links above change under the lock too, but
-//! readers need not see them in one state with anything.
+//! What identifies the key never changes: its key head, and a name. The name is the key itself if that is an immediate,
+//! and otherwise the address of a copy. So a search compares without locks, whatever happens to the entry. The node's
+//! version lock covers the entry, the dead flag and the link at level 0. Higher links also change under the lock, but
+//! readers need no consistent view of them.
 
 use super::Sought;
 use crate::{Entry, OrderedSchema};
@@ -15,30 +15,30 @@ use cats_sync::Busy;
 use std::cmp::Ordering;
 use std::ptr::{self, NonNull};
 
-/// Levels at most: with one node in four on the next level, enough for 2^32.
+/// The largest number of levels. One node in four is on the next level, so this is enough for 2^32 nodes.
 pub const LEVELS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 
-/// What comes before the links.
+/// The fields before the links.
 #[repr(C)]
 pub struct Fields {
-    /// First, so that node and link have one address.
+    /// The first field, so that node and link have the same address.
     retired: Link,
-    /// The key's head at byte 0.
+    /// The key head at byte 0.
     head: u64,
-    /// The key, if it is an immediate; else the address of its copy; 0 in the list's head.
+    /// The key, if it is an immediate. Otherwise the address of its copy. 0 in the first node of the list.
     name: usize,
     pub lock: VersionLock,
-    /// The entry; a key of 0 where there is none.
+    /// The entry. The key word is 0 if there is none.
     key: AtomicU64,
     body: AtomicU64,
-    /// The node is unlinked, or about to be, and never comes back. Set under the lock, before the first link to it goes.
+    /// The node is unlinked for good, or about to be. Set under the lock, before the first link to it is removed.
     dead: AtomicBool,
     height: u8,
     witness: Witness,
 }
 
-/// The address of a node that is protected as long as this is used: by a hazard pointer, by its lock with the node not dead, or
-/// because nobody else is there. The list's head is always protected.
+/// The address of a node that is protected while this value is used. It is protected by a hazard pointer, by its held
+/// lock while it is not dead, or because no other thread is there. The first node of the list is always protected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Node(NonNull<Fields>);
 
@@ -52,7 +52,7 @@ impl std::ops::Deref for Node {
     }
 }
 
-/// Bytes of a node. A node of one level is a cache line.
+/// Bytes of a node. A node with one level is one cache line.
 pub const fn size(height: usize) -> usize {
     size_of::<Fields>() + height * size_of::<AtomicPtr<Fields>>()
 }
@@ -61,7 +61,7 @@ pub const fn size(height: usize) -> usize {
 const _: () = assert!(size(1) == 64);
 
 impl Node {
-    /// A node whose lock is held since `version`, without an entry, its links null; nothing when memory is exhausted.
+    /// A node with this lock, without an entry, with null links. `None` when memory is exhausted.
     fn allocate(height: usize, head: u64, name: usize, lock: VersionLock) -> Option<Node> {
         let node = slab::alloc(size(height))?.cast::<Fields>();
         // SAFETY: new memory for the fields and the links after them.
@@ -86,12 +86,12 @@ impl Node {
         Some(Node(node))
     }
 
-    /// The head of a list: below all keys, never locked for long, never dead.
+    /// The first node of a list. It is below all keys, never locked for long, and never dead.
     pub fn head() -> Option<Node> {
         Self::allocate(LEVELS, 0, 0, VersionLock::new(0))
     }
 
-    /// A node for a key that is sought. Its lock is free.
+    /// A node for a key to search for. Its lock is free.
     pub fn new<S: OrderedSchema>(sought: &Sought<'_, S>, height: usize) -> Option<Node> {
         let word = sought.schema.word(sought.probe);
         let name = if word & 3 == 3 {
@@ -108,7 +108,7 @@ impl Node {
     }
 
     /// # Safety
-    /// The address is null or of a node that is protected as long as the result is used.
+    /// The address is null, or of a node that is protected while the result is used.
     #[inline]
     pub unsafe fn from_address(address: *mut Fields) -> Option<Node> {
         NonNull::new(address).map(Node)
@@ -136,30 +136,30 @@ impl Node {
         unsafe { self.0.add(1).cast::<AtomicPtr<Fields>>().add(level).as_ref() }
     }
 
-    /// Asks the processor for the node after this one on a level, which a search needs if it goes down there.
+    /// Prefetches the next node on a level. A search reads it if it descends to that level.
     #[inline]
     pub fn prefetch_next(self, level: usize) {
-        // Relaxed: nobody looks at what is there.
+        // Relaxed: the address serves only for prefetching.
         cats_sync::prefetch(self.link(level).load(Relaxed));
     }
 
-    /// Whether the node is being unlinked. Acquire: what else is read of it comes after the answer, and if it is dead, so is
-    /// what its remover saw.
+    /// Whether the node is dead. Acquire: later reads of the node come after this one, and if it is dead, they see what
+    /// its remover saw.
     #[inline]
     pub fn is_dead(self) -> bool {
         self.dead.load(Acquire)
     }
 
-    /// The entry: of the holder of the lock, or for one who validates a token taken before.
+    /// The entry. For the holder of the lock, or for a reader that validates an earlier token.
     #[inline]
     pub fn entry(self) -> Option<Entry> {
-        // Acquire: a body may be the address of an object that was just built.
+        // Acquire: a body may be the address of a new object.
         let key = self.key.load(Acquire);
         let body = self.body.load(Acquire);
         (key != 0).then_some(Entry { key, body })
     }
 
-    /// How the key that is sought compares with the node's. Reads nothing that ever changes.
+    /// How the sought key compares with the node's. Reads only fields that never change.
     #[inline]
     pub fn compare<S: OrderedSchema>(self, sought: &Sought<'_, S>) -> Ordering {
         self.witness.look();
@@ -172,7 +172,7 @@ impl Node {
     fn compare_names<S: OrderedSchema>(self, sought: &Sought<'_, S>) -> Ordering {
         if self.name & 3 == 3 {
             let word = self.name as u64;
-            // SAFETY: an immediate key is compared by its word alone.
+            // SAFETY: an immediate key is compared by its key word alone.
             return unsafe { sought.schema.compare(sought.probe, Entry { key: word, body: word }) };
         }
         // SAFETY: the copy lives as long as the node.
@@ -180,11 +180,11 @@ impl Node {
         sought.schema.compare_probes(sought.probe, sought.schema.probe(key))
     }
 
-    /// The node's key, as a copy.
+    /// A copy of the node's key.
     pub fn own<S: OrderedSchema>(self, schema: &S) -> S::Key {
         if self.name & 3 == 3 {
             let word = self.name as u64;
-            // SAFETY: an immediate key is copied by its word alone.
+            // SAFETY: an immediate key is copied by its key word alone.
             return unsafe { schema.own(Entry { key: word, body: word }) };
         }
         // SAFETY: the copy lives as long as the node.
@@ -203,34 +203,36 @@ impl Node {
         slab::usable(size(self.height())) + key
     }
 
-    // What follows is for the holder of the lock.
+    // The following methods are for the holder of the lock.
 
     /// Stores the entry.
     pub fn put(self, entry: Entry) {
-        // Release pairs with the Acquire of `entry`. The body goes first: who sees a new key has a body of its time or later.
+        // Release pairs with the Acquire of `entry`. The body is stored first, so a reader that sees a new key sees a
+        // body that was stored with it or later.
         self.body.store(entry.body, Release);
         self.key.store(entry.key, Release);
     }
 
-    /// Takes the entry away.
+    /// Removes the entry.
     pub fn take(self) {
         self.key.store(0, Release);
     }
 
-    /// Declares the node dead.
+    /// Marks the node dead.
     pub fn die(self) {
-        // Release, before the links to the node go: who passes through the node although it was unlinked sees that it is dead.
+        // Release, before the links to the node are removed. A search that passes through the unlinked node sees that
+        // it is dead.
         self.dead.store(true, Release);
     }
 
     /// Frees the node and its key.
     ///
     /// # Safety
-    /// Nobody else uses the node, and it is not used again. `S` is the schema that made it.
+    /// No other thread uses the node, and it is not used again. `S` is the schema that made it.
     pub unsafe fn free<S: OrderedSchema>(self) {
         self.witness.see();
         if cfg!(loom) {
-            // The model checker watches accesses to the atomics in it.
+            // The model checker still tracks accesses to its atomics.
             return;
         }
         if self.name & 3 == 0 && self.name != 0 {
@@ -242,16 +244,16 @@ impl Node {
     }
 }
 
-/// A locked node; free again when dropped, by default as changed.
+/// A locked node. Dropping it frees the lock, by default as changed.
 pub struct Held {
     pub node: Node,
     version: u64,
-    /// Whether something of the node was changed that tokens stand for.
+    /// Whether something was changed that tokens cover.
     pub changed: bool,
 }
 
 impl Held {
-    /// Locks a node, waiting a bounded time.
+    /// Locks a node after a bounded wait.
     #[inline]
     pub fn lock(node: Node) -> Result<Held, Busy> {
         let (version, _) = node.lock.lock()?;

@@ -1,8 +1,10 @@
 //! Searches, protected by hazard pointers.
 //!
-//! A search for a lookup uses three slots, whose roles rotate: one for the node it stands on, one for the node it looks at, one
-//! for the node at which it left the level above. A search for an update keeps the predecessors and successors of all levels
-//! protected, in two slots for each level, between which it alternates as it walks: so no announcement is ever copied.
+//! A search for a lookup uses three hazard slots in rotating roles. One is for the node on which it stands, one for the
+//! node that it reads next, and one for the node at which it left the level above.
+//!
+//! A search for an update keeps the predecessors and successors of all levels protected. It has two slots for each
+//! level and alternates between them as it walks, so no announcement is ever copied.
 
 use super::node::{Node, LEVELS};
 use super::{SkipList, Sought, ATTEMPTS};
@@ -10,13 +12,13 @@ use crate::{Busy, OrderedSchema};
 use cats_sync::hazard::Hazards;
 use std::cmp::Ordering;
 
-/// Slots that searches use, from 0 on.
+/// The hazard slots that searches use, from 0 on.
 pub const SLOTS: usize = 2 * LEVELS;
 
-/// The node that a search stood on was removed.
+/// The node on which a search stood was removed.
 pub struct Gone;
 
-/// What is sought: the predecessors of a key's place, or of what comes after it; or the last nodes of the list.
+/// What to find: the predecessors of a key's place, those of the place behind it, or the last nodes of the list.
 pub enum Target<'q, 'a, S: OrderedSchema> {
     At(&'q Sought<'a, S>),
     After(&'q Sought<'a, S>),
@@ -24,7 +26,7 @@ pub enum Target<'q, 'a, S: OrderedSchema> {
 }
 
 impl<S: OrderedSchema> Target<'_, '_, S> {
-    /// Where the target lies, seen from a node: `Greater` is further on, `Equal` is here.
+    /// Where the target is, compared with a node: `Greater` is behind the node, `Equal` is at it.
     #[inline]
     pub fn from(&self, node: Node) -> Ordering {
         match self {
@@ -38,18 +40,18 @@ impl<S: OrderedSchema> Target<'_, '_, S> {
     }
 }
 
-/// Neighbours of a target on all levels, protected until the next search.
+/// The neighbours of a target on all levels, protected until the next search.
 pub struct Found {
-    /// The last nodes before it, each found alive with the successor behind it.
+    /// The last node before the target on each level. It was found not dead, with its successor behind it.
     pub preds: [Node; LEVELS],
-    /// The nodes after them.
+    /// The next node on each level.
     pub succs: [Option<Node>; LEVELS],
     /// The node of the key itself.
     pub hit: Option<Node>,
 }
 
 impl<S: OrderedSchema> SkipList<S> {
-    /// The node after `pred`, which is protected, on a level, protected by a slot.
+    /// The node behind `pred` on a level, protected by a hazard slot. `pred` is protected too.
     #[inline]
     pub(super) fn follow(
         &self,
@@ -59,19 +61,20 @@ impl<S: OrderedSchema> SkipList<S> {
         slot: usize,
     ) -> Result<Option<Node>, Gone> {
         let next = hazards.protect(slot, pred.link(level));
-        // Now `next` was announced when the link was read for the last time, and if `pred` is alive it was in the list then, and
-        // so was `next`: it had not been retired. A dead node keeps its links, whatever becomes of the nodes they lead to.
+        // `next` was announced before the link was read for the last time. If `pred` is not dead, it was in the list
+        // then. So was `next`, which therefore had not been retired. A dead node keeps its links even if the nodes
+        // behind them are freed.
         if pred.is_dead() {
             return Err(Gone);
         }
         if level > 0 {
             pred.prefetch_next(level - 1);
         }
-        // SAFETY: protected, as just said, until the slot is used again.
+        // SAFETY: protected, as just explained, until the slot is used again.
         Ok(unsafe { Node::from_address(next) })
     }
 
-    /// The key's node, if there is one on some level; protected until the next search.
+    /// The key's node, if it is found on some level. It is protected until the next search.
     pub(super) fn lookup(&self, hazards: &Hazards<'_>, sought: &Sought<'_, S>) -> Result<Option<Node>, Busy> {
         'again: for _ in 0..ATTEMPTS {
             let (mut pred, mut beyond) = (self.head, None);

@@ -1,4 +1,4 @@
-//! The conformance suite, and what only this engine promises.
+//! The conformance suite, and tests of what only this engine promises.
 
 use super::node::LEVELS;
 use super::*;
@@ -30,7 +30,7 @@ fn level(list: &SkipList<TestSchema>, level: usize) -> Vec<Node> {
     std::iter::successors(next(&list.head), next).collect()
 }
 
-/// Asserts all invariants of a list that nobody else uses; returns its keys in order.
+/// Asserts all invariants of a list that nobody else uses. Returns its keys in order.
 fn check(list: &SkipList<TestSchema>) -> Vec<u64> {
     let all = level(list, 0);
     let mut below: Vec<Node> = all.clone();
@@ -58,7 +58,7 @@ fn check(list: &SkipList<TestSchema>) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Runs of insertions, removals and operations on many keys keep every invariant.
+    /// Random insertions, removals and operations on many keys keep every invariant.
     #[test]
     fn invariants_hold(ops in prop::collection::vec((0..4u8, 0..3000u64, 1..600u64), 0..40)) {
         let map = Map(list());
@@ -109,7 +109,7 @@ fn memory_follows_the_number_of_keys() {
     assert!(map.0.retired.len() <= cats_sync::hazard::BATCH, "garbage is bounded");
 }
 
-/// Keys, all of them hashed, whose copies are counted.
+/// Keys that are all hashed, and whose copies are counted.
 struct Counted;
 static COPIES: AtomicI64 = AtomicI64::new(0);
 struct Copied(TestKey);
@@ -165,7 +165,7 @@ impl OrderedSchema for Counted {
     fn compare_probes(&self, a: &TestKey, b: &TestKey) -> Order {
         TestSchema.compare_probes(a, b)
     }
-    /// Decides nothing.
+    /// Never decides.
     fn head(&self, _: &TestKey, _: usize) -> u64 {
         7
     }
@@ -189,15 +189,15 @@ fn run_for(time: Duration, threads: u64, work: impl Fn(u64, &mut Random) + Sync)
     });
 }
 
-/// A hashed key of a small number, and an entry for it that points to nothing.
+/// A hashed key for a small number, and an entry for it that points to nothing.
 fn hashed(n: u64) -> (TestKey, Entry) {
     let key = TestKey::new(4 * n + 2);
     let body = key.number << 3 | 3;
     (key, Entry { key: key.word, body })
 }
 
-/// Neighbouring keys inserted, removed, looked up, walked and ranged over by all threads. What is announced is not freed, which
-/// the copies of keys would show; all is freed in the end; and never is much held back.
+/// All threads insert, remove, look up, walk and read ranges of neighbouring keys. No protected node is freed, which
+/// the copies of keys would show. At the end everything is freed. Only a few retired nodes accumulate at any time.
 #[test]
 fn nodes_are_freed_when_nobody_reads_them() {
     let map = SkipList::new(Counted, &Config::default()).expect("memory");
@@ -237,8 +237,8 @@ fn nodes_are_freed_when_nobody_reads_them() {
     assert_eq!(COPIES.load(Ordering::Relaxed), 0, "all nodes are freed");
 }
 
-/// One key or two are there at every instant: a key is inserted before the last one goes. A range over all, up or down, sees one
-/// state; so do the first and the last.
+/// At every instant one or two keys are present, because each key is inserted before the previous one is removed. A
+/// range over all, up or down, sees one state, and so do the first and the last key.
 #[test]
 fn ranges_see_one_state() {
     let map = Map(list());
@@ -270,7 +270,7 @@ fn ranges_see_one_state() {
                     out.push(decode(e).map(|(number, _)| number))
                 })
             });
-            // Overtaken too often, a range shows less.
+            // A range that is overtaken too often shows fewer entries.
             assert!((1..=2).contains(&out.len()), "{out:?}");
             assert!(more || out.iter().all(Option::is_some));
             let last = patiently(|| map.0.prev(&guard, None, |found| found.is_some()));
@@ -281,7 +281,7 @@ fn ranges_see_one_state() {
     assert_eq!(check(&map.0), [0]);
 }
 
-/// Whatever empty nodes updates leave behind is gone once there was peace.
+/// Empty nodes that updates left are removed once there is no contention.
 #[test]
 fn no_empty_nodes_stay() {
     let map = Map(list());
@@ -339,16 +339,16 @@ fn a_held_place_is_busy() {
     assert_eq!(map.0.update_many(&guard, &[&key], |_| ()), Err(Busy));
     assert_eq!(map.0.next(&guard, None, |_| ()), Err(Busy));
     assert_eq!(map.0.prev(&guard, Some(&TestKey::new(5)), |_| ()), Err(Busy));
-    // Its neighbour's place needs the same lock, as long as nothing is there.
+    // The place of its neighbour needs the same lock as long as no node is there.
     assert_eq!(map.0.update(&guard, &TestKey::new(2), |_| (Step::Keep, ())), Err(Busy));
-    // A lookup of another key, there or not, waits for nobody.
+    // A lookup of another key, present or not, waits for no thread.
     assert_eq!(map.get(2), None);
     assert_eq!(map.get(5), Some(1));
     drop(held);
     assert_eq!(map.get(1), Some(1));
 }
 
-/// The place of an absent key is held by whoever updates it: nobody else inserts it meanwhile.
+/// An update of an absent key holds its place, so no other thread can insert the key meanwhile.
 #[test]
 fn an_absent_place_can_be_held() {
     let map = Map(list());

@@ -11,36 +11,36 @@ use cats_sync::slab;
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 
-/// How often the unlinking of a node is tried before it is left to others.
+/// How often the unlinking of a node is tried before it is left to other threads.
 const UNLINKING: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
-/// The locked predecessors of a place, on its levels from 0 up. As they stand in descending order, and one that serves several
-/// levels does so for adjacent ones, each is locked once.
+/// The locked predecessors of a place, on its levels from 0 up, in descending order of keys. A node may be the
+/// predecessor on several levels. These are adjacent, so each node is locked once.
 struct Preds {
     nodes: [Node; LEVELS],
     held: SmallVec<[Held; 4]>,
 }
 
 impl Preds {
-    /// The predecessor on a level. Locked, so alive and in the list.
+    /// The predecessor on a level. It is locked, and so in the list and not dead.
     fn at(&self, level: usize) -> Node {
         self.nodes[level]
     }
 
-    /// Tells that the link at level 0 has changed.
+    /// Records that the link at level 0 has changed.
     fn changed(&mut self) {
         self.held[0].changed = true;
     }
 }
 
-/// A node that is not linked, locked; freed when dropped.
+/// A locked node that is not linked. Dropping it frees the node.
 struct Fresh<S: OrderedSchema> {
     node: Option<Held>,
     schema: PhantomData<S>,
 }
 
 impl<S: OrderedSchema> Fresh<S> {
-    /// A new node for a key. Unwinds when memory is exhausted, when nothing was done yet.
+    /// A new node for a key. Unwinds when memory is exhausted. Nothing was done yet then.
     fn new(sought: &Sought<'_, S>) -> Self {
         let node = slab::needed(Node::new(sought, random_height()));
         Self {
@@ -49,8 +49,8 @@ impl<S: OrderedSchema> Fresh<S> {
         }
     }
 
-    /// The same with a lock that has been free before: a lookup that meets the node waits, as it may get its entry together
-    /// with others.
+    /// Like [`new`](Self::new), with a lock that has been free before. So a lookup that meets the node waits, because
+    /// several nodes may get their entries together.
     fn waited_for(sought: &Sought<'_, S>) -> Self {
         let mut fresh = Self::new(sought);
         let node = fresh.node();
@@ -69,15 +69,15 @@ impl<S: OrderedSchema> Drop for Fresh<S> {
         if let Some(held) = self.node.take() {
             let node = held.node;
             drop(held);
-            // SAFETY: never linked, so nobody else knows it.
+            // SAFETY: never linked, so no other thread can reach it.
             unsafe { node.free::<S>() };
         }
     }
 }
 
 impl<S: OrderedSchema> SkipList<S> {
-    /// Locks the predecessors on the levels of a node, from level 0 up. Nothing if the links there do not lead where the search
-    /// found them to: `succ` tells for each level.
+    /// Locks the predecessors on the levels of a node, from level 0 up. `None` if a link there does not lead to `succ`
+    /// of its level, as the search found.
     fn lock_preds(
         &self,
         found: &Found,
@@ -93,8 +93,8 @@ impl<S: OrderedSchema> SkipList<S> {
             if preds.held.last().is_none_or(|last| last.node != pred) {
                 preds.held.push(Held::lock(pred)?);
             }
-            // Relaxed: only the holder of the lock changes the link. The successor is protected, so the same address is the same
-            // node; and a node that is alive is in the list.
+            // Relaxed: only the holder of the lock changes the link. The successor is protected, so the same address is
+            // the same node. A node that is not dead is in the list.
             let next = pred.link(level).load(Ordering::Relaxed);
             if pred.is_dead() || next != succ(level).map_or(std::ptr::null_mut(), Node::address) {
                 return Ok(None);
@@ -103,7 +103,7 @@ impl<S: OrderedSchema> SkipList<S> {
         Ok(Some(preds))
     }
 
-    /// Links a new node between its locked predecessors and what the search found behind them.
+    /// Links a new node between its locked predecessors and the successors that the search found.
     fn link(&self, mut fresh: Fresh<S>, found: &Found, preds: &mut Preds) -> Held {
         let held = fresh.node.take().expect("not yet linked");
         let node = held.node;
@@ -112,7 +112,7 @@ impl<S: OrderedSchema> SkipList<S> {
             let next = found.succs[level].map_or(std::ptr::null_mut(), Node::address);
             // Relaxed: published by the store below.
             node.link(level).store(next, Ordering::Relaxed);
-            // Release pairs with the Acquire of `protect`: who finds the node finds it complete.
+            // Release pairs with the Acquire of `protect`: a search that finds the node sees it complete.
             preds.at(level).link(level).store(node.address(), Ordering::Release);
         }
         preds.changed();
@@ -136,7 +136,7 @@ impl<S: OrderedSchema> SkipList<S> {
                 if node.is_dead() {
                     continue;
                 }
-                // Should the closure unwind, readers must take it that it has changed something.
+                // If the closure unwinds, readers must assume a change.
                 held.changed = true;
                 let (step, result) = change(node.entry());
                 held.changed = carry_out(node, step);
@@ -167,7 +167,7 @@ impl<S: OrderedSchema> SkipList<S> {
         Err(Busy)
     }
 
-    /// Locks the key's place, making an empty node where there is none; tells whether it did.
+    /// Locks the key's place. Makes an empty node if there is none, and returns whether it did.
     pub(super) fn lock_place(&self, guard: &Guard, sought: &Sought<'_, S>) -> Result<(Held, bool), Busy> {
         let hazards = Hazards::new(guard);
         let mut fresh = None;
@@ -190,7 +190,7 @@ impl<S: OrderedSchema> SkipList<S> {
         Err(Busy)
     }
 
-    /// Unlinks an empty node, or leaves it if that would take long.
+    /// Unlinks an empty node. Leaves it if that would take long.
     fn unlink(&self, hazards: &Hazards<'_>, sought: &Sought<'_, S>, held: Held) {
         let node = held.node;
         for _ in 0..UNLINKING {
@@ -204,18 +204,19 @@ impl<S: OrderedSchema> SkipList<S> {
             };
             node.die();
             for level in (0..node.height()).rev() {
-                // Relaxed: the node is locked. Release: who passes on finds the next node complete.
+                // Relaxed: the node is locked. Release: a search that goes on sees the next node complete.
                 let next = node.link(level).load(Ordering::Relaxed);
                 preds.at(level).link(level).store(next, Ordering::Release);
             }
             preds.changed();
             let mut held = held;
-            // Tokens of the node stand for its being alive.
+            // Tokens of the node also cover that it is not dead.
             held.changed = true;
             drop(preds);
             drop(held);
             self.bytes.add(-(node.bytes(&self.schema) as i64));
-            // SAFETY: unlinked on all levels by this thread alone, as the node was locked and alive; `retired` is this list's own.
+            // SAFETY: this thread alone unlinked it on all levels, as the node was locked and not dead. `retired`
+            // belongs to this list.
             unsafe { self.retired.retire(node.as_retired(), |node| free_retired::<S>(node)) };
             return;
         }
@@ -234,7 +235,7 @@ impl<S: OrderedSchema> SkipList<S> {
         }
     }
 
-    /// Unlinks neighbours of a place that were left empty.
+    /// Unlinks empty neighbours of a place.
     fn tidy(&self, hazards: &Hazards<'_>, found: &Found) {
         for node in [Some(found.preds[0]), found.succs[0]].into_iter().flatten() {
             if node != self.head && node.entry().is_none() && node.lock.token().is_some() {
@@ -243,7 +244,7 @@ impl<S: OrderedSchema> SkipList<S> {
         }
     }
 
-    /// Unlinks a node, protected until the next search, that seems to be empty.
+    /// Unlinks a node that seems to be empty. It is protected until the next search.
     #[cold]
     pub(super) fn clean_node(&self, hazards: &Hazards<'_>, node: Node) {
         let key = node.own(&self.schema);
@@ -251,7 +252,7 @@ impl<S: OrderedSchema> SkipList<S> {
     }
 }
 
-/// Carries out a step on a locked node; tells whether anything was changed.
+/// Carries out a step on a locked node. Returns whether anything was changed.
 pub(super) fn carry_out(node: Node, step: Step) -> bool {
     match step {
         Step::Keep => return false,

@@ -1,9 +1,9 @@
-//! Asymmetric barriers: the store-load order between a frequent and a rare side, paid by the rare one.
+//! Asymmetric barriers: they order a store before a load on a frequent and on a rare side, and only the rare side pays.
 //!
-//! If the frequent side stores, runs [`light`] and loads, and the rare side stores, runs [`heavy`] and loads, then at least one
-//! of them sees the other's store. `heavy` makes every running thread of the process execute a full
-//! barrier (Linux `membarrier`, PRIVATE_EXPEDITED); where the kernel does not offer it, and under the model checker, both sides
-//! are a sequentially consistent fence.
+//! The frequent side stores, calls [`light`] and loads. The rare side stores, calls [`heavy`] and loads. Then at least
+//! one of them sees the other's store. `heavy` makes every running thread of the process execute a full barrier (Linux
+//! `membarrier`, PRIVATE_EXPEDITED). If the kernel does not support that, and under a model checker, both barriers are
+//! sequentially consistent fences.
 
 use crate::facade::{fence, Ordering};
 
@@ -12,7 +12,7 @@ mod kernel {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::Once;
 
-    /// Written once, by `prepare`, before any thread has run `light`.
+    /// Written once, by `prepare`, before any thread has called `light`.
     static ASYMMETRIC: AtomicBool = AtomicBool::new(false);
     static PREPARED: Once = Once::new();
 
@@ -54,8 +54,8 @@ mod kernel {
     }
 }
 
-/// The model checker does not take a fence for a place where threads may be switched; an access that all barriers have in common
-/// is one, and orders nothing that the fences do not.
+/// The model checker does not switch threads at a fence, but it does at an access. This access is common to all
+/// barriers, and orders nothing that the fences do not.
 #[cfg(loom)]
 mod model {
     use crate::facade::{global, AtomicUsize, Ordering};
@@ -69,24 +69,25 @@ mod model {
     }
 }
 
-/// Chooses the form of both barriers. Each thread calls it before its first barrier; only the first call does something.
+/// Chooses the form of both barriers. Each thread calls it before its first barrier. Only the first call has an effect.
 pub(crate) fn prepare() {
     kernel::prepare();
 }
 
-/// Whether [`light`] needs no instruction, for good, so that [`light_if_free`] does. After [`prepare`].
+/// Whether [`light`] needs no instruction, which never changes. Then [`light_if_free`] may replace it. Call it after
+/// [`prepare`].
 pub(crate) fn is_light_free() -> bool {
     kernel::asymmetric()
 }
 
-/// [`light`] for who knows that it is free.
+/// [`light`] for a caller that knows that it needs no instruction.
 #[inline]
 pub(crate) fn light_if_free() {
-    // The processor may still reorder; the compiler may not.
+    // Restrains the compiler, not the processor.
     std::sync::atomic::compiler_fence(Ordering::SeqCst);
 }
 
-/// The frequent side's barrier between its store and its loads: free where `heavy` can do the work.
+/// The frequent side's barrier between its store and its loads. It needs no instruction if `heavy` can do the work.
 #[inline]
 pub(crate) fn light() {
     if kernel::asymmetric() {
@@ -96,12 +97,12 @@ pub(crate) fn light() {
     }
 }
 
-/// The rare side's barrier between its store and its loads; false when the kernel had no memory for it, and nothing is
-/// ordered. A system call of 0.1 to some microseconds.
+/// The rare side's barrier between its store and its loads. A system call, which takes microseconds at most. False if
+/// the kernel had no memory for it: then nothing is ordered.
 #[must_use]
 pub(crate) fn heavy() -> bool {
     let asymmetric = kernel::asymmetric();
-    // The fence orders this thread itself, whatever the kernel does for its caller.
+    // The fence orders this thread itself, whatever the kernel does for the caller.
     fence(Ordering::SeqCst);
     !asymmetric || kernel::run()
 }

@@ -1,18 +1,19 @@
-//! Bucket lock: a readers-writer lock in one cache line that measures the contention on itself and counts what it protects.
+//! Bucket lock: a readers-writer lock in one cache line. It measures its own contention and counts the entries that it
+//! guards.
 //!
-//! Source: the bucket locks of ETS, described in Klaftenegger, Sagonas, Winblad, "On the scalability of the Erlang term storage",
-//! Erlang 2013, sections 3.2 to 3.4. The statistic and the counter in the lock's line are those of the Erlang VM since OTP 25
-//! (`erl_db_hash.c`).
+//! Source: the bucket locks of ETS, described in Klaftenegger, Sagonas, Winblad, "On the Scalability of the Erlang Term
+//! Storage", Erlang 2013, sections 3.2 to 3.4. The statistic and the counter in the same cache line are those of
+//! Erlang/OTP since release 25 (`erl_db_hash.c`).
 //!
-//! The word is a flag of the writer and the number of readers, unless these are counted in reader groups. A writer announces
-//! itself, after which no reader gets in, then waits for the readers to leave. Not recursive; a reader may be overtaken by
-//! writers any number of times.
+//! The word holds the flag of a writer and the number of readers, unless reader groups count the readers. A writer
+//! announces itself, after which no reader gets in. Then it waits for the readers to leave. The lock is not recursive.
+//! Writers may overtake a reader any number of times.
 
 use crate::facade::{spin_loop, AtomicI32, AtomicI64, AtomicUsize, Ordering};
 use crate::lock::read_indicator::{Arrival, ReadIndicator};
 use crate::Busy;
 
-/// How often a waiter looks before it gives up: as for a version lock.
+/// How often a waiter tries before it gives up: as for a version lock.
 const SPINS: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 2000 };
 const WRITER: usize = 1;
 const READER: usize = 2;
@@ -26,31 +27,32 @@ const UNCONTENDED: i32 = -1;
 pub struct BucketLock {
     word: AtomicUsize,
     groups: Option<ReadIndicator>,
-    /// Of writers. Relaxed, always: a heuristic, lost updates are harmless.
+    /// Contention of writers. Always Relaxed: a heuristic, for which lost updates are harmless.
     statistic: AtomicI32,
-    /// Relaxed, always: changed by the writer, and read by others as an estimate.
+    /// Always Relaxed: written by the writer, and read by others as an estimate.
     entries: AtomicI64,
 }
 
 const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<BucketLock>() == 64);
 
-/// A reader's hold.
+/// A lock held for reading. Dropping it frees the lock.
 #[derive(Debug)]
 pub enum Reading<'a> {
     Counted(Counted<'a>),
     Grouped(Arrival<'a>),
 }
 
-/// A reader that the word counts.
+/// A reader that is counted in the word.
 #[derive(Debug)]
 pub struct Counted<'a>(&'a BucketLock);
 
-/// The writer's hold.
+/// A lock held for writing. Dropping it frees the lock.
 #[derive(Debug)]
 pub struct Writing<'a>(&'a BucketLock);
 
 impl BucketLock {
-    /// A free lock of statistic 0 over so many entries; with a line for each of `groups` groups of readers, if that is above 1.
+    /// A free lock with statistic 0 that guards this many entries. If `groups` is above 1, it has this many reader
+    /// groups, each with a cache line.
     pub fn new(entries: i64, groups: usize) -> Self {
         Self {
             word: AtomicUsize::new(0),
@@ -60,7 +62,7 @@ impl BucketLock {
         }
     }
 
-    /// Holds the lock together with other readers.
+    /// Takes the lock for reading, together with other readers.
     #[inline]
     pub fn read(&self) -> Result<Reading<'_>, Busy> {
         for _ in 0..SPINS {
@@ -91,8 +93,8 @@ impl BucketLock {
 
     #[inline]
     fn arrive<'a>(&self, groups: &'a ReadIndicator) -> Option<Arrival<'a>> {
-        // SeqCst: the load of a store-load pair, after the arrival; before it, it spares one in vain. Its Acquire part pairs with
-        // the Release of the last writer.
+        // SeqCst: the load of a store-load pair, after the arrival. The load before the arrival only avoids a useless
+        // arrival. The Acquire part pairs with the Release of the last writer.
         let is_free = || self.word.load(Ordering::SeqCst) == 0;
         if !is_free() {
             return None;
@@ -101,7 +103,7 @@ impl BucketLock {
         is_free().then_some(arrival)
     }
 
-    /// Holds the lock alone. Counts whether it had to wait.
+    /// Takes the lock for writing. Records whether it had to wait.
     #[inline]
     pub fn write(&self) -> Result<Writing<'_>, Busy> {
         if let Some(writing) = self.announce(0) {
@@ -118,15 +120,15 @@ impl BucketLock {
     /// Sets the writer's flag in the word.
     #[inline]
     fn announce(&self, word: usize) -> Option<Writing<'_>> {
-        // Acquire pairs with the Release of the last writer, and, if it counts none, of the readers. SeqCst: the store of a
-        // store-load pair; the loads are those of the groups.
+        // Acquire pairs with the Release of the last writer, and of the readers if the word counts them. SeqCst: the
+        // store of a store-load pair, whose loads are those of the groups.
         self.word
             .compare_exchange(word, word | WRITER, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok()
             .then(|| Writing(self))
     }
 
-    /// Whether the groups, if there are any, are soon without readers.
+    /// Waits a bounded time until the reader groups, if there are any, have no readers.
     #[inline]
     fn have_left(&self, spins: u32) -> bool {
         self.groups.as_ref().is_none_or(|groups| groups.is_soon_empty(spins))
@@ -149,8 +151,8 @@ impl BucketLock {
             }
         }
         if let Some(writing) = announced {
-            // The readers that are still there are in the word. Release: so that who takes the lock next has what it would have
-            // without this attempt.
+            // The word still counts readers. Release, so that the next holder sees what it would see without this
+            // attempt.
             std::mem::forget(writing);
             self.word.fetch_sub(WRITER, Ordering::Release);
         }
@@ -163,7 +165,7 @@ impl BucketLock {
             .store(statistic.saturating_add(amount), Ordering::Relaxed);
     }
 
-    /// The contention: a hundred for each time that a writer had to wait, less one for each time that none did.
+    /// The contention: plus a hundred for each time that a writer had to wait, minus one for each time that none did.
     #[inline]
     pub fn statistic(&self) -> i32 {
         self.statistic.load(Ordering::Relaxed)
@@ -181,7 +183,7 @@ impl BucketLock {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Adds to the number of entries. The caller holds the lock for writing, or what the lock guards in some other way.
+    /// Adds to the number of entries. The caller holds the lock for writing, or has exclusive access in another way.
     #[inline]
     pub fn add(&self, amount: i64) {
         self.entries.store(self.entries() + amount, Ordering::Relaxed);
@@ -191,7 +193,8 @@ impl BucketLock {
 impl Drop for Counted<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the Acquire of the next writer: what this reader read comes before what it writes.
+        // Release pairs with the Acquire of the next writer: what this reader read comes before what that writer
+        // writes.
         self.0.word.fetch_sub(READER, Ordering::Release);
     }
 }
@@ -199,8 +202,8 @@ impl Drop for Counted<'_> {
 impl Drop for Writing<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the Acquire of whoever takes the lock. Nobody else changes the word while there is a writer and it
-        // counts no readers.
+        // Release pairs with the Acquire of the next holder. A plain store suffices: while there is a writer and the
+        // word counts no readers, no other thread changes it.
         self.0.word.store(0, Ordering::Release);
     }
 }
@@ -218,7 +221,7 @@ mod tests {
         both(|lock| {
             let readers = [lock.read().unwrap(), lock.read().unwrap()];
             assert_eq!(lock.write().map(drop), Err(Busy));
-            // The writer that gave up is not in the way.
+            // A writer that gave up does not block.
             drop(lock.read().unwrap());
             drop(readers);
             let writer = lock.write().unwrap();

@@ -1,5 +1,6 @@
-//! The one door to atomics: `std` in a build; under a model checker `loom` (`--cfg loom`: small models, all executions,
-//! weak memory) or `shuttle` (`--cfg shuttle`: whole engines, random schedules, sequentially consistent memory).
+//! All atomics of the project come through this module. They are those of `std` in a build. Under a model checker they
+//! are those of `loom` (`--cfg loom`: small models, all executions, weak memory) or `shuttle` (`--cfg shuttle`: whole
+//! engines, random schedules, sequentially consistent memory).
 
 #[cfg(loom)]
 pub use loom::{
@@ -26,15 +27,15 @@ pub use std::{
     thread::yield_now,
 };
 
-/// Stands between the store and the load, both SeqCst, of a store-load pair. The accesses suffice, but the model
-/// checker takes them for weaker than they are, and knows fences.
+/// Between the store and the load of a store-load pair. Both are SeqCst, which suffices. But the model checker treats
+/// SeqCst accesses as weaker than they are, while it models fences.
 #[inline]
 pub fn store_load_fence() {
     #[cfg(loom)]
     fence(Ordering::SeqCst);
 }
 
-/// Shows the model checker accesses to plain memory; nothing in a build.
+/// Reports accesses to plain memory to the model checker. No code in a build.
 #[cfg(not(loom))]
 pub struct Witness(());
 #[cfg(loom)]
@@ -51,14 +52,14 @@ impl Witness {
         Self(loom::cell::UnsafeCell::new(()))
     }
 
-    /// To be called at each exclusive access, a free included.
+    /// Call it at each exclusive access, including a free.
     #[inline]
     pub fn see(&self) {
         #[cfg(loom)]
         self.0.with_mut(|_| ());
     }
 
-    /// To be called at a shared access.
+    /// Call it at each shared access.
     #[inline]
     pub fn look(&self) {
         #[cfg(loom)]
@@ -66,7 +67,7 @@ impl Witness {
     }
 }
 
-/// A global whose atomics are made anew for each execution of a model.
+/// A global whose atomics are new for each execution of a model.
 macro_rules! global {
     ($(#[$attribute:meta])* static $name:ident: $type:ty = $value:expr;) => {
         #[cfg(not(any(loom, shuttle)))]
@@ -78,7 +79,7 @@ macro_rules! global {
     };
 }
 
-/// A thread-local without a destructor, so that it can be used until the very end of its thread.
+/// A thread-local without a destructor, which can be used until the very end of its thread.
 macro_rules! per_thread {
     ($visibility:vis static $name:ident: $type:ty = $value:expr;) => {
         #[cfg(not(any(loom, shuttle)))]

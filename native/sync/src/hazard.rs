@@ -2,22 +2,21 @@
 //!
 //! Source: Michael, "Hazard pointers: safe memory reclamation for lock-free objects", TPDS 2004.
 //!
-//! A thread announces the address of an object before it looks into it, and then makes sure that the object had not yet been
-//! retired: whoever retires it later meets the announcement and spares it. Unlike [`crate::epoch`], a reader that sleeps holds
-//! back no more than what it has announced.
+//! A thread announces the address of an object before it accesses the object. Then it makes sure that the object had
+//! not been retired yet. Every later reclamation sees the announcement and does not free the object. Unlike with
+//! [`crate::epoch`], a sleeping reader prevents only the objects that it has announced from being freed.
 //!
-//! - Each thread has [`SLOTS`] announcements, in its thread slot. [`Hazards`] are those of the thread that holds a guard, for one
-//!   operation; the guard's only part here is that the thread is known.
-//! - Announcing costs a store: the order between it and the second look at the source is paid by the reclaimer (`membarrier`).
-//! - A structure has its own [`Retired`] list, linked through the objects: retiring never allocates. Once it is long, whoever
-//!   retires one more takes the list as a whole, looks at all announcements, and frees what is in none.
+//! - Each thread has [`SLOTS`] announcements in its thread slot. [`Hazards`] gives access to those of the thread that
+//!   holds a guard, for one operation. The guard serves only to identify the thread.
+//! - An announcement costs a store. The store must be ordered before the second read of the source. The reclaimer pays
+//!   for that order (`membarrier`).
+//! - A structure has its own [`Retired`] list, linked through the objects, so retiring never allocates. When the list
+//!   is long, the thread that retires one more object takes the whole list, reads all announcements, and frees the
+//!   objects that are not announced.
 //!
-//! Why not the crate haphazard: it pays a full fence for each protection, allocates a record for each retired object, and whoever
-//! retires one too many goes on reclaiming until the list is short.
-//!
-//! Held back at most, for each list: [`BATCH`] objects, twice what was announced at the last reclamation, and what is retired
-//! while one thread reclaims. Reclamation looks at each thread's slots once for at least `BATCH` objects: amortised, that is a
-//! constant for a given number of threads.
+//! Each list holds back at most [`BATCH`] objects, plus twice the number of objects announced at the last reclamation,
+//! plus what is retired while a thread reclaims. A reclamation reads each thread's slots once for at least `BATCH`
+//! objects. So for a given number of threads the amortised cost is constant.
 
 use crate::barrier;
 use crate::epoch::Guard;
@@ -28,10 +27,10 @@ use std::ptr;
 
 /// Announcements of one thread.
 pub const SLOTS: usize = if cfg!(loom) { 8 } else { 104 };
-/// Retired objects from which on a list is reclaimed.
+/// A list with this many retired objects is reclaimed.
 pub const BATCH: usize = if cfg!(any(loom, shuttle)) { 1 } else { 128 };
 
-/// The announcements of a thread, as others see them.
+/// The announcements of a thread. Other threads read them.
 pub(crate) struct Announced([AtomicPtr<u8>; SLOTS]);
 
 impl Announced {
@@ -40,10 +39,10 @@ impl Announced {
     }
 }
 
-/// The announcements of this thread, for one operation; withdrawn when dropped. Only one at a time for each thread.
+/// The announcements of this thread, for one operation. Dropping it withdraws them. A thread has at most one at a time.
 pub struct Hazards<'g> {
     slot: &'static Slot,
-    /// Slots from this on have not been used.
+    /// The slots from this number on have not been used.
     used: Cell<usize>,
     _guard: &'g Guard,
 }
@@ -51,7 +50,7 @@ pub struct Hazards<'g> {
 impl<'g> Hazards<'g> {
     pub fn new(guard: &'g Guard) -> Self {
         let slot = guard.slot();
-        // Relaxed: the slots are this thread's own.
+        // Relaxed: only this thread writes the slots.
         debug_assert!(slot.hazards.0[0].load(Ordering::Relaxed).is_null());
         Self {
             slot,
@@ -60,22 +59,22 @@ impl<'g> Hazards<'g> {
         }
     }
 
-    /// Announces an object, in place of what the slot announced so far. It is protected if it is not retired after this: look
-    /// where the address came from once more.
+    /// Announces an object in place of the slot's former one. The object is protected if it is not retired yet. To
+    /// check that, read the source of the address again.
     #[inline]
     pub fn announce<T>(&self, number: usize, object: *mut T) {
         if number >= self.used.get() {
             self.used.set(number + 1);
         }
-        // Release pairs with the Acquire of `reclaim`: the accesses to the former object come before its free.
+        // Release pairs with the Acquire of `reclaim`: the accesses to the former object come before it is freed.
         self.slot.hazards.0[number].store(object.cast(), Ordering::Release);
-        // Pairs with the heavy barrier of `reclaim`: either it sees the announcement, or what the caller reads from now on
-        // shows the object unlinked.
+        // Pairs with the heavy barrier of `reclaim`. Either `reclaim` sees the announcement, or the caller's later
+        // reads show the object unlinked.
         barrier::light();
     }
 
-    /// Loads a pointer and protects what it points to, if that is unlinked from `source` before it is retired. Repeats when
-    /// others change the source, which is their progress.
+    /// Loads a pointer and protects its object, if the object is unlinked from `source` before it is retired. Repeats
+    /// if another thread changes the source. That thread then made progress.
     #[inline]
     pub fn protect<T>(&self, number: usize, source: &AtomicPtr<T>) -> *mut T {
         let mut object = source.load(Ordering::Acquire);
@@ -100,7 +99,7 @@ impl Drop for Hazards<'_> {
     }
 }
 
-/// What an object begins with that can be retired.
+/// The first field of an object that can be retired.
 pub struct Link(AtomicPtr<Link>);
 
 impl Link {
@@ -111,13 +110,13 @@ impl Link {
     }
 }
 
-/// Objects of one structure that were unlinked and are not yet freed.
+/// Objects of one structure that were unlinked and are not freed yet.
 pub struct Retired {
-    /// A stack, only ever taken whole.
+    /// A stack. It is only ever taken as a whole.
     first: AtomicPtr<Link>,
-    /// About how many there are.
+    /// The approximate number of objects.
     count: AtomicUsize,
-    /// The number from which on they are reclaimed.
+    /// The number of objects at which they are reclaimed.
     due: AtomicUsize,
 }
 
@@ -132,26 +131,26 @@ impl Default for Retired {
 }
 
 impl Retired {
-    /// The number of objects, as it was a moment ago.
+    /// The number of objects, which may already have changed.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether there are none, as it was a moment ago.
+    /// Whether there are no objects, which may already have changed.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes over an object that no thread can find any more but those that have announced it, and frees some through `free`
-    /// when there are many. Lock-free.
+    /// Takes over an unlinked object, which only threads that have announced it can still access. If there are many
+    /// objects, frees some through `free`. Lock-free.
     ///
     /// # Safety
-    /// The object begins with a link and is announced by that address, is retired once, and `free` may be called for it by any
-    /// thread that retires to this list.
+    /// The object begins with a link, and is announced by the link's address. It is retired once. Any thread that
+    /// retires to this list may call `free` for it.
     pub unsafe fn retire(&self, object: *mut Link, free: impl FnMut(*mut Link)) {
-        // Relaxed: a statistic; added before the push so that it does not fall below zero.
+        // Relaxed: a statistic. It is incremented before the push, so that it never becomes negative.
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        // SAFETY: one object is a chain that ends with it.
+        // SAFETY: a single object is a chain that ends with itself.
         unsafe { self.push(object, object) };
         // Relaxed: a hint.
         if count >= self.due.load(Ordering::Relaxed) {
@@ -162,15 +161,15 @@ impl Retired {
     /// Pushes a chain.
     ///
     /// # Safety
-    /// The chain, from `first` through the links to `last`, is the caller's own.
+    /// The caller owns the chain from `first` through the links to `last`.
     unsafe fn push(&self, first: *mut Link, last: *mut Link) {
-        // SAFETY: retired objects are freed only by who has taken the list.
+        // SAFETY: only a thread that has taken the list frees its objects.
         let last = unsafe { &(*last).0 };
         let mut head = self.first.load(Ordering::Relaxed);
         loop {
             // Relaxed: published below.
             last.store(head, Ordering::Relaxed);
-            // Release pairs with the Acquire of `reclaim`: the taker sees the objects unlinked.
+            // Release pairs with the Acquire of `reclaim`: the thread that takes the list sees the objects unlinked.
             match self
                 .first
                 .compare_exchange_weak(head, first, Ordering::Release, Ordering::Relaxed)
@@ -190,7 +189,8 @@ impl Retired {
         if ordered {
             for slot in slots() {
                 for announcement in &slot.hazards.0 {
-                    // Acquire pairs with the Release of whoever withdraws or replaces it: its accesses come before the free.
+                    // Acquire pairs with the Release that withdraws or replaces the announcement: that thread's
+                    // accesses come before the free.
                     let object = announcement.load(Ordering::Acquire);
                     if !object.is_null() {
                         announced.push(object);
@@ -203,7 +203,8 @@ impl Retired {
         let (mut kept, mut freed) = (0, 0);
         while !at.is_null() {
             let object = at;
-            // SAFETY: taken from the list, so this thread's own until freed or pushed. Relaxed: the swap acquired the chain.
+            // SAFETY: this thread took it from the list, and owns it until it is freed or pushed. Relaxed: the swap
+            // acquired the chain.
             let link = unsafe { &(*object).0 };
             at = link.load(Ordering::Relaxed);
             if ordered && announced.binary_search(&object.cast()).is_err() {
@@ -222,14 +223,14 @@ impl Retired {
         self.count.fetch_sub(freed, Ordering::Relaxed);
         self.due.store(BATCH + 2 * kept, Ordering::Relaxed);
         if !last.is_null() {
-            // SAFETY: the objects that were kept, linked from `first` to `last`.
+            // SAFETY: the remaining objects, linked from `first` to `last`.
             unsafe { self.push(first, last) };
         }
     }
 
-    /// Frees all. For the structure's last user: nobody has announced anything of it.
+    /// Frees all objects. For the structure's last user: no thread has announced any of them.
     pub fn clear(&mut self, mut free: impl FnMut(*mut Link)) {
-        // Relaxed: the list is the caller's own.
+        // Relaxed: the caller has exclusive access to the list.
         let mut at = self.first.swap(ptr::null_mut(), Ordering::Relaxed);
         while !at.is_null() {
             let object = at;

@@ -1,9 +1,9 @@
-//! Synchronisation for table structures: version locks, memory reclamation, striped counters and slabs.
+//! Synchronisation for table structures: version locks, memory reclamation, striped counters and a slab allocator.
 //!
-//! Nothing here knows of terms or of the Erlang VM. All atomics come through [`facade`], so that a model checker can take
-//! their place. Nothing here ever parks a thread: a wait spins a bounded time and then reports [`Busy`], and the caller lets
-//! its scheduler run somebody else before it tries again. (In the queues of some [`lock`]s a thread waits for its turn, and yields
-//! the processor meanwhile.)
+//! This crate does not know terms or the Erlang VM. All atomics come through [`facade`], so that a model checker can
+//! replace them. No function parks a thread. A wait spins for a bounded time and then returns [`Busy`]. Then the caller
+//! lets its scheduler run other processes before it tries again. One exception: in the queues of some [`lock`]s a
+//! thread waits for its turn, and yields the processor meanwhile.
 
 pub mod backoff;
 mod barrier;
@@ -20,11 +20,11 @@ pub mod stripes;
 mod thread;
 pub mod version_lock;
 
-/// Asks the processor for the cache line of an address, of whatever memory: nothing is read that could be seen.
+/// Prefetches the cache line of an address, which may be any address.
 #[inline]
 pub fn prefetch<T>(address: *const T) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch of any address has no effect but on caches.
+    // SAFETY: a prefetch of any address only affects caches.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
@@ -32,6 +32,6 @@ pub fn prefetch<T>(address: *const T) {
     let _ = address;
 }
 
-/// A lock was held by another thread for longer than a bounded spin. Nothing was done; try again after letting others run.
+/// Another thread held a lock for longer than a bounded spin. Nothing was done. Try again after letting others run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;

@@ -1,43 +1,44 @@
-//! Sequence count: words that one writer at a time changes, one at each change, are read together.
+//! Sequence count: words that are read together. One writer at a time changes them, one word at each change.
 //!
-//! Source: the sequence lock (Boehm, "Can seqlocks get along with programming language memory models?", MSPC'12). As each change is
-//! one atomic store, what a reader saw is one state if at most one change came in between: nothing has to be odd meanwhile, and no
-//! reader ever waits for a writer.
+//! Source: Boehm, "Can seqlocks get along with programming language memory models?", MSPC 2012. Each change is one
+//! atomic store. So if at most one change happened during a read, the reader saw one state. Hence no odd value marks a
+//! change in progress, and a reader never waits for a writer.
 
 use crate::facade::{fence, AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// How often a reader tries before it asks for rest.
+/// How often a reader tries before it requests rest.
 const TRIES: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
 /// See the module's documentation. Eight bytes.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct SeqCount {
-    /// The changes that were made. (As many as there are numbers take longer than any read.)
+    /// The number of changes. It wraps, but 2^32 changes take longer than any read.
     count: AtomicU32,
-    /// A reader asks that no more changes are made.
+    /// A reader requested that no more changes are made.
     rest: AtomicBool,
 }
 
 impl SeqCount {
-    /// Changes a word; false, and nothing is done, if a reader asked for rest, which it gets for ever: the writer has to replace the
-    /// whole by something new. Writers exclude each other.
+    /// Changes a word. Returns false, and does nothing, if a reader has requested rest. That request stays for ever, so
+    /// the writer must replace the whole object. The caller excludes other writers.
     #[inline]
     pub fn change(&self, word: &AtomicU64, new: u64) -> bool {
-        // Relaxed: nothing is handed over.
+        // Relaxed: it publishes nothing.
         if self.rest.load(Ordering::Relaxed) {
             return false;
         }
-        // Relaxed: only writers count, and this is the only one.
+        // Relaxed: only writers change the count, and this is the only one.
         let count = self.count.load(Ordering::Relaxed);
-        // Release pairs with the fence of `read`: whoever sees this change sees the count of the one before.
+        // Release pairs with the fence of `read`: a reader that sees this change sees the count of the previous one.
         word.store(new, Ordering::Release);
-        // Release pairs with the Acquire of `read`: whoever sees the count sees the change.
+        // Release pairs with the Acquire of `read`: a reader that sees the count sees the change.
         self.count.store(count.wrapping_add(1), Ordering::Release);
         true
     }
 
-    /// What `read` gives, which loads the words, `Relaxed`, and may be called several times. What the last call saw is one state.
+    /// Calls `read`, which loads the words with Relaxed, perhaps several times. Returns the result of the last call,
+    /// which saw one state.
     #[inline]
     pub fn read<R>(&self, mut read: impl FnMut() -> R) -> R {
         let mut tries = 0;
@@ -47,7 +48,7 @@ impl SeqCount {
             let result = read();
             // Acquire pairs with the Release of the word in `change`.
             fence(Ordering::Acquire);
-            // Relaxed: it is the fence that keeps it behind what was read.
+            // Relaxed: the fence keeps it behind the reads of the words.
             if self.count.load(Ordering::Relaxed) == before {
                 return result;
             }

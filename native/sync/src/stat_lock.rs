@@ -1,10 +1,10 @@
-//! Statistics lock: a version lock that measures the contention on itself.
+//! Statistics lock: a version lock that measures its own contention.
 //!
-//! Source: Sagonas, Winblad, "More scalable ordered set for ETS using adaptation", Erlang 2014, section 3.1. The
-//! constants are those of the Erlang VM (`erl_db_catree.c`).
+//! Source: Sagonas, Winblad, "More Scalable Ordered Set for ETS Using Adaptation", Erlang 2014, section 3.1. The
+//! constants are those of Erlang/OTP (`erl_db_catree.c`).
 //!
-//! The statistic is a heuristic. It is read and written without atomic additions: a lost update is harmless, and an atomic addition
-//! would be a shared write on the path that the scheme exists to make cheap.
+//! The statistic is a heuristic, so a lost update is harmless. It is changed by a load and a store instead of an atomic
+//! addition. An atomic addition would be an expensive shared write on a path that must be cheap.
 
 use crate::facade::{AtomicI32, Ordering};
 use crate::version_lock::VersionLock;
@@ -12,11 +12,11 @@ use crate::Busy;
 
 const CONTENDED: i32 = 250;
 const UNCONTENDED: i32 = -1;
-/// Beyond this the statistic does not go, so that a change of the load is noticed soon.
+/// The statistic stays within this limit, so that it follows a change of the load soon.
 const LIMIT: i32 = 20_000;
-/// Above this statistic, what the lock protects is to be split.
+/// Above this statistic, what the lock protects should split.
 pub const SPLIT_ABOVE: i32 = 1000;
-/// Below this statistic, what the lock protects is to be joined with its neighbour.
+/// Below this statistic, what the lock protects should join with its neighbour.
 pub const JOIN_BELOW: i32 = -1000;
 
 /// The contention on a lock: high under contention, low without.
@@ -24,19 +24,19 @@ pub const JOIN_BELOW: i32 = -1000;
 pub struct Statistic(AtomicI32);
 
 impl Statistic {
-    /// Counts an acquisition that had to wait, or did not.
+    /// Counts an acquisition, which had to wait or not.
     #[inline]
     pub fn acquired(&self, waited: bool) {
         self.bump(if waited { CONTENDED } else { UNCONTENDED });
     }
 
-    /// Counts a conflict that was met without an acquisition, such as an optimistic read that failed.
+    /// Counts a conflict without an acquisition, such as an optimistic read that failed.
     #[inline]
     pub fn contended(&self) {
         self.bump(CONTENDED);
     }
 
-    /// Adds to the statistic, within limits; may be lost when others do so at the same time.
+    /// Adds to the statistic, within the limits. Concurrent additions may get lost.
     #[inline]
     pub fn bump(&self, amount: i32) {
         // Relaxed: a heuristic, see above.
@@ -50,14 +50,14 @@ impl Statistic {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sets the statistic to 0: after a split or join that was not possible.
+    /// Sets the statistic to 0, when a split or join was not possible.
     #[inline]
     pub fn reset(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 }
 
-/// See the module's documentation. Adaptation is decided by the holder, after its operation and before it unlocks.
+/// See the module's documentation. The holder decides about adaptation, after its operation and before it unlocks.
 #[derive(Debug, Default)]
 pub struct StatLock {
     lock: VersionLock,
@@ -65,13 +65,13 @@ pub struct StatLock {
 }
 
 impl StatLock {
-    /// A free lock of statistic 0.
+    /// A free lock with statistic 0.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the lock, spinning a bounded time, and returns the version for [`VersionLock::unlock`]. Counts whether it had to
-    /// wait.
+    /// Takes the lock after a bounded spin, and returns the version for [`VersionLock::unlock`]. Records whether it had
+    /// to wait.
     #[inline]
     pub fn lock(&self) -> Result<u64, Busy> {
         match self.lock.lock() {
@@ -86,7 +86,7 @@ impl StatLock {
         }
     }
 
-    /// The lock itself: optimistic reads, attempts and unlocking don't touch the statistic.
+    /// The version lock inside. Optimistic reads, tries and unlocking do not change the statistic.
     #[inline]
     pub fn version_lock(&self) -> &VersionLock {
         &self.lock

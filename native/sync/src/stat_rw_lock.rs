@@ -1,23 +1,23 @@
-//! Statistics lock with a shared mode: a readers-writer lock in one word that measures the contention on itself.
+//! Statistics lock with a shared mode: a readers-writer lock in one word that measures its own contention.
 //!
-//! Source: Sagonas, Winblad, "More scalable ordered set for ETS using adaptation", Erlang 2014, sections 3.1 and 7
+//! Source: Sagonas, Winblad, "More Scalable Ordered Set for ETS Using Adaptation", Erlang 2014, sections 3.1 and 7
 //! (readers-writer locks in base nodes).
 //!
-//! Used in its exclusive mode alone it is the plain statistics lock. A waiting writer keeps new readers out, so writers do not
-//! starve. A writer that has just given up also keeps them out, until a reader has waited in vain for it.
+//! Used only in exclusive mode, it is the plain statistics lock. A waiting writer keeps new readers out, so writers do
+//! not starve. A writer that has just given up also keeps them out, until a reader has waited in vain for it.
 
 use crate::facade::{spin_loop, AtomicU64, Ordering};
 use crate::stat_lock::Statistic;
 use crate::Busy;
 
-/// How often a waiter looks at a held lock before it gives up: as for a version lock.
+/// How often a waiter tries to get a held lock before it gives up: as for a version lock.
 const SPINS: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 2000 };
 
 /// A writer holds the lock.
 const WRITER: u64 = 1;
-/// A writer waits: readers keep out. A hint, which may be lost, and is then set again.
+/// A writer waits, so readers stay out. A hint: it may get lost, and is then set again.
 const WAITING: u64 = 2;
-/// A reader holds the lock: the number of them is counted in the bits above.
+/// One reader. The bits from here on count the readers that hold the lock.
 const READER: u64 = 4;
 
 /// See the module's documentation.
@@ -28,11 +28,12 @@ pub struct StatRwLock {
 }
 
 impl StatRwLock {
-    /// Takes the lock if it is free. Counts nothing.
+    /// Takes the lock if it is free. Does not change the statistic.
     #[inline]
     pub fn try_lock(&self) -> bool {
         let word = self.word.load(Ordering::Relaxed);
-        // Acquire pairs with the Release of both ways to unlock: what was read is read, and what was written is seen.
+        // Acquire pairs with the Release of both unlocks: this writer comes after the last readers' reads, and sees
+        // what the last writer wrote.
         word & !WAITING == 0
             && self
                 .word
@@ -40,7 +41,7 @@ impl StatRwLock {
                 .is_ok()
     }
 
-    /// Takes the lock, spinning a bounded time. Counts whether it had to wait.
+    /// Takes the lock after a bounded spin. Records whether it had to wait.
     #[inline]
     pub fn lock(&self) -> Result<(), Busy> {
         if self.try_lock() {
@@ -63,22 +64,22 @@ impl StatRwLock {
                 return Ok(());
             }
         }
-        // Still waiting: it will be back, and readers without pause would not let it in.
+        // The flag stays set, because this writer will try again, and a steady stream of readers would keep it out.
         Err(Busy)
     }
 
-    /// Frees the lock of its writer.
+    /// Frees a lock held for writing.
     #[inline]
     pub fn unlock(&self) {
-        // Release pairs with the Acquire of all who take the lock.
+        // Release pairs with the Acquire of the next holder.
         self.word.store(0, Ordering::Release);
     }
 
-    /// Takes the lock for reading, unless a writer has it or waits for it. Counts nothing.
+    /// Takes the lock for reading, unless a writer has it or waits for it. Does not change the statistic.
     #[inline]
     pub fn try_lock_shared(&self) -> bool {
         let mut word = self.word.load(Ordering::Relaxed);
-        // A try that fails for the sake of another reader is not the last: bounded by their number.
+        // Repeats if another reader caused the failure. The number of readers bounds the repetitions.
         while word & (WRITER | WAITING) == 0 {
             // Acquire pairs with the Release of `unlock`.
             match self
@@ -92,7 +93,7 @@ impl StatRwLock {
         false
     }
 
-    /// Takes the lock for reading, spinning a bounded time. Counts if it had to wait.
+    /// Takes the lock for reading after a bounded spin. Records it if it had to wait.
     #[inline]
     pub fn lock_shared(&self) -> Result<(), Busy> {
         if self.try_lock_shared() {
@@ -110,19 +111,19 @@ impl StatRwLock {
                 return Ok(());
             }
         }
-        // Perhaps the writer does not come back. Relaxed: a hint.
+        // The writer may not try again. Relaxed: a hint.
         self.word.fetch_and(!WAITING, Ordering::Relaxed);
         Err(Busy)
     }
 
-    /// Frees the lock of one of its readers.
+    /// Frees a lock held for reading.
     #[inline]
     pub fn unlock_shared(&self) {
-        // Release pairs with the Acquire of the next writer: what was read is read.
+        // Release pairs with the Acquire of the next writer: this reader's reads come before its writes.
         self.word.fetch_sub(READER, Ordering::Release);
     }
 
-    /// Whether nobody holds the lock.
+    /// Whether no thread holds the lock.
     pub fn is_free(&self) -> bool {
         self.word.load(Ordering::Relaxed) & !WAITING == 0
     }

@@ -1,12 +1,13 @@
-//! Counters in stripes, one line a group of threads: cheap to change by many threads, exact when read.
+//! Striped counters, with a cache line for each group of threads: many threads can change them without contention, and
+//! reads are exact.
 //!
-//! Each stripe holds words that only ever grow. Two equal collects of all stripes mean that nothing changed between them: their sum
-//! is the value at that instant. When writers leave no such instant, the readers take a snapshot: Sela, Petrank, "Concurrent size",
-//! OOPSLA 2022. While a snapshot is being collected, each writer forwards the value that it has just written. So the snapshot, when
-//! it closes, has every change that was complete by then. Nobody waits for anybody.
+//! Each stripe holds words that only grow. If two collects of all stripes are equal, nothing changed between them, and
+//! the sum is the value at that instant. If writers leave no such instant, the readers take a snapshot: Sela, Petrank,
+//! "Concurrent size", OOPSLA 2022. While a snapshot is being collected, each writer forwards the value that it has just
+//! written. So when the snapshot closes, it has every change that was complete by then. No thread waits for another.
 //!
-//! A change is counted at some instant of its [`add`](Stripes::add). For the sum to agree with what other operations see of
-//! the change, add inside its critical section.
+//! A change is counted at some instant during its [`add`](Stripes::add). If the sum must agree with what other
+//! operations see of the change, call `add` inside the critical section of the change.
 
 use crate::epoch::{pin, slot_index, Guard};
 use crate::facade::{store_load_fence, AtomicI64, AtomicPtr, AtomicU64, Ordering};
@@ -14,9 +15,9 @@ use crate::slab::{self, Own};
 use std::ptr;
 use std::sync::OnceLock;
 
-/// Double collects that are tried before a snapshot is taken.
+/// How many double collects are tried before a snapshot is taken.
 const ROUNDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
-/// Stripes at most: 4 KiB.
+/// The largest number of stripes: 4 KiB.
 const MAX_STRIPES: usize = 64;
 
 #[derive(Debug)]
@@ -25,29 +26,30 @@ struct Pair {
     removed: AtomicU64,
 }
 
-/// One group's share of `N` counters.
+/// The share of `N` counters that one group of threads writes.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Stripe<const N: usize>([Pair; N]);
 
-/// A snapshot of one counter being collected: two cells a stripe, 0 or one more than the value that counts.
+/// A snapshot of one counter while it is being collected. It has two cells for each stripe. A cell is 0, or one more
+/// than the value to count.
 #[derive(Debug)]
 struct Snapshot {
     cells: Box<[AtomicU64]>,
-    /// The agreed sum, or `UNDECIDED`.
+    /// The common result, or `UNDECIDED`.
     sum: AtomicI64,
 }
 
 const UNDECIDED: i64 = i64::MIN;
 
-/// `N` counters of objects, bytes and the like. See the module's documentation.
+/// `N` counters, for example of objects and bytes. See the module's documentation.
 #[derive(Debug)]
 pub struct Stripes<const N: usize = 1> {
     /// The values, if there are no stripes.
     plain: [AtomicI64; N],
-    /// A power of two of them.
+    /// The stripes. Their number is a power of two.
     stripes: Option<Own<[Stripe<N>]>>,
-    /// For each counter the snapshot being collected, or null.
+    /// For each counter the snapshot that is being collected, or null.
     snapshots: [AtomicPtr<Snapshot>; N],
 }
 
@@ -70,7 +72,7 @@ impl<const N: usize> Default for Stripes<N> {
 }
 
 impl<const N: usize> Stripes<N> {
-    /// Counters of value zero in the value itself, for few writers. Reading one is a load.
+    /// Counters of value zero without stripes, for few writers. Reading one is a load.
     pub fn new() -> Self {
         Self {
             plain: std::array::from_fn(|_| AtomicI64::new(0)),
@@ -79,7 +81,8 @@ impl<const N: usize> Stripes<N> {
         }
     }
 
-    /// Counters of value zero in a line (of up to four counters) for each processor, 64 at most, for many writers.
+    /// Counters of value zero with a stripe for each processor, at most 64, for many writers. A stripe of up to four
+    /// counters is one cache line.
     pub fn striped() -> Self {
         let pair = |_| Pair {
             added: AtomicU64::new(0),
@@ -92,7 +95,7 @@ impl<const N: usize> Stripes<N> {
         }
     }
 
-    /// Bytes of the stripes, beside the value.
+    /// Bytes of the stripes, without the value itself.
     pub fn stripe_bytes(&self) -> usize {
         self.stripes.as_ref().map_or(0, |stripes| size_of_val(&**stripes))
     }
@@ -101,7 +104,7 @@ impl<const N: usize> Stripes<N> {
     #[inline]
     pub fn add_to(&self, counter: usize, amount: i64) {
         let Some(stripes) = &self.stripes else {
-            // Release pairs with the Acquire of `sum_of`: who reads the sum has seen what led to it.
+            // Release pairs with the Acquire of `sum_of`: a reader of the sum sees what happened before this change.
             self.plain[counter].fetch_add(amount, Ordering::Release);
             return;
         };
@@ -112,8 +115,8 @@ impl<const N: usize> Stripes<N> {
         } else {
             (&pair.removed, 2 * index + 1)
         };
-        // SeqCst, both: a store-load pair with `join` and `collect`. Either the collector sees this change, or this thread
-        // sees the snapshot and forwards the change.
+        // SeqCst, for both: a store-load pair with `join` and `collect`. Either the collector sees this change, or this
+        // thread sees the snapshot and forwards the change.
         let value = word.fetch_add(amount.unsigned_abs(), Ordering::SeqCst) + amount.unsigned_abs();
         store_load_fence();
         if !self.snapshots[counter].load(Ordering::SeqCst).is_null() {
@@ -124,11 +127,11 @@ impl<const N: usize> Stripes<N> {
     #[cold]
     fn forward(&self, counter: usize, cell: usize, value: u64) {
         let _guard = pin();
-        // Acquire pairs with the Release in `join`: the cells are there.
-        // SAFETY: a snapshot is retired after it was taken out of `snapshots`, so it outlives the guard.
+        // Acquire pairs with the Release in `join`: the cells are initialised. SAFETY: a snapshot is retired after it
+        // was taken out of `snapshots`, so it outlives the guard.
         if let Some(snapshot) = unsafe { self.snapshots[counter].load(Ordering::SeqCst).as_ref() } {
-            // A value forwarded when the snapshot has just closed may count or not: the change began before that, and is not
-            // complete. SeqCst: see `snapshot`.
+            // If the snapshot has just closed, the forwarded value may count or not. Both are right, because the change
+            // began before that and is not complete. SeqCst: see `snapshot`.
             snapshot.cells[cell].fetch_max(value + 1, Ordering::SeqCst);
         }
     }
@@ -149,10 +152,10 @@ impl<const N: usize> Stripes<N> {
         self.snapshot(stripes, counter)
     }
 
-    /// The sums of what was added and of what was removed. The words only grow, so equal sums are equal words.
+    /// The sums of all additions and of all removals. The words only grow, so equal sums mean equal words.
     fn collect(stripes: &[Stripe<N>], counter: usize) -> (u64, u64) {
         let pairs = || stripes.iter().map(|stripe| &stripe.0[counter]);
-        // Acquire: the loads of the second collect stay behind those of the first.
+        // Acquire: the loads of the second collect come after those of the first.
         let total = |sum: u64, word: &AtomicU64| sum.wrapping_add(word.load(Ordering::Acquire));
         (
             pairs().map(|pair| &pair.added).fold(0, total),
@@ -170,17 +173,19 @@ impl<const N: usize> Stripes<N> {
             .map(|stripe| &stripe.0[counter])
             .flat_map(|pair| [&pair.added, &pair.removed]);
         for (word, cell) in words.zip(&snapshot.cells) {
-            // SeqCst: see `add_to`. Only an empty cell is filled, so that a slow collector cannot raise a closed snapshot.
+            // SeqCst: see `add_to`. Only an empty cell is filled, so that a slow collector cannot change a closed
+            // snapshot.
             let value = word.load(Ordering::SeqCst);
             let _ = cell.compare_exchange(0, value + 1, Ordering::AcqRel, Ordering::Acquire);
         }
-        // The instant that counts: the snapshot closes. SeqCst, here, when a writer looks for a snapshot, and on the cells: a
-        // store-load pair. If a writer still found it open, the changes that were complete before are in the cells that are
-        // read below.
+        // The snapshot closes. This is the instant of the result. SeqCst here, at the writers' load of the snapshot,
+        // and on the cells: a store-load pair. If a writer still found it open, the changes that were complete before
+        // are in the cells, which are read below.
         let closed =
             self.snapshots[counter].compare_exchange(address, ptr::null_mut(), Ordering::SeqCst, Ordering::SeqCst);
         if closed.is_ok() {
-            // SAFETY: the exchange unlinked it, and only one can succeed: the address is not used again under a guard.
+            // SAFETY: the exchange unlinked it. Only one exchange can succeed, because the address is not reused under
+            // a guard.
             unsafe { guard.retire_sized(address.cast(), 0, drop_snapshot, size_of_val(&*snapshot.cells)) };
         }
         store_load_fence();
@@ -188,7 +193,8 @@ impl<const N: usize> Stripes<N> {
         let sum = snapshot.cells.chunks(2).fold(0_u64, |sum, pair| {
             sum.wrapping_add(value(&pair[0])).wrapping_sub(value(&pair[1]))
         }) as i64;
-        // All who share the snapshot return one sum, though late changes may still be forwarded. AcqRel: see `add_to`.
+        // All collectors of the snapshot return the same sum, though late changes may still be forwarded. AcqRel: see
+        // `add_to`.
         match snapshot
             .sum
             .compare_exchange(UNDECIDED, sum, Ordering::AcqRel, Ordering::Acquire)
@@ -198,10 +204,10 @@ impl<const N: usize> Stripes<N> {
         }
     }
 
-    /// The snapshot being collected, or a new one.
+    /// The snapshot that is being collected, or a new one.
     fn join<'a>(&self, stripes: usize, counter: usize, _guard: &'a Guard) -> (&'a Snapshot, *mut Snapshot) {
         let current = &self.snapshots[counter];
-        // SeqCst, here and below: see `add_to`; besides, Acquire pairs with the Release of who publishes it.
+        // SeqCst, here and below: see `add_to`. Also, Acquire pairs with the Release that published the snapshot.
         let mut address = current.load(Ordering::SeqCst);
         if address.is_null() {
             let fresh = Box::into_raw(Box::new(Snapshot {
@@ -217,30 +223,30 @@ impl<const N: usize> Stripes<N> {
                 }
             };
         }
-        // SAFETY: in place while this thread is pinned, and retired only after it was unlinked.
+        // SAFETY: linked while this thread is pinned, and retired only after it was unlinked.
         (unsafe { &*address }, address)
     }
 }
 
 unsafe fn drop_snapshot(address: *mut u8, _: usize) {
-    // SAFETY: `snapshot` retires what `join` has boxed.
+    // SAFETY: `snapshot` retires what `join` boxed.
     drop(unsafe { Box::from_raw(address.cast::<Snapshot>()) });
 }
 
 impl Stripes<1> {
-    /// As [`add_to`](Self::add_to), for the only counter.
+    /// [`add_to`](Self::add_to) for the only counter.
     #[inline]
     pub fn add(&self, amount: i64) {
         self.add_to(0, amount);
     }
 
-    /// As [`sum_of`](Self::sum_of), for the only counter.
+    /// [`sum_of`](Self::sum_of) for the only counter.
     pub fn sum(&self) -> i64 {
         self.sum_of(0)
     }
 }
 
-/// `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --lib`
+/// Run by `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --lib`.
 #[cfg(all(test, loom))]
 mod models {
     use super::*;
@@ -253,7 +259,7 @@ mod models {
         builder.preemption_bound = Some(3);
         builder.check(move || {
             let shared = Arc::new((Stripes::<1>::striped(), AtomicBool::new(false)));
-            // So that the adder's stripe is collected before the remover's.
+            // So the adder's stripe is collected before the remover's.
             slot_index();
             thread::spawn(slot_index).join().unwrap();
             let adder = {

@@ -1,5 +1,6 @@
-//! Thread slots: a record for each thread that uses this crate, found by others through a lock-free list, and reused once its
-//! thread has ended. Slots are never freed; there are as many as threads were alive at one time.
+//! Thread slots: a record for each thread that uses this crate. Other threads find it through a lock-free list. After
+//! its thread has ended, a slot is reused. Slots are never freed. Their number is the largest number of threads that
+//! were alive at one time.
 
 use crate::barrier;
 use crate::epoch::Bag;
@@ -8,38 +9,41 @@ use crate::hazard::Announced;
 use std::cell::Cell;
 use std::ptr;
 
-/// What others may know of a thread. Aligned so that no two threads write one pair of lines.
+/// What other threads may read of a thread. Aligned to a pair of cache lines, so that no two threads write to the same
+/// pair.
 #[repr(align(128))]
 pub(crate) struct Slot {
-    /// The epoch that the thread announced when it pinned, or 0 while it is not pinned. Written by the owner.
+    /// The epoch that the thread announced when it pinned, or 0 while it is not pinned. Only the owner writes it.
     pub announced: AtomicU64,
-    /// The garbage of the thread. Touched by the owner while pinned, and by a raider as [`crate::epoch`] says.
+    /// The retired memory of the thread. The owner uses it while pinned. Another thread may take it (a raid), as
+    /// explained in [`crate::epoch`].
     pub bag: AtomicPtr<Bag>,
-    /// Garbage of the thread that nobody reads any more, left by whoever found that out; it is whose who takes it out.
+    /// Retired memory of the thread that no thread reads any more. The thread that noticed this left it here. Whoever
+    /// takes it out owns it.
     pub ripe: AtomicPtr<Bag>,
-    /// A raider is about to take the bag: the owner keeps its hands off.
+    /// A raider is about to take the bag, so the owner must not use it.
     pub raided: AtomicBool,
-    /// The pages that the thread allocates from; as the bag.
+    /// The pages from which the thread allocates. Used and raided like the bag.
     #[cfg(not(any(loom, shuttle)))]
     pub heap: crate::slab::Heap,
-    /// The lock under which the thread is reading: see [`crate::lock::ets_pointer`].
+    /// The lock under which the thread is reading. See [`crate::lock::ets_pointer`].
     pub ets_pointer: AtomicPtr<()>,
-    /// A node to queue with: see [`crate::lock::cc_synch`]. The owner's alone.
+    /// The thread's spare queue node. See [`crate::lock::cc_synch`]. Only the owner uses it.
     pub combining_node: AtomicPtr<crate::lock::cc_synch::Node>,
     pub index: usize,
     owned: AtomicBool,
     next: *mut Slot,
-    /// What the thread has announced to [`crate::hazard`]. Written by the owner.
+    /// What the thread has announced to [`crate::hazard`]. Only the owner writes it.
     pub hazards: Announced,
 }
 
-// SAFETY: `next` is written before the slot is published and never after; everything else is atomic.
+// SAFETY: `next` is written before the slot is published, and never after. All other fields are atomic.
 unsafe impl Sync for Slot {}
 // SAFETY: as above.
 unsafe impl Send for Slot {}
 
 impl Slot {
-    /// Whether the slot seems to have garbage or pages; anyone may ask.
+    /// Whether the slot seems to have retired memory or pages. Any thread may call it.
     pub fn has_anything(&self) -> bool {
         // Relaxed: a hint.
         let anything = !self.bag.load(Ordering::Relaxed).is_null();
@@ -56,9 +60,9 @@ global! {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
 }
 
-/// All slots, those without an owner included.
+/// All slots, including those without an owner.
 pub(crate) fn slots() -> impl Iterator<Item = &'static Slot> {
-    // Acquire pairs with the Release of `claim`: a slot in the list is complete.
+    // Acquire pairs with the Release of `claim`: a slot in the list is initialised.
     let mut at = SLOTS.load(Ordering::Acquire);
     std::iter::from_fn(move || {
         // SAFETY: slots are never freed.
@@ -70,7 +74,7 @@ pub(crate) fn slots() -> impl Iterator<Item = &'static Slot> {
 
 fn claim() -> &'static Slot {
     for slot in slots() {
-        // Acquire pairs with the Release of `release`: this owner finds the slot as the last one left it.
+        // Acquire pairs with the Release of `release`: the new owner sees the slot as the last one left it.
         let free = !slot.owned.load(Ordering::Relaxed);
         if free
             && slot
@@ -98,7 +102,7 @@ fn claim() -> &'static Slot {
     }));
     let mut head = SLOTS.load(Ordering::Relaxed);
     loop {
-        // SAFETY: not published yet, so this thread alone has it.
+        // SAFETY: not published yet, so only this thread has it.
         unsafe { (*slot).next = head };
         // Release publishes the slot's fields to `slots`.
         match SLOTS.compare_exchange_weak(head, slot, Ordering::Release, Ordering::Relaxed) {
@@ -111,22 +115,22 @@ fn claim() -> &'static Slot {
 
 /// The thread has no slot yet.
 pub(crate) const UNREGISTERED: u32 = 1 << 31;
-/// The thread is ending, its destructors have run: the slot goes back at the next unpin.
+/// The thread is ending, and its destructors have run. The slot is given back at the next unpin.
 pub(crate) const ENDING: u32 = 1 << 30;
-/// Garbage is to be collected at the next unpin.
+/// Retired memory must be collected at the next unpin.
 pub(crate) const DUE: u32 = 1 << 29;
-/// Light barriers are fences here, so that pinning takes one.
+/// Light barriers are fences on this system, so pinning executes one.
 pub(crate) const FENCED: u32 = 1 << 28;
-/// The bits that count the guards alive.
+/// The bits that count the live guards.
 pub(crate) const DEPTH: u32 = FENCED - 1;
 
-/// What a thread knows of itself.
+/// Thread-local state.
 pub(crate) struct Thread {
-    /// The number of guards alive, and the flags above. 0 is the common case: registered, not pinned, nothing to do, and no fence
-    /// to make when it pins.
+    /// The number of live guards, and the flags above. The common case is 0: registered, not pinned, nothing due, and
+    /// no fence needed to pin.
     pub state: Cell<u32>,
     slot: Cell<*const Slot>,
-    /// This thread is freeing garbage, and must not begin to again from within.
+    /// This thread is freeing retired memory, and must not start to do so recursively.
     pub reclaiming: Cell<bool>,
 }
 
@@ -150,7 +154,7 @@ impl Drop for Exit {
 std::thread_local! { static EXIT: Exit = const { Exit }; }
 
 impl Thread {
-    /// The slot of a registered thread.
+    /// The slot of this thread, which is registered.
     #[inline]
     pub fn slot(&self) -> &'static Slot {
         debug_assert!(self.state.get() & UNREGISTERED == 0);
@@ -158,7 +162,7 @@ impl Thread {
         unsafe { &*self.slot.get() }
     }
 
-    /// Gives the thread a slot, unless it has one.
+    /// Gives the thread a slot, if it has none.
     #[cold]
     pub fn register(&self) {
         if self.state.get() & UNREGISTERED == 0 {
@@ -166,11 +170,11 @@ impl Thread {
         }
         barrier::prepare();
         self.slot.set(claim());
-        // A store-load pair: who does not find the slot in the list, after a fence of its own, has stored before what this thread
-        // loads from here on.
+        // A store-load pair. Another thread, after a fence of its own, may not find this slot in the list. Then this
+        // thread's later loads see that thread's earlier stores.
         fence(Ordering::SeqCst);
-        // Once the destructors of the thread have run, nobody would give the slot back but the next unpin. In a model all
-        // thread-locals end at once: there, slots are not given back.
+        // After the destructors of the thread have run, only the next unpin can give the slot back. In a model all
+        // thread-locals end together, so slots are not given back there.
         let ending = cfg!(not(any(loom, shuttle))) && EXIT.try_with(|_| ()).is_err();
         let fenced = if barrier::is_light_free() { 0 } else { FENCED };
         self.state.set(if ending { ENDING | fenced } else { fenced });
@@ -183,11 +187,12 @@ impl Thread {
         }
     }
 
-    /// Gives the slot back. Its garbage stays in it, for the next owner or a raider.
+    /// Gives the slot back. Its retired memory stays in it, for the next owner or a raider.
     pub fn release(&self) {
         if self.state.get() & UNREGISTERED == 0 {
             let slot = self.slot();
-            // Release, twice: the reads of this thread come before a free, its writes before those of the next owner.
+            // Release, for both: this thread's reads come before any free, and its writes before those of the next
+            // owner.
             slot.announced.store(0, Ordering::Release);
             slot.owned.store(false, Ordering::Release);
             self.slot.set(ptr::null());
@@ -196,7 +201,7 @@ impl Thread {
     }
 }
 
-/// A small number of this thread's own, for striping: below the number of threads that were alive at one time.
+/// A small number of this thread, for striping. It is below the largest number of threads that were alive at one time.
 #[inline]
 pub fn slot_index() -> usize {
     THREAD.with(|thread| {

@@ -1,4 +1,4 @@
-//! Reclamation with real threads. The state is the process's own, so the tests take turns.
+//! Reclamation with real threads. Its state is global to the process, so the tests run one after another.
 #![cfg(not(loom))]
 
 use cats_sync::epoch::{collect, pin, slot_index};
@@ -60,7 +60,7 @@ fn every_block_is_released_before_its_memory_goes() {
             scope.spawn(|| {
                 for number in 1..=10_000 {
                     let block = slab::alloc(32).unwrap();
-                    // SAFETY: the block has so many words, and nobody else knows it.
+                    // SAFETY: the block has this many words, and no other code knows it.
                     unsafe {
                         block.cast::<[usize; 4]>().write([number; 4]);
                         pin().retire_releasing(block, 32, release, 500);
@@ -108,7 +108,7 @@ fn nothing_is_freed_while_a_guard_could_read_it() {
                     for i in 0..200_000 {
                         let guard = pin();
                         let old = shared.swap(node(), SeqCst);
-                        // SAFETY: unlinked by the swap, by this thread alone.
+                        // SAFETY: this thread alone has unlinked it, by the swap.
                         unsafe { guard.retire_sized(old.cast(), 0, poison, 1000) };
                         drop(guard);
                         if i % 100 == 0 {
@@ -123,7 +123,7 @@ fn nothing_is_freed_while_a_guard_could_read_it() {
         }
         done.store(true, SeqCst);
     });
-    // SAFETY: the last node, which nobody reads any more.
+    // SAFETY: the last node, which no thread reads any more.
     unsafe { poison(shared.into_inner().cast(), 0) };
     while collect(1000) {}
 }
@@ -210,7 +210,7 @@ fn what_a_thread_retired_it_frees_itself_while_it_goes_on() {
     assert_eq!(OWN.load(SeqCst) + OTHERS.load(SeqCst), 9 * 64);
 }
 
-/// A thread that retires so many bags of objects whenever it is told to.
+/// A thread that retires as many bags of objects as it is sent.
 fn retirer<'scope>(scope: &'scope thread::Scope<'scope, '_>, counter: &'static AtomicUsize) -> impl Fn(usize) {
     let (orders, told) = mpsc::channel::<usize>();
     let (done, dones) = mpsc::channel::<()>();
@@ -235,7 +235,7 @@ fn what_is_left_to_idle_threads_is_collected_beside_busy_ones() {
     static IDLE: AtomicUsize = AtomicUsize::new(0);
     static BUSY: AtomicUsize = AtomicUsize::new(0);
     thread::scope(|scope| {
-        // Whichever order threads are looked at in, an idle one comes after the busy one.
+        // In whichever order threads are visited, an idle one comes after the busy one.
         let first = retirer(scope, &IDLE);
         let busy = retirer(scope, &BUSY);
         let last = retirer(scope, &IDLE);
@@ -353,7 +353,7 @@ fn slots_are_reused_and_are_usable_until_the_thread_has_ended() {
     let mut highest = 0;
     for _ in 0..500 {
         let index = thread::spawn(|| {
-            // Registered before the slot, so destroyed after it.
+            // Registered before the slot, and so destroyed after it.
             LATE.with(|_| ());
             let guard = pin();
             let index = slot_index();

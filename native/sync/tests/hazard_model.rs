@@ -1,4 +1,4 @@
-//! Models of hazard pointers, checked exhaustively (up to a bound on preemptions) under the weak memory model:
+//! Models of hazard pointers, checked exhaustively under the weak memory model, up to a bound on preemptions. Run by
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test hazard_model`.
 #![cfg(loom)]
 
@@ -10,31 +10,31 @@ use loom::sync::Arc;
 use loom::thread;
 use std::ptr;
 
-/// What a reader does wrong, to see that the models notice.
+/// Mistakes of a reader. The models must detect each.
 #[derive(Clone, Copy, PartialEq)]
 enum Mistake {
     None,
-    /// It does not look at the source again after announcing.
+    /// It does not read the source again after announcing.
     NoSecondLook,
-    /// It does not ask whether the node it stands on has been removed.
+    /// It does not check whether the node on which it stands has been removed.
     NoDeadCheck,
-    /// It asks that before announcing the next node.
+    /// It checks that before announcing the next node.
     EarlyDeadCheck,
     /// It withdraws an announcement before its last access.
     EarlyWithdrawal,
 }
 
-/// A node of a list from which nodes are removed as in the skip list: they keep their links.
+/// A node of a list. As in the skip list, a removed node keeps its links.
 #[repr(C)]
 struct Node {
     link: Link,
     next: AtomicPtr<Node>,
     dead: AtomicBool,
-    /// A stand-in for memory: loom fails when an access is not ordered with the free.
+    /// Stands for memory: loom reports an access that is not ordered with the free.
     alive: UnsafeCell<bool>,
 }
 
-// SAFETY: loom watches the accesses.
+// SAFETY: loom checks the accesses.
 unsafe impl Sync for Node {}
 // SAFETY: as above.
 unsafe impl Send for Node {}
@@ -54,7 +54,7 @@ impl Node {
     }
 
     fn alive(&self) -> bool {
-        // SAFETY: loom watches the accesses.
+        // SAFETY: loom checks the accesses.
         self.alive.with(|alive| unsafe { *alive })
     }
 }
@@ -62,12 +62,12 @@ impl Node {
 fn free(node: *mut Link) {
     // SAFETY: the models retire nodes that outlive them.
     let node = unsafe { &*node.cast::<Node>() };
-    // SAFETY: loom watches the accesses.
+    // SAFETY: loom checks the accesses.
     node.alive
         .with_mut(|alive| assert!(unsafe { alive.replace(false) }, "freed twice"));
 }
 
-/// `nodes[0]`, the head, leads to `nodes[1]`, and that to `nodes[2]`; the last one is in no list.
+/// `nodes[0]`, the head, links to `nodes[1]`, and that to `nodes[2]`. The last node is in no list.
 struct List {
     nodes: [Node; 4],
     retired: Retired,
@@ -87,7 +87,7 @@ impl List {
         list
     }
 
-    /// The node behind `pred`, protected; nothing at the end, or if `pred` was removed.
+    /// The node behind `pred`, protected. `None` at the end, or if `pred` was removed.
     fn follow(&self, hazards: &Hazards<'_>, pred: &Node, slot: usize) -> Option<&Node> {
         if self.mistake == Mistake::EarlyDeadCheck && pred.dead.load(Ordering::Acquire) {
             return None;
@@ -122,7 +122,7 @@ impl List {
         }
     }
 
-    /// Looks at the first node twice, announcing it in one slot.
+    /// Accesses the first node twice, announcing it in one slot.
     fn look_twice(&self, guard: &Guard) {
         let hazards = Hazards::new(guard);
         for _ in 0..2 {
@@ -135,7 +135,7 @@ impl List {
     /// Removes the first node.
     fn remove_first(&self) {
         let head = &self.nodes[0];
-        // SAFETY: the nodes outlive the model. Relaxed: there is one remover.
+        // SAFETY: the nodes outlive the model. Relaxed: only one thread removes nodes.
         let Some(first) = (unsafe { head.next.load(Ordering::Relaxed).as_ref() }) else {
             return;
         };
@@ -145,7 +145,7 @@ impl List {
     }
 
     fn retire(&self, node: &Node) {
-        // SAFETY: unlinked, and retired once; `free` leaves the node where it is.
+        // SAFETY: unlinked, and retired once. `free` does not free its memory.
         unsafe { self.retired.retire(node.address().cast(), free) };
     }
 }
@@ -164,7 +164,7 @@ fn walk_while_nodes_are_removed(mistake: Mistake, removals: usize) {
             let remove = move |list: &List| {
                 let guard = pin();
                 (0..removals).for_each(|_| list.remove_first());
-                // What was spared makes the list be left alone for a while: so that it is reclaimed once more.
+                // Objects that were kept postpone the next reclamation. This causes another one.
                 list.retire(&list.nodes[3]);
                 drop(guard);
             };
@@ -192,7 +192,7 @@ fn neighbours_can_be_removed_under_a_walk() {
     walk_while_nodes_are_removed(Mistake::None, 2);
 }
 
-/// The reader begins: the fault that shows only so (a slot that is stored to with Relaxed) takes one switch less then.
+/// The reader starts. The fault of a slot that is stored with Relaxed then needs one thread switch less.
 #[test]
 fn a_slot_can_be_used_again() {
     check(|| {
@@ -211,7 +211,7 @@ fn a_slot_can_be_used_again() {
     });
 }
 
-/// What one thread has announced, the other spares; nothing is lost, and nothing freed twice.
+/// What one thread has announced, the other does not free. Nothing gets lost, and nothing is freed twice.
 #[test]
 fn two_threads_retire_to_one_list() {
     check(|| {

@@ -1,6 +1,6 @@
-//! Models of the engine `linear_hash`, under the real locks and small enough for all interleavings: the bucket lock itself, a
-//! bucket that is split and merged under readers and writers, and an array of bucket locks that is replaced.
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test linear_hash_model`.
+//! Models of the engine `linear_hash` with the real locks, small enough for all interleavings.
+//! One is of the bucket lock itself. One is of a bucket that is split and merged concurrently with readers and writers.
+//! One is of the replacement of the array of bucket locks. Run by `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test linear_hash_model`.
 #![cfg(loom)]
 
 use cats_sync::bucket_lock::BucketLock;
@@ -18,7 +18,7 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Runs `one` on a thread of its own, `other` on this one, and `last` on this one when both are done.
+/// Runs `one` on a thread of its own and `other` on this one. When both are done, runs `last` on this one.
 fn together<T: 'static>(shared: Arc<T>, one: impl FnOnce(&T) + 'static, other: impl FnOnce(&T), last: impl FnOnce(&T)) {
     let thread = {
         let shared = shared.clone();
@@ -29,7 +29,7 @@ fn together<T: 'static>(shared: Arc<T>, one: impl FnOnce(&T) + 'static, other: i
     last(&shared);
 }
 
-/// Calls until the answer is not `Busy`, at most a few times, or the search would not end.
+/// Repeats a call while the result is `Busy`, at most a few times. Otherwise the search would not end.
 fn patiently<R>(mut call: impl FnMut() -> Result<R, Busy>) -> Option<R> {
     for _ in 0..3 {
         match call() {
@@ -40,7 +40,7 @@ fn patiently<R>(mut call: impl FnMut() -> Result<R, Busy>) -> Option<R> {
     None
 }
 
-/// A word that loom watches.
+/// A word whose accesses loom checks.
 struct Guarded {
     lock: BucketLock,
     value: UnsafeCell<u32>,
@@ -67,7 +67,7 @@ impl Guarded {
     }
 }
 
-/// A writer, which may give up, and a reader beside this thread, which writes and reads.
+/// A writer, which may give up, and a reader. This thread also writes and reads.
 fn a_bucket_lock_excludes(groups: usize, preemptions: usize) {
     check(preemptions, move || {
         let guarded = Guarded::new(groups);
@@ -103,27 +103,27 @@ fn a_bucket_lock_with_reader_groups_excludes_writers() {
     a_bucket_lock_excludes(2, 2);
 }
 
-/// What a table does wrong, to see that the models notice.
+/// Mistakes of a table. The models must detect each.
 #[derive(Clone, Copy, PartialEq)]
 enum Mistake {
     None,
-    /// The address is computed before the bucket lock is taken, and not again.
+    /// The bucket number is computed only before the bucket lock is taken.
     AddressBeforeLock,
     /// A split or merge takes no lock.
     NoLock,
-    /// Both halves of a split have different locks, of which only the old one's is taken: more locks than buckets.
+    /// The two halves of a split have different locks, and only the old one is taken: more locks than buckets.
     LocksOfHalves,
-    /// The size is stored when the bucket is free again.
+    /// The size is stored after the bucket is free again.
     LateSize,
-    /// The lock array is replaced without the table lock.
+    /// The array of locks is replaced without the table lock.
     NoTableLock,
 }
 
-/// Keys 0 and 1 in bucket 0, of which key 1 moves to bucket 1 and back. A bucket is the values of the keys, 0 for none.
+/// Keys 0 and 1 start in bucket 0. Key 1 moves to bucket 1 and back. A bucket holds the values of the keys, 0 for none.
 struct Table {
     size: AtomicUsize,
     table: Rw<()>,
-    /// The number of the lock array in use, and the arrays: of one lock, and of two.
+    /// The number of the lock array in use, and the arrays: one with one lock, one with two.
     array: AtomicUsize,
     locks: [BucketLock; 3],
     buckets: [UnsafeCell<[u32; 2]>; 2],
@@ -180,13 +180,13 @@ impl Table {
         Ok(())
     }
 
-    /// Moves key 1 from a bucket to the other, for the holder of its lock.
+    /// Moves key 1 from one bucket to the other. The caller holds the lock.
     fn carry(&self, from: usize, to: usize) {
         let value = self.buckets[from].with_mut(|bucket| unsafe { std::mem::take(&mut (*bucket)[1]) });
         self.buckets[to].with_mut(|bucket| unsafe { (*bucket)[1] += value });
     }
 
-    /// Splits a table of one bucket, merges those of one of two. One thread does.
+    /// Splits a table of one bucket, or merges one of two. Only one thread calls it.
     fn resize(&self, from: usize, to: usize) {
         if self.size() != from {
             return;
@@ -219,7 +219,7 @@ impl Table {
         self.table.read_here(|()| run()).flatten()
     }
 
-    /// Takes two locks in the place of one.
+    /// Replaces one lock by two.
     fn adapt(&self) {
         let replace = || self.array.store(1, Ordering::Release);
         if self.mistake == Mistake::NoTableLock {
@@ -230,7 +230,7 @@ impl Table {
     }
 }
 
-/// Both keys are found, while one of them moves there and back.
+/// Both keys are found while one of them moves to the other bucket and back.
 fn keys_are_found_while_they_move(mistake: Mistake) {
     check(3, move || {
         let resize = |table: &Table| {
@@ -247,7 +247,7 @@ fn keys_are_found_while_they_move(mistake: Mistake) {
     });
 }
 
-/// What is written to a key that moves stays.
+/// A value that is written to a moving key is kept.
 fn writes_are_not_lost(mistake: Mistake) {
     check(3, move || {
         let resize = |table: &Table| {

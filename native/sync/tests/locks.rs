@@ -1,5 +1,5 @@
-//! The locks with real threads: each kind excludes whom it must, lets everybody through, survives panics, and keeps the order of
-//! what one thread asks for, waited for or not.
+//! The locks with real threads. Each kind excludes what it must, lets every thread through, and survives panics. It
+//! keeps the order of one thread's operations, detached or not.
 #![cfg(not(loom))]
 
 use cats_sync::lock::{AnyLock, Kind, TableLock};
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 const STRESS: Duration = Duration::from_millis(200);
 const THREADS: usize = 4;
 
-/// Words that are all equal whenever nobody is changing them.
+/// Words that are all equal whenever no thread is changing them.
 type Words = [u64; 32];
 
 fn each(test: impl Fn(Kind)) {
     Kind::ALL.into_iter().for_each(test);
 }
 
-/// Calls until the answer is not `Busy`.
+/// Repeats a call until the result is not `Busy`.
 fn patiently<R>(mut call: impl FnMut() -> Result<R, Busy>) -> R {
     loop {
         match call() {
@@ -33,7 +33,7 @@ fn increment(words: &mut Words) -> u64 {
     words[0]
 }
 
-/// An operation for `detach`: counts an occurrence of a number, and is its thread's `words[1]`th.
+/// An operation for `detach`. Records a number and that it is the `words[1]`th operation of its thread.
 fn note(seen: &mut Vec<(u64, u64)>, words: &[u64]) {
     seen.push((words[0], words[1]));
 }
@@ -53,7 +53,7 @@ fn writers_and_readers_exclude_each_other_and_all_get_through() {
                 let (lock, changes) = (&lock, &changes);
                 scope.spawn(move || {
                     let (mut turns, mut last) = (thread, 0);
-                    // A lock that lets a thread starve does not come to an end.
+                    // With a lock that lets a thread starve this never ends.
                     while Instant::now() < end || turns < 1000 {
                         turns += 1;
                         let now = match turns % 5 {
@@ -157,7 +157,7 @@ fn a_panic_goes_to_the_one_whose_section_it_is_and_frees_the_lock() {
     });
 }
 
-/// A detached operation that panics, and others that come after it.
+/// A detached operation panics, and others follow it.
 #[test]
 fn a_panic_of_a_detached_operation_ends_there() {
     fn run(value: &mut u64, words: &[u64]) {
@@ -172,7 +172,7 @@ fn a_panic_of_a_detached_operation_ends_there() {
                     for turn in 0..200 {
                         // SAFETY: any thread may run the operation.
                         let call = || patiently(|| unsafe { lock.detach(run, &[turn % 4]) });
-                        // The panic is the caller's only where it ran the operation itself.
+                        // The caller gets the panic only if it ran the operation itself.
                         let result = catch_unwind(AssertUnwindSafe(call));
                         assert!(result.is_ok() || turn % 4 == 0);
                     }
@@ -183,7 +183,7 @@ fn a_panic_of_a_detached_operation_ends_there() {
     });
 }
 
-/// Threads that end after a few calls, among others that go on: nobody waits for one that is gone.
+/// Threads that end after a few calls, among others that go on. No thread waits for one that has ended.
 #[test]
 fn threads_come_and_go() {
     each(|kind| {
@@ -210,7 +210,7 @@ fn threads_come_and_go() {
     });
 }
 
-/// One thread in several locks at once.
+/// One thread holds several locks at once.
 #[test]
 fn sections_of_different_locks_nest() {
     each(|kind| {

@@ -1,5 +1,5 @@
-//! Models of the synchronisation, checked exhaustively (up to a bound on preemptions) under the weak memory model:
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test models`.
+//! Models of the synchronisation, checked exhaustively under the weak memory model, up to a bound on preemptions. Run
+//! by `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test models`.
 #![cfg(loom)]
 
 use cats_sync::epoch::{collect, pin};
@@ -16,7 +16,7 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Runs both at once, in either role: the checker does not try every order of the first thread's accesses.
+/// Runs both concurrently, in either role, because the checker does not try every order of the first thread's accesses.
 fn together<T: Send + Sync + 'static>(make: fn() -> Arc<T>, one: fn(&T), other: fn(&T)) {
     for (first, second) in [(one, other), (other, one)] {
         check(move || {
@@ -64,7 +64,7 @@ fn a_validated_read_of_two_words_is_one_state() {
     together(words, write_twice, read_words);
 }
 
-/// Reads without the lock, and then takes it only if that still holds.
+/// Reads without the lock, and then takes it only if the token is still valid.
 fn read_and_write_words((lock, words): &Words) {
     if let Some(token) = lock.token() {
         let seen = [0, 1].map(|i: usize| words[i].load(Ordering::Relaxed));
@@ -141,17 +141,17 @@ fn a_lock_released_unchanged_keeps_readers_valid() {
     });
 }
 
-/// A stand-in for memory: loom fails when an access is not ordered with the free.
+/// Stands for memory: loom reports an access that is not ordered with the free.
 struct Object(UnsafeCell<bool>);
 
-// SAFETY: loom watches the accesses.
+// SAFETY: loom checks the accesses.
 unsafe impl Sync for Object {}
 // SAFETY: as above.
 unsafe impl Send for Object {}
 
 impl Object {
     fn alive(&self) -> bool {
-        // SAFETY: loom watches the accesses.
+        // SAFETY: loom checks the accesses.
         self.0.with(|alive| unsafe { *alive })
     }
 }
@@ -159,7 +159,7 @@ impl Object {
 unsafe fn mark_freed(address: *mut u8, _: usize) {
     // SAFETY: the models retire objects that outlive them.
     let object = unsafe { &*address.cast::<Object>() };
-    // SAFETY: loom watches the accesses.
+    // SAFETY: loom checks the accesses.
     object
         .0
         .with_mut(|alive| assert!(unsafe { alive.replace(false) }, "freed twice"));
@@ -193,14 +193,14 @@ fn unlink_and_retire(shared: &Shared) {
     let guard = pin();
     let new = std::ptr::from_ref(&shared.objects[1]).cast_mut();
     let old = shared.link.swap(new, Ordering::AcqRel);
-    // SAFETY: the objects outlive the model. The one who retires may use the object until then.
+    // SAFETY: the objects outlive the model. Until it retires the object, this thread may use it.
     assert!(unsafe { &*old }.alive());
     // SAFETY: unlinked just now, once. Large, so that the bag is full.
     unsafe { guard.retire_sized(old.cast(), 0, mark_freed, 1 << 20) };
     drop(guard);
 }
 
-/// Uses and retires an object that nobody else reads. Two such fill a bag, so the first stays in it.
+/// Uses and retires an object that no other thread reads. Two of these fill a bag, so the first one stays in it.
 fn retire(object: &Object) {
     let guard = pin();
     assert!(object.alive());
@@ -227,7 +227,7 @@ fn nothing_is_freed_under_a_reader_that_pins_again() {
     together(shared, unlink_and_retire, read_twice);
 }
 
-/// Uses an object that it found under one guard under the next one, in the same epoch.
+/// Finds an object under one guard, and uses it under the next guard, in the same epoch.
 fn read_again(shared: &Shared) {
     let guard = pin();
     let epoch = guard.epoch();
@@ -325,14 +325,15 @@ fn an_owner_that_wakes_up_does_not_meet_its_raider() {
     });
 }
 
-/// Two words that are changed in turn, with the count of their changes: the first is equal to the second, or one more.
+/// Two words that are changed alternately, with the count of their changes. The first is equal to the second, or one
+/// more.
 type Sequence = (SeqCount, [AtomicU64; 2]);
 
 fn sequence() -> Arc<Sequence> {
     Arc::new((SeqCount::default(), [AtomicU64::new(0), AtomicU64::new(0)]))
 }
 
-/// Makes the changes until a reader asks for rest.
+/// Makes the changes until a reader requests rest.
 fn change_in_turn((count, words): &Sequence) {
     for change in 0..4 {
         if !count.change(&words[change % 2], change as u64 / 2 + 1) {
@@ -342,7 +343,7 @@ fn change_in_turn((count, words): &Sequence) {
 }
 
 fn read_in_turn((count, words): &Sequence) {
-    // In the wrong order, which shows most.
+    // In the wrong order, which reveals the most.
     let [second, first] = count.read(|| [1, 0].map(|i: usize| words[i].load(Ordering::Relaxed)));
     assert!(
         first == second || first == second + 1,

@@ -1,6 +1,6 @@
-//! A model of how the hash engine splits and merges buckets under readers and writers (see the engine's `hash` module),
-//! small enough for all interleavings: two keys, of which key 1 moves between the buckets 0 and 1.
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test resize_model`.
+//! A model of how the hash engine splits and merges buckets concurrently with readers and writers (see the engine's
+//! `hash` module). It is small enough for all interleavings: two keys, of which key 2 moves between the buckets 0 and
+//! 1. Run by `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test resize_model`.
 #![cfg(loom)]
 
 use cats_sync::facade::{yield_now, AtomicU64, AtomicUsize, Ordering};
@@ -8,15 +8,15 @@ use cats_sync::version_lock::VersionLock;
 use loom::sync::Arc;
 use loom::thread;
 
-/// What a table does wrong, to see that the models notice.
+/// Mistakes of a table. The models must detect each.
 #[derive(Clone, Copy, PartialEq)]
 enum Mistake {
     None,
     /// A reader or writer trusts the size that it read first.
     NoSecondLook,
-    /// A reader does not ask for the version again.
+    /// A reader does not validate the version.
     NoValidation,
-    /// The size is stored when the buckets are free again.
+    /// The size is stored after the buckets are free again.
     LateSize,
     /// A bucket that was split is unlocked as unchanged.
     SameVersion,
@@ -83,7 +83,7 @@ impl Table {
         self.mistake == Mistake::NoSecondLook || number_of(key, self.size.load(Ordering::Acquire)) == number
     }
 
-    /// The key's body, or 0; nothing if that cannot be told now.
+    /// The key's body, or 0. `None` if the try failed.
     fn try_read(&self, key: u64) -> Option<u64> {
         let number = number_of(key, self.size.load(Ordering::Acquire));
         let bucket = &self.buckets[number];
@@ -148,7 +148,7 @@ impl Table {
         }
     }
 
-    /// Moves it back.
+    /// Moves key 2 back.
     fn merge(&self) {
         if self.size.load(Ordering::Relaxed) == 1 {
             return;
@@ -216,7 +216,7 @@ fn a_read_does_not_go_back(mistake: Mistake) {
             let table = table.clone();
             thread::spawn(move || table.try_write(2, 21).is_some())
         };
-        // Without loops, or there would be too many interleavings.
+        // Without loops, which would cause too many interleavings.
         let (first, second) = (table.try_read(2), table.try_read(2));
         assert!([None, Some(20), Some(21)].contains(&first));
         assert!(first != Some(21) || [None, Some(21)].contains(&second));

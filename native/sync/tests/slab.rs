@@ -1,4 +1,4 @@
-//! The allocator with real threads. The state is the process's own, so the tests take turns.
+//! The allocator with real threads. Its state is global to the process, so the tests run one after another.
 #![cfg(not(loom))]
 
 use cats_sync::epoch::{collect, pin};
@@ -17,17 +17,17 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// What may stay behind when every block is free: the region kept, and the stock.
+/// What may remain held when every block is free: the region that is kept, and the stock.
 const KEPT: usize = 64 << 20;
 
-/// A block filled with a pattern of its own.
+/// A block, filled with a pattern of its own.
 struct Block {
     at: NonNull<u8>,
     size: usize,
     pattern: u8,
 }
 
-// SAFETY: the block is its holder's.
+// SAFETY: the holder owns the block.
 unsafe impl Send for Block {}
 
 impl Block {
@@ -36,13 +36,13 @@ impl Block {
         let alignment = [128, 64, 16].into_iter().find(|n| size.is_multiple_of(*n)).unwrap_or(8);
         assert_eq!(at.addr().get() % alignment, 0, "alignment of {size}");
         let pattern = pattern as u8;
-        // All that a block of a page occupies is its own; a large one's includes what comes before it.
+        // A block of a page owns all the bytes that it occupies. Those of a large block include what comes before it.
         let fill = if size <= 32 << 10 {
             usable(size).min(size + 64)
         } else {
             size
         };
-        // SAFETY: the block has that size at least.
+        // SAFETY: the block has at least that size.
         unsafe { at.as_ptr().write_bytes(pattern, fill) };
         Self { at, size, pattern }
     }
@@ -50,7 +50,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: the block is still its own, and was filled.
+        // SAFETY: this still owns the block, which was filled.
         unsafe {
             let bytes = std::slice::from_raw_parts(self.at.as_ptr(), self.size);
             assert!(
@@ -58,7 +58,7 @@ impl Drop for Block {
                 "a block of {} was overwritten",
                 self.size
             );
-            // Both ways on which blocks come back: each by itself, and from bags.
+            // The two ways to free blocks: one by one, and from bags.
             if self.pattern.is_multiple_of(2) || self.size > 32 << 10 {
                 free(self.at, self.size);
             } else {
@@ -69,7 +69,7 @@ impl Drop for Block {
 }
 
 fn give_all_back() {
-    // A thread gives the regions back when it finds the time.
+    // Another thread gives the regions back, after some time.
     for _ in 0..10_000 {
         while collect(usize::MAX) {}
         if held() <= KEPT {
@@ -89,7 +89,7 @@ impl Random {
         self.0 ^= self.0 << 17;
         (self.0 >> 11) as usize % limit
     }
-    /// Mostly small sizes, some of every magnitude.
+    /// Mostly small sizes, and some of every magnitude.
     fn size(&mut self) -> usize {
         let most = [64, 64, 256, 256, 1024, 8192, 40_000][self.below(7)];
         1 + self.below(most)
@@ -163,7 +163,7 @@ fn threads_share_raid_and_exit_without_harm() {
             .map(|number| {
                 let shared = &shared;
                 scope.spawn(move || {
-                    // Short-lived threads, one after the other.
+                    // Short-lived threads, one after another.
                     for life in 0..15 {
                         thread::scope(|scope| {
                             scope.spawn(|| {
@@ -208,7 +208,7 @@ fn an_idle_threads_memory_is_not_held_back() {
     thread::scope(|scope| {
         let (ready_sender, go_receiver) = (ready.0, go.1);
         scope.spawn(move || {
-            // One block of many classes each keeps a page; freed, the pages are still the thread's.
+            // One block of many classes each keeps a page. After they are freed, the thread still owns the pages.
             for _ in 0..3 {
                 let blocks: Vec<_> = (0..2000).map(|i| Block::new(16 + i * 16, i)).collect();
                 drop(blocks);
@@ -229,14 +229,14 @@ fn blocks_spread_thinly_are_no_reason_to_take_more() {
     let fill = |number: usize| -> Vec<Block> { (0..number).map(|i| Block::new(96, i)).collect() };
     let mut first = fill(1_000_000);
     let full = held();
-    // Three quarters go, from every page alike; the rest keeps all pages.
+    // Frees three quarters of the blocks of every page. The others keep all pages in use.
     let mut number = 0;
     first.retain(|_| {
         number += 1;
         number % 4 == 0
     });
     let second = thread::scope(|scope| scope.spawn(|| fill(700_000)).join().unwrap());
-    // The stock may have been filled up meanwhile, by a region.
+    // A region may have filled up the stock meanwhile.
     assert!(held() <= full + (32 << 20), "{} bytes held, {full} before", held());
     drop((first, second));
     give_all_back();
@@ -248,7 +248,7 @@ fn large_blocks_go_straight_back() {
     for size in [32_769, 65_536, 1 << 20, 5_000_000] {
         drop(Block::new(size, size / 7));
     }
-    // More than anything else here holds, and never touched.
+    // More than anything else here holds. It is never written.
     let size = 1 << 32;
     let block = alloc(size).expect("memory");
     assert!(held() >= size);
@@ -269,7 +269,7 @@ fn an_owner_does_not_meet_its_raider() {
                     for round in 0..300_000_u64 {
                         let mark = owner << 32 | round;
                         let blocks = [(); 4].map(|()| alloc(64).expect("memory").cast::<u64>());
-                        // SAFETY: blocks of 64 bytes, this thread's own until freed.
+                        // SAFETY: blocks of 64 bytes, which this thread owns until they are freed.
                         unsafe {
                             blocks.iter().for_each(|block| block.write(mark));
                             blocks.iter().for_each(|block| assert_eq!(block.read(), mark));

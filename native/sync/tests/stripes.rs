@@ -22,7 +22,8 @@ proptest! {
 
 #[test]
 fn the_sum_is_exact_while_others_move_units_around() {
-    // Each mover adds one and then removes it, with the other counter in between, so the sum is always 0 to the number of movers.
+    // Each mover adds one and then removes it. Between the two it changes the other counter. So the sum is always
+    // between 0 and the number of movers.
     for counters in [Stripes::<2>::new(), Stripes::<2>::striped()] {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {

@@ -13,8 +13,8 @@
 //!
 //! When such a table is full, it would move all its entries at once. Instead a second table is made, and each insertion
 //! or removal moves some bins, in order. Bins before [`Map::moved`] are in the new table, the others in the old one.
-//! Only the allocation happens at once. It writes one byte for each slot, which takes about a millisecond for some
-//! millions of entries.
+//! Only the allocation happens at once. It
+//! writes one byte for each slot.
 
 use crate::config::Config;
 use crate::shared::linear::{self, behind, position, First, Position};

@@ -1,4 +1,4 @@
-//! A lock whose kind is chosen when it is made, so that a structure need not be compiled once for each.
+//! A lock whose kind is chosen at run time, so that a structure need not be compiled once for each kind.
 
 use super::cc_synch::CcSynch;
 use super::dr_mcs::DrMcs;
@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them, each delegation counted.
+    /// All kinds, with a separate one for each delegation.
     pub const ALL: [Kind; 7] = [
         Kind::Rw,
         Kind::DrMcs,
@@ -55,7 +55,7 @@ macro_rules! each {
 }
 
 impl<T: Send + Sync> AnyLock<T> {
-    /// A free lock of this kind, as [`TableLock::new`].
+    /// A free lock of this kind. See [`TableLock::new`].
     pub fn of(kind: Kind, value: T, groups: usize) -> Self {
         match kind {
             Kind::Rw => Self::Rw(Rw::new(value, groups)),
@@ -68,7 +68,7 @@ impl<T: Send + Sync> AnyLock<T> {
 }
 
 impl<T: Send + Sync> TableLock<T> for AnyLock<T> {
-    /// Of the default kind.
+    /// A free lock of the default kind.
     fn new(value: T, groups: usize) -> Self {
         Self::of(Kind::default(), value, groups)
     }

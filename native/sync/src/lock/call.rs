@@ -1,17 +1,17 @@
-//! A section that its caller waits for, in the caller's frame, with a place for its result.
+//! A critical section in the caller's frame, with space for its result. The caller waits for it.
 
 use std::cell::UnsafeCell;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::thread;
 
-/// Runs a section so that its panic reaches nobody but the one that asks for its result.
+/// Runs a section and catches its panic, which belongs to the thread that wants the result.
 #[inline]
 pub fn contain<R>(section: impl FnOnce() -> R) -> thread::Result<R> {
-    // A section that panics leaves the value as a section that panics under any lock does: its invariants are the section's care.
+    // A panic leaves the value as it does under any lock. The section itself must take care of invariants.
     catch_unwind(AssertUnwindSafe(section))
 }
 
-/// The result of a contained section, or its panic.
+/// The result of a contained section. Resumes its panic, if there was one.
 #[inline]
 pub fn uncontain<R>(result: thread::Result<R>) -> R {
     result.unwrap_or_else(|panic| resume_unwind(panic))
@@ -32,10 +32,10 @@ impl<F, R> Call<F, R> {
         }
     }
 
-    /// Runs the section, unless that was done.
+    /// Runs the section, unless it has run.
     ///
     /// # Safety
-    /// No other thread uses the call now. If this is not its owner's thread, section and result may be sent between the two.
+    /// No other thread uses the call now. If this is not its owner's thread, the section and the result are `Send`.
     #[inline]
     pub unsafe fn perform<T>(&self, value: &mut T)
     where
@@ -49,7 +49,7 @@ impl<F, R> Call<F, R> {
         }
     }
 
-    /// The result of a section that was performed; goes on with its panic, if that is how it ended.
+    /// The result of a section that has run. Resumes its panic, if there was one.
     #[inline]
     pub fn result(self) -> R {
         uncontain(self.result.into_inner().expect("the section was performed"))

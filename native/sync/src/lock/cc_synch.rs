@@ -1,12 +1,13 @@
-//! CC-Synch: combining over a queue. Callers line up, and the first of them runs the sections of those behind it.
+//! CC-Synch: combining with a queue. Callers queue, and the first one runs the critical sections of those behind it.
 //!
 //! Source: Fatourou, Kallimanis, "Revisiting the combining synchronization technique", PPoPP 2012.
 //!
-//! The queue always ends in a node without a section. A caller puts a fresh node at the end and writes its section into the one
-//! that was there, which is its own now. So nodes pass from thread to thread; each thread keeps one, beside its slot. There is no
-//! shared mode: reads are combined too.
+//! The queue always ends in a node without a section. A caller appends a fresh node and writes its section into the
+//! former last node, which it then owns. So nodes pass from thread to thread. Each thread keeps one in its thread slot.
+//! There is no shared mode, so reads are combined too.
 //!
-//! A section that must stay on its thread is not run by others: the combiner hands its part over to the thread that wants it.
+//! Other threads do not run a section that must stay on its thread. The combiner makes the thread of that section the
+//! next combiner.
 
 use super::call::{contain, uncontain, Call};
 use super::{Line, Queued, TableLock};
@@ -16,24 +17,25 @@ use crate::Busy;
 use std::cell::UnsafeCell;
 use std::ptr;
 
-/// Sections that one thread runs in a row, at most, before it hands its part over: as in the authors' lock library.
+/// The most sections that one combiner runs before it hands over: as in the authors' lock library.
 const COMBINED: usize = 512;
 
-/// A section in its caller's frame: what runs it, and its address. Null for one that must stay on its thread.
+/// A section in its caller's frame: the function that runs it, and its address. Null for a section that must stay on
+/// its thread.
 #[derive(Clone, Copy)]
 struct Request {
     run: *const (),
     call: *const (),
 }
 
-/// A place in the queue.
+/// A node of the queue.
 #[repr(align(128))]
 pub(crate) struct Node {
-    /// Written by the owner before it sets `next`, read by the combiner after it has read `next`.
+    /// The owner writes it before it sets `next`. The combiner reads it after it has read `next`.
     request: UnsafeCell<Request>,
     next: AtomicPtr<Node>,
     wait: AtomicBool,
-    /// The section was run, and not only its turn has come.
+    /// True if the section was run. Otherwise the owner is the next combiner.
     done: AtomicBool,
 }
 
@@ -53,36 +55,36 @@ const LOCAL: Request = Request {
     call: ptr::null(),
 };
 
-/// See the module's documentation. A combiner runs `BOUND` sections at most.
+/// See the module's documentation. A combiner runs at most `BOUND` sections.
 #[derive(Debug)]
 pub struct CcSynch<T, const BOUND: usize = COMBINED> {
     tail: Line<AtomicPtr<Node>>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: only the combiner reaches the value, and the part of the combiner passes from thread to thread through `Node::wait`.
-// Sections that another thread runs are `Send`.
+// SAFETY: only the combiner accesses the value. The role of the combiner passes from thread to thread through
+// `Node::wait`. A section that another thread runs is `Send`.
 unsafe impl<T: Send, const BOUND: usize> Sync for CcSynch<T, BOUND> {}
-// SAFETY: whoever has the lock for itself has the value and the last node.
+// SAFETY: the owner of the lock owns the value and the last node.
 unsafe impl<T: Send, const BOUND: usize> Send for CcSynch<T, BOUND> {}
 
-/// The type of what runs a section.
+/// The type of a function that runs a section.
 type Run<T> = unsafe fn(&mut T, *const ());
 
-/// Runs the section of the call at the address.
+/// Runs the section of the call at this address.
 ///
 /// # Safety
-/// It is that of a `Call<F, R>` whose owner waits, and may run here.
+/// It is the address of a `Call<F, R>` whose owner waits, and which may run on this thread.
 unsafe fn run_call<T, F: FnOnce(&mut T) -> R, R>(value: &mut T, call: *const ()) {
     // SAFETY: the caller's promise.
     unsafe { (*call.cast::<Call<F, R>>()).perform(value) }
 }
 
-/// This thread's spare node, to be given back.
+/// Takes this thread's spare node.
 fn take_node() -> *mut Node {
     let guard = pin();
     let spare = &guard.slot().combining_node;
-    // Relaxed, here and below: the slot's owner alone uses it.
+    // Relaxed, here and below: only the slot's owner uses it.
     let node = spare.load(Ordering::Relaxed);
     if node.is_null() {
         return Node::boxed();
@@ -91,46 +93,48 @@ fn take_node() -> *mut Node {
     node
 }
 
-/// Keeps a node that this thread owns for the next call.
+/// Keeps a node, which this thread owns, for the next call.
 fn keep_node(node: *mut Node) {
     let guard = pin();
     let spare = &guard.slot().combining_node;
     let other = spare.load(Ordering::Relaxed);
     spare.store(node, Ordering::Relaxed);
     if !other.is_null() {
-        // SAFETY: this thread's own, and in no queue.
+        // SAFETY: this thread owns it, and it is in no queue.
         drop(unsafe { Box::from_raw(other) });
     }
 }
 
 impl<T: Send, const BOUND: usize> CcSynch<T, BOUND> {
-    /// Lines up, and returns once the section was run by another thread, or else once it is this thread's turn to combine: then
-    /// runs `own`, and the sections of those behind.
+    /// Queues, and returns once another thread has run the section. If this thread becomes the combiner instead, it
+    /// runs `own` and the sections behind.
     #[inline]
     fn apply(&self, request: Request, own: impl FnOnce(&mut T)) {
         let mine = take_node();
-        // SAFETY: this thread's own, and in no queue.
+        // SAFETY: this thread owns it, and it is in no queue.
         let last = unsafe { &*mine };
         // Relaxed: published by the swap.
         last.next.store(ptr::null_mut(), Ordering::Relaxed);
         last.wait.store(true, Ordering::Relaxed);
         last.done.store(false, Ordering::Relaxed);
-        // Release publishes the node; Acquire: the node that was there is as its former owner has initialised it.
+        // Release publishes the node. Acquire: this thread sees the former last node initialised.
         let at = self.tail.swap(mine, Ordering::AcqRel);
-        // SAFETY: it has no owner but this thread from the swap on, and the combiner only reads it until `next` is set.
+        // SAFETY: from the swap on this thread is its only owner. The combiner only reads it, and only after `next` is
+        // set.
         let node = unsafe { &*at };
-        // SAFETY: as above: the combiner reads it after `next`.
+        // SAFETY: as above. The combiner reads it after `next`.
         unsafe { *node.request.get() = request };
-        // Release publishes the request, and all that it refers to.
+        // Release publishes the request and everything that it refers to.
         node.next.store(mine, Ordering::Release);
         let mut queued = Queued::default();
-        // Acquire pairs with the Release of the combiner: the result, or what all before have done to the value.
+        // Acquire pairs with the Release of the combiner. This thread sees the result, or what all earlier sections did
+        // to the value.
         while node.wait.load(Ordering::Acquire) {
             queued.wait();
         }
         // Relaxed: published by `wait`.
         if !node.done.load(Ordering::Relaxed) {
-            // SAFETY: it is this thread's turn, and nobody else's until it has set another node's `wait` to false.
+            // SAFETY: this thread is the only combiner until it sets another node's `wait` to false.
             let value = unsafe { &mut *self.value.get() };
             own(value);
             self.combine(last, value);
@@ -138,11 +142,11 @@ impl<T: Send, const BOUND: usize> CcSynch<T, BOUND> {
         keep_node(at);
     }
 
-    /// Runs the sections from `first` on, and hands the part of the combiner over to the owner of the node after them.
+    /// Runs the sections from `first` on. Then makes the owner of the next node the combiner.
     fn combine(&self, first: &Node, value: &mut T) {
         let mut node = first;
         for _ in 1..BOUND {
-            // Acquire pairs with the Release of the owner: the request is there.
+            // Acquire pairs with the Release of the owner: the request is complete.
             let next = node.next.load(Ordering::Acquire);
             if next.is_null() {
                 break;
@@ -152,23 +156,24 @@ impl<T: Send, const BOUND: usize> CcSynch<T, BOUND> {
             if request.run.is_null() {
                 break;
             }
-            // SAFETY: the address of such a function.
+            // SAFETY: the word is the address of such a function.
             let run = unsafe { std::mem::transmute::<*const (), Run<T>>(request.run) };
             // SAFETY: its owner waits for it, and the section is `Send`.
             unsafe { run(value, request.call) };
             node.done.store(true, Ordering::Relaxed);
-            // Release: the owner sees the result. The node is the owner's to use again from here on.
+            // Release: the owner sees the result. From here on the owner may reuse the node.
             node.wait.store(false, Ordering::Release);
-            // SAFETY: a node in the queue, behind one of which the owner waited.
+            // SAFETY: a node in the queue, because the node before it has a waiting owner.
             node = unsafe { &*next };
         }
-        // Not done, but no reason to wait: its owner, present or future, combines. Release hands over the value.
+        // Not done, but its owner need not wait: the present or future owner is the combiner. Release hands over the
+        // value.
         node.wait.store(false, Ordering::Release);
     }
 }
 
 impl<T: Send + Sync, const BOUND: usize> TableLock<T> for CcSynch<T, BOUND> {
-    /// There are no groups of readers.
+    /// There are no reader groups.
     fn new(value: T, _groups: usize) -> Self {
         Self {
             tail: Line(AtomicPtr::new(Node::boxed())),
@@ -202,7 +207,7 @@ impl<T: Send + Sync, const BOUND: usize> TableLock<T> for CcSynch<T, BOUND> {
             run: runner::<T, _, R>(&call) as *const (),
             call: ptr::from_ref(&call).cast(),
         };
-        // SAFETY: performed by this thread, so no other thread has.
+        // SAFETY: this thread is its combiner, so no other thread has run it.
         self.apply(request, |value| unsafe { call.perform(value) });
         Ok(call.result())
     }
@@ -214,8 +219,7 @@ impl<T: Send + Sync, const BOUND: usize> TableLock<T> for CcSynch<T, BOUND> {
 
 impl<T, const BOUND: usize> Drop for CcSynch<T, BOUND> {
     fn drop(&mut self) {
-        // Relaxed: the lock is the caller's own.
-        // SAFETY: the one node without an owner is the lock's.
+        // Relaxed: the caller owns the lock. SAFETY: the lock owns the one node without an owner.
         drop(unsafe { Box::from_raw(self.tail.load(Ordering::Relaxed)) });
     }
 }

@@ -1,11 +1,12 @@
-//! DR-MCS: a readers-writer lock of a distributed read indicator and an MCS lock.
+//! DR-MCS: a readers-writer lock made of a distributed read indicator and an MCS lock.
 //!
 //! Source: Calciu, Dice, Lev, Luchangco, Marathe, Shavit, "NUMA-aware reader-writer locks", PPoPP 2013. Sagonas and
-//! others, "Robust scalable Erlang virtual machine", RELEASE deliverable D2.4, 2015, section 3.4.3, compares it with the lock of ETS.
+//! others, "Robust Scalable Erlang Virtual Machine", RELEASE deliverable D2.4, 2015, section 3.4.3, compare it with the
+//! lock of ETS.
 //!
-//! Writers queue. The first writer of a chain waits for the readers. A writer that takes the lock over from another writer need not
-//! wait: the lock was not free in between, so readers that arrived since have seen it taken and left. Every wait is bounded. If the
-//! first writer of a chain gives up, the next one waits in its place.
+//! Writers queue. The first writer of a chain waits for the readers to leave. A writer that gets the lock from another
+//! writer need not wait. The lock was not free in between, so readers that arrived since then have seen a writer and
+//! left. Every wait is bounded. If the first writer of a chain gives up, the next one waits instead.
 
 use super::mcs::Mcs;
 use super::read_indicator::{enter, Barrier, ReadIndicator};
@@ -20,14 +21,16 @@ pub struct DrMcs<T> {
     writers: Mcs,
     readers: ReadIndicator,
     barrier: Barrier,
-    /// Whether the readers have left since the lock was last free: no reader has come in then. Used by the holder of `writers`.
+    /// Whether the readers have left since the lock was last free. No reader has got in since then. The holder of
+    /// `writers` uses it.
     drained: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is changed only by the holder of `writers` while there are no readers, and read by several threads otherwise.
+// SAFETY: only the holder of `writers` changes the value, while there are no readers. Otherwise several threads only
+// read it.
 unsafe impl<T: Send + Sync> Sync for DrMcs<T> {}
-// SAFETY: whoever has the lock for itself has the value.
+// SAFETY: the owner of the lock owns the value.
 unsafe impl<T: Send> Send for DrMcs<T> {}
 
 impl<T: Send + Sync> TableLock<T> for DrMcs<T> {
@@ -45,7 +48,8 @@ impl<T: Send + Sync> TableLock<T> for DrMcs<T> {
     fn read_here<R>(&self, look: impl FnOnce(&T) -> R) -> Result<R, Busy> {
         let writer = || !self.writers.is_free();
         let _arrival = enter(&self.readers, &self.barrier, writer)?;
-        // SAFETY: this thread is counted as a reader, and saw no writer after that: none gets in before it departs.
+        // SAFETY: this thread is counted as a reader, and saw no writer after that. So no writer gets in before it
+        // departs.
         Ok(look(unsafe { &*self.value.get() }))
     }
 

@@ -1,8 +1,9 @@
-//! Table lock made of *ETS pointers*: a reader announces itself in a line of its thread that serves all tables.
+//! Table lock made of *ETS pointers*: a reader announces itself in a cache line of its thread, which serves all tables.
 //!
-//! Source: Sagonas and others, "Robust scalable Erlang virtual machine", RELEASE deliverable D2.4, 2015, section 3.4.4, the second
-//! prototype. A thread's ETS pointer names the table that the thread is reading. A writer waits until no pointer names its table. The
-//! lock needs no memory for readers. A writer pays more, as the pointers also change for reads of other tables.
+//! Source: Sagonas and others, "Robust Scalable Erlang Virtual Machine", RELEASE deliverable D2.4, 2015, section 3.4.4,
+//! the second prototype. A thread's ETS pointer names the table that the thread is reading. A writer waits until no
+//! pointer names its table. The lock needs no memory for readers. Writers pay more, because the pointers also change
+//! for reads of other tables.
 //!
 //! A thread reads one such table at a time.
 
@@ -18,35 +19,36 @@ use std::ptr;
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct EtsPointer<T> {
-    /// A writer has the lock, or waits for the readers to leave. Its address is what names the lock.
+    /// A writer has the lock, or waits for the readers to leave. The address of this field names the lock.
     writer: Line<AtomicBool>,
     barrier: Barrier,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is changed only by the writer while there are no readers, and read by several threads otherwise.
+// SAFETY: only the writer changes the value, while there are no readers. Otherwise several threads only read it.
 unsafe impl<T: Send + Sync> Sync for EtsPointer<T> {}
-// SAFETY: whoever has the lock for itself has the value.
+// SAFETY: the owner of the lock owns the value.
 unsafe impl<T: Send> Send for EtsPointer<T> {}
 
-/// The writer's hold.
+/// A lock held for writing. Dropping it frees the lock.
 struct Held<'a>(&'a AtomicBool);
 
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the Acquire parts of the readers' and the writers' looks.
+        // Release pairs with the Acquire parts of the readers' and the writers' loads.
         self.0.store(false, Ordering::Release);
     }
 }
 
-/// A reader's announcement; withdrawn when dropped.
+/// A reader's announcement. Dropping it withdraws the announcement.
 struct Announced<'a>(&'a AtomicPtr<()>);
 
 impl Drop for Announced<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the Acquire part of the writer's look: what was read comes before what is written.
+        // Release pairs with the Acquire part of the writer's load: this thread's reads come before the writer's
+        // writes.
         self.0.store(ptr::null_mut(), Ordering::Release);
     }
 }
@@ -63,14 +65,15 @@ impl<T> EtsPointer<T> {
             pointer.load(Ordering::Relaxed).is_null(),
             "a thread reads one table at a time"
         );
-        // SeqCst: the store of a store-load pair, of which the look for a writer has the load.
+        // SeqCst: the store of a store-load pair, whose load is the check for a writer.
         pointer.store(self.name(), Ordering::SeqCst);
         store_load_fence();
         Announced(pointer)
     }
 
     fn is_read(&self) -> bool {
-        // SeqCst: the loads of the writer's store-load pair. Its Acquire part pairs with the Release of a withdrawal.
+        // SeqCst: the loads of the writer's store-load pair. The Acquire part pairs with the Release that withdraws an
+        // announcement.
         slots().any(|slot| slot.ets_pointer.load(Ordering::SeqCst) == self.name())
     }
 
@@ -78,8 +81,8 @@ impl<T> EtsPointer<T> {
     fn lock(&self) -> Result<Held<'_>, Busy> {
         let mut held = None;
         for _ in 0..SPINS {
-            // Relaxed: an attempt follows. SeqCst: the store of a store-load pair. Its Acquire part pairs with the Release of the
-            // last writer.
+            // Relaxed: a first look, before the exchange. SeqCst: the store of a store-load pair. Its Acquire part
+            // pairs with the Release of the last writer.
             if held.is_none()
                 && !self.writer.load(Ordering::Relaxed)
                 && !self.barrier.is_raised()
@@ -88,7 +91,8 @@ impl<T> EtsPointer<T> {
                     .compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed)
                     .is_ok()
             {
-                // Besides, a store-load pair with the registration of threads: one whose slot is not found below sees the writer.
+                // Also a store-load pair with the registration of threads: a thread whose slot is not found below sees
+                // the writer.
                 fence(Ordering::SeqCst);
                 held = Some(Held(&self.writer));
             }
@@ -102,7 +106,7 @@ impl<T> EtsPointer<T> {
 }
 
 impl<T: Send + Sync> TableLock<T> for EtsPointer<T> {
-    /// There are no groups of readers.
+    /// There are no reader groups.
     fn new(value: T, _groups: usize) -> Self {
         Self {
             writer: Line::default(),
@@ -113,17 +117,18 @@ impl<T: Send + Sync> TableLock<T> for EtsPointer<T> {
 
     #[inline]
     fn read_here<R>(&self, look: impl FnOnce(&T) -> R) -> Result<R, Busy> {
-        // The thread's slot stays its own as long as it is pinned.
+        // While pinned, the thread keeps its slot.
         let guard = pin();
         let mut raised = None;
         for spin in 0..SPINS {
-            // SeqCst, the second time: the load of a store-load pair, after the announcement. Its Acquire part pairs with the
-            // Release of the last writer.
+            // SeqCst, the second time: the load of a store-load pair, after the announcement. Its Acquire part pairs
+            // with the Release of the last writer.
             if !self.writer.load(Ordering::Relaxed) {
                 let announced = self.announce(&guard);
                 if !self.writer.load(Ordering::SeqCst) {
                     drop(raised);
-                    // SAFETY: this thread is announced, and saw no writer after that: none goes on before it withdraws.
+                    // SAFETY: this thread has announced itself, and saw no writer after that. So no writer goes on
+                    // before this thread withdraws.
                     let result = look(unsafe { &*self.value.get() });
                     drop(announced);
                     return Ok(result);
@@ -140,7 +145,7 @@ impl<T: Send + Sync> TableLock<T> for EtsPointer<T> {
     #[inline]
     fn write_here<R>(&self, change: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
         let _held = self.lock()?;
-        // SAFETY: this thread is the only writer, and after it became that it saw no readers.
+        // SAFETY: this thread is the only writer, and has seen no readers since.
         Ok(change(unsafe { &mut *self.value.get() }))
     }
 

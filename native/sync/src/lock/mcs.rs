@@ -1,38 +1,40 @@
-//! MCS queue lock: mutual exclusion, first in first out, each waiter looking at a line of its own, for a bounded time.
+//! MCS queue lock: mutual exclusion in FIFO order. Each waiter spins on a cache line of its own, for a bounded time.
 //!
-//! Source: Mellor-Crummey, Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", TOCS 1991.
-//! Waiters may leave, as in MCS-TP: He, Scherer, Scott, "Preemption adaptivity in time-published queue-based spin locks", HiPC 2005.
-//! A thread that has waited long enough marks its node as left. A thread that hands the lock on passes such nodes by.
+//! Source: Mellor-Crummey, Scott, "Algorithms for scalable synchronization on shared-memory multiprocessors", TOCS
+//! 1991. Waiters may leave, as in MCS-TP: He, Scherer, Scott, "Preemption adaptivity in time-published queue-based spin
+//! locks", HiPC 2005. A thread that has waited long enough marks its node as left. A thread that hands the lock on
+//! skips such nodes.
 //!
-//! A thread that finds the lock free has its node in its own frame. A thread that queues has its node on the heap, as the node may
-//! still be in the queue when its owner has left. The thread that takes it out of the queue frees it.
+//! A thread that finds the lock free has its node in its own frame. A thread that queues has its node on the heap,
+//! because the node may still be in the queue after its owner has left. The thread that takes such a node out of the
+//! queue frees it.
 
 use super::{Line, Queued, SPINS};
 use crate::facade::{spin_loop, AtomicPtr, AtomicU8, AtomicUsize, Ordering, Witness};
 use crate::Busy;
 use std::ptr;
 
-/// Places that were left and still stand in a queue, as many as make passing them by a matter of microseconds: while there are
-/// more, nobody lines up.
+/// The most abandoned nodes in a queue. While there are more, no thread queues. So skipping them takes microseconds at
+/// most.
 const LEFT_AT_MOST: usize = 64;
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub struct Mcs {
-    /// The last in the queue, or null when the lock is free.
+    /// The last node of the queue, or null when the lock is free.
     tail: Line<AtomicPtr<Node>>,
-    /// How many places in the queue were left.
+    /// The number of abandoned nodes in the queue.
     left: AtomicUsize,
 }
 
-/// A node's owner waits.
+/// The node's owner waits.
 const WAITING: u8 = 0;
-/// It has the lock.
+/// The node's owner has the lock.
 const HANDED_OVER: u8 = 1;
-/// It has left.
+/// The node's owner has left.
 const LEFT: u8 = 2;
 
-/// A place in the queue.
+/// A node of the queue.
 #[repr(align(128))]
 struct Node {
     next: AtomicPtr<Node>,
@@ -50,7 +52,7 @@ impl Node {
     }
 }
 
-/// The hold of the node's owner.
+/// The lock, held by the node's owner. Dropping it hands the lock on.
 struct Held<'a> {
     lock: &'a Mcs,
     node: *mut Node,
@@ -58,21 +60,22 @@ struct Held<'a> {
 }
 
 impl Mcs {
-    /// Whether nobody has or waits for the lock. A load that takes part in store-load pairs.
+    /// Whether no thread has the lock or waits for it. This load takes part in store-load pairs.
     #[inline]
     pub fn is_free(&self) -> bool {
         // SeqCst: the load of a reader's store-load pair. Its Acquire part pairs with the Release of the unlock.
         self.tail.load(Ordering::SeqCst).is_null()
     }
 
-    /// Runs `section` while this thread has the lock; tells it whether the lock was handed over by another thread, so that it was
-    /// not free in between. Fails when that takes too long.
+    /// Runs `section` while this thread has the lock. Tells it whether another thread handed the lock over, so that it
+    /// was not free in between. Fails if that takes too long.
     #[inline]
     pub fn with<R>(&self, section: impl FnOnce(bool) -> R) -> Result<R, Busy> {
         let node = Node::new();
         let mine = (&raw const node).cast_mut();
-        // Relaxed: an attempt follows. SeqCst: the store of a store-load pair, of which the read indicator has the load. Its
-        // Acquire part: what the last holder wrote; its Release part: the successor writes into an initialised node.
+        // Relaxed: a first look, before the exchange. SeqCst: the store of a store-load pair, whose load is in the read
+        // indicator. Its Acquire part: this thread sees what the last holder wrote. Its Release part: the successor
+        // sees an initialised node.
         let free = self.tail.load(Ordering::Relaxed).is_null()
             && self
                 .tail
@@ -93,10 +96,10 @@ impl Mcs {
         Ok(result)
     }
 
-    /// Waits in the queue; the hold, and whether the lock was handed over.
+    /// Waits in the queue. Returns the held lock, and whether another thread handed it over.
     #[cold]
     fn line_up(&self) -> Result<(Held<'_>, bool), Busy> {
-        // Relaxed, here and below: a bound, not an exact one.
+        // Relaxed, here and below: an approximate bound.
         if self.left.load(Ordering::Relaxed) > LEFT_AT_MOST {
             return Err(Busy);
         }
@@ -108,14 +111,14 @@ impl Mcs {
         };
         // SeqCst: as in `with`.
         let before = self.tail.swap(mine, Ordering::SeqCst);
-        // SAFETY: a node is taken out of the queue by one who has met its successor.
+        // SAFETY: a thread takes a node out of the queue only after it has found the node's successor.
         let Some(before) = (unsafe { before.as_ref() }) else {
             return Ok((held(), false));
         };
         before.witness.look();
-        // Release: as the swap, for the one who finds the node here.
+        // Release, like the swap, for the thread that finds the node here.
         before.next.store(mine, Ordering::Release);
-        // SAFETY: until this thread has the lock, or has left, only its owner frees the node.
+        // SAFETY: until this thread has the lock or has left, only this thread frees the node.
         let node = unsafe { &*mine };
         node.witness.look();
         for _ in 0..SPINS {
@@ -126,7 +129,8 @@ impl Mcs {
             spin_loop();
         }
         self.left.fetch_add(1, Ordering::Relaxed);
-        // Release: this thread's accesses come before the node is freed. Acquire, if it has just got the lock: as above.
+        // Release: this thread's accesses come before the node is freed. Acquire, if this thread has just got the lock:
+        // as above.
         let left = node
             .state
             .compare_exchange(WAITING, LEFT, Ordering::Release, Ordering::Acquire);
@@ -137,25 +141,25 @@ impl Mcs {
         Ok((held(), true))
     }
 
-    /// Takes the first node out of the queue, and returns the one behind it, or null when the lock is free now.
+    /// Takes the first node out of the queue. Returns the next node, or null if the lock is free now.
     #[inline]
     fn behind(&self, first: *mut Node) -> *mut Node {
-        // SAFETY: it stands in the queue.
+        // SAFETY: the node is in the queue.
         let node = unsafe { &*first };
         node.witness.look();
-        // Acquire, here and below: the successor's node is initialised.
+        // Acquire, here and below: this thread sees the successor's node initialised.
         let next = node.next.load(Ordering::Acquire);
         if !next.is_null() {
             return next;
         }
-        // Release pairs with the Acquire part of the swap, and of a reader's look.
+        // Release pairs with the Acquire part of the swap, and of a reader's load.
         let free = self
             .tail
             .compare_exchange(first, ptr::null_mut(), Ordering::Release, Ordering::Relaxed);
         if free.is_ok() {
             return ptr::null_mut();
         }
-        // Somebody has taken the place behind and is about to say so.
+        // Another thread has swapped the tail, and is about to link its node.
         let mut queued = Queued::default();
         loop {
             let next = node.next.load(Ordering::Acquire);
@@ -174,17 +178,17 @@ impl Drop for Held<'_> {
         loop {
             let next = self.lock.behind(node);
             if on_heap {
-                // SAFETY: made by `line_up`; out of the queue, and its owner has left it or is this thread.
+                // SAFETY: `line_up` made it. It is out of the queue. Its owner has left it, or is this thread.
                 let node = unsafe { Box::from_raw(node) };
                 node.witness.see();
             }
-            // SAFETY: it stands in the queue.
+            // SAFETY: the node is in the queue.
             let Some(successor) = (unsafe { next.as_ref() }) else {
                 return;
             };
             successor.witness.look();
-            // Release hands over what this holder wrote; the node is its owner's from there on. Acquire, if the owner has left: its
-            // accesses come before the free.
+            // Release hands over what this holder wrote. From there on the owner may free the node. Acquire, if the
+            // owner has left: its accesses come before the free.
             let handed_over =
                 successor
                     .state

@@ -1,11 +1,13 @@
-//! Multiple-reader queue delegation (MRQD): a readers-writer lock whose writers leave their sections to the one who has the lock.
+//! Multiple-reader queue delegation (MRQD): a readers-writer lock whose writers delegate their critical sections to the
+//! holder.
 //!
-//! Source: Klaftenegger, Sagonas, Winblad, "Queue delegation locking", TPDS 2018. For its use in ETS: Sagonas and others, "Robust
-//! scalable Erlang virtual machine", RELEASE deliverable D2.4, 2015, section 3.4.3. The three steps of that port are [`Delegation`]s.
+//! Source: Klaftenegger, Sagonas, Winblad, "Queue delegation locking", TPDS 2018. For its use in ETS: Sagonas and
+//! others, "Robust Scalable Erlang Virtual Machine", RELEASE deliverable D2.4, 2015, section 3.4.3. The three steps of
+//! that port are the values of [`Delegation`].
 //!
-//! Who takes the lock opens the [queue](super::qd), *then* waits for the readers to leave, then runs its own section and those in
-//! the queue. An operation whose result nobody waits for counts from its reservation in the queue on: whoever reads or writes
-//! after that finds the lock taken until it is done.
+//! The thread that takes the lock opens the [queue](super::qd), *then* waits for the readers to leave. Then it runs its
+//! own section and those in the queue. A detached operation takes effect with its reservation in the queue. A later
+//! reader or writer finds the lock taken until the operation is done.
 
 use super::call::{contain, uncontain, Call};
 use super::qd::{DelegationQueue, LONGEST};
@@ -16,14 +18,15 @@ use crate::Busy;
 use std::cell::UnsafeCell;
 use std::ptr;
 
-/// What becomes of an operation whose result nobody waits for: the three steps in which the RELEASE project ported ETS.
+/// How an operation is handled whose caller does not wait for the result: the three steps in which the RELEASE project
+/// ported ETS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Delegation {
-    /// Its caller waits all the same.
+    /// The caller waits nevertheless.
     Wait,
-    /// Its arguments are copied to the heap.
+    /// The arguments are copied to the heap.
     Malloc,
-    /// Its arguments are copied into the queue.
+    /// The arguments are copied into the queue.
     #[default]
     Copy,
 }
@@ -39,10 +42,10 @@ pub struct Mrqd<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is changed only by the thread that set `held`, while there are no readers, and read by several threads
-// otherwise. Sections that another thread runs are `Send`, or their callers promise that any thread may run them.
+// SAFETY: only the thread that set `held` changes the value, while there are no readers. Otherwise several threads only
+// read it. A section that another thread runs is `Send`, or its caller promises that any thread may run it.
 unsafe impl<T: Send + Sync> Sync for Mrqd<T> {}
-// SAFETY: whoever has the lock for itself has the value.
+// SAFETY: the owner of the lock owns the value.
 unsafe impl<T: Send> Send for Mrqd<T> {}
 
 /// A section in its caller's frame.
@@ -51,16 +54,16 @@ struct Waiting<F, R> {
     done: AtomicBool,
 }
 
-/// Runs the section at the address in the payload.
+/// Runs the section whose address is in the payload.
 ///
 /// # Safety
-/// It is that of a `Waiting<F, R>` whose owner waits until it is done, and may run here.
+/// It is the address of a `Waiting<F, R>` whose owner waits until it is done, and which may run on this thread.
 unsafe fn run_waiting<T, F: FnOnce(&mut T) -> R, R>(value: &mut T, payload: &[u64]) {
-    // SAFETY: the caller's promise: the owner does nothing but look at `done`.
+    // SAFETY: the caller's promise. The owner only reads `done` meanwhile.
     let waiting = unsafe { &*(payload[0] as *const Waiting<F, R>) };
     // SAFETY: as above.
     unsafe { waiting.call.perform(value) };
-    // Release: the owner sees the result. It may be gone after this store.
+    // Release: the owner sees the result. After this store the section may be freed.
     waiting.done.store(true, Ordering::Release);
 }
 
@@ -70,19 +73,19 @@ struct Boxed<T> {
     words: Box<[u64]>,
 }
 
-/// Runs the operation at the address in the payload, and frees it.
+/// Runs the operation whose address is in the payload, and frees it.
 ///
 /// # Safety
-/// It is that of a `Boxed<T>`, made into a raw pointer and passed here once.
+/// It is the address of a `Boxed<T>`, made into a raw pointer and passed here once.
 unsafe fn run_boxed<T>(value: &mut T, payload: &[u64]) {
     // SAFETY: the caller's promise.
     let boxed = unsafe { Box::from_raw(payload[0] as *mut Boxed<T>) };
-    // SAFETY: promised by the one who detached it.
+    // SAFETY: promised by the caller that detached it.
     unsafe { (boxed.operation)(value, &boxed.words) };
 }
 
 impl<T: Send + Sync> Mrqd<T> {
-    /// A free lock, as [`TableLock::new`].
+    /// A free lock. See [`TableLock::new`].
     pub fn with_delegation(value: T, groups: usize, delegation: Delegation) -> Self {
         Self {
             held: Line::default(),
@@ -97,8 +100,8 @@ impl<T: Send + Sync> Mrqd<T> {
     /// Takes the lock if it is free.
     #[inline]
     fn try_lock(&self) -> bool {
-        // Relaxed: an attempt follows. SeqCst: the store of a store-load pair, of which `wait_empty` has the load. Its Acquire part
-        // pairs with the Release of the last holder.
+        // Relaxed: a first look, before the swap. SeqCst: the store of a store-load pair, whose load is in
+        // `wait_empty`. Its Acquire part pairs with the Release of the last holder.
         !self.held.load(Ordering::Relaxed)
             && self
                 .held
@@ -106,22 +109,23 @@ impl<T: Send + Sync> Mrqd<T> {
                 .is_ok()
     }
 
-    /// Runs the holder's own section and those of others, and frees the lock. A panic of its own section comes after that.
+    /// Runs the holder's own section and those of others, and frees the lock. If its own section panicked, resumes the
+    /// panic after that.
     #[inline]
     fn session<R>(&self, own: impl FnOnce(&mut T) -> R) -> R {
         self.queue.open();
         self.readers.wait_empty();
-        // SAFETY: this thread has set `held`, after that saw no readers, and nobody else makes such a reference meanwhile.
+        // SAFETY: this thread has set `held`, and saw no readers after that. No other thread makes such a reference
+        // meanwhile.
         let value = unsafe { &mut *self.value.get() };
         let result = contain(|| own(value));
         self.queue.flush(value);
-        // Release pairs with the Acquire parts of the readers' and the writers' looks.
+        // Release pairs with the Acquire parts of the readers' and the writers' loads.
         self.held.store(false, Ordering::Release);
         uncontain(result)
     }
 
-    /// Lets `enqueue` leave a section to a helper, or returns false once the lock is taken for the caller. Fails when neither
-    /// succeeds for long.
+    /// Delegates a section by `enqueue`, or takes the lock and returns false. Fails if neither succeeds for long.
     #[inline]
     fn leave_or_lock(&self, mut enqueue: impl FnMut() -> bool) -> Result<bool, Busy> {
         for _ in 0..SPINS {
@@ -149,7 +153,8 @@ impl<T: Send + Sync> TableLock<T> for Mrqd<T> {
         // SeqCst: the load of a store-load pair, after the arrival. Its Acquire part pairs with the Release of the last holder.
         let writer = || self.held.load(Ordering::SeqCst);
         let _arrival = enter(&self.readers, &self.barrier, writer)?;
-        // SAFETY: this thread is counted as a reader, and saw no holder after that: none goes on before it departs.
+        // SAFETY: this thread is counted as a reader, and saw no holder after that. So no holder goes on before this
+        // thread departs.
         Ok(look(unsafe { &*self.value.get() }))
     }
 
@@ -169,7 +174,7 @@ impl<T: Send + Sync> TableLock<T> for Mrqd<T> {
             done: AtomicBool::new(false),
         };
         let (run, payload) = (runner::<T, _, R>(&waiting), [ptr::from_ref(&waiting) as u64]);
-        // SAFETY: this thread waits below until the section is done, and section and result are `Send`.
+        // SAFETY: this thread waits below until the section is done. The section and the result are `Send`.
         if self.leave_or_lock(|| unsafe { self.queue.enqueue(run, &payload) })? {
             let mut queued = Queued::default();
             // Acquire pairs with the Release of `run_waiting`.
@@ -177,7 +182,7 @@ impl<T: Send + Sync> TableLock<T> for Mrqd<T> {
                 queued.wait();
             }
         } else {
-            // SAFETY: nobody else has heard of the section.
+            // SAFETY: no other thread knows the section.
             self.session(|value| unsafe { waiting.call.perform(value) });
         }
         Ok(waiting.call.result())
@@ -200,10 +205,10 @@ impl<T: Send + Sync> TableLock<T> for Mrqd<T> {
         } else {
             let words = words.into();
             let boxed = Box::into_raw(Box::new(Boxed { operation, words }));
-            // SAFETY: made above; the queue runs it once, and it holds what the caller has promised for.
+            // SAFETY: made above. The queue runs it once, and the caller has promised for what it holds.
             let left = self.leave_or_lock(|| unsafe { self.queue.enqueue(run_boxed, &[boxed as u64]) });
             if left != Ok(true) {
-                // SAFETY: made above, and not left to anybody.
+                // SAFETY: made above, and not delegated.
                 drop(unsafe { Box::from_raw(boxed) });
             }
             left

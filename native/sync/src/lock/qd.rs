@@ -1,11 +1,14 @@
-//! The delegation queue: a buffer in which threads that find a lock taken leave their sections to the one who has it, the *helper*.
+//! The delegation queue: a buffer for critical sections. A thread that finds the lock taken delegates its section to
+//! the holder, the *helper*.
 //!
-//! Source: Klaftenegger, Sagonas, Winblad, "Queue delegation locking", TPDS 2018 and Euro-Par 2014. The orderings of `open` and
-//! `enqueue` are this project's own.
+//! Source: Klaftenegger, Sagonas, Winblad, "Queue delegation locking", TPDS 2018, and "Delegation locking libraries for
+//! improved performance of multithreaded programs", Euro-Par 2014. The memory orderings of `open` and `enqueue` are
+//! this project's own.
 //!
-//! A session begins when the lock's holder [opens](DelegationQueue::open) the queue and ends when its
-//! [`flush`](DelegationQueue::flush) has closed it. A section counts from its reservation of a place on, and sections run in the
-//! order of their places. A session serves what fits into the buffer, so helping is bounded; no section is left when it ends.
+//! A session begins when the lock's holder [opens](DelegationQueue::open) the queue. It ends when its
+//! [`flush`](DelegationQueue::flush) has closed it. A section takes effect with its reservation of space in the buffer.
+//! Sections run in the order of their reservations. A session serves only what fits into the buffer, so helping is
+//! bounded. When it ends, no section remains.
 
 use super::call::{contain, uncontain};
 use super::{Line, Operation, Queued};
@@ -14,30 +17,32 @@ use std::marker::PhantomData;
 
 /// Words of the buffer: 4096 bytes.
 pub(super) const CAPACITY: usize = if cfg!(loom) { 7 } else { 512 };
-/// Words before the payload: the operation, and the payload's length.
+/// Words before the payload: the operation and the payload's length.
 const HEADER: usize = 2;
 /// The longest payload, in words.
 pub const LONGEST: usize = if cfg!(loom) { 2 } else { 14 };
 
-/// A word of the buffer in which nothing was written. Any other but `FULL` is an operation's address.
+/// A word of the buffer in which nothing was written. Any other value except `FULL` is an operation's address.
 const EMPTY: u64 = 0;
-/// In place of an operation's address: what was reserved here does not fit, and the session ends.
+/// Instead of an operation's address: this reservation does not fit, and the session ends.
 const FULL: u64 = 1;
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct DelegationQueue<T> {
-    /// How many words of the buffer are reserved; `CAPACITY` or more when the queue is closed.
+    /// The number of reserved words. If it is `CAPACITY` or more, the queue is closed.
     reserved: Line<AtomicU64>,
-    /// A hint that spares who comes late the addition to `reserved`.
+    /// A hint, so that late threads need not add to `reserved`.
     closed: AtomicBool,
-    /// Entries: the address of an operation, the length of the payload, the payload. All `EMPTY` between sessions.
+    /// Records: the address of an operation, the length of its payload, the payload. All words are `EMPTY` between
+    /// sessions.
     buffer: Box<[AtomicU64]>,
     value: PhantomData<fn(&mut T)>,
 }
 
-/// A store to a word that others change by read-modify-write. The model checker does not keep a store and such a change in one
-/// order (it lets a thread read, after its own store, what a change made of the value before); two changes it does.
+/// A store to a word that others change by read-modify-write. The model checker does not order such a store and a
+/// read-modify-write correctly. It lets a thread, after its own store, read what a change made of the older value. For
+/// two read-modify-writes it does not.
 #[inline]
 fn store_among_exchanges(word: &AtomicU64, value: u64, ordering: Ordering) {
     #[cfg(loom)]
@@ -61,17 +66,19 @@ impl<T> DelegationQueue<T> {
     /// Begins a session. The caller has the lock.
     #[inline]
     pub fn open(&self) {
-        // Release, continued by the additions: who reserves a place in this session, even one that found the queue open in an
-        // earlier one and slept, sees the words cleared before it writes them, and the lock taken.
+        // Release, and the additions continue the release sequence. So a thread that reserves space in this session
+        // sees the words cleared before it writes them, and sees the lock taken. This holds even for a thread that
+        // slept since it found the queue open in an earlier session.
         store_among_exchanges(&self.reserved, 0, Ordering::Release);
         // Relaxed: a hint.
         self.closed.store(false, Ordering::Relaxed);
     }
 
-    /// Leaves an operation to the helper; false when there is no session or no room, and nothing was done.
+    /// Delegates an operation to the helper. False if there is no session or no space: then nothing was done.
     ///
     /// # Safety
-    /// `operation` may be called with this payload, of `LONGEST` words at most, on any thread until the helper's call returns.
+    /// `operation` may be called with this payload, of at most `LONGEST` words, on any thread until the helper's call
+    /// returns.
     #[inline]
     pub unsafe fn enqueue(&self, operation: Operation<T>, payload: &[u64]) -> bool {
         debug_assert!(payload.len() <= LONGEST);
@@ -80,15 +87,15 @@ impl<T> DelegationQueue<T> {
             return false;
         }
         let size = HEADER + payload.len();
-        // Acquire pairs with the Release of `open`. Release: the flush, which reads the sum, does not take part of the caller's
-        // past for its future.
+        // Acquire pairs with the Release of `open`. Release: the flush reads the sum, and must not see earlier accesses
+        // of this thread as later ones.
         let place = self.reserved.fetch_add(size as u64, Ordering::AcqRel);
         if place >= CAPACITY as u64 {
             return false;
         }
         let place = place as usize;
         if place + size > CAPACITY {
-            // The only one to straddle the end. Release pairs with the Acquire of `flush`.
+            // Only one reservation crosses the end. Release pairs with the Acquire of `flush`.
             self.buffer[place].store(FULL, Ordering::Release);
             return false;
         }
@@ -98,19 +105,19 @@ impl<T> DelegationQueue<T> {
         for (word, value) in words.iter().zip(payload) {
             word.store(*value, Ordering::Relaxed);
         }
-        // Release pairs with the Acquire of `flush`: it publishes the payload, and what the payload refers to.
+        // Release pairs with the Acquire of `flush`. It publishes the payload and what the payload refers to.
         header[0].store(operation as usize as u64, Ordering::Release);
         true
     }
 
-    /// Runs what was left in the queue, until the buffer is used up or nothing more comes, and closes the session. The caller has
-    /// the lock, and `value` with it. A panic of an operation ends there.
+    /// Runs the operations in the queue until the buffer is used up or no more come, and closes the session. The caller
+    /// has the lock, and so `value`. A panic of an operation is caught here.
     pub fn flush(&self, value: &mut T) {
         let mut done = 0;
         loop {
             let reserved = self.reserved.load(Ordering::Acquire).min(CAPACITY as u64) as usize;
             if reserved == done {
-                // Relaxed: it only turns away who comes after it.
+                // Relaxed: it only rejects later threads.
                 let closed = done == CAPACITY
                     || self
                         .reserved
@@ -133,7 +140,8 @@ impl<T> DelegationQueue<T> {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// Runs the operation at `place` once it is there, and clears its words; returns their number, or nothing at the mark of the end.
+    /// Runs the operation at `place` once it is there, and clears its words. Returns their number, or `None` at the
+    /// mark of the end.
     #[inline]
     fn serve(&self, place: usize, value: &mut T) -> Option<usize> {
         let first = &self.buffer[place];
@@ -145,7 +153,7 @@ impl<T> DelegationQueue<T> {
                 operation => break operation,
             }
         };
-        // Clearing is relaxed, here and below: it comes before the next `open` in the order of the program or of the lock.
+        // Clearing is Relaxed, here and below. Program order or the lock orders it before the next `open`.
         first.store(EMPTY, Ordering::Relaxed);
         if operation == FULL {
             return None;
@@ -159,9 +167,10 @@ impl<T> DelegationQueue<T> {
         }
         // SAFETY: `enqueue` has stored the address of an operation here.
         let operation = unsafe { std::mem::transmute::<usize, Operation<T>>(operation as usize) };
-        // SAFETY: its caller has promised that it may be called so.
+        // SAFETY: its caller has promised that it may be called this way.
         let result = contain(|| unsafe { operation(value, &payload[..len]) });
-        // Nobody waits for the operation (who waits has its panic in a frame of its own), but the model checker speaks by panics.
+        // No caller waits for this operation, as a waiting caller catches the panic in its own frame. But the model
+        // checker reports errors by panics.
         if cfg!(loom) {
             uncontain(result);
         }

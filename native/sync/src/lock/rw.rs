@@ -1,11 +1,12 @@
 //! Readers-writer lock with reader groups.
 //!
-//! Source: the table lock of ETS. Klaftenegger, Sagonas, Winblad, "On the scalability of the Erlang term storage", Erlang 2013,
-//! sections 3.3 and 5.2.2, and Green, "Ets read concurrency tweak", mailing list erlang-questions, 17 May 2015, describe it. Readers
-//! write a line of their group, a writer looks at all of them.
+//! Source: the table lock of ETS, as described in two texts. One is Klaftenegger, Sagonas, Winblad, "On the Scalability
+//! of the Erlang Term Storage", Erlang 2013, sections 3.3 and 5.2.2. The other is Green, "Ets read concurrency tweak",
+//! mailing list erlang-questions, 17 May 2015. A reader writes the cache line of its group. A writer reads those of all
+//! groups.
 //!
-//! Once a writer has announced itself no reader gets in, so writers do not starve; a reader that keeps being overtaken raises a
-//! barrier that writers respect. Not recursive.
+//! Once a writer has announced itself, no reader gets in, so writers do not starve. A reader that writers overtake
+//! again and again raises a barrier that writers respect. Not recursive.
 
 use super::read_indicator::{enter, Barrier, ReadIndicator};
 use super::{Line, TableLock, SPINS};
@@ -23,18 +24,18 @@ pub struct Rw<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is changed only by the writer while there are no readers, and read by several threads otherwise.
+// SAFETY: only the writer changes the value, while there are no readers. Otherwise several threads only read it.
 unsafe impl<T: Send + Sync> Sync for Rw<T> {}
-// SAFETY: whoever has the lock for itself has the value.
+// SAFETY: the owner of the lock owns the value.
 unsafe impl<T: Send> Send for Rw<T> {}
 
-/// The writer's hold.
+/// A lock held for writing. Dropping it frees the lock.
 struct Held<'a>(&'a AtomicBool);
 
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release pairs with the Acquire parts of the readers' and the writers' looks: they see what was changed.
+        // Release pairs with the Acquire parts of the readers' and the writers' loads: they see the change.
         self.0.store(false, Ordering::Release);
     }
 }
@@ -43,8 +44,8 @@ impl<T> Rw<T> {
     #[inline]
     fn lock(&self) -> Result<Held<'_>, Busy> {
         for spin in 0..SPINS {
-            // Relaxed: an attempt follows. SeqCst: the store of a store-load pair, of which `is_soon_empty` has the load.
-            // Its Acquire part pairs with the Release of the last writer.
+            // Relaxed: a first look, before the exchange. SeqCst: the store of a store-load pair, whose load is in
+            // `is_soon_empty`. Its Acquire part pairs with the Release of the last writer.
             if !self.writer.load(Ordering::Relaxed)
                 && !self.barrier.is_raised()
                 && self
@@ -80,14 +81,15 @@ impl<T: Send + Sync> TableLock<T> for Rw<T> {
         // SeqCst: the load of a store-load pair, after the arrival. Its Acquire part pairs with the Release of the last writer.
         let writer = || self.writer.load(Ordering::SeqCst);
         let _arrival = enter(&self.readers, &self.barrier, writer)?;
-        // SAFETY: this thread is counted as a reader, and saw no writer after that: none gets in before it departs.
+        // SAFETY: this thread is counted as a reader, and saw no writer after that. So no writer gets in before it
+        // departs.
         Ok(look(unsafe { &*self.value.get() }))
     }
 
     #[inline]
     fn write_here<R>(&self, change: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
         let _held = self.lock()?;
-        // SAFETY: this thread is the only writer, and after it became that it saw no readers.
+        // SAFETY: this thread is the only writer, and has seen no readers since.
         Ok(change(unsafe { &mut *self.value.get() }))
     }
 

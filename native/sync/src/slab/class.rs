@@ -1,7 +1,7 @@
-//! Size classes: steps of 8 bytes from 16 to 256, then eight for each doubling up to 8 KiB, then whole shares of a page.
+//! Size classes: steps of 8 bytes from 16 to 256, then eight for each doubling up to 8 KiB, then equal parts of a page.
 //!
-//! A class is a multiple of 16 (of 64, of 128) whenever a size that it serves is, so blocks that lie at multiples of the class from
-//! a page's start are aligned as [`super::alloc`] promises.
+//! If a class serves a size that is a multiple of 16, 64 or 128, the class is such a multiple too. Blocks are at
+//! multiples of the class from a page's start. So they are aligned as [`super::alloc`] promises.
 
 /// Bytes of a page.
 pub const PAGE: usize = 64 << 10;
@@ -13,7 +13,7 @@ pub const CLASSES: usize = SMALL + 5 * 8 + 6;
 /// Classes in steps of 8 bytes.
 const SMALL: usize = (256 - 16) / 8 + 1;
 
-/// Sizes up to this have an entry for each 8 bytes in the table, larger ones for each 128.
+/// Up to this size the table has an element for each 8 bytes, above it for each 128.
 const FINE: usize = 1024;
 
 const SIZES: [u16; CLASSES] = {
@@ -29,7 +29,7 @@ const SIZES: [u16; CLASSES] = {
         at += 1;
     }
     while at < CLASSES {
-        // 7, 6, 5, 4, 3 and 2 blocks a page.
+        // From seven blocks a page down to two.
         let share = PAGE / (2 + CLASSES - 1 - at);
         sizes[at] = (share / 128 * 128) as u16;
         at += 1;
@@ -63,7 +63,7 @@ pub fn of(size: usize) -> usize {
     FINE_CLASSES[size.div_ceil(8)] as usize
 }
 
-/// The same for one above `FINE`. Out of line: a choice between the tables would have to be made before one is looked at.
+/// The class of a size above `FINE`. Not inlined: otherwise the compiler selects a table before it reads one.
 #[inline(never)]
 fn of_coarse(size: usize) -> usize {
     COARSE_CLASSES[size.div_ceil(128)] as usize

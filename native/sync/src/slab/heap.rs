@@ -1,7 +1,7 @@
-//! A thread's pages, one a class at most, and how pages change hands.
+//! A thread's pages, at most one for each class, and how pages change owners.
 //!
-//! A heap belongs to a thread slot. Its thread uses it while pinned and not warned of a raid, as [`crate::epoch`] says of the
-//! bag; meanwhile it uses pages without an owner, as everybody does with those of others.
+//! A heap belongs to a thread slot. Its thread uses it while pinned, unless a raid was announced (see the bag in
+//! [`crate::epoch`]). During a raid it uses pages without an owner, as every thread does for pages of others.
 
 use super::arena;
 use super::class::CLASSES;
@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static POOLS: [Mutex<Pool>; CLASSES] = [const { Mutex::new(Pool::new()) }; CLASSES];
 
 fn pool(class: usize) -> MutexGuard<'static, Pool> {
-    // Nothing panics while it holds the lock.
+    // No code panics while it holds the lock.
     POOLS[class].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -33,8 +33,8 @@ impl Heap {
     /// The page of a class that the heap owns.
     #[inline]
     fn page(&self, class: usize) -> Option<&'static Page> {
-        // Relaxed: changed by the owner, or by a raider whose withdrawal the owner has seen.
-        // SAFETY: pages with an owner are not given back.
+        // Relaxed: written by the owner, or by a raider that has since given the heap back, as the owner has seen.
+        // SAFETY: pages with an owner are not freed.
         unsafe { self.pages[class].load(Ordering::Relaxed).as_ref() }
     }
 
@@ -42,12 +42,12 @@ impl Heap {
         self.pages[class].store(page.cast_mut(), Ordering::Relaxed);
     }
 
-    /// Whether the heap seems to own pages; anyone may ask.
+    /// Whether the heap seems to own pages. Any thread may call it.
     pub fn is_used(&self) -> bool {
         self.pages.iter().any(|page| !page.load(Ordering::Relaxed).is_null())
     }
 
-    /// Gives up all pages.
+    /// Disowns all pages.
     ///
     /// # Safety
     /// The caller is the heap's pinned thread, or raids it.
@@ -55,7 +55,7 @@ impl Heap {
         for class in 0..CLASSES {
             if let Some(page) = self.page(class) {
                 self.set(class, ptr::null());
-                // SAFETY: the caller's right.
+                // SAFETY: the caller's promise.
                 unsafe { disown(page, guard) };
             }
         }
@@ -69,11 +69,11 @@ impl Heap {
                     return page.pop();
                 }
                 self.set(class, ptr::null());
-                // SAFETY: this heap's own page.
+                // SAFETY: this heap owns the page.
                 unsafe { disown(page, guard) };
             }
             let page = find(class)?;
-            // SAFETY: `find` gives the right to.
+            // SAFETY: `find` gives this thread the exclusive right.
             unsafe { page.adopt(self) };
             self.set(class, page);
             if let Some(block) = page.pop() {
@@ -89,19 +89,19 @@ fn find(class: usize) -> Option<&'static Page> {
     pooled.or_else(|| arena::take(class))
 }
 
-/// Takes a page from its owner, and puts it where it belongs now.
+/// Removes the owner of a page, and puts the page where it belongs then.
 ///
 /// # Safety
 /// The caller is the owner, or raids it.
 unsafe fn disown(page: &'static Page, guard: &Guard) {
     let class = page.class();
-    // SAFETY: the caller's right.
+    // SAFETY: the caller's promise.
     if unsafe { page.disown() } {
         list(page, class, guard);
     }
 }
 
-/// Puts a page into its pool, or, empty, back into its chunk.
+/// Puts a page into its pool. If it is empty, gives it back to its chunk instead.
 #[cold]
 fn list(page: &'static Page, class: usize, guard: &Guard) {
     let mut pool = pool(class);
@@ -113,7 +113,7 @@ fn list(page: &'static Page, class: usize, guard: &Guard) {
     }
 }
 
-/// Takes an empty page out of its pool and gives it back to its chunk, unless somebody else has done something with it.
+/// Takes an empty page out of its pool and gives it back to its chunk, unless another thread has used it meanwhile.
 #[cold]
 fn unlist(page: &'static Page, class: usize, guard: &Guard) {
     let mut pool = pool(class);
@@ -138,12 +138,12 @@ pub fn alloc(class: usize, guard: &Guard) -> Option<NonNull<u8>> {
     slot.heap.alloc_slowly(class, guard)
 }
 
-/// A block of a page that no heap owns for longer than it takes.
+/// A block of a page that no heap keeps: it is disowned right after the allocation.
 #[cold]
 fn alloc_apart(class: usize, guard: &Guard) -> Option<NonNull<u8>> {
     loop {
         let page = find(class)?;
-        // SAFETY: `find` gives the right to.
+        // SAFETY: `find` gives this thread the exclusive right.
         unsafe { page.adopt(ptr::null()) };
         let mut block = page.pop();
         if block.is_none() && page.refill() {
@@ -171,25 +171,25 @@ pub unsafe fn free(block: NonNull<u8>) {
     }
 }
 
-/// Frees a block of a page of this thread's; otherwise its page.
+/// Frees a block if this thread owns its page. Otherwise returns the page.
 ///
 /// # Safety
 /// As for [`free`].
 #[inline]
 unsafe fn free_own(block: NonNull<u8>, guard: &Guard) -> Option<&'static Page> {
     let slot = guard.slot();
-    // SAFETY: the block is in use until now.
+    // SAFETY: the block was in use until now.
     let page = unsafe { arena::page_of(block) };
-    // Acquire: as in `Guard::retire`. The order matters: the warning first, then the owner.
+    // Acquire: as in `Guard::retire`. The order matters: first the announcement of a raid, then the owner.
     if slot.raided.load(Ordering::Acquire) || !page.is_owned_by(&slot.heap) {
         return Some(page);
     }
-    // SAFETY: the caller's promise, and this thread's page.
+    // SAFETY: the caller's promise, and this thread owns the page.
     unsafe { page.push_own(block) };
     None
 }
 
-/// Gives blocks back to a page that need not be this thread's.
+/// Gives blocks back to a page that this thread need not own.
 ///
 /// # Safety
 /// As for [`free`], for all of them.
@@ -204,11 +204,11 @@ unsafe fn give_back(page: &'static Page, blocks: Chain, guard: &Guard) {
     }
 }
 
-/// Pages for which blocks are gathered at a time.
+/// How many pages can have gathered blocks at a time.
 const GATHERED: usize = 4;
 
-/// Blocks that are freed one after the other: those of a page that is not this thread's are gathered, as each way there is an
-/// exchange that others have to see. What was gathered is given back when this is dropped.
+/// Frees one block after another. Blocks of a page of another owner are gathered, because each return to such a page is
+/// an atomic exchange. Dropping this returns the gathered blocks.
 pub struct Gatherer<'g> {
     guard: &'g Guard,
     gathered: [Option<(&'static Page, Chain)>; GATHERED],
@@ -222,6 +222,8 @@ impl<'g> Gatherer<'g> {
         }
     }
 
+    /// Frees a block, perhaps only when this is dropped.
+    ///
     /// # Safety
     /// As for [`free`].
     #[inline]

@@ -1,20 +1,24 @@
 //! Slab allocator: memory for blocks, by size class.
 //!
-//! Source: Bonwick, "The slab allocator", USENIX'94; the thread-free lists of Leijen, Zorn, de Moura, "Mimalloc: free list
-//! sharding in action", 2019; and, for pages without an owner, the lists of partial slabs of Linux' SLUB.
+//! Source: Bonwick, "The slab allocator: an object-caching kernel memory allocator", USENIX 1994. The lists for blocks
+//! freed by other threads: Leijen, Zorn, de Moura, "Mimalloc: free list sharding in action", APLAS 2019. Pages without
+//! an owner are like the partial slabs of Linux' SLUB.
 //!
-//! Blocks of up to 32 KiB come from pages of 64 KiB, one size class each; larger ones from the source itself. A thread owns at
-//! most one page of a class, the one that it allocates from: there, allocating and freeing touch nothing shared. All other
-//! pages have no owner. Blocks freed into them gather in a list of the page's own, by a compare-and-swap, which the blocks that a
-//! bag of [`crate::epoch`] brings back to one page have in common; a page of which a sixteenth is free is put into the pool of its
-//! class, where any thread that needs a page finds it; an empty page goes back to its chunk, and a region all of whose chunks are
-//! empty back to the source, but for one that is kept against thrashing.
-//! [`crate::epoch::collect`] takes the pages of idle threads back.
+//! Blocks of up to 32 KiB come from pages of 64 KiB with one size class each. Larger blocks come directly from the
+//! source. A thread owns at most one page of a class, from which it allocates. There it allocates and frees without
+//! shared writes. All other pages have no owner.
 //!
-//! Built with `--cfg direct`, for the address sanitizer, every block is one of C's allocator: else it could not tell free blocks.
+//! Blocks that are freed into a page without an owner go into a list of the page by compare-and-swap. One
+//! compare-and-swap serves all blocks of a page that a bag of [`crate::epoch`] frees. When a sixteenth of such a page
+//! is free, it is put into the pool of its class. There any thread that needs a page finds it. An empty page goes back
+//! to its chunk. A region whose chunks are all empty goes back to the source, except for one region that is kept to
+//! avoid thrashing. [`crate::epoch::collect`] takes the pages of idle threads back.
 //!
-//! The locks (one a class, and one for all chunks) are held for some dozen instructions, once for many blocks. Like those of
-//! the allocators of C they are leaves: nothing is called under them.
+//! With `--cfg direct`, for the address sanitizer, every block comes from C's allocator. Otherwise the sanitizer could
+//! not tell which blocks are free.
+//!
+//! There is a lock for each class, and one for all chunks. They are held for a few dozen instructions, once for many
+//! blocks. Like the locks in C's allocators they are leaf locks: no other lock is taken under them.
 
 #[cfg(not(any(loom, shuttle)))]
 mod arena;
@@ -35,10 +39,11 @@ use crate::epoch::{pin, Guard};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-/// What unwinds where memory is exhausted and a call cannot go on.
+/// The panic payload when memory is exhausted and a call cannot go on.
 pub struct OutOfMemory;
 
-/// The memory that was asked for. Unwinds with [`OutOfMemory`] where there was none, silently: it is no fault of the program.
+/// The result of an allocation that a call needs. Unwinds with [`OutOfMemory`] if there is none. It prints no message,
+/// because exhausted memory is no error of the program.
 #[inline]
 pub fn needed<T>(memory: Option<T>) -> T {
     #[cold]
@@ -52,14 +57,14 @@ pub fn needed<T>(memory: Option<T>) -> T {
     }
 }
 
-/// Uninitialised memory of `size` bytes. Aligned to 8; to 16, 64 or 128 if the size is a multiple of that.
-/// Nothing when memory is exhausted. Some nanoseconds; when a page runs out, some hundred, and for a new chunk a page fault.
+/// Uninitialised memory of `size` bytes. Aligned to 8, or to 16, 64 or 128 if the size is a multiple of that. `None`
+/// when memory is exhausted. Usually a few instructions. More when a page is used up, and a page fault for a new chunk.
 #[inline]
 pub fn alloc(size: usize) -> Option<NonNull<u8>> {
     alloc_pinned(&pin(), size)
 }
 
-/// As [`alloc`], for who has a guard.
+/// Like [`alloc`], for a caller that has a guard.
 #[inline]
 pub fn alloc_pinned(_guard: &Guard, size: usize) -> Option<NonNull<u8>> {
     if cfg!(direct) {
@@ -72,7 +77,7 @@ pub fn alloc_pinned(_guard: &Guard, size: usize) -> Option<NonNull<u8>> {
     source::alloc_large(size)
 }
 
-/// Gives back a block.
+/// Frees a block.
 ///
 /// # Safety
 /// `block` came from [`alloc`] with the same `size`, and nothing uses it any more.
@@ -84,14 +89,14 @@ pub unsafe fn free(block: NonNull<u8>, size: usize) {
     }
     #[cfg(not(any(loom, shuttle)))]
     if size <= class::LARGEST {
-        // SAFETY: a block of at most this size is in a page.
+        // SAFETY: blocks of at most this size are in pages.
         return unsafe { heap::free(block) };
     }
-    // SAFETY: larger blocks are the source's.
+    // SAFETY: larger blocks come from the source.
     unsafe { source::free_large(block, size) }
 }
 
-/// Gives back block after block, with less effort than [`free`]: all are only when this is dropped.
+/// Frees one block after another, at less cost than [`free`]. Some are freed only when this is dropped.
 pub(crate) struct Gatherer<'g> {
     #[cfg(not(any(loom, shuttle)))]
     pages: heap::Gatherer<'g>,
@@ -107,6 +112,8 @@ impl<'g> Gatherer<'g> {
         }
     }
 
+    /// Frees a block, perhaps only when this is dropped.
+    ///
     /// # Safety
     /// As for [`free`].
     #[inline]

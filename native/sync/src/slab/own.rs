@@ -1,18 +1,18 @@
-//! A value in a block of the slab: what `Box` is for C's allocator, at some nanoseconds whatever its alignment.
+//! A value in a block of the slab allocator, like a `Box` for any alignment up to 64.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
-/// Owns a value, or several of a type.
+/// Owns a value, or several values of one type.
 #[derive(Debug)]
 pub struct Own<T: ?Sized>(NonNull<T>);
 
-// SAFETY: as for a box: who has it has the value.
+// SAFETY: like a box, it owns the value exclusively.
 unsafe impl<T: ?Sized + Send> Send for Own<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Sync> Sync for Own<T> {}
 
-/// New memory for so many values; nothing when memory is exhausted.
+/// New memory for this many values. `None` when memory is exhausted.
 fn allocate<T>(count: usize) -> Option<NonNull<T>> {
     // The size is a multiple of the alignment, and blocks are aligned accordingly.
     const { assert!(align_of::<T>() <= 64 && size_of::<T>() > 0) };
@@ -20,7 +20,7 @@ fn allocate<T>(count: usize) -> Option<NonNull<T>> {
 }
 
 impl<T> Own<T> {
-    /// The value in memory of its own; nothing when memory is exhausted.
+    /// Puts the value into memory of its own. `None` when memory is exhausted.
     pub fn new(value: T) -> Option<Self> {
         let at = allocate::<T>(1)?;
         // SAFETY: new, large enough and aligned.
@@ -28,7 +28,7 @@ impl<T> Own<T> {
         Some(Self(at))
     }
 
-    /// The address of the value, which is no longer owned.
+    /// The address of the value, which this no longer owns.
     pub fn into_raw(self) -> *mut T {
         let at = self.0.as_ptr();
         std::mem::forget(self);
@@ -38,7 +38,7 @@ impl<T> Own<T> {
     /// Owns a value again.
     ///
     /// # Safety
-    /// The address came from [`into_raw`](Self::into_raw), and nobody else uses the value any more.
+    /// The address came from [`into_raw`](Self::into_raw), and no other code uses the value any more.
     pub unsafe fn from_raw(at: *mut T) -> Self {
         // SAFETY: such an address is not null.
         Self(unsafe { NonNull::new_unchecked(at) })
@@ -46,7 +46,7 @@ impl<T> Own<T> {
 }
 
 impl<T> Own<[T]> {
-    /// So many values, at least one; nothing when memory is exhausted.
+    /// This many values, at least one. `None` when memory is exhausted.
     pub fn slice(count: usize, make: impl Fn() -> T) -> Option<Self> {
         assert!(count > 0);
         let at = allocate::<T>(count)?;
@@ -63,7 +63,7 @@ impl<T: ?Sized> Deref for Own<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the value is this owner's.
+        // SAFETY: this owns the value.
         unsafe { self.0.as_ref() }
     }
 }
@@ -79,7 +79,7 @@ impl<T: ?Sized> DerefMut for Own<T> {
 impl<T: ?Sized> Drop for Own<T> {
     fn drop(&mut self) {
         let size = size_of_val(&**self);
-        // SAFETY: the value is this owner's, and so is its block, which has this size.
+        // SAFETY: this owns the value and its block, which has this size.
         unsafe {
             self.0.drop_in_place();
             super::free(self.0.cast(), size);

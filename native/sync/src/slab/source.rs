@@ -1,4 +1,4 @@
-//! Where memory comes from: the allocator that all chunks and all large blocks are taken from.
+//! The source of memory: the allocator that provides all regions and all large blocks.
 
 use crate::facade::Ordering;
 use std::ffi::c_void;
@@ -12,8 +12,9 @@ type Free = unsafe extern "C" fn(*mut c_void);
 static SOURCE: OnceLock<(Alloc, Free)> = OnceLock::new();
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes `alloc` and `free` (as `malloc` and `free` of C, callable from any thread) the source of all memory. To be called
-/// before the first allocation: the first source used stays, that of C if none was set.
+/// Sets the source of all memory. `alloc` and `free` must behave like `malloc` and `free` of C and be callable from any
+/// thread. Call it before the first allocation, because the first source used stays. Without a call it is C's
+/// allocator.
 pub fn set_source(alloc: Alloc, free: Free) {
     let _ = SOURCE.set((alloc, free));
 }
@@ -22,15 +23,15 @@ fn source() -> (Alloc, Free) {
     *SOURCE.get_or_init(|| (libc::malloc, libc::free))
 }
 
-/// Bytes held from the source.
+/// Bytes that were taken from the source and not given back.
 pub fn held() -> usize {
     // Relaxed: a statistic.
     HELD.load(Ordering::Relaxed)
 }
 
-/// Memory from the source, aligned to 8 at least.
+/// Memory from the source, aligned to at least 8.
 pub fn take(bytes: usize) -> Option<NonNull<u8>> {
-    // SAFETY: whoever set the source gave a `malloc`.
+    // SAFETY: the function that was set behaves like `malloc`.
     let raw = NonNull::new(unsafe { source().0(bytes) }.cast())?;
     HELD.fetch_add(bytes, Ordering::Relaxed);
     Some(raw)
@@ -42,22 +43,22 @@ pub fn take(bytes: usize) -> Option<NonNull<u8>> {
 /// `raw` came from [`take`] with the same `bytes`, and nothing uses it any more.
 pub unsafe fn give(raw: NonNull<u8>, bytes: usize) {
     HELD.fetch_sub(bytes, Ordering::Relaxed);
-    // SAFETY: the source's own, as the caller promises.
+    // SAFETY: it came from the source, as the caller promises.
     unsafe { source().1(raw.as_ptr().cast()) }
 }
 
-/// The alignment of large blocks; a block is preceded by the source's address of it.
+/// The alignment of large blocks. The word before a block holds the address that the source returned.
 const ALIGN: usize = 128;
 
-/// The bytes that a large block takes from the source; nothing when there are no such sizes.
+/// The bytes that a large block needs from the source. `None` if the number is too large.
 pub fn large(size: usize) -> Option<usize> {
     size.checked_add(size_of::<usize>() + ALIGN)
 }
 
-/// A block straight from the source.
+/// A block directly from the source.
 pub fn alloc_large(size: usize) -> Option<NonNull<u8>> {
     let raw = take(large(size)?)?;
-    // SAFETY: `large` has room for the address and for aligning.
+    // SAFETY: `large` includes space for the address and for alignment.
     unsafe {
         let after = raw.add(size_of::<usize>());
         let block = after.add(after.align_offset(ALIGN));
@@ -66,12 +67,12 @@ pub fn alloc_large(size: usize) -> Option<NonNull<u8>> {
     }
 }
 
-/// Gives back a block that came straight from the source.
+/// Gives back a block that came directly from the source.
 ///
 /// # Safety
 /// `block` came from [`alloc_large`] with the same `size`, and nothing uses it any more.
 pub unsafe fn free_large(block: NonNull<u8>, size: usize) {
-    // SAFETY: `alloc_large` wrote the address before the block and found `large` to have a value.
+    // SAFETY: `alloc_large` wrote the address before the block, and `large` had a result for this size.
     unsafe {
         give(
             block.cast::<NonNull<u8>>().sub(1).read(),
@@ -80,7 +81,7 @@ pub unsafe fn free_large(block: NonNull<u8>, size: usize) {
     }
 }
 
-/// A block that ends where it is said to end, from C's allocator, whatever the source is.
+/// A block from C's allocator, whatever the source is. It ends exactly where its size says.
 pub fn alloc_direct(size: usize) -> Option<NonNull<u8>> {
     let alignment = [128, 64].into_iter().find(|n| size.is_multiple_of(*n)).unwrap_or(16);
     // SAFETY: the alignment is a power of two.
@@ -95,6 +96,6 @@ pub fn alloc_direct(size: usize) -> Option<NonNull<u8>> {
 /// `block` came from [`alloc_direct`] with the same `size`, and nothing uses it any more.
 pub unsafe fn free_direct(block: NonNull<u8>, size: usize) {
     HELD.fetch_sub(size, Ordering::Relaxed);
-    // SAFETY: C's allocator's own, as the caller promises.
+    // SAFETY: it came from C's allocator, as the caller promises.
     unsafe { libc::free(block.as_ptr().cast()) }
 }

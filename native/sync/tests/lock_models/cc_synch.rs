@@ -1,5 +1,5 @@
-//! CC-Synch, with a combiner that runs its own section only and hands its part over each time, and with one that runs those of
-//! others. Two threads: of three, two may wait while the checker lets them look in turns for ever.
+//! CC-Synch, with two bounds. One combiner runs only its own section and hands over each time, the other also runs
+//! those of other threads. There are two threads. With three, two could spin alternately for ever under the checker.
 
 use crate::{all, check, make, patiently, read, write, Watched};
 use cats_sync::lock::cc_synch::CcSynch;
@@ -9,7 +9,7 @@ use loom::thread;
 
 /// Hands over each time.
 type Passing = CcSynch<Watched, 1>;
-/// Runs the section of the other thread, too.
+/// Also runs the section of the other thread.
 type Combining = CcSynch<Watched, 4>;
 
 mod passing {
@@ -46,7 +46,7 @@ fn a_section_that_stays_on_its_thread_takes_its_turn() {
     all(3, make::<Combining>, &[mixed, write::<Combining>], three);
 }
 
-/// The nodes of the first round are queued again in the second, while the other thread may still be looking at them.
+/// The second round queues the nodes of the first again, while the other thread may still read them.
 #[test]
 fn nodes_are_used_again() {
     fn twice<L: TableLock<Watched>>(lock: &L) {

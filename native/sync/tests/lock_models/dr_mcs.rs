@@ -1,4 +1,4 @@
-//! DR-MCS: the store-load pair, and the scan that a writer spares itself to whom the lock was handed over.
+//! DR-MCS: the store-load pair, and the wait for readers that a writer omits if the lock was handed over to it.
 
 use crate::{all, make, read, Watched};
 use cats_sync::lock::dr_mcs::DrMcs;
@@ -10,7 +10,7 @@ fn try_to_write(lock: &DrMcs<Watched>) {
     let _ = lock.write(|value| value.add(1));
 }
 
-/// The first of two writers may have given up on the reader when it hands the lock on.
+/// The first of two writers may have given up waiting for the reader when it hands the lock on.
 #[test]
 fn a_chain_of_writers_beside_a_reader() {
     all(3, make::<DrMcs<Watched>>, &[try_to_write, read, try_to_write], |_| ());

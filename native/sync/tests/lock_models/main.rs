@@ -1,5 +1,5 @@
-//! Models of the locks, a file each, checked exhaustively (up to a bound on preemptions) under the weak memory model:
-//! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test lock_models`.
+//! Models of the locks, a file for each, checked exhaustively under the weak memory model, up to a bound on
+//! preemptions. Run by `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test lock_models`.
 #![cfg(loom)]
 
 mod cc_synch;
@@ -16,10 +16,10 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-/// A number of which the checker knows who reads and who writes it.
+/// A number whose reads and writes the checker tracks.
 struct Watched(UnsafeCell<u64>);
 
-// SAFETY: that the accesses exclude each other is what the models are about; the checker notices if not.
+// SAFETY: the models check that the accesses exclude each other. The checker reports a violation.
 unsafe impl Sync for Watched {}
 // SAFETY: as above.
 unsafe impl Send for Watched {}
@@ -29,11 +29,11 @@ impl Watched {
         Self(UnsafeCell::new(0))
     }
     fn get(&self) -> u64 {
-        // SAFETY: the checker sees to it that nobody writes.
+        // SAFETY: the checker reports a concurrent write.
         self.0.with(|value| unsafe { *value })
     }
     fn add(&self, amount: u64) -> u64 {
-        // SAFETY: the checker sees to it that nobody else reads or writes.
+        // SAFETY: the checker reports a concurrent access.
         self.0.with_mut(|value| unsafe {
             *value += amount;
             *value
@@ -47,7 +47,7 @@ fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Runs all at once.
+/// Runs all concurrently.
 fn all<T: Send + Sync + 'static>(preemptions: usize, make: fn() -> T, runs: &'static [fn(&T)], after: fn(&T)) {
     check(preemptions, move || {
         let shared = Arc::new(make());
@@ -66,7 +66,7 @@ fn all<T: Send + Sync + 'static>(preemptions: usize, make: fn() -> T, runs: &'st
     });
 }
 
-/// Calls until the answer is not `Busy`.
+/// Repeats a call until the result is not `Busy`.
 fn patiently<R>(mut call: impl FnMut() -> Result<R, Busy>) -> R {
     loop {
         match call() {
@@ -89,14 +89,14 @@ fn write<L: TableLock<Watched>>(lock: &L) {
     patiently(|| lock.write(|value| value.add(1)));
 }
 
-/// A reader and a writer, in both roles, as the checker does not try every order of the first thread's accesses.
+/// A reader and a writer, in both roles, because the checker does not try every order of the first thread's accesses.
 fn a_reader_and_a_writer_exclude_each_other<L: TableLock<Watched> + 'static>(preemptions: usize) {
     let once = |lock: &L| assert_eq!(patiently(|| lock.read(|value| value.get())), 1);
     all(preemptions, make::<L>, &[read::<L>, write::<L>], once);
     all(preemptions, make::<L>, &[write::<L>, read::<L>], once);
 }
 
-/// Two writers, and a reader that comes as soon as one of them is through.
+/// Two writers, and a reader that starts as soon as one of them is done.
 fn writers_exclude_each_other<L: TableLock<Watched> + 'static>(preemptions: usize) {
     all(preemptions, make::<L>, &[write::<L>, write::<L>], |lock| {
         assert_eq!(patiently(|| lock.read(|value| value.get())), 2);
@@ -110,7 +110,7 @@ fn three_threads_exclude_each_other<L: TableLock<Watched> + 'static>(preemptions
     });
 }
 
-/// The tests of any lock, with the bound on preemptions that each can be given.
+/// The tests of any lock, with the bound on preemptions that each can afford.
 macro_rules! models {
     ($lock:ty, $pair:expr, $writers:expr, $three:expr) => {
         crate::models!($lock, $pair, $writers);

@@ -1,17 +1,18 @@
-//! The MCS queue lock alone: an unlock against one who is about to line up, or to leave, and hand-over through a queue of three.
+//! The MCS queue lock alone: an unlock while another thread enters the queue or leaves it, and hand-over in a queue of
+//! three.
 
 use crate::{all, patiently, Watched};
 use cats_sync::lock::mcs::Mcs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// With the number of sections that ran, of which the checker does not know.
+/// With the number of sections that ran, which the checker does not track.
 type Locked = (Mcs, Watched, AtomicU64);
 
 fn make() -> Locked {
     (Mcs::default(), Watched::new(), AtomicU64::new(0))
 }
 
-/// What somebody does who leaves when the others are slow.
+/// A thread that leaves if the others are slow.
 fn try_to_add((lock, value, added): &Locked) {
     if lock.with(|_| value.add(1)).is_ok() {
         added.fetch_add(1, Ordering::Relaxed);
@@ -28,7 +29,7 @@ fn add_twice(locked: &Locked) {
     add(locked);
 }
 
-/// Nobody is left in the queue.
+/// The queue is empty.
 fn check((lock, value, added): &Locked) {
     assert_eq!(value.get(), added.load(Ordering::Relaxed));
     assert!(lock.is_free());

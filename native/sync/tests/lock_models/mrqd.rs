@@ -1,4 +1,5 @@
-//! MRQD: sections that wait and such that don't, beside readers; a thread meets what it has detached, whoever runs it.
+//! MRQD: detached sections and others, concurrent with readers. A thread sees what its detached sections did, whichever
+//! thread ran them.
 
 use crate::{all, make, patiently, read, write, Watched};
 use cats_sync::lock::mrqd::{Delegation, Mrqd};
@@ -73,7 +74,7 @@ fn arguments_on_the_heap_are_freed_by_who_runs_them() {
     });
 }
 
-/// What a section did to what its caller has lent it is done when the call returns.
+/// A section may change what its caller has lent it. The change is complete when the call returns.
 #[test]
 fn a_caller_sees_what_was_done_for_it() {
     type Shared = (Lock, [Watched; 2]);

@@ -1,5 +1,10 @@
-//! The delegation queue alone, under a lock that is one flag: closing against reserving, the one that straddles the end of the
-//! buffer (7 words here: two entries of 3), one that comes by an earlier session's word, and a buffer cleared before it is used again.
+//! The delegation queue alone, with one flag as its lock. It tests four cases.
+//! - A close races with a reservation.
+//! - A reservation crosses the end of the buffer.
+//! - A thread uses a word of an earlier session.
+//! - A buffer is cleared before it is used again.
+//!
+//! The buffer has 7 words here: two records of 3.
 
 use crate::{all, check, Watched};
 use cats_sync::facade::{AtomicBool, AtomicU64, Ordering};
@@ -14,7 +19,7 @@ struct Shared {
     held: AtomicBool,
     queue: DelegationQueue<Protected>,
     value: Watched,
-    /// How much was left in the queue, and accepted.
+    /// The total that the queue accepted.
     accepted: AtomicU64,
 }
 
@@ -41,7 +46,7 @@ impl Shared {
             .is_ok();
         if taken {
             self.queue.open();
-            // A session's own section.
+            // The session's own section.
             self.value.add(100);
             self.queue.flush(&mut Protected(&self.value));
             self.held.store(false, Ordering::Release);
@@ -66,11 +71,11 @@ fn two_sessions(shared: &Shared) {
     session(shared);
 }
 
-/// What was accepted was done, once.
+/// What was accepted was done exactly once.
 fn nothing_is_lost(shared: &Shared) {
     let done = shared.value.get() % 100;
     assert_eq!(done, shared.accepted.load(Ordering::Relaxed));
-    // And nothing is left behind that another session would meet.
+    // And nothing remains that another session would find.
     session(shared);
     assert_eq!(shared.value.get() % 100, done);
 }
@@ -105,7 +110,8 @@ fn one_straddles_the_end() {
     );
 }
 
-/// One that saw the queue open in the first session reserves in the second, perhaps in words that the first has cleared.
+/// A thread that saw the queue open in the first session reserves in the second, perhaps in words that the first has
+/// cleared.
 #[test]
 fn one_comes_from_an_earlier_session() {
     all(3, make, &[two_sessions, |shared| shared.leave(1)], nothing_is_lost);
@@ -117,7 +123,7 @@ fn one_comes_from_an_earlier_session() {
     );
 }
 
-/// Sessions of different threads: the words that one has cleared are written in the other's.
+/// Sessions of different threads: the words that one thread has cleared are written in the other's session.
 #[test]
 fn sessions_of_two_threads() {
     fn maybe(shared: &Shared) {
@@ -126,7 +132,7 @@ fn sessions_of_two_threads() {
     all(2, make, &[maybe, maybe, |shared| shared.leave(1)], nothing_is_lost);
 }
 
-/// Entries of two sizes, so that a session begins entries where an earlier one had payloads, or its mark of the end.
+/// Records of two sizes. So a session starts records where an earlier one had payloads or its end mark.
 fn sessions_of_different_entries(first: &'static [usize], second: &'static [usize]) {
     fn count(value: &mut Protected, payload: &[u64]) {
         assert!(payload.iter().all(|word| *word == 7));
@@ -158,7 +164,7 @@ fn sessions_of_different_entries(first: &'static [usize], second: &'static [usiz
 
 #[test]
 fn words_are_cleared_before_they_are_used_otherwise() {
-    // The other thread's entry begins at a payload, at the mark of the end, at a length.
+    // The other thread's record starts at a payload, at the end mark, or at a length.
     sessions_of_different_entries(&[1, 0, 1], &[0]);
     sessions_of_different_entries(&[1, 0, 1], &[1, 0]);
     sessions_of_different_entries(&[1, 1, 1], &[0, 0]);

@@ -1,9 +1,9 @@
 //! Code that several structures share.
 
-pub mod by_number;
 pub mod by_range;
 pub mod line;
 pub mod linear;
+pub mod radix;
 pub mod random;
 pub mod room;
 pub mod single;

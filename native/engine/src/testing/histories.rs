@@ -64,7 +64,7 @@ impl Ranks {
 }
 
 /// Sometimes delays, in the middle of a closure, so that calls overlap.
-fn dawdle() {
+fn delay() {
     thread_local! {
         static CALLS: Cell<u32> = const { Cell::new(0) };
     }
@@ -81,7 +81,7 @@ fn dawdle() {
 fn value(entry: Option<Entry>) -> i64 {
     let Some(entry) = entry else { return NONE };
     let before = touched(entry);
-    dawdle();
+    delay();
     match (decode(entry), touched(entry)) {
         (Some((_, value)), Some(times)) if before == Some(times) => i64::from(value) | (times as i64) << 32,
         _ => -2,

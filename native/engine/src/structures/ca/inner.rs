@@ -69,7 +69,7 @@ impl Node {
 /// then the keys.
 #[repr(C, align(64))]
 struct Header {
-    way: Way,
+    search: Search,
     /// The number of children.
     len: u32,
     /// The byte of the normalized keys where key heads begin.
@@ -90,7 +90,7 @@ struct Guides([[u64; LINE]; 2]);
 /// How a node is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-enum Way {
+enum Search {
     /// Key heads begin at byte 0, and the guides are all key heads.
     Few,
     /// Key heads begin at byte 0. The search uses guides, then one line.
@@ -282,11 +282,11 @@ impl<K> Inner<K> {
         // it.
         unsafe {
             at.cast().write(Header {
-                way: match len {
-                    _ if skip > 0 => Way::Other,
-                    ..=GUIDES => Way::Few,
-                    _ if lines(len) <= GUIDES => Way::Guided,
-                    _ => Way::Other,
+                search: match len {
+                    _ if skip > 0 => Search::Other,
+                    ..=GUIDES => Search::Few,
+                    _ if lines(len) <= GUIDES => Search::Guided,
+                    _ => Search::Other,
                 },
                 len: len as u32,
                 skip,
@@ -338,7 +338,7 @@ impl<K> Inner<K> {
     /// Whether [`child_of`](Self::child_of) can decide in this node.
     #[inline(always)]
     pub fn is_searched_by_heads(self) -> bool {
-        self.header().way != Way::Other
+        self.header().search != Search::Other
     }
 
     fn line_at(self, i: usize) -> *mut Line {
@@ -434,15 +434,15 @@ impl<K> Inner<K> {
         let header = self.header();
         // SAFETY: the caller's promise. Neither guides nor key heads are written after publication.
         let guides_below = || unsafe { words_below_of_16::<WIDE>(&header.guides.0, head) };
-        let line = match header.way {
-            Way::Few => {
+        let line = match header.search {
+            Search::Few => {
                 let below = guides_below();
                 // There are more guides than key heads, so the count is less than the number of guides.
                 let guide = header.guides.0.as_flattened()[below % GUIDES];
                 return (guide != head).then(|| Node(self.child(below % GUIDES)));
             }
-            Way::Guided => guides_below(),
-            Way::Other => return None,
+            Search::Guided => guides_below(),
+            Search::Other => return None,
         };
         let line = opaque(self.line(line));
         cats_sync::prefetch(&line.children);

@@ -6,7 +6,7 @@ use super::base::{Base, Structure, SAMPLING, WIDE};
 use super::inner::{bound, Bound, Kind, Node};
 use super::leaf::{Held, Leaf, Wanted};
 use super::{once_in, sparse, Ca, Query};
-use crate::shared::by_number;
+use crate::shared::radix;
 use crate::{Busy, Entry, Locked, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
 use smallvec::SmallVec;
@@ -78,7 +78,7 @@ fn in_order<S: OrderedSchema>(schema: &S, probes: &[&S::Probe]) -> SmallVec<[usi
     }
     // Key heads decide most comparisons.
     let mut sorted: SmallVec<[(u64, usize); FEW]> = probes.iter().map(|probe| schema.head(probe, 0)).zip(0..).collect();
-    by_number::sort(&mut sorted);
+    radix::sort(&mut sorted);
     for run in sorted.chunk_by_mut(|a, b| a.0 == b.0) {
         run.sort_unstable_by(|(_, a), (_, b)| schema.compare_probes(probes[*a], probes[*b]));
     }
@@ -184,10 +184,10 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
             return leaf.insert(query.schema, query.probe, room, entry);
         }
         let base = self.table.find_base(query.probe);
-        let way = self.table.way(base, query);
+        let path = self.table.path(base, query);
         let held = self.leaves[place].take().expect("the leaf is held");
         let leaves = &mut self.leaves;
-        self.table.extend(self.guard, base, way, held, query, |leaf| {
+        self.table.extend(self.guard, base, path, held, query, |leaf| {
             leaves.push(Held::try_lock(leaf));
         });
         let place = self.place(i, query);

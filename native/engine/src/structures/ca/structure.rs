@@ -156,7 +156,7 @@ unsafe fn drop_key<K>(address: *mut u8, _: usize) {
 }
 
 /// The path to the leaf of a key, in a locked base node.
-pub(super) struct Way<K> {
+pub(super) struct Path<K> {
     pub turns: Vec<Turn<K>>,
     pub leaf: Leaf,
     pub low: Bound<K>,
@@ -181,13 +181,13 @@ impl<S: OrderedSchema> Ca<S> {
     }
 
     /// The path to the key's leaf. Call it under the base node's lock.
-    pub(super) fn way(&self, base: &Base<S::Key>, query: &Query<S>) -> Way<S::Key> {
+    pub(super) fn path(&self, base: &Base<S::Key>, query: &Query<S>) -> Path<S::Key> {
         let mut turns = Vec::new();
         let (mut low, mut high) = (base.low, base.high);
         let mut node = base.root();
         loop {
             match node.kind::<S::Key>() {
-                Kind::Leaf(leaf) => return Way { turns, leaf, low, high },
+                Kind::Leaf(leaf) => return Path { turns, leaf, low, high },
                 Kind::Inner(inner) => {
                     let index = inner.search(query, true);
                     turns.push(Turn {
@@ -207,10 +207,10 @@ impl<S: OrderedSchema> Ca<S> {
     #[cold]
     pub(super) fn make_room(&self, guard: &Guard, query: &Query<S>, wanted: Wanted) -> Result<(), Busy> {
         let structure = self.lock_base(query)?;
-        let way = self.way(structure.base, query);
-        let (held, _) = Held::lock(way.leaf)?;
-        if way.leaf.room(wanted.hash).is_none() {
-            self.extend(guard, structure.base, way, held, query, |_| {});
+        let path = self.path(structure.base, query);
+        let (held, _) = Held::lock(path.leaf)?;
+        if path.leaf.room(wanted.hash).is_none() {
+            self.extend(guard, structure.base, path, held, query, |_| {});
         }
         Ok(())
     }
@@ -220,13 +220,13 @@ impl<S: OrderedSchema> Ca<S> {
         &self,
         guard: &Guard,
         base: &Base<S::Key>,
-        way: Way<S::Key>,
+        path: Path<S::Key>,
         held: Held,
         query: &Query<S>,
         mut prepare: impl FnMut(Leaf),
     ) {
         let mut change = Change::new();
-        let leaf = way.leaf;
+        let leaf = path.leaf;
         let piece = if let Some(lines) = leaf.more_lines() {
             let ordered = leaf.info().ordered();
             let larger = change.leaf(lines, leaf.skip(), &leaf.entries(), ordered);
@@ -234,33 +234,33 @@ impl<S: OrderedSchema> Ca<S> {
             Piece::One(Node::leaf(larger))
         } else {
             leaf.prefetch_objects(&self.schema);
-            let two = match self.set_apart(&mut change, &way, query) {
+            let two = match self.set_apart(&mut change, &path, query) {
                 Some(two) => two,
-                None => self.split_leaf(&mut change, leaf, way.low, way.high),
+                None => self.split_leaf(&mut change, leaf, path.low, path.high),
             };
             prepare(two.0);
             prepare(two.2);
             Piece::Two(Node::leaf(two.0), two.1, Node::leaf(two.2))
         };
         change.leaves.push(held);
-        self.graft(&mut change, base, way.turns, piece);
+        self.graft(&mut change, base, path.turns, piece);
         change.commit(self, guard);
     }
 
     /// A copy of a locked leaf and an empty leaf beside it, for a key beyond all its entries. Keys that come in order
     /// are like that.
-    fn set_apart(&self, change: &mut Change<S::Key>, way: &Way<S::Key>, query: &Query<S>) -> Option<Two<S::Key>> {
-        let (schema, leaf) = (&self.schema, way.leaf);
+    fn set_apart(&self, change: &mut Change<S::Key>, path: &Path<S::Key>, query: &Query<S>) -> Option<Two<S::Key>> {
+        let (schema, leaf) = (&self.schema, path.leaf);
         if leaf.is_beyond(query, Ordering::Greater) {
             let key = change.key(schema.own_probe(query.probe));
-            let copy = change.copy(leaf, common(schema, way.low, key));
-            let empty = change.leaf(MAX_LINES, common(schema, key, way.high), &[], true);
+            let copy = change.copy(leaf, common(schema, path.low, key));
+            let empty = change.leaf(MAX_LINES, common(schema, key, path.high), &[], true);
             Some((copy, key, empty))
         } else if leaf.is_beyond(query, Ordering::Less) {
             // SAFETY: the entries of a locked leaf are valid.
             let key = change.key(unsafe { schema.own(leaf.lowest(schema)?) });
-            let empty = change.leaf(MAX_LINES, common(schema, way.low, key), &[], true);
-            let copy = change.copy(leaf, common(schema, key, way.high));
+            let empty = change.leaf(MAX_LINES, common(schema, path.low, key), &[], true);
+            let copy = change.copy(leaf, common(schema, key, path.high));
             Some((empty, key, copy))
         } else {
             None
@@ -333,7 +333,7 @@ impl<S: OrderedSchema> Ca<S> {
         if !structure.base.valid() {
             return;
         }
-        let Way { mut turns, .. } = self.way(structure.base, query);
+        let Path { mut turns, .. } = self.path(structure.base, query);
         let Some(turn) = turns.pop() else { return };
         let leaf = |i| match Node(turn.inner.child(i)).kind::<S::Key>() {
             Kind::Leaf(leaf) => leaf,

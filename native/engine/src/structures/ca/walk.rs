@@ -36,7 +36,7 @@ enum Target<'q, 'a, S: OrderedSchema> {
 }
 
 /// A leaf with its bounds.
-struct Spot<'a, K> {
+struct BoundedLeaf<'a, K> {
     base: &'a Base<K>,
     leaf: Leaf,
     low: Bound<K>,
@@ -45,14 +45,14 @@ struct Spot<'a, K> {
     above: Option<Turn<K>>,
 }
 
-impl<K> Clone for Spot<'_, K> {
+impl<K> Clone for BoundedLeaf<'_, K> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<K> Copy for Spot<'_, K> {}
+impl<K> Copy for BoundedLeaf<'_, K> {}
 
-impl<K> Spot<'_, K> {
+impl<K> BoundedLeaf<'_, K> {
     /// The bound of the leaf in this direction. `None` at the end of the table.
     fn beyond(&self, down: bool) -> Option<Bound<K>> {
         let bound = if down { self.low } else { self.high };
@@ -110,7 +110,7 @@ impl Seen {
 
 /// Entries of one leaf, from some rank on in the direction of the walk. Empty at the end of the table.
 pub(super) struct View<'s, 'a, K> {
-    spot: &'s Spot<'a, K>,
+    spot: &'s BoundedLeaf<'a, K>,
     /// The leaf's token, if it was not locked.
     token: Option<u64>,
     /// The ranks `start..end`.
@@ -173,7 +173,7 @@ fn note<K>(trail: &mut Trail, leaf: Leaf, rank: usize, beyond: Bound<K>) {
 }
 
 impl<S: OrderedSchema> Ca<S> {
-    fn seek<'a>(&self, target: &Target<S>) -> Spot<'a, S::Key> {
+    fn seek<'a>(&self, target: &Target<S>) -> BoundedLeaf<'a, S::Key> {
         let search = |inner: Inner<S::Key>| match target {
             Target::First => 0,
             Target::Last => inner.len() - 1,
@@ -190,7 +190,7 @@ impl<S: OrderedSchema> Ca<S> {
         loop {
             match node.kind::<S::Key>() {
                 Kind::Leaf(leaf) => {
-                    return Spot {
+                    return BoundedLeaf {
                         base,
                         leaf,
                         low,
@@ -406,7 +406,7 @@ impl<S: OrderedSchema> Ca<S> {
             return;
         };
         let query = Query::new(&self.schema, self.schema.probe(key));
-        let Spot { leaf, low, high, .. } = self.seek(&if down {
+        let BoundedLeaf { leaf, low, high, .. } = self.seek(&if down {
             Target::Below(&query)
         } else {
             Target::At(&query)

@@ -2,7 +2,7 @@
 
 use super::bucket::{Search, MORE};
 use super::{Aftermath, Hash, Held, SPINS};
-use crate::shared::by_number;
+use crate::shared::radix;
 use crate::{hash_of, Busy, Entry, Locked, Schema, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
@@ -65,7 +65,7 @@ impl<'a, S: Schema> Many<'a, S> {
         let size = self.table.size();
         let number = |key: &(u64, u64)| size.number_of(key.1);
         let mut numbers: SmallVec<[(usize, usize); FEW]> = self.keys.iter().map(number).zip(0..).collect();
-        by_number::sort(&mut numbers);
+        radix::sort(&mut numbers);
         let mut ahead = numbers.iter().map(|(number, _)| *number);
         let mut prefetch = |count| {
             for number in ahead.by_ref().take(count) {

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 const LONGEST: usize = hazard::SLOTS - search::SLOTS - 1;
 
 /// A node of a chain, with its token and entry.
-struct Ring {
+struct Member {
     node: Node,
     token: u64,
     entry: Option<Entry>,
@@ -28,19 +28,19 @@ struct Ring {
 /// See the module's documentation.
 #[derive(Default)]
 struct Chain {
-    rings: SmallVec<[Ring; 4]>,
+    members: SmallVec<[Member; 4]>,
     /// How many nodes were added, including those dropped again.
     added: usize,
 }
 
 impl Chain {
     fn clear(&mut self) {
-        self.rings.clear();
+        self.members.clear();
         self.added = 0;
     }
 
     fn entries(&self) -> impl DoubleEndedIterator<Item = Entry> + '_ {
-        self.rings.iter().filter_map(|ring| ring.entry)
+        self.members.iter().filter_map(|member| member.entry)
     }
 
     /// The hazard slot for the next node. It protects none of the last `LONGEST` nodes.
@@ -51,13 +51,15 @@ impl Chain {
     /// Adds a node; false if it is dead.
     fn add(&mut self, node: Node, token: u64) -> bool {
         let (dead, entry) = (node.is_dead(), node.entry());
-        self.rings.push(Ring { node, token, entry });
+        self.members.push(Member { node, token, entry });
         self.added += 1;
         !dead
     }
 
     fn holds(&self) -> bool {
-        self.rings.iter().all(|ring| ring.node.lock.validate(ring.token))
+        self.members
+            .iter()
+            .all(|member| member.node.lock.validate(member.token))
     }
 }
 
@@ -110,8 +112,8 @@ impl<S: OrderedSchema> SkipList<S> {
             };
             if entries.is_empty() && !end {
                 // Only empty nodes, which contending updates left.
-                if let Some(ring) = chain.rings.last() {
-                    self.clean_node(&hazards, ring.node);
+                if let Some(member) = chain.members.last() {
+                    self.clean_node(&hazards, member.node);
                 }
                 continue;
             }
@@ -142,9 +144,9 @@ impl<S: OrderedSchema> SkipList<S> {
             return Ok(End::Gone);
         }
         // The first node comes before the first result.
-        chain.rings[0].entry = None;
+        chain.members[0].entry = None;
         let mut entries = 0;
-        while entries < limit && chain.rings.len() <= LONGEST {
+        while entries < limit && chain.members.len() <= LONGEST {
             let Ok(next) = self.follow(hazards, last, 0, chain.slot()) else {
                 return Ok(End::Gone);
             };
@@ -158,15 +160,15 @@ impl<S: OrderedSchema> SkipList<S> {
             // A node that was inserted after the search, before the first result. The chain begins there.
             let before = !from_first && target.from(node).is_gt();
             if before {
-                chain.rings.clear();
+                chain.members.clear();
             }
             if !chain.add(node, token) {
                 return Ok(End::Gone);
             }
             if before {
-                chain.rings[0].entry = None;
+                chain.members[0].entry = None;
             }
-            entries += usize::from(chain.rings.last().is_some_and(|ring| ring.entry.is_some()));
+            entries += usize::from(chain.members.last().is_some_and(|member| member.entry.is_some()));
             last = node;
         }
         Ok(End::Open)
@@ -191,8 +193,8 @@ impl<S: OrderedSchema> SkipList<S> {
                 if !chain.add(last, token) {
                     return Ok(End::Gone);
                 }
-                if chain.rings.len() > LONGEST {
-                    chain.rings.remove(0);
+                if chain.members.len() > LONGEST {
+                    chain.members.remove(0);
                 }
                 let Ok(next) = self.follow(hazards, last, 0, chain.slot()) else {
                     return Ok(End::Gone);
@@ -202,7 +204,7 @@ impl<S: OrderedSchema> SkipList<S> {
                     _ => break,
                 }
             }
-            if chain.rings[0].node == self.head {
+            if chain.members[0].node == self.head {
                 return Ok(End::OfList);
             }
             if first == self.head || chain.entries().next().is_some() {

@@ -1,6 +1,9 @@
-//! Models of the engine `linear_hash` with the real locks, small enough for all interleavings.
-//! One is of the bucket lock itself. One is of a bucket that is split and merged concurrently with readers and writers.
-//! One is of the replacement of the array of bucket locks. Run by `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test linear_hash_model`.
+//! Models of the engine `linear_hash` with the real locks, small enough for all interleavings. Run by
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test linear_hash_model`.
+//!
+//! - One is of the bucket lock itself.
+//! - One is of a bucket that is split and merged concurrently with readers and writers.
+//! - One is of the replacement of the array of bucket locks.
 #![cfg(loom)]
 
 use cats_sync::bucket_lock::BucketLock;

@@ -1,7 +1,7 @@
 //! `ca_avl` and `ca_treap`: contention adapting search trees, as proposed for ETS.
 //!
 //! Source: Sagonas, Winblad, "More Scalable Ordered Set for ETS Using Adaptation", Erlang 2014, sections 3 to 5 and 7.
-//! A binary tree of route nodes is above the base nodes. A base node is a sequential ordered set ([`Tree`]) under a
+//! A binary tree of route nodes is above the base nodes. A base node is a sequential ordered set (`Tree`) under a
 //! lock that measures its own contention. A contended base node splits in two under a new route node. An uncontended
 //! one joins its neighbour. Every operation, even a lookup, locks the base node of its key and checks that it is still
 //! valid. That lock is exclusive, or shared between readers.

@@ -2,7 +2,7 @@
 //! optimistic reads.
 //!
 //! Source: Larson, "Dynamic hash tables", CACM 1988, for the bucket numbers and for growth by one bucket at a time. The
-//! bucket layout ([`bucket`]), the versions and the traversal order are this project's own.
+//! bucket layout (`bucket`), the versions and the traversal order are this project's own.
 //!
 //! Guarantees:
 //! - A read writes no shared memory. The exception is a read that writers overtake again and again: it takes the
@@ -13,7 +13,7 @@
 //!
 //! # Why a stale size does no harm
 //!
-//! A key's bucket is [`Size::number_of`] its hash. It changes only when that bucket is split or merged. The thread that
+//! A key's bucket is `Size::number_of` its hash. It changes only when that bucket is split or merged. The thread that
 //! does this holds the locks of both buckets, and stores the new size before it frees them. So:
 //! - A writer locks the bucket, then reads the size again. If the number is still the same, it stays the same until the
 //!   unlock.
@@ -22,7 +22,7 @@
 //!   validates.
 //! - A thread that reads the new size finds the new bucket locked until all entries are there. The bucket was locked
 //!   before that size was stored (Release, Acquire).
-//! - Buckets beyond the size stay locked (see [`directory`]). So a thread with a larger, old size finds nothing in
+//! - Buckets beyond the size stay locked (see `directory`). So a thread with a larger, old size finds nothing in
 //!   them.
 
 mod bucket;

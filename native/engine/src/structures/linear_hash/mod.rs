@@ -6,20 +6,20 @@
 //! hashing.
 //!
 //! Every operation takes locks, as in ETS. First it takes the table lock in read mode, and then the lock of the key's
-//! bucket in read or write mode. Without bucket locks ([`Locking::Table`]) writers take the table lock in write mode.
+//! bucket in read or write mode. Without bucket locks (`Locking::Table`) writers take the table lock in write mode.
 //! The load is estimated from what one lock guards. So the only shared words that an operation writes are the reader
 //! counts in the locks.
 //!
 //! # Why the bucket of a key is stable
 //!
-//! A key's bucket is [`Size::number_of`] its hash, computed under the lock of the bucket. The hash alone selects the
+//! A key's bucket is `Size::number_of` its hash, computed under the lock of the bucket. The hash alone selects the
 //! lock, and both halves of a split have the same lock. A thread that moves the key needs that lock, too. So the size
 //! that an operation reads may be stale, but it gives the same bucket.
 //!
 //! # Order of locks
 //!
 //! First the table lock. Then bucket locks in traversal order, in which the buckets of one lock are adjacent. Resizing
-//! takes a bucket lock only if it holds none. An operation that needs more than [`MANY`] bucket locks takes the table
+//! takes a bucket lock only if it holds none. An operation that needs more than `MANY` bucket locks takes the table
 //! lock in write mode instead.
 
 mod chain;

@@ -6,15 +6,14 @@
 //! own interface is used, as that of `HashMap` has no lookup by a probe whose equality the schema decides. The lock is
 //! any of [`cats_sync::lock`].
 //!
-//! The table itself has no stable traversal order. It comes from the value that the table gets as the hash. The entries
+//! The table itself has no stable traversal order. The value that the table gets as the hash provides one. The entries
 //! are divided into *bins* by the first bits of their place in traversal order (`crate::shared::linear`), with about
 //! one entry a bin. All entries of a bin have one hash in the table, so a bin can be listed. A traversal goes through
 //! the bins in order, as through buckets, and its position stays valid when the table is resized.
 //!
 //! When such a table is full, it would move all its entries at once. Instead a second table is made, and each insertion
 //! or removal moves some bins, in order. Bins before `Map::moved` are in the new table, the others in the old one.
-//! Only the allocation happens at once. It
-//! writes one byte for each slot.
+//! Only the allocation happens at once. It writes one byte for each slot.
 
 use crate::config::Config;
 use crate::shared::linear::{self, behind, position, First, Position};

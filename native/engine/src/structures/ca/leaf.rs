@@ -12,7 +12,7 @@
 //!
 //! The lock and the marks take at most two cache lines. They are so small that those of a table with millions of
 //! entries stay in the processor's caches. A search for an absent key reads nothing else. A search for a present key
-//! also reads one or two cache lines of entries.
+//! also reads half a line of entries, which is one cache line.
 //!
 //! The permutation lists the slots in key order while the flag ORDERED is set. An empty leaf has it set. A key above
 //! all others is appended to the order. For any other key the order is kept only while ordered operations use it: after

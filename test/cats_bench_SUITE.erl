@@ -2,15 +2,17 @@
 %% experiments is measured in a VM of its own, as bench/run does it. The shared loads do what they say.
 -module(cats_bench_SUITE).
 -include_lib("stdlib/include/assert.hrl").
+-include_lib("xmerl/include/xmerl.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([compiled_without_warnings/1, declared/1, listed/1, measured/1, rounds_alternate/1,
-         failures_are_records/1, long_work_is_watched/1, memory_of_a_new_vm/1, keys/1, shapes/1, programs/1]).
+         failures_are_records/1, long_work_is_watched/1, memory_of_a_new_vm/1, keys/1, shapes/1, programs/1,
+         demo/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [compiled_without_warnings, declared, listed, measured, rounds_alternate, failures_are_records,
-     long_work_is_watched, memory_of_a_new_vm, keys, shapes, programs].
+     long_work_is_watched, memory_of_a_new_vm, keys, shapes, programs, demo].
 
 %% An experiment whose measurements fail in each way.
 -define(BROKEN, "
@@ -33,7 +35,7 @@ init_per_suite(Config) ->
     Broken = filename:join(Beams, "bench_broken.erl"),
     ok = file:write_file(Broken, ?BROKEN),
     true = code:add_patha(Beams),
-    Results = [compile(Source, Beams) || Part <- ["vm", "programs", "experiments"], Source <- sources(Part)],
+    Results = [compile(Source, Beams) || Part <- ["", "vm", "programs", "experiments"], Source <- sources(Part)],
     {ok, _, []} = compile(Broken, Beams),
     [{beams, Beams}, {compiled, Results} | Config].
 
@@ -211,3 +213,41 @@ programs(_Config) ->
     ok = ran:run(2),
     ?assertEqual([1, 1], [moves:run("bew", Workers) - 2 || Workers <- [1, 2]]),
     ok.
+
+%% The chart of the demo for two groups of rows: bars in proportion within their group, narrow enough for a terminal.
+%% The file is well-formed, is opaque, and has the same bars. The time left follows from the measurements done.
+demo(_Config) ->
+    Rows = [{set, 1, insert, 2.0e6, "ets", 4.0e6, 2.0, 1.9, 2.1},
+            {set, 1, {mixed, 100}, 1.0e6, "ets r", 0.5e6, 0.5, 0.5, 0.5},
+            {ordered_set, 64, delete, 1.0, "ets w", 2.0e8, 2.0e8, 1.0, 3.0e8}],
+    Lines = string:split(string:trim(lists:flatten(cats_demo:chart(Rows)), trailing), "\n", all),
+    ?assertEqual(["Operations per second, each group on its own scale",
+                  "",
+                  "set, 1 worker",
+                  "  insert        ets  " ++ lists:duplicate(24, $-) ++ " 2.00M",
+                  "                cats " ++ lists:duplicate(48, $#) ++ " 4.00M",
+                  "  100% lookups  ets  " ++ lists:duplicate(12, $-) ++ " 1.00M",
+                  "                cats " ++ lists:duplicate(6, $#) ++ " 0.50M",
+                  "",
+                  "ordered_set, 64 workers",
+                  "  delete        ets  - 0.00M",
+                  "                cats " ++ lists:duplicate(48, $#) ++ " 200.00M"], Lines),
+    ?assertEqual([], [Line || Line <- Lines, length(Line) >= 80]),
+    {#xmlElement{name = svg} = Svg, []} = xmerl_scan:string(lists:flatten(cats_demo:svg(Rows))),
+    [Page | Bars] = xmerl_xpath:string("//rect", Svg),
+    ?assertEqual({"100%", "100%", "#ffffff"},
+                 {attribute(width, Page), attribute(height, Page), attribute(fill, Page)}),
+    ?assertEqual([{Colour, Width} || {Ets, Cats} <- [{"130.0", "260.0"}, {"65.0", "32.5"}, {"0.0", "260.0"}],
+                                     {Colour, Width} <- [{"#d55e00", Ets}, {"#0072b2", Cats}]],
+                 [{attribute(fill, Bar), attribute(width, Bar)} || Bar <- Bars]),
+    Texts = [Value || #xmlText{value = Value} <- xmerl_xpath:string("//text/text()", Svg)],
+    [?assert(lists:member(Text, Texts), {Text, Texts})
+     || Text <- ["set, 1 worker", "ordered_set, 64 workers", "100% lookups", "ets 2.00M", "cats 200.00M"]],
+    Progress = #{done => 10, total => 40, started => 1000, shown => 1000, terminal => true},
+    ?assertEqual(15, cats_demo:seconds_left(Progress, 6000)),
+    ?assertEqual(0, cats_demo:seconds_left(Progress#{done := 40}, 6000)),
+    ok.
+
+attribute(Name, #xmlElement{attributes = Attributes}) ->
+    #xmlAttribute{value = Value} = lists:keyfind(Name, #xmlAttribute.name, Attributes),
+    Value.

@@ -553,6 +553,16 @@ impl Candidate {
     }
 }
 
+/// What comes after a candidate.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Candidate,
+    /// The step ends here, and the next slice goes on with this candidate.
+    Slice,
+    /// The chunk is full.
+    Chunk,
+}
+
 /// Puts candidates in the order that `precedes` gives. It agrees with the order of their places.
 ///
 /// Buckets come in order, so few candidates overtake another. A *run* is the shortest stretch that none has to leave. `least` is
@@ -698,91 +708,113 @@ impl<'e, 'g> Slice<'e, 'g> {
         };
         let prefetch = |object: &ObjectRef<'g>| object.prefetch(reach);
         objects.iter().take(AHEAD).for_each(prefetch);
-        let in_order = self.ordered() || work.unordered;
-        let (mut room, mut least) = std::mem::take(&mut self.room);
-        room.clear();
-        room.reserve(objects.len());
-        // A loop, not an iterator: a candidate that went through memory in two parts would cause a store-forwarding stall.
-        for (index, object) in objects.iter().enumerate() {
-            if let Some(later) = objects.get(index + AHEAD) {
-                prefetch(later);
+        let clause = |object: &ObjectRef<'g>| match program {
+            None => Some(0),
+            Some(program) => program.candidate(seen(object)),
+        };
+        let mut changed = None;
+        let mut go_on = Next::Candidate;
+        if self.ordered() || work.unordered {
+            let mut before = None;
+            for (index, object) in objects.iter().enumerate() {
+                if let Some(later) = objects.get(index + AHEAD) {
+                    prefetch(later);
+                }
+                let Some(clause) = clause(object) else { continue };
+                let candidate = Candidate::new(0, index, clause);
+                go_on = self.act(work, selection, objects, before, candidate, &mut changed)?;
+                if go_on != Next::Candidate {
+                    break;
+                }
+                before = Some((candidate, candidate));
             }
-            let from = match program {
-                None => 0,
-                Some(program) => match program.candidate(seen(object)) {
-                    Some(from) => from,
-                    None => continue,
-                },
-            };
-            let place = if in_order { 0 } else { met.place(index) };
-            room.push(Candidate::new(place, index, from));
-        }
-        if !in_order {
+        } else {
+            let (mut room, mut least) = std::mem::take(&mut self.room);
+            room.clear();
+            room.reserve(objects.len());
+            for (index, object) in objects.iter().enumerate() {
+                // Where there is nothing to test, nobody looks at the object yet.
+                if let (Some(later), Some(_)) = (objects.get(index + AHEAD), program) {
+                    prefetch(later);
+                }
+                if let Some(clause) = clause(object) {
+                    room.push(Candidate::new(met.place(index), index, clause));
+                }
+            }
             let key = self.handle.table().key();
             arrange(&mut room, &mut least, |a, b| {
                 let places = a.place.cmp(&b.place);
                 places.then_with(|| met.order(key, a.index(), b.index())).is_lt()
             });
+            for (position, &candidate) in room.iter().enumerate() {
+                if let Some(later) = room.get(position + AHEAD) {
+                    prefetch(&objects[later.index()]);
+                }
+                let before = position.checked_sub(1).map(|last| (room[0], room[last]));
+                go_on = self.act(work, selection, objects, before, candidate, &mut changed)?;
+                if go_on != Next::Candidate {
+                    break;
+                }
+            }
+            self.room = (room, least);
         }
-        let whole = self.act(work, selection, objects, &room)?;
-        self.room = (room, least);
         self.whole = self.found - found > objects.len() / 2;
-        Ok(whole)
+        Ok(go_on != Next::Slice)
     }
 
-    /// As [`step`](Self::step), for objects that may match, in order.
+    /// As [`step`](Self::step), for one object. `before` has the first and the last candidate before this one. `changed` is the object of
+    /// a bag of whose key all objects were changed last.
     #[inline(always)]
-    fn act(
+    fn act<'o>(
         &mut self,
         work: &Work,
         selection: &mut Selection,
-        objects: &[ObjectRef<'g>],
-        candidates: &[Candidate],
-    ) -> Result<bool, Failure> {
-        // In a bag, the object whose key was the last one of which all objects were changed.
-        let mut changed = None;
+        objects: &'o [ObjectRef<'g>],
+        before: Option<(Candidate, Candidate)>,
+        candidate: Candidate,
+        changed: &mut Option<&'o ObjectRef<'g>>,
+    ) -> Result<Next, Failure> {
+        let object = &objects[candidate.index()];
         // The objects of a key come all or none of them: those that fit a scheduler must not be too much because of what came before.
         let enough = match self.handle.table().kind().is_bag() {
             true => STEP_WORDS - SCHEDULER_WORDS,
             false => STEP_WORDS,
         };
-        for (position, &candidate) in candidates.iter().enumerate() {
-            let object = &objects[candidate.index()];
-            let stops = self.words >= enough || self.found >= self.limit;
-            if stops && position > 0 && self.go_between(selection, objects, candidates[position - 1], candidate) {
-                return Ok(false);
-            }
-            let words = self.words;
-            let done = match words >= STEP_WORDS && self.is_too_much(object, changed) {
-                true => Err(Failure::Big),
-                false => self.apply(work, selection, object, candidate.clause(), &mut changed),
-            };
-            if object.words() > LARGE {
-                let looked = match work.action {
-                    Action::Collect | Action::Count => object.words() / LOOKED,
-                    Action::Delete | Action::Replace => object.words(),
-                };
-                self.words = self.words.max(words + looked);
-            }
-            match done {
-                // What was changed stays so, and must not be met again. Of the object's own key nothing was, so if this is the only key,
-                // there is nothing to stop behind.
-                Err(Failure::Busy | Failure::Big)
-                    if work.action.right() == Right::Write
-                        && position > 0
-                        && self.go_between(selection, objects, candidates[0], candidate) =>
-                {
-                    return Ok(false);
+        if self.words >= enough || self.found >= self.limit {
+            if let Some((_, last)) = before {
+                if self.go_between(selection, objects, last, candidate) {
+                    return Ok(Next::Slice);
                 }
-                done => done?,
-            }
-            if self.found >= self.limit && self.ordered() {
-                let key = object.element(self.handle.table().key());
-                selection.go_to(Place::Key(key));
-                break;
             }
         }
-        Ok(true)
+        let words = self.words;
+        let done = match words >= STEP_WORDS && self.is_too_much(object, *changed) {
+            true => Err(Failure::Big),
+            false => self.apply(work, selection, object, candidate.clause(), changed),
+        };
+        if object.words() > LARGE {
+            let looked = match work.action {
+                Action::Collect | Action::Count => object.words() / LOOKED,
+                Action::Delete | Action::Replace => object.words(),
+            };
+            self.words = self.words.max(words + looked);
+        }
+        match (done, before) {
+            // What was changed stays so, and must not be met again. Of the object's own key nothing was, so if this is the only key,
+            // there is nothing to stop behind.
+            (Err(Failure::Busy | Failure::Big), Some((first, _)))
+                if work.action.right() == Right::Write && self.go_between(selection, objects, first, candidate) =>
+            {
+                return Ok(Next::Slice);
+            }
+            (done, _) => done?,
+        }
+        if self.found >= self.limit && self.ordered() {
+            let key = object.element(self.handle.table().key());
+            selection.go_to(Place::Key(key));
+            return Ok(Next::Chunk);
+        }
+        Ok(Next::Candidate)
     }
 
     /// Has the next slice go on with the object of a candidate, if one before it was another place's; whether that is so.

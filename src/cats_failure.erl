@@ -1,6 +1,5 @@
-%% What cats does when a native function raises an error: calls it again when that is all it takes, or else
-%% raises the error that ets would raise, with the explanation that the shell prints for ets (error_info, EEP
-%% 54).
+%% What cats does when a native function raises an error. It calls the function again where that is enough. Otherwise it
+%% raises the error of ets, with the explanation that the shell prints for ets (error_info, EEP 54).
 %%
 %% A native function raises an atom that says why it did not succeed, and has then changed nothing:
 %%   busy          it met a lock that was held for too long: other processes get their turn, then it is called again.

@@ -1,10 +1,11 @@
 %% @private
 %% @doc The native functions of cats: loads the library `cats_nif' and holds a stub for each function of it.
 %%
-%% A function returns what the function of `ets' with its name returns, or raises `error:Cause', where `Cause' is an atom:
-%% `busy' (a lock was held too long), `dirty' (too large for a scheduler, see {@link dirty/2}), `settings' (the settings have not
-%% been passed yet, see {@link configure/1}), `system_limit', or the cause that `ets' gives for `badarg'. Nothing
-%% was done when it raises. The module `cats' turns causes into what its callers see.
+%% A function returns what the function of `ets' with its name returns, or raises `error:Cause'. `Cause' is an atom.
+%% `busy' means that a lock was held too long. `dirty' means that the call is too large for a scheduler, see {@link
+%% dirty/2}. `settings' means that the settings have not been passed yet, see {@link configure/1}. Others are
+%% `system_limit' and the causes that `ets' gives for `badarg'. Nothing was done when it raises. The module `cats' turns
+%% causes into what its callers see.
 -module(cats_nif).
 
 -export([

@@ -1,6 +1,6 @@
-//! All engines and table locks, and beside them maps of other Rust libraries, at the mixed workload of `ets_bench` (003,
-//! section 5): lookups of random integer keys, half of which are there, and as many insertions as deletions. Prints what
-//! criterion prints, and then one table of operations a second.
+//! All engines and table locks beside maps of other Rust libraries, with the mixed workload of `ets_bench`. It looks up random
+//! integer keys, half of which are there, and inserts as often as it deletes. Source: Klaftenegger, Sagonas, Winblad, "On the
+//! Scalability of the Erlang Term Storage", Erlang 2013. Prints what criterion prints, and then one table of operations a second.
 //!
 //! `make bench-native`: some 8 minutes; with `QUICK=1` some 2, on fewer keys. `FILTER=text` measures the rows whose name has it.
 

@@ -1,5 +1,5 @@
-//! The contention adapting engine beside the standard library's tree: nanoseconds of processor time
-//! an operation, 2^20 operations over 2^21 integer keys, each phase in its own random order; on one thread, and for `ca` on
+//! The contention adapting engine beside the standard library's tree. Prints nanoseconds of processor time for each operation.
+//! There are 2^20 operations over 2^21 integer keys, each phase in its own random order. They run on one thread, and for `ca` on
 //! two at once. Then appends, a walk, and a small queue.
 //!
 //! `cargo run --release -p cats-bench --example ca_bench [ROUNDS]`

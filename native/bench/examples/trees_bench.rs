@@ -1,5 +1,5 @@
-//! The ordered engines with AVL trees and treaps beside the default one, in the mixed phase of `ets_bench` (003 section 4):
-//! nanoseconds of processor time and of the clock an operation, on one thread and on two; then lookups and steps of two
+//! The ordered engines with AVL trees and treaps beside the default one, in the mixed phase of `ets_bench`. Prints nanoseconds of
+//! processor time and of the clock for each operation, on one thread and on two. Then it measures lookups and steps of two
 //! threads with and without a static stack. Run it on an idle machine.
 //!
 //! `cargo run --release -p cats-bench --example trees_bench [LOG2_OPERATIONS]`

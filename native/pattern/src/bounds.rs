@@ -1,5 +1,5 @@
-//! Which keys a program can match: a bound key is one lookup, and in a table ordered by key a partly bound key, or a guard
-//! that compares a part of it with a constant, limits a scan to a range.
+//! Which keys a program can match. A bound key is one lookup. In a table ordered by key, a partly bound key limits a scan to a
+//! range. So does a guard that compares a part of the key with a constant.
 
 use crate::function::Function;
 use crate::head::Pattern;
@@ -86,8 +86,8 @@ impl Program {
         ))
     }
 
-    /// For each clause the elements that an object needs for it to match, as far as they are neither tuples, lists nor maps: their
-    /// places, counted from 0, and what they are exactly. Clauses that match no object are left out.
+    /// The elements that an object needs to match each clause: their places, counted from 0, and their exact values. Elements
+    /// that are tuples, lists or maps are left out. Clauses that match no object are left out.
     pub fn elements(&self) -> impl Iterator<Item = Vec<(usize, TermRef<'_>)>> {
         self.code.clauses.iter().filter_map(|clause| match &clause.head {
             Pattern::Tuple(elements) => {

@@ -1,7 +1,7 @@
 //! Match specifications: compiled once, run over stored objects without copying those that do not match.
 //!
-//! The language and its corners are those of the VM's own compiler (OTP's `erl_db_util.c` is the reference): which heads are
-//! patterns, what is a constant, how a failing call in a guard or in a body behaves. See [`Program`].
+//! The language is that of the VM's own compiler, with its corner cases: which heads are patterns, what is a constant, how a
+//! failing call behaves in a guard or in a body. The reference is OTP's `erl_db_util.c`. See [`Program`].
 
 mod arena;
 mod arithmetic;

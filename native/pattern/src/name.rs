@@ -1,5 +1,5 @@
-//! What atoms stand for in match specifications. Each thread remembers what it found for the atoms that it met last, as a VM never
-//! changes an atom's text, and asking for that takes longer than all else there is to compiling a small specification.
+//! What atoms stand for in match specifications. Each thread caches this for the last atoms it met. The VM never changes an
+//! atom's text, and asking for it takes longer than the rest of compiling a small specification.
 
 use crate::function::Function;
 use crate::program::Vm;

@@ -1,10 +1,10 @@
 //! Turns at a lock that threads fight for.
 //!
 //! Where two threads take the same lock again and again, each call brings the lines of the lock and of what it protects from the
-//! other's caches. A thread that met the same lock held last time, too, first lets the other go on for a while, which finds the lines
-//! where they are. (The idea of Radovic and Hagersten, "Hierarchical backoff locks for nonuniform communication architectures",
-//! HPCA 2003, with each processor's caches for the node.) A thread that meets a lock held now and then, as where keys are spread
-//! over many locks, tries again at once.
+//! other's caches. A thread that finds the same lock held twice in a row backs off for a while. Meanwhile the other thread finds
+//! the lines in its cache. A thread that finds a lock held now and then tries again at once. That is the case where keys spread
+//! over many locks. Source: Radovic, Hagersten, "Hierarchical backoff locks for nonuniform communication architectures", HPCA
+//! 2003; each processor's caches stand for the node.
 
 use crate::facade::{per_thread, spin_loop};
 use std::cell::Cell;

@@ -19,9 +19,9 @@
 //!   processor and will be allocated there again; it frees them when it seals its next bag, and has one lot left to it at a time,
 //!   none of much memory. [`collect`] frees what is left to any thread, and leaves nothing.
 //!
-//! Held back at most: 64 objects or 64 KiB in each thread's bag, some 300 objects or 512 KiB left to it, some 512 KiB of sealed
-//! bags, and what is retired while the oldest guard lives. A thread that seals a bag then frees up to four at its unpin, so a
-//! backlog shrinks.
+//! This bounds the garbage. Each thread's bag has at most 64 objects or 64 KiB, and some 300 objects or 512 KiB are left to the
+//! thread. Sealed bags have some 512 KiB. What is retired while the oldest guard lives comes on top. A thread that seals a bag
+//! then frees up to four at its unpin, so a backlog shrinks.
 
 use crate::barrier;
 use crate::facade::{global, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, Witness};
@@ -510,8 +510,8 @@ fn take_ripe(limit: usize, raiding: bool) -> Option<*mut Bag> {
     Some(ripe)
 }
 
-/// Frees bags that nobody reads, but leaves those of another thread to it, if they are not too heavy and it has taken what was left
-/// to it before: what is freed where it was allocated, and will be again, takes no lines from another processor.
+/// Frees bags that nobody reads. Bags of another thread are left to that thread, if they are not too heavy and it has taken what
+/// was left to it before. Memory that is freed by the thread that allocates it again moves no cache lines between processors.
 fn free_or_leave(mut ripe: *mut Bag, own: &Slot) {
     // SAFETY: the bags are this thread's own, and those that are left nobody's until they are taken.
     while let Some(first) = unsafe { ripe.as_ref() } {

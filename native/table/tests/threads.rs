@@ -68,8 +68,8 @@ fn lists_are_seen_whole_or_not_at_all() {
                 .collect();
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    // Lists are written over ever the same keys: reading the last key after the first, with the same value
-                    // read twice on both sides, must not show a list of which one part is older than the other.
+                    // Lists overwrite the same keys again and again. A reader reads the last key after the first, each value
+                    // twice. It must never see one part of a list that is older than the other.
                     let guard = epoch::pin();
                     let handle = table.by_identifier(&guard);
                     let before = (value(handle, 0), value(handle, 9));

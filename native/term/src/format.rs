@@ -358,8 +358,8 @@ impl<'a> TermRef<'a> {
         unsafe { std::slice::from_raw_parts(self.item(), count) }
     }
 
-    /// Whether the items from this term's up to the last one that is in it are, word by word, those of the other one, offsets being as far
-    /// from each other as the terms are: then both are the same. Not where something is held or counted. Only for words that are no
+    /// Whether this term's items, up to the last one in it, equal those of the other term word by word. Offsets count from each
+    /// term's own place. If so, the terms are the same. Not where something is held or counted. Only for words that are no
     /// immediates.
     pub(crate) fn is_laid_out_as(self, other: TermRef<'_>) -> bool {
         let (first, others) = (self.item(), other.item());

@@ -1,9 +1,9 @@
 //! Hashes of terms: of the exact term, equal under `=:=`, and of its value, equal under `==`.
 //!
-//! Words are absorbed by multiplication folded to 64 bits (the step of wyhash and rapidhash), two at a time where they stand side by
-//! side, under secrets that are drawn once per load. Of words that stand for nothing but themselves up to eight are absorbed at once, their
-//! products made beside each other and not one after the other; so are the bytes of short binaries. Those of others are hashed by
-//! rapidhash, under another secret.
+//! Words are absorbed by multiplication folded to 64 bits, the step of wyhash and rapidhash. Words that stand side by side are
+//! absorbed two at a time. The secrets are drawn once when the library is loaded. Of words that stand for nothing but themselves
+//! up to eight are absorbed at once, their products made beside each other and not one after the other; so are the bytes of short
+//! binaries. Those of others are hashed by rapidhash, under another secret.
 
 use crate::block::Short;
 use crate::format::{is_immediate, padded, Class, Elements, Map, TermRef, View};
@@ -386,8 +386,9 @@ mod tests {
     const BUCKETS: usize = 1 << BITS;
     const KEYS: u64 = 5 * BUCKETS as u64;
 
-    /// How the bits of the hash that engines use spread keys, each as a ratio to what chance would do: the variance of the number of
-    /// keys for the low bits and for the high ones, and the pairs with the same low bits of which eight high bits are the same, too.
+    /// How well the bits of the hash that engines use spread keys, as ratios to chance. The first two are the variance of the
+    /// number of keys, by the low bits and by the high bits. The third is the number of pairs with equal low bits that also agree
+    /// in eight high bits.
     fn spread(word: impl Fn(u64) -> u64) -> [f64; 3] {
         let mut buckets = vec![Vec::new(); BUCKETS];
         let mut high = vec![0u32; BUCKETS];

@@ -24,9 +24,9 @@ pub struct Host {
     pub identical_mixed: fn(TermRef<'_>, TermRef<'_>) -> bool,
     /// Appends the bits of a held bit string, the last byte filled up with zeros, and returns how many of them there are.
     pub bits: fn(u64, &mut Vec<u8>) -> usize,
-    /// Keeps a term of a new stored object, which belongs to the caller or (if it has a place) to another object: copies it
-    /// and [relocates](Held::relocate) the words, whose place stays the same until they are released. For a
-    /// binary of more than 64 bytes these are its `bytes`, and the result is the address of the kept ones.
+    /// Keeps a term of a new stored object. The term belongs to the caller or, if it has a place, to another object. Copies the
+    /// term and [relocates](Held::relocate) the words. Their place stays the same until they are released. For a binary of more
+    /// than 64 bytes these are its `bytes`, and the result is the address of the kept ones.
     pub retain: fn(&Held, Class, bytes: Option<&[u8]>) -> *const u8,
     /// Gives back what [`retain`](Self::retain) took. Runs on any thread.
     pub release: fn(&Held),

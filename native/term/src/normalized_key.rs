@@ -12,10 +12,11 @@
 //! | others, and terms nested deeper than 16 | class; ends the key |
 //! | the words below and above all terms | nothing, and 255; end the key |
 //!
-//! A positive number of 2^e up to 2^(e + 1), e below 64, is a byte for e, then in whole bytes the e bits of its integral part
-//! below the highest, a bit that tells if there is a fraction, and the bits of that. Larger numbers have an 8-byte e and all
-//! bits; numbers below 1 have a byte of their own and 8 with the bits of the float. Negative numbers are the complement of
-//! their magnitude's bytes. So 1 and 1.0 have the same bytes, and no number needs to be rounded.
+//! A positive number from 2^e up to 2^(e + 1), with e below 64, has a byte for e. The e bits of its integral part below the
+//! highest bit follow. Then comes a bit that says whether there is a fraction, and the bits of the fraction. They fill whole
+//! bytes. Larger numbers have an 8-byte e and all bits; numbers below 1 have a byte of their own and 8 with the bits of the
+//! float. Negative numbers are the complement of their magnitude's bytes. So 1 and 1.0 have the same bytes, and no number needs
+//! to be rounded.
 //!
 //! An integer from 1 to 248 is one byte as an element of a list, so a string is as dense as a binary:
 //!

@@ -30,8 +30,8 @@ fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
 
 /// Compares as `exact` (the order of map keys) says.
 ///
-/// Held terms are compared in term order even as map keys: only for terms nested deeper than 64, or funs that differ in a
-/// number of their environment, could the two orders differ.
+/// Held terms are compared in term order even as map keys. The two orders could differ only for terms nested deeper than 64, or
+/// for funs that differ in a number of their environment.
 #[inline(never)]
 fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     if a.same_place(b) {

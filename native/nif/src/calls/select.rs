@@ -85,8 +85,8 @@ struct Yields {
 }
 
 impl Yields {
-    /// How many words the results of a scan of so many objects may take in the end: as many as what it has made suggests and some
-    /// more, but not beyond that by more than a certain factor.
+    /// How many words all results of a scan of so many objects may take. It extrapolates from what was made, with some room, up
+    /// to a fixed factor.
     fn expected(self, objects: usize) -> usize {
         let words = self.words.saturating_mul(objects.max(self.objects)) / self.objects.max(1);
         (words + words / 8).min(FORESIGHT * self.words)
@@ -139,9 +139,10 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
 /// `select(Function, Table, Specification, Limit)`: `Function` is the `ets` function's name; `Limit` is `infinity` where there
 /// is none.
 ///
-/// Results are put before a list as they come. An ordered table is gone through so that the list is in order, or with a limit in the
-/// opposite one. An unordered table is gone through in the order of `first` and `next`, and the objects of a key from the newest
-/// to the oldest; so the list has the keys in the opposite order, and the objects of a key in the order of insertion.
+/// Results are put before a list as they come. An ordered table is gone through so that the list is in order, or with a limit in
+/// the opposite one. A scan of an unordered table takes the keys in the order of `first` and `next`, and the objects of a key
+/// from the newest to the oldest. Each result goes before the list. So the list has the keys in the opposite order, and the
+/// objects of a key in the order of insertion.
 ///
 /// Returns `{Result, Cursor, Words}` when there is more to do: all results may take so many words together. Returns the result
 /// when there is not and there is no limit. With a limit, returns `{Order, Result, Cursor, Place, Table}` when there are as many
@@ -696,8 +697,8 @@ impl<'e, 'g> Slice<'e, 'g> {
         Ok(self.env.unsigned(before.wrapping_add(self.counted as u64)))
     }
 
-    /// Does to each object what is to be done, in the order in which the table is gone through; false when it had to stop because others held a
-    /// lock, or enough was made, with the selection set to go on from there.
+    /// Does the work on each object, in the order of the scan. False when it had to stop because others held a lock, or enough
+    /// was made. Then the selection goes on from there.
     fn step(&mut self, work: &Work, selection: &mut Selection, met: &Met<'g>) -> Result<bool, Failure> {
         let objects = met.as_slice();
         let program = work.program.as_ref();

@@ -1,7 +1,7 @@
 //! `cats_nif:dirty(Function, Arguments)`: runs any native function on a dirty scheduler, where it may take its time.
 //!
-//! An exception of the function comes back as a value: an exception that a dirty native function raises while the VM is still
-//! finishing to load its module makes the VM read memory that it has freed (seen on the debug VM of OTP 29).
+//! An exception of the function comes back as a value. The VM may still be finishing to load the module. An exception on a dirty
+//! scheduler then makes the VM read memory that it has freed, as the debug VM of OTP 29 shows.
 
 use crate::entry::failure::Failure;
 use crate::entry::functions::FUNCTIONS;

@@ -167,8 +167,8 @@ fn check_stamps(env: Env, info: Term) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that the VM has the terms that stored words rely on: immediates are told by their tag bits, small integers have 60
-/// bits, and a tuple made of stored words has them as its elements.
+/// Checks what stored words rely on. Tag bits tell immediates. Small integers have 60 bits. A tuple made of stored words has them
+/// as its elements.
 fn check_terms(env: Env) -> Result<(), Refusal> {
     let small_max = (1i64 << 59) - 1;
     let immediates = [

@@ -1,16 +1,16 @@
 //! Held terms: terms of the VM that live in environments of their own, each shared by a batch of objects.
 //!
 //! A thread fills a batch of its own; when it has 64 terms, or they weigh 256 KiB, it is closed and the thread begins the next.
-//! Adding takes no lock: only the owner adds, and whoever reads a term has seen the words that were published after it was written.
-//! Giving back is one atomic subtraction from the batch's state. A closed batch is freed with its last term. When its terms weigh a
-//! quarter of what they weighed once, those left move to the current batch of the thread that saw it, and the environment goes as
-//! soon as no reader can be in it: so what is dead weighs at most three times what lives. The same is done to open batches by the
-//! reaper ([`sweep`]).
+//! Adding takes no lock: only the owner adds, and whoever reads a term has seen the words that were published after it was
+//! written. Giving back is one atomic subtraction from the batch's state. A closed batch is freed with its last term. When its
+//! terms weigh a quarter of what they once weighed, the rest move to the current batch of the thread that noticed it. The
+//! environment is freed as soon as no reader can be in it. So dead terms weigh at most three times as much as living ones. The
+//! same is done to open batches by the reaper ([`sweep`]).
 //!
-//! A binary whose references cannot be counted ([`binary`](crate::layout::binary)) is shared all the same: it keeps what it is a part of. Such
-//! terms, and those with unknown parts, may keep more than they weigh, so they have batches of their own kind, where like is with like:
-//! one of them that is dead is never kept by references that live. A term that is heavy has a batch alone. Where the VM does not tell
-//! what a term weighs, it is weighed ([`weight`]).
+//! A binary whose references cannot be counted ([`binary`](crate::layout::binary)) is shared all the same: it keeps what it is a
+//! part of. Such terms, and those with unknown parts, may keep more memory than they weigh. So they have batches of their own
+//! kind. A dead one is never kept by living references. A term that is heavy has a batch alone. Where the VM does not tell what a
+//! term weighs, it is weighed ([`weight`]).
 //!
 //! Who is to compact a batch claims it, under a lock that it holds until all terms have moved. Who gives a term back clears its
 //! slot, then subtracts. If the batch was claimed before, it waits for the lock: then either the term has moved, and is given back

@@ -1,15 +1,15 @@
 //! Chunks of 2 MiB, aligned to their size so that a block's address leads to its page's header, in regions of one to fifteen
 //! from the source.
 //!
-//! A chunk's first 64 KiB hold the headers of its 31 pages; where in them depends on the chunk's address, so that the headers
-//! of different chunks do not compete for the same lines of a cache. Memory is not touched before it is used, and regions grow
-//! with what is in use.
+//! A chunk's first 64 KiB hold the headers of its 31 pages. Their place in it depends on the chunk's address, so headers of
+//! different chunks do not compete for the same cache sets. Memory is not touched before it is used, and regions grow with what
+//! is in use.
 //!
 //! The first touch of a huge page takes a millisecond or two, more than a scheduler may be held. So a thread of its own, begun
-//! with the third chunk, keeps some chunks in stock whose memory it has had made of huge pages and touched. Who finds the
-//! stock empty takes a chunk as it is, in small pages. The same thread gives regions back to the system and then to the source,
-//! which may take as long. When it is woken it does not preempt who runs, as that is likely to be a scheduler, and where all processors
-//! are busy it waits for a tick of the system's clock; once it runs, others wait for the next one. So it naps after each chunk.
+//! with the third chunk, keeps some chunks in stock whose memory it has had made of huge pages and touched. Who finds the stock
+//! empty takes a chunk as it is, in small pages. The same thread gives regions back to the system and then to the source, which
+//! may take as long. Waking it does not preempt the running thread, which is likely a scheduler. Where all processors are busy,
+//! it waits for a tick of the system's clock. Once it runs, others wait for the next tick. So it naps after each chunk.
 
 use super::class::PAGE;
 use super::page::Page;
@@ -419,8 +419,8 @@ unsafe fn give_back(region: *mut Region) {
     }
 }
 
-/// Gives the memory of a region's chunks back to the system, one after the other. What is left for the source to do is short then:
-/// the VM unmaps on a thread of its own choice, up to 2 ms for a region, and page faults would wait meanwhile.
+/// Gives the memory of a region's chunks back to the system, one after the other. Then little is left for the source to do. The
+/// VM unmaps on a thread of its own choice, and page faults wait meanwhile.
 ///
 /// # Safety
 /// As for [`give_back`].

@@ -125,8 +125,8 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A tuple that has others, too. Of its elements those that are immediates are given, so that who asks for them need not wait for
-    /// the block; what stands in the places of the others is of no interest, but is no immediate.
+    /// A tuple that has others, too. Its immediate elements are given, so reading them need not wait for the block. The words in
+    /// the places of the others do not matter, but are no immediates.
     #[inline(always)]
     pub fn in_block(elements: &'a [u64], block: Block) -> Self {
         let view = block.as_ref();

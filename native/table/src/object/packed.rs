@@ -1,8 +1,8 @@
 //! Objects of `compressed` tables: blocks whose words are compressed by LZ4, keys excepted.
 //!
-//! A packed object is the tuple `{BOTTOM, Words, Key, Bytes}`: a word that no object of the VM has, the number of words that
-//! the bytes unpack to, the key as it is, and the compressed words of the object's block. Objects that are small, that would
-//! not become smaller, or that have held terms stay as they are.
+//! A packed object is the tuple `{BOTTOM, Words, Key, Bytes}`. `BOTTOM` is a word that no object of the VM has. `Words` is the
+//! number of words that the bytes unpack to. The key is not packed. The bytes are the compressed words of the object's block.
+//! Objects that are small, that would not become smaller, or that have held terms stay as they are.
 
 use cats_sync::epoch;
 use cats_sync::slab;

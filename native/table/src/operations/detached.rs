@@ -3,8 +3,8 @@
 //! Source: Sagonas and others, "Robust scalable Erlang virtual machine", RELEASE deliverable D2.4, 2015, section 3.4.3, its second and
 //! third step of porting ETS to queue delegation.
 //!
-//! Their outcome is known once their arguments are checked, so they are left to the thread that has the lock, with all that it
-//! takes to carry them out: the entry, or a key that is an immediate. What they replace that thread counts and retires.
+//! Their outcome is known once their arguments are checked. So they are delegated to the thread that has the lock, with all that
+//! it needs: the entry, or an immediate key. What they replace that thread counts and retires.
 //!
 //! The contents live until then: the thread that has the lock is in an operation on them, under a guard of its own, which it
 //! began before they could be retired.

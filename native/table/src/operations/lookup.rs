@@ -40,8 +40,8 @@ impl<'g> Objects<'g> {
         &self.0
     }
 
-    /// Takes what a place of the table holds instead, as it is stored, but a copy of what is changed in place, to be validated by the engine, which looks under a guard for `'g`;
-    /// false if it is too much for a caller that is not `patient`.
+    /// Takes what a place of the table holds instead, as it is stored, or a copy of what is changed in place. The engine
+    /// validates it, under a guard for `'g`. False if it is too much for a caller that is not `patient`.
     #[inline]
     pub(crate) fn look(&mut self, table: &Table, entry: Option<Entry>, patient: bool) -> bool {
         self.0.clear();
@@ -194,8 +194,8 @@ impl<'g> Handle<'g> {
         self.store().outgrows_caches()
     }
 
-    /// Asks the processor for what a call with this key, an immediate, will read of the engine first, if the table is large and that
-    /// needs no search: to find out takes four nanoseconds, which a call in a small table would lose.
+    /// Prefetches what a call with this immediate key will read of the engine first. Only for large tables, and where that needs
+    /// no search: in a small table finding the address costs more than it gains.
     #[inline(always)]
     pub fn announce(self, key: u64) {
         self.store().announce(self.guard, key);

@@ -1,9 +1,9 @@
 //! All tables: by name, by owner, by fixing process.
 //!
-//! Where a name leads is said by one of two modules, [`lock_free`] and, for comparison, [`locked`]; everything that changes a
-//! table's name, owner, heir, access or life happens under a lock here, held for a moment each time: that of the part of the
-//! registry that its owner belongs to. A table whose owner is dead is dead for whoever asks by name, and whoever meets one
-//! completes what the owner's death demands: deletion, or transfer to the heir.
+//! Names are resolved by one of two modules: [`lock_free`] or, for comparison, [`locked`]. Every change of a table's name, owner,
+//! heir, access or life takes a lock here for a moment. It is the lock of the part of the registry that the owner belongs to. A
+//! table whose owner is dead is dead for whoever asks by name, and whoever meets one completes what the owner's death demands:
+//! deletion, or transfer to the heir.
 
 mod exclusive;
 mod lock_free;

@@ -37,8 +37,8 @@ pub enum Right {
     Info,
 }
 
-/// The word of a name's atom, and above it a count of the table's renamings: who reads, and then asks whether the table still has its
-/// name, must not be deceived by a table that had another one meanwhile.
+/// The word of a name's atom, and above it a count of the table's renamings. A reader compares it before and after. The count
+/// shows it a table that had another name meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Naming(u64);
 

@@ -4,9 +4,9 @@
 //! Source: Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980. A bucket is a cache line of four entries,
 //! and the table grows and shrinks a bucket at a time.
 //!
-//! One thread at a time uses it: the holder of the lock of the group's place. All lines of a bucket behind its first one are
-//! full, and the first one is empty only if it is the only one: so adding takes O(1), and removing and looking up take O(1) but
-//! among many objects of one hash.
+//! One thread at a time uses it: the holder of the lock of the group's place. All lines of a bucket after its first one are full.
+//! The first one is empty only if it is the only one. So adding takes O(1). Removing and looking up take O(1) unless many objects
+//! share a hash.
 
 use super::chunk::{bits, Position};
 use crate::object::{is_block, referent, ADDRESS_BITS};
@@ -80,9 +80,9 @@ impl Indexed {
     }
 }
 
-/// Entries: those that have a position, which stand before the others. Of the two words of an entry, the first has the position
-/// and above it the low 16 bits of the hash, the second the block's address, the other bits of the hash, and a byte of the number
-/// of the line where there are more entries.
+/// Entries: those that have a position, which stand before the others. An entry has two words. The first has the position, and
+/// above it the low 16 bits of the hash. The second has the block's address, the other bits of the hash, and a byte of the number
+/// of the line that has more entries.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([[u64; 2]; PLACES]);

@@ -1,6 +1,6 @@
 //! All objects of one key in a bag or duplicate_bag: an unrolled list in the order of insertion, with a signature for each
-//! object, and for more than [`SMALL`] objects an index by the hash of the object, so that looking for one of many equal-keyed
-//! objects takes O(1), never a scan.
+//! object. More than [`SMALL`] objects have an index by the hash of the object. So a search for one of many objects of a key
+//! takes O(1), never a scan.
 //!
 //! Source: Shao, Reppy, Appel, "Unrolling lists", LFP 1994; for signatures see `signature.rs`.
 //!
@@ -676,8 +676,8 @@ impl Group {
         }
     }
 
-    /// Does away with a chunk that is empty, or with its neighbour before it at most half full, unless it is the only one, or
-    /// the only one that is not in the index, or the neighbour has more planes.
+    /// Removes a chunk that is empty, or joins it with the one before it if the two are at most half full. Not if it is the only
+    /// chunk, or the only one outside the index, or if the neighbour has more planes.
     ///
     /// # Safety
     /// The caller holds the lock of the place.

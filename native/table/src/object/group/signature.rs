@@ -134,8 +134,8 @@ impl Filter {
         self.0.iter().any(|(mask, _)| *mask == 0)
     }
 
-    /// Those of up to 64 objects whose signatures pass, a bit each, and perhaps bits of no objects; `plane` gives the bytes that the
-    /// signatures have at a place, if they are known.
+    /// The objects, of up to 64, whose signatures pass, a bit each. There may be bits of no objects. `plane` gives the bytes of
+    /// the signatures at a place, if they are known.
     #[inline]
     pub fn passing<'a>(&self, plane: impl Fn(usize) -> Option<&'a [AtomicU8]>) -> u64 {
         let mut passing = 0;

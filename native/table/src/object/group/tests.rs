@@ -313,8 +313,8 @@ fn equal_objects_that_are_mixed_with_others_are_removed() {
     }
 }
 
-/// Objects of groups of many sizes are removed by what they have in common: none, all, the first, the last, those beside the
-/// borders of chunks, and more, from groups without an index, with a part and with all in it.
+/// Removes objects that share an element from groups of many sizes: none, all, the first, the last, those at the borders of
+/// chunks, and more. The groups have no index, an index of a part, or a full index.
 #[test]
 fn objects_are_removed_by_an_element() {
     let last = |n: u64| n - 1;

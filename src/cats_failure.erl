@@ -1,14 +1,17 @@
 %% What cats does when a native function raises an error. It calls the function again where that is enough. Otherwise it
 %% raises the error of ets, with the explanation that the shell prints for ets (error_info, EEP 54).
 %%
-%% A native function raises an atom that says why it did not succeed, and has then changed nothing:
-%%   busy          it met a lock that was held for too long: other processes get their turn, then it is called again.
-%%                 It does not sleep: in a busy VM a sleep of a millisecond can take a second;
-%%   dirty         it would take too long for a scheduler: it is called again on a dirty one;
-%%   settings      the native side does not have the settings of the application yet: it gets them, then it is called again;
-%%   system_limit  the error that ets raises under the same name;
-%%   others        the `cause' that ets gives in error_info (`none' if it gives none) together with the error badarg; or
-%%                 one of cats' own: which option is refused, or why those of new/2 do not go together.
+%% A native function raises an atom that says why it did not succeed. It has changed nothing then.
+%%
+%% | atom | meaning |
+%% |---|---|
+%% | `busy' | A lock was held for too long. Other processes run, then the function is called again. |
+%% | `dirty' | The call would take too long for a scheduler. It is made again on a dirty one. |
+%% | `settings' | The native side lacks the settings of the application. It gets them, then the function is called again. |
+%% | `system_limit' | The error of the same name. |
+%% | others | The error badarg with this cause: the one of ets (`none' if it gives none), or one of cats' own. |
+%%
+%% Waiting never sleeps: in a busy VM a sleep of a millisecond can take a second.
 -module(cats_failure).
 -export([handle/2, handle/5, fail/4, format_error/2]).
 

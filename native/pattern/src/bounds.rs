@@ -1,5 +1,5 @@
-//! Which keys a program can match. A bound key needs one lookup. In a table ordered by key, a scan is limited to a range in two cases: the
-//! key is partly bound, or a guard compares a part of it with a constant.
+//! Which keys a program can match. A bound key needs one lookup. In a table ordered by key, a partly bound key limits a scan to a range. So
+//! does a guard that compares a part of the key with a constant.
 
 use crate::function::Function;
 use crate::head::Pattern;

@@ -9,7 +9,7 @@ pub enum Failure {
     Busy,
     /// Too much work for a scheduler. The caller tries again on a dirty scheduler, where it may take its time.
     Big,
-    /// Memory is exhausted, or a number is too large for the system.
+    /// Memory is exhausted, or a term is too large to be stored.
     SystemLimit,
     /// The caller made a mistake.
     Bad(Cause),

@@ -1,15 +1,15 @@
-//! Memory for the terms that an evaluation makes (floats, large integers, tuples compared in a guard, ...).
+//! Memory for the terms that an evaluation makes: floats, large integers, tuples that a guard compares, and others.
 
 use cats_term::{Block, BlockRef, Builder, Item, TermRef};
 use std::cell::{Cell, RefCell};
 
-/// Keeps what was made until [`clear`](Self::clear); most evaluations make nothing but immediates and never allocate here.
+/// Keeps the terms until [`clear`](Self::clear). Most evaluations make only immediates, so nothing is allocated here.
 pub struct Arena {
     builder: RefCell<Builder<'static>>,
     blocks: RefCell<Vec<Block>>,
-    /// What the evaluation has cost so far, in words made.
+    /// The cost of the evaluation so far. Its unit is the time that making one word takes.
     spent: Cell<usize>,
-    /// Whether an evaluation may cost so much.
+    /// Whether an evaluation may have this cost.
     fits: fn(usize) -> bool,
 }
 
@@ -25,7 +25,7 @@ impl Arena {
         Self::default()
     }
 
-    /// An empty arena for evaluations that may cost as much as `fits` allows.
+    /// An empty arena for evaluations whose costs `fits` accepts.
     pub fn within(fits: fn(usize) -> bool) -> Self {
         Self {
             builder: RefCell::default(),
@@ -35,30 +35,30 @@ impl Arena {
         }
     }
 
-    /// Forgets all terms made so far, and what they cost.
+    /// Forgets all terms made so far, and their cost.
     pub fn clear(&mut self) {
         self.blocks.get_mut().clear();
         self.spent.set(0);
     }
 
-    /// What evaluations have cost since the arena was cleared.
+    /// The cost of evaluations since the arena was last cleared.
     pub fn spent(&self) -> usize {
         self.spent.get()
     }
 
-    /// Whether evaluations cost too much since the arena was cleared. Their results mean nothing then.
+    /// Whether evaluations have cost too much since the arena was last cleared. Their results have no meaning then.
     pub fn is_exhausted(&self) -> bool {
         let spent = self.spent.get();
         spent != 0 && !(self.fits)(spent)
     }
 
-    /// Counts the cost of what comes next; nothing if it is too much.
+    /// Adds the cost of the next computation. `None` if the cost is now too high.
     pub(crate) fn spend(&self, cost: usize) -> Option<()> {
         self.spent.set(self.spent.get().saturating_add(cost));
         (!self.is_exhausted()).then_some(())
     }
 
-    /// Sets the slots of an item from `first` on to copies of terms; nothing if they cost too much.
+    /// Sets the slots of an item, from `first` on, to copies of terms. `None` if they cost too much.
     pub(crate) fn copy_all<'a>(
         &self,
         builder: &mut Builder<'_>,
@@ -76,8 +76,7 @@ impl Arena {
         Some(())
     }
 
-    /// The term whose word `build` returns, having built it; nothing when memory is exhausted, or it costs
-    /// too much.
+    /// The term that `build` makes and whose word it returns. `None` when memory is exhausted, or if the term costs too much.
     pub(crate) fn make(&self, build: impl FnOnce(&mut Builder) -> Option<u64>) -> Option<TermRef<'_>> {
         let mut builder = self.builder.borrow_mut();
         builder.clear();
@@ -91,7 +90,7 @@ impl Arena {
         let block = builder.finish()?;
         let address = block.as_ref().address();
         self.blocks.borrow_mut().push(block);
-        // SAFETY: the block stays where it is until `clear`, which needs the arena for itself alone.
+        // SAFETY: the block stays where it is until `clear`. That borrows the arena mutably, so no term is in use then.
         Some(unsafe { BlockRef::from_raw(address) }.element(0))
     }
 }

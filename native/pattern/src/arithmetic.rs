@@ -1,4 +1,4 @@
-//! Numbers of guards and bodies: integers of any size and floats, with the VM's rules for failure.
+//! Numbers in guards and bodies: integers of any size and floats. Operations fail where the VM's fail.
 
 use crate::arena::Arena;
 use cats_term::{TermRef, View};
@@ -6,7 +6,7 @@ use num_bigint::{BigInt, Sign};
 use num_integer::Integer as _;
 use num_traits::{FromPrimitive, Signed, ToPrimitive, Zero};
 
-/// The largest integer that a shift or a product may be, in bits: the VM's own limit since OTP 28.
+/// The number of bits of the largest result of a shift or a multiplication. It is the VM's own limit since OTP 28.
 const MAX_BITS: u64 = 4_194_240;
 
 #[derive(Clone, Debug)]
@@ -33,7 +33,7 @@ impl Number {
         }
     }
 
-    /// The term, unless it is a float that is not finite, which the VM does not have.
+    /// The term. `None` for a float that is not finite, as the VM has none.
     pub(crate) fn term(self, arena: &Arena) -> Option<TermRef<'_>> {
         match self {
             Small(value) => match cats_term::small(value) {
@@ -57,7 +57,7 @@ impl Number {
         }
     }
 
-    /// The nearest float; nothing for an integer beyond the range of floats.
+    /// The nearest float. `None` for an integer beyond the range of floats.
     pub(crate) fn float(self) -> Option<f64> {
         match self {
             Small(value) => Some(value as f64),
@@ -91,7 +91,7 @@ impl Number {
         self.combine(other, i64::checked_sub, |a, b| a - b, |a, b| a - b)
     }
 
-    /// The words that an integer takes beyond those of a small one.
+    /// The number of 64-bit digits of a large integer. 0 for other numbers.
     pub(crate) fn digits(&self) -> usize {
         match self {
             Big(value) => value.bits().div_ceil(64) as usize,
@@ -99,7 +99,7 @@ impl Number {
         }
     }
 
-    /// Fails beyond the VM's limit on integers.
+    /// Fails beyond the VM's limit for integers.
     pub(crate) fn multiply(self, other: Number) -> Option<Number> {
         if 64 * (self.digits() + other.digits()) as u64 > MAX_BITS + 2 * 64 {
             return None;
@@ -107,14 +107,14 @@ impl Number {
         self.combine(other, i64::checked_mul, |a, b| a * b, |a, b| a * b)
     }
 
-    /// `/`: always a float, not by zero.
+    /// `/`. The result is always a float. Fails if the divisor is zero.
     pub(crate) fn divide(self, other: Number) -> Option<Number> {
         let divisor = other.float()?;
         (divisor != 0.0).then_some(())?;
         Some(Float(self.float()? / divisor))
     }
 
-    /// `div` and `rem`: of integers, not by zero, truncated towards zero.
+    /// `div` and `rem` of integers, truncated towards zero. Fails if the divisor is zero.
     pub(crate) fn quotient_remainder(self, other: Number) -> Option<(Number, Number)> {
         if let (Small(a), Small(b)) = (&self, &other) {
             if let (Some(quotient), Some(remainder)) = (a.checked_div(*b), a.checked_rem(*b)) {
@@ -143,7 +143,7 @@ impl Number {
         }
     }
 
-    /// A float as an integer by `rounding`; integers as they are.
+    /// Rounds a float to an integer by `rounding`. Integers stay as they are.
     pub(crate) fn rounded(self, rounding: fn(f64) -> f64) -> Option<Number> {
         match self {
             Float(value) => BigInt::from_f64(rounding(value)).map(Big),
@@ -170,7 +170,7 @@ impl Number {
         }
     }
 
-    /// `bsl` by `count`, which shifts right when negative; fails beyond the VM's limit on integers.
+    /// `bsl`. Shifts right if `count` is negative. Fails beyond the VM's limit for integers.
     pub(crate) fn shift_left(self, count: Number) -> Option<Number> {
         let value = self.big()?;
         let count = count.big()?;

@@ -1,5 +1,5 @@
-//! Which keys a program can match. A bound key is one lookup. In a table ordered by key, a partly bound key limits a scan to a
-//! range. So does a guard that compares a part of the key with a constant.
+//! Which keys a program can match. A bound key needs one lookup. In a table ordered by key, a partly bound key limits a scan to a range. So
+//! does a guard that compares a part of the key with a constant.
 
 use crate::function::Function;
 use crate::head::Pattern;
@@ -8,20 +8,20 @@ use crate::program::{Clause, Program};
 use cats_term::{compare, Block, Builder, Room, TermRef, View, BOTTOM, TOP};
 use std::cmp::Ordering::Greater;
 
-/// The keys that can match. Blocks are tuples of one element, the key.
+/// The keys that can match. Each block is a tuple with one element, the key.
 pub enum Keys {
-    /// Any key, or nothing is known.
+    /// Any key can match, or nothing is known.
     All,
-    /// Only these.
+    /// Only these keys.
     Exact(Vec<Block>),
-    /// Only keys from the first up to the second, both included; each may have [`BOTTOM`] or [`TOP`] in it.
+    /// Only keys from the first one to the second one, both included. Each may contain [`BOTTOM`] or [`TOP`].
     Range(Block, Block),
 }
 
-/// Words of a key for which there is room on the stack.
+/// The number of words of a key for which there is room on the stack.
 const ROOM: usize = 64;
 
-/// One end of what a variable can be.
+/// One end of the range of a variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Lower,
@@ -29,7 +29,7 @@ enum End {
 }
 
 impl Clause {
-    /// Whether any key matches this pattern of the key.
+    /// Whether this pattern of the key matches every key.
     fn is_open(&self, pattern: &Pattern) -> bool {
         match pattern {
             Pattern::Any => true,
@@ -40,8 +40,8 @@ impl Clause {
 }
 
 impl Program {
-    /// The keys that objects need for the program to match them. `position` is the key's place in objects, counted from 0.
-    /// Ranges are told only of `ordered` tables. Nothing when memory is exhausted.
+    /// The keys that objects must have for the program to match them. `position` is the key's place in objects, counted from 0. Ranges are
+    /// returned only for `ordered` tables. `None` when memory is exhausted.
     pub fn keys(&self, position: usize, ordered: bool) -> Option<Keys> {
         let patterns: Vec<(&Clause, &Pattern)> = {
             let mut patterns = Vec::new();
@@ -86,8 +86,8 @@ impl Program {
         ))
     }
 
-    /// The elements that an object needs to match each clause: their places, counted from 0, and their exact values. Elements
-    /// that are tuples, lists or maps are left out. Clauses that match no object are left out.
+    /// For each clause, the elements that an object must have for the clause to match. Each is a place, counted from 0, and the exact term.
+    /// Elements that must be tuples, lists or maps are left out. So are clauses that match no object.
     pub fn elements(&self) -> impl Iterator<Item = Vec<(usize, TermRef<'_>)>> {
         self.code.clauses.iter().filter_map(|clause| match &clause.head {
             Pattern::Tuple(elements) => {
@@ -100,7 +100,7 @@ impl Program {
         })
     }
 
-    /// The term that this element must be.
+    /// The only term that matches this element's pattern. `None` if there is no such term, or if it is a compound term.
     fn element(&self, clause: &Clause, pattern: &Pattern) -> Option<TermRef<'_>> {
         match pattern {
             Pattern::Constant(word) | Pattern::Float(word) => Some(self.constant(*word)),
@@ -119,7 +119,7 @@ impl Program {
         }
     }
 
-    /// The least or greatest key that the pattern, and the clause's guards, allow.
+    /// The least or greatest key that the pattern and the clause's guards allow.
     fn end(&self, clause: &Clause, pattern: &Pattern, end: End) -> Option<Block> {
         let mut room = Room::<ROOM>::new();
         let mut builder = Builder::within(&mut room);
@@ -130,7 +130,7 @@ impl Program {
         builder.finish()
     }
 
-    /// Adds the end of a part of the key. `bound` tells whether all parts before are ground: only then does this part matter.
+    /// Adds the end of a part of the key. `bound` says whether all parts before it are ground. Only then this part limits the range.
     fn build_end(&self, builder: &mut Builder, clause: &Clause, pattern: &Pattern, end: End, bound: &mut bool) -> u64 {
         let open = match end {
             End::Lower => BOTTOM,
@@ -171,7 +171,7 @@ impl Program {
         }
     }
 
-    /// The tightest constant that the clause's guards set as this end of a variable.
+    /// The tightest constant that the clause's guards give for this end of a variable's range.
     fn guarded<'a>(&'a self, clause: &'a Clause, variable: usize, end: End) -> Option<TermRef<'a>> {
         let mut found: Option<TermRef<'a>> = None;
         for comparison in about(&clause.comparisons, variable) {

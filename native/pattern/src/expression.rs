@@ -8,12 +8,12 @@ use cats_term::{Elements, TermRef, View, NIL};
 use smallvec::SmallVec;
 
 pub(crate) enum Expression {
-    /// A term of the specification.
+    /// A term of the specification, by its word.
     Constant(u64),
     Variable(usize),
     /// `'$_'`
     Object,
-    /// `'$$'`: the places of all variables, in the order of their numbers.
+    /// `'$$'`: the places of all variables, in the order of the variables' numbers.
     Bindings(SmallVec<[usize; 4]>),
     Tuple(Vec<Expression>),
     List(Vec<Expression>, Box<Expression>),
@@ -28,7 +28,7 @@ pub(crate) enum Expression {
 }
 
 impl Expression {
-    /// Compiles a proper list of guards or of a body.
+    /// Compiles a proper list of guards, or of the expressions of a body.
     pub(crate) fn compile_list<'a>(
         spec: &Spec<'a>,
         term: TermRef<'a>,
@@ -47,7 +47,7 @@ impl Expression {
         }
     }
 
-    /// Compiles the elements from this place on.
+    /// Compiles the elements from place `from` on.
     fn compile_all<'a>(
         spec: &Spec<'a>,
         elements: Elements<'a>,
@@ -69,7 +69,7 @@ impl Expression {
         Self::compile(spec, elements.get(place), spec.word(elements, place), variables)
     }
 
-    /// Compiles a term for which code has this word.
+    /// Compiles a term. `word` is the word by which code refers to it.
     fn compile<'a>(spec: &Spec<'a>, term: TermRef<'a>, word: u64, variables: &Variables) -> Result<Self, Invalid> {
         match term.view() {
             View::Immediate(_) => match name(spec.vm, term) {
@@ -121,7 +121,7 @@ impl Expression {
         }
     }
 
-    /// Marks the variables whose bindings the expression asks for.
+    /// Marks the variables whose bindings the expression uses.
     pub(crate) fn use_variables(&self, used: &mut [bool]) {
         let mut all = |expressions: &[Expression]| {
             for expression in expressions {
@@ -149,7 +149,7 @@ impl Expression {
         }
     }
 
-    /// The value. A call that fails yields nothing in a guard, and `'EXIT'` in a body, where evaluation goes on with it.
+    /// The value. If a call fails, a guard has no value. In a body the call's value is `'EXIT'`, and the evaluation continues with that.
     #[inline(always)]
     pub(crate) fn evaluate<'a>(&self, run: &Run<'a>, bindings: &[TermRef<'a>], body: bool) -> Option<TermRef<'a>> {
         match self {
@@ -228,7 +228,7 @@ impl Expression {
         }
     }
 
-    /// The value of a body, built for the caller: constructors at the top are never made as stored terms.
+    /// The value of a body, built by `output`. Outer constructors are built directly, without a stored term in between.
     #[inline(always)]
     pub(crate) fn output<'a, O: Output>(
         &self,
@@ -286,7 +286,7 @@ fn outputs<'a, O: Output>(
         .collect()
 }
 
-/// A list with this tail, which may itself be a list.
+/// A list with this tail. The tail may itself be a list.
 fn make_list<'a>(
     run: &Run<'a>,
     values: impl ExactSizeIterator<Item = TermRef<'a>>,
@@ -308,9 +308,9 @@ fn make_list<'a>(
     })
 }
 
-/// A map; of equal keys the last one counts.
+/// A map. Of equal keys the last one counts.
 fn make_map<'a>(run: &Run<'a>, keys: &[TermRef<'a>], values: &[TermRef<'a>]) -> Option<TermRef<'a>> {
-    // Each key is compared with all behind it.
+    // Each key is compared with all keys after it.
     run.arena.spend(keys.len() * keys.len())?;
     let last = |i: &usize| !keys[i + 1..].iter().any(|later| cats_term::equal(*later, keys[*i]));
     let kept: Vec<usize> = (0..keys.len()).filter(last).collect();

@@ -1,4 +1,4 @@
-//! The functions that guards and bodies may call: those of guards in Erlang. A call yields nothing where the function fails.
+//! The functions that guards and bodies may call, which are Erlang's guard functions. A call returns `None` where the function fails.
 
 use crate::arithmetic::Number;
 use crate::head::{map_get, rest};
@@ -12,10 +12,10 @@ macro_rules! functions {
         pub(crate) enum Function { $($function,)* }
 
         impl Function {
-            /// The names of all, some of them several times.
+            /// The names of all functions. A name with several arities occurs several times.
             pub(crate) const NAMES: &[&str] = &[$($name),*];
 
-            /// The function of this name with this number of arguments.
+            /// The function with this name and this number of arguments.
             pub(crate) fn find(name: &str, arity: usize) -> Option<Function> {
                 match (name, arity) {
                     $(($name, $arity) => Some(Function::$function),)*
@@ -93,11 +93,11 @@ functions! {
     "xor"/2 => Xor,
 }
 
-/// Words that are compared in the time that it takes to make one.
+/// The number of words that can be compared in the time in which one word can be made.
 const COMPARED: usize = 16;
 
 impl Function {
-    /// The comparison with its arguments exchanged; nothing for functions that are no comparisons.
+    /// The comparison that is equivalent when its arguments are exchanged. `None` for functions that are not comparisons.
     pub(crate) fn mirrored(self) -> Option<Function> {
         match self {
             Function::Above => Some(Function::Below),
@@ -109,7 +109,7 @@ impl Function {
         }
     }
 
-    /// Calls the function. `arguments` has as many terms as its arity says.
+    /// Calls the function. `arguments` has as many terms as the function's arity.
     #[inline]
     pub(crate) fn call<'a>(self, run: &Run<'a>, arguments: &[TermRef<'a>]) -> Option<TermRef<'a>> {
         if let [a, b] = arguments {
@@ -122,7 +122,7 @@ impl Function {
         self.call_any(run, arguments)
     }
 
-    /// The word of the function of two small integers; nothing if it is none of these functions, or its value needs memory.
+    /// The word of the result for two small integers. `None` if the function is not listed here, or if its result is not an immediate.
     #[inline]
     fn of_small(self, a: i64, b: i64, vm: &Vm) -> Option<u64> {
         let boolean = |value: bool| Some(vm.boolean(value).word());
@@ -133,7 +133,7 @@ impl Function {
             Function::AtMost => boolean(a <= b),
             Function::EqualTo | Function::Same => boolean(a == b),
             Function::Unequal | Function::Different => boolean(a != b),
-            // Small integers have 60 bits.
+            // This cannot overflow, as small integers have 60 bits.
             Function::Add => small(a + b),
             Function::Subtract => small(a - b),
             Function::Multiply => a.checked_mul(b).and_then(small),
@@ -157,7 +157,7 @@ impl Function {
             Some(number)
         };
         let integer = |i: usize| number(i).filter(|number| !matches!(number, Number::Float(_)));
-        // Before two numbers are multiplied or divided, which takes as long as the product of their lengths.
+        // To be called before two numbers are multiplied or divided. That takes time in proportion to the product of their lengths.
         let pair = |a: Option<Number>, b: Option<Number>| {
             let (a, b) = (a?, b?);
             run.arena.spend(a.digits() * b.digits() / COMPARED)?;
@@ -181,7 +181,7 @@ impl Function {
         };
         if let [a, b, ..] = arguments {
             if !a.is_immediate() && !b.is_immediate() {
-                // How far they have to be compared is not known: no farther than there is something.
+                // It is not known how far they must be compared. At most all words of the object and the specification are.
                 run.arena.spend(run.words() / COMPARED)?;
             }
         }
@@ -193,7 +193,7 @@ impl Function {
             IsFloat => boolean(matches!(number(0), Some(Number::Float(_)))),
             IsFun => class(Class::Fun),
             HasArity => {
-                // A negative arity is an error, not a mismatch.
+                // A negative arity makes the call fail. It is not just a mismatch.
                 let arity = arguments[1];
                 let negative = match arity.view() {
                     View::Integer(big) => big.negative,
@@ -224,7 +224,7 @@ impl Function {
                 let (tag, size) = (arguments[1], arguments[2]);
                 (tag.class() == Class::Atom).then_some(())?;
                 if size.class() == Class::Atom {
-                    // The name of a native record's module; the VM does not tell a library what record a term is.
+                    // The atom names the module of a native record. The VM does not tell a library which record a term is.
                     return boolean(false);
                 }
                 let size = size.small()?;
@@ -336,7 +336,7 @@ fn bits(run: &Run<'_>, term: TermRef<'_>) -> Option<u64> {
     }
 }
 
-/// Part of a binary from a position, or, with a negative length, up to it.
+/// A part of a binary. It begins at position `at`, or ends there if the length is negative.
 fn binary_part<'a>(run: &Run<'a>, binary: TermRef<'a>, at: TermRef<'a>, length: TermRef<'a>) -> Option<TermRef<'a>> {
     let bytes = binary.bytes()?;
     let (at, length) = (at.small()?, length.small()?);

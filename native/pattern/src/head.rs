@@ -1,5 +1,5 @@
-//! The head of a clause: a pattern with variables. What is nested deeper than terms are taken apart
-//! is a constant: variables in it are not known.
+//! The head of a clause: a pattern with variables. A held tuple, list or map, which is nested too deep, is a constant here. Variables in it
+//! are not known.
 
 use crate::arena::Arena;
 use crate::name::{name, Name};
@@ -13,15 +13,14 @@ pub(crate) enum Pattern {
     Any,
     /// The first occurrence of a variable.
     Bind(usize),
-    /// A further occurrence: the same term exactly.
+    /// A further occurrence of a variable, which must be exactly the same term.
     Bound(usize),
-    /// A term of the specification, the same exactly.
+    /// Exactly this term of the specification, given by its word.
     Constant(u64),
-    /// A term of the specification that is nested deeper than terms are taken apart. Its form depends on the depth where it
-    /// stands, so it makes no key to look up.
+    /// A held tuple, list or map of the specification. Whether such a term is held depends on the depth at which it stands, so it cannot be
+    /// looked up as a key.
     Deep(u64),
-    /// A float of the specification with the same bits (the VM compares floats of a head by their bits, so 0.0 does not match -0.0
-    /// there).
+    /// A float of the specification, compared by its bits. The VM does so in heads too: there 0.0 does not match -0.0.
     Float(u64),
     Tuple(Vec<Pattern>),
     List(Vec<Pattern>, Box<Pattern>),
@@ -29,10 +28,10 @@ pub(crate) enum Pattern {
     Map(Vec<(u64, Pattern)>),
 }
 
-/// Numbers the variables of one clause in the order of their names' numbers, and knows which the head has bound.
+/// The variables of one clause that the head has bound so far.
 #[derive(Default)]
 pub(crate) struct Variables {
-    /// The place of each variable among the bindings, by its number.
+    /// The place of each variable among the bindings, by the variable's number.
     places: BTreeMap<u64, usize>,
 }
 
@@ -41,7 +40,7 @@ impl Variables {
         self.places.get(&number).copied()
     }
 
-    /// The places in the order of the variables' numbers: what `'$$'` lists.
+    /// The places in the order of the variables' numbers, as `'$$'` lists them.
     pub(crate) fn in_order(&self) -> SmallVec<[usize; 4]> {
         self.places.values().copied().collect()
     }
@@ -62,7 +61,7 @@ impl Variables {
     }
 }
 
-/// The number of a variable.
+/// The number of a variable. `None` if the term is not a variable.
 pub(crate) fn variable(vm: &Vm, term: TermRef<'_>) -> Option<u64> {
     match name(vm, term) {
         Name::Variable(number) => Some(number),
@@ -71,7 +70,7 @@ pub(crate) fn variable(vm: &Vm, term: TermRef<'_>) -> Option<u64> {
 }
 
 impl Pattern {
-    /// Of a term for which code has this word.
+    /// Compiles a term. `word` is the word by which code refers to it.
     pub(crate) fn compile<'a>(
         spec: &Spec<'a>,
         term: TermRef<'a>,
@@ -120,7 +119,7 @@ impl Pattern {
         Ok(patterns)
     }
 
-    /// Whether the pattern has no variable, no `'_'` and no map, so that only one term (exactly) matches it.
+    /// Whether the pattern has no variable, no `'_'` and no map. Then exactly one term matches it.
     pub(crate) fn is_ground(&self) -> bool {
         match self {
             Pattern::Any | Pattern::Bind(_) | Pattern::Bound(_) | Pattern::Map(_) | Pattern::Deep(_) => false,
@@ -130,7 +129,7 @@ impl Pattern {
         }
     }
 
-    /// Marks the variables whose bindings the pattern itself asks for.
+    /// Marks the variables whose bindings the pattern itself uses.
     pub(crate) fn use_variables(&self, used: &mut [bool]) {
         match self {
             Pattern::Bound(variable) => used[*variable] = true,
@@ -145,8 +144,8 @@ impl Pattern {
     }
 }
 
-/// The list behind the first `from` elements, as a term of its own; nothing when memory is exhausted. `from` is at most the
-/// number of elements.
+/// The list after the first `from` elements, as a term of its own. `None` when memory is exhausted, or if it costs too much. `from` is at
+/// most the number of elements.
 pub(crate) fn rest<'a>(list: List<'a>, from: usize, arena: &'a Arena) -> Option<TermRef<'a>> {
     let left = list.elements().len() - from;
     if left == 0 {
@@ -160,12 +159,12 @@ pub(crate) fn rest<'a>(list: List<'a>, from: usize, arena: &'a Arena) -> Option<
     })
 }
 
-/// The value of a key of a map, compared exactly.
+/// The value of a key of a map. Keys are compared exactly.
 pub(crate) fn map_get<'a>(map: Map<'a>, key: TermRef<'_>) -> Option<TermRef<'a>> {
     map_place(map, key, 0).map(|place| map.values.get(place))
 }
 
-/// The place of a key in a map, sought from a place on, and then before it.
+/// The place of a key in a map. The search begins at place `from`, and ends with the places before it.
 pub(crate) fn map_place(map: Map<'_>, key: TermRef<'_>, from: usize) -> Option<usize> {
     let mut places = (from..map.keys.len()).chain(0..from);
     places.find(|&place| equal(map.keys.get(place), key))

@@ -1,4 +1,4 @@
-//! Whether a program can only replace an object by one with exactly the same key: what `select_replace` demands.
+//! Whether a program can replace an object only by one with exactly the same key. `select_replace` requires that.
 
 use crate::expression::Expression;
 use crate::function::Function;
@@ -7,8 +7,8 @@ use crate::program::{Clause, Program};
 use cats_term::{equal, Elements, TermRef, View};
 
 impl Program {
-    /// Whether the body of each clause is, by its form, an object with the key of the one that was matched. `position` is the
-    /// key's place in objects, counted from 0.
+    /// Whether each clause's body can be seen, by its form alone, to be an object with the matched object's key. `position` is the key's
+    /// place in objects, counted from 0.
     pub fn keeps_key(&self, position: usize) -> bool {
         self.code
             .clauses
@@ -50,7 +50,7 @@ impl Program {
         }
     }
 
-    /// Whether the expression yields just what the pattern matched.
+    /// Whether the value of the expression is always what the pattern matched.
     fn yields(&self, pattern: &Pattern, expression: &Expression) -> bool {
         let all = |patterns: &[Pattern], expressions: &[Expression]| {
             patterns.len() == expressions.len()
@@ -70,7 +70,7 @@ impl Program {
         }
     }
 
-    /// Whether the pattern matches this term alone.
+    /// Whether the pattern matches only this term.
     fn is_only(&self, pattern: &Pattern, term: TermRef<'_>) -> bool {
         let all = |patterns: &[Pattern], elements: Elements<'_>| {
             patterns.len() == elements.len()

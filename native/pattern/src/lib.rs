@@ -1,7 +1,7 @@
-//! Match specifications: compiled once, run over stored objects without copying those that do not match.
+//! Match specifications. They are compiled once, and run over stored objects. Objects that do not match are not copied.
 //!
-//! The language is that of the VM's own compiler, with its corner cases: which heads are patterns, what is a constant, how a
-//! failing call behaves in a guard or in a body. The reference is OTP's `erl_db_util.c`. See [`Program`].
+//! The language, with its corner cases, is that of the VM's own compiler. `erl_db_util.c` of OTP is the reference: which heads are
+//! patterns, what is a constant, and what happens if a call fails in a guard or in a body. See [`Program`].
 
 mod arena;
 mod arithmetic;

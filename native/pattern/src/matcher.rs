@@ -1,8 +1,8 @@
-//! The head of a clause as it is run, with those guards that compare a variable with a constant.
+//! The head of a clause as it runs, together with the guards that compare a variable with a constant.
 //!
-//! Both come to tests of the words of an object's elements. They are made in an order in which cheap ones come first, so most
-//! objects that do not match are left before anything is bound; and only variables that something asks for are bound. The order
-//! makes no difference to what matches: no test has an effect, and none fails.
+//! Both become tests of an object's element words. Cheap tests run first. So most objects that do not match are found out before any
+//! variable is bound. Only variables that something uses are bound. The order makes no difference to what matches: no test has an effect,
+//! and none fails.
 
 use crate::expression::Expression;
 use crate::function::Function;
@@ -11,7 +11,7 @@ use crate::program::{place, Program, Run};
 use cats_term::{compare, equal, is_immediate, Elements, List, TermRef, View};
 use smallvec::SmallVec;
 
-/// A guard that compares a variable, first, with a term of the specification.
+/// A guard that compares a variable, as its first argument, with a term of the specification.
 pub(crate) struct Comparison {
     pub(crate) variable: usize,
     pub(crate) function: Function,
@@ -19,32 +19,32 @@ pub(crate) struct Comparison {
 }
 
 pub(crate) enum Matcher {
-    /// The head is no tuple and no variable.
+    /// The head is neither a tuple nor a variable.
     Never,
-    /// A variable, or `'_'`, that is the whole object.
+    /// The head is a variable or `'_'`, which stands for the whole object.
     Whole(Part),
     Tuple(Fields),
 }
 
-/// What a tuple must be.
+/// The conditions on a tuple.
 pub(crate) struct Fields {
     arity: usize,
-    /// Tests of elements by their places.
+    /// Tests of elements, with the elements' places.
     tests: Vec<(usize, Test)>,
-    /// Elements that are tuples of which nothing but tests is asked.
+    /// Elements that must be tuples, for which there are only tests.
     tuples: Vec<(usize, Fields)>,
-    /// What else is asked of elements; first of all, variables are bound.
+    /// The other conditions on elements. Bindings of variables come first.
     parts: Vec<(usize, Part)>,
 }
 
 /// A test of one term.
 #[derive(Clone, Copy)]
 pub(crate) enum Test {
-    /// It is the immediate for which code has this word.
+    /// The term is the immediate to which code refers by this word.
     Word(u64),
-    /// It is, or is not, exactly this term of the specification.
+    /// The term is exactly this term of the specification, or, if false, is not.
     Same(u64, bool),
-    /// Its order, compared with this term of the specification, is one of these: the sum of some of [`LESS`], [`EQUAL`] and
+    /// The order of the term relative to this term of the specification is one of these. They are given as a sum of [`LESS`], [`EQUAL`] and
     /// [`GREATER`].
     Order(u64, u8),
 }
@@ -53,26 +53,26 @@ const LESS: u8 = 1;
 const EQUAL: u8 = 2;
 const GREATER: u8 = 4;
 
-/// What a single term must be.
+/// The condition on a single term.
 pub(crate) enum Part {
     Any,
     Bind(usize),
-    /// What the variable is bound to.
+    /// The term to which the variable is bound.
     Bound(usize),
     Test(Test),
-    /// All of these.
+    /// All of these conditions.
     All(Vec<Part>),
     /// A float with the same bits as this term of the specification.
     Float(u64),
     Tuple(Fields),
-    /// A list that begins with these elements, and its rest.
+    /// A list that begins with these elements and then has this rest.
     List(Vec<Part>, Box<Part>),
-    /// A map with these keys.
+    /// A map that has at least these keys.
     Map(Vec<(u64, Part)>),
 }
 
-/// The guards as a conjunction: those that compare a variable with a constant, and the others. At the top of a guard, `'and'` and
-/// `'andalso'` are true if and only if all that they join is true.
+/// Takes the guards as a conjunction. Returns the guards that compare a variable with a constant, and the others. At the top of a guard,
+/// `'and'` and `'andalso'` are true if and only if all their arguments are true.
 pub(crate) fn split(guards: SmallVec<[Expression; 1]>) -> (SmallVec<[Comparison; 1]>, SmallVec<[Expression; 1]>) {
     let mut comparisons = SmallVec::new();
     let mut others = SmallVec::new();
@@ -112,7 +112,7 @@ fn split_one(guard: Expression, comparisons: &mut SmallVec<[Comparison; 1]>, oth
     }
 }
 
-/// Those about a variable, of comparisons in the order of the variables.
+/// The comparisons that are about this variable. `comparisons` are in the order of the variables.
 pub(crate) fn about(comparisons: &[Comparison], variable: usize) -> &[Comparison] {
     let first = comparisons.partition_point(|comparison| comparison.variable < variable);
     let rest = &comparisons[first..];
@@ -156,15 +156,15 @@ impl Test {
     }
 }
 
-/// What matchers are made of.
+/// What matchers are made from.
 struct Parts<'a> {
     comparisons: &'a [Comparison],
-    /// The variables that something asks for.
+    /// For each variable, whether something uses its binding.
     used: &'a [bool],
 }
 
 impl Matcher {
-    /// Of a head with these guards. `used` tells of which variables something asks for the binding.
+    /// The matcher of a head with these guards. `used` says for each variable whether something uses its binding.
     pub(crate) fn new(head: &Pattern, comparisons: &[Comparison], used: &[bool]) -> Matcher {
         let parts = Parts { comparisons, used };
         match head {
@@ -174,7 +174,7 @@ impl Matcher {
         }
     }
 
-    /// Whether an object of these elements passes the tests that need no bindings.
+    /// Whether an object with these elements passes all tests that need no bindings.
     #[inline(always)]
     pub(crate) fn passes(&self, elements: Elements<'_>, program: &Program) -> bool {
         match self {
@@ -184,7 +184,7 @@ impl Matcher {
         }
     }
 
-    /// Whether an object that [`passes`](Self::passes) also passes the tests of tuples within it.
+    /// Whether an object that [`passes`](Self::passes) also passes the tests of the tuples inside it.
     #[inline(always)]
     pub(crate) fn tuples_pass(&self, elements: Elements<'_>, program: &Program) -> bool {
         match self {
@@ -193,7 +193,7 @@ impl Matcher {
         }
     }
 
-    /// Whether all objects that pass these tests match, and nothing is to be bound.
+    /// Whether every object that passes these tests matches, and no variable must be bound.
     pub(crate) fn is_tests_alone(&self) -> bool {
         match self {
             Matcher::Never => false,
@@ -216,7 +216,7 @@ impl Matcher {
         }
     }
 
-    /// Whether an object that [`passes`](Self::passes) matches; binds variables.
+    /// Whether an object that [`passes`](Self::passes) matches. Binds variables.
     #[inline]
     pub(crate) fn matches<'a>(&self, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
         match self {
@@ -302,7 +302,7 @@ impl Fields {
         true
     }
 
-    /// Whether the tuples within a tuple that passes pass theirs.
+    /// Whether the tuples inside a tuple pass their tests.
     #[inline(always)]
     fn tuples_pass(&self, elements: Elements<'_>, program: &Program) -> bool {
         for (place, fields) in &self.tuples {
@@ -325,7 +325,7 @@ impl Fields {
         self.parts.is_empty()
     }
 
-    /// Whether a tuple within an object matches; binds variables.
+    /// Whether a tuple inside an object matches. Binds variables.
     #[inline(never)]
     fn matches<'a>(&self, elements: Elements<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
         self.pass(elements, run.program) && self.match_parts(elements, run, bindings)
@@ -346,7 +346,7 @@ impl Fields {
 }
 
 impl Part {
-    /// Whether this is such a term; binds variables.
+    /// Whether the term meets the condition. Binds variables.
     #[inline(always)]
     fn matches<'a>(&self, term: TermRef<'a>, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
         match self {
@@ -387,7 +387,7 @@ impl Part {
             },
             Part::Map(pairs) => match term.view() {
                 View::Map(map) => {
-                    // Maps have the keys that they share in the same order: each is sought behind the one before.
+                    // Two maps have their common keys in the same order. So the search for each key begins after the previous one.
                     let mut behind = 0;
                     pairs.iter().all(|(key, part)| {
                         let place = map_place(map, run.constant(*key), behind);
@@ -402,14 +402,14 @@ impl Part {
         }
     }
 
-    /// Whether what is left of a list behind its first `from` elements is such a term.
+    /// Whether the list after its first `from` elements meets the condition.
     fn matches_rest<'a>(&self, list: List<'a>, from: usize, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
         if from == list.elements().len() {
             return self.matches(list.tail(), run, bindings);
         }
         match self {
             Part::Any => true,
-            // A list is no immediate.
+            // A list with elements is not an immediate.
             Part::Test(Test::Word(_)) => false,
             _ => rest(list, from, run.arena).is_some_and(|rest| self.matches(rest, run, bindings)),
         }

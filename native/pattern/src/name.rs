@@ -1,5 +1,7 @@
-//! What atoms stand for in match specifications. Each thread caches this for the last atoms it met. The VM never changes an
-//! atom's text, and asking for it takes longer than the rest of compiling a small specification.
+//! What atoms stand for in match specifications.
+//!
+//! Each thread remembers this for the atoms that it met last. Asking the VM for an atom's text takes longer than the whole rest of
+//! compiling a small specification. An atom's text never changes, so what is remembered stays true.
 
 use crate::function::Function;
 use crate::program::Vm;
@@ -11,28 +13,28 @@ use std::cell::Cell;
 pub(crate) enum Name {
     /// Itself.
     Plain,
-    /// A variable of this number: `'$'` and a decimal number without leading zeros.
+    /// The variable with this number: `'$'` and a decimal number without leading zeros.
     Variable(u64),
     /// `'$_'`
     Object,
     /// `'$$'`
     Bindings,
-    /// A function, or what else may stand first in a tuple of a guard or a body, which is also itself elsewhere.
+    /// A function, or another name that may stand first in a tuple of a guard or body. Elsewhere the atom stands for itself.
     Known(&'static str),
 }
 
-/// Names that are no functions.
+/// Names that may stand first in a tuple but are not functions.
 const OTHERS: &[&str] = &["and", "or", "andalso", "andthen", "orelse", "const", "self"];
 
-/// Atoms that a thread remembers.
+/// The number of atoms that each thread remembers.
 const PLACES: usize = 64;
 
 thread_local! {
-    /// Words of atoms, 0 for none, with what they stand for; an atom's place is chosen by its word.
+    /// An atom's word, 0 if there is none, and what the atom stands for. The word determines the place.
     static NAMES: [Cell<(u64, Name)>; PLACES] = const { [const { Cell::new((0, Name::Plain)) }; PLACES] };
 }
 
-/// What a term stands for that stands where a variable may.
+/// What a term stands for, at a place where a variable may stand.
 #[inline]
 pub(crate) fn name(vm: &Vm, term: TermRef<'_>) -> Name {
     if term.class() != Class::Atom {

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, OnceLock};
 
-/// What match specifications need of the VM: words of some atoms, and what the terms' own layout does not tell.
+/// What match specifications need from the VM: the words of some atoms, and facts about terms that their layout does not show.
 #[derive(Clone)]
 pub struct Vm {
     pub true_: u64,
@@ -25,7 +25,7 @@ pub struct Vm {
     pub node_of: fn(TermRef<'_>) -> Option<u64>,
     /// The arity of a fun.
     pub fun_arity: fn(TermRef<'_>) -> Option<u64>,
-    /// The number of bits of a bit string that is not of whole bytes.
+    /// The number of bits of a bit string whose last byte is incomplete.
     pub bit_size: fn(TermRef<'_>) -> Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl Vm {
     }
 }
 
-/// The term is no match specification.
+/// The term is not a valid match specification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Invalid;
 
@@ -43,69 +43,73 @@ pub struct Invalid;
 pub struct Program {
     block: Block,
     pub(crate) code: Arc<Code>,
-    /// The local node's name, once it was asked for.
+    /// The local node's name, once it was needed.
     node: OnceLock<u64>,
 }
 
-/// What specifications of the same [shape](BlockRef::has_shape) are compiled to. It refers to their terms by *words*: those of the block,
-/// but for small integers, which a shape leaves open: a multiple of four says where such a one stands in the block.
+/// The compiled code of all specifications of one [shape](BlockRef::has_shape).
+///
+/// Code refers to a term of a specification by a *word*. As a rule that is the word in the specification's block. Specifications of one
+/// shape may differ in their small integers. So for a small integer the word is a multiple of four and says where in the block the integer
+/// stands.
 pub(crate) struct Code {
     vm: Vm,
     pub(crate) clauses: Vec<Clause>,
     form: Form,
-    /// The [shape](BlockRef::shape_words) of the specification that it was made of.
+    /// The [shape](BlockRef::shape_words) of the specification that was compiled.
     words: Vec<u64>,
 }
 
-/// What a specification is written as.
+/// How a specification is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Clauses,
     Pattern(PatternResult),
 }
 
-/// Codes that a thread keeps, and the words of the longest specification of which it does.
+/// The number of compiled codes that each thread keeps, and the number of words of the longest specification whose code is kept.
 const KEPT: usize = 64;
 const KEPT_WORDS: usize = 256;
 
 thread_local! {
-    /// What was compiled last, in places chosen by form and shape. As a rule a program makes the same calls again and again, with other
-    /// keys, and compiling a small specification takes longer than carrying it out.
+    /// The code that was compiled last, at places chosen by form and shape. A program usually makes the same calls again with other keys.
+    /// Compiling a small specification takes longer than running it.
     static CODES: RefCell<[Option<Arc<Code>>; KEPT]> = const { RefCell::new([const { None }; KEPT]) };
 }
 
-/// Bindings for which there is room on the stack.
+/// The number of bindings for which there is room on the stack.
 const FEW: usize = 16;
 
 pub(crate) struct Clause {
     pub(crate) head: Pattern,
-    /// The word of the head, a term of the specification.
+    /// The word of the head, which is a term of the specification.
     word: u64,
     /// The guards that compare a variable with a constant, in the order of the variables.
     pub(crate) comparisons: SmallVec<[Comparison; 1]>,
     pub(crate) body: SmallVec<[Expression; 1]>,
-    /// The head as it is run, with the comparisons.
+    /// The head and the comparisons, as they run.
     matcher: Matcher,
     /// The other guards.
     guards: SmallVec<[Expression; 1]>,
-    /// How many bindings a run needs: those up to the last variable that something asks for.
+    /// The number of bindings that a run needs: up to the last variable that something uses.
     bindings: usize,
-    /// The result for all objects that match, if those are all that pass the matcher's tests, and nothing has to be evaluated.
+    /// The result for every object that passes the matcher's tests. Absent if such an object may still not match, or something must be
+    /// evaluated.
     foregone: Option<Foregone>,
 }
 
-/// What comes of an object, where that is known without an evaluation.
+/// The result for an object, known without evaluating anything.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Foregone {
     /// The object itself.
     Object,
-    /// An immediate.
+    /// This immediate.
     Value(u64),
-    /// It does not match.
+    /// The object does not match.
     Nothing,
 }
 
-/// What the compiler of one specification needs everywhere.
+/// The specification that is being compiled.
 pub(crate) struct Spec<'a> {
     pub(crate) vm: &'a Vm,
     block: BlockRef<'a>,
@@ -120,18 +124,18 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The same for a list's tail.
+    /// The word by which code refers to a list's tail.
     pub(crate) fn tail_word(&self, list: List<'a>) -> u64 {
         let elements = list.elements();
         match list.tail() {
-            // It stands behind the elements.
+            // The tail stands after the elements.
             tail if tail.small().is_some() => ((self.block.place_of(elements) + elements.len()) as u64) << 2,
             tail => tail.word(),
         }
     }
 }
 
-/// An object to match: its elements, and itself as a term if it is stored as one.
+/// An object to match: its elements, and its block if it is stored as one.
 #[derive(Clone, Copy)]
 pub struct Object<'a> {
     pub(crate) elements: Elements<'a>,
@@ -148,7 +152,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A tuple of immediates that is no stored term.
+    /// A tuple of immediates that is not stored as a block.
     #[inline]
     pub fn immediates(words: &'a [u64]) -> Self {
         Object {
@@ -158,7 +162,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// Builds results. `Term` is a term of the VM, or whatever the caller collects.
+/// Builds results. `Term` is a term of the VM, or something else that the caller collects.
 pub trait Output {
     type Term: Copy;
     /// The object that is being matched (`'$_'`).
@@ -171,18 +175,18 @@ pub trait Output {
     fn map(&mut self, keys: &[Self::Term], values: &[Self::Term]) -> Self::Term;
 }
 
-/// The place of a small integer, if code refers to one by this word.
+/// The place of a small integer in the block, if code refers to one by this word.
 #[inline(always)]
 pub(crate) fn place(word: u64) -> Option<usize> {
     (word & 3 == 0).then_some((word >> 2) as usize)
 }
 
-/// One evaluation: the object, the constants, where new terms are made.
+/// One evaluation: the object, the constants, and the memory for new terms.
 pub(crate) struct Run<'a> {
     pub(crate) program: &'a Program,
     pub(crate) arena: &'a Arena,
     pub(crate) object: &'a Object<'a>,
-    /// The calling process.
+    /// The word of the calling process' pid.
     pub(crate) caller: u64,
 }
 
@@ -191,13 +195,13 @@ impl<'a> Run<'a> {
         &self.program.code.vm
     }
 
-    /// The words of the object and of the specification.
+    /// The number of words of the object and the specification together.
     pub(crate) fn words(&self) -> usize {
         let object = self.object.block.map_or(self.object.elements.len(), BlockRef::words);
         object + self.program.words()
     }
 
-    /// The local node's name: that of the calling process.
+    /// The local node's name, which is the node of the calling process.
     pub(crate) fn node(&self) -> Option<TermRef<'static>> {
         let node = &self.program.node;
         if node.get().is_none() {
@@ -207,7 +211,7 @@ impl<'a> Run<'a> {
         node.get().copied().map(TermRef::immediate)
     }
 
-    /// A term of the specification by its word.
+    /// A term of the specification, by the word by which code refers to it.
     #[inline]
     pub(crate) fn constant(&self, word: u64) -> TermRef<'a> {
         self.program.constant(word)
@@ -231,8 +235,8 @@ impl Program {
         Self::new(vm, block, Form::Clauses)
     }
 
-    /// A program of one clause without guards whose result is `output_of(bindings)`: what `match` and `match_object` run.
-    /// The pattern is the first element of the block's tuple.
+    /// A program of one clause without guards, which `match` and `match_object` run. Its result is `result`. The pattern is the first
+    /// element of the block's tuple.
     pub fn pattern(vm: &Vm, block: Block, result: PatternResult) -> Result<Program, Invalid> {
         Self::new(vm, block, Form::Pattern(result))
     }
@@ -250,13 +254,13 @@ impl Program {
         })
     }
 
-    /// The words of the specification.
+    /// The number of words of the specification.
     pub fn words(&self) -> usize {
         self.block.as_ref().words()
     }
 
-    /// The only key that objects can have for the program to match them, if it is of one clause with a bound key. `position` is
-    /// the key's place in objects, counted from 0.
+    /// The only key with which an object can match, if there is one clause and its key is bound. `position` is the key's place in objects,
+    /// counted from 0.
     pub fn only_key(&self, position: usize) -> Option<TermRef<'_>> {
         let [clause] = &self.code.clauses[..] else { return None };
         match (&clause.head, self.constant(clause.word).view()) {
@@ -267,34 +271,34 @@ impl Program {
         }
     }
 
-    /// A term of the specification by its word.
+    /// A term of the specification, by the word by which code refers to it.
     #[inline]
     pub(crate) fn constant(&self, word: u64) -> TermRef<'_> {
-        // SAFETY: the word is one of this block, or of one of the same shape, in which it stands for an item at the same place.
+        // SAFETY: the word comes from this block, or from one of the same shape. In both it stands for an item at the same place.
         unsafe { TermRef::new(self.block.as_ref().address().as_ptr(), self.word(word)) }
     }
 
-    /// The word of a term of the specification as it stands there.
+    /// The word that stands in the specification's block for a term.
     #[inline(always)]
     pub(crate) fn word(&self, word: u64) -> u64 {
         match place(word) {
-            // SAFETY: the place was one in a block of the same shape, which has as many words as this one.
+            // SAFETY: the place comes from a block of the same shape, which has as many words as this one.
             Some(place) => unsafe { self.block.as_ref().address().add(place).read() },
             None => word,
         }
     }
 
-    /// The place of the last element of objects, counted from 0, that is looked at before it is known whether they may match.
+    /// The place, counted from 0, of the last element that is read before it is known whether an object may match.
     pub fn last_tested(&self) -> Option<usize> {
         let clauses = self.code.clauses.iter();
         clauses.filter_map(|clause| clause.matcher.last_tested()).max()
     }
 
-    /// The place of the first clause whose tests the object passes; without one, no clause matches it. In a scan most objects end here,
-    /// so this stands in the caller's loop, where the object is in registers.
+    /// The place of the first clause whose tests the object passes. If there is none, no clause matches the object. In a scan most objects
+    /// end here. So this is inlined into the caller's loop, where the object is in registers.
     #[inline(always)]
     pub fn candidate(&self, object: Object<'_>) -> Option<usize> {
-        // Not `position`, which would be a call.
+        // A loop, because `position` would become a function call.
         for (place, clause) in self.code.clauses.iter().enumerate() {
             if clause.matcher.passes(object.elements, self) {
                 return Some(place);
@@ -303,17 +307,17 @@ impl Program {
         None
     }
 
-    /// Whether it is worth asking what is [`foregone`](Self::foregone).
+    /// Whether the result may be [`foregone`](Self::foregone) for some objects.
     pub fn has_foregone(&self) -> bool {
         self.code.clauses.iter().any(|clause| clause.foregone.is_some())
     }
 
-    /// Whether of all objects is told what is [`foregone`](Self::foregone).
+    /// Whether the result is [`foregone`](Self::foregone) for all objects.
     pub fn is_foregone(&self) -> bool {
         self.code.clauses.iter().all(|clause| clause.foregone.is_some())
     }
 
-    /// What comes of an object, if nothing has to be bound or evaluated for that. `from` is its [`candidate`](Self::candidate).
+    /// The result for an object, if nothing must be bound or evaluated for it. `from` is the object's [`candidate`](Self::candidate).
     #[inline(always)]
     pub fn foregone(&self, from: usize, object: &Object<'_>) -> Option<Foregone> {
         let clause = &self.code.clauses[from];
@@ -324,8 +328,8 @@ impl Program {
         }
     }
 
-    /// Runs the program over an object: the result of the first clause that matches, as `output` builds it, or nothing.
-    /// `from` is the object's [`candidate`](Self::candidate), and `caller` the word of the calling process' pid.
+    /// Runs the program over an object. Returns the result of the first clause that matches, built by `output`. `None` if no clause
+    /// matches. `from` is the object's [`candidate`](Self::candidate). `caller` is the word of the calling process' pid.
     pub fn run<O: Output>(
         &self,
         from: usize,
@@ -339,7 +343,7 @@ impl Program {
         })
     }
 
-    /// Whether the program's result for the object is `true`: what counting and deleting ask. Arguments as for [`run`](Self::run).
+    /// Whether the program's result for the object is `true`. Counting and deleting need that. Arguments as for [`run`](Self::run).
     #[inline(always)]
     pub fn is_true(&self, from: usize, object: &Object<'_>, caller: u64, arena: &Arena) -> bool {
         match self.foregone(from, object) {
@@ -354,8 +358,7 @@ impl Program {
             .is_some_and(|value| value.word() == self.code.vm.true_)
     }
 
-    /// The program's result for the object as a stored term, which lives as long as the arena is not cleared. Arguments as for
-    /// [`run`](Self::run).
+    /// The program's result for the object, as a stored term. It lives until the arena is cleared. Arguments as for [`run`](Self::run).
     pub fn value<'a>(
         &'a self,
         from: usize,
@@ -404,20 +407,20 @@ impl Program {
     }
 }
 
-/// Variables that are not bound yet.
+/// Bindings of variables that are not bound yet.
 #[inline(always)]
 fn unbound<'a, 'b>(room: &'b mut [MaybeUninit<TermRef<'a>>]) -> &'b mut [TermRef<'a>] {
     for slot in room.iter_mut() {
         slot.write(TermRef::immediate(NIL));
     }
-    // SAFETY: all were written, and a term lies where one that is perhaps not yet written does.
+    // SAFETY: all slots were written. `MaybeUninit<T>` has the same memory layout as `T`.
     unsafe { &mut *(std::ptr::from_mut(room) as *mut [TermRef<'a>]) }
 }
 
-/// What a single pattern yields for an object that matches.
+/// The result that a single pattern has for an object that matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatternResult {
-    /// The list of the variables' values in the order of their numbers (`'$$'`).
+    /// The list of the variables' values, in the order of the variables' numbers (`'$$'`).
     Bindings,
     /// The object (`'$_'`).
     Object,
@@ -437,7 +440,7 @@ impl Form {
 }
 
 impl Code {
-    /// The code for a specification, which is compiled if no code for its shape is kept.
+    /// The code for a specification. The specification is compiled if no code for its shape is kept.
     fn kept(vm: &Vm, block: BlockRef<'_>, form: Form) -> Result<Arc<Code>, Invalid> {
         let place = (block.shape() ^ form.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         CODES.with_borrow_mut(|codes| {
@@ -544,7 +547,7 @@ impl Clause {
         }
     }
 
-    /// Whether an object that passes the matcher's tests matches; binds variables.
+    /// Whether an object that passes the matcher's tests matches. Binds variables.
     #[inline(always)]
     fn matches<'a>(&self, run: &Run<'a>, bindings: &mut [TermRef<'a>]) -> bool {
         self.matcher.matches(run, bindings)

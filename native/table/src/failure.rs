@@ -5,17 +5,17 @@ use cats_sync::Busy;
 /// See the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// A lock was held for longer than a bounded spin. Let others run and try again.
+    /// A lock was held for longer than a bounded spin. The caller lets others run and tries again.
     Busy,
-    /// Too much work for a scheduler. Try again on a thread that may take its time.
+    /// Too much work for a scheduler. The caller tries again on a dirty scheduler, where it may take its time.
     Big,
-    /// Memory or numbers are exhausted.
+    /// Memory is exhausted, or a term is too large to be stored.
     SystemLimit,
-    /// The caller's mistake.
+    /// The caller made a mistake.
     Bad(Cause),
 }
 
-/// What ETS gives as the `cause` of a `badarg`.
+/// What ETS reports as the `cause` of a `badarg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     None,

@@ -1,7 +1,7 @@
-//! ETS semantics over the engines: options, access, ownership, traversal, atomic operations.
+//! The semantics of ETS on top of the engines: options, access rights, ownership, traversal, atomic operations.
 //!
-//! A [`Registry`] knows all tables. A [`Table`] is found by name or identifier, which gives a [`Handle`] for one call, and the
-//! operations are methods of that: one file a group of them.
+//! A [`Registry`] knows all tables. Finding a [`Table`] by name or identifier gives a [`Handle`] for one call. The operations are methods
+//! of the handle. Each file in `operations` has one group of them.
 
 mod failure;
 mod object;

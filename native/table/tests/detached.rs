@@ -1,5 +1,5 @@
-//! Insertions and deletions that nobody waits for, in tables whose lock delegates: a thread finds what it has asked for last, and
-//! whoever ran it has counted and freed what was replaced.
+//! Detached insertions and deletions, in tables whose lock delegates. A thread sees its own last operation. Whoever ran an operation has
+//! also counted and freed what it replaced.
 
 mod common;
 
@@ -50,7 +50,7 @@ fn value(table: &Table, key: i64) -> Option<i64> {
     })
 }
 
-/// With a third element, that the object has a block of its own.
+/// If `long`, the object has a third element, so it has a block of its own.
 fn insert(table: &Table, key: i64, value: i64, long: bool) {
     let guard = epoch::pin();
     let handle = table.by_identifier(&guard);
@@ -78,7 +78,7 @@ fn what_was_detached_is_found_counted_and_freed() {
                     scope.spawn(move || {
                         for round in 0..3000 {
                             insert(table, own, round, round % 3 != 0);
-                            // A key that all change.
+                            // All threads change this key.
                             insert(table, 4, round, round % 2 == 0);
                             if round % 5 == 0 {
                                 assert_eq!(value(table, own), Some(round), "{engine:?} {delegate}");

@@ -1,4 +1,4 @@
-//! What fails for want of memory fails without a trace, and succeeds when there is memory again.
+//! An operation that fails for lack of memory changes nothing. It succeeds when there is memory again.
 #![cfg(not(direct))]
 
 mod common;
@@ -13,7 +13,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard};
 
-/// The largest block of the slab that comes from a page; those beyond come straight from the source.
+/// The largest block that the slabs take from a page. Larger ones come directly from the source.
 const LARGEST: usize = 32 << 10;
 
 static EXHAUSTED: AtomicBool = AtomicBool::new(false);
@@ -31,14 +31,14 @@ unsafe extern "C" fn allocate(size: usize) -> *mut c_void {
     }
 }
 
-/// The memory is the process's own, so the tests take turns.
+/// The slabs' memory belongs to the whole process, so only one test runs at a time.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     slab::set_source(allocate, free);
     TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Runs `f` while there is no memory, of whatever size.
+/// Runs `f` while there is no memory of any size.
 fn without_memory(f: impl FnOnce()) {
     EXHAUSTED.store(true, SeqCst);
     let mut blocks: Vec<(NonNull<u8>, usize)> = Vec::new();
@@ -48,7 +48,7 @@ fn without_memory(f: impl FnOnce()) {
     f();
     EXHAUSTED.store(false, SeqCst);
     for (block, size) in blocks {
-        // SAFETY: had above with this size.
+        // SAFETY: the block was allocated above with this size.
         unsafe { slab::free(block, size) };
     }
 }
@@ -60,7 +60,7 @@ fn a_want_of_memory_passes() {
     let make = || Table::new(registry, options(Kind::Set, 1).finish(1).unwrap(), atom(1), 1).map(|_| ());
     without_memory(|| assert_eq!(make(), Err(Failure::SystemLimit)));
     assert_eq!(make(), Ok(()));
-    // The contents of a blank table.
+    // A blank table gets contents of its own.
     let guard = epoch::pin();
     let table = enter_blank(registry, &world, &guard, options(Kind::Set, 1), atom(1), 1, None).unwrap();
     let handle = table.by_identifier(&guard);
@@ -83,7 +83,7 @@ fn a_want_of_memory_passes() {
     registry.delete(&world, handle).unwrap();
 }
 
-/// What was put before memory ran out stays, and is counted.
+/// Objects that were inserted before memory was exhausted stay, and are counted.
 #[test]
 fn a_list_that_fails_half_way_is_counted() {
     let _turn = turn();

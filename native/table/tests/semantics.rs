@@ -1,4 +1,4 @@
-//! Random operations on every kind of table, against a model that is a list of objects.
+//! Random operations on every kind of table, compared with a model that is a list of objects.
 
 mod common;
 
@@ -11,7 +11,7 @@ use common::*;
 use proptest::prelude::*;
 use std::cmp::Ordering;
 
-/// Position, increment, and threshold with the value beyond it.
+/// A position, an increment, and perhaps a threshold and the value to set beyond it.
 type Adding = (i64, i64, Option<(i64, i64)>);
 
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What tables mean, in the plainest form.
+/// The meaning of a table, written as simply as possible.
 struct Model {
     kind: Kind,
     key: usize,
@@ -125,7 +125,7 @@ impl Model {
         self.objects = objects;
     }
 
-    /// In traversal order for ordered tables; else in no order that counts.
+    /// For ordered tables, in the order of traversal. For others, in some fixed order.
     fn sorted(&self) -> Vec<Elements> {
         let mut objects = self.objects.clone();
         if self.kind == Kind::OrderedSet {
@@ -196,7 +196,7 @@ impl Model {
         let mut base = match self.base(key, default) {
             Ok((base, _)) => base,
             Err(None) => return Ok(false),
-            // ETS gives no cause here.
+            // ETS reports no cause here.
             Err(Some(Cause::TableType)) => return Err(Cause::None),
             Err(Some(cause)) => return Err(cause),
         };
@@ -403,7 +403,7 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                 assert_eq!(seen, keys);
             }
             Op::Next(from) => {
-                // Of a key that need not be there. Without order, all that counts is that a walk from it ends.
+                // The key may be absent. Without an order, the test only checks that a walk from it ends.
                 let next = |direction| {
                     with_key(from, |term| {
                         handle.step(Some(&table.probe(term)), direction).unwrap().map(Value::of)
@@ -458,7 +458,7 @@ proptest! {
     }
 }
 
-/// Of which some are large enough to be packed.
+/// An object. Some are large enough to be packed.
 fn large_object() -> impl Strategy<Value = Elements> {
     (value(), 0i64..3, 0usize..200)
         .prop_map(|(key, number, length)| vec![key, Value::Int(number), Value::List(vec![Value::Int(number); length])])
@@ -487,7 +487,7 @@ proptest! {
     }
 }
 
-/// Many objects under one key, so that the index is used.
+/// Many objects have one key, so the group has an index.
 #[test]
 fn large_groups() {
     for kind in [Kind::Bag, Kind::DuplicateBag] {

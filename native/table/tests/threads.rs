@@ -1,4 +1,4 @@
-//! What several threads see of each other: real threads, each acting as a process.
+//! What several threads see of each other's operations. The threads are real, and each acts as a process.
 
 mod common;
 
@@ -17,7 +17,7 @@ use std::time::Duration;
 const THREADS: u64 = 4;
 const ROUNDS: i64 = 2000;
 
-/// Repeats what met a lock that was held for long.
+/// Repeats a call that found a lock held for long.
 fn patiently<T>(mut call: impl FnMut() -> Result<T, Failure>) -> Result<T, Failure> {
     loop {
         match call() {
@@ -68,8 +68,8 @@ fn lists_are_seen_whole_or_not_at_all() {
                 .collect();
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    // Lists overwrite the same keys again and again. A reader reads the last key after the first, each value
-                    // twice. It must never see one part of a list that is older than the other.
+                    // The lists always have the same keys. The last key is read after the first one, and both are read twice. If both pairs
+                    // of values are the same, they must not show one list's beginning with an older list's end.
                     let guard = epoch::pin();
                     let handle = table.by_identifier(&guard);
                     let before = (value(handle, 0), value(handle, 9));
@@ -87,7 +87,7 @@ fn lists_are_seen_whole_or_not_at_all() {
     }
 }
 
-/// Objects of which one element is changed after the other are always read as they were at one instant.
+/// Elements of an object are changed one after the other. A read always sees the object as it was at one instant.
 #[test]
 fn objects_that_are_changed_in_place_are_seen_whole() {
     for kind in [Kind::Set, Kind::OrderedSet] {
@@ -126,7 +126,7 @@ fn objects_that_are_changed_in_place_are_seen_whole() {
                         with_key(&Value::Int(key), |term| {
                             let probe = table.probe(term);
                             for position in [2, 4] {
-                                // Sometimes there is no object.
+                                // At times there is no object.
                                 let _ = patiently(|| handle.add(&probe, position, 1)).unwrap();
                             }
                             if round % 100 == key {
@@ -140,7 +140,7 @@ fn objects_that_are_changed_in_place_are_seen_whole() {
                 read(&|handle, key| {
                     with_key(&Value::Int(key), |term| {
                         let mut scratch = Scratch::new();
-                        // It fails where the place was locked for long.
+                        // It fails if the place was locked for long.
                         if let Ok(found) = handle.get(&table.probe(term), || true, &mut scratch) {
                             found.iter().for_each(is_state);
                         }
@@ -207,7 +207,7 @@ fn counters_add_up() {
     }
 }
 
-/// Objects of one key added and removed by some threads while others read them.
+/// Some threads add and remove objects of one key while others read them.
 #[test]
 fn groups_are_read_while_they_change() {
     let (registry, world) = (registry(), World::default());
@@ -266,7 +266,7 @@ fn groups_are_read_while_they_change() {
     assert_eq!(handle.size(), contents(handle).len());
 }
 
-/// Where meta tables are locked, an identifier leads to a table only as long as the main table knows it.
+/// With locked meta tables, an identifier leads to a table only as long as the main table has it.
 #[test]
 fn locked_meta_tables_know_what_is_entered() {
     for (registry, locked) in registries().into_iter().zip([false, true]) {
@@ -282,9 +282,7 @@ fn locked_meta_tables_know_what_is_entered() {
     }
 }
 
-/// A table that is renamed back and forth is found by exactly one of its names, and never shows under the old name what was
-/// inserted after the renaming.
-/// Who found a table by its name may have read what was written while it had another one.
+/// A handle that found a table by name fails if the table had another name in the meantime. It might have read what was written then.
 #[test]
 fn a_table_that_had_another_name_meanwhile_is_not_the_one_that_was_found() {
     for registry in registries() {
@@ -309,6 +307,8 @@ fn a_table_that_had_another_name_meanwhile_is_not_the_one_that_was_found() {
     }
 }
 
+/// A table that is renamed back and forth is found by exactly one of its names. What was inserted after a renaming is never seen under the
+/// old name.
 #[test]
 fn renaming_is_atomic() {
     registries().into_iter().for_each(renaming_is_atomic_in);
@@ -330,13 +330,13 @@ fn renaming_is_atomic_in(registry: &'static Registry) {
                     let Ok(handle) = patiently(|| registry.find(world, &guard, name, 1)) else {
                         continue;
                     };
-                    // Time for a renaming between finding the table and reading it.
+                    // Gives time for a renaming between finding the table and reading it.
                     thread::sleep(Duration::from_micros(20));
                     let mut found = Objects::none();
                     let result = with_key(&Value::Int(0), |term| {
                         patiently(|| handle.lookup(&handle.table().probe(term), false, &mut found))
                     });
-                    // The value tells under which name it was written.
+                    // The value says under which name it was written.
                     if let (Ok(()), [object]) = (result, found.as_slice()) {
                         assert_eq!(object.element(1).small(), Some(own as i64), "seen by the other name");
                     }
@@ -361,7 +361,7 @@ fn renaming_is_atomic_in(registry: &'static Registry) {
     });
 }
 
-/// Tells threads to stop, even when it is a failure that ends the test.
+/// Makes the threads stop, even if the test fails.
 struct SetAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -370,8 +370,8 @@ impl Drop for SetAtEnd<'_> {
     }
 }
 
-/// Owners that die while their table is given away, deleted, looked up by name and made again: the name is always free for
-/// the next owner, and every table is forgotten in the end.
+/// Owners die while their table is given away, deleted, looked up by name and created again. The name is always free for the next owner,
+/// and in the end every table is forgotten.
 #[test]
 fn owners_die_amid_everything() {
     for locked in [false, true] {
@@ -386,7 +386,7 @@ fn owners_die_amid_everything_in(locked: bool) {
     let registry: &'static Registry = Box::leak(Box::new(
         Registry::new(|table| {
             FORGOTTEN.fetch_add(1, Ordering::Relaxed);
-            // SAFETY: the registry gives up what `enter` took.
+            // SAFETY: the registry gives up the reference that `enter` gave it.
             drop(unsafe { Arc::from_raw(table) });
         })
         .unwrap(),
@@ -425,7 +425,7 @@ fn owners_die_amid_everything_in(locked: bool) {
                     if round % 5 == 2 {
                         let _ = patiently(|| registry.delete(&world, handle));
                     }
-                    // Dead first, as the VM has it; the callback comes when it comes.
+                    // First the process is dead, as in the VM. The callback comes at some later time.
                     world.kill(owner);
                     if round % 2 == 0 {
                         registry.owner_down(&world, owner);
@@ -454,7 +454,7 @@ fn owners_die_amid_everything_in(locked: bool) {
         thread::yield_now();
     }
     assert_eq!(registry.count(), Ok(0));
-    // What the tests beside this one retire may keep the reaper from seeing all at once.
+    // Objects that other tests retire may keep the reaper from freeing everything at once.
     while FORGOTTEN.load(Ordering::Relaxed) < made.load(Ordering::Relaxed) {
         epoch::collect(1000);
         thread::yield_now();
@@ -462,7 +462,7 @@ fn owners_die_amid_everything_in(locked: bool) {
     assert_eq!(FORGOTTEN.load(Ordering::Relaxed), made.load(Ordering::Relaxed));
 }
 
-/// Garbage that no work announces is given back in few slices, as an idle reaper takes one a second.
+/// Garbage that no work announces is freed in a few slices. An idle reaper takes one slice a second.
 #[test]
 fn idle_garbage_is_given_back_soon() {
     static FREED: AtomicUsize = AtomicUsize::new(0);
@@ -476,7 +476,7 @@ fn idle_garbage_is_given_back_soon() {
             (0..3000).for_each(|_| unsafe { epoch::pin().retire_sized(std::ptr::null_mut(), 0, count, 0) });
         });
     });
-    // Few, and not one: the tests beside this one read and retire, too.
+    // A few slices, not one, because other tests read and retire at the same time.
     for _ in 0..4 {
         reaper::reap(registry, &world, Duration::from_millis(20));
         thread::sleep(Duration::from_millis(20));
@@ -533,7 +533,8 @@ fn a_dead_process_fixes_nothing() {
     assert_eq!(fixers(&world), None);
 }
 
-/// A blank table is written to by several threads at once, and perhaps deleted: all find the same contents, others before them none.
+/// Several threads write to a blank table at once, and perhaps one deletes it. All find the same contents. Threads that came before them
+/// find none.
 #[test]
 fn first_writers_meet_in_the_same_contents() {
     for registry in registries() {
@@ -578,7 +579,7 @@ fn first_writers_meet_in_the_same_contents() {
     }
 }
 
-/// What blank tables share is never written to, nor freed with one of them.
+/// The contents that blank tables share are never written to, and are not freed with one of the tables.
 #[test]
 fn blank_tables_stay_empty() {
     for kind in [Kind::Set, Kind::OrderedSet] {
@@ -607,7 +608,7 @@ fn blank_tables_stay_empty() {
     }
 }
 
-/// The registry finds and lists tables in order whether they came last or not.
+/// The registry finds tables, and lists them in order, no matter which one was entered last.
 #[test]
 fn all_tables_are_known_whatever_their_order() {
     let (registry, world) = (registry(), World::default());
@@ -628,7 +629,7 @@ fn all_tables_are_known_whatever_their_order() {
     expected.sort_by_key(|(owner, serial)| (owner >> 4, *serial));
     let serials = |tables: &[(u64, u64)]| tables.iter().map(|(_, serial)| *serial).collect::<Vec<_>>();
     assert_eq!(known(), serials(&expected));
-    // The last one, one before it, one after a listing.
+    // The table entered last, one before it, and one after a listing.
     for gone in [19, 3, 18] {
         let table = table(registry, &world, Kind::Set, atom(1), 1);
         registry.delete(&world, tables[gone].by_identifier(&guard)).unwrap();
@@ -644,7 +645,7 @@ fn all_tables_are_known_whatever_their_order() {
     assert_eq!(known(), serials(&expected));
 }
 
-/// `delete_all_objects` beside inserts: what was inserted before is gone, what comes later stays.
+/// `delete_all_objects` runs at the same time as insertions. Objects inserted before it are gone. Objects inserted after it stay.
 #[test]
 fn all_objects_go_at_once() {
     for kind in [Kind::Set, Kind::OrderedSet] {

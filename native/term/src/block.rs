@@ -1,4 +1,5 @@
-//! Stored objects: blocks of words in slab memory, each beginning with its outermost tuple. They never change, but see `in_place.rs`.
+//! Stored objects. A block is an array of words in slab memory that begins with its outermost tuple. Blocks never change, except those of
+//! `in_place.rs`.
 
 use crate::builder::{Builder, Room};
 use crate::format::*;
@@ -11,18 +12,18 @@ use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
 
-/// A block that belongs to its holder. Dropping it releases what it holds of the VM, and its memory.
+/// A block that belongs to its holder. Dropping it frees its memory, and gives the VM back what the block holds.
 pub struct Block {
     address: NonNull<u64>,
 }
 
-// SAFETY: a block is immutable but for atomics, and the host's functions run on any thread.
+// SAFETY: a block is immutable except for atomics, and the host's functions run on any thread.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
 
-/// Shows the words of a block that make its shape, small integers all as the same one, until `show` returns false; whether it never
-/// did.
+/// Calls `show` with each word that belongs to the block's [shape](BlockRef::shape_words). All small integers are shown as the same word.
+/// Stops when `show` returns false. Returns whether `show` always returned true.
 #[inline]
 fn each_shaping(words: &[u64], mut show: impl FnMut(u64) -> bool) -> bool {
     let mut at = 0;
@@ -37,7 +38,7 @@ fn each_shaping(words: &[u64], mut show: impl FnMut(u64) -> bool) -> bool {
     true
 }
 
-/// The word, or of a small integer one that stands for all of them. A header is none.
+/// Returns the word itself, or for any small integer the word [`SMALL`]. No header equals that word.
 #[inline]
 fn shaping(word: u64) -> u64 {
     if word & SMALL == SMALL {
@@ -47,21 +48,21 @@ fn shaping(word: u64) -> u64 {
     }
 }
 
-/// A term that takes some words behind those of its tuple, and refers to nothing.
+/// A term that occupies a few words after its tuple's element words. It contains no offset to another item.
 #[derive(Clone, Copy)]
 pub enum Short<'a> {
     Float(f64),
     /// Bytes that are stored within the block.
     Binary(&'a [u8]),
-    /// A reference that is nothing but these words of the VM, its header among them.
+    /// A plain reference: its words in the VM, including the header.
     Reference(&'a [u64; REFERENCE_WORDS]),
-    /// A binary to which the block gets a counted reference.
+    /// A binary to which the block gets a counted reference of its own.
     Counted(CountedBinary<'a>),
     /// A tuple of immediates.
     Tuple(&'a [u64]),
 }
 
-/// A binary of the VM, of which references are counted.
+/// A binary of the VM whose references we count in its record.
 #[derive(Clone, Copy)]
 pub struct CountedBinary<'a> {
     record: u64,
@@ -70,7 +71,7 @@ pub struct CountedBinary<'a> {
 
 impl<'a> CountedBinary<'a> {
     /// # Safety
-    /// The bytes are of the binary with a record at this address, to which somebody has a counted reference for `'a`.
+    /// `record` is the address of the record of a binary that contains `bytes`. Somebody has a counted reference to it for `'a`.
     #[inline]
     pub unsafe fn new(record: u64, bytes: &'a [u8]) -> Self {
         Self { record, bytes }
@@ -78,7 +79,7 @@ impl<'a> CountedBinary<'a> {
 }
 
 impl Short<'_> {
-    /// The words that it takes, a header among them.
+    /// The number of its words, including a header.
     #[inline]
     fn words(&self) -> usize {
         match self {
@@ -90,13 +91,13 @@ impl Short<'_> {
         }
     }
 
-    /// The words of a block of it and its tuple, which has so many elements.
+    /// The number of words of a block that contains only this term and its tuple of `elements` elements.
     #[inline]
     pub fn words_with(&self, elements: usize) -> usize {
         1 + elements + self.words()
     }
 
-    /// The bytes of the binary that is kept, if references of it are counted.
+    /// If this is a counted binary: the size of the whole binary that it keeps alive.
     #[inline]
     pub fn kept_bytes(&self) -> Option<usize> {
         match self {
@@ -106,7 +107,7 @@ impl Short<'_> {
     }
 
     /// # Safety
-    /// There is memory for so many words.
+    /// There is memory for [`words`](Self::words) words.
     #[inline(always)]
     unsafe fn write(&self, to: NonNull<u64>) {
         // SAFETY: as the caller promises.
@@ -136,10 +137,10 @@ impl Short<'_> {
     }
 }
 
-/// Writes bytes as words, zeros behind them.
+/// Writes bytes as words. The rest of the last word is zero.
 ///
 /// # Safety
-/// There is memory for them.
+/// There is memory for these words.
 #[inline]
 pub unsafe fn write_bytes(bytes: &[u8], to: NonNull<u64>) {
     let (whole, rest) = bytes.as_chunks::<8>();
@@ -154,16 +155,16 @@ pub unsafe fn write_bytes(bytes: &[u8], to: NonNull<u64>) {
     }
 }
 
-/// The least that a held binary weighs while it waits to be freed.
+/// The least weight of a held binary while it waits to be freed.
 const PART_WEIGHT: usize = 4 << 10;
 
-/// What a block of so many words weighs that keeps so many bytes in counted binaries: see [`BlockRef::weight`].
+/// The weight of a block of `words` words that keeps `kept` bytes alive in counted binaries: see [`BlockRef::weight`].
 #[inline]
 pub fn block_weight(words: usize, kept: usize) -> usize {
     words * size_of::<u64>() + kept / 8
 }
 
-/// Bytes of memory that a block of so many words occupies.
+/// Bytes of memory that a block of `words` words occupies.
 #[inline]
 pub fn bytes_of(words: usize) -> usize {
     slab::usable(words * 8)
@@ -177,10 +178,10 @@ pub struct BlockRef<'a> {
 }
 
 impl Block {
-    /// A copy of `words` in memory of its own; nothing when memory is exhausted.
+    /// A copy of `words` in memory of its own. `None` when memory is exhausted.
     ///
     /// # Safety
-    /// They are a well-formed block, and what is held or counted in it is not yet retained.
+    /// The words are a well-formed block. What is held or counted in it is not retained yet.
     #[inline]
     pub unsafe fn from_words(words: &[u64], guard: &Guard) -> Option<Block> {
         let address = slab::alloc_pinned(guard, size_of_val(words))?.cast::<u64>();
@@ -189,8 +190,7 @@ impl Block {
         Some(Block { address })
     }
 
-    /// The tuple of these immediates: one allocation and a copy. Nothing when memory is exhausted; panics above
-    /// [`MAX_ARITY`].
+    /// The tuple of these immediates, made by one allocation and one copy. `None` when memory is exhausted. Panics above [`MAX_ARITY`].
     #[inline(never)]
     pub fn flat(elements: &[u64], guard: &Guard) -> Option<Block> {
         debug_assert!(elements.iter().all(|&word| is_immediate(word)));
@@ -207,8 +207,8 @@ impl Block {
         Some(Block { address })
     }
 
-    /// The tuple of these elements, of which all but the one with this index are immediates: one allocation, and everything is written
-    /// where it stays. Nothing when memory is exhausted; panics above [`MAX_ARITY`].
+    /// The tuple of these elements. All are immediates, except that `part` stands for the one at `index`. There is one allocation, and each
+    /// word is written where it stays. `None` when memory is exhausted. Panics above [`MAX_ARITY`].
     #[inline(always)]
     pub fn of_short(elements: &[u64], index: usize, part: Short<'_>, guard: &Guard) -> Option<Block> {
         assert!(index < elements.len() && elements.len() <= MAX_ARITY);
@@ -222,8 +222,8 @@ impl Block {
             _ => 0,
         };
         let address = slab::alloc_pinned(guard, total * 8)?.cast::<u64>();
-        // SAFETY: the memory is new, aligned to 8 and of `total` words, as many as the header, the elements and the part have. The part has
-        // a slot among those of the elements.
+        // SAFETY: the memory is new, aligned to 8 and of `total` words. That is the sum of the header, the elements and the part. The slot
+        // of the part is among those of the elements.
         unsafe {
             address.write(header(TUPLE, elements.len()) | held | (total as u64) << 32);
             copy_words(elements, address.add(1));
@@ -233,7 +233,7 @@ impl Block {
         Some(Block { address })
     }
 
-    /// Has the host keep the held terms of a new block, which belong to somebody else as yet, and count its references.
+    /// Makes the host retain the held terms of a new block, which until now belong to somebody else, and counts its references to binaries.
     pub(crate) fn retain_held(&self) {
         let host = host();
         let base = self.address.as_ptr();
@@ -241,8 +241,8 @@ impl Block {
             View::SharedBinary(Shared::Held(held), bytes) => {
                 let kept = (host.retain)(held, Class::BitString, Some(bytes));
                 let address = (term.word() >> 2) as usize + 1 + HELD_WORDS;
-                // SAFETY: the held words of a shared binary are followed by the address. It is read through this block alone, which
-                // nobody else knows yet.
+                // SAFETY: in a shared binary the address follows the held words. The block is new, so nobody else knows it or reads this
+                // word.
                 unsafe { base.add(address).write(kept as u64) };
             }
             View::Held(class, held) => {
@@ -254,13 +254,13 @@ impl Block {
             .for_each_kept(|record| (host.retain_binary)(record), retain_held);
     }
 
-    /// Gives back what is held or counted, of a block that nobody reads any more.
+    /// Gives back what is held or counted in a block that nobody reads any more.
     #[inline(never)]
     fn release_held(&self) {
         self.as_ref().for_each_kept(release_counted, release_held);
     }
 
-    /// The block as something to read.
+    /// A reference through which the block is read.
     #[inline]
     pub fn as_ref(&self) -> BlockRef<'_> {
         BlockRef {
@@ -269,7 +269,7 @@ impl Block {
         }
     }
 
-    /// Leaves the block to whoever has the address, which is a multiple of 8.
+    /// Gives up ownership of the block. Whoever has the address owns it now. The address is a multiple of 8.
     #[inline]
     pub fn into_raw(self) -> NonNull<u64> {
         let address = self.address;
@@ -277,19 +277,19 @@ impl Block {
         address
     }
 
-    /// Takes a block back.
+    /// Takes ownership of a block again.
     ///
     /// # Safety
-    /// The address came from [`into_raw`](Self::into_raw) and is given back once.
+    /// The address came from [`into_raw`](Self::into_raw), and this is called once for it.
     #[inline]
     pub unsafe fn from_raw(address: NonNull<u64>) -> Block {
         Block { address }
     }
 
-    /// Frees the block once nobody can be reading it.
+    /// Frees the block as soon as no reader can see it.
     ///
     /// # Safety
-    /// It is unreachable for guards made from now on.
+    /// No guard made from now on can reach the block.
     #[inline]
     pub unsafe fn retire(self, guard: &Guard) {
         let block = self.as_ref();
@@ -306,53 +306,53 @@ impl Block {
         }
     }
 
-    /// As [`retire`](Self::retire), of a block of so many words in which nothing is held. Does not read it.
+    /// Like [`retire`](Self::retire), for a block of `words` words in which nothing is held or counted. Does not read the block.
     ///
     /// # Safety
-    /// As for [`retire`](Self::retire), and it is such a block.
+    /// As for [`retire`](Self::retire), and the block is such a block.
     #[inline]
     pub unsafe fn retire_words(self, guard: &Guard, words: usize) {
-        // SAFETY: as the caller promises; the slab gave the block with this size.
+        // SAFETY: as the caller promises. The slab handed the block out with this size.
         unsafe { guard.retire_memory(self.into_raw().cast(), words * 8) }
     }
 
-    /// As [`retire`](Self::retire), of a block of so many words in which something is held or counted, and which [weighs](BlockRef::weight)
-    /// so much. Does not read it.
+    /// Like [`retire`](Self::retire), for a block of `words` words and this [weight](BlockRef::weight) in which something is held or
+    /// counted. Does not read the block.
     ///
     /// # Safety
-    /// As for [`retire`](Self::retire), and it is such a block.
+    /// As for [`retire`](Self::retire), and the block is such a block.
     #[inline]
     pub unsafe fn retire_held(self, guard: &Guard, words: usize, weight: usize) {
-        // SAFETY: as the caller promises; the slab gave the block with this size.
+        // SAFETY: as the caller promises. The slab handed the block out with this size.
         unsafe { guard.retire_releasing(self.into_raw().cast(), words * 8, Block::release_at, weight) }
     }
 
-    /// Gives back what is held or counted in the block at this address; fits `cats_sync::epoch::Release`.
+    /// Gives back what is held or counted in the block at this address. Has the type `cats_sync::epoch::Release`.
     ///
     /// # Safety
-    /// The address came from [`into_raw`](Self::into_raw), and nobody reads the block any more. This is done once.
+    /// The address came from [`into_raw`](Self::into_raw), and nobody reads the block any more. This is called once.
     unsafe fn release_at(address: *mut u8) {
-        // SAFETY: as the caller promises; addresses of blocks are never null. Its memory is not this value's to free.
+        // SAFETY: as the caller promises. Addresses of blocks are never null. `ManuallyDrop`, as the caller frees the memory.
         let block = ManuallyDrop::new(unsafe { Block::from_raw(NonNull::new_unchecked(address.cast())) });
         block.release_held();
     }
 
-    /// Frees a block of so many words in which nothing is held. Does not read it.
+    /// Frees a block of `words` words in which nothing is held or counted. Does not read the block.
     ///
     /// # Safety
-    /// The address came from [`into_raw`](Self::into_raw), it is such a block, and nobody reads it any more.
+    /// The address came from [`into_raw`](Self::into_raw). The block is such a block, and nobody reads it any more.
     #[inline]
     pub unsafe fn free_words(address: *mut u8, words: usize) {
-        // SAFETY: as the caller promises; addresses of blocks are never null.
+        // SAFETY: as the caller promises. Addresses of blocks are never null.
         unsafe { slab::free(NonNull::new_unchecked(address), words * 8) }
     }
 
-    /// Frees the block at this address; fits `cats_sync::epoch::Drop`.
+    /// Frees the block at this address. Has the type `cats_sync::epoch::Drop`.
     ///
     /// # Safety
     /// The address came from [`into_raw`](Self::into_raw), and nobody reads the block any more.
     pub unsafe fn free(address: *mut u8, _: usize) {
-        // SAFETY: as the caller promises; addresses of blocks are never null.
+        // SAFETY: as the caller promises. Addresses of blocks are never null.
         drop(unsafe { Block::from_raw(NonNull::new_unchecked(address.cast())) });
     }
 }
@@ -368,7 +368,7 @@ fn release_held(term: TermRef<'_>) {
     }
 }
 
-/// A block that is freed in steps, because many terms in it are held or counted. Nobody reads it any more.
+/// A block that is dismantled in steps, because many terms in it are held or counted. Nobody reads it any more.
 pub struct Dismantled {
     block: ManuallyDrop<Block>,
     /// The word where the next item begins.
@@ -382,7 +382,7 @@ impl Dismantled {
         Self { block, at }
     }
 
-    /// Gives back what is held or counted in the next `items` items. Frees the memory behind the last one; else returns the rest.
+    /// Gives back what is held or counted in the next `items` items. After the last item it frees the memory and returns `None`.
     pub fn step(mut self, items: usize) -> Option<Self> {
         let block = self.block.as_ref();
         for _ in 0..items {
@@ -399,22 +399,23 @@ impl Dismantled {
     }
 }
 
-/// The header of a block of a tuple of so many immediates.
+/// The header of a block that consists of a tuple of `arity` immediates.
 #[inline]
 fn flat_header(arity: usize) -> u64 {
     header(TUPLE, arity) | FLAT | ((arity + 1) as u64) << 32
 }
 
-/// Words of an object that is built without taking memory for it twice.
+/// Up to this number of words, an object is built on the stack. Then memory is allocated only once, for the block.
 const SHORT: usize = 128;
 
-/// Words up to which a copy is made one by one.
+/// Up to this number, words are copied one by one.
 const ONE_BY_ONE: usize = 32;
 
-/// Copies words that were probably just written, each by itself: what is wider would have to wait until they are in the cache.
+/// Copies words that were probably written just before. Each word is copied by itself: a wider load of recent stores causes a
+/// store-forwarding stall.
 ///
 /// # Safety
-/// There is memory for as many at `to`, which is none of theirs.
+/// There is memory for as many words at `to`, and it does not overlap them.
 #[inline]
 pub(crate) unsafe fn copy_words(words: &[u64], to: NonNull<u64>) {
     // SAFETY: as the caller promises.
@@ -423,7 +424,7 @@ pub(crate) unsafe fn copy_words(words: &[u64], to: NonNull<u64>) {
             return to.copy_from_nonoverlapping(NonNull::from(words).cast(), words.len());
         }
         for (i, word) in words.iter().enumerate() {
-            // Volatile: the compiler makes no wider ones of these.
+            // Volatile: the compiler does not merge these loads into wider ones.
             to.add(i).write((&raw const *word).read_volatile());
         }
     }
@@ -455,7 +456,7 @@ impl<'a> BlockRef<'a> {
         }
     }
 
-    /// The tuple of these immediates, laid out in `room`; nothing if that is too small.
+    /// The tuple of these immediates, written to `room`. `None` if that is too small.
     #[inline]
     pub fn flat_within(elements: &[u64], room: &'a mut [MaybeUninit<u64>]) -> Option<BlockRef<'a>> {
         debug_assert!(elements.iter().all(|&word| is_immediate(word)));
@@ -476,13 +477,13 @@ impl<'a> BlockRef<'a> {
         self.address
     }
 
-    /// Asks the processor for the block's beginning.
+    /// Prefetches the block's beginning.
     #[inline]
     pub fn prefetch(self) {
         cats_sync::prefetch(self.address.as_ptr());
     }
 
-    /// Asks the processor for the memory of the element `index`, if there is one.
+    /// Prefetches the memory of element `index`, if there is one.
     #[inline]
     pub fn prefetch_element(self, index: usize) {
         cats_sync::prefetch(self.address.as_ptr().wrapping_add(1 + index));
@@ -500,15 +501,15 @@ impl<'a> BlockRef<'a> {
         (self.header() >> 32) as usize
     }
 
-    /// All words, for a copy by [`Block::from_words`] if nothing in them is held or counted.
+    /// All words. [`Block::from_words`] copies them if nothing in them is held or counted.
     #[inline]
     pub fn as_words(self) -> &'a [u64] {
-        // SAFETY: the header tells the number of words. Only held items are changed, through atomics, and a copy of such is
-        // no well-formed block, so whoever looks at them has no use for what they read.
+        // SAFETY: the header stores the number of words. Only the words of held items ever change, and those change atomically. A copy of
+        // them would be no well-formed block, so no caller uses what it reads there.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.words()) }
     }
 
-    /// A number that blocks of the same [shape](Self::has_shape) have in common. O(words).
+    /// A hash of the block's [shape](Self::has_shape): equal for blocks of the same shape. O(words).
     pub fn shape(self) -> u64 {
         let mut state = 0_u64;
         each_shaping(self.as_words(), |word| {
@@ -519,8 +520,8 @@ impl<'a> BlockRef<'a> {
         state
     }
 
-    /// The words that make the block's shape: all headers, and the elements of tuples, lists and maps, but for small integers, which
-    /// are all the same here. What floats, large integers, binaries and held terms are is no part of it.
+    /// The words that make the block's shape: all headers, and the element words of tuples, lists and maps. All small integers count as the
+    /// same word. The values of floats, large integers, binaries and held terms do not belong to the shape.
     pub fn shape_words(self) -> Vec<u64> {
         let mut shape = Vec::with_capacity(self.words());
         each_shaping(self.as_words(), |word| {
@@ -530,14 +531,14 @@ impl<'a> BlockRef<'a> {
         shape
     }
 
-    /// Whether another block has this [shape](Self::shape_words): then the same words, but for small integers, stand for items in
-    /// both. O(words).
+    /// Whether this block has that [shape](Self::shape_words). If so, the same words stand for items in both blocks, and all immediates
+    /// except small integers are equal. O(words).
     pub fn has_shape(self, shape: &[u64]) -> bool {
         let mut shape = shape.iter();
         each_shaping(self.as_words(), |word| shape.next() == Some(&word)) && shape.next().is_none()
     }
 
-    /// The place, counted in words of the block, of the first of these elements of an item in it.
+    /// The place of an item's elements in the block: the word at which the first of them stands.
     pub fn place_of(self, elements: Elements<'a>) -> usize {
         let place = (elements.words().as_ptr().addr() - self.address.addr().get()) / size_of::<u64>();
         debug_assert!(place + elements.len() <= self.words());
@@ -550,8 +551,8 @@ impl<'a> BlockRef<'a> {
         bytes_of(self.words())
     }
 
-    /// What the block weighs while it waits to be freed: its own bytes, and an eighth of those that shared binaries keep, as these take
-    /// as long to free if they are many. Of a held one it is not told how much that is, so it weighs at least `PART_WEIGHT`.
+    /// What the block weighs while it waits to be freed: its own bytes, and one eighth of the bytes that its shared binaries keep alive.
+    /// The size of a binary that a held term keeps alive is not known, so such a term adds at least `PART_WEIGHT`.
     #[inline(never)]
     pub fn weight(self) -> usize {
         let weight = Cell::new(block_weight(self.words(), 0));
@@ -579,16 +580,16 @@ impl<'a> BlockRef<'a> {
         self.header() & FLAT != 0
     }
 
-    /// Whether there are terms that the VM holds, or binaries with counted references.
+    /// Whether the block has held terms or counted binaries.
     #[inline]
     pub fn has_held(self) -> bool {
         self.header() & HAS_HELD != 0
     }
 
-    /// The element words: terms of the VM as they are when the block is flat.
+    /// The element words. In a flat block these are the VM's own words of the terms.
     #[inline]
     pub fn elements_raw(self) -> &'a [u64] {
-        // SAFETY: the header is followed by the elements.
+        // SAFETY: the elements follow the header.
         unsafe { std::slice::from_raw_parts(self.address.as_ptr().add(1), self.arity()) }
     }
 
@@ -597,32 +598,32 @@ impl<'a> BlockRef<'a> {
         Elements::new(self.address.as_ptr(), self.elements_raw())
     }
 
-    /// Element `index`, counted from 0; panics when there is none.
+    /// Element `index`, counted from 0. Panics if there is none.
     #[inline]
     pub fn element(self, index: usize) -> TermRef<'a> {
         assert!(index < self.arity());
-        // SAFETY: the header is followed by the elements, which may be shared as atomics.
+        // SAFETY: the elements follow the header. They may be shared as atomics.
         let word = unsafe { self.address.add(1 + index).cast::<AtomicU64>().as_ref() };
-        // Relaxed: a word by itself, that of an element which is being changed in place.
+        // Relaxed: an element that is changed in place is an immediate, so its word refers to no other memory.
         let word = word.load(Ordering::Relaxed);
-        // SAFETY: it is of this block, which lives for 'a.
+        // SAFETY: the word belongs to this block, which lives for `'a`.
         unsafe { TermRef::new(self.address.as_ptr(), word) }
     }
 
     /// The tuple itself.
     #[inline]
     pub fn term(self) -> TermRef<'a> {
-        // SAFETY: the outermost item is at the start of the block, which lives for 'a.
+        // SAFETY: the outermost item is at the start of the block, which lives for `'a`.
         unsafe { TermRef::new(self.address.as_ptr(), TAG_ITEM) }
     }
 
-    /// Shows the record of each binary of which a reference is counted, and each item that is held, once. O(items).
+    /// Calls `counted` with the record of each counted binary, and `held` with each held item. O(items).
     #[inline]
     fn for_each_kept(self, mut counted: impl FnMut(u64), mut held: impl FnMut(TermRef<'a>)) {
         if !self.has_held() {
             return;
         }
-        // What follows the tuple.
+        // The items after the outermost tuple.
         let (mut at, end) = (1 + self.arity(), self.words());
         while at < end {
             // SAFETY: items follow one another up to the block's end.
@@ -630,38 +631,38 @@ impl<'a> BlockRef<'a> {
         }
     }
 
-    /// Shows what [`for_each_kept`](Self::for_each_kept) shows of one item; its words.
+    /// Does what [`for_each_kept`](Self::for_each_kept) does, for one item. Returns the number of its words.
     ///
     /// # Safety
-    /// An item behind the outermost tuple begins at this word.
+    /// An item other than the outermost tuple begins at word `at`.
     #[inline(always)]
     unsafe fn show_kept(self, at: usize, counted: &mut impl FnMut(u64), held: &mut impl FnMut(TermRef<'a>)) -> usize {
         let base = self.address.as_ptr();
         // SAFETY: the caller's promise.
         let header = unsafe { base.add(at).read() };
         if is_counted(header) {
-            // SAFETY: the item's first word.
+            // SAFETY: the item's first data word is the record's address.
             counted(unsafe { base.add(at + 1).read() });
             return 1 + COUNTED_WORDS;
         }
         if is_held(header) {
-            // SAFETY: an item of the block, which lives for 'a.
+            // SAFETY: an item of the block, which lives for `'a`.
             held(unsafe { TermRef::new(base, (at as u64) << 2 | TAG_ITEM) });
         }
         item_words(header)
     }
 
-    /// A copy. Nothing if a term in the block is held, or memory is exhausted.
+    /// A copy. `None` if a term in the block is held, or when memory is exhausted.
     #[inline]
     fn copied(self, guard: &Guard) -> Option<Block> {
         if self.has_held() {
             return self.copied_counting(guard);
         }
-        // SAFETY: a block, and nothing in it is held or counted.
+        // SAFETY: a block in which nothing is held or counted.
         unsafe { Block::from_words(self.as_words(), guard) }
     }
 
-    /// [`copied`](Self::copied) where something is held or counted.
+    /// [`copied`](Self::copied) for a block in which something is held or counted.
     #[inline(never)]
     fn copied_counting(self, guard: &Guard) -> Option<Block> {
         let mut held = false;
@@ -669,31 +670,31 @@ impl<'a> BlockRef<'a> {
         if held {
             return None;
         }
-        // SAFETY: a block, and the references in it are counted now.
+        // SAFETY: a block. The references in it are counted below.
         let block = unsafe { Block::from_words(self.as_words(), guard) }?;
         block.retain_held();
         Some(block)
     }
 
-    /// A copy, changed by `change`, which is shown the element words. Nothing if that gives nothing, a term in the block is held, or
-    /// memory is exhausted.
+    /// A copy whose element words `change` has changed. `None` if `change` returns `None`, if a term in the block is held, or when memory
+    /// is exhausted.
     ///
     /// # Safety
-    /// `change` puts immediates only in the place of immediates.
+    /// `change` replaces only immediates, and only by immediates.
     #[inline]
     pub unsafe fn changed<R>(self, guard: &Guard, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(Block, R)> {
         let block = self.copied(guard)?;
-        // SAFETY: the elements follow the header of the new block, which nobody else knows.
+        // SAFETY: the elements follow the header of the new block. Nobody else knows that block yet.
         let elements = unsafe { std::slice::from_raw_parts_mut(block.address.as_ptr().add(1), self.arity()) };
         let result = change(elements)?;
         Some((block, result))
     }
 
-    /// The same tuple with other elements at some places (counted from 0; the last change of a place counts). Nothing when
-    /// memory is exhausted.
+    /// The same tuple with other elements at some places. Places are counted from 0. The last change of a place counts. `None` when memory
+    /// is exhausted.
     ///
-    /// The terms of the changes must live during the call. O(words), a copy when immediates are changed for immediates and no term
-    /// in the block is held.
+    /// The terms of the changes must live during the call. O(words). It is a plain copy if immediates are changed into immediates and no
+    /// term in the block is held.
     #[inline]
     pub fn with_elements<'t>(self, changes: impl Iterator<Item = (usize, TermRef<'t>)> + Clone) -> Option<Block> {
         let elements = self.elements_raw();
@@ -703,7 +704,7 @@ impl<'a> BlockRef<'a> {
             Some(())
         };
         if changes.clone().all(simple) {
-            // SAFETY: immediates only, as was seen.
+            // SAFETY: only immediates are changed, and only into immediates, as the test above found.
             if let Some((block, ())) = unsafe { self.changed(&epoch::pin(), change) } {
                 return Some(block);
             }
@@ -711,13 +712,13 @@ impl<'a> BlockRef<'a> {
         self.built_with_elements(changes)
     }
 
-    /// [`with_elements`](Self::with_elements) of any terms.
+    /// [`with_elements`](Self::with_elements) for terms of any kind.
     #[inline(never)]
     fn built_with_elements<'t>(self, changes: impl Iterator<Item = (usize, TermRef<'t>)> + Clone) -> Option<Block> {
         let mut room = Room::<SHORT>::new();
         let mut builder = Builder::within(&mut room);
         let root = builder.filled_tuple(self.elements_raw());
-        // What is to be changed has the number of its last change there meanwhile.
+        // In the meantime, a slot that is to be changed has the number of its last change.
         let number = |i: usize| (i as u64) << 4 | SMALL;
         for (i, (index, _)) in changes.clone().enumerate() {
             builder.set(root, index, number(i));

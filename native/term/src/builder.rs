@@ -1,6 +1,6 @@
-//! Building terms: children are added after their parents, whose slots are filled in any order.
+//! Building terms. Children are added after their parents, and a parent's slots are filled in any order.
 //!
-//! What is built can be used in place, as a key to search for, or copied into a [`Block`] of its own.
+//! What is built is used in place, as a key to search for, or is copied into a [`Block`] of its own.
 
 use crate::block::{copy_words, write_bytes, Block};
 use crate::format::*;
@@ -12,23 +12,23 @@ use std::ptr::NonNull;
 
 /// A buffer in which one block at a time is built.
 ///
-/// The first item is the outermost tuple. Words that the methods return are put into slots of items of the same block; a
-/// slot that is not set is `[]`. What is held or counted is only borrowed here: [`finish`](Self::finish) retains it.
+/// The first item is the outermost tuple. The methods return words. A word may be put into a slot of an item of the same block. A slot that
+/// is not set is `[]`. What is held or counted is only borrowed here: [`finish`](Self::finish) retains it.
 pub struct Builder<'a> {
-    /// The room that was given, or that of `heap`.
+    /// The first word: of the room that was given, or of `heap`.
     words: NonNull<u64>,
     used: usize,
     room: usize,
-    /// Memory for what has no room.
+    /// Memory for terms that do not fit the room.
     heap: Vec<u64>,
-    /// Whether there are items that are held or counted.
+    /// Whether there are held or counted items.
     held: bool,
     given: PhantomData<&'a mut [MaybeUninit<u64>]>,
 }
 
-// SAFETY: what the builder points to is its own, or borrowed by it alone.
+// SAFETY: the memory that the builder points to is its own, or is borrowed by this builder alone.
 unsafe impl Send for Builder<'_> {}
-// SAFETY: as above; nothing is changed through a shared reference.
+// SAFETY: as above. Nothing is changed through a shared reference.
 unsafe impl Sync for Builder<'_> {}
 
 /// Room on the stack for the words of a builder, or of a [draft](crate::draft).
@@ -49,7 +49,7 @@ impl Default for Builder<'_> {
     }
 }
 
-/// Least number of words for which memory is taken.
+/// The least number of words for which memory is allocated.
 const LEAST: usize = 256;
 
 /// A tuple, list or map whose slots can be set.
@@ -77,7 +77,7 @@ impl Item {
 }
 
 impl<'a> Builder<'a> {
-    /// A builder with memory of its own.
+    /// A builder that uses only memory of its own.
     #[inline]
     pub const fn new() -> Self {
         Self {
@@ -90,7 +90,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A builder of what is not long, for which there is room; the rest goes into memory of its own.
+    /// A builder that uses `room` as long as the term fits there, and memory of its own beyond that.
     #[inline]
     pub fn within<const WORDS: usize>(room: &'a mut Room<WORDS>) -> Self {
         Self {
@@ -116,23 +116,23 @@ impl<'a> Builder<'a> {
     /// What was built.
     #[inline]
     fn built(&self) -> &[u64] {
-        // SAFETY: so many words are written.
+        // SAFETY: the first `used` words are written.
         unsafe { std::slice::from_raw_parts(self.words.as_ptr(), self.used) }
     }
 
     #[inline]
     fn built_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as above, and the builder is borrowed for itself alone.
+        // SAFETY: as above, and the builder is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.words.as_ptr(), self.used) }
     }
 
-    /// Makes so many more words part of what is built; the caller writes them at once.
+    /// Makes `count` more words part of what is built. The caller writes them at once.
     #[inline]
     fn add(&mut self, count: usize) -> NonNull<u64> {
         if self.room - self.used < count {
             self.grow(count);
         }
-        // SAFETY: there is room.
+        // SAFETY: there is room, as was made sure above.
         let at = unsafe { self.words.add(self.used) };
         self.used += count;
         at
@@ -157,7 +157,7 @@ impl<'a> Builder<'a> {
         unsafe { self.add(1).write(word) }
     }
 
-    /// Adds words that are not part of the builder.
+    /// Adds words that lie outside the builder.
     #[inline]
     fn append(&mut self, words: &[u64]) {
         let at = self.add(words.len());
@@ -183,21 +183,21 @@ impl<'a> Builder<'a> {
         Item { at, tag }
     }
 
-    /// Adds a tuple; the first one is the block's outermost. Panics above [`MAX_ARITY`].
+    /// Adds a tuple. The first one is the block's outermost tuple. Panics above [`MAX_ARITY`].
     #[inline]
     pub fn tuple(&mut self, arity: usize) -> Item {
         assert!(arity <= MAX_ARITY);
         self.reserve(header(TUPLE, arity), arity, TAG_ITEM)
     }
 
-    /// Adds a tuple with these elements; words that are no immediates must be [set](Self::set) again.
+    /// Adds a tuple with these elements. Words that are not immediates must be [set](Self::set) again.
     #[inline]
     pub fn filled_tuple(&mut self, elements: &[u64]) -> Item {
         assert!(elements.len() <= MAX_ARITY);
         self.filled(header(TUPLE, elements.len()), elements, &[])
     }
 
-    /// Adds a map of these pairs, in the VM's order of iteration; words as for [`filled_tuple`](Self::filled_tuple).
+    /// Adds a map of these pairs, which are in the VM's order of iteration. Words as for [`filled_tuple`](Self::filled_tuple).
     #[inline]
     pub fn filled_map(&mut self, keys: &[u64], values: &[u64]) -> Item {
         assert_eq!(keys.len(), values.len());
@@ -217,34 +217,34 @@ impl<'a> Builder<'a> {
         Item { at, tag: TAG_ITEM }
     }
 
-    /// Adds a list of `length` elements, not 0, whose tail is `[]`.
+    /// Adds a list of `length` elements whose tail is `[]`. `length` is not 0.
     #[inline]
     pub fn proper_list(&mut self, length: usize) -> Item {
         assert!(length > 0);
         self.reserve(header(PROPER_LIST, length), length, TAG_LIST)
     }
 
-    /// Adds a list of `length` elements, not 0 (the empty list is the immediate [`NIL`]). Slot `length` is the tail.
+    /// Adds a list of `length` elements. `length` is not 0, as the empty list is the immediate [`NIL`]. Slot `length` is the tail.
     #[inline]
     pub fn list(&mut self, length: usize) -> Item {
         assert!(length > 0);
         self.reserve(header(LIST, length), length + 1, TAG_LIST)
     }
 
-    /// Adds a map of `pairs` pairs: slots 0 to `pairs - 1` are the keys, in the VM's order of iteration, the next `pairs`
-    /// slots the values.
+    /// Adds a map of `pairs` pairs. The first `pairs` slots are the keys, in the VM's order of iteration. The next `pairs` slots are the
+    /// values.
     #[inline]
     pub fn map(&mut self, pairs: usize) -> Item {
         self.reserve(header(MAP, pairs), 2 * pairs, TAG_ITEM)
     }
 
-    /// As [`map`](Self::map), of pairs in any order.
+    /// Like [`map`](Self::map), with pairs in any order.
     #[inline]
     pub fn unordered_map(&mut self, pairs: usize) -> Item {
         self.reserve(header(UNORDERED_MAP, pairs), 2 * pairs, TAG_ITEM)
     }
 
-    /// Sets slot `slot`, counted from 0: an immediate, or a word that a method of this builder returned for this block.
+    /// Sets a slot, counted from 0. `word` is an immediate, or a word that a method of this builder returned for this block.
     #[inline]
     pub fn set(&mut self, item: Item, slot: usize, word: u64) {
         let built = self.built_mut();
@@ -256,7 +256,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The slots of an item, for those that fill them at once; words that are no immediates must be [set](Self::set) again.
+    /// The slots of an item, to be filled at once. Words that are not immediates must be [set](Self::set) again.
     #[inline]
     pub fn slots(&mut self, item: Item) -> &mut [u64] {
         let built = self.built_mut();
@@ -271,27 +271,28 @@ impl<'a> Builder<'a> {
         self.built()[item.at + 1 + slot]
     }
 
-    /// Begins a list whose length is not known yet. Nothing but [`push`](Self::push) until it is [closed](Self::close_list).
+    /// Begins a list of unknown length. Until it is [closed](Self::close_list), only [`push`](Self::push) and [`push_all`](Self::push_all)
+    /// may be called.
     #[inline]
     pub fn open_list(&mut self) -> Item {
         let at = self.item(header(LIST, 0) | FLAT);
         Item { at, tag: TAG_LIST }
     }
 
-    /// Adds an element to the open list; a word that is no immediate must be [set](Self::set) again once it is closed.
+    /// Adds an element to the open list. A word that is not an immediate must be [set](Self::set) again after the list is closed.
     #[inline]
     pub fn push(&mut self, word: u64) {
         self.word(word);
     }
 
-    /// Adds elements to the open list as long as there are some, and no more than so many words are built; as for [`push`](Self::push).
+    /// Adds elements to the open list until `next` returns `None` or `most` words are built. Elements as for [`push`](Self::push).
     #[inline(always)]
     pub fn push_all(&mut self, most: usize, mut next: impl FnMut() -> Option<u64>) {
         while self.used < most {
             if self.used == self.room {
                 self.grow(1);
             }
-            // The builder is not looked at meanwhile: each element would wait for the one before to be counted.
+            // The loop keeps the number of words in a register. In the builder's memory, each element would depend on the store before it.
             let (words, end) = (self.words, self.room.min(most));
             let mut used = self.used;
             while used < end {
@@ -299,7 +300,7 @@ impl<'a> Builder<'a> {
                     self.used = used;
                     return;
                 };
-                // SAFETY: there is room.
+                // SAFETY: there is room, as `used` is below `end`.
                 unsafe { words.add(used).write(word) };
                 used += 1;
             }
@@ -307,7 +308,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Ends an open list of one or more elements with a tail, as for [`push`](Self::push); the number of its slots.
+    /// Ends an open list of at least one element. The tail is as for [`push`](Self::push). Returns the number of the list's slots.
     #[inline]
     pub fn close_list(&mut self, list: Item, tail: u64) -> usize {
         let length = self.used - list.at - 1;
@@ -329,8 +330,8 @@ impl<'a> Builder<'a> {
         (at as u64) << 2 | TAG_ITEM
     }
 
-    /// Adds an integer by sign and magnitude, 64-bit digits, least first; leading zeros do no harm. The result is an
-    /// immediate if the value fits one.
+    /// Adds an integer, given by its sign and the 64-bit digits of its magnitude, least digit first. Leading zeros are allowed. The result
+    /// is an immediate if the value fits.
     pub fn integer(&mut self, negative: bool, magnitude: &[u64]) -> u64 {
         let length = magnitude
             .iter()
@@ -364,12 +365,12 @@ impl<'a> Builder<'a> {
     pub fn binary(&mut self, bytes: &[u8]) -> u64 {
         let at = self.item(header(BINARY, bytes.len()));
         let places = self.add(bytes.len().div_ceil(8));
-        // SAFETY: the new places.
+        // SAFETY: the places are new, and there are enough for the bytes.
         unsafe { write_bytes(bytes, places) }
         (at as u64) << 2 | TAG_ITEM
     }
 
-    /// Adds a reference that is nothing but these words of the VM, its header among them.
+    /// Adds a plain reference, given by its words in the VM, including the header.
     #[inline]
     pub fn reference(&mut self, words: &[u64]) -> u64 {
         debug_assert!(words.len() == REFERENCE_WORDS && words[0] == PLAIN_REFERENCE);
@@ -390,8 +391,8 @@ impl<'a> Builder<'a> {
     /// Adds a binary whose bytes stay where they are.
     ///
     /// # Safety
-    /// `term` is the VM's word of a reference-counted binary with these bytes; it lives as long as this builder's content is
-    /// used, and copies of it that the host retains share the bytes.
+    /// `term` is the VM's word of a reference-counted binary with these bytes. The term lives as long as this builder's content is used. If
+    /// the host retains copies of the term, they share the bytes.
     pub unsafe fn shared_binary(&mut self, term: u64, bytes: &[u8]) -> u64 {
         self.add_shared_binary(term, 0, bytes)
     }
@@ -402,10 +403,10 @@ impl<'a> Builder<'a> {
         word
     }
 
-    /// Adds a binary whose bytes stay where they are, in a binary of the VM with a record at this address.
+    /// Adds a binary whose bytes stay where they are. They lie in a binary of the VM whose record is at this address.
     ///
     /// # Safety
-    /// Somebody has a counted reference to it for as long as this builder's content is used.
+    /// Somebody has a counted reference to that binary as long as this builder's content is used.
     pub unsafe fn counted_binary(&mut self, record: u64, bytes: &[u8]) -> u64 {
         self.add_counted_binary(record, bytes)
     }
@@ -418,18 +419,18 @@ impl<'a> Builder<'a> {
         (at as u64) << 2 | TAG_ITEM
     }
 
-    /// Adds a term that stays in the VM's form. Tuples, lists and maps stay so only where they are nested deeper than 64 levels in
-    /// the block (normalized keys end above that).
+    /// Adds a held term. Tuples, lists and maps are held only where they are nested deeper than 64 levels in the block. Normalized keys end
+    /// above that depth.
     ///
     /// # Safety
-    /// `term` is a word of the VM, of this class and no immediate, that lives as long as this builder's content is used.
+    /// `term` is a word of the VM of this class, and no immediate. The term lives as long as this builder's content is used.
     pub unsafe fn held(&mut self, class: Class, term: u64) -> u64 {
         self.add_held(header(HELD, class as usize), term, 0)
     }
 
-    /// Adds a copy of a term of another block, whose held terms must live as long as this builder's content is used.
+    /// Adds a copy of a term of another block. Held terms in it must live as long as this builder's content is used.
     ///
-    /// The depth of the recursion is that of the term: at most the 64 levels that terms are stored with.
+    /// The recursion is as deep as the term: at most the 64 levels of stored terms.
     pub fn copy(&mut self, term: TermRef<'_>) -> u64 {
         if let Some(words) = term.plain_words() {
             let at = self.item(plain_header(words[0]));
@@ -480,11 +481,11 @@ impl<'a> Builder<'a> {
     #[inline]
     pub fn root(&self) -> TermRef<'_> {
         assert!(self.used > 0);
-        // SAFETY: the methods keep the content a well-formed block, and it cannot change while it is borrowed.
+        // SAFETY: the methods keep the content a well-formed block. It cannot change while it is borrowed.
         unsafe { TermRef::new(self.words.as_ptr(), TAG_ITEM) }
     }
 
-    /// The first element of the outermost tuple: the term, if this is a key to search for.
+    /// The first element of the outermost tuple. If the builder contains a key to search for, this is the key.
     #[inline]
     pub fn as_key(&self) -> TermRef<'_> {
         match self.root().view() {
@@ -493,8 +494,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Makes a block of what was built, retaining its held terms, and clears the builder. Nothing when memory is exhausted or
-    /// the block would have more than 2^32 words.
+    /// Makes a block of what was built, retains its held terms, and clears the builder. `None` when memory is exhausted, or when the block
+    /// would have more than 2^32 words.
     pub fn finish(&mut self) -> Option<Block> {
         assert!(self.used > 0);
         let total = u32::try_from(self.used).ok();
@@ -502,10 +503,10 @@ impl<'a> Builder<'a> {
         let block = total.and_then(|total| {
             let root = &mut self.built_mut()[0];
             *root |= u64::from(total) << 32 | if held { HAS_HELD } else { 0 };
-            // SAFETY: the content is a well-formed block, with its total in the header.
+            // SAFETY: the content is a well-formed block, and its header has the total number of words.
             unsafe { Block::from_words(self.built(), &epoch::pin()) }
         });
-        // If the host panics, words that were not retained must not be given back: then the block is lost.
+        // If the host panics, the block is leaked. Dropping it would give back words that were never retained.
         let block = block.map(ManuallyDrop::new);
         if let (Some(block), true) = (&block, held) {
             block.retain_held();

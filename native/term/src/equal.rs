@@ -6,7 +6,7 @@ use crate::host::host;
 
 /// Whether two terms are exactly the same.
 ///
-/// O(size); O(n log n) for maps of the same keys in different orders, which the VM does not make.
+/// O(size). O(n log n) for maps with the same keys in different orders, which the VM does not make.
 #[inline(always)]
 pub fn equal(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     if a.is_immediate() || b.is_immediate() {
@@ -16,13 +16,14 @@ pub fn equal(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     }
 }
 
-/// [`equal`] of what is nested, or not stored as the same words. A term that was found by its hash mostly is laid out in the same way.
+/// [`equal`] for terms that are nested, or not stored as the same words. Terms that were found by their hash usually have the same layout,
+/// so that is tried first.
 #[inline(never)]
 fn equal_others(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     a.is_laid_out_as(b) || equal_items(a, b)
 }
 
-/// As [`equal`], of parts of terms that are not laid out in the same way.
+/// [`equal`] for parts of terms whose layouts differ.
 fn equal_parts(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     if a.is_immediate() || b.is_immediate() {
         a.word() == b.word()
@@ -31,7 +32,7 @@ fn equal_parts(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     }
 }
 
-/// Whether both are the same words, none of which means anything but itself: so terms that are found by their hashes mostly are.
+/// Whether both items consist of the same words, and no word is an offset or held. That is the usual case for terms found by their hash.
 #[inline]
 fn are_same_words(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     if let (Some(a), Some(b)) = (a.float_words(), b.float_words()) {
@@ -39,9 +40,9 @@ fn are_same_words(a: TermRef<'_>, b: TermRef<'_>) -> bool {
     }
     a.header() == b.header()
         && a.plain_words().is_some_and(|words| {
-            // SAFETY: the header tells how many words an item has.
+            // SAFETY: the headers are equal, and the header determines how many words an item has.
             let others = unsafe { b.words(words.len()) };
-            // Compared one by one: a comparison of any length would be a call.
+            // A loop, because a comparison of unknown length would become a function call.
             words.iter().zip(others).all(|(word, other)| word == other)
         })
 }
@@ -56,7 +57,7 @@ fn equal_items(a: TermRef<'_>, b: TermRef<'_>) -> bool {
         (View::Integer(a), View::Integer(b)) => a == b,
         (View::Binary(a) | View::SharedBinary(_, a), View::Binary(b) | View::SharedBinary(_, b)) => a == b,
         (View::Reference(a), View::Reference(b)) => a == b,
-        // What is nothing but a number is never held.
+        // A plain reference is never held.
         (View::Reference(_), View::Held(..)) | (View::Held(..), View::Reference(_)) => false,
         (View::Held(class, a), View::Held(other, b)) => {
             class == other && a.hash() == b.hash() && (host().identical)(a.term(), b.term())
@@ -72,13 +73,13 @@ fn equal_floats(a: f64, b: f64) -> bool {
     a.to_bits() == b.to_bits() || (a == 0.0 && b == 0.0 && host().zeros_identical)
 }
 
-/// Whether two sequences of terms are the same, one by one.
+/// Whether two sequences of terms are the same, element by element.
 #[inline]
 pub fn equal_elements(a: Elements<'_>, b: Elements<'_>) -> bool {
     a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| equal(a, b))
 }
 
-/// As [`equal_elements`], of parts of terms that are not laid out in the same way.
+/// [`equal_elements`] for parts of terms whose layouts differ.
 fn all_equal(a: Elements<'_>, b: Elements<'_>) -> bool {
     a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| equal_parts(a, b))
 }

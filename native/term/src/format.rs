@@ -1,7 +1,7 @@
-//! The layout of stored terms (docs/internals/terms.md) and reading access to it.
+//! The layout of stored terms (docs/internals/terms.md), and how to read it.
 //!
-//! A [`TermRef`] is a word and the block that the word's offset counts from. Blocks are immutable but for the words of held
-//! items, which are atomics: so a `TermRef` is read without any lock for as long as its block lives.
+//! A [`TermRef`] is a word, and the block from whose start the word's offset counts. Blocks are immutable, except for the words of held
+//! items, which are atomics. So a `TermRef` is read without a lock as long as its block lives.
 
 use crate::host::Held;
 use std::marker::PhantomData;
@@ -9,25 +9,25 @@ use std::marker::PhantomData;
 /// The VM's word for `[]`.
 pub const NIL: u64 = 0x3b;
 
-/// Words below and above every term of the VM, for the ends of ranges: they stand in keys to search for, never in stored
-/// objects. (The VM uses this tag on its stack only.)
+/// Words that order below and above every term of the VM, for the ends of ranges. They occur in keys to search for, never in stored
+/// objects. (The VM uses this tag only on its stack.)
 pub const BOTTOM: u64 = 0x1b;
 pub const TOP: u64 = 0x5b;
 
-/// Low bits of a word: an immediate, a list item, another item.
+/// The two low bits of a word: an immediate, a list item, or another item.
 pub(crate) const TAG_MASK: u64 = 3;
 pub(crate) const TAG_IMMEDIATE: u64 = 3;
 pub(crate) const TAG_LIST: u64 = 1;
 pub(crate) const TAG_ITEM: u64 = 2;
 
-/// Header bit: all element words of the item (a list's tail among them) are immediates.
+/// Header bit: all element words of the item are immediates, including a list's tail.
 pub(crate) const FLAT: u64 = 0x80;
-/// Header bit of a block's outermost tuple: the block has held items, or binaries that are counted.
+/// Header bit of a block's outermost tuple: the block has held items or counted binaries.
 pub(crate) const HAS_HELD: u64 = 0x40;
 const KIND_MASK: u64 = 0x3f;
 
 pub(crate) const TUPLE: u64 = 1;
-/// A list with its tail.
+/// A list whose tail word follows its elements.
 pub(crate) const LIST: u64 = 2;
 pub(crate) const MAP: u64 = 3;
 pub(crate) const FLOAT: u64 = 4;
@@ -42,20 +42,19 @@ pub(crate) const PROPER_LIST: u64 = 10;
 pub(crate) const UNORDERED_MAP: u64 = 11;
 /// A binary of the VM to which the block has a counted reference.
 pub(crate) const COUNTED_BINARY: u64 = 12;
-/// A reference of this node that is nothing but a number, as the VM has it: its header is [`PLAIN_REFERENCE`].
+/// A plain reference. The item is what the VM has: its header is [`PLAIN_REFERENCE`].
 pub(crate) const REFERENCE: u64 = PLAIN_REFERENCE & KIND_MASK;
 
-/// The VM's header of a reference that is nothing but a number, which is the header of the item as well. (It has the bit for FLAT, but
-/// no element words.)
+/// The VM's header of a plain reference, which is also the header of the item. (The bit for FLAT is set, but there are no element words.)
 pub const PLAIN_REFERENCE: u64 = 0x90;
-/// The words of such a reference, its header among them.
+/// The number of words of a plain reference, including its header.
 pub const REFERENCE_WORDS: usize = 3;
 
-/// Largest arity of a tuple, as in the VM.
+/// The largest arity of a tuple, as in the VM.
 pub const MAX_ARITY: usize = (1 << 24) - 1;
-/// Words of a held item's [`Held`].
+/// The number of words of a held item's [`Held`].
 pub(crate) const HELD_WORDS: usize = 2;
-/// Words of a counted binary: the address of the VM's record, and that of the bytes.
+/// The number of data words of a counted binary: the address of the VM's record, and the address of the bytes.
 pub(crate) const COUNTED_WORDS: usize = 2;
 
 #[inline]
@@ -68,7 +67,7 @@ pub(crate) fn tuple_arity(header: u64) -> usize {
     (header >> 8) as usize & MAX_ARITY
 }
 
-/// The words of an item's data that are words of terms, for the kinds that have such.
+/// The number of an item's data words that stand for terms.
 #[inline]
 pub(crate) fn slots(header: u64) -> usize {
     match header & KIND_MASK {
@@ -80,19 +79,19 @@ pub(crate) fn slots(header: u64) -> usize {
     }
 }
 
-/// Whether an item with this header is held, or counted: it is to be given back to the VM.
+/// Whether an item with this header is held or counted. Such items must be given back to the VM.
 #[inline]
 pub(crate) fn is_held(header: u64) -> bool {
     matches!(header & KIND_MASK, SHARED_BINARY | HELD | COUNTED_BINARY)
 }
 
-/// Whether an item with this header is a binary of which references are counted.
+/// Whether an item with this header is a counted binary.
 #[inline]
 pub(crate) fn is_counted(header: u64) -> bool {
     header & KIND_MASK == COUNTED_BINARY
 }
 
-/// The words of an item with this header.
+/// The number of words of an item with this header.
 #[inline]
 pub(crate) fn item_words(header: u64) -> usize {
     let size = (header >> 8) as usize;
@@ -108,12 +107,13 @@ pub(crate) fn item_words(header: u64) -> usize {
     }
 }
 
-/// The word in whose memory these bytes are, less than eight, and zeros behind them. A copy of any length would be a call.
+/// The word whose memory has these bytes, fewer than eight, with zeros after them. Pieces of fixed size are loaded, as a copy of unknown
+/// length would become a function call.
 #[inline]
 pub(crate) fn padded(bytes: &[u8]) -> u64 {
     let at = |byte: usize, value: u64| value << (8 * byte);
     let little_endian = if let (Some(first), Some(last)) = (bytes.first_chunk(), bytes.last_chunk()) {
-        // What both pieces have is the same in both.
+        // The two pieces may overlap. The bytes in both are the same.
         u64::from(u32::from_le_bytes(*first)) | at(bytes.len() - 4, u32::from_le_bytes(*last).into())
     } else if let [first, .., last] = *bytes {
         let middle = bytes.len() / 2;
@@ -124,10 +124,10 @@ pub(crate) fn padded(bytes: &[u8]) -> u64 {
     little_endian.to_le()
 }
 
-/// The low bits of a small integer; the word of 0. No header has these bits.
+/// The low bits of a small integer. Also the word of 0. No header has these low bits.
 pub(crate) const SMALL: u64 = 0xf;
 
-/// The header of an item with [plain words](TermRef::plain_words), wherever it stands: that of an outermost tuple says more.
+/// The header of an item with [plain words](TermRef::plain_words), without the bits that only an outermost tuple has.
 #[inline]
 pub(crate) fn plain_header(header: u64) -> u64 {
     match header & KIND_MASK {
@@ -136,37 +136,37 @@ pub(crate) fn plain_header(header: u64) -> u64 {
     }
 }
 
-/// The VM's word of a term whose words, the header among them, lie here: of [`View::Reference`].
+/// The VM's word of a [`View::Reference`], given its words including the header.
 #[inline]
 pub fn vm_word_at(words: &[u64]) -> u64 {
     const BOXED: u64 = 2;
     words.as_ptr().addr() as u64 | BOXED
 }
 
-/// Whether the word is a term of the VM that needs no memory: small integer, atom, `[]`, local pid or port.
+/// Whether the word is an immediate of the VM: small integer, atom, `[]`, local pid or local port.
 #[inline]
 pub fn is_immediate(word: u64) -> bool {
     word & TAG_MASK == TAG_IMMEDIATE
 }
 
-/// The word of a small integer, if it is one (60 bits, signed).
+/// The word of a small integer. `None` if the value does not fit (60 bits, signed).
 #[inline]
 pub fn small(value: i64) -> Option<u64> {
     let word = small_word(value);
     (word as i64 >> 4 == value).then_some(word)
 }
 
-/// The same of what is known to be one.
+/// The word of a value that is known to fit a small integer.
 #[inline]
 pub(crate) fn small_word(value: i64) -> u64 {
     (value as u64) << 4 | SMALL
 }
 
-/// Types of terms in the order of types (native records stand between tuples and maps since OTP 29).
+/// The classes of terms, in the VM's order of classes. Native records stand between tuples and maps since OTP 29.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {
-    /// [`BOTTOM`] alone.
+    /// The class of [`BOTTOM`] alone.
     Bottom,
     Number,
     Atom,
@@ -180,7 +180,7 @@ pub enum Class {
     Nil,
     List,
     BitString,
-    /// [`TOP`] alone.
+    /// The class of [`TOP`] alone.
     Top,
 }
 
@@ -225,12 +225,12 @@ pub struct TermRef<'a> {
     block: PhantomData<&'a [u64]>,
 }
 
-/// What keeps the bytes of a binary that is shared with the VM.
+/// What keeps the bytes of a shared binary alive.
 #[derive(Clone, Copy)]
 pub enum Shared<'a> {
     /// A held term.
     Held(&'a Held),
-    /// A reference that is counted in the VM's record of the binary, which has this address.
+    /// A counted reference. This is the address of the VM's record of the binary.
     Counted(u64),
 }
 
@@ -242,15 +242,15 @@ pub enum View<'a> {
     List(List<'a>),
     Map(Map<'a>),
     Float(f64),
-    /// An integer that is no immediate.
+    /// An integer that is not an immediate.
     Integer(Integer<'a>),
     /// A binary whose bytes are in the block.
     Binary(&'a [u8]),
     /// A binary whose bytes belong to the VM.
     SharedBinary(Shared<'a>, &'a [u8]),
-    /// A reference of this node that is nothing but a number: its words in the VM, the header among them.
+    /// A plain reference: its words in the VM, including the header.
     Reference(&'a [u64]),
-    /// A term kept in the VM's own form.
+    /// A held term.
     Held(Class, &'a Held),
 }
 
@@ -267,7 +267,7 @@ impl<'a> TermRef<'a> {
     }
 
     /// # Safety
-    /// `base` is the start of a well-formed block that lives, and is not changed, for `'a`, and `word` is a word of it or an
+    /// `base` is the start of a well-formed block that lives for `'a` and does not change meanwhile. `word` is a word of that block, or an
     /// immediate.
     #[inline]
     pub unsafe fn new(base: *const u64, word: u64) -> TermRef<'a> {
@@ -278,7 +278,7 @@ impl<'a> TermRef<'a> {
         }
     }
 
-    /// The word: an immediate, or an offset that means nothing without its block.
+    /// The word: an immediate, or an offset that has a meaning only inside its block.
     #[inline]
     pub fn word(self) -> u64 {
         self.word
@@ -289,7 +289,7 @@ impl<'a> TermRef<'a> {
         is_immediate(self.word)
     }
 
-    /// Whether it is a list of one element or more.
+    /// Whether it is a list of at least one element.
     #[inline]
     pub fn is_list(self) -> bool {
         self.word & TAG_MASK == TAG_LIST
@@ -301,13 +301,13 @@ impl<'a> TermRef<'a> {
         (self.word & 0xf == 0xf).then_some(self.word as i64 >> 4)
     }
 
-    /// Whether both are the same words of the same block, and so surely the same term.
+    /// Whether both are the same word of the same block. Then they are surely the same term.
     #[inline]
     pub fn same_place(self, other: TermRef<'_>) -> bool {
         self.word == other.word && (self.is_immediate() || self.base == other.base)
     }
 
-    /// The address of the item; only for words that are no immediates.
+    /// The address of the item. The word must not be an immediate.
     #[inline]
     fn item(self) -> *const u64 {
         debug_assert!(!self.is_immediate());
@@ -315,7 +315,7 @@ impl<'a> TermRef<'a> {
         unsafe { self.base.add((self.word >> 2) as usize) }
     }
 
-    /// The header of the item; only for words that are no immediates.
+    /// The header of the item. The word must not be an immediate.
     #[inline]
     pub(crate) fn header(self) -> u64 {
         // SAFETY: items begin with a header, by the contract of `new`.
@@ -328,11 +328,11 @@ impl<'a> TermRef<'a> {
     /// The item has them.
     #[inline]
     unsafe fn data(self, count: usize) -> &'a [u64] {
-        // SAFETY: the words lie in the block, which lives for 'a.
+        // SAFETY: the words lie in the block, which lives for `'a`.
         unsafe { std::slice::from_raw_parts(self.item().add(1), count) }
     }
 
-    /// The words of an item in which no word is an offset or held, its header among them.
+    /// The words of an item, including its header, if none of them is an offset or held.
     #[inline]
     pub(crate) fn plain_words(self) -> Option<&'a [u64]> {
         if self.is_immediate() {
@@ -344,37 +344,37 @@ impl<'a> TermRef<'a> {
                 header & KIND_MASK,
                 FLOAT | INTEGER_POSITIVE | INTEGER_NEGATIVE | BINARY | REFERENCE
             );
-        // SAFETY: an item has this many words.
+        // SAFETY: an item has as many words as its header says.
         plain.then(|| unsafe { self.words(item_words(header)) })
     }
 
-    /// The first words of the item, its header among them.
+    /// The first `count` words of the item, including its header.
     ///
     /// # Safety
     /// The item has them.
     #[inline]
     pub(crate) unsafe fn words(self, count: usize) -> &'a [u64] {
-        // SAFETY: the words lie in the block, which lives for 'a.
+        // SAFETY: the words lie in the block, which lives for `'a`.
         unsafe { std::slice::from_raw_parts(self.item(), count) }
     }
 
-    /// Whether this term's items, up to the last one in it, equal those of the other term word by word. Offsets count from each
-    /// term's own place. If so, the terms are the same. Not where something is held or counted. Only for words that are no
-    /// immediates.
+    /// Whether both terms have the same layout, so that they are surely the same term. Compares all items of this term with those of
+    /// `other`, word by word. An offset must differ by the distance between the two terms. False if something is held or counted. Neither
+    /// word may be an immediate.
     pub(crate) fn is_laid_out_as(self, other: TermRef<'_>) -> bool {
         let (first, others) = (self.item(), other.item());
         let apart = self.word.wrapping_sub(other.word);
         let (mut at, mut last) = (0, 0);
         while at <= last {
-            // SAFETY: both blocks have an item here. Items follow one another without gaps, so far they are the same, and there is one of
-            // each block at `last`.
+            // SAFETY: both blocks have an item at `at`. Items follow one another without gaps. All items so far are the same in both
+            // blocks, and both blocks have an item at `last`.
             let (header, same) = unsafe { (*first.add(at), *others.add(at)) };
             if header != same || is_held(header) {
                 return false;
             }
             let (words, slots) = (item_words(header), if header & FLAT != 0 { 0 } else { slots(header) });
             for i in at + 1..at + words {
-                // SAFETY: an item of both blocks has so many words.
+                // SAFETY: in both blocks the item has `words` words.
                 let (word, same) = unsafe { (*first.add(i), *others.add(i)) };
                 if i > at + slots || is_immediate(word) {
                     if word != same {
@@ -391,12 +391,12 @@ impl<'a> TermRef<'a> {
         true
     }
 
-    /// The elements, if it is a tuple of immediates; only for words that are no immediates, as the next three. One comparison with the
-    /// header, where a [view](Self::view) tells all kinds.
+    /// The elements, if it is a tuple of immediates. Takes one comparison with the header, which is faster than a [view](Self::view). For
+    /// this method and the next three, the word must not be an immediate.
     #[inline]
     pub fn flat_tuple(self) -> Option<&'a [u64]> {
         let header = self.header();
-        // SAFETY: the length is the one that a tuple's layout has.
+        // SAFETY: a tuple has as many elements as its arity says.
         (header & (KIND_MASK | FLAT) == TUPLE | FLAT).then(|| unsafe { self.data(tuple_arity(header)) })
     }
 
@@ -407,10 +407,10 @@ impl<'a> TermRef<'a> {
         (self.header() & KIND_MASK == FLOAT).then(|| unsafe { self.data(1) })
     }
 
-    /// The words in the VM, the header among them, if it is a reference of this node that is nothing but a number.
+    /// The words in the VM, including the header, if it is a plain reference.
     #[inline]
     pub fn reference_words(self) -> Option<&'a [u64]> {
-        // SAFETY: a reference's item has so many words.
+        // SAFETY: a reference's item has this number of words.
         (self.header() & KIND_MASK == REFERENCE).then(|| unsafe { self.words(REFERENCE_WORDS) })
     }
 
@@ -420,7 +420,7 @@ impl<'a> TermRef<'a> {
         let header = self.header();
         (header & KIND_MASK == BINARY).then(|| {
             let size = (header >> 8) as usize;
-            // SAFETY: the length is the one that a binary's layout has.
+            // SAFETY: a binary has as many bytes as its header says.
             unsafe { std::slice::from_raw_parts(self.item().add(1).cast(), size) }
         })
     }
@@ -433,7 +433,7 @@ impl<'a> TermRef<'a> {
         }
         let (header, base) = (self.header(), self.base);
         (header & KIND_MASK == TUPLE).then(|| {
-            // SAFETY: the length is the one that a tuple's layout has.
+            // SAFETY: a tuple has as many elements as its arity says.
             let words = unsafe { self.data(tuple_arity(header)) };
             Elements { base, words }
         })
@@ -448,7 +448,7 @@ impl<'a> TermRef<'a> {
         self.items().next()
     }
 
-    /// The items of the block from this one on; only for words that are no immediates.
+    /// The items of the block, beginning with this one. The word must not be an immediate.
     #[inline]
     pub fn items(self) -> Items<'a> {
         Items {
@@ -461,7 +461,7 @@ impl<'a> TermRef<'a> {
     /// The term of another word of the same block.
     ///
     /// # Safety
-    /// It is such a word.
+    /// `word` is a word of that block.
     #[inline]
     pub unsafe fn beside(self, word: u64) -> TermRef<'a> {
         TermRef { word, ..self }
@@ -482,7 +482,7 @@ impl<'a> TermRef<'a> {
         }
     }
 
-    /// The bytes of a binary (whole bytes only).
+    /// The bytes of a binary. `None` for other terms, including bit strings with an incomplete last byte.
     #[inline]
     pub fn bytes(self) -> Option<&'a [u8]> {
         match self.view() {
@@ -491,17 +491,17 @@ impl<'a> TermRef<'a> {
         }
     }
 
-    /// Whether all element words of this tuple, list (its tail among them) or map are immediates.
+    /// Whether all element words of this tuple, list or map are immediates, including a list's tail.
     #[inline]
     pub fn is_flat(self) -> bool {
         !self.is_immediate() && self.header() & FLAT != 0
     }
 }
 
-/// Items of a block as they follow one another.
+/// The items of a block, in the order in which they follow one another.
 pub struct Items<'a> {
     base: *const u64,
-    /// The next one.
+    /// The next item.
     at: *const u64,
     block: PhantomData<&'a [u64]>,
 }
@@ -510,14 +510,14 @@ impl<'a> Items<'a> {
     /// Whether all element words of the next item are immediates, as in [`TermRef::is_flat`].
     #[inline(always)]
     pub fn is_flat(&self) -> bool {
-        // SAFETY: there is a header.
+        // SAFETY: an item begins with a header.
         unsafe { *self.at & FLAT != 0 }
     }
 
-    /// Has the item of this word be the next, as it mostly is.
+    /// Makes the item of this word the next one. Usually it is the next one already.
     ///
     /// # Safety
-    /// It is a word of the block, and no immediate.
+    /// `word` is a word of the block, and no immediate.
     #[inline(always)]
     pub unsafe fn expect(&mut self, word: u64) {
         #[cold]
@@ -527,19 +527,19 @@ impl<'a> Items<'a> {
         }
         // SAFETY: as the caller promises.
         let expected = unsafe { self.base.add((word >> 2) as usize) };
-        // A branch, as else the processor would wait for the word before it reads the item.
+        // A branch, which the processor predicts. With an assignment, it could not read the item before the word has arrived.
         if self.at != expected {
             self.at = elsewhere(expected);
         }
     }
 
-    /// `count` words behind the header of the next item, which has so many and is gone past.
+    /// The `count` words after the header of the next item, which has that many. Goes on to the item after it.
     ///
     /// # Safety
     /// There is such an item.
     #[inline(always)]
     unsafe fn take(&mut self, count: usize) -> &'a [u64] {
-        // SAFETY: as the caller promises; the words lie in the block, which lives for 'a.
+        // SAFETY: as the caller promises. The words lie in the block, which lives for `'a`.
         unsafe {
             let words = std::slice::from_raw_parts(self.at.add(1), count);
             self.at = words.as_ptr_range().end;
@@ -547,12 +547,12 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Takes the next item apart by one level. There must be one.
+    /// Takes the next item apart by one level. There must be such an item.
     #[inline(always)]
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> View<'a> {
         let (item, base) = (self.at, self.base);
-        // SAFETY: here and below, an item begins with a header, and the words behind that are those that the kind's layout has.
+        // SAFETY: here and below, an item begins with a header. The words after it are those that the layout of its kind has.
         unsafe {
             let header = *item;
             let size = (header >> 8) as usize;
@@ -583,24 +583,24 @@ impl<'a> Items<'a> {
                     negative: kind == INTEGER_NEGATIVE,
                     digits: self.take(size),
                 }),
-                // The words hold at least `size` bytes.
+                // The words contain at least `size` bytes.
                 BINARY => {
                     let words = self.take(size.div_ceil(8));
                     View::Binary(std::slice::from_raw_parts(words.as_ptr().cast(), size))
                 }
-                // The word after the held words is the address of `size` bytes, which the held term keeps alive.
+                // After the held words stands the address of `size` bytes. The held term keeps them alive.
                 SHARED_BINARY => {
                     let address = self.take(HELD_WORDS + 1)[HELD_WORDS] as *const u8;
                     let bytes = std::slice::from_raw_parts(address, size);
                     View::SharedBinary(Shared::Held(held(item)), bytes)
                 }
-                // The second word is the address of `size` bytes, which live as long as the reference is counted.
+                // The second word is the address of `size` bytes. They live as long as the reference is counted.
                 COUNTED_BINARY => {
                     let words = self.take(COUNTED_WORDS);
                     let bytes = std::slice::from_raw_parts(words[1] as *const u8, size);
                     View::SharedBinary(Shared::Counted(words[0]), bytes)
                 }
-                // The header is the first of the words.
+                // The header is one of the words of the reference.
                 REFERENCE => {
                     self.take(REFERENCE_WORDS - 1);
                     View::Reference(std::slice::from_raw_parts(item, REFERENCE_WORDS))
@@ -615,17 +615,17 @@ impl<'a> Items<'a> {
     }
 }
 
-/// What is held in an item.
+/// The held words of an item.
 ///
 /// # Safety
-/// The item is of a kind whose data begin with held words, and its block lives for `'a`.
+/// The item is of a kind whose data begin with held words. Its block lives for `'a`.
 #[inline]
 unsafe fn held<'a>(item: *const u64) -> &'a Held {
-    // SAFETY: as the caller promises; held words are atomics in their memory form.
+    // SAFETY: as the caller promises. Atomics have the same memory layout as the words.
     unsafe { &*item.add(1).cast::<Held>() }
 }
 
-/// Some terms of one block: a tuple's elements, a map's keys or values.
+/// Several terms of one block: a tuple's elements, or a map's keys or values.
 #[derive(Clone, Copy)]
 pub struct Elements<'a> {
     base: *const u64,
@@ -655,13 +655,13 @@ impl<'a> Elements<'a> {
         self.words.is_empty()
     }
 
-    /// The words as they stand: terms of the VM as they are when all are immediates.
+    /// The words as they are stored. If all are immediates, they are the VM's own words.
     #[inline]
     pub fn words(self) -> &'a [u64] {
         self.words
     }
 
-    /// Element `index`, counted from 0; panics when there is none.
+    /// Element `index`, counted from 0. Panics if there is none.
     #[inline]
     pub fn get(self, index: usize) -> TermRef<'a> {
         TermRef {
@@ -671,7 +671,7 @@ impl<'a> Elements<'a> {
         }
     }
 
-    /// The first, and those behind it.
+    /// The first element, and the others.
     #[inline]
     pub fn split_first(self) -> Option<(TermRef<'a>, Self)> {
         let (&word, words) = self.words.split_first()?;
@@ -698,7 +698,7 @@ pub struct List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// What stands before the tail.
+    /// The elements before the tail.
     #[inline]
     pub fn elements(self) -> Elements<'a> {
         Elements {
@@ -723,14 +723,14 @@ impl<'a> List<'a> {
 pub struct Map<'a> {
     pub keys: Elements<'a>,
     pub values: Elements<'a>,
-    /// Whether they are in the VM's order of iteration, as those of all maps that the VM made.
+    /// Whether the pairs are in the VM's order of iteration. Maps from the VM always are.
     pub ordered: bool,
 }
 
-/// An integer by sign and magnitude.
+/// An integer as its sign and magnitude.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Integer<'a> {
     pub negative: bool,
-    /// The magnitude, least digit first; the last one is not 0.
+    /// The magnitude, least digit first. The last digit is not 0.
     pub digits: &'a [u64],
 }

@@ -1,9 +1,12 @@
-//! Hashes of terms: of the exact term, equal under `=:=`, and of its value, equal under `==`.
+//! Hashes of terms. One is equal for terms that are equal under `=:=` (the exact hash). The other is equal for terms that are equal under
+//! `==`.
 //!
-//! Words are absorbed by multiplication folded to 64 bits, the step of wyhash and rapidhash. Words that stand side by side are
-//! absorbed two at a time. The secrets are drawn once when the library is loaded. Of words that stand for nothing but themselves
-//! up to eight are absorbed at once, their products made beside each other and not one after the other; so are the bytes of short
-//! binaries. Those of others are hashed by rapidhash, under another secret.
+//! Words are absorbed by a multiplication whose product is folded to 64 bits. That is the step of wyhash and rapidhash. Two words are
+//! absorbed at once where they stand side by side. The secrets are drawn once each time the library is loaded.
+//!
+//! Where words stand for nothing but themselves, up to eight are absorbed at once. Their products do not depend on each other, so the
+//! processor computes them in parallel. The bytes of short binaries are absorbed in the same way. Longer binaries are hashed by rapidhash
+//! under another secret.
 
 use crate::block::Short;
 use crate::format::{is_immediate, padded, Class, Elements, Map, TermRef, View};
@@ -12,7 +15,7 @@ use rapidhash::v3::{rapidhash_v3_seeded, RapidSecrets};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
-/// The hash of the key that a key word stands for: all 64 bits well mixed but for the low two, which are zero.
+/// The hash of the key that a key word stands for. All bits are well mixed, except the two low bits, which are zero.
 #[inline]
 pub fn hash_of(word: u64) -> u64 {
     if is_immediate(word) {
@@ -22,7 +25,7 @@ pub fn hash_of(word: u64) -> u64 {
     }
 }
 
-/// A bijective mixer of 64 bits (the finaliser of MurmurHash3).
+/// A bijective mixer of 64 bits: the finalizer of MurmurHash3.
 #[inline]
 pub fn mix(word: u64) -> u64 {
     let mut h = word;
@@ -31,8 +34,8 @@ pub fn mix(word: u64) -> u64 {
     h ^ (h >> 33)
 }
 
-/// The hash of the exact term: low two bits zero, and never 0 unless for an immediate. Terms nested deeper than 64 have
-/// the hash of their held form.
+/// The exact hash. Its two low bits are zero. It is 0 only for immediates. Terms nested deeper than 64 levels have the hash of their held
+/// form.
 #[inline]
 pub fn hash(term: TermRef<'_>) -> u64 {
     if term.is_immediate() {
@@ -42,8 +45,7 @@ pub fn hash(term: TermRef<'_>) -> u64 {
     }
 }
 
-/// The hash of the term's value: equal for terms that are equal in term order. A float that is equal to a small integer has
-/// the hash of that.
+/// The hash by value: equal for terms that are equal in term order. A float that equals a small integer has that integer's hash.
 #[inline]
 pub fn hash_ordered(term: TermRef<'_>) -> u64 {
     if term.is_immediate() {
@@ -53,7 +55,7 @@ pub fn hash_ordered(term: TermRef<'_>) -> u64 {
     }
 }
 
-/// The word of a key in a table that matches keys exactly: the key's own word, or its [`hash`]. Never 0.
+/// The key word in a table that compares keys exactly: the key's own word, or its [`hash`]. Never 0.
 #[inline]
 pub fn key_word(term: TermRef<'_>) -> u64 {
     if term.is_immediate() {
@@ -63,7 +65,7 @@ pub fn key_word(term: TermRef<'_>) -> u64 {
     }
 }
 
-/// The word of a key in a table that compares keys in term order: the key's own word, or its [`hash_ordered`]. Never 0.
+/// The key word in a table that compares keys in term order: the key's own word, or its [`hash_ordered`]. Never 0.
 #[inline]
 pub fn key_word_ordered(term: TermRef<'_>) -> u64 {
     if term.is_immediate() {
@@ -73,8 +75,8 @@ pub fn key_word_ordered(term: TermRef<'_>) -> u64 {
     }
 }
 
-/// The [`key_word`] of a part of an object, if it is told without reading it where it is stored: who has just written it need not wait
-/// for that.
+/// The [`key_word`] of a part, where it can be computed before the part is stored. Reading words that were just written would cause a
+/// store-forwarding stall.
 #[inline(always)]
 pub fn key_word_of_part(part: &Short<'_>) -> Option<u64> {
     match part {
@@ -86,10 +88,10 @@ pub fn key_word_of_part(part: &Short<'_>) -> Option<u64> {
 }
 
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Of wyhash. Folded once only, multiples of some powers of two would crowd in few buckets.
+/// A constant of wyhash. If words were folded only once, multiples of some powers of two would crowd in few buckets.
 const ANOTHER: u64 = 0xa076_1d64_78bd_642f;
 
-/// The product, its upper half folded onto the lower one.
+/// The 128-bit product, its upper half folded onto the lower one.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = a as u128 * b as u128;
@@ -99,14 +101,14 @@ fn fold(a: u64, b: u64) -> u64 {
 struct Secrets {
     start: u64,
     second: u64,
-    /// One for each word of a chunk.
+    /// One secret for each word of a chunk.
     chunk: [u64; CHUNK],
     bytes: RapidSecrets,
 }
 
-/// Words that are absorbed at once.
+/// The number of words that are absorbed at once.
 const CHUNK: usize = 8;
-/// Bytes of a binary that is absorbed as a chunk, at most.
+/// Binaries of up to this number of bytes are absorbed as a chunk.
 const SHORT: usize = 8 * CHUNK;
 
 static SECRETS: LazyLock<Secrets> = LazyLock::new(|| {
@@ -120,7 +122,7 @@ static SECRETS: LazyLock<Secrets> = LazyLock::new(|| {
 });
 
 impl Secrets {
-    /// The products of each two words with each other, all in one; zeros may follow the words.
+    /// Multiplies the words in pairs and adds up the folded products. Any number of zero words may follow.
     #[inline]
     fn product_of(&self, words: &[u64]) -> u64 {
         let (pairs, last) = words.as_chunks::<2>();
@@ -145,7 +147,7 @@ fn padded_words(bytes: &[u8]) -> Vec<u64> {
     whole.chain((!rest.is_empty()).then(|| padded(rest))).collect()
 }
 
-/// What is absorbed before the parts of each kind of term, so that terms of different kinds differ.
+/// Absorbed before the parts of a term, so that terms of different kinds differ.
 #[derive(Clone, Copy)]
 enum Mark {
     Tuple = 1,
@@ -159,7 +161,7 @@ enum Mark {
     Held,
 }
 
-/// The hash of a term that is no immediate. `ORDERED`: by value.
+/// The hash of a term that is not an immediate. `ORDERED`: by value.
 #[inline(always)]
 fn hash_item<const ORDERED: bool>(term: TermRef<'_>) -> u64 {
     match term.float_words() {
@@ -168,7 +170,7 @@ fn hash_item<const ORDERED: bool>(term: TermRef<'_>) -> u64 {
     }
 }
 
-/// Apart from others, which take registers that would have to be saved.
+/// A function of its own, because other kinds of terms need registers that must be saved.
 #[inline(never)]
 fn hash_float<const ORDERED: bool>(value: f64) -> u64 {
     match small_value(value) {
@@ -177,13 +179,13 @@ fn hash_float<const ORDERED: bool>(value: f64) -> u64 {
     }
 }
 
-/// The hash of a term of a mark and these words.
+/// The hash of a term with this mark, size and words.
 #[inline(never)]
 fn hash_words(mark: Mark, size: usize, words: &[u64]) -> u64 {
     State::new().mark(mark, size).words(words).finish()
 }
 
-/// The hash of a binary of [`SHORT`] bytes at most.
+/// The hash of a binary of at most [`SHORT`] bytes.
 #[inline(never)]
 fn hash_short_binary(bytes: &[u8]) -> u64 {
     let mut words = [0; CHUNK];
@@ -202,7 +204,7 @@ fn hash_other<const ORDERED: bool>(term: TermRef<'_>) -> u64 {
     State::new().item::<ORDERED>(term).finish()
 }
 
-/// Passed on by value, so in registers.
+/// The state of a hash. It is passed by value, so that it stays in registers.
 #[derive(Clone, Copy)]
 struct State {
     state: u64,
@@ -236,7 +238,7 @@ impl State {
         Self { state, ..self }
     }
 
-    /// Of words that stand for nothing but themselves.
+    /// Absorbs words that stand for nothing but themselves.
     #[inline(always)]
     fn words(self, words: &[u64]) -> Self {
         match *words {
@@ -253,8 +255,8 @@ impl State {
             .fold(self, |state, chunk| state.word(state.secrets.product_of(chunk)))
     }
 
-    /// To be followed by [`word`](Self::word) or [`two_words`](Self::two_words), unless the item has no parts. Marks that are
-    /// alike are spread over all bits, so that a word that follows does not make up for the difference by one of its own.
+    /// Absorbs a mark. [`word`](Self::word) or [`two_words`](Self::two_words) must follow, unless the item has no parts. The multiplication
+    /// spreads similar marks over all bits, so the next word cannot cancel their difference.
     #[inline]
     fn mark(self, mark: Mark, size: usize) -> Self {
         let mark = (size as u64) << 8 | mark as u64;
@@ -310,7 +312,7 @@ impl State {
             }
             View::Held(class, held) => {
                 let state = self.mark(Mark::Held, class as usize);
-                // Equal numbers may hide in these under different exact hashes.
+                // Such terms may contain numbers that are equal under `==` but have different exact hashes.
                 let hides_numbers = !matches!(class, Class::Reference | Class::Port | Class::Pid | Class::BitString);
                 match ORDERED && hides_numbers {
                     true => state,
@@ -342,21 +344,23 @@ impl State {
         digits.fold(state, |state, digit| state.word(digit))
     }
 
-    /// A float of a whole value is absorbed as the integer of that value, when `ORDERED`; small ones are not met here.
+    /// Absorbs a float. If `ORDERED`, a float with an integral value is absorbed as that integer. Floats equal to small integers do not
+    /// come here.
     #[inline]
     fn float<const ORDERED: bool>(self, value: f64) -> Self {
         if ORDERED && value.abs() >= (1u64 << 59) as f64 {
             let whole = Whole::of(value);
             return self.digits(value < 0.0, (0..whole.len()).map(|i| whole.digit(i)));
         }
-        // -0.0 is absorbed as 0.0, which may be the same term. Not by adding 0.0: that would take the bits through other registers.
+        // -0.0 is absorbed as 0.0, because on some releases they are the same term. Adding 0.0 would do so too, but would move the bits
+        // through floating-point registers.
         let bits = value.to_bits();
         self.mark(Mark::Float, 0)
             .word(if bits == (-0.0_f64).to_bits() { 0 } else { bits })
     }
 }
 
-/// The word as which a term is absorbed, if it is one.
+/// The word as which a term is absorbed, if it is absorbed as one word.
 #[inline]
 fn single_word<const ORDERED: bool>(term: TermRef<'_>) -> Option<u64> {
     if term.is_immediate() {
@@ -368,7 +372,7 @@ fn single_word<const ORDERED: bool>(term: TermRef<'_>) -> Option<u64> {
     }
 }
 
-/// The keys of a map are compared exactly even where values are not, and in any order.
+/// The order of the pairs makes no difference. Keys are hashed exactly even where values are not.
 fn sum_of_pairs<const ORDERED: bool>(map: Map<'_>) -> u64 {
     map.keys.iter().zip(map.values.iter()).fold(0, |sum, (key, value)| {
         let pair = State::new().term::<false>(key).term::<ORDERED>(value);
@@ -386,9 +390,11 @@ mod tests {
     const BUCKETS: usize = 1 << BITS;
     const KEYS: u64 = 5 * BUCKETS as u64;
 
-    /// How well the bits of the hash that engines use spread keys, as ratios to chance. The first two are the variance of the
-    /// number of keys, by the low bits and by the high bits. The third is the number of pairs with equal low bits that also agree
-    /// in eight high bits.
+    /// Measures how well the bits of the hash that engines use spread keys. Each result is a ratio to what chance would give:
+    ///
+    /// * the variance of the number of keys with the same low bits,
+    /// * the same for the high bits,
+    /// * among pairs of keys with the same low bits, the share with the same eight high bits.
     fn spread(word: impl Fn(u64) -> u64) -> [f64; 3] {
         let mut buckets = vec![Vec::new(); BUCKETS];
         let mut high = vec![0u32; BUCKETS];

@@ -1,53 +1,53 @@
-//! What the VM has to do for terms: installed once when the library is loaded, so that this crate needs no VM.
+//! What the VM does for terms. The library installs it once when it is loaded, so this crate does not depend on the VM.
 
 use crate::format::{Class, TermRef};
 use cats_sync::facade::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::cmp::Ordering;
 use std::sync::OnceLock;
 
-/// The functions of the VM. "Words" are words of the VM: immediates and held terms.
+/// The functions of the VM. Here a word is a word of the VM: an immediate or a held term.
 #[derive(Clone, Copy)]
 pub struct Host {
     /// Compares two words in term order (`==` and `<`).
     pub compare: fn(u64, u64) -> Ordering,
     /// Whether two words are exactly the same term (`=:=`).
     pub identical: fn(u64, u64) -> bool,
-    /// The hash of a held term's word: equal for terms that are exactly the same.
+    /// The hash of a held term's word. Equal for terms that are exactly the same.
     pub hash: fn(u64) -> u64,
     /// Appends the text of an atom in UTF-8.
     pub atom_text: fn(u64, &mut Vec<u8>),
-    /// Whether `0.0 =:= -0.0`: so before OTP 27.
+    /// Whether `0.0 =:= -0.0`, which is true before OTP 27.
     pub zeros_identical: bool,
-    /// Compares in term order two terms of one class of which one is held and the other is not.
+    /// Compares in term order two terms of one class. One of them is held and the other is not.
     pub compare_mixed: fn(TermRef<'_>, TermRef<'_>) -> Ordering,
-    /// Whether two terms of one class are exactly the same, when one is held and the other is not.
+    /// Whether two terms of one class are exactly the same. One of them is held and the other is not.
     pub identical_mixed: fn(TermRef<'_>, TermRef<'_>) -> bool,
-    /// Appends the bits of a held bit string, the last byte filled up with zeros, and returns how many of them there are.
+    /// Appends the bits of a held bit string, and returns their number. Unused bits of the last byte are zero.
     pub bits: fn(u64, &mut Vec<u8>) -> usize,
-    /// Keeps a term of a new stored object. The term belongs to the caller or, if it has a place, to another object. Copies the
-    /// term and [relocates](Held::relocate) the words. Their place stays the same until they are released. For a binary of more
-    /// than 64 bytes these are its `bytes`, and the result is the address of the kept ones.
+    /// Retains a term of a new stored object: copies it, and [relocates](Held::relocate) the words to the copy. The term belongs to the
+    /// caller, or to another object if it has a place. The new place stays the same until the term is released. For a shared binary, the
+    /// caller passes its `bytes`, and the result is the address of the copy's bytes.
     pub retain: fn(&Held, Class, bytes: Option<&[u8]>) -> *const u8,
-    /// Gives back what [`retain`](Self::retain) took. Runs on any thread.
+    /// Gives back a term that [`retain`](Self::retain) copied. Runs on any thread.
     pub release: fn(&Held),
-    /// Counts one more reference to a binary, by the address of its record; there is one already.
+    /// Counts one more reference to the binary whose record is at this address. At least one is counted already.
     pub retain_binary: fn(u64),
-    /// Gives a counted reference back. Runs on any thread.
+    /// Gives back a counted reference. Runs on any thread.
     pub release_binary: fn(u64),
-    /// The bytes of a whole binary to which there is a counted reference.
+    /// The size in bytes of the whole binary of a record. At least one reference to it is counted.
     pub binary_size: fn(u64) -> usize,
 }
 
-/// Where the VM keeps a term for a stored object.
+/// Where the VM keeps a held term of a stored object.
 #[derive(Clone, Copy, Debug)]
 pub struct Retained {
     /// The VM's word.
     pub term: u64,
-    /// What the host finds it by, not 0.
+    /// The number by which the host finds the term. Not 0.
     pub place: u64,
 }
 
-/// The words of a held term inside a block. Terms are moved while others read them, so they are atomics.
+/// The held words of an item. They are atomics, because the host moves terms while others read them.
 #[repr(C)]
 pub struct Held {
     term: AtomicU64,
@@ -58,26 +58,27 @@ impl Held {
     /// The VM's word of the term.
     #[inline]
     pub fn term(&self) -> u64 {
-        // Acquire: pairs with `relocate`, so that what the word points to is seen as it was copied.
+        // Acquire pairs with the Release in `relocate`: whoever has the word sees the term that it points to.
         self.term.load(Acquire)
     }
 
-    /// The hash of the exact term.
+    /// The exact hash.
     #[inline]
     pub fn hash(&self) -> u64 {
         (host().hash)(self.term())
     }
 
-    /// What the host finds it by, 0 for a term of the caller; in a [`Builder`](crate::Builder) that of another object.
+    /// The number by which the host finds the term, or 0 if the term belongs to the caller. In a [`Builder`](crate::Builder) it may belong
+    /// to another object.
     #[inline]
     pub fn place(&self) -> u64 {
-        // Acquire: pairs with `relocate`; whoever follows the place sees what is there.
+        // Acquire pairs with the Release in `relocate`: whoever has the place sees what is there.
         self.place.load(Acquire)
     }
 
-    /// Sets where the term is now: by the host, which sees to it that one thread at a time does.
+    /// Says where the term is now. Only the host calls this, from one thread at a time.
     pub fn relocate(&self, to: Retained) {
-        // Release: what the new places refer to is written before.
+        // Release: whatever the new word and place refer to was written before.
         self.term.store(to.term, Release);
         self.place.store(to.place, Release);
     }
@@ -85,7 +86,7 @@ impl Held {
 
 static HOST: OnceLock<Host> = OnceLock::new();
 
-/// Installs the host; once, and before any term is used. False, and nothing done, if there is one already.
+/// Installs the host. This happens once, before any term is used. Returns false, and does nothing, if there is a host already.
 pub fn install(host: Host) -> bool {
     HOST.set(host).is_ok()
 }

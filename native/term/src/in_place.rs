@@ -1,7 +1,7 @@
-//! Blocks of which elements are changed in place, an immediate into another, while others read them.
+//! Blocks whose elements are changed in place while others read them. Such a change replaces an immediate by an immediate.
 //!
-//! Behind the block's words stands a [`SeqCount`], by which others get a copy that is one state. The key, and all that is no
-//! immediate, never changes, and is read in place.
+//! After the block's words stands a [`SeqCount`]. With it, readers get a copy that is one state. The key, and every element that is not an
+//! immediate, never changes. Those are read in place.
 
 use crate::block::{copy_words, BlockRef};
 use crate::format::tuple_arity;
@@ -13,10 +13,10 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// Words of the largest block that is changed in place: a copy is made in some nanoseconds, and fits the stack.
+/// The number of words of the largest block that is changed in place. A copy of it takes a few nanoseconds and fits the stack.
 pub const CHANGING_LIMIT: usize = 64;
 
-/// Room for a copy.
+/// Room on the stack for a copy.
 pub struct Scratch(pub [MaybeUninit<u64>; CHANGING_LIMIT]);
 
 impl Scratch {
@@ -41,12 +41,12 @@ pub struct ChangingRef<'a> {
 }
 
 impl<'a> ChangingRef<'a> {
-    /// A copy of a block of no more than [`CHANGING_LIMIT`] words, with what `change` does to its element words, to be changed in place:
-    /// memory of one word more. Nothing if `change` gives nothing, or memory is exhausted.
+    /// Copies a block of at most [`CHANGING_LIMIT`] words into a block that can be changed in place. `change` changes the copy's element
+    /// words. The memory has one word more, for the count. `None` if `change` returns `None`, or when memory is exhausted.
     ///
     /// # Safety
-    /// Nothing in the block is held or counted, and nobody changes it meanwhile. `change` puts immediates only in the place of
-    /// immediates. Whoever gets the result frees it with as many words.
+    /// Nothing in the block is held or counted. Nobody changes the block during this call. `change` replaces only immediates, and only by
+    /// immediates. Whoever gets the result frees it with this number of words.
     #[inline]
     pub unsafe fn changed<R>(
         block: BlockRef<'_>,
@@ -69,11 +69,11 @@ impl<'a> ChangingRef<'a> {
         }
     }
 
-    /// The block at an address, whose words are told by who knows them without a look at it, that of the count left out: so nobody waits
-    /// for its header before the count is asked for.
+    /// The block at an address. `words` is the number of its words without the count. The caller has that number from elsewhere. So the
+    /// count's place is known without waiting for the block's header.
     ///
     /// # Safety
-    /// It is that of one which came from [`changed`](Self::changed) and lives for `'a`.
+    /// The address is that of a block that came from [`changed`](Self::changed) and lives for `'a`.
     #[inline]
     pub unsafe fn from_raw(address: NonNull<u64>, words: usize) -> Self {
         // SAFETY: a block has a header, which does not change.
@@ -90,7 +90,7 @@ impl<'a> ChangingRef<'a> {
         self.address
     }
 
-    /// Its words, without that of the count.
+    /// The number of its words, without the count.
     #[inline]
     pub fn words(self) -> usize {
         self.words
@@ -99,7 +99,8 @@ impl<'a> ChangingRef<'a> {
     /// The words of the elements.
     #[inline]
     fn elements(self) -> &'a [AtomicU64] {
-        // SAFETY: the elements follow the header, and may be shared as atomics: they are only read otherwise by who excludes writers.
+        // SAFETY: the elements follow the header. They may be shared as atomics: plain reads of them happen only where writers are
+        // excluded.
         unsafe {
             let arity = tuple_arity(self.address.read());
             std::slice::from_raw_parts(self.address.add(1).cast().as_ptr(), arity)
@@ -108,41 +109,41 @@ impl<'a> ChangingRef<'a> {
 
     #[inline]
     fn count(self) -> &'a SeqCount {
-        // SAFETY: it stands behind the block's words.
+        // SAFETY: the count stands after the block's words.
         unsafe { self.address.add(self.words()).cast().as_ref() }
     }
 
-    /// Changes element `index`, counted from 0, in place: its new word. Nothing, and nothing is done, if there is no such element,
-    /// `change` gives nothing, or a reader asked that no more is changed here.
+    /// Changes element `index`, counted from 0, in place. Returns its new word. Does nothing, and returns `None`, in three cases: there is
+    /// no such element, `change` returns `None`, or a reader has requested rest.
     ///
     /// # Safety
-    /// Nobody else changes the block meanwhile. It is not the key that is changed, and `change` gives immediates, and of immediates
-    /// only.
+    /// Nobody else changes the block during this call. The element is not the key. `change` returns immediates, and returns `None` for
+    /// anything that is not an immediate.
     #[inline(always)]
     pub unsafe fn change(self, index: usize, change: impl FnOnce(u64) -> Option<u64>) -> Option<u64> {
         let slot = self.elements().get(index)?;
-        // Relaxed: who changed it excluded this caller.
+        // Relaxed: the caller excludes other writers, and has synchronized with the last one.
         let new = change(slot.load(Ordering::Relaxed))?;
         self.count().change(slot, new).then_some(new)
     }
 
-    /// The block as it is at one instant, copied to memory for all of its words.
+    /// Copies the block, as it is at one instant, to memory at `to`.
     ///
     /// # Safety
-    /// There is as much.
+    /// There is memory for all of its words.
     #[inline]
     unsafe fn copy_to(self, to: NonNull<u64>) {
         let (words, elements) = (self.words(), self.elements());
         self.count().read(|| {
             for (i, word) in elements.iter().enumerate() {
-                // Relaxed: what the count asks for.
+                // Relaxed: as [`SeqCount::read`] demands.
                 let word = word.load(Ordering::Relaxed);
                 // SAFETY: as the caller promises.
                 unsafe { to.add(1 + i).write(word) };
             }
         });
         let rest = 1 + elements.len();
-        // SAFETY: as the caller promises; the header and what is behind the elements never changes.
+        // SAFETY: as the caller promises. The header and the words after the elements never change.
         unsafe {
             to.write(self.address.read());
             to.add(rest)
@@ -150,12 +151,12 @@ impl<'a> ChangingRef<'a> {
         }
     }
 
-    /// The block as it is at one instant, copied to where there is room; panics where there is not.
+    /// Copies the block, as it is at one instant, to `room`. Panics if that is too small.
     #[inline]
     pub fn copy_within<'s>(self, room: &'s mut [MaybeUninit<u64>]) -> BlockRef<'s> {
         assert!(self.words() <= room.len());
         let to = NonNull::from(room).cast();
-        // SAFETY: there is room, as was seen, and the copy is borrowed as long as the room.
+        // SAFETY: there is room, as was asserted. The copy is borrowed as long as the room.
         unsafe {
             self.copy_to(to);
             BlockRef::from_raw(to)

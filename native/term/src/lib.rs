@@ -1,7 +1,6 @@
-//! Off-heap Erlang terms: layout, order, equality, hash, normalized keys.
+//! Erlang terms outside the VM's heaps: layout, order, equality, hash, normalized keys.
 //!
-//! Knows nothing of tables, and of the VM only what [`Host`] does for it. The layout is that of
-//! docs/internals/terms.md.
+//! This crate knows nothing of tables. It knows the VM only through [`Host`]. The layout is described in docs/internals/terms.md.
 
 mod block;
 mod builder;

@@ -1,36 +1,44 @@
-//! Normalized keys: byte strings whose order, as by `memcmp`, is the order of terms.
+//! Normalized keys: byte strings that order by `memcmp` as their terms order.
 //!
 //! | term | bytes |
 //! |---|---|
 //! | number | below |
-//! | atom | class, the bytes of the text, which is UTF-8, each plus 1, and 0 |
+//! | atom | class, the bytes of its UTF-8 text, each plus 1, and 0 |
 //! | tuple | class, arity, elements |
-//! | map | class, number of pairs; ends the key unless that is 0 |
+//! | map | class, number of pairs; ends the key unless that number is 0 |
 //! | `[]` | class |
 //! | list | class, elements as below, the end as below |
 //! | bit string | class, bytes with 0 written as 0 255, then 0 and the number of bits of the last byte |
-//! | others, and terms nested deeper than 16 | class; ends the key |
-//! | the words below and above all terms | nothing, and 255; end the key |
+//! | others, and terms nested deeper than 16 levels | class; ends the key |
+//! | [`BOTTOM`] | nothing; ends the key |
+//! | `TOP` | 255; ends the key |
 //!
-//! A positive number from 2^e up to 2^(e + 1), with e below 64, has a byte for e. The e bits of its integral part below the
-//! highest bit follow. Then comes a bit that says whether there is a fraction, and the bits of the fraction. They fill whole
-//! bytes. Larger numbers have an 8-byte e and all bits; numbers below 1 have a byte of their own and 8 with the bits of the
-//! float. Negative numbers are the complement of their magnitude's bytes. So 1 and 1.0 have the same bytes, and no number needs
-//! to be rounded.
+//! The bytes of a positive number depend on its size. Here e is the number's exponent: the number is at least 2^e and less than 2^(e + 1).
 //!
-//! An integer from 1 to 248 is one byte as an element of a list, so a string is as dense as a binary:
+//! | positive number | bytes |
+//! |---|---|
+//! | below 1 | one byte for all such numbers, then 8 bytes with the bits of the float |
+//! | from 1, below 2^64 | one byte for e, then the bits listed below, filled up to whole bytes |
+//! | from 2^64 | one byte for all such numbers, 8 bytes for e, then all bits of the integral part |
+//!
+//! The bits of the middle row come in three parts. First are the e bits of the integral part below its highest bit. Then one bit says whether
+//! there is a fraction. Last are the bits of the fraction.
+//!
+//! The bytes of a negative number are the complement of its magnitude's bytes. So 1 and 1.0 have the same bytes, and no number is rounded.
+//!
+//! In a list, an integer from 1 to 248 is one byte. So a string is as dense as a binary:
 //!
 //! | in a list | bytes |
 //! |---|---|
 //! | a tail that orders below `[]` | 1 and the tail |
 //! | `[]`, the end | 2 |
 //! | an element below 1 | 3 and the element |
-//! | an element of 1 up to 249 | 3 plus its integral part; if it has a fraction, 255 and the element |
-//! | an element above that | 252 and the element |
+//! | an element from 1, below 249 | 3 plus its integral part; if it has a fraction, also 255 and the element |
+//! | any other element | 252 and the element |
 //! | a tail that orders above lists | 253 and the tail |
 //!
-//! No string is a proper prefix of another: each ends where its own bytes say so (a class that ends the key does so wherever
-//! it stands). So strings may be compared eight bytes at a time, filled up with zeros.
+//! No byte string is a proper prefix of another one. Each shows by its own bytes where it ends. A class that ends the key does so wherever it
+//! stands. So strings may be compared eight bytes at a time, filled up with zeros.
 
 use crate::format::{padded, Class, Elements, Integer, TermRef, View, BOTTOM, NIL};
 use crate::host::{host, Held};
@@ -38,25 +46,25 @@ use crate::number::Whole;
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 
-/// Deeper terms end the key. Terms of the VM's own form stand deeper than this, if they are tuples, lists or maps.
+/// Terms nested deeper end the key. Tuples, lists and maps are held only at greater depths than this.
 const MAX_DEPTH: usize = 16;
 
 const ZERO: u8 = 0x80;
-/// Positive numbers below 1.
+/// First byte of positive numbers below 1.
 const FRACTION: u8 = 0x81;
-/// Positive numbers from 1 up to 2; the next 63 bytes are those of larger exponents.
+/// First byte of positive numbers from 1, below 2. The next 63 bytes stand for larger exponents.
 const ONE: u8 = 0x82;
-/// Numbers from 2^64 on.
+/// First byte of numbers from 2^64.
 const HUGE: u8 = 0xc2;
-/// Atoms; the other classes follow.
+/// The class byte of atoms. Those of the other classes follow.
 const ATOM: u8 = 0xd0;
-/// Above all terms.
+/// The byte of `TOP`.
 const ABOVE: u8 = 0xff;
 
 const LOW_TAIL: u8 = 1;
 const NIL_TAIL: u8 = 2;
 const LOW_ELEMENT: u8 = 3;
-/// The largest integer that is one byte as an element.
+/// The largest integer that is one byte in a list.
 const ELEMENT: i64 = 248;
 const HIGH_ELEMENT: u8 = 252;
 const HIGH_TAIL: u8 = 253;
@@ -68,7 +76,7 @@ const fn class_byte(class: Class) -> u8 {
 
 /// Appends the term's normalized key to `out`, cut off at `limit` bytes.
 ///
-/// If the keys of two terms differ, the terms are ordered as they are; if not, they may be equal or not.
+/// If the keys of two terms differ, the terms order as the keys do. If the keys are the same, the terms may or may not be equal.
 pub fn normalize(term: TermRef<'_>, out: &mut Vec<u8>, limit: usize) {
     let end = out.len().saturating_add(limit);
     const PIECE: usize = 32;
@@ -83,7 +91,7 @@ pub fn normalize(term: TermRef<'_>, out: &mut Vec<u8>, limit: usize) {
     }
 }
 
-/// Eight bytes of the term's normalized key from byte `skip` on, as a big-endian number, zeros after its end.
+/// The eight bytes of the term's normalized key that begin at byte `skip`, as a big-endian number. The bytes after the key's end are zeros.
 #[inline]
 pub fn head(term: TermRef<'_>, skip: usize) -> u64 {
     match term.small() {
@@ -101,7 +109,7 @@ fn head_of_small(value: i64) -> u64 {
     }
 }
 
-/// A float's at once; others take registers that would have to be saved.
+/// [`head`] of any term. Floats are handled here, as other kinds of terms need registers that must be saved.
 #[inline(never)]
 fn head_of_any(term: TermRef<'_>, skip: usize) -> u64 {
     if skip == 0 && !term.is_immediate() {
@@ -129,7 +137,7 @@ fn head_of_other(term: TermRef<'_>, skip: usize) -> u64 {
     head
 }
 
-/// [`head`] of a binary that reaches far enough and has no 0 so far.
+/// [`head`] of a binary, if the binary is long enough and has no byte 0 up to there.
 #[inline]
 fn head_of_bytes(bytes: &[u8], skip: usize) -> Option<u64> {
     let head = match skip.checked_sub(1) {
@@ -139,18 +147,19 @@ fn head_of_bytes(bytes: &[u8], skip: usize) -> Option<u64> {
     (!bytes[..skip.min(bytes.len())].contains(&0) && !has_zero(head)).then_some(head)
 }
 
-/// Sets what is 0 to the [`head`] at `skip`, that at eight bytes more, and so on: for little more than one of them takes.
+/// Sets `heads` to the [`head`] at `skip`, the one eight bytes further on, and so on. All of `heads` must be 0 before. This takes little
+/// more time than computing one head.
 #[inline(never)]
 pub fn heads(term: TermRef<'_>, skip: usize, heads: &mut [u64]) {
     heads_of(term, skip, heads);
 }
 
-/// [`heads`], and the number of bytes that are there.
+/// [`heads`], and returns the number of bytes that the key has there.
 fn heads_of(term: TermRef<'_>, skip: usize, heads: &mut [u64]) -> usize {
     write(Window::new(skip, heads), term)
 }
 
-/// What is exclusive-ored to the bytes of a number.
+/// The bits of a number are combined with this mask by exclusive or.
 #[inline]
 fn mask(negative: bool) -> u64 {
     if negative {
@@ -160,25 +169,25 @@ fn mask(negative: bool) -> u64 {
     }
 }
 
-/// The string of a magnitude below 2^64.
+/// The bytes of a magnitude below 2^64.
 #[derive(Clone, Copy)]
 struct Digits {
     first: u8,
-    /// The bytes behind it, filled up with zeros.
+    /// The bytes after the first one, filled up with zeros.
     rest: u64,
-    /// 1 to 9.
+    /// The number of bytes, 1 to 9.
     length: u32,
 }
 
 impl Digits {
-    /// Of an integer that is not 0.
+    /// Of an integer, which is not 0.
     #[inline(always)]
     fn of_whole(magnitude: u64) -> Self {
         let zeros = magnitude.leading_zeros();
         Self::without_fraction(63 - zeros, magnitude << zeros << 1)
     }
 
-    /// Of the integer of this exponent whose bits below the highest are these.
+    /// Of an integer with this exponent. `bits` are the bits below its highest one, at the upper end of the word.
     #[inline(always)]
     fn without_fraction(exponent: u32, bits: u64) -> Self {
         Self {
@@ -188,7 +197,7 @@ impl Digits {
         }
     }
 
-    /// Of a float, unless its magnitude is too large.
+    /// Of a float. `None` if its magnitude is 2^64 or more.
     #[inline(always)]
     fn of_float(value: f64) -> Option<Self> {
         let bits = value.abs().to_bits();
@@ -196,7 +205,8 @@ impl Digits {
         match ((bits >> 52) as u32).wrapping_sub(1023) {
             exponent @ ..64 => Some(match mantissa << exponent {
                 0 => Self::without_fraction(exponent, mantissa),
-                // Its bit puts the fraction's bits off by one; there are twelve zeros behind them.
+                // The bit that announces a fraction moves the fraction's bits down by one. The lowest twelve bits of the mantissa's word
+                // are zeros, so nothing is lost.
                 fraction => Self {
                     first: ONE + exponent as u8,
                     rest: mantissa & !(!0 >> exponent) | 1 << (63 - exponent) | fraction >> 1 >> exponent,
@@ -209,7 +219,7 @@ impl Digits {
                 rest: 0,
                 length: 1,
             }),
-            // Of the bits of a float below 1 the two highest are 0.
+            // In a float below 1, the sign and the highest bit of the exponent are 0.
             _ => Some(Self {
                 first: FRACTION,
                 rest: bits << 2,
@@ -237,14 +247,14 @@ fn has_zero(word: u64) -> bool {
     word.wrapping_sub(ONES) & !word & (ONES << 7) != 0
 }
 
-/// The part of a key that is wanted.
+/// The part of a key that is to be computed.
 struct Window<'a> {
-    /// 0 where nothing was written.
+    /// All words are 0 at first.
     heads: &'a mut [u64],
-    /// The head that is being filled; those before the first are not wanted.
+    /// The index of the head that is being filled. Heads with a negative index are not wanted.
     at: isize,
     word: u64,
-    /// Bits of it that are filled.
+    /// The number of its bits that are filled.
     bits: u32,
 }
 
@@ -263,7 +273,7 @@ impl<'a> Window<'a> {
         self.at >= self.heads.len() as isize
     }
 
-    /// Writes the highest `length` bytes of a word, 1 to 8; the others are zeros.
+    /// Writes the highest `length` bytes of a word. `length` is 1 to 8. The other bytes are zeros.
     #[inline(always)]
     fn put_word(&mut self, word: u64, length: u32) {
         self.word |= word >> self.bits;
@@ -272,7 +282,7 @@ impl<'a> Window<'a> {
             self.bits = bits;
         } else {
             self.store();
-            // What had no room; shifted twice, as at once it may be by 64.
+            // The bytes that did not fit. Two shifts, as one shift could be by 64.
             self.word = word << (63 - self.bits) << 1;
             self.bits = bits - 64;
         }
@@ -296,7 +306,7 @@ impl<'a> Window<'a> {
         self.put_byte(class_byte(class));
     }
 
-    /// Writes bytes of which none is 0.
+    /// Writes bytes, none of which is 0.
     #[inline(always)]
     fn put(&mut self, bytes: &[u8]) {
         let (whole, rest) = bytes.as_chunks::<8>();
@@ -328,7 +338,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Writes a class, and a size in one byte, or in a byte that tells how many follow.
+    /// Writes a class and a size. A small size takes one byte. For a larger one, that byte says how many bytes follow.
     #[inline(always)]
     fn put_size(&mut self, class: Class, size: usize) {
         let class = u64::from(class_byte(class)) << 56;
@@ -340,7 +350,7 @@ impl<'a> Window<'a> {
         self.put_word((size as u64) << (8 * zeros), 8 - zeros);
     }
 
-    /// Writes what goes before an element of a list; true if that is all of it.
+    /// Writes the bytes that precede an element of a list. Returns true if these are all bytes of the element.
     #[inline(always)]
     fn put_place(&mut self, element: TermRef<'_>) -> bool {
         let (byte, is_all) = match element.small() {
@@ -378,7 +388,7 @@ impl<'a> Window<'a> {
         }
     }
 
-    /// Leaves zeros behind what was written; the number of bytes before these.
+    /// Ends the key with zeros. Returns the number of bytes before them.
     #[inline(always)]
     fn finish(mut self) -> usize {
         let filled = 8 * self.at + (self.bits / 8) as isize;
@@ -387,15 +397,15 @@ impl<'a> Window<'a> {
     }
 }
 
-/// What is left of a tuple or a list that is being written.
+/// The rest of a tuple or list that is being written.
 #[derive(Clone, Copy)]
 struct Parts<'a> {
     elements: Elements<'a>,
-    /// Of a list.
+    /// Present for a list.
     tail: Option<TermRef<'a>>,
 }
 
-/// The tuples and lists that others stand in.
+/// The tuples and lists around the current one.
 struct Parents<'a> {
     places: [MaybeUninit<Parts<'a>>; MAX_DEPTH],
     count: usize,
@@ -421,9 +431,9 @@ impl<'a> Parents<'a> {
     }
 }
 
-/// Writes the term's key into a window; the number of bytes that are there.
+/// Writes the term's key into a window. Returns the number of bytes that are there.
 fn write(window: Window<'_>, term: TermRef<'_>) -> usize {
-    // It is in registers as long as nobody is passed its address: so it is lent to nobody, but given, and given back.
+    // The window stays in registers as long as no function gets its address. So functions take it by value and return it.
     let mut out = window;
     let mut item = term;
     let mut parts = Parts {
@@ -524,7 +534,7 @@ fn write(window: Window<'_>, term: TermRef<'_>) -> usize {
     out.finish()
 }
 
-/// Writes an immediate; true if that ends the key.
+/// Writes an immediate. Returns true if it ends the key.
 #[inline(never)]
 fn put_immediate(out: Window<'_>, word: u64) -> (Window<'_>, bool) {
     let mut out = out;
@@ -540,7 +550,7 @@ fn put_immediate(out: Window<'_>, word: u64) -> (Window<'_>, bool) {
                 if let Some(text) = Text::new(word, &bytes) {
                     remember(text);
                 }
-                // A 0 stands at the end alone.
+                // The last byte is the 0. `put` cannot write it, as it writes no zeros.
                 out.put(&bytes[..bytes.len() - 1]);
                 out.put_byte(0);
             }
@@ -550,7 +560,7 @@ fn put_immediate(out: Window<'_>, word: u64) -> (Window<'_>, bool) {
     (out, !matches!(class, Class::Number | Class::Atom | Class::Nil))
 }
 
-/// Writes what is no tuple, list, float or binary; true if that ends the key.
+/// Writes a term that is not a tuple, list, float or binary. Returns true if it ends the key.
 #[cold]
 #[inline(never)]
 fn put_other<'a>(out: Window<'a>, view: View<'_>, is_deepest: bool) -> (Window<'a>, bool) {
@@ -598,19 +608,19 @@ fn put_float(out: Window<'_>, value: f64) -> Window<'_> {
     out
 }
 
-/// What stands for an atom, if it is short: texts of atoms never change.
+/// The bytes of a short atom. They can be kept, as the text of an atom never changes.
 #[derive(Clone, Copy)]
 struct Text {
-    /// 0 for none.
+    /// 0 if there is none.
     atom: u64,
     length: u32,
     /// The bytes, big-endian, filled up with zeros.
     words: [u64; TEXT / 8],
 }
 
-/// Bytes of a text at most.
+/// The largest number of bytes.
 const TEXT: usize = 24;
-/// Texts that a thread remembers.
+/// The number of texts that each thread remembers.
 const TEXTS: usize = 64;
 
 thread_local! {
@@ -619,13 +629,13 @@ thread_local! {
     };
 }
 
-/// Where the text of an atom would be. The VM numbers atoms one after the other, above six bits of tag.
+/// The place of an atom's text. The VM numbers atoms consecutively. The number stands above six bits of tag.
 #[inline(always)]
 fn place_of(atom: u64) -> usize {
     (atom >> 6) as usize % TEXTS
 }
 
-/// What stands for a word, if it is an atom that the thread remembers.
+/// The bytes of the atom, if the word is an atom that this thread remembers.
 #[inline(always)]
 fn text_of(word: u64) -> Option<Text> {
     let text = KNOWN.with(|known| known[place_of(word)].get());
@@ -637,7 +647,7 @@ fn remember(text: Text) {
 }
 
 impl Text {
-    /// Nothing if it is too long.
+    /// `None` if there are too many bytes.
     fn new(atom: u64, bytes: &[u8]) -> Option<Self> {
         let mut words = [0; TEXT];
         words.get_mut(..bytes.len())?.copy_from_slice(bytes);
@@ -650,17 +660,17 @@ impl Text {
     }
 }
 
-/// What stands for an atom, its class and all.
+/// The bytes of an atom, beginning with its class.
 fn bytes_of(atom: u64) -> Vec<u8> {
     let mut bytes = vec![class_byte(Class::Atom)];
     (host().atom_text)(atom, &mut bytes);
-    // UTF-8 has no bytes above 0xf4.
+    // This does not overflow: UTF-8 has no bytes above 0xf4.
     bytes[1..].iter_mut().for_each(|byte| *byte += 1);
     bytes.push(0);
     bytes
 }
 
-/// Writes a number of at least 2^64 of so many digits.
+/// Writes a number of at least 2^64 that has `length` digits.
 fn put_huge(out: &mut Window<'_>, negative: bool, length: usize, digit: impl Fn(usize) -> u64) {
     let mask = mask(negative);
     let exponent = length as u64 * 64 - 1 - u64::from(digit(length - 1).leading_zeros());
@@ -688,7 +698,7 @@ fn put_held_bits<'a>(out: Window<'a>, held: &Held) -> Window<'a> {
     out
 }
 
-/// Writes a bit string behind its class: 0 as 0 255, so that 0 and a smaller byte can end it.
+/// Writes the bits of a bit string. A byte 0 is written as 0 255. So 0 and a smaller byte than 255 end the bit string.
 #[inline(never)]
 fn put_bits<'a>(out: Window<'a>, bytes: &[u8], bits: usize) -> Window<'a> {
     let mut out = out;

@@ -12,7 +12,7 @@ pub(crate) enum Number<'a> {
     Float(f64),
 }
 
-/// Smallest magnitude that no small integer has, as a float (-2^59 is a small integer, though).
+/// The smallest magnitude that is too large for small integers, as a float. (However, -2^59 is a small integer.)
 const SMALL_END: f64 = (1u64 << 59) as f64;
 
 impl<'a> Number<'a> {
@@ -45,8 +45,7 @@ impl<'a> Number<'a> {
         }
     }
 
-    /// Compares by value, but all integers before all floats, and -0.0 before 0.0 unless `zeros_identical`: the order of map
-    /// keys.
+    /// Compares in the order of map keys: by value, but all integers come before all floats, and -0.0 before 0.0 unless `zeros_identical`.
     pub fn compare_exact(self, other: Number<'_>, zeros_identical: bool) -> Ordering {
         use Number::*;
         match (self, other) {
@@ -65,7 +64,7 @@ pub(crate) fn compare_floats(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or(Ordering::Equal)
 }
 
-/// How a big integer stands to all small ones.
+/// The order of a big integer relative to any small one.
 fn sign(a: Integer<'_>) -> Ordering {
     if a.negative {
         Ordering::Less
@@ -80,7 +79,7 @@ fn compare_small_float(a: i64, b: f64) -> Ordering {
     } else if b < -SMALL_END {
         Ordering::Greater
     } else {
-        // The conversion cuts the fraction off, which then decides.
+        // The conversion truncates. If the integers are equal, the fraction decides.
         a.cmp(&(b as i64)).then_with(|| compare_floats(0.0, b.fract()))
     }
 }
@@ -123,8 +122,8 @@ fn compare_big_float(a: Integer<'_>, b: f64) -> Ordering {
     }
 }
 
-/// Mantissa (its highest bit at bit 52) and exponent of a finite float that is not 0: the magnitude is
-/// mantissa * 2^(exponent - 52).
+/// The mantissa and the exponent of a finite float that is not 0. The mantissa's highest bit is bit 52. The magnitude is mantissa *
+/// 2^(exponent - 52).
 pub(crate) fn decompose(value: f64) -> (u64, i32) {
     let bits = value.to_bits();
     let fraction = bits & ((1 << 52) - 1);
@@ -154,12 +153,12 @@ impl Whole {
         }
     }
 
-    /// Number of 64-bit digits.
+    /// The number of 64-bit digits.
     pub fn len(self) -> usize {
         (self.shift as usize + 53).div_ceil(64)
     }
 
-    /// Digit `i`, 0 being the least.
+    /// Digit `i`. Digit 0 is the least.
     pub fn digit(self, i: usize) -> u64 {
         let low = (self.mantissa as u128) << (self.shift % 64);
         match i.checked_sub(self.shift as usize / 64) {
@@ -170,18 +169,18 @@ impl Whole {
     }
 }
 
-/// The word of the small integer that a float is equal to, if there is one.
+/// The word of the small integer that equals this float, if there is one.
 #[inline]
 pub(crate) fn small_value(value: f64) -> Option<u64> {
     if has_fraction(value) || !(-SMALL_END..SMALL_END).contains(&value) {
         return None;
     }
-    // SAFETY: the range is that of small integers.
+    // SAFETY: the value is in the range of small integers.
     Some(small_word(unsafe { value.to_int_unchecked() }))
 }
 
-/// Whether a float, but 0.0, is no integer: by its bits, as to convert it and to look if it is still the same takes several times as
-/// long.
+/// Whether a float is not an integer; false for 0.0. Looks at the bits, which is several times as fast as converting the value to an
+/// integer and comparing.
 #[inline]
 fn has_fraction(value: f64) -> bool {
     let bits = value.to_bits();
@@ -208,7 +207,7 @@ mod tests {
             }
         };
         for exponent in 0..2047u64 {
-            // Each with a mantissa of one bit, or all bits from one on.
+            // Each exponent with a mantissa of a single bit, and with one of all bits from some bit on.
             for bit in 0..52 {
                 for mantissa in [0, 1 << bit, (1 << 52) - (1 << bit)] {
                     check(f64::from_bits(exponent << 52 | mantissa));

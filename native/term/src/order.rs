@@ -1,8 +1,14 @@
-//! The order of terms: `==` and `<` of Erlang, and the stricter order of map keys inside it.
+//! The order of terms: `==` and `<` of Erlang, and the stricter order of map keys.
 //!
-//! number < atom < reference < fun < port < pid < tuple < native record < map < `[]` < list < bit string. Numbers by value,
-//! atoms by text, tuples and maps by size first; maps then by their keys in *their* order, in which integers come before
-//! floats, and then by values in the order of the keys. The recursion is as deep as terms are stored, 64 levels.
+//! The classes order as number < atom < reference < fun < port < pid < tuple < native record < map < `[]` < list < bit string. Inside a
+//! class:
+//!
+//! * Numbers order by value, and atoms by text.
+//! * Tuples and maps order by size first.
+//! * Maps of one size order by their keys first. The keys order in the order of map keys, in which integers come before floats. Then the
+//!   maps order by the values, taken in the order of the keys.
+//!
+//! The recursion is as deep as stored terms: at most 64 levels.
 
 use crate::equal::equal_elements;
 use crate::format::{vm_word_at, Class, Elements, List, Map, Shared, TermRef, View};
@@ -10,7 +16,7 @@ use crate::host::host;
 use crate::number::{compare_floats, Number};
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
-/// Maps of at most so many pairs are "flat" in the VM, which then compares them as map keys in the order of iteration.
+/// The VM stores maps of up to this many pairs as "flat" maps. As map keys, it compares flat maps in their order of iteration.
 const FLAT_MAP_LIMIT: usize = 32;
 
 /// Compares two terms in term order; `Equal` is `==`.
@@ -28,10 +34,10 @@ fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     }
 }
 
-/// Compares as `exact` (the order of map keys) says.
+/// [`compare`], or if `exact` the order of map keys.
 ///
-/// Held terms are compared in term order even as map keys. The two orders could differ only for terms nested deeper than 64, or
-/// for funs that differ in a number of their environment.
+/// Held terms are compared in term order even inside map keys. The two orders could differ only for two kinds of held terms: terms nested
+/// deeper than 64 levels, and funs whose environments differ in a number.
 #[inline(never)]
 fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     if a.same_place(b) {
@@ -64,7 +70,7 @@ fn vm_word(view: View<'_>) -> Option<u64> {
     }
 }
 
-/// Compares the elements that both have, one by one.
+/// Compares the elements pairwise, as far as the shorter sequence goes.
 fn compare_elements(a: Elements<'_>, b: Elements<'_>, exact: bool) -> Ordering {
     for (a, b) in a.iter().zip(b.iter()) {
         let order = compare_as(a, b, exact);
@@ -79,7 +85,7 @@ fn compare_lists(a: List<'_>, b: List<'_>, exact: bool) -> Ordering {
     let (x, y) = (a.elements(), b.elements());
     compare_elements(x, y, exact).then_with(|| match x.len().cmp(&y.len()) {
         Equal => compare_as(a.tail(), b.tail(), exact),
-        // What is left of the longer one is a list; a tail never is.
+        // One list is longer. Its rest is a list, while a tail never is a non-empty list.
         Less => a.tail().class().cmp(&Class::List),
         Greater => Class::List.cmp(&b.tail().class()),
     })

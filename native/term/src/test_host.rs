@@ -1,32 +1,32 @@
-//! A host for tests that run without a VM: atoms and held terms live in tables here.
+//! A host for tests without a VM. Its atoms and held terms live in tables of this file.
 
 use crate::{compare, equal, hash, install, mix, Builder, Held, Host, Retained, TermRef};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// A term in the "VM's" form.
+/// A term as this "VM" has it.
 pub enum Form {
-    /// A reference, fun, external pid or port: all that is known of it is an order.
+    /// A reference, fun, external pid or external port. Only its order is known.
     Opaque(u64),
-    /// Bits, the last byte filled up with zeros, and their number.
+    /// Bits, and their number. Unused bits of the last byte are zero.
     Bits(Vec<u8>, usize),
     /// A reference-counted binary.
     Shared(Vec<u8>),
-    /// A compound term: the key of the builder.
+    /// A compound term, which is the key in the builder.
     Compound(Box<Builder<'static>>),
 }
 
 #[derive(Default)]
 struct Heap {
-    /// As in a VM, atoms stay.
+    /// Atoms are never freed, as in the VM.
     atoms: Vec<&'static str>,
     words: HashMap<&'static str, u64>,
     terms: HashMap<u64, Arc<Form>>,
     retained: HashMap<u64, Arc<Form>>,
-    /// The bytes of counted binaries, which stay.
+    /// The bytes of counted binaries. They are never freed.
     records: Vec<&'static [u8]>,
-    /// References counted of binaries, by their records.
+    /// The number of counted references of each binary, by its record.
     counted: HashMap<u64, usize>,
     last: u64,
 }
@@ -46,7 +46,7 @@ impl Heap {
     }
 }
 
-/// Installs this host (once for all tests of a process).
+/// Installs this host, once for all tests of a process.
 pub fn install_test_host(zeros_identical: bool) {
     install(Host {
         compare: |a, b| {
@@ -54,7 +54,7 @@ pub fn install_test_host(zeros_identical: bool) {
             match (x.as_deref(), y.as_deref()) {
                 (Some(x), Some(y)) => compare_forms(x, y),
                 (None, None) if is_atom(a) && is_atom(b) => atom_text(a).cmp(atom_text(b)),
-                // Local pids and ports by number, and before external ones.
+                // Local pids and ports order by number, and before external ones.
                 (None, None) => a.cmp(&b),
                 (x, y) => x.is_some().cmp(&y.is_some()),
             }
@@ -112,9 +112,9 @@ fn is_atom(word: u64) -> bool {
     word & 0x3f == 0x0b
 }
 
-/// Words from here on are addresses of plain references.
+/// Words above this are addresses of plain references.
 const ADDRESSES: u64 = 1 << 32;
-/// What orders plain references behind the other opaque terms.
+/// Added to the number of plain references, so that they order after the other opaque terms.
 const PLAIN: u64 = 1 << 20;
 
 /// The words of a plain reference.
@@ -122,7 +122,7 @@ pub fn plain_reference(number: u64) -> [u64; 3] {
     [0x90, number, !number]
 }
 
-/// The number of such.
+/// The number of a plain reference.
 pub fn plain_number(words: &[u64]) -> u64 {
     assert_eq!(words, plain_reference(words[1]));
     words[1]
@@ -130,7 +130,7 @@ pub fn plain_number(words: &[u64]) -> u64 {
 
 fn form(word: u64) -> Option<Arc<Form>> {
     if word & 3 == 2 && word > ADDRESSES {
-        // SAFETY: words of this kind that are none of this host's stand for plain references.
+        // SAFETY: a word of this kind above `ADDRESSES` is the address of a plain reference.
         let words = unsafe { std::slice::from_raw_parts((word & !3) as *const u64, 3) };
         return Some(Arc::new(Form::Opaque(PLAIN + plain_number(words))));
     }
@@ -156,7 +156,7 @@ fn compare_forms(a: &Form, b: &Form) -> Ordering {
     }
 }
 
-/// Bit by bit: simple, and in the right order.
+/// The bits one by one. This is simple, and orders correctly.
 fn bits_of(form: &Form) -> Vec<bool> {
     let (bytes, bits) = match form {
         Form::Bits(bytes, bits) => (bytes, *bits),
@@ -166,14 +166,14 @@ fn bits_of(form: &Form) -> Vec<bool> {
     (0..bits).map(|i| bytes[i / 8] >> (7 - i % 8) & 1 == 1).collect()
 }
 
-/// Shows the term as it would be if nothing were held.
+/// Passes the term to `show`, in the form that it has when nothing is held.
 fn expanded<R>(term: TermRef<'_>, show: impl FnOnce(TermRef<'_>) -> R) -> R {
     let mut builder = Builder::new();
     let root = builder.tuple(1);
     if let Some(bytes) = term.bytes() {
-        // As a bit string, which compares with other ones.
+        // As a held bit string, because only such terms compare with bit strings.
         let word = hold(Form::Bits(bytes.to_vec(), bytes.len() * 8));
-        // SAFETY: the word is one of this host, and lives for ever.
+        // SAFETY: the word is one of this host, and lives forever.
         let word = unsafe { builder.held(crate::Class::BitString, word) };
         builder.set(root, 0, word);
         return show(builder.as_key());
@@ -206,7 +206,7 @@ pub fn atom_text(word: u64) -> &'static str {
     heap().atoms[(word >> 6) as usize]
 }
 
-/// The word of a new term in the VM's form, which lives for ever.
+/// The word of a new term as the VM has it. It lives forever.
 pub fn hold(form: Form) -> u64 {
     let mut heap = heap();
     let word = heap.word();
@@ -214,24 +214,24 @@ pub fn hold(form: Form) -> u64 {
     word
 }
 
-/// What a word stands for.
+/// The term that a word stands for.
 pub fn held_form(word: u64) -> Option<Arc<Form>> {
     form(word)
 }
 
-/// The record and the bytes of a new counted binary, which lives for ever.
+/// The record and the bytes of a new counted binary. It lives forever.
 pub fn record(bytes: &[u8]) -> (u64, &'static [u8]) {
     let bytes = bytes.to_owned().leak();
     heap().records.push(bytes);
     (bytes.as_ptr() as u64, bytes)
 }
 
-/// How many references to the binary of this record blocks have counted.
+/// The number of references that blocks have counted for the binary of this record.
 pub fn counted(record: u64) -> usize {
     heap().counted.get(&record).copied().unwrap_or(0)
 }
 
-/// How many copies of this opaque term blocks hold now.
+/// The number of copies of this opaque term that blocks hold now.
 pub fn retained(number: u64) -> usize {
     heap()
         .retained

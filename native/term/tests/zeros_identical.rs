@@ -1,4 +1,4 @@
-//! Terms as OTP 25 and 26 have them: 0.0 =:= -0.0.
+//! Terms as in OTP 25 and 26: 0.0 =:= -0.0.
 
 const ZEROS_IDENTICAL: bool = true;
 mod model;

@@ -1,5 +1,4 @@
-//! Objects as tables hold them: the body word of an [`Entry`] (docs/internals/objects.md), objects on their way in, and
-//! objects to read.
+//! Objects of tables: the body word of an [`Entry`] (docs/internals/objects.md), objects to store, and objects to read.
 
 pub(crate) mod group;
 pub(crate) mod packed;
@@ -24,25 +23,26 @@ pub const SINGLE: u64 = 1;
 /// The low bits of a body that is the address of a group.
 pub const GROUP: u64 = 2;
 const TAG: u64 = 3;
-/// Beside the tag of a block: elements of the object are changed in place.
+/// A further bit in the body of a block: elements of the object are changed in place.
 const CHANGING: u64 = 4;
-/// The bits of a body that refers to memory which are the address; those above tell the size of a block.
+/// The number of address bits in a body that refers to memory. The bits above them store the size of a block.
 pub const ADDRESS_BITS: u32 = 48;
-/// In those bits: something in the block is held. Then its words are fewer bits, and above them it is told what it weighs.
+/// Among the bits above the address: something in the block is held or counted. Then fewer bits store the number of words, and the bits
+/// above those store the weight.
 const HELD: u64 = 1 << 15;
 const HELD_WORDS: u64 = (1 << WEIGHT_AT) - 1;
 const WEIGHT_AT: u32 = 10;
 const MAX_WEIGHT: u64 = (1 << (15 - WEIGHT_AT)) - 1;
-/// Bytes that the lowest weight stands for; each further one for twice as many.
+/// The number of bytes for which the weight 0 stands. Each further step of the weight doubles them.
 const LEAST_WEIGHT: usize = 64;
 
-/// Whether the body is the address of a group: all objects of one key.
+/// Whether the body is the address of a group, which is all objects of one key.
 #[inline]
 pub fn is_group(body: u64) -> bool {
     body & TAG == GROUP
 }
 
-/// Whether the body refers to memory, a block or a group.
+/// Whether the body refers to memory: to a block or a group.
 #[inline]
 pub fn refers(body: u64) -> bool {
     body & SINGLE == 0
@@ -54,7 +54,7 @@ pub fn is_block(body: u64) -> bool {
     body & TAG == 0
 }
 
-/// Whether the body is the address of a block of which elements are changed in place.
+/// Whether the body is the address of a block whose elements are changed in place.
 #[inline]
 pub fn is_changing(body: u64) -> bool {
     body & (TAG | CHANGING) == CHANGING
@@ -63,9 +63,9 @@ pub fn is_changing(body: u64) -> bool {
 /// How the objects of a table are stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
-    /// The place of the key, counted from 0.
+    /// The position of the key, counted from 0.
     pub key: usize,
-    /// Objects are packed when that makes them smaller.
+    /// Whether objects are packed if that makes them smaller.
     pub packed: bool,
 }
 
@@ -77,12 +77,12 @@ pub struct Object<'a> {
     key_word: Option<NonZeroU64>,
 }
 
-/// The body of an object in a block, not packed, that nobody else knows yet.
+/// The body of an object in a block. The object is not packed, and nobody else knows the block yet.
 struct InBlock(NonZeroU64);
 
 impl InBlock {
-    /// The block is that of a tuple with other elements than immediates, and has so many words; if something in it is held or counted, it
-    /// `weighs` something.
+    /// The block has `words` words. Its tuple has other elements than immediates. If something in the block is held or counted, `weighs` is
+    /// its weight.
     #[inline(always)]
     fn new(block: Block, words: usize, weighs: Option<usize>) -> Self {
         let tells = match weighs {
@@ -101,7 +101,7 @@ impl InBlock {
 
     #[inline(always)]
     fn view(&self) -> BlockRef<'_> {
-        // SAFETY: the body refers to a block, which is this value's own.
+        // SAFETY: the body refers to a block, which this value owns.
         unsafe { BlockRef::from_raw(NonNull::new_unchecked(referent(self.0.get()).cast())) }
     }
 }
@@ -125,8 +125,8 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A tuple that has others, too. Its immediate elements are given, so reading them need not wait for the block. The words in
-    /// the places of the others do not matter, but are no immediates.
+    /// A tuple with other elements than immediates. In `elements` those that are immediates are given, so reading them need not wait for
+    /// the block. The words at the other places are not used. They must not be immediates.
     #[inline(always)]
     pub fn in_block(elements: &'a [u64], block: Block) -> Self {
         let view = block.as_ref();
@@ -143,8 +143,8 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// A tuple of which the element with this index is `part`, and all others are immediates, in a block: see [`Block::of_short`]. Nothing
-    /// when memory is exhausted. `hashed`: the part is the key of a table that matches keys exactly.
+    /// A tuple in a block: see [`Block::of_short`]. Element `index` is `part`, and all others are immediates. `None` when memory is
+    /// exhausted. `hashed` says that the part is the key of a table that compares keys exactly.
     #[inline(always)]
     pub fn of_short(elements: &'a [u64], index: usize, part: Short<'_>, hashed: bool, guard: &Guard) -> Option<Self> {
         let key_word = match hashed {
@@ -161,7 +161,7 @@ impl<'a> Object<'a> {
         })
     }
 
-    /// The key to search for, at this place, of a table that matches keys exactly.
+    /// The probe for this object's key in a table that compares keys exactly. `key` is the key's position.
     #[inline(always)]
     pub(crate) fn exact_probe(&self, key: usize) -> Probe<'_> {
         match (self.elements[key], self.key_word) {
@@ -171,7 +171,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// How many times as long as that of a tuple of immediates the insertion takes at worst.
+    /// How many times longer an insertion of this object takes, at worst, than one of a tuple of immediates.
     pub fn cost(&self) -> usize {
         match self.block {
             None => 1,
@@ -185,7 +185,7 @@ impl<'a> Object<'a> {
         self.elements.len()
     }
 
-    /// The words that it takes to store the object, roughly.
+    /// The approximate number of words that storing the object takes.
     #[inline]
     pub fn words(&self) -> usize {
         self.block
@@ -193,7 +193,7 @@ impl<'a> Object<'a> {
             .map_or(self.elements.len(), |block| block.view().words())
     }
 
-    /// Element `index`, counted from 0; panics when there is none.
+    /// Element `index`, counted from 0. Panics if there is none.
     #[inline(always)]
     pub fn element(&self, index: usize) -> TermRef<'_> {
         match (self.elements[index], &self.block) {
@@ -211,17 +211,17 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The body word of a tuple of immediates that needs no block.
+    /// The body of the object, if it is stored inline.
     #[inline(always)]
     pub fn inline(&self, layout: Layout) -> Option<u64> {
         inline(self.immediates()?, layout.key)
     }
 
-    /// The object's body word, in the form that the layout asks for. Nothing when memory is exhausted.
+    /// The object's body, in the form that the layout requires. `None` when memory is exhausted.
     #[inline(always)]
     pub fn into_body(self, layout: Layout, guard: &Guard) -> Option<u64> {
         match self.block {
-            // SAFETY: the block is this value's own.
+            // SAFETY: this value owns the block.
             Some(block) if layout.packed => Some(unsafe { stored(block_of(block.into_body()), layout) }),
             Some(block) => Some(block.into_body()),
             None => match inline(self.elements, layout.key) {
@@ -232,7 +232,7 @@ impl<'a> Object<'a> {
     }
 }
 
-/// The body of a block's tuple: the block, unless it can do without.
+/// The body of a block's tuple. It refers to the block, unless the object can be stored inline.
 #[inline(always)]
 pub fn block_body(block: Block, layout: Layout) -> u64 {
     match block.as_ref().is_flat() {
@@ -241,7 +241,7 @@ pub fn block_body(block: Block, layout: Layout) -> u64 {
     }
 }
 
-/// The same of a tuple of immediates: a pair may have become one.
+/// The same for a tuple of immediates. It may be a pair, which is stored inline.
 #[cold]
 fn flat_body(block: Block, layout: Layout) -> u64 {
     match inline(block.as_ref().elements_raw(), layout.key) {
@@ -259,7 +259,7 @@ fn stored(block: Block, layout: Layout) -> u64 {
     }
 }
 
-/// The body of a tuple of immediates that needs no block.
+/// The body of a tuple of immediates, if it can be stored inline.
 #[inline]
 fn inline(words: &[u64], key: usize) -> Option<u64> {
     match *words {
@@ -281,7 +281,7 @@ fn address(block: Block) -> u64 {
     word_of(block.into_raw()) | tells << ADDRESS_BITS
 }
 
-/// What a body tells of a block of so many words.
+/// What a body stores above the address, for a block of this number of words in which nothing is held or counted.
 #[inline(always)]
 fn told(words: usize) -> u64 {
     match words as u64 {
@@ -290,7 +290,7 @@ fn told(words: usize) -> u64 {
     }
 }
 
-/// The same of one in which something is held, and which weighs so much.
+/// The same for a block of this weight in which something is held or counted.
 #[inline]
 fn told_of_held(words: usize, weight: usize) -> u64 {
     let weight = u64::from(weight.div_ceil(LEAST_WEIGHT).next_power_of_two().ilog2());
@@ -303,20 +303,21 @@ fn told_of_held(words: usize, weight: usize) -> u64 {
 #[inline(always)]
 fn word_of(address: NonNull<u64>) -> u64 {
     let address = address.as_ptr() as u64;
-    // The kernel gives addresses that are longer only to who asks for them.
+    // The kernel returns longer addresses only to programs that request them.
     assert!(address >> ADDRESS_BITS == 0);
     address
 }
 
-/// The words of memory of the block that the body refers to, where it tells them and nothing in the block is held: then who replaces
-/// or deletes the object need not wait for it.
+/// The number of words of the block's memory, if the body stores it and nothing in the block is held or counted. So replacing or deleting
+/// the object avoids a cache miss.
 #[inline]
 fn words(body: u64) -> Option<usize> {
     let tells = body >> ADDRESS_BITS;
     (tells.wrapping_sub(1) < HELD - 1).then_some(tells as usize)
 }
 
-/// The same of one in which something is held, and what it weighs, or up to twice as much.
+/// The number of words and the weight of a block in which something is held or counted, if the body stores them. The weight is rounded up
+/// by less than a factor of two.
 #[inline]
 fn held(body: u64) -> Option<(usize, usize)> {
     let tells = body >> ADDRESS_BITS;
@@ -324,23 +325,24 @@ fn held(body: u64) -> Option<(usize, usize)> {
     (tells & HELD != 0).then_some(((tells & HELD_WORDS) as usize, weight))
 }
 
-/// Changes one element, an immediate, into another, in place: its new word. Nothing, and nothing is done, if the object is not one that
-/// is [changed in place](is_changing), there is no such element, `change` gives nothing, or a reader asked for rest.
+/// Changes one element in place, from an immediate to another immediate. Returns its new word. Does nothing, and returns `None`, in four
+/// cases: the object is not [changed in place](is_changing), there is no such element, `change` returns `None`, or a reader requested rest.
 ///
 /// # Safety
-/// The object's place is locked. `index` is not that of the key. `change` gives immediates, and of immediates only.
+/// The object's place is locked. The element is not the key. `change` returns immediates, and returns `None` for anything that is not an
+/// immediate.
 #[inline(always)]
 pub unsafe fn change_in_place(body: u64, index: usize, change: impl FnOnce(u64) -> Option<u64>) -> Option<u64> {
     // SAFETY: as the caller promises.
     unsafe { changing(body)?.change(index, change) }
 }
 
-/// The body of a copy of an object with what `change` does to its element words: one that is changed in place from now on, if it is small.
-/// Nothing if that gives nothing, the object is not in a block, or packed, or of more than [`COPY_LIMIT`] words, or has held terms, or
-/// memory is exhausted.
+/// The body of a copy of an object, whose element words `change` has changed. If the object is small, the copy is changed in place from now
+/// on. `None` in these cases: `change` returns `None`, memory is exhausted, or the object has no block, is packed, has more than
+/// [`COPY_LIMIT`] words or has held terms.
 ///
 /// # Safety
-/// The object's place is locked. `change` leaves the key as it is, and puts immediates only in the place of immediates.
+/// The object's place is locked. `change` does not change the key. It replaces only immediates, and only by immediates.
 #[inline]
 pub unsafe fn changed<R>(guard: &Guard, body: u64, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(u64, R)> {
     prefetch_small(body);
@@ -352,33 +354,33 @@ pub unsafe fn changed<R>(guard: &Guard, body: u64, change: impl FnOnce(&mut [u64
         let (block, result) = unsafe { block.changed(guard, change) }?;
         return Some((address(block), result));
     }
-    // SAFETY: as the caller promises. The body tells the words of memory.
+    // SAFETY: as the caller promises. The body stores the number of words with which the memory is freed.
     let (block, result) = unsafe { ChangingRef::changed(block, guard, change) }?;
     Some((changing_address(block), result))
 }
 
-/// The body that refers to a block which is changed in place.
+/// The body that refers to a block that is changed in place.
 #[inline]
 fn changing_address(block: ChangingRef<'_>) -> u64 {
-    // The count is part of its memory.
+    // The block's memory includes the word of the count.
     let words = block.words() as u64 + 1;
     word_of(block.address()) | words << ADDRESS_BITS | CHANGING
 }
 
-/// What a body refers to: a block, or a group.
+/// The address that a body refers to: of a block, or of a group.
 #[inline]
 pub fn referent(body: u64) -> *mut u8 {
     (body & ((1 << ADDRESS_BITS) - 1) & !(TAG | CHANGING)) as *mut u8
 }
 
-/// Asks the processor for the first line of what the body refers to.
+/// Prefetches the first cache line of the block or group.
 #[inline]
 pub fn prefetch(body: u64) {
     cats_sync::prefetch(referent(body).cast_const());
 }
 
-/// Asks it for all lines of the block of a body that tells its words, if these are no more than can be changed in place. They are known
-/// before the first of them is there.
+/// Prefetches all cache lines of a small block, if the body stores its number of words. So they are all requested at once, before the first
+/// one has arrived.
 #[inline]
 fn prefetch_small(body: u64) {
     if let Some(words) = words(body).filter(|words| *words <= CHANGING_LIMIT) {
@@ -389,10 +391,10 @@ fn prefetch_small(body: u64) {
     }
 }
 
-/// By how many bytes the block of a body is larger than that of another, which may not be there either.
+/// The size in bytes of the block of `body`, minus that of the block of `than`. An inline object has no block.
 ///
 /// # Safety
-/// As for [`body_bytes`], of both.
+/// As for [`body_bytes`], for both.
 #[inline(always)]
 pub unsafe fn more_bytes(body: u64, than: u64) -> i64 {
     let alike = match (is_block(body), is_block(than)) {
@@ -406,7 +408,7 @@ pub unsafe fn more_bytes(body: u64, than: u64) -> i64 {
     }
 }
 
-/// Bytes of the block that the body refers to; 0 for inline objects.
+/// The size in bytes of the block that the body refers to. 0 for inline objects.
 ///
 /// # Safety
 /// The body is not that of a group, and the object lives.
@@ -425,7 +427,7 @@ pub unsafe fn body_bytes(body: u64) -> usize {
 /// Frees an object that nobody else can see.
 ///
 /// # Safety
-/// The body is not that of a group, came from [`Object::into_body`], and nobody uses it any more.
+/// The body is not that of a group. It came from [`Object::into_body`], and nobody uses it any more.
 #[inline]
 pub unsafe fn free_body(body: u64) {
     if is_block(body) {
@@ -434,13 +436,13 @@ pub unsafe fn free_body(body: u64) {
     }
 }
 
-/// [`free_body`] of an object in a block: out of line, as that is asked at the end of each insertion, where nothing is left to be freed.
+/// [`free_body`] for an object in a block. Not inlined: each insertion ends with `free_body`, and usually nothing must be freed there.
 ///
 /// # Safety
-/// As there.
+/// As for [`free_body`], and the object is in a block.
 #[inline(never)]
 unsafe fn free_block(body: u64) {
-    // SAFETY: the address of a block that has no other user.
+    // SAFETY: the address of a block that nobody else uses.
     unsafe {
         match words(body) {
             Some(words) => Block::free_words(referent(body), words),
@@ -450,14 +452,15 @@ unsafe fn free_block(body: u64) {
     }
 }
 
-/// Words from which on the reaper frees a block in which something is held, in slices. The body of such a block does not tell them.
+/// If something is held or counted in a block of at least this number of words, the reaper frees it in slices. The body of such a block
+/// does not store its number of words.
 const FREE_IN_SLICES: usize = 4 << 10;
 const _: () = assert!(FREE_IN_SLICES > HELD_WORDS as usize);
 
-/// Whether the block is one for the reaper, which is told so.
+/// Whether the reaper must free the block. If so, this also tells the reaper to expect it.
 ///
 /// # Safety
-/// The body is the address of a block, which lives.
+/// The body is the address of a block that lives.
 #[inline]
 unsafe fn leave_to_reaper(body: u64) -> bool {
     if held(body).is_some() {
@@ -471,20 +474,20 @@ unsafe fn leave_to_reaper(body: u64) -> bool {
     large
 }
 
-/// Leaves a block to the reaper, which has been told so; fits `cats_sync::epoch::Drop`.
+/// Hands a block to the reaper, which already expects it. Has the type `cats_sync::epoch::Drop`.
 ///
 /// # Safety
 /// The address came from [`Block::into_raw`], and nobody reads the block any more.
 unsafe fn enqueue_block(address: *mut u8, _: usize) {
-    // SAFETY: as the caller promises; addresses of blocks are never null.
+    // SAFETY: as the caller promises. Addresses of blocks are never null.
     let block = unsafe { Block::from_raw(NonNull::new_unchecked(address.cast())) };
     reaper::enqueue(Garbage::Block(Dismantled::new(block)));
 }
 
-/// Frees an object once nobody can be reading it.
+/// Frees an object as soon as no reader can see it.
 ///
 /// # Safety
-/// As for [`free_body`], but that others may still be reading it under guards.
+/// As for [`free_body`], except that others may still read the object under guards.
 #[inline]
 pub unsafe fn retire_body(guard: &Guard, body: u64) {
     if is_block(body) {
@@ -498,10 +501,10 @@ pub unsafe fn retire_body(guard: &Guard, body: u64) {
     }
 }
 
-/// [`retire_body`] of a block in which something is held, or that is large.
+/// [`retire_body`] for a block in which something is held or counted, or which is large.
 ///
 /// # Safety
-/// As there.
+/// As for [`retire_body`].
 #[inline(never)]
 unsafe fn retire_otherwise(guard: &Guard, body: u64) {
     // SAFETY: as the caller promises.
@@ -515,14 +518,14 @@ unsafe fn retire_otherwise(guard: &Guard, body: u64) {
 }
 
 /// # Safety
-/// The body is the address of a block, which is the caller's to retire.
+/// The body is the address of a block, and the caller has the right to retire it.
 #[inline]
 unsafe fn block_of(body: u64) -> Block {
-    // SAFETY: as the caller promises; addresses of blocks are never null.
+    // SAFETY: as the caller promises. Addresses of blocks are never null.
     unsafe { Block::from_raw(NonNull::new_unchecked(referent(body).cast())) }
 }
 
-/// As [`retire_body`]; the [bytes](body_bytes) that go with it.
+/// Like [`retire_body`]. Returns the object's [bytes](body_bytes).
 ///
 /// # Safety
 /// As for [`retire_body`].
@@ -542,17 +545,18 @@ pub unsafe fn retire_counted(guard: &Guard, body: u64) -> usize {
 /// The word of an element of an object in a block that is not packed.
 ///
 /// # Safety
-/// It is one, lives, and is in no place any more.
+/// The object is such an object, lives, and is not linked in any place any more.
 #[inline]
 pub unsafe fn element_word(body: u64, index: usize) -> u64 {
     // SAFETY: as the caller promises.
     unsafe { block(body) }.expect("a block").elements_raw()[index]
 }
 
-/// Words of a stored object beyond which a copy of it takes too long for a scheduler.
+/// Copying an object of more words than this takes too long for a scheduler.
 pub const COPY_LIMIT: usize = 16 << 10;
 
-/// The words of the block that the object is read from, 0 of an inline one. Does not unpack it.
+/// The number of words of the block from which the object is read. For a packed object these are its unpacked words, but it is not unpacked
+/// here. 0 for an inline object.
 ///
 /// # Safety
 /// The body is not that of a group, and the object lives.
@@ -567,7 +571,7 @@ pub unsafe fn words_to_read(body: u64) -> usize {
 }
 
 /// # Safety
-/// The block that the body refers to, if any, lives for `'a`.
+/// If the body refers to a block, that lives for `'a`.
 #[inline]
 unsafe fn block<'a>(body: u64) -> Option<BlockRef<'a>> {
     if !is_block(body) {
@@ -578,7 +582,7 @@ unsafe fn block<'a>(body: u64) -> Option<BlockRef<'a>> {
 }
 
 /// # Safety
-/// The block that the body refers to, if any, lives for `'a`.
+/// If the body refers to a block, that lives for `'a`.
 #[inline]
 unsafe fn changing<'a>(body: u64) -> Option<ChangingRef<'a>> {
     is_changing(body).then(|| {
@@ -591,7 +595,7 @@ unsafe fn changing<'a>(body: u64) -> Option<ChangingRef<'a>> {
 /// An object to read.
 #[derive(Clone, Copy)]
 pub enum ObjectRef<'a> {
-    /// `{Key}`, an immediate.
+    /// `{Key}`, where the key is an immediate.
     Single([u64; 1]),
     /// A pair of immediates.
     Pair([u64; 2]),
@@ -599,10 +603,10 @@ pub enum ObjectRef<'a> {
 }
 
 impl<'a> ObjectRef<'a> {
-    /// The object of an entry; `key` is the key's place, counted from 0.
+    /// The object of an entry. `key` is the key's position, counted from 0.
     ///
     /// # Safety
-    /// The body is not that of a group, its block, if any, lives for `'a`, and this thread has a guard during `'a`.
+    /// The body is not that of a group. Its block, if any, lives for `'a`, and this thread has a guard during `'a`.
     #[inline]
     pub unsafe fn new(entry: Entry, key: usize) -> ObjectRef<'a> {
         // SAFETY: as the caller promises.
@@ -614,8 +618,8 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// As [`new`](Self::new), but fails with [`Failure::Big`] where it takes too long to unpack the object for a caller that is not
-    /// `patient`, which is only asked then.
+    /// Like [`new`](Self::new). Fails with [`Failure::Big`] if unpacking the object takes too long and `patient` returns false. `patient`
+    /// is called only then.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
@@ -630,7 +634,7 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// As [`read`](Self::read), where there is room for a copy of an object that is changed in place.
+    /// Like [`read`](Self::read). A copy of an object that is changed in place is written to `scratch`.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
@@ -650,8 +654,8 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// As [`read`](Self::read), but without a copy: of an object that is [changed in place](is_changing) one
-    /// [element](Self::element) may be read.
+    /// Like [`read`](Self::read), but never copies. If the object is [changed in place](is_changing), only a single
+    /// [element](Self::element) of it may be read.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
@@ -674,7 +678,7 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// The words that [`unpacked`](Self::unpacked) has to unpack, 0 of an object that is not packed.
+    /// The number of words that [`unpacked`](Self::unpacked) has to unpack. 0 if the object is not packed.
     #[inline]
     pub fn packed_words(&self) -> usize {
         match self {
@@ -683,10 +687,10 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// The object as it is read, if this is how it is [stored](Self::stored).
+    /// The object as it is read, given the form in which it is [stored](Self::stored).
     ///
     /// # Safety
-    /// It lives, and this thread has a guard during `'a`.
+    /// The object lives, and this thread has a guard during `'a`.
     #[inline]
     pub unsafe fn unpacked(self) -> ObjectRef<'a> {
         match self {
@@ -696,10 +700,10 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// As [`new`](Self::new), in the form in which it is stored. Does not read the block.
+    /// Like [`new`](Self::new), but returns the form in which the object is stored. Does not read the block.
     ///
     /// # Safety
-    /// As for [`new`](Self::new). Elements of an object that is [changed in place](is_changing) are read only where its place is locked.
+    /// As for [`new`](Self::new). If the object is [changed in place](is_changing), its elements are read only while its place is locked.
     #[inline]
     pub unsafe fn stored(entry: Entry, key: usize) -> ObjectRef<'a> {
         // SAFETY: as the caller promises.
@@ -711,7 +715,7 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Asks the processor for the object's memory, and for that of the element `index`, counted from 0.
+    /// Prefetches the beginning of the object's block, and the memory of element `index`, counted from 0.
     #[inline]
     pub fn prefetch(&self, index: usize) {
         if let ObjectRef::Block(block) = self {
@@ -729,7 +733,7 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Element `index`, counted from 0; panics when there is none.
+    /// Element `index`, counted from 0. Panics if there is none.
     #[inline]
     pub fn element(&self, index: usize) -> TermRef<'a> {
         match self {
@@ -749,7 +753,7 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// The words that it takes to copy the object into a process, roughly.
+    /// The approximate number of words that a copy of the object takes in a process.
     #[inline]
     pub fn words(&self) -> usize {
         match self {
@@ -758,8 +762,8 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// The same tuple with other elements at some places, counted from 0; the last change of a place counts. Nothing when
-    /// memory is exhausted.
+    /// The same tuple with other elements at some places. Places are counted from 0. The last change of a place counts. `None` when memory
+    /// is exhausted.
     pub fn with_elements(&self, changes: &[(usize, TermRef<'_>)]) -> Option<Block> {
         match self {
             ObjectRef::Block(block) => block.with_elements(changes.iter().copied()),
@@ -775,24 +779,24 @@ fn inline_with_elements(words: &[u64], changes: &[(usize, TermRef<'_>)]) -> Opti
         .with_elements(changes.iter().copied())
 }
 
-/// Memory for copies of objects that are changed in place, which lives as long as the guards that its thread has.
+/// Memory for copies of objects that are changed in place. It lives as long as the thread's present guards.
 pub struct Copies {
     words: usize,
-    /// What is left of the memory, once there is some.
+    /// The unused rest of the memory.
     free: &'static mut [MaybeUninit<u64>],
 }
 
 impl Copies {
-    /// Takes memory for so many words at a time, when it is needed.
+    /// Allocates memory for `words` words at a time, when it is needed.
     pub fn new(words: usize) -> Self {
         let free = &mut [];
         Self { words, free }
     }
 
-    /// The object of such an entry as it is at one instant.
+    /// The object of an entry, as it is at one instant.
     ///
     /// # Safety
-    /// As for [`ObjectRef::new`], and it [is one](is_changing).
+    /// As for [`ObjectRef::new`], and the object is [changed in place](is_changing).
     #[inline]
     pub unsafe fn object<'a>(&mut self, entry: Entry) -> ObjectRef<'a> {
         // SAFETY: as the caller promises.
@@ -814,15 +818,15 @@ impl Copies {
     }
 }
 
-/// So many words.
+/// New memory of `words` words.
 ///
 /// # Safety
-/// This thread has a guard as long as they are used.
+/// This thread has a guard as long as the memory is used.
 #[inline(never)]
 unsafe fn memory_for_now<'a>(words: usize) -> &'a mut [MaybeUninit<u64>] {
     let guard = epoch::pin();
     let memory = slab::needed(slab::alloc_pinned(&guard, words * 8));
-    // SAFETY: the memory is new, and has no other user; it is retired once, and lives until the guards that there are now end.
+    // SAFETY: the memory is new and has no other user. It is retired once, so it lives until all present guards have ended.
     unsafe {
         guard.retire_memory(memory, words * 8);
         std::slice::from_raw_parts_mut(memory.cast().as_ptr(), words)
@@ -838,7 +842,7 @@ pub unsafe fn key_of<'a>(entry: Entry, key: usize) -> TermRef<'a> {
     if is_immediate(entry.key) {
         return TermRef::immediate(entry.key);
     }
-    // SAFETY: a key that is no immediate is in the block.
+    // SAFETY: a key that is not an immediate is in the block.
     match unsafe { block(entry.body) } {
         Some(block) if !is_changing(entry.body) && packed::is_packed(block) => packed::key(block),
         Some(block) => block.element(key),
@@ -855,7 +859,7 @@ mod tests {
 
     const LAYOUT: Layout = Layout { key: 0, packed: false };
 
-    /// A body tells the words of its block, but for those that are too many, and what it weighs where something is held.
+    /// A body stores the number of words of its block, unless they are too many.
     #[test]
     fn bodies_tell_words() {
         let guard = pin();
@@ -863,7 +867,7 @@ mod tests {
             let body = Object::flat(&vec![NIL; arity]).into_body(LAYOUT, &guard).unwrap();
             assert_eq!(words(body), Some(arity + 1).filter(|words| *words <= 0x7fff));
             assert_eq!(held(body), None);
-            // SAFETY: the object lives until it is retired, which it is once.
+            // SAFETY: the object lives until it is retired, and it is retired once.
             unsafe {
                 assert_eq!(block(body).unwrap().arity(), arity);
                 assert_eq!(body_bytes(body), block(body).unwrap().bytes());
@@ -872,7 +876,7 @@ mod tests {
         }
     }
 
-    /// Of a block in which something is held a body tells the words, unless they are many, and what it weighs, or up to twice as much.
+    /// If something is held in a block, the body stores the weight, rounded up, and the number of words, unless they are too many.
     #[test]
     fn bodies_tell_what_held_blocks_weigh() {
         install_test_host(false);
@@ -881,12 +885,12 @@ mod tests {
             builder.clear();
             let root = builder.tuple(arity);
             (0..arity).for_each(|slot| builder.set(root, slot, NIL));
-            // SAFETY: the term lives for ever.
+            // SAFETY: the term lives forever.
             let term = unsafe { builder.held(Class::Fun, hold(Form::Opaque(7))) };
             builder.set(root, 1, term);
             let body = block_body(builder.finish().unwrap(), LAYOUT);
             assert_eq!((words(body), retained(7)), (None, 1));
-            // SAFETY: the object lives until it is freed, which it is once.
+            // SAFETY: the object lives until it is freed, and it is freed once.
             unsafe {
                 let view = block(body).unwrap();
                 assert_eq!(held(body).is_some(), view.words() < 1024, "{arity}");
@@ -907,7 +911,7 @@ mod tests {
         }
     }
 
-    /// What is held in a large block is given back item by item.
+    /// In a large block, held terms are given back item by item.
     #[test]
     fn large_blocks_are_freed_in_steps() {
         install_test_host(false);
@@ -915,13 +919,13 @@ mod tests {
         let root = builder.tuple(FREE_IN_SLICES);
         (0..FREE_IN_SLICES).for_each(|slot| builder.set(root, slot, NIL));
         for slot in [1, 2, 3] {
-            // SAFETY: the term lives for ever.
+            // SAFETY: the term lives forever.
             let term = unsafe { builder.held(Class::Fun, hold(Form::Opaque(8))) };
             builder.set(root, slot, term);
         }
         let body = block_body(builder.finish().unwrap(), LAYOUT);
         assert_eq!(held(body), None);
-        // SAFETY: the block is this test's own, which frees it once.
+        // SAFETY: this test owns the block, and frees it once.
         let mut rest = Some(Dismantled::new(unsafe { block_of(body) }));
         for left in [2, 1, 0] {
             rest = rest.expect("more items").step(1);

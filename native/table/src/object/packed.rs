@@ -1,8 +1,8 @@
-//! Objects of `compressed` tables: blocks whose words are compressed by LZ4, keys excepted.
+//! Objects of `compressed` tables. The words of their blocks are compressed by LZ4. Their keys stay readable.
 //!
-//! A packed object is the tuple `{BOTTOM, Words, Key, Bytes}`. `BOTTOM` is a word that no object of the VM has. `Words` is the
-//! number of words that the bytes unpack to. The key is not packed. The bytes are the compressed words of the object's block.
-//! Objects that are small, that would not become smaller, or that have held terms stay as they are.
+//! A packed object is the tuple `{BOTTOM, Words, Key, Bytes}`. `BOTTOM` is a word that no term of the VM has. `Words` is the number of
+//! words that the bytes unpack to. `Key` is the key, and `Bytes` are the compressed words of the object's block. An object is not packed if
+//! it is small, if packing does not make it smaller, or if it has held or counted terms.
 
 use cats_sync::epoch;
 use cats_sync::slab;
@@ -10,9 +10,9 @@ use cats_term::{small, Block, BlockRef, Builder, TermRef, BOTTOM};
 use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
 use std::cell::RefCell;
 
-/// Blocks of fewer words are not worth packing.
+/// Blocks of fewer words are not packed.
 const WORTHWHILE: usize = 16;
-/// Scratch memory that is kept from one call to the next, in words.
+/// The number of words of scratch memory that is kept from one call to the next.
 const KEPT: usize = 1 << 13;
 
 thread_local! {
@@ -20,7 +20,7 @@ thread_local! {
     static WORDS: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The object in packed form, if that is smaller.
+/// The object in packed form, if that is smaller. Otherwise the object as it is.
 pub fn pack(block: Block, key: usize) -> Block {
     let view = block.as_ref();
     if view.words() < WORTHWHILE || view.has_held() {
@@ -28,7 +28,7 @@ pub fn pack(block: Block, key: usize) -> Block {
     }
     let packed = BYTES.with_borrow_mut(|bytes| {
         let words = view.as_words();
-        // SAFETY: words are bytes; a block without held terms is never changed.
+        // SAFETY: words may be read as bytes. A block without held terms never changes.
         let source = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u8>(), size_of_val(words)) };
         bytes.resize(get_maximum_output_size(source.len()), 0);
         let length = compress_into(source, bytes).ok()?;
@@ -53,7 +53,7 @@ pub fn pack(block: Block, key: usize) -> Block {
 /// Whether an object is in packed form.
 #[inline]
 pub fn is_packed(block: BlockRef<'_>) -> bool {
-    // An element by itself, as it may be one that is being changed in place.
+    // Reads a single element, because the object may be one that is being changed in place.
     block.arity() == 4 && block.element(0).word() == BOTTOM
 }
 
@@ -63,13 +63,13 @@ pub fn key(block: BlockRef<'_>) -> TermRef<'_> {
     block.element(2)
 }
 
-/// The number of words that a packed object unpacks to.
+/// The number of words of the unpacked object.
 #[inline]
 pub fn unpacked_words(packed: BlockRef<'_>) -> usize {
     packed.element(1).small().expect("a packed object") as usize
 }
 
-/// The object as it was, in memory that lives as long as the guards that this thread has.
+/// The unpacked object, in memory that lives as long as the thread's present guards.
 ///
 /// # Safety
 /// The block is packed, and this thread has a guard during `'a`.
@@ -79,7 +79,7 @@ pub unsafe fn unpack<'a>(packed: BlockRef<'_>) -> BlockRef<'a> {
         let count = unpacked_words(packed);
         let source = packed.element(3).bytes().expect("a packed object");
         words.resize(count, 0);
-        // SAFETY: words are bytes, and any bytes are words.
+        // SAFETY: words may be written as bytes, as any bytes are valid words.
         let target = unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), 8 * count) };
         let length = decompress_into(source, target).expect("what was packed unpacks");
         assert_eq!(length, 8 * count);
@@ -91,8 +91,8 @@ pub unsafe fn unpack<'a>(packed: BlockRef<'_>) -> BlockRef<'a> {
     });
     let bytes = block.as_ref().bytes();
     let address = block.into_raw();
-    // SAFETY: nobody but this thread knows the block, and it knows it no longer than it has a guard; the block is retired
-    // once, and lives until then.
+    // SAFETY: only this thread knows the block, and uses it only while it has its guard. The block is retired once, so it lives until that
+    // guard has ended.
     unsafe {
         epoch::pin().retire_sized(address.as_ptr().cast(), 0, Block::free, bytes);
         BlockRef::from_raw(address)

@@ -1,5 +1,5 @@
-//! How engines look into keys: [`Exact`] for hash tables (keys match by `=:=`), [`Ordered`] for ordered ones (keys are equal
-//! by `==`), [`Words`] for immediates and hashes.
+//! How engines look into keys. [`Exact`] is for hash tables, whose keys match by `=:=`. [`Ordered`] is for ordered tables, whose keys are
+//! equal by `==`. [`Words`] is for keys that are words themselves.
 
 use crate::object::group::Group;
 use crate::object::{is_block, is_group, key_of, referent, ObjectRef};
@@ -10,7 +10,7 @@ use cats_term::{
 };
 use std::cmp::Ordering;
 
-/// A key to search for, with the word that its entry has.
+/// A key to search for, with the key word of its entry.
 #[derive(Clone, Copy)]
 pub struct Probe<'a> {
     word: u64,
@@ -18,7 +18,7 @@ pub struct Probe<'a> {
 }
 
 impl<'a> Probe<'a> {
-    /// For a table whose keys match exactly.
+    /// A probe for a table that compares keys exactly.
     #[inline]
     pub fn exact(term: TermRef<'a>) -> Self {
         Self {
@@ -27,14 +27,14 @@ impl<'a> Probe<'a> {
         }
     }
 
-    /// The same of which the word is known.
+    /// The same, for a key whose key word is known.
     #[inline]
     pub(crate) fn known(term: TermRef<'a>, word: u64) -> Self {
         debug_assert_eq!(word, key_word(term));
         Self { word, term }
     }
 
-    /// For a table whose keys are in term order.
+    /// A probe for a table whose keys are in term order.
     #[inline]
     pub fn ordered(term: TermRef<'a>) -> Self {
         Self {
@@ -53,18 +53,18 @@ impl<'a> Probe<'a> {
         self.term
     }
 
-    /// The same probe for an engine, which uses it only during one call.
+    /// The same probe with the lifetime that engines expect. An engine uses it only during one call.
     #[inline]
     pub(crate) fn erase(&self) -> &Probe<'static> {
-        // SAFETY: engines keep neither the reference nor what it refers to beyond the call, and `self` outlives that.
+        // SAFETY: engines keep neither the reference nor what it refers to beyond the call. `self` outlives the call.
         unsafe { std::mem::transmute::<&Probe<'a>, &Probe<'static>>(self) }
     }
 }
 
-/// The key of an entry, if key and body can belong together (an optimistic read may bring together what does not).
+/// The key of an entry. `None` if the key word and the body cannot belong together: an optimistic read may see words of different entries.
 ///
 /// # Safety
-/// As for [`Schema::matches`]: each word was stored in this table, and the objects live under the caller's guard.
+/// As for [`Schema::matches`]: both words were stored in this table, and the objects live under the caller's guard.
 #[inline]
 pub(crate) unsafe fn stored_key<'a>(entry: Entry, key: usize) -> Option<TermRef<'a>> {
     let mut entry = entry;
@@ -72,11 +72,11 @@ pub(crate) unsafe fn stored_key<'a>(entry: Entry, key: usize) -> Option<TermRef<
         // SAFETY: as the caller promises.
         entry.body = unsafe { first_body(entry.body) }?;
     }
-    // SAFETY: every object of this table has a key; the body is not that of a group.
+    // SAFETY: every object of this table has a key, and the body is not that of a group.
     (entry.key & 3 == 3 || is_block(entry.body)).then(|| unsafe { key_of(entry, key) })
 }
 
-/// The first object of a group.
+/// The body of the first object of a group.
 ///
 /// # Safety
 /// As for [`stored_key`].
@@ -86,7 +86,7 @@ unsafe fn first_body(group: u64) -> Option<u64> {
     unsafe { Group::from_body(group) }.first()
 }
 
-/// Asks the processor for the block or the group of an entry: the first lines of it.
+/// Prefetches the first two cache lines of the entry's block or group.
 #[inline]
 fn prefetch(entry: Entry) {
     if is_block(entry.body) || is_group(entry.body) {
@@ -96,13 +96,13 @@ fn prefetch(entry: Entry) {
     }
 }
 
-/// Keys that match exactly.
+/// Keys that are compared exactly.
 pub struct Exact {
     key: usize,
 }
 
 impl Exact {
-    /// For objects with their key at `key`, counted from 0.
+    /// For objects whose key is at position `key`, counted from 0.
     pub fn new(key: usize) -> Self {
         Self { key }
     }
@@ -140,8 +140,10 @@ impl Schema for Exact {
     }
 }
 
-/// A total order in which only terms that are exactly the same are equal. Two terms that are `==` but not `=:=` differ in the
-/// type of some number, and so in their exact hashes: they are asked for only when those collide, and then their forms decide.
+/// A total order in which only exactly equal terms are equal.
+///
+/// Two terms that are `==` but not `=:=` differ in the type of some number, and so in their exact hashes. This order is needed only if
+/// those collide. Then the terms' forms decide.
 pub(crate) fn exact_order(a: TermRef<'_>, b: TermRef<'_>) -> Ordering {
     if equal(a, b) {
         return Ordering::Equal;
@@ -149,7 +151,7 @@ pub(crate) fn exact_order(a: TermRef<'_>, b: TermRef<'_>) -> Ordering {
     compare(a, b).then_with(|| forms(a).cmp(&forms(b)))
 }
 
-/// The classes and exact hashes of a term's parts, one after the other.
+/// The words or exact hashes of a term's innermost parts, one after the other.
 fn forms(term: TermRef<'_>) -> Vec<u64> {
     use cats_term::View;
     fn add(term: TermRef<'_>, out: &mut Vec<u64>) {
@@ -176,7 +178,7 @@ pub struct Ordered {
 }
 
 impl Ordered {
-    /// For objects with their key at `key`, counted from 0.
+    /// For objects whose key is at position `key`, counted from 0.
     pub fn new(key: usize) -> Self {
         Self { key }
     }
@@ -196,7 +198,7 @@ impl Schema for Ordered {
         let Some(key) = (unsafe { stored_key(entry, self.key) }) else {
             return false;
         };
-        // Nearly always they are the same, which is quicker to tell.
+        // Nearly always they are exactly the same, and that is faster to find out.
         equal(probe.term, key) || compare(probe.term, key).is_eq()
     }
 
@@ -219,7 +221,7 @@ impl OrderedSchema for Ordered {
     type Key = OwnedKey;
 
     unsafe fn own(&self, entry: Entry) -> OwnedKey {
-        // SAFETY: as the caller promises, key and body belong together.
+        // SAFETY: as the caller promises, the key word and the body belong together.
         OwnedKey::new(unsafe { key_of(entry, self.key) })
     }
 
@@ -232,7 +234,7 @@ impl OrderedSchema for Ordered {
     }
 
     fn probe<'a>(&self, key: &'a OwnedKey) -> &'a Self::Probe {
-        // SAFETY: the probe refers to the block that the key owns; the engine uses it only while the key lives.
+        // SAFETY: the probe refers to the block that the key owns. The engine uses the probe only while the key lives.
         unsafe { std::mem::transmute::<&'a Probe<'a>, &'a Probe<'static>>(key.probe()) }
     }
 
@@ -271,24 +273,23 @@ impl OrderedSchema for Ordered {
     }
 }
 
-/// Words of a key for which there is room on the stack while it is copied.
+/// The number of words of a key for which there is room on the stack while it is copied.
 const ROOM: usize = 64;
 
-/// A key with memory of its own, in term order.
+/// A key in term order, with memory of its own.
 pub struct OwnedKey {
     /// Refers to the block, if there is one.
     probe: Probe<'static>,
     block: Option<Block>,
 }
 
-// SAFETY: the probe refers only to the block that goes with it, or to nothing.
+// SAFETY: the probe refers only to the block of this key, or to nothing.
 unsafe impl Send for OwnedKey {}
 // SAFETY: as above.
 unsafe impl Sync for OwnedKey {}
 
 impl OwnedKey {
-    /// A copy of a key. Memory for keys is taken to be there: a key that cannot be copied ends the process, as any small
-    /// allocation that fails does.
+    /// A copy of a key. If there is no memory for it, the process ends, as for any failing small allocation.
     pub fn new(term: TermRef<'_>) -> Self {
         if term.is_immediate() {
             let probe = Probe::ordered(TermRef::immediate(term.word()));
@@ -302,9 +303,9 @@ impl OwnedKey {
         Self::of(slab::needed(builder.finish()))
     }
 
-    /// The key that is the only element of the block's tuple.
+    /// A key from a block. The key is the only element of the block's tuple.
     pub fn of(block: Block) -> Self {
-        // SAFETY: the block lives, at the same place, as long as the key.
+        // SAFETY: the block lives as long as the key, and stays where it is.
         let term = unsafe { TermRef::new(block.as_ref().address().as_ptr(), block.as_ref().element(0).word()) };
         Self {
             probe: Probe::ordered(term),
@@ -317,7 +318,7 @@ impl OwnedKey {
     }
 }
 
-/// Words that are keys themselves, as the names of tables, which are atoms.
+/// Keys that are words themselves. The registry uses them for the names of tables, which are atoms.
 pub struct Words;
 
 impl Schema for Words {
@@ -344,7 +345,7 @@ impl Schema for Words {
 /// Whether two objects are exactly the same.
 pub fn identical(a: ObjectRef<'_>, b: ObjectRef<'_>) -> bool {
     match (a, b) {
-        // Immediates are the same if their words are.
+        // Two immediates are the same if and only if their words are.
         (ObjectRef::Block(a), ObjectRef::Block(b)) if a.is_flat() && b.is_flat() => {
             a.elements_raw() == b.elements_raw()
         }
@@ -359,7 +360,7 @@ pub fn identical(a: ObjectRef<'_>, b: ObjectRef<'_>) -> bool {
 #[inline]
 pub fn object_hash(object: &ObjectRef<'_>, key: usize) -> u64 {
     let arity = object.arity();
-    // Cheap for each element, as the whole is mixed.
+    // A cheap step for each element is enough, because the final result is mixed.
     let step = |state: u64, word: u64| (state.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let places = (0..arity).filter(|place| *place != key);
     mix(match object.flat() {

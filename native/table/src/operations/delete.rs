@@ -13,11 +13,11 @@ use cats_engine::{Entry, Step};
 use cats_term::BlockRef;
 use std::mem::MaybeUninit;
 
-/// Words of a tuple of immediates that is laid out on the stack, to be compared with others.
+/// The number of words of the largest tuple of immediates that is written to the stack, to be compared with stored objects.
 const ROOM: usize = 34;
 
 impl<'g> Handle<'g> {
-    /// `delete/2`: removes all objects of a key. Inlined, as else the handle would pass through memory.
+    /// `delete/2`: removes all objects of a key. Inlined, so that the handle stays in registers.
     #[inline(always)]
     pub fn delete(self, probe: &Probe<'_>) -> Result<(), Failure> {
         let store = self.store();
@@ -33,12 +33,12 @@ impl<'g> Handle<'g> {
         if old == 0 {
             return self.still_named();
         }
-        // SAFETY: the place is free now.
+        // SAFETY: nothing links to the old entry any more.
         unsafe { retire_replaced(self.guard, old) }
         Ok(())
     }
 
-    /// The body that `delete/2` has removed from a table with any engine and objects as they may be, or 0.
+    /// [`delete`](Self::delete) in a table with any engine and any form of objects. Returns the body that was removed, or 0.
     #[inline(never)]
     fn delete_in_any(self, store: &Store, probe: &Probe<'_>) -> Result<u64, Failure> {
         if self.detaches(store) {
@@ -49,7 +49,7 @@ impl<'g> Handle<'g> {
         Ok(store.update_present(self.guard, probe, |old| self.remove(store, old))?)
     }
 
-    /// The step of [`delete`](Self::delete): the body that it removes, or 0.
+    /// The step of [`delete`](Self::delete). Returns the body that it removes, or 0.
     #[inline(always)]
     fn remove(self, store: &Store, old: Entry) -> (Step, u64) {
         match self.still_named() {
@@ -61,8 +61,8 @@ impl<'g> Handle<'g> {
         }
     }
 
-    /// `take/2`: removes all objects of a key and writes them to `taken`. Fails with [`Failure::Big`], and nothing done, when there are
-    /// too many of them, or more than `words` words, for a caller that is not `patient`.
+    /// `take/2`: removes all objects of a key and writes them to `taken`. Fails with [`Failure::Big`], and does nothing, if there are too
+    /// many of them or they have more than `words` words, unless the caller is `patient`.
     #[inline]
     pub fn take(self, probe: &Probe<'_>, patient: bool, words: usize, taken: &mut Objects<'g>) -> Result<(), Failure> {
         let store = self.store();
@@ -72,7 +72,7 @@ impl<'g> Handle<'g> {
                 return (Step::Keep, Err(failure));
             }
             let fits = found.look(self.table, old, patient);
-            // SAFETY: looked at under the lock.
+            // SAFETY: `found` was filled under the lock.
             if !fits || !patient && unsafe { found.words() } > words {
                 return (Step::Keep, Err(Failure::Big));
             }
@@ -84,18 +84,18 @@ impl<'g> Handle<'g> {
                 }
             }
         })??;
-        // SAFETY: the place is free now; the objects live on for guards taken before, and this call has one.
+        // SAFETY: nothing links to the old entry any more. The objects live for guards taken before, and this call has one.
         unsafe { retire_replaced(self.guard, old) }
-        // SAFETY: looked at under the lock. That they are not too large was asked there.
+        // SAFETY: `taken` was filled under the lock. It was checked there that the objects are not too large.
         unsafe { taken.unpack(self.table, true) }
     }
 
-    /// `delete_object/2`: removes all objects that are exactly this one. Fails with [`Failure::Big`], and nothing done, when they may
-    /// be too many for a caller that is not `patient`, which is only asked then.
+    /// `delete_object/2`: removes all objects that are exactly this one. Fails with [`Failure::Big`], and does nothing, if they may be too
+    /// many and `patient` returns false. `patient` is called only then.
     pub fn delete_object(self, object: Object<'_>, patient: impl FnOnce() -> bool) -> Result<(), Failure> {
         let layout = self.table.layout();
         if let (Some(words), false) = (object.immediates(), layout.packed) {
-            // What is only compared needs no memory of its own.
+            // An object that is only compared with others needs no block.
             let mut room = [const { MaybeUninit::uninit() }; ROOM];
             let block = BlockRef::flat_within(words, &mut room).filter(|_| layout.key < words.len());
             if let (Some(block), None) = (block, object.inline(layout)) {
@@ -110,16 +110,16 @@ impl<'g> Handle<'g> {
             .map(|_| ())
     }
 
-    /// Removes all objects of the probe's key that equal the one with this body, which is not the table's; how many. Otherwise as
-    /// [`delete_object`](Self::delete_object).
+    /// Removes all objects of the probe's key that equal the object with this body, and returns their number. That object does not belong
+    /// to the table. Otherwise like [`delete_object`](Self::delete_object).
     pub(crate) fn delete_equal(
         self,
         probe: &Probe<'_>,
         body: u64,
         patient: impl FnOnce() -> bool,
     ) -> Result<usize, Failure> {
-        // The sought object's key may be another term than the stored one, and equal in term order only.
-        // SAFETY: the sought object is the caller's.
+        // The key word is the probe's. In an ordered table, the stored object's key may be another term that is only equal in term order.
+        // SAFETY: the object with this body belongs to the caller.
         let sought = unsafe { self.table.key_place(probe.word()).object(body) };
         let is_it = |object: &ObjectRef<'_>| identical(*object, sought);
         self.remove_from(
@@ -138,9 +138,11 @@ impl<'g> Handle<'g> {
         )
     }
 
-    /// Removes objects of a key: one that is alone if it is `unwanted`, of a group those that `from_group` removes, which is given
-    /// the group, the place of its lock held, and `unwanted`; how many. Fails with [`Failure::Big`] where that gives nothing, and
-    /// has done nothing, and where an object that is alone has more words than what `fits`.
+    /// Removes objects of a key and returns their number. If the key has a single object, removes it if `unwanted` returns true. If it has
+    /// a group, calls `from_group` with the group, its key's place and `unwanted`, while the place is locked.
+    ///
+    /// Fails with [`Failure::Big`], and does nothing, if `from_group` has done nothing and returns `None`, or if `fits` does not accept the
+    /// number of words of a single object.
     pub(crate) fn remove_from<F: FnMut(&ObjectRef<'_>) -> bool>(
         self,
         probe: &Probe<'_>,
@@ -149,8 +151,8 @@ impl<'g> Handle<'g> {
         from_group: impl FnOnce(&Group, KeyPlace, &mut F) -> Option<usize>,
     ) -> Result<usize, Failure> {
         let store = self.store();
-        // Not in the closure's result: what has several words is written and read again in pieces of different sizes, for which
-        // the processor waits.
+        // These are not part of the closure's result. A result of several words would pass through memory, which causes a store-forwarding
+        // stall.
         let (mut removed, mut gone) = (0, 0);
         store.update(self.guard, probe, |old| {
             if let Err(failure) = self.still_named() {
@@ -185,13 +187,13 @@ impl<'g> Handle<'g> {
             (removed, gone) = (1, old.body);
             (Step::Remove, Ok(()))
         })??;
-        // SAFETY: the place is free now, or nothing was there.
+        // SAFETY: nothing links to the old entry any more, or there was none.
         unsafe { retire_replaced(self.guard, gone) }
         Ok(removed)
     }
 
-    /// Removes objects of a group, whose place is locked, and takes them off the counters: what becomes of the place, and how
-    /// many they were. Nothing where `remove` gives nothing, and has done nothing.
+    /// Removes objects of a group whose place is locked, and subtracts them from the counters. Returns the step for the place, and the
+    /// number of objects. `None` if `remove` has done nothing and returns `None`.
     fn shrink(
         self,
         store: &Store,
@@ -212,7 +214,7 @@ impl<'g> Handle<'g> {
         Some((step, removed))
     }
 
-    /// Takes what a locked place holds off the counters.
+    /// Subtracts the objects of a locked place from the counters.
     #[inline]
     pub(crate) fn uncount(self, store: &Store, entry: Entry) {
         // SAFETY: the place is locked, so its objects live.

@@ -1,13 +1,14 @@
-//! Insertions and deletions that nobody waits for, in tables whose lock delegates.
+//! Detached insertions and deletions: their callers do not wait for them. They are used in tables whose lock delegates.
 //!
-//! Source: Sagonas and others, "Robust scalable Erlang virtual machine", RELEASE deliverable D2.4, 2015, section 3.4.3, its second and
+//! Source: Sagonas and others, "Robust scalable Erlang virtual machine", RELEASE deliverable D2.4, 2015, section 3.4.3: the second and
 //! third step of porting ETS to queue delegation.
 //!
-//! Their outcome is known once their arguments are checked. So they are delegated to the thread that has the lock, with all that
-//! it needs: the entry, or an immediate key. What they replace that thread counts and retires.
+//! The result of such an operation is known as soon as its arguments are checked. So it is delegated to the thread that holds the lock,
+//! together with everything that it needs: the entry, or a key that is an immediate. The holder counts and retires what the operation
+//! replaces.
 //!
-//! The contents live until then: the thread that has the lock is in an operation on them, under a guard of its own, which it
-//! began before they could be retired.
+//! The contents live until then. The holder is in an operation on these contents, under a guard of its own. That guard began before the
+//! contents could be retired.
 
 use crate::failure::Failure;
 use crate::object::body_bytes;
@@ -20,41 +21,42 @@ use cats_engine::{Detached, Entry, Step};
 use cats_sync::epoch::pin;
 use cats_term::is_immediate;
 
-/// Counts what a step has changed, and retires what it replaced.
+/// Counts what a step has changed, and retires what it has replaced.
 ///
 /// # Safety
-/// `store` is the address of the store that holds the place, which is locked; the step was carried out, and `old` was there before.
+/// `store` is the address of the store to which the place belongs. The place is locked. The step was carried out, and before it the place
+/// had the entry `old`.
 unsafe fn settle(store: *const (), step: Step, old: Option<Entry>) {
-    // SAFETY: the caller's promise; tables with many objects under a key have no such steps, so no body is a group's.
+    // SAFETY: as the caller promises. Bags have no detached operations, so the body is not that of a group.
     let bytes = |entry: Entry| unsafe { body_bytes(entry.body) } as i64;
     let (objects, more) = match step {
         Step::Put(entry) => (1, bytes(entry)),
         _ => (0, 0),
     };
     let (gone, less) = old.map_or((0, 0), |entry| (1, bytes(entry)));
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller promises.
     unsafe { &*store.cast::<Store>() }.count(objects - gone, more - less);
     if let Some(old) = old {
-        // SAFETY: the place holds another entry now, or none.
+        // SAFETY: the place has another entry now, or none.
         unsafe { retire_entry(&pin(), old.body) }
     }
 }
 
 impl Handle<'_> {
-    /// Whether insertions and deletions need not wait. Those of a table that was found by its name must, or nobody could tell them
-    /// that it has that name no more where they take effect.
+    /// Whether insertions and deletions are detached. They are not if the table was found by name. Then the table may lose the name before
+    /// the operation takes effect, and the caller must learn that.
     pub(crate) fn detaches(self, store: &Store) -> bool {
         self.is_by_identifier() && !self.table.kind().is_bag() && store.detaches()
     }
 
-    /// `insert/2`, where [`detaches`](Self::detaches).
+    /// `insert/2`, for a table that [`detaches`](Self::detaches).
     pub(crate) fn insert_detached(self, store: &Store, incoming: Incoming) -> Result<(), Failure> {
         self.detach(store, Step::Put(incoming.entry()), incoming.entry())?;
         incoming.take();
         Ok(())
     }
 
-    /// `delete/2`, where [`detaches`](Self::detaches); nothing when the key is not one to be left to others.
+    /// `delete/2`, for a table that [`detaches`](Self::detaches). `None` if the key is not an immediate.
     pub(crate) fn delete_detached(self, store: &Store, probe: &Probe<'_>) -> Option<Result<(), Failure>> {
         let key = Entry {
             key: probe.word(),
@@ -70,7 +72,7 @@ impl Handle<'_> {
             settle,
             context: std::ptr::from_ref(store).cast(),
         };
-        // SAFETY: engine and context live (see above), and the entry is the table's unless this fails.
+        // SAFETY: the engine and the context live, as the module's documentation says. The entry belongs to the table, unless this fails.
         Ok(unsafe { store.detach(self.guard, update) }?)
     }
 }

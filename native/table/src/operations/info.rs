@@ -1,27 +1,26 @@
-//! What `info/1,2` tells of a table's contents. What it tells of options and ownership is in [`crate::table::options`] and
-//! [`crate::registry`].
+//! What `info/1,2` reports about a table's contents. Options and ownership are in [`crate::table::options`] and [`crate::registry`].
 
 use crate::object::ObjectRef;
 use crate::registry::Registry;
 use crate::table::Handle;
 
-/// How full the buckets of a hash table are, as `info(Table, stats)` of ETS tells it.
+/// How full the buckets of a hash table are, as `info(Table, stats)` of ETS reports it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BucketStatistics {
     pub buckets: usize,
     pub average: f64,
     pub deviation: f64,
-    /// The deviation that a perfect hash function would give.
+    /// The deviation that a perfect hash function would have.
     pub expected_deviation: f64,
     pub minimum: usize,
     pub maximum: usize,
 }
 
-/// What the VM takes for an identifier beside the table's value, which lies in it: the headers of a resource, of the binary that
-/// holds it, and of their memory. The same from OTP 25 to 29.
+/// The memory in bytes that the VM uses for an identifier, without the table's value, which lies inside. These are the headers of a
+/// resource, of its binary, and of their memory. The same from OTP 25 to OTP 29.
 const IDENTIFIER_BYTES: usize = 152;
 
-/// Buckets that are looked at: enough for figures, few enough for a scheduler.
+/// The number of buckets that are inspected: enough for good statistics, and few enough for a scheduler.
 const SAMPLE: usize = 1000;
 
 impl Handle<'_> {
@@ -30,7 +29,7 @@ impl Handle<'_> {
         self.store().size()
     }
 
-    /// Bytes that the table takes, with what the VM and the registry know of it.
+    /// The bytes of memory that the table uses, including those in the VM and in the registry.
     pub fn bytes(self) -> usize {
         let contents = match self.table.is_blank() {
             true => 0,
@@ -39,12 +38,12 @@ impl Handle<'_> {
         size_of::<crate::Table>() + IDENTIFIER_BYTES + Registry::bytes_of(self.table) + contents
     }
 
-    /// The number of base nodes of an ordered table's tree.
+    /// The number of base nodes of a contention adapting tree.
     pub fn base_nodes(self) -> Option<usize> {
         self.store().base_nodes()
     }
 
-    /// Figures over all buckets, or evenly spread ones of many; nothing for an ordered table.
+    /// Statistics of all buckets, or of an evenly spread sample. `None` for an ordered table.
     pub fn statistics(self) -> Result<Option<BucketStatistics>, crate::Failure> {
         let store = self.store();
         if store.is_ordered() {
@@ -55,7 +54,7 @@ impl Handle<'_> {
         let (mut count, mut sum, mut squares) = (0usize, 0usize, 0usize);
         let (mut minimum, mut maximum) = (usize::MAX, 0);
         for number in (0..buckets).step_by(step) {
-            // Whatever the object is, it counts.
+            // Only the number of entries matters.
             let objects = store.slot(self.guard, number, |entry, out| {
                 out.push(ObjectRef::Single([entry.key]))
             })?;

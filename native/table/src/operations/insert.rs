@@ -1,4 +1,5 @@
-//! `insert/2` and `insert_new/2`, of one object and of lists. A list is atomic and isolated: all places are locked together.
+//! `insert/2` and `insert_new/2`, of one object and of lists. A list is inserted atomically and in isolation: all its places are locked
+//! together.
 
 use crate::failure::{Cause, Failure};
 use crate::object::group::{retire_entry, retire_replaced, Group};
@@ -13,16 +14,16 @@ use cats_term::{is_immediate, TermRef};
 use smallvec::SmallVec;
 use std::cell::Cell;
 
-/// The most that the objects of a list may [cost](Object::cost) on a scheduler: in an `ordered_set` where all misses the caches
-/// it takes 0.7 ms.
+/// The largest [cost](Object::cost) of a list's objects on a scheduler. It is chosen so that the insertion stays below a millisecond even
+/// in an `ordered_set` where every access misses the caches.
 pub const LIST_LIMIT: usize = 1000;
 
-/// In the place of a body: the table lost the name by which it was found, or memory is exhausted. One word is passed on, as two would
-/// go through memory. No body has these low bits.
+/// These stand in place of a body. Either the table lost the name by which it was found, or memory is exhausted. A result of one word stays
+/// in a register. No body has these low bits.
 const NOT_NAMED: u64 = 0b0101;
 const EXHAUSTED: u64 = 0b1101;
 
-/// The key of an object that is to be inserted, to search for. The object has one.
+/// The probe for the key of an object to insert. The object has a key.
 #[inline(always)]
 fn probe_of<'a>(table: &Table, object: &'a Object<'_>) -> Probe<'a> {
     match table.kind() {
@@ -31,10 +32,10 @@ fn probe_of<'a>(table: &Table, object: &'a Object<'_>) -> Probe<'a> {
     }
 }
 
-/// Objects of a list for which nothing need be allocated.
+/// Lists of up to this number of objects need no allocation.
 const FEW: usize = 16;
 
-/// An object ready to be stored, which frees itself unless it was [taken](Self::take).
+/// An object ready to be stored. It is freed when this value is dropped, unless it was [taken](Self::take).
 pub(crate) struct Incoming {
     entry: Entry,
     /// Refers into the object.
@@ -43,8 +44,8 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// For a table that does not pack its objects. Fails with [`Cause::None`] when the object has no key. Inlined, as copying the
-    /// value through memory would cost a third of inserting it.
+    /// For a table that does not pack its objects. Fails with [`Cause::None`] if the object has no key. Inlined, because copying the value
+    /// through memory would be a large part of the cost of an insertion.
     #[inline(always)]
     pub fn new(guard: &Guard, table: &Table, object: Object<'_>) -> Result<Self, Failure> {
         let layout = Layout {
@@ -56,8 +57,8 @@ impl Incoming {
         }
         debug_assert!(!table.layout().packed);
         let probe = probe_of(table, &object);
-        // SAFETY: an immediate refers to nothing; any other key is in the block, which stays where it is and lives as long as
-        // this value, or as the guard under which this value is taken.
+        // SAFETY: an immediate refers to no memory. Any other key is in the block. That stays where it is, and lives as long as this value,
+        // or if the object is taken, as long as the guard.
         let probe: Probe<'static> = unsafe { std::mem::transmute::<Probe<'_>, Probe<'static>>(probe) };
         let body = match object.inline(layout) {
             Some(body) => body,
@@ -74,7 +75,7 @@ impl Incoming {
         })
     }
 
-    /// For any table: in one that packs its objects the key is read from where it is once the object is packed.
+    /// For any table. If the table packs its objects, the key is read from the packed object.
     #[inline(never)]
     pub fn for_any(guard: &Guard, table: &Table, object: Object<'_>) -> Result<Self, Failure> {
         let layout = table.layout();
@@ -109,14 +110,14 @@ impl Incoming {
         self.entry.body
     }
 
-    /// Bytes of the object's block.
+    /// The size in bytes of the object's block.
     #[inline]
     pub(crate) fn bytes(&self) -> i64 {
-        // SAFETY: the object is this value's own.
+        // SAFETY: this value owns the object.
         unsafe { body_bytes(self.entry.body) as i64 }
     }
 
-    /// The entry, now the table's.
+    /// The entry, which belongs to the table from now on.
     #[inline]
     pub(crate) fn take(&self) -> Entry {
         self.taken.set(true);
@@ -124,8 +125,8 @@ impl Incoming {
     }
 }
 
-/// What has come into a store and gone from it, counted once for all: to count takes a quarter as long as to put an object. Also
-/// where a step unwinds, as it does for want of memory: what was put before it stays.
+/// Counts objects and bytes that were added to or removed from a store, and adds the sums to its counters when dropped. Counting once for a
+/// list is cheaper than for each object. If a step panics because memory is exhausted, what was inserted before it stays and is counted.
 struct Counted<'a> {
     store: &'a Store,
     /// Objects and bytes.
@@ -159,7 +160,7 @@ impl Drop for Incoming {
 }
 
 impl Table {
-    /// A key to search for in this table.
+    /// The probe for a key in this table.
     #[inline(always)]
     pub fn probe<'a>(&self, key: TermRef<'a>) -> Probe<'a> {
         if self.kind() == Kind::OrderedSet {
@@ -183,7 +184,8 @@ impl Handle<'_> {
         let old = store.update_plain(
             self.guard,
             &probe,
-            // What is not taken is freed in the step: the default engines are done with the key then, as nothing is put.
+            // If the object is not taken, the step frees it, and the key with it. That is allowed: if nothing is put, the default engines
+            // do not use the key after the step.
             #[inline(always)]
             move |old| self.put_if_named(store, old, &incoming),
         )?;
@@ -202,8 +204,8 @@ impl Handle<'_> {
         self.retire_outcome(old)
     }
 
-    /// As [`put`](Self::put), if the table still has the name by which it was found: the body of the entry that is replaced, 0 for none,
-    /// or why it failed.
+    /// [`put`](Self::put), if the table still has the name by which it was found. Returns the body of the replaced entry, 0 if there was
+    /// none, or one of the two constants.
     #[inline(always)]
     fn put_if_named(self, store: &Store, old: Option<Entry>, incoming: &Incoming) -> (Step, u64) {
         if self.still_named().is_err() {
@@ -213,11 +215,11 @@ impl Handle<'_> {
         (step, replaced.map_or(EXHAUSTED, |old| old.unwrap_or(0)))
     }
 
-    /// Retires what [`put_if_named`](Self::put_if_named) replaced.
+    /// Retires what [`put_if_named`](Self::put_if_named) replaced, or returns its failure.
     #[inline(always)]
     fn retire_outcome(self, old: u64) -> Result<(), Failure> {
         if refers(old) {
-            // SAFETY: the place holds another entry now.
+            // SAFETY: the place has another entry now.
             unsafe { retire_replaced(self.guard, old) }
             return Ok(());
         }
@@ -228,7 +230,7 @@ impl Handle<'_> {
         }
     }
 
-    /// `insert_new/2` of one object: false when the key has an object.
+    /// `insert_new/2` of one object. Returns false if the key already has an object.
     pub fn insert_new(self, object: Object<'_>) -> Result<bool, Failure> {
         let store = self.store();
         let incoming = Incoming::for_any(self.guard, self.table, object)?;
@@ -245,9 +247,9 @@ impl Handle<'_> {
         })?
     }
 
-    /// `insert/2` and `insert_new/2` of a list, atomic and isolated. With `new`, false and nothing done when one of the keys
-    /// has an object already. Fails with [`Failure::Big`], and nothing done, when they cost too much for a caller that is not
-    /// `patient`, and as the first of the objects that failed.
+    /// `insert/2` and `insert_new/2` of a list, atomically and in isolation. With `new`, returns false and does nothing if one of the keys
+    /// already has an object. Fails with [`Failure::Big`], and does nothing, if the objects cost too much, unless the caller is `patient`.
+    /// If an object could not be made, fails as the first such object did.
     pub fn insert_list<'a, E: From<Failure>>(
         self,
         objects: impl ExactSizeIterator<Item = Result<Object<'a>, E>>,
@@ -264,7 +266,7 @@ impl Handle<'_> {
             if cost > LIST_LIMIT && !patient {
                 return Err(Failure::Big.into());
             }
-            // In line where that is possible: see there.
+            // `new` is inlined, so it is called where that is possible.
             incoming.push(match packed {
                 false => Incoming::new(self.guard, self.table, object)?,
                 true => Incoming::for_any(self.guard, self.table, object)?,
@@ -283,7 +285,7 @@ impl Handle<'_> {
             let (sums, counted) = (Cell::new((0, 0)), Counted::nothing(store));
             let add = |objects, bytes| sums.set((sums.get().0 + objects, sums.get().1 + bytes));
             let done = incoming.iter().enumerate().try_for_each(|(i, incoming)| {
-                // One word each, and not one result: two words that pass through memory and are read as one make the processor wait.
+                // Two variables of one word each. A result of two words would pass through memory, which causes a store-forwarding stall.
                 let (mut body, mut outcome) = (0, Ok(()));
                 places.update(i, &mut |old| {
                     let (step, result) = self.put(old, incoming, add);
@@ -300,14 +302,14 @@ impl Handle<'_> {
             done.map(|()| true)
         });
         for old in replaced {
-            // SAFETY: the places hold other entries now.
+            // SAFETY: the places have other entries now.
             unsafe { retire_entry(self.guard, old) }
         }
         Ok(result.map_err(Failure::from)??)
     }
 
-    /// Puts an object in a place that is locked, and has the objects and bytes that come or go counted. The second value is the body
-    /// of an entry that the step replaces, to be retired after the step.
+    /// Puts an object into a locked place. Calls `count` with the objects and bytes that are added. The second result is the body of an
+    /// entry that the step replaces. The caller retires it after the step.
     #[inline(always)]
     pub(crate) fn put(
         self,
@@ -322,7 +324,7 @@ impl Handle<'_> {
         if !self.table.kind().is_bag() {
             // SAFETY: the place is locked, so its object lives.
             let more = unsafe { more_bytes(incoming.body(), old.body) };
-            // To count is a call, and mostly there is nothing.
+            // Counting is a function call, and usually there is nothing to count.
             if more != 0 {
                 count(0, more);
             }
@@ -335,12 +337,12 @@ impl Handle<'_> {
         (step, result.map(|()| None))
     }
 
-    /// Puts the object with this body, which is kept by any step but [`Step::Keep`], into a place of a bag that has one.
+    /// Adds the object with this body to a place of a bag that has an entry. Any step but [`Step::Keep`] takes the object.
     #[inline(never)]
     fn add_to_bag(self, old: Entry, body: u64, count: impl Fn(i64, i64)) -> (Step, Result<(), Failure>) {
         let key = self.table.key_place(old.key);
         let unique = self.table.kind() == Kind::Bag;
-        // SAFETY: the place is locked, so its objects live and this is the group's only writer; the new object is our own.
+        // SAFETY: the place is locked, so its objects live and this is the group's only writer. The caller owns the new object.
         unsafe {
             let object = key.object(body);
             if is_group(old.body) {
@@ -372,7 +374,7 @@ impl Handle<'_> {
     }
 }
 
-/// Whether all of a tuple's words are immediates, so that it can be stored as they are.
+/// Whether all of a tuple's words are immediates. Then it can be stored as it is.
 #[inline]
 pub fn is_flat(words: &[u64]) -> bool {
     words.iter().all(|word| is_immediate(*word))

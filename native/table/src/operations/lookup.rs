@@ -1,4 +1,4 @@
-//! `lookup/2`, `member/2` and what else reads one key.
+//! `lookup/2`, `member/2` and everything else that reads one key.
 
 use crate::failure::Failure;
 use crate::object::group::{Filter, Group};
@@ -11,20 +11,20 @@ use cats_term::{Scratch, TermRef};
 use smallvec::SmallVec;
 use std::borrow::Borrow;
 
-/// The most objects of one key that a scheduler reads at once.
+/// The largest number of objects of one key that a scheduler reads at once.
 pub const GROUP_LIMIT: usize = 1000;
 
-/// The most objects of one key whose signatures a scheduler reads at once.
+/// The largest number of objects of one key whose signatures a scheduler reads at once.
 pub const SIGNATURES_LIMIT: usize = 50_000;
 
-/// The objects of one key in the order of insertion, as they were at one instant. They live as long as the guard of the call that they
-/// were read in, which writes them where its caller has them: returned, they would be copied from place to place.
+/// The objects of one key, in the order of insertion, as they were at one instant. They live as long as the guard of the call that read
+/// them. The caller provides this value and calls fill it: returning it would copy it several times.
 pub struct Objects<'g>(SmallVec<[ObjectRef<'g>; FEW]>);
 
-/// Objects of a key for which no memory is allocated.
+/// For up to this number of objects no memory is allocated.
 const FEW: usize = 16;
 
-/// Objects of a key from which on it pays to make a filter of a program.
+/// A filter is made from a program only for groups of more objects than this.
 const FILTERED: usize = 16;
 
 impl<'g> Objects<'g> {
@@ -34,14 +34,15 @@ impl<'g> Objects<'g> {
         Self(SmallVec::new())
     }
 
-    /// All of them, in the order of insertion.
+    /// All objects, in the order of insertion.
     #[inline]
     pub fn as_slice(&self) -> &[ObjectRef<'g>] {
         &self.0
     }
 
-    /// Takes what a place of the table holds instead, as it is stored, or a copy of what is changed in place. The engine
-    /// validates it, under a guard for `'g`. False if it is too much for a caller that is not `patient`.
+    /// Replaces the contents by the objects of an entry of the table. They are in the form in which they are stored, except that objects
+    /// that are changed in place are copied. Returns false if this is too much work, unless the caller is `patient`. The engine calls this
+    /// under a guard for `'g`, and validates the result.
     #[inline]
     pub(crate) fn look(&mut self, table: &Table, entry: Option<Entry>, patient: bool) -> bool {
         self.0.clear();
@@ -49,7 +50,7 @@ impl<'g> Objects<'g> {
             None => true,
             Some(entry) if is_group(entry.body) => self.look_at_group(table, entry, patient),
             Some(entry) => {
-                // SAFETY: an object is retired through the epoch.
+                // SAFETY: objects are retired through the epoch.
                 self.0.push(unsafe {
                     match is_changing(entry.body) {
                         true => ObjectRef::new(entry, table.key()),
@@ -72,15 +73,15 @@ impl<'g> Objects<'g> {
         let place = table.key_place(entry.key);
         self.0.reserve(count);
         group.each(|body| {
-            // SAFETY: what was seen in a slot is retired through the epoch, too.
+            // SAFETY: objects that were in a slot are retired through the epoch, too.
             self.0.push(unsafe { place.stored(body) });
-            // A reader that met writers may be led on for long; what it has is not valid anyway.
+            // A bound, because writers could make a concurrent reader go on and on. Its result is not valid then anyway.
             self.0.len() <= 2 * count + 16
         });
         true
     }
 
-    /// As [`look`](Self::look), of objects that the filter lets pass, or that are alone or few.
+    /// Like [`look`](Self::look). From a group of more than [`FILTERED`] objects, takes only objects that pass the filter.
     fn look_through<F: Borrow<Filter>>(
         &mut self,
         table: &Table,
@@ -111,20 +112,21 @@ impl<'g> Objects<'g> {
         self.0.len() <= GROUP_LIMIT || patient
     }
 
-    /// The words that it takes to copy them into a process, roughly, as they are [stored](ObjectRef::stored) or not.
+    /// The approximate number of words that copies of the objects take in a process, whether they are in the [stored](ObjectRef::stored)
+    /// form or not.
     ///
     /// # Safety
-    /// What was looked at is valid.
+    /// The engine has validated the objects.
     #[inline]
     pub(crate) unsafe fn words(&self) -> usize {
         let words = |object: &ObjectRef<'_>| object.words().max(object.packed_words());
         self.0.iter().map(words).sum()
     }
 
-    /// Unpacks what was looked at in a table; fails with [`Failure::Big`] where that takes too long for a caller that is not `patient`.
+    /// Unpacks the objects of a table. Fails with [`Failure::Big`] if this takes too long, unless the caller is `patient`.
     ///
     /// # Safety
-    /// What was looked at is valid.
+    /// The engine has validated the objects.
     #[inline]
     pub(crate) unsafe fn unpack(&mut self, table: &Table, patient: bool) -> Result<(), Failure> {
         match table.options().compressed() {
@@ -151,8 +153,8 @@ impl<'g> Objects<'g> {
 }
 
 impl<'g> Handle<'g> {
-    /// Writes the objects of a key to `found`. Fails with [`Failure::Big`] when they are too many, or too large to be unpacked, for a
-    /// caller that is not `patient`.
+    /// Writes the objects of a key to `found`. Fails with [`Failure::Big`] if they are too many, or too large to be unpacked, unless the
+    /// caller is `patient`.
     #[inline]
     pub fn lookup(self, probe: &Probe<'_>, patient: bool, found: &mut Objects<'g>) -> Result<(), Failure> {
         let table = self.table;
@@ -162,7 +164,7 @@ impl<'g> Handle<'g> {
         self.looked(fits, patient, found)
     }
 
-    /// As [`lookup`](Self::lookup), without objects of which the filter tells that they are not sought.
+    /// Like [`lookup`](Self::lookup), without objects that the filter rules out.
     pub(crate) fn lookup_filtered<F: Borrow<Filter>>(
         self,
         probe: &Probe<'_>,
@@ -177,44 +179,44 @@ impl<'g> Handle<'g> {
         self.looked(fits, patient, found)
     }
 
-    /// What follows a look that the engine has validated.
+    /// Completes a read that the engine has validated.
     #[inline]
     pub(crate) fn looked(self, fits: bool, patient: bool, found: &mut Objects<'g>) -> Result<(), Failure> {
         self.still_named()?;
         match fits {
-            // SAFETY: the engine has validated it.
+            // SAFETY: the engine has validated the objects.
             true => unsafe { found.unpack(self.table, patient) },
             false => Err(Failure::Big),
         }
     }
 
-    /// Whether the table is so large that what a call reads is likely to come from memory.
+    /// Whether the table is so large that a call's reads probably miss the caches.
     #[inline]
     pub fn outgrows_caches(self) -> bool {
         self.store().outgrows_caches()
     }
 
-    /// Prefetches what a call with this immediate key will read of the engine first. Only for large tables, and where that needs
-    /// no search: in a small table finding the address costs more than it gains.
+    /// Prefetches what a call with this key will read first in the engine. The key is an immediate. Does nothing if the table is small, or
+    /// if finding the address needs a search.
     #[inline(always)]
     pub fn announce(self, key: u64) {
         self.store().announce(self.guard, key);
     }
 
-    /// Asks the processor for what [`lookup`](Self::lookup) will read of the engine.
+    /// Prefetches what [`lookup`](Self::lookup) will read in the engine.
     #[inline]
     pub fn approach(self, probe: &Probe<'_>) -> Spot<'g> {
         self.store().approach(self.guard, probe)
     }
 
-    /// Asks it for the key's object, as soon as what it was asked for on the approach is there.
+    /// Prefetches the key's object. To be called when the lines that `approach` requested have arrived.
     #[inline]
     pub fn prefetch_object(self, probe: &Probe<'_>, spot: Spot<'g>) {
         self.store().prefetch_object(self.guard, probe, spot);
     }
 
-    /// The only object of a key, for table types that have one only, in `scratch` if that is changed in place. Fails with [`Failure::Big`] when it is too large to be
-    /// unpacked for a caller that is not `patient`, which is only asked then.
+    /// The only object of a key, in a table type that allows only one. It is copied to `scratch` if it is changed in place. Fails with
+    /// [`Failure::Big`] if it is too large to be unpacked and `patient` returns false. `patient` is called only then.
     #[inline(always)]
     pub fn get<'o>(
         self,
@@ -225,13 +227,13 @@ impl<'g> Handle<'g> {
     where
         'g: 'o,
     {
-        // SAFETY: the engine has validated it, and objects are retired through the epoch.
+        // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
         self.entry(probe)?
             .map(|entry| unsafe { ObjectRef::read_within(entry, self.table.key(), patient, scratch) })
             .transpose()
     }
 
-    /// As [`get`](Self::get), but in place, for who reads one element only: others may be changed meanwhile.
+    /// Like [`get`](Self::get), but never copies. The caller may read only one element, as others may be changed meanwhile.
     #[inline(always)]
     pub fn get_for_element(
         self,
@@ -244,7 +246,7 @@ impl<'g> Handle<'g> {
             .transpose()
     }
 
-    /// What the place of a key holds, for table types that have one object only.
+    /// The entry of a key, in a table type that allows only one object.
     #[inline(always)]
     fn entry(self, probe: &Probe<'_>) -> Result<Option<Entry>, Failure> {
         debug_assert!(!self.table.kind().is_bag());
@@ -261,7 +263,7 @@ impl<'g> Handle<'g> {
         Ok(found)
     }
 
-    /// The key of an entry that holds one object.
+    /// The key of an entry with one object.
     ///
     /// # Safety
     /// As for [`key_of`].

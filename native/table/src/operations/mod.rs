@@ -1,4 +1,4 @@
-//! The operations on a table, one file a group of them: each is a method of [`Handle`](crate::Handle).
+//! The operations on a table. They are methods of [`Handle`](crate::Handle). Each file has one group of them.
 
 mod delete;
 mod detached;

@@ -1,4 +1,4 @@
-//! Integers of any size, as counters need them.
+//! Integers of any size, for counters.
 
 use cats_term::{small, Builder, TermRef, View};
 use num_bigint::{BigInt, BigUint, Sign};
@@ -24,7 +24,7 @@ impl From<BigInt> for Number {
 }
 
 impl Number {
-    /// The integer that the term is, if it is one.
+    /// The integer, if the term is one.
     #[inline]
     pub fn of(term: TermRef<'_>) -> Option<Number> {
         if let Some(value) = term.small() {
@@ -40,7 +40,7 @@ impl Number {
         }
     }
 
-    /// The number of 64-bit digits of an integer that is no immediate, and 0 of one that is; nothing if the term is none.
+    /// If the term is an integer: the number of its 64-bit digits, which is 0 for an immediate.
     #[inline]
     pub(crate) fn digits_of(term: TermRef<'_>) -> Option<usize> {
         if term.small().is_some() {
@@ -52,7 +52,7 @@ impl Number {
         }
     }
 
-    /// How many 64-bit digits it has, roughly: 0 of what fits one.
+    /// The number of its 64-bit digits. 0 if it fits one digit.
     #[inline]
     pub(crate) fn size(&self) -> usize {
         match self {
@@ -86,7 +86,7 @@ impl Number {
         }
     }
 
-    /// The number's word if it is an immediate of the VM.
+    /// The number's word, if it is an immediate of the VM.
     #[inline]
     pub fn immediate(&self) -> Option<u64> {
         match self {
@@ -95,7 +95,7 @@ impl Number {
         }
     }
 
-    /// Sign and magnitude, 64-bit digits, least first.
+    /// Whether it is negative, and the 64-bit digits of its magnitude, least digit first.
     pub fn digits(&self) -> (bool, Vec<u64>) {
         match self {
             Number::Small(value) => (*value < 0, vec![value.unsigned_abs()]),
@@ -103,7 +103,7 @@ impl Number {
         }
     }
 
-    /// Adds the number to what is being built.
+    /// Adds the number to a builder.
     pub fn build(&self, builder: &mut Builder) -> u64 {
         self.immediate().unwrap_or_else(|| {
             let (negative, digits) = self.digits();

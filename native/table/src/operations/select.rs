@@ -1,5 +1,5 @@
-//! What `select`, `match` and their kin do to a table: scans in slices over the objects that a program can match, and removing
-//! or replacing an object that was met, if it is still there.
+//! What `select`, `match` and similar calls do to a table. They scan in slices over the objects that a program can match. They remove or
+//! replace an object that was found, if it is still there.
 
 use crate::failure::Failure;
 use crate::object::group::{retire_entry, Filter, Group};
@@ -16,36 +16,36 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Which objects a scan shows, and where it stands. Nothing is held between two slices; copies go on independently.
+/// Which objects a scan shows, and how far it has come. Nothing is held between two slices. A copy goes on by itself.
 #[derive(Clone)]
 pub struct Selection {
     wanted: Wanted,
     direction: Direction,
-    /// What objects have to pass before they are looked at, where they are many of a key.
+    /// Where a key has many objects, only those that pass this filter are read.
     filter: Filter,
     spot: Spot,
 }
 
-/// Where a selection stands, to [go back](Selection::go_back) to.
+/// How far a selection has come, to [go back](Selection::go_back) to later.
 #[derive(Clone)]
 pub struct Spot(At);
 
 #[derive(Clone)]
 enum At {
-    /// At this one of the keys, or at this place of an unordered table.
+    /// At the key with this index, or at the place with this number in an unordered table.
     Number(u64),
-    /// Behind the key that came last, if one did.
+    /// After this key, which was the last one shown. At the start there is none.
     Key(Option<Arc<OwnedKey>>),
 }
 
-/// Where a selection stands.
+/// How far a selection has come.
 pub enum Place<'a> {
     Number(u64),
-    /// Behind this key of an ordered table.
+    /// After this key of an ordered table.
     Key(TermRef<'a>),
 }
 
-/// The number of the place behind all others.
+/// The number of the place after all others.
 const END: u64 = u64::MAX;
 
 #[derive(Clone)]
@@ -60,18 +60,18 @@ enum Wanted {
     Range(Arc<(OwnedKey, OwnedKey)>),
 }
 
-/// The objects of one slice. Those of an ordered table are in its order, those of a key in a bag come from the newest to the oldest.
-/// Apart from that, the objects of an unordered table are in no order: [`place`](Self::place) and [`order`](Self::order) tell that of
+/// The objects of one slice. Those of an ordered table are in its order. The objects of one key of a bag are ordered from the newest to the
+/// oldest. The keys of an unordered table are in no particular order. [`place`](Self::place) and [`order`](Self::order) give the order of
 /// `first` and `next`.
 #[derive(Default)]
 pub struct Met<'g> {
     objects: Vec<ObjectRef<'g>>,
-    /// The key words of the objects' entries, where the selection is about a whole unordered table.
+    /// The key words of the objects' entries. Only filled if the selection covers a whole unordered table.
     words: Vec<u64>,
 }
 
 impl<'g> Met<'g> {
-    /// No objects, and room for some.
+    /// No objects, with room for some.
     pub fn with_room(objects: usize) -> Self {
         Self {
             objects: Vec::with_capacity(objects),
@@ -89,14 +89,15 @@ impl<'g> Met<'g> {
         self.words.clear();
     }
 
-    /// The place of an object of an unordered table, to [go to](Selection::go_to). All objects of a key have the same place; other
-    /// keys nearly always have another one. Equal for all objects where the selection is not about a whole unordered table.
+    /// The number of the place of an object of an unordered table, to [go to](Selection::go_to) later. All objects of one key have the same
+    /// place. Different keys nearly always have different places. If the selection does not cover a whole unordered table, the number is
+    /// the same for all objects.
     #[inline]
     pub fn place(&self, object: usize) -> u64 {
         self.words.get(object).map_or(0, |&word| place_of(word))
     }
 
-    /// The order of two objects of the same place; `key` is the place of the key in an object.
+    /// The order of two objects of the same place. `key` is the position of the key in objects, counted from 0.
     pub fn order(&self, key: usize, a: usize, b: usize) -> Ordering {
         let colliding = || match self.words.get(a) {
             Some(word) if !is_immediate(*word) => {
@@ -123,7 +124,7 @@ impl Selection {
         }
     }
 
-    /// All objects; those of an ordered table in this direction.
+    /// All objects. Those of an ordered table come in this direction.
     pub fn all(table: &Table, direction: Direction) -> Self {
         let wanted = match table.kind() {
             Kind::OrderedSet => Wanted::AllOrdered,
@@ -139,12 +140,12 @@ impl Selection {
             Keys::All if ordered => Wanted::AllOrdered,
             Keys::All => Wanted::All,
             Keys::Exact(keys) => {
-                // The order of terms does not do: numbers that are equal in it may be different keys, 1 and 1.0, 0.0 and -0.0.
+                // The order of terms is not enough. Numbers that are equal in it may be different keys: 1 and 1.0, 0.0 and -0.0.
                 let order = |a: &Block, b: &Block| {
                     let (a, b) = (table.probe(key_of(a)), table.probe(key_of(b)));
                     a.word().cmp(&b.word()).then_with(|| exact_order(a.term(), b.term()))
                 };
-                // Each key once, in the order of the clauses.
+                // Each key is kept once, in the order of the clauses.
                 let mut keys: Vec<_> = keys.into_iter().enumerate().collect();
                 keys.sort_by(|(_, a), (_, b)| order(a, b));
                 keys.dedup_by(|(_, a), (_, b)| order(a, b).is_eq());
@@ -160,17 +161,17 @@ impl Selection {
         Ok(Self::new(wanted, direction, filter))
     }
 
-    /// Whether it goes over the whole table.
+    /// Whether it covers the whole table.
     pub fn is_whole(&self) -> bool {
         matches!(self.wanted, Wanted::All | Wanted::AllOrdered)
     }
 
-    /// Whether it has the keys of what it shows.
+    /// Whether it is a list of keys.
     pub fn has_keys(&self) -> bool {
         matches!(self.wanted, Wanted::Keys(_))
     }
 
-    /// The place that the scan has come to between two slices; nothing at its start.
+    /// How far the scan has come between two slices. `None` at its start.
     pub fn place(&self) -> Option<Place<'_>> {
         match &self.spot.0 {
             At::Number(number) => Some(Place::Number(*number)),
@@ -178,7 +179,7 @@ impl Selection {
         }
     }
 
-    /// Goes to a place that an equal selection of the same table has been at; false if there is no such place.
+    /// Goes to a place that an equal selection of the same table has reached before. Returns false if this selection has no such places.
     pub fn go_to(&mut self, place: Place<'_>) -> bool {
         match (&mut self.spot.0, place) {
             (At::Number(at), Place::Number(number)) => *at = number,
@@ -188,30 +189,31 @@ impl Selection {
         true
     }
 
-    /// Goes behind all objects, if the table is unordered; false if it is not.
+    /// Goes to the place after all objects, if the table is unordered. Returns false if it is ordered.
     pub fn go_to_end(&mut self) -> bool {
         self.go_to(Place::Number(END))
     }
 
-    /// Where the scan stands.
+    /// How far the scan has come.
     pub fn spot(&self) -> Spot {
         self.spot.clone()
     }
 
-    /// Goes back to where the scan once stood.
+    /// Goes back to where the scan was before.
     pub fn go_back(&mut self, spot: Spot) {
         self.spot = spot;
     }
 }
 
-/// The key that a block of a program's keys stands for.
+/// The key in a block that a program has for it.
 fn key_of(block: &Block) -> TermRef<'_> {
     block.as_ref().element(0)
 }
 
 impl<'g> Handle<'g> {
-    /// Meets the objects of about `limit` more keys (in an ordered table: of at most so many); false when the selection is complete, and
-    /// then it need not stand behind these objects. When it fails, nothing has happened. `met` is empty before.
+    /// Writes the objects of about `limit` more keys to `met`, in an ordered table of at most `limit` keys. `met` is empty before. Returns
+    /// false when the selection is complete. Then the selection's place need not be after these objects. If this fails, nothing has
+    /// changed.
     pub fn slice(
         self,
         selection: &mut Selection,
@@ -243,7 +245,7 @@ impl<'g> Handle<'g> {
                     out,
                     #[inline(always)]
                     |entry, out| {
-                        // The engine may have taken some back.
+                        // The engine may have taken back some objects that it showed before.
                         let met = out.len();
                         words.truncate(met);
                         self.expand(entry, &mut expansion, out);
@@ -317,9 +319,10 @@ impl<'g> Handle<'g> {
         Ok(more)
     }
 
-    /// Replaces objects of a key of a table that is no bag, in the order of insertion, by those that `new` gives for them; how many.
-    /// Fails with [`Failure::Big`], and nothing done, when they are too many for a caller that is not `patient`, or have more words
-    /// than what `fits`. `new` is short and does not come back here; what it gives has the same key.
+    /// Replaces the objects of a key by those that `new` returns for them, in the order of insertion. Returns the number of replaced
+    /// objects. The table is not a `bag`. Fails with [`Failure::Big`], and does nothing, if `fits` does not accept their number of words,
+    /// or if they are too many, unless the caller is `patient`. `new` is short and does not operate on tables. The objects that it returns
+    /// have the same key.
     pub fn replace_all(
         self,
         probe: &Probe<'_>,
@@ -346,7 +349,7 @@ impl<'g> Handle<'g> {
                     if group.count() > GROUP_LIMIT && !patient || !fits(unsafe { group.words_to_read() }) {
                         return (Step::Keep, Err(Failure::Big));
                     }
-                    // SAFETY: as above; the new objects have the same key, as the caller promises.
+                    // SAFETY: as above. The new objects have the same key, as the caller promises.
                     let (replaced, growth) = unsafe { group.replace_each(self.guard, key, &mut new) };
                     store.count(0, growth);
                     (Step::Touch, Ok((replaced, None)))
@@ -366,14 +369,14 @@ impl<'g> Handle<'g> {
             }
         })??;
         if let Some(old) = old {
-            // SAFETY: the place holds something else now.
+            // SAFETY: the place has another entry now.
             unsafe { retire_entry(self.guard, old.body) }
         }
         Ok(replaced)
     }
 
-    /// Writes the objects of a key that the program can match to `found`; of few objects all. Fails with [`Failure::Big`] when they are too many for
-    /// a caller that is not `patient`.
+    /// Writes the objects of a key that the program can match to `found`. If there are few objects, writes all of them. Fails with
+    /// [`Failure::Big`] if they are too many, unless the caller is `patient`.
     pub fn lookup_for(
         self,
         program: &Program,
@@ -384,9 +387,9 @@ impl<'g> Handle<'g> {
         self.lookup_filtered(probe, patient, || Filter::of(program, self.table.key()), found)
     }
 
-    /// Removes objects of a key, all at once: those that the selection can show and of which `unwanted` is
-    /// true; how many. Fails with [`Failure::Big`], and nothing done, when they may be too many for a caller that is not
-    /// `patient`, or have more words than what `fits`. `unwanted` is short and does not come back here.
+    /// Removes objects of a key, all at once, and returns their number. Removes those that the selection can show and for which `unwanted`
+    /// returns true. Fails with [`Failure::Big`], and does nothing, if `fits` does not accept their number of words, or if they may be too
+    /// many, unless the caller is `patient`. `unwanted` is short and does not operate on tables.
     pub fn remove_all(
         self,
         selection: &Selection,
@@ -398,7 +401,7 @@ impl<'g> Handle<'g> {
         self.remove_filtered(probe, patient, fits, || &selection.filter, unwanted)
     }
 
-    /// As [`remove_all`](Self::remove_all), of objects that the program can match.
+    /// Like [`remove_all`](Self::remove_all), for objects that the program can match.
     pub fn remove_for(
         self,
         program: &Program,
@@ -428,8 +431,8 @@ impl<'g> Handle<'g> {
         })
     }
 
-    /// As [`remove_all`](Self::remove_all) for the next key of a selection that has the keys of what it shows: also whether there are
-    /// more of them. Nothing, and nothing done, where it does not.
+    /// [`remove_all`](Self::remove_all) for the next key of a selection that is a list of keys. Also returns whether there are more keys.
+    /// For other selections, does nothing and returns `None`.
     pub fn remove_slice(
         self,
         selection: &mut Selection,

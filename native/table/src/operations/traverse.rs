@@ -1,5 +1,5 @@
-//! `first` to `prev_lookup`, and `slot/2`. Traversal of any table is safe without fixing it: the position in a
-//! hash table is a hash, in an ordered one a key, and neither needs to be in the table any more.
+//! `first` to `prev_lookup`, and `slot/2`. A traversal of any table is safe without fixing the table. The position is a hash in a hash
+//! table, and a key in an ordered table. Neither needs to be in the table any more.
 
 use crate::failure::{Cause, Failure};
 use crate::object::group::Group;
@@ -19,64 +19,64 @@ use std::cell::RefCell;
 pub enum Direction {
     /// `first` and `next`.
     Up,
-    /// `last` and `prev`; the same as [`Up`](Self::Up) in a table without order.
+    /// `last` and `prev`. The same as [`Up`](Self::Up) in an unordered table.
     Down,
 }
 
-/// Places of an ordered table that a scheduler passes, a leaf of some ninety at a time, to come to one by its number.
+/// The largest number of entries of an ordered table that a scheduler passes to find one by its number. They are passed leaf by leaf.
 const SLOTS_LIMIT: usize = 50_000;
 
-/// The fewest slots of a hash table, as in ETS: a program may count on being allowed to ask for as many. If there are fewer
+/// The smallest number of slots of a hash table, which is that of ETS. Programs may expect that so many slots exist. If there are fewer
 /// buckets, the last slots are empty.
 const MIN_SLOTS: usize = 256;
 
-/// Walks that a thread goes on with at once.
+/// The number of trails that each thread keeps.
 const TRAILS: usize = 4;
 
-/// The number of a place that has none.
+/// The number of a place without a number.
 const UNNUMBERED: u64 = 0;
 
-/// Numbers that a trail gets at once.
+/// The number of numbers that a trail gets at once.
 const NUMBERS: u64 = 1 << 12;
 
-/// All numbers that are given: so many that they do not come again while anybody has one.
+/// The total number of numbers. They are reused only after so many others that nobody has an old one any more.
 const ALL_NUMBERS: u64 = 1 << 58;
 
-/// The next number to be given.
+/// The next number that is not in use.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Where the last steps of this thread ended; a store's are in a place that its address chooses.
+    /// This thread's trails. A store's address determines its trail.
     static WAYS: RefCell<[Trail; TRAILS]> = const { RefCell::new([const { Trail::new() }; TRAILS]) };
 }
 
-/// Lends the trail for walks through a store.
+/// Lends the trail of a store.
 #[inline]
 fn with_trail<R>(store: &Store, f: impl FnOnce(&mut Trail) -> R) -> R {
     let place = (std::ptr::from_ref(store).addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     WAYS.with_borrow_mut(|trails| f(&mut trails[place as usize % TRAILS]))
 }
 
-/// An entry with the first of its objects.
+/// The entry, with a group replaced by the group's first object.
 #[inline]
 fn first_of(entry: Option<Entry>) -> Option<Entry> {
     let mut entry = entry?;
     if is_group(entry.body) {
-        // SAFETY: groups are retired through the epoch, and an engine looks under a guard.
+        // SAFETY: groups are retired through the epoch, and engines call this under a guard.
         entry.body = unsafe { Group::from_body(entry.body) }.first()?;
     }
     Some(entry)
 }
 
 impl<'g> Handle<'g> {
-    /// The key after (before) this one, in the table or not; the first (last) without one.
+    /// The key after (or before) this one, which need not be in the table. Without a key, the first (or last) one.
     pub fn step(self, from: Option<&Probe<'_>>, direction: Direction) -> Result<Option<TermRef<'g>>, Failure> {
         let found = self.step_with(from, direction, first_of)?;
         Ok(self.found_key(found))
     }
 
-    /// As [`step`](Self::step) from the key that this thread's last step in the table came to, if `is_key` says of that key that
-    /// it is the one to go on from. Nothing if it does not, or the way must be searched.
+    /// [`step`](Self::step) from the key that this thread's last step in the table came to. `is_key` must say that this key is the one to
+    /// go on from. `None` if it says no, or if the way must be searched.
     #[inline(always)]
     pub fn step_along(
         self,
@@ -89,11 +89,11 @@ impl<'g> Handle<'g> {
 
     #[inline]
     fn found_key(self, found: Option<Entry>) -> Option<TermRef<'g>> {
-        // SAFETY: the engine has validated it, and objects are retired through the epoch.
+        // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
         found.map(|entry| unsafe { self.key(entry) })
     }
 
-    /// As [`step`](Self::step), but writes all objects of the key to `found`.
+    /// Like [`step`](Self::step), but writes all objects of the key to `found`.
     pub fn step_lookup(
         self,
         from: Option<&Probe<'_>>,
@@ -105,7 +105,7 @@ impl<'g> Handle<'g> {
         self.looked(fits, patient, found)
     }
 
-    /// As [`step_along`](Self::step_along), with the only object of the key, for table types that have one only.
+    /// Like [`step_along`](Self::step_along), with the only object of the key, in a table type that allows only one.
     #[inline(always)]
     pub fn step_get_along<'o>(
         self,
@@ -121,16 +121,17 @@ impl<'g> Handle<'g> {
         self.step_get(self.at_key(is_key), UNNUMBERED, direction, patient, scratch)
     }
 
-    /// Numbers the place that this thread's last step in the table, one by search, came to. No place has its number but that one, so who
-    /// has the number, one more after each [step](Self::step_get_from) from there, need not compare keys. No number is 0.
+    /// Gives a number to the place that this thread's last step in the table came to. That step made a search. No other place has this
+    /// number. Each [step](Self::step_get_from) from there adds one to it. So a caller that has the number need not compare keys. Numbers
+    /// are not 0.
     pub fn number(self) -> u64 {
-        // Relaxed: nothing but the number itself matters.
+        // Relaxed: only the number itself matters.
         let number = NUMBER.fetch_add(NUMBERS, Ordering::Relaxed) % ALL_NUMBERS + 1;
         with_trail(self.store(), |trail| trail.number = number);
         number
     }
 
-    /// As [`step_get_along`](Self::step_get_along) from the place with this number.
+    /// Like [`step_get_along`](Self::step_get_along), from the place with this number.
     #[inline(always)]
     pub fn step_get_from<'o>(
         self,
@@ -142,7 +143,7 @@ impl<'g> Handle<'g> {
     where
         'g: 'o,
     {
-        // Behind a multiple begin another trail's numbers.
+        // After a multiple of `NUMBERS`, the numbers of another trail begin.
         let is_here = |at, _| at == number && !number.is_multiple_of(NUMBERS);
         self.step_get(is_here, number.wrapping_add(1), direction, patient, scratch)
     }
@@ -186,14 +187,15 @@ impl<'g> Handle<'g> {
         Ok(result)
     }
 
-    /// Whether a place of a trail is that of a key.
+    /// A function that says whether a place of a trail is that of a key.
     #[inline(always)]
     fn at_key<F: FnOnce(TermRef<'g>) -> bool>(self, is_key: F) -> impl FnOnce(u64, Entry) -> bool + use<'g, F> {
-        // SAFETY: a trail shows what was valid in this epoch.
+        // SAFETY: a trail shows only entries that were valid in this epoch.
         move |_, entry| unsafe { stored_key(entry, self.table.key()) }.is_some_and(is_key)
     }
 
-    /// Goes one step along the trail, to a place with this number, if `is_here` of the place where it is: its number and the entry there.
+    /// Goes one step along the trail, to a place that gets this number. `is_here` gets the number and the entry of the trail's place, and
+    /// says whether to start from there.
     #[inline(always)]
     fn follow<R>(
         self,
@@ -214,8 +216,8 @@ impl<'g> Handle<'g> {
         Ok(result)
     }
 
-    /// `slot/2`: the objects of a bucket, or of the place with that number in an ordered table; nothing just behind the last.
-    /// Fails with [`Failure::Big`] when there are too many for a caller that is not `patient`, and further behind the last one.
+    /// `slot/2`: the objects of a bucket, or in an ordered table of the entry with this number. `None` for the number just after the last
+    /// one. Fails for numbers beyond that. Fails with [`Failure::Big`] if there are too many objects, unless the caller is `patient`.
     pub fn slot(self, number: usize, patient: bool) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
         let store = self.store();
         let ordered = self.table.kind() == Kind::OrderedSet;
@@ -234,27 +236,27 @@ impl<'g> Handle<'g> {
             false if number < MIN_SLOTS => return Ok(Some(Vec::new())),
             false => store.buckets().max(MIN_SLOTS),
         };
-        // It is less than the end if the table has grown meanwhile.
+        // The number may be below the end, if the table has grown in the meantime.
         match number <= end {
             true => Ok(None),
             false => Err(Cause::None.into()),
         }
     }
 
-    /// Appends the objects of an entry, in the order of insertion; if that is too much, [`Expansion::finish`] tells so, and what was
-    /// appended is of no use. Looks into objects only where they may be packed.
+    /// Appends the objects of an entry, in the order of insertion. If that is too much work, [`Expansion::finish`] fails, and the appended
+    /// objects are not used. Reads objects only if they may be packed.
     #[inline(always)]
     pub(crate) fn expand(self, entry: Entry, expansion: &mut Expansion, out: &mut Vec<ObjectRef<'g>>) {
         if is_group(entry.body) || is_changing(entry.body) || self.table.options().compressed() {
             return self.expand_more(entry, expansion, out);
         }
-        // SAFETY: objects are retired through the epoch; the engine takes back what was not valid.
+        // SAFETY: objects are retired through the epoch. The engine takes back what was not valid.
         out.push(unsafe { ObjectRef::stored(entry, self.table.key()) });
     }
 
     #[inline(never)]
     fn expand_more(self, entry: Entry, expansion: &mut Expansion, out: &mut Vec<ObjectRef<'g>>) {
-        // SAFETY: objects and groups are retired through the epoch; the engine takes back what was not valid.
+        // SAFETY: objects and groups are retired through the epoch. The engine takes back what was not valid.
         unsafe {
             if is_group(entry.body) {
                 let place = self.table.key_place(entry.key);
@@ -273,7 +275,7 @@ impl<'g> Handle<'g> {
                 return out.push(expansion.copies.object(entry));
             }
             let object = ObjectRef::stored(entry, self.table.key());
-            // What is not admitted fills a place all the same, or the engine would look for more.
+            // An object that is not admitted is appended too. Otherwise the engine would go on to find more objects.
             out.push(if expansion.admits(&object) {
                 object.unpacked()
             } else {
@@ -283,20 +285,20 @@ impl<'g> Handle<'g> {
     }
 }
 
-/// What a scheduler may take of the entries that it comes to in one step.
+/// Limits the work of one step of a scan on a scheduler.
 pub(crate) struct Expansion {
     patient: bool,
-    /// Words that were unpacked.
+    /// The number of words that were unpacked.
     words: usize,
     large: bool,
     copies: Copies,
 }
 
-/// Words of memory that copies of objects are made in together.
+/// The number of words of memory that are allocated at once for copies of objects.
 const COPIES: usize = 1 << 10;
 
 impl Expansion {
-    /// Without a limit for who is `patient`.
+    /// There is no limit if the caller is `patient`.
     pub fn new(patient: bool) -> Self {
         Self {
             patient,

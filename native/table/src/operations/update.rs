@@ -1,4 +1,4 @@
-//! `update_counter/3,4` and `update_element/3,4`: changes of some elements of one object, atomic and isolated.
+//! `update_counter/3,4` and `update_element/3,4`: they change some elements of one object, atomically and in isolation.
 
 use crate::failure::{Cause, Failure};
 use crate::object::group::retire_entry;
@@ -15,18 +15,18 @@ use cats_sync::epoch::Guard;
 use cats_term::{is_immediate, small, Builder, Elements, TermRef, View};
 use smallvec::SmallVec;
 
-/// Operations, or elements of a new object, for which there is room on the stack.
+/// The number of operations, or of elements of a new object, for which there is room on the stack.
 const FEW: usize = 4;
 
-/// The 64-bit digits of the integers in a call that are no immediates, or of the values that counters get, beyond which it takes too
-/// long for a scheduler.
+/// The largest number of 64-bit digits that a call on a scheduler may handle, counted over all integers that are not immediates and all
+/// values that counters get.
 pub const DIGITS_LIMIT: usize = 2000;
 
-/// The values of counters, and their words if they are immediates.
+/// The values of counters, and the same as words, if they are immediates.
 pub type Numbers = SmallVec<[Number; FEW]>;
 pub type Words = SmallVec<[u64; FEW]>;
 
-/// One operation of `update_counter` whose numbers are immediates: nearly all are.
+/// One operation of `update_counter` whose numbers are immediates, which is the usual case.
 #[derive(Clone, Copy, Debug)]
 pub struct Addition {
     /// Counted from 1.
@@ -37,7 +37,7 @@ pub struct Addition {
 }
 
 impl Addition {
-    /// The word of the counter after the operation, if that and the one before are immediates.
+    /// The word of the counter after the operation. `None` if it, or the word before, is not an immediate.
     #[inline]
     fn of(&self, word: u64) -> Option<u64> {
         match self.limit {
@@ -54,19 +54,19 @@ impl Addition {
     }
 }
 
-/// The value of a counter that is an immediate.
+/// The value of a counter. `None` if it is not an immediate.
 #[inline]
 fn value_of(word: u64) -> Option<i64> {
     (word & 0xf == 0xf).then_some(word as i64 >> 4)
 }
 
-/// The word of a counter after an addition, if that and the one before are immediates.
+/// The word of a counter after an addition. `None` if it, or the word before, is not an immediate.
 #[inline]
 fn added(word: u64, increment: i64) -> Option<u64> {
     small(value_of(word)?.checked_add(increment)?)
 }
 
-/// Whether a counter that has become `value` passed its limit, on the way down or up.
+/// Whether a counter that has become `value` is beyond its limit. `down` is the direction in which it was changed.
 #[inline]
 fn passes<T: Ord>(down: bool, value: &T, limit: &T) -> bool {
     if down {
@@ -76,7 +76,7 @@ fn passes<T: Ord>(down: bool, value: &T, limit: &T) -> bool {
     }
 }
 
-/// The index of a position counted from 1; no element's, if there is no such position.
+/// The index of a position that is counted from 1. If there is no such position, an index that no element has.
 #[inline]
 fn index_of(position: i64) -> usize {
     (position as usize).wrapping_sub(1)
@@ -89,19 +89,19 @@ pub enum CounterOp {
         /// Counted from 1.
         position: i64,
         increment: Number,
-        /// A value beyond the first becomes the second.
+        /// If the value is beyond the first number, the counter is set to the second one.
         limit: Option<(Number, Number)>,
     },
-    /// What is no operation, or no list of such: fails, but only once the key is found.
+    /// Not a valid operation or list of operations. The call fails, but only if the key is found.
     Invalid,
 }
 
 /// One operation of `update_element`.
 #[derive(Clone, Copy)]
 pub enum ElementOp<'a> {
-    /// Position, counted from 1, and the new element.
+    /// The position, counted from 1, and the new element.
     Set(i64, TermRef<'a>),
-    /// As [`CounterOp::Invalid`].
+    /// See [`CounterOp::Invalid`].
     Invalid,
 }
 
@@ -131,11 +131,11 @@ impl<'a> Tuple<'a> {
     }
 }
 
-/// What an update starts from.
+/// The object before an update.
 #[derive(Clone, Copy)]
 enum Base<'a> {
     Stored(ObjectRef<'a>),
-    /// A default object, with the key that was asked for.
+    /// A default object. `term` is the key of the call, and `key` its position.
     Default {
         tuple: Tuple<'a>,
         key: usize,
@@ -163,7 +163,7 @@ impl<'a> Base<'a> {
         }
     }
 
-    /// The index of a position, counted from 1, that may be updated.
+    /// The index of a position, counted from 1. Fails if that element must not be updated.
     #[inline]
     fn index(&self, position: i64, key: usize) -> Result<usize, Failure> {
         if position == key as i64 + 1 {
@@ -208,28 +208,32 @@ impl<'a> Base<'a> {
     }
 }
 
-// What an update that changes immediates gives back through the engine if it has done nothing, or the table has another name. It is a
-// single word, so that it stays in a register on its way out.
+// Results of an update that changes immediates: it did nothing, or the table has another name. Results are single words, so they stay in a
+// register.
 const NOTHING: u64 = 0;
 const RENAMED: u64 = 2;
 
 impl Handle<'_> {
-    /// `update_counter/3,4` with one operation without a limit, where it takes little more than finding the object: the word of the
-    /// counter. Nothing, and nothing done, where [`update_counter`](Self::update_counter) has to decide.
+    /// `update_counter/3,4` with one operation without a limit, on the fast path. Returns the word of the counter. `None`, and nothing is
+    /// done, if [`update_counter`](Self::update_counter) must be called.
     #[inline(always)]
     pub fn add(self, probe: &Probe<'_>, position: i64, increment: i64) -> Result<Option<u64>, Failure> {
         self.change_word(probe, position, move |word| added(word, increment))
     }
 
-    /// The same for `update_element/3,4` with one operation, whose new element is an immediate.
+    /// The same for `update_element/3,4` with one operation whose new element is an immediate.
     #[inline(always)]
     pub fn set(self, probe: &Probe<'_>, position: i64, element: u64) -> Result<bool, Failure> {
         let change = move |word| is_immediate(word).then_some(element);
         Ok(self.change_word(probe, position, change)?.is_some())
     }
 
-    /// Changes one element, an immediate, into another, which it returns. Nothing, and nothing done, if the key has no object, or this
-    /// one is not a pair or in a block, without held terms, or has no such element, or `change` gives nothing.
+    /// Changes one element from an immediate to another, and returns the new one. Does nothing, and returns `None`, in these cases:
+    ///
+    /// * The key has no object.
+    /// * The object is neither a pair nor in a block without held terms.
+    /// * The object has no such element.
+    /// * `change` returns `None`.
     #[inline(always)]
     fn change_word(
         self,
@@ -255,7 +259,7 @@ impl Handle<'_> {
             word if is_immediate(word) => Ok(Some(word)),
             NOTHING => Ok(None),
             RENAMED => Err(Cause::Id.into()),
-            // SAFETY: the object lives as long as the guard, and is in no place any more.
+            // SAFETY: the object lives as long as the guard, and nothing links to it any more.
             old => unsafe {
                 let element = element_word(old, index);
                 retire_body(self.guard, old);
@@ -264,7 +268,7 @@ impl Handle<'_> {
         }
     }
 
-    /// [`change_word`](Self::change_word), out of line.
+    /// [`change_word`](Self::change_word), not inlined.
     #[inline(never)]
     fn change_one(
         self,
@@ -275,7 +279,7 @@ impl Handle<'_> {
         self.change_word(probe, position, change)
     }
 
-    /// [`change_word`](Self::change_word) in a table with any engine and objects as they may be: what its step gives back.
+    /// [`change_word`](Self::change_word) in a table with any engine and any form of objects. Returns the result of its step.
     #[inline(never)]
     fn change_in_any(
         self,
@@ -288,8 +292,8 @@ impl Handle<'_> {
             .update(self.guard, probe, move |old| self.change_entry(old, index, change))?)
     }
 
-    /// The step of [`change_word`](Self::change_word). It gives the new word, if that was changed where it stood, or the body of the old
-    /// block, or one of the two constants.
+    /// The step of [`change_word`](Self::change_word). Its result is the new word if that was changed in place, the body of the old block,
+    /// or one of the two constants.
     #[inline(always)]
     fn change_entry(self, old: Option<Entry>, index: usize, change: impl Fn(u64) -> Option<u64>) -> (Step, u64) {
         if self.still_named().is_err() {
@@ -308,22 +312,22 @@ impl Handle<'_> {
                 body => (Step::Put(Entry { key, body }), body),
             };
         }
-        // SAFETY: the place is locked, and the key is not changed. As in `change_word`, immediates are changed into immediates.
+        // SAFETY: the place is locked, and the element is not the key. As in `change_word`, immediates are changed into immediates.
         if let Some(word) = unsafe { change_in_place(old, index, &change) } {
             return (Step::Keep, word);
         }
         match change_in_block(self.guard, old, index, change) {
             NOTHING => (Step::Keep, NOTHING),
             body => {
-                // SAFETY: the place is locked, and the new object not shared yet.
+                // SAFETY: the place is locked, and nobody else knows the new object yet.
                 self.store().count(0, unsafe { more_bytes(body, old) });
                 (Step::Put(Entry { key, body }), old)
             }
         }
     }
 
-    /// `update_counter/3,4` with operations on immediates: appends the words of the counters after each. False, and nothing done, where
-    /// [`update_counter`](Self::update_counter) has to decide.
+    /// `update_counter/3,4` with operations on immediates. Appends the counter's word after each operation. Returns false, and does
+    /// nothing, if [`update_counter`](Self::update_counter) must be called.
     pub fn add_all(self, probe: &Probe<'_>, ops: &[Addition], words: &mut Words) -> Result<bool, Failure> {
         if let [op] = ops {
             let word = self.change_one(probe, op.position, &|word| op.of(word))?;
@@ -342,7 +346,7 @@ impl Handle<'_> {
         })
     }
 
-    /// The same for `update_element/3,4`, with operations that make elements, by their positions, immediates.
+    /// The same for `update_element/3,4`. Each operation has a position and a new element, which is an immediate.
     pub fn set_all(self, probe: &Probe<'_>, ops: &[(i64, u64)]) -> Result<bool, Failure> {
         if let [(position, word)] = *ops {
             return self.set(probe, position, word);
@@ -358,7 +362,8 @@ impl Handle<'_> {
         })
     }
 
-    /// Changes some elements, immediates, into others. False, and nothing done, where [`change_word`](Self::change_word) does nothing.
+    /// Changes some elements from immediates to others. Returns false, and does nothing, where [`change_word`](Self::change_word) does
+    /// nothing.
     #[inline(always)]
     fn change_words(
         self,
@@ -369,7 +374,7 @@ impl Handle<'_> {
         if self.table.kind().is_bag() {
             return Ok(false);
         }
-        // The result is the body of the object that was changed, or one of the two constants.
+        // The result is the body of the object that was replaced, or one of the two constants.
         let done = self.store().update(self.guard, probe, |old| {
             if self.still_named().is_err() {
                 return (Step::Keep, RENAMED);
@@ -380,7 +385,7 @@ impl Handle<'_> {
             match change_body(self.guard, old, key, &mut change) {
                 0 => (Step::Keep, NOTHING),
                 body => {
-                    // SAFETY: the place is locked, and the new object not shared yet.
+                    // SAFETY: the place is locked, and nobody else knows the new object yet.
                     self.store().count(0, unsafe { more_bytes(body, old) });
                     (Step::Put(Entry { key: word, body }), old)
                 }
@@ -390,15 +395,16 @@ impl Handle<'_> {
             NOTHING => Ok(false),
             RENAMED => Err(Cause::Id.into()),
             old => {
-                // SAFETY: the place holds another entry now.
+                // SAFETY: the place has another entry now.
                 unsafe { retire_body(self.guard, old) }
                 Ok(true)
             }
         }
     }
 
-    /// `update_counter/3,4` with any operations: the values after each. A default tuple stands in for an absent object. Fails with
-    /// [`Failure::Big`] when the object is too large for a caller that is not `patient`, or the counters have too many digits.
+    /// `update_counter/3,4` with any operations. Returns the value after each operation. If the key has no object, the update starts from
+    /// the default tuple. Fails with [`Failure::Big`] if the object is too large or the counters have too many digits, unless the caller is
+    /// `patient`.
     pub fn update_counter(
         self,
         probe: &Probe<'_>,
@@ -466,8 +472,8 @@ impl Handle<'_> {
         })
     }
 
-    /// `update_element/3,4`: [`Cause::BadKey`] when there is no object and no default. Fails with [`Failure::Big`] when the object is
-    /// too large for a caller that is not `patient`.
+    /// `update_element/3,4`. Fails with [`Cause::BadKey`] if there is neither an object nor a default tuple. Fails with [`Failure::Big`] if
+    /// the object is too large, unless the caller is `patient`.
     pub fn update_element(
         self,
         probe: &Probe<'_>,
@@ -502,7 +508,7 @@ impl Handle<'_> {
         Ok(())
     }
 
-    /// Replaces the object of a key (or a default) by the one whose body `change` makes.
+    /// Replaces the object of a key. `change` gets the old object, or the default tuple, and makes the body of the new one.
     fn update<R>(
         self,
         probe: &Probe<'_>,
@@ -533,7 +539,7 @@ impl Handle<'_> {
             match change(base) {
                 Ok((body, result)) => {
                     let key = old.map_or(probe.word(), |old| old.key);
-                    // SAFETY: the place is locked, and the new object is not shared yet.
+                    // SAFETY: the place is locked, and nobody else knows the new object yet.
                     unsafe { recount(store, old, body) };
                     (Step::Put(Entry { key, body }), Ok((result, old)))
                 }
@@ -541,14 +547,14 @@ impl Handle<'_> {
             }
         })??;
         if let Some(old) = old {
-            // SAFETY: the place holds another entry now.
+            // SAFETY: the place has another entry now.
             unsafe { retire_entry(self.guard, old.body) }
         }
         Ok(result)
     }
 }
 
-/// For each index the place of the same one that comes before it, if there is one: the last such.
+/// For each index, the place of the last equal index before it, if there is one.
 fn earlier(indices: &[usize]) -> SmallVec<[Option<usize>; FEW]> {
     let mut order: SmallVec<[(usize, usize); FEW]> = indices.iter().copied().zip(0..).collect();
     order.sort_unstable();
@@ -561,7 +567,7 @@ fn earlier(indices: &[usize]) -> SmallVec<[Option<usize>; FEW]> {
     earlier
 }
 
-/// The body of a copy of an object in a block with one element changed, or 0. The place is locked.
+/// The body of a copy, with one element changed, of an object in a block. 0 if there is none. The place is locked.
 #[inline(never)]
 fn change_in_block(guard: &Guard, body: u64, index: usize, change: impl Fn(u64) -> Option<u64>) -> u64 {
     let change = |elements: &mut [u64]| {
@@ -569,23 +575,25 @@ fn change_in_block(guard: &Guard, body: u64, index: usize, change: impl Fn(u64) 
         *place = change(*place)?;
         Some(())
     };
-    // SAFETY: the place is locked. As in `change_word`, the key stays and immediates become immediates.
+    // SAFETY: the place is locked. As in `change_word`, the key does not change, and immediates are changed into immediates.
     unsafe { changed(guard, body, change) }.map_or(0, |(body, ())| body)
 }
 
-/// The body of an object with its element words changed, or 0. The place is locked, the key at `key`.
+/// The body of an object with its element words changed. 0 if there is none. The place is locked. `key` is the key's position.
 #[inline(never)]
 fn change_body(guard: &Guard, body: u64, key: usize, change: &mut impl FnMut(&mut [u64]) -> Option<()>) -> u64 {
     let changed = if is_immediate(body) {
         let mut pair = [body; 2];
         change(&mut pair).map(|()| pair[1 - key])
     } else {
-        // SAFETY: the place is locked, so its object lives. As the callers see to, immediates become immediates.
+        // SAFETY: the place is locked, so its object lives. The callers change only immediates, and only into immediates.
         unsafe { changed(guard, body, change) }.map(|(body, ())| body)
     };
     changed.unwrap_or(0)
 }
 
+/// Counts the difference between a new object and the old one.
+///
 /// # Safety
 /// Both objects live, and neither is a group.
 unsafe fn recount(store: &Store, old: Option<Entry>, body: u64) {

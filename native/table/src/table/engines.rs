@@ -1,10 +1,10 @@
-//! The engines that a table can be held by, by name, and what each can do: the table types that it holds and the options that
-//! it has. Which of them are built is in [`crate::table::store`].
+//! The engines of tables, by name, and what each of them can do: its table types and its options. Which engines are built is in
+//! [`crate::table::store`].
 
 use crate::table::options::Kind;
 use cats_engine::config::{BaseLock, Delegate, LockName, MAX_BUCKET_LOCKS};
 
-/// The table structure, by name.
+/// An engine, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineName {
     Hash,
@@ -21,34 +21,34 @@ pub enum EngineName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EngineOption {
-    /// The lock of the table.
+    /// The table lock.
     Lock,
-    /// How operations are delegated; with a lock that delegates.
+    /// How operations are delegated, for a table lock that delegates.
     Delegate,
     StaticStack,
-    /// `write_concurrency` with a number: of bucket locks.
+    /// `write_concurrency` with the number of bucket locks.
     WriteConcurrency,
-    /// The thresholds of adaptation.
+    /// The thresholds at which a tree adapts to contention.
     Split,
     Join,
     /// The locks of base nodes.
     BaseLock,
 }
 
-/// What an option can be set to.
+/// The values of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// One of these names, the first of them by default.
+    /// One of these names. The first one is the default.
     Names(&'static [&'static str]),
-    /// A number from one to another.
+    /// A number from the first to the second.
     Numbers(u32, u32),
 }
 
-/// The largest threshold: statistics are 32 bits with a sign.
+/// The largest threshold: statistics are signed 32-bit numbers.
 pub const MAX_THRESHOLD: u32 = i32::MAX as u32;
 
 impl EngineName {
-    /// All of them, in the order in which they are listed: the first one that holds a table type is the default for it.
+    /// All engines, in the order in which they are listed. The first one that has a table type is the default for it.
     pub const ALL: [Self; 8] = [
         Self::Hash,
         Self::Ca,
@@ -60,7 +60,7 @@ impl EngineName {
         Self::SkipList,
     ];
 
-    /// What users call it.
+    /// The name for users.
     pub fn text(self) -> &'static str {
         match self {
             Self::Hash => "hash",
@@ -74,7 +74,7 @@ impl EngineName {
         }
     }
 
-    /// The table types that it holds.
+    /// The table types that the engine supports.
     pub fn kinds(self) -> &'static [Kind] {
         match self {
             Self::Hash | Self::LinearHash => &[Kind::Set, Kind::Bag, Kind::DuplicateBag],
@@ -83,7 +83,7 @@ impl EngineName {
         }
     }
 
-    /// The options that it has beside those that all have.
+    /// The options of the engine, besides those that all engines have.
     pub fn options(self) -> &'static [EngineOption] {
         use EngineOption::*;
         match self {
@@ -96,7 +96,7 @@ impl EngineName {
         }
     }
 
-    /// The engine of tables of this type that ask for none.
+    /// The engine of a table of this type, if no engine is named.
     pub fn default_of(kind: Kind) -> Self {
         match kind {
             Kind::OrderedSet => Self::Ca,
@@ -116,7 +116,7 @@ impl EngineOption {
         Self::BaseLock,
     ];
 
-    /// What users call it.
+    /// The name for users.
     pub fn text(self) -> &'static str {
         match self {
             Self::Lock => "lock",
@@ -129,7 +129,7 @@ impl EngineOption {
         }
     }
 
-    /// What it can be set to.
+    /// The values that the option can have.
     pub fn values(self) -> Values {
         match self {
             Self::Lock => Values::Names(LockName::TEXTS),

@@ -1,4 +1,4 @@
-//! A table: what it is called, who owns it, who may do what, and where its contents are.
+//! A table: its name, its owner, its access rights, and where its contents are.
 
 pub(crate) mod engines;
 pub(crate) mod options;
@@ -16,33 +16,33 @@ use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
 use std::ptr;
 
-/// Bit of the state: the table is deleted.
+/// Bit of the state: the table is dead.
 const DEAD: usize = 0x80;
-/// Bit of the state: whoever comes by the identifier has to look it up in the registry.
+/// Bit of the state: a call by identifier must look the table up in the registry.
 const LOOKED_UP: usize = 0x40;
-/// Bit of the state: nobody has written to the table yet. Its contents are those that all such tables share.
+/// Bit of the state: the table is blank. Its contents are those that all blank tables share.
 const BLANK: usize = 0x20;
-/// The access, in the state.
+/// The bits of the state for the access.
 const ACCESS: usize = 3;
 
-/// What an operation does to a table, as far as access goes.
+/// The kind of a call, for checking access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Right {
     Read,
-    /// To write objects. Who is allowed to finds contents to write to.
+    /// Writes objects. If it is allowed, checking it also gives a blank table contents of its own.
     Write,
-    /// As writing, to do something to the table, not to its objects.
+    /// Changes the table, not its objects. Allowed if writing is.
     Manage,
-    /// What everyone may know of any table.
+    /// Reads what everyone may know about any table.
     Info,
 }
 
-/// The word of a name's atom, and above it a count of the table's renamings. A reader compares it before and after. The count
-/// shows it a table that had another name meanwhile.
+/// The word of a name's atom, and above it the number of times that the table was renamed. An operation reads and then checks that the
+/// table still has this naming. The number makes that check fail if the table had another name in the meantime (the ABA problem).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Naming(u64);
 
-/// Bits of an atom's word: the VM has at most 2^31 atoms, and six bits of tag.
+/// The number of bits of an atom's word: the VM has at most 2^31 atoms, and a word has six bits of tag.
 const NAME_BITS: u32 = 40;
 
 impl Naming {
@@ -62,26 +62,26 @@ impl Naming {
 
 /// See the module's documentation.
 ///
-/// The value lives in memory that the boundary provides (a resource of the VM) for as long as anybody has its identifier, which
-/// may be long after the table was deleted. It has nothing to be dropped: what a table owns ends with its death, or with the attempt to
-/// make it known.
+/// The value lies in memory that the boundary provides, in a resource of the VM. It stays there as long as anybody has the table's
+/// identifier, which may be long after the table was deleted. Nothing happens when it is dropped: what a table owns is given up when it
+/// dies, or when entering it into the registry fails.
 pub struct Table {
-    /// Distinguishes the tables of a registry. Given before the table is known, and then never changed.
+    /// Distinguishes the tables of a registry. Set before anybody else knows the table, and never changed after that.
     serial: AtomicU64,
     options: Options,
-    /// The [`Naming`], also of a table that is not found by its name.
+    /// The [`Naming`]. Tables that are not found by name have one too.
     naming: AtomicU64,
     /// The word of the owner's pid.
     owner: AtomicU64,
-    /// The access, with [`DEAD`], [`LOOKED_UP`] and [`BLANK`].
+    /// The access and the bits [`DEAD`], [`LOOKED_UP`] and [`BLANK`].
     state: AtomicUsize,
-    /// The contents, retired when the table dies, unless they are not its own.
+    /// The contents. If they are the table's own, they are retired when the table dies.
     store: AtomicPtr<Store>,
     registry: &'static Registry,
 }
 
 impl Table {
-    /// A table that nobody knows yet: to be made known by [`Registry::enter`].
+    /// A table that nobody knows yet. [`Registry::enter`] makes it known.
     pub fn new(registry: &'static Registry, request: Request, name: u64, owner: u64) -> Result<Self, Failure> {
         const { assert!(!std::mem::needs_drop::<Self>()) };
         let Request { options, config } = request;
@@ -106,11 +106,11 @@ impl Table {
 
     #[inline]
     pub fn serial(&self) -> u64 {
-        // Relaxed: who knows the table has learnt of it since.
+        // Relaxed: whoever has the table got it through a synchronizing operation after the serial was set.
         self.serial.load(Ordering::Relaxed)
     }
 
-    /// The table is not known yet.
+    /// To be called before anybody else knows the table.
     pub(crate) fn set_serial(&self, serial: u64) {
         self.serial.store(serial, Ordering::Relaxed);
     }
@@ -125,7 +125,7 @@ impl Table {
         self.options.kind()
     }
 
-    /// The place of the key in an object, counted from 0.
+    /// The position of the key in objects, counted from 0.
     #[inline]
     pub fn key(&self) -> usize {
         self.options.key_position() as usize - 1
@@ -140,7 +140,7 @@ impl Table {
         }
     }
 
-    /// Where objects with this key word have their key.
+    /// The key's position, together with a key word.
     #[inline]
     pub(crate) fn key_place(&self, word: u64) -> KeyPlace {
         KeyPlace {
@@ -162,11 +162,11 @@ impl Table {
 
     #[inline]
     pub(crate) fn naming(&self) -> Naming {
-        // Acquire: pairs with `set_name`; who sees the new name sees all that was done before the renaming.
+        // Acquire pairs with the Release in `set_name`: whoever sees the new name sees everything that was done before the renaming.
         Naming(self.naming.load(Ordering::Acquire))
     }
 
-    /// The registry's lock for the table is held.
+    /// The caller holds the registry's lock for the table.
     pub(crate) fn set_name(&self, name: u64) {
         self.naming.store(self.naming().renamed(name).0, Ordering::Release);
     }
@@ -174,18 +174,18 @@ impl Table {
     /// The word of the owner's pid.
     #[inline]
     pub fn owner(&self) -> u64 {
-        // Acquire: pairs with `set_owner`.
+        // Acquire pairs with the Release in `set_owner`.
         self.owner.load(Ordering::Acquire)
     }
 
-    /// The registry's locks of both owners' parts are held.
+    /// The caller holds the registry's locks for both owners.
     pub(crate) fn set_owner(&self, owner: u64) {
         self.owner.store(owner, Ordering::Release);
     }
 
     #[inline]
     pub fn is_dead(&self) -> bool {
-        // Acquire: pairs with `kill`.
+        // Acquire pairs with the Release in `kill`.
         self.state.load(Ordering::Acquire) & DEAD != 0
     }
 
@@ -197,46 +197,46 @@ impl Table {
         }
     }
 
-    /// The registry's lock for the table is held, and the table is not dead.
+    /// The caller holds the registry's lock for the table, and the table is not dead.
     pub(crate) fn set_access(&self, access: Access) {
         let flags = self.state.load(Ordering::Relaxed) & !ACCESS;
         self.state.store(access as usize | flags, Ordering::Release);
     }
 
-    /// The registry's lock for the table is held.
+    /// The caller holds the registry's lock for the table.
     pub(crate) fn kill(&self) {
         let state = self.state.load(Ordering::Relaxed);
         self.state.store(state | DEAD, Ordering::Release);
     }
 
-    /// Ends a table that was not made known.
+    /// Ends a table that was never made known.
     ///
     /// # Safety
-    /// Nobody else knows it, and it was not ended before.
+    /// Nobody else knows it, and this is called once.
     pub(crate) unsafe fn discard(&self) {
         self.kill();
         if !self.is_blank() {
-            // SAFETY: the store is the table's own.
+            // SAFETY: the table owns the store.
             drop(unsafe { Own::from_raw(self.store_pointer()) });
         }
     }
 
-    /// Whether nobody has written to the table yet. Stays so once the table is dead.
+    /// Whether the table is blank. For a dead table this does not change any more.
     pub(crate) fn is_blank(&self) -> bool {
-        // Acquire: pairs with `furnish`; who sees that it is not blank sees the contents of its own.
+        // Acquire pairs with the Release in `furnish`: whoever sees that the table is not blank sees its own contents.
         self.state.load(Ordering::Acquire) & BLANK != 0
     }
 
-    /// Gives a blank table contents of its own, which are empty. The registry's lock for the table is held, and it is not dead.
+    /// Gives a blank table empty contents of its own. The caller holds the registry's lock for the table, and the table is not dead.
     pub(crate) fn furnish(&self, store: Own<Store>) {
         debug_assert!(self.is_blank());
         self.store.store(store.into_raw(), Ordering::Release);
         let state = self.state.load(Ordering::Relaxed);
-        // Release: after the contents, so that who may write never meets those of all blank tables.
+        // Release: the contents are stored before, so no writer ever sees those that blank tables share.
         self.state.store(state & !BLANK, Ordering::Release);
     }
 
-    /// Whether `caller` may do this to the table, which was found by its identifier; `caller` is only asked for when it matters.
+    /// Whether `caller` may do this to the table, which was found by its identifier. `caller` is called only if it matters.
     #[inline]
     pub fn check(&self, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Failure> {
         let state = self.state.load(Ordering::Acquire);
@@ -246,7 +246,7 @@ impl Table {
         self.allows(state, right, caller)
     }
 
-    /// The same for a table that takes more than its identifier to find, or is blank.
+    /// The same for a table that must be looked up in the registry, or is dead or blank.
     #[cold]
     fn check_closely(&self, right: Right, caller: u64) -> Result<(), Failure> {
         match self.registry.holds(self)? {
@@ -282,22 +282,22 @@ impl Table {
         }
     }
 
-    /// The contents now; for tables that were not dead under this guard.
+    /// The present contents. The table was alive at some time under this guard.
     #[inline]
     pub(crate) fn store<'g>(&self, _guard: &'g Guard) -> &'g Store {
-        // Acquire: pairs with the Release of `replace_store`. A store is retired only after the table is dead or the pointer
-        // was changed.
+        // Acquire pairs with the Release in `replace_store`. A store is retired only after the table is dead or has another store.
         let store = self.store.load(Ordering::Acquire);
-        // SAFETY: the store lives as long as the table does, and for guards taken before its death.
+        // SAFETY: the store lives as long as the table, and longer under guards taken before the table's death.
         unsafe { &*store }
     }
 
-    /// The address of the contents, which is left in place when the table dies: for who asked before, under a guard.
+    /// The address of the contents. It stays when the table dies, for operations that began before, under their guards.
     pub(crate) fn store_pointer(&self) -> *mut Store {
         self.store.load(Ordering::Acquire)
     }
 
-    /// Puts another store in the place of this one, which is now the caller's to retire. The registry's lock for the table is held.
+    /// Replaces the contents. The caller retires the old ones, whose address is returned. The caller holds the registry's lock for the
+    /// table.
     pub(crate) fn replace_store(&self, store: *mut Store) -> *mut Store {
         self.store.swap(store, Ordering::AcqRel)
     }
@@ -313,19 +313,19 @@ impl Table {
     }
 }
 
-/// Contents for a table with these options, and this configuration of the engine.
+/// Empty contents for a table with these options and this configuration of the engine.
 pub(crate) fn empty_store(options: Options, config: Option<Box<Config>>) -> Result<Own<Store>, Failure> {
     let key = options.key_position() as usize - 1;
     let store = Store::new(options.engine(), config, key, options.shared());
     store.and_then(Own::new).ok_or(Failure::SystemLimit)
 }
 
-/// A table that an operation works on, under a guard, and how it was found.
+/// A table as one call found it, with the call's guard.
 #[derive(Clone, Copy)]
 pub struct Handle<'g> {
     pub(crate) table: &'g Table,
     pub(crate) guard: &'g Guard,
-    /// The name by which it was found, or none.
+    /// The naming under which it was found. [`Naming::NONE`] if it was found by its identifier.
     found_by: Naming,
 }
 
@@ -338,7 +338,7 @@ impl<'g> Handle<'g> {
         }
     }
 
-    /// The guard under which it was found.
+    /// The call's guard.
     #[inline]
     pub fn guard(self) -> &'g Guard {
         self.guard
@@ -360,8 +360,8 @@ impl<'g> Handle<'g> {
         self.found_by == Naming::NONE
     }
 
-    /// Fails if the table was found by a name that it does not have any more, or did not have at some time since. Asked where an
-    /// operation takes effect, so that an operation by the old name is never seen after the renaming.
+    /// Fails if the table was found by name and has another [`Naming`] now. It is called where an operation takes effect. So after a
+    /// renaming, no operation by the old name takes effect.
     #[inline]
     pub(crate) fn still_named(self) -> Result<(), Failure> {
         if self.is_by_identifier() || self.found_by == self.table.naming() {

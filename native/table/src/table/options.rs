@@ -1,6 +1,5 @@
-//! What `new/2` can ask of a table. How the option list is read is the boundary's affair; how options act on each other is ETS'
-//! and stands here: a later option overrides an earlier one, but `set` and `protected` ask for nothing. What an engine lacks is
-//! refused.
+//! The options of `new/2`. The boundary reads the option list. This file has ETS' rules for how options interact: a later option overrides
+//! an earlier one, but `set` and `protected` override nothing. Options that an engine does not support are refused.
 
 use crate::table::engines::{EngineName, EngineOption};
 use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName, DEFAULT_BUCKET_LOCKS, MAX_BUCKET_LOCKS};
@@ -16,7 +15,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What users call it.
+    /// The name for users.
     pub fn text(self) -> &'static str {
         match self {
             Kind::Set => "set",
@@ -33,15 +32,15 @@ impl Kind {
     }
 }
 
-/// Who may do what.
+/// Who may read and write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Access {
-    /// Everyone reads and writes.
+    /// Everyone may read and write.
     Public = 0,
-    /// Everyone reads, the owner writes.
+    /// Everyone may read, and only the owner may write.
     Protected = 1,
-    /// The owner reads and writes.
+    /// Only the owner may read and write.
     Private = 2,
 }
 
@@ -51,29 +50,29 @@ pub enum WriteConcurrency {
     False,
     True,
     Auto,
-    /// So many bucket locks.
+    /// This number of bucket locks.
     Locks(u32),
-    /// So many bucket locks, by the option with which ETS tests itself. Only an engine with bucket locks makes use of it.
+    /// This number of bucket locks, given by the option with which ETS tests itself. Engines without bucket locks ignore it.
     HashLocks(u32),
 }
 
-/// The fewest locks that ETS makes of [`WriteConcurrency::HashLocks`].
+/// The smallest number of locks that ETS uses for [`WriteConcurrency::HashLocks`].
 const MIN_HASH_LOCKS: u32 = 64;
 
 impl WriteConcurrency {
-    /// So many bucket locks; nothing when there cannot be so many.
+    /// This number of bucket locks. `None` if the number is not allowed.
     pub fn locks(number: u32) -> Option<Self> {
         (number.is_power_of_two() && number <= MAX_BUCKET_LOCKS).then_some(Self::Locks(number))
     }
 
-    /// As many bucket locks as ETS makes of this number; nothing when it refuses the number.
+    /// The number of bucket locks that ETS uses for this number. `None` if ETS refuses the number.
     pub fn hash_locks(number: u32) -> Option<Self> {
         let rounded = 1 << number.checked_ilog2()?;
         (number <= MAX_BUCKET_LOCKS).then_some(Self::HashLocks(MIN_HASH_LOCKS.max(rounded)))
     }
 }
 
-/// One option, in the order of the list.
+/// One option of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionItem {
     Kind(Kind),
@@ -85,47 +84,47 @@ pub enum OptionItem {
     ReadConcurrency(bool),
     DecentralizedCounters(bool),
     Engine(EngineName),
-    /// An option that only some engines have, but `write_concurrency`: its number, or the place of its name, in its
+    /// An option that only some engines have, except `write_concurrency`. The number is the value, or the value's place in the option's
     /// [`values`](EngineOption::values).
     OfEngine(EngineOption, u32),
 }
 
-/// Why options are refused: the engine cannot do what they ask for together.
+/// Why options are refused: the engine does not support them together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The engine does not hold tables of this type.
+    /// The engine does not support tables of this type.
     Kind(EngineName, Kind),
     /// The engine does not have this option.
     Option(EngineName, EngineOption),
-    /// How to delegate is said, but not to a lock that does.
+    /// An option says how to delegate, but the lock does not delegate.
     NoDelegation,
-    /// [`WriteConcurrency::HashLocks`] is said of an ordered table.
+    /// [`WriteConcurrency::HashLocks`] is given for an ordered table.
     NoHashTable,
 }
 
-/// What `new/2` asks for.
+/// The options of a `new/2`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub options: Options,
-    /// How the engine is built, unless it is the default one and nothing was said of it.
+    /// How to build the engine. `None` if it is the default engine, and no option is about it.
     pub config: Option<Box<Config>>,
 }
 
-/// The options of a table as they came out. One word, as a structure that is written field by field and then copied as a whole
-/// has the processor wait: the largest part of making a table.
+/// The final options of a table, in one word. A structure that is written field by field and then copied as a whole would cause a
+/// store-forwarding stall.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Options(u64);
 
-/// Where an option stands in the word: the lowest bit, and the number of bits.
+/// The place of an option in the word: its lowest bit, and the number of its bits.
 #[derive(Clone, Copy)]
 struct Field(u32, u32);
 
-/// From 1.
+/// Counted from 1.
 const KEY_POSITION: Field = Field(0, 32);
 const KIND: Field = Field(32, 2);
 const ACCESS: Field = Field(34, 2);
 const ENGINE: Field = Field(36, 4);
-/// 0, 1 and 2 for `false`, `true` and `auto`; from [`LOCKS`] and [`HASH_LOCKS`] on with the logarithm of a number.
+/// 0, 1 and 2 stand for `false`, `true` and `auto`. From [`LOCKS`] and from [`HASH_LOCKS`] on, the logarithm of a number of locks is added.
 const WRITE_CONCURRENCY: Field = Field(40, 5);
 const READ_CONCURRENCY: Field = Field(45, 1);
 const DECENTRALIZED_COUNTERS: Field = Field(46, 1);
@@ -183,7 +182,7 @@ impl Options {
         self.get(COMPRESSED) != 0
     }
 
-    /// From 1.
+    /// Counted from 1.
     #[inline]
     pub fn key_position(self) -> u32 {
         self.get(KEY_POSITION) as u32
@@ -214,13 +213,13 @@ impl Options {
         EngineName::ALL[self.get(ENGINE) as usize]
     }
 
-    /// The engine is the default one of the type, and objects are not compressed.
+    /// Whether this is a plain table: it has the default engine of its type, and its objects are not packed.
     #[inline]
     pub fn plain(self) -> bool {
         self.get(PLAIN) != 0
     }
 
-    /// Whether many may write at once.
+    /// Whether many processes may write at the same time.
     #[inline]
     pub(crate) fn shared(self) -> bool {
         self.get(ACCESS) == Access::Public as u64 || self.get(WRITE_CONCURRENCY) != 0
@@ -262,11 +261,11 @@ pub struct Collect {
     options: Options,
     engine: Option<EngineName>,
     decentralized: Option<bool>,
-    /// What few tables have.
+    /// Options that only few tables have.
     special: Option<Box<Special>>,
 }
 
-/// What was said of the engine: which options that only some engines have, and how it is built then.
+/// Options about the engine: which were given, of those that only some engines have, and how the engine is built then.
 #[derive(Debug, Default)]
 struct Special {
     given: Vec<EngineOption>,
@@ -274,7 +273,7 @@ struct Special {
 }
 
 impl Collect {
-    /// Takes the next option of the list.
+    /// Adds the next option of the list.
     #[inline(always)]
     pub fn add(&mut self, item: OptionItem) {
         let options = &mut self.options;
@@ -309,7 +308,7 @@ impl Collect {
         }
     }
 
-    /// The options of the table. Readers of one lock are divided into `reader_groups` groups at most.
+    /// The final options. The readers of a lock are divided into at most `reader_groups` groups.
     #[inline(always)]
     pub fn finish(self, reader_groups: usize) -> Result<Request, Refusal> {
         let mut options = self.options;
@@ -323,7 +322,7 @@ impl Collect {
         if let Some(decentralized) = self.decentralized {
             options.set(DECENTRALIZED_COUNTERS, decentralized.into());
         }
-        // A private table has no use for concurrency, and ETS says so in `info`.
+        // A private table does not need concurrency. ETS reports it so in `info`.
         if options.access() == Access::Private {
             options.set(WRITE_CONCURRENCY, 0);
             options.set(READ_CONCURRENCY, 0);
@@ -363,8 +362,7 @@ impl Special {
     }
 }
 
-/// How an engine is built that is not the default one of the type, or of which something was said; `asked` is the
-/// `write_concurrency` that was asked for.
+/// The configuration of an engine that is not the default one, or about which options were given. `asked` is the given `write_concurrency`.
 #[cold]
 fn config(
     options: Options,
@@ -468,7 +466,7 @@ mod tests {
         let lacks = |option| Err(Refusal::Option(EngineName::Hash, option));
         assert_eq!(collect(&[locks]), lacks(EngineOption::WriteConcurrency));
         assert_eq!(collect(&[split]), lacks(EngineOption::Split));
-        // What a later option overrides was not asked for.
+        // An option that a later one overrides counts as not given.
         let plain = OptionItem::WriteConcurrency(WriteConcurrency::True);
         assert!(collect(&[locks, plain]).is_ok());
         assert_eq!(

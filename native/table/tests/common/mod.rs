@@ -98,7 +98,7 @@ pub fn atom(number: u64) -> u64 {
     cats_term::test_host::atom(&format!("a{number}"))
 }
 
-/// A tuple in memory of its own.
+/// A tuple as a block of its own.
 pub fn block(elements: &[Value]) -> Block {
     let mut builder = Builder::new();
     let root = builder.tuple(elements.len());
@@ -109,7 +109,7 @@ pub fn block(elements: &[Value]) -> Block {
     builder.finish().unwrap()
 }
 
-/// The words of those elements that are immediates, zeros for others.
+/// The words of the immediates among these elements. 0 for other elements.
 pub fn immediates(elements: &[Value]) -> Vec<u64> {
     elements
         .iter()
@@ -117,7 +117,7 @@ pub fn immediates(elements: &[Value]) -> Vec<u64> {
         .collect()
 }
 
-/// Runs `f` with the object to store.
+/// Runs `f` with an object to store.
 pub fn with_object<R>(elements: &[Value], f: impl FnOnce(Object<'_>) -> R) -> R {
     let words: Option<Vec<u64>> = elements.iter().map(Value::immediate).collect();
     match words {
@@ -130,19 +130,19 @@ pub fn elements(object: &ObjectRef<'_>) -> Elements {
     (0..object.arity()).map(|i| Value::of(object.element(i))).collect()
 }
 
-/// Runs `f` with the key to search for.
+/// Runs `f` with a key to search for.
 pub fn with_key<R>(key: &Value, f: impl FnOnce(TermRef<'_>) -> R) -> R {
     let block = block(std::slice::from_ref(key));
     f(block.as_ref().element(0))
 }
 
-/// Installs the host of terms.
+/// Installs the test host of `cats_term`.
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| cats_term::test_host::install_test_host(false));
 }
 
-/// Processes are numbers; those in `dead` are dead.
+/// A host whose processes are numbers. Those in `dead` are dead.
 #[derive(Default)]
 pub struct World {
     pub dead: Mutex<HashSet<u64>>,
@@ -178,19 +178,19 @@ impl Host for World {
 /// A registry for one test.
 pub fn registry() -> &'static Registry {
     install();
-    // SAFETY: the registry gives up what `enter` took.
+    // SAFETY: the registry gives up the reference that `enter_blank` gave it.
     let forget = |table: *const Table| drop(unsafe { Arc::from_raw(table) });
     Box::leak(Box::new(Registry::new(forget).unwrap()))
 }
 
-/// A registry of each kind for one test.
+/// For one test, two registries: one is lock-free, and one has locked meta tables.
 pub fn registries() -> [&'static Registry; 2] {
     let locked = registry();
     locked.use_locks(2);
     [registry(), locked]
 }
 
-/// A table's options, public.
+/// Options of a public table.
 pub fn options(kind: Kind, key_position: u32) -> Collect {
     let mut collect = Collect::default();
     collect.add(OptionItem::Kind(kind));
@@ -200,7 +200,7 @@ pub fn options(kind: Kind, key_position: u32) -> Collect {
     collect
 }
 
-/// Makes a table known to the registry, and writable.
+/// Enters a table into the registry, and makes it writable.
 pub fn enter(
     registry: &'static Registry,
     host: &dyn Host,
@@ -215,7 +215,7 @@ pub fn enter(
     Ok(table)
 }
 
-/// Makes a table known to the registry.
+/// Enters a table into the registry.
 pub fn enter_blank(
     registry: &'static Registry,
     host: &dyn Host,
@@ -227,7 +227,7 @@ pub fn enter_blank(
 ) -> Result<Arc<Table>, Failure> {
     let table = Arc::new(Table::new(registry, options.finish(1).unwrap(), name, owner)?);
     registry.enter(host, guard, &table, heir)?;
-    // SAFETY: this is the reference that the registry gives up by `forget`.
+    // SAFETY: the registry owns this reference. It gives it up by `forget`.
     unsafe { Arc::increment_strong_count(Arc::as_ptr(&table)) };
     Ok(table)
 }
@@ -246,7 +246,7 @@ pub fn contents(handle: Handle<'_>) -> Vec<Elements> {
     }
 }
 
-/// `update_counter/3,4`, as its users call it: the ways for what is simple first.
+/// `update_counter/3,4` as the native functions implement it: the fast paths for simple cases come first.
 pub fn add(
     handle: Handle<'_>,
     probe: &Probe<'_>,
@@ -277,7 +277,7 @@ pub fn add(
     Ok(handle.update_counter(probe, &ops, default, || false)?.to_vec())
 }
 
-/// `update_element/3,4`, likewise.
+/// `update_element/3,4`, in the same way.
 pub fn set_elements(
     handle: Handle<'_>,
     probe: &Probe<'_>,

@@ -1,5 +1,5 @@
-//! Random models: few different leaves, so that terms often share a beginning or are equal; numbers crowd where
-//! representations change.
+//! Random models. There are few different leaves, so terms often share a beginning or are equal. Numbers are often near the limits where
+//! their representation changes.
 
 use super::Bytes;
 use super::Model::{self, *};
@@ -33,7 +33,7 @@ pub fn number() -> impl Strategy<Value = Model> {
     prop_oneof![
         3 => (-3i64..4).prop_map(|value| Int(value.into())),
         2 => (-6i32..7).prop_map(|value| Float(value as f64 / 2.0)),
-        // The largest that are one byte as elements of lists.
+        // Near the largest integer that is one byte as an element of a list.
         1 => (246i64..252).prop_map(|value| Int(value.into())),
         1 => (492i32..504).prop_map(|value| Float(value as f64 / 2.0)),
         1 => Just(Float(-0.0)),
@@ -94,12 +94,12 @@ fn compound(inner: BoxedStrategy<Model>) -> impl Strategy<Value = Model> {
     ]
 }
 
-/// Terms whose normalized keys tell everything.
+/// Terms that are equal if their normalized keys are.
 pub fn orderable() -> impl Strategy<Value = Model> {
     orderable_leaf().prop_recursive(3, 16, 4, compound)
 }
 
-/// A map, iterated in the order of keys.
+/// A map, with its pairs in the order of keys.
 fn map(pairs: Vec<(Model, Model)>) -> Model {
     let mut pairs = pairs;
     pairs.sort_by(|a, b| a.0.compare(&b.0, true));
@@ -124,7 +124,7 @@ pub fn term() -> impl Strategy<Value = Model> {
     })
 }
 
-/// The same value with other numbers where there are some: integers as floats, floats as integers.
+/// The same value with other numbers: integers become floats, and floats become integers, where that is possible.
 pub fn with_other_numbers(term: &Model) -> Model {
     let all = |terms: &[Model]| terms.iter().map(with_other_numbers).collect();
     match term {
@@ -143,7 +143,7 @@ pub fn with_other_numbers(term: &Model) -> Model {
     }
 }
 
-/// The same term with its maps iterated in another order, and with binaries stored the other way.
+/// The same term with its maps iterated in another order, and with its binaries stored in another way.
 pub fn reshaped(term: &Model) -> Model {
     let all = |terms: &[Model]| terms.iter().map(reshaped).collect();
     match term {
@@ -161,7 +161,7 @@ pub fn reshaped(term: &Model) -> Model {
     }
 }
 
-/// The term with another one in the place of its leaf of this number, counted over all its leaves again and again.
+/// The term with one leaf replaced by `other`. `number` chooses the leaf, modulo the number of leaves.
 fn with_leaf(term: &Model, number: usize, other: &Model) -> Model {
     fn leaves(term: &Model) -> usize {
         match term {

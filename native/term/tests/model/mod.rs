@@ -1,4 +1,4 @@
-//! Random terms of all kinds against a model whose order and equality are written naively.
+//! Random terms of all kinds, compared with a model whose order and equality are written naively.
 
 mod generate;
 mod properties;
@@ -19,19 +19,19 @@ pub enum Model {
     Int(BigInt),
     Float(f64),
     Atom(&'static str),
-    /// A term of which only the class and an order are known: a reference, fun, external port or pid.
+    /// A reference, fun, external port or external pid. Only its class and an order are known.
     Opaque(Class, u64),
-    /// A reference that is nothing but a number.
+    /// A plain reference.
     Plain(u64),
     LocalPort(u64),
     LocalPid(u64),
     Tuple(Vec<Model>),
-    /// In the order of iteration.
+    /// Pairs in the order of iteration.
     Map(Vec<(Model, Model)>),
     Nil,
     List(Vec<Model>, Box<Model>),
     Binary(Vec<u8>, Bytes),
-    /// Bytes filled up with zeros, and the number of bits, no multiple of 8.
+    /// Bits, and their number, which is not a multiple of 8. Unused bits of the last byte are zero.
     Bits(Vec<u8>, usize),
     /// A compound term nested too deeply to be stored.
     Deep(Box<Model>),
@@ -42,9 +42,9 @@ use Model::*;
 #[derive(Clone, Copy, Debug)]
 pub enum Bytes {
     Inline,
-    /// With a held term.
+    /// In a held term.
     Held,
-    /// In a binary that is counted.
+    /// In a counted binary.
     Counted,
 }
 
@@ -123,7 +123,7 @@ impl Model {
         }
     }
 
-    /// Whether the terms are exactly the same: the order of map keys tells.
+    /// Whether the terms are exactly the same, by the order of map keys.
     pub fn same(&self, other: &Model) -> bool {
         self.compare(other, true).is_eq()
     }
@@ -141,7 +141,7 @@ impl Model {
             Nil => NIL,
             Tuple(elements) => {
                 let item = builder.tuple(elements.len());
-                // Backwards, for slots may be filled in any order.
+                // From the last element to the first, because slots may be filled in any order.
                 for (i, element) in elements.iter().enumerate().rev() {
                     let word = element.build(builder);
                     builder.set(item, i, word);
@@ -173,14 +173,14 @@ impl Model {
             Binary(bytes, Bytes::Inline) => builder.binary(bytes),
             Binary(bytes, Bytes::Counted) => {
                 let (record, bytes) = record(bytes);
-                // SAFETY: the bytes live for ever, and the host counts for any number.
+                // SAFETY: the bytes live forever. The test host counts references for any number.
                 unsafe { builder.counted_binary(record, bytes) }
             }
             Binary(bytes, Bytes::Held) => {
                 let word = hold(Form::Shared(bytes.clone()));
                 let form = held_form(word).unwrap();
                 let Form::Shared(bytes) = &*form else { unreachable!() };
-                // SAFETY: the host keeps the term, and its bytes where they are, for ever.
+                // SAFETY: the host keeps the term, and its bytes in their place, forever.
                 unsafe { builder.shared_binary(word, bytes) }
             }
             Bits(bytes, bits) => self.build_held(Form::Bits(bytes.clone(), *bits), builder),
@@ -191,7 +191,7 @@ impl Model {
     }
 
     fn build_held(&self, form: Form, builder: &mut Builder) -> u64 {
-        // SAFETY: the host keeps the term for ever.
+        // SAFETY: the host keeps the term forever.
         unsafe { builder.held(self.class(), hold(form)) }
     }
 

@@ -1,4 +1,4 @@
-//! What must hold for all terms.
+//! Properties of all terms.
 
 use super::generate::{orderable, pair, reshaped, term, with_other_numbers};
 use super::Model;
@@ -14,7 +14,7 @@ fn normalized(term: TermRef<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The order that the heads of two terms decide, read one after another.
+/// The order of two terms according to their heads, compared one after another.
 fn compare_heads(a: TermRef<'_>, b: TermRef<'_>, length: usize) -> Ordering {
     let mut heads = (0..length).step_by(8).map(|skip| head(a, skip).cmp(&head(b, skip)));
     heads.find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
@@ -41,7 +41,7 @@ proptest! {
             prop_assert_eq!(hash(x), hash(y));
             prop_assert_eq!(key_word(x), key_word(y));
         } else {
-            // 62 bits: an accident does not happen here.
+            // The hash has 62 bits, so equal hashes of different terms do not happen here by accident.
             prop_assert!(hash(x) != hash(y) || compare(x, y).is_eq(), "{:?} {:?}", a, b);
         }
         if compare(x, y).is_eq() {
@@ -162,7 +162,8 @@ proptest! {
     }
 }
 
-/// Maps inside map keys are compared in the order of iteration, which the VM makes the same for the same keys.
+/// Whether a key of a map contains a map. Such inner maps are compared in their order of iteration. The VM makes that order the same for
+/// the same keys.
 fn has_map_in_map_key(term: &Model, in_key: bool) -> bool {
     match term {
         Model::Tuple(elements) => elements.iter().any(|element| has_map_in_map_key(element, in_key)),

@@ -118,7 +118,7 @@ fn terms_of_the_same_parts_in_other_places_have_other_hashes() {
     }
 }
 
-/// Each bit of the hashes of similar keys is set about half of the time: within 7 standard deviations.
+/// Each bit of the hashes of similar keys is set in about half of the hashes, within 7 standard deviations.
 #[test]
 fn all_bits_of_hashes_are_mixed() {
     let kinds: [fn(i64) -> Model; 4] = [
@@ -140,7 +140,8 @@ fn all_bits_of_hashes_are_mixed() {
     }
 }
 
-/// Numbers whose signs, as marks, differ as their lowest digits do, whatever is carried in their sums with the secret.
+/// The marks of positive and negative integers differ in low bits. The lowest digit must not cancel that difference, whatever carries
+/// occur.
 #[test]
 fn what_follows_a_mark_does_not_make_up_for_it() {
     let number = |sign: i64, low: u64| Int(((num_bigint::BigInt::from(3) << 64) + low) * sign);
@@ -153,10 +154,10 @@ fn what_follows_a_mark_does_not_make_up_for_it() {
     }
 }
 
-/// A key word that is a hash is never 0, not even that of a float, which is the hash of an immediate word.
+/// The key word of a float may be the hash of an equal small integer. A key word that is a hash must not be 0.
 #[test]
 fn no_small_integer_has_the_hash_0() {
-    // The words whose mixture is 1, 2 or 3, found by undoing the mixer; that of 0 is 0.
+    // The words that the mixer maps to the numbers below 4, found by inverting it.
     fn unmix(hash: u64) -> u64 {
         let inverse = |odd: u64| (0..6).fold(odd, |x, _| x.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(x))));
         let mut h = hash ^ hash >> 33;
@@ -185,7 +186,8 @@ fn heads_of_small_integers_order_them() {
         .map(|&value| head(TermRef::immediate(small(value).unwrap()), 0))
         .collect();
     assert!(heads.is_sorted());
-    // Seven bytes below the exponent: all tell apart but neighbours from 2^57 on.
+    // The head has seven bytes below the exponent. So neighbours from 2^57 on may have the same head, and all other values have different
+    // ones.
     for (pair, heads) in values.windows(2).zip(heads.windows(2)) {
         assert!(heads[0] < heads[1] || pair[0].abs() >= 1 << 57, "{pair:?}");
     }
@@ -226,11 +228,11 @@ fn flat_blocks() {
 
     let address = other.into_raw();
     assert_eq!(address.as_ptr() as usize % 8, 0);
-    // SAFETY: the address is that of a block which is given back once.
+    // SAFETY: the address is that of a block, which is freed once.
     unsafe { Block::free(address.as_ptr().cast(), 0) };
 }
 
-/// A block with a short part is, word by word, the one that a builder makes of the same.
+/// A block with a short part equals, word by word, the block that a builder makes of the same terms.
 #[test]
 fn blocks_of_short_parts() {
     install_test_host(ZEROS_IDENTICAL);
@@ -242,7 +244,7 @@ fn blocks_of_short_parts() {
         Short::Float(1.5),
         Short::Float(-0.0),
         Short::Reference((&reference[..]).try_into().unwrap()),
-        // SAFETY: the bytes live for ever, and the host counts for any number.
+        // SAFETY: the bytes live forever. The test host counts references for any number.
         Short::Counted(unsafe { CountedBinary::new(record, shared) }),
     ];
     let binaries = (0..=bytes.len()).map(|length| Short::Binary(&bytes[..length]));
@@ -273,7 +275,7 @@ fn blocks_of_short_parts() {
     assert_eq!(counted(record), 0);
 }
 
-/// The words of a plain reference stand in the block as the VM has them, and nothing else.
+/// A plain reference stands in the block exactly as the VM has it, and occupies nothing more.
 #[test]
 fn plain_references_take_three_words() {
     install_test_host(ZEROS_IDENTICAL);
@@ -298,7 +300,7 @@ fn plain_references_take_three_words() {
 
 #[test]
 fn maps_in_map_keys_are_compared_in_the_order_of_iteration() {
-    // The VM iterates over small maps by atom index; so it may pair b with a, and c with b.
+    // The VM iterates over small maps by atom index. So the order of iteration may pair b with a, and c with b.
     let key = |first, second| Map(vec![(Atom(first), int(1)), (Atom(second), int(1))]);
     let map = |inner| Map(vec![(inner, int(1))]).key();
     let (x, y) = (map(key("b", "a")), map(key("a", "c")));
@@ -325,7 +327,7 @@ fn what_normalized_keys_cannot_tell_ends_them() {
         (Deep(Box::new(deep())), Deep(Box::new(deep()))),
         (deep(), deep()),
     ] {
-        // Whatever follows does not count.
+        // What follows in the tuple makes no difference.
         assert_eq!(normalized(&pair(a.clone(), 2)), normalized(&pair(b, 1)), "{a:?}");
     }
     for (a, b) in [
@@ -458,7 +460,7 @@ fn maps_iterated_in_different_orders() {
     assert!(!equal(y.as_key(), z.as_key()) && compare(y.as_key(), z.as_key()).is_gt());
 }
 
-/// Terms that are nested, laid out as the boundary does, are the same wherever they lie in their blocks, unless a leaf differs.
+/// Nested terms with the layout that the boundary makes are the same wherever they lie in their blocks, unless a leaf differs.
 #[test]
 fn nested_terms_are_the_same_wherever_they_lie() {
     const LEAVES: usize = 9;
@@ -568,7 +570,7 @@ fn held_terms_are_released_once() {
     assert_eq!(retained(number), 2);
     let address = other.into_raw();
     assert_eq!(retained(number), 2);
-    // SAFETY: the address is that of a block which is given back once.
+    // SAFETY: the address is that of a block, which is taken back once.
     drop(unsafe { Block::from_raw(address) });
     assert_eq!(retained(number), 0);
 
@@ -579,19 +581,19 @@ fn held_terms_are_released_once() {
     assert_eq!(retained(number), 0);
 }
 
-/// Each block has references of its own to the binaries that are counted, whatever way it was made.
+/// Each block has references of its own to its counted binaries, no matter how the block was made.
 #[test]
 fn binaries_are_counted() {
     install_test_host(ZEROS_IDENTICAL);
     let (record, bytes) = record(&[7; 100]);
     let other = Opaque(Class::Reference, 999);
-    // With a held term in the block, too, it is built anew to be changed.
+    // If the block also has a held term, changing an element builds the block anew.
     for (held, words) in [(false, 9), (true, 12)] {
         let mut builder = Builder::new();
         let root = builder.tuple(3);
         let list = builder.proper_list(1);
         builder.set(root, 0, list.word());
-        // SAFETY: the bytes live for ever, and the host counts for any number.
+        // SAFETY: the bytes live forever. The test host counts references for any number.
         let word = unsafe { builder.counted_binary(record, bytes) };
         builder.set(list, 0, word);
         if held {
@@ -618,7 +620,7 @@ fn binaries_are_counted() {
     }
 }
 
-/// The deepest term that is stored is compared, hashed, copied and freed on a small stack.
+/// The deepest term that can be stored is compared, hashed, copied and freed on a small stack.
 #[test]
 fn depth() {
     install_test_host(ZEROS_IDENTICAL);

@@ -1,10 +1,12 @@
-//! A chunk of a group's list: some objects with their signatures, one after the other. Those that are removed leave gaps, which
-//! are closed when there is no more room at the end. Signatures stand a byte in each of up to eight *planes*, so that what is asked
-//! about one element of all objects is read from one cache line. A chunk of many objects has only as many planes as those before it
-//! needed: an object with more elements passes by the others.
+//! A group chunk: some of a group's objects with their signatures, one after the other. Removed objects leave gaps. The gaps are closed
+//! when there is no more room at the end.
 //!
-//! The holder of the place's lock changes it, in place. Others read it meanwhile, under guards: each slot that they see has been
-//! one of an object of the group while their guard lived, and the engine validates what they make of it.
+//! The bytes of signatures are stored in up to eight *planes*. A plane has the bytes of one element for all objects of the chunk, so one
+//! cache line answers a question about one element. A chunk of [`FULL`] objects has only as many planes as the chunk before it needed.
+//! Where a plane is missing, every object passes.
+//!
+//! The *writer*, which holds the lock of the key's place, changes chunks in place. Readers read them meanwhile, under guards. Each slot
+//! that they see has had an object of the group while their guard lived. The engine validates their result.
 
 use super::signature::Filter;
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicU8, Ordering};
@@ -12,41 +14,41 @@ use cats_sync::slab;
 use std::cell::Cell;
 use std::ptr::{null_mut, NonNull};
 
-/// The most objects of a chunk. Only such chunks have successors.
+/// The largest number of objects of a chunk. Only chunks of this size have successors.
 pub const FULL: usize = 60;
 
-/// Bytes of a signature, and the most planes of a chunk.
+/// The number of bytes of a signature, and the largest number of planes of a chunk.
 pub const PLANES: usize = 8;
 
-/// What stands before the bodies; the planes of the signatures are behind them.
+/// The beginning of a chunk. The bodies follow it, and then the planes.
 #[repr(C)]
 pub struct Header {
     next: AtomicPtr<Header>,
     /// Only for the writer.
     previous: Cell<*mut Header>,
-    /// The slots that hold objects, a bit each. All below the highest one are initialised.
+    /// A bit for each slot, set if the slot has an object. All slots below the highest such slot are initialized.
     live: AtomicU64,
     capacity: u32,
-    /// How many planes it has.
+    /// The number of planes.
     kept: u8,
-    /// Whether its objects are in the index; only for the writer.
+    /// Whether the chunk's objects are in the index. Only for the writer.
     indexed: Cell<bool>,
-    /// The planes, kept or not, in which signatures have other bytes than 0, a bit each; only for the writer.
+    /// A bit for each plane, whether the chunk has it or not, set if some signature has a byte other than 0 there. Only for the writer.
     planes: Cell<u8>,
 }
 
-/// The address of a chunk that lives as long as it is used: the caller of [`at`](Self::at) holds the lock of the place, or a guard.
+/// The address of a chunk. The chunk lives as long as this is used, because the caller holds the place's lock or a guard.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Chunk(NonNull<Header>);
 
-/// A slot of a chunk, in one word: chunks lie at multiples of 64, so in their addresses there is room for its number.
+/// A slot of a chunk, in one word. Addresses of chunks are multiples of 64, so the slot's number fits their low bits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Position(NonNull<u8>);
 
 impl Position {
     #[inline]
     pub fn chunk(self) -> Chunk {
-        // SAFETY: the chunk's address is what is left, and not null.
+        // SAFETY: without the slot's number, this is the chunk's address, which is not null.
         Chunk(unsafe { self.0.sub(self.slot()) }.cast())
     }
 
@@ -55,36 +57,36 @@ impl Position {
         self.0.addr().get() % ALIGNMENT
     }
 
-    /// In one word, which is not 0.
+    /// As one word, which is not 0.
     #[inline]
     pub fn word(self) -> u64 {
         self.0.as_ptr() as u64
     }
 
-    /// The position of this [word](Self::word), or nothing if it is 0.
+    /// The position with this [word](Self::word). `None` if it is 0.
     #[inline]
     pub fn from_word(word: u64) -> Option<Self> {
         NonNull::new(word as *mut u8).map(Self)
     }
 
-    /// As [`Chunk::get`].
+    /// The body in the slot: see [`Chunk::get`].
     #[inline]
     pub fn body(self) -> u64 {
         self.chunk().get(self.slot())
     }
 }
 
-/// Sizes of chunks are multiples of it, so their memory lies at multiples.
+/// Sizes of chunks are multiples of this number, so their addresses are too.
 const ALIGNMENT: usize = 64;
 const _: () = assert!(FULL <= ALIGNMENT);
 
 const HEADER: usize = size_of::<Header>();
 
-/// How many chunks before it is come to a chunk it is asked for.
+/// The distance of a prefetch, in chunks.
 const AHEAD: usize = 8;
 
 impl Chunk {
-    /// An empty chunk for at least so many objects, if a chunk can have so many, with at least the first planes, as many as told; nothing
+    /// An empty chunk for at least `objects` objects, as far as a chunk can have so many, with at least the first `planes` planes. `None`
     /// when memory is exhausted.
     pub fn new(objects: usize, planes: usize) -> Option<Chunk> {
         let capacity = [2, 6, 14, 30].into_iter().find(|n| objects <= *n).unwrap_or(FULL);
@@ -110,10 +112,10 @@ impl Chunk {
         Some(Chunk(at))
     }
 
-    /// The chunk at an address.
+    /// The chunk at an address. `None` if the address is null.
     ///
     /// # Safety
-    /// It is null, or that of a chunk that lives as long as the result is used.
+    /// The address is null, or that of a chunk that lives as long as the result is used.
     #[inline]
     pub unsafe fn at(address: *mut Header) -> Option<Chunk> {
         NonNull::new(address).map(Chunk)
@@ -130,15 +132,15 @@ impl Chunk {
         unsafe { self.0.as_ref() }
     }
 
-    /// The bytes that it takes.
+    /// The size of its memory in bytes.
     pub fn bytes(self) -> usize {
         slab::usable(bytes(self.capacity(), self.kept()))
     }
 
     #[inline]
     pub fn next(self) -> Option<Chunk> {
-        // Acquire: pairs with the Release by which a chunk is linked, so that its contents are seen.
-        // SAFETY: chunks are retired after they are unlinked, so the next one lives as long as this one.
+        // Acquire pairs with the Release by which a chunk is linked, so its contents are seen. SAFETY: chunks are retired after they are
+        // unlinked, so the next one lives as long as this one.
         unsafe { Chunk::at(self.header().next.load(Ordering::Acquire)) }
     }
 
@@ -151,7 +153,7 @@ impl Chunk {
 
     pub fn set_next(self, next: Option<Chunk>) {
         let next = next.map_or(null_mut(), Chunk::address);
-        // Release: see `next`.
+        // Release pairs with the Acquire in `next`.
         self.header().next.store(next, Ordering::Release);
     }
 
@@ -164,21 +166,21 @@ impl Chunk {
         self.header().capacity as usize
     }
 
-    /// How many planes it has.
+    /// The number of planes.
     #[inline]
     pub fn kept(self) -> usize {
         self.header().kept.into()
     }
 
-    /// How many planes, from the first, would have all that is in the signatures of its objects; only for the writer.
+    /// The number of planes, counted from the first, that would have everything in the signatures of its objects. Only for the writer.
     pub fn needed(self) -> usize {
         above(self.header().planes.get().into())
     }
 
-    /// The slots that hold objects, a bit each.
+    /// A bit for each slot, set if the slot has an object.
     #[inline]
     pub fn live(self) -> u64 {
-        // Acquire: pairs with `set_live`, so that the slots are seen.
+        // Acquire pairs with the Release in `set_live`, so the slots' contents are seen.
         self.header().live.load(Ordering::Acquire)
     }
 
@@ -192,7 +194,7 @@ impl Chunk {
         self.live().count_ones() as usize
     }
 
-    /// The slots up to the last object.
+    /// The number of slots up to the last object.
     #[inline]
     fn used(self) -> usize {
         above(self.live())
@@ -211,27 +213,27 @@ impl Chunk {
     #[inline]
     pub fn position(self, slot: usize) -> Position {
         debug_assert!(slot < self.capacity());
-        // SAFETY: this is within the chunk.
+        // SAFETY: the address lies within the chunk.
         Position(unsafe { self.0.cast::<u8>().add(slot) })
     }
 
-    /// Asks the processor for the body in a slot.
+    /// Prefetches the body in a slot.
     #[inline]
     pub fn prefetch(self, slot: usize) {
         cats_sync::prefetch(self.body(slot));
     }
 
-    /// Asks the processor for the header.
+    /// Prefetches the header.
     #[inline]
     pub fn prefetch_header(self) {
         cats_sync::prefetch(self.address());
     }
 
-    /// Asks the processor for what [`passing`](Self::passing) will read of a chunk further on, if that is where it is likely to be:
-    /// chunks of a group that grew at once lie at equal distances.
+    /// Prefetches what [`passing`](Self::passing) will read of a chunk further on, at the place where that chunk is likely to be. Chunks of
+    /// a group that grew in one go lie at equal distances.
     #[inline]
     pub fn prefetch_ahead(self, filter: &Filter) {
-        // Relaxed: nothing is read there.
+        // Relaxed: nothing is read through this address.
         let next = self.header().next.load(Ordering::Relaxed);
         let distance = next.addr().wrapping_sub(self.address().addr());
         let there = self.address().cast::<u8>().wrapping_add(AHEAD.wrapping_mul(distance));
@@ -244,7 +246,7 @@ impl Chunk {
     #[inline]
     fn body<'a>(self, slot: usize) -> &'a AtomicU64 {
         debug_assert!(slot < self.capacity());
-        // SAFETY: bodies lie behind the header, and the chunk lives.
+        // SAFETY: the bodies follow the header, and the chunk lives.
         unsafe { &*self.0.add(1).cast::<AtomicU64>().as_ptr().add(slot) }
     }
 
@@ -254,19 +256,19 @@ impl Chunk {
         self.plane_within(self.capacity(), plane)
     }
 
-    /// The bytes of a plane of a chunk of this capacity.
+    /// The bytes of a plane, for a chunk of this capacity.
     #[inline(always)]
     fn plane_within<'a>(self, capacity: usize, plane: usize) -> &'a [AtomicU8] {
         debug_assert!(plane < self.kept() && capacity == self.capacity());
         let stride = stride(capacity);
-        // SAFETY: planes lie behind the bodies, and the chunk lives; they are initialised from the beginning.
+        // SAFETY: the planes follow the bodies, and the chunk lives. They were initialized when it was made.
         unsafe {
             let at = self.0.add(1).cast::<u8>().add(8 * capacity + plane * stride);
             std::slice::from_raw_parts(at.cast().as_ptr(), stride)
         }
     }
 
-    /// The planes that it has and that have other bytes than 0.
+    /// The planes that the chunk has, except those in which all bytes are 0.
     #[inline]
     fn planes(self) -> impl Iterator<Item = usize> {
         let kept = (1 << self.kept()) - 1;
@@ -276,31 +278,31 @@ impl Chunk {
     /// The bodies of the objects, from the first to the last.
     #[inline]
     pub fn bodies(self) -> impl Iterator<Item = u64> {
-        // Acquire: pairs with `set`, so that the object is seen.
+        // Acquire pairs with the Release in `set`, so the object is seen.
         bits(self.live()).map(move |slot| self.body(slot).load(Ordering::Acquire))
     }
 
-    /// Shows the bodies of the objects, from the first to the last, until `show` returns false; whether it never did.
+    /// Calls `show` with the objects' bodies, from the first to the last, until it returns false. Returns whether it always returned true.
     #[inline]
     pub fn all(self, mut show: impl FnMut(u64) -> bool) -> bool {
         let live = self.live();
         // Acquire: as above.
         let show = |slot| show(self.body(slot).load(Ordering::Acquire));
-        // Mostly there are no gaps, and then no bits to go by.
+        // Usually there are no gaps. Then a simple loop replaces the one over the bits.
         match live & live.wrapping_add(1) {
             0 => (0..above(live)).all(show),
             _ => bits(live).all(show),
         }
     }
 
-    /// The body in a slot that was in use once; only for the writer.
+    /// The body in a slot that has had an object. Only for the writer.
     #[inline]
     pub fn get(self, slot: usize) -> u64 {
-        // Relaxed: the writer's own.
+        // Relaxed: only the writer changes it.
         self.body(slot).load(Ordering::Relaxed)
     }
 
-    /// The signature in such a slot, as far as there are planes; only for the writer.
+    /// The signature in such a slot, as far as the chunk has planes. Only for the writer.
     pub fn signature(self, slot: usize) -> u64 {
         // Relaxed: as above.
         let byte = |plane: usize| u64::from(self.plane(plane)[slot].load(Ordering::Relaxed));
@@ -314,19 +316,19 @@ impl Chunk {
         let planes = &self.header().planes;
         planes.set(planes.get() | nonzero(signature));
         for plane in self.planes() {
-            // Relaxed: no memory is reached by a signature.
+            // Relaxed: nothing is read through a signature.
             self.plane(plane)[slot].store((signature >> (8 * plane)) as u8, Ordering::Relaxed);
         }
-        // Release: a reader sees the object's block.
+        // Release pairs with the Acquire of readers, so they see the object's block.
         self.body(slot).store(body, Ordering::Release);
     }
 
-    /// Copies what is in a smaller chunk, which has all planes, into this one, which is empty, and which nobody else knows; only for the
-    /// writer of the other.
+    /// Copies the contents of a smaller chunk, which has all planes, into this one. This one is empty, and nobody else knows it. Only for
+    /// the writer.
     pub fn copy_from(self, other: Chunk) {
         let used = other.used();
         debug_assert!(used <= self.capacity() && self.live() == 0);
-        // SAFETY: slots in use are initialised, and others only read them; nobody reads this chunk.
+        // SAFETY: used slots are initialized. Other threads only read `other`, and nobody reads this chunk yet.
         unsafe {
             let body = |chunk: Chunk| chunk.0.add(1).cast::<u64>();
             body(self).copy_from_nonoverlapping(body(other), used);
@@ -339,8 +341,8 @@ impl Chunk {
         self.set_live(other.live());
     }
 
-    /// Makes room for so many more objects behind the last one, if there is as much in all. `moved` is told of each object that
-    /// comes to another slot: its body, and from where to where.
+    /// Makes room for `objects` more objects after the last one. Returns false if there is not enough room in the whole chunk. Calls
+    /// `moved` for each object that moves to another slot, with its body and its old and new position.
     #[inline]
     pub fn make_room(self, objects: usize, moved: impl FnMut(u64, Position, Position)) -> bool {
         if self.used() + objects <= self.capacity() {
@@ -365,7 +367,7 @@ impl Chunk {
         self.set_live((1 << count) - 1);
     }
 
-    /// Adds an object to a chunk that has room behind its last one; where.
+    /// Adds an object to a chunk that has room after its last one. Returns the position.
     #[inline]
     pub fn push(self, body: u64, signature: u64) -> Position {
         let live = self.live();
@@ -375,12 +377,12 @@ impl Chunk {
         self.position(slot)
     }
 
-    /// The slots of objects whose signatures pass, a bit each.
+    /// A bit for each slot, set if it has an object whose signature passes.
     #[inline]
     pub fn passing(self, filter: &Filter) -> u64 {
         let kept = self.kept();
         let passing = match self.capacity() {
-            // Where the planes are is known here.
+            // With a constant capacity the compiler knows where the planes are.
             FULL => filter.passing(|plane| (plane < kept).then(|| self.plane_within(FULL, plane))),
             capacity => filter.passing(|plane| Some(self.plane_within(capacity, plane))),
         };
@@ -390,29 +392,29 @@ impl Chunk {
     /// The bodies of the objects whose signatures pass.
     #[inline]
     pub fn bodies_passing(self, filter: &Filter) -> impl Iterator<Item = u64> {
-        // Acquire: the object is seen.
+        // Acquire pairs with the Release in `set`, so the object is seen.
         bits(self.passing(filter)).map(move |slot| self.body(slot).load(Ordering::Acquire))
     }
 
-    /// Takes the objects of these slots out, a bit each. Who comes to the chunk from now on does not find them.
+    /// Removes the objects in these slots, given as a bit each. Readers that come to the chunk from now on do not find them.
     #[inline]
     pub fn remove(self, slots: u64) {
         debug_assert!(slots & !self.live() == 0);
         self.set_live(self.live() & !slots);
     }
 
-    /// Frees the chunk, but nothing that is in it.
+    /// Frees the chunk, but not its objects.
     ///
     /// # Safety
-    /// Nobody uses it any more.
+    /// Nobody uses the chunk any more.
     pub unsafe fn free(self) {
         let size = bytes(self.capacity(), self.kept());
-        // SAFETY: as the caller promises; chunks come from `new`.
+        // SAFETY: as the caller promises. Chunks come from `new`.
         unsafe { slab::free(self.0.cast(), size) }
     }
 }
 
-/// The number of the highest bit that is set, and one more.
+/// One more than the number of the highest bit that is set. 0 if there is none.
 #[inline]
 fn above(word: u64) -> usize {
     64 - word.leading_zeros() as usize
@@ -428,23 +430,23 @@ pub fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The bytes that are not 0, a bit each.
+/// A bit for each byte, set if the byte is not 0.
 #[inline]
 fn nonzero(word: u64) -> u8 {
     const LOW: u64 = 0x7f7f_7f7f_7f7f_7f7f;
     let high = (((word & LOW) + LOW) | word) & !LOW;
-    // The highest bit of byte n comes to bit 56 + n.
+    // Moves the highest bit of byte n to bit 56 + n.
     ((high >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
-/// The bytes of a chunk for so many objects with so many planes.
+/// The size in bytes of a chunk of this capacity with this number of planes.
 const fn bytes(capacity: usize, planes: usize) -> usize {
     let bytes = HEADER + 8 * capacity + planes * stride(capacity);
     assert!(bytes.is_multiple_of(ALIGNMENT));
     bytes
 }
 
-/// From a plane to the next: that of the largest chunks is a cache line.
+/// The distance from one plane to the next. In the largest chunks a plane is a cache line.
 #[inline]
 const fn stride(capacity: usize) -> usize {
     if capacity == FULL {

@@ -1,31 +1,31 @@
-//! The index of a group: the position of each object and the address of its block, by the object's hash. So who seeks an object
-//! waits for a line of the index and for the block, but not for the chunk in between.
+//! The index of a group. For each object it has its position and the address of its block, found by the object's hash. So a search for an
+//! object waits for a line of the index and for the block, but not for the chunk in between.
 //!
-//! Source: Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980. A bucket is a cache line of four entries,
-//! and the table grows and shrinks a bucket at a time.
+//! Source: Litwin, "Linear hashing: a new tool for file and table addressing", VLDB 1980. A bucket is a list of *lines*, cache lines of
+//! four entries each. The table grows and shrinks by one bucket at a time.
 //!
-//! One thread at a time uses it: the holder of the lock of the group's place. All lines of a bucket after its first one are full.
-//! The first one is empty only if it is the only one. So adding takes O(1). Removing and looking up take O(1) unless many objects
-//! share a hash.
+//! Only the holder of the lock of the group's place uses it. Two invariants hold: all lines of a bucket after its first one are full, and
+//! the first one is empty only if it is the only one. So adding takes O(1). Removing and looking up take O(1) too, except among many
+//! objects of one hash.
 
 use super::chunk::{bits, Position};
 use crate::object::{is_block, referent, ADDRESS_BITS};
 use cats_sync::slab::Own;
 
-/// Entries of a line.
+/// The number of entries of a line.
 const PLACES: usize = 4;
-/// Lines for which memory is taken at a time.
+/// The number of lines for which memory is allocated at a time.
 const SEGMENT: usize = 64;
-/// Twice the entries of a bucket on average, at most.
+/// The largest average number of entries of a bucket, doubled.
 const LOAD: usize = 5;
-/// No line.
+/// Stands for no line.
 const NONE: u32 = u32::MAX;
-/// Lines of a bucket in which an entry is sought that is to be changed.
+/// An entry that must be changed is sought in at most this number of lines of its bucket.
 const NEAR: usize = 16;
-/// Bits of a hash, by which there are at most so many buckets; those of more than some forty million objects become longer.
+/// The number of bits of a hash, which limits the number of buckets. With more than some forty million objects, buckets grow longer.
 pub const HASH_BITS: u32 = 24;
 
-/// Where a second word has its byte of the next line's number.
+/// The place in an entry's second word that has a byte of the next line's number.
 const NEXT_SHIFT: u32 = 56;
 
 /// See the module's documentation.
@@ -34,23 +34,23 @@ pub struct Index {
     heads: Lines,
     /// All other lines.
     others: Lines,
-    /// The first of those others that are not in use, which are linked.
+    /// The first unused one of the other lines. The unused ones are linked.
     unused: u32,
     buckets: usize,
     len: usize,
 }
 
-/// That an object of this hash is at this position.
+/// The position of an object with this hash.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Indexed {
     pub hash: u32,
     pub position: Position,
-    /// The address of the object's block, or 0 if it has none.
+    /// The address of the object's block, or 0 if the object is inline.
     block: u64,
 }
 
 impl Indexed {
-    /// For an object of this body.
+    /// For an object with this body.
     #[inline]
     pub fn new(hash: u32, position: Position, body: u64) -> Self {
         let block = match is_block(body) {
@@ -70,7 +70,7 @@ impl Indexed {
         ]
     }
 
-    /// The object's body, which does not tell the words of its block.
+    /// The object's body, without the size of its block.
     #[inline]
     pub fn body(&self) -> u64 {
         match self.block {
@@ -80,9 +80,13 @@ impl Indexed {
     }
 }
 
-/// Entries: those that have a position, which stand before the others. An entry has two words. The first has the position, and
-/// above it the low 16 bits of the hash. The second has the block's address, the other bits of the hash, and a byte of the number
-/// of the line that has more entries.
+/// A cache line of entries. Used entries stand before unused ones.
+///
+/// | bits | first word | second word |
+/// |---|---|---|
+/// | 0 to 47 | position, 0 if unused | address of the block |
+/// | 48 to 55 | hash, bits 0 to 7 | hash, bits 16 to 23 |
+/// | 56 to 63 | hash, bits 8 to 15 | one byte of the next line's number |
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 struct Line([[u64; 2]; PLACES]);
@@ -90,7 +94,7 @@ struct Line([[u64; 2]; PLACES]);
 impl Line {
     const EMPTY: Line = Line([[0, (NONE as u64) << NEXT_SHIFT]; PLACES]);
 
-    /// The number of entries. Here and below all places are looked at, as where one ends is not foreseen by the processor.
+    /// The number of used entries. Here and below a loop goes over all places: leaving it early would often be a mispredicted branch.
     #[inline]
     fn len(&self) -> usize {
         self.0.iter().map(|words| usize::from(low(words[0]) != 0)).sum()
@@ -106,7 +110,7 @@ impl Line {
         })
     }
 
-    /// The entries of this hash, and their places.
+    /// The entries with this hash, and their places.
     #[inline]
     fn of_hash(&self, sought: u32) -> impl Iterator<Item = (usize, Indexed)> + '_ {
         let places = self.0.iter().enumerate();
@@ -116,7 +120,7 @@ impl Line {
         bits(same).filter_map(|place| Some((place, self.get(place)?)))
     }
 
-    /// The place of the entry of this position.
+    /// The place of the entry with this position.
     #[inline]
     fn place(&self, position: Position) -> Option<usize> {
         let mut found = PLACES;
@@ -132,7 +136,7 @@ impl Line {
         (0..PLACES).map_while(|place| self.get(place))
     }
 
-    /// Puts an entry of these words at this place, or none.
+    /// Sets the words of the entry at this place. Position 0 makes it unused.
     #[inline]
     fn set(&mut self, place: usize, [first, second]: [u64; 2]) {
         let next = self.0[place][1] >> NEXT_SHIFT << NEXT_SHIFT;
@@ -152,13 +156,13 @@ impl Line {
     }
 }
 
-/// A position or an address.
+/// The position or address in a word.
 #[inline]
 fn low(word: u64) -> u64 {
     word & ((1 << ADDRESS_BITS) - 1)
 }
 
-/// The hash of an entry of these words.
+/// The hash of the entry with these words.
 #[inline]
 fn hash(words: [u64; 2]) -> u32 {
     let byte = words[1] << 8 >> NEXT_SHIFT;
@@ -177,7 +181,7 @@ impl Lines {
         &mut self.0[line / SEGMENT][line % SEGMENT]
     }
 
-    /// Adds a segment of empty lines; false when memory is exhausted.
+    /// Adds a segment of empty lines. Returns false when memory is exhausted.
     fn extend(&mut self) -> bool {
         if self.0.try_reserve(1).is_err() {
             return false;
@@ -194,7 +198,7 @@ impl Lines {
 }
 
 impl Index {
-    /// An empty index, or nothing when memory is exhausted.
+    /// An empty index. `None` when memory is exhausted.
     pub fn new() -> Option<Self> {
         let mut heads = Lines(Vec::new());
         heads.extend().then_some(Self {
@@ -212,7 +216,7 @@ impl Index {
         self.len
     }
 
-    /// The bytes that it takes.
+    /// The size of its memory in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Self>() + self.heads.bytes() + self.others.bytes()
     }
@@ -228,13 +232,13 @@ impl Index {
         }
     }
 
-    /// Asks the processor for what a call with this hash will read.
+    /// Prefetches the line that a call with this hash reads first.
     #[inline]
     pub fn prefetch(&self, hash: u32) {
         cats_sync::prefetch(self.heads.at(self.bucket(hash)));
     }
 
-    /// The lines of a bucket; the number of each but the first.
+    /// The lines of a bucket. All except the first have a number.
     #[inline]
     fn lines(&self, bucket: usize) -> impl Iterator<Item = (Option<usize>, &Line)> {
         let head = (None, self.heads.at(bucket));
@@ -244,13 +248,13 @@ impl Index {
         })
     }
 
-    /// How many objects of this hash there are at most; where there may be more than `limit`, any number above that.
+    /// An upper bound of the number of objects with this hash. If there may be more than `limit`, the result is any number above `limit`.
     #[inline]
     pub fn most(&self, hash: u32, limit: usize) -> usize {
         PLACES * self.lines(self.bucket(hash)).take(limit / PLACES + 1).count()
     }
 
-    /// Shows the entries of this hash, until `show` returns false.
+    /// Calls `show` with the entries of this hash, until it returns false.
     #[inline]
     pub fn each(&self, hash: u32, mut show: impl FnMut(Indexed) -> bool) {
         for (_, line) in self.lines(self.bucket(hash)) {
@@ -262,7 +266,7 @@ impl Index {
         }
     }
 
-    /// Adds an entry; false when memory is exhausted.
+    /// Adds an entry. Returns false when memory is exhausted.
     pub fn add(&mut self, entry: Indexed) -> bool {
         if 2 * self.len >= LOAD * self.buckets {
             self.split();
@@ -308,7 +312,7 @@ impl Index {
         self.unused = line;
     }
 
-    /// Takes out the first entry of this hash of which `is_it` is true.
+    /// Removes and returns the first entry of this hash for which `is_it` is true.
     #[inline]
     pub fn take(&mut self, hash: u32, mut is_it: impl FnMut(&Indexed) -> bool) -> Option<Indexed> {
         let bucket = self.bucket(hash);
@@ -327,13 +331,13 @@ impl Index {
         lines.find_map(|(number, line)| line.place(position).map(|place| (number, place)))
     }
 
-    /// Takes out the entry of this position; false if it is not in the first lines of its bucket. O(1).
+    /// Removes the entry of this position. Returns false if it is not in the first [`NEAR`] lines of its bucket. O(1).
     #[inline]
     pub fn remove_near(&mut self, hash: u32, position: Position) -> bool {
         self.remove_within(hash, position, NEAR)
     }
 
-    /// Takes out the entry of this position, which is there.
+    /// Removes the entry of this position, which must exist.
     pub fn remove(&mut self, hash: u32, position: Position) {
         let removed = self.remove_within(hash, position, usize::MAX);
         debug_assert!(removed);
@@ -349,10 +353,10 @@ impl Index {
         found.is_some()
     }
 
-    /// Takes out the entry at this place of this line of a bucket.
+    /// Removes the entry at this place of this line of a bucket.
     #[inline]
     fn remove_at(&mut self, bucket: usize, line: Option<usize>, place: usize) {
-        // The last entry of the first line comes in its place.
+        // The last entry of the first line replaces it.
         let head = self.heads.at_mut(bucket);
         let last = head.len() - 1;
         let words = head.0[last];
@@ -374,7 +378,8 @@ impl Index {
         }
     }
 
-    /// An object that was at position `from` is at that of `entry` now; false if it is not in the first lines of its bucket. O(1).
+    /// Records that an object moved from position `from` to that of `entry`. Returns false if it is not in the first [`NEAR`] lines of its
+    /// bucket. O(1).
     pub fn move_near(&mut self, from: Position, entry: Indexed) -> bool {
         let bucket = self.bucket(entry.hash);
         let Some((line, place)) = self.find(bucket, from, NEAR) else {
@@ -396,7 +401,7 @@ impl Index {
         }
         let old = self.bucket(new as u32);
         self.buckets += 1;
-        // The entries need no more lines than they had: each line that is given back is there for its own.
+        // The entries need no more lines than before. Each line that becomes free is available for its own entries.
         let mut line = std::mem::replace(self.heads.at_mut(old), Line::EMPTY);
         loop {
             for entry in line.entries() {
@@ -412,7 +417,7 @@ impl Index {
         }
     }
 
-    /// Takes away the last bucket, if the one that its entries go to has room for them in its first line.
+    /// Removes the last bucket, if its entries fit the first line of the bucket to which they belong then.
     #[cold]
     fn merge(&mut self) {
         let last = self.buckets - 1;
@@ -435,7 +440,7 @@ impl Index {
         }
     }
 
-    /// Frees some of its memory, of an index that is used no more; true when nothing is left.
+    /// Frees a part of the memory of an index that is no longer used. Returns true when nothing is left.
     pub fn dismantle(&mut self, limit: usize) -> bool {
         for _ in 0..limit.div_ceil(SEGMENT) {
             if self.heads.0.pop().or_else(|| self.others.0.pop()).is_none() {
@@ -448,7 +453,7 @@ impl Index {
 
 #[cfg(test)]
 impl Index {
-    /// That it has just these entries, where they are found.
+    /// Checks that the index has exactly these entries, each where it is sought.
     pub fn check(&self, mut expected: Vec<Indexed>) {
         let order = |entry: &Indexed| (entry.hash, entry.position.chunk().address(), entry.position.slot());
         let mut all = Vec::new();

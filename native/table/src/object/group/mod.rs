@@ -1,15 +1,15 @@
-//! All objects of one key in a bag or duplicate_bag: an unrolled list in the order of insertion, with a signature for each
-//! object. More than [`SMALL`] objects have an index by the hash of the object. So a search for one of many objects of a key
-//! takes O(1), never a scan.
+//! Groups: all objects of one key of a bag or duplicate_bag. A group is an unrolled list in the order of insertion. Each object has a
+//! signature. A group of more than [`SMALL`] objects has an index by the hash of the object. So finding one among many objects of the same
+//! key takes O(1) and never a scan.
 //!
-//! Source: Shao, Reppy, Appel, "Unrolling lists", LFP 1994; for signatures see `signature.rs`.
+//! Source: Shao, Reppy, Appel, "Unrolling lists", LFP 1994. For signatures see `signature.rs`.
 //!
-//! One thread at a time changes a group: the holder of the engine's lock on the key's place. Others read meanwhile, under
-//! guards, and the engine validates what they read: they follow the chunks only, and what is unlinked is retired.
+//! Only the holder of the engine's lock on the key's place changes a group. Others read at the same time, under guards, and the engine
+//! validates what they read. They follow only the chunks. What is unlinked is retired.
 //!
-//! Objects come into the index a chunk at a time, when one is sought: then some of those that are not in it yet are added, and the
-//! others searched by their signatures. So who only adds objects pays for no index, but for each beyond [`UNINDEXED`]. The last
-//! chunk is never in it, so what is in the index are all objects of the chunks before some chunk.
+//! Objects enter the index chunk by chunk, when an object is sought. Each search adds some of the missing objects to the index, and looks
+//! at the signatures of the other missing ones. So a caller that only adds objects does not pay for an index, except for objects beyond
+//! [`UNINDEXED`]. The last chunk is never in the index. So the index always has all objects of the chunks before some chunk.
 
 mod chunk;
 mod index;
@@ -36,10 +36,10 @@ use std::ptr::null_mut;
 
 pub use signature::Filter;
 
-/// Up to so many objects are searched one by one, by their signatures.
+/// Up to this number of objects, a search looks at all signatures and uses no index.
 const SMALL: usize = 2 * FULL;
 
-/// Objects that are not in the index, at most: those that a search goes over.
+/// The largest number of objects that are not in the index. A search looks at the signatures of all of them.
 const UNINDEXED: usize = 1 << 16;
 
 /// See the module's documentation.
@@ -49,25 +49,25 @@ pub struct Group {
     writer: UnsafeCell<Writer>,
 }
 
-/// What only the holder of the place's lock uses.
+/// The part that only the holder of the place's lock uses.
 struct Writer {
     last: Chunk,
-    /// Bytes of the group and its objects, without the index.
+    /// The size in bytes of the group and its objects, without the index.
     bytes: usize,
     index: Option<Box<Index>>,
-    /// The first chunk whose objects are not in the index, if there is one.
+    /// The first chunk whose objects are not in the index. Only valid if there is an index.
     end: Chunk,
 }
 
-/// An object that is to be removed.
+/// An object that will be removed.
 struct Found {
     position: Position,
     body: u64,
-    /// If it is in the index.
+    /// Only valid if the object is in the index.
     hash: u32,
 }
 
-/// Where the objects of a group have their key: the key word of the entry, and the place, counted from 0.
+/// The key of a group's objects: the entry's key word, and the key's position in objects, counted from 0.
 #[derive(Clone, Copy)]
 pub struct KeyPlace {
     pub word: u64,
@@ -95,7 +95,7 @@ impl KeyPlace {
 }
 
 impl Group {
-    /// The body of a group with these two objects, in this order; nothing when memory is exhausted.
+    /// The body of a new group with these two objects, in this order. `None` when memory is exhausted.
     ///
     /// # Safety
     /// The objects live, and have this key.
@@ -130,7 +130,7 @@ impl Group {
     }
 
     /// # Safety
-    /// The body is that of a group, which lives for `'a`.
+    /// The body is that of a group that lives for `'a`.
     #[inline]
     pub unsafe fn from_body<'a>(body: u64) -> &'a Group {
         // SAFETY: such a body is the address of a group plus a tag.
@@ -140,19 +140,19 @@ impl Group {
     /// The number of objects.
     #[inline]
     pub fn count(&self) -> usize {
-        // Relaxed: readers validate the place after reading, writers hold its lock.
+        // Relaxed: readers validate the place after reading, and writers hold its lock.
         self.count.load(Ordering::Relaxed)
     }
 
     #[inline]
     fn head(&self) -> Option<Chunk> {
-        // Acquire: pairs with the Release by which a chunk is linked.
-        // SAFETY: chunks are retired through the epoch; this thread holds a guard or the place's lock.
+        // Acquire pairs with the Release by which a chunk is linked. SAFETY: chunks are retired through the epoch. This thread holds a
+        // guard or the place's lock.
         unsafe { Chunk::at(self.head.load(Ordering::Acquire)) }
     }
 
     fn set_head(&self, chunk: Option<Chunk>) {
-        // Release: see `head`.
+        // Release pairs with the Acquire in `head`.
         self.head
             .store(chunk.map_or(null_mut(), Chunk::address), Ordering::Release);
     }
@@ -161,8 +161,8 @@ impl Group {
         std::iter::successors(self.head(), |chunk| chunk.next())
     }
 
-    /// Shows the objects' bodies in the order of insertion, until `show` returns false. What a reader without the lock sees
-    /// counts only once the engine has validated the place.
+    /// Calls `show` with the objects' bodies in the order of insertion, until it returns false. For a reader without the lock, the result
+    /// is valid only after the engine has validated the place.
     #[inline]
     pub fn each(&self, mut show: impl FnMut(u64) -> bool) {
         for chunk in self.chunks() {
@@ -172,10 +172,10 @@ impl Group {
         }
     }
 
-    /// As [`each`](Self::each), but only objects that the filter lets pass.
+    /// Like [`each`](Self::each), but only for objects that pass the filter.
     #[inline]
     pub fn each_passing(&self, filter: &Filter, mut show: impl FnMut(u64)) {
-        // A reader that met writers may be led on for long; what it has is not valid anyway.
+        // A bound, because writers could make a concurrent reader go on and on. Its result is not valid then anyway.
         let most = self.count() + 16;
         for chunk in self.chunks().take(most) {
             chunk.prefetch_ahead(filter);
@@ -197,7 +197,7 @@ impl Group {
         first
     }
 
-    /// The words of the blocks that its objects are read from.
+    /// The number of words of the blocks from which its objects are read.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -211,7 +211,7 @@ impl Group {
         words
     }
 
-    /// Bytes of the group and all its objects.
+    /// The size in bytes of the group and all its objects.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -222,7 +222,7 @@ impl Group {
     }
 
     /// # Safety
-    /// The caller holds the lock of the place while it uses the result, and has no other one.
+    /// While the caller uses the result, it holds the lock of the place, and has no other such reference.
     #[allow(clippy::mut_from_ref)]
     unsafe fn writer(&self) -> &mut Writer {
         // SAFETY: as the caller promises.
@@ -234,7 +234,7 @@ impl Group {
     /// # Safety
     /// The caller holds the lock of the place.
     pub unsafe fn contains(&self, key: KeyPlace, object: ObjectRef<'_>) -> bool {
-        // SAFETY: the caller is the only writer; the objects live while it holds the lock.
+        // SAFETY: the caller is the only writer. The objects live while it holds the lock.
         unsafe {
             self.extend_index(key);
             let is_it = |body: u64| identical(key.object(body), object);
@@ -264,10 +264,10 @@ impl Group {
         std::iter::successors(from, |chunk| chunk.next())
     }
 
-    /// Adds an object at the end; false, and nothing done, when memory is exhausted. O(1).
+    /// Adds an object at the end. Returns false, and does nothing, when memory is exhausted. O(1).
     ///
     /// # Safety
-    /// The caller holds the lock of the place; the object has the group's key.
+    /// The caller holds the lock of the place. The object has the group's key.
     pub unsafe fn insert(&self, guard: &Guard, key: KeyPlace, body: u64) -> bool {
         // SAFETY: as the caller promises.
         unsafe {
@@ -293,7 +293,8 @@ impl Group {
         true
     }
 
-    /// Makes room behind the last chunk, which is full: a larger chunk in its place while it is the only one, else one more.
+    /// Makes room after the last chunk, which is full. A chunk that is not of the largest size is the only one, and a larger chunk replaces
+    /// it. Otherwise another chunk is added.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -325,7 +326,7 @@ impl Group {
         unsafe { self.writer() }.index.as_ref().map_or(0, |index| index.len())
     }
 
-    /// Before a search: has the index, if the group is large enough for one, go further.
+    /// To be called before a search. If the group is large enough for an index, adds more objects to the index.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -336,15 +337,15 @@ impl Group {
             let writer = self.writer();
             let begun = writer.index.is_some();
             if begun && writer.end != writer.last || !begun && self.count() > SMALL {
-                // About as much work as it is to search them.
+                // This is about as much work as looking at the signatures of the missing objects.
                 let missing = self.count() - self.indexed();
                 self.index_more(key, (missing / 16).min(1024));
             }
         }
     }
 
-    /// Adds the objects of the next chunks but the last to the index, a few more than so many. What it has no memory for is
-    /// searched without it.
+    /// Adds the objects of the next chunks, except the last chunk, to the index: some more than `limit` objects. Objects for which there is
+    /// no memory stay out of the index.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -366,7 +367,7 @@ impl Group {
             for body in chunk.bodies() {
                 prefetch(body);
             }
-            // SAFETY: the object is the group's.
+            // SAFETY: the object belongs to the group.
             let hash = |slot: usize| hash(&unsafe { key.object(chunk.get(slot)) }, key);
             for slot in bits(chunk.live()) {
                 if !index.add(Indexed::new(hash(slot), chunk.position(slot), chunk.get(slot))) {
@@ -381,8 +382,7 @@ impl Group {
         }
     }
 
-    /// Does without the index, until the next search: where many objects are equal, to bring it up to date may be more work than to
-    /// build it anew.
+    /// Drops the index until the next search. Where many objects are equal, updating the index may be more work than building it anew.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -393,11 +393,10 @@ impl Group {
         }
     }
 
-    /// Puts other objects in the places of those for which `new` gives one; how many, and by how many bytes the group has grown.
-    /// O(n).
+    /// Replaces the objects for which `new` returns another one. Returns their number, and by how many bytes the group has grown. O(n).
     ///
     /// # Safety
-    /// The caller holds the lock of the place; the new objects have the group's key, and are the group's from now on.
+    /// The caller holds the lock of the place. The new objects have the group's key, and belong to the group from now on.
     pub unsafe fn replace_each(
         &self,
         guard: &Guard,
@@ -405,7 +404,7 @@ impl Group {
         mut new: impl FnMut(&ObjectRef<'_>) -> Option<u64>,
     ) -> (usize, i64) {
         let mut replaced = 0;
-        // SAFETY: the caller is the only writer; objects in the group live, and are retired once they are out of it.
+        // SAFETY: the caller is the only writer. Objects in the group live. They are retired after they have left it.
         unsafe {
             let before = self.bytes();
             for chunk in self.chunks() {
@@ -415,7 +414,7 @@ impl Group {
                         continue;
                     };
                     if chunk.is_indexed() {
-                        // To bring it up to date would be as much work as this is altogether.
+                        // Updating it would be as much work as everything else here.
                         self.drop_index();
                     }
                     chunk.set(slot, body, signature(key.object(body), key.place));
@@ -430,8 +429,8 @@ impl Group {
         }
     }
 
-    /// Removes all objects equal to this one, where they are `distinct` the only one; how many. Nothing, and nothing is done, where
-    /// more than `limit` may be equal. O(1) for each.
+    /// Removes all objects equal to this one, or only the first one found if objects are `distinct`. Returns their number. Does nothing,
+    /// and returns `None`, if more than `limit` objects may be equal. O(1) for each.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -443,7 +442,7 @@ impl Group {
         distinct: bool,
         limit: usize,
     ) -> Option<usize> {
-        // SAFETY: the caller is the only writer; objects in the group live.
+        // SAFETY: the caller is the only writer. Objects in the group live.
         unsafe {
             let is_it = |other: &ObjectRef<'_>| identical(*other, object);
             let hash = hash(&object, key);
@@ -483,14 +482,15 @@ impl Group {
         }
     }
 
-    /// How many objects at most equal this one, of this hash; where there may be more than `limit`, any number above that.
+    /// An upper bound of the number of objects that equal this one, whose hash is `hash`. If there may be more than `limit`, the result is
+    /// any number above `limit`.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
     unsafe fn may_equal(&self, hash: u32, object: ObjectRef<'_>, key: KeyPlace, limit: usize) -> usize {
         // SAFETY: as the caller promises.
         let index = unsafe { self.writer() }.index.as_ref();
-        // Mostly it is known without a look at them.
+        // Usually the lengths of the bucket and of the group are enough to know.
         let most =
             self.count() - index.map_or(0, |index| index.len()) + index.map_or(0, |index| index.most(hash, limit));
         if most <= limit {
@@ -512,9 +512,9 @@ impl Group {
                 .sum::<usize>()
     }
 
-    /// Removes the objects whose signatures the filter lets pass, and of which `unwanted` is true; how many. Nothing, and nothing is
-    /// done, where more than `limit` pass, or what is to be looked at has more words than what `fits`. O(n), but of most objects only
-    /// signatures are looked at.
+    /// Removes the objects that pass the filter and for which `unwanted` is true. Returns their number. Does nothing, and returns `None`,
+    /// in two cases: more than `limit` objects pass, or reading those that pass takes more words than `fits` accepts. O(n), but only the
+    /// signatures of most objects are read.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -532,7 +532,7 @@ impl Group {
         unsafe { self.sweep(guard, key, head, filter, limit, fits, unwanted) }
     }
 
-    /// Removes the object of this body, which is not in the index, or not any more.
+    /// Removes the object of this body. It is not in the index, or not any more.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -549,8 +549,8 @@ impl Group {
         }
     }
 
-    /// [`remove_each`](Self::remove_each) from this chunk on. What is needed next is asked for while it goes on with what was asked
-    /// for before: first the bodies, then the objects, then their places in the index.
+    /// [`remove_each`](Self::remove_each), beginning with this chunk. It runs in passes, each of which prefetches what the next pass needs:
+    /// first the bodies, then the objects, then their entries in the index.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -578,7 +578,8 @@ impl Group {
                 }
             }
         };
-        // Which chunks have such objects is not foreseen by the processor, so this is not asked here.
+        // The processor cannot predict which chunks have such objects. So this loop has no branch on that: it collects four chunks at a
+        // time.
         let (mut hits, mut len) = ([(from, 0); 4], 0);
         for chunk in std::iter::successors(Some(from), |chunk| chunk.next()) {
             chunk.prefetch_ahead(filter);
@@ -602,10 +603,10 @@ impl Group {
         let index = &mut unsafe { self.writer() }.index;
         let (mut words, mut too_large) = (0, false);
         found.retain(|found| {
-            // SAFETY: the object is the group's.
+            // SAFETY: the object belongs to the group.
             words += unsafe { words_to_read(found.body) };
             too_large |= !fits(words);
-            // SAFETY: the object is the group's.
+            // SAFETY: the object belongs to the group.
             let object = unsafe { key.object(found.body) };
             let gone = !too_large && unwanted(&object);
             if let (true, true, Some(index)) = (gone, found.position.chunk().is_indexed(), &index) {
@@ -633,9 +634,10 @@ impl Group {
             if !near {
                 self.drop_index();
             }
-            // Only now: who pins from then on must not find what is retired.
+            // Only after all are removed from their slots: a thread that pins after the first retirement must not find an object that is
+            // retired.
             self.drop_objects(guard, found.iter().map(|found| (found.position.chunk(), found.body)));
-            // Backwards, as what goes is this chunk or the next.
+            // From the last chunk to the first, because settling a chunk can unlink that chunk or the next one.
             for chunk in sparse.into_iter().rev() {
                 self.settle_with_next(guard, key, chunk);
             }
@@ -643,7 +645,7 @@ impl Group {
         Some(found.len())
     }
 
-    /// Retires objects that were in these chunks, and are in no slots any more.
+    /// Retires objects that were in these chunks and are not in any slot any more.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -662,7 +664,7 @@ impl Group {
         self.count.store(self.count() - removed, Ordering::Relaxed);
     }
 
-    /// [Settles](Self::settle) a chunk that has lost objects, and the one behind it.
+    /// [Settles](Self::settle) a chunk that has lost objects, and the chunk after it.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -676,8 +678,11 @@ impl Group {
         }
     }
 
-    /// Removes a chunk that is empty, or joins it with the one before it if the two are at most half full. Not if it is the only
-    /// chunk, or the only one outside the index, or if the neighbour has more planes.
+    /// Unlinks a chunk if it is empty, or if all its objects and those of the chunk before it fill at most half a chunk. They move to that
+    /// chunk.
+    ///
+    /// An empty chunk stays if it is the only one, or the only one that is not in the index. Others stay if the chunk before has more
+    /// planes, or if only one of the two is in the index.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -689,7 +694,7 @@ impl Group {
         let (previous, next) = (chunk.previous(), chunk.next());
         let stays = match previous {
             Some(previous) if previous.is_indexed() == chunk.is_indexed() => {
-                // Signatures have no bytes for planes that the chunk before has, and this one has not.
+                // If the chunk before has more planes, the signatures here lack bytes for them.
                 count > 0 && (previous.count() + count > FULL / 2 || previous.kept() > chunk.kept())
             }
             _ => count > 0 || next.is_none(),
@@ -703,7 +708,7 @@ impl Group {
         if let (Some(previous), true) = (previous, count > 0) {
             let mut moved = |body: u64, position: Position, to: Position| {
                 if let (true, true, Some(index)) = (near, chunk.is_indexed(), &mut writer.index) {
-                    // SAFETY: the object is the group's.
+                    // SAFETY: the object belongs to the group.
                     let hash = hash(&unsafe { key.object(body) }, key);
                     near = index.move_near(position, Indexed::new(hash, to, body));
                 }
@@ -726,7 +731,7 @@ impl Group {
                     writer.end = next;
                 }
             }
-            // A chunk before the last that is not in the index either.
+            // The chunk before it is not in the index either.
             (Some(previous), None) => writer.last = previous,
             (None, None) => unreachable!("the only chunk stays"),
         }
@@ -738,7 +743,7 @@ impl Group {
         }
     }
 
-    /// Frees up to `limit` objects of a group that nobody else can see; true when none is left.
+    /// Frees up to `limit` objects of a group that nobody else can see. Returns true when none is left.
     pub fn dismantle(&mut self, limit: usize) -> bool {
         let mut freed = 0;
         while let Some(chunk) = self.head() {
@@ -772,12 +777,12 @@ impl Drop for Group {
     }
 }
 
-// SAFETY: what is not atomic is used only under the lock of the place.
+// SAFETY: everything that is not atomic is used only under the lock of the place.
 unsafe impl Send for Group {}
 // SAFETY: as above.
 unsafe impl Sync for Group {}
 
-/// Adds an object to a chunk that has room behind its last one.
+/// Adds an object to a chunk that has room after its last one.
 ///
 /// # Safety
 /// As for [`ObjectRef::new`].
@@ -787,16 +792,16 @@ unsafe fn push(chunk: Chunk, key: KeyPlace, body: u64) {
     chunk.push(body, signature(unsafe { key.object(body) }, key.place));
 }
 
-/// By which an object is in the index.
+/// The hash of an object in the index.
 #[inline]
 fn hash(object: &ObjectRef<'_>, key: KeyPlace) -> u32 {
     (object_hash(object, key.place) >> (u64::BITS - HASH_BITS)) as u32
 }
 
-/// Frees a chunk that is unlinked once nobody can be reading it.
+/// Frees an unlinked chunk as soon as no reader can see it.
 fn retire_chunk(guard: &Guard, chunk: Chunk) {
     unsafe fn free(address: *mut u8, _: usize) {
-        // SAFETY: retired once, and nobody reads it any more.
+        // SAFETY: the chunk was retired once, and nobody reads it any more.
         unsafe {
             if let Some(chunk) = Chunk::at(address.cast()) {
                 chunk.free();
@@ -807,17 +812,17 @@ fn retire_chunk(guard: &Guard, chunk: Chunk) {
     unsafe { guard.retire_sized(chunk.address().cast(), 0, free, chunk.bytes()) }
 }
 
-/// Groups up to this size are freed where they are met, larger ones by the reaper: a thread that frees what it has retired
-/// frees some hundred of them at once.
+/// Groups of up to this size are freed by the thread that reclaims them, and larger ones by the reaper. A thread frees hundreds of retired
+/// objects in one go, so each must be small.
 const FREE_AT_ONCE: usize = 64;
 
-/// Frees what an entry's body refers to, an object or a group, once nobody can be reading it.
+/// Frees the object or group to which an entry's body refers, as soon as no reader can see it.
 ///
 /// # Safety
-/// The entry is unlinked, and this happens once.
+/// The entry is unlinked, and this is called once.
 #[inline(never)]
 pub unsafe fn retire_entry(guard: &Guard, body: u64) {
-    // SAFETY: what the entry refers to is unlinked, as the caller promises.
+    // SAFETY: as the caller promises, nothing links to it any more.
     unsafe {
         if is_group(body) {
             let large = leave_to_reaper(Group::from_body(body));
@@ -828,7 +833,7 @@ pub unsafe fn retire_entry(guard: &Guard, body: u64) {
     }
 }
 
-/// The same of a place that has another entry now, or none; 0 if it had none before.
+/// [`retire_entry`] for the former entry of a place that has another entry now, or none. `body` is 0 if the place had no entry.
 ///
 /// # Safety
 /// As for [`retire_entry`], unless the body is 0.
@@ -846,7 +851,7 @@ pub unsafe fn retire_replaced(guard: &Guard, body: u64) {
     }
 }
 
-/// Frees what an entry of a dismantled engine refers to; a large group is left to be freed in slices.
+/// Frees the object or group of an entry of a dismantled engine. A large group is left to the reaper, which frees it in slices.
 ///
 /// # Safety
 /// Nobody else uses the entry.
@@ -862,7 +867,7 @@ pub unsafe fn free_entry(body: u64) {
     }
 }
 
-/// Whether the group is one for the reaper, which is told so.
+/// Whether the reaper must free the group. If so, this also tells the reaper to expect it.
 fn leave_to_reaper(group: &Group) -> bool {
     let large = group.count() > FREE_AT_ONCE;
     if large {
@@ -871,9 +876,9 @@ fn leave_to_reaper(group: &Group) -> bool {
     large
 }
 
-/// Frees a group, or leaves it to the reaper if the number is not 0; fits `cats_sync::epoch::Drop`.
+/// Frees a group, or hands it to the reaper if `large` is not 0. Has the type `cats_sync::epoch::Drop`.
 unsafe fn drop_group(address: *mut u8, large: usize) {
-    // SAFETY: the address is that of a group that was made by `of_two`, and this one is unlinked and unread.
+    // SAFETY: the address is that of a group that `of_two` made. The group is unlinked, and nobody reads it.
     let group = unsafe { Own::from_raw(address.cast::<Group>()) };
     if large != 0 {
         reaper::enqueue(Garbage::Group(group));

@@ -1,8 +1,8 @@
-//! Signatures: a word an object, which tells of most objects that they are not the ones sought, without a look at them.
+//! Signatures: one word for each object. Most objects that a search does not want can be ruled out by their signatures, without being read.
 //!
-//! Source: Faloutsos, Christodoulakis, "Signature files: an access method for documents and its analytical performance
-//! evaluation", TOIS 1984. Here a byte for each of the first eight elements but the key: objects that agree in an element agree in
-//! its byte, and of others one in 256 does.
+//! Source: Faloutsos, Christodoulakis, "Signature files: an access method for documents and its analytical performance evaluation", TOIS
+//! 1984. Here a signature has one byte for each of the first eight elements, except the key. Objects with the same element have the same
+//! byte. Among objects with another element, one in 256 has it.
 
 use super::chunk::PLANES;
 use crate::object::ObjectRef;
@@ -11,12 +11,12 @@ use cats_sync::facade::{AtomicU8, Ordering};
 use cats_term::{mix, Elements, TermRef, View};
 use smallvec::SmallVec;
 
-/// The signature of an object whose key is at `key`, counted from 0. O(1), however large the object is.
+/// The signature of an object. `key` is the position of its key, counted from 0. O(1), however large the object is.
 #[inline]
 pub fn signature(object: ObjectRef<'_>, key: usize) -> u64 {
     let places = 0..object.arity().min(PLANES);
     match object.flat() {
-        // The key's goes again, as it is quicker to make than to leave out.
+        // The key's byte is computed too and then cleared, which is faster than skipping it.
         Some(words) => places.fold(0, |signature, place| signature | byte_of(place, words[place])) & !mask_of(key),
         None => places
             .filter(|place| *place != key)
@@ -24,7 +24,7 @@ pub fn signature(object: ObjectRef<'_>, key: usize) -> u64 {
     }
 }
 
-/// The bits of a signature that an element has.
+/// The bits of a signature that belong to an element.
 #[inline]
 fn mask_of(place: usize) -> u64 {
     match place < PLANES {
@@ -33,19 +33,19 @@ fn mask_of(place: usize) -> u64 {
     }
 }
 
-/// The byte of an element, where it stands in the signature.
+/// The byte of an element, at its place in the signature.
 #[inline]
 fn byte(place: usize, term: TermRef<'_>) -> u64 {
     byte_of(place, sample(term))
 }
 
-/// Of a product with an odd number the highest byte, in which all bits of the other factor have a part.
+/// The highest byte of a product with an odd number. All bits of the other factor contribute to it.
 #[inline]
 fn byte_of(place: usize, sample: u64) -> u64 {
     (sample.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) << (8 * place)
 }
 
-/// A number that exactly equal terms have in common; of a large one only some of it is looked at.
+/// A number that is the same for exactly equal terms. Only a part of a large term is read.
 #[inline]
 fn sample(term: TermRef<'_>) -> u64 {
     match term.is_immediate() {
@@ -57,7 +57,7 @@ fn sample(term: TermRef<'_>) -> u64 {
 fn sample_of_item(term: TermRef<'_>) -> u64 {
     match term.view() {
         View::Immediate(word) => word,
-        // Adding 0.0 makes 0.0 of -0.0, which may be the same term.
+        // -0.0 and 0.0 may be the same term. Adding 0.0 makes 0.0 of both.
         View::Float(value) => (value + 0.0).to_bits(),
         View::Integer(integer) => integer.digits[0],
         View::Binary(bytes) | View::SharedBinary(_, bytes) => {
@@ -78,18 +78,18 @@ fn of_elements(elements: Elements<'_>) -> u64 {
     immediates.fold(elements.len() as u64, |state, element| mix(state) ^ element.word())
 }
 
-/// Which signatures the objects have that a program can match: those that agree with one of these pairs of a mask and bits in the
-/// bits of the mask.
+/// The signatures that objects can have if a program matches them: pairs of a mask and bits. An object passes if, for some pair, its
+/// signature has these bits at the mask's places.
 #[derive(Clone)]
 pub struct Filter(SmallVec<[(u64, u64); 2]>);
 
 impl Filter {
-    /// Lets all pass.
+    /// A filter that all objects pass.
     pub fn open() -> Self {
         Self(SmallVec::from_slice(&[(0, 0)]))
     }
 
-    /// Lets objects pass that agree with this one in all elements.
+    /// A filter that objects pass which agree with this one in all elements.
     #[inline]
     pub fn only(object: ObjectRef<'_>, key: usize) -> Self {
         let arity = object.arity().min(PLANES);
@@ -97,7 +97,7 @@ impl Filter {
         Self(SmallVec::from_slice(&[(mask, signature(object, key))]))
     }
 
-    /// That of a program in a table of objects whose key is at `key`, counted from 0.
+    /// The filter of a program. `key` is the position of the key in objects, counted from 0.
     pub fn of(program: &Program, key: usize) -> Self {
         let of_clause = |elements: Vec<(usize, TermRef<'_>)>| {
             let bytes = elements
@@ -110,7 +110,7 @@ impl Filter {
         Self(program.elements().map(of_clause).collect())
     }
 
-    /// For objects that agree in the byte of a place with this signature.
+    /// A filter that objects pass which have the same byte at this place as this signature.
     #[cfg(test)]
     pub fn of_place(place: usize, signature: u64) -> Self {
         let mask = 0xff << (8 * place);
@@ -122,20 +122,20 @@ impl Filter {
         Self(SmallVec::from_slice(&[(mask, bits)]))
     }
 
-    /// The first place that it asks about.
+    /// The first place of which the filter needs the plane.
     #[inline]
     pub fn first_place(&self) -> Option<usize> {
         let (mask, _) = self.0.first()?;
         (*mask != 0).then(|| mask.trailing_zeros() as usize / 8)
     }
 
-    /// Whether objects pass that have nothing in common.
+    /// Whether objects pass that have no element in common.
     pub fn is_open(&self) -> bool {
         self.0.iter().any(|(mask, _)| *mask == 0)
     }
 
-    /// The objects, of up to 64, whose signatures pass, a bit each. There may be bits of no objects. `plane` gives the bytes of
-    /// the signatures at a place, if they are known.
+    /// A bit for each of up to 64 objects, set if its signature passes. Bits without an object may be set, too. `plane` returns the plane
+    /// at a place. Where it returns `None`, all objects pass.
     #[inline]
     pub fn passing<'a>(&self, plane: impl Fn(usize) -> Option<&'a [AtomicU8]>) -> u64 {
         let mut passing = 0;
@@ -154,13 +154,13 @@ impl Filter {
     }
 }
 
-/// Which of at most 64 bytes are this one, a bit each.
+/// A bit for each of at most 64 bytes, set if the byte equals `byte`.
 #[inline]
 fn equal_bytes(bytes: &[AtomicU8], byte: u8) -> u64 {
     #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
     if bytes.len() == 64 {
         let (first, second, third, fourth): (u32, u32, u32, u32);
-        // SAFETY: reads the 64 bytes, 16 at a time, of which each is what an atomic load gives.
+        // SAFETY: reads the 64 bytes, 16 at a time. Each byte of them is one that an atomic load could return.
         unsafe {
             std::arch::asm!(
                 "movd {byte}, {word:e}",
@@ -195,7 +195,7 @@ fn equal_bytes(bytes: &[AtomicU8], byte: u8) -> u64 {
         }
         return u64::from(first | second << 16) | u64::from(third | fourth << 16) << 32;
     }
-    // Relaxed: no memory is reached by a signature.
+    // Relaxed: nothing is read through a signature.
     let is_it = |other: &AtomicU8| u64::from(other.load(Ordering::Relaxed) == byte);
     bytes.iter().rev().fold(0, |equal, other| equal << 1 | is_it(other))
 }

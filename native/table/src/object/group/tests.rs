@@ -1,4 +1,4 @@
-//! Random operations on a group beside a vector of the same objects.
+//! Random operations on a group, compared with a vector of the same objects.
 
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -11,7 +11,7 @@ use cats_term::{small, Block};
 
 const KEY: KeyPlace = KeyPlace { word: 0x1f, place: 0 };
 
-/// `{1, A, B}`, or `{1, A, B, B, A, B}` from [`WIDE`] on.
+/// `{1, A, B}`, or `{1, A, B, B, A, B}` if A is at least [`WIDE`].
 fn body(a: u64, b: u64) -> u64 {
     let (first, second) = (small(a as i64).unwrap(), small(b as i64).unwrap());
     let words = [KEY.word, first, second, second, first, second];
@@ -112,7 +112,7 @@ impl Both {
         assert_eq!(replaced, expected);
     }
 
-    /// The same objects in the same order; the links, the index and what is counted are right.
+    /// Checks that the objects are the same in the same order, and that links, index and counts are right.
     fn check(&self) {
         let group = self.group();
         let mut seen = Vec::new();
@@ -133,7 +133,7 @@ impl Both {
             if let Some(previous) = previous {
                 assert!(chunk.count() > 0 || previous.is_indexed() && chunk == writer.last);
                 assert!(previous.count() > 0 && previous.capacity() == FULL);
-                // What is not in the index stands behind all that is.
+                // Chunks that are not in the index stand after all chunks that are.
                 assert!(previous.is_indexed() || !chunk.is_indexed());
             }
             if writer.index.is_some() {
@@ -183,7 +183,7 @@ fn operations_at_random() {
     for seed in 0..40 {
         let mut both = both(seed);
         let most = [5, 20, 60, 150, 800][seed as usize % 5];
-        // Few values, so that there are equal objects, or many.
+        // With few values there are equal objects.
         let values = [10, 1000][seed as usize % 2];
         for round in 0..3000 {
             let guard = pin();
@@ -261,7 +261,7 @@ fn many_equal_objects_are_matched_at_once() {
     both.check_end();
 }
 
-/// Objects that have more elements than chunks have planes are found by them all the same.
+/// Some objects have more elements than their chunks have planes. They must still be found by them.
 #[test]
 fn wide_objects_among_narrow_ones() {
     let mut both = both(3);
@@ -287,7 +287,7 @@ fn wide_objects_among_narrow_ones() {
     both.check_end();
 }
 
-/// Entries of the same hash are far behind one another in the index.
+/// In the index, entries of the same hash are far apart.
 #[test]
 fn equal_objects_that_are_mixed_with_others_are_removed() {
     for one_by_one in [false, true] {
@@ -313,8 +313,8 @@ fn equal_objects_that_are_mixed_with_others_are_removed() {
     }
 }
 
-/// Removes objects that share an element from groups of many sizes: none, all, the first, the last, those at the borders of
-/// chunks, and more. The groups have no index, an index of a part, or a full index.
+/// Objects are removed by an element that they have in common. The test uses groups of many sizes, with no index, a partial index and a
+/// full index. It removes no object, all of them, the first, the last, those beside the borders of chunks, and others.
 #[test]
 fn objects_are_removed_by_an_element() {
     let last = |n: u64| n - 1;
@@ -392,7 +392,7 @@ fn sparse_chunks_are_joined() {
         let mut both = both(3);
         let guard = pin();
         let full = FULL as u64;
-        // Of every second chunk all but one object go first.
+        // First, all objects but one are removed from every second chunk.
         let class = |n: u64| match (n % full, n / full % 2) {
             (0, _) => 2,
             (_, odd) => odd,

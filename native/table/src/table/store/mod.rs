@@ -1,4 +1,4 @@
-//! The contents of a table: an engine with its counters. `delete_all_objects` replaces the whole of it.
+//! The contents of a table: an engine and counters. `delete_all_objects` replaces them as a whole.
 
 mod other;
 
@@ -18,7 +18,7 @@ use other::Other;
 use std::ptr;
 use std::sync::OnceLock;
 
-/// The default engines stand in line; all others are a call away.
+/// The default engines are stored inline. All others are behind virtual functions.
 enum Structure {
     Hash(Hash<Exact>),
     Ca(Ca<Ordered>),
@@ -28,30 +28,30 @@ enum Structure {
 /// See the module's documentation.
 pub struct Store {
     structure: Structure,
-    /// Objects, and bytes of their blocks and groups; counted while their places are locked.
+    /// The number of objects, and the bytes of their blocks and groups. Counted while the objects' places are locked.
     counters: Stripes<2>,
-    /// How the engine was built, to build another one like it.
+    /// How the engine was built, so that another one can be built in the same way.
     config: Option<Box<Config>>,
 }
 
-/// Where a call of [`Store::approach`] came to, for engines in which the way there is long.
+/// Where a call of [`Store::approach`] came to, for engines in which finding it again takes long.
 #[derive(Clone, Copy)]
 pub struct Spot<'g>(Option<cats_engine::ca::Spot<'g>>);
 
-/// Buckets of a hash table that are likely to be in the caches, with their objects.
+/// A hash table of up to this number of buckets probably fits the caches, with its objects.
 const CACHED_BUCKETS: usize = 1024;
-/// Bytes of a tree's nodes of which the same holds.
+/// The same for a tree whose nodes have this number of bytes.
 const CACHED_BYTES: usize = 160 << 10;
 
 const OBJECTS: usize = 0;
 const BYTES: usize = 1;
 
-/// Whether there is an engine of this name in this build.
+/// Whether this build has an engine of this name.
 pub const fn is_built(name: EngineName) -> bool {
     matches!(name, EngineName::Hash | EngineName::Ca) || other::is_other(name)
 }
 
-/// Calls the engine of a store, of any kind.
+/// Calls a method of the store's engine.
 macro_rules! each {
     ($self:expr, $engine:ident => $call:expr) => {
         match &$self.structure {
@@ -63,8 +63,8 @@ macro_rules! each {
 }
 
 impl Store {
-    /// An empty store for objects whose key is at `key`, counted from 0; for many writers at once when `shared`. The engine is
-    /// one that [`is_built`], and as it is by default without a configuration. Nothing when memory is exhausted.
+    /// An empty store. The key of its objects is at position `key`, counted from 0. `shared` says that many processes may write at the same
+    /// time. The engine [is built](is_built). Without a configuration it is built with its defaults. `None` when memory is exhausted.
     pub fn new(engine: EngineName, config: Option<Box<Config>>, key: usize, shared: bool) -> Option<Self> {
         let thresholds = || {
             config
@@ -86,33 +86,33 @@ impl Store {
         })
     }
 
-    /// The contents of all tables with this engine, a default one, that nobody has written to: empty, and only ever read. Where
-    /// the key of their objects would be makes no difference.
+    /// The contents that all blank tables with this default engine share. They are empty and are only read. So the position of the key
+    /// makes no difference.
     #[inline]
     pub fn blank(engine: EngineName) -> Option<&'static Self> {
         static BLANK: [OnceLock<Store>; 2] = [const { OnceLock::new() }; 2];
         debug_assert!(matches!(engine, EngineName::Hash | EngineName::Ca));
         let blank = &BLANK[usize::from(engine == EngineName::Ca)];
         if blank.get().is_none() {
-            // Only if there is memory for it: that there was none once must not be remembered.
+            // A failure for lack of memory must not be remembered.
             let store = Self::new(engine, None, 0, false)?;
             return Some(blank.get_or_init(|| store));
         }
         blank.get()
     }
 
-    /// Whether this is what all tables share that nobody has written to.
+    /// Whether these are the contents that blank tables share.
     fn is_blank(&self) -> bool {
         let is_self = |engine| Self::blank(engine).is_some_and(|blank| ptr::eq(blank, self));
         is_self(EngineName::Hash) || is_self(EngineName::Ca)
     }
 
-    /// How the engine was built, if it is not as by default.
+    /// How the engine was built. `None` if it was built with its defaults.
     pub fn config(&self) -> Option<&Config> {
         self.config.as_deref()
     }
 
-    /// Counts objects and bytes that came or went. The caller holds the lock of their place.
+    /// Counts objects and bytes that were added or removed. The caller holds the lock of their place.
     #[inline]
     pub fn count(&self, objects: i64, bytes: i64) {
         if objects != 0 {
@@ -138,7 +138,7 @@ impl Store {
         }
     }
 
-    /// Whether the store is so large that what a call reads is likely to come from memory, as far as that is told without a search.
+    /// Whether the store is so large that a call's reads probably miss the caches. Found out without a search.
     #[inline]
     pub fn outgrows_caches(&self) -> bool {
         match &self.structure {
@@ -158,7 +158,7 @@ impl Store {
         }
     }
 
-    /// Goes where a call with this key will go, and asks the processor for what that will read there.
+    /// Goes to where a call with this key will go, and prefetches what the call will read there.
     #[inline]
     pub fn approach<'g>(&self, guard: &'g Guard, probe: &Probe<'_>) -> Spot<'g> {
         match &self.structure {
@@ -169,7 +169,7 @@ impl Store {
         Spot(None)
     }
 
-    /// Asks it for the key's object, as soon as what it was asked for on the approach is there.
+    /// Prefetches the key's object. To be called when the lines that `approach` requested have arrived.
     #[inline]
     pub fn prefetch_object<'g>(&self, guard: &'g Guard, probe: &Probe<'_>, spot: Spot<'g>) {
         match (&self.structure, spot.0) {
@@ -205,8 +205,7 @@ impl Store {
         }
     }
 
-    /// The same for a store of a default engine, where every nanosecond counts: what `change` refers to can stay in registers,
-    /// as nobody is passed its address.
+    /// [`update`](Self::update) for a default engine. There is no virtual call, so what `change` refers to can stay in registers.
     #[inline(always)]
     pub fn update_plain<R>(
         &self,
@@ -240,7 +239,7 @@ impl Store {
         }
     }
 
-    /// The same for a store of a default engine; see [`update_plain`](Self::update_plain).
+    /// [`update_present`](Self::update_present) for a default engine: see [`update_plain`](Self::update_plain).
     #[inline(always)]
     pub fn update_present_plain<R: Default>(
         &self,
@@ -266,10 +265,10 @@ impl Store {
     /// See [`Engine::detach`].
     ///
     /// # Safety
-    /// As there.
+    /// As for [`Engine::detach`].
     pub unsafe fn detach(&self, guard: &Guard, update: Detached) -> Result<(), Busy> {
         match &self.structure {
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             Structure::Other(engine) => unsafe { engine.detach(guard, update) },
             _ => unreachable!("asked for by `detaches`"),
         }
@@ -329,7 +328,8 @@ impl Store {
         }
     }
 
-    /// As [`next`](Self::next), downwards; upwards in an unordered store, as `prev` of a hash table is its `next` in ETS.
+    /// Like [`next`](Self::next), downwards. In an unordered store it is the same as `next`, as in ETS, where `prev` of a hash table is its
+    /// `next`.
     pub fn previous<R>(
         &self,
         guard: &Guard,
@@ -345,8 +345,8 @@ impl Store {
         }
     }
 
-    /// See [`Engine::scan`]; finds nothing in an ordered store, see [`range`](Self::range). The start is position 0, and any
-    /// number is some position.
+    /// See [`Engine::scan`]. Finds nothing in an ordered store: see [`range`](Self::range). The scan starts at position 0. Any number is a
+    /// valid position.
     pub fn scan<'g>(
         &self,
         guard: &'g Guard,
@@ -367,7 +367,7 @@ impl Store {
         }
     }
 
-    /// See [`OrderedEngine::range`]; appends nothing in an unordered store.
+    /// See [`OrderedEngine::range`]. Appends nothing in an unordered store.
     #[allow(clippy::too_many_arguments)]
     pub fn range<'g>(
         &self,
@@ -412,9 +412,9 @@ impl Store {
         (count > 0).then_some(count)
     }
 
-    /// Bytes that the store holds.
+    /// The number of bytes that the store uses.
     pub fn total_bytes(&self) -> usize {
-        // A default engine itself is part of the store.
+        // A default engine is a part of the store.
         let structure = match &self.structure {
             Structure::Hash(engine) => engine.bytes() - size_of_val(engine),
             Structure::Ca(engine) => engine.bytes() - size_of_val(engine),
@@ -423,12 +423,12 @@ impl Store {
         size_of::<Self>() + structure + usize::try_from(self.counters.sum_of(BYTES)).unwrap_or(0)
     }
 
-    /// Bytes of the counters, which a store for many writers has in stripes.
+    /// The number of bytes of the counters' stripes. Only stores with many writers have stripes.
     pub fn counter_bytes(&self) -> usize {
         self.counters.stripe_bytes()
     }
 
-    /// Frees about `limit` places of a store that has no other user; true when nothing is left.
+    /// Frees about `limit` places of a store that has no other user. Returns true when nothing is left.
     pub fn dismantle(&mut self, limit: usize) -> bool {
         let mut free = |entry: Entry| {
             // SAFETY: the store has no other user, and the engine shows each entry once.
@@ -442,7 +442,7 @@ impl Store {
     }
 }
 
-/// What a look at a place of an engine that is a call away came to.
+/// The result of `look` for an engine behind virtual functions.
 #[inline(never)]
 fn looked<R>(
     mut look: impl FnMut(Option<Entry>) -> R,
@@ -453,7 +453,7 @@ fn looked<R>(
     Ok(result.expect("an engine looks"))
 }
 
-/// [`Engine::update`] of an engine that is a call away.
+/// [`Engine::update`] for an engine behind virtual functions.
 #[inline(never)]
 fn update_other<R>(
     engine: &dyn Other,

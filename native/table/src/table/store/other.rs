@@ -1,5 +1,4 @@
-//! The engines beside the two default ones, behind one call through a table of functions, so that tables of the default
-//! engines have nothing to do with them.
+//! The engines besides the two default ones. They are behind one virtual call, so they cost tables with a default engine nothing.
 
 use crate::object::schema::{Exact, Ordered, Probe};
 use crate::object::ObjectRef;
@@ -9,11 +8,11 @@ use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Step
 use cats_sync::epoch::Guard;
 use cats_sync::Busy;
 
-/// One line for an engine: `Name => unordered Type` or `Name => ordered Type`, where `Type<S>` has `new(S, &Config) ->
+/// One line for each engine: `Name => unordered Type` or `Name => ordered Type`. `Type<S>` has a function `new(S, &Config) ->
 /// Option<Self>`.
 macro_rules! others {
     ($($name:ident => $order:ident $($engine:ident)::+),* $(,)?) => {
-        /// Whether the engine is among these.
+        /// Whether the engine is one of these.
         pub const fn is_other(name: EngineName) -> bool {
             match name {
                 $(EngineName::$name => true,)*
@@ -21,7 +20,7 @@ macro_rules! others {
             }
         }
 
-        /// An engine of this name for objects whose key is at `key`; nothing when memory is exhausted.
+        /// An engine of this name, for objects whose key is at position `key`. `None` when memory is exhausted.
         pub fn make(name: EngineName, config: &Config, key: usize) -> Option<Box<dyn Other>> {
             match name {
                 $(EngineName::$name => Some(others!(@ $order, $($engine)::+, config, key)),)*
@@ -49,8 +48,8 @@ others! {
 type Look<'a> = &'a mut dyn FnMut(Option<Entry>);
 type Expand<'a, 'g> = &'a mut dyn FnMut(Entry, &mut Vec<ObjectRef<'g>>);
 
-/// The methods of [`Engine`] and [`OrderedEngine`] that a store asks for, with what they are generic over replaced by what a
-/// store needs. What an engine cannot do finds nothing.
+/// The methods of [`Engine`] and [`OrderedEngine`] that a store needs, with the types that a store uses in place of type parameters. A
+/// method that an engine does not support finds nothing.
 pub trait Other: Send + Sync {
     fn is_ordered(&self) -> bool;
     fn read(&self, guard: &Guard, probe: &Probe<'static>, look: Look<'_>) -> Result<(), Busy>;
@@ -71,7 +70,7 @@ pub trait Other: Send + Sync {
     /// As for the engine's method.
     unsafe fn detach(&self, guard: &Guard, update: Detached) -> Result<(), Busy>;
     fn next(&self, guard: &Guard, after: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy>;
-    /// Upwards where there is no order.
+    /// Upwards if the engine is unordered.
     fn previous(&self, guard: &Guard, before: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy>;
     fn scan<'g>(
         &self,
@@ -110,9 +109,9 @@ pub trait Other: Send + Sync {
     fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool;
 }
 
-/// An engine for keys without order.
+/// An engine that does not order its keys.
 struct Unordered<E>(E);
-/// An engine for keys in order.
+/// An engine that orders its keys.
 struct InOrder<E>(E);
 
 /// The methods that are the same for both.
@@ -145,7 +144,7 @@ macro_rules! passed_on {
         }
 
         unsafe fn detach(&self, guard: &Guard, update: Detached) -> Result<(), Busy> {
-            // SAFETY: the caller's promise.
+            // SAFETY: as the caller promises.
             unsafe { self.0.detach(guard, update) }
         }
 

@@ -654,7 +654,7 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Like [`read`](Self::read), but never copies. If the object is [changed in place](is_changing), only a single
+    /// Like [`read`](Self::read), but never copies. If the object is changed in place, only a single
     /// [element](Self::element) of it may be read.
     ///
     /// # Safety
@@ -703,7 +703,7 @@ impl<'a> ObjectRef<'a> {
     /// Like [`new`](Self::new), but returns the form in which the object is stored. Does not read the block.
     ///
     /// # Safety
-    /// As for [`new`](Self::new). If the object is [changed in place](is_changing), its elements are read only while its place is locked.
+    /// As for [`new`](Self::new). If the object is changed in place, its elements are read only while its place is locked.
     #[inline]
     pub unsafe fn stored(entry: Entry, key: usize) -> ObjectRef<'a> {
         // SAFETY: as the caller promises.

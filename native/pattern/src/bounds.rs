@@ -3,7 +3,7 @@
 
 use crate::function::Function;
 use crate::head::Pattern;
-use crate::matcher::{about, Comparison};
+use crate::matcher::{comparisons_of, Comparison};
 use crate::program::{Clause, Program};
 use cats_term::{compare, Block, Builder, Room, TermRef, View, BOTTOM, TOP};
 use std::cmp::Ordering::Greater;
@@ -33,7 +33,7 @@ impl Clause {
     fn is_open(&self, pattern: &Pattern) -> bool {
         match pattern {
             Pattern::Any => true,
-            Pattern::Bind(variable) => about(&self.comparisons, *variable).is_empty(),
+            Pattern::Bind(variable) => comparisons_of(&self.comparisons, *variable).is_empty(),
             _ => false,
         }
     }
@@ -106,7 +106,7 @@ impl Program {
             Pattern::Constant(word) | Pattern::Float(word) => Some(self.constant(*word)),
             Pattern::Bind(variable) => {
                 let is_same = |other: &&Comparison| other.function == Function::Same;
-                let comparison = about(&clause.comparisons, *variable).iter().find(is_same)?;
+                let comparison = comparisons_of(&clause.comparisons, *variable).iter().find(is_same)?;
                 let constant = self.constant(comparison.constant);
                 use View::*;
                 matches!(
@@ -174,7 +174,7 @@ impl Program {
     /// The tightest constant that the clause's guards give for this end of a variable's range.
     fn guarded<'a>(&'a self, clause: &'a Clause, variable: usize, end: End) -> Option<TermRef<'a>> {
         let mut found: Option<TermRef<'a>> = None;
-        for comparison in about(&clause.comparisons, variable) {
+        for comparison in comparisons_of(&clause.comparisons, variable) {
             let bounds = match comparison.function {
                 Function::Above | Function::AtLeast => end == End::Lower,
                 Function::Below | Function::AtMost => end == End::Upper,

@@ -113,7 +113,7 @@ fn split_one(guard: Expression, comparisons: &mut SmallVec<[Comparison; 1]>, oth
 }
 
 /// The comparisons that are about this variable. `comparisons` are in the order of the variables.
-pub(crate) fn about(comparisons: &[Comparison], variable: usize) -> &[Comparison] {
+pub(crate) fn comparisons_of(comparisons: &[Comparison], variable: usize) -> &[Comparison] {
     let first = comparisons.partition_point(|comparison| comparison.variable < variable);
     let rest = &comparisons[first..];
     &rest[..rest.partition_point(|comparison| comparison.variable == variable)]
@@ -230,7 +230,7 @@ impl Matcher {
 
 impl Parts<'_> {
     fn tests(&self, variable: usize) -> impl Iterator<Item = Test> + '_ {
-        about(self.comparisons, variable).iter().map(Comparison::test)
+        comparisons_of(self.comparisons, variable).iter().map(Comparison::test)
     }
 
     fn fields(&self, elements: &[Pattern]) -> Fields {

@@ -25,12 +25,12 @@ unsafe impl Sync for Block {}
 /// Calls `show` with each word that belongs to the block's [shape](BlockRef::shape_words). All small integers are shown as the same word.
 /// Stops when `show` returns false. Returns whether `show` always returned true.
 #[inline]
-fn each_shaping(words: &[u64], mut show: impl FnMut(u64) -> bool) -> bool {
+fn for_each_shape_word(words: &[u64], mut show: impl FnMut(u64) -> bool) -> bool {
     let mut at = 0;
     while at < words.len() {
         let header = words[at];
         let mut slots = at + 1..at + 1 + slots(header);
-        if !show(header) || !slots.all(|at| show(shaping(words[at]))) {
+        if !show(header) || !slots.all(|at| show(shape_word(words[at]))) {
             return false;
         }
         at += item_words(header);
@@ -40,7 +40,7 @@ fn each_shaping(words: &[u64], mut show: impl FnMut(u64) -> bool) -> bool {
 
 /// Returns the word itself, or for any small integer the word [`SMALL`]. No header equals that word.
 #[inline]
-fn shaping(word: u64) -> u64 {
+fn shape_word(word: u64) -> u64 {
     if word & SMALL == SMALL {
         SMALL
     } else {
@@ -512,7 +512,7 @@ impl<'a> BlockRef<'a> {
     /// A hash of the block's [shape](Self::has_shape): equal for blocks of the same shape. O(words).
     pub fn shape(self) -> u64 {
         let mut state = 0_u64;
-        each_shaping(self.as_words(), |word| {
+        for_each_shape_word(self.as_words(), |word| {
             // The step of FxHash.
             state = (u64::rotate_left(state, 5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
             true
@@ -524,7 +524,7 @@ impl<'a> BlockRef<'a> {
     /// same word. The values of floats, large integers, binaries and held terms do not belong to the shape.
     pub fn shape_words(self) -> Vec<u64> {
         let mut shape = Vec::with_capacity(self.words());
-        each_shaping(self.as_words(), |word| {
+        for_each_shape_word(self.as_words(), |word| {
             shape.push(word);
             true
         });
@@ -535,7 +535,7 @@ impl<'a> BlockRef<'a> {
     /// except small integers are equal. O(words).
     pub fn has_shape(self, shape: &[u64]) -> bool {
         let mut shape = shape.iter();
-        each_shaping(self.as_words(), |word| shape.next() == Some(&word)) && shape.next().is_none()
+        for_each_shape_word(self.as_words(), |word| shape.next() == Some(&word)) && shape.next().is_none()
     }
 
     /// The place of an item's elements in the block: the word at which the first of them stands.

@@ -85,11 +85,11 @@ impl InBlock {
     /// its weight.
     #[inline(always)]
     fn new(block: Block, words: usize, weighs: Option<usize>) -> Self {
-        let tells = match weighs {
-            None => told(words),
-            Some(weight) => told_of_held(words, weight),
+        let size = match weighs {
+            None => size_bits(words),
+            Some(weight) => held_size_bits(words, weight),
         };
-        let body = word_of(block.into_raw()) | tells << ADDRESS_BITS;
+        let body = word_of(block.into_raw()) | size << ADDRESS_BITS;
         // SAFETY: addresses of blocks are never null.
         Self(unsafe { NonZeroU64::new_unchecked(body) })
     }
@@ -274,16 +274,16 @@ fn inline(words: &[u64], key: usize) -> Option<u64> {
 fn address(block: Block) -> u64 {
     let view = block.as_ref();
     let words = view.words();
-    let tells = match view.has_held() {
-        true => told_of_held(words, view.weight()),
-        false => told(words),
+    let size = match view.has_held() {
+        true => held_size_bits(words, view.weight()),
+        false => size_bits(words),
     };
-    word_of(block.into_raw()) | tells << ADDRESS_BITS
+    word_of(block.into_raw()) | size << ADDRESS_BITS
 }
 
 /// What a body stores above the address, for a block of this number of words in which nothing is held or counted.
 #[inline(always)]
-fn told(words: usize) -> u64 {
+fn size_bits(words: usize) -> u64 {
     match words as u64 {
         words if words < HELD => words,
         _ => 0,
@@ -292,7 +292,7 @@ fn told(words: usize) -> u64 {
 
 /// The same for a block of this weight in which something is held or counted.
 #[inline]
-fn told_of_held(words: usize, weight: usize) -> u64 {
+fn held_size_bits(words: usize, weight: usize) -> u64 {
     let weight = u64::from(weight.div_ceil(LEAST_WEIGHT).next_power_of_two().ilog2());
     match words as u64 {
         words if words <= HELD_WORDS && weight <= MAX_WEIGHT => HELD | weight << WEIGHT_AT | words,
@@ -312,17 +312,17 @@ fn word_of(address: NonNull<u64>) -> u64 {
 /// the object avoids a cache miss.
 #[inline]
 fn words(body: u64) -> Option<usize> {
-    let tells = body >> ADDRESS_BITS;
-    (tells.wrapping_sub(1) < HELD - 1).then_some(tells as usize)
+    let size = body >> ADDRESS_BITS;
+    (size.wrapping_sub(1) < HELD - 1).then_some(size as usize)
 }
 
 /// The number of words and the weight of a block in which something is held or counted, if the body stores them. The weight is rounded up
 /// by less than a factor of two.
 #[inline]
 fn held(body: u64) -> Option<(usize, usize)> {
-    let tells = body >> ADDRESS_BITS;
-    let weight = LEAST_WEIGHT << (tells >> WEIGHT_AT & MAX_WEIGHT);
-    (tells & HELD != 0).then_some(((tells & HELD_WORDS) as usize, weight))
+    let size = body >> ADDRESS_BITS;
+    let weight = LEAST_WEIGHT << (size >> WEIGHT_AT & MAX_WEIGHT);
+    (size & HELD != 0).then_some(((size & HELD_WORDS) as usize, weight))
 }
 
 /// Changes one element in place, from an immediate to another immediate. Returns its new word. Does nothing, and returns `None`, in four
@@ -861,7 +861,7 @@ mod tests {
 
     /// A body stores the number of words of its block, unless they are too many.
     #[test]
-    fn bodies_tell_words() {
+    fn bodies_store_words() {
         let guard = pin();
         for arity in [3, 100, 0x7ffe, 0x7fff, 0xffff, 100_000] {
             let body = Object::flat(&vec![NIL; arity]).into_body(LAYOUT, &guard).unwrap();
@@ -878,7 +878,7 @@ mod tests {
 
     /// If something is held in a block, the body stores the weight, rounded up, and the number of words, unless they are too many.
     #[test]
-    fn bodies_tell_what_held_blocks_weigh() {
+    fn bodies_store_weights_of_held_blocks() {
         install_test_host(false);
         let mut builder = Builder::new();
         for arity in [2, 5, 1019, 1020, 4000] {

@@ -31,7 +31,7 @@ const SLOTS_LIMIT: usize = 50_000;
 const MIN_SLOTS: usize = 256;
 
 /// The number of trails that each thread keeps.
-const TRAILS: usize = 4;
+const TRAIL_COUNT: usize = 4;
 
 /// The number of a place without a number.
 const UNNUMBERED: u64 = 0;
@@ -47,14 +47,14 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
     /// This thread's trails. A store's address determines its trail.
-    static WAYS: RefCell<[Trail; TRAILS]> = const { RefCell::new([const { Trail::new() }; TRAILS]) };
+    static TRAILS: RefCell<[Trail; TRAIL_COUNT]> = const { RefCell::new([const { Trail::new() }; TRAIL_COUNT]) };
 }
 
 /// Lends the trail of a store.
 #[inline]
 fn with_trail<R>(store: &Store, f: impl FnOnce(&mut Trail) -> R) -> R {
     let place = (std::ptr::from_ref(store).addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    WAYS.with_borrow_mut(|trails| f(&mut trails[place as usize % TRAILS]))
+    TRAILS.with_borrow_mut(|trails| f(&mut trails[place as usize % TRAIL_COUNT]))
 }
 
 /// The entry, with a group replaced by the group's first object.

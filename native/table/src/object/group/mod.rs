@@ -544,7 +544,7 @@ impl Group {
         unsafe {
             self.drop_objects(guard, std::iter::once((chunk, body)));
             if chunk.count() <= FULL / 2 {
-                self.settle_with_next(guard, key, chunk);
+                self.merge_sparse_and_next(guard, key, chunk);
             }
         }
     }
@@ -637,9 +637,9 @@ impl Group {
             // Only after all are removed from their slots: a thread that pins after the first retirement must not find an object that is
             // retired.
             self.drop_objects(guard, found.iter().map(|found| (found.position.chunk(), found.body)));
-            // From the last chunk to the first, because settling a chunk can unlink that chunk or the next one.
+            // From the last chunk to the first, because merging a chunk can unlink that chunk or the next one.
             for chunk in sparse.into_iter().rev() {
-                self.settle_with_next(guard, key, chunk);
+                self.merge_sparse_and_next(guard, key, chunk);
             }
         }
         Some(found.len())
@@ -664,17 +664,17 @@ impl Group {
         self.count.store(self.count() - removed, Ordering::Relaxed);
     }
 
-    /// [Settles](Self::settle) a chunk that has lost objects, and the chunk after it.
+    /// [Merges](Self::merge_sparse) a chunk that has lost objects, and the chunk after it.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    unsafe fn settle_with_next(&self, guard: &Guard, key: KeyPlace, chunk: Chunk) {
+    unsafe fn merge_sparse_and_next(&self, guard: &Guard, key: KeyPlace, chunk: Chunk) {
         // SAFETY: as the caller promises.
         unsafe {
             if let Some(next) = chunk.next() {
-                self.settle(guard, key, next);
+                self.merge_sparse(guard, key, next);
             }
-            self.settle(guard, key, chunk);
+            self.merge_sparse(guard, key, chunk);
         }
     }
 
@@ -686,7 +686,7 @@ impl Group {
     ///
     /// # Safety
     /// The caller holds the lock of the place.
-    unsafe fn settle(&self, guard: &Guard, key: KeyPlace, chunk: Chunk) {
+    unsafe fn merge_sparse(&self, guard: &Guard, key: KeyPlace, chunk: Chunk) {
         let count = chunk.count();
         if count > FULL / 2 {
             return;

@@ -1,6 +1,8 @@
 //! The reaper: a thread of the library's own that does in the background what calls leave behind. It hands over and deletes the
 //! tables of processes that have ended, frees the contents of deleted tables, and frees what was retired.
 //!
+//! `vm/monitor.rs` notices the end of a process, and `cats_table::reaper` decides what it demands.
+//!
 //! It is no process of the VM, so nobody can stop it, kill it or fill its mailbox. It sleeps without a time limit when nothing is
 //! left to do. Otherwise it works in slices, and naps after each: where all processors are busy, it takes one from a scheduler.
 

@@ -426,9 +426,12 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
             slice.counted,
             slice.yields,
         );
-        // Where few objects match, more are asked for each time.
+        // Where few objects match, more are asked for each time. Objects beyond a chunk's end are met once more by the next chunk.
         let wanted = slice.limit - slice.found;
-        let reach = wanted << steps.min(step.ilog2());
+        let reach = match slice.whole {
+            true => wanted,
+            false => wanted << steps.min(step.ilog2()),
+        };
         let done = slice
             .delete_by_key(&task.work, &mut task.selection, patient)
             .and_then(|deleted| match deleted {

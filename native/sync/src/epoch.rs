@@ -24,14 +24,14 @@
 //! then frees up to four at its unpin, so a backlog shrinks.
 
 use crate::barrier;
-use crate::facade::{global, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, Witness};
+use crate::facade::{fence, global, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, Witness};
 use crate::slab;
 use crate::thread::{slots, Slot, Thread, DEPTH, DUE, ENDING, THREAD, UNREGISTERED};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
 use std::ptr::{self, NonNull};
-use std::sync::{atomic, OnceLock};
+use std::sync::OnceLock;
 
 pub use crate::thread::slot_index;
 
@@ -390,9 +390,13 @@ fn seal(bag: *mut Bag) {
     }
 }
 
-/// What wakes the collector, and whether it sleeps until it is woken.
+/// What wakes the collector.
 static WAKE: OnceLock<fn()> = OnceLock::new();
-static RESTING: atomic::AtomicBool = atomic::AtomicBool::new(false);
+
+global! {
+    /// Whether the collector sleeps until it is woken.
+    static RESTING: AtomicBool = AtomicBool::new(false);
+}
 
 /// Sets what wakes the collector, which is whoever calls [`collect`] in the background. The first call counts. `wake` is called on any
 /// thread, possibly under a guard, and must be short.
@@ -405,12 +409,12 @@ pub fn on_garbage(wake: fn()) {
 pub fn rest(resting: bool) {
     RESTING.store(resting, Ordering::Relaxed);
     // Pairs with the fence in `announce_garbage`: the collector finds the garbage, or who announces it sees that the collector rests.
-    atomic::fence(Ordering::SeqCst);
+    fence(Ordering::SeqCst);
 }
 
 /// Wakes the collector if it rests. To be called when there is something that it will free.
 pub fn announce_garbage() {
-    atomic::fence(Ordering::SeqCst);
+    fence(Ordering::SeqCst);
     // Relaxed: ordered by the fence. The load first spares the line a write.
     if RESTING.load(Ordering::Relaxed) && RESTING.swap(false, Ordering::Relaxed) {
         if let Some(wake) = WAKE.get() {

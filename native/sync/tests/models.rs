@@ -2,8 +2,8 @@
 //! by `RUSTFLAGS="--cfg loom" cargo test --release -p cats-sync --test models`.
 #![cfg(loom)]
 
-use cats_sync::epoch::{collect, pin};
-use cats_sync::facade::{AtomicPtr, AtomicU64, Ordering};
+use cats_sync::epoch::{announce_garbage, collect, on_garbage, pin, rest};
+use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use cats_sync::seqlock::SeqCount;
 use cats_sync::version_lock::VersionLock;
 use loom::cell::UnsafeCell;
@@ -323,6 +323,41 @@ fn an_owner_that_wakes_up_does_not_meet_its_raider() {
         while collect(10) {}
         assert!(!shared.objects[0].alive() && !shared.objects[1].alive());
     });
+}
+
+loom::lazy_static! {
+    static ref WOKEN: AtomicBool = AtomicBool::new(false);
+}
+
+/// Whether there is garbage, and whether the collector found it.
+type Garbage = [AtomicBool; 2];
+
+fn leave_garbage([garbage, _]: &Garbage) {
+    garbage.store(true, Ordering::Relaxed);
+    announce_garbage();
+}
+
+fn look_for_garbage([garbage, found]: &Garbage) {
+    rest(true);
+    found.store(garbage.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+#[test]
+fn a_collector_that_rests_finds_the_garbage_or_is_woken() {
+    on_garbage(|| WOKEN.store(true, Ordering::Relaxed));
+    let (leave, look): (fn(&Garbage), fn(&Garbage)) = (leave_garbage, look_for_garbage);
+    for (first, second) in [(leave, look), (look, leave)] {
+        check(move || {
+            let garbage = Arc::new([AtomicBool::new(false), AtomicBool::new(false)]);
+            let thread = {
+                let garbage = garbage.clone();
+                thread::spawn(move || first(&garbage))
+            };
+            second(&garbage);
+            thread.join().unwrap();
+            assert!(garbage[1].load(Ordering::Relaxed) || WOKEN.load(Ordering::Relaxed));
+        });
+    }
 }
 
 /// Two words that are changed alternately, with the count of their changes. The first is equal to the second, or one

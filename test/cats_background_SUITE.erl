@@ -15,7 +15,10 @@ all() ->
      new_while_processes_are_killed, memory_of_replaced_objects, idle_vm_sleeps, library_at_a_second_path,
      another_library_at_a_second_path, another_library_after_a_purge, library_gone_from_the_first_path].
 
-init_per_testcase(_Case, Config) -> cats_test_lib:only_cats(Config).
+init_per_testcase(Case, Config) when Case =:= memory_after_the_application; Case =:= memory_of_replaced_objects ->
+    cats_test_lib:only_cats(cats_test_lib:with_memory(Config));
+init_per_testcase(_Case, Config) ->
+    cats_test_lib:only_cats(Config).
 
 end_per_testcase(_Case, _Config) ->
     _ = application:stop(cats),

@@ -1,7 +1,7 @@
 %% Binaries that objects share with processes. After any operations the VM counts as many references to each binary as
 %% when ets has the same objects. When the objects are gone, no reference is left.
 -module(cats_binaries_SUITE).
--export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([as_many_references_as_in_ets/1, parts/1, appended/1, many_at_once/1, memory_comes_back/1]).
 
 -define(T, (cats_test_lib:tables())).
@@ -14,6 +14,11 @@ all() -> [as_many_references_as_in_ets, parts, appended, many_at_once, memory_co
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
 end_per_suite(_Config) -> ok.
+
+init_per_testcase(memory_comes_back, Config) -> cats_test_lib:with_memory(Config);
+init_per_testcase(_Case, Config) -> Config.
+
+end_per_testcase(_Case, _Config) -> ok.
 
 %%------------------------------------------------------------------------------------------------------------
 %% The same operations on both

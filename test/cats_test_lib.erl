@@ -1,6 +1,6 @@
 %% What several suites need.
 -module(cats_test_lib).
--export([ensure_proper/0, environment/2, start/1, tables/0, new/3, only_cats/1, types/0, types/1, spawn_owner/1,
+-export([ensure_proper/0, environment/2, start/1, tables/0, new/3, only_cats/1, with_memory/1, types/0, types/1, spawn_owner/1,
          run_in/2, in_process/1, stop/2, down/1,
          eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1]).
 
@@ -33,6 +33,15 @@ only_cats(Config) ->
     case tables() of
         ets -> {skip, "only cats does this"};
         _ -> Config
+    end.
+
+%% @doc For init_per_testcase/2 of what reads how much memory the VM took. A VM that takes it from C's allocator does not know.
+-spec with_memory(Config) -> Config | {skip, string()}.
+with_memory(Config) ->
+    try erlang:memory(binary) of
+        _Bytes -> Config
+    catch
+        error:notsup -> {skip, "this VM does not count its memory"}
     end.
 
 %% @doc The table types to test.

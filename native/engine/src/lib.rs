@@ -32,6 +32,50 @@ pub struct Entry {
     pub body: u64,
 }
 
+/// The entries from one key to another one, in ascending order. With `down`, in descending order.
+pub struct Range<'a, P> {
+    /// The key where it begins, and whether that key belongs to it. Without one, it begins at the end of the table.
+    pub from: Option<(&'a P, bool)>,
+    /// The last key that belongs to it. Without one, it goes to the other end of the table.
+    pub to: Option<&'a P>,
+    pub down: bool,
+}
+
+// By hand, because a derived one would require that `P` is `Copy`.
+impl<P> Clone for Range<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<P> Copy for Range<'_, P> {}
+
+impl<'a, P> Range<'a, P> {
+    /// All entries above the key, or all entries.
+    pub fn above(key: Option<&'a P>) -> Self {
+        Self {
+            from: key.map(|key| (key, false)),
+            to: None,
+            down: false,
+        }
+    }
+
+    /// Whether an entry that the structure met on the way from `from` is not beyond `to`.
+    ///
+    /// # Safety
+    /// As for [`OrderedSchema::compare`].
+    unsafe fn has<S: OrderedSchema<Probe = P>>(&self, schema: &S, entry: Entry) -> bool {
+        self.to.is_none_or(|to| {
+            // SAFETY: as the caller promises.
+            let order = unsafe { schema.compare(to, entry) };
+            if self.down {
+                order.is_le()
+            } else {
+                order.is_ge()
+            }
+        })
+    }
+}
+
 /// How an engine looks into keys.
 pub trait Schema: Send + Sync + 'static {
     /// A key to search for, prepared once for a call.
@@ -337,21 +381,14 @@ pub trait OrderedEngine<S: OrderedSchema>: Engine<S> {
         self.prev(guard, before, look)
     }
 
-    /// Appends to `out`, in order, up to about `limit` entries above the key. With `down`, appends those below it in
-    /// descending order. Without a key, begins at the end.
+    /// Appends to `out`, in order, up to about `limit` entries of the range.
     ///
-    /// It may stop early at the border of what one lock guards. Returns `Ok(false)` when no entry lies beyond the
-    /// appended ones. The entries of one lock that one call appends are one state.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each stands alone, and a struct would be built for one call"
-    )]
+    /// It may stop early at the border of what one lock guards. Returns `Ok(false)` when no entry of the range lies
+    /// beyond the appended ones. The entries of one lock that one call appends are one state.
     fn range<T>(
         &self,
         guard: &Guard,
-        from: Option<&S::Probe>,
-        inclusive: bool,
-        down: bool,
+        range: Range<'_, S::Probe>,
         limit: usize,
         out: &mut Vec<T>,
         expand: impl FnMut(Entry, &mut Vec<T>),

@@ -1,6 +1,6 @@
 //! Scans, and slots by number, for ordered engines that can do nothing better than read range after range.
 
-use crate::{Busy, Cursor, Entry, OrderedEngine, OrderedSchema};
+use crate::{Busy, Cursor, Entry, OrderedEngine, OrderedSchema, Range};
 use cats_sync::epoch::Guard;
 
 /// Entries that are counted while a lock is held once: some microseconds.
@@ -37,7 +37,7 @@ pub(crate) fn scan<S: OrderedSchema, T>(
     while !cursor.done && places < limit.max(1) {
         let mut last = None;
         let from = cursor.behind.as_ref().map(|key| schema.probe(key));
-        let range = engine.range(guard, from, false, false, limit.max(1) - places, out, |entry, out| {
+        let range = engine.range(guard, Range::above(from), limit.max(1) - places, out, |entry, out| {
             places += 1;
             last = Some(entry);
             expand(entry, out);
@@ -69,7 +69,7 @@ pub(crate) fn slot<S: OrderedSchema, T>(
         let (mut last, mut found) = (None, None);
         let from = behind.as_ref().map(|key| schema.probe(key));
         let limit = SLICE.min(left.saturating_add(1));
-        let more = engine.range(guard, from, false, false, limit, &mut Vec::<()>::new(), |entry, _| {
+        let more = engine.range(guard, Range::above(from), limit, &mut Vec::<()>::new(), |entry, _| {
             last = Some(entry);
             if left > 0 {
                 left -= 1;

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::shared::by_range::{self, Position};
 use crate::shared::single::{self, Single};
 use crate::structures::sequential::{Avl as Balanced, Place, Tree, NODE};
-use crate::{Busy, Detached, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step};
+use crate::{Busy, Detached, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicBool, AtomicI64, Ordering::*};
 use cats_sync::lock::{AnyLock, TableLock};
@@ -249,17 +249,20 @@ impl<S: OrderedSchema> OrderedEngine<S> for Avl<S> {
     fn range<T>(
         &self,
         _: &Guard,
-        from: Option<&S::Probe>,
-        inclusive: bool,
-        down: bool,
+        range: Range<'_, S::Probe>,
         limit: usize,
         out: &mut Vec<T>,
         mut expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<bool, Busy> {
         self.lock.read_here(|contents| {
-            let from = from.map(|key| (key, inclusive));
-            let mut entries = contents.tree.entries(&self.schema, from, down);
-            entries.by_ref().take(limit.max(1)).for_each(|entry| expand(entry, out));
+            let mut entries = contents.tree.entries(&self.schema, range.from, range.down);
+            for entry in entries.by_ref().take(limit.max(1)) {
+                // SAFETY: the entry is in the tree, which is locked.
+                if !unsafe { range.has(&self.schema, entry) } {
+                    return false;
+                }
+                expand(entry, out);
+            }
             !entries.is_at_end()
         })
     }

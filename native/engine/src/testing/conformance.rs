@@ -4,7 +4,7 @@
 //! uses `ordered_suite!`. Keys are numbers. The number decides whether its key is an immediate, a hashed key, or a key
 //! that shares its hash with others. Values contain a check, so that a torn read is detected.
 
-use crate::{hash_of, mix, Busy, Detached, Engine, Entry, OrderedEngine, OrderedSchema, Schema, Step, Trail};
+use crate::{hash_of, mix, Busy, Detached, Engine, Entry, OrderedEngine, OrderedSchema, Range, Schema, Step, Trail};
 use cats_sync::epoch::{self, Guard};
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -501,36 +501,47 @@ pub fn model<E: Engine<TestSchema>>(make: impl Fn() -> E) {
 /// Tests `next`, `prev` and `range` of an ordered engine against a map of the standard library.
 pub fn ordered_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
     let steps = prop::collection::vec(
-        (prop::option::of(0..3600u64), any::<bool>(), any::<bool>(), 1..200usize),
+        (
+            prop::option::of((0..3600u64, any::<bool>())),
+            prop::option::of(0..3600u64),
+            any::<bool>(),
+            1..200usize,
+        ),
         1..30,
     );
     proptest!(cases(100), |(ops in ops(), steps in steps)| {
         let (map, mut model) = (Map(make()), BTreeMap::new());
         ops.into_iter().for_each(|op| run(&map, &mut model, op));
         let guard = epoch::pin();
-        for (from, inclusive, down, limit) in steps {
-            let key = from.map(TestKey::new);
-            let rest: Vec<u64> = match (from, down) {
+        for (from, to, down, limit) in steps {
+            let key = from.map(|(n, inclusive)| (TestKey::new(n), inclusive));
+            let mut rest: Vec<u64> = match (from, down) {
                 (None, false) => model.keys().copied().collect(),
                 (None, true) => model.keys().rev().copied().collect(),
-                (Some(n), false) => model.range(n..).map(|(&k, _)| k).filter(|&k| inclusive || k != n).collect(),
-                (Some(n), true) => model.range(..=n).rev().map(|(&k, _)| k).filter(|&k| inclusive || k != n).collect(),
+                (Some((n, inclusive)), false) => model.range(n..).map(|(&k, _)| k).filter(|&k| inclusive || k != n).collect(),
+                (Some((n, inclusive)), true) => {
+                    model.range(..=n).rev().map(|(&k, _)| k).filter(|&k| inclusive || k != n).collect()
+                }
             };
-            let step = if down { map.0.prev(&guard, key.as_ref(), |e| e.map(|e| whole(e).0)) } else {
-                map.0.next(&guard, key.as_ref(), |e| e.map(|e| whole(e).0))
+            let before = key.as_ref().map(|(key, _)| key);
+            let step = if down { map.0.prev(&guard, before, |e| e.map(|e| whole(e).0)) } else {
+                map.0.next(&guard, before, |e| e.map(|e| whole(e).0))
             };
-            prop_assert_eq!(step.unwrap(), rest.iter().copied().find(|&k| Some(k) != from));
+            prop_assert_eq!(step.unwrap(), rest.iter().copied().find(|&k| from.is_none_or(|(n, _)| n != k)));
+            rest.retain(|&k| to.is_none_or(|n| if down { k >= n } else { k <= n }));
+            let to = to.map(TestKey::new);
             let mut out = Vec::new();
-            let (mut at, mut inclusive) = (key, inclusive);
+            let mut at = key;
             loop {
                 let before = out.len();
                 let expand = |e, out: &mut Vec<u64>| out.push(whole(e).0);
-                let more = map.0.range(&guard, at.as_ref(), inclusive, down, limit, &mut out, expand);
+                let range = Range { from: at.as_ref().map(|(key, inclusive)| (key, *inclusive)), to: to.as_ref(), down };
+                let more = map.0.range(&guard, range, limit, &mut out, expand);
                 if !more.unwrap() {
                     break;
                 }
                 prop_assert!(out.len() > before, "a step with more to come makes progress");
-                (at, inclusive) = (Some(TestKey::new(out[out.len() - 1])), false);
+                at = Some((TestKey::new(out[out.len() - 1]), false));
             }
             prop_assert_eq!(out, rest);
         }

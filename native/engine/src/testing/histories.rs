@@ -10,7 +10,7 @@
 //! or another key. Either result shows which keys of the history were absent: those in between.
 
 use crate::testing::conformance::{decode, entry, patiently, retire, touch, touched, Map, Random, TestKey, TestSchema};
-use crate::{Detached, Engine, Entry, OrderedEngine, Step};
+use crate::{Detached, Engine, Entry, OrderedEngine, Range, Step};
 use cats_sync::epoch;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -329,12 +329,16 @@ impl<E: OrderedEngine<TestSchema>> Recorder<'_, E> {
         self.record(name, keys, vec![], |map, ranks| {
             let guard = epoch::pin();
             let mut all = Vec::new();
+            let range = Range {
+                from: from.as_ref().map(|key| (key, inclusive)),
+                to: None,
+                down,
+            };
             let more = patiently(|| {
                 all.clear();
-                map.0
-                    .range(&guard, from.as_ref(), inclusive, down, limit, &mut all, |entry, out| {
-                        out.push((decode(entry), value(Some(entry))))
-                    })
+                map.0.range(&guard, range, limit, &mut all, |entry, out| {
+                    out.push((decode(entry), value(Some(entry))))
+                })
             });
             let found: Vec<(u64, i64)> = all
                 .into_iter()

@@ -9,9 +9,9 @@ use crate::operations::lookup::{Objects, GROUP_LIMIT, SIGNATURES_LIMIT};
 use crate::operations::traverse::{Direction, Expansion};
 use crate::table::options::Kind;
 use crate::table::{Handle, Table};
-use cats_engine::{place_of, Entry, Step};
+use cats_engine::{place_of, Entry, Range, Step};
 use cats_pattern::{Keys, Program};
-use cats_term::{compare, is_immediate, Block, TermRef};
+use cats_term::{is_immediate, Block, TermRef};
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -289,32 +289,17 @@ impl<'g> Handle<'g> {
             Some((lower, upper)) => (Some(lower), Some(upper)),
             None => (None, None),
         };
-        let from = last.as_deref().or(near).map(OwnedKey::probe);
+        let range = Range {
+            from: last.as_deref().or(near).map(|key| (key.probe(), last.is_none())),
+            to: far.map(OwnedKey::probe),
+            down,
+        };
         let mut expansion = Expansion::new(patient);
         let expand = |entry, out: &mut Vec<ObjectRef<'g>>| self.expand(entry, &mut expansion, out);
-        let mut more = self
-            .store()
-            .range(self.guard, from, last.is_none(), down, limit, out, expand)?;
+        let more = self.store().range(self.guard, range, limit, out, expand)?;
         expansion.finish()?;
-        let key = |object: &ObjectRef<'g>| object.element(self.table.key());
-        if let Some(far) = far {
-            let far = far.probe().term();
-            let beyond = |object: &ObjectRef<'g>| {
-                let order = compare(key(object), far);
-                if down {
-                    order.is_lt()
-                } else {
-                    order.is_gt()
-                }
-            };
-            if out.last().is_some_and(beyond) {
-                let inside = out.partition_point(|object| !beyond(object));
-                out.truncate(inside);
-                more = false;
-            }
-        }
         if let (Some(object), true) = (out.last(), more) {
-            *last = Some(Arc::new(OwnedKey::new(key(object))));
+            *last = Some(Arc::new(OwnedKey::new(object.element(self.table.key()))));
         }
         Ok(more)
     }

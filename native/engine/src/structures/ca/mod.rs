@@ -30,7 +30,7 @@ mod tests;
 mod walk;
 
 use crate::shared::line::{self, wide};
-use crate::{Busy, Cursor, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step, Trail};
+use crate::{Busy, Cursor, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step, Trail};
 use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicI64, AtomicPtr, Ordering::*};
@@ -716,14 +716,12 @@ impl<S: OrderedSchema> OrderedEngine<S> for Ca<S> {
     fn range<T>(
         &self,
         guard: &Guard,
-        from: Option<&S::Probe>,
-        inclusive: bool,
-        down: bool,
+        range: Range<'_, S::Probe>,
         limit: usize,
         out: &mut Vec<T>,
         expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<bool, Busy> {
-        self.range_on(guard, from, inclusive, down, limit, out, expand)
+        self.range_on(guard, range, limit, out, expand)
     }
 
     fn base_nodes(&self) -> usize {

@@ -14,7 +14,7 @@ use super::route::Route;
 use super::structure::Turn;
 use super::{Ca, Position, Query, ATTEMPTS, PATIENCE};
 use crate::shared::trail::{Beyond, Trail, RUN};
-use crate::{Busy, Entry, OrderedSchema};
+use crate::{Busy, Entry, OrderedSchema, Range};
 use cats_sync::epoch::Guard;
 use std::ptr::NonNull;
 
@@ -141,14 +141,47 @@ impl<K> View<'_, '_, K> {
         Some((self.spot.leaf, self.token?, rank, beyond, entry))
     }
 
-    /// Shows up to `limit` entries. Returns how many, and whether more may follow.
-    fn show<T>(
+    /// How many of the first `count` entries are inside the range. Looks at the last one first, because mostly all are.
+    /// If not, it gallops, because mostly few are.
+    fn inside<S>(&self, schema: &S, range: Range<'_, S::Probe>, count: usize) -> Result<usize, Torn>
+    where
+        S: OrderedSchema<Key = K>,
+    {
+        let has = |i| {
+            let entry = self.entry(i)?;
+            // SAFETY: the entry was read under the caller's guard. Its words may not belong together, as `compare` allows.
+            Ok(unsafe { range.has(schema, entry) })
+        };
+        if range.to.is_none() || count == 0 || has(count - 1)? {
+            return Ok(count);
+        }
+        let (mut low, mut high, mut step) = (0, count - 1, 4);
+        while low < high {
+            let middle = usize::midpoint(low, high).min(low + step);
+            if has(middle)? {
+                low = middle + 1;
+                step *= 2;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Shows up to `limit` entries of the range. Returns how many, and whether more may follow.
+    fn show<S, T>(
         &self,
+        schema: &S,
+        range: Range<'_, S::Probe>,
         limit: usize,
         out: &mut Vec<T>,
         expand: &mut impl FnMut(Entry, &mut Vec<T>),
-    ) -> Result<(usize, bool), Torn> {
-        let shown = self.len().min(limit);
+    ) -> Result<(usize, bool), Torn>
+    where
+        S: OrderedSchema<Key = K>,
+    {
+        let wanted = self.len().min(limit);
+        let shown = self.inside(schema, range, wanted)?;
         if shown > MANY {
             // All lines of this leaf, and then those of the next one, will be read.
             self.spot.leaf.prefetch_all();
@@ -159,7 +192,8 @@ impl<K> View<'_, '_, K> {
         for i in 0..shown {
             expand(self.entry(i)?, out);
         }
-        Ok((shown, self.len() > shown || self.beyond().is_some()))
+        let more = shown == wanted && (self.len() > shown || self.beyond().is_some());
+        Ok((shown, more))
     }
 }
 
@@ -466,21 +500,19 @@ impl<S: OrderedSchema> Ca<S> {
     }
 
     /// See [`crate::OrderedEngine::range`].
-    #[expect(clippy::too_many_arguments, reason = "as in the trait")]
     pub(super) fn range_on<T>(
         &self,
         guard: &Guard,
-        from: Option<&S::Probe>,
-        inclusive: bool,
-        down: bool,
+        range: Range<'_, S::Probe>,
         limit: usize,
         out: &mut Vec<T>,
         mut expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<bool, Busy> {
         let (start, limit) = (out.len(), limit.max(1));
-        let walked = self.walk(guard, from.map(|key| (key, inclusive)), down, |view| {
+        let down = range.down;
+        let walked = self.walk(guard, range.from, down, |view| {
             out.truncate(start);
-            let (shown, more) = view.show(limit, out, &mut expand)?;
+            let (shown, more) = view.show(&self.schema, range, limit, out, &mut expand)?;
             Ok((*view.spot, shown, more))
         });
         let Ok((mut spot, mut places, mut more)) = walked else {
@@ -500,8 +532,8 @@ impl<S: OrderedSchema> Ca<S> {
                     end: info.count(),
                     down,
                 };
-                let (shown, more) = view.show(limit - places, out, &mut expand).ok()?;
-                (shown > 0 && seen.holds()).then_some((next, shown, more))
+                let (shown, more) = view.show(&self.schema, range, limit - places, out, &mut expand).ok()?;
+                ((shown > 0 || !more) && seen.holds()).then_some((next, shown, more))
             };
             let Some((next, shown, beyond)) = read() else {
                 out.truncate(before);

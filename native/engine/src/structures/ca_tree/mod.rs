@@ -41,7 +41,7 @@ use crate::shared::random::random;
 use crate::shared::room::Room;
 use crate::structures::ca::Thresholds;
 use crate::structures::sequential::{Avl, Balance, Treap, Tree, NODE};
-use crate::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step};
+use crate::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, Ordering::*};
 use many::Many;
@@ -362,15 +362,19 @@ impl<S: OrderedSchema, B: Balance> OrderedEngine<S> for CaTree<S, B> {
     fn range<T>(
         &self,
         guard: &Guard,
-        from: Option<&S::Probe>,
-        inclusive: bool,
-        down: bool,
+        range: Range<'_, S::Probe>,
         limit: usize,
         out: &mut Vec<T>,
         mut expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<bool, Busy> {
-        self.walk(guard, from.map(|key| (key, inclusive)), down, |mut entries, beyond| {
-            entries.by_ref().take(limit.max(1)).for_each(|entry| expand(entry, out));
+        self.walk(guard, range.from, range.down, |mut entries, beyond| {
+            for entry in entries.by_ref().take(limit.max(1)) {
+                // SAFETY: the entry is in the tree of a base node, which is locked.
+                if !unsafe { range.has(&self.schema, entry) } {
+                    return false;
+                }
+                expand(entry, out);
+            }
             beyond || entries.next().is_some()
         })
     }

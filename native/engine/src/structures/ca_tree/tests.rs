@@ -100,14 +100,13 @@ impl<B: Balance> OrderedEngine<TestSchema> for Restless<B> {
     fn range<T>(
         &self,
         guard: &Guard,
-        from: Option<&TestKey>,
-        inclusive: bool,
-        down: bool,
+        range: Range<'_, TestKey>,
         limit: usize,
         out: &mut Vec<T>,
         expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<bool, Busy> {
-        self.stir(from).range(guard, from, inclusive, down, limit, out, expand)
+        self.stir(range.from.map(|(key, _)| key))
+            .range(guard, range, limit, out, expand)
     }
     fn base_nodes(&self) -> usize {
         self.0.base_nodes()

@@ -48,7 +48,7 @@ mod write;
 pub use chain::Position;
 
 use crate::config::Config;
-use crate::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Step};
+use crate::{Busy, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
 use cats_sync::hazard::{Hazards, Retired};
@@ -231,19 +231,19 @@ impl<S: OrderedSchema> OrderedEngine<S> for SkipList<S> {
     fn range<T>(
         &self,
         guard: &Guard,
-        from: Option<&S::Probe>,
-        inclusive: bool,
-        down: bool,
+        range: Range<'_, S::Probe>,
         limit: usize,
         out: &mut Vec<T>,
         mut expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<bool, Busy> {
         let start = out.len();
-        let from = from.map(|probe| (self.sought(probe), inclusive));
-        let more = self.chain(guard, from, down, limit, |entries, end| {
+        let from = range.from.map(|(probe, inclusive)| (self.sought(probe), inclusive));
+        let more = self.chain(guard, from, range.down, limit, |entries, end| {
             out.truncate(start);
-            entries.iter().for_each(|&entry| expand(entry, out));
-            !end
+            // SAFETY: the entries were read under the guard. Their words belong together.
+            let inside = entries.partition_point(|&entry| unsafe { range.has(&self.schema, entry) });
+            entries[..inside].iter().for_each(|&entry| expand(entry, out));
+            !end && inside == entries.len()
         });
         if more.is_err() {
             out.truncate(start);

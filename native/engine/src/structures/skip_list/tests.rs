@@ -224,7 +224,19 @@ fn nodes_are_freed_when_nobody_reads_them() {
                 _ => {
                     let (down, mut out) = (random.below(2) == 0, Vec::new());
                     let expand = |entry: Entry, out: &mut Vec<u64>| out.push(entry.body);
-                    patiently(|| map.range(&guard, Some(&key), true, down, 20, &mut out, expand));
+                    patiently(|| {
+                        map.range(
+                            &guard,
+                            Range {
+                                from: Some((&key, true)),
+                                to: None,
+                                down,
+                            },
+                            20,
+                            &mut out,
+                            expand,
+                        )
+                    });
                     assert!(out.is_sorted_by(|a, b| if down { a > b } else { a < b }), "{out:?}");
                 }
             }
@@ -266,9 +278,17 @@ fn ranges_see_one_state() {
         for _ in 0..20 {
             let (down, mut out) = (random.below(2) == 0, Vec::new());
             let more = patiently(|| {
-                map.0.range(&guard, None, false, down, 50, &mut out, |e, out| {
-                    out.push(decode(e).map(|(number, _)| number))
-                })
+                map.0.range(
+                    &guard,
+                    Range {
+                        from: None,
+                        to: None,
+                        down,
+                    },
+                    50,
+                    &mut out,
+                    |e, out| out.push(decode(e).map(|(number, _)| number)),
+                )
             });
             // A range that is overtaken too often shows fewer entries.
             assert!((1..=2).contains(&out.len()), "{out:?}");

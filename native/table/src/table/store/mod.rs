@@ -9,7 +9,7 @@ use crate::table::engines::EngineName;
 use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::config::Config;
 use cats_engine::hash::{Hash, Position};
-use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Step, Trail};
+use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Range, Step, Trail};
 use cats_sync::epoch::Guard;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
@@ -368,22 +368,23 @@ impl Store {
     }
 
     /// See [`OrderedEngine::range`]. Appends nothing in an unordered store.
-    #[allow(clippy::too_many_arguments)]
     pub fn range<'g>(
         &self,
         guard: &'g Guard,
-        from: Option<&Probe<'_>>,
-        inclusive: bool,
-        down: bool,
+        range: Range<'_, Probe<'_>>,
         limit: usize,
         out: &mut Vec<ObjectRef<'g>>,
         mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
     ) -> Result<bool, Busy> {
-        let from = from.map(|probe| probe.erase());
+        let range = Range {
+            from: range.from.map(|(probe, inclusive)| (probe.erase(), inclusive)),
+            to: range.to.map(|probe| probe.erase()),
+            down: range.down,
+        };
         match &self.structure {
             Structure::Hash(_) => Ok(false),
-            Structure::Ca(engine) => engine.range(guard, from, inclusive, down, limit, out, expand),
-            Structure::Other(engine) => engine.range(guard, from, inclusive, down, limit, out, &mut expand),
+            Structure::Ca(engine) => engine.range(guard, range, limit, out, expand),
+            Structure::Other(engine) => engine.range(guard, range, limit, out, &mut expand),
         }
     }
 

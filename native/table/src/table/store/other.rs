@@ -4,7 +4,7 @@ use crate::object::schema::{Exact, Ordered, Probe};
 use crate::object::ObjectRef;
 use crate::table::engines::EngineName;
 use cats_engine::config::Config;
-use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Step};
+use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::Busy;
 
@@ -82,13 +82,10 @@ pub trait Other: Send + Sync {
     ) -> Result<bool, Busy> {
         Ok(false)
     }
-    #[expect(clippy::too_many_arguments, reason = "as for the engine's method")]
     fn range<'g>(
         &self,
         _guard: &'g Guard,
-        _from: Option<&Probe<'static>>,
-        _inclusive: bool,
-        _down: bool,
+        _range: Range<'_, Probe<'static>>,
         _limit: usize,
         _out: &mut Vec<ObjectRef<'g>>,
         _expand: Expand<'_, 'g>,
@@ -215,14 +212,12 @@ impl<E: OrderedEngine<Ordered>> Other for InOrder<E> {
     fn range<'g>(
         &self,
         guard: &'g Guard,
-        from: Option<&Probe<'static>>,
-        inclusive: bool,
-        down: bool,
+        range: Range<'_, Probe<'static>>,
         limit: usize,
         out: &mut Vec<ObjectRef<'g>>,
         expand: Expand<'_, 'g>,
     ) -> Result<bool, Busy> {
-        self.0.range(guard, from, inclusive, down, limit, out, expand)
+        self.0.range(guard, range, limit, out, expand)
     }
 
     fn base_nodes(&self) -> usize {

@@ -1,5 +1,10 @@
 //! Chunks of 2 MiB, aligned to their size so that a block's address leads to its page's header, in regions of one to fifteen
-//! from the source.
+//! from the operating system.
+//!
+//! The VM tells the memory of tables as its own, because the source counts each chunk in use. The VM cannot be told of memory
+//! that its allocators did not give. They align to 8 bytes: with 2 MiB to spare for aligning, and with chunks that nobody has
+//! touched yet, they would count up to twice the memory in use. So each touched chunk has an *account*: a block of the source
+//! of the same size. Nobody touches it, so it takes address space and no memory. Without an account there is no chunk.
 //!
 //! A chunk's first 64 KiB hold the headers of its 31 pages. Their place in it depends on the chunk's address, so headers of
 //! different chunks do not compete for the same cache sets. Memory is not touched before it is used, and regions grow with what
@@ -7,11 +12,12 @@
 //!
 //! The first touch of a huge page takes a millisecond or two, more than a scheduler may be held. So a thread of its own, begun
 //! with the third chunk, keeps some chunks in stock whose memory it has had made of huge pages and touched. Who finds the stock
-//! empty takes a chunk as it is, in small pages. The same thread gives regions back to the system and then to the source, which
-//! may take as long. Waking it does not preempt the running thread, which is likely a scheduler. Where all processors are busy,
-//! it waits for a tick of the system's clock. Once it runs, others wait for the next tick. So it naps after each chunk.
+//! empty takes a chunk as it is, in small pages. The same thread gives regions back to the system, which may take as long.
+//! Waking it does not preempt the running thread, which is likely a scheduler. Where all processors are busy, it waits for a
+//! tick of the system's clock. Once it runs, others wait for the next tick. So it naps after each chunk.
 
 use super::class::PAGE;
+use super::map::{map, unmap};
 use super::page::Page;
 use super::source;
 use crate::epoch::Guard;
@@ -24,7 +30,7 @@ const CHUNK: usize = 2 << 20;
 const PAGES: usize = CHUNK / PAGE;
 /// The bytes of a chunk's headers: its own and one a page.
 const HEADERS: usize = PAGES * size_of::<Page>();
-/// Chunks in a region at most: 32 MiB with what aligning loses.
+/// Chunks in a region at most.
 const MOST_CHUNKS: usize = 15;
 /// Chunks in use from which on some are kept in stock: a small store must not touch 2 MiB at once.
 const STOCK_FROM: usize = 2;
@@ -47,14 +53,14 @@ struct Chunk {
     next: *mut Chunk,
 }
 
-/// Memory from the source.
+/// Address space from the system.
 struct Region {
-    raw: NonNull<u8>,
-    bytes: usize,
     /// The first chunk's address, the number of chunks, and how many of them have been touched.
-    first: *mut u8,
+    first: NonNull<u8>,
     chunks: usize,
     touched: usize,
+    /// The account of each touched chunk.
+    accounts: [Option<NonNull<u8>>; MOST_CHUNKS],
     /// Pages in use, and chunks being made.
     used: usize,
     next: *mut Region,
@@ -72,7 +78,7 @@ struct Arena {
     touched: usize,
     /// An unused region that is kept.
     kept: *mut Region,
-    /// Whether the thread that keeps the stock runs, and the regions that it is to give back to the source.
+    /// Whether the thread that keeps the stock runs, and the regions that it is to give back.
     stocking: bool,
     dead: *mut Region,
 }
@@ -119,7 +125,7 @@ pub unsafe fn page_of(block: NonNull<u8>) -> &'static Page {
     unsafe { &*headers(block.as_ptr()).cast::<Page>().add(index) }
 }
 
-/// An unused page, made ready for `class`; nothing when the source has no memory.
+/// An unused page, made ready for `class`; nothing when the source or the system has no memory.
 pub fn take(class: usize) -> Option<&'static Page> {
     let mut arena = lock();
     loop {
@@ -158,11 +164,18 @@ pub fn take(class: usize) -> Option<&'static Page> {
 }
 
 /// Touches one more chunk, in a new region if need be, without holding the lock meanwhile.
-fn touch_chunk(mut arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<MutexGuard<'static, Arena>> {
+fn touch_chunk(arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<MutexGuard<'static, Arena>> {
+    drop(arena);
+    let account = source::take(CHUNK)?;
+    let mut arena = lock();
     if arena.regions.is_null() {
         let chunks = (arena.touched / 4).clamp(1, MOST_CHUNKS);
         drop(arena);
-        let region = make_region(chunks)?;
+        let Some(region) = make_region(chunks) else {
+            // SAFETY: just taken, and nobody has it.
+            unsafe { source::give(account, CHUNK) };
+            return None;
+        };
         arena = lock();
         // SAFETY: just made, and only this thread has it.
         unsafe { (*region).next = arena.regions };
@@ -171,12 +184,15 @@ fn touch_chunk(mut arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<M
     let region = arena.regions;
     // SAFETY: regions in the list are under the lock, have an untouched chunk, and while in use are not given back.
     let address = unsafe {
-        (*region).touched += 1;
-        (*region).used += 1;
-        if (*region).touched == (*region).chunks {
-            arena.regions = (*region).next;
+        let region = &mut *region;
+        let number = region.touched;
+        region.accounts[number] = Some(account);
+        region.touched += 1;
+        region.used += 1;
+        if region.touched == region.chunks {
+            arena.regions = region.next;
         }
-        (*region).first.add(((*region).touched - 1) * CHUNK)
+        region.first.as_ptr().add(number * CHUNK)
     };
     arena.touched += 1;
     if arena.kept == region {
@@ -282,7 +298,7 @@ pub fn give(page: &'static Page, guard: &Guard) {
         removed = region.next;
         // A thread that freed a block may still be looking at the header of the block's page, under its guard.
         // SAFETY: as above.
-        unsafe { guard.retire_sized(ptr::from_mut(region).cast(), 0, drop_region, region.bytes) };
+        unsafe { guard.retire_sized(ptr::from_mut(region).cast(), 0, drop_region, region.chunks * CHUNK) };
     }
 }
 
@@ -350,7 +366,7 @@ impl Arena {
             self.kept = region;
             return None;
         };
-        if kept.bytes <= region.bytes {
+        if kept.chunks <= region.chunks {
             return Some(region);
         }
         self.kept = region;
@@ -361,7 +377,7 @@ impl Arena {
     fn remove(&mut self, region: &mut Region) {
         for number in 0..region.touched {
             // All touched chunks are in a list: they have unused pages only.
-            self.unlink(headers(region.first.wrapping_add(number * CHUNK)).cast());
+            self.unlink(headers(region.first.as_ptr().wrapping_add(number * CHUNK)).cast());
         }
         self.touched -= region.touched;
         let mut at = &raw mut self.regions;
@@ -379,14 +395,11 @@ impl Arena {
 }
 
 fn make_region(chunks: usize) -> Option<*mut Region> {
-    let bytes = (chunks + 1) * CHUNK;
-    let raw = source::take(bytes)?;
     Some(Box::into_raw(Box::new(Region {
-        raw,
-        bytes,
-        first: raw.as_ptr().map_addr(|address| address.next_multiple_of(CHUNK)),
+        first: map(chunks * CHUNK, CHUNK)?,
         chunks,
         touched: 0,
+        accounts: [None; MOST_CHUNKS],
         used: 0,
         next: ptr::null_mut(),
     })))
@@ -407,7 +420,7 @@ unsafe fn drop_region(address: *mut u8, _: usize) {
     }
 }
 
-/// Gives a region back to the source.
+/// Gives a region back to the system, and its accounts to the source.
 ///
 /// # Safety
 /// The region came from `make_region`, and the caller alone has it.
@@ -415,12 +428,15 @@ unsafe fn give_back(region: *mut Region) {
     // SAFETY: the caller's promise.
     unsafe {
         let region = Box::from_raw(region);
-        source::give(region.raw, region.bytes);
+        unmap(region.first.as_ptr(), region.chunks * CHUNK);
+        for account in region.accounts.into_iter().flatten() {
+            source::give(account, CHUNK);
+        }
     }
 }
 
-/// Gives the memory of a region's chunks back to the system, one after the other. Then little is left for the source to do. The
-/// VM unmaps on a thread of its own choice, and page faults wait meanwhile.
+/// Gives the memory of a region's chunks back to the system, one after the other. Page faults wait while the system unmaps
+/// memory, so it must not unmap much at once.
 ///
 /// # Safety
 /// As for [`give_back`].
@@ -429,7 +445,11 @@ unsafe fn empty(region: &Region) {
     for number in 0..region.touched {
         // SAFETY: the chunk is the caller's, and nobody needs its contents.
         unsafe {
-            libc::madvise(region.first.add(number * CHUNK).cast(), CHUNK, libc::MADV_DONTNEED);
+            libc::madvise(
+                region.first.as_ptr().add(number * CHUNK).cast(),
+                CHUNK,
+                libc::MADV_DONTNEED,
+            );
         }
         nap();
     }

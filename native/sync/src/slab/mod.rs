@@ -11,7 +11,7 @@
 //! Blocks that are freed into a page without an owner go into a list of the page by compare-and-swap. One
 //! compare-and-swap serves all blocks of a page that a bag of [`crate::epoch`] frees. When a sixteenth of such a page
 //! is free, it is put into the pool of its class. There any thread that needs a page finds it. An empty page goes back
-//! to its chunk. A region whose chunks are all empty goes back to the source, except for one region that is kept to
+//! to its chunk. A region whose chunks are all empty goes back to the system, except for one region that is kept to
 //! avoid thrashing. [`crate::epoch::collect`] takes the pages of idle threads back.
 //!
 //! With `--cfg direct`, for the address sanitizer, every block comes from C's allocator. Otherwise the sanitizer could
@@ -25,6 +25,8 @@ mod arena;
 mod class;
 #[cfg(not(any(loom, shuttle)))]
 mod heap;
+#[cfg(not(any(loom, shuttle)))]
+mod map;
 mod own;
 #[cfg(not(any(loom, shuttle)))]
 mod page;

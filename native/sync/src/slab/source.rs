@@ -1,4 +1,4 @@
-//! The source of memory: the allocator that provides all regions and all large blocks.
+//! The source of memory: the allocator that provides all large blocks, and that counts all chunks.
 
 use crate::facade::Ordering;
 use std::ffi::c_void;

@@ -1,0 +1,40 @@
+//! Address space from the operating system. It takes no memory before somebody touches it.
+
+use std::ptr::{self, NonNull};
+
+/// Address space of `bytes`, aligned to `align`, a power of two. Both are multiples of the system's page size. It reads
+/// as zeros. `None` when the system has none.
+pub fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
+    let (protection, flags) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+    );
+    let all = bytes.checked_add(align)?;
+    // SAFETY: asks for a new mapping at no particular address.
+    let raw = unsafe { libc::mmap(ptr::null_mut(), all, protection, flags, -1, 0) };
+    if raw == libc::MAP_FAILED {
+        return None;
+    }
+    let raw: *mut u8 = raw.cast();
+    let before = raw.align_offset(align);
+    let start = raw.wrapping_add(before);
+    // SAFETY: both parts are within the new mapping, and nobody has them.
+    unsafe {
+        unmap(raw, before);
+        unmap(start.wrapping_add(bytes), align - before);
+    }
+    NonNull::new(start)
+}
+
+/// Gives address space back to the system, with the memory in it.
+///
+/// # Safety
+/// The range is within one that came from [`map`], and nothing uses it any more.
+pub unsafe fn unmap(start: *mut u8, bytes: usize) {
+    if bytes > 0 {
+        // When the process has too many mappings, the system refuses to split one. Then the range stays mapped and
+        // unused.
+        // SAFETY: as the caller promises.
+        unsafe { libc::munmap(start.cast(), bytes) };
+    }
+}

@@ -219,6 +219,9 @@ give_away(Table, Pid, GiftData) ->
     end.
 
 %% @doc Prints a line for each table: identifier, name, type, number of objects, memory in words, owner.
+%%
+%% {@link cats_observer:i/1} prints the tables of another node. {@link cats_observer:tables/1} returns rows for
+%% programs.
 -spec i() -> ok.
 i() ->
     print_row([id, name, type, size, mem, owner]),
@@ -417,7 +420,7 @@ member(Table, Key) ->
     end.
 
 %% @doc Returns the memory of all tables in bytes. `erlang:memory(ets)' does not include it;
-%% `erlang:memory(system)' does. Not in `ets'.
+%% `erlang:memory(system)' does, with the memory that is free for more objects. Not in `ets'.
 -spec memory() -> non_neg_integer().
 memory() ->
     try

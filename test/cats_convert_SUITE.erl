@@ -243,7 +243,7 @@ browser(_Config) ->
          Pages = [begin
                       Table = cats_test_lib:new(Module, browsed, [ordered_set]),
                       Module:insert(Table, [{N, lists:duplicate(N, $a), "text"} || N <- lists:seq(1, 60)]),
-                      {Shown, Result} = with_input(Answers, fun() -> apply(Module, i, [Table | Size]) end),
+                      {Shown, Result} = cats_test_lib:with_input(Answers, fun() -> apply(Module, i, [Table | Size]) end),
                       {Shown, Result, Module:info(Table, type)}
                   end || Module <- [ets, cats]],
          ?assertMatch([Page, Page], Pages)
@@ -251,33 +251,3 @@ browser(_Config) ->
                         ["/5\n", "p2\n", "q\n"], ["/[\n", "q\n"],
                         ["k\n"], ["nonsense\n", "q\n"], ["pX\n", "q\n"], []],
             Size <- [[], [10], [10, 40], [100]]].
-
-%% Runs the function with answers for its questions. Returns what it wrote.
-with_input(Answers, Function) ->
-    Before = group_leader(),
-    Caller = self(),
-    Terminal = spawn_link(fun() -> terminal(Answers, [], Caller) end),
-    group_leader(Terminal, self()),
-    Result = try Function() after group_leader(Before, self()) end,
-    Terminal ! stop,
-    receive {Terminal, Written} -> {Written, Result} end.
-
-terminal(Answers, Written, Caller) ->
-    receive
-        stop ->
-            Caller ! {self(), unicode:characters_to_list(lists:reverse(Written))};
-        {io_request, From, Reference, {put_chars, Encoding, Chars}} ->
-            From ! {io_reply, Reference, ok},
-            terminal(Answers, [unicode:characters_to_list(Chars, Encoding) | Written], Caller);
-        {io_request, From, Reference, {put_chars, Encoding, Module, Function, Arguments}} ->
-            From ! {io_reply, Reference, ok},
-            Chars = apply(Module, Function, Arguments),
-            terminal(Answers, [unicode:characters_to_list(Chars, Encoding) | Written], Caller);
-        {io_request, From, Reference, {get_line, _Encoding, Prompt}} ->
-            {Answer, Left} = case Answers of
-                                 [] -> {eof, []};
-                                 [First | Others] -> {First, Others}
-                             end,
-            From ! {io_reply, Reference, Answer},
-            terminal(Left, [io_lib:format("~s", [Prompt]) | Written], Caller)
-    end.

@@ -2,7 +2,7 @@
 -module(cats_test_lib).
 -export([ensure_proper/0, environment/2, start/1, tables/0, new/3, only_cats/1, with_memory/1, types/0, types/1, spawn_owner/1,
          run_in/2, in_process/1, stop/2, down/1,
-         eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1]).
+         eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1, with_input/2]).
 
 %% @doc For init_per_suite/1: chooses the tables to test. By default that is cats with the chosen engine (cats_chosen).
 %% With TABLES=ets in the environment it is ets, which shows that the tests require nothing that ets does not do.
@@ -217,4 +217,35 @@ environment(Name, Default) ->
     case os:getenv(Name) of
         Unset when Unset =:= false; Unset =:= "" -> Default;
         Value -> list_to_integer(Value)
+    end.
+
+%% @doc Runs the function with answers for its questions on the terminal. Returns what it wrote, and its result.
+-spec with_input([string()], fun(() -> Result)) -> {Written :: string(), Result}.
+with_input(Answers, Function) ->
+    Before = group_leader(),
+    Caller = self(),
+    Terminal = spawn_link(fun() -> terminal(Answers, [], Caller) end),
+    group_leader(Terminal, self()),
+    Result = try Function() after group_leader(Before, self()) end,
+    Terminal ! stop,
+    receive {Terminal, Written} -> {Written, Result} end.
+
+terminal(Answers, Written, Caller) ->
+    receive
+        stop ->
+            Caller ! {self(), unicode:characters_to_list(lists:reverse(Written))};
+        {io_request, From, Reference, {put_chars, Encoding, Chars}} ->
+            From ! {io_reply, Reference, ok},
+            terminal(Answers, [unicode:characters_to_list(Chars, Encoding) | Written], Caller);
+        {io_request, From, Reference, {put_chars, Encoding, Module, Function, Arguments}} ->
+            From ! {io_reply, Reference, ok},
+            Chars = apply(Module, Function, Arguments),
+            terminal(Answers, [unicode:characters_to_list(Chars, Encoding) | Written], Caller);
+        {io_request, From, Reference, {get_line, _Encoding, Prompt}} ->
+            {Answer, Left} = case Answers of
+                                 [] -> {eof, []};
+                                 [First | Others] -> {First, Others}
+                             end,
+            From ! {io_reply, Reference, Answer},
+            terminal(Left, [io_lib:format("~s", [Prompt]) | Written], Caller)
     end.

@@ -257,7 +257,13 @@ fill(_Table, Number, Last) when Number > Last ->
     ok;
 fill(Table, Number, Last) ->
     cats:insert(Table, {Number, <<Number:400>>}),
+    Number rem 1000 =:= 0 andalso use_and_free_memory(),
     fill(Table, Number + 1, Last).
+
+%% What the VM gives next may be memory that it has kept from here.
+use_and_free_memory() ->
+    _ = length(lists:seq(1, 300_000)),
+    erlang:garbage_collect().
 
 resident() ->
     {ok, Status} = file:read_file("/proc/self/status"),

@@ -17,7 +17,7 @@
 //! tick of the system's clock. Once it runs, others wait for the next tick. So it naps after each chunk.
 
 use super::class::PAGE;
-use super::map::{map, unmap};
+use super::map::{map, unmap, vacate};
 use super::page::Page;
 use super::source;
 use crate::epoch::Guard;
@@ -167,6 +167,8 @@ pub fn take(class: usize) -> Option<&'static Page> {
 fn touch_chunk(arena: MutexGuard<'static, Arena>, stocked: bool) -> Option<MutexGuard<'static, Arena>> {
     drop(arena);
     let account = source::take(CHUNK)?;
+    // SAFETY: just taken, and nobody has it.
+    unsafe { vacate(account, CHUNK) };
     let mut arena = lock();
     if arena.regions.is_null() {
         let chunks = (arena.touched / 4).clamp(1, MOST_CHUNKS);

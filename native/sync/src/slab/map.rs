@@ -38,3 +38,23 @@ pub unsafe fn unmap(start: *mut u8, bytes: usize) {
         unsafe { libc::munmap(start.cast(), bytes) };
     }
 }
+
+/// Gives the memory of a block back to the system, and keeps its address space. The allocator may have used it before, for
+/// something else. Huge pages are refused, because a huge page would take memory for the whole block when the allocator
+/// touches its own words beside it.
+///
+/// # Safety
+/// The caller alone has the block, and nobody needs its contents.
+pub unsafe fn vacate(block: NonNull<u8>, bytes: usize) {
+    // SAFETY: no precondition.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    let (first, last) = (block.addr().get(), block.addr().get() + bytes);
+    let inside = (first.next_multiple_of(page), last / page * page);
+    let around = (first / page * page, last.next_multiple_of(page));
+    let address = |address| block.as_ptr().with_addr(address).cast();
+    // SAFETY: the pages inside are all the caller's. Advice about huge pages changes no contents.
+    unsafe {
+        libc::madvise(address(inside.0), inside.1 - inside.0, libc::MADV_DONTNEED);
+        libc::madvise(address(around.0), around.1 - around.0, libc::MADV_NOHUGEPAGE);
+    }
+}

@@ -105,7 +105,9 @@
 -type table() :: atom() | reference().
 %% A table's name or identifier.
 
--type settings() :: {ReaderGroups :: pos_integer(), Registry :: lock_free | locked}.
+-type settings() :: {ReaderGroups :: pos_integer(), Registry :: lock_free | locked, VmTerms :: in_place | erl_nif}.
+%% The most groups that the readers of a lock are divided into. How tables are found. How terms of the VM are read and
+%% made.
 
 -type cursor() :: reference().
 %% Where a scan of a table stands.
@@ -328,8 +330,8 @@ select_at(_Function, _Table, _Specification, _Place) -> erlang:nif_error(not_loa
 -spec select_chunk(table(), cursor(), non_neg_integer()) -> ok | slice([term()]).
 select_chunk(_Table, _Cursor, _Limit) -> erlang:nif_error(not_loaded).
 
-%% @doc Passes the settings of the application: the most groups that the readers of a lock are divided into, and how tables are
-%% found. The first call counts; it comes before the first table.
+%% @doc Passes the settings of the application (see {@link settings()}). The first call counts. It comes before the first
+%% table. Raises the name of a setting that is wrong.
 -spec configure(settings()) -> ok.
 configure(_Settings) -> erlang:nif_error(not_loaded).
 

@@ -182,8 +182,12 @@ delete_object(Table, Object) ->
 -spec engines() -> [#{name := engine(), types := [table_type()],
                       options := #{Option :: atom() => [atom()] | {integer(), integer()}}}].
 engines() ->
-    [#{name => Name, types => Types, options => maps:from_list(Options)}
-     || {Name, Types, Options} <- cats_nif:engines()].
+    Engines = try
+                  cats_nif:engines()
+              catch
+                  error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+              end,
+    [#{name => Name, types => Types, options => maps:from_list(Options)} || {Name, Types, Options} <- Engines].
 
 %% @doc Returns the first key, or `$end_of_table' if the table is empty. In an `ordered_set' it is the smallest
 %% key in term order. The other types have an order of their own.

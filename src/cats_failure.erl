@@ -8,6 +8,7 @@
 %% | `busy' | A lock was held for too long. Other processes run, then the function is called again. |
 %% | `dirty' | The call would take too long for a scheduler. It is made again on a dirty one. |
 %% | `settings' | The native side lacks the settings of the application. It gets them, then the function is called again. |
+%% | `not_loaded' | The library could not be loaded. The error says why. |
 %% | `system_limit' | The error of the same name. |
 %% | others | The error badarg with this cause: the one of ets (`none' if it gives none), or one of cats' own. |
 %%
@@ -23,7 +24,9 @@
 %% not keep their arguments.
 -spec handle(Cause :: term(), erlang:stacktrace()) -> term().
 handle(Cause, [{cats_nif, Function, Arguments, _} | _] = Stack) ->
-    handle(Cause, {Function, Arguments}, Function, Arguments, Stack).
+    handle(Cause, {Function, Arguments}, Function, Arguments, Stack);
+handle(not_loaded, [{erlang, nif_error, _, _}, {cats_nif, Function, Arity, _} | _] = Stack) ->
+    not_loaded(Function, Arity, Stack).
 
 %% @private
 %% @doc Like {@link handle/2}, where the native function or its arguments differ from those of
@@ -40,11 +43,18 @@ retry(dirty, {Function, Arguments}, Called) ->
 retry(settings, Native, Called) ->
     ok = cats_settings:pass(),
     call(Native, Called);
+retry(not_loaded, _Native, {Function, Arguments, Stack}) ->
+    not_loaded(Function, Arguments, Stack);
 retry(Cause, _Native, {Function, Arguments, Stack}) ->
     case error_info(Cause) of
         unknown -> erlang:raise(error, Cause, Stack);
         {Reason, Info} -> erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(Stack)])
     end.
+
+-spec not_loaded(Function :: atom(), [term()] | arity(), erlang:stacktrace()) -> no_return().
+not_loaded(Function, Arguments, Stack) ->
+    Called = {cats, Function, Arguments, [{error_info, #{module => ?MODULE}}]},
+    erlang:raise(error, {cats_nif_not_loaded, cats_nif:failure()}, [Called | callers(tl(Stack))]).
 
 %% The stack below the function of `cats' that was called.
 callers(Stack) ->
@@ -90,8 +100,10 @@ error_info(Cause) ->
 
 %% @private
 %% @doc The remarks on the arguments of a failed call, as `erl_error' asks for them: those that the running
-%% OTP has for `ets'.
--spec format_error(Reason :: term(), erlang:stacktrace()) -> #{pos_integer() => unicode:chardata()}.
+%% OTP has for `ets'. If the library could not be loaded, a remark on the whole call.
+-spec format_error(Reason :: term(), erlang:stacktrace()) -> #{pos_integer() | general => unicode:chardata()}.
+format_error({cats_nif_not_loaded, Failure}, _Stack) ->
+    #{general => text("the native library of cats is not loaded: ~ts", [Failure])};
 format_error(Reason, [{cats, Function, Arguments, Info} | _]) ->
     ErrorInfo = proplists:get_value(error_info, Info, #{}),
     Cause = maps:get(cause, ErrorInfo, none),

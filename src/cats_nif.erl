@@ -5,7 +5,7 @@
 %% `busy' means that a lock was held too long. `dirty' means that the call is too large for a scheduler, see {@link
 %% dirty/2}. `settings' means that the settings have not been passed yet, see {@link configure/1}. Others are
 %% `system_limit' and the causes that `ets' gives for `badarg'. Nothing was done when it raises. The module `cats' turns
-%% causes into what its callers see.
+%% causes into what its callers see. `not_loaded' means that there is no library, see {@link failure/0}.
 -module(cats_nif).
 
 -export([
@@ -58,7 +58,8 @@
     settings/0,
     memory/0,
     dirty/2,
-    dirty_call/2
+    dirty_call/2,
+    failure/0
 ]).
 
 -ifdef(SELFTEST).
@@ -91,10 +92,15 @@
 
 %% The persistent term with the library that this VM has loaded: the digest of its file, and the file.
 -define(LOADED, {?MODULE, library}).
+%% The persistent term with the text that says why the last attempt to load the library failed.
+-define(FAILURE, {?MODULE, failure}).
+
+%% How many bytes of the library are read at once.
+-define(PIECE, 65536).
 
 %% The library's own reasons for not being loaded.
 -define(REFUSALS, #{
-    1 => "another build of the library holds tables in this VM; restart the VM to change it",
+    1 => "the VM still has another build of the library, which it loaded before; restart the VM to change it",
     2 => "the library and the module cats_nif are of different versions of cats",
     3 => "this VM represents terms in a way that cats does not know",
     4 => "the VM gives no resource type",
@@ -105,7 +111,12 @@
 -type table() :: atom() | reference().
 %% A table's name or identifier.
 
--type settings() :: {ReaderGroups :: pos_integer(), Registry :: lock_free | locked}.
+-type settings() :: {ReaderGroups :: pos_integer(), Registry :: lock_free | locked, VmTerms :: in_place | erl_nif}.
+%% The most groups that the readers of a lock are divided into. How tables are found. How terms of the VM are read and
+%% made.
+
+-type file() :: #{digest := binary(), size := non_neg_integer(), header := binary()}.
+%% A file as {@link load/0} sees it: what tells builds apart, its bytes, and the first of them.
 
 -type cursor() :: reference().
 %% Where a scan of a table stands.
@@ -115,35 +126,58 @@
 -type place() :: non_neg_integer() | [Key :: term()] | '$end_of_table'.
 %% The same for {@link select_at/4}: a term like any other, of a meaning of its own.
 
--spec load() -> ok | {error, {atom(), string()}}.
+%% If this fails, no module is loaded, and in embedded mode the VM does not start. So a module without its library is
+%% loaded all the same, and its functions raise `not_loaded'. But it never replaces a module that is in use.
+-spec load() -> ok | {error, string()}.
 load() ->
     File = filename:absname(filename:join(priv_dir(), "cats_nif.so")),
-    case {digest(File), persistent_term:get(?LOADED, none)} of
-        {Digest, {Digest, Loaded}} -> load(Loaded, Digest);
-        {Digest, {_, Loaded}} when Digest =/= <<>> -> {error, {upgrade, another_build(File, Loaded)}};
-        {Digest, _} -> load(File, Digest)
+    case load(File, read(File), persistent_term:get(?LOADED, none)) of
+        ok ->
+            ok;
+        {error, Reason} ->
+            Failure = naming(File, unicode:characters_to_list(Reason)),
+            persistent_term:put(?FAILURE, Failure),
+            case erlang:function_exported(?MODULE, failure, 0) of
+                true -> {error, Failure};
+                false -> ok
+            end
+    end.
+
+naming(File, Text) ->
+    case string:find(Text, File) of
+        nomatch -> lists:flatten([File, ": ", Text]);
+        _ -> Text
     end.
 
 %% Tables are in the image of the library that was loaded first. So a copy of its file is not loaded: the linker would make another
 %% image of it. The linker knows an image by its path, whether the file is still there or not.
--spec load(file:filename(), binary()) -> ok | {error, {atom(), string()}}.
-load(File, Digest) ->
-    case erlang:load_nif(filename:rootname(File), {?VERSION, Digest}) of
-        ok ->
-            persistent_term:put(?LOADED, {Digest, File});
-        {error, {Stage, Text}} when Stage =:= load; Stage =:= upgrade ->
-            {error, {Stage, explain(Text)}};
-        Error ->
-            Error
-    end.
+-spec load(file:filename(), {ok, file()} | {error, term()}, none | {binary(), file:filename()}) ->
+          ok | {error, unicode:chardata()}.
+load(_File, {ok, #{digest := Digest}}, {Digest, Loaded}) ->
+    load_nif(Loaded, Digest);
+load(File, {error, enoent}, {Digest, File}) ->
+    load_nif(File, Digest);
+load(_File, {error, Reason}, _) ->
+    {error, file:format_error(Reason)};
+load(File, {ok, #{digest := Digest} = Read}, none) ->
+    case is_truncated(Read) of
+        true -> {error, "the file is truncated"};
+        false -> with_processor(Read, load_nif(File, Digest))
+    end;
+load(File, _, {_, File}) ->
+    {error, [File, " is not the file any more that this VM has loaded, but another build, and tables need the one that is"
+                   " loaded; restart the VM to change it"]};
+load(File, _, {_, Loaded}) ->
+    {error, [File, " is another build than ", Loaded, ", which this VM has loaded and tables need; restart the VM to"
+                   " change it"]}.
 
--spec another_build(file:filename(), file:filename()) -> string().
-another_build(Loaded, Loaded) ->
-    lists:flatten(io_lib:format("~ts is not the file any more that this VM has loaded, but another build, and tables need the one that is"
-                                " loaded; restart the VM to change it", [Loaded]));
-another_build(File, Loaded) ->
-    lists:flatten(io_lib:format("~ts is another build than ~ts, which this VM has loaded and tables need; restart the VM to change it",
-                                [File, Loaded])).
+-spec load_nif(file:filename(), binary()) -> ok | {error, string()}.
+load_nif(File, Digest) ->
+    case erlang:load_nif(filename:rootname(File), {?VERSION, Digest}) of
+        ok -> persistent_term:put(?LOADED, {Digest, File});
+        {error, {Stage, Text}} when Stage =:= load; Stage =:= upgrade -> {error, explain(Text)};
+        {error, {_, Text}} -> {error, Text}
+    end.
 
 %% The VM tells only the number of a refusal, as "... unsuccessful (2)".
 -spec explain(string()) -> string().
@@ -153,13 +187,56 @@ explain(Text) ->
         nomatch -> Text
     end.
 
-%% Tells builds apart. If the file cannot be read the VM will say so.
--spec digest(file:filename()) -> binary().
-digest(Library) ->
-    case file:read_file(Library) of
-        {ok, Bytes} -> erlang:md5(Bytes);
-        {error, _} -> <<>>
+%% Reads a file in pieces, without the file server: otherwise the VM would keep all of it in memory.
+-spec read(file:filename()) -> {ok, file()} | {error, term()}.
+read(File) ->
+    case file:open(File, [read, raw, binary]) of
+        {ok, Device} ->
+            try read(Device, <<>>, 0, erlang:md5_init())
+            after file:close(Device)
+            end;
+        Error -> Error
     end.
+
+read(Device, Header, Size, Context) ->
+    case file:read(Device, ?PIECE) of
+        {ok, Piece} when Size =:= 0 -> read(Device, Piece, byte_size(Piece), erlang:md5_update(Context, Piece));
+        {ok, Piece} -> read(Device, Header, Size + byte_size(Piece), erlang:md5_update(Context, Piece));
+        eof -> {ok, #{digest => erlang:md5_final(Context), size => Size, header => Header}};
+        Error -> Error
+    end.
+
+%% Whether a file ends before its table of sections, which is the last part of an ELF file. The linker would map such a
+%% file, and the VM would die at the first access behind its end.
+-spec is_truncated(file()) -> boolean().
+is_truncated(#{size := Size, header := Header}) ->
+    is_elf(Header) andalso number(Header, 40, 8) + number(Header, 58, 2) * number(Header, 60, 2) > Size.
+
+%% Of a file for another processor the linker says that there is none.
+with_processor(#{header := Header}, {error, Text}) ->
+    Processor = case is_elf(Header) andalso number(Header, 18, 2) of
+                    62 -> "x86_64";
+                    183 -> "aarch64";
+                    _ -> ""
+                end,
+    Own = erlang:system_info(system_architecture),
+    case lists:prefix(Processor, Own) of
+        true -> {error, Text};
+        false -> {error, [Text, "; it was built for ", Processor, ", and this VM for ", Own]}
+    end;
+with_processor(_Read, ok) ->
+    ok.
+
+%% Whether these are the first bytes of an ELF file of 64 bits. No binary is matched against a pattern here: OTP 29 does
+%% not load the instructions for that which the compiler of OTP 25 makes.
+is_elf(Header) -> byte_size(Header) >= 64 andalso binary:part(Header, 0, 6) =:= <<127, "ELF", 2, 1>>.
+
+%% A number in a file: its place and its bytes.
+number(Header, At, Bytes) -> binary:decode_unsigned(binary:part(Header, At, Bytes), little).
+
+%% @doc Why the functions of this module raise `not_loaded': the file of the library, and the reason.
+-spec failure() -> string().
+failure() -> persistent_term:get(?FAILURE).
 
 %% Beside the directory that this module was loaded from, if the application is not on the code path as such.
 -spec priv_dir() -> file:filename().
@@ -328,8 +405,8 @@ select_at(_Function, _Table, _Specification, _Place) -> erlang:nif_error(not_loa
 -spec select_chunk(table(), cursor(), non_neg_integer()) -> ok | slice([term()]).
 select_chunk(_Table, _Cursor, _Limit) -> erlang:nif_error(not_loaded).
 
-%% @doc Passes the settings of the application: the most groups that the readers of a lock are divided into, and how tables are
-%% found. The first call counts; it comes before the first table.
+%% @doc Passes the settings of the application (see {@link settings()}). The first call counts. It comes before the first
+%% table. Raises the name of a setting that is wrong.
 -spec configure(settings()) -> ok.
 configure(_Settings) -> erlang:nif_error(not_loaded).
 

@@ -9,11 +9,14 @@ pass() ->
     _ = application:load(cats),
     ReaderGroups = application:get_env(cats, reader_groups, min(erlang:system_info(schedulers), 64)),
     Registry = application:get_env(cats, registry, lock_free),
+    VmTerms = application:get_env(cats, vm_terms, in_place),
     ok = load_code(),
     try
-        cats_nif:configure({ReaderGroups, Registry})
+        cats_nif:configure({ReaderGroups, Registry, VmTerms})
     catch
-        error:none -> error({bad_settings, cats, [{reader_groups, ReaderGroups}, {registry, Registry}]})
+        error:Name ->
+            Settings = [{reader_groups, ReaderGroups}, {registry, Registry}, {vm_terms, VmTerms}],
+            error({bad_setting, cats, lists:keyfind(Name, 1, Settings)})
     end.
 
 %% Loads what calls use that take more than one native call, as loading a module holds a scheduler for up to half a millisecond.

@@ -274,7 +274,8 @@ another_library_after_a_purge(Config) ->
                         make_table(Call),
                         Call(code, delete, [cats_nif]),
                         Call(code, purge, [cats_nif]),
-                        {error, on_load_failure} = load_second(Call, Second)
+                        {module, cats_nif} = load_second(Call, Second),
+                        ?assertError({cats_nif_not_loaded, _}, Call(cats, lookup, [seen, 1]))
                 end).
 
 library_gone_from_the_first_path(Config) ->

@@ -13,6 +13,8 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     if !env.is_atom(name) || !(options.0 == NIL || env.is_list(options)) {
         return Err(bad());
     }
+    // First, as they say how the terms of the options are read.
+    let groups = reader_groups().ok_or(Failure::NoSettings)?;
     let mut collect = Collect::default();
     let mut heir = None;
     let mut rest = options;
@@ -27,7 +29,6 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     if rest.0 != NIL {
         return Err(bad());
     }
-    let groups = reader_groups().ok_or(Failure::NoSettings)?;
     if !reaper::start() {
         return Err(Failure::SystemLimit);
     }

@@ -84,8 +84,11 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
 fn length(env: Env, list: Term, limit: usize) -> Result<usize, Failure> {
     let mut rest = list;
     let mut length = 0;
+    let in_place = layout::is_known();
     while let Some((head, tail)) = env.cell(rest) {
-        head.prefetch();
+        if in_place {
+            head.prefetch();
+        }
         if length == limit {
             return Err(Failure::Big);
         }

@@ -11,8 +11,6 @@ use crate::calls::{self, TABLES};
 use crate::entry::dirty;
 use crate::entry::functions::FUNCTIONS;
 use crate::held::host;
-use crate::layout;
-use crate::layout::binary;
 use crate::vm::atoms;
 use crate::vm::monitor::WATCHED;
 use crate::vm::{Env, Term};
@@ -100,8 +98,6 @@ unsafe fn start(env: *mut ErlNifEnv, private: *mut *mut c_void, old: *const c_vo
         check_stamps(env, Term::from_raw(info))?;
         cats_sync::slab::set_source(allocate, free);
         check_terms(env)?;
-        layout::learn(env);
-        binary::learn(env);
         atoms::make(env);
         dirty::make_names(env);
         host::install(env);
@@ -157,12 +153,14 @@ fn check_stamps(env: Env, info: Term) -> Result<(), Refusal> {
     let Some(&[version, digest]) = env.tuple_elements(info) else {
         return Err(Refusal::OtherModule);
     };
-    if env.binary_bytes(version) != Some(env!("CARGO_PKG_VERSION").as_bytes()) {
-        return Err(Refusal::OtherModule);
-    }
-    let digest = env.binary_bytes(digest).unwrap_or_default();
+    // The digest comes first: where the version is another one, this image stays too, and the file may be replaced.
+    // The VM is asked for binaries, as their layout may be learned at this moment.
+    let digest = env.inspected_binary(digest).unwrap_or_default();
     if DIGEST.get_or_init(|| digest.to_vec()) != digest {
         return Err(Refusal::OtherLibraryLoaded);
+    }
+    if env.inspected_binary(version) != Some(env!("CARGO_PKG_VERSION").as_bytes()) {
+        return Err(Refusal::OtherModule);
     }
     Ok(())
 }

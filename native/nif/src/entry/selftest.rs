@@ -79,14 +79,8 @@ pub fn roundtrip(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
 /// learned first. With `false`, it is forgotten, and the VM is asked instead until the next call.
 pub fn layout(env: Env, &[learned]: &[Term; 1]) -> Result<Term, Failure> {
     match learned == atoms::true_() {
-        true => {
-            layout::learn(env);
-            binary::learn(env);
-        }
-        false => {
-            layout::forget();
-            binary::forget();
-        }
+        true => layout::learn(env),
+        false => layout::forget(),
     }
     Ok(atoms::boolean(layout::is_known() && binary::is_known()))
 }

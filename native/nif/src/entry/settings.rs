@@ -2,38 +2,54 @@
 
 use crate::calls::registry;
 use crate::entry::failure::Failure;
+use crate::layout;
 use crate::vm::atoms;
 use crate::vm::{Env, Term};
 use std::sync::OnceLock;
 
 struct Settings {
     reader_groups: usize,
+    /// Whether terms of the VM may be read and made in place.
+    in_place: bool,
 }
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-/// `configure({ReaderGroups, Registry})`: the registry is `lock_free` or `locked`. Only the first call has an effect.
+/// `configure({ReaderGroups, Registry, VmTerms})`. The registry is `lock_free` or `locked`. The terms of the VM are read and made
+/// `in_place`, or all by `erl_nif`. Only the first call has an effect. Fails with the name of a setting that is wrong.
 pub fn configure(env: Env, &[settings]: &[Term; 1]) -> Result<Term, Failure> {
-    let bad = || Failure::Bad(atoms::none());
-    let &[groups, kind] = env.tuple_elements(settings).ok_or_else(bad)? else {
-        return Err(bad());
+    let wrong = |name| move || Failure::Bad(env.atom(name));
+    let &[groups, registry_kind, vm_terms] = env.tuple_elements(settings).ok_or_else(wrong("none"))? else {
+        return Err(wrong("none")());
     };
     let groups = groups
         .small_integer()
         .and_then(|groups| usize::try_from(groups).ok())
         .filter(|groups| *groups > 0)
-        .ok_or_else(bad)?;
-    let locked = kind == env.atom("locked");
-    if !locked && kind != env.atom("lock_free") {
-        return Err(bad());
-    }
+        .ok_or_else(wrong("reader_groups"))?;
+    let locked = either(env, registry_kind, "lock_free", "locked").ok_or_else(wrong("registry"))?;
+    let by_vm = either(env, vm_terms, "in_place", "erl_nif").ok_or_else(wrong("vm_terms"))?;
     SETTINGS.get_or_init(|| {
         if locked {
             registry().use_locks(groups);
         }
-        Settings { reader_groups: groups }
+        if !by_vm {
+            layout::learn(env);
+        }
+        Settings {
+            reader_groups: groups,
+            in_place: !by_vm,
+        }
     });
     Ok(atoms::ok())
+}
+
+/// Whether a value is the second of these atoms. Nothing if it is neither.
+fn either(env: Env, value: Term, first: &str, second: &str) -> Option<bool> {
+    [first, second]
+        .iter()
+        .position(|name| env.atom(name) == value)
+        .map(|place| place == 1)
 }
 
 /// The most reader groups of one lock. Nothing before the settings have been passed.
@@ -47,5 +63,10 @@ pub fn settings(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
         return Ok(atoms::none());
     };
     let kind = if registry().uses_locks() { "locked" } else { "lock_free" };
-    Ok(env.tuple(&[env.unsigned(settings.reader_groups as u64), env.atom(kind)]))
+    let vm_terms = if settings.in_place { "in_place" } else { "erl_nif" };
+    Ok(env.tuple(&[
+        env.unsigned(settings.reader_groups as u64),
+        env.atom(kind),
+        env.atom(vm_terms),
+    ]))
 }

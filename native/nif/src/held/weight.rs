@@ -5,7 +5,12 @@
 //! distance of two cells made before and after the copy is then as long as the copy, or more, or tells nothing, as when the new
 //! piece is below. So this is an estimate: a VM that takes its memory otherwise makes it a bad one, which keeps dead terms longer.
 //! What a term shares with others (the bytes of binaries) is not counted.
+//!
+//! Where the layout of terms is not in use, no word is taken for an address. Then the size of the term in the external
+//! format counts.
 
+use crate::layout;
+use crate::vm::external;
 use crate::vm::{Env, Term};
 use cats_term::NIL;
 use rustler::sys::{enif_alloc_env, enif_clear_env, enif_free_env, ErlNifEnv};
@@ -34,6 +39,9 @@ pub unsafe fn weight(term: Term, limit: usize) -> Option<usize> {
         .try_with(|scratch| {
             // SAFETY: this thread's own, and nothing of it is used after the call.
             let env = unsafe { Env::new(scratch.0) };
+            if !layout::is_known() {
+                return Some((0, external::of(env, term)?.len()));
+            }
             let end = || (env.cons(Term(NIL), Term(NIL)).0 & !3) as usize;
             let from = end();
             // SAFETY: as the caller promises.
@@ -41,8 +49,9 @@ pub unsafe fn weight(term: Term, limit: usize) -> Option<usize> {
             let to = end();
             // SAFETY: as above.
             unsafe { enif_clear_env(scratch.0) };
-            (from, to)
+            Some((from, to))
         })
-        .ok()?;
+        .ok()
+        .flatten()?;
     to.checked_sub(from).filter(|distance| *distance <= limit)
 }

@@ -5,14 +5,14 @@
 //! back through `erl_nif`.
 //!
 //! The layout of such terms differs between releases, and `erl_nif` says nothing about it. As in
-//! [`layout`](crate::layout), [`learn`] checks it on examples when the library is loaded. If something differs from
-//! what is expected, such binaries are stored as held terms ([`held`](crate::held)).
+//! [`layout`](crate::layout), [`learn`] checks it on examples. If something differs from what is expected, such binaries
+//! are stored as held terms ([`held`](crate::held)).
 //!
 //! Two kinds are not read in place. One is bit strings that do not begin and end with a whole byte. The other is
 //! binaries to which their process may append, because their bytes may move. A copy of the latter can be read: copying
 //! makes the VM give up appending.
 
-use crate::layout::{self, address, boxed, header, BOXED};
+use crate::layout::{address, boxed, header, BOXED};
 use crate::vm::{Env, Term};
 use cats_sync::facade::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use rustler::sys::*;
@@ -31,7 +31,7 @@ enum Form {
 }
 
 /// The [`Form`] of the terms that are read. Accesses are relaxed, as for everything in this file but the count of
-/// references: it is written while the library is being loaded, before any other use.
+/// references: it is written before the first table is made, and nobody reads such a binary before.
 static FORM: AtomicU64 = AtomicU64::new(Form::Unknown as u64);
 /// Two offsets from the beginning of a record: of its count of references, and of its bytes. The word before the bytes
 /// has their number.
@@ -259,15 +259,14 @@ pub fn release(record: u64) {
     unsafe { enif_release_binary(binary.raw()) };
 }
 
-/// Learns the layout of binaries from examples.
+/// Learns the layout of binaries from examples. That of other terms is as expected.
 pub fn learn(env: Env) {
-    let learned = if layout::is_known() { learned(env) } else { None };
-    FORM.store(learned.unwrap_or(Form::Unknown) as u64, Ordering::Relaxed);
+    let form = learned(env).unwrap_or(Form::Unknown);
+    FORM.store(form as u64, Ordering::Relaxed);
 }
 
 /// Stores binaries as held terms until they are learned again. Terms can still be made of binaries that are counted
 /// already.
-#[cfg(feature = "selftest")]
 pub fn forget() {
     FORM.store(Form::Unknown as u64, Ordering::Relaxed);
 }

@@ -5,8 +5,9 @@
 //! and floats have the same layout in all supported releases, and so has the part of an environment that says where its
 //! next term goes. Binaries do not; see [`binary`](crate::layout::binary) for those outside the heaps.
 //!
-//! Nothing of this is taken on trust: when the library is loaded, [`learn`] makes terms through the VM and looks at
-//! them. If something differs from what is expected, or the release is a later one, `erl_nif` does the work.
+//! Nothing of this is taken on trust: before the first table is made, [`learn`] makes terms through the VM and looks at
+//! them. If something differs from what is expected, or the release is a later one, `erl_nif` does the work. So it does
+//! if the setting `vm_terms` is `erl_nif`: then [`learn`] is not called, and nothing here reads or writes memory of the VM.
 
 pub mod binary;
 pub mod equal;
@@ -43,9 +44,13 @@ pub const HEAP_BINARY: usize = 64;
 /// Words before the bytes of such a binary: its header and its size.
 const BINARY_WORDS: usize = 2;
 
-/// Whether the layout of cells, tuples, floats and environments is known. Accesses are relaxed, as for everything in
-/// this file but [`RESOURCE`]: it is written while the library is being loaded, before any other use.
+/// Whether the layout of cells, tuples, floats and environments is known. Accesses are relaxed, as for everything in this
+/// file but [`RESOURCE_TAG`]: it is written before the first table is made. Calls that have found no table look only at
+/// cells and tuples, for which nothing needs to be learned.
 static KNOWN: AtomicBool = AtomicBool::new(false);
+/// Whether examples are looked at.
+#[cfg(debug_assertions)]
+static LEARNING: AtomicBool = AtomicBool::new(false);
 /// The kind of binaries inside a heap, and the binary logarithm of the unit of their size.
 static BINARIES: AtomicU64 = AtomicU64::new(UNKNOWN);
 static UNIT: AtomicU64 = AtomicU64::new(0);
@@ -58,7 +63,7 @@ static PAIRS: AtomicUsize = AtomicUsize::new(0);
 const MAP_WORDS: usize = 3;
 /// The sizes of maps that are tried, and some that must be trees.
 const TRIED_PAIRS: std::ops::RangeInclusive<usize> = 1..=40;
-const TREES: [usize; 3] = [100, 1000, 5000];
+const TREES: [usize; 2] = [100, 1000];
 
 /// The kinds of positive and negative integers that are not immediates. The digits of the magnitude follow the header,
 /// lowest first.
@@ -72,11 +77,13 @@ const DIGITS: usize = 16;
 static REFERENCE: AtomicU64 = AtomicU64::new(UNKNOWN);
 const PLAIN: u64 = u32::MAX as u64;
 
-/// The header of references to resources, once [`learn_resource`] has learned where the object is. That happens while
-/// calls run. The word behind the header is the address of a record. In it the object is at the offset [`OBJECT`].
-/// [`TYPE_BEFORE`] words before the object is a pointer to its type. [`DESTRUCTOR_BEFORE`] words before it is the
-/// address of the record's destructor, which is the same function for all resources.
+/// The header of references to resources. It is known once [`learn_resource`] has learned where the object is. That
+/// happens while calls run. The word behind the header is the address of a record. In it the object is at the offset
+/// [`OBJECT`]. [`TYPE_BEFORE`] words before the object is a pointer to its type. [`DESTRUCTOR_BEFORE`] words before it
+/// is the address of the record's destructor, which is the same function for all resources.
 static RESOURCE: AtomicU64 = AtomicU64::new(UNKNOWN);
+/// The tag of words that refer to resources, once they are learned. Before, no word has it, and nothing is read.
+static RESOURCE_TAG: AtomicU64 = AtomicU64::new(UNKNOWN);
 static OBJECT: AtomicUsize = AtomicUsize::new(0);
 static DESTRUCTOR: AtomicU64 = AtomicU64::new(UNKNOWN);
 const TYPE_BEFORE: usize = 2;
@@ -112,8 +119,25 @@ pub fn is_known() -> bool {
     KNOWN.load(Ordering::Relaxed)
 }
 
+/// Every access to memory of the VM begins here: it is a fault if layouts are not in use.
+#[inline(always)]
+fn check_use() {
+    #[cfg(debug_assertions)]
+    assert!(
+        is_known() || LEARNING.load(Ordering::Relaxed),
+        "memory of the VM is left alone"
+    );
+}
+
+#[inline(always)]
+fn environment_of(env: Env) -> *mut Environment {
+    check_use();
+    env.raw().cast()
+}
+
 #[inline(always)]
 pub fn address(term: Term) -> *const u64 {
+    check_use();
     (term.0 & !MARKS) as *const u64
 }
 
@@ -288,9 +312,12 @@ pub unsafe fn resource(term: Term, kind: *const ErlNifResourceType) -> Option<No
     // of a record that lives as long as the term. Each record has a destructor. If that is the destructor of resources,
     // there is a type and an object.
     unsafe {
-        let (header, first) = boxed(term)?;
         // Acquire pairs with `learn_resource`.
-        if header != RESOURCE.load(Ordering::Acquire) || *first & PLAIN == PLAIN {
+        if term.0 & TAG != RESOURCE_TAG.load(Ordering::Acquire) {
+            return None;
+        }
+        let (header, first) = boxed(term)?;
+        if header != RESOURCE.load(Ordering::Relaxed) || *first & PLAIN == PLAIN {
             return None;
         }
         let object = (*first as *mut u64).byte_add(OBJECT.load(Ordering::Relaxed));
@@ -307,8 +334,11 @@ pub unsafe fn resource(term: Term, kind: *const ErlNifResourceType) -> Option<No
 pub unsafe fn learn_resource(term: Term, kind: *const ErlNifResourceType, object: *const u64) {
     // SAFETY: as in `resource`; the memory between the beginning of a record and its object belongs to the record.
     unsafe {
+        if !is_known() {
+            return;
+        }
         let header = REFERENCE.load(Ordering::Relaxed);
-        let Some((found, first)) = boxed(term).filter(|_| is_known()) else {
+        let Some((found, first)) = boxed(term) else {
             return;
         };
         if found != header || *first & PLAIN == PLAIN {
@@ -318,9 +348,10 @@ pub unsafe fn learn_resource(term: Term, kind: *const ErlNifResourceType, object
         if OBJECTS.contains(&offset) && *object.sub(TYPE_BEFORE) == kind as u64 {
             OBJECT.store(offset, Ordering::Relaxed);
             DESTRUCTOR.store(*object.sub(DESTRUCTOR_BEFORE), Ordering::Relaxed);
-            // Release: a thread that sees the header sees the other two values. Threads that learn at the same time
-            // store the same values.
-            RESOURCE.store(header, Ordering::Release);
+            RESOURCE.store(header, Ordering::Relaxed);
+            // Release: a thread that sees the tag sees the other values. Threads that learn at the same time store the
+            // same values.
+            RESOURCE_TAG.store(BOXED, Ordering::Release);
         }
     }
 }
@@ -328,36 +359,48 @@ pub unsafe fn learn_resource(term: Term, kind: *const ErlNifResourceType, object
 /// Learns the layout of terms from examples. That of resources is learned later, from the first one that a call passes,
 /// because none exists yet.
 pub fn learn(env: Env) {
-    let expected =
-        is_known_release() && environment(env).is_some() && cells_and_tuples(env).is_some() && floats(env).is_some();
+    // Until the end the VM makes and reads all terms.
+    forget();
+    if !is_known_release() {
+        return;
+    }
+    #[cfg(debug_assertions)]
+    LEARNING.store(true, Ordering::Relaxed);
+    let expected = environment(env).is_some() && cells_and_tuples(env).is_some() && floats(env).is_some();
+    if expected {
+        learn_others(env);
+    }
+    #[cfg(debug_assertions)]
+    LEARNING.store(false, Ordering::Relaxed);
     KNOWN.store(expected, Ordering::Relaxed);
-    let (kind, unit) = match expected {
-        true => binaries(env).unwrap_or((UNKNOWN, 1)),
-        false => (UNKNOWN, 1),
-    };
+}
+
+/// Learns what may differ between releases.
+fn learn_others(env: Env) {
+    let (kind, unit) = binaries(env).unwrap_or((UNKNOWN, 1));
     BINARIES.store(kind, Ordering::Relaxed);
     UNIT.store(unit.ilog2().into(), Ordering::Relaxed);
-    let (map, pairs) = if expected { maps(env) } else { None }.unwrap_or((UNKNOWN, 0));
-    let (positive, negative) = if expected { integers(env) } else { None }.unwrap_or((UNKNOWN, UNKNOWN));
+    let (map, pairs) = maps(env).unwrap_or((UNKNOWN, 0));
+    let (positive, negative) = integers(env).unwrap_or((UNKNOWN, UNKNOWN));
     POSITIVE.store(positive, Ordering::Relaxed);
     NEGATIVE.store(negative, Ordering::Relaxed);
     MAP.store(map, Ordering::Relaxed);
     PAIRS.store(pairs, Ordering::Relaxed);
-    let reference = if expected { references(env) } else { None };
-    REFERENCE.store(reference.unwrap_or(UNKNOWN), Ordering::Relaxed);
+    REFERENCE.store(references(env).unwrap_or(UNKNOWN), Ordering::Relaxed);
+    binary::learn(env);
 }
 
 /// Lets `erl_nif` do everything until terms are learned again.
-#[cfg(feature = "selftest")]
 pub fn forget() {
     KNOWN.store(false, Ordering::Relaxed);
-    RESOURCE.store(UNKNOWN, Ordering::Relaxed);
+    RESOURCE_TAG.store(UNKNOWN, Ordering::Relaxed);
+    binary::forget();
 }
 
 /// Whether resources are read in place. In a release build of the VM this is true after the first call with one.
 #[cfg(feature = "selftest")]
 pub fn knows_resources() -> bool {
-    RESOURCE.load(Ordering::Relaxed) != UNKNOWN
+    RESOURCE_TAG.load(Ordering::Relaxed) != UNKNOWN
 }
 
 fn is_known_release() -> bool {
@@ -376,7 +419,7 @@ fn is_known_release() -> bool {
 
 /// Checks that an environment says where its next term goes: terms that are made one after the other lie where it said.
 fn environment(env: Env) -> Option<()> {
-    let raw = env.raw().cast::<Environment>();
+    let raw = environment_of(env);
     for arity in 1..=8 {
         // SAFETY: an environment is longer than this.
         let (next, end) = unsafe { (&raw const (*raw).next, &raw const (*raw).end) };
@@ -544,7 +587,7 @@ fn references(env: Env) -> Option<u64> {
 /// The layout of terms and environments is known.
 #[inline(always)]
 unsafe fn take<'a>(env: Env<'a>, words: usize) -> Option<&'a mut [MaybeUninit<u64>]> {
-    let raw = env.raw().cast::<Environment>();
+    let raw = environment_of(env);
     // SAFETY: the environment belongs to this thread, and nobody else refers to it now. The memory between its pointers
     // is free.
     unsafe {
@@ -565,7 +608,7 @@ unsafe fn take<'a>(env: Env<'a>, words: usize) -> Option<&'a mut [MaybeUninit<u6
 #[inline(always)]
 pub unsafe fn next(env: Env) -> NonNull<u64> {
     // SAFETY: as in `take`; the pointer is never null.
-    unsafe { NonNull::new_unchecked((*env.raw().cast::<Environment>()).next) }
+    unsafe { NonNull::new_unchecked((*environment_of(env)).next) }
 }
 
 /// Sets the place of the next item of this environment: behind everything that was written from [`next`] on.
@@ -576,7 +619,7 @@ pub unsafe fn next(env: Env) -> NonNull<u64> {
 #[inline(always)]
 pub unsafe fn set_next(env: Env, next: NonNull<u64>) {
     // SAFETY: as in `take`.
-    unsafe { (*env.raw().cast::<Environment>()).next = next.as_ptr() }
+    unsafe { (*environment_of(env)).next = next.as_ptr() }
 }
 
 /// Where this many words, two or more, can be written: at `next`, if there is enough memory left.
@@ -601,7 +644,7 @@ pub unsafe fn room(env: Env, next: NonNull<u64>, words: usize) -> NonNull<u64> {
 #[inline(always)]
 pub unsafe fn has_room(env: Env, next: NonNull<u64>, words: usize) -> bool {
     // SAFETY: as in `take`.
-    let end = unsafe { (*env.raw().cast::<Environment>()).end };
+    let end = unsafe { (*environment_of(env)).end };
     next.as_ptr().wrapping_add(words) <= end
 }
 

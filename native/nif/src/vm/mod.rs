@@ -361,6 +361,11 @@ impl<'a> Env<'a> {
         if let Some((_, bytes)) = self.counted_binary(term) {
             return Some(bytes);
         }
+        self.inspected_binary(term)
+    }
+
+    /// As [`binary_bytes`](Self::binary_bytes), but the VM is asked.
+    pub fn inspected_binary(self, term: Term) -> Option<&'a [u8]> {
         let mut binary = MaybeUninit::<ErlNifBinary>::uninit();
         // SAFETY: the result is written when the call succeeds; the bytes stay while the environment does.
         unsafe {

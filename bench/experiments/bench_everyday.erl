@@ -12,60 +12,41 @@ about() ->
                 "and ejabberd call",
       unit => "ns", better => lower, x => call, scale => category, panels => [group, workers]}.
 
-%% For two workers, ets has the concurrency options that those programs choose, too. The best of both counts.
 points(Size) ->
-    [#{axes => [{group, Group}, {call, Call}],
-       subjects => [bench_tables:ets("") | [bench_tables:ets("r w") || length(bench_workers:counts()) > 1]]
-                   ++ [{"cats", cats, []}],
-       seconds => seconds(Size, Group)}
+    [#{axes => [{group, Group}, {call, Call}], subjects => subjects(Size), seconds => seconds(Size)}
      || {Group, Calls} <- rows(), {Call, _} <- Calls].
 
-seconds(quick, _) -> 0.3;
-seconds(Size, patterns) -> pattern_keys(Size) * 6.0e-6;
-seconds(_, _) -> 1.
+%% For two workers, ets has the concurrency options that those programs choose, too. The best of both counts.
+subjects(Size) ->
+    case lists:max(bench_workers:counts()) of
+        Most when Most > 1, Size =/= quick -> [bench_tables:ets(""), bench_tables:ets("r w"), {"cats", cats, []}];
+        _ -> bench_tables:subjects(plain)
+    end.
+
+seconds(quick) -> 0.15;
+seconds(default) -> 0.7;
+seconds(full) -> 4.
 
 %% Number of loops, and the milliseconds of each.
-loops(quick) -> {1, 5};
-loops(default) -> {3, 20};
-loops(full) -> {5, 100}.
-
-pattern_keys(quick) -> 1 bsl 14;
-pattern_keys(default) -> 1 bsl 20;
-pattern_keys(full) -> 1 bsl 22.
+loops(quick) -> {2, 2};
+loops(default) -> {10, 2};
+loops(full) -> {20, 20}.
 
 measure(Size, #{group := Group, call := Call}, {_, _, Options} = Subject, Seed) ->
-    Workers = [Number || Number <- bench_workers:counts(), Number > 1 orelse Options =:= []],
     {Group, Calls} = lists:keyfind(Group, 1, rows()),
     {Call, Row} = lists:keyfind(Call, 1, Calls),
+    bench_data:share(checked, fun() -> bench_calls:check(Row) end),
+    Workers = [Number || Number <- bench_workers:counts(), Number > 1 orelse Options =:= []],
     [{[{workers, Number}], Figure}
-     || {Number, Figure} <- case Row of
-                                {pattern, Key} -> fill(Key, pattern_keys(Size), Subject, Workers);
-                                _ -> bench_data:share(checked, fun() -> bench_calls:check(Row) end),
-                                     bench_calls:nanoseconds(Row, Subject, Workers, loops(Size), Seed)
-                            end].
-
-%% The workers take turns with the keys of the pattern.
-fill(Key, Number, {_, Tables, Options}, Workers) ->
-    [begin
-         Lists = [bench_data:share({keys, Count, Worker},
-                                   fun() -> [Key(Index, Number) || Index <- lists:seq(Worker - 1, Number - 1, Count)] end)
-                  || Worker <- lists:seq(1, Count)],
-         Table = Tables:new(everyday, [ordered_set, public | Options]),
-         Loops = bench_calls:loops(Tables),
-         Seconds = bench_workers:seconds([fun() -> Loops:loop(fill, Table, List) end || List <- Lists]),
-         Number = Tables:info(Table, size),
-         Tables:delete(Table),
-         bench_tables:settle(),
-         {Count, 1.0e9 * Seconds * Count / Number}
-     end || Count <- Workers].
+     || {Number, Figure} <- bench_calls:nanoseconds(Row, Subject, Workers, loops(Size), Seed)].
 
 %%--------------------------------------------------------------------------------------------------
 
 %% @doc All rows, by group: a name and the calls.
--spec rows() -> [{Group :: atom(), [{Call :: string(), bench_calls:calls() | {pattern, fun()}}]}].
+-spec rows() -> [{Group :: atom(), [{Call :: string(), bench_calls:calls()}]}].
 rows() ->
     [{values, values()}, {updates, updates()}, {keys, keys()}, {named, named()}, {bags, bags()}, {sets, sets()},
-     {ordered, ordered()}, {patterns, patterns()}].
+     {ordered, ordered()}].
 
 %% Lookup and insertion over an object that is there. Caches (Cachex), sessions (ejabberd), queues (RabbitMQ), configuration.
 values() ->
@@ -210,29 +191,6 @@ ordered() ->
           fun({A, B}, N) -> {{{A, -B}, N}, [{{{A, -B}, '_'}, [], [true]}]} end)},
      {"match_object of all 10", row(match_object, [ordered_set], 10, integer, fun pair/2, fun(_, _) -> {'_', '$1'} end)},
      {"tab2list of 10", row(tab2list, [ordered_set], 10, integer, fun pair/2, fun itself/2)}].
-
-%% Insertion into an empty table, in an order that is not random.
-patterns() ->
-    [{"ascending", {pattern, fun(Index, _) -> Index end}},
-     {"random", {pattern, fun(Index, Number) -> permuted(Index, Number) end}},
-     {"multiples of an odd constant modulo a power of two", {pattern, fun(Index, Number) -> Index * 16#9E3779B1 rem Number end}},
-     {"multiples of 1000 modulo a prime", {pattern, fun(Index, Number) -> Index * 1000 rem prime(Number) end}},
-     {"64 ascending runs by turns", {pattern, fun(Index, Number) -> Index rem 64 * (Number div 64) + Index div 64 end}},
-     {"from both ends inwards", {pattern, fun(Index, Number) -> case Index rem 2 of
-                                                                    0 -> Index div 2;
-                                                                    1 -> Number - 1 - Index div 2
-                                                                end end}}].
-
-%% A permutation of the numbers below a power of two: each step can be undone.
-permuted(Index, Number) ->
-    Bits = trunc(math:log2(Number)),
-    lists:foldl(fun(Factor, X) -> Y = X * Factor rem Number, Y bxor (Y bsr (Bits div 2)) end, Index,
-                [16#9E3779B1, 16#85EBCA6B, 16#C2B2AE35, 16#27D4EB2F]).
-
-%% The next prime after 2^14, 2^20 and 2^22.
-prime(16#4000) -> 16411;
-prime(16#100000) -> 1048583;
-prime(16#400000) -> 4194319.
 
 %%--------------------------------------------------------------------------------------------------
 

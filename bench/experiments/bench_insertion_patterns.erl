@@ -9,7 +9,8 @@ about() ->
       unit => "ns", better => lower, x => order, scale => category, panels => [workers]}.
 
 points(Size) ->
-    [#{axes => [{order, Order}, {workers, Workers}], subjects => bench_tables:subjects(Workers, ordered_set),
+    [#{axes => [{order, Order}, {workers, Workers}],
+       subjects => [bench_tables:ets(if Workers > 1 -> "w"; true -> "" end), {"cats", cats, []}],
        seconds => keys(Size) * 3.0e-6 + 0.05}
      || {Order, _} <- orders(), Workers <- bench_workers:counts()].
 

@@ -1,5 +1,5 @@
-%% Calls on tables with option `compressed', which ets and cats pack differently: ets keeps each element in a form
-%% like the external format, cats packs the object by LZ4 if that makes it smaller.
+%% Calls on tables with option `compressed'. ets keeps each element in a form like the external format. cats packs the
+%% whole object by LZ4 if that makes it smaller.
 -module(bench_compressed).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4, shapes/0, object/3]).
@@ -34,8 +34,8 @@ argument(_, _, Key, _) -> Key.
 %% @doc The shapes of objects. `text' is easy to pack, `random' is not.
 -spec shapes() -> [string()].
 shapes() ->
-    ["pair", "record of 10", "record of 20", "tuple of 1000", "string of 100", "map of 5", "map of 40", "200 bytes of text", "200 random bytes",
-     "4096 bytes of text", "4096 random bytes"].
+    ["pair", "record of 10", "record of 20", "tuple of 1000", "string of 100", "map of 5", "map of 40",
+     "200 bytes of text", "200 random bytes", "4096 bytes of text", "4096 random bytes"].
 
 %% @doc An object of a shape. The second element is a number.
 -spec object(Shape :: string(), Key, N :: integer()) -> {Key, integer()} | tuple().
@@ -51,7 +51,8 @@ object("200 random bytes", Key, N) -> {Key, N, random(200, N)};
 object("4096 bytes of text", Key, N) -> {Key, N, text(4096, N)};
 object("4096 random bytes", Key, N) -> {Key, N, random(4096, N)}.
 
-map(Pairs, N) -> maps:from_list([{list_to_atom("key_" ++ integer_to_list(Pair)), N + Pair} || Pair <- lists:seq(1, Pairs)]).
+map(Pairs, N) ->
+    maps:from_list([{list_to_atom("key_" ++ integer_to_list(Pair)), N + Pair} || Pair <- lists:seq(1, Pairs)]).
 
 text(Bytes, N) ->
     Line = <<"GET /users/", (integer_to_binary(N))/binary, "/orders?page=1 HTTP/1.1 200 ">>,

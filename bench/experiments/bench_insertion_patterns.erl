@@ -23,7 +23,7 @@ measure(Size, #{order := Order, workers := Workers}, {_, Tables, Options}, _Seed
     Number = keys(Size),
     {Order, Key} = lists:keyfind(Order, 1, orders()),
     Lists = [bench_data:share({keys, Worker},
-                              fun() -> [Key(Index, Number) || Index <- lists:seq(Worker - 1, Number - 1, Workers)] end)
+                              fun() -> keys(Key, lists:seq(Worker - 1, Number - 1, Workers), Number) end)
              || Worker <- lists:seq(1, Workers)],
     Table = Tables:new(bench, [ordered_set, public | Options]),
     Loops = bench_calls:loops(Tables),
@@ -31,6 +31,8 @@ measure(Size, #{order := Order, workers := Workers}, {_, Tables, Options}, _Seed
     Number = Tables:info(Table, size),
     Tables:delete(Table),
     [{[], 1.0e9 * Seconds * Workers / Number}].
+
+keys(Key, Indices, Number) -> [Key(Index, Number) || Index <- Indices].
 
 %% Each gives the different keys at the indices from 0 to a power of two.
 orders() ->
@@ -52,7 +54,7 @@ permuted(Index, Number) ->
                         Multiplied bxor (Multiplied bsr Half)
                 end, Index, [16#9E3779B1, 16#85EBCA6B, 16#C2B2AE35, 16#27D4EB2F]).
 
-%% The next prime after 2^14, 2^20 and 2^22.
+%% The next prime after the number.
 prime(16#4000) -> 16411;
 prime(16#100000) -> 1048583;
 prime(16#400000) -> 4194319.

@@ -78,8 +78,8 @@ fastest(#{calls := Calls}, Tables, Table, Lists, Times, Milliseconds) ->
     Loops = loops(Tables),
     {Once, _} = timer:tc(fun() -> Loops:loop(Calls, Table, hd(Lists)) end),
     Repeats = max(1, round(1000 * Milliseconds / max(1, Once))),
-    Seconds = lists:min([bench_workers:seconds([fun() -> repeat(Loops, Calls, Table, List, Repeats) end || List <- Lists])
-                         || _ <- lists:seq(1, Times)]),
+    Work = [fun() -> repeat(Loops, Calls, Table, List, Repeats) end || List <- Lists],
+    Seconds = lists:min([bench_workers:seconds(Work) || _ <- lists:seq(1, Times)]),
     1.0e9 * Seconds / (Repeats * length(hd(Lists))).
 
 repeat(_Loops, _Calls, _Table, _List, 0) ->

@@ -99,7 +99,7 @@ measured(Config) ->
               {"many_tables", "access=name,workers=1,tables=1000"}, {"memory_table", "type=set"},
               {"timers", "workers=1"}, {"everyday", "group=named,call=lookup of 3 in a bag"},
               {"insertion_patterns", "order=random,workers=1"}, {"compressed", "call=lookup_element,object=map of 40"},
-              {"memory_compressed", "table=compressed,object=pair"}],
+              {"memory_compressed", "table=compressed"}],
     Input = [[Name, $\t, Id, $\n] || {Name, Id} <- Points],
     [["vm", Release, _, _, _, "8"] | Records] = vm(Config, ["run", "quick", "1", "17"], Input),
     ?assertEqual(erlang:system_info(otp_release), Release),

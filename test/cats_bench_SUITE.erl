@@ -5,14 +5,14 @@
 -include_lib("xmerl/include/xmerl.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([compiled_without_warnings/1, declared/1, listed/1, measured/1, rounds_alternate/1,
-         failures_are_records/1, long_work_is_watched/1, memory_of_a_new_vm/1, keys/1, shapes/1, programs/1,
-         demo/1]).
+         failures_are_records/1, long_work_is_watched/1, memory_of_a_new_vm/1, keys/1, shapes/1, calls/1,
+         programs/1, demo/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [compiled_without_warnings, declared, listed, measured, rounds_alternate, failures_are_records,
-     long_work_is_watched, memory_of_a_new_vm, keys, shapes, programs, demo].
+     long_work_is_watched, memory_of_a_new_vm, keys, shapes, calls, programs, demo].
 
 %% An experiment whose measurements fail in each way.
 -define(BROKEN, "
@@ -97,7 +97,9 @@ measured(Config) ->
     Points = [{"ets_bench", "type=set,workers=1,range=1024"}, {"values", "type=set,place=hot,shape=map"},
               {"bags", "type=bag,objects=1000"}, {"scans", "type=ordered_set,order=random"},
               {"many_tables", "access=name,workers=1,tables=1000"}, {"memory_table", "type=set"},
-              {"timers", "workers=1"}],
+              {"timers", "workers=1"}, {"everyday", "group=named,call=lookup of 3 in a bag"},
+              {"insertion_patterns", "order=random,workers=1"}, {"compressed", "call=lookup_element,object=map of 40"},
+              {"memory_compressed", "table=compressed"}],
     Input = [[Name, $\t, Id, $\n] || {Name, Id} <- Points],
     [["vm", Release, _, _, _, "8"] | Records] = vm(Config, ["run", "quick", "1", "17"], Input),
     ?assertEqual(erlang:system_info(otp_release), Release),
@@ -202,6 +204,14 @@ shapes(_Config) ->
          Tables:delete(Table)
      end || Tables <- [ets, cats], Shape <- bench_shapes:keys()],
     ok.
+
+%% All everyday calls return the same from both modules, and a call that does not is noticed.
+calls(_Config) ->
+    [?assertEqual({Group, Call, ok}, {Group, Call, bench_calls:check(Row)})
+     || {Group, Calls} <- bench_everyday:rows(), {Call, Row} <- Calls],
+    Row = #{calls => foldl, options => [set], objects => 10, key => fun(N) -> N end,
+            object => fun(Key, N) -> {Key, N} end, argument => fun(_, _) -> fun(_, _) -> make_ref() end end},
+    ?assertError({different, _, _}, bench_calls:check(Row)).
 
 %% The programs compute the same on any number of processes, and on both kinds of tables.
 programs(_Config) ->

@@ -34,6 +34,10 @@ class Target:
 SMALL, LARGE = (2**3, 2**10, 2**16), 2**21
 BAGS = ("bag", "duplicate_bag")
 TARGETS = [
+    Target("everyday calls, 1 worker: geometric mean", 1.3, "everyday", {"workers": 1}, "mean"),
+    Target("… 2 workers", 1.8, "everyday", {"workers": 2}, "mean"),
+    Target("… any call", 1.0, "everyday"),
+    Target("insertion into an ordered_set in any order of the keys", 1.2, "insertion_patterns"),
     Target("ets_bench, range 2^21, 1 worker, set: geometric mean", 4.0, "ets_bench", {"range": LARGE, "workers": 1, "type": "set"}, "mean"),
     Target("… ordered_set", 5.0, "ets_bench", {"range": LARGE, "workers": 1, "type": "ordered_set"}, "mean"),
     Target("… any phase, set", 2.0, "ets_bench", {"range": LARGE, "workers": 1, "type": "set"}),

@@ -1,4 +1,4 @@
-# `make` lists the targets. ERL chooses the Erlang to run on (`make test ERL=/opt/otp/bin/erl`). The build always uses the `erlc` on
+# `make` lists the targets. ERL chooses the Erlang to run on (`make test ERL=/opt/otp/bin/erl`). The build always uses the `erl` on
 # the PATH, and what it leaves runs on that release and later ones.
 
 ERL ?= erl
@@ -9,7 +9,7 @@ MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-bench test-docs linearizability conformance check sanitize lint lint-native lint-erlang shell clean
+.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-bench test-docs linearizability conformance check sanitize lint lint-native lint-erlang shell dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -103,6 +103,9 @@ lint-erlang: build ## xref, Dialyzer
 
 shell: build ## an Erlang shell with cats loaded
 	@$(ERL) -pa $(EBIN) -eval '{ok, _} = application:ensure_all_started(cats).'
+
+dist: deps ## build and pack the native library for every target whose toolchain is here (TARGETS="name ..."), and list the checksums
+	@scripts/dist $(TARGETS)
 
 clean: ## remove what was built
 	@scripts/build-native --clean

@@ -1,19 +1,21 @@
 defmodule Mix.Tasks.Compile.CatsNative do
-  @moduledoc "Builds the native library with cargo and makes it visible to the application."
+  @moduledoc "Fetches or builds the native library, and makes it visible to the application."
   use Mix.Task.Compiler
 
   @impl true
   def run(_args) do
-    script = Path.join(__DIR__, "scripts/build-native")
+    script = Path.join(__DIR__, "scripts/install-native")
+    # `config :cats, url: "https://..."` in the project that is built.
+    url = System.get_env("CATS_URL") || Application.get_env(:cats, :url)
 
-    case System.cmd(script, [], into: IO.stream(), stderr_to_stdout: true) do
+    case System.cmd(script, [], into: IO.stream(), stderr_to_stdout: true, env: [{"CATS_URL", url}]) do
       {_, 0} ->
         # The first build creates priv, which Mix links only if it is there.
         Mix.Project.build_structure()
         :ok
 
-      {_, status} ->
-        Mix.raise("cats: building the native library failed (#{status})")
+      {_, _} ->
+        Mix.raise("cats: there is no native library, for the reason above")
     end
   end
 end
@@ -50,7 +52,7 @@ defmodule Cats.MixProject do
       package: [
         licenses: @application[:licenses],
         links: %{},
-        files: ~w(src native scripts rebar.config mix.exs README.md CHANGELOG.md LICENSE)
+        files: Enum.map(@application[:files], &to_string/1)
       ]
     ]
   end

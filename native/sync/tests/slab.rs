@@ -33,7 +33,7 @@ unsafe impl Send for Block {}
 impl Block {
     fn new(size: usize, pattern: usize) -> Self {
         let at = alloc(size).expect("memory");
-        let alignment = [128, 64, 16].into_iter().find(|n| size.is_multiple_of(*n)).unwrap_or(8);
+        let alignment = [128, 64, 16].into_iter().find(|n| size % *n == 0).unwrap_or(8);
         assert_eq!(at.addr().get() % alignment, 0, "alignment of {size}");
         let pattern = pattern as u8;
         // A block of a page owns all the bytes that it occupies. Those of a large block include what comes before it.
@@ -59,7 +59,7 @@ impl Drop for Block {
                 self.size
             );
             // The two ways to free blocks: one by one, and from bags.
-            if self.pattern.is_multiple_of(2) || self.size > 32 << 10 {
+            if self.pattern % 2 == 0 || self.size > 32 << 10 {
                 free(self.at, self.size);
             } else {
                 pin().retire_memory(self.at, self.size);

@@ -143,7 +143,7 @@ impl Short<'_> {
 /// There is memory for these words.
 #[inline]
 pub unsafe fn write_bytes(bytes: &[u8], to: NonNull<u64>) {
-    let (whole, rest) = bytes.as_chunks::<8>();
+    let (whole, rest) = as_chunks::<8, _>(bytes);
     // SAFETY: as the caller promises.
     unsafe {
         for (i, bytes) in whole.iter().enumerate() {

@@ -107,6 +107,17 @@ pub(crate) fn item_words(header: u64) -> usize {
     }
 }
 
+/// The pieces of `N` elements that a slice consists of, and the rest. The standard library has it since Rust 1.88.
+#[inline(always)]
+pub(crate) fn as_chunks<const N: usize, T>(slice: &[T]) -> (&[[T; N]], &[T]) {
+    let (whole, rest) = slice.split_at(slice.len() / N * N);
+    // SAFETY: `whole` has so many arrays of `N` elements, one behind the other.
+    (
+        unsafe { std::slice::from_raw_parts(whole.as_ptr().cast(), whole.len() / N) },
+        rest,
+    )
+}
+
 /// The word whose memory has these bytes, fewer than eight, with zeros after them. Pieces of fixed size are loaded, as a copy of unknown
 /// length would become a function call.
 #[inline]

@@ -9,7 +9,7 @@
 //! under another secret.
 
 use crate::block::Short;
-use crate::format::{is_immediate, padded, Class, Elements, Map, TermRef, View};
+use crate::format::{as_chunks, is_immediate, padded, Class, Elements, Map, TermRef, View};
 use crate::number::{small_value, Whole};
 use rapidhash::v3::{rapidhash_v3_seeded, RapidSecrets};
 use std::hash::{BuildHasher, RandomState};
@@ -125,8 +125,8 @@ impl Secrets {
     /// Multiplies the words in pairs and adds up the folded products. Any number of zero words may follow.
     #[inline]
     fn product_of(&self, words: &[u64]) -> u64 {
-        let (pairs, last) = words.as_chunks::<2>();
-        let (keys, _) = self.chunk.as_chunks::<2>();
+        let (pairs, last) = as_chunks::<2, _>(words);
+        let (keys, _) = as_chunks::<2, _>(&self.chunk);
         let product = |[first, second]: [u64; 2], key: [u64; 2]| fold(first ^ key[0], second ^ key[1]);
         let sum = pairs
             .iter()
@@ -142,7 +142,7 @@ impl Secrets {
 /// The words of a short binary that is stored elsewhere, as they would be in a block.
 #[cold]
 fn padded_words(bytes: &[u8]) -> Vec<u64> {
-    let (whole, rest) = bytes.as_chunks();
+    let (whole, rest) = as_chunks(bytes);
     let whole = whole.iter().map(|bytes| u64::from_ne_bytes(*bytes));
     whole.chain((!rest.is_empty()).then(|| padded(rest))).collect()
 }
@@ -189,7 +189,7 @@ fn hash_words(mark: Mark, size: usize, words: &[u64]) -> u64 {
 #[inline(never)]
 fn hash_short_binary(bytes: &[u8]) -> u64 {
     let mut words = [0; CHUNK];
-    let (whole, rest) = bytes.as_chunks();
+    let (whole, rest) = as_chunks(bytes);
     for (word, bytes) in words.iter_mut().zip(whole) {
         *word = u64::from_ne_bytes(*bytes);
     }

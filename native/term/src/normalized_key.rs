@@ -40,7 +40,7 @@
 //! No byte string is a proper prefix of another one. Each shows by its own bytes where it ends. A class that ends the key does so wherever it
 //! stands. So strings may be compared eight bytes at a time, filled up with zeros.
 
-use crate::format::{padded, Class, Elements, Integer, TermRef, View, BOTTOM, NIL};
+use crate::format::{as_chunks, padded, Class, Elements, Integer, TermRef, View, BOTTOM, NIL};
 use crate::host::{host, Held};
 use crate::number::Whole;
 use std::cell::Cell;
@@ -309,7 +309,7 @@ impl<'a> Window<'a> {
     /// Writes bytes, none of which is 0.
     #[inline(always)]
     fn put(&mut self, bytes: &[u8]) {
-        let (whole, rest) = bytes.as_chunks::<8>();
+        let (whole, rest) = as_chunks::<8, _>(bytes);
         for bytes in whole {
             self.put_word(u64::from_be_bytes(*bytes), 8);
             if self.is_full() {
@@ -651,7 +651,7 @@ impl Text {
     fn new(atom: u64, bytes: &[u8]) -> Option<Self> {
         let mut words = [0; TEXT];
         words.get_mut(..bytes.len())?.copy_from_slice(bytes);
-        let (words, _) = words.as_chunks();
+        let (words, _) = as_chunks(&words);
         Some(Self {
             atom,
             length: bytes.len() as u32,

@@ -6,5 +6,6 @@ pub mod linear;
 pub mod radix;
 pub mod random;
 pub mod room;
+pub mod select;
 pub mod single;
 pub mod trail;

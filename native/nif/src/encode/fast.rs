@@ -30,7 +30,7 @@ pub unsafe fn object(env: Env, elements: &[Term], guard: &Guard) -> Option<Block
     // SAFETY: as the caller promises; the words are those that were laid out.
     unsafe {
         let end = encoder.root(elements)?;
-        let (words, counted) = (end.offset_from_unsigned(encoder.first), encoder.counted);
+        let (words, counted) = (end.offset_from(encoder.first) as usize, encoder.counted);
         room.block(words, counted, guard)
     }
 }
@@ -175,7 +175,7 @@ impl<'e> Encoder<'e> {
                 tags &= head.0;
                 rest = tail;
             }
-            let length = place.offset_from_unsigned(first);
+            let length = place.offset_from(first) as usize;
             let is_proper = rest.0 == NIL;
             if !is_proper {
                 self.room(place, 1)?;
@@ -279,7 +279,7 @@ impl<'e> Encoder<'e> {
                 return self.binary(bytes, slot, at);
             }
             self.room(at, 3)?;
-            self.counted |= 1 << at.offset_from_unsigned(self.first);
+            self.counted |= 1 << at.offset_from(self.first);
             slot.write(draft::word(self.first, at));
             at.write(draft::counted_binary_header(bytes.len()));
             at.add(1).write(record);

@@ -360,7 +360,7 @@ impl<'a> Sample<'a> {
     /// The offset of the bytes from the beginning of the record. The word before them has their number.
     fn bytes_offset(&self) -> Option<usize> {
         let offset = self.bytes.as_ptr().addr().checked_sub(self.record as usize)?;
-        let fits = offset.is_multiple_of(8) && (8..=RECORD).contains(&offset) && self.record.is_multiple_of(8);
+        let fits = offset % 8 == 0 && (8..=RECORD).contains(&offset) && self.record % 8 == 0;
         let last = || *self.words(offset).last().expect("a word");
         (fits && last() == self.bytes.len() as u64).then_some(offset)
     }

@@ -430,7 +430,7 @@ fn environment(env: Env) -> Option<()> {
         let (next, end) = ends();
         let words = size_of::<u64>() * (arity + 1);
         let here = address(term).addr();
-        let moved = next == here + words && next <= end && next.is_multiple_of(8) && end.is_multiple_of(8);
+        let moved = next == here + words && next <= end && next % 8 == 0 && end % 8 == 0;
         // Where there was not enough memory left, the VM has got more.
         let in_turn = before.0 == here && before.1 == end || before.1 < before.0 + words;
         if !moved || !in_turn {
@@ -743,7 +743,7 @@ pub unsafe fn make_tuple_of<const N: usize>(env: Env, words: [u64; N]) -> Option
 #[inline(always)]
 pub unsafe fn make_cell(env: Env, head: Term, tail: Term) -> Option<Term> {
     // SAFETY: as the caller promises.
-    let [first, second] = unsafe { take(env, 2) }?.as_chunks_mut::<2>().0.first_mut()?;
+    let [first, second] = unsafe { take(env, 2) }?.first_chunk_mut()?;
     first.write(head.0);
     second.write(tail.0);
     Some(refer(first, CELL))

@@ -83,7 +83,7 @@ pub unsafe fn free_large(block: NonNull<u8>, size: usize) {
 
 /// A block from C's allocator, whatever the source is. It ends exactly where its size says.
 pub fn alloc_direct(size: usize) -> Option<NonNull<u8>> {
-    let alignment = [128, 64].into_iter().find(|n| size.is_multiple_of(*n)).unwrap_or(16);
+    let alignment = [128, 64].into_iter().find(|n| size % *n == 0).unwrap_or(16);
     // SAFETY: the alignment is a power of two.
     let block = NonNull::new(unsafe { libc::memalign(alignment, size) }.cast())?;
     HELD.fetch_add(size, Ordering::Relaxed);

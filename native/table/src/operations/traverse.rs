@@ -144,7 +144,7 @@ impl<'g> Handle<'g> {
         'g: 'o,
     {
         // After a multiple of `NUMBERS`, the numbers of another trail begin.
-        let is_here = |at, _| at == number && !number.is_multiple_of(NUMBERS);
+        let is_here = |at, _| at == number && number % NUMBERS != 0;
         self.step_get(is_here, number.wrapping_add(1), direction, patient, scratch)
     }
 

@@ -1,6 +1,8 @@
 //! Random models. There are few different leaves, so terms often share a beginning or are equal. Numbers are often near the limits where
 //! their representation changes.
 
+#![allow(clippy::incompatible_msrv)] // Tests need a newer Rust than the library.
+
 use super::Bytes;
 use super::Model::{self, *};
 use cats_term::Class;

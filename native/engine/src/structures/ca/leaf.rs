@@ -24,13 +24,13 @@
 
 use super::base::SAMPLING;
 use super::Query;
+use crate::shared::select::select;
 use crate::{hash_of, Entry, OrderedSchema};
 use cats_sync::facade::{AtomicU64, Ordering::*};
 use cats_sync::slab;
 use cats_sync::version_lock::VersionLock;
 use cats_sync::Busy;
 use std::cmp::Ordering;
-use std::hint::select_unpredictable;
 use std::ptr::NonNull;
 
 /// Slots of a line.
@@ -459,12 +459,12 @@ impl Leaf {
             let entry = self.line(home).wrapping_add(tagged.first()).cast_const();
             let instead = std::ptr::from_ref(self.word(0)).cast();
             // SAFETY: a slot of the leaf if a tag matches, otherwise two words as in a slot; see `Leaf`.
-            let seen = unsafe { &*select_unpredictable(any, entry, instead) };
+            let seen = unsafe { &*select(any, entry, instead) };
             // Acquire, for both: see `entry`.
             let (key, body) = (seen.key.load(Acquire), seen.body.load(Acquire));
             // One branch, which is nearly always predictable: the first tag that matches is the key's, or none matches
             // and no entry with such a hash went past the home line.
-            if select_unpredictable(any, key ^ wanted.word, info.0 & Info::passing(wanted.hash)) == 0 {
+            if select(any, key ^ wanted.word, info.0 & Info::passing(wanted.hash)) == 0 {
                 let slot = home * LINE + tagged.first();
                 let key = wanted.word;
                 return any.then_some((slot, Entry { key, body }));

@@ -234,7 +234,7 @@ impl<S: OrderedSchema, B: Balance> CaTree<S, B> {
     #[inline]
     fn leave(&self, guard: &Guard, held: Held<S::Key, B>) {
         let statistic = held.base().lock().statistic();
-        if held.shared && !held.base().is_alone() && random().is_multiple_of(GRAVITY_SAMPLING) {
+        if held.shared && !held.base().is_alone() && random() % GRAVITY_SAMPLING == 0 {
             statistic.bump(GRAVITY);
         }
         let value = statistic.value();

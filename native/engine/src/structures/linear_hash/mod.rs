@@ -106,7 +106,7 @@ impl<S: Schema> LinearHash<S> {
     /// Calls `run` with the table lock in read mode.
     #[inline]
     fn shared<R>(&self, run: impl FnOnce() -> Result<R, Busy>) -> Result<R, Busy> {
-        self.table.read_here(|()| run()).flatten()
+        self.table.read_here(|()| run())?
     }
 
     /// Calls `run` with the table lock in the mode for `locking`.
@@ -114,7 +114,7 @@ impl<S: Schema> LinearHash<S> {
     fn within<R>(&self, locking: Locking, run: impl FnOnce() -> Result<R, Busy>) -> Result<R, Busy> {
         match locking {
             Locking::Buckets => self.shared(run),
-            Locking::Table => self.table.write_here(|()| run()).flatten(),
+            Locking::Table => self.table.write_here(|()| run())?,
         }
     }
 

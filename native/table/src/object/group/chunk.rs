@@ -92,7 +92,7 @@ impl Chunk {
         let capacity = [2, 6, 14, 30].into_iter().find(|n| objects <= *n).unwrap_or(FULL);
         let kept = if capacity == FULL { planes } else { PLANES };
         let at = slab::alloc(bytes(capacity, kept))?.cast::<Header>();
-        debug_assert!(at.addr().get().is_multiple_of(ALIGNMENT));
+        debug_assert!(at.addr().get() % ALIGNMENT == 0);
         // SAFETY: the memory is new and large enough.
         unsafe {
             at.write(Header {
@@ -442,7 +442,7 @@ fn nonzero(word: u64) -> u8 {
 /// The size in bytes of a chunk of this capacity with this number of planes.
 const fn bytes(capacity: usize, planes: usize) -> usize {
     let bytes = HEADER + 8 * capacity + planes * stride(capacity);
-    assert!(bytes.is_multiple_of(ALIGNMENT));
+    assert!(bytes % ALIGNMENT == 0);
     bytes
 }
 

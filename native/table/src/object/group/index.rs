@@ -396,7 +396,7 @@ impl Index {
     /// Adds a bucket, if there is memory for it.
     fn split(&mut self) {
         let new = self.buckets;
-        if new >> HASH_BITS != 0 || new.is_multiple_of(SEGMENT) && !self.heads.extend() {
+        if new >> HASH_BITS != 0 || new % SEGMENT == 0 && !self.heads.extend() {
             return;
         }
         let old = self.bucket(new as u32);
@@ -435,7 +435,7 @@ impl Index {
             self.put(into, entry);
         }
         *self.heads.at_mut(last) = Line::EMPTY;
-        if last.is_multiple_of(SEGMENT) {
+        if last % SEGMENT == 0 {
             self.heads.0.pop();
         }
     }

@@ -25,4 +25,4 @@ pub use registry::{wake, Fixation, Heir, Host, Position, Registry, Time};
 pub use table::engines::{EngineName, EngineOption, Values};
 pub use table::options::{Access, Collect, Kind, OptionItem, Options, Refusal, Request, WriteConcurrency};
 pub use table::store::is_built;
-pub use table::{Handle, Right, Table};
+pub use table::{Handle, Naming, Right, Table};

@@ -32,7 +32,7 @@ use crate::vm::monitor;
 use crate::vm::resource::{Kind, Owned, Value};
 use crate::vm::{on_dirty_scheduler, Env, Term};
 use cats_sync::epoch::Guard;
-use cats_table::{Cause, Handle, Host, Object, ObjectRef, Objects, Probe, Registry, Right, Table, Time};
+use cats_table::{Cause, Handle, Host, Naming, Object, ObjectRef, Objects, Probe, Registry, Right, Table, Time};
 use cats_term::{Block, Builder, Room, TermRef, NIL};
 use rustler::sys::*;
 use smallvec::SmallVec;
@@ -189,7 +189,10 @@ fn bad() -> Failure {
 #[inline(always)]
 fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, right: Right) -> Result<Handle<'g>, Failure> {
     if term.is_immediate() {
-        return find_named(env, guard, term, right);
+        return match find_near(env, guard, term, right) {
+            Some((table, naming)) => Ok(Handle::by_name(table, guard, naming)),
+            None => find_named(env, guard, term, right),
+        };
     }
     let table = TABLES.get(env, term).ok_or(Cause::Type)?;
     check(env, guard, table, right)?;
@@ -212,6 +215,15 @@ fn check_again(env: Env, guard: &Guard, table: &Table, right: Right) -> Result<(
     Ok(table.check(right, || env.this_process().0)?)
 }
 
+/// The table of a name in the usual case: see [`Registry::find_near`]. Not inlined, so that calls by identifier need fewer
+/// registers. Its result is two words, which stay in registers.
+#[inline(never)]
+fn find_near<'g>(env: Env<'g>, guard: &'g Guard, name: Term, right: Right) -> Option<(&'g Table, Naming)> {
+    let is_alive = |owner| monitor::is_alive(env, Term(owner));
+    registry().find_near(guard, name.0, right, env.this_process().0, is_alive)
+}
+
+#[cold]
 #[inline(never)]
 fn find_named<'g>(env: Env<'g>, guard: &'g Guard, name: Term, right: Right) -> Result<Handle<'g>, Failure> {
     let caller = env.this_process().0;

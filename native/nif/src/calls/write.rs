@@ -30,21 +30,35 @@ pub fn insert_new(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failu
     let handle = find(env, &guard, table, Right::Write)?;
     let new = match env.tuple_elements(objects) {
         Some(elements) => {
-            if encode::immediates(elements).is_none() && has_key_of(env, handle, elements)? {
+            if has_key_of(env, handle, elements)? {
                 return Ok(atoms::false_());
             }
-            handle.insert_new(object(env, handle, elements)?)?
+            insert_absent(env, handle, elements)?
         }
         None => insert_list(env, handle, objects, true)?,
     };
     Ok(atoms::boolean(new))
 }
 
-/// Whether the key of these elements has an object. Looking first is cheaper than making an object that is not used.
+/// [`insert_new`] of an object whose key had none.
+#[inline(never)]
+fn insert_absent(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<bool, Failure> {
+    Ok(handle.insert_new(object(env, handle, elements)?)?)
+}
+
+/// Whether the key of these elements has an object. Looking first takes no lock. It is also cheaper than making an object
+/// that is not used.
+#[inline(always)]
 fn has_key_of(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<bool, Failure> {
     match elements.get(handle.table().key()) {
         None => Ok(false),
-        Some(&key) => with_probe(env, handle.table(), key, |probe| Ok(handle.member(probe)?)),
+        Some(&key) => with_probe(
+            env,
+            handle.table(),
+            key,
+            #[inline(always)]
+            |probe| Ok(handle.member(probe)?),
+        ),
     }
 }
 

@@ -55,6 +55,9 @@ static LEARNING: AtomicBool = AtomicBool::new(false);
 static BINARIES: AtomicU64 = AtomicU64::new(UNKNOWN);
 static UNIT: AtomicU64 = AtomicU64::new(0);
 
+/// Whether the record of an environment's process begins with its pid.
+static PROCESSES: AtomicBool = AtomicBool::new(false);
+
 /// The header of flat maps: the number of pairs and a tuple of the keys follow, then the values. And the most pairs
 /// that such a map has. Larger maps are trees.
 static MAP: AtomicU64 = AtomicU64::new(UNKNOWN);
@@ -101,7 +104,8 @@ const LAST_RELEASE: u32 = 17;
 #[repr(C)]
 struct Environment {
     _module: *const u8,
-    _process: *const u8,
+    /// The record of the process. Its first word is the process' pid.
+    process: *const u64,
     /// Where the next term goes, and the end of the memory for terms. When it is full, the VM gets more.
     next: *mut u64,
     end: *mut u64,
@@ -150,6 +154,18 @@ pub fn address(term: Term) -> *const u64 {
 pub unsafe fn boxed(term: Term) -> Option<(u64, *const u64)> {
     // SAFETY: as the caller promises, there is a header.
     (term.0 & TAG == BOXED).then(|| unsafe { (*address(term), address(term).add(1)) })
+}
+
+/// The word of the pid of an environment's process. Nothing if the layout is not known.
+///
+/// # Safety
+/// The environment belongs to a process.
+#[inline(always)]
+pub unsafe fn process(env: Env) -> Option<Term> {
+    // SAFETY: the layout is known then, and the process lives while its environment does.
+    PROCESSES
+        .load(Ordering::Relaxed)
+        .then(|| unsafe { Term(*(*env.raw().cast::<Environment>()).process) })
 }
 
 /// The elements of a tuple.
@@ -369,6 +385,7 @@ pub fn learn(env: Env) {
     let expected = environment(env).is_some() && cells_and_tuples(env).is_some() && floats(env).is_some();
     if expected {
         learn_others(env);
+        PROCESSES.store(process_begins_with_pid(env), Ordering::Relaxed);
     }
     #[cfg(debug_assertions)]
     LEARNING.store(false, Ordering::Relaxed);
@@ -395,6 +412,7 @@ pub fn forget() {
     KNOWN.store(false, Ordering::Relaxed);
     RESOURCE_TAG.store(UNKNOWN, Ordering::Relaxed);
     binary::forget();
+    PROCESSES.store(false, Ordering::Relaxed);
 }
 
 /// Whether resources are read in place. In a release build of the VM this is true after the first call with one.
@@ -438,6 +456,14 @@ fn environment(env: Env) -> Option<()> {
         }
     }
     Some(())
+}
+
+/// Whether the record of the environment's process begins with its pid.
+fn process_begins_with_pid(env: Env) -> bool {
+    // SAFETY: an environment is longer than this.
+    let process = unsafe { (*env.raw().cast::<Environment>()).process };
+    // SAFETY: in a known release, an environment has the address of its process there. A record is longer than a word.
+    process.is_aligned() && !process.is_null() && unsafe { *process } == env.ask_for_process().0
 }
 
 fn cells_and_tuples(env: Env) -> Option<()> {

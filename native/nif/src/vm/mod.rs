@@ -86,6 +86,14 @@ impl Term {
         cats_sync::prefetch(self.0 as *const u64);
     }
 
+    /// The pid of a local process, as `erl_nif` takes it. The term must be such a pid.
+    #[inline]
+    pub fn as_local_pid(self) -> ErlNifPid {
+        const { assert!(size_of::<ErlNifPid>() == size_of::<Term>()) };
+        // SAFETY: to `erl_nif`, it is a structure of this one word.
+        unsafe { transmute(self.0) }
+    }
+
     /// The terms as words.
     #[inline]
     pub fn words(terms: &[Term]) -> &[u64] {
@@ -448,6 +456,13 @@ impl<'a> Env<'a> {
     /// The calling process.
     #[inline]
     pub fn this_process(self) -> Term {
+        // SAFETY: the environment is a process' own.
+        unsafe { layout::process(self) }.unwrap_or_else(|| self.ask_for_process())
+    }
+
+    /// As [`this_process`](Self::this_process), from the VM.
+    #[inline(never)]
+    pub fn ask_for_process(self) -> Term {
         let mut pid = MaybeUninit::<ErlNifPid>::uninit();
         // SAFETY: the environment is a process's own, so the pid is written.
         unsafe {

@@ -117,7 +117,7 @@ pub fn watched() -> usize {
 /// Whether a local process lives. A process that is exiting is dead.
 #[inline]
 pub fn is_alive(env: Env, process: Term) -> bool {
+    let pid = process.as_local_pid();
     // SAFETY: the pid is that of a local process.
-    env.local_pid(process)
-        .is_some_and(|pid| unsafe { enif_is_process_alive(env.raw(), &pid) != 0 })
+    unsafe { enif_is_process_alive(env.raw(), &pid) != 0 }
 }

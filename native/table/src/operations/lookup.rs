@@ -256,7 +256,7 @@ impl<'g> Handle<'g> {
     }
 
     /// Whether the key has an object.
-    #[inline]
+    #[inline(always)]
     pub fn member(self, probe: &Probe<'_>) -> Result<bool, Failure> {
         let found = self.store().read(self.guard, probe, |entry| entry.is_some())?;
         self.still_named()?;

@@ -10,7 +10,7 @@
 
 use super::Known;
 use crate::object::schema::Words;
-use crate::table::Table;
+use crate::table::{Naming, Table};
 use cats_engine::hash::Hash;
 use cats_engine::{Busy, Engine, Entry, Step};
 use cats_sync::epoch::Guard;
@@ -41,20 +41,23 @@ impl LockFree {
         &self.places[(name >> 6) as usize % PLACES]
     }
 
+    /// The table in the place of a name, if it has the name.
+    #[inline]
+    pub fn near<'g>(&self, _guard: &'g Guard, name: u64) -> Option<(&'g Table, Naming)> {
+        // Acquire pairs with the Release of `enter`: the table is seen as it was entered.
+        let near = self.place(name).load(Ordering::Acquire);
+        // SAFETY: a table leaves its place before the registry's reference to it is given up, through the epoch.
+        let table = unsafe { near.as_ref() }?;
+        let naming = table.naming();
+        (naming.name() == name).then_some((table, naming))
+    }
+
     /// The table that a name was entered for; whether it still has the name is for the caller to see.
     #[inline]
     pub fn find(&self, guard: &Guard, name: u64) -> Result<Option<Known>, Busy> {
-        // Acquire pairs with the Release of `claim`: the table is seen as it was entered.
-        let near = self.place(name).load(Ordering::Acquire);
-        // SAFETY: a table leaves its place before the registry's reference to it is given up, through the epoch.
-        if unsafe { near.as_ref() }.is_some_and(|table| table.name() == name) {
-            return Ok(Some(Known(near)));
+        if let Some((table, _)) = self.near(guard, name) {
+            return Ok(Some(Known(table)));
         }
-        self.find_in_hash(guard, name)
-    }
-
-    #[inline(never)]
-    fn find_in_hash(&self, guard: &Guard, name: u64) -> Result<Option<Known>, Busy> {
         let entry = self.names.read(guard, &name, |entry| entry)?;
         Ok(entry.map(|entry| Known(entry.body as *const Table)))
     }
@@ -111,7 +114,7 @@ impl LockFree {
     /// Puts a table in the place of its name. A place that is taken stays so.
     fn enter(&self, name: u64, table: &Table) {
         let table = ptr::from_ref(table).cast_mut();
-        // Release: see `find`.
+        // Release: see `near`.
         let _ = self
             .place(name)
             .compare_exchange(ptr::null_mut(), table, Ordering::Release, Ordering::Relaxed);

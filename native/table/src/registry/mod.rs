@@ -14,7 +14,7 @@ use crate::failure::{Cause, Failure};
 use crate::registry::exclusive::Exclusive;
 use crate::table::options::Access;
 use crate::table::store::Store;
-use crate::table::{empty_store, Handle, Table};
+use crate::table::{empty_store, Handle, Naming, Right, Table};
 use cats_sync::epoch::Guard;
 use cats_sync::slab::Own;
 use cats_sync::Busy;
@@ -344,7 +344,6 @@ impl Registry {
     }
 
     /// The table that a name leads to.
-    #[inline]
     fn look_up(&self, guard: &Guard, name: u64) -> Result<Option<Known>, Busy> {
         match self.locked.get() {
             None => self.names.find(guard, name),
@@ -352,8 +351,25 @@ impl Registry {
         }
     }
 
+    /// The table of a name, with its [`Naming`], in the usual case: it is in its place, the caller has this right to it, nothing is to
+    /// be done for it first, and its owner is the caller or lives. Otherwise nothing; then [`find`](Self::find) tells.
+    #[inline(always)]
+    pub fn find_near<'g>(
+        &self,
+        guard: &'g Guard,
+        name: u64,
+        right: Right,
+        caller: u64,
+        is_alive: impl FnOnce(u64) -> bool,
+    ) -> Option<(&'g Table, Naming)> {
+        // With locked meta tables, no table is in such a place.
+        let (table, naming) = self.names.near(guard, name)?;
+        let owner = table.owner();
+        let is_open = table.is_simply_open(right, || caller == owner);
+        (is_open && (owner == caller || is_alive(owner))).then_some((table, naming))
+    }
+
     /// The table of a name. If its owner is dead, first completes what that demands.
-    #[inline]
     pub fn find<'g>(&self, host: &dyn Host, guard: &'g Guard, name: u64, caller: u64) -> Result<Handle<'g>, Failure> {
         loop {
             let Some(known) = self.look_up(guard, name)? else {

@@ -40,7 +40,7 @@ pub enum Right {
 /// The word of a name's atom, and above it the number of times that the table was renamed. An operation reads and then checks that the
 /// table still has this naming. The number makes that check fail if the table had another name in the meantime (the ABA problem).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Naming(u64);
+pub struct Naming(u64);
 
 /// The number of bits of an atom's word: the VM has at most 2^31 atoms, and a word has six bits of tag.
 const NAME_BITS: u32 = 40;
@@ -246,6 +246,14 @@ impl Table {
         self.allows(state, right, caller)
     }
 
+    /// Whether the table lives, needs no further look, and grants this right. `is_owner` says whether the caller is the owner. It is called
+    /// only if it matters.
+    #[inline(always)]
+    pub(crate) fn is_simply_open(&self, right: Right, is_owner: impl FnOnce() -> bool) -> bool {
+        let state = self.state.load(Ordering::Acquire);
+        state & (DEAD | LOOKED_UP | BLANK) == 0 && (Self::is_open(state, right) || is_owner())
+    }
+
     /// The same for a table that must be looked up in the registry, or is dead or blank.
     #[cold]
     fn check_closely(&self, right: Right, caller: u64) -> Result<(), Failure> {
@@ -268,14 +276,19 @@ impl Table {
         Ok(())
     }
 
-    #[inline]
-    fn allows(&self, access: usize, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Failure> {
-        let open = match right {
+    /// Whether everybody has this right.
+    #[inline(always)]
+    fn is_open(access: usize, right: Right) -> bool {
+        match right {
             Right::Read => access != Access::Private as usize,
             Right::Write | Right::Manage => access == Access::Public as usize,
             Right::Info => true,
-        };
-        if open || caller() == self.owner() {
+        }
+    }
+
+    #[inline]
+    fn allows(&self, access: usize, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Failure> {
+        if Self::is_open(access, right) || caller() == self.owner() {
             Ok(())
         } else {
             Err(Cause::Access.into())
@@ -330,7 +343,9 @@ pub struct Handle<'g> {
 }
 
 impl<'g> Handle<'g> {
-    pub(crate) fn by_name(table: &'g Table, guard: &'g Guard, naming: Naming) -> Self {
+    /// A handle for operations on a table found by a name, when it had this naming.
+    #[inline]
+    pub fn by_name(table: &'g Table, guard: &'g Guard, naming: Naming) -> Self {
         Self {
             table,
             guard,

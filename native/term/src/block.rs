@@ -604,8 +604,8 @@ impl<'a> BlockRef<'a> {
         assert!(index < self.arity());
         // SAFETY: the elements follow the header. They may be shared as atomics.
         let word = unsafe { self.address.add(1 + index).cast::<AtomicU64>().as_ref() };
-        // Relaxed: an element that is changed in place is an immediate, so its word refers to no other memory.
-        let word = word.load(Ordering::Relaxed);
+        // Acquire: in a block that is changed in place, see [`SeqCount::settled`](cats_sync::seqlock::SeqCount::settled).
+        let word = word.load(Ordering::Acquire);
         // SAFETY: the word belongs to this block, which lives for `'a`.
         unsafe { TermRef::new(self.address.as_ptr(), word) }
     }
@@ -717,6 +717,17 @@ impl<'a> BlockRef<'a> {
     fn built_with_elements<'t>(self, changes: impl Iterator<Item = (usize, TermRef<'t>)> + Clone) -> Option<Block> {
         let mut room = Room::<SHORT>::new();
         let mut builder = Builder::within(&mut room);
+        self.build_with_elements(&mut builder, changes);
+        builder.finish()
+    }
+
+    /// Builds the same tuple with other elements at some places: see [`with_elements`](Self::with_elements).
+    #[inline]
+    pub(crate) fn build_with_elements<'t>(
+        self,
+        builder: &mut Builder<'_>,
+        changes: impl Iterator<Item = (usize, TermRef<'t>)> + Clone,
+    ) {
         let root = builder.filled_tuple(self.elements_raw());
         // In the meantime, a slot that is to be changed has the number of its last change.
         let number = |i: usize| (i as u64) << 4 | SMALL;
@@ -736,6 +747,5 @@ impl<'a> BlockRef<'a> {
                 builder.set(root, index, word);
             }
         }
-        builder.finish()
     }
 }

@@ -494,17 +494,34 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Whether something that was built is held or counted.
+    #[inline]
+    pub(crate) fn has_held(&self) -> bool {
+        self.held
+    }
+
+    /// Whether all elements of the outermost tuple are immediates.
+    #[inline]
+    pub(crate) fn is_flat(&self) -> bool {
+        self.built()[0] & FLAT != 0
+    }
+
+    /// The words of a block of what was built, fewer than 2^32.
+    #[inline]
+    pub(crate) fn whole(&mut self) -> &[u64] {
+        assert!(self.used > 0);
+        let (total, held) = (self.used as u64, self.held);
+        self.built_mut()[0] |= total << 32 | if held { HAS_HELD } else { 0 };
+        self.built()
+    }
+
     /// Makes a block of what was built, retains its held terms, and clears the builder. `None` when memory is exhausted, or when the block
     /// would have more than 2^32 words.
     pub fn finish(&mut self) -> Option<Block> {
-        assert!(self.used > 0);
-        let total = u32::try_from(self.used).ok();
         let held = self.held;
-        let block = total.and_then(|total| {
-            let root = &mut self.built_mut()[0];
-            *root |= u64::from(total) << 32 | if held { HAS_HELD } else { 0 };
+        let block = u32::try_from(self.used).ok().and_then(|_| {
             // SAFETY: the content is a well-formed block, and its header has the total number of words.
-            unsafe { Block::from_words(self.built(), &epoch::pin()) }
+            unsafe { Block::from_words(self.whole(), &epoch::pin()) }
         });
         // If the host panics, the block is leaked. Dropping it would give back words that were never retained.
         let block = block.map(ManuallyDrop::new);

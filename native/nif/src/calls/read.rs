@@ -295,7 +295,7 @@ fn element_or(
             if handle.table().kind().is_bag() {
                 return elements_in_bag(env, handle, probe, index, absent);
             }
-            match handle.get_for_element(probe, on_dirty_scheduler)? {
+            match handle.get_for_element(probe, index, on_dirty_scheduler, &mut Scratch::new())? {
                 None => absent(),
                 Some(object) if index < object.arity() => element(env, &object, index),
                 Some(_) => Err(bad()),

@@ -4,7 +4,7 @@ use super::*;
 use crate::vm::external;
 use cats_sync::epoch::pin;
 use cats_table::{Addition, CounterOp, ElementOp, Number, Tuple, Words, DIGITS_LIMIT};
-use cats_term::View;
+use cats_term::{NewElement, View};
 use smallvec::SmallVec;
 
 /// Operations that the array on the stack has room for.
@@ -33,8 +33,40 @@ fn counter(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -
         if let Some(word) = handle.add(&probe, position, increment)? {
             return Ok(Term(word));
         }
+    } else if key.is_immediate() && is_sound(env, handle, default) {
+        let (mut additions, mut words) = ([NO_ADDITION; FEW], [0; FEW]);
+        let count = few_additions(env, ops, &mut additions);
+        let probe = handle.table().probe(TermRef::immediate(key.0));
+        if count > 0 && handle.add_in_place(&probe, &additions[..count], &mut words[..count])? {
+            return Ok(env.list(Term::slice(&words[..count])));
+        }
     }
     counter_otherwise(env, handle, key, ops, default)
+}
+
+const NO_ADDITION: Addition = Addition {
+    position: 0,
+    increment: 0,
+    limit: None,
+};
+
+/// Writes the operations of a list to `additions`, and returns their number. 0 if they are more, or are not all valid
+/// operations of immediates.
+#[inline(never)]
+fn few_additions(env: Env, ops: Term, additions: &mut [Addition; FEW]) -> usize {
+    let (mut rest, mut count) = (ops, 0);
+    while let Some((op, tail)) = env.cell(rest) {
+        if count == FEW || !write_addition(env, op, &mut additions[count]) {
+            return 0;
+        }
+        count += 1;
+        rest = tail;
+    }
+    if rest.0 == NIL {
+        count
+    } else {
+        0
+    }
 }
 
 /// Whether the default, if there is one, is an object for this table.
@@ -116,30 +148,40 @@ fn check_count(operations: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends an operation, if it is one of a position and its numbers are immediates. Each operation is made in its final
-/// place and its words are read one by one, as they were written. Wider reads would cause a store-forwarding stall.
+/// Appends an operation, if it is one of a position and its numbers are immediates.
 #[inline]
 fn push_addition(env: Env, op: Term, additions: &mut SmallVec<[Addition; FEW]>) -> bool {
+    let mut addition = NO_ADDITION;
+    let is_one = write_addition(env, op, &mut addition);
+    if is_one {
+        additions.push(addition);
+    }
+    is_one
+}
+
+/// Writes an operation, if it is one of a position and its numbers are immediates.
+#[inline(always)]
+fn write_addition(env: Env, op: Term, addition: &mut Addition) -> bool {
     let Some(elements) = env.tuple_elements(op) else {
         return false;
     };
-    let addition = || match *elements {
-        [position, increment] => Some(Addition {
-            position: position.small_integer()?,
-            increment: increment.small_integer()?,
-            limit: None,
-        }),
-        [position, increment, threshold, value] => Some(Addition {
-            position: position.small_integer()?,
-            increment: increment.small_integer()?,
-            limit: Some((threshold.small_integer()?, value.small_integer()?)),
-        }),
+    let read = || match *elements {
+        [position, increment] => Some((position.small_integer()?, increment.small_integer()?, None)),
+        [position, increment, threshold, value] => Some((
+            position.small_integer()?,
+            increment.small_integer()?,
+            Some((threshold.small_integer()?, value.small_integer()?)),
+        )),
         _ => None,
     };
-    match addition() {
-        Some(addition) => additions.push(addition),
-        None => return false,
-    }
+    let Some((position, increment, limit)) = read() else {
+        return false;
+    };
+    *addition = Addition {
+        position,
+        increment,
+        limit,
+    };
     true
 }
 
@@ -295,14 +337,25 @@ pub fn update_element_default(env: Env, &[table, key, elements, default]: &[Term
 fn change_elements(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
-    if let (Some(&[position, value]), true) = (env.tuple_elements(ops), key.is_immediate()) {
-        if let (Some(position), true) = (position.small_integer(), is_sound(env, handle, default)) {
-            let probe = handle.table().probe(TermRef::immediate(key.0));
-            let done = match value.is_immediate() {
-                true => handle.set(&probe, position, value.0)?,
-                false => set_built(env, handle, &probe, position, value)?,
-            };
-            if done {
+    if key.is_immediate() && is_sound(env, handle, default) {
+        let probe = handle.table().probe(TermRef::immediate(key.0));
+        let op = change(env, ops);
+        let done = match op {
+            Some((position, value)) if value.is_immediate() => handle.set(&probe, position, value.0)?,
+            _ => {
+                let (mut room, mut changes) = (Room::new(), [NewElement::immediate(0, NIL); FEW]);
+                let count = match op {
+                    Some((position, value)) => new_item(env, position, value, &mut room, &mut changes[0]),
+                    None => new_elements(env, ops, &mut room, &mut changes),
+                };
+                count > 0 && handle.set_in_place(&probe, &changes[..count])?
+            }
+        };
+        if done {
+            return Ok(atoms::true_());
+        }
+        if let Some((position, value)) = op.filter(|(_, value)| !value.is_immediate()) {
+            if set_anew(env, handle, &probe, position, value)? {
                 return Ok(atoms::true_());
             }
         }
@@ -310,21 +363,100 @@ fn change_elements(env: Env, table: Term, key: Term, ops: Term, default: Option<
     change_otherwise(env, handle, key, ops, default)
 }
 
-/// Sets one element to a term that is not an immediate. False if the key has no object; then nothing was done.
+/// Writes one new element, which is not an immediate, to `change`, and returns 1. Returns 0 as [`new_elements`].
 #[inline(never)]
-fn set_built(env: Env, handle: Handle<'_>, probe: &Probe<'_>, position: i64, value: Term) -> Result<bool, Failure> {
-    let mut room = Room::<OBJECT_WORDS>::new();
-    let mut builder = Builder::within(&mut room);
-    encode::key(env, value, &mut builder)?;
-    match handle.update_element(
-        probe,
-        &[ElementOp::Set(position, builder.as_key())],
-        None,
-        on_dirty_scheduler,
-    ) {
-        Err(cats_table::Failure::Bad(Cause::BadKey)) => Ok(false),
-        result => Ok(result.map(|()| true)?),
+fn new_item<'r>(
+    env: Env,
+    position: i64,
+    value: Term,
+    room: &'r mut Room<{ encode::fast::WORDS }>,
+    change: &mut NewElement<'r>,
+) -> usize {
+    if !layout::is_known() {
+        return 0;
     }
+    // SAFETY: the layout of terms is known, and this term belongs to the environment.
+    let element = unsafe { encode::fast::key(env, value, room) }.and_then(|(word, _)| {
+        // SAFETY: the word was made for this room. Binaries outside the heap, which belong to the environment, are counted. So they make
+        // no element.
+        NewElement::new(index_of(position), unsafe { room.term(word) })
+    });
+    match element {
+        Some(element) => {
+            *change = element;
+            1
+        }
+        None => 0,
+    }
+}
+
+/// The index of a position that is counted from 1. If there is no such position, an index that no element has.
+#[inline]
+fn index_of(position: i64) -> usize {
+    (position as usize).wrapping_sub(1)
+}
+
+/// Writes the new elements of operations to `changes`, and returns their number. 0 if they are more, an operation is not valid, or an
+/// element can never be set in place. Items are written to `room`.
+#[inline(never)]
+fn new_elements<'r>(
+    env: Env,
+    ops: Term,
+    room: &'r mut Room<{ encode::fast::WORDS }>,
+    changes: &mut [NewElement<'r>; FEW],
+) -> usize {
+    let (mut indices, mut values, mut count) = ([0; FEW], [Term(NIL); FEW], 0);
+    let (mut op, mut rest) = env.cell(ops).unwrap_or((ops, Term(NIL)));
+    loop {
+        let (Some((position, value)), true) = (change(env, op), count < FEW) else {
+            return 0;
+        };
+        (indices[count], values[count]) = (index_of(position), value);
+        count += 1;
+        if rest.0 == NIL {
+            break;
+        }
+        let Some((head, tail)) = env.cell(rest) else {
+            return 0;
+        };
+        (op, rest) = (head, tail);
+    }
+    let (indices, values) = (&indices[..count], &values[..count]);
+    if values.iter().all(|value| value.is_immediate()) {
+        for (i, (index, value)) in indices.iter().zip(values).enumerate() {
+            changes[i] = NewElement::immediate(*index, value.0);
+        }
+        return count;
+    }
+    if !layout::is_known() {
+        return 0;
+    }
+    // SAFETY: the layout of terms is known, and these terms belong to the environment.
+    let Some(items) = (unsafe { encode::fast::tuple(env, values, room) }) else {
+        return 0;
+    };
+    let View::Tuple(items) = items.view() else {
+        unreachable!("a tuple was built")
+    };
+    for (i, (index, item)) in indices.iter().zip(items.iter()).enumerate() {
+        match NewElement::new(*index, item) {
+            Some(element) => changes[i] = element,
+            None => return 0,
+        }
+    }
+    count
+}
+
+/// Sets one element, which is not an immediate, in a new object. False if the key has no object; then nothing was done.
+#[inline(never)]
+fn set_anew(env: Env, handle: Handle<'_>, probe: &Probe<'_>, position: i64, value: Term) -> Result<bool, Failure> {
+    with_built_key(env, value, |value| {
+        let op = ElementOp::Set(position, value.term);
+        match handle.update_element(probe, &[op], None, on_dirty_scheduler) {
+            Err(cats_table::Failure::Bad(Cause::BadKey)) => Ok(false),
+            result => Ok(result.map(|()| true)?),
+        }
+    })
 }
 
 /// Updates that are not of the simplest form. Tries first the case that all elements are immediates and the object
@@ -338,12 +470,23 @@ fn change_otherwise(
     default: Option<Term>,
 ) -> Result<Term, Failure> {
     with_probe(env, handle.table(), key, |probe| {
+        if !key.is_immediate() && is_sound(env, handle, default) && set_built_in_place(env, handle, probe, ops)? {
+            return Ok(atoms::true_());
+        }
         let mut words = SmallVec::new();
         if push_words(env, ops, &mut words)? && is_sound(env, handle, default) && handle.set_all(probe, &words)? {
             return Ok(atoms::true_());
         }
         set_in_general(env, handle, probe, ops, default)
     })
+}
+
+/// Sets elements in place, for a key that is not an immediate.
+#[inline(never)]
+fn set_built_in_place(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<bool, Failure> {
+    let (mut room, mut changes) = (Room::new(), [NewElement::immediate(0, NIL); FEW]);
+    let count = new_elements(env, ops, &mut room, &mut changes);
+    Ok(count > 0 && handle.set_in_place(probe, &changes[..count])?)
 }
 
 /// Appends all operations as positions and words. False unless all are valid and their elements are immediates.

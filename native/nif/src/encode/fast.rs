@@ -9,7 +9,7 @@ use crate::encode::{INLINE_BINARY, MAX_DEPTH};
 use crate::layout::{self, Look};
 use crate::vm::{Env, Term};
 use cats_sync::epoch::Guard;
-use cats_term::{draft, is_immediate, Block, Room, NIL};
+use cats_term::{draft, is_immediate, Block, Room, TermRef, NIL};
 use std::ptr::NonNull;
 
 /// Most words of a term. Each level of nesting takes two or more words, so no such term is nested too deep to be
@@ -32,6 +32,22 @@ pub unsafe fn object(env: Env, elements: &[Term], guard: &Guard) -> Option<Block
         let end = encoder.root(elements)?;
         let (words, counted) = (end.offset_from(encoder.first) as usize, encoder.counted);
         room.block(words, counted, guard)
+    }
+}
+
+/// Encodes the tuple of these elements into `room`, to be used there. Nothing if it is too long or has elements of other
+/// types.
+///
+/// # Safety
+/// As for [`object`].
+#[inline]
+pub unsafe fn tuple<'r>(env: Env, elements: &[Term], room: &'r mut Room<WORDS>) -> Option<TermRef<'r>> {
+    let mut encoder = Encoder::new(env, room);
+    // SAFETY: as the caller promises; the tuple is the first item.
+    unsafe {
+        encoder.root(elements)?;
+        let first = encoder.first;
+        Some(room.term(draft::word(first, first)))
     }
 }
 

@@ -11,8 +11,8 @@ use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::slab;
 use cats_term::{
-    block_weight, bytes_of, is_immediate, key_word_of_part, Block, BlockRef, ChangingRef, Dismantled, Scratch, Short,
-    TermRef, CHANGING_LIMIT,
+    block_weight, bytes_of, is_immediate, key_word_of_part, Block, BlockRef, ChangingRef, Dismantled, NewElement,
+    Rebuilt, Scratch, Short, TermRef, CHANGING_LIMIT,
 };
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::num::NonZeroU64;
@@ -337,6 +337,45 @@ pub unsafe fn change_in_place(body: u64, index: usize, change: impl FnOnce(u64) 
     unsafe { changing(body)?.change(index, change) }
 }
 
+/// The same for several elements: see [`ChangingRef::change_each`].
+///
+/// # Safety
+/// As for [`ChangingRef::change_each`], and the object's place is locked.
+#[inline(always)]
+pub unsafe fn change_each_in_place(
+    body: u64,
+    indices: impl Iterator<Item = usize> + Clone,
+    words: &mut [u64],
+    change: impl Fn(usize, u64) -> Option<u64>,
+) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { changing(body).is_some_and(|object| object.change_each(indices, words, change)) }
+}
+
+/// Sets elements of an object that is changed in place: see [`ChangingRef::set_all`]. False if it is not such an object.
+///
+/// # Safety
+/// The object's place is locked. None of the elements is the key.
+#[inline(always)]
+pub unsafe fn set_in_place(body: u64, changes: &[NewElement<'_>]) -> bool {
+    // SAFETY: as the caller promises.
+    unsafe { changing(body).is_some_and(|object| object.set_all(changes)) }
+}
+
+/// The body of a copy of an object in a block, with other elements at some places. Places are counted from 0. If the copy is small, it is
+/// changed in place from now on, items included. `None` when memory is exhausted.
+pub fn rebuilt<'t>(
+    guard: &Guard,
+    block: BlockRef<'_>,
+    changes: impl Iterator<Item = (usize, TermRef<'t>)> + Clone,
+    layout: Layout,
+) -> Option<u64> {
+    Some(match block.rebuilt(guard, changes)? {
+        Rebuilt::Block(block) => block_body(block, layout),
+        Rebuilt::Changing(block) => changing_address(block),
+    })
+}
+
 /// The body of a copy of an object, whose element words `change` has changed. If the object is small, the copy is changed in place from now
 /// on. `None` in these cases: `change` returns `None`, memory is exhausted, or the object has no block, is packed, has more than
 /// [`COPY_LIMIT`] words or has held terms.
@@ -603,7 +642,8 @@ pub enum ObjectRef<'a> {
 }
 
 impl<'a> ObjectRef<'a> {
-    /// The object of an entry. `key` is the key's position, counted from 0.
+    /// The object of an entry. `key` is the key's position, counted from 0. It may be called within an optimistic read of an engine. If that
+    /// is not valid in the end, only the object's number of words and its arity may be read.
     ///
     /// # Safety
     /// The body is not that of a group. Its block, if any, lives for `'a`, and this thread has a guard during `'a`.
@@ -618,23 +658,9 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Like [`new`](Self::new). Fails with [`Failure::Big`] if unpacking the object takes too long and `patient` returns false. `patient`
-    /// is called only then.
-    ///
-    /// # Safety
-    /// As for [`new`](Self::new).
-    #[inline]
-    pub unsafe fn read(entry: Entry, key: usize, patient: impl FnOnce() -> bool) -> Result<ObjectRef<'a>, Failure> {
-        // SAFETY: as the caller promises.
-        unsafe {
-            match changing(entry.body) {
-                Some(changing) => Ok(Copies::new(changing.words()).copy(changing)),
-                None => Self::read_in_place(entry, key, patient),
-            }
-        }
-    }
-
-    /// Like [`read`](Self::read). A copy of an object that is changed in place is written to `scratch`.
+    /// Like [`new`](Self::new), after an engine has validated the entry. A copy of an object that is changed in place is written to
+    /// `scratch`. Fails with [`Failure::Big`] if unpacking the object takes too long and `patient` returns false. `patient` is called only
+    /// then. Fails with [`Failure::Busy`] if a writer of the object takes too long.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
@@ -648,19 +674,45 @@ impl<'a> ObjectRef<'a> {
         // SAFETY: as the caller promises.
         unsafe {
             match changing(entry.body) {
-                Some(changing) => Ok(ObjectRef::Block(changing.copy_within(&mut scratch.0))),
-                None => Self::read_in_place(entry, key, patient),
+                Some(changing) => match changing.copy_within(&mut scratch.0) {
+                    (block, true) => Ok(ObjectRef::Block(block)),
+                    (_, false) => Err(Failure::Busy),
+                },
+                None => Self::read_unchanging(entry, key, patient),
             }
         }
     }
 
-    /// Like [`read`](Self::read), but never copies. If the object is changed in place, only a single
-    /// [element](Self::element) of it may be read.
+    /// Like [`read_within`](Self::read_within), for a caller that reads only the [element](Self::element) at `index`, and only once. So an
+    /// object that is changed in place is rarely copied.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
     #[inline(always)]
-    pub unsafe fn read_in_place(
+    pub unsafe fn read_for_element(
+        entry: Entry,
+        key: usize,
+        index: usize,
+        patient: impl FnOnce() -> bool,
+        scratch: &'a mut Scratch,
+    ) -> Result<ObjectRef<'a>, Failure> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match changing(entry.body) {
+                Some(changing) if changing.replaces(index) => Self::read_within(entry, key, patient, scratch),
+                Some(changing) if changing.settled() => Ok(ObjectRef::Block(changing.in_place())),
+                Some(_) => Err(Failure::Busy),
+                None => Self::read_unchanging(entry, key, patient),
+            }
+        }
+    }
+
+    /// Like [`read_within`](Self::read_within), for an object that is not changed in place.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new).
+    #[inline(always)]
+    unsafe fn read_unchanging(
         entry: Entry,
         key: usize,
         patient: impl FnOnce() -> bool,
@@ -814,7 +866,8 @@ impl Copies {
         }
         let (room, free) = std::mem::take(&mut self.free).split_at_mut(words);
         self.free = free;
-        ObjectRef::Block(object.copy_within(room))
+        // If the copy is not whole, the writer holds the lock of the object's place. So this is an optimistic read that is not valid.
+        ObjectRef::Block(object.copy_within(room).0)
     }
 }
 

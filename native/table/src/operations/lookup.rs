@@ -233,16 +233,21 @@ impl<'g> Handle<'g> {
             .transpose()
     }
 
-    /// Like [`get`](Self::get), but never copies. The caller may read only one element, as others may be changed meanwhile.
+    /// Like [`get`](Self::get), for a caller that reads only the element at `index`. Other elements may be changed meanwhile.
     #[inline(always)]
-    pub fn get_for_element(
+    pub fn get_for_element<'o>(
         self,
         probe: &Probe<'_>,
+        index: usize,
         patient: impl FnOnce() -> bool,
-    ) -> Result<Option<ObjectRef<'g>>, Failure> {
+        scratch: &'o mut Scratch,
+    ) -> Result<Option<ObjectRef<'o>>, Failure>
+    where
+        'g: 'o,
+    {
         // SAFETY: as in `get`.
         self.entry(probe)?
-            .map(|entry| unsafe { ObjectRef::read_in_place(entry, self.table.key(), patient) })
+            .map(|entry| unsafe { ObjectRef::read_for_element(entry, self.table.key(), index, patient, scratch) })
             .transpose()
     }
 

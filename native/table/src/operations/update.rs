@@ -4,15 +4,15 @@ use crate::failure::{Cause, Failure};
 use crate::object::group::retire_entry;
 use crate::object::schema::Probe;
 use crate::object::{
-    block_body, body_bytes, change_in_place, changed, element_word, more_bytes, retire_body, words_to_read, Layout,
-    Object, ObjectRef, COPY_LIMIT,
+    block_body, body_bytes, change_each_in_place, change_in_place, changed, element_word, is_changing, more_bytes,
+    rebuilt, retire_body, set_in_place, words_to_read, Layout, Object, ObjectRef, COPY_LIMIT,
 };
 use crate::operations::number::Number;
 use crate::table::store::Store;
 use crate::table::Handle;
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
-use cats_term::{is_immediate, small, Builder, Elements, TermRef, View};
+use cats_term::{is_immediate, small, Builder, Elements, NewElement, TermRef, View};
 use smallvec::SmallVec;
 
 /// The number of operations, or of elements of a new object, for which there is room on the stack.
@@ -175,14 +175,18 @@ impl<'a> Base<'a> {
         }
     }
 
-    /// The body of the changed object.
+    /// The body of the changed object. With `again`, a small object is made so that it can be changed in place.
     fn change<'t>(
         &self,
         guard: &Guard,
         changes: impl Iterator<Item = Change<'t>> + Clone,
         layout: Layout,
+        again: bool,
     ) -> Result<u64, Failure> {
         if let Base::Stored(ObjectRef::Block(block)) = self {
+            if again && !changes.clone().all(|(_, term)| term.is_immediate()) {
+                return rebuilt(guard, *block, changes, layout).ok_or(Failure::SystemLimit);
+            }
             let block = block.with_elements(changes).ok_or(Failure::SystemLimit)?;
             return Ok(block_body(block, layout));
         }
@@ -212,6 +216,8 @@ impl<'a> Base<'a> {
 // register.
 const NOTHING: u64 = 0;
 const RENAMED: u64 = 2;
+/// Several elements were changed in place.
+const DONE: u64 = 6;
 
 impl Handle<'_> {
     /// `update_counter/3,4` with one operation without a limit, on the fast path. Returns the word of the counter. `None`, and nothing is
@@ -402,6 +408,67 @@ impl Handle<'_> {
         }
     }
 
+    /// `update_counter/3,4` with few operations on immediates, of an object that is changed in place. Stores the counter's word after each
+    /// operation in `words`. Otherwise returns false, and does nothing.
+    #[inline(always)]
+    pub fn add_in_place(self, probe: &Probe<'_>, ops: &[Addition], words: &mut [u64]) -> Result<bool, Failure> {
+        let indices = ops.iter().map(|op| index_of(op.position));
+        self.change_in_place(
+            probe,
+            indices.clone(),
+            #[inline(always)]
+            move |body| {
+                // SAFETY: the place is locked, and none of the elements is the key. Operations have immediates as results.
+                unsafe { change_each_in_place(body, indices, words, |i, word| ops[i].of(word)) }
+            },
+        )
+    }
+
+    /// `update_element/3,4` where all new elements fit in place of the old ones, of an object that is changed in place: see
+    /// [`ChangingRef::set_all`](cats_term::ChangingRef::set_all). Otherwise returns false, and does nothing.
+    #[inline(always)]
+    pub fn set_in_place(self, probe: &Probe<'_>, changes: &[NewElement<'_>]) -> Result<bool, Failure> {
+        self.change_in_place(
+            probe,
+            changes.iter().map(NewElement::index),
+            #[inline(always)]
+            move |body| {
+                // SAFETY: the place is locked, and none of the elements is the key.
+                unsafe { set_in_place(body, changes) }
+            },
+        )
+    }
+
+    /// Changes elements of an object in place, if `change` does and returns true. False if there is no object, or where that is not
+    /// possible.
+    #[inline(always)]
+    fn change_in_place(
+        self,
+        probe: &Probe<'_>,
+        mut indices: impl Iterator<Item = usize>,
+        change: impl FnOnce(u64) -> bool,
+    ) -> Result<bool, Failure> {
+        let (key, options) = (self.table.key(), self.table.options());
+        // Only the default engines make readers repeat what they read meanwhile.
+        if !options.plain() || options.kind().is_bag() || indices.any(|index| index == key) {
+            return Ok(false);
+        }
+        let done = self.store().update_plain(
+            self.guard,
+            probe,
+            #[inline(always)]
+            move |old| match old {
+                Some(_) if self.still_named().is_err() => (Step::Keep, RENAMED),
+                Some(old) if change(old.body) => (Step::Touch, DONE),
+                _ => (Step::Keep, NOTHING),
+            },
+        )?;
+        match done {
+            RENAMED => Err(Cause::Id.into()),
+            done => Ok(done == DONE),
+        }
+    }
+
     /// `update_counter/3,4` with any operations. Returns the value after each operation. If the key has no object, the update starts from
     /// the default tuple. Fails with [`Failure::Big`] if the object is too large or the counters have too many digits, unless the caller is
     /// `patient`.
@@ -467,7 +534,7 @@ impl Handle<'_> {
                 }
             };
             let changes = indices.iter().copied().zip(elements.iter());
-            let body = base.change(self.guard, changes, self.table.layout())?;
+            let body = base.change(self.guard, changes, self.table.layout(), false)?;
             Ok((body, values))
         })
     }
@@ -494,7 +561,8 @@ impl Handle<'_> {
                 ElementOp::Set(position, term) => Some((position as usize - 1, term)),
                 ElementOp::Invalid => None,
             });
-            Ok((base.change(self.guard, changes, self.table.layout())?, ()))
+            let again = self.table.options().plain();
+            Ok((base.change(self.guard, changes, self.table.layout(), again)?, ()))
         })
     }
 
@@ -527,8 +595,13 @@ impl Handle<'_> {
                 (Some(entry), _) if unsafe { words_to_read(entry.body) } > COPY_LIMIT && !patient() => {
                     return (Step::Keep, Err(Failure::Big));
                 }
-                // SAFETY: as above.
-                (Some(entry), _) => Base::Stored(unsafe { ObjectRef::new(entry, key) }),
+                // SAFETY: as above. Nobody else changes the object.
+                (Some(entry), _) => Base::Stored(unsafe {
+                    match is_changing(entry.body) {
+                        true => ObjectRef::stored(entry, key),
+                        false => ObjectRef::new(entry, key),
+                    }
+                }),
                 (None, Some(tuple)) => Base::Default {
                     tuple,
                     key,

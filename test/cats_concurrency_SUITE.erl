@@ -162,6 +162,12 @@ objects_are_whole(_Config) ->
                                       ?T:insert(Table, [{p, Who, Who, Who}]) end) end
                  end,
          Update = fun() -> run(fun(N) -> ?T:update_element(Table, p, [{2, N}, {4, N}, {3, N}]) end) end,
+         %% The new elements are mostly as long as the old ones.
+         Long = fun(N) -> Length = 5 + N rem 300 div 299, {lists:duplicate(Length, N), <<N:(8 * Length)>>, {N, N}} end,
+         Replace = fun() -> run(fun(N) ->
+                                        {A, B, C} = Long(N),
+                                        ?T:update_element(Table, q, [{2, A}, {4, C}, {5, N}, {3, B}], {q, 0, 0, 0, 0})
+                                end) end,
          Read = fun(_) ->
                         case ?T:lookup(Table, k) of
                             [Object] -> true = whole(Object, element(2, Object));
@@ -170,9 +176,19 @@ objects_are_whole(_Config) ->
                         case ?T:lookup(Table, p) of
                             [{p, A, A, A}] -> ok;
                             [] -> ok
+                        end,
+                        case [Q || Q <- ?T:lookup(Table, q) ++ ?T:tab2list(Table), element(1, Q) =:= q] of
+                            [] -> ok;
+                            [_] -> ok;
+                            [{q, L1, B1, T1, N1}, {q, L2, B2, T2, N2}] ->
+                                {L1, B1, T1} = Long(N1),
+                                {L2, B2, T2} = Long(N2),
+                                First = ?T:lookup_element(Table, q, 5),
+                                [Second | _] = ?T:lookup_element(Table, q, 2),
+                                true = N1 =< N2 andalso N2 =< First andalso First =< Second
                         end
                 end,
-         cats_test_lib:together([Write(1), Write(2), Update] ++ lists:duplicate(2, fun() -> run(Read) end)),
+         cats_test_lib:together([Write(1), Write(2), Update, Replace] ++ lists:duplicate(2, fun() -> run(Read) end)),
          ?T:delete(Table)
      end || Type <- cats_test_lib:types([set, ordered_set])],
     ok.

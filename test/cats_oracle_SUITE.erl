@@ -2,11 +2,12 @@
 %% (cats_oracle_faults.erl). CALLS (environment, 100000 by default) is the number of calls.
 -module(cats_oracle_SUITE).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, finds_every_fault/1, finds_no_difference/1,
-         keys_that_begin_alike/1, lowest_small_integer/1]).
+         keys_that_begin_alike/1, lowest_small_integer/1, elements_replace_each_other/1]).
 
 suite() -> [{timetrap, infinity}].
 
-all() -> [finds_every_fault, finds_no_difference, keys_that_begin_alike, lowest_small_integer].
+all() ->
+    [finds_every_fault, finds_no_difference, keys_that_begin_alike, lowest_small_integer, elements_replace_each_other].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -54,3 +55,31 @@ lowest_small_integer(_Config) ->
      end || Type <- cats_test_lib:types([set, ordered_set]), Value <- [value, lists:seq(1, 1000)],
             Wrap <- [fun(Term) -> Term end, fun(Term) -> {Term} end, fun(Term) -> [a | Term] end]],
     ok.
+
+%% Elements of one object are replaced again and again by others of all kinds and sizes, one or several at a time.
+elements_replace_each_other(_Config) ->
+    Values = [1, a, [], self(), 1.0, -0.0, 1 bsl 59, -(1 bsl 59) - 1, 1 bsl 64, 1 bsl 200, make_ref(), make_ref(), {}, {1},
+              {1, 2}, {a, {b}}, {1.5, 2}, "a", "b", "abc", [1, 2, 3], [1 | 2], [[1], 2, 3], #{}, #{a => 1}, #{a => [1]}, <<>>,
+              <<1>>, <<"seven by">>, <<"eight by">>, <<"nine byte">>, <<1:3>>, binary:copy(<<"x">>, 60),
+              binary:copy(<<"x">>, 100), fun erlang:self/0],
+    Several = [[{2, A}, {4, B}] || A <- Values, B <- [1, 2.0, <<"seven by">>, <<"eight by">>, {a, {b}}]],
+    Updates = [{2, Value} || Value <- Values] ++ Several ++ [[{2, A}, {3, 1}, {2, B}, {4, A}] || A <- Values, B <- Values],
+    [begin
+         Tables = [{ets, ets:new(t, [Type, {keypos, Position}])}, {cats, cats:new(t, [Type, {keypos, Position}])}],
+         Object = setelement(Position, {k, 1, 2, 3, <<"stays">>}, Key),
+         [true = Module:insert(Table, Object) || {Module, Table} <- Tables],
+         [begin
+              [E, C] = [{Module:update_element(Table, Key, Update), Module:lookup(Table, Key),
+                         Module:lookup_element(Table, Key, 2), Module:lookup_element(Table, Key, 4)}
+                        || {Module, Table} <- Tables],
+              true = E =:= C orelse error({differs, Update, E, C})
+          end || Update <- shuffled(Updates)],
+         [E, C] = [Module:tab2list(Table) || {Module, Table} <- Tables],
+         true = E =:= C,
+         [true = Module:delete(Table) || {Module, Table} <- Tables]
+     end || Type <- cats_test_lib:types([set, ordered_set]), {Position, Key} <- [{1, k}, {1, {k, "1"}}, {5, <<"k">>}],
+            _ <- lists:seq(1, 5)],
+    ok.
+
+shuffled(List) ->
+    [Element || {_, Element} <- lists:sort([{rand:uniform(), Element} || Element <- List])].

@@ -379,7 +379,8 @@ fn change_in_turn((count, words): &Sequence) {
 
 fn read_in_turn((count, words): &Sequence) {
     // In the wrong order, which reveals the most.
-    let [second, first] = count.read(|| [1, 0].map(|i: usize| words[i].load(Ordering::Relaxed)));
+    let seen = count.read(|| [1, 0].map(|i: usize| words[i].load(Ordering::Relaxed)));
+    let [second, first] = seen.expect("words are changed one at a time");
     assert!(
         first == second || first == second + 1,
         "{first} and {second} are no state"
@@ -390,13 +391,56 @@ fn read_in_turn((count, words): &Sequence) {
 fn words_that_are_changed_one_at_a_time_are_read_together() {
     together(sequence, change_in_turn, read_in_turn);
     let read_otherwise = |(count, words): &Sequence| {
-        let [first, second] = count.read(|| [0, 1].map(|i: usize| words[i].load(Ordering::Relaxed)));
+        let seen = count.read(|| [0, 1].map(|i: usize| words[i].load(Ordering::Relaxed)));
+        let [first, second] = seen.expect("words are changed one at a time");
         assert!(
             first == second || first == second + 1,
             "{first} and {second} are no state"
         );
     };
     together(sequence, change_in_turn, read_otherwise);
+}
+
+/// Changes both words together, then the first alone, then both again. The states are 00, 11, 21, 33.
+fn change_together((count, words): &Sequence) {
+    let set = |values: [u64; 2]| {
+        for (word, value) in words.iter().zip(values) {
+            word.store(value, Ordering::Relaxed);
+        }
+    };
+    let _ = count.change_all(|| set([1, 1])) && count.change(&words[0], 2) && count.change_all(|| set([3, 3]));
+}
+
+fn read_together<const FIRST: usize>((count, words): &Sequence) {
+    let order = [FIRST, 1 - FIRST];
+    let seen = count.read(|| order.map(|i: usize| words[i].load(Ordering::Relaxed)));
+    let Some(seen) = seen else { return };
+    let state = order.map(|i| seen[i]);
+    assert!(
+        matches!(state, [0, 0] | [1, 1] | [2, 1] | [3, 3]),
+        "{state:?} is no state"
+    );
+}
+
+#[test]
+fn words_that_are_changed_together_are_read_together() {
+    together(sequence, change_together, read_together::<0>);
+    together(sequence, change_together, read_together::<1>);
+}
+
+fn read_in_two_steps<const FIRST: usize>((count, words): &Sequence) {
+    let read = |i: usize| count.settled().then(|| words[i].load(Ordering::Acquire));
+    if let (Some(first), Some(second)) = (read(FIRST), read(1 - FIRST)) {
+        // The change of both words that the value is as late as.
+        let late = |value: u64| value.div_ceil(2);
+        assert!(late(first) <= late(second), "{first}, then {second}");
+    }
+}
+
+#[test]
+fn words_that_are_read_one_after_the_other_do_not_go_back() {
+    together(sequence, change_together, read_in_two_steps::<0>);
+    together(sequence, change_together, read_in_two_steps::<1>);
 }
 
 #[test]

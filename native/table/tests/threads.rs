@@ -4,10 +4,10 @@ mod common;
 
 use cats_sync::epoch;
 use cats_table::{
-    reaper, Addition, Cause, Direction, Failure, Handle, Heir, Host, Kind, Object, ObjectRef, Objects, Registry, Right,
-    Selection, Table,
+    reaper, Addition, Cause, Direction, ElementOp, Failure, Handle, Heir, Host, Kind, Object, ObjectRef, Objects,
+    Registry, Right, Selection, Table,
 };
-use cats_term::{small, Scratch};
+use cats_term::{small, Scratch, TermRef, View};
 use common::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -84,6 +84,96 @@ fn lists_are_seen_whole_or_not_at_all() {
         });
         let guard = epoch::pin();
         assert_eq!(table.by_identifier(&guard).size(), 10);
+    }
+}
+
+/// Three elements of an object are changed together. The third is an immediate or an item. A read sees all changes or none. Nobody who
+/// read one element finds an older one later.
+#[test]
+fn elements_that_are_changed_together_are_seen_together() {
+    for (kind, item) in [Kind::Set, Kind::OrderedSet]
+        .into_iter()
+        .flat_map(|kind| [(kind, false), (kind, true)])
+    {
+        let (registry, world) = (registry(), World::default());
+        let table = table(registry, &world, kind, atom(1), 1);
+        let done = AtomicBool::new(false);
+        let (rounds, key) = (20 * ROUNDS, word(1));
+        let probe = || table.probe(TermRef::immediate(key));
+        {
+            let guard = epoch::pin();
+            let handle = table.by_identifier(&guard);
+            handle.insert(Object::flat(&[key, word(0), word(0), word(0)])).unwrap();
+        }
+        let value = |object: &ObjectRef<'_>, index: usize| match object.element(index).view() {
+            View::Float(value) => value as i64,
+            _ => object.element(index).small().unwrap(),
+        };
+        let is_state = |object: &ObjectRef<'_>| {
+            let [first, second, third] = [1, 2, 3].map(|index| value(object, index));
+            assert!(
+                first == second && second == third,
+                "{first}, {second} and {third} are no state"
+            );
+        };
+        let read = |look: &(dyn Fn(Handle<'_>) + Sync)| {
+            while !done.load(Ordering::Relaxed) {
+                let guard = epoch::pin();
+                look(table.by_identifier(&guard));
+            }
+        };
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for round in 1..=rounds {
+                    let guard = epoch::pin();
+                    let handle = table.by_identifier(&guard);
+                    let third = if item {
+                        Value::Float(round as f64)
+                    } else {
+                        Value::Int(round)
+                    };
+                    with_key(&third, |third| {
+                        let [first, second] = [1, 2].map(|i| (i + 1, TermRef::immediate(word(round))));
+                        let ops = [first, second, (4, third)].map(|(position, term)| ElementOp::Set(position, term));
+                        patiently(|| common::set_elements(handle, &probe(), &ops, None)).unwrap();
+                        if round % 1000 == 0 {
+                            let object = [key, word(round), word(round), word(round)];
+                            patiently(|| handle.insert(Object::flat(&object))).unwrap();
+                        }
+                    });
+                }
+            });
+            scope.spawn(|| {
+                read(&|handle| {
+                    let mut scratch = Scratch::new();
+                    // It fails if the place was locked for long, or the writer was interrupted.
+                    if let Ok(found) = handle.get(&probe(), || true, &mut scratch) {
+                        found.iter().for_each(is_state);
+                    }
+                })
+            });
+            scope.spawn(|| {
+                read(&|handle| {
+                    let element = |index| {
+                        let mut scratch = Scratch::new();
+                        let found = handle.get_for_element(&probe(), index, || true, &mut scratch).ok()??;
+                        Some(value(&found, index))
+                    };
+                    let seen: Vec<i64> = [1, 2, 3, 2, 1].into_iter().filter_map(element).collect();
+                    assert!(seen.is_sorted(), "{seen:?}");
+                })
+            });
+            scope.spawn(|| {
+                read(&|handle| {
+                    let mut selection = Selection::all(&table, Direction::Up);
+                    let mut met = cats_table::Met::default();
+                    while patiently(|| handle.slice(&mut selection, 10, true, &mut met)).unwrap() {}
+                    met.as_slice().iter().for_each(is_state);
+                })
+            });
+            writer.join().unwrap();
+            done.store(true, Ordering::Relaxed);
+        });
     }
 }
 

@@ -6,7 +6,7 @@ use cats_table::{
     Access, Addition, Collect, CounterOp, Direction, ElementOp, Failure, Handle, Host, Kind, Number, Object, ObjectRef,
     OptionItem, Probe, Registry, Right, Table, Time, Tuple, Words, WriteConcurrency,
 };
-use cats_term::{Block, Builder, TermRef, View};
+use cats_term::{Block, Builder, NewElement, TermRef, View};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, Once};
 
@@ -246,6 +246,10 @@ pub fn contents(handle: Handle<'_>) -> Vec<Elements> {
     }
 }
 
+fn is_sound(handle: Handle<'_>, default: Option<Tuple<'_>>) -> bool {
+    default.is_none_or(|tuple| tuple.arity() > handle.table().key())
+}
+
 /// `update_counter/3,4` as the native functions implement it: the fast paths for simple cases come first.
 pub fn add(
     handle: Handle<'_>,
@@ -263,6 +267,10 @@ pub fn add(
         if let Some(word) = handle.add(probe, position, increment)? {
             return Ok(vec![number(word)]);
         }
+    }
+    let mut words = vec![0; additions.len()];
+    if is_sound(handle, default) && handle.add_in_place(probe, additions, &mut words)? {
+        return Ok(words.into_iter().map(number).collect());
     }
     let mut words = Words::new();
     if handle.add_all(probe, additions, &mut words)? {
@@ -284,6 +292,18 @@ pub fn set_elements(
     ops: &[ElementOp<'_>],
     default: Option<Tuple<'_>>,
 ) -> Result<(), Failure> {
+    let elements: Option<Vec<NewElement<'_>>> = ops
+        .iter()
+        .map(|op| match *op {
+            ElementOp::Set(position, term) => NewElement::new((position as usize).wrapping_sub(1), term),
+            ElementOp::Invalid => None,
+        })
+        .collect();
+    if let (Some(elements), true) = (elements, is_sound(handle, default)) {
+        if handle.set_in_place(probe, &elements)? {
+            return Ok(());
+        }
+    }
     let words: Option<Vec<(i64, u64)>> = ops
         .iter()
         .map(|op| match *op {

@@ -238,6 +238,17 @@ impl<'a> Builder<'a> {
         self.reserve(header(MAP, pairs), 2 * pairs, TAG_ITEM)
     }
 
+    /// Adds the [nodes](Map::nodes) of a map's tree. The map is what was added last. Does nothing if the map is too large for that.
+    pub fn nodes(&mut self, map: Item, nodes: &[u64]) {
+        let header = self.built()[map.at];
+        let pairs = slots(header) / 2;
+        debug_assert!(map.at + 1 + 2 * pairs == self.used);
+        if pairs <= TREE_LIMIT && nodes.len() <= TREE_LIMIT {
+            self.built_mut()[map.at] = tree_map_header(pairs, nodes.len()) | header & FLAT;
+            self.append(nodes);
+        }
+    }
+
     /// Like [`map`](Self::map), with pairs in any order.
     #[inline]
     pub fn unordered_map(&mut self, pairs: usize) -> Item {
@@ -459,6 +470,9 @@ impl<'a> Builder<'a> {
                     true => self.map(map.keys.len()),
                     false => self.unordered_map(map.keys.len()),
                 };
+                if !map.nodes.is_empty() {
+                    self.nodes(item, map.nodes);
+                }
                 self.copy_slots(item, 0, map.keys);
                 self.copy_slots(item, map.keys.len(), map.values)
             }

@@ -42,6 +42,8 @@ pub(crate) const PROPER_LIST: u64 = 10;
 pub(crate) const UNORDERED_MAP: u64 = 11;
 /// A binary of the VM to which the block has a counted reference.
 pub(crate) const COUNTED_BINARY: u64 = 12;
+/// A map that is a tree in the VM. The [nodes](Map::nodes) of the tree follow the values.
+pub(crate) const TREE_MAP: u64 = 13;
 /// A plain reference. The item is what the VM has: its header is [`PLAIN_REFERENCE`].
 pub(crate) const REFERENCE: u64 = PLAIN_REFERENCE & KIND_MASK;
 
@@ -49,6 +51,12 @@ pub(crate) const REFERENCE: u64 = PLAIN_REFERENCE & KIND_MASK;
 pub const PLAIN_REFERENCE: u64 = 0x90;
 /// The number of words of a plain reference, including its header.
 pub const REFERENCE_WORDS: usize = 3;
+
+/// The bits of a [`TREE_MAP`]'s header that count its pairs, and its nodes. The pairs begin at bit 8.
+const TREE_PAIRS_BITS: u32 = 28;
+const TREE_NODES_SHIFT: u32 = 8 + TREE_PAIRS_BITS;
+/// The most pairs, and the most nodes, of a map that is stored with the nodes of its tree.
+pub(crate) const TREE_LIMIT: usize = (1 << TREE_PAIRS_BITS) - 1;
 
 /// The largest arity of a tuple, as in the VM.
 pub const MAX_ARITY: usize = (1 << 24) - 1;
@@ -67,6 +75,25 @@ pub(crate) fn tuple_arity(header: u64) -> usize {
     (header >> 8) as usize & MAX_ARITY
 }
 
+/// The header of a [`TREE_MAP`].
+#[inline]
+pub(crate) fn tree_map_header(pairs: usize, nodes: usize) -> u64 {
+    debug_assert!(pairs <= TREE_LIMIT && nodes <= TREE_LIMIT);
+    header(TREE_MAP, pairs) | (nodes as u64) << TREE_NODES_SHIFT
+}
+
+/// The number of pairs of a [`TREE_MAP`].
+#[inline]
+fn tree_pairs(header: u64) -> usize {
+    (header >> 8) as usize & TREE_LIMIT
+}
+
+/// The number of nodes of a [`TREE_MAP`].
+#[inline]
+fn tree_nodes(header: u64) -> usize {
+    (header >> TREE_NODES_SHIFT) as usize
+}
+
 /// The number of an item's data words that stand for terms.
 #[inline]
 pub(crate) fn slots(header: u64) -> usize {
@@ -75,6 +102,7 @@ pub(crate) fn slots(header: u64) -> usize {
         LIST => (header >> 8) as usize + 1,
         PROPER_LIST => (header >> 8) as usize,
         MAP | UNORDERED_MAP => (header >> 8) as usize * 2,
+        TREE_MAP => tree_pairs(header) * 2,
         _ => 0,
     }
 }
@@ -103,6 +131,7 @@ pub(crate) fn item_words(header: u64) -> usize {
         SHARED_BINARY => HELD_WORDS + 1,
         COUNTED_BINARY => COUNTED_WORDS,
         HELD => HELD_WORDS,
+        TREE_MAP => slots(header) + tree_nodes(header),
         _ => slots(header),
     }
 }
@@ -576,6 +605,18 @@ impl<'a> Items<'a> {
                         keys: Elements { base, words: keys },
                         values: Elements { base, words: values },
                         ordered: kind == MAP,
+                        nodes: &[],
+                    })
+                }
+                TREE_MAP => {
+                    let pairs = tree_pairs(header);
+                    let (keys, rest) = self.take(pairs * 2 + tree_nodes(header)).split_at(pairs);
+                    let (values, nodes) = rest.split_at(pairs);
+                    View::Map(Map {
+                        keys: Elements { base, words: keys },
+                        values: Elements { base, words: values },
+                        ordered: true,
+                        nodes,
                     })
                 }
                 FLOAT => View::Float(f64::from_bits(self.take(1)[0])),
@@ -725,6 +766,10 @@ pub struct Map<'a> {
     pub values: Elements<'a>,
     /// Whether the pairs are in the VM's order of iteration. Maps from the VM always are.
     pub ordered: bool,
+    /// The nodes of the tree that the map is in the VM, each before its children. Children are in the order of iteration. The lower half of
+    /// a word is the VM's header of the node. Bit `32 + i` says that child `i` is a node. Other children are pairs. There are no words if the
+    /// map is no tree, or if its nodes are not known.
+    pub nodes: &'a [u64],
 }
 
 /// An integer as its sign and magnitude.

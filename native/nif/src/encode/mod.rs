@@ -8,7 +8,7 @@ pub mod fast;
 
 use crate::entry::failure::Failure;
 use crate::layout::binary;
-use crate::layout::{self, Look};
+use crate::layout::{self, tree, Look};
 use crate::vm::atoms;
 use crate::vm::external;
 use crate::vm::{on_dirty_scheduler, Env, Term};
@@ -288,6 +288,14 @@ impl Encoder<'_, '_, '_> {
     fn map_asking(&mut self, map: Term, pairs: usize) -> Option<(u64, usize)> {
         self.budget(2 * pairs)?;
         let item = self.builder.map(pairs);
+        let (keys, values) = self.builder.slots(item).split_at_mut(pairs);
+        // SAFETY: the term belongs to the environment.
+        if let Some(nodes) = unsafe { tree::read(map, keys, values) } {
+            let is_flat = is_immediate(keys.iter().chain(&*values).fold(!0, |tags, word| tags & word));
+            self.budget(nodes.len())?;
+            self.builder.nodes(item, &nodes);
+            return Some((item.word(), if is_flat { 0 } else { 2 * pairs }));
+        }
         let (keys, values) = self.builder.slots(item).split_at_mut(pairs);
         let mut places = keys.iter_mut().zip(values);
         let passed = self.env.each_pair(map, pairs, |key, value| {

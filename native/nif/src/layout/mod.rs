@@ -10,6 +10,7 @@
 
 pub mod binary;
 pub mod equal;
+pub mod tree;
 
 use crate::vm::external;
 use crate::vm::{Env, Term};
@@ -341,6 +342,11 @@ pub fn learn(env: Env) {
     let (positive, negative) = if expected { integers(env) } else { None }.unwrap_or((UNKNOWN, UNKNOWN));
     POSITIVE.store(positive, Ordering::Relaxed);
     NEGATIVE.store(negative, Ordering::Relaxed);
+    tree::forget();
+    if map != UNKNOWN {
+        let sizes = TRIED_PAIRS.chain(TREES).filter(|size| *size > pairs);
+        tree::learn(env, map & KIND, sizes, |pairs| make_map(env, pairs));
+    }
     MAP.store(map, Ordering::Relaxed);
     PAIRS.store(pairs, Ordering::Relaxed);
     let reference = if expected { references(env) } else { None };
@@ -351,6 +357,7 @@ pub fn learn(env: Env) {
 #[cfg(feature = "selftest")]
 pub fn forget() {
     KNOWN.store(false, Ordering::Relaxed);
+    tree::forget();
     RESOURCE.store(UNKNOWN, Ordering::Relaxed);
 }
 
@@ -477,17 +484,20 @@ fn integers(env: Env) -> Option<(u64, u64)> {
     (kinds.0 != kinds.1).then_some(kinds)
 }
 
+/// A map of this many pairs of integers.
+fn make_map(env: Env, pairs: usize) -> Option<Term> {
+    let integers = |from: i64| {
+        (0..pairs as i64)
+            .rev()
+            .map(|i| env.integer(from + i))
+            .collect::<Vec<_>>()
+    };
+    env.map(&integers(0), &integers(-1000))
+}
+
 /// The header of flat maps, and the most pairs that one of those tried has.
 fn maps(env: Env) -> Option<(u64, usize)> {
-    let make = |pairs: usize| {
-        let integers = |from: i64| {
-            (0..pairs as i64)
-                .rev()
-                .map(|i| env.integer(from + i))
-                .collect::<Vec<_>>()
-        };
-        env.map(&integers(0), &integers(-1000))
-    };
+    let make = |pairs| make_map(env, pairs);
     // SAFETY: as in `cells_and_tuples`.
     let header = |map: Term| unsafe { boxed(map) };
     let (known, _) = header(make(1)?)?;

@@ -67,7 +67,7 @@ trees(Large) ->
                                           {1 bsl (64 + K), fun(X) -> X + K end}, {[K | K], make_ref()}]
                                          || K <- lists:seq(1, 20)])),
     [Colliding, Mixed, Mixed#{5 => 5.0}, maps:from_list([{K, -K} || K <- lists:seq(1, 3000)]),
-     maps:from_list([{K, Large#{K => Colliding}} || K <- lists:seq(1, 40)]),
+     maps:from_list([{K, Large#{K => Bytes}} || K <- lists:seq(1, 40)]),
      maps:from_list([{Large#{K => y}, #{}} || K <- lists:seq(1, 40)])].
 
 %% @doc Keys whose hashes in maps agree. In OTP 25 pairs of the first integers agree in all 32 bits. In OTP 29 pairs of

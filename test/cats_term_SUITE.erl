@@ -213,7 +213,7 @@ there_results_are_as_the_vm_has_them(Runs) ->
 shape(Leaves) ->
     case rand:uniform(8) of
         1 -> random_map(Leaves, rand:uniform(40));
-        8 -> random_map(Leaves, rand:uniform(400));
+        8 -> random_map(Leaves, rand:uniform(100));
         2 -> [random_map(Leaves, Pairs) || Pairs <- [1, 2, 5, 31, 32, 33]];
         3 -> [list_to_tuple([random_term(Leaves, 1) || _ <- lists:seq(1, rand:uniform(20))]) || _ <- lists:seq(1, 10)];
         4 -> lists:foldl(fun wrap/2, random_map(Leaves, 3), lists:seq(1, rand:uniform(80)));

@@ -213,7 +213,7 @@ impl Decoder<'_> {
                 next.add(1).write(bits);
                 return next.add(2);
             }
-            if let Some(words) = term.reference_words() {
+            if let Some(words) = term.same_words().filter(|words| words.len() <= SMALL) {
                 refer();
                 return copy_few(words, next);
             }
@@ -299,6 +299,13 @@ impl Decoder<'_> {
                         }
                         None => self.by_vm(term.beside(slot.read()), slot, next),
                     },
+                    View::Fun(fun) => {
+                        let count = fun.env.len();
+                        let (at, behind) = self.item(next, fun.words[0], 1 + count);
+                        at.add(1).write(fun.words[1]);
+                        slot.write(at.addr().get() as u64 | BOXED);
+                        self.slots(term, fun.env, is_flat, at.add(2), &mut waiting, behind)
+                    }
                     View::Reference(words) => {
                         let (at, behind) = self.item(next, words[0], words.len() - 1);
                         copy(&words[1..], at.add(1));

@@ -10,6 +10,7 @@
 
 pub mod binary;
 pub mod equal;
+pub mod fun;
 pub mod tree;
 
 use crate::vm::external;
@@ -68,9 +69,10 @@ static NEGATIVE: AtomicU64 = AtomicU64::new(UNKNOWN);
 /// Most digits of an integer that is made in place.
 const DIGITS: usize = 16;
 
-/// The header of a plain reference. It does not belong to a table or another resource, and is not an alias. The lower
-/// half of the next word tells it from references to resources.
+/// The header of a plain reference. It does not belong to a table or another resource. The lower half of the next word
+/// tells it from references to resources. An alias has one more word, with the process.
 static REFERENCE: AtomicU64 = AtomicU64::new(UNKNOWN);
+const ALIAS_MORE: u64 = 1 << KIND_BITS;
 const PLAIN: u64 = u32::MAX as u64;
 
 /// The header of references to resources, once [`learn_resource`] has learned where the object is. That happens while
@@ -232,7 +234,8 @@ pub enum Look<'a> {
     Map(&'a [Term], &'a [Term]),
     Float(f64),
     Binary(&'a [u8]),
-    Reference(&'a [u64]),
+    /// The words of a plain reference, an alias, or a fun of immediates. An item of a block is the same.
+    Same(&'a [u64]),
     /// Whether it is negative, and its magnitude.
     Integer(bool, &'a [u64]),
     Other,
@@ -257,14 +260,16 @@ pub unsafe fn look<'a>(term: Term) -> Look<'a> {
         } else if let Some((keys, values)) = map(term) {
             Look::Map(keys, values)
         } else if let Some(words) = reference(term) {
-            Look::Reference(words)
+            Look::Same(words)
+        } else if let Some((negative, digits)) = integer(term) {
+            Look::Integer(negative, digits)
         } else {
-            integer(term).map_or(Look::Other, |(negative, digits)| Look::Integer(negative, digits))
+            fun::of_immediates(term).map_or(Look::Other, Look::Same)
         }
     }
 }
 
-/// All words of a plain reference.
+/// All words of a plain reference or an alias.
 ///
 /// # Safety
 /// As for [`boxed`]; it lives for `'a`.
@@ -273,7 +278,8 @@ pub unsafe fn reference<'a>(term: Term) -> Option<&'a [u64]> {
     // SAFETY: a header has the number of words behind it, which never change.
     unsafe {
         let (header, number) = boxed(term)?;
-        let plain = header == REFERENCE.load(Ordering::Relaxed) && *number & PLAIN == PLAIN;
+        let known = REFERENCE.load(Ordering::Relaxed);
+        let plain = (header == known || header == known.wrapping_add(ALIAS_MORE)) && *number & PLAIN == PLAIN;
         plain.then(|| from_raw_parts(address(term), 1 + (header >> KIND_BITS) as usize))
     }
 }
@@ -329,8 +335,9 @@ pub unsafe fn learn_resource(term: Term, kind: *const ErlNifResourceType, object
 /// Learns the layout of terms from examples. That of resources is learned later, from the first one that a call passes,
 /// because none exists yet.
 pub fn learn(env: Env) {
+    let release = release().unwrap_or(u32::MAX);
     let expected =
-        is_known_release() && environment(env).is_some() && cells_and_tuples(env).is_some() && floats(env).is_some();
+        release <= LAST_RELEASE && environment(env).is_some() && cells_and_tuples(env).is_some() && floats(env).is_some();
     KNOWN.store(expected, Ordering::Relaxed);
     let (kind, unit) = match expected {
         true => binaries(env).unwrap_or((UNKNOWN, 1)),
@@ -349,6 +356,7 @@ pub fn learn(env: Env) {
     }
     MAP.store(map, Ordering::Relaxed);
     PAIRS.store(pairs, Ordering::Relaxed);
+    fun::learn(env, expected && release >= fun::FIRST_RELEASE);
     let reference = if expected { references(env) } else { None };
     REFERENCE.store(reference.unwrap_or(UNKNOWN), Ordering::Relaxed);
 }
@@ -358,6 +366,7 @@ pub fn learn(env: Env) {
 pub fn forget() {
     KNOWN.store(false, Ordering::Relaxed);
     tree::forget();
+    fun::forget();
     RESOURCE.store(UNKNOWN, Ordering::Relaxed);
 }
 
@@ -367,18 +376,15 @@ pub fn knows_resources() -> bool {
     RESOURCE.load(Ordering::Relaxed) != UNKNOWN
 }
 
-fn is_known_release() -> bool {
+/// The major version of the runtime system.
+fn release() -> Option<u32> {
     let mut info = MaybeUninit::<ErlNifSysInfo>::zeroed();
     // SAFETY: the VM fills no more bytes than the given size. The version is a string that is never freed.
     let version = unsafe {
         enif_system_info(info.as_mut_ptr(), size_of::<ErlNifSysInfo>());
         CStr::from_ptr(info.assume_init().erts_version)
     };
-    let major = version
-        .to_str()
-        .ok()
-        .and_then(|version| version.split('.').next()?.parse().ok());
-    major.is_some_and(|major: u32| major <= LAST_RELEASE)
+    version.to_str().ok()?.split('.').next()?.parse().ok()
 }
 
 /// Checks that an environment says where its next term goes: terms that are made one after the other lie where it said.

@@ -184,7 +184,7 @@ impl Model {
                 unsafe { builder.shared_binary(word, bytes) }
             }
             Bits(bytes, bits) => self.build_held(Form::Bits(bytes.clone(), *bits), builder),
-            Plain(number) => builder.reference(&plain_reference(*number)),
+            Plain(number) => builder.same(&plain_reference(*number)),
             Opaque(_, number) => self.build_held(Form::Opaque(*number), builder),
             Deep(inner) => self.build_held(Form::Compound(Box::new(inner.key())), builder),
         }

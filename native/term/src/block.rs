@@ -121,7 +121,11 @@ impl Short<'_> {
                     to.write(header(BINARY, bytes.len()));
                     write_bytes(bytes, to.add(1));
                 }
-                Short::Same(words) => copy_words(words, to),
+                // Copies of a fixed size are no loops.
+                Short::Same(words) => match words.as_array::<REFERENCE_WORDS>() {
+                    Some(words) => copy_words(words, to),
+                    None => copy_words(words, to),
+                },
                 Short::Counted(binary) => {
                     to.write(header(COUNTED_BINARY, binary.bytes.len()));
                     to.add(1).write(binary.record);

@@ -61,6 +61,9 @@ const IS_FUN: u64 = PLAIN_FUN ^ REFERENCE;
 pub const PLAIN_REFERENCE: u64 = reference_header(2);
 pub const ALIAS: u64 = reference_header(3);
 
+/// The number of words of a plain reference, including its header.
+pub(crate) const REFERENCE_WORDS: usize = 3;
+
 /// The VM's header of a reference of this many words behind it.
 const fn reference_header(words: u64) -> u64 {
     0x10 | words << REFERENCE_SHIFT
@@ -466,6 +469,10 @@ impl<'a> TermRef<'a> {
     #[inline]
     pub fn same_words(self) -> Option<&'a [u64]> {
         let header = self.header();
+        if header == PLAIN_REFERENCE {
+            // SAFETY: a plain reference has this number of words.
+            return Some(unsafe { self.words(REFERENCE_WORDS) });
+        }
         // SAFETY: an item has as many words as its header says.
         (header & (KIND_MASK & !IS_FUN) == REFERENCE).then(|| unsafe { self.words(item_words(header)) })
     }

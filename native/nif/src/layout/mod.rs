@@ -584,6 +584,15 @@ pub unsafe fn next(env: Env) -> NonNull<u64> {
     unsafe { NonNull::new_unchecked((*env.raw().cast::<Environment>()).next) }
 }
 
+/// The address of the end of the memory in which the next item of this environment goes.
+///
+/// # Safety
+/// As for [`take`].
+pub unsafe fn end(env: Env) -> usize {
+    // SAFETY: as in `take`.
+    unsafe { (*env.raw().cast::<Environment>()).end.addr() }
+}
+
 /// Sets the place of the next item of this environment: behind everything that was written from [`next`] on.
 ///
 /// # Safety

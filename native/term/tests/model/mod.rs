@@ -244,6 +244,7 @@ impl Model {
             View::SharedBinary(Shared::Held(_), bytes) => Binary(bytes.to_vec(), Bytes::Held),
             View::SharedBinary(Shared::Counted(_), bytes) => Binary(bytes.to_vec(), Bytes::Counted),
             View::Reference(words) => Plain(plain_number(words)),
+            View::Fun(_) => unreachable!("no model has funs"),
             View::Held(class, held) => match &*held_form(held.term()).expect("held terms live") {
                 Form::Opaque(number) => Opaque(class, *number),
                 Form::Bits(bytes, bits) => Bits(bytes.clone(), *bits),

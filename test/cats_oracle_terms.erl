@@ -116,7 +116,10 @@ funs() ->
                    "29" -> [];
                    _ -> [fun erlang:abs/1, fun lists:map/2, fun no_module:no_function/7]
                end,
-    External ++ [fun() -> ok end, fun(X) -> {X, Big, self()} end, fun(X) -> X + Big end].
+    Adds = fun(Y) -> fun(X) -> X + Y end end,
+    External ++ [fun() -> ok end, fun(X) -> {X, Big, self()} end, fun(X) -> X + Big end,
+                 Adds(1), Adds(1.0), Adds(2), Adds(self()), Adds("string"), Adds(#{a => <<0:1000>>}), Adds(Adds(1)),
+                 Adds(lists:foldl(fun(_, List) -> [List] end, x, lists:seq(1, 70)))].
 
 %% @doc Whether nothing can tell two terms apart, not even the sign of a zero.
 -spec same(term(), term()) -> boolean().

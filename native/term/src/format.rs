@@ -692,7 +692,10 @@ impl<'a> Items<'a> {
                 PLAIN_FUN => {
                     let behind = self.take(item_words(header) - 1);
                     View::Fun(Fun {
-                        env: Elements { base, words: &behind[FUN_WORDS - 1..] },
+                        env: Elements {
+                            base,
+                            words: &behind[FUN_WORDS - 1..],
+                        },
                         words: [header, behind[0]],
                     })
                 }

@@ -313,7 +313,10 @@ impl State {
             }
             // As for held terms, the environment may contain numbers that are equal under `==`.
             View::Fun(_) if ORDERED => self.mark(Mark::Held, Class::Fun as usize),
-            View::Fun(Fun { env, words: [first, second] }) => {
+            View::Fun(Fun {
+                env,
+                words: [first, second],
+            }) => {
                 let state = self.mark(Mark::Fun, env.len()).two_words(first, second);
                 state.elements::<ORDERED>(env)
             }
@@ -490,8 +493,6 @@ mod tests {
         check("atom and number", |builder, i| {
             builder.filled_tuple(&[0x4b, integer(i)]).word()
         });
-        check("references", |builder, i| {
-            builder.same(&[PLAIN_REFERENCE, i << 32, 0])
-        });
+        check("references", |builder, i| builder.same(&[PLAIN_REFERENCE, i << 32, 0]));
     }
 }

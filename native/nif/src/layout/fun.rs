@@ -85,7 +85,8 @@ fn is_plain(env: Env, count: u8) -> Option<bool> {
         let fun = sample(env, ARITY, count)?;
         // SAFETY: as above. If the header is as expected, and there are that many words, it is a fun of that many terms.
         unsafe {
-            let is_alone = fun.0 == begin.addr().get() as u64 | BOXED && super::next(env) == begin.add(2 + count as usize);
+            let is_alone =
+                fun.0 == begin.addr().get() as u64 | BOXED && super::next(env) == begin.add(2 + count as usize);
             is_alone.then(|| read_plain(fun))?
         }
     };
@@ -119,7 +120,13 @@ fn sample(env: Env, arity: u8, count: u8) -> Option<Term> {
     let mut term = MaybeUninit::uninit();
     // SAFETY: the term is written when the call succeeds.
     unsafe {
-        let read = enif_binary_to_term(env.raw(), external.as_ptr().cast_mut(), external.len(), term.as_mut_ptr(), 0);
+        let read = enif_binary_to_term(
+            env.raw(),
+            external.as_ptr().cast_mut(),
+            external.len(),
+            term.as_mut_ptr(),
+            0,
+        );
         (read != 0).then(|| Term::from_raw(term.assume_init()))
     }
 }

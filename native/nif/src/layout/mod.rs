@@ -336,8 +336,10 @@ pub unsafe fn learn_resource(term: Term, kind: *const ErlNifResourceType, object
 /// because none exists yet.
 pub fn learn(env: Env) {
     let release = release().unwrap_or(u32::MAX);
-    let expected =
-        release <= LAST_RELEASE && environment(env).is_some() && cells_and_tuples(env).is_some() && floats(env).is_some();
+    let expected = release <= LAST_RELEASE
+        && environment(env).is_some()
+        && cells_and_tuples(env).is_some()
+        && floats(env).is_some();
     KNOWN.store(expected, Ordering::Relaxed);
     let (kind, unit) = match expected {
         true => binaries(env).unwrap_or((UNKNOWN, 1)),

@@ -69,7 +69,9 @@ fn is_tree(env: Env, kind: u64, map: Term, pairs: usize) -> bool {
     };
     let lying = std::iter::zip(keys, values);
     let (mut rest, mut in_order) = (lying.clone(), true);
-    let passed = env.each_pair(map, pairs, |key, value| in_order &= rest.next() == Some((key.0, value.0)));
+    let passed = env.each_pair(map, pairs, |key, value| {
+        in_order &= rest.next() == Some((key.0, value.0))
+    });
     // SAFETY: the layout of environments is known, and the keys and values are immediates.
     let made = unsafe {
         let (at, behind) = make(env, super::next(env), &nodes, lying);

@@ -1,7 +1,7 @@
 %% The terms that the comparison uses as keys and values. They are of every type and at the borders between
 %% representations. Some pairs are equal only for some table types, as 1 and 1.0.
 -module(cats_oracle_terms).
--export([small/0, all/1, same/2]).
+-export([small/0, all/1, same/2, colliding_keys/0]).
 
 %% @doc Terms that meet each other often when keys are drawn from them.
 small() ->
@@ -57,7 +57,46 @@ maps() ->
      #{a => #{b => #{}}}, Large,
      Large#{x => y}, Large#{33 => 0}, maps:from_list([{{K, <<K>>}, [K]} || K <- lists:seq(1, 100)]),
      maps:from_list([{float(K), K} || K <- lists:seq(1, 33)]), #{1 => a, 1.0 => b},
-     #{[] => {}, <<>> => self()}].
+     #{[] => {}, <<>> => self()}] ++ trees(Large).
+
+%% Maps that are trees in the VM. Some are nested in others, as keys and as values.
+trees(Large) ->
+    Bytes = binary:copy(<<"value">>, 20),
+    Colliding = maps:from_list([{Key, [Key]} || Key <- colliding_keys()]),
+    Mixed = maps:from_list(lists:append([[{K, Bytes}, {-K / 3, 1 bsl (60 + K)}, {{K, [K]}, #{K => Bytes}}, {<<K:700>>, self()},
+                                          {1 bsl (64 + K), fun(X) -> X + K end}, {[K | K], make_ref()}]
+                                         || K <- lists:seq(1, 20)])),
+    [Colliding, Mixed, Mixed#{5 => 5.0}, maps:from_list([{K, -K} || K <- lists:seq(1, 3000)]),
+     maps:from_list([{K, Large#{K => Bytes}} || K <- lists:seq(1, 40)]),
+     maps:from_list([{Large#{K => y}, #{}} || K <- lists:seq(1, 40)])].
+
+%% @doc Keys whose hashes in maps agree. In OTP 25 pairs of the first integers agree in all 32 bits. In OTP 29 pairs of
+%% the other integers agree in 32 of the 64 bits, and all binaries have the hash 0.
+-spec colliding_keys() -> [integer() | binary()].
+colliding_keys() ->
+    [280384, 198773, 281280, 229095, 307353, 128918, 309680, 123268]
+        ++ [0, -2155350068, 1073741824, 2807978463, 3625918826, 1073741830, 2090309310, -1375115411, -2016799213]
+        ++ [hashes_to_zero(N) || N <- lists:seq(1, 40)].
+
+%% The hash of a binary of 15 bytes is computed from two sums. The first 8 bytes determine Alpha, and the others, which are
+%% `N', determine Beta. The hash is 0 if Alpha is -2 times Beta after the last step.
+hashes_to_zero(N) ->
+    {C1, C2, Type, Size} = {16#87C37B91114253D5, 16#4CF5AD432745937F, 12, 120},
+    Alpha = low(low(rotated(mixed(Type, C1, 31, C2), 27)) * 5 + 16#52DCE729),
+    Beta = low((rotated(mixed(Size, C2, 33, C1), 31) + Alpha) * 5 + 16#38495AB5) bxor mixed(N, C2, 33, C1),
+    Ticks = 2,
+    Wanted = low(-2 * (Beta bxor Ticks)) bxor Ticks,
+    First = low(rotated(low((Alpha bxor Wanted) * inverse(C2)), 64 - 31) * inverse(C1)),
+    <<First:64/little, N:56/little>>.
+
+mixed(Value, Factor, Bits, Other) -> low(rotated(low(Value * Factor), Bits) * Other).
+
+low(Value) -> Value band 16#FFFFFFFFFFFFFFFF.
+
+rotated(Value, Bits) -> low(Value bsl Bits) bor (Value bsr (64 - Bits)).
+
+%% The inverse of an odd number modulo 2^64, by Newton's method.
+inverse(Odd) -> lists:foldl(fun(_, X) -> low(X * (2 - Odd * X)) end, Odd, lists:seq(1, 6)).
 
 identifiers(Other) ->
     Dead = spawn(fun() -> ok end),
@@ -77,7 +116,10 @@ funs() ->
                    "29" -> [];
                    _ -> [fun erlang:abs/1, fun lists:map/2, fun no_module:no_function/7]
                end,
-    External ++ [fun() -> ok end, fun(X) -> {X, Big, self()} end, fun(X) -> X + Big end].
+    Adds = fun(Y) -> fun(X) -> X + Y end end,
+    External ++ [fun() -> ok end, fun(X) -> {X, Big, self()} end, fun(X) -> X + Big end,
+                 Adds(1), Adds(1.0), Adds(2), Adds(self()), Adds("string"), Adds(#{a => <<0:1000>>}), Adds(Adds(1)),
+                 Adds(lists:foldl(fun(_, List) -> [List] end, x, lists:seq(1, 70)))].
 
 %% @doc Whether nothing can tell two terms apart, not even the sign of a zero.
 -spec same(term(), term()) -> boolean().

@@ -241,8 +241,9 @@ there_results_are_as_the_vm_has_them(Runs) ->
     ok.
 
 shape(Leaves) ->
-    case rand:uniform(7) of
+    case rand:uniform(8) of
         1 -> random_map(Leaves, rand:uniform(40));
+        8 -> random_map(Leaves, rand:uniform(100));
         2 -> [random_map(Leaves, Pairs) || Pairs <- [1, 2, 5, 31, 32, 33]];
         3 -> [list_to_tuple([random_term(Leaves, 1) || _ <- lists:seq(1, rand:uniform(20))]) || _ <- lists:seq(1, 10)];
         4 -> lists:foldl(fun wrap/2, random_map(Leaves, 3), lists:seq(1, rand:uniform(80)));
@@ -280,11 +281,15 @@ random_map(Leaves, Pairs) ->
     maps:from_list([{random_key(Leaves), random_term(Leaves, rand:uniform(2) - 1)} || _ <- lists:seq(1, Pairs)]).
 
 random_key(Leaves) ->
-    case rand:uniform(4) of
+    case rand:uniform(6) of
         1 -> random_term(Leaves, 1);
         2 -> rand:uniform(100);
         3 -> element(rand:uniform(10), {a, b, c, zz, key, '', id, name, undefined, true});
-        4 -> {rand:uniform(100) / 1, x}
+        4 -> {rand:uniform(100) / 1, x};
+        5 -> rand:uniform(1 bsl 62);
+        6 ->
+            Colliding = cats_oracle_terms:colliding_keys(),
+            lists:nth(rand:uniform(length(Colliding)), Colliding)
     end.
 
 is_as_of_the_vm(Term) ->
@@ -321,7 +326,7 @@ are_maps_same(_, _) -> true.
 
 %% Results begin at every distance from the end of a heap.
 fills(Words, Leaves) ->
-    Term = random_map(Leaves, rand:uniform(32)),
+    Term = random_map(Leaves, rand:uniform(60)),
     Filled = list_to_tuple(lists:duplicate(Words, x)),
     Backs = [roundtrip(Term), roundtrip([Term, {Term, 1.5}]), roundtrip({<<"bytes">>, [Term | x]})],
     erlang:garbage_collect(self(), [{type, minor}]),
@@ -416,7 +421,8 @@ shallow() -> [{}, {1}, {{1}}, {1.0}, [1], [[1]], #{1 => 2}, #{1 => #{}}, <<1:3>>
 there_large_terms() ->
     Large = [
         lists:seq(1, 20000), lists:duplicate(20000, {a}), list_to_tuple(lists:seq(1, 20000)),
-        maps:from_list([{K, K} || K <- lists:seq(1, 10000)]), lists:seq(1, 20000) ++ improper,
+        maps:from_list([{K, K} || K <- lists:seq(1, 10000)]),
+        maps:from_list([{{K}, [K]} || K <- lists:seq(1, 100000)]), lists:seq(1, 20000) ++ improper,
         lists:foldl(fun(_, T) -> [T] end, lists:seq(1, 20000), lists:seq(1, 100)), {1 bsl 2000000}
     ],
     [begin

@@ -54,8 +54,8 @@ pub enum Short<'a> {
     Float(f64),
     /// Bytes that are stored within the block.
     Binary(&'a [u8]),
-    /// A plain reference: its words in the VM, including the header.
-    Reference(&'a [u64; REFERENCE_WORDS]),
+    /// A plain reference, an alias, or a fun of immediates: its words in the VM, including the header.
+    Same(&'a [u64]),
     /// A binary to which the block gets a counted reference of its own.
     Counted(CountedBinary<'a>),
     /// A tuple of immediates.
@@ -85,7 +85,7 @@ impl Short<'_> {
         match self {
             Short::Float(_) => 2,
             Short::Binary(bytes) => 1 + bytes.len().div_ceil(8),
-            Short::Reference(_) => REFERENCE_WORDS,
+            Short::Same(words) => words.len(),
             Short::Counted(_) => 1 + COUNTED_WORDS,
             Short::Tuple(elements) => 1 + elements.len(),
         }
@@ -121,7 +121,11 @@ impl Short<'_> {
                     to.write(header(BINARY, bytes.len()));
                     write_bytes(bytes, to.add(1));
                 }
-                Short::Reference(words) => copy_words(&words[..], to),
+                // Copies of a fixed size are no loops.
+                Short::Same(words) => match words.as_array::<REFERENCE_WORDS>() {
+                    Some(words) => copy_words(words, to),
+                    None => copy_words(words, to),
+                },
                 Short::Counted(binary) => {
                     to.write(header(COUNTED_BINARY, binary.bytes.len()));
                     to.add(1).write(binary.record);

@@ -238,6 +238,25 @@ impl<'a> Builder<'a> {
         self.reserve(header(MAP, pairs), 2 * pairs, TAG_ITEM)
     }
 
+    /// Adds a fun with these [words](Fun::words). Its slots are the environment, with words as for [`filled_tuple`](Self::filled_tuple).
+    /// These are not all immediates: such a fun is added by [`same`](Self::same).
+    pub fn filled_fun(&mut self, env: &[u64], words: [u64; 2]) -> Item {
+        let item = self.filled(header(FUN, env.len()), env, &[]);
+        self.append(&words);
+        item
+    }
+
+    /// Adds the [nodes](Map::nodes) of a map's tree. The map is what was added last. Does nothing if the map is too large for that.
+    pub fn nodes(&mut self, map: Item, nodes: &[u64]) {
+        let header = self.built()[map.at];
+        let pairs = slots(header) / 2;
+        debug_assert!(map.at + 1 + 2 * pairs == self.used);
+        if pairs <= TREE_LIMIT && nodes.len() <= TREE_LIMIT {
+            self.built_mut()[map.at] = tree_map_header(pairs, nodes.len()) | header & FLAT;
+            self.append(nodes);
+        }
+    }
+
     /// Like [`map`](Self::map), with pairs in any order.
     #[inline]
     pub fn unordered_map(&mut self, pairs: usize) -> Item {
@@ -370,10 +389,10 @@ impl<'a> Builder<'a> {
         (at as u64) << 2 | TAG_ITEM
     }
 
-    /// Adds a plain reference, given by its words in the VM, including the header.
+    /// Adds a plain reference, an alias, or a fun of immediates, given by its words in the VM, including the header.
     #[inline]
-    pub fn reference(&mut self, words: &[u64]) -> u64 {
-        debug_assert!(words.len() == REFERENCE_WORDS && words[0] == PLAIN_REFERENCE);
+    pub fn same(&mut self, words: &[u64]) -> u64 {
+        debug_assert!(words.len() == item_words(words[0]));
         let at = self.used;
         self.append(words);
         (at as u64) << 2 | TAG_ITEM
@@ -459,8 +478,15 @@ impl<'a> Builder<'a> {
                     true => self.map(map.keys.len()),
                     false => self.unordered_map(map.keys.len()),
                 };
+                if !map.nodes.is_empty() {
+                    self.nodes(item, map.nodes);
+                }
                 self.copy_slots(item, 0, map.keys);
                 self.copy_slots(item, map.keys.len(), map.values)
+            }
+            View::Fun(fun) => {
+                let item = self.filled_fun(fun.env.words(), fun.words);
+                self.copy_slots(item, 0, fun.env)
             }
             View::Float(_) | View::Integer(_) | View::Binary(_) | View::Reference(_) => unreachable!("plain words"),
             View::SharedBinary(Shared::Held(held), bytes) => self.add_shared_binary(held.term(), held.place(), bytes),

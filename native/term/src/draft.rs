@@ -101,6 +101,12 @@ pub fn map_header(pairs: usize, is_flat: bool) -> u64 {
     slots_header(MAP, pairs, is_flat)
 }
 
+/// The header of a fun whose environment is not all immediates. The terms there follow it, and then its [words](Fun::words).
+#[inline(always)]
+pub fn fun_header(terms: usize) -> u64 {
+    slots_header(FUN, terms, false)
+}
+
 /// The header of a float. The bits follow it.
 pub const FLOAT_HEADER: u64 = FLOAT;
 

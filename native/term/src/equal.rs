@@ -57,6 +57,7 @@ fn equal_items(a: TermRef<'_>, b: TermRef<'_>) -> bool {
         (View::Integer(a), View::Integer(b)) => a == b,
         (View::Binary(a) | View::SharedBinary(_, a), View::Binary(b) | View::SharedBinary(_, b)) => a == b,
         (View::Reference(a), View::Reference(b)) => a == b,
+        (View::Fun(a), View::Fun(b)) => a.words == b.words && all_equal(a.env, b.env),
         // A plain reference is never held.
         (View::Reference(_), View::Held(..)) | (View::Held(..), View::Reference(_)) => false,
         (View::Held(class, a), View::Held(other, b)) => {

@@ -42,18 +42,46 @@ pub(crate) const PROPER_LIST: u64 = 10;
 pub(crate) const UNORDERED_MAP: u64 = 11;
 /// A binary of the VM to which the block has a counted reference.
 pub(crate) const COUNTED_BINARY: u64 = 12;
-/// A plain reference. The item is what the VM has: its header is [`PLAIN_REFERENCE`].
+/// A map that is a tree in the VM. The [nodes](Map::nodes) of the tree follow the values.
+pub(crate) const TREE_MAP: u64 = 13;
+/// A fun with an environment that is not all immediates. The [words](Fun::words) follow the terms of the environment.
+pub(crate) const FUN: u64 = 14;
+/// A plain reference or an alias. The item is what the VM has: its header is [`PLAIN_REFERENCE`] or [`ALIAS`].
 pub(crate) const REFERENCE: u64 = PLAIN_REFERENCE & KIND_MASK;
 
-/// The VM's header of a plain reference, which is also the header of the item. (The bit for FLAT is set, but there are no element words.)
-pub const PLAIN_REFERENCE: u64 = 0x90;
+/// A fun of immediates. The item is what the VM has: the [words](Fun::words), then the environment. The header has the number of terms there
+/// from bit 16 on.
+pub(crate) const PLAIN_FUN: u64 = 0x14;
+const PLAIN_FUN_SHIFT: u32 = 16;
+/// The bit in which the kinds of plain references and plain funs differ.
+const IS_FUN: u64 = PLAIN_FUN ^ REFERENCE;
+
+/// The VM's headers of plain references and of aliases, which are also the headers of the items. (The bit for FLAT is set, but there are no
+/// element words.)
+pub const PLAIN_REFERENCE: u64 = reference_header(2);
+pub const ALIAS: u64 = reference_header(3);
+
 /// The number of words of a plain reference, including its header.
-pub const REFERENCE_WORDS: usize = 3;
+pub(crate) const REFERENCE_WORDS: usize = 3;
+
+/// The VM's header of a reference of this many words behind it.
+const fn reference_header(words: u64) -> u64 {
+    0x10 | words << REFERENCE_SHIFT
+}
+const REFERENCE_SHIFT: u32 = 6;
+
+/// The bits of a [`TREE_MAP`]'s header that count its pairs, and its nodes. The pairs begin at bit 8.
+const TREE_PAIRS_BITS: u32 = 28;
+const TREE_NODES_SHIFT: u32 = 8 + TREE_PAIRS_BITS;
+/// The most pairs, and the most nodes, of a map that is stored with the nodes of its tree.
+pub(crate) const TREE_LIMIT: usize = (1 << TREE_PAIRS_BITS) - 1;
 
 /// The largest arity of a tuple, as in the VM.
 pub const MAX_ARITY: usize = (1 << 24) - 1;
 /// The number of words of a held item's [`Held`].
 pub(crate) const HELD_WORDS: usize = 2;
+/// The number of words of a fun besides its header and its environment.
+pub(crate) const FUN_WORDS: usize = 2;
 /// The number of data words of a counted binary: the address of the VM's record, and the address of the bytes.
 pub(crate) const COUNTED_WORDS: usize = 2;
 
@@ -67,16 +95,42 @@ pub(crate) fn tuple_arity(header: u64) -> usize {
     (header >> 8) as usize & MAX_ARITY
 }
 
+/// The header of a [`TREE_MAP`].
+#[inline]
+pub(crate) fn tree_map_header(pairs: usize, nodes: usize) -> u64 {
+    debug_assert!(pairs <= TREE_LIMIT && nodes <= TREE_LIMIT);
+    header(TREE_MAP, pairs) | (nodes as u64) << TREE_NODES_SHIFT
+}
+
+/// The number of pairs of a [`TREE_MAP`].
+#[inline]
+fn tree_pairs(header: u64) -> usize {
+    (header >> 8) as usize & TREE_LIMIT
+}
+
+/// The number of nodes of a [`TREE_MAP`].
+#[inline]
+fn tree_nodes(header: u64) -> usize {
+    (header >> TREE_NODES_SHIFT) as usize
+}
+
 /// The number of an item's data words that stand for terms.
 #[inline]
 pub(crate) fn slots(header: u64) -> usize {
     match header & KIND_MASK {
         TUPLE => tuple_arity(header),
         LIST => (header >> 8) as usize + 1,
-        PROPER_LIST => (header >> 8) as usize,
+        PROPER_LIST | FUN => (header >> 8) as usize,
         MAP | UNORDERED_MAP => (header >> 8) as usize * 2,
+        TREE_MAP => tree_pairs(header) * 2,
         _ => 0,
     }
+}
+
+/// The number of terms in the environment of a [`PLAIN_FUN`].
+#[inline]
+fn plain_fun_terms(header: u64) -> usize {
+    (header >> PLAIN_FUN_SHIFT & 0xff) as usize
 }
 
 /// Whether an item with this header is held or counted. Such items must be given back to the VM.
@@ -98,11 +152,14 @@ pub(crate) fn item_words(header: u64) -> usize {
     1 + match header & KIND_MASK {
         FLOAT => 1,
         INTEGER_POSITIVE | INTEGER_NEGATIVE => size,
-        REFERENCE => REFERENCE_WORDS - 1,
+        REFERENCE => (header >> REFERENCE_SHIFT) as usize,
         BINARY => size.div_ceil(8),
         SHARED_BINARY => HELD_WORDS + 1,
         COUNTED_BINARY => COUNTED_WORDS,
         HELD => HELD_WORDS,
+        TREE_MAP => slots(header) + tree_nodes(header),
+        FUN => slots(header) + FUN_WORDS,
+        PLAIN_FUN => plain_fun_terms(header) + FUN_WORDS - 1,
         _ => slots(header),
     }
 }
@@ -259,8 +316,9 @@ pub enum View<'a> {
     Binary(&'a [u8]),
     /// A binary whose bytes belong to the VM.
     SharedBinary(Shared<'a>, &'a [u8]),
-    /// A plain reference: its words in the VM, including the header.
+    /// A plain reference or an alias: its words in the VM, including the header.
     Reference(&'a [u64]),
+    Fun(Fun<'a>),
     /// A held term.
     Held(Class, &'a Held),
 }
@@ -353,7 +411,7 @@ impl<'a> TermRef<'a> {
         let plain = header & FLAT != 0
             || matches!(
                 header & KIND_MASK,
-                FLOAT | INTEGER_POSITIVE | INTEGER_NEGATIVE | BINARY | REFERENCE
+                FLOAT | INTEGER_POSITIVE | INTEGER_NEGATIVE | BINARY | REFERENCE | PLAIN_FUN
             );
         // SAFETY: an item has as many words as its header says.
         plain.then(|| unsafe { self.words(item_words(header)) })
@@ -418,11 +476,16 @@ impl<'a> TermRef<'a> {
         (self.header() & KIND_MASK == FLOAT).then(|| unsafe { self.data(1) })
     }
 
-    /// The words in the VM, including the header, if it is a plain reference.
+    /// The words in the VM, including the header, if the item is the same there: a plain reference, an alias, or a fun of immediates.
     #[inline]
-    pub fn reference_words(self) -> Option<&'a [u64]> {
-        // SAFETY: a reference's item has this number of words.
-        (self.header() & KIND_MASK == REFERENCE).then(|| unsafe { self.words(REFERENCE_WORDS) })
+    pub fn same_words(self) -> Option<&'a [u64]> {
+        let header = self.header();
+        if header == PLAIN_REFERENCE {
+            // SAFETY: a plain reference has this number of words.
+            return Some(unsafe { self.words(REFERENCE_WORDS) });
+        }
+        // SAFETY: an item has as many words as its header says.
+        (header & (KIND_MASK & !IS_FUN) == REFERENCE).then(|| unsafe { self.words(item_words(header)) })
     }
 
     /// The bytes, if it is a binary whose bytes are in the block.
@@ -489,6 +552,7 @@ impl<'a> TermRef<'a> {
             View::Float(_) | View::Integer(_) => Class::Number,
             View::Binary(_) | View::SharedBinary(..) => Class::BitString,
             View::Reference(_) => Class::Reference,
+            View::Fun(_) => Class::Fun,
             View::Held(class, _) => class,
         }
     }
@@ -587,6 +651,18 @@ impl<'a> Items<'a> {
                         keys: Elements { base, words: keys },
                         values: Elements { base, words: values },
                         ordered: kind == MAP,
+                        nodes: &[],
+                    })
+                }
+                TREE_MAP => {
+                    let pairs = tree_pairs(header);
+                    let (keys, rest) = self.take(pairs * 2 + tree_nodes(header)).split_at(pairs);
+                    let (values, nodes) = rest.split_at(pairs);
+                    View::Map(Map {
+                        keys: Elements { base, words: keys },
+                        values: Elements { base, words: values },
+                        ordered: true,
+                        nodes,
                     })
                 }
                 FLOAT => View::Float(f64::from_bits(self.take(1)[0])),
@@ -613,8 +689,26 @@ impl<'a> Items<'a> {
                 }
                 // The header is one of the words of the reference.
                 REFERENCE => {
-                    self.take(REFERENCE_WORDS - 1);
-                    View::Reference(std::slice::from_raw_parts(item, REFERENCE_WORDS))
+                    let count = item_words(header);
+                    self.take(count - 1);
+                    View::Reference(std::slice::from_raw_parts(item, count))
+                }
+                FUN => {
+                    let (words, rest) = self.take(size + FUN_WORDS).split_at(size);
+                    View::Fun(Fun {
+                        env: Elements { base, words },
+                        words: [rest[0], rest[1]],
+                    })
+                }
+                PLAIN_FUN => {
+                    let behind = self.take(item_words(header) - 1);
+                    View::Fun(Fun {
+                        env: Elements {
+                            base,
+                            words: &behind[FUN_WORDS - 1..],
+                        },
+                        words: [header, behind[0]],
+                    })
                 }
                 HELD => {
                     self.take(HELD_WORDS);
@@ -736,6 +830,20 @@ pub struct Map<'a> {
     pub values: Elements<'a>,
     /// Whether the pairs are in the VM's order of iteration. Maps from the VM always are.
     pub ordered: bool,
+    /// The nodes of the tree that the map is in the VM, each before its children. Children are in the order of iteration. The lower half of
+    /// a word is the VM's header of the node. Bit `32 + i` says that child `i` is a node. Other children are pairs. There are no words if the
+    /// map is no tree, or if its nodes are not known.
+    pub nodes: &'a [u64],
+}
+
+/// A fun that refers to nothing but terms.
+#[derive(Clone, Copy)]
+pub struct Fun<'a> {
+    /// The terms of its environment.
+    pub env: Elements<'a>,
+    /// The VM's words before the environment: the header, and the address of the code. Funs are exactly the same if these words and the
+    /// environments are.
+    pub words: [u64; FUN_WORDS],
 }
 
 /// An integer as its sign and magnitude.

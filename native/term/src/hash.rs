@@ -9,7 +9,7 @@
 //! under another secret.
 
 use crate::block::Short;
-use crate::format::{as_chunks, is_immediate, padded, Class, Elements, Map, TermRef, View};
+use crate::format::{as_chunks, is_immediate, padded, Class, Elements, Fun, Map, TermRef, View};
 use crate::number::{small_value, Whole};
 use rapidhash::v3::{rapidhash_v3_seeded, RapidSecrets};
 use std::hash::{BuildHasher, RandomState};
@@ -83,7 +83,7 @@ pub fn key_word_of_part(part: &Short<'_>) -> Option<u64> {
         Short::Float(value) => Some(hash_float::<false>(*value)),
         Short::Tuple(elements) => Some(hash_words(Mark::Tuple, elements.len(), elements)),
         Short::Binary(bytes) => Some(hash_short_binary(bytes)),
-        Short::Reference(_) | Short::Counted(_) => None,
+        Short::Same(_) | Short::Counted(_) => None,
     }
 }
 
@@ -158,6 +158,7 @@ enum Mark {
     Negative,
     Bytes,
     Reference,
+    Fun,
     Held,
 }
 
@@ -309,6 +310,15 @@ impl State {
             View::Reference(words) => {
                 let state = self.mark(Mark::Reference, words.len());
                 words.iter().fold(state, |state, word| state.word(*word))
+            }
+            // As for held terms, the environment may contain numbers that are equal under `==`.
+            View::Fun(_) if ORDERED => self.mark(Mark::Held, Class::Fun as usize),
+            View::Fun(Fun {
+                env,
+                words: [first, second],
+            }) => {
+                let state = self.mark(Mark::Fun, env.len()).two_words(first, second);
+                state.elements::<ORDERED>(env)
             }
             View::Held(class, held) => {
                 let state = self.mark(Mark::Held, class as usize);
@@ -483,8 +493,6 @@ mod tests {
         check("atom and number", |builder, i| {
             builder.filled_tuple(&[0x4b, integer(i)]).word()
         });
-        check("references", |builder, i| {
-            builder.reference(&[PLAIN_REFERENCE, i << 32, 0])
-        });
+        check("references", |builder, i| builder.same(&[PLAIN_REFERENCE, i << 32, 0]));
     }
 }

@@ -18,7 +18,7 @@ pub struct Host {
     pub atom_text: fn(u64, &mut Vec<u8>),
     /// Whether `0.0 =:= -0.0`, which is true before OTP 27.
     pub zeros_identical: bool,
-    /// Compares in term order two terms of one class. One of them is held and the other is not.
+    /// Compares in term order two terms of one class. Both are funs, or one of them is held and the other is not.
     pub compare_mixed: fn(TermRef<'_>, TermRef<'_>) -> Ordering,
     /// Whether two terms of one class are exactly the same. One of them is held and the other is not.
     pub identical_mixed: fn(TermRef<'_>, TermRef<'_>) -> bool,

@@ -20,8 +20,8 @@ pub use block::{block_weight, bytes_of, Block, BlockRef, CountedBinary, Dismantl
 pub use builder::{Builder, Item, Room};
 pub use equal::{equal, equal_elements};
 pub use format::{
-    is_immediate, small, vm_word_at, Class, Elements, Integer, List, Map, Shared, TermRef, View, BOTTOM, MAX_ARITY,
-    NIL, TOP,
+    is_immediate, small, vm_word_at, Class, Elements, Fun, Integer, List, Map, Shared, TermRef, View, ALIAS, BOTTOM,
+    MAX_ARITY, NIL, TOP,
 };
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_of_part, key_word_ordered, mix};
 pub use host::{install, Held, Host, Retained};

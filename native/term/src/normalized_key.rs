@@ -588,6 +588,10 @@ fn put_other<'a>(out: Window<'a>, view: View<'_>, is_deepest: bool) -> (Window<'
             out.put_class(class);
             (out, true)
         }
+        View::Fun(_) => {
+            out.put_class(Class::Fun);
+            (out, true)
+        }
         _ => {
             out.put_class(Class::Reference);
             (out, true)

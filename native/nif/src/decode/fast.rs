@@ -10,10 +10,10 @@
 
 use crate::decode;
 use crate::entry::failure::Failure;
-use crate::layout::{self, BOXED, CELL};
+use crate::layout::{self, tree, BOXED, CELL};
 use crate::vm::{Env, Term};
 use cats_table::ObjectRef;
-use cats_term::{is_immediate, BlockRef, Elements, TermRef, View, NIL};
+use cats_term::{is_immediate, BlockRef, Elements, Map, TermRef, View, NIL};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
@@ -213,7 +213,7 @@ impl Decoder<'_> {
                 next.add(1).write(bits);
                 return next.add(2);
             }
-            if let Some(words) = term.reference_words() {
+            if let Some(words) = term.same_words().filter(|words| words.len() <= SMALL) {
                 refer();
                 return copy_few(words, next);
             }
@@ -270,6 +270,9 @@ impl Decoder<'_> {
                         let behind = self.slots(term, map.values, is_flat, at.add(3), &mut waiting, behind);
                         self.slots(term, map.keys, is_flat, keys.add(1), &mut waiting, behind)
                     }
+                    View::Map(map) if !map.nodes.is_empty() && tree::is_known() => {
+                        self.tree(term, map, is_flat, slot, next)
+                    }
                     View::Float(value) => {
                         let (at, behind) = self.item(next, layout::FLOAT_HEADER, 1);
                         at.add(1).write(value.to_bits());
@@ -296,6 +299,13 @@ impl Decoder<'_> {
                         }
                         None => self.by_vm(term.beside(slot.read()), slot, next),
                     },
+                    View::Fun(fun) => {
+                        let count = fun.env.len();
+                        let (at, behind) = self.item(next, fun.words[0], 1 + count);
+                        at.add(1).write(fun.words[1]);
+                        slot.write(at.addr().get() as u64 | BOXED);
+                        self.slots(term, fun.env, is_flat, at.add(2), &mut waiting, behind)
+                    }
                     View::Reference(words) => {
                         let (at, behind) = self.item(next, words[0], words.len() - 1);
                         copy(&words[1..], at.add(1));
@@ -362,6 +372,38 @@ impl Decoder<'_> {
             }
         }
         next
+    }
+
+    /// Decodes a map that is a tree. Keys and values that are not immediates are decoded at once. The block is that of
+    /// `term`.
+    #[inline(never)]
+    unsafe fn tree(
+        &mut self,
+        term: TermRef,
+        map: Map,
+        flat: bool,
+        slot: NonNull<u64>,
+        next: NonNull<u64>,
+    ) -> NonNull<u64> {
+        let (keys, values) = (map.keys.words(), map.values.words());
+        let pairs = std::iter::zip(keys, values).map(|(key, value)| (*key, *value));
+        // SAFETY: as the caller promises; each word that is not an immediate is one of the block.
+        unsafe {
+            let (at, behind) = tree::make(self.env, next, map.nodes, pairs);
+            slot.write(at.addr().get() as u64 | BOXED);
+            let mut next = behind;
+            if !flat {
+                let cells = behind.sub(2 * keys.len());
+                for (first, words) in [(cells, keys), (cells.add(1), values)] {
+                    for (i, &word) in words.iter().enumerate() {
+                        if !is_immediate(word) {
+                            next = self.boxed(term.beside(word), first.add(2 * i), next);
+                        }
+                    }
+                }
+            }
+            next
+        }
     }
 
     /// Writes the words of these elements of an item from `first` on. Those that are not immediates wait. The block is

@@ -11,7 +11,7 @@ use crate::layout;
 use crate::layout::binary;
 use crate::vm::external;
 use crate::vm::{Env, Term};
-use cats_term::{BlockRef, Class, Elements, Integer, List, Map, Shared, TermRef, View, NIL};
+use cats_term::{BlockRef, Class, Elements, Fun, Integer, List, Map, Shared, TermRef, View, NIL};
 
 /// The tuple that a block stores. Fails with `Big` if it is too large for this scheduler.
 #[inline]
@@ -46,7 +46,9 @@ pub fn object_with(env: Env, block: BlockRef, place: usize, key: Term) -> Result
 pub fn may_stand(term: TermRef) -> bool {
     match term.view() {
         View::Immediate(_) | View::Integer(_) | View::Reference(_) => true,
-        View::Tuple(elements) => term.is_flat() || elements.iter().all(may_stand),
+        View::Tuple(elements) | View::Fun(Fun { env: elements, .. }) => {
+            term.is_flat() || elements.iter().all(may_stand)
+        }
         View::List(list) => term.is_flat() || list.elements().iter().all(may_stand) && may_stand(list.tail()),
         View::Held(class, _) => matches!(class, Class::Reference | Class::Pid | Class::Port),
         View::Map(_) | View::Float(_) | View::Binary(_) | View::SharedBinary(..) => false,
@@ -78,6 +80,12 @@ pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
         View::Integer(integer) => make_integer(env, integer).ok_or(Failure::SystemLimit),
         View::Binary(bytes) => Ok(env.binary(bytes)),
         View::Reference(words) => Ok(env.reference(words)),
+        View::Fun(fun) => {
+            let terms = made(env, fun.env)?;
+            let words = [&fun.words, Term::words(&terms)].concat();
+            // SAFETY: these are the words of a fun that refers to terms of this environment.
+            Ok(unsafe { env.copy(Term(cats_term::vm_word_at(&words))) })
+        }
         // SAFETY: the object owns a reference to the binary, and the caller keeps the object alive.
         View::SharedBinary(Shared::Counted(record), bytes) => Ok(unsafe { binary::make(env, record, bytes) }),
         // SAFETY: the object owns the held term, and the caller keeps the object alive.

@@ -6,7 +6,7 @@
 //! item that are not immediates, each but the last is a recursive call. The loop continues with the last one.
 
 use crate::encode::{INLINE_BINARY, MAX_DEPTH};
-use crate::layout::{self, Look};
+use crate::layout::{self, fun, Look};
 use crate::vm::{Env, Term};
 use cats_sync::epoch::Guard;
 use cats_term::{draft, is_immediate, Block, Room, TermRef, NIL};
@@ -154,7 +154,7 @@ impl<'e> Encoder<'e> {
                     }
                     Look::Float(value) => return self.float(value, slot, at),
                     Look::Binary(bytes) => return self.binary(bytes, slot, at),
-                    Look::Reference(words) => {
+                    Look::Same(words) => {
                         self.room(at, words.len())?;
                         slot.write(draft::word(self.first, at));
                         return Some(copy(words, at));
@@ -165,7 +165,7 @@ impl<'e> Encoder<'e> {
                         at.write(draft::integer_header(negative, digits.len()));
                         return Some(copy(digits, at.add(1)));
                     }
-                    Look::Other => return self.outside(term, slot, at),
+                    Look::Other => return self.other(term, slot, at),
                 }
             }
             match last {
@@ -284,11 +284,14 @@ impl<'e> Encoder<'e> {
         }
     }
 
-    /// A binary outside the heap.
+    /// A binary outside the heap, or a fun.
     #[inline(never)]
-    unsafe fn outside(&mut self, term: Term, slot: NonNull<u64>, at: NonNull<u64>) -> Option<NonNull<u64>> {
+    unsafe fn other(&mut self, term: Term, slot: NonNull<u64>, at: NonNull<u64>) -> Option<NonNull<u64>> {
         self.may_stand = false;
-        let (record, bytes) = self.env.counted_binary(term)?;
+        let Some((record, bytes)) = self.env.counted_binary(term) else {
+            // SAFETY: as the caller promises.
+            return unsafe { self.fun(term, slot, at) };
+        };
         // SAFETY: as the caller promises; there is room.
         unsafe {
             if bytes.len() <= INLINE_BINARY {
@@ -301,6 +304,23 @@ impl<'e> Encoder<'e> {
             at.add(1).write(record);
             at.add(2).write(bytes.as_ptr().expose_provenance() as u64);
             Some(at.add(3))
+        }
+    }
+
+    unsafe fn fun(&mut self, term: Term, slot: NonNull<u64>, at: NonNull<u64>) -> Option<NonNull<u64>> {
+        // SAFETY: as the caller promises; there is room.
+        unsafe {
+            let (words, terms) = fun::read(term)?;
+            let count = terms.len();
+            self.room(at, 1 + count + words.len())?;
+            slot.write(draft::word(self.first, at));
+            let behind = copy(&words, at.add(1 + count));
+            let mut last = None;
+            let next = self.slots(terms, at.add(1), &mut last, behind)?;
+            at.write(draft::fun_header(count));
+            // A fun of immediates does not come here.
+            let (slot, term) = last?;
+            self.boxed(term, slot, next)
         }
     }
 }

@@ -8,7 +8,7 @@ pub mod fast;
 
 use crate::entry::failure::Failure;
 use crate::layout::binary;
-use crate::layout::{self, Look};
+use crate::layout::{self, fun, tree, Look};
 use crate::vm::atoms;
 use crate::vm::external;
 use crate::vm::{on_dirty_scheduler, Env, Term};
@@ -90,7 +90,7 @@ pub unsafe fn short<'a, R>(env: Env<'a>, term: Term, f: impl FnOnce(Short<'a>) -
     match unsafe { layout::look(term) } {
         Look::Float(value) => f(Short::Float(value)),
         Look::Binary(bytes) if bytes.len() <= INLINE_BINARY => f(Short::Binary(bytes)),
-        Look::Reference(words) => f(Short::Reference(words.try_into().ok()?)),
+        Look::Same(words) => f(Short::Same(words)),
         Look::Tuple(elements) if elements.len() <= SHORT_TUPLE => f(Short::Tuple(immediates(elements)?)),
         Look::Other => {
             let (record, bytes) = env.counted_binary(term)?;
@@ -183,7 +183,7 @@ impl Encoder<'_, '_, '_> {
                 Look::Map(keys, values) if !is_too_deep => return self.map(keys, values),
                 Look::Float(value) => return Some((self.builder.float(value), 0)),
                 Look::Binary(bytes) if bytes.len() <= INLINE_BINARY => return Some((self.builder.binary(bytes), 0)),
-                Look::Reference(words) => return Some((self.builder.reference(words), 0)),
+                Look::Same(words) => return Some((self.builder.same(words), 0)),
                 Look::Integer(negative, digits) => {
                     self.budget(digits.len())?;
                     return Some((self.builder.integer(negative, digits), 0));
@@ -222,6 +222,12 @@ impl Encoder<'_, '_, '_> {
                 true => self.deep(Class::Map, term),
                 false => self.map_asking(term, pairs),
             };
+        }
+        // SAFETY: the term belongs to the environment.
+        if let (Some((words, terms)), false) = (unsafe { fun::read(term) }, is_too_deep) {
+            self.budget(terms.len())?;
+            let item = self.builder.filled_fun(Term::words(terms), words);
+            return Some((item.word(), Self::slots([terms, &[]])));
         }
         let word = if let Some(value) = env.get_f64(term) {
             self.builder.float(value)
@@ -288,6 +294,14 @@ impl Encoder<'_, '_, '_> {
     fn map_asking(&mut self, map: Term, pairs: usize) -> Option<(u64, usize)> {
         self.budget(2 * pairs)?;
         let item = self.builder.map(pairs);
+        let (keys, values) = self.builder.slots(item).split_at_mut(pairs);
+        // SAFETY: the term belongs to the environment.
+        if let Some(nodes) = unsafe { tree::read(map, keys, values) } {
+            let is_flat = is_immediate(keys.iter().chain(&*values).fold(!0, |tags, word| tags & word));
+            self.budget(nodes.len())?;
+            self.builder.nodes(item, &nodes);
+            return Some((item.word(), if is_flat { 0 } else { 2 * pairs }));
+        }
         let (keys, values) = self.builder.slots(item).split_at_mut(pairs);
         let mut places = keys.iter_mut().zip(values);
         let passed = self.env.each_pair(map, pairs, |key, value| {

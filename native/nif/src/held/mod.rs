@@ -20,6 +20,7 @@
 pub mod host;
 mod weight;
 
+use crate::layout;
 use crate::vm::{Env, Term};
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -194,11 +195,16 @@ impl Batch {
     ///
     /// Only the owner calls, while the batch is open and not full.
     #[inline]
-    fn add(&self, held: &Held, weight: usize, bytes: Option<&[u8]>) -> (*const u8, bool) {
+    fn add(&self, held: &Held, weight: Option<usize>, bytes: Option<&[u8]>) -> (*const u8, bool) {
         // SAFETY: only the owner adds to the environment, and others only read what was published to them.
         let env = unsafe { Env::new(self.env) };
         // SAFETY: the source is a term of the caller's own call, or one that lives while its guard does.
-        let mut term = unsafe { env.copy(Term(held.term())) };
+        let (mut term, copied) = unsafe { weight::copied(env, Term(held.term())) };
+        let weight = weight.unwrap_or_else(|| {
+            // SAFETY: as above.
+            let bytes = copied.or_else(|| unsafe { weight::weight(Term(held.term()), ALONE) });
+            bytes.map_or(ALONE, |bytes| (bytes + ITEM_WEIGHT).min(ALONE))
+        });
         let mut address = std::ptr::null();
         if let Some(bytes) = bytes {
             address = bytes.as_ptr();
@@ -273,13 +279,15 @@ fn lock(batch: *const Batch) -> MutexGuard<'static, ()> {
 pub fn retain(held: &Held, class: Class, bytes: Option<&[u8]>) -> *const u8 {
     let hides = !matches!((class, bytes), (Class::Reference | Class::Port | Class::Pid, None));
     let weight = match bytes {
-        Some(bytes) => bytes.len(),
-        None if !hides => 0,
+        Some(bytes) => Some(bytes.len()),
+        None if !hides => Some(0),
+        // A fun is mostly small. So it is weighed while it is copied into the batch.
+        None if class == Class::Fun && layout::is_known() => None,
         // SAFETY: the words name a term of the call, or one that lives while its guard does.
-        None => unsafe { weight::weight(Term(held.term()), ALONE) }.unwrap_or(ALONE),
+        None => Some(unsafe { weight::weight(Term(held.term()), ALONE) }.unwrap_or(ALONE)),
     };
-    let weight = (weight + ITEM_WEIGHT).min(ALONE);
-    if weight == ALONE {
+    let weight = weight.map(|weight| (weight + ITEM_WEIGHT).min(ALONE));
+    if weight == Some(ALONE) {
         return add_alone(held, weight, hides, bytes);
     }
     let (address, full) = add_to_current(held, weight, hides, bytes);
@@ -291,7 +299,7 @@ pub fn retain(held: &Held, class: Class, bytes: Option<&[u8]>) -> *const u8 {
 
 /// Adds a term to a batch of its own.
 #[cold]
-fn add_alone(held: &Held, weight: usize, hides: bool, bytes: Option<&[u8]>) -> *const u8 {
+fn add_alone(held: &Held, weight: Option<usize>, hides: bool, bytes: Option<&[u8]>) -> *const u8 {
     let batch = Batch::new(1, hides);
     // SAFETY: this thread owns the new batch.
     let (address, _) = unsafe { &*batch }.add(held, weight, bytes);
@@ -301,7 +309,12 @@ fn add_alone(held: &Held, weight: usize, hides: bool, bytes: Option<&[u8]>) -> *
 
 /// Adds a term to this thread's batch; also returns the batch if it is full now and no longer the thread's, to be closed.
 #[inline]
-fn add_to_current(held: &Held, weight: usize, hides: bool, bytes: Option<&[u8]>) -> (*const u8, Option<*mut Batch>) {
+fn add_to_current(
+    held: &Held,
+    weight: Option<usize>,
+    hides: bool,
+    bytes: Option<&[u8]>,
+) -> (*const u8, Option<*mut Batch>) {
     let added = CURRENT.try_with(|currents| {
         let current = &currents[usize::from(hides)];
         // Relaxed: this thread's own, or somebody has taken it to close it.
@@ -391,7 +404,7 @@ fn settle(guard: &Guard, batch: &Batch, state: u64) {
             if let Some(held) = unsafe { held.as_ref() } {
                 // The bytes of a binary stay where they are: `add` copies none of a term that has a batch.
                 let weight = slot.weight.load(Ordering::Relaxed);
-                full.extend(add_to_current(held, weight, batch.hides, None).1);
+                full.extend(add_to_current(held, Some(weight), batch.hides, None).1);
             }
         }
     }

@@ -55,3 +55,21 @@ pub unsafe fn weight(term: Term, limit: usize) -> Option<usize> {
         .flatten()?;
     to.checked_sub(from).filter(|distance| *distance <= limit)
 }
+
+/// Copies a term into an environment. If the layout of environments is known, also returns how many bytes the copy takes,
+/// unless the VM got more memory for it.
+///
+/// # Safety
+/// The term lives during the call. The environment belongs to this thread.
+pub unsafe fn copied(env: Env, term: Term) -> (Term, Option<usize>) {
+    // SAFETY: as the caller promises, and the layout of environments is known.
+    let place = || layout::is_known().then(|| unsafe { (layout::next(env).addr().get(), layout::end(env)) });
+    let before = place();
+    // SAFETY: as the caller promises.
+    let copy = unsafe { env.copy(term) };
+    let bytes = before.zip(place()).and_then(|(before, after)| {
+        let is_same_memory = before.1 == after.1;
+        is_same_memory.then(|| after.0 - before.0)
+    });
+    (copy, bytes)
+}

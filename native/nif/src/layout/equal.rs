@@ -72,7 +72,7 @@ fn item_equals(env: Env, term: Term, stored: TermRef<'_>, left: &mut usize) -> b
         View::Held(Class::Reference | Class::Port | Class::Pid, held) => unsafe {
             enif_is_identical(term.raw(), Term(held.term()).raw()) != 0
         },
-        View::Held(..) | View::Map(_) => false,
+        View::Held(..) | View::Map(_) | View::Fun(_) => false,
     }
 }
 

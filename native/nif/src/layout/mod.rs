@@ -11,6 +11,8 @@
 
 pub mod binary;
 pub mod equal;
+pub mod fun;
+pub mod tree;
 
 use crate::vm::external;
 use crate::vm::{Env, Term};
@@ -75,9 +77,10 @@ static NEGATIVE: AtomicU64 = AtomicU64::new(UNKNOWN);
 /// Most digits of an integer that is made in place.
 const DIGITS: usize = 16;
 
-/// The header of a plain reference. It does not belong to a table or another resource, and is not an alias. The lower
-/// half of the next word tells it from references to resources.
+/// The header of a plain reference. It does not belong to a table or another resource. The lower half of the next word
+/// tells it from references to resources. An alias has one more word, with the process.
 static REFERENCE: AtomicU64 = AtomicU64::new(UNKNOWN);
+const ALIAS_MORE: u64 = 1 << KIND_BITS;
 const PLAIN: u64 = u32::MAX as u64;
 
 /// The header of references to resources. It is known once [`learn_resource`] has learned where the object is. That
@@ -271,7 +274,8 @@ pub enum Look<'a> {
     Map(&'a [Term], &'a [Term]),
     Float(f64),
     Binary(&'a [u8]),
-    Reference(&'a [u64]),
+    /// The words of a plain reference, an alias, or a fun of immediates. An item of a block is the same.
+    Same(&'a [u64]),
     /// Whether it is negative, and its magnitude.
     Integer(bool, &'a [u64]),
     Other,
@@ -296,14 +300,16 @@ pub unsafe fn look<'a>(term: Term) -> Look<'a> {
         } else if let Some((keys, values)) = map(term) {
             Look::Map(keys, values)
         } else if let Some(words) = reference(term) {
-            Look::Reference(words)
+            Look::Same(words)
+        } else if let Some((negative, digits)) = integer(term) {
+            Look::Integer(negative, digits)
         } else {
-            integer(term).map_or(Look::Other, |(negative, digits)| Look::Integer(negative, digits))
+            fun::of_immediates(term).map_or(Look::Other, Look::Same)
         }
     }
 }
 
-/// All words of a plain reference.
+/// All words of a plain reference or an alias.
 ///
 /// # Safety
 /// As for [`boxed`]; it lives for `'a`.
@@ -312,7 +318,8 @@ pub unsafe fn reference<'a>(term: Term) -> Option<&'a [u64]> {
     // SAFETY: a header has the number of words behind it, which never change.
     unsafe {
         let (header, number) = boxed(term)?;
-        let plain = header == REFERENCE.load(Ordering::Relaxed) && *number & PLAIN == PLAIN;
+        let known = REFERENCE.load(Ordering::Relaxed);
+        let plain = (header == known || header == known.wrapping_add(ALIAS_MORE)) && *number & PLAIN == PLAIN;
         plain.then(|| from_raw_parts(address(term), 1 + (header >> KIND_BITS) as usize))
     }
 }
@@ -377,14 +384,14 @@ pub unsafe fn learn_resource(term: Term, kind: *const ErlNifResourceType, object
 pub fn learn(env: Env) {
     // Until the end the VM makes and reads all terms.
     forget();
-    if !is_known_release() {
+    let Some(release) = release().filter(|release| *release <= LAST_RELEASE) else {
         return;
-    }
+    };
     #[cfg(debug_assertions)]
     LEARNING.store(true, Ordering::Relaxed);
     let expected = environment(env).is_some() && cells_and_tuples(env).is_some() && floats(env).is_some();
     if expected {
-        learn_others(env);
+        learn_others(env, release);
         PROCESSES.store(process_begins_with_pid(env), Ordering::Relaxed);
     }
     #[cfg(debug_assertions)]
@@ -393,7 +400,7 @@ pub fn learn(env: Env) {
 }
 
 /// Learns what may differ between releases.
-fn learn_others(env: Env) {
+fn learn_others(env: Env, release: u32) {
     let (kind, unit) = binaries(env).unwrap_or((UNKNOWN, 1));
     BINARIES.store(kind, Ordering::Relaxed);
     UNIT.store(unit.ilog2().into(), Ordering::Relaxed);
@@ -401,8 +408,13 @@ fn learn_others(env: Env) {
     let (positive, negative) = integers(env).unwrap_or((UNKNOWN, UNKNOWN));
     POSITIVE.store(positive, Ordering::Relaxed);
     NEGATIVE.store(negative, Ordering::Relaxed);
+    if map != UNKNOWN {
+        let sizes = TRIED_PAIRS.chain(TREES).filter(|size| *size > pairs);
+        tree::learn(env, map & KIND, sizes, |pairs| make_map(env, pairs));
+    }
     MAP.store(map, Ordering::Relaxed);
     PAIRS.store(pairs, Ordering::Relaxed);
+    fun::learn(env, release);
     REFERENCE.store(references(env).unwrap_or(UNKNOWN), Ordering::Relaxed);
     binary::learn(env);
 }
@@ -410,6 +422,8 @@ fn learn_others(env: Env) {
 /// Lets `erl_nif` do everything until terms are learned again.
 pub fn forget() {
     KNOWN.store(false, Ordering::Relaxed);
+    tree::forget();
+    fun::forget();
     RESOURCE_TAG.store(UNKNOWN, Ordering::Relaxed);
     binary::forget();
     PROCESSES.store(false, Ordering::Relaxed);
@@ -421,18 +435,15 @@ pub fn knows_resources() -> bool {
     RESOURCE_TAG.load(Ordering::Relaxed) != UNKNOWN
 }
 
-fn is_known_release() -> bool {
+/// The major version of the runtime system.
+fn release() -> Option<u32> {
     let mut info = MaybeUninit::<ErlNifSysInfo>::zeroed();
     // SAFETY: the VM fills no more bytes than the given size. The version is a string that is never freed.
     let version = unsafe {
         enif_system_info(info.as_mut_ptr(), size_of::<ErlNifSysInfo>());
         CStr::from_ptr(info.assume_init().erts_version)
     };
-    let major = version
-        .to_str()
-        .ok()
-        .and_then(|version| version.split('.').next()?.parse().ok());
-    major.is_some_and(|major: u32| major <= LAST_RELEASE)
+    version.to_str().ok()?.split('.').next()?.parse().ok()
 }
 
 /// Checks that an environment says where its next term goes: terms that are made one after the other lie where it said.
@@ -546,17 +557,20 @@ fn integers(env: Env) -> Option<(u64, u64)> {
     (kinds.0 != kinds.1).then_some(kinds)
 }
 
+/// A map of this many pairs of integers.
+fn make_map(env: Env, pairs: usize) -> Option<Term> {
+    let integers = |from: i64| {
+        (0..pairs as i64)
+            .rev()
+            .map(|i| env.integer(from + i))
+            .collect::<Vec<_>>()
+    };
+    env.map(&integers(0), &integers(-1000))
+}
+
 /// The header of flat maps, and the most pairs that one of those tried has.
 fn maps(env: Env) -> Option<(u64, usize)> {
-    let make = |pairs: usize| {
-        let integers = |from: i64| {
-            (0..pairs as i64)
-                .rev()
-                .map(|i| env.integer(from + i))
-                .collect::<Vec<_>>()
-        };
-        env.map(&integers(0), &integers(-1000))
-    };
+    let make = |pairs| make_map(env, pairs);
     // SAFETY: as in `cells_and_tuples`.
     let header = |map: Term| unsafe { boxed(map) };
     let (known, _) = header(make(1)?)?;
@@ -635,6 +649,15 @@ unsafe fn take<'a>(env: Env<'a>, words: usize) -> Option<&'a mut [MaybeUninit<u6
 pub unsafe fn next(env: Env) -> NonNull<u64> {
     // SAFETY: as in `take`; the pointer is never null.
     unsafe { NonNull::new_unchecked((*environment_of(env)).next) }
+}
+
+/// The address of the end of the memory in which the next item of this environment goes.
+///
+/// # Safety
+/// As for [`take`].
+pub unsafe fn end(env: Env) -> usize {
+    // SAFETY: as in `take`.
+    unsafe { (*env.raw().cast::<Environment>()).end.addr() }
 }
 
 /// Sets the place of the next item of this environment: behind everything that was written from [`next`] on.

@@ -433,7 +433,7 @@ impl<'a> Env<'a> {
         Term::from_raw(unsafe { enif_make_ref(self.raw) })
     }
 
-    /// The words of a plain reference, as the VM has them. Nothing for other terms.
+    /// The words of a plain reference or an alias, as the VM has them. Nothing for other terms.
     #[inline]
     pub fn plain_reference(self, term: Term) -> Option<&'a [u64]> {
         // SAFETY: as in `tuple_elements`.

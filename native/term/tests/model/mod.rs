@@ -184,7 +184,7 @@ impl Model {
                 unsafe { builder.shared_binary(word, bytes) }
             }
             Bits(bytes, bits) => self.build_held(Form::Bits(bytes.clone(), *bits), builder),
-            Plain(number) => builder.reference(&plain_reference(*number)),
+            Plain(number) => builder.same(&plain_reference(*number)),
             Opaque(_, number) => self.build_held(Form::Opaque(*number), builder),
             Deep(inner) => self.build_held(Form::Compound(Box::new(inner.key())), builder),
         }
@@ -244,6 +244,7 @@ impl Model {
             View::SharedBinary(Shared::Held(_), bytes) => Binary(bytes.to_vec(), Bytes::Held),
             View::SharedBinary(Shared::Counted(_), bytes) => Binary(bytes.to_vec(), Bytes::Counted),
             View::Reference(words) => Plain(plain_number(words)),
+            View::Fun(_) => unreachable!("no model has funs"),
             View::Held(class, held) => match &*held_form(held.term()).expect("held terms live") {
                 Form::Opaque(number) => Opaque(class, *number),
                 Form::Bits(bytes, bits) => Bits(bytes.clone(), *bits),

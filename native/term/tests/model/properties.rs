@@ -71,7 +71,7 @@ proptest! {
         let binary = if let View::Binary(bytes) = term.view() { Some(bytes) } else { None };
         prop_assert_eq!(term.own_binary(), binary);
         let reference = if let View::Reference(words) = term.view() { Some(words) } else { None };
-        prop_assert_eq!(term.reference_words(), reference);
+        prop_assert_eq!(term.same_words(), reference);
         let bits = if let View::Float(value) = term.view() { Some(value.to_bits()) } else { None };
         prop_assert_eq!(term.float_words(), bits.as_ref().map(std::slice::from_ref));
     }

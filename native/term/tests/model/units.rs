@@ -6,7 +6,7 @@ use crate::ZEROS_IDENTICAL;
 use cats_term::test_host::{counted, install_test_host, plain_reference, record, retained};
 use cats_term::{
     compare, equal, hash_of, head, key_word, key_word_of_part, key_word_ordered, normalize, small, Block, Builder,
-    Class, CountedBinary, Short, TermRef, View, BOTTOM, NIL, TOP,
+    Class, CountedBinary, Short, TermRef, View, ALIAS, BOTTOM, NIL, TOP,
 };
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -238,12 +238,16 @@ fn blocks_of_short_parts() {
     install_test_host(ZEROS_IDENTICAL);
     let bytes: Vec<u8> = (1..=64).collect();
     let reference = plain_reference(5);
+    let alias = [ALIAS, 5, 6, 7];
     let (record, shared) = record(&[7; 100]);
     let numbers: Vec<u64> = (0..5).filter_map(small).collect();
+    let fun = [0x2_0314, 77, numbers[0], numbers[1]];
     let others = [
         Short::Float(1.5),
         Short::Float(-0.0),
-        Short::Reference((&reference[..]).try_into().unwrap()),
+        Short::Same(&reference),
+        Short::Same(&alias),
+        Short::Same(&fun),
         // SAFETY: the bytes live forever. The test host counts references for any number.
         Short::Counted(unsafe { CountedBinary::new(record, shared) }),
     ];
@@ -258,7 +262,7 @@ fn blocks_of_short_parts() {
             let word = match part {
                 Short::Float(value) => builder.float(value),
                 Short::Binary(bytes) => builder.binary(bytes),
-                Short::Reference(words) => builder.reference(words),
+                Short::Same(words) => builder.same(words),
                 Short::Tuple(elements) => builder.filled_tuple(elements).word(),
                 // SAFETY: as above.
                 Short::Counted(_) => unsafe { builder.counted_binary(record, shared) },
@@ -283,7 +287,7 @@ fn plain_references_take_three_words() {
     let mut builder = Builder::new();
     let object = builder.tuple(3);
     for (slot, words) in references.iter().enumerate() {
-        let word = builder.reference(words);
+        let word = builder.same(words);
         builder.set(object, slot, word);
     }
     builder.set(object, 2, small(7).unwrap());
@@ -490,7 +494,7 @@ fn nested_terms_are_the_same_wherever_they_lie() {
         builder.set(last, 0, word);
         let word = builder.integer(false, &[leaf(7) as u64, 1 << 60]);
         builder.set(last, 1, word);
-        let word = builder.reference(&plain_reference(leaf(8) as u64));
+        let word = builder.same(&plain_reference(leaf(8) as u64));
         builder.set(last, 2, word);
         builder.finish().unwrap()
     };

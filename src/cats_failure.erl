@@ -191,14 +191,17 @@ explain(Reason, Function, [_, _, Table], Cause) when Function =:= foldl; Functio
 explain(Reason, repair_continuation, [_Continuation, MatchSpec], none) ->
     #{1 := Remark} = as_ets(Reason, match_spec_compile, [MatchSpec], none),
     #{2 => Remark};
-%% OTP 27 has the function, but neither this cause nor its remark.
-explain(badarg, update_element, [_Table, _Key, _ElementSpec, Default], default) when is_tuple(Default) ->
-    #{4 => <<"default tuple too small">>};
 explain(Reason, Function, Arguments, Cause) ->
-    case erlang:function_exported(ets, Function, length(Arguments)) of
+    case is_known(Function, Arguments, Cause) of
         true -> as_ets(Reason, Function, Arguments, Cause);
         false -> explain_newer(Reason, Function, Arguments, Cause)
     end.
+
+%% Whether the running OTP explains such a failure. OTP 27 has update_element/4, but not this cause.
+is_known(update_element, [_Table, _Key, _ElementSpec, _Default], default) ->
+    list_to_integer(erlang:system_info(otp_release)) >= 28;
+is_known(Function, Arguments, _Cause) ->
+    erlang:function_exported(ets, Function, length(Arguments)).
 
 text(Format, Arguments) ->
     unicode:characters_to_binary(io_lib:format(Format, Arguments)).
@@ -214,6 +217,7 @@ explain_newer(Reason, update_element, [Table, Key, ElementSpec, Default], Cause)
 explain_newer(Reason, Function, Arguments, Cause) ->
     as_ets(Reason, Function, Arguments, Cause).
 
+default_remark(default, Default) when is_tuple(Default) -> <<"default tuple too small">>;
 default_remark(Cause, Default) when Cause =:= default; Cause =:= none ->
     case is_tuple(Default) of
         true -> "";

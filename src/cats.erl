@@ -935,7 +935,7 @@ init_table_on(Tid, {Objects, InitFun}) when is_list(Objects), is_function(InitFu
         lists:foreach(fun(Object) -> insert(Tid, Object) end, Objects)
     catch
         error:Reason:Stack ->
-            _ = (catch InitFun(close)),
+            _ = try InitFun(close) catch _:_ -> ok end,
             exit({Reason, Stack})
     end,
     init_table_on(Tid, InitFun(read));

@@ -192,10 +192,16 @@ explain(Reason, repair_continuation, [_Continuation, MatchSpec], none) ->
     #{1 := Remark} = as_ets(Reason, match_spec_compile, [MatchSpec], none),
     #{2 => Remark};
 explain(Reason, Function, Arguments, Cause) ->
-    case erlang:function_exported(ets, Function, length(Arguments)) of
+    case is_known(Function, Arguments, Cause) of
         true -> as_ets(Reason, Function, Arguments, Cause);
         false -> explain_newer(Reason, Function, Arguments, Cause)
     end.
+
+%% Whether the running OTP explains such a failure. OTP 27 has update_element/4, but not this cause.
+is_known(update_element, [_Table, _Key, _ElementSpec, _Default], default) ->
+    list_to_integer(erlang:system_info(otp_release)) >= 28;
+is_known(Function, Arguments, _Cause) ->
+    erlang:function_exported(ets, Function, length(Arguments)).
 
 text(Format, Arguments) ->
     unicode:characters_to_binary(io_lib:format(Format, Arguments)).

@@ -23,11 +23,16 @@ database(Config) ->
     same(Modules, [], exercise_mnesia, filename:join(proplists:get_value(priv_dir, Config), "mnesia")).
 
 metrics(_Config) ->
-    [Directory | _] = filelib:wildcard(filename:join("/usr/lib/erlang/lib", "folsom-*/ebin")),
-    Others = filelib:wildcard(filename:join("/usr/lib/erlang/lib", "{bear,meck}-*/ebin")),
-    Modules = [list_to_atom(filename:basename(File, ".beam"))
-               || File <- filelib:wildcard(filename:join(Directory, "*.beam"))],
-    same(Modules, [Directory | Others], exercise_folsom, 1).
+    case libraries("folsom") of
+        [Directory | _] ->
+            Modules = [list_to_atom(filename:basename(File, ".beam"))
+                       || File <- filelib:wildcard(filename:join(Directory, "*.beam"))],
+            same(Modules, [Directory | libraries("{bear,meck}")], exercise_folsom, 1);
+        [] ->
+            {skip, "Debian's package erlang-folsom is missing: `scripts/deps test` installs it"}
+    end.
+
+libraries(Name) -> filelib:wildcard(filename:join("/usr/lib/erlang/lib", Name ++ "-*/ebin")).
 
 %% Runs the exercise on both, and compares the results.
 same(Modules, Path, Exercise, Argument) ->
@@ -110,13 +115,15 @@ derived(Graph, Vertex) ->
                || Function <- [reachable, reachable_neighbours, reaching, reaching_neighbours]],
     Answers = [digraph_utils:Function(Graph)
                || Function <- [is_acyclic, is_tree, is_arborescence, arborescence_root]],
-    Sorted = is_list(digraph_utils:topsort(Graph)),
-    Orders = [lists:sort(digraph_utils:Function(Graph)) || Function <- [preorder, postorder, loop_vertices]],
+    %% Before OTP 29 these may leave out vertices of a cycle, depending on the order of the table.
+    Walks = [lists:sort(digraph_utils:Function(Graph))
+             || digraph_utils:is_acyclic(Graph), Function <- [topsort, preorder, postorder]],
+    Loops = lists:sort(digraph_utils:loop_vertices(Graph)),
     Subgraph = digraph_utils:subgraph(Graph, Known ++ lists:seq(1, 15, 2)),
     Condensation = digraph_utils:condensation(Graph),
     Graphs = [{length(digraph:vertices(New)), length(digraph:edges(New))} || New <- [Subgraph, Condensation]],
     [true, true] = [digraph:delete(New) || New <- [Subgraph, Condensation]],
-    {Sets, Reached, Answers, Sorted, Orders, Graphs}.
+    {Sets, Reached, Answers, Walks, Loops, Graphs}.
 
 %%% pg: processes that join, leave and die.
 
@@ -227,17 +234,14 @@ exercise_folsom(_) ->
         ++ [folsom_metrics:untag_metric(counter, tag), lists:sort(folsom_metrics:get_metrics_value(tag))],
     Known = [lists:sort(folsom_metrics:get_metrics()), lists:sort(folsom_metrics:get_metrics_info()),
              folsom_metrics:metric_exists(gauge), folsom_metrics:metric_exists(nothing)],
-    Failures = [catch folsom_metrics:get_metric_value(nothing), folsom_metrics:notify({nothing, 1}),
+    Failures = [failure(fun() -> folsom_metrics:get_metric_value(nothing) end), folsom_metrics:notify({nothing, 1}),
                 folsom_metrics:new_counter(counter), folsom_metrics:notify({counter, {bad, 1}})],
-    report([Created, Noted, Timed, Values, Statistics, Sampled, History, Tagged, Known, without_stacks(Failures)]
+    report([Created, Noted, Timed, Values, Statistics, Sampled, History, Tagged, Known, Failures]
            ++ [[folsom_metrics:delete_metric(Name), folsom_metrics:metric_exists(Name)]
                || Name <- [counter, gauge, spiral]]).
 
 rounded(Value) when is_float(Value) -> round(Value * 1.0e6);
 rounded(Value) -> Value.
 
-without_stacks(Failures) ->
-    [case Failure of
-         {'EXIT', {Reason, _Stack}} -> {'EXIT', Reason};
-         _ -> Failure
-     end || Failure <- Failures].
+failure(Fun) ->
+    try Fun() catch Class:Reason -> {Class, Reason} end.

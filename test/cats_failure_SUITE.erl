@@ -44,7 +44,7 @@ spec() ->
 
 %% Arguments that are bad, for a table of objects {Key, Atom, Integer}, with the key as its first element.
 %% Some of them succeed for some types of tables. A default tuple without a key is missing: in
-%% ets:update_counter/4 it ends the VM of releases before 29.
+%% ets:update_counter/4 and ets:update_element/4 it ends the VM of releases before 29.
 bad_arguments() ->
     [{delete_object, [not_a_tuple]}, {delete_object, [{}]}, {give_away, [not_a_pid, gift]},
      {give_away, [self(), gift]}, {give_away, [dead(), gift]}, {info, [no_item]}, {info, [1]},
@@ -78,7 +78,7 @@ bad_arguments() ->
      {update_element, [k, [{2, a}, {4, b}]]}, {update_element, [k, [{2, a} | no]]},
      {update_element, [k, [{2, a}, no]]}, {update_element, [k, [{2, a}, {1, b}]]},
      {update_element, [nokey, {1, new}]}, {update_element, [nokey, {9, new}]}, {update_element, [nokey, no]},
-     {update_element, [nokey, {2, new}, no]}, {update_element, [nokey, {2, new}, {}]},
+     {update_element, [nokey, {2, new}, no]},
      {update_element, [nokey, {2, new}, {a}]}, {update_element, [nokey, {1, new}, {a, b}]},
      {update_element, [nokey, {0, new}, {a, b}]}, {update_element, [nokey, no, {a, b}]},
      {update_element, [nokey, no, no]}, {update_element, [k, {2, new}, no]},

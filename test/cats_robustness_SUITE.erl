@@ -573,7 +573,8 @@ add({Position, Increment, Threshold, SetValue}, Object) ->
 %% The key in what `lookup/2' gives out is the stored one where it differs from the one that was asked for, and
 %% keeps no larger binary of which that one has a part.
 keys_of_what_is_found(_Config) ->
-    Zeros = 0.0 =:= hd([-0.0]),
+    %% The compiler must not know the answer.
+    Zeros = binary_to_term(term_to_binary(0.0)) =:= binary_to_term(term_to_binary(-0.0)),
     [begin
          Table = ?T:new(keys, [Type]),
          [begin

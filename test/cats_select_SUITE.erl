@@ -136,7 +136,7 @@ compressed(_Config) ->
 equal_keys(_Config) ->
     Keys = [{1, 1.0}, {2.0, 2}, {{3, a}, {3.0, a}}, {[4.0], [4]}],
     [begin
-         Tables = both([ordered_set], [{Stored, b} || {Stored, _} <- Keys]),
+         Tables = both([ordered_set], [{Held, b} || {Held, _} <- Keys]),
          [begin
               [Expected, Got] = [apply(Module, Function, [Table | Arguments]) || {Module, Table} <- Tables],
               ?assertEqual({Function, Key, Expected}, {Function, Key, Got}),

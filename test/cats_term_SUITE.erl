@@ -3,6 +3,7 @@
 %% build. One of these fails where memory of the VM is read or written although the setting `vm_terms' is `erl_nif'. So
 %% the comparisons with ets run here with that setting. TERM_RUNS and TERM_CALLS (environment) make random tests longer.
 -module(cats_term_SUITE).
+-include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([
@@ -426,7 +427,7 @@ there_large_terms() ->
         lists:foldl(fun(_, T) -> [T] end, lists:seq(1, 20000), lists:seq(1, 100)), {1 bsl 2000000}
     ],
     [begin
-         {'EXIT', {dirty, _}} = catch cats_nif:test_roundtrip(Term),
+         ?assertError(dirty, cats_nif:test_roundtrip(Term)),
          true = Term =:= cats_nif:dirty(test_roundtrip, [Term])
      end || Term <- Large],
     %% A large binary is no large term.
@@ -614,14 +615,14 @@ there_panic() ->
     [begin
          code:purge(cats_nif),
          {module, _} = code:load_file(cats_nif),
-         Calls = [spawn_monitor(fun() -> {'EXIT', {none, _}} = catch cats_nif:dirty(no_function, []) end)
+         Calls = [spawn_monitor(fun() -> ?assertError(none, cats_nif:dirty(no_function, [])) end)
                   || _ <- lists:seq(1, 20)],
          [receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end || {_, Monitor} <- Calls]
      end || _ <- lists:seq(1, 30)],
-    {'EXIT', {{panic, <<"as asked">>}, _}} = catch cats_nif:test_panic(),
-    {'EXIT', {{panic, <<"as asked">>}, _}} = catch cats_nif:dirty(test_panic, []),
-    {'EXIT', {system_limit, _}} = catch cats_nif:test_out_of_memory(),
-    {'EXIT', {system_limit, _}} = catch cats_nif:dirty(test_out_of_memory, []),
+    ?assertError({panic, <<"as asked">>}, cats_nif:test_panic()),
+    ?assertError({panic, <<"as asked">>}, cats_nif:dirty(test_panic, [])),
+    ?assertError(system_limit, cats_nif:test_out_of_memory()),
+    ?assertError(system_limit, cats_nif:dirty(test_out_of_memory, [])),
     comes_back({still, here}),
     ok.
 

@@ -66,6 +66,12 @@ model(update_element = Function, [Table, Key, Elements] = Arguments) ->
                 Cause -> fail(Cause, Function, Arguments)
             end
     end;
+%% In OTP 27 the VM crashes on a default that is too small for the key.
+model(update_element = Function, [_, _, _, _] = Arguments) ->
+    case old() of
+        true -> composed(Function, Arguments);
+        false -> apply(ets, Function, Arguments)
+    end;
 model(Function, Arguments) ->
     case erlang:function_exported(ets, Function, length(Arguments)) of
         true -> apply(ets, Function, Arguments);

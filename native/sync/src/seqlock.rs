@@ -83,7 +83,7 @@ impl SeqCount {
         loop {
             // Acquire pairs with the Release of the count in `change` and `change_all`.
             let before = self.count.load(Ordering::Acquire);
-            if before.is_multiple_of(2) {
+            if before % 2 == 0 {
                 let result = read();
                 // Acquire pairs with the Release of the word in `change`, and with the fence in `change_all`.
                 fence(Ordering::Acquire);
@@ -114,7 +114,7 @@ impl SeqCount {
     #[inline]
     pub fn settled(&self) -> bool {
         // Acquire pairs with the Release of the count: the word is not older than the count.
-        self.count.load(Ordering::Acquire).is_multiple_of(2) || self.settles()
+        self.count.load(Ordering::Acquire) % 2 == 0 || self.settles()
     }
 
     #[cold]
@@ -122,7 +122,7 @@ impl SeqCount {
         (0..LOOKS).any(|_| {
             spin_loop();
             // Acquire: as in `settled`.
-            self.count.load(Ordering::Acquire).is_multiple_of(2)
+            self.count.load(Ordering::Acquire) % 2 == 0
         })
     }
 }

@@ -122,9 +122,9 @@ impl Short<'_> {
                     write_bytes(bytes, to.add(1));
                 }
                 // Copies of a fixed size are no loops.
-                Short::Same(words) => match words.as_array::<REFERENCE_WORDS>() {
-                    Some(words) => copy_words(words, to),
-                    None => copy_words(words, to),
+                Short::Same(words) => match <&[u64; REFERENCE_WORDS]>::try_from(*words) {
+                    Ok(words) => copy_words(words, to),
+                    Err(_) => copy_words(words, to),
                 },
                 Short::Counted(binary) => {
                     to.write(header(COUNTED_BINARY, binary.bytes.len()));

@@ -105,7 +105,8 @@
     3 => "this VM represents terms in a way that cats does not know",
     4 => "the VM gives no resource type",
     5 => "the library failed while it was being loaded",
-    6 => "there is no memory for the library"
+    6 => "there is no memory for the library",
+    7 => "the system cannot keep the library in memory, as tables need it"
 }).
 
 -type table() :: atom() | reference().

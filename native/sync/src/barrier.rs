@@ -2,12 +2,12 @@
 //!
 //! The frequent side stores, calls [`light`] and loads. The rare side stores, calls [`heavy`] and loads. Then at least
 //! one of them sees the other's store. `heavy` makes every running thread of the process execute a full barrier (Linux
-//! `membarrier`, PRIVATE_EXPEDITED). If the kernel does not support that, and under a model checker, both barriers are
-//! sequentially consistent fences.
+//! `membarrier`, PRIVATE_EXPEDITED). If the system does not support that, with `--cfg portable`, and under a model checker,
+//! both barriers are sequentially consistent fences.
 
 use crate::facade::{fence, Ordering};
 
-#[cfg(all(target_os = "linux", not(any(loom, shuttle))))]
+#[cfg(all(target_os = "linux", not(any(loom, shuttle, portable))))]
 mod kernel {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::Once;
@@ -41,7 +41,7 @@ mod kernel {
     }
 }
 
-#[cfg(not(all(target_os = "linux", not(any(loom, shuttle)))))]
+#[cfg(not(all(target_os = "linux", not(any(loom, shuttle, portable)))))]
 mod kernel {
     pub fn prepare() {}
     pub fn asymmetric() -> bool {

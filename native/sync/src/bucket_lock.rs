@@ -9,6 +9,7 @@
 //! announces itself, after which no reader gets in. Then it waits for the readers to leave. The lock is not recursive.
 //! Writers may overtake a reader any number of times.
 
+use crate::cache_line::{self, CacheLine};
 use crate::facade::{spin_loop, AtomicI32, AtomicI64, AtomicUsize, Ordering};
 use crate::lock::read_indicator::{Arrival, ReadIndicator};
 use crate::Busy;
@@ -23,8 +24,8 @@ const UNCONTENDED: i32 = -1;
 
 /// See the module's documentation.
 #[derive(Debug)]
-#[repr(align(64))]
 pub struct BucketLock {
+    _line: CacheLine,
     word: AtomicUsize,
     groups: Option<ReadIndicator>,
     /// Contention of writers. Always Relaxed: a heuristic, for which lost updates are harmless.
@@ -33,7 +34,7 @@ pub struct BucketLock {
     entries: AtomicI64,
 }
 
-const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<BucketLock>() == 64);
+const _: () = assert!(cfg!(any(loom, shuttle)) || size_of::<BucketLock>() == cache_line::BYTES);
 
 /// A lock held for reading. Dropping it frees the lock.
 #[derive(Debug)]
@@ -55,6 +56,7 @@ impl BucketLock {
     /// groups, each with a cache line.
     pub fn new(entries: i64, groups: usize) -> Self {
         Self {
+            _line: CacheLine,
             word: AtomicUsize::new(0),
             groups: (groups > 1).then(|| ReadIndicator::new(groups)),
             statistic: AtomicI32::new(0),

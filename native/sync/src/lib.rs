@@ -8,6 +8,7 @@
 pub mod backoff;
 mod barrier;
 pub mod bucket_lock;
+pub mod cache_line;
 pub mod epoch;
 pub mod facade;
 pub mod hazard;
@@ -20,15 +21,23 @@ pub mod stripes;
 mod thread;
 pub mod version_lock;
 
-/// Prefetches the cache line of an address, which may be any address.
+#[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]
+compile_error!("cats needs a processor with 64-bit addresses and little-endian words");
+
+/// Prefetches the cache line of an address, which may be any address. Does nothing where this is not known how.
 #[inline]
 pub fn prefetch<T>(address: *const T) {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(portable)))]
     // SAFETY: a prefetch of any address only affects caches.
     unsafe {
         std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(all(target_arch = "aarch64", not(portable)))]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(portable))))]
     let _ = address;
 }
 

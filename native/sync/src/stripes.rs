@@ -9,6 +9,7 @@
 //! A change is counted at some instant during its [`add`](Stripes::add). If the sum must agree with what other
 //! operations see of the change, call `add` inside the critical section of the change.
 
+use crate::cache_line::CacheLine;
 use crate::epoch::{pin, slot_index, Guard};
 use crate::facade::{store_load_fence, AtomicI64, AtomicPtr, AtomicU64, Ordering};
 use crate::slab::{self, Own};
@@ -17,7 +18,7 @@ use std::sync::OnceLock;
 
 /// How many double collects are tried before a snapshot is taken.
 const ROUNDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 4 };
-/// The largest number of stripes: 4 KiB.
+/// The largest number of stripes.
 const MAX_STRIPES: usize = 64;
 
 #[derive(Debug)]
@@ -28,8 +29,7 @@ struct Pair {
 
 /// The share of `N` counters that one group of threads writes.
 #[derive(Debug)]
-#[repr(align(64))]
-struct Stripe<const N: usize>([Pair; N]);
+struct Stripe<const N: usize>([Pair; N], CacheLine);
 
 /// A snapshot of one counter while it is being collected. It has two cells for each stripe. A cell is 0, or one more
 /// than the value to count.
@@ -88,7 +88,9 @@ impl<const N: usize> Stripes<N> {
             added: AtomicU64::new(0),
             removed: AtomicU64::new(0),
         };
-        let stripes = Own::slice(stripes_for_this_machine(), || Stripe(std::array::from_fn(pair)));
+        let stripes = Own::slice(stripes_for_this_machine(), || {
+            Stripe(std::array::from_fn(pair), CacheLine)
+        });
         Self {
             stripes: Some(slab::needed(stripes)),
             ..Self::new()

@@ -1,11 +1,12 @@
 //! Compares the eight words of a cache line with one word at once, without branches. It uses one vector instruction
-//! where the processor has AVX-512, and otherwise instructions that all processors of the architecture have.
+//! where the processor has AVX-512, and otherwise instructions that all processors of the architecture have. With
+//! `--cfg portable` there is no assembly.
 //!
 //! A const parameter selects the variant. So a caller checks [`wide`] once, and not for each cache line. The inline
 //! assembly uses vector registers above those that the compiler uses. So the upper halves of the compiler's registers
 //! stay zero, which avoids transition penalties between instruction sets.
 
-#[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
+#[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle, portable))))]
 mod wide {
     use cats_sync::facade::{AtomicBool, Ordering::Relaxed};
 
@@ -24,7 +25,7 @@ mod wide {
         WIDE.load(Relaxed)
     }
 }
-#[cfg(not(all(target_arch = "x86_64", not(any(direct, loom, shuttle)))))]
+#[cfg(not(all(target_arch = "x86_64", not(any(direct, loom, shuttle, portable)))))]
 mod wide {
     pub(crate) fn detect() {}
     #[inline(always)]
@@ -38,7 +39,7 @@ pub(crate) use wide::{detect, wide};
 /// again for each use.
 #[inline(always)]
 pub(crate) fn opaque<T>(reference: &T) -> &T {
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(portable)))]
     let reference = {
         let mut address: *const T = reference;
         // SAFETY: the assembly has no instructions, and the address stays the same.
@@ -56,7 +57,7 @@ pub(crate) fn opaque<T>(reference: &T) -> &T {
 /// `WIDE` only if [`wide`] is true.
 #[inline(always)]
 pub(crate) unsafe fn words_below<const WIDE: bool>(line: &[u64; 8], word: u64) -> usize {
-    #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
+    #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle, portable))))]
     if WIDE {
         let below: usize;
         // SAFETY: only reads the cache line, and the processor has the instructions. Predicate 6 means: the vector's
@@ -77,7 +78,7 @@ pub(crate) unsafe fn words_below<const WIDE: bool>(line: &[u64; 8], word: u64) -
         }
         return below;
     }
-    #[cfg(target_arch = "x86_64")]
+    #[cfg(all(target_arch = "x86_64", not(portable)))]
     {
         let (even, odd): (usize, usize);
         // SAFETY: only reads the cache line. Each comparison leaves its result in the carry flag, which is added to one
@@ -112,7 +113,8 @@ pub(crate) unsafe fn words_below<const WIDE: bool>(line: &[u64; 8], word: u64) -
         }
         even + odd
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    // On aarch64 the compiler makes vector instructions of this.
+    #[cfg(not(all(target_arch = "x86_64", not(portable))))]
     line.iter().map(|&other| usize::from(other < word)).sum()
 }
 
@@ -122,7 +124,7 @@ pub(crate) unsafe fn words_below<const WIDE: bool>(line: &[u64; 8], word: u64) -
 /// As for [`words_below`].
 #[inline(always)]
 pub(crate) unsafe fn words_below_of_16<const WIDE: bool>(lines: &[[u64; 8]; 2], word: u64) -> usize {
-    #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle))))]
+    #[cfg(all(target_arch = "x86_64", not(any(direct, loom, shuttle, portable))))]
     if WIDE {
         let below: usize;
         // SAFETY: as in `words_below`.

@@ -1,6 +1,6 @@
 //! How the VM loads, replaces and unloads the library.
 //!
-//! All state is in statics of this image, which is never unmapped (see `build.rs`), and outlives the module: loading the same
+//! All state is in statics of this image, which is never unmapped (see [`mapping`]), and outlives the module: loading the same
 //! file again finds every table as it was. A different image would find none, and its idea of memory may differ; so it refuses
 //! to replace one that is loaded. A module and a library that do not belong together refuse each other: the module passes the
 //! version that it was written for, and the VM insists that every function here has its stub there. The module also passes a
@@ -10,6 +10,7 @@ use crate::calls::select::CURSORS;
 use crate::calls::{self, TABLES};
 use crate::entry::dirty;
 use crate::entry::functions::FUNCTIONS;
+use crate::entry::mapping;
 use crate::held::host;
 use crate::vm::atoms;
 use crate::vm::monitor::WATCHED;
@@ -28,6 +29,7 @@ enum Refusal {
     NoResourceType = 4,
     Panic = 5,
     NoMemory = 6,
+    MayBeUnmapped = 7,
 }
 
 /// Its address identifies this image of the library.
@@ -94,6 +96,9 @@ unsafe fn start(env: *mut ErlNifEnv, private: *mut *mut c_void, old: *const c_vo
     let started = catch_unwind(AssertUnwindSafe(|| {
         if !old.is_null() && old != image {
             return Err(Refusal::OtherLibraryLoaded);
+        }
+        if !mapping::keep(image) {
+            return Err(Refusal::MayBeUnmapped);
         }
         check_stamps(env, Term::from_raw(info))?;
         cats_sync::slab::set_source(allocate, free);

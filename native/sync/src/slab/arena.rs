@@ -19,7 +19,7 @@
 use super::class::PAGE;
 use super::map::{map, unmap, vacate};
 use super::page::Page;
-use super::source;
+use super::{source, system};
 use crate::epoch::Guard;
 use std::ptr::{self, NonNull};
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -226,11 +226,7 @@ fn start_stocking(arena: &mut Arena) {
 }
 
 fn keep_stock() {
-    #[cfg(target_os = "linux")]
-    // SAFETY: concerns this thread only; refused, it stays as it was.
-    unsafe {
-        libc::sched_setscheduler(0, libc::SCHED_BATCH, &std::mem::zeroed());
-    }
+    system::yield_to_others();
     let mut arena = lock();
     loop {
         // SAFETY: dead regions are under the lock.
@@ -443,17 +439,11 @@ unsafe fn give_back(region: *mut Region) {
 /// # Safety
 /// As for [`give_back`].
 unsafe fn empty(region: &Region) {
-    #[cfg(target_os = "linux")]
     for number in 0..region.touched {
         // SAFETY: the chunk is the caller's, and nobody needs its contents.
-        unsafe {
-            libc::madvise(
-                region.first.as_ptr().add(number * CHUNK).cast(),
-                CHUNK,
-                libc::MADV_DONTNEED,
-            );
+        if unsafe { system::give_back(region.first.as_ptr().add(number * CHUNK), CHUNK) } {
+            nap();
         }
-        nap();
     }
 }
 
@@ -462,12 +452,9 @@ unsafe fn empty(region: &Region) {
 /// # Safety
 /// The caller alone has the 2 MiB at `address`.
 unsafe fn touch(address: *mut u8) {
-    #[cfg(target_os = "linux")]
-    // SAFETY: the range is the caller's; the advice changes no contents, and may be refused.
-    unsafe {
-        libc::madvise(address.cast(), CHUNK, libc::MADV_HUGEPAGE);
-    }
-    for offset in (0..CHUNK).step_by(4096) {
+    // SAFETY: the caller's promise.
+    unsafe { system::make_huge(address, CHUNK) };
+    for offset in (0..CHUNK).step_by(system::page()) {
         // SAFETY: within the caller's range. Volatile, as nobody reads what is written.
         unsafe { address.add(offset).write_volatile(0) };
     }

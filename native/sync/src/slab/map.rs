@@ -1,9 +1,11 @@
 //! Address space from the operating system. It takes no memory before somebody touches it.
 
+use super::source::is_addressable;
+use super::system;
 use std::ptr::{self, NonNull};
 
 /// Address space of `bytes`, aligned to `align`, a power of two. Both are multiples of the system's page size. It reads
-/// as zeros. `None` when the system has none.
+/// as zeros. `None` when the system has none, or none with addresses that structures can store.
 pub fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
     let (protection, flags) = (
         libc::PROT_READ | libc::PROT_WRITE,
@@ -23,7 +25,13 @@ pub fn map(bytes: usize, align: usize) -> Option<NonNull<u8>> {
         unmap(raw, before);
         unmap(start.wrapping_add(bytes), align - before);
     }
-    NonNull::new(start)
+    let start = NonNull::new(start)?;
+    if !is_addressable(start, bytes) {
+        // SAFETY: the caller has not seen it.
+        unsafe { unmap(start.as_ptr(), bytes) };
+        return None;
+    }
+    Some(start)
 }
 
 /// Gives address space back to the system, with the memory in it.
@@ -46,15 +54,14 @@ pub unsafe fn unmap(start: *mut u8, bytes: usize) {
 /// # Safety
 /// The caller alone has the block, and nobody needs its contents.
 pub unsafe fn vacate(block: NonNull<u8>, bytes: usize) {
-    // SAFETY: no precondition.
-    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    let page = system::page();
     let (first, last) = (block.addr().get(), block.addr().get() + bytes);
     let inside = (first.next_multiple_of(page), last / page * page);
     let around = (first / page * page, last.next_multiple_of(page));
-    let address = |address| block.as_ptr().with_addr(address).cast();
+    let address = |address| block.as_ptr().with_addr(address);
     // SAFETY: the pages inside are all the caller's. Advice about huge pages changes no contents.
     unsafe {
-        libc::madvise(address(inside.0), inside.1 - inside.0, libc::MADV_DONTNEED);
-        libc::madvise(address(around.0), around.1 - around.0, libc::MADV_NOHUGEPAGE);
+        system::give_back(address(inside.0), inside.1 - inside.0);
+        system::keep_small(address(around.0), around.1 - around.0);
     }
 }

@@ -31,11 +31,13 @@ mod own;
 #[cfg(not(any(loom, shuttle)))]
 mod page;
 mod source;
+#[cfg(not(any(loom, shuttle)))]
+mod system;
 
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use heap::Heap;
 pub use own::Own;
-pub use source::{held, set_source};
+pub use source::{held, set_source, ADDRESS_BITS};
 
 use crate::epoch::{pin, Guard};
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! A value in a block of the slab allocator, like a `Box` for any alignment up to 64.
+//! A value in a block of the slab allocator, like a `Box` for any alignment up to 128.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
@@ -15,7 +15,7 @@ unsafe impl<T: ?Sized + Sync> Sync for Own<T> {}
 /// New memory for this many values. `None` when memory is exhausted.
 fn allocate<T>(count: usize) -> Option<NonNull<T>> {
     // The size is a multiple of the alignment, and blocks are aligned accordingly.
-    const { assert!(align_of::<T>() <= 64 && size_of::<T>() > 0) };
+    const { assert!(align_of::<T>() <= 128 && size_of::<T>() > 0) };
     super::alloc(count.checked_mul(size_of::<T>())?).map(NonNull::cast)
 }
 

@@ -11,6 +11,7 @@
 //! | 32..34 | owned; without owner; without owner and in the pool, or about to be |
 
 use super::class::{self, PAGE};
+use crate::cache_line::CacheLine;
 use crate::facade::{AtomicPtr, AtomicU64, AtomicU8, Ordering};
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -57,8 +58,8 @@ pub struct Page {
     shared: Shared,
 }
 
-#[repr(align(64))]
 struct Shared {
+    _line: CacheLine,
     word: AtomicU64,
     /// The heap that owns the page. Only that heap's own thread may rely on it.
     owner: AtomicPtr<super::Heap>,

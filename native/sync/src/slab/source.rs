@@ -29,10 +29,25 @@ pub fn held() -> usize {
     HELD.load(Ordering::Relaxed)
 }
 
-/// Memory from the source, aligned to at least 8.
+/// The bits of an address. Structures store other things in the bits above them. Processors with longer addresses (57 bits on x86-64, 52 bits
+/// on aarch64) have systems that return such addresses only to programs that request them.
+pub const ADDRESS_BITS: u32 = 48;
+
+/// Whether the whole block has addresses of at most [`ADDRESS_BITS`].
+pub fn is_addressable(block: NonNull<u8>, bytes: usize) -> bool {
+    block.addr().get().saturating_add(bytes) <= 1 << ADDRESS_BITS
+}
+
+/// Memory from the source, aligned to at least 8. Memory with longer addresses than [`ADDRESS_BITS`] is refused, as if there were none.
 pub fn take(bytes: usize) -> Option<NonNull<u8>> {
+    let (alloc, free) = source();
     // SAFETY: the function that was set behaves like `malloc`.
-    let raw = NonNull::new(unsafe { source().0(bytes) }.cast())?;
+    let raw = NonNull::new(unsafe { alloc(bytes) }.cast::<u8>())?;
+    if !is_addressable(raw, bytes) {
+        // SAFETY: it came from the source just now.
+        unsafe { free(raw.as_ptr().cast()) };
+        return None;
+    }
     HELD.fetch_add(bytes, Ordering::Relaxed);
     Some(raw)
 }
@@ -84,8 +99,13 @@ pub unsafe fn free_large(block: NonNull<u8>, size: usize) {
 /// A block from C's allocator, whatever the source is. It ends exactly where its size says.
 pub fn alloc_direct(size: usize) -> Option<NonNull<u8>> {
     let alignment = [128, 64].into_iter().find(|n| size % *n == 0).unwrap_or(16);
-    // SAFETY: the alignment is a power of two.
-    let block = NonNull::new(unsafe { libc::memalign(alignment, size) }.cast())?;
+    let mut block = std::ptr::null_mut();
+    // SAFETY: the alignment is a power of two, and a multiple of a pointer's size.
+    if unsafe { libc::posix_memalign(&mut block, alignment, size) } != 0 {
+        return None;
+    }
+    let block = NonNull::new(block.cast::<u8>())?;
+    assert!(is_addressable(block, size));
     HELD.fetch_add(size, Ordering::Relaxed);
     Some(block)
 }

@@ -25,8 +25,8 @@ pub const GROUP: u64 = 2;
 const TAG: u64 = 3;
 /// A further bit in the body of a block: elements of the object are changed in place.
 const CHANGING: u64 = 4;
-/// The number of address bits in a body that refers to memory. The bits above them store the size of a block.
-pub const ADDRESS_BITS: u32 = 48;
+/// In a body that refers to memory, the bits above these of the address store the size of a block.
+pub use cats_sync::slab::ADDRESS_BITS;
 /// Among the bits above the address: something in the block is held or counted. Then fewer bits store the number of words, and the bits
 /// above those store the weight.
 const HELD: u64 = 1 << 15;
@@ -303,8 +303,8 @@ fn held_size_bits(words: usize, weight: usize) -> u64 {
 #[inline(always)]
 fn word_of(address: NonNull<u64>) -> u64 {
     let address = address.as_ptr() as u64;
-    // The kernel returns longer addresses only to programs that request them.
-    assert!(address >> ADDRESS_BITS == 0);
+    // All blocks and groups are memory of the slab, which has no longer addresses.
+    debug_assert!(address >> ADDRESS_BITS == 0);
     address
 }
 

@@ -8,6 +8,7 @@
 //! amount.
 
 use super::inner::{Bound, Node};
+use cats_sync::cache_line::CacheLine;
 use cats_sync::facade::{AtomicBool, AtomicPtr, Ordering::*};
 use cats_sync::slab;
 use cats_sync::stat_lock::StatLock;
@@ -23,7 +24,7 @@ pub(super) const GRAVITY: i32 = -500;
 
 /// Each half has a cache line of its own, to avoid false sharing. Readers read the first. Threads that meet contention
 /// write the second.
-#[repr(C, align(64))]
+#[repr(C)]
 pub(super) struct Base<K> {
     root: AtomicPtr<u8>,
     /// The lower bound of the keys, inclusive.
@@ -33,8 +34,9 @@ pub(super) struct Base<K> {
     changing: Changing,
 }
 
-#[repr(C, align(64))]
+#[repr(C)]
 struct Changing {
+    _line: CacheLine,
     lock: StatLock,
     valid: AtomicBool,
 }
@@ -49,6 +51,7 @@ impl<K> Base<K> {
                 low,
                 high,
                 changing: Changing {
+                    _line: CacheLine,
                     lock: StatLock::new(),
                     valid: AtomicBool::new(true),
                 },

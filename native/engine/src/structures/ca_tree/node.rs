@@ -1,6 +1,7 @@
 //! Nodes of a contention adapting tree.
 
 use crate::structures::sequential::{Balance, Tree};
+use cats_sync::cache_line::CacheLine;
 use cats_sync::facade::{AtomicBool, AtomicI64, AtomicPtr, Ordering::*};
 use cats_sync::stat_rw_lock::StatRwLock;
 use cats_sync::version_lock::VersionLock;
@@ -60,8 +61,8 @@ impl<K> Route<K> {
 }
 
 /// A part of the table: an ordered set under a lock. It has a cache line of its own, to avoid false sharing.
-#[repr(align(64))]
 pub(super) struct Base<K, B> {
+    _line: CacheLine,
     lock: StatRwLock,
     valid: AtomicBool,
     /// The number of entries. A split halves it as an estimate, so only the sum over all nodes is exact.
@@ -76,6 +77,7 @@ pub(super) struct Base<K, B> {
 impl<K, B: Balance> Base<K, B> {
     pub fn new(tree: Tree<B>, count: i64, low: Bound<K>, high: Bound<K>) -> Self {
         Self {
+            _line: CacheLine,
             lock: StatRwLock::default(),
             valid: AtomicBool::new(true),
             count: AtomicI64::new(count),

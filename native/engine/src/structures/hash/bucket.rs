@@ -96,8 +96,8 @@ pub fn is_full(crowd: usize) -> bool {
     crowd == SLOTS
 }
 
-/// The first bit of the filter. Addresses of user space have no bits from there on.
-const FILTER: u32 = 48;
+/// The first bit of the filter. Overflow blocks are memory of the slab, whose addresses have no bits from there on.
+const FILTER: u32 = cats_sync::slab::ADDRESS_BITS;
 /// A one in each byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
 

@@ -37,6 +37,7 @@ use crate::shared::linear::Size;
 use crate::{hash_of, Busy, Engine, Entry, Locked, Schema, Step, Trail};
 use bucket::{Bucket, Overflow, Search, Spare};
 use cats_sync::backoff;
+use cats_sync::cache_line::CacheLine;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{spin_loop, AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use directory::Directory;
@@ -57,8 +58,7 @@ pub struct Hash<S> {
 }
 
 /// Starts a new cache line.
-#[repr(align(64))]
-struct Line<T>(T);
+struct Line<T>(T, CacheLine);
 
 struct Shared<S> {
     schema: S,
@@ -139,16 +139,22 @@ impl<S: Schema> Hash<S> {
     /// An empty table. `None` when memory is exhausted.
     pub fn new(schema: S) -> Option<Self> {
         let hash = Self {
-            shared: Line(Shared {
-                schema,
-                size: AtomicUsize::new(Size::new(1).0),
-                directory: Directory::new(),
-            }),
-            growth: Line(Growth {
-                sample: AtomicI64::new(0),
-                resizing: AtomicBool::new(false),
-                bytes: AtomicUsize::new(0),
-            }),
+            shared: Line(
+                Shared {
+                    schema,
+                    size: AtomicUsize::new(Size::new(1).0),
+                    directory: Directory::new(),
+                },
+                CacheLine,
+            ),
+            growth: Line(
+                Growth {
+                    sample: AtomicI64::new(0),
+                    resizing: AtomicBool::new(false),
+                    bytes: AtomicUsize::new(0),
+                },
+                CacheLine,
+            ),
         };
         let guard = epoch::pin();
         if !hash.shared.0.directory.extend(&guard, 0, &hash.growth.0.bytes) {

@@ -35,7 +35,7 @@ impl<S> Drop for Resizing<'_, S> {
 
 impl<S: Schema> Hash<S> {
     fn resizing(&self) -> Option<Resizing<'_, S>> {
-        let Line(growth) = &self.growth;
+        let Line(growth, _) = &self.growth;
         // Relaxed: a first look, before the swap. Acquire: this thread sees the directory as the last holder left it.
         let taken = growth.resizing.load(Ordering::Relaxed) || growth.resizing.swap(true, Ordering::Acquire);
         (!taken).then(|| Resizing(self))

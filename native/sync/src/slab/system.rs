@@ -1,0 +1,85 @@
+//! What the arena asks of the operating system. Only Linux is asked for huge pages, for a scheduling class and for memory back. Elsewhere,
+//! and with `--cfg portable`, the arena works without.
+
+/// No system has smaller pages.
+const SMALLEST_PAGE: usize = 4 << 10;
+
+/// Bytes of a page of the system, for instance 4 KiB, 16 KiB or 64 KiB.
+pub fn page() -> usize {
+    // SAFETY: no precondition.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).map_or(SMALLEST_PAGE, |bytes| bytes.max(SMALLEST_PAGE))
+}
+
+#[cfg(all(target_os = "linux", not(portable)))]
+mod requests {
+    /// Asks that this thread never preempts another. If the system refuses, the thread stays as it was.
+    pub fn yield_to_others() {
+        // Zeros are the only parameters that the class takes.
+        // SAFETY: concerns this thread only. As a system call, because musl's function does nothing.
+        unsafe {
+            let parameters: libc::sched_param = std::mem::zeroed();
+            libc::syscall(
+                libc::SYS_sched_setscheduler,
+                0,
+                libc::SCHED_BATCH,
+                &raw const parameters,
+            );
+        }
+    }
+
+    /// Asks for huge pages where no memory was touched yet. If the system has none of this size, nothing happens.
+    ///
+    /// # Safety
+    /// The caller alone has the memory, which begins and ends with a page of the system.
+    pub unsafe fn make_huge(address: *mut u8, bytes: usize) {
+        // SAFETY: the range is the caller's. The advice changes no contents.
+        unsafe { libc::madvise(address.cast(), bytes, libc::MADV_HUGEPAGE) };
+    }
+
+    /// Asks for no huge pages.
+    ///
+    /// # Safety
+    /// The range consists of whole pages of the system, which are mapped.
+    pub unsafe fn keep_small(address: *mut u8, bytes: usize) {
+        // SAFETY: the advice changes no contents.
+        unsafe { libc::madvise(address.cast(), bytes, libc::MADV_NOHUGEPAGE) };
+    }
+
+    /// Gives memory back. It is zero when it is touched again. True if the system has done so, which takes time.
+    ///
+    /// # Safety
+    /// As for [`make_huge`], and nobody needs the contents.
+    pub unsafe fn give_back(address: *mut u8, bytes: usize) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { libc::madvise(address.cast(), bytes, libc::MADV_DONTNEED) == 0 }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(portable))))]
+mod requests {
+    /// Leaves the thread as it is.
+    pub fn yield_to_others() {}
+
+    /// Leaves the choice of pages to the system.
+    ///
+    /// # Safety
+    /// None.
+    pub unsafe fn make_huge(_: *mut u8, _: usize) {}
+
+    /// Leaves the choice of pages to the system.
+    ///
+    /// # Safety
+    /// None.
+    pub unsafe fn keep_small(_: *mut u8, _: usize) {}
+
+    /// Leaves the memory as it is, until its address space is given back.
+    ///
+    /// # Safety
+    /// None.
+    pub unsafe fn give_back(_: *mut u8, _: usize) -> bool {
+        false
+    }
+}
+
+pub use requests::{give_back, keep_small, make_huge, yield_to_others};

@@ -9,7 +9,7 @@ MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-bench test-docs linearizability conformance check sanitize lint lint-native lint-erlang shell dist clean
+.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-portable test-aarch64 test-targets test-bench test-docs linearizability conformance check sanitize lint lint-native lint-erlang shell dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -64,6 +64,15 @@ test-schedules: deps-test ## models of whole engines under random schedules, wit
 test-erlang: deps-test build ## the Erlang tests (SUITE=name: one of them): comparison with ets, ownership, concurrency, errors
 	@scripts/test-erlang
 
+test-portable: deps-test build ## tests without any fast path that assumes a processor or a system (SUITE="name ...": these Erlang suites)
+	@scripts/test-portable
+
+test-aarch64: deps-test build ## the native tests and the Erlang suites on an emulated aarch64; needs Debian, as root (up to an hour)
+	@scripts/test-aarch64
+
+test-targets: deps-test ## build the native library for every target, with zig as the linker, and run the native tests on musl
+	@scripts/test-targets
+
 test-bench: deps-test ## the tests of the bench's tools; some are skipped without `scripts/deps bench`
 	@cd bench && /usr/bin/python3 -m tool.tests
 
@@ -77,11 +86,12 @@ linearizability: deps-test ## record histories of all engines (ROUNDS=n of each 
 conformance: deps-test build ## the Erlang tests that hold for every engine, over each (ENGINES="name ...") and under each table lock
 	@scripts/conformance
 
-check: deps-test ## what takes long: histories by the thousand, models, sanitizers, the site (some two hours)
+check: deps-test ## what takes long: histories by the thousand, models, other targets, sanitizers, the site (some four hours)
 	@CATS_STRESS_MS=1000 $(MAKE) test-native
 	@$(MAKE) test-models test-schedules
 	@ROUNDS=1000 scripts/linearizability
 	@$(MAKE) conformance
+	@$(MAKE) test-portable test-targets test-aarch64
 	@$(MAKE) sanitize
 	@$(MAKE) test-docs
 

@@ -93,7 +93,8 @@ build(Config) ->
     Target = filename:join([Root, "_build", "selftest"]),
     Built = os:cmd("cd " ++ filename:join(Root, "native") ++ " && cargo build --locked --quiet --package cats-nif"
                    " --features selftest --target-dir " ++ Target ++ " 2>&1"),
-    Library = filename:join([Target, "debug", "libcats_nif.so"]),
+    %% Cargo puts it below the name of a target that is not the machine itself.
+    Library = filename:join([Target, os:getenv("CARGO_BUILD_TARGET", ""), "debug", "libcats_nif.so"]),
     case file:copy(Library, filename:join(Priv, "cats_nif.so")) of
         {ok, _} -> ok;
         Error -> ct:fail("~p~n~ts", [Error, Built])

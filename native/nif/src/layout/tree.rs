@@ -98,12 +98,15 @@ fn children(header: u64) -> usize {
 /// As for [`boxed`](super::boxed). The term is a map.
 pub unsafe fn read(map: Term, keys: &mut [u64], values: &mut [u64]) -> Option<Nodes> {
     let kind = KIND_OF_MAPS.load(Ordering::Relaxed);
+    if kind == UNKNOWN {
+        return None;
+    }
     // SAFETY: as the caller promises.
     unsafe { read_as(kind, map, keys, values) }
 }
 
 /// # Safety
-/// As for [`read`]; maps have this kind, unless it is unknown.
+/// As for [`read`]; maps have this kind.
 unsafe fn read_as(kind: u64, map: Term, keys: &mut [u64], values: &mut [u64]) -> Option<Nodes> {
     // SAFETY: as the caller promises; a root has a number of pairs, and then as many children as its header says.
     unsafe {

@@ -13,8 +13,7 @@ use rustler::sys::enif_binary_to_term;
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts;
 
-/// Whether funs are as expected. Accesses are relaxed: it is written while the library is being loaded, before any other
-/// use.
+/// Whether funs are as expected. Accesses are relaxed: it is written before the first table is made.
 static KNOWN: AtomicBool = AtomicBool::new(false);
 
 /// The major version of the runtime system of OTP 29, in which funs became plain terms.

@@ -21,8 +21,8 @@ use smallvec::SmallVec;
 use std::ptr::NonNull;
 use std::slice::from_raw_parts;
 
-/// The kind of the headers of all maps, if trees are known. Accesses are relaxed: it is written while the library is
-/// being loaded, before any other use.
+/// The kind of the headers of all maps, if trees are known. Accesses are relaxed: it is written before the first
+/// table is made.
 static KIND_OF_MAPS: AtomicU64 = AtomicU64::new(UNKNOWN);
 
 /// The bits of a header that say which node it is: its kind, then two bits for the type.

@@ -351,8 +351,8 @@ impl Registry {
         }
     }
 
-    /// The table of a name, with its [`Naming`], in the usual case: it is in its place, the caller has this right to it, nothing is to
-    /// be done for it first, and its owner is the caller or lives. Otherwise nothing; then [`find`](Self::find) tells.
+    /// The table of a name, with its [`Naming`], in the usual case. Then the table is in its place, and nothing is to be done for it first.
+    /// The caller has this right to it. The owner is the caller, or lives. Otherwise returns nothing, and [`find`](Self::find) says why.
     #[inline(always)]
     pub fn find_near<'g>(
         &self,

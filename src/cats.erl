@@ -178,16 +178,19 @@ delete_object(Table, Object) ->
 %%
 %% Each map holds the name, the table types that the engine can hold, and its own options. An option comes with a
 %% list of names, the default first, or with its smallest and largest number. The first engine with a type is the
-%% default for that type.
+%% default for that type. `transactions' lists the types with which {@link cats_transaction} works.
 -spec engines() -> [#{name := engine(), types := [table_type()],
-                      options := #{Option :: atom() => [atom()] | {integer(), integer()}}}].
+                      options := #{Option :: atom() => [atom()] | {integer(), integer()}},
+                      transactions := [table_type()]}].
 engines() ->
     Engines = try
                   cats_nif:engines()
               catch
                   error:Cause:Stack -> cats_failure:handle(Cause, Stack)
               end,
-    [#{name => Name, types => Types, options => maps:from_list(Options)} || {Name, Types, Options} <- Engines].
+    [#{name => Name, types => Types, options => maps:from_list(Options),
+       transactions => Transactions}
+     || {Name, Types, Options, Transactions} <- Engines].
 
 %% @doc Returns the first key, or `$end_of_table' if the table is empty. In an `ordered_set' it is the smallest
 %% key in term order. The other types have an order of their own.

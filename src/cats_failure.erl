@@ -91,7 +91,7 @@ error_info({Why, _Option} = Cause) when Why =:= invalid_option; Why =:= repeated
 error_info({Tables, _Cause} = Cause) when Tables =:= cats; Tables =:= ets ->
     {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
 error_info(Cause) ->
-    Causes = [access, already_exists, badkey, default, id, keypos, no_hash_table, not_owner, nothing_delegated, owner,
+    Causes = [access, already_exists, badkey, default, id, keypos, no_hash_table, no_ranges, no_transactions, not_owner, nothing_delegated, owner,
               position, table_type, type],
     case lists:member(Cause, Causes) of
         true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
@@ -145,6 +145,12 @@ explain(badarg, new, [_Name, _Options], nothing_delegated) ->
     #{2 => <<"option delegate goes with {lock, mrqd} only">>};
 explain(badarg, new, [_Name, _Options], no_hash_table) ->
     #{2 => <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>};
+explain(badarg, _Function, _Arguments, no_transactions) ->
+    #{1 => <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca">>};
+explain(badarg, select, _Arguments, no_ranges) ->
+    #{1 => <<"not an ordered_set, so a transaction selects by whole keys only">>};
+explain(badarg, _Function, _Arguments, no_ranges) ->
+    #{1 => <<"not an ordered_set: in a transaction only those have an order">>};
 explain(Reason, Function, Arguments, {Why, Option}) when Why =:= invalid_option; Why =:= repeated_option ->
     Format = case Why of
                  invalid_option -> "invalid option: ~0tP";

@@ -54,6 +54,12 @@
     is_cursor/1,
     select_at/4,
     select_chunk/3,
+    transaction_table/1,
+    transaction_read/3,
+    transaction_range/6,
+    transaction_commit/2,
+    transaction_prefer/0,
+    transaction_yield/0,
     configure/1,
     settings/0,
     memory/0,
@@ -250,7 +256,8 @@ priv_dir() ->
             Directory
     end.
 
--spec engines() -> [{Name, [Type :: atom()], [{Option :: atom(), [atom()] | {integer(), integer()}}]}]
+-spec engines() -> [{Name, [Type :: atom()], [{Option :: atom(), [atom()] | {integer(), integer()}}],
+                     Transactions :: [Type :: atom()]}]
               when Name :: cats:engine().
 engines() -> erlang:nif_error(not_loaded).
 
@@ -405,6 +412,37 @@ select_at(_Function, _Table, _Specification, _Place) -> erlang:nif_error(not_loa
 %% cursor is one of this table, and whether that can be read, and returns `ok'.
 -spec select_chunk(table(), cursor(), non_neg_integer()) -> ok | slice([term()]).
 select_chunk(_Table, _Cursor, _Limit) -> erlang:nif_error(not_loaded).
+
+%% What a transaction has read: the objects of a key, or those of a range of an ordered_set.
+-type note() :: {table(), Key :: term(), [tuple()]}
+              | {table(), From :: bound(), To :: bound(), Down :: boolean(), [tuple()]}.
+-type bound() :: [] | [Key :: term()] | {Key :: term()}.
+%% No bound, a key that belongs to the range, or a key that does not. `To' is never the last of these.
+
+%% The identifier of a table, its type and the position of the key. Raises `no_transactions' if its engine has none.
+-spec transaction_table(table()) -> {reference(), cats:table_type(), pos_integer()}.
+transaction_table(_Table) -> erlang:nif_error(not_loaded).
+
+%% The objects of a key, as they were at an instant when all notes held. `conflict' if one does not hold any more.
+-spec transaction_read([note()], table(), term()) -> [tuple()] | conflict.
+transaction_read(_Notes, _Table, _Key) -> erlang:nif_error(not_loaded).
+
+%% The same for the first objects of a range, from `From' to `To', downwards if `Down'.
+-spec transaction_range([note()], table(), bound(), bound(), Down :: boolean(), pos_integer() | infinity) ->
+          [tuple()] | conflict.
+transaction_range(_Notes, _Table, _From, _To, _Down, _Limit) -> erlang:nif_error(not_loaded).
+
+%% Gives each of the keys these objects, in one step, if all notes hold. Returns whether they did.
+-spec transaction_commit([note()], [{table(), Key :: term(), [tuple()]}]) -> boolean().
+transaction_commit(_Notes, _Writes) -> erlang:nif_error(not_loaded).
+
+%% From now on only the calling process may commit; other commits raise `busy'. Returns false if another process is preferred.
+-spec transaction_prefer() -> boolean().
+transaction_prefer() -> erlang:nif_error(not_loaded).
+
+%% Ends that.
+-spec transaction_yield() -> ok.
+transaction_yield() -> erlang:nif_error(not_loaded).
 
 %% @doc Passes the settings of the application (see {@link settings()}). The first call counts. It comes before the first
 %% table. Raises the name of a setting that is wrong.

@@ -137,8 +137,20 @@ functions() ->
 named(Function, [_ | Arguments]) when Function =:= select; Function =:= select_at ->
     [one_of([match, match_object, match_delete, select, select_reverse, select_count, select_delete, select_replace])
      | Arguments];
+%% What a transaction has read and writes has a shape.
+named(transaction_read, [Term, Table, Key]) ->
+    [notes(Table, Key, Term), Table, Key];
+named(transaction_range, [Term, Table, From, To, Down, Limit]) ->
+    [notes(Table, From, Term), Table, one_of([[], [From], {From}, From]), one_of([[], [To], To]), Down, one_of([1, infinity, Limit])];
+named(transaction_commit, [Table, Term]) ->
+    Writes = [{Table, Term, []}, {Table, Term, [{Term, Table}]}, {Table, 1, [{1, Term}]}, {Table, Term, Term}, Term],
+    [notes(Table, Term, []), one_of([[], Writes, [one_of(Writes)], [one_of(Writes), one_of(Writes)]])];
 named(_Function, Arguments) ->
     Arguments.
+
+notes(Table, Key, Term) ->
+    one_of([[], Term, [{Table, Key, []}], [{Table, Key, Term}, {Table, Key, [Term]}], [{Table, [Key], one_of([[], [Term]]), Term, Term}],
+            [{Table, {Key}, [], true, []} | Term]]).
 
 argument(Tables, Loot) ->
     case rand:uniform(4) of

@@ -15,6 +15,7 @@ use std::cmp::Ordering;
 
 pub use cats_sync::Busy;
 pub use cats_term::{hash_of, mix};
+pub use shared::mark::{HeldPlace, Mark};
 pub use shared::trail::Trail;
 pub use structures::{avl, ca, ca_tree, hash, linear_hash, skip_list, std_hash};
 
@@ -196,6 +197,10 @@ pub trait Locked {
     /// Calls `change` with the present entry of probe `i`, and carries out the step that it returns. `change` is called
     /// once.
     fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step);
+    /// Appends the locks that guard the places. Only for an engine whose reads give [`Mark`]s.
+    fn held(&self, _held: &mut Vec<HeldPlace>) {
+        unreachable!("only asked for with marks")
+    }
 }
 
 /// The position of a scan of a whole table. Each engine has its own type. Growth, shrinking and other writers do not

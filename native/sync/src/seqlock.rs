@@ -106,6 +106,20 @@ impl SeqCount {
         }
     }
 
+    /// The count, for [`is_at`](Self::is_at). What is read after this is not older than the count.
+    #[inline]
+    pub fn token(&self) -> u32 {
+        // Acquire pairs with the Release of the count: whoever sees the count sees the change.
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Whether no change was completed since [`token`](Self::token).
+    #[inline]
+    pub fn is_at(&self, token: u32) -> bool {
+        // Relaxed: the caller has synchronized with the writers that it asks about.
+        self.count.load(Ordering::Relaxed) == token
+    }
+
     /// Waits until no change of several words is in progress. False if that takes too long. After this, a single word is
     /// read with Acquire.
     ///

@@ -10,6 +10,7 @@ mod registry;
 mod table;
 
 pub use cats_engine::config::READER_GROUPS;
+pub use cats_engine::Range;
 pub use failure::{Cause, Failure};
 pub use object::schema::{OwnedKey, Probe};
 pub use object::{Object, ObjectRef, COPY_LIMIT};
@@ -18,6 +19,7 @@ pub use operations::insert::{is_flat, LIST_LIMIT};
 pub use operations::lookup::{Objects, GROUP_LIMIT};
 pub use operations::number::Number;
 pub use operations::select::{Met, Place, Selection, Spot};
+pub use operations::transaction::{Reads, Writes};
 pub use operations::traverse::Direction;
 pub use operations::update::{Addition, CounterOp, ElementOp, Numbers, Tuple, Words, DIGITS_LIMIT};
 pub use registry::reaper;

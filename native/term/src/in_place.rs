@@ -233,6 +233,15 @@ impl<'a> ChangingRef<'a> {
         }
     }
 
+    /// The state of the block now. What is read of the block after this is not older.
+    #[inline]
+    pub fn state(self) -> State<'a> {
+        State {
+            count: self.count(),
+            token: self.count().token(),
+        }
+    }
+
     /// Waits until no change of several words is in progress. False if that takes too long. After this, an
     /// [element](BlockRef::element) is read in place, unless it is [replaced](Self::replaces).
     #[inline]
@@ -299,6 +308,22 @@ impl<'a> ChangingRef<'a> {
             let whole = self.copy_to(to);
             (BlockRef::from_raw(to), whole)
         }
+    }
+}
+
+/// A state of a block that is changed in place.
+#[derive(Clone, Copy)]
+pub struct State<'a> {
+    count: &'a SeqCount,
+    token: u32,
+}
+
+impl State<'_> {
+    /// Whether the block was in this state, without a break, until the caller synchronized with the block's writers. The
+    /// caller has done that by the lock that they hold.
+    #[inline]
+    pub fn holds(&self) -> bool {
+        self.count.is_at(self.token)
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod by_range;
 pub mod line;
 pub mod linear;
+pub mod mark;
 pub mod radix;
 pub mod random;
 pub mod room;

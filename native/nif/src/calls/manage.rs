@@ -166,7 +166,15 @@ pub fn engines(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     let engine = |engine: EngineName| {
         let kinds: Vec<Term> = engine.kinds().iter().map(|kind| env.atom(kind.text())).collect();
         let options: Vec<Term> = engine.options().iter().map(option).collect();
-        env.tuple(&[env.atom(engine.text()), env.list(&kinds), env.list(&options)])
+        let has_transactions = |kind: &&TableKind| engine.has_transactions(**kind);
+        let transactions = engine.kinds().iter().filter(has_transactions);
+        let transactions: Vec<Term> = transactions.map(|kind| env.atom(kind.text())).collect();
+        env.tuple(&[
+            env.atom(engine.text()),
+            env.list(&kinds),
+            env.list(&options),
+            env.list(&transactions),
+        ])
     };
     let built = EngineName::ALL
         .into_iter()

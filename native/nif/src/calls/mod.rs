@@ -7,6 +7,7 @@
 //! | `update` | update_counter, update_element |
 //! | `traverse` | first to prev_lookup, slot |
 //! | `select` | select, match and their kin, scan |
+//! | `transaction` | what `cats_transaction` calls |
 //! | `manage` | new, delete/1, rename, whereis, give_away, setopts, safe_fixtable, all |
 //! | `info` | info |
 //! | `reaper` | the thread that works in the background |
@@ -18,6 +19,7 @@ pub mod manage;
 pub mod read;
 pub mod reaper;
 pub mod select;
+pub mod transaction;
 pub mod traverse;
 pub mod update;
 pub mod write;

@@ -504,3 +504,9 @@ pub fn on_dirty_scheduler() -> bool {
     let kind = unsafe { enif_thread_type() };
     matches!(kind, ERL_NIF_THR_DIRTY_CPU_SCHEDULER | ERL_NIF_THR_DIRTY_IO_SCHEDULER)
 }
+
+/// Whether two terms are exactly equal (`=:=`).
+pub fn identical(a: Term, b: Term) -> bool {
+    // SAFETY: no precondition on two terms.
+    unsafe { enif_is_identical(a.raw(), b.raw()) != 0 }
+}

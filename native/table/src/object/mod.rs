@@ -12,7 +12,7 @@ use cats_sync::epoch::{self, Guard};
 use cats_sync::slab;
 use cats_term::{
     block_weight, bytes_of, is_immediate, key_word_of_part, Block, BlockRef, ChangingRef, Dismantled, NewElement,
-    Rebuilt, Scratch, Short, TermRef, CHANGING_LIMIT,
+    Rebuilt, Scratch, Short, State, TermRef, CHANGING_LIMIT,
 };
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::num::NonZeroU64;
@@ -396,6 +396,16 @@ pub unsafe fn changed<R>(guard: &Guard, body: u64, change: impl FnOnce(&mut [u64
     // SAFETY: as the caller promises. The body stores the number of words with which the memory is freed.
     let (block, result) = unsafe { ChangingRef::changed(block, guard, change) }?;
     Some((changing_address(block), result))
+}
+
+/// The present state of an object that is changed in place. `None` for any other body.
+///
+/// # Safety
+/// The body is one that was stored in a table, and what it refers to lives for `'a`.
+#[inline]
+pub unsafe fn state<'a>(body: u64) -> Option<State<'a>> {
+    // SAFETY: as the caller promises.
+    Some(unsafe { changing(body) }?.state())
 }
 
 /// The body that refers to a block that is changed in place.

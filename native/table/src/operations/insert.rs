@@ -98,6 +98,12 @@ impl Incoming {
         self.probe
     }
 
+    /// The probe, which is valid as long as this value.
+    #[inline]
+    pub(crate) fn stable_probe(&self) -> &Probe<'static> {
+        &self.probe
+    }
+
     /// The entry that the object will have.
     #[inline]
     pub(crate) fn entry(&self) -> Entry {

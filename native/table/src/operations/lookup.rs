@@ -34,6 +34,24 @@ impl<'g> Objects<'g> {
         Self(SmallVec::new())
     }
 
+    /// These objects.
+    pub(crate) fn set(&mut self, objects: impl Iterator<Item = ObjectRef<'g>>) {
+        self.0.clear();
+        self.0.extend(objects);
+    }
+
+    /// The object of an entry of a table with one object per key: see [`look`](Self::look).
+    #[inline(always)]
+    pub(crate) fn one(table: &Table, entry: Entry) -> ObjectRef<'g> {
+        // SAFETY: objects are retired through the epoch.
+        unsafe {
+            match is_changing(entry.body) {
+                true => ObjectRef::new(entry, table.key()),
+                false => ObjectRef::stored(entry, table.key()),
+            }
+        }
+    }
+
     /// All objects, in the order of insertion.
     #[inline]
     pub fn as_slice(&self) -> &[ObjectRef<'g>] {
@@ -50,13 +68,7 @@ impl<'g> Objects<'g> {
             None => true,
             Some(entry) if is_group(entry.body) => self.look_at_group(table, entry, patient),
             Some(entry) => {
-                // SAFETY: objects are retired through the epoch.
-                self.0.push(unsafe {
-                    match is_changing(entry.body) {
-                        true => ObjectRef::new(entry, table.key()),
-                        false => ObjectRef::stored(entry, table.key()),
-                    }
-                });
+                self.0.push(Self::one(table, entry));
                 true
             }
         }

@@ -7,5 +7,6 @@ pub(crate) mod insert;
 pub(crate) mod lookup;
 pub(crate) mod number;
 pub(crate) mod select;
+pub(crate) mod transaction;
 pub(crate) mod traverse;
 pub(crate) mod update;

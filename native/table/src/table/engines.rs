@@ -83,6 +83,11 @@ impl EngineName {
         }
     }
 
+    /// Whether transactions can use tables of this engine and type.
+    pub fn has_transactions(self, kind: Kind) -> bool {
+        matches!((self, kind), (Self::Hash, Kind::Set) | (Self::Ca, Kind::OrderedSet))
+    }
+
     /// The options of the engine, besides those that all engines have.
     pub fn options(self) -> &'static [EngineOption] {
         use EngineOption::*;

@@ -7,7 +7,7 @@ use super::inner::{bound, Bound, Kind, Node};
 use super::leaf::{Held, Leaf, Wanted};
 use super::{once_in, sparse, Ca, Query};
 use crate::shared::radix;
-use crate::{Busy, Entry, Locked, OrderedSchema, Step};
+use crate::{Busy, Entry, HeldPlace, Locked, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
 use smallvec::SmallVec;
 
@@ -244,5 +244,10 @@ impl<S: OrderedSchema> Locked for Many<'_, S> {
                 }
             }
         }
+    }
+
+    fn held(&self, held: &mut Vec<HeldPlace>) {
+        let leaves = self.leaves.iter().flatten();
+        held.extend(leaves.map(|leaf| HeldPlace::new(leaf.leaf.lock(), leaf.version)));
     }
 }

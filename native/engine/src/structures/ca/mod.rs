@@ -30,7 +30,7 @@ mod tests;
 mod walk;
 
 use crate::shared::line::{self, wide};
-use crate::{Busy, Cursor, Engine, Entry, Locked, OrderedEngine, OrderedSchema, Range, Step, Trail};
+use crate::{Busy, Cursor, Engine, Entry, Locked, Mark, OrderedEngine, OrderedSchema, Range, Step, Trail};
 use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicI64, AtomicPtr, Ordering::*};
@@ -458,6 +458,32 @@ impl<S: OrderedSchema> Ca<S> {
                 drop(held);
                 self.adapt(guard, base);
                 return Ok(result);
+            }
+        }
+        Err(Busy)
+    }
+
+    /// Like [`read`](Engine::read), with a mark of the key's leaf.
+    pub fn read_marked<'g, R>(
+        &self,
+        guard: &'g Guard,
+        probe: &S::Probe,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<(R, Mark<'g>), Busy> {
+        let wanted = Wanted::new(self.schema.word(probe));
+        for _ in 0..ATTEMPTS {
+            let (base, leaf) = self.find(probe);
+            leaf.prefetch_entries(wanted.hash);
+            let token = leaf.lock().token_spinning()?;
+            let info = leaf.info();
+            if info.dead() {
+                continue;
+            }
+            let result = look(leaf.find(&self.schema, probe, wanted, info).map(|found| found.1));
+            let mark = Mark::new(leaf.lock(), token);
+            if mark.holds() {
+                self.count_read(guard, base);
+                return Ok((result, mark));
             }
         }
         Err(Busy)

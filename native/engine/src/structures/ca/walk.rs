@@ -14,7 +14,7 @@ use super::route::Route;
 use super::structure::Turn;
 use super::{Ca, Position, Query, ATTEMPTS, PATIENCE};
 use crate::shared::trail::{Beyond, Trail, RUN};
-use crate::{Busy, Entry, OrderedSchema, Range};
+use crate::{Busy, Entry, Mark, OrderedSchema, Range};
 use cats_sync::epoch::Guard;
 use std::ptr::NonNull;
 
@@ -98,6 +98,13 @@ impl Seen {
         match self {
             Seen::Token(_, token) => Some(*token),
             Seen::Locked(_) => None,
+        }
+    }
+    /// The mark that the leaf will have when it is not locked any more.
+    fn mark<'g>(&self) -> Mark<'g> {
+        match self {
+            Seen::Token(leaf, token) => Mark::new(leaf.lock(), *token),
+            Seen::Locked(held) => Mark::new(held.leaf.lock(), held.version + 2 * u64::from(held.changed)),
         }
     }
     fn holds(&self) -> bool {
@@ -282,7 +289,20 @@ impl<S: OrderedSchema> Ca<S> {
         guard: &Guard,
         from: Option<(&S::Probe, bool)>,
         down: bool,
+        visit: impl FnMut(&View<'_, 'a, S::Key>) -> Result<R, Torn>,
+    ) -> Result<R, Busy> {
+        self.walk_marked(guard, from, down, visit, |_| ())
+    }
+
+    /// Like [`walk`](Self::walk). At the end it shows each leaf that it read.
+    #[inline(always)]
+    fn walk_marked<'a, R>(
+        &self,
+        guard: &Guard,
+        from: Option<(&S::Probe, bool)>,
+        down: bool,
         mut visit: impl FnMut(&View<'_, 'a, S::Key>) -> Result<R, Torn>,
+        mut saw: impl FnMut(&Seen),
     ) -> Result<R, Busy> {
         let from = from.map(|(probe, inclusive)| (Query::new(&self.schema, probe), inclusive));
         let mut failures = 0;
@@ -343,6 +363,7 @@ impl<S: OrderedSchema> Ca<S> {
                 }
                 let result = view.and_then(|view| visit(&view));
                 if let (Ok(result), true) = (result, seen.holds() && passed.iter().all(Seen::holds)) {
+                    passed.iter().chain([&seen]).for_each(&mut saw);
                     drop((seen, passed));
                     if let Some((base, leaf, near)) = empty {
                         self.drop_empty(guard, base, leaf, near);
@@ -542,6 +563,41 @@ impl<S: OrderedSchema> Ca<S> {
             (spot, places, more) = (next, places + shown, beyond);
         }
         Ok(more)
+    }
+
+    /// Like [`OrderedEngine::range`](crate::OrderedEngine::range), but goes on until `limit` entries were shown or the
+    /// range ends. Appends a mark of each leaf that it read to `marks`. All that it appends is one state if all marks
+    /// hold.
+    pub fn range_marked<'g, T>(
+        &self,
+        guard: &'g Guard,
+        range: Range<'_, S::Probe>,
+        limit: usize,
+        out: &mut Vec<T>,
+        marks: &mut Vec<Mark<'g>>,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let down = range.down;
+        let mut from = range.from;
+        let mut places = 0;
+        loop {
+            let start = out.len();
+            let visit = |view: &View<'_, '_, S::Key>| {
+                out.truncate(start);
+                let (shown, more) = view.show(&self.schema, range, limit - places, out, &mut expand)?;
+                Ok((shown, more, view.beyond()))
+            };
+            let (shown, more, beyond) = self.walk_marked(guard, from, down, visit, |seen| marks.push(seen.mark()))?;
+            places += shown;
+            if !more || places >= limit {
+                return Ok(more);
+            }
+            // SAFETY: bounds live as long as the guard.
+            let Some(key) = beyond.and_then(|beyond| unsafe { bound(beyond) }) else {
+                return Ok(false);
+            };
+            from = Some((self.schema.probe(key), !down));
+        }
     }
 
     pub(super) fn scan_up<T>(

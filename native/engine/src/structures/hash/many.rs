@@ -3,7 +3,7 @@
 use super::bucket::{Search, MORE};
 use super::{Aftermath, Hash, Held, SPINS};
 use crate::shared::radix;
-use crate::{hash_of, Busy, Entry, Locked, Schema, Step};
+use crate::{hash_of, Busy, Entry, HeldPlace, Locked, Schema, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
 use smallvec::SmallVec;
@@ -142,5 +142,10 @@ impl<S: Schema> Locked for Many<'_, S> {
         let held = &mut self.buckets[self.places[i]].held;
         self.table
             .step(self.guard, held, self.keys[i].1, &search, step, &mut self.after);
+    }
+
+    fn held(&self, held: &mut Vec<HeldPlace>) {
+        let place = |group: &Group<'_>| HeldPlace::new(&group.held.bucket.head.lock, group.held.version);
+        held.extend(self.buckets.iter().map(place));
     }
 }

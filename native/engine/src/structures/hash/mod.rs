@@ -34,7 +34,7 @@ mod traverse;
 pub use crate::shared::linear::Position;
 
 use crate::shared::linear::Size;
-use crate::{hash_of, Busy, Engine, Entry, Locked, Schema, Step, Trail};
+use crate::{hash_of, Busy, Engine, Entry, Locked, Mark, Schema, Step, Trail};
 use bucket::{Bucket, Overflow, Search, Spare};
 use cats_sync::backoff;
 use cats_sync::cache_line::CacheLine;
@@ -338,6 +338,30 @@ impl<S: Schema> Hash<S> {
         let held = self.lock_to_read(guard, hash)?;
         let search = self.search(guard, &held, word, hash, probe);
         Ok(look(search.found.map(|(_, entry)| entry)))
+    }
+
+    /// Like [`read`](Engine::read), with a mark of the key's bucket.
+    pub fn read_marked<'g, R>(
+        &self,
+        guard: &'g Guard,
+        probe: &S::Probe,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<(R, Mark<'g>), Busy> {
+        let word = self.shared.0.schema.word(probe);
+        let hash = hash_of(word);
+        for _ in 0..SPINS {
+            let Some((bucket, token)) = self.token(guard, hash) else {
+                spin_loop();
+                continue;
+            };
+            if let Some(found) = bucket.find(guard, token, word, hash, self.matches(probe)) {
+                let (result, mark) = (look(found), Mark::new(&bucket.head.lock, token));
+                if mark.holds() {
+                    return Ok((result, mark));
+                }
+            }
+        }
+        Err(Busy)
     }
 
     #[inline]

@@ -9,7 +9,7 @@ use crate::table::engines::EngineName;
 use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::config::Config;
 use cats_engine::hash::{Hash, Position};
-use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Range, Step, Trail};
+use cats_engine::{Detached, Engine, Entry, Locked, Mark, Numbered, OrderedEngine, Range, Step, Trail};
 use cats_sync::epoch::Guard;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
@@ -187,6 +187,37 @@ impl Store {
             Structure::Hash(engine) => engine.read(guard, probe, look),
             Structure::Ca(engine) => engine.read(guard, probe, look),
             Structure::Other(engine) => looked(look, |look| engine.read(guard, probe, look)),
+        }
+    }
+
+    /// See [`Hash::read_marked`]. Only for an engine with transactions.
+    pub fn read_marked<'g, R>(
+        &self,
+        guard: &'g Guard,
+        probe: &Probe<'_>,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<(R, Mark<'g>), Busy> {
+        let probe = probe.erase();
+        match &self.structure {
+            Structure::Hash(engine) => engine.read_marked(guard, probe, look),
+            Structure::Ca(engine) => engine.read_marked(guard, probe, look),
+            Structure::Other(_) => unreachable!("an engine without transactions"),
+        }
+    }
+
+    /// See [`Ca::range_marked`]. Only for an ordered engine with transactions.
+    pub fn range_marked<'g, T>(
+        &self,
+        guard: &'g Guard,
+        range: Range<'_, Probe<'_>>,
+        limit: usize,
+        out: &mut Vec<T>,
+        marks: &mut Vec<Mark<'g>>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        match &self.structure {
+            Structure::Ca(engine) => engine.range_marked(guard, erased(range), limit, out, marks, expand),
+            _ => unreachable!("an engine without ranges"),
         }
     }
 
@@ -376,11 +407,7 @@ impl Store {
         out: &mut Vec<ObjectRef<'g>>,
         mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
     ) -> Result<bool, Busy> {
-        let range = Range {
-            from: range.from.map(|(probe, inclusive)| (probe.erase(), inclusive)),
-            to: range.to.map(|probe| probe.erase()),
-            down: range.down,
-        };
+        let range = erased(range);
         match &self.structure {
             Structure::Hash(_) => Ok(false),
             Structure::Ca(engine) => engine.range(guard, range, limit, out, expand),
@@ -440,6 +467,15 @@ impl Store {
             Structure::Ca(engine) => engine.dismantle(limit, &mut free),
             Structure::Other(engine) => engine.dismantle(limit, &mut free),
         }
+    }
+}
+
+/// The range with probes of any lifetime.
+fn erased<'a>(range: Range<'a, Probe<'_>>) -> Range<'a, Probe<'static>> {
+    Range {
+        from: range.from.map(|(probe, inclusive)| (probe.erase(), inclusive)),
+        to: range.to.map(|probe| probe.erase()),
+        down: range.down,
     }
 }
 

@@ -1,0 +1,327 @@
+//! What `cats_transaction` calls. A transaction's state is in its process, as Erlang terms. Nothing is held between two calls.
+//!
+//! A note says what a transaction has read: `{Table, Key, Objects}`, or `{Table, From, To, Down, Objects}` for a range of
+//! an ordered table. `From` and `To` are `[Key]` if the key belongs to the range, `{Key}` if not, or `[]` without a bound.
+//! A read returns `conflict` if a note does not hold any more.
+
+use super::*;
+use crate::layout::equal::equals_stored;
+use crate::vm::identical;
+use cats_sync::epoch::pin;
+use cats_sync::facade::{AtomicU64, Ordering};
+use cats_table::{Range, Reads, Writes, GROUP_LIMIT, LIST_LIMIT};
+
+/// How often a call reads everything again because a place changed meanwhile. Then it fails as busy.
+const ATTEMPTS: usize = 20;
+
+/// The word of the process whose transaction alone may commit, or 0.
+static PREFERRED: AtomicU64 = AtomicU64::new(0);
+
+/// `{Identifier, Type, KeyPosition}` of a table. Fails for an engine without transactions.
+pub fn transaction_table(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find_for_transaction(env, &guard, table, Right::Read)?;
+    let table = handle.table();
+    let identifier = identifier(env, table);
+    let position = env.integer(table.key() as i64 + 1);
+    Ok(env.tuple(&[identifier, env.atom(table.kind().text()), position]))
+}
+
+/// The objects of a key, as they were when all notes held.
+pub fn transaction_read(env: Env, &[notes, table, key]: &[Term; 3]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find_for_transaction(env, &guard, table, Right::Read)?;
+    with_probe(env, handle.table(), key, |probe| {
+        read_with(env, &guard, notes, |reads, found| {
+            Ok(handle.lookup_in(reads, probe, on_dirty_scheduler(), found)?)
+        })
+    })
+}
+
+/// The first objects of a range of an ordered table, up to a limit, as they were when all notes held.
+pub fn transaction_range(env: Env, &[notes, table, from, to, down, limit]: &[Term; 6]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find_for_transaction(env, &guard, table, Right::Read)?;
+    let limit = match limit.small_integer() {
+        Some(limit) if limit >= 1 => limit as usize,
+        None if limit == atoms::infinity() => usize::MAX,
+        _ => return Err(bad()),
+    };
+    with_range(env, handle, (from, to, down), |range| {
+        read_with(env, &guard, notes, |reads, found| {
+            Ok(handle.range_in(reads, range, limit, on_dirty_scheduler(), found)?)
+        })
+    })
+}
+
+/// Carries out writes if all notes hold, atomically: `true`, or `false` if one does not hold. A write is `{Table, Key, Objects}`. The key
+/// gets these objects in place of those that it has: none or one.
+pub fn transaction_commit(env: Env, &[notes, writes]: &[Term; 2]) -> Result<Term, Failure> {
+    if !may_commit(env) {
+        return Err(Failure::Busy);
+    }
+    let guard = pin();
+    let mut reads = Reads::none();
+    // Only keys in a block need a room.
+    let mut rooms: Vec<KeyRoom> = Vec::new();
+    rooms.resize_with(count_rooms(env, writes)?, || (Room::new(), None));
+    for _ in 0..ATTEMPTS {
+        reads.clear();
+        if !observe(env, &guard, notes, &mut reads)? {
+            return Ok(atoms::false_());
+        }
+        let mut changes = changes(env, &guard, writes, &mut rooms)?;
+        if changes.commit(&guard, &mut reads)? {
+            drop(changes);
+            wake(env);
+            return Ok(atoms::true_());
+        }
+    }
+    Err(Failure::Busy)
+}
+
+/// Asks that from now on only this process may commit: `false` if another living process has asked before.
+pub fn transaction_prefer(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    // AcqRel: nothing but the word itself is passed on. Its order with the locks does not matter.
+    let preferred = may_commit(env)
+        && PREFERRED
+            .compare_exchange(0, env.this_process().0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+    Ok(atoms::boolean(preferred))
+}
+
+/// Lets others commit again.
+pub fn transaction_yield(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    // AcqRel: as in `transaction_prefer`.
+    let _ = PREFERRED.compare_exchange(env.this_process().0, 0, Ordering::AcqRel, Ordering::Relaxed);
+    Ok(atoms::ok())
+}
+
+/// Whether the calling process may commit. The preferred one may have ended.
+#[inline]
+fn may_commit(env: Env) -> bool {
+    // Relaxed: a commit that does not see the word yet is one that began before.
+    match PREFERRED.load(Ordering::Relaxed) {
+        0 => true,
+        preferred => may_commit_beside(env, preferred),
+    }
+}
+
+#[cold]
+fn may_commit_beside(env: Env, preferred: u64) -> bool {
+    if preferred == env.this_process().0 {
+        return true;
+    }
+    if monitor::is_alive(env, Term(preferred)) {
+        return false;
+    }
+    let _ = PREFERRED.compare_exchange(preferred, 0, Ordering::AcqRel, Ordering::Relaxed);
+    true
+}
+
+fn find_for_transaction<'g>(env: Env<'g>, guard: &'g Guard, table: Term, right: Right) -> Result<Handle<'g>, Failure> {
+    let handle = find(env, guard, table, right)?;
+    match handle.has_transactions() {
+        true => Ok(handle),
+        false => Err(Failure::Bad(atoms::no_transactions())),
+    }
+}
+
+/// The objects that `read` finds, if all notes held at the same instant.
+fn read_with<'g>(
+    env: Env<'g>,
+    guard: &'g Guard,
+    notes: Term,
+    mut read: impl FnMut(&mut Reads<'g>, &mut Objects<'g>) -> Result<(), Failure>,
+) -> Result<Term, Failure> {
+    let mut reads = Reads::none();
+    let mut found = Objects::none();
+    for _ in 0..ATTEMPTS {
+        reads.clear();
+        if !observe(env, guard, notes, &mut reads)? {
+            return Ok(atoms::conflict());
+        }
+        read(&mut reads, &mut found)?;
+        if reads.hold() {
+            return tuples(env, found.as_slice());
+        }
+    }
+    Err(Failure::Busy)
+}
+
+/// Reads again what is in the notes. Returns false if something has changed.
+fn observe<'g>(env: Env<'g>, guard: &'g Guard, notes: Term, reads: &mut Reads<'g>) -> Result<bool, Failure> {
+    let patient = on_dirty_scheduler();
+    let mut found = Objects::none();
+    let (mut rest, mut cost, mut words) = (notes, 0, 0);
+    while let Some((note, tail)) = env.cell(rest) {
+        let noted = match *encode::tuple(env, note)? {
+            [table, key, objects] => {
+                let handle = find_for_transaction(env, guard, table, Right::Read)?;
+                with_probe(env, handle.table(), key, |probe| {
+                    Ok(handle.lookup_in(reads, probe, patient, &mut found)?)
+                })?;
+                objects
+            }
+            [table, from, to, down, objects] => {
+                let handle = find_for_transaction(env, guard, table, Right::Read)?;
+                with_range(env, handle, (from, to, down), |range| {
+                    Ok(handle.range_in(reads, range, usize::MAX, patient, &mut found)?)
+                })?;
+                objects
+            }
+            _ => return Err(bad()),
+        };
+        cost += 1 + found.as_slice().len();
+        words += found.as_slice().iter().map(ObjectRef::words).sum::<usize>();
+        if cost > 2 * GROUP_LIMIT && !patient {
+            return Err(Failure::Big);
+        }
+        check_words(words)?;
+        if !are_noted(env, found.as_slice(), noted)? {
+            return Ok(false);
+        }
+        rest = tail;
+    }
+    account(env, words + cost * 20);
+    match rest.0 {
+        NIL => Ok(true),
+        _ => Err(bad()),
+    }
+}
+
+/// Whether the list has exactly these objects.
+fn are_noted(env: Env, objects: &[ObjectRef<'_>], noted: Term) -> Result<bool, Failure> {
+    let mut rest = noted;
+    for object in objects {
+        let Some((head, tail)) = env.cell(rest) else {
+            return Ok(false);
+        };
+        if !is_noted(env, object, head)? {
+            return Ok(false);
+        }
+        rest = tail;
+    }
+    Ok(rest.0 == NIL)
+}
+
+fn is_noted(env: Env, object: &ObjectRef<'_>, noted: Term) -> Result<bool, Failure> {
+    let Some(elements) = env
+        .tuple_elements(noted)
+        .filter(|elements| elements.len() == object.arity())
+    else {
+        return Ok(false);
+    };
+    let equals = |i: usize| equals_stored(env, elements[i], object.element(i));
+    // `equals_stored` may miss that terms are equal. Then they are compared by the VM.
+    Ok((0..elements.len()).all(equals) || identical(tuple(env, object)?, noted))
+}
+
+/// Lends a range of an ordered table.
+fn with_range<R>(
+    env: Env,
+    handle: Handle<'_>,
+    (from, to, down): (Term, Term, Term),
+    f: impl FnOnce(Range<'_, Probe<'_>>) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    if handle.table().kind() != cats_table::Kind::OrderedSet {
+        return Err(bad());
+    }
+    let down = down == atoms::true_();
+    let bound = |bound: Term| match (env.cell(bound), env.tuple_elements(bound)) {
+        (Some((key, Term(NIL))), _) => Ok(Some((key, true))),
+        (_, Some(&[key])) => Ok(Some((key, false))),
+        _ if bound.0 == NIL => Ok(None),
+        _ => Err(bad()),
+    };
+    let (from, to) = (bound(from)?, bound(to)?);
+    if to.is_some_and(|(_, inclusive)| !inclusive) {
+        return Err(bad());
+    }
+    let (mut from_room, mut to_room) = (None, None);
+    let from = match from {
+        Some((key, inclusive)) => Some((probe_in(env, handle, key, &mut from_room)?, inclusive)),
+        None => None,
+    };
+    let to = to
+        .map(|(key, _)| probe_in(env, handle, key, &mut to_room))
+        .transpose()?;
+    f(Range {
+        from: from.as_ref().map(|(probe, inclusive)| (probe, *inclusive)),
+        to: to.as_ref(),
+        down,
+    })
+}
+
+/// Room for a key that is not an immediate.
+type KeyRoom = (Room<{ encode::fast::WORDS }>, Option<Builder<'static>>);
+
+/// The probe for a key, which is built in the room if it needs one.
+fn probe_in<'r>(env: Env, handle: Handle<'_>, key: Term, room: &'r mut Option<KeyRoom>) -> Result<Probe<'r>, Failure> {
+    match key.is_immediate() {
+        true => Ok(handle.table().probe(TermRef::immediate(key.0))),
+        false => built_in(env, handle, key, room.insert((Room::new(), None))),
+    }
+}
+
+fn built_in<'r>(env: Env, handle: Handle<'_>, key: Term, room: &'r mut KeyRoom) -> Result<Probe<'r>, Failure> {
+    let (room, builder) = room;
+    let key = built_key(env, key, room, builder, |_| Builder::new())?;
+    Ok(handle.table().probe(key.term))
+}
+
+/// The number of writes that delete a key that is not an immediate. Fails with `Big` if these are too many writes.
+fn count_rooms(env: Env, writes: Term) -> Result<usize, Failure> {
+    let (mut rest, mut writes, mut rooms) = (writes, 0, 0);
+    while let Some((write, tail)) = env.cell(rest) {
+        if let Some(&[_, key, objects]) = env.tuple_elements(write) {
+            rooms += usize::from(objects.0 == NIL && !key.is_immediate());
+        }
+        writes += 1;
+        if writes > LIST_LIMIT && !on_dirty_scheduler() {
+            return Err(Failure::Big);
+        }
+        rest = tail;
+    }
+    match rest.0 {
+        NIL => Ok(rooms),
+        _ => Err(bad()),
+    }
+}
+
+/// Makes everything that is to be written.
+fn changes<'g, 'k>(
+    env: Env<'g>,
+    guard: &'g Guard,
+    writes: Term,
+    rooms: &'k mut [KeyRoom],
+) -> Result<Writes<'g, 'k>, Failure> {
+    let mut changes = Writes::none(on_dirty_scheduler());
+    let mut rooms = rooms.iter_mut();
+    let (mut rest, mut words) = (writes, 0);
+    while let Some((write, tail)) = env.cell(rest) {
+        let &[table, key, objects] = encode::tuple(env, write)? else {
+            return Err(bad());
+        };
+        let handle = find_for_transaction(env, guard, table, Right::Write)?;
+        match env.cell(objects) {
+            Some((tuple, Term(NIL))) => {
+                let object = object(env, handle, encode::tuple(env, tuple)?)?;
+                words += object.words();
+                check_words(words)?;
+                changes.put(handle, object)?;
+            }
+            None if objects.0 == NIL => changes.delete(
+                handle,
+                match key.is_immediate() {
+                    true => handle.table().probe(TermRef::immediate(key.0)),
+                    false => built_in(env, handle, key, rooms.next().ok_or_else(bad)?)?,
+                },
+            )?,
+            _ => return Err(bad()),
+        }
+        rest = tail;
+    }
+    account(env, words);
+    Ok(changes)
+}

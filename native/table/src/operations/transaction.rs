@@ -1,0 +1,299 @@
+//! Transactions: reads that are validated together, and a commit that validates them and writes.
+//!
+//! Source: Tu and others, "Speedy transactions in multicore in-memory databases", SOSP 2013 (Silo), for the order of a
+//! commit: lock what is written, validate what was read, write.
+//!
+//! A transaction keeps what it has read as values. Each call reads them again, and compares. The [`Reads`] of a call
+//! hold a mark of each place. If all marks hold at the end, all values were there at one instant.
+//!
+//! A commit holds the locks of all places that it writes when it asks the marks. So the values that were read hold at
+//! an instant at which nobody else can change what is written. That instant is the transaction's place in the order of
+//! all operations.
+
+use crate::failure::Failure;
+use crate::object::group::retire_entry;
+use crate::object::schema::Probe;
+use crate::object::{refers, state, Object};
+use crate::operations::insert::{Incoming, LIST_LIMIT};
+use crate::operations::lookup::{Objects, GROUP_LIMIT};
+use crate::table::store::Store;
+use crate::table::{Handle, Table};
+use cats_engine::{Entry, HeldPlace, Locked, Mark, Range, Step};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::{fence, Ordering};
+use cats_term::State;
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::ptr;
+
+/// Up to this number of reads, writes or tables need no allocation.
+const FEW: usize = 8;
+
+/// The most tables that a transaction writes. A commit needs room on the stack for each of them.
+pub const TABLES_LIMIT: usize = 32;
+
+/// What one call has read: marks of the places, and the contents of the tables.
+pub struct Reads<'g> {
+    marks: Vec<Mark<'g>>,
+    /// The states of objects that are changed in place. Such a change need not change the version of the place.
+    states: Vec<State<'g>>,
+    stores: SmallVec<[(&'g Table, *const Store); FEW]>,
+}
+
+impl<'g> Reads<'g> {
+    /// Nothing was read.
+    pub fn none() -> Self {
+        Self {
+            marks: Vec::with_capacity(FEW),
+            states: Vec::new(),
+            stores: SmallVec::new(),
+        }
+    }
+
+    /// Forgets what was read.
+    pub fn clear(&mut self) {
+        self.marks.clear();
+        self.states.clear();
+        self.stores.clear();
+    }
+
+    /// The contents of a table, which must stay the table's until the end.
+    fn store(&mut self, handle: Handle<'g>) -> &'g Store {
+        let store = handle.store();
+        // Blank tables share their contents.
+        let known = |(table, other): &(&Table, *const Store)| ptr::eq(*table, handle.table) && ptr::eq(*other, store);
+        if !self.stores.iter().any(known) {
+            self.stores.push((handle.table, store));
+        }
+        store
+    }
+
+    /// Whether no table was deleted or emptied.
+    fn tables_hold(&self) -> bool {
+        let holds = |(table, store): &(&Table, *const Store)| {
+            !table.is_dead() && ptr::eq(table.store_pointer().cast_const(), *store)
+        };
+        self.stores.iter().all(holds)
+    }
+
+    /// Whether all that was read was so at one instant, after the last read.
+    pub fn hold(&self) -> bool {
+        self.hold_with(Mark::holds)
+    }
+
+    /// The same for a caller that holds locks itself. `held` is sorted.
+    fn hold_beside(&self, held: &[HeldPlace]) -> bool {
+        self.hold_with(|mark| mark.holds() || held.binary_search(&mark.place()).is_ok())
+    }
+
+    /// The order matters. The tables come first: all places are unchanged from their reads until after that. The states come last. A
+    /// writer changes an object in place while it holds the lock. If the mark held, that was before the mark was asked, and
+    /// then the state has changed, or it was after that.
+    fn hold_with(&self, holds: impl FnMut(&Mark<'g>) -> bool) -> bool {
+        if !self.tables_hold() || !self.marks.iter().all(holds) {
+            return false;
+        }
+        // Acquire pairs with the Release by which a writer frees the lock of a place: whoever sees that sees the new state.
+        fence(Ordering::Acquire);
+        self.states.iter().all(State::holds)
+    }
+}
+
+impl<'g> Handle<'g> {
+    /// Whether transactions can use the table.
+    pub fn has_transactions(self) -> bool {
+        self.table.options().engine().has_transactions(self.table.kind())
+    }
+
+    /// Like [`lookup`](Self::lookup), and adds the place to `reads`. The table must have
+    /// [transactions](Self::has_transactions).
+    pub fn lookup_in(
+        self,
+        reads: &mut Reads<'g>,
+        probe: &Probe<'_>,
+        patient: bool,
+        found: &mut Objects<'g>,
+    ) -> Result<(), Failure> {
+        let (store, table) = (reads.store(self), self.table);
+        let ((fits, state), mark) = store.read_marked(self.guard, probe, |entry| {
+            // SAFETY: objects are retired through the epoch. First the state, then the object.
+            let state = entry.and_then(|entry| unsafe { state(entry.body) });
+            (found.look(table, entry, patient), state)
+        })?;
+        reads.marks.push(mark);
+        reads.states.extend(state);
+        self.looked(fits, patient, found)
+    }
+
+    /// Writes the objects of an ordered table from one key to another to `found`: up to `limit` of them. Adds the range
+    /// to `reads`. Fails with [`Failure::Big`] if they are too many, unless the caller is `patient`.
+    pub fn range_in(
+        self,
+        reads: &mut Reads<'g>,
+        range: Range<'_, Probe<'_>>,
+        limit: usize,
+        patient: bool,
+        found: &mut Objects<'g>,
+    ) -> Result<(), Failure> {
+        let (store, table) = (reads.store(self), self.table);
+        let most = if patient { limit } else { limit.min(GROUP_LIMIT + 1) };
+        let mut objects = Vec::new();
+        // SAFETY: objects are retired through the epoch. First the state, then the object.
+        let read = |entry: Entry| (unsafe { state(entry.body) }, Objects::one(table, entry));
+        let expand = |entry: Entry, objects: &mut Vec<_>| objects.push(read(entry));
+        store.range_marked(self.guard, range, most, &mut objects, &mut reads.marks, expand)?;
+        let fits = patient || objects.len() <= GROUP_LIMIT;
+        reads.states.extend(objects.iter().filter_map(|(state, _)| *state));
+        found.set(objects.into_iter().map(|(_, object)| object));
+        self.looked(fits, patient, found)
+    }
+}
+
+/// What shall become of a key.
+enum Change<'k> {
+    Put(Incoming),
+    Delete(Probe<'k>),
+}
+
+impl Change<'_> {
+    fn probe(&self) -> &Probe<'static> {
+        match self {
+            Self::Put(incoming) => incoming.stable_probe(),
+            Self::Delete(probe) => probe.erase(),
+        }
+    }
+}
+
+/// The changes of one table.
+struct TableChanges<'g, 'k> {
+    handle: Handle<'g>,
+    store: &'g Store,
+    changes: Vec<Change<'k>>,
+}
+
+/// What a transaction writes.
+pub struct Writes<'g, 'k> {
+    tables: SmallVec<[TableChanges<'g, 'k>; 2]>,
+    cost: usize,
+    patient: bool,
+}
+
+impl<'g, 'k> Writes<'g, 'k> {
+    /// Nothing is written. If the caller is not `patient`, too many writes fail with [`Failure::Big`].
+    pub fn none(patient: bool) -> Self {
+        Self {
+            tables: SmallVec::new(),
+            cost: 0,
+            patient,
+        }
+    }
+
+    /// The object shall be the only one of its key. Each key may be written once.
+    pub fn put(&mut self, handle: Handle<'g>, object: Object<'_>) -> Result<(), Failure> {
+        self.count(object.cost())?;
+        let incoming = Incoming::for_any(handle.guard, handle.table, object)?;
+        self.add(handle, Change::Put(incoming))
+    }
+
+    /// The key shall have no object.
+    pub fn delete(&mut self, handle: Handle<'g>, probe: Probe<'k>) -> Result<(), Failure> {
+        self.count(1)?;
+        self.add(handle, Change::Delete(probe))
+    }
+
+    fn count(&mut self, cost: usize) -> Result<(), Failure> {
+        self.cost += cost;
+        match self.cost > LIST_LIMIT && !self.patient {
+            true => Err(Failure::Big),
+            false => Ok(()),
+        }
+    }
+
+    fn add(&mut self, handle: Handle<'g>, change: Change<'k>) -> Result<(), Failure> {
+        let is_it = |table: &TableChanges<'_, '_>| ptr::eq(table.handle.table, handle.table);
+        let at = match self.tables.iter().rposition(is_it) {
+            Some(at) => at,
+            None if self.tables.len() == TABLES_LIMIT => return Err(Failure::SystemLimit),
+            None => {
+                self.tables.push(TableChanges {
+                    handle,
+                    store: handle.store(),
+                    changes: Vec::with_capacity(FEW),
+                });
+                self.tables.len() - 1
+            }
+        };
+        self.tables[at].changes.push(change);
+        Ok(())
+    }
+
+    /// Writes everything, if what was read still holds and no table was deleted or emptied meanwhile. Returns false,
+    /// and writes nothing, if not. Atomic, also against operations outside of transactions. After it the value is spent.
+    pub fn commit(&mut self, guard: &Guard, reads: &mut Reads<'g>) -> Result<bool, Failure> {
+        for table in &self.tables {
+            reads.stores.push((table.handle.table, table.store));
+        }
+        // In one order for all commits. So two commits do not keep each other from finishing.
+        self.tables.sort_unstable_by_key(|table| table.handle.table.serial());
+        let mut replaced = Vec::new();
+        let done = commit_from(guard, &self.tables, reads, &mut Vec::new(), &mut replaced);
+        for old in replaced {
+            // SAFETY: the places have other entries now, or none.
+            unsafe { retire_entry(guard, old) }
+        }
+        done
+    }
+}
+
+/// Locks the places of these tables, and those of the tables behind them while it holds the locks. When all are locked, asks whether
+/// the reads hold. If they do, each table is written before its locks are freed.
+fn commit_from(
+    guard: &Guard,
+    tables: &[TableChanges<'_, '_>],
+    reads: &Reads<'_>,
+    held: &mut Vec<HeldPlace>,
+    replaced: &mut Vec<u64>,
+) -> Result<bool, Failure> {
+    let Some((table, rest)) = tables.split_first() else {
+        held.sort_unstable();
+        return Ok(reads.hold_beside(held));
+    };
+    let probes: SmallVec<[_; FEW]> = table.changes.iter().map(Change::probe).collect();
+    table.store.update_many(guard, &probes, |places| {
+        places.held(held);
+        let valid = commit_from(guard, rest, reads, held, replaced)?;
+        if valid {
+            table.write(places, replaced);
+        }
+        Ok(valid)
+    })?
+}
+
+impl TableChanges<'_, '_> {
+    /// Carries out the changes. All places are locked.
+    fn write(&self, places: &mut dyn Locked, replaced: &mut Vec<u64>) {
+        let sums = Cell::new((0, 0));
+        let add = |objects, bytes| sums.set((sums.get().0 + objects, sums.get().1 + bytes));
+        for (i, change) in self.changes.iter().enumerate() {
+            let mut gone = None;
+            places.update(i, &mut |old| match change {
+                Change::Put(incoming) => {
+                    let (step, result) = self.handle.put(old, incoming, add);
+                    gone = result.ok().flatten();
+                    step
+                }
+                Change::Delete(_) => match old {
+                    None => Step::Keep,
+                    Some(old) => {
+                        self.handle.uncount(self.store, old);
+                        gone = Some(old.body);
+                        Step::Remove
+                    }
+                },
+            });
+            replaced.extend(gone.filter(|body| refers(*body)));
+        }
+        let (objects, bytes) = sums.get();
+        self.store.count(objects, bytes);
+    }
+}

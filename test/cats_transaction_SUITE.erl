@@ -1,0 +1,500 @@
+%% Transactions: their results, a comparison with a sequential model, and what processes see of each other.
+-module(cats_transaction_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([outcomes/1, nested/1, outside/1, refusals/1, own_writes/1, large/1, sequential_model/1, bank/1, counters/1, phantoms/1,
+         moving_first/1, tables_change/1, renamed/1, starvation/1, preferred_dies/1, swallowed_conflict/1]).
+
+suite() -> [{timetrap, {minutes, 5}}].
+
+all() ->
+    [outcomes, nested, outside, refusals, own_writes, large, sequential_model, bank, counters, phantoms, moving_first, tables_change,
+     renamed, starvation, preferred_dies, swallowed_conflict].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(cats),
+    Config.
+
+end_per_suite(_Config) -> ok.
+
+-define(MS, cats_test_lib:environment("TRANSACTIONS_MS", 1000)).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Results and errors
+
+outcomes(_Config) ->
+    Table = cats:new(table, [public]),
+    Ends = fun(Body) ->
+                   Outcome = cats_transaction:run(fun() -> cats_transaction:insert(Table, {key, value}), Body() end),
+                   ?assertEqual(undefined, get('$cats_transaction')),
+                   {Outcome, cats:tab2list(Table)}
+           end,
+    ?assertEqual({{aborted, reason}, []}, Ends(fun() -> cats_transaction:abort(reason) end)),
+    ?assertEqual({{aborted, reason}, []}, Ends(fun() -> exit(reason) end)),
+    ?assertEqual({{aborted, {throw, value}}, []}, Ends(fun() -> throw(value) end)),
+    ?assertMatch({{aborted, {reason, [_ | _]}}, []}, Ends(fun() -> error(reason) end)),
+    ?assertEqual({{atomic, result}, [{key, value}]}, Ends(fun() -> result end)),
+    ?assertEqual({atomic, 3}, cats_transaction:run(fun(A, B) -> A + B end, [1, 2])),
+    ?assertError(badarg, cats_transaction:run(fun(A, B) -> A + B end, [1])).
+
+nested(_Config) ->
+    Table = cats:new(table, [public]),
+    Inner = fun(Key, End) ->
+                    cats_transaction:run(fun() -> cats_transaction:insert(Table, {Key, inner}), End() end)
+            end,
+    Outer = fun() ->
+                    cats_transaction:insert(Table, {kept, outer}),
+                    {aborted, no} = Inner(kept, fun() -> cats_transaction:abort(no) end),
+                    {aborted, no} = Inner(lost, fun() -> exit(no) end),
+                    {atomic, yes} = Inner(inner, fun() -> yes end),
+                    [{kept, outer}] = cats_transaction:read(Table, kept),
+                    [] = cats_transaction:read(Table, lost),
+                    [] = cats:lookup(Table, inner),
+                    done
+            end,
+    ?assertEqual({atomic, done}, cats_transaction:run(Outer)),
+    ?assertEqual([{inner, inner}, {kept, outer}], lists:sort(cats:tab2list(Table))).
+
+outside(_Config) ->
+    Table = cats:new(table, [public]),
+    [?assertExit({aborted, no_transaction}, apply(cats_transaction, Function, Arguments))
+     || {Function, Arguments} <- [{abort, [reason]}, {read, [Table, 1]}, {member, [Table, 1]}, {insert, [Table, {1}]},
+                                  {delete, [Table, 1]}, {delete_object, [Table, {1}]}, {first, [Table]}, {last, [Table]},
+                                  {next, [Table, 1]}, {prev, [Table, 1]}, {range, [Table, 1, 2]}, {select, [Table, []]}]].
+
+refusals(_Config) ->
+    Set = cats:new(set, [public]),
+    Text = "transactions are for tables of type set with engine hash, and of type ordered_set with engine ca",
+    [begin
+         Table = cats:new(table, [Type, {engine, Name}]),
+         Refused = cats_transaction:run(fun() -> cats_transaction:read(Table, key) end),
+         case lists:member(Type, Transactions) of
+             true -> ?assertEqual({atomic, []}, Refused);
+             false -> ?assertEqual({lookup, 1, Text}, explanation(Refused))
+         end
+     end || #{name := Name, types := Types, transactions := Transactions} <- cats:engines(), Type <- Types],
+    ?assertMatch([#{name := hash, transactions := [set]}, #{name := ca, transactions := [ordered_set]} | _], cats:engines()),
+    Fails = fun(Body) -> explanation(cats_transaction:run(Body)) end,
+    ?assertEqual({first, 1, "not an ordered_set: in a transaction only those have an order"},
+                 Fails(fun() -> cats_transaction:first(Set) end)),
+    ?assertEqual({select, 1, "not an ordered_set, so a transaction selects by whole keys only"},
+                 Fails(fun() -> cats_transaction:select(Set, [{{'_', 1}, [], ['$_']}]) end)),
+    ?assertMatch({insert, 2, _}, Fails(fun() -> cats_transaction:insert(Set, not_a_tuple) end)),
+    ?assertMatch({insert, 2, _}, Fails(fun() -> cats_transaction:insert(Set, [{1} | {2}]) end)),
+    ?assertMatch({insert, 2, _}, Fails(fun() -> cats_transaction:insert(Set, {}) end)),
+    ?assertMatch({lookup, 1, _}, Fails(fun() -> cats_transaction:read(no_such_table, 1) end)),
+    ?assertEqual([], cats:tab2list(Set)),
+    %% Of another process.
+    {Owner, Protected} = cats_test_lib:spawn_owner(fun() -> cats:new(table, [protected]) end),
+    ?assertEqual({atomic, []}, cats_transaction:run(fun() -> cats_transaction:read(Protected, 1) end)),
+    ?assertMatch({insert, 1, _}, Fails(fun() -> cats_transaction:insert(Protected, {1}) end)),
+    cats_test_lib:stop(Owner, normal).
+
+%% The function of cats in whose name a transaction failed, and the only argument with a remark.
+explanation({aborted, {badarg, [{cats, Function, _, _} | _] = Stack}}) ->
+    [{Place, Remark}] = maps:to_list(cats_failure:format_error(badarg, Stack)),
+    {Function, Place, unicode:characters_to_list(Remark)}.
+
+own_writes(_Config) ->
+    Ordered = cats:new(ordered, [ordered_set, public]),
+    Set = cats:new(named, [public, named_table, {keypos, 2}]),
+    true = cats:insert(Ordered, [{N, N} || N <- [1, 2, 3, 4]]),
+    Body = fun() ->
+                   cats_transaction:delete(Ordered, 2.0),
+                   cats_transaction:insert(Ordered, [{3.0, new}, {{5, [1.0]}, tuple}]),
+                   [{3.0, new}] = cats_transaction:read(Ordered, 3),
+                   [{{5, [1.0]}, tuple}] = cats_transaction:read(Ordered, {5, [1]}),
+                   [] = cats_transaction:read(Ordered, 2),
+                   false = cats_transaction:member(Ordered, 2),
+                   [1, 3.0, 4, {5, [1.0]}] = forwards(Ordered, cats_transaction:first(Ordered)),
+                   [{5, [1.0]}, 4, 3.0, 1] = backwards(Ordered, cats_transaction:last(Ordered)),
+                   [{1, 1}, {3.0, new}] = cats_transaction:range(Ordered, 0, 3),
+                   [new, tuple] = cats_transaction:select(Ordered, [{{'_', '$1'}, [{is_atom, '$1'}], ['$1']}]),
+                   %% By name and by identifier it is one table.
+                   cats_transaction:insert(named, {value, key}),
+                   [{value, key}] = cats_transaction:read(cats:whereis(Set), key),
+                   [value] = cats_transaction:select(named, [{{'$1', key}, [], ['$1']}]),
+                   cats_transaction:delete_object(named, {other, key}),
+                   true = cats_transaction:member(named, key),
+                   cats_transaction:delete_object(named, {value, key}),
+                   false = cats_transaction:member(named, key)
+           end,
+    ?assertEqual({atomic, false}, cats_transaction:run(Body)),
+    ?assertEqual([{1, 1}, {3.0, new}, {4, 4}, {{5, [1.0]}, tuple}], cats:tab2list(Ordered)),
+    ?assertEqual([], cats:tab2list(named)),
+    ?assertEqual({4, 0}, {cats:info(Ordered, size), cats:info(named, size)}).
+
+forwards(_Table, '$end_of_table') -> [];
+forwards(Table, Key) -> [Key | forwards(Table, cats_transaction:next(Table, Key))].
+
+backwards(_Table, '$end_of_table') -> [];
+backwards(Table, Key) -> [Key | backwards(Table, cats_transaction:prev(Table, Key))].
+
+%% A commit of many keys, and reads of many objects: all on dirty schedulers.
+large(_Config) ->
+    Tables = [A, B] = [cats:new(table, [Type, public]) || Type <- [set, ordered_set]],
+    Numbers = lists:seq(1, 20000),
+    [cats:insert(Table, [{{key, N}, old} || N <- Numbers]) || Table <- Tables],
+    Body = fun() ->
+                   Old = cats_transaction:range(B, {key, 1}, {key, 20000}),
+                   20000 = length([Object || {_, old} = Object <- Old]),
+                   [cats_transaction:insert(A, {{key, N}, new}) || N <- Numbers],
+                   [cats_transaction:delete(B, {key, N}) || N <- Numbers],
+                   ok
+           end,
+    ?assertEqual({atomic, ok}, cats_transaction:run(Body)),
+    ?assertEqual([{{key, N}, new} || N <- Numbers], lists:sort(cats:tab2list(A))),
+    ?assertEqual({20000, 0}, {cats:info(A, size), cats:info(B, size)}).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Comparison with a model
+
+%% Transactions and operations outside of them, in one process.
+sequential_model(_Config) ->
+    Seed = rand:seed(exsss),
+    ct:log("seed ~p", [rand:export_seed_s(Seed)]),
+    [begin
+         Tables = [{cats:new(table, [Type, public | Options]), Type}
+                   || Type <- [set, ordered_set], Options <- [[], [compressed]]],
+         lists:foldl(fun(_, Model) -> round_of(Tables, Model) end, maps:from_list([{Table, []} || {Table, _} <- Tables]),
+                     lists:seq(1, 100)),
+         [cats:delete(Table) || {Table, _} <- Tables]
+     end || _ <- lists:seq(1, 15)].
+
+round_of(Tables, Model) ->
+    Steps = [{one_of([insert, insert, insert, insert_list, delete, delete_object, read, member, first, last, next, prev, range, select]),
+              one_of(Tables), key(), key(), value()} || _ <- lists:seq(1, rand:uniform(8))],
+    New = case rand:uniform(4) of
+              1 -> lists:foldl(fun(Step, State) -> check(cats, Step, State) end, Model, Steps);
+              2 ->
+                  {aborted, stop} = cats_transaction:run(
+                                      fun() ->
+                                              lists:foldl(fun(Step, State) -> check(cats_transaction, Step, State) end, Model, Steps),
+                                              exit(stop)
+                                      end),
+                  Model;
+              _ ->
+                  {atomic, Committed} = cats_transaction:run(
+                                          fun() ->
+                                                  lists:foldl(fun(Step, State) -> check(cats_transaction, Step, State) end, Model, Steps)
+                                          end),
+                  Committed
+          end,
+    [begin
+         ?assertEqual(exactly(maps:get(Table, New)), exactly(cats:tab2list(Table))),
+         ?assertEqual(length(maps:get(Table, New)), cats:info(Table, size))
+     end || {Table, _} <- Tables],
+    New.
+
+%% In an order that distinguishes 1 and 1.0.
+exactly(Objects) -> lists:sort([{Object, term_to_binary(Object)} || Object <- Objects]).
+
+%% Makes a step, and compares its result with that of the model, whose next state it returns.
+check(_Module, {Function, {_, set}, _, _, _}, Model)
+  when Function =:= first; Function =:= last; Function =:= next; Function =:= prev; Function =:= range; Function =:= select ->
+    Model;
+check(cats, {range, _, _, _, _}, Model) ->
+    Model;
+check(Module, {Function, {Table, Type}, Key, Key2, Value} = Step, Model) ->
+    Objects = maps:get(Table, Model),
+    Arguments = case Function of
+                    insert -> [{Key, Value}];
+                    insert_list -> [[{Key, Value}, {Key2, Value}]];
+                    delete_object -> [{Key, Value}];
+                    range -> [Key, Key2];
+                    select -> [[{{'$1', '_'}, [{'>', '$1', {const, Key}}], ['$_']}]];
+                    _ when Function =:= first; Function =:= last -> [];
+                    _ -> [Key]
+                end,
+    Native = case Function of
+                 insert_list -> insert;
+                 read when Module =:= cats -> lookup;
+                 _ -> Function
+             end,
+    Result = apply(Module, Native, [Table | Arguments]),
+    Same = fun(A, B) -> A =:= B orelse Type =:= ordered_set andalso A == B end,
+    Without = fun(Deleted, From) -> [Object || {Other, _} = Object <- From, not Same(Deleted, Other)] end,
+    Put = fun({New, _} = Object, To) -> lists:sort([Object | Without(New, To)]) end,
+    Keys = [Other || {Other, _} <- Objects],
+    {Expected, Next} =
+        case {Function, Arguments} of
+            {insert, [Object]} -> {true, Put(Object, Objects)};
+            {insert_list, [List]} -> {true, lists:foldl(Put, Objects, List)};
+            {delete, _} -> {true, Without(Key, Objects)};
+            {delete_object, [Object]} -> {true, [Other || Other <- Objects, Other =/= Object]};
+            {read, _} -> {[Object || {Other, _} = Object <- Objects, Same(Key, Other)], Objects};
+            {member, _} -> {lists:any(fun(Other) -> Same(Key, Other) end, Keys), Objects};
+            {first, _} -> {hd(Keys ++ ['$end_of_table']), Objects};
+            {last, _} -> {hd(lists:reverse(['$end_of_table' | Keys])), Objects};
+            {next, _} -> {hd([Other || Other <- Keys, Other > Key] ++ ['$end_of_table']), Objects};
+            {prev, _} -> {hd([Other || Other <- lists:reverse(Keys), Other < Key] ++ ['$end_of_table']), Objects};
+            {range, _} -> {[Object || {Other, _} = Object <- Objects, Key =< Other, Other =< Key2], Objects};
+            {select, _} -> {[Object || {Other, _} = Object <- Objects, Other > Key], Objects}
+        end,
+    ?assertEqual(Expected, Result, {Module, Step, Objects}),
+    Model#{Table := Next}.
+
+key() ->
+    Number = rand:uniform(9),
+    one_of([Number, Number, float(Number), {Number}, {float(Number), x}, [Number], integer_to_binary(Number), 1 bsl (60 + Number)]).
+
+value() -> one_of([1, 2, a, [1], {b, 1.5}, <<"binary">>, lists:seq(1, 50), #{a => 1}]).
+
+one_of(List) -> lists:nth(rand:uniform(length(List)), List).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Processes
+
+%% Transfers between accounts of two tables. Each account has a mirror in the other table. A body that reads all
+%% accounts finds their sum, and a body that reads an account finds its mirror equal. Workers are killed at random.
+bank(_Config) ->
+    Tables = [A, B] = [cats:new(bank, [Type, public]) || Type <- [set, ordered_set]],
+    Accounts = 20,
+    [cats:insert(Table, [{N, 100} || N <- lists:seq(1, Accounts)] ++ [{N, noise} || N <- lists:seq(101, 200)]) || Table <- Tables],
+    Transfer = fun() ->
+                       From = rand:uniform(Accounts),
+                       To = 1 + From rem Accounts,
+                       Amount = rand:uniform(10),
+                       {atomic, ok} = cats_transaction:run(
+                                        fun() ->
+                                                [{_, Balance}] = cats_transaction:read(A, From),
+                                                [{_, Other}] = cats_transaction:read(B, To),
+                                                [{_, Balance}] = cats_transaction:read(B, From),
+                                                [{_, Other}] = cats_transaction:read(A, To),
+                                                [cats_transaction:insert(Table, [{From, Balance - Amount}, {To, Other + Amount}])
+                                                 || Table <- Tables],
+                                                ok
+                                        end)
+               end,
+    Sum = fun() ->
+                  {atomic, Sums} = cats_transaction:run(
+                                     fun() ->
+                                             InA = [element(2, hd(cats_transaction:read(A, N))) || N <- lists:seq(1, Accounts)],
+                                             InB = [Balance || {_, Balance} <- cats_transaction:range(B, 1, Accounts)],
+                                             InA = InB,
+                                             lists:sum(InA)
+                                     end),
+                  ?assertEqual(100 * Accounts, Sums)
+          end,
+    %% Other keys of the same places, outside of transactions.
+    Noise = fun() ->
+                    N = 100 + rand:uniform(100),
+                    [case rand:uniform(2) of
+                         1 -> cats:insert(Table, {N, noise});
+                         2 -> cats:delete(Table, N)
+                     end || Table <- Tables]
+            end,
+    Victims = fun() ->
+                      {Pid, Monitor} = spawn_monitor(fun() -> forever(Transfer) end),
+                      timer:sleep(rand:uniform(3)),
+                      exit(Pid, kill),
+                      receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(killed, Reason) end
+              end,
+    repeat([Transfer, Transfer, Sum, Noise, Victims]),
+    Sum().
+
+forever(Fun) ->
+    Fun(),
+    forever(Fun).
+
+%% Each function runs again and again in a process of its own. Returns how often each ran.
+repeat(Functions) ->
+    Until = erlang:monotonic_time(millisecond) + ?MS,
+    Runs = [spawn_monitor(fun() -> exit({ran, repeat(Function, Until, 0)}) end) || Function <- Functions],
+    Counts = [receive
+                  {'DOWN', Monitor, process, Pid, {ran, Count}} -> Count;
+                  {'DOWN', Monitor, process, Pid, Reason} -> ct:fail(Reason)
+              end || {Pid, Monitor} <- Runs],
+    ct:log("ran ~p times", [Counts]),
+    Counts.
+
+repeat(Function, Until, Count) ->
+    Function(),
+    case erlang:monotonic_time(millisecond) of
+        Now when Now < Until -> repeat(Function, Until, Count + 1);
+        _ -> Count + 1
+    end.
+
+%% Transactions beside updates outside of them, which change objects in place.
+counters(_Config) ->
+    Tables = [cats:new(counters, [Type, public]) || Type <- [set, ordered_set]],
+    [cats:insert(Table, {counter, 0, 0}) || Table <- Tables],
+    Plain = fun() -> [cats:update_counter(Table, counter, 1) || Table <- Tables] end,
+    Inside = fun() ->
+                     {atomic, _} = cats_transaction:run(
+                                     fun() ->
+                                             [begin
+                                                  [{counter, N, M}] = cats_transaction:read(Table, counter),
+                                                  cats_transaction:insert(Table, {counter, N + 1, M + 1})
+                                              end || Table <- Tables]
+                                     end)
+             end,
+    [A, B, C] = repeat([Plain, Inside, Inside]),
+    [?assertEqual([{counter, A + B + C, B + C}], cats:lookup(Table, counter)) || Table <- Tables].
+
+%% Two transactions insert, each only if the range is empty: never both.
+phantoms(_Config) ->
+    Table = cats:new(phantoms, [ordered_set, public]),
+    true = cats:insert(Table, [{0, border}, {1000, border}]),
+    Claim = fun(Me) ->
+                    fun() ->
+                            {atomic, Claimed} =
+                                cats_transaction:run(
+                                  fun() ->
+                                          Key = rand:uniform(999),
+                                          Free = case rand:uniform(3) of
+                                                     1 -> cats_transaction:range(Table, 1, 999) =:= [];
+                                                     2 -> cats_transaction:next(Table, 0) =:= 1000;
+                                                     3 -> cats_transaction:prev(Table, 1000) =:= 0
+                                                 end,
+                                          Free andalso cats_transaction:insert(Table, {Key, Me}),
+                                          Free andalso Key
+                                  end),
+                            case Claimed of
+                                false -> ok;
+                                Key ->
+                                    %% Between its commit and this, nobody else may have inserted.
+                                    ?assertEqual([{0, border}, {Key, Me}, {1000, border}], cats:tab2list(Table)),
+                                    cats:delete(Table, Key)
+                            end
+                    end
+            end,
+    Counts = repeat([Claim(Me) || Me <- [a, b, c]]),
+    ?assert(lists:min(Counts) > 0).
+
+%% A queue: the first object goes to the end, so that the number of objects stays the same. Leaves split and join.
+moving_first(_Config) ->
+    Table = cats:new(queue, [ordered_set, public]),
+    Length = 300,
+    true = cats:insert(Table, [{N, N} || N <- lists:seq(1, Length)]),
+    Move = fun() ->
+                   {atomic, true} = cats_transaction:run(
+                                      fun() ->
+                                              First = cats_transaction:first(Table),
+                                              Last = cats_transaction:last(Table),
+                                              [{First, Value}] = cats_transaction:read(Table, First),
+                                              cats_transaction:delete(Table, First),
+                                              cats_transaction:insert(Table, {Last + 1, Value})
+                                      end)
+           end,
+    All = fun() ->
+                  {atomic, Values} = cats_transaction:run(fun() -> cats_transaction:select(Table, [{{'_', '$1'}, [], ['$1']}]) end),
+                  ?assertEqual(lists:seq(1, Length), lists:sort(Values))
+          end,
+    [Moves1, Moves2, _] = repeat([Move, Move, All]),
+    ?assertEqual(Moves1 + Moves2 + 1, cats:first(Table)),
+    ?assertEqual(Length, cats:info(Table, size)),
+    All().
+
+%% Tables are emptied or deleted meanwhile. A transaction that writes two tables writes both or fails.
+tables_change(_Config) ->
+    Kept = cats:new(kept, [public]),
+    Owner = fun() ->
+                    Table = cats:new(table, [one_of([set, ordered_set]), public]),
+                    {_, Monitor} = spawn_monitor(fun() -> write_both(Kept, Table, 1) end),
+                    timer:sleep(rand:uniform(3)),
+                    true = cats:delete_all_objects(Table),
+                    timer:sleep(rand:uniform(2)),
+                    true = cats:delete(Table),
+                    Before = cats:lookup(Kept, Table),
+                    receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(normal, Reason) end,
+                    %% Nothing was written after the table was deleted.
+                    ?assertEqual(Before, cats:lookup(Kept, Table)),
+                    cats:delete(Kept, Table)
+            end,
+    repeat([Owner, Owner]),
+    ?assertEqual([], cats:tab2list(Kept)).
+
+write_both(Kept, Table, N) ->
+    case cats_transaction:run(fun() ->
+                                      cats_transaction:insert(Table, {N rem 7, N}),
+                                      cats_transaction:insert(Kept, {Table, N})
+                              end) of
+        {atomic, true} -> write_both(Kept, Table, N + 1);
+        {aborted, {badarg, [{cats, insert, _, _} | _]}} -> ok
+    end.
+
+%% Two tables change their names. A transaction finds one of them by the name, and keeps to it.
+renamed(_Config) ->
+    One = cats:whereis(cats:new(one, [public, named_table])),
+    Other = cats:whereis(cats:new(other, [public, named_table])),
+    [cats:insert(Table, [{1, 50}, {2, 50}]) || Table <- [One, Other]],
+    Rename = fun() ->
+                     aside = cats:rename(One, aside),
+                     one = cats:rename(Other, one),
+                     other = cats:rename(One, other),
+                     aside = cats:rename(One, aside),
+                     other = cats:rename(Other, other),
+                     one = cats:rename(One, one)
+             end,
+    Transfer = fun() ->
+                       case cats_transaction:run(
+                              fun() ->
+                                      [{1, A}] = cats_transaction:read(one, 1),
+                                      [{2, B}] = cats_transaction:read(one, 2),
+                                      100 = A + B,
+                                      cats_transaction:insert(one, [{1, A - 1}, {2, B + 1}])
+                              end) of
+                           {atomic, true} -> ok;
+                           {aborted, {badarg, [{cats, lookup, _, _} | _]}} -> ok
+                       end
+               end,
+    repeat([Rename, Transfer, Transfer]),
+    [?assertEqual(100, lists:sum([Value || {_, Value} <- cats:tab2list(Table)])) || Table <- [One, Other]].
+
+%% A transaction that takes long ends beside short ones that conflict with it all the time.
+starvation(_Config) ->
+    Table = cats:new(table, [public]),
+    true = cats:insert(Table, [{N, 0} || N <- lists:seq(1, 50)]),
+    Add = fun() ->
+                  {atomic, true} = cats_transaction:run(
+                                     fun() ->
+                                             Key = rand:uniform(50),
+                                             [{Key, Value}] = cats_transaction:read(Table, Key),
+                                             cats_transaction:insert(Table, {Key, Value + 1})
+                                     end)
+          end,
+    Short = [spawn_link(fun() -> forever(Add) end) || _ <- [1, 2]],
+    Long = fun() ->
+                   {atomic, _} = cats_transaction:run(
+                                   fun() ->
+                                           Sum = lists:sum([begin
+                                                                erlang:yield(),
+                                                                [{_, Value}] = cats_transaction:read(Table, Key),
+                                                                Value
+                                                            end || Key <- lists:seq(1, 50)]),
+                                           timer:sleep(2),
+                                           cats_transaction:insert(Table, {1, Sum})
+                                   end)
+           end,
+    [Long() || _ <- lists:seq(1, 10)],
+    [begin unlink(Pid), exit(Pid, kill) end || Pid <- Short].
+
+%% The only process that may commit ends without a word.
+preferred_dies(_Config) ->
+    Table = cats:new(table, [public]),
+    Parent = self(),
+    {Pid, Monitor} = spawn_monitor(fun() ->
+                                           Parent ! {preferred, cats_nif:transaction_prefer()},
+                                           timer:sleep(infinity)
+                                   end),
+    receive {preferred, Preferred} -> ?assert(Preferred) end,
+    ?assertNot(cats_nif:transaction_prefer()),
+    ?assertError(busy, cats_nif:transaction_commit([], [{Table, 1, [{1}]}])),
+    spawn(fun() -> timer:sleep(50), exit(Pid, kill) end),
+    ?assertEqual({atomic, true}, cats_transaction:run(fun() -> cats_transaction:insert(Table, {1}) end)),
+    receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(killed, Reason) end.
+
+%% A body that catches everything runs again all the same.
+swallowed_conflict(_Config) ->
+    Table = cats:new(table, [public]),
+    true = cats:insert(Table, [{a, 0}, {b, 0}]),
+    Body = fun() ->
+                   [{a, A}] = cats_transaction:read(Table, a),
+                   A =:= 0 andalso cats:insert(Table, {a, 1}),
+                   B = try cats_transaction:read(Table, b) catch _:_ -> swallowed end,
+                   _ = try cats_transaction:insert(Table, {c, A}) catch _:_ -> swallowed end,
+                   {A, B}
+           end,
+    ?assertEqual({atomic, {1, [{b, 0}]}}, cats_transaction:run(Body)),
+    ?assertEqual([{a, 1}, {b, 0}, {c, 1}], lists:sort(cats:tab2list(Table))).

@@ -30,19 +30,21 @@
 %% After so many failures, a transaction becomes the only one that may commit.
 -define(PATIENCE, 10).
 
--type place() :: nonempty_improper_list(reference(), Key :: term()).
-%% Equal for equal keys.
+-type place() :: nonempty_improper_list(Number :: non_neg_integer(), Key :: term()).
+%% Equal for equal keys. Numbers of tables are compared faster than identifiers.
 
 -record(state, {
     tables = #{} :: #{cats:table() => info()},
-    %% What was read.
-    reads = #{} :: #{place() => {reference(), Key :: term(), [tuple()]}},
-    ranges = [] :: [cats_nif:note()],
+    %% All that was read.
+    notes = [] :: [cats_nif:note()],
+    %% The objects of keys that were read one by one.
+    reads = #{} :: #{place() => [tuple()]},
     %% What shall be written: the objects that a key shall have.
     writes = #{} :: #{place() => {reference(), Key :: term(), [tuple()]}}
 }).
 
--type info() :: {reference(), cats:table_type(), KeyPosition :: pos_integer()}.
+-type info() :: {Number :: non_neg_integer(), reference(), cats:table_type(), KeyPosition :: pos_integer()}.
+%% What is known of a table. The number is the transaction's own.
 
 -type called() :: {Function :: atom(), Arguments :: [term()]}.
 %% The function of `cats' in whose name errors are raised.
@@ -129,8 +131,7 @@ commit(conflict) ->
     false;
 commit(#state{writes = Writes}) when map_size(Writes) =:= 0 ->
     true;
-commit(#state{writes = Writes} = State) ->
-    Notes = notes(State),
+commit(#state{notes = Notes, writes = Writes} = State) ->
     Changes = maps:values(Writes),
     try
         cats_nif:transaction_commit(Notes, Changes)
@@ -142,7 +143,7 @@ commit(#state{writes = Writes} = State) ->
 
 %% The table of the first change, as it was called.
 table_of([{Tid, _, _} | _], #state{tables = Tables}) ->
-    hd([Table || {Table, {Known, _, _}} <- maps:to_list(Tables), Known =:= Tid]).
+    hd([Table || {Table, {_, Known, _, _}} <- maps:to_list(Tables), Known =:= Tid]).
 
 %% The body of the transaction cannot go on. A body that catches this does not get any further.
 -spec conflict() -> no_return().
@@ -174,13 +175,12 @@ member(Table, Key) ->
 -spec insert(cats:table(), tuple() | [tuple()]) -> true.
 insert(Table, Objects) ->
     Called = {insert, [Table, Objects]},
-    {Info, State} = table(Table, state(), Called),
-    Writes = case Objects of
-                 _ when is_tuple(Objects) -> put_object(Info, Objects, State#state.writes, Called);
-                 _ -> put_objects(Info, Objects, State#state.writes, Called)
-             end,
-    put(?STATE, State#state{writes = Writes}),
-    true.
+    {Info, #state{writes = Writes} = State} = table(Table, state(), Called),
+    NewWrites = case Objects of
+                    _ when is_tuple(Objects) -> put_object(Info, Objects, Writes, Called);
+                    _ -> put_objects(Info, Objects, Writes, Called)
+                end,
+    put_writes(State, NewWrites).
 
 put_objects(Info, [Object | Objects], Writes, Called) ->
     put_objects(Info, Objects, put_object(Info, Object, Writes, Called), Called);
@@ -189,9 +189,9 @@ put_objects(_Info, [], Writes, _Called) ->
 put_objects(_Info, _Improper, _Writes, Called) ->
     fail(none, Called).
 
-put_object({Tid, Type, Position}, Object, Writes, _Called) when tuple_size(Object) >= Position ->
+put_object({Number, Tid, Type, Position}, Object, Writes, _Called) when tuple_size(Object) >= Position ->
     Key = element(Position, Object),
-    Writes#{place(Tid, Type, Key) => {Tid, Key, [Object]}};
+    Writes#{place(Number, Type, Key) => {Tid, Key, [Object]}};
 put_object(_Info, _Object, _Writes, Called) ->
     fail(none, Called).
 
@@ -206,7 +206,7 @@ delete(Table, Key) ->
 delete_object(Table, Object) ->
     Called = {delete_object, [Table, Object]},
     case table(Table, state(), Called) of
-        {{_, _, Position} = Info, State} when tuple_size(Object) >= Position ->
+        {{_, _, _, Position} = Info, State} when tuple_size(Object) >= Position ->
             Key = element(Position, Object),
             case read(Info, Key, State, Called) of
                 [Object] -> write(Info, Key, [], get(?STATE));
@@ -247,7 +247,7 @@ range(Table, From, To) ->
 -spec select(cats:table(), cats:match_spec()) -> [Result :: term()].
 select(Table, MatchSpec) ->
     Called = {select, [Table, MatchSpec]},
-    {{_, Type, Position} = Info, State} = table(Table, state(), Called),
+    {{_, _, Type, Position} = Info, State} = table(Table, state(), Called),
     Compiled = try ets:match_spec_compile(MatchSpec)
                catch error:badarg -> fail(none, Called)
                end,
@@ -290,47 +290,59 @@ table(Table, #state{tables = Tables} = State, Called) ->
         #{Table := Info} ->
             {Info, State};
         #{} ->
-            Info = try
-                       cats_nif:transaction_table(Table)
-                   catch
-                       error:Cause:Stack -> handle(Cause, {transaction_table, [Table]}, Called, Stack)
-                   end,
+            {Tid, Type, Position} =
+                try
+                    cats_nif:transaction_table(Table)
+                catch
+                    error:Cause:Stack -> handle(Cause, {transaction_table, [Table]}, Called, Stack)
+                end,
+            Info = {number(Tid, Tables), Tid, Type, Position},
             {Info, State#state{tables = Tables#{Table => Info}}}
+    end.
+
+%% A table may be known by its name and by its identifier.
+number(_Tid, Tables) when map_size(Tables) =:= 0 ->
+    0;
+number(Tid, Tables) ->
+    case [Number || {Number, Known, _, _} <- maps:values(Tables), Known =:= Tid] of
+        [Number | _] -> Number;
+        [] -> map_size(Tables)
     end.
 
 ordered(Table, Called) ->
     case table(Table, state(), Called) of
-        {{_, ordered_set, _}, _} = Found -> Found;
+        {{_, _, ordered_set, _}, _} = Found -> Found;
         _ -> fail(no_ranges, Called)
     end.
 
 %% The objects of a key in the state that the transaction sees.
-read({Tid, Type, _}, Key, #state{reads = Reads, writes = Writes} = State, Called) ->
-    Place = place(Tid, Type, Key),
+read({Number, Tid, Type, _}, Key, #state{reads = Reads, writes = Writes} = State, Called) ->
+    Place = place(Number, Type, Key),
     case Writes of
         #{Place := {_, _, Objects}} ->
             Objects;
         #{} ->
             case Reads of
-                #{Place := {_, _, Objects}} ->
-                    Objects;
-                #{} ->
-                    Objects = read_first(notes(State), Tid, Key, Called),
-                    put(?STATE, State#state{reads = Reads#{Place => {Tid, Key, Objects}}}),
-                    Objects
+                #{Place := Objects} -> Objects;
+                #{} -> read_first(Place, Tid, Key, State, Called)
             end
     end.
 
-read_first(Notes, Tid, Key, Called) ->
-    Found = try
-                cats_nif:transaction_read(Notes, Tid, Key)
-            catch
-                error:Cause:Stack -> handle(Cause, {transaction_read, [Notes, Tid, Key]}, Called, Stack)
-            end,
-    unless_conflict(Found).
+%% All fields of a state are given here, because that is faster than to change some.
+read_first(Place, Tid, Key, #state{tables = Tables, notes = Notes, reads = Reads, writes = Writes}, Called) ->
+    Objects = try
+                  unless_conflict(cats_nif:transaction_read(Notes, Tid, Key))
+              catch
+                  error:Cause:Stack -> unless_conflict(handle(Cause, {transaction_read, [Notes, Tid, Key]}, Called, Stack))
+              end,
+    put(?STATE, #state{tables = Tables, notes = [{Tid, Key, Objects} | Notes], reads = Reads#{Place => Objects}, writes = Writes}),
+    Objects.
 
-write({Tid, Type, _}, Key, Objects, #state{writes = Writes} = State) ->
-    put(?STATE, State#state{writes = Writes#{place(Tid, Type, Key) => {Tid, Key, Objects}}}),
+write({Number, Tid, Type, _}, Key, Objects, #state{writes = Writes} = State) ->
+    put_writes(State, Writes#{place(Number, Type, Key) => {Tid, Key, Objects}}).
+
+put_writes(#state{tables = Tables, notes = Notes, reads = Reads}, Writes) ->
+    put(?STATE, #state{tables = Tables, notes = Notes, reads = Reads, writes = Writes}),
     true.
 
 %% The next key that the transaction sees, from what is in the table and what the transaction has written.
@@ -344,7 +356,7 @@ step(Table, From, Down, Called) ->
               end,
     step_on(Info, From, Down, Nearest, State, Called).
 
-step_on({Tid, Type, Position} = Info, From, Down, Nearest, State, Called) ->
+step_on({Number, _, Type, Position} = Info, From, Down, Nearest, State, Called) ->
     {Objects, NewState} = stored(Info, From, [], Down, 1, State, Called),
     case {Objects, Nearest} of
         {[], none} ->
@@ -356,7 +368,7 @@ step_on({Tid, Type, Position} = Info, From, Down, Nearest, State, Called) ->
             case {NewState#state.writes, Nearest} of
                 {_, {key, Own}} when not Down, Own =< Key; Down, Own >= Key -> Own;
                 {#{}, _} ->
-                    case is_map_key(place(Tid, Type, Key), NewState#state.writes) of
+                    case is_map_key(place(Number, Type, Key), NewState#state.writes) of
                         %% Deleted by the transaction itself.
                         true -> step_on(Info, {Key}, Down, Nearest, NewState, Called);
                         false -> Key
@@ -369,48 +381,43 @@ is_beyond(Key, {From}, false) -> Key > From;
 is_beyond(Key, {From}, true) -> Key < From.
 
 %% The keys of a table that the transaction has written, with the objects that they shall have, in order.
-written({Tid, _, _}, #state{writes = Writes}) ->
+written({_, Tid, _, _}, #state{writes = Writes}) ->
     lists:sort(fun({A, _}, {B, _}) -> A =< B end,
                [{Key, Objects} || {Written, Key, Objects} <- maps:values(Writes), Written =:= Tid]).
 
 %% All objects of a range that the transaction sees.
-all_between({Tid, Type, Position} = Info, From, To, State, Called) ->
+all_between({Number, _, Type, Position} = Info, From, To, State, Called) ->
     {Stored, #state{writes = Writes} = NewState} = stored(Info, From, To, false, infinity, State, Called),
     Own = [Object || {Key, [Object]} <- written(Info, NewState), is_between(Key, From, To)],
-    Other = [Object || Object <- Stored, not is_map_key(place(Tid, Type, element(Position, Object)), Writes)],
+    Other = [Object || Object <- Stored, not is_map_key(place(Number, Type, element(Position, Object)), Writes)],
     lists:merge(fun(A, B) -> element(Position, A) =< element(Position, B) end, Own, Other).
 
 is_between(Key, From, To) ->
     (From =:= [] orelse hd(From) =< Key) andalso (To =:= [] orelse Key =< hd(To)).
 
 %% Objects of a range as they are in the table.
-stored({Tid, _, Position}, From, To, Down, Limit, State, Called) ->
-    Arguments = [Notes, _, _, _, _, _] = [notes(State), Tid, From, To, Down, Limit],
-    Found = try
-                cats_nif:transaction_range(Notes, Tid, From, To, Down, Limit)
-            catch
-                error:Cause:Stack -> handle(Cause, {transaction_range, Arguments}, Called, Stack)
-            end,
-    Objects = unless_conflict(Found),
+stored({_, Tid, _, Position}, From, To, Down, Limit, #state{notes = Notes} = State, Called) ->
+    Arguments = [Notes, Tid, From, To, Down, Limit],
+    Objects = try
+                  unless_conflict(cats_nif:transaction_range(Notes, Tid, From, To, Down, Limit))
+              catch
+                  error:Cause:Stack -> unless_conflict(handle(Cause, {transaction_range, Arguments}, Called, Stack))
+              end,
     %% With a limit, the range that was read ends at the last object.
     Read = case length(Objects) of
                Limit -> [element(Position, lists:last(Objects))];
                _ -> To
            end,
-    NewState = State#state{ranges = [{Tid, From, Read, Down, Objects} | State#state.ranges]},
+    NewState = State#state{notes = [{Tid, From, Read, Down, Objects} | Notes]},
     put(?STATE, NewState),
     {Objects, NewState}.
 
 unless_conflict(conflict) -> conflict();
 unless_conflict(Objects) -> Objects.
 
-%% All that was read.
-notes(#state{reads = Reads, ranges = []}) -> maps:values(Reads);
-notes(#state{reads = Reads, ranges = Ranges}) -> maps:values(Reads) ++ Ranges.
-
 %% Keys of an ordered_set are the same if they compare equal.
-place(Tid, ordered_set, Key) -> [Tid | normal(Key)];
-place(Tid, _Type, Key) -> [Tid | Key].
+place(Number, ordered_set, Key) -> [Number | normal(Key)];
+place(Number, _Type, Key) -> [Number | Key].
 
 %% The same term for terms that compare equal.
 normal(Float) when is_float(Float) ->

@@ -19,7 +19,7 @@ pub use operations::insert::{is_flat, LIST_LIMIT};
 pub use operations::lookup::{Objects, GROUP_LIMIT};
 pub use operations::number::Number;
 pub use operations::select::{Met, Place, Selection, Spot};
-pub use operations::transaction::{Reads, Writes};
+pub use operations::transaction::{Reads, Writes, WRITES_LIMIT};
 pub use operations::traverse::Direction;
 pub use operations::update::{Addition, CounterOp, ElementOp, Numbers, Tuple, Words, DIGITS_LIMIT};
 pub use registry::reaper;

@@ -9,10 +9,14 @@ use crate::layout::equal::equals_stored;
 use crate::vm::identical;
 use cats_sync::epoch::pin;
 use cats_sync::facade::{AtomicU64, Ordering};
-use cats_table::{Range, Reads, Writes, GROUP_LIMIT, LIST_LIMIT};
+use cats_table::{Range, Reads, Writes, WRITES_LIMIT};
 
-/// How often a call reads everything again because a place changed meanwhile. Then it fails as busy.
-const ATTEMPTS: usize = 20;
+/// How often a call reads everything again because a place changed meanwhile. Then it counts as a conflict, although no
+/// value may have changed.
+const ATTEMPTS: usize = 50;
+
+/// The most objects that a call compares on a scheduler, in all attempts.
+const COMPARED: usize = 500;
 
 /// The word of the process whose transaction alone may commit, or 0.
 static PREFERRED: AtomicU64 = AtomicU64::new(0);
@@ -23,8 +27,12 @@ pub fn transaction_table(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure
     let handle = find_for_transaction(env, &guard, table, Right::Read)?;
     let table = handle.table();
     let identifier = identifier(env, table);
-    let position = env.integer(table.key() as i64 + 1);
-    Ok(env.tuple(&[identifier, env.atom(table.kind().text()), position]))
+    let kind = match table.kind() {
+        cats_table::Kind::OrderedSet => atoms::ordered_set(),
+        _ => atoms::set(),
+    };
+    let position = Term::small(table.key() as u64 + 1);
+    Ok(env.tuple(&[identifier, kind, position]))
 }
 
 /// The objects of a key, as they were when all notes held.
@@ -61,13 +69,13 @@ pub fn transaction_commit(env: Env, &[notes, writes]: &[Term; 2]) -> Result<Term
         return Err(Failure::Busy);
     }
     let guard = pin();
-    let mut reads = Reads::none();
+    let (mut reads, mut compared) = (Reads::none(), 0);
     // Only keys in a block need a room.
     let mut rooms: Vec<KeyRoom> = Vec::new();
     rooms.resize_with(count_rooms(env, writes)?, || (Room::new(), None));
     for _ in 0..ATTEMPTS {
         reads.clear();
-        if !observe(env, &guard, notes, &mut reads)? {
+        if !observe(env, &guard, notes, &mut reads, &mut compared)? {
             return Ok(atoms::false_());
         }
         let mut changes = changes(env, &guard, writes, &mut rooms)?;
@@ -76,8 +84,12 @@ pub fn transaction_commit(env: Env, &[notes, writes]: &[Term; 2]) -> Result<Term
             wake(env);
             return Ok(atoms::true_());
         }
+        compared += changes.cost();
+        if is_long(compared) {
+            break;
+        }
     }
-    Err(Failure::Busy)
+    Ok(atoms::false_())
 }
 
 /// Asks that from now on only this process may commit: `false` if another living process has asked before.
@@ -134,23 +146,37 @@ fn read_with<'g>(
     notes: Term,
     mut read: impl FnMut(&mut Reads<'g>, &mut Objects<'g>) -> Result<(), Failure>,
 ) -> Result<Term, Failure> {
-    let mut reads = Reads::none();
+    let (mut reads, mut compared) = (Reads::none(), 0);
     let mut found = Objects::none();
     for _ in 0..ATTEMPTS {
         reads.clear();
-        if !observe(env, guard, notes, &mut reads)? {
+        if !observe(env, guard, notes, &mut reads, &mut compared)? {
             return Ok(atoms::conflict());
         }
         read(&mut reads, &mut found)?;
         if reads.hold() {
             return tuples(env, found.as_slice());
         }
+        if is_long(compared) {
+            break;
+        }
     }
-    Err(Failure::Busy)
+    Ok(atoms::conflict())
 }
 
-/// Reads again what is in the notes. Returns false if something has changed.
-fn observe<'g>(env: Env<'g>, guard: &'g Guard, notes: Term, reads: &mut Reads<'g>) -> Result<bool, Failure> {
+/// Whether a call that has compared so many objects may not compare more.
+fn is_long(compared: usize) -> bool {
+    compared > COMPARED && !on_dirty_scheduler()
+}
+
+/// Reads again what is in the notes. Returns false if something has changed. Counts the objects that it compared.
+fn observe<'g>(
+    env: Env<'g>,
+    guard: &'g Guard,
+    notes: Term,
+    reads: &mut Reads<'g>,
+    compared: &mut usize,
+) -> Result<bool, Failure> {
     let patient = on_dirty_scheduler();
     let mut found = Objects::none();
     let (mut rest, mut cost, mut words) = (notes, 0, 0);
@@ -174,7 +200,7 @@ fn observe<'g>(env: Env<'g>, guard: &'g Guard, notes: Term, reads: &mut Reads<'g
         };
         cost += 1 + found.as_slice().len();
         words += found.as_slice().iter().map(ObjectRef::words).sum::<usize>();
-        if cost > 2 * GROUP_LIMIT && !patient {
+        if cost > COMPARED && !patient {
             return Err(Failure::Big);
         }
         check_words(words)?;
@@ -184,6 +210,7 @@ fn observe<'g>(env: Env<'g>, guard: &'g Guard, notes: Term, reads: &mut Reads<'g
         rest = tail;
     }
     account(env, words + cost * 20);
+    *compared += cost;
     match rest.0 {
         NIL => Ok(true),
         _ => Err(bad()),
@@ -278,7 +305,7 @@ fn count_rooms(env: Env, writes: Term) -> Result<usize, Failure> {
             rooms += usize::from(objects.0 == NIL && !key.is_immediate());
         }
         writes += 1;
-        if writes > LIST_LIMIT && !on_dirty_scheduler() {
+        if writes > WRITES_LIMIT && !on_dirty_scheduler() {
             return Err(Failure::Big);
         }
         rest = tail;

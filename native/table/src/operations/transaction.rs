@@ -29,6 +29,9 @@ use std::ptr;
 /// Up to this number of reads, writes or tables need no allocation.
 const FEW: usize = 8;
 
+/// The largest cost of the writes of a commit on a scheduler. Half of that of a list, because a commit reads too.
+pub const WRITES_LIMIT: usize = LIST_LIMIT / 2;
+
 /// The most tables that a transaction writes. A commit needs room on the stack for each of them.
 pub const TABLES_LIMIT: usize = 32;
 
@@ -201,9 +204,14 @@ impl<'g, 'k> Writes<'g, 'k> {
         self.add(handle, Change::Delete(probe))
     }
 
+    /// What the writes cost, as [`LIST_LIMIT`] counts it.
+    pub fn cost(&self) -> usize {
+        self.cost
+    }
+
     fn count(&mut self, cost: usize) -> Result<(), Failure> {
         self.cost += cost;
-        match self.cost > LIST_LIMIT && !self.patient {
+        match self.cost > WRITES_LIMIT && !self.patient {
             true => Err(Failure::Big),
             false => Ok(()),
         }

@@ -35,28 +35,36 @@ struct Group<'a> {
 }
 
 impl<'a, S: Schema> Many<'a, S> {
-    /// Locks the buckets of all keys, in the order of their numbers.
-    pub fn lock(table: &'a Hash<S>, guard: &'a Guard, probes: &'a [&'a S::Probe]) -> Result<Self, Busy> {
-        let key = |probe: &&S::Probe| {
-            let word = table.shared.0.schema.word(probe);
-            (word, hash_of(word))
-        };
-        let mut many = Self {
+    /// The keys, not locked yet. Inlined, because the value is large and would be copied.
+    #[inline(always)]
+    pub fn new(table: &'a Hash<S>, guard: &'a Guard, probes: &'a [&'a S::Probe]) -> Self {
+        Self {
             table,
             guard,
             probes,
-            keys: probes.iter().map(key).collect(),
-            buckets: SmallVec::with_capacity(probes.len()),
-            places: SmallVec::from_elem(0, probes.len()),
+            keys: SmallVec::new(),
+            buckets: SmallVec::new(),
+            places: SmallVec::new(),
             after: table.aftermath(guard),
+        }
+    }
+
+    /// Locks the buckets of all keys, in the order of their numbers.
+    pub fn lock(&mut self) -> Result<(), Busy> {
+        let key = |probe: &&S::Probe| {
+            let word = self.table.shared.0.schema.word(probe);
+            (word, hash_of(word))
         };
+        self.keys.extend(self.probes.iter().map(key));
+        self.places.resize(self.probes.len(), 0);
+        self.buckets.reserve(self.probes.len());
         let mut spins = SPINS;
         while spins > 0 {
             spins -= 1;
-            if many.try_lock(&mut spins) {
-                return Ok(many);
+            if self.try_lock(&mut spins) {
+                return Ok(());
             }
-            many.buckets.clear();
+            self.buckets.clear();
         }
         Err(Busy)
     }
@@ -64,7 +72,9 @@ impl<'a, S: Schema> Many<'a, S> {
     fn try_lock(&mut self, spins: &mut usize) -> bool {
         let size = self.table.size();
         let number = |key: &(u64, u64)| size.number_of(key.1);
-        let mut numbers: SmallVec<[(usize, usize); FEW]> = self.keys.iter().map(number).zip(0..).collect();
+        // Extended in place. Collecting would copy it.
+        let mut numbers: SmallVec<[(usize, usize); FEW]> = SmallVec::new();
+        numbers.extend(self.keys.iter().map(number).zip(0..));
         radix::sort(&mut numbers);
         let mut ahead = numbers.iter().map(|(number, _)| *number);
         let mut prefetch = |count| {
@@ -108,9 +118,10 @@ impl<'a, S: Schema> Many<'a, S> {
         None
     }
 
-    /// Unlocks all. Returns what remains to be done without locks.
-    pub fn unlock(self) -> Aftermath<'a> {
-        self.after
+    /// Unlocks all. Then does what is to be done without locks.
+    pub fn finish(&mut self) {
+        self.buckets.clear();
+        self.table.finish(self.guard, &self.after);
     }
 
     /// Provides overflow blocks, enough to insert all probes.

@@ -449,7 +449,7 @@ impl<S: Schema> Hash<S> {
         let (step, result) = change(search.found.map(|(_, entry)| entry));
         self.step(guard, &mut held, hash, &search, step, &mut after);
         drop(held);
-        self.finish(guard, after);
+        self.finish(guard, &after);
         result
     }
 
@@ -470,7 +470,7 @@ impl<S: Schema> Hash<S> {
 
     /// Carries out what an update left for later.
     #[inline]
-    fn finish(&self, guard: &Guard, after: Aftermath<'_>) {
+    fn finish(&self, guard: &Guard, after: &Aftermath<'_>) {
         if after.crowded > 0 {
             self.grow(guard, after.crowded);
         }
@@ -590,11 +590,11 @@ impl<S: Schema> Engine<S> for Hash<S> {
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         self.grow_for(guard, probes.len());
-        let mut many = Many::lock(self, guard, probes)?;
+        let mut many = Many::new(self, guard, probes);
+        many.lock()?;
         many.provide();
         let result = change(&mut many);
-        let after = many.unlock();
-        self.finish(guard, after);
+        many.finish();
         Ok(result)
     }
 

@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("kernel/include/eep48.hrl").
 
--define(PUBLIC, [cats, cats_bench, cats_observer, cats_transaction, cats_transform]).
+-define(PUBLIC, [cats, cats_bench, cats_observer, cats_recompile, cats_transaction, cats_transform]).
 
 all() ->
     [modules, functions, types, internal_modules].

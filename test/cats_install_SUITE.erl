@@ -351,14 +351,21 @@ rebar3(Config) ->
 start(_, _) ->
     cats:new(table, [named_table]),
     cats:insert(table, {key, code:get_mode()}),
-    io:format(\"found ~p~n\", [cats:select(table, cats:fun2ms(fun(Object) -> Object end))]),
+    counter:new(),
+    io:format(\"found ~p ~p~n\", [cats:select(table, cats:fun2ms(fun(Object) -> Object end)), lists:sort(cats:all())]),
     halt(0).
 "),
+    Dependency = filename:join(Project, "_checkouts/counter"),
+    ok = write(Dependency, "src/counter.app.src", "{application, counter, [{vsn, \"1\"}, {applications, [kernel, stdlib]}]}.\n"),
+    ok = write(Dependency, "src/counter.erl", "-module(counter).\n-export([new/0]).\nnew() -> ets:new(counters, [named_table]).\n"),
+    %% As docs/guide/coming-from-ets.md tells, but that checkouts have a directory of their own.
     ok = write(Project, "rebar.config", "
-{deps, [cats]}.
-{relx, [{release, {demo, \"1\"}, [cats, demo]}, {mode, prod}, {include_erts, false}]}.
+{deps, [cats, counter]}.
+{post_hooks, [{compile, \"erl -noinput -pa $REBAR_BUILD_DIR/checkouts/*/ebin -eval '\"
+    \"Lib = os:getenv(\\\"REBAR_BUILD_DIR\\\") ++ \\\"/checkouts\\\", \"
+    \"{ok, _, _} = cats_recompile:apps([counter], Lib, [report]), halt().'\"}]}.
+{relx, [{release, {demo, \"1\"}, [cats, counter, demo]}, {mode, prod}, {include_erts, false}]}.
 "),
-    ok = file:make_dir(filename:join(Project, "_checkouts")),
     ok = file:make_symlink(proplists:get_value(package, Config), filename:join(Project, "_checkouts/cats")),
     release("rebar3", ["release"], "_build/default/rel/demo/bin/demo", "foreground", Config).
 
@@ -370,17 +377,34 @@ defmodule Demo do
   def start(_, _) do
     :cats.new(:table, [:named_table])
     :cats.insert(:table, {:key, :code.get_mode()})
-    :io.format(\"found ~p~n\", [:cats.lookup(:table, :key)])
+    Counter.new()
+    :io.format(\"found ~p ~p~n\", [:cats.lookup(:table, :key), :lists.sort(:cats.all())])
     System.halt(0)
   end
 end
 "),
+    ok = write(Project, "counter/lib/counter.ex", "
+defmodule Counter do
+  def new, do: :ets.new(:counters, [:named_table])
+end
+"),
+    ok = write(Project, "counter/mix.exs", "
+defmodule Counter.MixProject do
+  use Mix.Project
+  def project, do: [app: :counter, version: \"1.0.0\"]
+end
+"),
+    %% As docs/guide/elixir.md tells.
     ok = write(Project, "mix.exs", ["
 defmodule Demo.MixProject do
   use Mix.Project
-  def project, do: [app: :demo, version: \"1.0.0\", deps: [{:cats, path: \"", proplists:get_value(package, Config), "\"}],
-                    releases: [demo: [include_erts: false]]]
+  def project, do: [app: :demo, version: \"1.0.0\", deps: [{:cats, path: \"", proplists:get_value(package, Config), "\"},
+                                                          {:counter, path: \"counter\"}],
+                    releases: [demo: [include_erts: false]], aliases: [compile: [\"compile\", &recompile/1]]]
   def application, do: [mod: {Demo, []}]
+  defp recompile(_) do
+    {:ok, _, _} = :cats_recompile.apps([:counter], Path.join(Mix.Project.build_path(), \"lib\"), [:report])
+  end
 end
 "]),
     release("mix", ["release", "--quiet"], "_build/prod/rel/demo/bin/demo", "start", Config).
@@ -410,7 +434,7 @@ release(Tool, Arguments, Script, Command, Config) ->
         {0, Architecture} ->
             {0, _} = Run(filename:join(Tools, Tool), Arguments),
             {0, Output} = Run(filename:join(Project, Script), [Command]),
-            ?assertNotEqual(nomatch, string:find(Output, "found [{key,embedded}]"), Output);
+            ?assertNotEqual(nomatch, string:find(Output, "found [{key,embedded}] [counters,table]"), Output);
         {0, _} ->
             {skip, "the Erlang on the PATH is not for the processor of the library"}
     end.

@@ -3,11 +3,11 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0]).
 -export([calls/1, funs/1, imports/1, applied/1, dets/1, own_apply/1, types/1, untouched/1, fun2ms/1, option/1, warned/1,
-         not_warned/1, warning_options/1, runs/1]).
+         not_warned/1, warning_options/1, exceptions/1, runs/1]).
 
 all() ->
     [calls, funs, imports, applied, dets, own_apply, types, untouched, fun2ms, option, warned, not_warned,
-     warning_options, runs].
+     warning_options, exceptions, runs].
 
 %% The transformed module, as text without its attributes.
 transformed(Lines) ->
@@ -176,7 +176,13 @@ warned(_Config) ->
                  "f(T) -> my_apply(ets, insert, [T, {1}]).",
                  "f(T, X) -> other:call(node(), ets, insert, [T | X]).",
                  "f() -> {mine, ets, insert, []}."]],
-    [?assert(io_lib:printable_unicode_list(cats_transform:format_error(What))) || What <- [value, {function, insert}]],
+    [?assertEqual({Line, [{2, traced}]}, {Line, warnings([Line])})
+     || Line <- ["f() -> dbg:tp(ets, insert, []).",
+                 "f() -> dbg:tpl(ets, x).",
+                 "f() -> dbg:tp({ets, insert, 2}, []).",
+                 "f() -> erlang:trace_pattern({ets, '_', '_'}, true, [local]).",
+                 "f(S) -> trace:function(S, {ets, insert, 2}, true, [])."]],
+    [?assert(io_lib:printable_unicode_list(cats_transform:format_error(What))) || What <- [value, traced, {function, insert}]],
     ok.
 
 functions(Line) -> string:lexemes(string:replace(Line, ". g", ".\ng"), "\n").
@@ -221,6 +227,24 @@ warning_options(_Config) ->
     Write("-compile(nowarn_cats_transform)."),
     {ok, _, _, []} = compile:file(Path, [warnings_as_errors | Options]),
     ok = file:delete(Path).
+
+%% Functions and tables that stay in ets, by options of the compiler and of the module.
+exceptions(_Config) ->
+    Except = {cats_transform, [{except, [{transformed, f}, {table, kept}]}]},
+    Lines = fun(More) -> More ++
+        ["-import(ets, [insert/2]).",
+         "f(T) -> M = ets, M:info(T), insert(T, {1}), ets:info(T), g(fun insert/2).",
+         "g(T) -> insert(T, {1}), insert(kept, {1}), ets:info(kept), ets:info(T), dets:to_ets(d, kept), dets:to_ets(d, T),"
+         " apply(ets, info, [kept]), apply(ets, info, [T])."]
+            end,
+    Expected = [<<"f(T) -> M = ets, M:info(T), ets:insert(T, {1}), ets:info(T), g(fun ets:insert/2).">>,
+                <<"g(T) -> insert(T, {1}), ets:insert(kept, {1}), ets:info(kept), cats:info(T), dets:to_ets(d, kept), "
+                  "cats_convert:dets_to_ets(d, T), apply(ets, info, [kept]), apply(cats, info, [T]).">>],
+    [?assertEqual([spaceless(binary_to_list(Text)) || Text <- Expected],
+                  [spaceless(lists:flatten(erl_pp:form(Form)))
+                   || Form <- cats_transform:parse_transform(forms(Lines(Attributes)), Options), element(1, Form) =:= function])
+     || {Attributes, Options} <- [{[], [Except]}, {["-compile({cats_transform, [{except, [{transformed, f}, {table, kept}]}]})."], []}]],
+    ?assertError({bad_exception, f}, cats_transform:parse_transform(forms(["f() -> ok."]), [{cats_transform, [{except, [f]}]}])).
 
 %% The whole of it at work.
 runs(_Config) ->

@@ -1,0 +1,345 @@
+%% @private
+%% @doc Replaces `ets' by `cats' in the forms of a module, and finds the places that it cannot replace. The parse transform and
+%% cats_recompile share it.
+-module(cats_forms).
+-export([rewrite/2, is_dynamic/1, places/3, exceptions/1]).
+-export_type([forms/0, exceptions/0, description/0, place/0]).
+
+%% Functions that take a module, a function and a list of arguments, with the position of the module.
+-define(APPLYING,
+        #{{erlang, apply, 3} => 1,
+          {erlang, spawn, 3} => 1, {erlang, spawn, 4} => 2,
+          {erlang, spawn_link, 3} => 1, {erlang, spawn_link, 4} => 2,
+          {erlang, spawn_monitor, 3} => 1, {erlang, spawn_monitor, 4} => 2,
+          {erlang, spawn_opt, 4} => 1, {erlang, spawn_opt, 5} => 2,
+          {erlang, spawn_request, 3} => 1, {erlang, spawn_request, 4} => 1, {erlang, spawn_request, 5} => 2,
+          {erlang, hibernate, 3} => 1,
+          {proc_lib, spawn, 3} => 1, {proc_lib, spawn, 4} => 2,
+          {proc_lib, spawn_link, 3} => 1, {proc_lib, spawn_link, 4} => 2,
+          {proc_lib, spawn_opt, 4} => 1, {proc_lib, spawn_opt, 5} => 2,
+          {timer, apply_after, 4} => 2, {timer, apply_interval, 4} => 2, {timer, apply_repeatedly, 4} => 2,
+          {timer, tc, 3} => 1, {timer, tc, 4} => 1,
+          {rpc, call, 4} => 2, {rpc, call, 5} => 2, {rpc, block_call, 4} => 2, {rpc, block_call, 5} => 2,
+          {rpc, cast, 4} => 2, {rpc, async_call, 4} => 2, {rpc, multicall, 3} => 1, {rpc, multicall, 4} => 2,
+          {rpc, multicall, 5} => 2, {rpc, eval_everywhere, 3} => 1, {rpc, eval_everywhere, 4} => 2,
+          {erpc, call, 4} => 2, {erpc, call, 5} => 2, {erpc, cast, 4} => 2, {erpc, send_request, 4} => 2,
+          {erpc, multicall, 4} => 2, {erpc, multicall, 5} => 2, {erpc, multicast, 4} => 2}).
+
+%% Functions that take a pattern of functions to trace, with its position.
+-define(TRACING,
+        #{{erlang, trace_pattern, 2} => 1, {erlang, trace_pattern, 3} => 1, {trace, function, 4} => 2,
+          {dbg, tp, 2} => 1, {dbg, tpl, 2} => 1, {dbg, ctp, 1} => 1, {dbg, ctpl, 1} => 1}).
+
+%% Those of `erlang' among them that Erlang imports automatically.
+-define(IMPORTED, [{apply, 3}, {spawn, 3}, {spawn, 4}, {spawn_link, 3}, {spawn_link, 4}, {spawn_monitor, 3},
+                   {spawn_monitor, 4},
+                   {spawn_opt, 4}, {spawn_opt, 5}, {spawn_request, 3}, {spawn_request, 4}, {spawn_request, 5}]).
+
+-type forms() :: [erl_parse:abstract_form() | erl_parse:form_info()].
+-type exceptions() :: [{module(), Function :: atom()} | {table, Name :: atom()}].
+-type description() :: value | traced | {function, atom()}.
+-type place() :: {file:filename(), [{erl_anno:location(), module(), description()}]}.
+
+%% What the walk over a form must know. These are the functions that Erlang imports automatically, those that the module imports from
+%% ets, and the names of the tables that stay in ets.
+-record(context, {automatic :: [{atom(), arity()}], imported :: [{atom(), arity()}], tables :: [atom()]}).
+
+%% @doc The forms with `ets' replaced, but for the exceptions. Replaced forms stay as they are.
+-spec rewrite(forms(), exceptions()) -> forms().
+rewrite(Forms, Exceptions) ->
+    Context = context(Forms, Exceptions),
+    lists:flatmap(fun(Form) ->
+                          case is_excepted(Form, module_of(Forms), Exceptions) of
+                              true -> [keep(Form, Context)];
+                              false -> form(Form, Context)
+                          end
+                  end, Forms).
+
+%% @doc Whether the module has calls whose module is not literal and may be `ets'.
+-spec is_dynamic(forms()) -> boolean().
+is_dynamic(Forms) ->
+    #context{automatic = Automatic} = context(Forms, []),
+    lists:any(fun(Form) -> has_dynamic(Form, Automatic) end, Forms).
+
+%% @doc The places in rewritten forms where `ets' remains, as the compiler's warnings. Dynamic tells whether a value may become the
+%% module of a call. Functions that are excepted have no places.
+-spec places(forms(), Dynamic :: boolean(), exceptions()) -> [place()].
+places(Forms, Dynamic, Exceptions) ->
+    Module = module_of(Forms),
+    {_, Places} = lists:foldl(fun({attribute, _, file, {File, _}}, {_, Places}) ->
+                                      {File, Places};
+                                 (Form, {File, Places}) ->
+                                      {File, [{File, [{erl_anno:location(Anno), cats_transform, What}]}
+                                              || not is_excepted(Form, Module, Exceptions),
+                                                 {Anno, What} <- lists:reverse(left(Form)), Dynamic orelse What =/= value]
+                                             ++ Places}
+                              end, {"nofile", []}, Forms),
+    lists:reverse(Places).
+
+%% @doc The exceptions in options of the form `{except, Exceptions}'.
+-spec exceptions([term()]) -> exceptions().
+exceptions(Options) ->
+    Exceptions = lists:append(proplists:get_all_values(except, Options)),
+    case [Other || Other <- Exceptions, not is_exception(Other)] of
+        [] -> Exceptions;
+        [Bad | _] -> error({bad_exception, Bad})
+    end.
+
+is_exception({Module, Name}) -> is_atom(Module) andalso is_atom(Name);
+is_exception(_) -> false.
+
+context(Forms, Exceptions) ->
+    Own = [{Name, Arity} || {function, _, Name, Arity, _} <- Forms],
+    Imported = [Function || {attribute, _, import, {_, Functions}} <- Forms, Function <- Functions],
+    FromEts = [Function || {attribute, _, import, {ets, Functions}} <- Forms, Function <- Functions],
+    #context{automatic = (?IMPORTED -- Own) -- Imported, imported = FromEts,
+             tables = [Name || {table, Name} <- Exceptions]}.
+
+module_of(Forms) ->
+    case lists:keyfind(module, 3, [Form || {attribute, _, module, _} = Form <- Forms]) of
+        {attribute, _, module, {Module, _Parameters}} -> Module;
+        {attribute, _, module, Module} -> Module;
+        false -> undefined
+    end.
+
+is_excepted({function, _, Name, _, _}, Module, Exceptions) -> lists:member({Module, Name}, Exceptions);
+is_excepted(_Form, _Module, _Exceptions) -> false.
+
+%% A function that stays with ets. What it imports from there is named with its module, as the import may have become one of cats.
+keep({call, Anno, {atom, Anno1, Name}, Arguments}, Context) ->
+    Kept = keep(Arguments, Context),
+    case is_imported(Name, length(Arguments), Context) of
+        true -> {call, Anno, {remote, Anno1, {atom, Anno1, ets}, {atom, Anno1, Name}}, Kept};
+        false -> {call, Anno, {atom, Anno1, Name}, Kept}
+    end;
+keep({'fun', Anno, {function, Name, Arity}}, Context) ->
+    case is_imported(Name, Arity, Context) of
+        true -> {'fun', Anno, {function, {atom, Anno, ets}, {atom, Anno, Name}, {integer, Anno, Arity}}};
+        false -> {'fun', Anno, {function, Name, Arity}}
+    end;
+keep(Form, Context) when is_tuple(Form) ->
+    list_to_tuple(keep(tuple_to_list(Form), Context));
+keep([Form | Forms], Context) ->
+    [keep(Form, Context) | keep(Forms, Context)];
+keep(Form, _Context) ->
+    Form.
+
+is_imported(Name, Arity, #context{imported = Imported}) -> lists:member({Name, Arity}, Imported).
+
+%% Whether the table is one that stays in ets.
+stays([{atom, _, Table} | _], #context{tables = Tables}) -> lists:member(Table, Tables);
+stays(_Arguments, _Context) -> false.
+
+form({attribute, Anno, import, {ets, Functions}}, _Context) ->
+    {Have, HaveNot} = lists:partition(fun({Name, Arity}) -> is_function_of_cats(Name, Arity) end, Functions),
+    [{attribute, Anno, import, {Module, Some}} || {Module, [_ | _] = Some} <- [{cats, Have}, {ets, HaveNot}]];
+form(Form, Context) ->
+    [walk(Form, Context)].
+
+walk({call, Anno, {remote, Anno1, {atom, Anno2, ets}, Name}, Arguments}, Context) ->
+    Module = case stays(Arguments, Context) of
+                 true -> ets;
+                 false -> module(Name, length(Arguments))
+             end,
+    {call, Anno, {remote, Anno1, {atom, Anno2, Module}, walk(Name, Context)}, walk(Arguments, Context)};
+walk({call, Anno, {remote, Anno1, {atom, Anno2, dets}, {atom, Anno3, Name}}, [_, Table] = Arguments}, Context)
+  when Name =:= to_ets; Name =:= from_ets ->
+    {NewModule, NewName} = case stays([Table], Context) of
+                               true -> {dets, Name};
+                               false when Name =:= to_ets -> {cats_convert, dets_to_ets};
+                               false -> {cats_convert, dets_from_ets}
+                           end,
+    {call, Anno, {remote, Anno1, {atom, Anno2, NewModule}, {atom, Anno3, NewName}}, walk(Arguments, Context)};
+walk({call, Anno, {remote, _, {atom, _, Module}, {atom, _, Name}} = Called, Arguments}, Context) ->
+    {call, Anno, Called, applied({Module, Name, length(Arguments)}, walk(Arguments, Context), Context)};
+walk({call, Anno, {atom, Anno1, Name} = Called, Arguments}, Context) ->
+    Walked = walk(Arguments, Context),
+    Arity = length(Arguments),
+    case {is_imported(Name, Arity, Context) andalso stays(Arguments, Context),
+          lists:member({Name, Arity}, Context#context.automatic)} of
+        {true, _} -> {call, Anno, {remote, Anno1, {atom, Anno1, ets}, Called}, Walked};
+        {_, true} -> {call, Anno, Called, applied({erlang, Name, Arity}, Walked, Context)};
+        {_, false} -> {call, Anno, Called, Walked}
+    end;
+walk({'fun', Anno, {function, {atom, Anno1, ets}, Name, Arity}}, Context) ->
+    Module = case Arity of
+                 {integer, _, Number} -> module(Name, Number);
+                 _ -> cats
+             end,
+    {'fun', Anno, {function, {atom, Anno1, Module}, walk(Name, Context), walk(Arity, Context)}};
+walk({remote_type, Anno, [{atom, Anno1, ets}, {atom, _, Name} = Type, Arguments]}, Context) ->
+    Module = case is_type_of_cats(Name, length(Arguments)) of
+                 true -> cats;
+                 false -> ets
+             end,
+    {remote_type, Anno, [{atom, Anno1, Module}, Type, walk(Arguments, Context)]};
+walk(Form, Context) when is_tuple(Form) ->
+    list_to_tuple(walk(tuple_to_list(Form), Context));
+walk([Form | Forms], Context) ->
+    [walk(Form, Context) | walk(Forms, Context)];
+walk(Form, _Context) ->
+    Form.
+
+%% The arguments of a function that takes a module, with ets replaced by cats.
+applied(Function, Arguments, Context) ->
+    case ?APPLYING of
+        #{Function := Place} ->
+            {Before, [Module | Behind]} = lists:split(Place - 1, Arguments),
+            case {Module, Behind} of
+                {{atom, Anno, ets}, [{atom, _, Name}, List | _]} ->
+                    Before ++ [{atom, Anno, module_of_list(Name, List, Context)} | Behind];
+                {{atom, Anno, ets}, _} ->
+                    Before ++ [{atom, Anno, cats} | Behind];
+                _ ->
+                    Arguments
+            end;
+        _ ->
+            Arguments
+    end.
+
+module_of_list(Name, List, Context) ->
+    case {stays(first(List), Context), list_length(List, 0)} of
+        {true, _} -> ets;
+        {false, unknown} -> cats;
+        {false, Length} -> module({atom, 0, Name}, Length)
+    end.
+
+first({cons, _, First, _}) -> [First];
+first(_) -> [].
+
+list_length({nil, _}, Length) -> Length;
+list_length({cons, _, _, Tail}, Length) -> list_length(Tail, Length + 1);
+list_length(_, _Length) -> unknown.
+
+module({atom, _, fun2ms}, 1) ->
+    ets;
+module({atom, _, Name}, Arity) ->
+    case is_function_of_cats(Name, Arity) of
+        true -> cats;
+        false -> ets
+    end;
+module(_Variable, _Arity) ->
+    cats.
+
+is_function_of_cats(module_info, _Arity) ->
+    false;
+is_function_of_cats(Name, Arity) ->
+    {module, cats} = code:ensure_loaded(cats),
+    erlang:function_exported(cats, Name, Arity).
+
+%% The types that ets exports in any release.
+is_type_of_cats(Name, 0) ->
+    lists:member(Name, [tab, table, table_access, table_type, tid, match_pattern, match_spec, comp_match_spec,
+                        compiled_match_spec]);
+is_type_of_cats(_Name, _Arity) ->
+    false.
+
+%%------------------------------------------------------------------------------------------------------------
+%% Places that remain
+
+%% Whether a call has a module that is not literal, and a function name that ets may have.
+has_dynamic({call, _, {remote, _, Module, Name}, Arguments} = Call, Automatic) ->
+    may_be_ets(Module, Name, length(Arguments)) orelse is_dynamic_apply(Call, Automatic) orelse
+        has_dynamic([Module, Name, Arguments], Automatic);
+has_dynamic({call, _, {atom, _, _}, Arguments} = Call, Automatic) ->
+    is_dynamic_apply(Call, Automatic) orelse has_dynamic(Arguments, Automatic);
+has_dynamic({'fun', _, {function, Module, Name, Arity}}, _Automatic) when is_tuple(Module) ->
+    may_be_ets(Module, Name, case Arity of {integer, _, Number} -> Number; _ -> any end);
+has_dynamic({attribute, _, _, _}, _Automatic) ->
+    false;
+has_dynamic(Form, Automatic) when is_tuple(Form) ->
+    has_dynamic(tuple_to_list(Form), Automatic);
+has_dynamic([Form | Forms], Automatic) ->
+    has_dynamic(Form, Automatic) orelse has_dynamic(Forms, Automatic);
+has_dynamic(_Form, _Automatic) ->
+    false.
+
+is_dynamic_apply({call, _, {remote, _, {atom, _, Module}, {atom, _, Name}}, Arguments}, _Automatic) ->
+    applies_dynamic({Module, Name, length(Arguments)}, Arguments);
+is_dynamic_apply({call, _, {atom, _, Name}, Arguments}, Automatic) ->
+    lists:member({Name, length(Arguments)}, Automatic)
+        andalso applies_dynamic({erlang, Name, length(Arguments)}, Arguments);
+is_dynamic_apply(_Call, _Automatic) ->
+    false.
+
+applies_dynamic(Function, Arguments) ->
+    case ?APPLYING of
+        #{Function := Place} ->
+            case lists:nthtail(Place - 1, Arguments) of
+                [Module, Name | _] -> may_be_ets(Module, Name, any);
+                _ -> false
+            end;
+        _ ->
+            false
+    end.
+
+may_be_ets({atom, _, _}, _Name, _Arity) -> false;
+may_be_ets(_Module, {atom, _, Name}, Arity) -> is_function_of_ets(Name, Arity);
+may_be_ets(_Module, _Name, _Arity) -> true.
+
+is_function_of_ets(Name, any) ->
+    lists:keymember(Name, 1, functions_of_ets());
+is_function_of_ets(Name, Arity) ->
+    lists:member({Name, Arity}, functions_of_ets()).
+
+functions_of_ets() ->
+    ets:module_info(exports) -- [{module_info, 0}, {module_info, 1}].
+
+%% The places where `ets' remains as a value. In a pattern, a comparison, a map key or a table name it does no harm.
+left({atom, Anno, ets}) -> [{Anno, value}];
+left({attribute, _, record, {_, Fields}}) -> left(Fields);
+left({attribute, _, _, _}) -> [];
+left({clause, _, _Patterns, _Guards, Body}) -> left(Body);
+left({match, _, _Pattern, Value}) -> left(Value);
+left({maybe_match, _, _Pattern, Value}) -> left(Value);
+left({Generator, _, _Pattern, Source})
+  when Generator =:= generate; Generator =:= generate_strict; Generator =:= b_generate; Generator =:= b_generate_strict;
+       Generator =:= m_generate; Generator =:= m_generate_strict ->
+    left(Source);
+left({op, _, _, Left, Right}) -> left(no_atom([Left, Right]));
+left({record_field, _, _Name}) -> [];
+left({record_field, _, _Name, Value}) -> left(Value);
+left({record_field, _, Record, _, _Name}) -> left(Record);
+left({record_index, _, _, _}) -> [];
+left({map_field_assoc, _, Key, Value}) -> left(no_atom([Key]) ++ [Value]);
+left({map_field_exact, _, Key, Value}) -> left(no_atom([Key]) ++ [Value]);
+left({tuple, _, Elements}) -> named(Elements);
+left({'fun', _, {function, Module, Name, Arity}}) -> left(no_atom([Module]) ++ [Name, Arity]);
+left({call, _, {remote, _, Module, Name}, Arguments}) ->
+    left(no_atom([Module, Name])) ++ arguments({Module, Name, length(Arguments)}, Arguments);
+left({call, _, {atom, _, _} = Name, Arguments}) -> arguments({{atom, 0, erlang}, Name, length(Arguments)}, Arguments);
+left(Form) when is_tuple(Form) -> left(tuple_to_list(Form));
+left([Form | Forms]) -> left(Form) ++ left(Forms);
+left(_) -> [].
+
+no_atom(Forms) -> [Form || Form <- Forms, element(1, Form) =/= atom].
+
+%% The places in the arguments of a call. The table argument of cats is a name. The argument of `memory' is no module.
+%% The module of an applied function has been replaced already where cats has the function.
+arguments({{atom, _, cats}, _, _}, [Table | Arguments]) ->
+    left(no_atom([Table])) ++ left(Arguments);
+arguments({{atom, _, dbg}, _, _}, [{atom, Anno, ets} | Arguments]) ->
+    [{Anno, traced} | left(Arguments)];
+arguments({{atom, _, Tracer}, {atom, _, Name}, Arity}, Arguments) when is_map_key({Tracer, Name, Arity}, ?TRACING) ->
+    {Before, [Pattern | Behind]} = lists:split(maps:get({Tracer, Name, Arity}, ?TRACING) - 1, Arguments),
+    left(Before) ++ traced(Pattern) ++ left(Behind);
+arguments({{atom, _, Module}, {atom, _, memory}, 1}, [Argument]) when Module =:= erlang; Module =:= c ->
+    left(no_atom([Argument]));
+arguments({{atom, _, Module}, {atom, _, Name}, Arity}, Arguments) when is_map_key({Module, Name, Arity}, ?APPLYING) ->
+    {Before, [Applied | Behind]} = lists:split(maps:get({Module, Name, Arity}, ?APPLYING) - 1, Arguments),
+    left(Before) ++ left(no_atom([Applied])) ++ left(Behind);
+arguments(_Function, Arguments) ->
+    named(Arguments).
+
+%% The place in a pattern of functions to trace.
+traced({tuple, _, [{atom, Anno, ets} | Rest]}) -> [{Anno, traced} | left(Rest)];
+traced(Form) -> left(Form).
+
+%% The places in a tuple or an argument list, which may hold a module, a function and its arguments in this order.
+named([{atom, Anno, ets}, {atom, _, Name} = Function, Arguments | Forms]) ->
+    case is_function_of_ets(Name, any) andalso lists:member(element(1, Arguments), [nil, cons, integer]) of
+        true -> [{Anno, {function, Name}} | named([Arguments | Forms])];
+        false -> [{Anno, value} | named([Function, Arguments | Forms])]
+    end;
+named([Form | Forms]) -> left(Form) ++ named(Forms);
+named([]) -> [].

@@ -114,7 +114,7 @@ lint-erlang: build ## xref, Dialyzer
 shell: build ## an Erlang shell with cats loaded
 	@$(ERL) -pa $(EBIN) -eval '{ok, _} = application:ensure_all_started(cats).'
 
-dist: deps ## build and pack the native library for every target whose toolchain is here (TARGETS="name ..."), and list the checksums
+dist: deps ## build and pack the native library for every target (TARGETS="name ..."), and list the checksums
 	@scripts/dist $(TARGETS)
 
 clean: ## remove what was built

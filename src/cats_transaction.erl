@@ -55,7 +55,7 @@ run(Fun) -> run(Fun, []).
 
 %% @doc Runs a function as a transaction. Returns `{atomic, Result}' when everything that it has written is there.
 %%
-%% Otherwise nothing was written, and it returns `{aborted, Reason}', with the reasons of Mnesia:
+%% Otherwise nothing was written, and it returns `{aborted, Reason}'. The reasons are those of Mnesia:
 %% <ul>
 %% <li>{@link abort/1} gives its argument.</li>
 %% <li>An error gives `{Error, Stacktrace}'.</li>
@@ -95,8 +95,8 @@ attempt(Fun, Arguments, Failures) ->
                           _ -> {aborted, reason(Class, Reason, Stack)}
                       end
               after
-                  erase(?STATE),
-                  Preferred andalso cats_nif:transaction_yield()
+                  _ = erase(?STATE),
+                  _ = Preferred andalso cats_nif:transaction_yield()
               end,
     case Outcome of
         conflict ->

@@ -7,8 +7,8 @@ use std::ptr;
 
 /// The lock of a place that was read, and its version at that time.
 ///
-/// If several marks were taken, and later all of them hold, then everything that was read was so at one instant: after
-/// the last read, and before the first mark was asked.
+/// Several marks are taken, and later all are asked. If all hold, everything that was read was so at one instant. That
+/// instant is after the last read, and before the first question.
 #[derive(Clone, Copy)]
 pub struct Mark<'g> {
     lock: &'g VersionLock,

@@ -9,8 +9,10 @@
 //! A key is recorded as its rank in the engine's traversal order. A step of a traversal may find a key of the history
 //! or another key. Either result shows which keys of the history were absent: those in between.
 
+use crate::structures::ca::Ca;
 use crate::testing::conformance::{decode, entry, patiently, retire, touch, touched, Map, Random, TestKey, TestSchema};
-use crate::{Detached, Engine, Entry, OrderedEngine, Range, Step};
+use crate::testing::transactions::{transact, Marked, Then};
+use crate::{Detached, Engine, Entry, Mark, OrderedEngine, Range, Step};
 use cats_sync::epoch;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -371,6 +373,77 @@ impl<E: OrderedEngine<TestSchema>> Recorder<'_, E> {
     }
 }
 
+impl<E: Marked> Recorder<'_, E> {
+    /// Reads several keys and writes some of them, as a transaction. For the checker this is one operation on many keys.
+    fn transact(&mut self) {
+        let first = self.random.below(KEYS);
+        let count = 1 + self.random.below(4);
+        let numbers: Vec<u64> = (0..count).map(|n| FIRST + (first + n) % KEYS).collect();
+        let then: Vec<Then> = numbers
+            .iter()
+            .map(|_| match self.random.below(4) {
+                0 => Then::Remove,
+                1 => Then::Put(self.fresh()),
+                _ => Then::Keep,
+            })
+            .collect();
+        let new = then.iter().map(|then| match then {
+            Then::Keep => KEEP,
+            Then::Put(value) => i64::from(*value),
+            Then::Remove => NONE,
+        });
+        let keys = numbers.iter().map(|&number| self.ranks.rank(number)).collect();
+        self.record("many", keys, new.collect(), |map, _| {
+            (transact(map, &numbers, value, |_| then.clone()), 0)
+        });
+    }
+
+    fn any_in_transactions(&mut self) {
+        match self.random.below(10) {
+            0..3 => self.one(),
+            3..4 => self.many(),
+            _ => self.transact(),
+        }
+    }
+}
+
+impl Recorder<'_, Ca<TestSchema>> {
+    /// Reads all keys above one, in one state.
+    fn range_marked(&mut self) {
+        let (from, keys) = self.start();
+        self.record("above", keys, vec![], |map, ranks| {
+            let guard = epoch::pin();
+            loop {
+                let (mut all, mut marks) = (Vec::new(), Vec::new());
+                let read = map.0.range_marked(
+                    &guard,
+                    Range::above(from.as_ref()),
+                    usize::MAX,
+                    &mut all,
+                    &mut marks,
+                    |entry, out| out.push((decode(entry), value(Some(entry)))),
+                );
+                if read.is_ok() && marks.iter().all(Mark::holds) {
+                    let found = all
+                        .into_iter()
+                        .map(|(decoded, value)| (decoded.expect("one state").0, value));
+                    let seen = found
+                        .filter(|found| Ranks::is_key(found.0))
+                        .flat_map(|(number, value)| [ranks.rank(number), value]);
+                    return (seen.collect(), END);
+                }
+            }
+        });
+    }
+
+    fn any_in_ordered_transactions(&mut self) {
+        match self.random.below(4) {
+            0 => self.range_marked(),
+            _ => self.any_in_transactions(),
+        }
+    }
+}
+
 /// Retires what a detached step replaced.
 unsafe fn settle(_: *const (), _: Step, old: Option<Entry>) {
     old.into_iter().for_each(|old| retire(&epoch::pin(), old));
@@ -479,4 +552,18 @@ pub fn histories<E: Engine<TestSchema>>(make: impl Fn() -> E, engine: &str) {
 /// Records calls of all kinds on an ordered engine.
 pub fn ordered_histories<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E, engine: &str) {
     record(&make, engine, "ordered", 60, |recorder| recorder.any_ordered());
+}
+
+/// Records transactions, with calls of other kinds beside them.
+pub fn histories_of_transactions<E: Marked>(make: impl Fn() -> E, engine: &str) {
+    record(&make, engine, "transactions", 60, |recorder| {
+        recorder.any_in_transactions()
+    });
+}
+
+/// The same, with ranges.
+pub fn histories_of_ordered_transactions(make: impl Fn() -> Ca<TestSchema>, engine: &str) {
+    record(&make, engine, "ordered_transactions", 60, |recorder| {
+        recorder.any_in_ordered_transactions()
+    });
 }

@@ -4,3 +4,4 @@ pub mod conformance;
 pub mod histories;
 #[cfg(shuttle)]
 pub mod schedules;
+pub mod transactions;

@@ -7,6 +7,8 @@ use super::tests::{check, force};
 use super::*;
 use crate::testing::conformance::{Map, TestKey, TestSchema};
 use crate::testing::schedules::{explore, together};
+use crate::testing::transactions::{transact, Then};
+use crate::{Mark, Range};
 use std::sync::Arc;
 
 type Table = Map<Ca<TestSchema>>;
@@ -222,5 +224,74 @@ fn leaf_that_grows_beside_a_split_of_its_base_node() {
         ];
         together(&table, tasks);
         assert_eq!(check(&table.0).len(), NUMBERS.len() + 3);
+    });
+}
+
+/// Removes one number and inserts another one.
+fn swap(table: &Table, from: u64, to: u64) {
+    transact(
+        table,
+        &[from, to],
+        |entry| entry.is_some(),
+        |_| vec![Then::Remove, Then::Put(1)],
+    );
+}
+
+/// All numbers from one on, in one state.
+fn marked(table: &Table, from: u64) -> usize {
+    let (guard, from) = (cats_sync::epoch::pin(), TestKey::new(from));
+    loop {
+        let (mut all, mut marks) = (Vec::new(), Vec::new());
+        let range = Range::above(Some(&from));
+        let read = table
+            .0
+            .range_marked(&guard, range, usize::MAX, &mut all, &mut marks, |entry, out| {
+                out.push(entry.key)
+            });
+        if read.is_ok() && marks.iter().all(Mark::holds) {
+            return all.len();
+        }
+        cats_sync::facade::yield_now();
+    }
+}
+
+/// A range of several leaves is one state, beside a transaction that moves a number across it.
+#[test]
+fn range_beside_a_transaction_and_a_join() {
+    let tasks: &[Task] = &[
+        |table| swap(table, 4, 13),
+        |table| assert_eq!(marked(table, 0), 3),
+        |table| join(table, 8),
+    ];
+    model(&[0, 4, 8, 12], &[0], tasks, &[0, 8, 12, 13]);
+}
+
+/// Each of two transactions reads what the other one writes, while the base nodes split and join.
+#[test]
+fn transactions_that_exclude_each_other() {
+    fn take(table: &Table, own: u64, other: u64) {
+        transact(
+            table,
+            &[own, other],
+            |entry| entry.is_some(),
+            |seen| match seen[1] {
+                true => vec![Then::Remove, Then::Keep],
+                false => vec![Then::Keep; 2],
+            },
+        );
+    }
+    explore(|| {
+        let table: Table = Map(Ca::with_thresholds(TestSchema, CALM));
+        [0, 4, 8, 12].iter().for_each(|&number| table.put(number, 1));
+        let table = Arc::new(table);
+        together(
+            &table,
+            &[
+                |table| split(table, 4),
+                |table| take(table, 4, 12),
+                |table| take(table, 12, 4),
+            ],
+        );
+        assert_eq!(check(&table.0).len(), 3);
     });
 }

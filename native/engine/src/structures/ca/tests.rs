@@ -22,6 +22,13 @@ mod nervous {
     use super::*;
     crate::testing::conformance::suite!(|| Ca::with_thresholds(TestSchema, NERVOUS));
     crate::testing::conformance::ordered_suite!(|| Ca::with_thresholds(TestSchema, NERVOUS));
+
+    #[test]
+    #[ignore = "records for another program, see the module histories"]
+    fn transaction_histories() {
+        let make = || Ca::with_thresholds(TestSchema, NERVOUS);
+        crate::testing::histories::histories_of_ordered_transactions(make, module_path!());
+    }
 }
 
 /// Asserts all invariants of a table that nobody else uses, and returns its keys in order.

@@ -4,8 +4,9 @@
 //! docs/internals/checking.md lists the faults that were planted, and which model found each.
 
 use super::*;
-use crate::testing::conformance::{Map, TestKey, TestSchema};
+use crate::testing::conformance::{decode, Map, TestKey, TestSchema};
 use crate::testing::schedules::{explore, together};
+use crate::testing::transactions::{transact, Then};
 use cats_sync::epoch;
 use std::sync::Arc;
 
@@ -133,4 +134,66 @@ fn overflow_blocks_beside_a_split_and_a_merge() {
         |table| crowd().take(2).for_each(|number| table.remove(number)),
     ];
     model_of_a_crowd(tasks, 11);
+}
+
+fn value(entry: Option<Entry>) -> u32 {
+    entry.map_or(0, |entry| decode(entry).map_or(u32::MAX, |(_, value)| value))
+}
+
+/// Moves 1 from one number to another, if a third one says so.
+fn transfer(table: &Table, from: u64, to: u64, allowed: u64) {
+    transact(table, &[from, to, allowed], value, |seen| match seen {
+        [from, to, allowed] if *from > 0 && *allowed > 0 => vec![Then::Put(from - 1), Then::Put(to + 1), Then::Keep],
+        _ => vec![Then::Keep; 3],
+    });
+}
+
+/// Transactions that read and write the same places in other orders, and one that only reads.
+#[test]
+fn transactions_beside_a_split() {
+    let tasks: &[Task] = &[
+        split,
+        |table| transfer(table, 1, 4, 0),
+        |table| transfer(table, 4, 6, 0),
+        |table| {
+            let seen = transact(table, &[6, 4, 1], value, |_| vec![Then::Keep; 3]);
+            assert_eq!(seen.iter().sum::<u32>(), 3, "one state of three keys");
+        },
+    ];
+    model(tasks, &[0, 1, 2, 3, 4, 5, 6, 7]);
+}
+
+/// Takes one number if the other one is free.
+fn take(table: &Table, own: u64, other: u64) {
+    transact(table, &[own, other], value, |seen| match seen {
+        [_, 1] => vec![Then::Put(2), Then::Keep],
+        _ => vec![Then::Keep; 2],
+    });
+}
+
+/// Each of two transactions writes what the other one reads. Only one finds what both need.
+#[test]
+fn transactions_that_exclude_each_other() {
+    explore(|| {
+        let table: Table = Map(Hash::new(TestSchema).expect("memory"));
+        split(&table);
+        (0..8).for_each(|number| table.put(number, 1));
+        let table = Arc::new(table);
+        let tasks: &[Task] = &[
+            |table| {
+                split(table);
+                merge(table);
+            },
+            |table| take(table, 1, 4),
+            |table| take(table, 4, 1),
+        ];
+        together(&table, tasks);
+        assert_eq!(
+            [table.get(1), table.get(4)]
+                .iter()
+                .filter(|value| **value == Some(2))
+                .count(),
+            1
+        );
+    });
 }

@@ -16,6 +16,12 @@ suite!(hash);
 tests!(hash, steps_of_scans_are_bounded);
 
 #[test]
+#[ignore = "records for another program, see the module histories"]
+fn transaction_histories() {
+    crate::testing::histories::histories_of_transactions(hash, module_path!());
+}
+
+#[test]
 fn an_empty_table_is_small() {
     assert!(hash().bytes() <= 384 + 2 * cache_line::BYTES);
 }

@@ -1,0 +1,133 @@
+//! What changes between the reads of a call and the question whether they hold, and between them and a commit.
+
+mod common;
+
+use cats_sync::epoch;
+use cats_table::{Addition, Handle, Kind, Objects, Range, Reads, Registry, Table, Words, Writes};
+use common::*;
+use std::sync::Arc;
+
+/// A table with objects of three elements under the keys 1 to 3.
+fn table(registry: &'static Registry, kind: Kind) -> Arc<Table> {
+    let guard = epoch::pin();
+    let table = enter(registry, &World::default(), &guard, options(kind, 1), atom(1), 1, None).unwrap();
+    (1..=3).for_each(|key| insert(table.by_identifier(&guard), key, 0));
+    table
+}
+
+fn insert(handle: Handle<'_>, key: i64, value: i64) {
+    let elements = [key, value, 0].map(Value::Int);
+    with_object(&elements, |object| handle.insert(object)).unwrap();
+}
+
+fn add(handle: Handle<'_>, key: i64) {
+    with_key(&Value::Int(key), |key| {
+        let addition = Addition {
+            position: 2,
+            increment: 1,
+            limit: None,
+        };
+        handle.add_all(&handle.table().probe(key), &[addition], &mut Words::new())
+    })
+    .unwrap();
+}
+
+fn delete(handle: Handle<'_>, key: i64) {
+    with_key(&Value::Int(key), |key| handle.delete(&handle.table().probe(key))).unwrap();
+}
+
+fn read<'g>(handle: Handle<'g>, reads: &mut Reads<'g>, key: i64) {
+    let mut found = Objects::none();
+    with_key(&Value::Int(key), |key| {
+        handle.lookup_in(reads, &handle.table().probe(key), false, &mut found)
+    })
+    .unwrap();
+}
+
+fn read_all<'g>(handle: Handle<'g>, reads: &mut Reads<'g>) {
+    let mut found = Objects::none();
+    handle
+        .range_in(reads, Range::above(None), usize::MAX, false, &mut found)
+        .unwrap();
+}
+
+/// Whether reads of key 1, and of a range if there are any, hold after a change.
+fn hold(kind: Kind, range: bool, change: impl Fn(Handle<'_>)) -> bool {
+    let table = table(registry(), kind);
+    // Once before, so that the object is one that is changed in place, if the change does that.
+    change(table.by_identifier(&epoch::pin()));
+    if table.is_dead() {
+        return false;
+    }
+    let guard = epoch::pin();
+    let handle = table.by_identifier(&guard);
+    insert(handle, 7, 0);
+    let mut reads = Reads::none();
+    match range {
+        true => read_all(handle, &mut reads),
+        false => read(handle, &mut reads, 1),
+    }
+    assert!(reads.hold());
+    change(handle);
+    reads.hold()
+}
+
+#[test]
+fn reads_hold_until_something_changes() {
+    for kind in [Kind::Set, Kind::OrderedSet] {
+        assert!(hold(kind, false, |_| ()), "{kind:?}");
+        assert!(!hold(kind, false, |handle| insert(handle, 1, 5)), "{kind:?}");
+        assert!(!hold(kind, false, |handle| add(handle, 1)), "{kind:?}");
+        let empty = |handle: Handle<'_>| handle.delete_all_objects(&World::default()).unwrap();
+        assert!(!hold(kind, false, empty), "{kind:?}");
+    }
+    assert!(hold(Kind::OrderedSet, true, |_| ()));
+    assert!(!hold(Kind::OrderedSet, true, |handle| insert(handle, 2, 5)));
+    assert!(!hold(Kind::OrderedSet, true, |handle| add(handle, 3)));
+    assert!(!hold(Kind::OrderedSet, true, |handle| delete(handle, 7)));
+}
+
+/// A transaction that has read key 1 of one table writes key 1 and 2 of it and of another one.
+fn commit(change: impl Fn(Handle<'_>, Handle<'_>)) -> (bool, [Option<i64>; 4]) {
+    let registry = registry();
+    let (one, other) = (table(registry, Kind::Set), table(registry, Kind::OrderedSet));
+    let guard = epoch::pin();
+    let (one, other) = (one.by_identifier(&guard), other.by_identifier(&guard));
+    add(one, 1);
+    let mut reads = Reads::none();
+    read(one, &mut reads, 1);
+    let mut writes = Writes::none(false);
+    for handle in [other, one] {
+        for key in [1, 2] {
+            let elements = [key, 10 + key, 0].map(Value::Int);
+            with_object(&elements, |object| writes.put(handle, object)).unwrap();
+        }
+    }
+    change(one, other);
+    let done = writes.commit(&guard, &mut reads).unwrap();
+    let value = |handle: Handle<'_>, key: i64| {
+        with_key(&Value::Int(key), |key| {
+            let mut found = Objects::none();
+            handle.lookup(&handle.table().probe(key), true, &mut found).unwrap();
+            found.as_slice().first().and_then(|object| object.element(1).small())
+        })
+    };
+    (done, [value(one, 1), value(one, 2), value(other, 1), value(other, 2)])
+}
+
+#[test]
+fn a_commit_writes_all_or_nothing() {
+    let written = [Some(11), Some(12), Some(11), Some(12)];
+    assert_eq!(commit(|_, _| ()), (true, written));
+    // What was written but not read may change.
+    assert_eq!(commit(|_, other| insert(other, 2, 5)), (true, written));
+    let changed = (false, [Some(5), Some(0), Some(0), Some(0)]);
+    assert_eq!(commit(|one, _| insert(one, 1, 5)), changed);
+    assert_eq!(commit(|one, _| add(one, 1)), (false, [Some(2), Some(0), Some(0), Some(0)]));
+    assert_eq!(commit(|one, _| delete(one, 1)), (false, [None, Some(0), Some(0), Some(0)]));
+    let world = World::default();
+    let emptied = |_: Handle<'_>, other: Handle<'_>| other.delete_all_objects(&world).unwrap();
+    assert_eq!(commit(emptied), (false, [Some(1), Some(0), None, None]));
+    let deleted = |_: Handle<'_>, other: Handle<'_>| other.table().registry().delete(&world, other).unwrap();
+    assert!(!commit(deleted).0);
+}

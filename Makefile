@@ -9,7 +9,7 @@ MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-portable test-aarch64 test-targets test-bench test-docs linearizability conformance check sanitize lint lint-native lint-erlang shell dist clean
+.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-portable test-aarch64 test-targets test-bench test-docs linearizability conformance cluster check sanitize lint lint-native lint-erlang shell shell-mnesia dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -86,11 +86,15 @@ linearizability: deps-test ## record histories of all engines (ROUNDS=n of each 
 conformance: deps-test build ## the Erlang tests that hold for every engine, over each (ENGINES="name ...") and under each table lock
 	@scripts/conformance
 
+cluster: deps-test build ## the scenarios of a Mnesia cluster, on ets and on cats, with a longer load (CATS_CLUSTER_MS of each)
+	@CATS_CLUSTER_MS=$${CATS_CLUSTER_MS:-10000} SUITE=cats_cluster_SUITE scripts/test-erlang
+
 check: deps-test ## what takes long: histories by the thousand, models, other targets, sanitizers, the site (some four hours)
 	@CATS_STRESS_MS=1000 $(MAKE) test-native
 	@$(MAKE) test-models test-schedules
 	@ROUNDS=1000 scripts/linearizability
 	@$(MAKE) conformance
+	@$(MAKE) cluster
 	@$(MAKE) test-portable test-targets test-aarch64
 	@$(MAKE) sanitize
 	@$(MAKE) test-docs
@@ -113,6 +117,10 @@ lint-erlang: build ## xref, Dialyzer
 
 shell: build ## an Erlang shell with cats loaded
 	@$(ERL) -pa $(EBIN) -eval '{ok, _} = application:ensure_all_started(cats).'
+
+shell-mnesia: build ## an Erlang shell with a Mnesia whose tables are those of cats
+	@$(ERL) -noinput -pa $(EBIN) -eval '{ok, _, _} = cats_recompile:apps([mnesia], "_build/recompiled"), halt().'
+	@$(ERL) -pa $(EBIN) -pa _build/recompiled/mnesia/ebin -mnesia dir '"_build/recompiled/data"' -eval 'ok = mnesia:start().'
 
 dist: deps ## build and pack the native library for every target (TARGETS="name ..."), and list the checksums
 	@scripts/dist $(TARGETS)

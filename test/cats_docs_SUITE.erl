@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("kernel/include/eep48.hrl").
 
--define(PUBLIC, [cats, cats_bench, cats_observer, cats_recompile, cats_transaction, cats_transform]).
+-define(PUBLIC, [cats, cats_bench, cats_mnesia, cats_observer, cats_recompile, cats_transaction, cats_transform]).
 
 all() ->
     [modules, functions, types, internal_modules].
@@ -22,6 +22,9 @@ functions(_Config) ->
 
 exports(cats_transform) ->
     %% The functions of a parse transform are for the compiler only.
+    [];
+exports(cats_mnesia) ->
+    %% Those of a backend are for Mnesia only.
     [];
 exports(Module) ->
     Module:module_info(exports) -- [{module_info, 0}, {module_info, 1}].

@@ -8,7 +8,11 @@
 %%
 %% <ul>
 %% <li>{@link lookup_elements/3} reads several elements of an object in one call.</li>
-%% <li>{@link lookup_many/2} looks up many keys and overlaps their cache misses.</li>
+%% <li>{@link lookup_many/2} looks up many keys and overlaps their cache misses. {@link take_many/2}, {@link
+%%     delete_many/2} and {@link insert_many/2} do so too.</li>
+%% <li>{@link update/3} changes an object by a function. {@link replace/3} is compare-and-swap of an object.</li>
+%% <li>{@link add/3} adds to counters that are integers or floats.</li>
+%% <li>A table with option `{heir, keep}' outlives its owner. {@link claim/1} gives it a new one.</li>
 %% <li>{@link from_ets/2} and {@link to_ets/2} copy a table from and to `ets'.</li>
 %% <li>{@link memory/0} returns the memory of all tables.</li>
 %% <li>{@link engines/0} lists the structures that can hold a table. Option `engine' of {@link new/2} chooses one,
@@ -40,11 +44,12 @@
 %% runs out.
 -module(cats).
 
--export([all/0, delete/1, delete/2, delete_all_objects/1, delete_object/2, engines/0, first/1,
-         first_lookup/1, give_away/3, i/0, info/1, info/2, insert/2, insert_new/2, last/1, last_lookup/1,
-         lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3, lookup_many/2, member/2, memory/0,
-         new/2, next/2, next_lookup/2, prev/2, prev_lookup/2, rename/2, safe_fixtable/2, setopts/2, slot/2, tab2list/1,
-         take/2, update_counter/3, update_counter/4, update_element/3, update_element/4, whereis/1]).
+-export([add/3, all/0, claim/1, delete/1, delete/2, delete_all_objects/1, delete_many/2, delete_object/2, engines/0,
+         first/1, first_lookup/1, give_away/3, i/0, info/1, info/2, insert/2, insert_many/2, insert_new/2, last/1,
+         last_lookup/1, lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3, lookup_many/2, member/2,
+         memory/0, new/2, next/2, next_lookup/2, prev/2, prev_lookup/2, rename/2, replace/3, safe_fixtable/2, setopts/2,
+         slot/2, tab2list/1, take/2, take_many/2, update/3, update/4, update_counter/3, update_counter/4,
+         update_element/3, update_element/4, whereis/1]).
 
 -export([fun2ms/1, is_compiled_ms/1, match/1, match/2, match/3, match_delete/2, match_object/1,
          match_object/2, match_object/3, match_spec_compile/1, match_spec_run/2, repair_continuation/2, select/1,
@@ -54,7 +59,7 @@
 -export([foldl/3, foldr/3, from_dets/2, from_ets/2, i/1, i/2, i/3, init_table/2, file2tab/1, file2tab/2, tab2file/2,
          tab2file/3, tabfile_info/1, table/1, table/2, to_dets/2, to_ets/2]).
 
--export_type([engine/0, engine_option/0, info_item/0, option/0, tab/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
+-export_type([change/0, engine/0, engine_option/0, increment/0, info_item/0, option/0, tab/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
 -type table() :: atom() | tid().
@@ -101,10 +106,10 @@
 %% <li>`base_lock': the lock of a base node.</li>
 %% </ul>
 -type option() :: table_type() | table_access() | named_table | {keypos, pos_integer()}
-                | {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none}
+                | {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none} | {heir, keep}
                 | {write_concurrency, boolean() | auto} | {read_concurrency, boolean()}
                 | {decentralized_counters, boolean()} | compressed | {engine, engine()} | engine_option().
-%% An option of {@link new/2}. All but `engine' and the {@link engine_option()} are those of `ets'.
+%% An option of {@link new/2}. All but `engine', the {@link engine_option()} and `{heir, keep}' are those of `ets'.
 -type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | fixed | heir | id
                    | keypos | memory | name | named_table | node | owner | protection | read_concurrency
                    | safe_fixed | safe_fixed_monotonic_time | size | stats | type | write_concurrency.
@@ -126,11 +131,54 @@
 %% One change of {@link update_counter/3}: add `Increment' to the element at `Pos'. With a positive increment, a
 %% sum above `Threshold' becomes `SetValue'. With a negative one, a sum below `Threshold' does.
 
+-type increment() :: number() | {Pos :: pos_integer(), Increment :: number()}.
+%% One addition of {@link add/3}. A number alone is added to the element after the key.
+-type change() :: fun((Object :: tuple()) -> (NewObject :: tuple()) | keep | delete).
+%% What {@link update/3} does to an object. It returns the object to store, `keep' to change nothing, or `delete' to
+%% delete the object.
+
+%% @doc Adds to one or several counters of the object with the key, and returns their new values. Atomic and
+%% isolated. Not in `ets'.
+%%
+%% Counters and increments are integers or floats. The sum is that of `+': an integer if both are integers, else a
+%% float. So an integer counter becomes a float when a float is added. Additions of a list run in order. If one of them
+%% fails, none takes effect. The result is one number, or a list of numbers if `Increments' is a list.
+%%
+%% From the second call on, the counters of a small object are changed in place.
+%%
+%% Works with `set' and `ordered_set' only. Fails with `badarg' when the table does not hold the key, when a counter is
+%% no number, or when a sum is too large for a float. It also fails when a position is outside of the object or is the
+%% key position.
+-spec add(table(), Key :: term(), Increments) -> Result | [Result] when
+      Increments :: increment() | [{Pos :: pos_integer(), Increment :: number()}],
+      Result :: number().
+add(Table, Key, Increments) ->
+    try
+        cats_nif:add(Table, Key, Increments)
+    catch
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+    end.
+
 %% @doc Returns all tables of this node. A named table appears under its name. Costs `O(number of tables)'.
 -spec all() -> [table()].
 all() ->
     try
         cats_nif:all()
+    catch
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+    end.
+
+%% @doc Makes the calling process the owner of a table that nobody owns. Not in `ets'.
+%%
+%% Such a table was created with option `{heir, keep}', and its owner has ended. Any process of the node may claim it,
+%% whatever the access rights. Of several processes that claim it, one gets it. The table keeps its heir: when the new
+%% owner ends, the table stays again. No message is sent.
+%%
+%% Fails with `badarg' when the table has an owner, also when that is the caller.
+-spec claim(table()) -> true.
+claim(Table) ->
+    try
+        cats_nif:claim(Table)
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
@@ -162,6 +210,29 @@ delete_all_objects(Table) ->
         cats_nif:delete_all_objects(Table)
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+    end.
+
+%% @doc Deletes all objects with these keys. Not in `ets'.
+%%
+%% In a large table this is faster than one call for each key, because the cache misses of several keys overlap. Each
+%% deletion is atomic, but the whole call is not. The work runs in slices of a few hundred keys. Fails with `badarg',
+%% and deletes nothing, when `Keys' is no list.
+-spec delete_many(table(), Keys :: [term()]) -> true.
+delete_many(Table, Keys) when length(Keys) >= 0 ->
+    through(delete_many, Table, Keys, [Table, Keys]);
+delete_many(Table, Keys) ->
+    cats_failure:fail(badarg, none, delete_many, [Table, Keys]).
+
+%% Calls the native function for what its last call has left, until nothing is left.
+through(Function, Table, List, Called) ->
+    Rest = try
+               cats_nif:Function(Table, List)
+           catch
+               error:Cause:Stack -> cats_failure:handle(Cause, {Function, [Table, List]}, Function, Called, Stack)
+           end,
+    case Rest of
+        [] -> true;
+        _ -> through(Function, Table, Rest, Called)
     end.
 
 %% @doc Deletes exactly this object. Other objects with the same key stay. In a `duplicate_bag' it deletes all
@@ -237,12 +308,14 @@ i() ->
 
 print_table(Table) ->
     case [info(Table, Item) || Item <- [name, type, size, memory, owner]] of
-        [Name, Type, Size, Memory, Owner] when is_pid(Owner) ->
-            print_row([Table, Name, Type, Size, Memory, registered_name(Owner)]);
-        _Deleted ->
-            ok
+        [_Name, undefined | _] ->
+            ok;
+        [Name, Type, Size, Memory, Owner] ->
+            print_row([Table, Name, Type, Size, Memory, registered_name(Owner)])
     end.
 
+registered_name(undefined) ->
+    undefined;
 registered_name(Pid) ->
     case process_info(Pid, registered_name) of
         {registered_name, Name} -> Name;
@@ -288,6 +361,8 @@ info_items() ->
 %% number of parts into which engine `ca' has divided the table under contention. It is 1 without contention, and
 %% `undefined' for other engines.
 %%
+%% `owner' is `undefined' for a table that nobody owns, and `heir' is `keep' for one that is kept, see {@link claim/1}.
+%%
 %% `size' is exact when no process is changing the table. `memory' counts words, including what the VM and the
 %% registry of tables need, but not the heir's data. Unlike in `ets', both are cheap for any table size and under
 %% any contention.
@@ -316,6 +391,33 @@ insert(Table, Objects) ->
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
+
+%% @doc Inserts a list of objects, one after the other, each as {@link insert/2} does. Not in `ets'.
+%%
+%% Each insertion is atomic, but the whole call is not: other processes may see some of the objects without the
+%% others. That makes it faster than {@link insert/2} of a long list, and in a large table also faster than one call for
+%% each object, because the cache misses of several objects overlap. The work runs in slices of a few hundred objects.
+%%
+%% Fails with `badarg', and inserts nothing, when `Objects' is no list of objects with a key.
+-spec insert_many(table(), Objects :: [tuple()]) -> true.
+insert_many(Table, Objects) when length(Objects) >= 0 ->
+    Keypos = try
+                 cats_nif:info(Table, keypos)
+             catch
+                 error:Cause:Stack ->
+                     cats_failure:handle(Cause, {info, [Table, keypos]}, insert_many, [Table, Objects], Stack)
+             end,
+    case are_objects(Objects, Keypos) of
+        true -> through(insert_many, Table, Objects, [Table, Objects]);
+        false -> cats_failure:fail(badarg, no_object, insert_many, [Table, Objects])
+    end;
+insert_many(Table, Objects) ->
+    cats_failure:fail(badarg, no_object, insert_many, [Table, Objects]).
+
+%% Without a table there is no key position. The native function says what is wrong then.
+are_objects(_Objects, undefined) -> true;
+are_objects([Object | Objects], Keypos) when tuple_size(Object) >= Keypos -> are_objects(Objects, Keypos);
+are_objects(Rest, _Keypos) -> Rest =:= [].
 
 %% @doc Inserts an object or a list of objects if the table holds none of their keys. Otherwise does nothing and
 %% returns `false'. The test and the insertion are one atomic, isolated step.
@@ -437,7 +539,9 @@ memory() ->
     end.
 
 %% @doc Creates a table that belongs to the calling process. Returns its identifier, or its name with option
-%% `named_table'. When the owner ends, the table is deleted, or goes to its heir if it has one.
+%% `named_table'. When the owner ends, the table is deleted, or goes to its heir if it has one. With `{heir, keep}' it
+%% stays without an owner until a process calls {@link claim/1}. Until then its name, its objects and its access rights
+%% are as before. So nobody can write to a `protected' table, and nobody can read a `private' one.
 %%
 %% The options are those of `ets'. The concurrency options (`read_concurrency', `write_concurrency',
 %% `decentralized_counters') are accepted, and {@link info/2} returns them. The default engines do not need them.
@@ -509,6 +613,21 @@ rename(Table, Name) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
+%% @doc Stores the object `New' in place of the object `Old', if the table holds exactly that. Returns whether it did.
+%% This is compare-and-swap of a whole object. Atomic and isolated. Not in `ets'.
+%%
+%% The object in the table must match `Old' (`=:='), key included, also in an `ordered_set'. Both have the same key. In an
+%% `ordered_set', keys that compare equal (`==') are the same. Then the table holds the key of `New' afterwards.
+%%
+%% Works with `set' and `ordered_set' only. Fails with `badarg' when the keys differ.
+-spec replace(table(), Old :: tuple(), New :: tuple()) -> boolean().
+replace(Table, Old, New) ->
+    try
+        cats_nif:replace(Table, Old, New)
+    catch
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+    end.
+
 %% @doc Fixes the table for the calling process, or releases it. Unlike in `ets', a traversal does not need this.
 %% It has an effect only on `fixed', `safe_fixed' and `safe_fixed_monotonic_time' of {@link info/2}. A fixed table
 %% keeps no deleted objects.
@@ -523,7 +642,7 @@ safe_fixtable(Table, Fix) ->
 %% @doc Sets or removes the heir of the table. Fails with `badarg' when the caller does not own the table, or when
 %% an option is invalid.
 -spec setopts(table(), Option | [Option]) -> true when
-      Option :: {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none}.
+      Option :: {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none} | {heir, keep}.
 setopts(Table, Options) ->
     try
         cats_nif:setopts(Table, Options)
@@ -566,6 +685,117 @@ take(Table, Key) ->
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
+
+%% @doc Deletes all objects with these keys, and returns for each key what {@link take/2} returns, in the order of the
+%% keys. Not in `ets'.
+%%
+%% In a large table this is faster than one call for each key, because the cache misses of several keys overlap. Each
+%% key is taken atomically, but the whole call is not. The work runs in slices of a few hundred keys. Fails with
+%% `badarg', and takes nothing, when `Keys' is no list. When the table is deleted during the call, the call fails, and
+%% what it took before is gone with the table.
+-spec take_many(table(), Keys :: [term()]) -> [[Object :: tuple()]].
+take_many(Table, Keys) when length(Keys) >= 0 ->
+    take_many(Table, Keys, [Table, Keys]);
+take_many(Table, Keys) ->
+    cats_failure:fail(badarg, none, take_many, [Table, Keys]).
+
+take_many(Table, Keys, Called) ->
+    Slice = try
+                cats_nif:take_many(Table, Keys)
+            catch
+                error:Cause:Stack ->
+                    cats_failure:handle(Cause, {take_many, [Table, Keys]}, take_many, Called, Stack)
+            end,
+    case Slice of
+        {Lists, Rest} -> Lists ++ take_many(Table, Rest, Called);
+        Lists -> Lists
+    end.
+
+%% @doc Changes the object with the key by a function, and returns the function's result. Returns `false', and does
+%% not call the function, when the table does not hold the key. Atomic and isolated. Not in `ets'.
+%%
+%% The function gets the object. It returns a new object with the same key, `keep' to change nothing, or `delete' to
+%% delete the object. The function runs in the calling process and without any lock. So it may take its time and may use
+%% tables. When it fails, the call fails with the same exception, and nothing is changed.
+%%
+%% When another process changes the object meanwhile, the function runs again with the new object. Only its last run
+%% counts. So it must have no effect that may not be repeated. Of several processes that update one object, one always
+%% makes progress. But a slow function may have to run many times beside fast ones.
+%%
+%% Works with `set' and `ordered_set' only, and needs the right to write. Fails with `badarg' when the function returns
+%% anything else, or an object with another key. Keys are the same as in {@link replace/3}.
+-spec update(table(), Key :: term(), change()) -> (NewObject :: tuple()) | keep | delete | false.
+update(Table, Key, Fun) ->
+    update(Table, Key, Fun, [], 0).
+
+%% @doc Like {@link update/3}, but works when the table does not hold the key too. Then the function gets `Default',
+%% with `Key' as its key, and the object that it returns is inserted. With `keep' and `delete' nothing is inserted.
+-spec update(table(), Key :: term(), change(), Default :: tuple()) -> (NewObject :: tuple()) | keep | delete.
+update(Table, Key, Fun, Default) ->
+    update(Table, Key, Fun, [Default], 0).
+
+%% `Default' is a list of the default if there is one. `Failures' counts the runs that came to nothing because another
+%% process was faster.
+update(Table, Key, Fun, Default, Failures) when is_function(Fun, 1) ->
+    Found = try
+                case Default of
+                    [] -> cats_nif:lookup_to_update(Table, Key);
+                    [New] -> cats_nif:lookup_to_update(Table, Key, New)
+                end
+            catch
+                error:Cause:Stack ->
+                    Native = {lookup_to_update, [Table, Key | Default]},
+                    cats_failure:handle(Cause, Native, update, [Table, Key, Fun | Default], Stack)
+            end,
+    case Found of
+        [Object] -> updated(Table, Key, Fun, Default, Failures, Object, Fun(Object));
+        false -> false;
+        Object -> inserted(Table, Key, Fun, Default, Failures, Object, Fun(Object))
+    end;
+update(Table, Key, Fun, Default, _Failures) ->
+    cats_failure:fail(badarg, no_fun, update, [Table, Key, Fun | Default]).
+
+updated(_Table, _Key, _Fun, _Default, _Failures, _Object, keep) ->
+    keep;
+updated(Table, Key, Fun, Default, Failures, Object, Result) ->
+    Done = try
+               case Result of
+                   delete -> cats_nif:remove(Table, Object);
+                   _ -> cats_nif:replace(Table, Object, Result)
+               end
+           catch
+               error:Cause:Stack ->
+                   Native = case Result of
+                                delete -> {remove, [Table, Object]};
+                                _ -> {replace, [Table, Object, Result]}
+                            end,
+                   cats_failure:handle(Cause, Native, update, [Table, Key, Fun | Default], Stack)
+           end,
+    case Done of
+        true -> Result;
+        false -> update_again(Table, Key, Fun, Default, Failures)
+    end.
+
+%% The table does not hold the key, so the function got the default.
+inserted(_Table, _Key, _Fun, _Default, _Failures, _Object, Result) when Result =:= keep; Result =:= delete ->
+    Result;
+inserted(Table, Key, Fun, Default, Failures, Object, New) ->
+    Done = try
+               cats_nif:insert_absent(Table, Object, New)
+           catch
+               error:Cause:Stack ->
+                   Native = {insert_absent, [Table, Object, New]},
+                   cats_failure:handle(Cause, Native, update, [Table, Key, Fun | Default], Stack)
+           end,
+    case Done of
+        true -> New;
+        false -> update_again(Table, Key, Fun, Default, Failures)
+    end.
+
+%% Lets other processes run first, the longer the more often they were faster.
+update_again(Table, Key, Fun, Default, Failures) ->
+    lists:foreach(fun(_) -> erlang:yield() end, lists:seq(1, min(Failures, 16))),
+    update(Table, Key, Fun, Default, Failures + 1).
 
 %% @doc Adds to one or several counters of the object with the key, and returns their new values. Atomic and
 %% isolated.

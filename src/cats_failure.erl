@@ -91,8 +91,9 @@ error_info({Why, _Option} = Cause) when Why =:= invalid_option; Why =:= repeated
 error_info({Tables, _Cause} = Cause) when Tables =:= cats; Tables =:= ets ->
     {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
 error_info(Cause) ->
-    Causes = [access, already_exists, badkey, default, id, keypos, no_hash_table, no_ranges, no_transactions, not_owner, nothing_delegated, owner,
-              position, table_type, type],
+    Causes = [access, already_exists, badkey, default, id, keypos, no_fun, no_hash_table, no_object, no_ranges,
+              no_transactions, not_owner, nothing_delegated, other_key, overflow, owned, owner, position, table_type,
+              type],
     case lists:member(Cause, Causes) of
         true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
         false -> unknown
@@ -180,7 +181,41 @@ explain(Reason, lookup_elements, [Table, Key, Positions], Cause) ->
         true -> as_ets(Reason, lookup_element, [Table, Key, 1], Cause);
         false -> maps:put(3, <<"not a list of positions">>, as_ets(Reason, delete, [Table], Cause))
     end;
-explain(Reason, lookup_many, [Table, Keys], Cause) ->
+explain(badarg, Function, _Arguments, table_type) when Function =:= add; Function =:= replace; Function =:= update ->
+    #{1 => <<"the table is a bag: a key may have several objects">>};
+explain(badarg, claim, [_Table], owned) ->
+    #{1 => <<"the table has an owner">>};
+explain(Reason, claim, [Table], Cause) ->
+    as_ets(Reason, delete, [Table], Cause);
+explain(badarg, replace, [_Table, Old, New], Cause) when Cause =:= none; Cause =:= other_key ->
+    case Cause of
+        other_key -> #{3 => <<"the key is not that of the old object">>};
+        none when is_tuple(Old), is_tuple(New) -> #{general => <<"a tuple has no element at the key position">>};
+        none -> maps:from_list([{Place, <<"not a tuple">>} || {Place, Object} <- [{2, Old}, {3, New}], not is_tuple(Object)])
+    end;
+explain(badarg, update, Arguments, Cause) when Cause =:= none; Cause =:= other_key; Cause =:= no_fun; Cause =:= default ->
+    case Cause of
+        no_fun -> #{3 => <<"not a function of one argument">>};
+        default -> #{4 => default_remark(default, lists:last(Arguments))};
+        _ -> #{3 => <<"the function returned neither an object with the same key, nor keep or delete">>}
+    end;
+explain(badarg, add, [_Table, _Key, _Increments], overflow) ->
+    #{3 => <<"the sum is too large for a float">>};
+explain(badarg, add, [_Table, _Key, Increments], none) ->
+    case is_increments(Increments) of
+        true -> #{3 => <<"a counter is not a number">>};
+        false -> #{3 => <<"not a number, nor a position with a number, nor a list of such">>}
+    end;
+explain(Reason, add, [Table, Key, Increments], Cause) ->
+    as_ets(Reason, update_counter, [Table, Key, in_integers(Increments)], Cause);
+explain(Reason, Function, [Table | _], Cause) when Function =:= replace; Function =:= update ->
+    as_ets(Reason, delete, [Table], Cause);
+explain(badarg, insert_many, [_Table, _Objects], no_object) ->
+    #{2 => <<"not a list of objects with a key">>};
+explain(Reason, insert_many, [Table, _Objects], Cause) ->
+    as_ets(Reason, delete, [Table], Cause);
+explain(Reason, Function, [Table, Keys], Cause)
+  when Function =:= lookup_many; Function =:= take_many; Function =:= delete_many ->
     Remarks = as_ets(Reason, delete, [Table], Cause),
     case is_proper(Keys) of
         true -> Remarks;
@@ -256,6 +291,20 @@ is_proper(List) ->
         catch
             error:badarg -> false
         end.
+
+%% Whether these are increments of add/3.
+is_increments(Increments) when is_list(Increments) ->
+    is_proper(Increments) andalso lists:all(fun is_increment/1, Increments);
+is_increments(Increments) ->
+    is_number(Increments) orelse is_increment(Increments).
+
+is_increment({Pos, Increment}) -> is_integer(Pos) andalso is_number(Increment);
+is_increment(_Other) -> false.
+
+%% Increments as ets knows them, for its remarks on keys and positions.
+in_integers(Increments) when is_list(Increments) -> [in_integers(Increment) || Increment <- Increments];
+in_integers({Pos, _Increment}) -> {Pos, 1};
+in_integers(_Increment) -> 1.
 
 is_positions(Positions) ->
     try

@@ -24,6 +24,15 @@
     lookup_many/2,
     member/2,
     take/2,
+    lookup_to_update/2,
+    lookup_to_update/3,
+    insert_absent/3,
+    replace/3,
+    remove/2,
+    add/3,
+    take_many/2,
+    delete_many/2,
+    insert_many/2,
     update_counter/3,
     update_counter/4,
     update_element/3,
@@ -45,6 +54,7 @@
     rename/2,
     whereis/1,
     give_away/3,
+    claim/1,
     setopts/2,
     all/0,
     info/2,
@@ -303,6 +313,39 @@ member(_Table, _Key) -> erlang:nif_error(not_loaded).
 -spec take(table(), term()) -> [tuple()].
 take(_Table, _Key) -> erlang:nif_error(not_loaded).
 
+%% @doc A list of the object of a key, or `false'. Fails where the caller may not write, and where a key may have several objects.
+-spec lookup_to_update(table(), term()) -> [tuple()] | false.
+lookup_to_update(_Table, _Key) -> erlang:nif_error(not_loaded).
+
+%% @doc As {@link lookup_to_update/2}, but returns the default with the key in place of `false'.
+-spec lookup_to_update(table(), term(), tuple()) -> [tuple()] | tuple().
+lookup_to_update(_Table, _Key, _Default) -> erlang:nif_error(not_loaded).
+
+%% @doc Inserts `New', which has the key of `Default', unless the table holds that key. Returns whether it did.
+-spec insert_absent(table(), Default :: tuple(), New :: tuple()) -> boolean().
+insert_absent(_Table, _Default, _New) -> erlang:nif_error(not_loaded).
+
+-spec replace(table(), tuple(), tuple()) -> boolean().
+replace(_Table, _Old, _New) -> erlang:nif_error(not_loaded).
+
+%% @doc Deletes exactly this object, and returns whether it was there.
+-spec remove(table(), tuple()) -> boolean().
+remove(_Table, _Object) -> erlang:nif_error(not_loaded).
+
+-spec add(table(), term(), number() | tuple() | [tuple()]) -> number() | [number()].
+add(_Table, _Key, _Increments) -> erlang:nif_error(not_loaded).
+
+-spec take_many(table(), [term()]) -> [[tuple()]] | {[[tuple()]], Rest :: [term()]}.
+take_many(_Table, _Keys) -> erlang:nif_error(not_loaded).
+
+%% @doc Deletes the objects of the first keys, and returns the keys that are left.
+-spec delete_many(table(), [term()]) -> Rest :: [term()].
+delete_many(_Table, _Keys) -> erlang:nif_error(not_loaded).
+
+%% @doc Inserts the first objects, and returns those that are left.
+-spec insert_many(table(), [tuple()]) -> Rest :: [tuple()].
+insert_many(_Table, _Objects) -> erlang:nif_error(not_loaded).
+
 -spec update_counter(table(), term(), integer() | tuple() | [tuple()]) -> integer() | [integer()].
 update_counter(_Table, _Key, _Operations) -> erlang:nif_error(not_loaded).
 
@@ -372,6 +415,9 @@ whereis(_Name) -> erlang:nif_error(not_loaded).
 
 -spec give_away(table(), pid(), term()) -> true.
 give_away(_Table, _Process, _Data) -> erlang:nif_error(not_loaded).
+
+-spec claim(table()) -> true.
+claim(_Table) -> erlang:nif_error(not_loaded).
 
 -spec setopts(table(), term()) -> true.
 setopts(_Table, _Options) -> erlang:nif_error(not_loaded).

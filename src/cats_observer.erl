@@ -21,13 +21,15 @@
 %% <li>`name', `owner': in term order.</li>
 %% </ul>
 -type row() :: #{id := cats:tid(), name := atom(), named_table := boolean(), type := cats:table_type(),
-                 protection := cats:table_access(), owner := pid(), reg_name := atom(), heir := pid() | none,
+                 protection := cats:table_access(), owner := pid() | undefined, reg_name := atom(),
+                 heir := pid() | none | keep,
                  size := non_neg_integer(), memory := non_neg_integer(), keypos := pos_integer(),
                  compressed := boolean(), fixed := boolean(), engine := cats:engine(), growth => pos_integer()}.
 %% A table. The keys are items of {@link cats:info/2}, with these differences:
 %%
 %% <ul>
 %% <li>`memory' counts bytes, not words.</li>
+%% <li>`owner' is `undefined' for a table that nobody owns, see {@link cats:claim/1}.</li>
 %% <li>`reg_name' is the registered name of the owner, or `undefined'.</li>
 %% <li>`growth' is in the rows of {@link growth/2} only.</li>
 %% </ul>
@@ -128,6 +130,8 @@ row(Tid) ->
             undefined
     end.
 
+registered_name(undefined) ->
+    undefined;
 registered_name(Pid) ->
     case process_info(Pid, registered_name) of
         {registered_name, Name} -> Name;

@@ -114,6 +114,12 @@ functions() ->
     [{14, insert, [T, objects()]}, {6, insert_new, [T, objects()]},
      {6, lookup, [T, K]}, {4, lookup_element, [T, K, P]}, {3, lookup_element, [T, K, P, V]},
      {2, lookup_elements, [T, K, {positions, short(number(1, 4))}]}, {2, lookup_many, [T, {list, short(key()), []}]},
+     {3, replace, [T, {existing, key_index(), number(0, 3)}, oneof([O, {object, key(), short(V)}])]},
+     {2, replace, [T, O, O]}, {4, update, [T, K, change()]}, {3, update, [T, K, change(), O]},
+     {6, add, [T, K, increments()]}, {2, take_many, [T, {list, short(key()), oneof([[], [], a])}]},
+     {2, delete_many, [T, {list, short(key()), oneof([[], [], a])}]},
+     {3, insert_many, [T, oneof([{list, short(O), []}, {list, short(O), oneof([a, {}, {1}])},
+                                 {many, number(1, 20), number(100, 600)}])]},
      {3, member, [T, K]}, {3, take, [T, K]},
      {4, delete, [T, K]}, {5, delete_object, [T, oneof([O, {existing, key_index(), number(0, 3)}])]},
      {1, delete_all_objects, [T]}, {1, delete, [T]}, {2, new, [name(), options()]},
@@ -215,6 +221,17 @@ counter_operations() ->
                                      {2, 1, 1, 1, 1}])}]),
     {raw, weighted([{5, Number}, {10, Operation}, {6, short(Operation)},
                     {1, oneof([a, 1.0, {improper, [{2, 1}], a}, [1]])}])}.
+
+increments() ->
+    Number = weighted([{10, number(-5, 5)}, {10, oneof([0.5, -1.25, 0.0, -0.0, 1.0e308, -1.0e308])},
+                       {1, oneof([1 bsl 58, -(1 bsl 59), (1 bsl 59) - 1, 1 bsl 63, -(1 bsl 64), 1 bsl 200, 1 bsl 1100])}]),
+    Position = weighted([{20, number(1, 4)}, {1, oneof([0, -1, 100, 1 bsl 70, a, 1.0])}]),
+    Increment = weighted([{10, {Position, Number}}, {1, oneof([{}, {1}, {2, a}, a, {2, 1, 1, 1}])}]),
+    {raw, weighted([{5, Number}, {10, Increment}, {8, short(Increment)},
+                    {1, oneof([a, {improper, [{2, 1}], a}, [1]])}])}.
+
+%% What update/3,4 do to an object. It stands for a function, so a case can be printed and run again.
+change() -> {change, oneof([keep, delete, same, crash, no_fun, other_key, enlarge, shrink, nonsense, {put, value()}])}.
 
 element_operations() ->
     Position = weighted([{20, number(1, 4)}, {1, oneof([0, -1, 100, 1 bsl 70, a, 1.0])}]),
@@ -384,6 +401,10 @@ argument({settings, Settings}, T, S) when is_list(Settings) -> [option(O, T, S) 
 argument({settings, Setting}, T, S) -> option(Setting, T, S);
 argument({positions, Positions}, _, _) -> Positions;
 argument({raw, {improper, Terms, Tail}}, _, _) -> Terms ++ Tail;
+argument({change, {put, Value}}, T, S) ->
+    Put = argument(Value, T, S),
+    fun(Object) -> setelement(1 + maps:get(T, S#state.keypos, 1) rem tuple_size(Object), Object, Put) end;
+argument({change, Change}, _, _) -> change(Change);
 argument({elements, {improper, Terms, Tail}}, _, _) -> Terms ++ Tail;
 argument({elements, Operations}, T, S) -> elements(Operations, T, S);
 argument({raw, Term}, _, _) -> Term;
@@ -435,6 +456,15 @@ elements(Operation, _, _) -> Operation.
 term(Index) ->
     Universe = get(universe),
     element(1 + (Index - 1) rem tuple_size(Universe), Universe).
+
+change(same) -> fun(Object) -> Object end;
+change(crash) -> fun(_) -> error(crash) end;
+change(no_fun) -> fun() -> keep end;
+change(other_key) -> fun(Object) -> list_to_tuple([other || _ <- tuple_to_list(Object)]) end;
+change(enlarge) -> fun(Object) -> list_to_tuple(tuple_to_list(Object) ++ [1.5, <<"more">>]) end;
+change(shrink) -> fun(Object) -> list_to_tuple(lists:droplast(tuple_to_list(Object))) end;
+change(nonsense) -> fun(Object) -> [Object] end;
+change(Result) -> fun(_) -> Result end.
 
 dead() ->
     {Pid, Monitor} = spawn_monitor(fun() -> ok end),
@@ -568,8 +598,11 @@ alike(_, Value, _) -> Value.
 %% The function and arguments of an exception, its cause, and its explanation for a person.
 explanation(Function, Arguments, Reason, Top = {Blamed, Name, As, Info}, Module) ->
     case Module =:= cats andalso Blamed =/= cats of
-        true -> {raised_elsewhere, Top};
-        false when Function =:= traverse; Function =:= slots; Function =:= lookup_elements; Function =:= lookup_many ->
+        true when Function =/= update -> {raised_elsewhere, Top};
+        _ when Function =:= lookup_elements; Function =:= lookup_many; Function =:= take_many; Function =:= delete_many;
+               Function =:= insert_many; Function =:= replace; Function =:= update; Function =:= add ->
+            raised;
+        false when Function =:= traverse; Function =:= slots ->
             raised;
         %% ets reports an internal function that does the work.
         false when Function =:= tab2list; Function =:= delete_all_objects; tl(Arguments) =:= [binary] ->

@@ -1,8 +1,9 @@
 %% Tables and the processes that own, inherit, fix and use them: when an owner is dead, its tables are gone
 %% and their names free, or they are the heir's; what access rights allow is what ets allows.
 -module(cats_ownership_SUITE).
+-include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2,
-         own_a_name/2]).
+         own_a_name/2, claim_a_name/1]).
 -export([tables_end_with_their_owner/1, restarted_owner_finds_the_name_free/1, heir_inherits/1,
          heir_inherits_many/1, heir_owns_at_once/1,
          heir_without_data/1, dead_heir_inherits_nothing/1, heir_that_is_the_owner/1, heir_taken_back/1,
@@ -10,6 +11,8 @@
          give_away/1, give_away_refused/1, access_rights/1, protection_changes/1, names/1,
          rename_moves_the_name/1, many_names/1,
          fixing_process_dies/1, fixed_many_times/1]).
+-export([kept/1, kept_rights/1, kept_for_a_restarted_worker/1, one_claim_wins/1, claims_and_deletions/1,
+         claims_and_deaths/1, claims_and_names/1, claim_refused/1]).
 
 -define(T, (cats_test_lib:tables())).
 
@@ -21,7 +24,9 @@ all() ->
      dead_heir_inherits_nothing, heir_that_is_the_owner, heir_taken_back, heirs_die_in_a_row, give_away,
      give_away_refused,
      access_rights, protection_changes, names, rename_moves_the_name, many_names,
-     fixing_process_dies, fixed_many_times].
+     fixing_process_dies, fixed_many_times,
+     kept, kept_rights, kept_for_a_restarted_worker, one_claim_wins, claims_and_deletions, claims_and_deaths,
+     claims_and_names, claim_refused].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -32,6 +37,10 @@ init_per_testcase(heir_without_data, Config) ->
         Release when Release < 28 -> cats_test_lib:only_cats(Config);
         _ -> Config
     end;
+init_per_testcase(Case, Config)
+  when Case =:= kept; Case =:= kept_rights; Case =:= kept_for_a_restarted_worker; Case =:= one_claim_wins;
+       Case =:= claims_and_deletions; Case =:= claims_and_deaths; Case =:= claims_and_names; Case =:= claim_refused ->
+    cats_test_lib:only_cats(Config);
 init_per_testcase(_, Config) -> Config.
 
 end_per_testcase(_, _Config) -> ok.
@@ -95,6 +104,170 @@ own_a_name(Test, Linked) ->
     proc_lib:init_ack({ok, self()}),
     Test ! {owner, self(), Result},
     receive never -> ok end.
+
+%% A table whose owner has ended, which was made with {heir, keep} or got that heir later.
+kept_table(Options, Reason) ->
+    {Owner, Table} = cats_test_lib:spawn_owner(fun() ->
+                                                       T = ?T:new(kept, Options),
+                                                       ?T:info(T, heir) =:= keep orelse ?T:setopts(T, {heir, keep}),
+                                                       ?T:insert(T, [{1, a}, {2, b}]),
+                                                       T
+                                               end),
+    cats_test_lib:stop(Owner, Reason),
+    Table.
+
+%% With its objects, its name and its heir; again after the next owner's end, unless that one takes the heir away.
+kept(_Config) ->
+    [begin
+         Table = kept_table([Type, Access] ++ More, Reason),
+         ?assertEqual([undefined, keep, kept, Access, 2],
+                      [?T:info(Table, Item) || Item <- [owner, heir, name, protection, size]]),
+         ?assert(lists:member(Table, ?T:all())),
+         Claim = fun() -> ?T:claim(Table), ?T:insert(Table, {3, c}) end,
+         {Second, true} = cats_test_lib:spawn_owner(Claim),
+         ?assertEqual(Second, ?T:info(Table, owner)),
+         cats_test_lib:stop(Second, kill),
+         ?assertEqual(undefined, ?T:info(Table, owner)),
+         ?assert(?T:claim(Table)),
+         ?assertEqual([{1, a}, {2, b}, {3, c}], lists:sort(?T:tab2list(Table))),
+         ?assert(?T:setopts(Table, {heir, none})),
+         ?assert(?T:delete(Table))
+     end || Type <- cats_test_lib:types(), Access <- [private, protected, public],
+            More <- [[], [named_table], [{heir, keep}], [named_table, {heir, keep}]], Reason <- [normal, kill]],
+    %% The owner does not outlive itself with another heir.
+    Table = kept_table([public], kill),
+    {Owner, true} = cats_test_lib:spawn_owner(fun() -> ?T:claim(Table), ?T:setopts(Table, {heir, none}) end),
+    cats_test_lib:stop(Owner, kill),
+    cats_test_lib:eventually(fun() -> ?T:info(Table, owner) =:= undefined end),
+    id = cats_test_lib:cause(fun() -> ?T:claim(Table) end),
+    %% Many tables of one owner.
+    {Many, Tables} = cats_test_lib:spawn_owner(fun() -> [?T:new(t, [{heir, keep}]) || _ <- lists:seq(1, 300)] end),
+    cats_test_lib:stop(Many, kill),
+    [true = ?T:claim(One) || One <- Tables],
+    [true = ?T:delete(One) || One <- Tables],
+    ok.
+
+%% Nobody has the owner's rights until a process claims the table.
+kept_rights(_Config) ->
+    [begin
+         Table = kept_table([Access, named_table], kill),
+         Cause = fun(Function, Arguments) ->
+                         cats_test_lib:cause(fun() -> apply(?T, Function, [Table | Arguments]) end)
+                 end,
+         [?assertEqual({Access, Function, Expected}, {Access, Function, Cause(Function, Arguments)})
+          || {Function, Arguments, Expected} <-
+                 [{lookup, [1], Reads}, {insert, [{1, b}], Writes}, {update, [1, fun(_) -> keep end], Writes},
+                  {rename, [kept], case Writes of ok -> none; _ -> access end},
+                  {setopts, [{heir, none}], case Writes of ok -> none; _ -> access end},
+                  {give_away, [self(), x], case Writes of ok -> not_owner; _ -> access end}, {delete, [], Writes}]],
+         Writes =:= ok orelse ?T:claim(Table) andalso ?T:delete(Table),
+         undefined = ?T:whereis(kept)
+     end || {Access, Reads, Writes} <- [{public, ok, ok}, {protected, ok, access}, {private, access, access}]].
+
+%% A worker under a supervisor creates the table at its first start, and claims it at each restart.
+kept_for_a_restarted_worker(_Config) ->
+    Test = self(),
+    ok = logger:set_module_level(supervisor, none),
+    {ok, Supervisor} = cats_restart_supervisor:start_link(fun() -> proc_lib:start_link(?MODULE, claim_a_name, [Test]) end),
+    Restarts = 300,
+    [receive {worker, Pid, N} -> exit(Pid, kill); {worker, _, Other} -> ct:fail({Other, at, N})
+     after 60000 -> ct:fail(no_restart)
+     end || N <- lists:seq(0, Restarts)],
+    receive {worker, Last, Restarts1} when Restarts1 =:= Restarts + 1 -> ok end,
+    unlink(Supervisor),
+    exit(Supervisor, kill),
+    cats_test_lib:eventually(fun() -> not is_process_alive(Last) end),
+    ok = logger:unset_module_level(supervisor),
+    true = ?T:claim(kept_by_worker),
+    true = ?T:delete(kept_by_worker).
+
+%% Tells the test how often the table was claimed.
+claim_a_name(Test) ->
+    Starts = try
+                 case ?T:whereis(kept_by_worker) of
+                     undefined ->
+                         kept_by_worker = ?T:new(kept_by_worker, [named_table, {heir, keep}]),
+                         true = ?T:insert(kept_by_worker, {starts, 0}),
+                         0;
+                     _ ->
+                         true = ?T:claim(kept_by_worker),
+                         ?T:update_counter(kept_by_worker, starts, 1)
+                 end
+             catch
+                 error:Reason -> Reason
+             end,
+    proc_lib:init_ack({ok, self()}),
+    Test ! {worker, self(), Starts},
+    receive never -> ok end.
+
+one_claim_wins(_Config) ->
+    Test = self(),
+    [begin
+         Table = kept_table([], kill),
+         Claim = fun() ->
+                         Cause = cats_test_lib:cause(fun() -> ?T:claim(Table) end),
+                         Cause =:= ok andalso ?T:give_away(Table, Test, won),
+                         Cause
+                 end,
+         Causes = lists:sort(cats_test_lib:together([Claim || _ <- lists:seq(1, 4)])),
+         ?assertEqual([ok, owned, owned, owned], Causes),
+         receive {'ETS-TRANSFER', Table, _, won} -> ok end,
+         ?assert(?T:delete(Table))
+     end || _ <- lists:seq(1, 200)].
+
+%% A claimed table that another process deletes is gone, whoever comes first.
+claims_and_deletions(_Config) ->
+    [begin
+         Table = kept_table([public, named_table], kill),
+         [Claimed, Deleted] =
+             cats_test_lib:together([fun() -> cats_test_lib:cause(fun() -> ?T:claim(Table) end) end,
+                                     fun() -> cats_test_lib:cause(fun() -> ?T:delete(Table) end) end]),
+         ?assertEqual(ok, Deleted),
+         ?assert(lists:member(Claimed, [ok, id])),
+         ?assertEqual(undefined, ?T:info(Table)),
+         kept = ?T:new(kept, [named_table]),
+         ?T:delete(kept)
+     end || _ <- lists:seq(1, 300)].
+
+%% Claimants that are killed at any time leave a table that can be claimed.
+claims_and_deaths(_Config) ->
+    Table = kept_table([], kill),
+    Loop = fun Loop() -> cats_test_lib:cause(fun() -> ?T:claim(Table) end), Loop() end,
+    [begin
+         Pids = [spawn(Loop) || _ <- lists:seq(1, 3)],
+         timer:sleep(N rem 3),
+         [cats_test_lib:stop(Pid, kill) || Pid <- Pids],
+         undefined = ?T:info(Table, owner)
+     end || N <- lists:seq(1, 100)],
+    true = ?T:claim(Table),
+    [{1, a}, {2, b}] = lists:sort(?T:tab2list(Table)),
+    true = ?T:delete(Table).
+
+%% A name that is moved away is claimed by nobody.
+claims_and_names(_Config) ->
+    [begin
+         kept = kept_table([public, named_table], kill),
+         Rename = fun() -> cats_test_lib:cause(fun() -> ?T:rename(kept, moved) end) end,
+         Claim = fun() -> cats_test_lib:cause(fun() -> ?T:claim(kept) end) end,
+         [ok, Claimed] = cats_test_lib:together([Rename, Claim]),
+         ?assert(lists:member(Claimed, [ok, id])),
+         ?assertEqual(undefined, ?T:whereis(kept)),
+         Claimed =:= ok orelse ?assertEqual(undefined, ?T:info(moved, owner)),
+         cats_test_lib:eventually(fun() -> ?T:info(moved, owner) =:= undefined end),
+         true = ?T:claim(moved),
+         true = ?T:delete(moved)
+     end || _ <- lists:seq(1, 200)].
+
+claim_refused(_Config) ->
+    Own = ?T:new(t, [{heir, keep}]),
+    {Other, Others} = cats_test_lib:spawn_owner(fun() -> ?T:new(t, [public, {heir, keep}]) end),
+    Deleted = ?T:new(t, []),
+    true = ?T:delete(Deleted),
+    [?assertEqual({Table, Cause}, {Table, cats_test_lib:cause(fun() -> ?T:claim(Table) end)})
+     || {Table, Cause} <- [{Own, owned}, {Others, owned}, {Deleted, id}, {no_such_table, id}, {"table", type}]],
+    cats_test_lib:stop(Other, normal),
+    true = ?T:claim(Others),
+    [true = ?T:delete(Table) || Table <- [Own, Others]].
 
 heir_inherits(_Config) ->
     Heir = self(),

@@ -1,6 +1,6 @@
 %% ETS as it is in OTP 29, on any OTP from 25 on. cats is compared with it. A function that the running ets does not
-%% have is composed of older ones, with the exceptions of the new one. lookup_elements/3 and lookup_many/2, which no ets
-%% has, are composed in the same way.
+%% have is composed of older ones, with the exceptions of the new one. Functions that no ets has, such as lookup_many/2,
+%% are composed in the same way.
 -module(ets_model).
 -export([call/2]).
 
@@ -16,6 +16,64 @@ model(lookup_elements, [Table, Key, Positions]) ->
 model(lookup_many, [Table, Keys]) ->
     _ = ets:member(Table, key),
     [ets:lookup(Table, Key) || Key <- Keys];
+model(take_many, [Table, Keys]) ->
+    true = ets:insert(Table, []),
+    _ = length(Keys),
+    [model(take, [Table, Key]) || Key <- Keys];
+model(delete_many, [Table, Keys]) ->
+    true = ets:insert(Table, []),
+    _ = length(Keys),
+    lists:foreach(fun(Key) -> ets:delete(Table, Key) end, Keys),
+    true;
+model(insert_many, [Table, Objects]) ->
+    true = ets:insert(Table, []),
+    Keypos = ets:info(Table, keypos),
+    _ = length(Objects),
+    lists:all(fun(Object) -> is_object(Object, Keypos) end, Objects) orelse error(badarg),
+    lists:foreach(fun(Object) -> ets:insert(Table, Object) end, Objects),
+    true;
+model(replace, [Table, Old, New]) ->
+    Keypos = to_update(Table),
+    is_object(Old, Keypos) andalso same_key(Table, element(Keypos, Old), New) orelse error(badarg),
+    case ets:lookup(Table, element(Keypos, Old)) of
+        [Old] -> ets:insert(Table, New);
+        _ -> false
+    end;
+model(update, [Table, Key, Fun]) when is_function(Fun, 1) ->
+    _ = to_update(Table),
+    case ets:lookup(Table, Key) of
+        [] -> false;
+        [Object] -> updated(Table, Object, Fun(Object))
+    end;
+model(update, [Table, Key, Fun, Default]) when is_function(Fun, 1) ->
+    Keypos = to_update(Table),
+    is_object(Default, Keypos) orelse error(badarg),
+    case ets:lookup(Table, Key) of
+        [] ->
+            Object = setelement(Keypos, Default, Key),
+            updated(Table, Object, Fun(Object));
+        [Object] ->
+            updated(Table, Object, Fun(Object))
+    end;
+model(update, _Arguments) ->
+    error(badarg);
+model(add, [Table, Key, Increments]) ->
+    Keypos = to_update(Table),
+    [Object] = case ets:lookup(Table, Key) of
+                   [] -> error(badarg);
+                   Found -> Found
+               end,
+    case Increments of
+        _ when is_list(Increments) ->
+            length(Increments) =:= length([Increment || {_, _} = Increment <- Increments]) orelse error(badarg),
+            {Sums, New} = lists:mapfoldl(fun(Increment, Sum) -> added(Sum, Keypos, Increment) end, Object, Increments),
+            ets:insert(Table, New),
+            Sums;
+        _ ->
+            {Sum, New} = added(Object, Keypos, Increments),
+            ets:insert(Table, New),
+            Sum
+    end;
 model(update_counter = Function, [Table, _, _, Default] = Arguments) ->
     %% In old releases the VM crashes on a tuple that is too small for the key.
     case old() andalso writable(Table)
@@ -94,6 +152,43 @@ counters([Table, Key, [_, _ | _] = Operations | Default] = Arguments) ->
     end;
 counters(Arguments) ->
     apply(ets, update_counter, Arguments).
+
+%% The key position of a table whose objects may be updated one by one.
+to_update(Table) ->
+    true = ets:insert(Table, []),
+    has_one_object_a_key(Table) orelse error(badarg),
+    ets:info(Table, keypos).
+
+is_object(Object, Keypos) -> is_tuple(Object) andalso tuple_size(Object) >= Keypos.
+
+same_key(Table, Key, Object) ->
+    Keypos = ets:info(Table, keypos),
+    is_object(Object, Keypos) andalso case ets:info(Table, type) of
+                                          ordered_set -> element(Keypos, Object) == Key;
+                                          _ -> element(Keypos, Object) =:= Key
+                                      end.
+
+%% What update/3 does with the result of the function.
+updated(_Table, _Object, keep) ->
+    keep;
+updated(Table, Object, delete) ->
+    ets:delete(Table, element(ets:info(Table, keypos), Object)),
+    delete;
+updated(Table, Object, New) ->
+    same_key(Table, element(ets:info(Table, keypos), Object), New) orelse error(badarg),
+    ets:insert(Table, New),
+    New.
+
+added(Object, Keypos, {Pos, Increment}) when Pos =/= Keypos ->
+    try element(Pos, Object) + Increment of
+        Sum -> {Sum, setelement(Pos, Object, Sum)}
+    catch
+        error:badarith -> error(badarg)
+    end;
+added(Object, Keypos, Increment) when is_number(Increment) ->
+    added(Object, Keypos, {Keypos + 1, Increment});
+added(_Object, _Keypos, _Increment) ->
+    error(badarg).
 
 %% Whether the running ets is not that of OTP 29.
 old() -> list_to_integer(erlang:system_info(otp_release)) < 29.

@@ -30,6 +30,10 @@ pub enum Cause {
     NotOwner,
     AlreadyExists,
     Default,
+    /// A sum is too large for a float.
+    Overflow,
+    /// The table has an owner, so nobody can claim it.
+    Owned,
 }
 
 impl From<Busy> for Failure {

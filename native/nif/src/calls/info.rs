@@ -2,7 +2,7 @@
 
 use super::*;
 use cats_sync::epoch::pin;
-use cats_table::{Access, Direction, Met, Position, Selection, WriteConcurrency};
+use cats_table::{Access, Direction, Met, Position, Selection, WriteConcurrency, NOBODY};
 use cats_term::View;
 
 pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
@@ -25,8 +25,15 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
         _ if item == atoms::size() => integer(handle.size()),
         _ if item == atoms::memory() => integer(handle.bytes().div_ceil(8)),
         _ if item == atoms::type_() => Ok(env.atom(options.kind().text())),
-        _ if item == atoms::owner() => Ok(Term(table.owner())),
-        _ if item == atoms::heir() => Ok(registry().heir(table)?.map_or(atoms::none(), Term)),
+        _ if item == atoms::owner() => Ok(match table.owner() {
+            NOBODY => atoms::undefined(),
+            owner => Term(owner),
+        }),
+        _ if item == atoms::heir() => Ok(match registry().heir(table)? {
+            None => atoms::none(),
+            Some(NOBODY) => atoms::keep(),
+            Some(pid) => Term(pid),
+        }),
         _ if item == atoms::protection() => Ok(match table.access() {
             Access::Public => atoms::public(),
             Access::Protected => atoms::protected(),

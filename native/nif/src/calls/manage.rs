@@ -1,11 +1,11 @@
-//! `new/2`, `delete/1`, `rename/2`, `whereis/1`, `give_away/3`, `setopts/2`, `safe_fixtable/2`, `all/0`.
+//! `new/2`, `delete/1`, `rename/2`, `whereis/1`, `give_away/3`, `claim/1`, `setopts/2`, `safe_fixtable/2`, `all/0`.
 
 use super::*;
 use crate::entry::settings::reader_groups;
 use cats_sync::epoch::pin;
 use cats_table::{
     Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, OptionItem, Position, Refusal, Values,
-    WriteConcurrency,
+    WriteConcurrency, NOBODY,
 };
 use std::sync::Arc;
 
@@ -189,12 +189,16 @@ fn refused_option(env: Env, why: Term, option: Term) -> Failure {
     Failure::Bad(env.tuple(&[why, option]))
 }
 
-/// `{heir, none}`, `{heir, Pid}` or `{heir, Pid, Data}`.
+/// `{heir, none}`, `{heir, keep}`, `{heir, Pid}` or `{heir, Pid, Data}`.
 fn heir_option(env: Env, option: Term) -> Result<Option<Heir>, Failure> {
     let invalid = || refused_option(env, atoms::invalid_option(), option);
     let elements = env.tuple_elements(option).ok_or_else(invalid)?;
     match *elements {
         [what, pid] if what == atoms::heir() && pid == atoms::none() => Ok(None),
+        [what, pid] if what == atoms::heir() && pid == atoms::keep() => Ok(Some(Heir {
+            pid: NOBODY,
+            data: None,
+        })),
         [what, pid] if what == atoms::heir() && env.local_pid(pid).is_some() => {
             Ok(Some(Heir { pid: pid.0, data: None }))
         }
@@ -244,6 +248,14 @@ pub fn give_away(env: Env, &[table, process, data]: &[Term; 3]) -> Result<Term, 
     let caller = env.this_process().0;
     registry().give_away(&Vm(env), handle, caller, process.0)?;
     send_transfer(env, None, handle.table(), caller, process.0, data);
+    Ok(atoms::true_())
+}
+
+/// Any process may claim a table that nobody owns, whatever its access.
+pub fn claim(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, Right::Info)?;
+    registry().claim(&Vm(env), handle, env.this_process().0)?;
     Ok(atoms::true_())
 }
 

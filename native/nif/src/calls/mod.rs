@@ -5,10 +5,12 @@
 //! | `read` | lookup, member and their kin |
 //! | `write` | insert, delete, take |
 //! | `update` | update_counter, update_element |
+//! | `one` | replace, remove, lookup_to_update, add |
+//! | `many` | take_many, delete_many, insert_many |
 //! | `traverse` | first to prev_lookup, slot |
 //! | `select` | select, match and their kin, scan |
 //! | `transaction` | what `cats_transaction` calls |
-//! | `manage` | new, delete/1, rename, whereis, give_away, setopts, safe_fixtable, all |
+//! | `manage` | new, delete/1, rename, whereis, give_away, claim, setopts, safe_fixtable, all |
 //! | `info` | info |
 //! | `reaper` | the thread that works in the background |
 //!
@@ -16,6 +18,8 @@
 
 pub mod info;
 pub mod manage;
+pub mod many;
+pub mod one;
 pub mod read;
 pub mod reaper;
 pub mod select;
@@ -169,6 +173,8 @@ impl From<Cause> for Failure {
             Cause::NotOwner => atoms::not_owner(),
             Cause::AlreadyExists => atoms::already_exists(),
             Cause::Default => atoms::default(),
+            Cause::Overflow => atoms::overflow(),
+            Cause::Owned => atoms::owned(),
         })
     }
 }

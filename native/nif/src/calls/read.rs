@@ -12,7 +12,7 @@ pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
 }
 
 #[inline(always)]
-fn lookup_key(env: Env, handle: Handle<'_>, key: Term) -> Result<Term, Failure> {
+pub(super) fn lookup_key(env: Env, handle: Handle<'_>, key: Term) -> Result<Term, Failure> {
     match key.is_immediate() {
         true => lookup_probe(env, handle, &handle.table().probe(TermRef::immediate(key.0)), None),
         false => lookup_built(env, handle, key),
@@ -96,10 +96,10 @@ fn tuple_of_key(
     }
 }
 
-/// Keys that `lookup_many` prefetches together.
-const GROUP: usize = 16;
-/// The most keys that one call looks up.
-const MANY: usize = 256;
+/// Keys, or objects, that a call with many of them prefetches together.
+pub(super) const GROUP: usize = 16;
+/// The most keys, or objects, that one such call treats.
+pub(super) const MANY: usize = 256;
 
 /// The objects of each key, as a list of lists. If one call cannot look up all keys: `{Lists, Rest}` with the lists of
 /// the first keys and the keys that are left.
@@ -201,7 +201,7 @@ fn look_up_built(env: Env, handle: Handle<'_>, key: Term, found: &mut Found) -> 
 }
 
 /// Room for a key that is not an immediate.
-type KeyRoom = (Room<{ encode::fast::WORDS }>, Option<Builder<'static>>);
+pub(super) type KeyRoom = (Room<{ encode::fast::WORDS }>, Option<Builder<'static>>);
 
 /// As [`look_up_each`], for a large table. It prefetches the memory for a group of keys before it looks up the first of
 /// them: first the memory of the engine, then that of the objects. So the cache misses overlap.

@@ -8,7 +8,7 @@ use cats_term::{NewElement, View};
 use smallvec::SmallVec;
 
 /// Operations that the array on the stack has room for.
-const FEW: usize = 4;
+pub(super) const FEW: usize = 4;
 /// With more operations than this, a call takes too long for a normal scheduler.
 const OPERATIONS_LIMIT: usize = 1000;
 
@@ -44,7 +44,7 @@ fn counter(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -
     counter_otherwise(env, handle, key, ops, default)
 }
 
-const NO_ADDITION: Addition = Addition {
+pub(super) const NO_ADDITION: Addition = Addition {
     position: 0,
     increment: 0,
     limit: None,
@@ -53,7 +53,7 @@ const NO_ADDITION: Addition = Addition {
 /// Writes the operations of a list to `additions`, and returns their number. 0 if they are more, or are not all valid
 /// operations of immediates.
 #[inline(never)]
-fn few_additions(env: Env, ops: Term, additions: &mut [Addition; FEW]) -> usize {
+pub(super) fn few_additions(env: Env, ops: Term, additions: &mut [Addition; FEW]) -> usize {
     let (mut rest, mut count) = (ops, 0);
     while let Some((op, tail)) = env.cell(rest) {
         if count == FEW || !write_addition(env, op, &mut additions[count]) {
@@ -71,20 +71,20 @@ fn few_additions(env: Env, ops: Term, additions: &mut [Addition; FEW]) -> usize 
 
 /// Whether the default, if there is one, is an object for this table.
 #[inline]
-fn is_sound(env: Env, handle: Handle<'_>, default: Option<Term>) -> bool {
+pub(super) fn is_sound(env: Env, handle: Handle<'_>, default: Option<Term>) -> bool {
     let has_key = |elements: &[Term]| elements.len() > handle.table().key();
     default.is_none_or(|tuple| env.tuple_elements(tuple).is_some_and(has_key))
 }
 
 /// The position, counted from 1, of the element behind a key at `place`, counted from 0.
 #[inline]
-fn after(place: usize) -> i64 {
+pub(super) fn after(place: usize) -> i64 {
     place as i64 + 2
 }
 
 /// The position and the increment of an operation, if it is of the simplest form.
 #[inline]
-fn simple_addition(env: Env, handle: Handle<'_>, ops: Term) -> Option<(i64, i64)> {
+pub(super) fn simple_addition(env: Env, handle: Handle<'_>, ops: Term) -> Option<(i64, i64)> {
     if let Some(increment) = ops.small_integer() {
         return Some((after(handle.table().key()), increment));
     }
@@ -249,7 +249,7 @@ fn counter_op(env: Env, op: Term, digits: &mut usize) -> Result<CounterOp, Failu
 
 /// The integer that a term is, if it is one. Adds the number of its digits to `digits`. Fails with `Big` when they
 /// become too many for this scheduler.
-fn get_number(env: Env, term: Term, digits: &mut usize) -> Result<Option<Number>, Failure> {
+pub(super) fn get_number(env: Env, term: Term, digits: &mut usize) -> Result<Option<Number>, Failure> {
     if let Some(value) = term.small_integer() {
         return Ok(Some(Number::Small(value)));
     }
@@ -266,7 +266,7 @@ fn get_number(env: Env, term: Term, digits: &mut usize) -> Result<Option<Number>
     Ok(Number::of(builder.as_key()))
 }
 
-fn number(env: Env, value: &Number) -> Result<Term, Failure> {
+pub(super) fn number(env: Env, value: &Number) -> Result<Term, Failure> {
     match value {
         Number::Small(value) => Ok(env.integer(*value)),
         Number::Big(_) => {
@@ -278,7 +278,11 @@ fn number(env: Env, value: &Number) -> Result<Term, Failure> {
 
 /// Calls `show` with each element of a list while it returns true. For an improper list it is called with nothing at
 /// the end. Fails with `Big` when there are too many elements for this scheduler.
-fn each(env: Env, list: Term, mut show: impl FnMut(Option<Term>) -> Result<bool, Failure>) -> Result<(), Failure> {
+pub(super) fn each(
+    env: Env,
+    list: Term,
+    mut show: impl FnMut(Option<Term>) -> Result<bool, Failure>,
+) -> Result<(), Failure> {
     let (mut rest, mut count) = (list, 0);
     while let Some((head, tail)) = env.cell(rest) {
         count += 1;

@@ -141,13 +141,19 @@ fn delete_built(env: Env, table: Term, key: Term) -> Result<Term, Failure> {
 pub fn delete_object(env: Env, &[table, sought]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Write)?;
+    delete_exactly(env, handle, sought)?;
+    Ok(atoms::true_())
+}
+
+/// Deletes all objects that are exactly this one, and returns their number.
+pub(super) fn delete_exactly(env: Env, handle: Handle<'_>, sought: Term) -> Result<usize, Failure> {
     let elements = encode::tuple(env, sought)?;
     if elements.len() <= handle.table().key() {
         return Err(bad());
     }
-    handle.delete_object(object(env, handle, elements)?, on_dirty_scheduler)?;
+    let deleted = handle.delete_object(object(env, handle, elements)?, on_dirty_scheduler)?;
     wake(env);
-    Ok(atoms::true_())
+    Ok(deleted)
 }
 
 pub fn delete_all_objects(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {

@@ -362,6 +362,16 @@ pub unsafe fn set_in_place(body: u64, changes: &[NewElement<'_>]) -> bool {
     unsafe { changing(body).is_some_and(|object| object.set_all(changes)) }
 }
 
+/// Element `index` of an object that is changed in place. `None` if it is not such an object, or has no such element.
+///
+/// # Safety
+/// The object's place is locked.
+pub unsafe fn changing_element<'a>(body: u64, index: usize) -> Option<TermRef<'a>> {
+    // SAFETY: as the caller promises.
+    let block = unsafe { changing(body) }?.in_place();
+    (index < block.arity()).then(|| block.element(index))
+}
+
 /// The body of a copy of an object in a block, with other elements at some places. Places are counted from 0. If the copy is small, it is
 /// changed in place from now on, items included. `None` when memory is exhausted.
 pub fn rebuilt<'t>(

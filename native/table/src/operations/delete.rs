@@ -91,8 +91,8 @@ impl<'g> Handle<'g> {
     }
 
     /// `delete_object/2`: removes all objects that are exactly this one. Fails with [`Failure::Big`], and does nothing, if they may be too
-    /// many and `patient` returns false. `patient` is called only then.
-    pub fn delete_object(self, object: Object<'_>, patient: impl FnOnce() -> bool) -> Result<(), Failure> {
+    /// many and `patient` returns false. `patient` is called only then. Returns the number of objects.
+    pub fn delete_object(self, object: Object<'_>, patient: impl FnOnce() -> bool) -> Result<usize, Failure> {
         let layout = self.table.layout();
         if let (Some(words), false) = (object.immediates(), layout.packed) {
             // An object that is only compared with others needs no block.
@@ -100,14 +100,11 @@ impl<'g> Handle<'g> {
             let block = BlockRef::flat_within(words, &mut room).filter(|_| layout.key < words.len());
             if let (Some(block), None) = (block, object.inline(layout)) {
                 let probe = self.table.probe(object.element(layout.key));
-                return self
-                    .delete_equal(&probe, block.address().as_ptr() as u64, patient)
-                    .map(|_| ());
+                return self.delete_equal(&probe, block.address().as_ptr() as u64, patient);
             }
         }
         let incoming = Incoming::for_any(self.guard, self.table, object)?;
         self.delete_equal(&incoming.probe(), incoming.body(), patient)
-            .map(|_| ())
     }
 
     /// Removes all objects of the probe's key that equal the object with this body, and returns their number. That object does not belong

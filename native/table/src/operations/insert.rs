@@ -202,12 +202,47 @@ impl Handle<'_> {
     fn insert_into_any(self, object: Object<'_>) -> Result<(), Failure> {
         let store = self.store();
         let incoming = Incoming::for_any(self.guard, self.table, object)?;
+        self.insert_incoming(store, incoming)
+    }
+
+    fn insert_incoming(self, store: &Store, incoming: Incoming) -> Result<(), Failure> {
         if self.detaches(store) {
             return self.insert_detached(store, incoming);
         }
         let probe = incoming.probe;
         let old = store.update(self.guard, &probe, |old| self.put_if_named(store, old, &incoming))?;
         self.retire_outcome(old)
+    }
+
+    /// Inserts objects one after the other, each as [`insert`](Self::insert) does. The cache misses of all of them overlap. Returns how many
+    /// were inserted, and why the next one was not.
+    pub fn insert_together<'a>(self, objects: impl IntoIterator<Item = Object<'a>>) -> (usize, Result<(), Failure>) {
+        let store = self.store();
+        let mut failed = Ok(());
+        let mut incoming = SmallVec::<[Incoming; FEW]>::new();
+        for object in objects {
+            match Incoming::for_any(self.guard, self.table, object) {
+                Ok(object) => incoming.push(object),
+                Err(failure) => {
+                    failed = Err(failure);
+                    break;
+                }
+            }
+        }
+        if self.outgrows_caches() {
+            let spots = incoming.iter().map(|incoming| self.approach(&incoming.probe));
+            let spots: SmallVec<[_; FEW]> = spots.collect();
+            for (incoming, spot) in incoming.iter().zip(spots) {
+                self.prefetch_object(&incoming.probe, spot);
+            }
+        }
+        let all = incoming.len();
+        for (count, incoming) in incoming.into_iter().enumerate() {
+            if let Err(failure) = self.insert_incoming(store, incoming) {
+                return (count, Err(failure));
+            }
+        }
+        (all, failed)
     }
 
     /// [`put`](Self::put), if the table still has the name by which it was found. Returns the body of the replaced entry, 0 if there was

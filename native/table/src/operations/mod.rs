@@ -1,11 +1,13 @@
 //! The operations on a table. They are methods of [`Handle`](crate::Handle). Each file has one group of them.
 
+pub(crate) mod add;
 mod delete;
 mod detached;
 pub(crate) mod info;
 pub(crate) mod insert;
 pub(crate) mod lookup;
 pub(crate) mod number;
+mod replace;
 pub(crate) mod select;
 pub(crate) mod transaction;
 pub(crate) mod traverse;

@@ -79,6 +79,22 @@ impl Number {
         (self.big() + other.big()).into()
     }
 
+    /// The float that the VM makes of the integer. Infinite if it is too large.
+    pub(crate) fn as_float(&self) -> f64 {
+        if let Number::Small(value) = self {
+            return *value as f64;
+        }
+        let (negative, digits) = self.digits();
+        // The VM rounds at each digit, too.
+        let push = |value: f64, digit: &u64| value * 2f64.powi(64) + *digit as f64;
+        let magnitude = digits.iter().rev().fold(0.0, push);
+        if negative {
+            -magnitude
+        } else {
+            magnitude
+        }
+    }
+
     pub fn is_negative(&self) -> bool {
         match self {
             Number::Small(value) => *value < 0,

@@ -78,7 +78,7 @@ fn passes<T: Ord>(down: bool, value: &T, limit: &T) -> bool {
 
 /// The index of a position that is counted from 1. If there is no such position, an index that no element has.
 #[inline]
-fn index_of(position: i64) -> usize {
+pub(super) fn index_of(position: i64) -> usize {
     (position as usize).wrapping_sub(1)
 }
 
@@ -133,7 +133,7 @@ impl<'a> Tuple<'a> {
 
 /// The object before an update.
 #[derive(Clone, Copy)]
-enum Base<'a> {
+pub(super) enum Base<'a> {
     Stored(ObjectRef<'a>),
     /// A default object. `term` is the key of the call, and `key` its position.
     Default {
@@ -155,7 +155,7 @@ impl<'a> Base<'a> {
     }
 
     #[inline]
-    fn element(&self, index: usize) -> TermRef<'a> {
+    pub(super) fn element(&self, index: usize) -> TermRef<'a> {
         match *self {
             Base::Stored(object) => object.element(index),
             Base::Default { key, term, .. } if index == key => term,
@@ -165,7 +165,7 @@ impl<'a> Base<'a> {
 
     /// The index of a position, counted from 1. Fails if that element must not be updated.
     #[inline]
-    fn index(&self, position: i64, key: usize) -> Result<usize, Failure> {
+    pub(super) fn index(&self, position: i64, key: usize) -> Result<usize, Failure> {
         if position == key as i64 + 1 {
             return Err(Cause::KeyPosition.into());
         }
@@ -176,7 +176,7 @@ impl<'a> Base<'a> {
     }
 
     /// The body of the changed object. With `again`, a small object is made so that it can be changed in place.
-    fn change<'t>(
+    pub(super) fn change<'t>(
         &self,
         guard: &Guard,
         changes: impl Iterator<Item = Change<'t>> + Clone,
@@ -442,7 +442,7 @@ impl Handle<'_> {
     /// Changes elements of an object in place, if `change` does and returns true. False if there is no object, or where that is not
     /// possible.
     #[inline(always)]
-    fn change_in_place(
+    pub(super) fn change_in_place(
         self,
         probe: &Probe<'_>,
         mut indices: impl Iterator<Item = usize>,
@@ -577,7 +577,7 @@ impl Handle<'_> {
     }
 
     /// Replaces the object of a key. `change` gets the old object, or the default tuple, and makes the body of the new one.
-    fn update<R>(
+    pub(super) fn update<R>(
         self,
         probe: &Probe<'_>,
         default: Option<Tuple<'_>>,
@@ -628,7 +628,7 @@ impl Handle<'_> {
 }
 
 /// For each index, the place of the last equal index before it, if there is one.
-fn earlier(indices: &[usize]) -> SmallVec<[Option<usize>; FEW]> {
+pub(super) fn earlier(indices: &[usize]) -> SmallVec<[Option<usize>; FEW]> {
     let mut order: SmallVec<[(usize, usize); FEW]> = indices.iter().copied().zip(0..).collect();
     order.sort_unstable();
     let mut earlier = SmallVec::from_elem(None, indices.len());

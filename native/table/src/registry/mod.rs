@@ -3,7 +3,7 @@
 //! Names are resolved by one of two modules: [`lock_free`] or, for comparison, [`locked`]. Every change of a table's name, owner,
 //! heir, access or life takes a lock here for a moment. It is the lock of the part of the registry that the owner belongs to. A
 //! table whose owner is dead is dead for whoever asks by name, and whoever meets one completes what the owner's death demands:
-//! deletion, or transfer to the heir.
+//! deletion, transfer to the heir, or a table without an owner until a process claims it.
 
 mod exclusive;
 mod lock_free;
@@ -52,9 +52,13 @@ pub struct Time {
     pub system: i64,
 }
 
+/// The owner of a table that nobody owns: of one that was kept when its owner ended. No pid has this word.
+pub const NOBODY: u64 = 0;
+
 /// Who gets a table when its owner ends.
 #[derive(Clone)]
 pub struct Heir {
+    /// With [`NOBODY`] the table stays, without an owner.
     pub pid: u64,
     /// The data of the message that the heir gets, in a tuple; no message without it.
     pub data: Option<Arc<Block>>,
@@ -284,7 +288,7 @@ impl Registry {
     fn try_enter(&self, host: &dyn Host, guard: &Guard, table: &Table, heir: Option<Heir>) -> Result<(), Failure> {
         let owner = table.owner();
         // A dead heir is no heir, as in ETS.
-        let heir = heir.filter(|heir| heir.pid == owner || host.is_alive(heir.pid));
+        let heir = heir.filter(|heir| heir.pid == owner || stands(host, heir.pid));
         if !host.watch(owner) {
             return Err(Cause::None.into());
         }
@@ -366,7 +370,7 @@ impl Registry {
         let (table, naming) = self.names.near(guard, name)?;
         let owner = table.owner();
         let is_open = table.is_simply_open(right, || caller == owner);
-        (is_open && (owner == caller || is_alive(owner))).then_some((table, naming))
+        (is_open && (owner == caller || owner == NOBODY || is_alive(owner))).then_some((table, naming))
     }
 
     /// The table of a name. If its owner is dead, first completes what that demands.
@@ -382,7 +386,7 @@ impl Registry {
                 return Err(Cause::Id.into());
             }
             let owner = table.owner();
-            if owner == caller || host.is_alive(owner) {
+            if owner == caller || stands(host, owner) {
                 return Ok(Handle::by_name(table, guard, naming));
             }
             self.complete(host, guard, table, owner)?;
@@ -396,7 +400,7 @@ impl Registry {
                 return Ok(false);
             }
             let owner = table.owner();
-            if host.is_alive(owner) {
+            if stands(host, owner) {
                 return Ok(true);
             }
             self.complete(host, guard, table, owner)?;
@@ -417,10 +421,11 @@ impl Registry {
         let heir = self
             .members(owner)
             .with(|members| members.get(owner, table).and_then(|member| member.heir().cloned()))?;
-        let Some(heir) = heir.filter(|heir| heir.pid != owner && host.watch(heir.pid)) else {
+        let accepts = |heir: &Heir| heir.pid == NOBODY || heir.pid != owner && host.watch(heir.pid);
+        let Some(heir) = heir.filter(accepts) else {
             return self.remove(host, table.by_identifier(guard), Some(owner));
         };
-        if self.hand_over(host, table, owner, heir.pid)? {
+        if self.hand_over(host, table.by_identifier(guard), owner, heir.pid)? {
             if let Some(data) = &heir.data {
                 host.transfer(table, owner, heir.pid, data);
             }
@@ -428,9 +433,14 @@ impl Registry {
         Ok(())
     }
 
-    /// Makes `to`, which is watched, the owner, if `from` is the owner now.
-    fn hand_over(&self, host: &dyn Host, table: &Table, from: u64, to: u64) -> Result<bool, Failure> {
+    /// Makes `to`, which is watched or is [`NOBODY`], the owner, if `from` is the owner now and the table still has the name
+    /// by which it was found.
+    fn hand_over(&self, host: &dyn Host, handle: Handle<'_>, from: u64, to: u64) -> Result<bool, Failure> {
+        let table = handle.table();
         let hand = |leaving: &mut Members, coming: Option<&mut Members>| {
+            if handle.still_named().is_err() {
+                return false;
+            }
             let Some(member) = leaving.remove(from, table) else {
                 return false;
             };
@@ -445,7 +455,7 @@ impl Registry {
             Less => leaving.with(|leaving| coming.with(|coming| hand(leaving, Some(coming))))??,
             Greater => coming.with(|coming| leaving.with(|leaving| hand(leaving, Some(coming))))??,
         };
-        if done && !host.is_alive(to) {
+        if done && !stands(host, to) {
             // Its end may have been seen before the table was its.
             self.owner_down(host, to);
         }
@@ -454,7 +464,6 @@ impl Registry {
 
     /// `give_away/3`: the caller has write access, and `to` is a local process. The message is the caller's to send.
     pub fn give_away(&self, host: &dyn Host, handle: Handle<'_>, caller: u64, to: u64) -> Result<(), Failure> {
-        let table = handle.table();
         if !host.watch(to) {
             return Err(Cause::None.into());
         }
@@ -465,10 +474,28 @@ impl Registry {
         if to == caller {
             return Err(Cause::Owner.into());
         }
-        if self.hand_over(host, table, caller, to)? {
+        if self.hand_over(host, handle, caller, to)? {
             Ok(())
         } else {
             Err(Cause::Id.into())
+        }
+    }
+
+    /// `claim/1`: makes the caller the owner of a table that nobody owns.
+    pub fn claim(&self, host: &dyn Host, handle: Handle<'_>, caller: u64) -> Result<(), Failure> {
+        let table = handle.table();
+        if !host.watch(caller) {
+            return Err(Cause::None.into());
+        }
+        // Its owner may just have ended.
+        if !self.lives(host, handle.guard, table)? {
+            return Err(Cause::Id.into());
+        }
+        // Of several callers, one finds the table without an owner.
+        match self.hand_over(host, handle, NOBODY, caller)? {
+            true => Ok(()),
+            false if table.is_dead() || handle.still_named().is_err() => Err(Cause::Id.into()),
+            false => Err(Cause::Owned.into()),
         }
     }
 
@@ -482,7 +509,7 @@ impl Registry {
         access: Option<Access>,
     ) -> Result<(), Failure> {
         let table = handle.table();
-        let heir = heir.map(|heir| heir.filter(|heir| heir.pid == caller || host.is_alive(heir.pid)));
+        let heir = heir.map(|heir| heir.filter(|heir| heir.pid == caller || stands(host, heir.pid)));
         self.hold(table, |members, _| {
             handle.still_named()?;
             if table.is_dead() {
@@ -719,7 +746,7 @@ impl Registry {
         }))
     }
 
-    /// The heir's pid.
+    /// The heir's pid, or [`NOBODY`] if the table is to be kept.
     pub fn heir(&self, table: &Table) -> Result<Option<u64>, Failure> {
         Ok(self.hold(table, |members, owner| {
             let member = members.get(owner, table)?;
@@ -764,6 +791,11 @@ impl Registry {
         }
         Ok(count)
     }
+}
+
+/// Whether a table may stay with this owner: it lives, or is [`NOBODY`].
+fn stands(host: &dyn Host, owner: u64) -> bool {
+    owner == NOBODY || host.is_alive(owner)
 }
 
 /// Where a walk over all tables stands; the default is the start.

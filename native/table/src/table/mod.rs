@@ -71,7 +71,7 @@ pub struct Table {
     options: Options,
     /// The [`Naming`]. Tables that are not found by name have one too.
     naming: AtomicU64,
-    /// The word of the owner's pid.
+    /// The word of the owner's pid, or [`NOBODY`](crate::NOBODY).
     owner: AtomicU64,
     /// The access and the bits [`DEAD`], [`LOOKED_UP`] and [`BLANK`].
     state: AtomicUsize,
@@ -171,7 +171,7 @@ impl Table {
         self.naming.store(self.naming().renamed(name).0, Ordering::Release);
     }
 
-    /// The word of the owner's pid.
+    /// The word of the owner's pid, or [`NOBODY`](crate::NOBODY).
     #[inline]
     pub fn owner(&self) -> u64 {
         // Acquire pairs with the Release in `set_owner`.

@@ -1,0 +1,193 @@
+//! `add/3`: counters that are integers or floats.
+
+use crate::failure::{Cause, Failure};
+use crate::object::schema::Probe;
+use crate::object::{changing_element, set_in_place};
+use crate::operations::number::Number;
+use crate::operations::update::{earlier, index_of, DIGITS_LIMIT};
+use crate::table::Handle;
+use cats_term::{Builder, Elements, NewElement, Room, TermRef, View, NIL};
+use smallvec::SmallVec;
+
+/// The number of additions for which there is room on the stack.
+const FEW: usize = 4;
+
+/// An integer or a float.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Amount {
+    Integer(Number),
+    Float(f64),
+}
+
+/// The values of counters.
+pub type Amounts = SmallVec<[Amount; FEW]>;
+
+impl Amount {
+    /// The number, if the term is one.
+    pub fn of(term: TermRef<'_>) -> Option<Self> {
+        match Number::of(term) {
+            Some(number) => Some(Self::Integer(number)),
+            None => match term.view() {
+                View::Float(value) => Some(Self::Float(value)),
+                _ => None,
+            },
+        }
+    }
+
+    /// The sum, as `+` of Erlang gives it. `None` if it is too large for a float.
+    fn add(&self, other: &Self) -> Option<Self> {
+        if let (Self::Integer(a), Self::Integer(b)) = (self, other) {
+            return Some(Self::Integer(a.add(b)));
+        }
+        let sum = self.as_float() + other.as_float();
+        sum.is_finite().then_some(Self::Float(sum))
+    }
+
+    /// The number as a float. Infinite if it is too large.
+    fn as_float(&self) -> f64 {
+        match self {
+            Self::Integer(number) => number.as_float(),
+            Self::Float(value) => *value,
+        }
+    }
+
+    /// The number of its 64-bit digits. 0 if it fits one word.
+    fn size(&self) -> usize {
+        match self {
+            Self::Integer(number) => number.size(),
+            Self::Float(_) => 0,
+        }
+    }
+
+    fn build(&self, builder: &mut Builder) -> u64 {
+        match self {
+            Self::Integer(number) => number.build(builder),
+            Self::Float(value) => builder.float(*value),
+        }
+    }
+}
+
+/// One counter: its position, counted from 1, and what is added to it.
+pub type Increment = (i64, Amount);
+
+impl Handle<'_> {
+    /// `add/3`. Returns the value after each addition. Fails with [`Cause::Overflow`] if a sum is too large for a float. Fails with
+    /// [`Failure::Big`] if the object is too large or the counters have too many digits, unless the caller is `patient`.
+    pub fn add_amounts(
+        self,
+        probe: &Probe<'_>,
+        increments: &[Increment],
+        patient: fn() -> bool,
+    ) -> Result<Amounts, Failure> {
+        let key = self.table.key();
+        if self.table.kind().is_bag() {
+            return Err(Cause::TableType.into());
+        }
+        let mut sums = Amounts::new();
+        if increments.is_empty() {
+            return match self.member(probe)? {
+                true => Ok(sums),
+                false => Err(Cause::BadKey.into()),
+            };
+        }
+        if increments.len() <= FEW && self.add_amounts_in_place(probe, increments, &mut sums)? {
+            return Ok(sums);
+        }
+        let plain = self.table.options().plain();
+        self.update(probe, None, patient, |base| {
+            let indices = increments.iter().map(|(position, _)| base.index(*position, key));
+            let indices = indices.collect::<Result<SmallVec<[usize; FEW]>, _>>()?;
+            let sums = sums_of(increments, &indices, patient, |index| base.element(index))?;
+            let mut builder = Builder::new();
+            let changes = indices.iter().copied().zip(built(&mut builder, &sums).iter());
+            let body = base.change(self.guard, changes, self.table.layout(), plain)?;
+            Ok((body, sums))
+        })
+    }
+
+    /// [`add_amounts`](Self::add_amounts) of an object that is changed in place, if each sum fits in place of its counter. Otherwise returns
+    /// false, and does nothing.
+    fn add_amounts_in_place(
+        self,
+        probe: &Probe<'_>,
+        increments: &[Increment],
+        sums: &mut Amounts,
+    ) -> Result<bool, Failure> {
+        let indices: SmallVec<[usize; FEW]> = increments.iter().map(|(position, _)| index_of(*position)).collect();
+        self.change_in_place(probe, indices.iter().copied(), |body| {
+            // SAFETY: the place is locked.
+            let element = |index| unsafe { changing_element(body, index) };
+            if indices.iter().any(|index| element(*index).is_none()) {
+                return false;
+            }
+            let element = |index| element(index).expect("looked for above");
+            // What fails here fails in the other way too, which says why.
+            let Ok(found) = sums_of(increments, &indices, || false, element) else {
+                return false;
+            };
+            let mut room = Room::<32>::new();
+            let mut builder = Builder::within(&mut room);
+            let mut changes = [NewElement::immediate(0, NIL); FEW];
+            for (i, (index, term)) in indices.iter().zip(built(&mut builder, &found).iter()).enumerate() {
+                match NewElement::new(*index, term) {
+                    Some(change) => changes[i] = change,
+                    None => return false,
+                }
+            }
+            *sums = found;
+            // SAFETY: the place is locked, and none of the elements is the key.
+            unsafe { set_in_place(body, &changes[..indices.len()]) }
+        })
+    }
+}
+
+/// The value after each addition. An addition to a counter that has been added to before goes on from there.
+fn sums_of<'t>(
+    increments: &[Increment],
+    indices: &[usize],
+    patient: impl Fn() -> bool,
+    element: impl Fn(usize) -> TermRef<'t>,
+) -> Result<Amounts, Failure> {
+    let earlier = earlier(indices);
+    let (mut sums, mut digits) = (Amounts::new(), 0);
+    for (i, (_, increment)) in increments.iter().enumerate() {
+        let sum = match earlier[i] {
+            Some(earlier) => sums[earlier].add(increment),
+            None => Amount::of(element(indices[i])).ok_or(Cause::None)?.add(increment),
+        };
+        let sum = sum.ok_or(Cause::Overflow)?;
+        digits += sum.size();
+        if digits > DIGITS_LIMIT && !patient() {
+            return Err(Failure::Big);
+        }
+        sums.push(sum);
+    }
+    Ok(sums)
+}
+
+/// Builds a tuple of these numbers, and returns its elements.
+fn built<'b>(builder: &'b mut Builder<'_>, numbers: &[Amount]) -> Elements<'b> {
+    let root = builder.tuple(numbers.len());
+    for (slot, number) in numbers.iter().enumerate() {
+        let word = number.build(builder);
+        builder.set(root, slot, word);
+    }
+    match builder.root().view() {
+        View::Tuple(elements) => elements,
+        _ => unreachable!("a tuple was built"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_is_a_float_if_one_of_both_is() {
+        let integer = |value: i64| Amount::Integer(value.into());
+        assert_eq!(integer(1).add(&integer(2)), Some(integer(3)));
+        assert_eq!(integer(1).add(&Amount::Float(0.5)), Some(Amount::Float(1.5)));
+        assert_eq!(Amount::Float(0.5).add(&integer(1)), Some(Amount::Float(1.5)));
+        assert_eq!(Amount::Float(f64::MAX).add(&Amount::Float(f64::MAX)), None);
+    }
+}

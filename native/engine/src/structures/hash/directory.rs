@@ -10,6 +10,7 @@
 //! was given back. So a thread with a stale size cannot mistake one for a bucket in use.
 
 use super::bucket::{self, Block, Bucket, Head};
+use cats_sync::cache_line;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering};
 use cats_sync::slab;
@@ -79,7 +80,7 @@ impl Segment {
         let Some(blocks) = slab::alloc(count * size_of::<Block>()) else {
             return false;
         };
-        let Some(heads) = slab::alloc(count * size_of::<Head>()) else {
+        let Some(heads) = slab::alloc(head_bytes(count)) else {
             // SAFETY: just allocated with this size.
             unsafe { slab::free(blocks, count * size_of::<Block>()) };
             return false;
@@ -90,7 +91,7 @@ impl Segment {
             Head::init(heads, count);
             Block::init(blocks, count);
         }
-        bytes.fetch_add(count * BUCKET, Ordering::Relaxed);
+        bytes.fetch_add(segment_bytes(count), Ordering::Relaxed);
         self.blocks.store(blocks.wrapping_sub(first), Ordering::Release);
         self.heads.store(heads.wrapping_sub(first), Ordering::Release);
         true
@@ -107,13 +108,20 @@ impl Segment {
         }
         let blocks = self.blocks.load(Ordering::Relaxed);
         self.heads.store(ptr::null_mut(), Ordering::Relaxed);
-        free(heads.wrapping_add(first).cast(), count * size_of::<Head>());
+        free(heads.wrapping_add(first).cast(), head_bytes(count));
         free(blocks.wrapping_add(first).cast(), count * size_of::<Block>());
     }
 }
 
-/// The bytes of a bucket.
-const BUCKET: usize = size_of::<Head>() + size_of::<Block>();
+/// The bytes of the heads of `count` buckets. They are whole cache lines, which are shared with no other table.
+fn head_bytes(count: usize) -> usize {
+    (count * size_of::<Head>()).next_multiple_of(cache_line::BYTES)
+}
+
+/// The bytes of a segment of `count` buckets.
+fn segment_bytes(count: usize) -> usize {
+    head_bytes(count) + count * size_of::<Block>()
+}
 
 /// The number of the small segment of each bucket below `LARGE`: the bit length of the bucket number.
 static SMALL_SEGMENT: [u8; LARGE] = {
@@ -220,7 +228,7 @@ impl Directory {
         let small = self.small.iter().zip((0..).map(|segment| small_buckets(segment).1));
         let segments = small.chain(large);
         let made = segments.filter(|(segment, _)| !segment.heads.load(Ordering::Relaxed).is_null());
-        made.map(|(_, count)| count * BUCKET).sum::<usize>() + length * size_of::<Segment>()
+        made.map(|(_, count)| segment_bytes(count)).sum::<usize>() + length * size_of::<Segment>()
     }
 
     /// Takes out the segment that starts with bucket `number`, if one does. Passes its memory to `free` and subtracts
@@ -231,7 +239,7 @@ impl Directory {
             None => (self.large_segment(number), (number / LARGE * LARGE, LARGE)),
         };
         if number == first && !segment.heads.load(Ordering::Relaxed).is_null() {
-            bytes.fetch_sub(count * BUCKET, Ordering::Relaxed);
+            bytes.fetch_sub(segment_bytes(count), Ordering::Relaxed);
             segment.clear(first, count, free);
         }
     }

@@ -149,7 +149,7 @@ explain(badarg, new, [_Name, _Options], no_hash_table) ->
 explain(badarg, _Function, _Arguments, no_transactions) ->
     #{1 => <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca">>};
 explain(badarg, select, _Arguments, no_ranges) ->
-    #{1 => <<"not an ordered_set, so a transaction selects by whole keys only">>};
+    #{1 => <<"not an ordered_set, so a transaction selects by one whole key only">>};
 explain(badarg, _Function, _Arguments, no_ranges) ->
     #{1 => <<"not an ordered_set: in a transaction only those have an order">>};
 explain(Reason, Function, Arguments, {Why, Option}) when Why =:= invalid_option; Why =:= repeated_option ->

@@ -242,8 +242,8 @@ range(Table, From, To) ->
 
 %% @doc Returns the results of a match specification, as {@link cats:select/2} does.
 %%
-%% In a `set' each of its patterns must have the whole key. In an `ordered_set' a specification without whole keys
-%% reads the whole table: then any change of the table makes the transaction run again. {@link range/3} reads a part.
+%% In a `set' it must have one pattern only, which has the whole key. In an `ordered_set' any other specification reads
+%% the whole table. Then any change of the table makes the transaction run again. {@link range/3} reads a part.
 -spec select(cats:table(), cats:match_spec()) -> [Result :: term()].
 select(Table, MatchSpec) ->
     Called = {select, [Table, MatchSpec]},

@@ -77,7 +77,7 @@ refusals(_Config) ->
     Fails = fun(Body) -> explanation(cats_transaction:run(Body)) end,
     ?assertEqual({first, 1, "not an ordered_set: in a transaction only those have an order"},
                  Fails(fun() -> cats_transaction:first(Set) end)),
-    ?assertEqual({select, 1, "not an ordered_set, so a transaction selects by whole keys only"},
+    ?assertEqual({select, 1, "not an ordered_set, so a transaction selects by one whole key only"},
                  Fails(fun() -> cats_transaction:select(Set, [{{'_', 1}, [], ['$_']}]) end)),
     ?assertMatch({insert, 2, _}, Fails(fun() -> cats_transaction:insert(Set, not_a_tuple) end)),
     ?assertMatch({insert, 2, _}, Fails(fun() -> cats_transaction:insert(Set, [{1} | {2}]) end)),

@@ -70,6 +70,9 @@ fn first_of(entry: Option<Entry>) -> Option<Entry> {
 
 impl<'g> Handle<'g> {
     /// The key after (or before) this one, which need not be in the table. Without a key, the first (or last) one.
+    ///
+    /// Inlined, because otherwise the result would pass through memory.
+    #[inline(always)]
     pub fn step(self, from: Option<&Probe<'_>>, direction: Direction) -> Result<Option<TermRef<'g>>, Failure> {
         let found = self.step_with(from, direction, first_of)?;
         Ok(self.found_key(found))
@@ -169,6 +172,7 @@ impl<'g> Handle<'g> {
         Ok(Some(Some(object?)))
     }
 
+    #[inline(always)]
     fn step_with<R>(
         self,
         from: Option<&Probe<'_>>,

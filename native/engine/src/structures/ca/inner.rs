@@ -424,6 +424,24 @@ impl<K> Inner<K> {
         line * LINE + unsafe { words_below::<WIDE>(&self.line(line).heads, head) }
     }
 
+    /// The index of the child for the keys whose normalized key begins with this key head. `None` if key heads alone
+    /// cannot decide: if they do not begin at byte 0, or if a separator has the same one.
+    #[inline(always)]
+    pub fn index_of(self, head: u64) -> Option<usize> {
+        if !self.is_searched_by_heads() {
+            return None;
+        }
+        // SAFETY: `WIDE` only if `wide` is true.
+        let below = unsafe {
+            match wide() {
+                true => self.below::<true>(head),
+                false => self.below::<false>(head),
+            }
+        };
+        // Behind the last key head comes `u64::MAX`, so a key with that head is never decided.
+        (self.head(below) != head).then_some(below)
+    }
+
     /// The child for the keys whose normalized key begins with this key head. `None` if key heads alone cannot decide:
     /// if they do not begin at byte 0, or if a separator has the same one.
     ///

@@ -228,6 +228,44 @@ fn keys_beside_the_common_prefix_are_found() {
     assert_eq!(check(&map.0), expected);
 }
 
+/// Steps from each key, and from beside it, where the first key heads tell nearly all separators apart.
+#[test]
+fn steps_that_key_heads_lead_are_right() {
+    let map = Map(Ca::new(TestSchema));
+    let key = |n: u64| n << 44 | 2;
+    // Every eighth key has a neighbour with the same key head.
+    let keys: BTreeSet<u64> = (1..6000)
+        .flat_map(|n| [Some(key(n)), (n % 8 == 0).then_some(key(n) + 4)])
+        .flatten()
+        .collect();
+    keys.iter().for_each(|&n| map.put(n, 1));
+    let guard = epoch::pin();
+    let Route::One(base) = map.0.route() else {
+        panic!("one base node")
+    };
+    let Kind::Inner(root) = base.root().kind::<TestKey>() else {
+        panic!("many leaves")
+    };
+    let prev = |n| map.0.prev(&guard, Some(&TestKey::new(n)), |e| e.map(|e| e.key));
+    let word = |n: Option<&u64>| n.map(|&n| TestKey::new(n).word);
+    let mut decided = 0;
+    for &n in &keys {
+        for n in [n - 1, n, n + 1] {
+            let probe = TestKey::new(n);
+            let index = root.index_of(TestSchema.head(&probe, 0));
+            for through in [true, false] {
+                let search = root.search(&Query::new(&TestSchema, &probe), through);
+                assert!(index.is_none_or(|index| index == search), "{n:x}, {through}");
+            }
+            decided += usize::from(index.is_some());
+            assert_eq!(map.next(Some(n)).map(|e| e.0), keys.range(n + 1..).next().copied());
+            assert_eq!(prev(n), Ok(word(keys.range(..n).next_back())));
+        }
+    }
+    assert!(decided > keys.len(), "{decided} steps by key heads");
+    assert_eq!(check(&map.0), keys.into_iter().collect::<Vec<_>>());
+}
+
 /// How many leaves of a table with one base node are ordered, and how many are not.
 fn leaves_in_order(table: &Ca<TestSchema>) -> (usize, usize) {
     let _guard = epoch::pin();

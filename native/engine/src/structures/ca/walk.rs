@@ -139,13 +139,14 @@ impl<K> View<'_, '_, K> {
     fn beyond(&self) -> Option<Bound<K>> {
         self.spot.beyond(self.down)
     }
-    /// What a trail needs: leaf, token, rank and bound of the first entry, and the entry itself. `None` if there is no
-    /// entry or the leaf is locked.
-    fn mark(&self, first: Option<Entry>) -> Option<(Leaf, u64, usize, Bound<K>, Entry)> {
-        let entry = first?;
-        let rank = if self.down { self.end - 1 } else { self.start };
-        let beyond = self.beyond().unwrap_or(std::ptr::null());
-        Some((self.spot.leaf, self.token?, rank, beyond, entry))
+    /// Starts a trail at the first entry, unless the leaf is locked.
+    fn begin<E>(&self, trail: &mut Trail, engine: &E, epoch: u64, first: Entry) {
+        if let Some(token) = self.token {
+            let leaf = self.spot.leaf;
+            let rank = if self.down { self.end - 1 } else { self.start };
+            trail.begin(engine, epoch, self.down, (leaf.lock(), token), first);
+            note(trail, leaf, rank, self.beyond().unwrap_or(std::ptr::null()));
+        }
     }
 
     /// How many of the first `count` entries are inside the range. Looks at the last one first, because mostly all are.
@@ -214,12 +215,19 @@ fn note<K>(trail: &mut Trail, leaf: Leaf, rank: usize, beyond: Bound<K>) {
 }
 
 impl<S: OrderedSchema> Ca<S> {
+    /// Finds a leaf, with its bounds.
+    #[inline(always)]
     fn seek<'a>(&self, target: &Target<S>) -> BoundedLeaf<'a, S::Key> {
+        // The key head at byte 0 mostly suffices in all nodes.
+        let head = match target {
+            Target::At(query) | Target::Below(query) => self.schema.head(query.probe, 0),
+            Target::First | Target::Last => 0,
+        };
         let search = |inner: Inner<S::Key>| match target {
             Target::First => 0,
             Target::Last => inner.len() - 1,
-            Target::At(query) => inner.search(query, true),
-            Target::Below(query) => inner.search(query, false),
+            Target::At(query) => inner.index_of(head).unwrap_or_else(|| inner.search(query, true)),
+            Target::Below(query) => inner.index_of(head).unwrap_or_else(|| inner.search(query, false)),
         };
         let base: &'a Base<S::Key> = match self.route() {
             Route::One(base) => base,
@@ -283,7 +291,8 @@ impl<S: OrderedSchema> Ca<S> {
     }
 
     /// Calls `visit` with the entries from a key on, up or down, of the first leaf that has any. `visit` may be
-    /// repeated. The last call, whose result is returned, saw one state.
+    /// repeated. The last call, whose result is returned, saw one state. The first try is inlined into the caller.
+    #[inline(always)]
     pub(super) fn walk<'a, R>(
         &self,
         guard: &Guard,
@@ -303,6 +312,69 @@ impl<S: OrderedSchema> Ca<S> {
         down: bool,
         mut visit: impl FnMut(&View<'_, 'a, S::Key>) -> Result<R, Torn>,
         mut saw: impl FnMut(&Seen),
+    ) -> Result<R, Busy> {
+        match self.try_walk(guard, from, down, &mut visit) {
+            Some(result) => Ok(result),
+            None => self.walk_on(guard, from, down, visit),
+        }
+    }
+
+    /// One optimistic try in the leaf where the walk begins. `None` if that leaf has no entry to show and others
+    /// follow, if it is not ordered, or if a writer holds it, overtakes the read, or has replaced it.
+    #[inline(always)]
+    fn try_walk<'a, R>(
+        &self,
+        guard: &Guard,
+        from: Option<(&S::Probe, bool)>,
+        down: bool,
+        visit: &mut impl FnMut(&View<'_, 'a, S::Key>) -> Result<R, Torn>,
+    ) -> Option<R> {
+        let from = from.map(|(probe, inclusive)| (Query::new(&self.schema, probe), inclusive));
+        let spot = match &from {
+            None if down => self.seek(&Target::Last),
+            None => self.seek(&Target::First),
+            Some((query, false)) if down => self.seek(&Target::Below(query)),
+            Some((query, _)) => self.seek(&Target::At(query)),
+        };
+        let leaf = spot.leaf;
+        let token = leaf.lock().token()?;
+        let info = leaf.info();
+        if info.dead() || !info.ordered() {
+            return None;
+        }
+        leaf.touch_order();
+        let count = info.count();
+        let rank = match &from {
+            Some((query, inclusive)) => leaf.rank_of_key(query, info, *inclusive == down).ok()?,
+            None if down => count,
+            None => 0,
+        };
+        let view = View {
+            spot: &spot,
+            token: Some(token),
+            start: if down { 0 } else { rank },
+            end: if down { rank } else { count },
+            down,
+        };
+        if view.len() == 0 && view.beyond().is_some() {
+            return None;
+        }
+        let result = visit(&view).ok()?;
+        if !leaf.lock().validate(token) {
+            return None;
+        }
+        self.count_read(guard, spot.base);
+        Some(result)
+    }
+
+    /// Repeats a walk whose first try failed, and goes on to other leaves.
+    #[inline(never)]
+    fn walk_on<'a, R>(
+        &self,
+        guard: &Guard,
+        from: Option<(&S::Probe, bool)>,
+        down: bool,
+        mut visit: impl FnMut(&View<'_, 'a, S::Key>) -> Result<R, Torn>,
     ) -> Result<R, Busy> {
         let from = from.map(|(probe, inclusive)| (Query::new(&self.schema, probe), inclusive));
         let mut failures = 0;
@@ -392,17 +464,22 @@ impl<S: OrderedSchema> Ca<S> {
         trail: &mut Trail,
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
-        trail.clear();
         let epoch = guard.epoch();
-        let (mark, result) = self.walk(guard, from.map(|key| (key, false)), down, |view| {
+        // The trail is written here, not returned, because a larger result would pass through memory.
+        let result = self.walk(guard, from.map(|key| (key, false)), down, |view| {
+            trail.clear();
             let first = (view.len() > 0).then(|| view.entry(0)).transpose()?;
-            Ok((view.mark(first), look(first)))
-        })?;
-        if let Some((leaf, token, rank, beyond, entry)) = mark {
-            trail.begin(self, epoch, down, (leaf.lock(), token), entry);
-            note(trail, leaf, rank, beyond);
+            let result = look(first);
+            if let Some(first) = first {
+                view.begin(trail, self, epoch, first);
+            }
+            Ok(result)
+        });
+        // What a failed attempt saw may not be valid.
+        if result.is_err() {
+            trail.clear();
         }
-        Ok(result)
+        result
     }
 
     /// See [`crate::Engine::follow`]. A trail leads from leaf to leaf.

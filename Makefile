@@ -9,7 +9,7 @@ MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-portable test-aarch64 test-targets test-bench test-docs linearizability conformance cluster check sanitize lint lint-native lint-erlang shell shell-mnesia dist clean
+.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-portable test-aarch64 test-targets test-conflicts test-bench test-docs linearizability conformance cluster check sanitize lint lint-native lint-erlang shell shell-mnesia dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -73,6 +73,9 @@ test-aarch64: deps-test build ## the native tests and the Erlang suites on an em
 test-targets: deps-test ## build the native library for every target, with zig as the linker, and run the native tests on musl
 	@scripts/test-targets
 
+test-conflicts: deps-test ## check by cache lines that operations which commute do not conflict (Linux on x86-64; some three minutes)
+	@scripts/conflicts
+
 test-bench: deps-test ## the tests of the bench's tools; some are skipped without `scripts/deps bench`
 	@cd bench && /usr/bin/python3 -m tool.tests
 
@@ -95,7 +98,7 @@ check: deps-test ## what takes long: histories by the thousand, models, other ta
 	@ROUNDS=1000 scripts/linearizability
 	@$(MAKE) conformance
 	@$(MAKE) cluster
-	@$(MAKE) test-portable test-targets test-aarch64
+	@$(MAKE) test-conflicts test-portable test-targets test-aarch64
 	@$(MAKE) sanitize
 	@$(MAKE) test-docs
 

@@ -123,8 +123,14 @@ fn a_commit_writes_all_or_nothing() {
     assert_eq!(commit(|_, other| insert(other, 2, 5)), (true, written));
     let changed = (false, [Some(5), Some(0), Some(0), Some(0)]);
     assert_eq!(commit(|one, _| insert(one, 1, 5)), changed);
-    assert_eq!(commit(|one, _| add(one, 1)), (false, [Some(2), Some(0), Some(0), Some(0)]));
-    assert_eq!(commit(|one, _| delete(one, 1)), (false, [None, Some(0), Some(0), Some(0)]));
+    assert_eq!(
+        commit(|one, _| add(one, 1)),
+        (false, [Some(2), Some(0), Some(0), Some(0)])
+    );
+    assert_eq!(
+        commit(|one, _| delete(one, 1)),
+        (false, [None, Some(0), Some(0), Some(0)])
+    );
     let world = World::default();
     let emptied = |_: Handle<'_>, other: Handle<'_>| other.delete_all_objects(&world).unwrap();
     assert_eq!(commit(emptied), (false, [Some(1), Some(0), None, None]));

@@ -298,24 +298,11 @@ impl<S: OrderedSchema> Ca<S> {
         guard: &Guard,
         from: Option<(&S::Probe, bool)>,
         down: bool,
-        visit: impl FnMut(&View<'_, 'a, S::Key>) -> Result<R, Torn>,
-    ) -> Result<R, Busy> {
-        self.walk_marked(guard, from, down, visit, |_| ())
-    }
-
-    /// Like [`walk`](Self::walk). At the end it shows each leaf that it read.
-    #[inline(always)]
-    fn walk_marked<'a, R>(
-        &self,
-        guard: &Guard,
-        from: Option<(&S::Probe, bool)>,
-        down: bool,
         mut visit: impl FnMut(&View<'_, 'a, S::Key>) -> Result<R, Torn>,
-        mut saw: impl FnMut(&Seen),
     ) -> Result<R, Busy> {
         match self.try_walk(guard, from, down, &mut visit) {
             Some(result) => Ok(result),
-            None => self.walk_on(guard, from, down, visit),
+            None => self.walk_on(guard, from, down, visit, |_| ()),
         }
     }
 
@@ -367,7 +354,8 @@ impl<S: OrderedSchema> Ca<S> {
         Some(result)
     }
 
-    /// Repeats a walk whose first try failed, and goes on to other leaves.
+    /// A [`walk`](Self::walk) that goes on to other leaves and repeats what fails. At the end it shows each leaf that it
+    /// read.
     #[inline(never)]
     fn walk_on<'a, R>(
         &self,
@@ -375,6 +363,7 @@ impl<S: OrderedSchema> Ca<S> {
         from: Option<(&S::Probe, bool)>,
         down: bool,
         mut visit: impl FnMut(&View<'_, 'a, S::Key>) -> Result<R, Torn>,
+        mut saw: impl FnMut(&Seen),
     ) -> Result<R, Busy> {
         let from = from.map(|(probe, inclusive)| (Query::new(&self.schema, probe), inclusive));
         let mut failures = 0;
@@ -664,7 +653,7 @@ impl<S: OrderedSchema> Ca<S> {
                 let (shown, more) = view.show(&self.schema, range, limit - places, out, &mut expand)?;
                 Ok((shown, more, view.beyond()))
             };
-            let (shown, more, beyond) = self.walk_marked(guard, from, down, visit, |seen| marks.push(seen.mark()))?;
+            let (shown, more, beyond) = self.walk_on(guard, from, down, visit, |seen| marks.push(seen.mark()))?;
             places += shown;
             if !more || places >= limit {
                 return Ok(more);

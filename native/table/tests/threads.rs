@@ -5,7 +5,7 @@ mod common;
 use cats_sync::epoch;
 use cats_table::{
     reaper, Addition, Cause, Direction, ElementOp, Failure, Handle, Heir, Host, Kind, Object, ObjectRef, Objects,
-    Registry, Right, Selection, Table,
+    Registry, Right, Selection, Table, NOBODY,
 };
 use cats_term::{small, Scratch, TermRef, View};
 use common::*;
@@ -598,6 +598,103 @@ fn an_heir_gets_the_table_with_its_data() {
     world.kill(2);
     assert!(!registry.lives(&world, &guard, &table).unwrap());
     assert!(table.is_dead());
+}
+
+#[test]
+fn a_kept_table_is_claimed_by_one_process() {
+    for registry in registries() {
+        let world = World::default();
+        let guard = epoch::pin();
+        for round in 0..200 {
+            let owner = 2 + 10 * round;
+            let keep = Heir {
+                pid: NOBODY,
+                data: None,
+            };
+            let table = enter(
+                registry,
+                &world,
+                &guard,
+                options(Kind::Set, 1),
+                atom(1),
+                owner,
+                Some(keep),
+            )
+            .unwrap();
+            let handle = table.by_identifier(&guard);
+            let claim = |pid| patiently(|| registry.claim(&world, handle, pid));
+            assert_eq!(claim(owner), Err(Cause::Owned.into()));
+            world.kill(owner);
+            let claims: Vec<_> = thread::scope(|scope| {
+                let claims = (1..=THREADS).map(|n| {
+                    let (table, world) = (&table, &world);
+                    scope.spawn(move || {
+                        let guard = epoch::pin();
+                        patiently(|| registry.claim(world, table.by_identifier(&guard), owner + n))
+                    })
+                });
+                let claims: Vec<_> = claims.collect();
+                claims.into_iter().map(|claim| claim.join().unwrap()).collect()
+            });
+            let won = claims.iter().position(Result::is_ok).unwrap() as u64;
+            assert_eq!(claims.iter().filter(|claim| claim.is_ok()).count(), 1);
+            assert_eq!(table.owner(), owner + 1 + won);
+            // It is kept again.
+            world.kill(table.owner());
+            assert!(registry.lives(&world, &guard, &table).unwrap());
+            assert_eq!(table.owner(), NOBODY);
+            registry.delete(&world, handle).unwrap();
+            assert_eq!(claim(owner + 9), Err(Cause::Id.into()));
+        }
+    }
+}
+
+#[test]
+fn of_equal_replacements_one_wins() {
+    for kind in [Kind::Set, Kind::OrderedSet] {
+        let (registry, world) = (registry(), World::default());
+        let table = table(registry, &world, kind, atom(1), 1);
+        let object = |value: i64| [Value::Int(1), Value::Int(value), Value::Float(0.5)];
+        let insert = |elements: &[Value]| {
+            with_object(elements, |object| table.by_identifier(&epoch::pin()).insert(object)).unwrap();
+        };
+        insert(&object(0));
+        insert(&[Value::Int(2), Value::Int(0)]);
+        let won = AtomicU64::new(0);
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for value in 0..ROUNDS {
+                        let guard = epoch::pin();
+                        let handle = table.by_identifier(&guard);
+                        // Half of the time as if the comparison under the lock could not tell.
+                        let known = value % 2 == 0;
+                        let is_old = |stored: &ObjectRef<'_>| elements(stored) == object(value);
+                        let replaced = patiently(|| {
+                            with_object(&object(value + 1), |new| {
+                                handle.replace(
+                                    new,
+                                    || true,
+                                    |old| known && is_old(old),
+                                    |old| Ok::<_, Failure>(is_old(old)),
+                                )
+                            })
+                        });
+                        let pair = |value| [word(2), word(value)];
+                        let inline = patiently(|| handle.replace_inline(&pair(value), &pair(value + 1)));
+                        for replaced in [replaced, inline] {
+                            won.fetch_add(replaced.unwrap().into(), Ordering::Relaxed);
+                        }
+                    }
+                });
+            }
+        });
+        // Each thread finds each value or a later one, so none is left out, and each is replaced once.
+        assert_eq!(won.load(Ordering::Relaxed), 2 * ROUNDS as u64);
+        let guard = epoch::pin();
+        let values = [1, 2].map(|key| value(table.by_identifier(&guard), key));
+        assert_eq!(values, [Some(ROUNDS); 2]);
+    }
 }
 
 #[test]

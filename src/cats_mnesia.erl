@@ -24,7 +24,7 @@
 %%
 %% A Mnesia that {@link cats_recompile} made has none of these limits.
 -module(cats_mnesia).
--behaviour(mnesia_backend_type).
+%% It is a mnesia_backend_type, too. The compiler would warn of that behaviour where Mnesia is not installed.
 -behaviour(gen_server).
 
 -export([init_backend/0, add_aliases/1, remove_aliases/1, check_definition/4, semantics/2, real_suffixes/0, tmp_suffixes/0]).

@@ -41,7 +41,8 @@ run(Copies, Kind, Config) ->
     in_node(Kind, exercise, [Copies, Directory], Config).
 
 in_node(Kind, Function, Arguments, Config) ->
-    Path = [proplists:get_value(recompiled, Config) || Kind =:= recompiled] ++ [filename:dirname(code:which(cats)), filename:dirname(code:which(?MODULE))],
+    Path = [proplists:get_value(recompiled, Config) || Kind =:= recompiled]
+        ++ [filename:dirname(code:which(Module)) || Module <- [cats, ?MODULE]],
     {ok, Peer, _} = peer:start_link(#{connection => standard_io, args => ["-pa" | Path]}),
     try peer:call(Peer, ?MODULE, Function, Arguments, 60000) after peer:stop(Peer) end.
 
@@ -196,8 +197,8 @@ fragments() ->
     Added = mnesia:change_table_frag(pieces, {add_frag, [node()]}),
     Second = {Sizes(), Read()},
     Removed = mnesia:change_table_frag(pieces, del_frag),
-    Matched = mnesia:activity(transaction, fun() -> lists:sort(mnesia:select(pieces, [{{pieces, '$1', '$2'}, [{'<', '$1', 9}], ['$2']}], read)) end,
-                              mnesia_frag),
+    Specification = [{{pieces, '$1', '$2'}, [{'<', '$1', 9}], ['$2']}],
+    Matched = mnesia:activity(transaction, fun() -> lists:sort(mnesia:select(pieces, Specification, read)) end, mnesia_frag),
     [Created, First, Added, Second, Removed, Sizes(), Read(), Matched].
 
 indices() ->
@@ -216,7 +217,8 @@ kinds(Copies) ->
 loads(Copies) ->
     {atomic, ok} = mnesia:create_table(large, [{Copies, [node()]}, {attributes, [key, binary]}]),
     [ok = mnesia:dirty_write({large, Key, binary:copy(<<Key>>, Key * 10)}) || Key <- lists:seq(1, 255)],
-    [mnesia:table_info(large, size), mnesia:dirty_read(large, 200), mnesia:delete_table(large), failure(fun() -> mnesia:dirty_read(large, 200) end)].
+    [mnesia:table_info(large, size), mnesia:dirty_read(large, 200), mnesia:delete_table(large),
+     failure(fun() -> mnesia:dirty_read(large, 200) end)].
 
 cleared() ->
     [mnesia:clear_table(set), mnesia:table_info(set, size), mnesia:dirty_index_read(set, 1, a), mnesia:dirty_first(set)].

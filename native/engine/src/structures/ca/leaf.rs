@@ -49,6 +49,10 @@ const KEPT_FOR: u64 = 16;
 
 const DEAD: u64 = 1 << 16;
 const ORDERED: u64 = 1 << 17;
+/// The bits of the info word that tell the slot of the last insertion.
+const LAST: u64 = 0x7f << 18;
+/// The bits that tell the slots of the last two insertions.
+const RECENT: u64 = 0x3fff << 18;
 /// A one in each byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
@@ -57,6 +61,7 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 /// - Bits 0 to 7: the number of entries.
 /// - Bits 8 to 15: the largest distance of an entry from its home line.
 /// - The flags DEAD and ORDERED.
+/// - Bits 18 to 24: the slot of the last insertion. Bits 25 to 31: that of the one before.
 /// - Bits 32 to 63: the flags for hashes whose entries went past their home line.
 #[derive(Clone, Copy)]
 pub(super) struct Info(u64);
@@ -72,6 +77,16 @@ impl Info {
             info = info & !0xff00 | (distance as u64) << 8;
         }
         Self(info)
+    }
+    /// The info word with this slot as that of the last insertion.
+    fn with_last(self, slot: usize) -> Self {
+        let before = self.0 << 7 & RECENT & !LAST;
+        Self(self.0 & !RECENT | before | (slot as u64) << LAST.trailing_zeros())
+    }
+    /// The slots of the last two insertions, the later one first. A slot may be free or filled by another entry since.
+    fn recent(self) -> [usize; 2] {
+        let last = self.0 >> LAST.trailing_zeros();
+        [last, last >> 7].map(|slot| slot as usize & 0x7f)
     }
     pub fn count(self) -> usize {
         (self.0 & 0xff) as usize
@@ -550,7 +565,7 @@ impl Leaf {
 
     fn fill(self, place: Place, entry: Entry) {
         let hash = hash_of(entry.key);
-        self.set_info(self.info().with(hash, place.distance).0);
+        self.set_info(self.info().with(hash, place.distance).with_last(place.slot).0);
         self.mark(place.slot, tag_of(hash));
         // Release, body first: see `entry`.
         self.body(place.slot).store(entry.body, Release);
@@ -661,6 +676,20 @@ impl Leaf {
             (true, _) => self.at(0).is_ok_and(is_beyond),
             (false, _) => self.filled().all(is_beyond),
         }
+    }
+
+    /// Whether the last two insertions and this key are three neighbours in ascending order. Then the key probably
+    /// continues an ascending run. Call it under the lock.
+    pub fn continues_run<S: OrderedSchema>(self, query: &Query<S>) -> bool {
+        let [Ok(last), Ok(before)] = self.info().recent().map(|slot| self.entry(slot.min(self.slots() - 1))) else {
+            return false;
+        };
+        // SAFETY: as in `lowest`.
+        let is_below = |entry| unsafe { query.schema.compare(query.probe, entry) }.is_gt();
+        // SAFETY: as in `lowest`.
+        let is_above = |entry| unsafe { query.schema.compare_entries(before, entry) }.is_lt();
+        let is_between = |entry: &Entry| is_below(*entry) && is_above(*entry);
+        is_between(&last) && self.filled().filter(is_between).nth(1).is_none()
     }
 
     fn slot_at(self, i: usize) -> usize {

@@ -234,10 +234,10 @@ impl<S: OrderedSchema> Ca<S> {
             Piece::One(Node::leaf(larger))
         } else {
             leaf.prefetch_objects(&self.schema);
-            let two = match self.set_apart(&mut change, &path, query) {
-                Some(two) => two,
-                None => self.split_leaf(&mut change, leaf, path.low, path.high),
-            };
+            let two = self
+                .set_apart(&mut change, &path, query)
+                .or_else(|| self.split_behind_run(&mut change, &path, query))
+                .unwrap_or_else(|| self.split_leaf(&mut change, leaf, path.low, path.high));
             prepare(two.0);
             prepare(two.2);
             Piece::Two(Node::leaf(two.0), two.1, Node::leaf(two.2))
@@ -265,6 +265,34 @@ impl<S: OrderedSchema> Ca<S> {
         } else {
             None
         }
+    }
+
+    /// Two leaves for the entries of a locked leaf to which keys come in ascending order, but below other keys. The
+    /// run's leaf keeps what is below this key. So no later key of the run finds a key above it there, and `set_apart`
+    /// serves the run from then on.
+    fn split_behind_run(
+        &self,
+        change: &mut Change<S::Key>,
+        path: &Path<S::Key>,
+        query: &Query<S>,
+    ) -> Option<Two<S::Key>> {
+        let (schema, leaf) = (&self.schema, path.leaf);
+        if !leaf.continues_run(query) {
+            return None;
+        }
+        let ordered = leaf.info().ordered();
+        // SAFETY: the entries of a locked leaf are valid.
+        let is_below = |entry: &Entry| unsafe { schema.compare(query.probe, *entry) }.is_gt();
+        let (left, right): (Vec<Entry>, Vec<Entry>) = leaf.entries().into_iter().partition(is_below);
+        // SAFETY: as above.
+        let first = right
+            .iter()
+            .min_by(|a, b| unsafe { schema.compare_entries(**a, **b) })?;
+        // SAFETY: as above.
+        let key = change.key(unsafe { schema.own(*first) });
+        let left = change.leaf(MAX_LINES, common(schema, path.low, key), &left, ordered);
+        let right = change.leaf(lines_for(right.len()), common(schema, key, path.high), &right, ordered);
+        Some((left, key, right))
     }
 
     /// Two leaves for the entries of a locked leaf that has at least two.

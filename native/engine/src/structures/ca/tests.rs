@@ -266,6 +266,21 @@ fn steps_that_key_heads_lead_are_right() {
     assert_eq!(check(&map.0), keys.into_iter().collect::<Vec<_>>());
 }
 
+/// Every run but the last has keys above it, so its leaves are full only if it gets leaves of its own.
+#[test]
+fn ascending_runs_by_turns_fill_their_leaves() {
+    const RUNS: u64 = 16;
+    const KEYS: u64 = 1000;
+    let map = Map(Ca::new(TestSchema));
+    for i in 0..RUNS * KEYS {
+        map.put(i % RUNS * KEYS + i / RUNS, 1);
+    }
+    let (ordered, others) = leaves_in_order(&map.0);
+    let keys = RUNS * KEYS / (ordered + others) as u64;
+    assert!(keys > 65, "{keys} keys in a leaf");
+    assert_eq!(check(&map.0), (0..RUNS * KEYS).collect::<Vec<_>>());
+}
+
 /// How many leaves of a table with one base node are ordered, and how many are not.
 fn leaves_in_order(table: &Ca<TestSchema>) -> (usize, usize) {
     let _guard = epoch::pin();

@@ -1,0 +1,98 @@
+"""The command examples/servers/run."""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+from . import CATS, HERE, WORK, Problem, packages
+from .servers import Ejabberd, RabbitMq
+
+DESCRIPTION = """
+Runs a known server on ets and on cats at once, loads them in turns with 1 and with 100 clients, and compares them.
+QUICK=1 in the environment makes it short. Exit code: 0; 1 if something failed.
+"""
+KINDS = ("ets", "cats")
+CLIENTS = (1, 100)
+COLUMNS = {"rate": "messages/s", "p50": "50 % ms", "p99": "99 % ms", "longest": "longest ms", "processor": "processor µs/message",
+           "memory": "memory MiB"}
+
+
+def main(words=None):
+    servers = {each.name: each for each in (RabbitMq, Ejabberd)}
+    parser = argparse.ArgumentParser(prog="examples/servers/run", description=DESCRIPTION)
+    parser.add_argument("server", choices=servers)
+    server = servers[parser.parse_args(words).server]
+    try:
+        if not (CATS / "cats.beam").exists():
+            raise Problem("cats is not built: run `make build` first")
+        compare(server, quick=bool(os.environ.get("QUICK")))
+    except Problem as problem:
+        print(f"examples/servers/run: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def compare(server, quick):
+    rounds, seconds = (1, 5) if quick else (4, 15)
+    packages.unpack(RabbitMq.packages + server.packages)  # the clients use RabbitMQ's library
+    paths = {"ets": [], "cats": packages.recompile(server)}
+    compile_load()
+    running = {kind: server(kind, number, paths[kind]) for number, kind in enumerate(KINDS)}
+    try:
+        for each in running.values():
+            each.start()
+            done = each.check(lambda mode: client(mode, each))
+            print(f"{each.node}: {', '.join(done)}: as expected. Tables: {each.tables()}")
+        result = {clients: measure(running, clients, rounds, seconds) for clients in CLIENTS}
+        for each in running.values():
+            each.stop()
+    finally:
+        for each in running.values():
+            each.kill()
+    print(table(server.name, result))
+    file = WORK / f"{server.name}.json"
+    file.write_text(json.dumps({"server": server.name, "seconds": seconds, "rounds": rounds, "clients": result}, indent=1) + "\n")
+    print(f"All rounds: {file}")
+
+
+def measure(running, clients, rounds, seconds):
+    """The figures of all rounds. Both kinds take turns, and change their order from round to round."""
+    figures = {kind: [] for kind in KINDS}
+    for number in range(rounds):
+        for kind in KINDS if number % 2 == 0 else reversed(KINDS):
+            figures[kind].append(load(running[kind], clients, seconds))
+    return figures
+
+
+def load(server, clients, seconds):
+    before = server.processor_time()
+    words = client(server.name, server, str(clients), str(seconds)).split()
+    count, _, *latencies = map(int, words)
+    return {"rate": count / seconds, **dict(zip(("p50", "p99", "longest"), (each / 1000 for each in latencies))),
+            "processor": (server.processor_time() - before) / count * 1e6, "memory": server.memory() / 2**20}
+
+
+def compile_load():
+    packages.run(["erlc", "-o", WORK, HERE / "load.erl"], env={**os.environ, "ERL_LIBS": RabbitMq.libraries()})
+
+
+def client(mode, server, *arguments):
+    """What the clients print: they are a VM of their own."""
+    answer = subprocess.run(["erl", "-noinput", "-pa", WORK, "-run", "load", "main", mode, str(server.port), *arguments],
+                            env={**os.environ, "ERL_LIBS": RabbitMq.libraries(), "ERL_CRASH_DUMP_BYTES": "0"}, capture_output=True,
+                            text=True, timeout=300)
+    if answer.returncode != 0:
+        raise Problem(f"the clients of {server.node} failed: {(answer.stdout + answer.stderr).strip()[-2000:]}")
+    return answer.stdout
+
+
+def table(name, result):
+    lines = [f"| {name} | " + " | ".join(COLUMNS.values()) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
+    for clients, figures in result.items():
+        for kind in KINDS:
+            medians = [statistics.median(each[column] for each in figures[kind]) for column in COLUMNS]
+            lines.append(f"| {kind}, {clients} | " + " | ".join(f"{median:.4g}" for median in medians) + " |")
+    return "\n".join(lines)

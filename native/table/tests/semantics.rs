@@ -571,6 +571,6 @@ fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
     assert_eq!(handle.insert_list(list, false, true), Ok(true));
     assert_eq!(handle.delete_object(equal(), || false), Err(Failure::Big));
     assert_eq!(handle.size(), 2000);
-    assert_eq!(handle.delete_object(equal(), || true), Ok(()));
+    assert_eq!(handle.delete_object(equal(), || true), Ok(2000));
     assert_eq!(handle.size(), 0);
 }

@@ -22,7 +22,7 @@ const ORDERS: [Order; 9] = [
     ("64 runs", |i| i % 64 * (KEYS / 64) + i / 64),
     ("4096 runs", |i| i % 4096 * (KEYS / 4096) + i / 4096),
     ("inwards", |i| if i % 2 == 0 { i / 2 } else { KEYS - 1 - i / 2 }),
-    ("blocks shuffled", |i| mix(i / 64) >> 10 << 6 | i % 64),
+    ("blocks shuffled", |i| (mix(i / 64) >> 10 << 6) | (i % 64)),
 ];
 
 /// Nanoseconds of processor time that this thread has had.

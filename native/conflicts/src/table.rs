@@ -192,7 +192,9 @@ impl Place {
             Kind::Insert => handle.insert(object())?,
             Kind::InsertNew => answer.push(handle.insert_new(object())?.into()),
             Kind::Delete => handle.delete(&probe)?,
-            Kind::DeleteObject => handle.delete_object(object(), || true)?,
+            Kind::DeleteObject => {
+                handle.delete_object(object(), || true)?;
+            }
             Kind::Take => handle.take(&probe, true, usize::MAX, &mut objects)?,
             Kind::UpdateCounter => match self.add(handle, &probe) {
                 Ok(number) => answer.push(number),

@@ -242,7 +242,7 @@ range(Table, From, To) ->
 
 %% @doc Returns the results of a match specification, as {@link cats:select/2} does.
 %%
-%% In a `set' it must have one pattern only, which has the whole key. In an `ordered_set' any other specification reads
+%% In a `set' it must have one pattern only, which has the whole key, without maps. In an `ordered_set' any other specification reads
 %% the whole table. Then any change of the table makes the transaction run again. {@link range/3} reads a part.
 -spec select(cats:table(), cats:match_spec()) -> [Result :: term()].
 select(Table, MatchSpec) ->
@@ -272,7 +272,8 @@ is_whole('_') -> false;
 is_whole(Atom) when is_atom(Atom) -> hd(atom_to_list(Atom) ++ " ") =/= $$;
 is_whole([Head | Tail]) -> is_whole(Head) andalso is_whole(Tail);
 is_whole(Tuple) when is_tuple(Tuple) -> is_whole(tuple_to_list(Tuple));
-is_whole(Map) when is_map(Map) -> is_whole(maps:to_list(Map));
+%% A map also matches larger ones.
+is_whole(Map) when is_map(Map) -> false;
 is_whole(_) -> true.
 
 %%------------------------------------------------------------------------------------------------------------

@@ -79,6 +79,8 @@ refusals(_Config) ->
                  Fails(fun() -> cats_transaction:first(Set) end)),
     ?assertEqual({select, 1, "not an ordered_set, so a transaction selects by one whole key only"},
                  Fails(fun() -> cats_transaction:select(Set, [{{'_', 1}, [], ['$_']}]) end)),
+    %% A map in a pattern also matches larger ones.
+    ?assertMatch({select, 1, _}, Fails(fun() -> cats_transaction:select(Set, [{{#{a => 1}}, [], ['$_']}]) end)),
     ?assertMatch({insert, 2, _}, Fails(fun() -> cats_transaction:insert(Set, not_a_tuple) end)),
     ?assertMatch({insert, 2, _}, Fails(fun() -> cats_transaction:insert(Set, [{1} | {2}]) end)),
     ?assertMatch({insert, 2, _}, Fails(fun() -> cats_transaction:insert(Set, {}) end)),
@@ -110,6 +112,9 @@ own_writes(_Config) ->
                    [{5, [1.0]}, 4, 3.0, 1] = backwards(Ordered, cats_transaction:last(Ordered)),
                    [{1, 1}, {3.0, new}] = cats_transaction:range(Ordered, 0, 3),
                    [new, tuple] = cats_transaction:select(Ordered, [{{'_', '$1'}, [{is_atom, '$1'}], ['$1']}]),
+                   cats_transaction:insert(Ordered, {#{a => 1, b => 2}, map}),
+                   [map] = cats_transaction:select(Ordered, [{{#{a => 1}, '$1'}, [], ['$1']}]),
+                   cats_transaction:delete(Ordered, #{a => 1, b => 2}),
                    %% By name and by identifier it is one table.
                    cats_transaction:insert(named, {value, key}),
                    [{value, key}] = cats_transaction:read(cats:whereis(Set), key),

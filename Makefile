@@ -122,6 +122,7 @@ shell: build ## an Erlang shell with cats loaded
 	@$(ERL) -pa $(EBIN) -eval '{ok, _} = application:ensure_all_started(cats).'
 
 shell-mnesia: build ## an Erlang shell with a Mnesia whose tables are those of cats
+	@scripts/deps mnesia
 	@$(ERL) -noinput -pa $(EBIN) -eval '{ok, _, _} = cats_recompile:apps([mnesia], "_build/recompiled"), halt().'
 	@$(ERL) -pa $(EBIN) -pa _build/recompiled/mnesia/ebin -mnesia dir '"_build/recompiled/data"' -eval 'ok = mnesia:start().'
 

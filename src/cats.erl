@@ -172,7 +172,7 @@ all() ->
 %%
 %% Such a table was created with option `{heir, keep}', and its owner has ended. Any process of the node may claim it,
 %% whatever the access rights. Of several processes that claim it, one gets it. The table keeps its heir: when the new
-%% owner ends, the table stays again. No message is sent.
+%% owner ends, the table stays again. No message is sent. The size of the table does not matter.
 %%
 %% Fails with `badarg' when the table has an owner, also when that is the caller.
 -spec claim(table()) -> true.
@@ -395,7 +395,7 @@ insert(Table, Objects) ->
 %% @doc Inserts a list of objects, one after the other, each as {@link insert/2} does. Not in `ets'.
 %%
 %% Each insertion is atomic, but the whole call is not: other processes may see some of the objects without the
-%% others. That makes it faster than {@link insert/2} of a long list, and in a large table also faster than one call for
+%% others. That makes it faster than {@link insert/2} of a long list. In a large table it is also faster than one call for
 %% each object, because the cache misses of several objects overlap. The work runs in slices of a few hundred objects.
 %%
 %% Fails with `badarg', and inserts nothing, when `Objects' is no list of objects with a key.

@@ -13,8 +13,8 @@
 %% == Where ets stays ==
 %%
 %% The warnings list each place where `ets' is passed as a value, is traced, or is called in a way that cats_recompile does not follow.
-%% They look like those of the compiler. A place with `ets' as a value counts when one of the modules calls a module that is
-%% known only as it runs. {@link cats_transform} describes the exceptions for tables that stay in `ets'.
+%% They look like those of the compiler. A place with `ets' as a value counts when one of the modules has a call such as `Tables:insert(T, X)'.
+%% The exceptions for tables that stay in `ets' are described at {@link cats_transform}.
 -module(cats_recompile).
 -export([apps/2, apps/3, format_error/1]).
 -export_type([app/0, option/0, exception/0, warning/0]).

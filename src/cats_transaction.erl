@@ -13,6 +13,19 @@
 %% the defaults. A name stands for the table that had it when the transaction first used it.
 %%
 %% If the process is killed, the transaction has written all or nothing.
+%%
+%% == Cost ==
+%%
+%% A read costs what {@link cats:lookup/2} costs, and compares all that the transaction has read before. So the time of a
+%% transaction grows with the square of its reads. A second read of the same key compares nothing. Writes are kept until the end,
+%% where each costs what {@link cats:insert/2} costs.
+%%
+%% == Errors ==
+%%
+%% Errors are those of the functions of `cats' with the same purpose, and name these. {@link read/2} fails as {@link cats:lookup/2}.
+%% Like all errors, they end the transaction: {@link run/2} returns `{aborted, {badarg, Stacktrace}}'. Any function fails so when the
+%% table does not exist, or has no transactions, or when its access rights forbid to read. The right to write is asked for at
+%% the end. Then a transaction also fails with `system_limit' when it writes more than 32 tables, or when memory runs out.
 -module(cats_transaction).
 
 -export([run/1, run/2, abort/1]).
@@ -55,7 +68,8 @@ run(Fun) -> run(Fun, []).
 
 %% @doc Runs a function as a transaction. Returns `{atomic, Result}' when everything that it has written is there.
 %%
-%% Otherwise nothing was written, and it returns `{aborted, Reason}'. The reasons are those of Mnesia:
+%% Otherwise nothing was written, and it returns `{aborted, Reason}'. The reasons are those of Mnesia.
+%%
 %% <ul>
 %% <li>{@link abort/1} gives its argument.</li>
 %% <li>An error gives `{Error, Stacktrace}'.</li>
@@ -69,6 +83,8 @@ run(Fun) -> run(Fun, []).
 %%
 %% Inside another transaction the function is a part of that one. Its writes appear with those of the outer one. If it
 %% aborts, only its own writes are forgotten, and the outer one goes on.
+%%
+%% Fails with `badarg' when `Fun' is not a function of as many arguments as `Arguments' has.
 -spec run(fun((...) -> Result), Arguments :: [term()]) -> result(Result).
 run(Fun, Arguments) when is_function(Fun, length(Arguments)) ->
     case get(?STATE) of
@@ -233,6 +249,8 @@ next(Table, Key) -> step(Table, {Key}, false, {next, [Table, Key]}).
 prev(Table, Key) -> step(Table, {Key}, true, {prev, [Table, Key]}).
 
 %% @doc Returns the objects of an `ordered_set' with keys from `From' to `To', both included, in the order of keys.
+%%
+%% This counts as one read. It costs `O(log N)' for a table of `N' objects, and the objects that it returns.
 -spec range(cats:table(), From :: term(), To :: term()) -> [Object :: tuple()].
 range(Table, From, To) ->
     %% The error of a function with the same first argument.

@@ -395,8 +395,9 @@ insert(Table, Objects) ->
 %% @doc Inserts a list of objects, one after the other, each as {@link insert/2} does. Not in `ets'.
 %%
 %% Each insertion is atomic, but the whole call is not: other processes may see some of the objects without the
-%% others. That makes it faster than {@link insert/2} of a long list. In a large table it is also faster than one call for
-%% each object, because the cache misses of several objects overlap. The work runs in slices of a few hundred objects.
+%% others. In a large table it is faster than one call for each object, because the cache misses of several objects
+%% overlap. In a large `ordered_set' it is also faster than {@link insert/2} of the list. The work runs in slices of a few
+%% hundred objects.
 %%
 %% Fails with `badarg', and inserts nothing, when `Objects' is no list of objects with a key.
 -spec insert_many(table(), Objects :: [tuple()]) -> true.

@@ -394,10 +394,10 @@ insert(Table, Objects) ->
 
 %% @doc Inserts a list of objects, one after the other, each as {@link insert/2} does. Not in `ets'.
 %%
-%% Each insertion is atomic, but the whole call is not: other processes may see some of the objects without the
-%% others. In a large table it is faster than one call for each object, because the cache misses of several objects
-%% overlap. In a large `ordered_set' it is also faster than {@link insert/2} of the list. The work runs in slices of a few
-%% hundred objects.
+%% Each insertion is atomic, but the whole call is not: other processes may see some of the objects without the others.
+%% In a large table it is faster than one call for each object, because the cache misses of several objects overlap. In
+%% a large `ordered_set' it is also faster than {@link insert/2} of the list. The work runs in slices of a few hundred
+%% objects.
 %%
 %% Fails with `badarg', and inserts nothing, when `Objects' is no list of objects with a key.
 -spec insert_many(table(), Objects :: [tuple()]) -> true.
@@ -617,8 +617,8 @@ rename(Table, Name) ->
 %% @doc Stores the object `New' in place of the object `Old', if the table holds exactly that. Returns whether it did.
 %% This is compare-and-swap of a whole object. Atomic and isolated. Not in `ets'.
 %%
-%% The object in the table must match `Old' (`=:='), key included, also in an `ordered_set'. Both have the same key. In an
-%% `ordered_set', keys that compare equal (`==') are the same. Then the table holds the key of `New' afterwards.
+%% The object in the table must match `Old' (`=:='), key included, also in an `ordered_set'. Both have the same key. In
+%% an `ordered_set', keys that compare equal (`==') are the same. Then the table holds the key of `New' afterwards.
 %%
 %% Works with `set' and `ordered_set' only. Fails with `badarg' when the keys differ.
 -spec replace(table(), Old :: tuple(), New :: tuple()) -> boolean().

@@ -36,7 +36,8 @@
 -export([select/1, select/3, select/4, select_reverse/3, select_reverse/4, repair_continuation/2]).
 -export([start_link/0, init/1, handle_call/3, handle_cast/2]).
 
-%% A table has its own name. Those of an index or a checkpoint have none. The table `cats_mnesia' has the identifiers of these.
+%% A table has its own name. Those of an index or a checkpoint have none. The table `cats_mnesia' has the identifiers
+%% of these.
 -type tag() :: atom() | {atom(), index | retainer, term()}.
 
 %% The bytes that a message to a loading node has, as in Mnesia.

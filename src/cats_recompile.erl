@@ -1,8 +1,8 @@
 %% @doc Makes applications that are compiled already use `cats' in place of `ets'.
 %%
-%% {@link apps/3} takes the abstract code of each module from the debug information in its beam file. Erlang and Elixir both write
-%% that. A beam file without debug information is compiled from its source, if that is there. The module then changes as {@link
-%% cats_transform} says, and is compiled to a new beam file.
+%% {@link apps/3} takes the abstract code of each module from the debug information in its beam file. Erlang and Elixir
+%% both write that. A beam file without debug information is compiled from its source, if that is there. The module
+%% then changes as {@link cats_transform} says, and is compiled to a new beam file.
 %%
 %% ```
 %% {ok, Modules, Warnings} = cats_recompile:apps([mnesia], "converted", [report]).
@@ -12,9 +12,10 @@
 %%
 %% == Where ets stays ==
 %%
-%% The warnings list each place where `ets' is passed as a value, is traced, or is called in a way that cats_recompile does not follow.
-%% They look like those of the compiler. A place with `ets' as a value counts when one of the modules has a call such as `Tables:insert(T, X)'.
-%% The exceptions for tables that stay in `ets' are described at {@link cats_transform}.
+%% The warnings list each place where `ets' is passed as a value, is traced, or is called in a way that cats_recompile
+%% does not follow. They look like those of the compiler. A place with `ets' as a value counts when one of the modules
+%% has a call such as `Tables:insert(T, X)'. The exceptions for tables that stay in `ets' are described at {@link
+%% cats_transform}.
 -module(cats_recompile).
 -export([apps/2, apps/3, format_error/1]).
 -export_type([app/0, option/0, exception/0, warning/0]).
@@ -35,8 +36,9 @@ apps(Apps, OutDir) ->
 
 %% @doc Recompiles all modules of these applications for `cats'.
 %%
-%% The new application is `OutDir/Name/ebin', with its beam files and its `.app' file. Links lead to the other directories of the
-%% original, such as `priv'. `OutDir' may be the directory that holds the originals under these names. The new files then replace them.
+%% The new application is `OutDir/Name/ebin', with its beam files and its `.app' file. Links lead to the other
+%% directories of the original, such as `priv'. `OutDir' may be the directory that holds the originals under these
+%% names. The new files then replace them.
 %%
 %% Nothing is written unless all modules can be recompiled. {@link format_error/1} describes the reasons of a failure.
 -spec apps([app()], file:name_all(), [option()]) -> {ok, [module()], [warning()]} | {error, [Reason :: term()]}.
@@ -136,7 +138,8 @@ forms(Module, {debug_info_v1, Backend, Data}) ->
 forms(_Module, _Info) ->
     {error, none}.
 
-%% The options that change what a module does. Those of the preprocessor and of parse transforms had their effect already.
+%% The options that change what a module does. Those of the preprocessor and of parse transforms had their effect
+%% already.
 kept(Options) ->
     [Option || Option <- Options,
                lists:member(Option, [inline, inline_list_funcs, no_auto_import, tuple_calls])

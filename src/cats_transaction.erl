@@ -16,16 +16,17 @@
 %%
 %% == Cost ==
 %%
-%% A read costs what {@link cats:lookup/2} costs, and compares all that the transaction has read before. So the time of a
-%% transaction grows with the square of its reads. A second read of the same key compares nothing. Writes are kept until the end,
-%% where each costs what {@link cats:insert/2} costs.
+%% A read costs what {@link cats:lookup/2} costs, and compares all that the transaction has read before. So the time of
+%% a transaction grows with the square of its reads. A second read of the same key compares nothing. Writes are kept
+%% until the end, where each costs what {@link cats:insert/2} costs.
 %%
 %% == Errors ==
 %%
-%% Errors are those of the functions of `cats' with the same purpose, and name these. {@link read/2} fails as {@link cats:lookup/2}.
-%% Like all errors, they end the transaction: {@link run/2} returns `{aborted, {badarg, Stacktrace}}'. Any function fails so when the
-%% table does not exist, or has no transactions, or when its access rights forbid to read. The right to write is asked for at
-%% the end. Then a transaction also fails with `system_limit' when it writes more than 32 tables, or when memory runs out.
+%% Errors are those of the functions of `cats' with the same purpose, and name these. {@link read/2} fails as {@link
+%% cats:lookup/2}. Like all errors, they end the transaction: {@link run/2} returns `{aborted, {badarg, Stacktrace}}'.
+%% Any function fails so when the table does not exist, or has no transactions, or when its access rights forbid to
+%% read. The right to write is asked for at the end. Then a transaction also fails with `system_limit' when it writes
+%% more than 32 tables, or when memory runs out.
 -module(cats_transaction).
 
 -export([run/1, run/2, abort/1]).
@@ -260,8 +261,9 @@ range(Table, From, To) ->
 
 %% @doc Returns the results of a match specification, as {@link cats:select/2} does.
 %%
-%% In a `set' it must have one pattern only, which has the whole key, without maps. In an `ordered_set' any other specification reads
-%% the whole table. Then any change of the table makes the transaction run again. {@link range/3} reads a part.
+%% In a `set' it must have one pattern only, which has the whole key, without maps. In an `ordered_set' any other
+%% specification reads the whole table. Then any change of the table makes the transaction run again. {@link range/3}
+%% reads a part.
 -spec select(cats:table(), cats:match_spec()) -> [Result :: term()].
 select(Table, MatchSpec) ->
     Called = {select, [Table, MatchSpec]},

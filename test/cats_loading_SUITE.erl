@@ -121,7 +121,13 @@ every_function_says_why(Config) ->
     Functions = [Function || Function = {Name, _} <- cats:module_info(exports), lists:member(Function, Native),
                              Name =/= module_info],
     ?assert(length(Functions) > 30),
-    [?assertMatch({{cats_nif_not_loaded, _}, {cats, Name, _, _}}, failure(Config, Name, lists:duplicate(Arity, table)))
+    %% They look at their list before they call the library.
+    Listed = [delete_many, insert_many, take_many],
+    [?assertMatch({{cats_nif_not_loaded, _}, {cats, Name, _, _}},
+                  failure(Config, Name, case lists:member(Name, Listed) of
+                                            true -> [table, []];
+                                            false -> lists:duplicate(Arity, table)
+                                        end))
      || {Name, Arity} <- Functions],
     [?assertMatch({{cats_nif_not_loaded, _}, {cats, _, _, _}}, failure(Config, Name, Arguments))
      || {Name, Arguments} <- [{i, []}, {tab2list, [table]}, {select, [table, [{'_', [], ['$_']}]]},

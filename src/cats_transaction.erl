@@ -47,12 +47,15 @@
 -type place() :: nonempty_improper_list(Number :: non_neg_integer(), Key :: term()).
 %% Equal for equal keys. Numbers of tables are compared faster than identifiers.
 
+-type stride() :: {Number :: non_neg_integer(), From :: [] | {Key :: term()}, Down :: boolean()}.
+%% A step from a key, or from the end of a table.
+
 -record(state, {
     tables = #{} :: #{cats:table() => info()},
     %% All that was read.
     notes = [] :: [cats_nif:note()],
-    %% The objects of keys that were read one by one.
-    reads = #{} :: #{place() => [tuple()]},
+    %% The objects of keys that were read one by one, and those that steps have found.
+    reads = #{} :: #{place() | stride() => [tuple()]},
     %% What shall be written: the objects that a key shall have.
     writes = #{} :: #{place() => {reference(), Key :: term(), [tuple()]}}
 }).
@@ -287,12 +290,11 @@ key_of(Position, Head) when tuple_size(Head) >= Position ->
 key_of(_Position, _Head) ->
     none.
 
-%% Whether a pattern matches only itself.
+%% Whether a pattern matches only itself. A map also matches maps with more keys.
 is_whole('_') -> false;
 is_whole(Atom) when is_atom(Atom) -> hd(atom_to_list(Atom) ++ " ") =/= $$;
 is_whole([Head | Tail]) -> is_whole(Head) andalso is_whole(Tail);
 is_whole(Tuple) when is_tuple(Tuple) -> is_whole(tuple_to_list(Tuple));
-%% A map also matches larger ones.
 is_whole(Map) when is_map(Map) -> false;
 is_whole(_) -> true.
 
@@ -378,7 +380,7 @@ step(Table, From, Down, Called) ->
     step_on(Info, From, Down, Nearest, State, Called).
 
 step_on({Number, _, Type, Position} = Info, From, Down, Nearest, State, Called) ->
-    {Objects, NewState} = stored(Info, From, [], Down, 1, State, Called),
+    {Objects, NewState} = neighbour(Info, From, Down, State, Called),
     case {Objects, Nearest} of
         {[], none} ->
             '$end_of_table';
@@ -395,6 +397,20 @@ step_on({Number, _, Type, Position} = Info, From, Down, Nearest, State, Called) 
                         false -> Key
                     end
             end
+    end.
+
+%% The object behind a key in the table, if there is one. It is read once. So a transaction that deletes many keys steps over
+%% them without reading them again.
+neighbour({Number, _, _, _} = Info, From, Down, #state{reads = Reads} = State, Called) ->
+    Stride = {Number, From, Down},
+    case Reads of
+        #{Stride := Objects} ->
+            {Objects, State};
+        #{} ->
+            {Objects, Read} = stored(Info, From, [], Down, 1, State, Called),
+            NewState = Read#state{reads = Reads#{Stride => Objects}},
+            put(?STATE, NewState),
+            {Objects, NewState}
     end.
 
 is_beyond(_Key, [], _Down) -> true;

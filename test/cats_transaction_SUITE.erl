@@ -2,14 +2,14 @@
 -module(cats_transaction_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([outcomes/1, nested/1, outside/1, refusals/1, own_writes/1, large/1, sequential_model/1, bank/1, counters/1, phantoms/1,
-         moving_first/1, tables_change/1, renamed/1, starvation/1, preferred_dies/1, swallowed_conflict/1]).
+-export([outcomes/1, nested/1, outside/1, refusals/1, own_writes/1, deletes_by_steps/1, maps_in_keys/1, large/1, sequential_model/1,
+         bank/1, counters/1, phantoms/1, moving_first/1, tables_change/1, renamed/1, starvation/1, preferred_dies/1, swallowed_conflict/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [outcomes, nested, outside, refusals, own_writes, large, sequential_model, bank, counters, phantoms, moving_first, tables_change,
-     renamed, starvation, preferred_dies, swallowed_conflict].
+    [outcomes, nested, outside, refusals, own_writes, deletes_by_steps, maps_in_keys, large, sequential_model, bank, counters, phantoms,
+     moving_first, tables_change, renamed, starvation, preferred_dies, swallowed_conflict].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -134,6 +134,32 @@ forwards(Table, Key) -> [Key | forwards(Table, cats_transaction:next(Table, Key)
 
 backwards(_Table, '$end_of_table') -> [];
 backwards(Table, Key) -> [Key | backwards(Table, cats_transaction:prev(Table, Key))].
+
+%% A transaction that takes many objects from the ends of a queue does not read again over what it has deleted.
+deletes_by_steps(_Config) ->
+    Table = cats:new(queue, [ordered_set, public]),
+    true = cats:insert(Table, [{N} || N <- lists:seq(1, 1000)]),
+    Take = fun(End) ->
+                   Key = cats_transaction:End(Table),
+                   true = cats_transaction:delete(Table, Key),
+                   Key
+           end,
+    Body = fun() -> {[Take(first) || _ <- lists:seq(1, 100)], [Take(last) || _ <- lists:seq(1, 100)]} end,
+    {Microseconds, Outcome} = timer:tc(fun() -> cats_transaction:run(Body) end),
+    ?assertEqual({atomic, {lists:seq(1, 100), lists:seq(1000, 901, -1)}}, Outcome),
+    ?assertEqual([{N} || N <- lists:seq(101, 900)], cats:tab2list(Table)),
+    %% Some 20 milliseconds. Otherwise half a minute.
+    ?assert(Microseconds < 5_000_000).
+
+%% A map in a pattern also matches maps with more keys.
+maps_in_keys(_Config) ->
+    Objects = [{#{a => 1}, 1}, {#{a => 1, b => 2}, 2}, {#{a => 2, b => 2}, 3}],
+    Specification = [{{#{a => 1}, '$1'}, [], ['$1']}],
+    Select = fun(Table) -> cats_transaction:run(fun() -> cats_transaction:select(Table, Specification) end) end,
+    [Set, Ordered] = [cats:new(table, [Type, public]) || Type <- [set, ordered_set]],
+    [true = cats:insert(Table, Objects) || Table <- [Set, Ordered]],
+    ?assertEqual({atomic, [1, 2]}, Select(Ordered)),
+    ?assertMatch({aborted, {badarg, _}}, Select(Set)).
 
 %% A commit of many keys, and reads of many objects: all on dirty schedulers.
 large(_Config) ->

@@ -144,6 +144,9 @@
 %% float. So an integer counter becomes a float when a float is added. Additions of a list run in order. If one of them
 %% fails, none takes effect. The result is one number, or a list of numbers if `Increments' is a list.
 %%
+%% An integer that is added to a float counts as the nearest float. In older releases of OTP, `+' itself may take the
+%% float beside that, for an integer beyond 64 bits.
+%%
 %% From the second call on, the counters of a small object are changed in place.
 %%
 %% Works with `set' and `ordered_set' only. Fails with `badarg' when the table does not hold the key, when a counter is

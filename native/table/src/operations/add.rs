@@ -34,7 +34,7 @@ impl Amount {
         }
     }
 
-    /// The sum, as `+` of Erlang gives it. `None` if it is too large for a float.
+    /// The sum. A float if one of both is. `None` if it is too large for a float.
     fn add(&self, other: &Self) -> Option<Self> {
         if let (Self::Integer(a), Self::Integer(b)) = (self, other) {
             return Some(Self::Integer(a.add(b)));

@@ -2,6 +2,7 @@
 
 use cats_term::{small, Builder, TermRef, View};
 use num_bigint::{BigInt, BigUint, Sign};
+use num_traits::ToPrimitive;
 use std::cmp::Ordering;
 
 /// An integer. Each value has one form: `Small` whenever it fits 64 bits.
@@ -79,19 +80,11 @@ impl Number {
         (self.big() + other.big()).into()
     }
 
-    /// The float that the VM makes of the integer. Infinite if it is too large.
+    /// The nearest float. Infinite if the integer is too large.
     pub(crate) fn as_float(&self) -> f64 {
-        if let Number::Small(value) = self {
-            return *value as f64;
-        }
-        let (negative, digits) = self.digits();
-        // The VM rounds at each digit, too.
-        let push = |value: f64, digit: &u64| value * 2f64.powi(64) + *digit as f64;
-        let magnitude = digits.iter().rev().fold(0.0, push);
-        if negative {
-            -magnitude
-        } else {
-            magnitude
+        match self {
+            Number::Small(value) => *value as f64,
+            Number::Big(value) => value.to_f64().unwrap_or(f64::INFINITY),
         }
     }
 

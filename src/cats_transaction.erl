@@ -292,7 +292,7 @@ key_of(_Position, _Head) ->
 
 %% Whether a pattern matches only itself. A map also matches maps with more keys.
 is_whole('_') -> false;
-is_whole(Atom) when is_atom(Atom) -> hd(atom_to_list(Atom) ++ " ") =/= $$;
+is_whole(Atom) when is_atom(Atom) -> re:run(atom_to_list(Atom), "^\\$[0-9]+$", [{capture, none}]) =:= nomatch;
 is_whole([Head | Tail]) -> is_whole(Head) andalso is_whole(Tail);
 is_whole(Tuple) when is_tuple(Tuple) -> is_whole(tuple_to_list(Tuple));
 is_whole(Map) when is_map(Map) -> false;

@@ -81,6 +81,9 @@ refusals(_Config) ->
                  Fails(fun() -> cats_transaction:select(Set, [{{'_', 1}, [], ['$_']}]) end)),
     %% A map in a pattern also matches larger ones.
     ?assertMatch({select, 1, _}, Fails(fun() -> cats_transaction:select(Set, [{{#{a => 1}}, [], ['$_']}]) end)),
+    %% A variable has digits.
+    ?assertMatch({select, 1, _}, Fails(fun() -> cats_transaction:select(Set, [{{'$10'}, [], ['$_']}]) end)),
+    ?assertEqual({atomic, []}, cats_transaction:run(fun() -> cats_transaction:select(Set, [{{'$a'}, [], ['$_']}]) end)),
     ?assertMatch({insert, 2, _}, Fails(fun() -> cats_transaction:insert(Set, not_a_tuple) end)),
     ?assertMatch({insert, 2, _}, Fails(fun() -> cats_transaction:insert(Set, [{1} | {2}]) end)),
     ?assertMatch({insert, 2, _}, Fails(fun() -> cats_transaction:insert(Set, {}) end)),

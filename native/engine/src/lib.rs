@@ -197,7 +197,7 @@ pub trait Locked {
     /// Calls `change` with the present entry of probe `i`, and carries out the step that it returns. `change` is called
     /// once.
     fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step);
-    /// Appends the locks that guard the places. Only for an engine whose reads give [`Mark`]s.
+    /// Appends the locks that guard the places. Only for an engine that is [`Marked`].
     fn held(&self, _held: &mut Vec<HeldPlace>) {
         unreachable!("only asked for with marks")
     }
@@ -362,6 +362,17 @@ pub trait Engine<S: Schema>: Send + Sync {
     /// Takes the structure apart, about `limit` places a call, and shows each entry once. Returns true when nothing is
     /// left. Only for the last user of the engine.
     fn dismantle(&mut self, limit: usize, free: &mut dyn FnMut(Entry)) -> bool;
+}
+
+/// An engine whose reads give marks, by which several reads can be validated together.
+pub trait Marked<S: Schema>: Engine<S> {
+    /// Like [`Engine::read`], with a mark of what the key's place was.
+    fn read_marked<'g, R>(
+        &self,
+        guard: &'g Guard,
+        probe: &S::Probe,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<(R, Mark<'g>), Busy>;
 }
 
 /// Further operations of an ordered engine.

@@ -11,8 +11,8 @@
 
 use crate::structures::ca::Ca;
 use crate::testing::conformance::{decode, entry, patiently, retire, touch, touched, Map, Random, TestKey, TestSchema};
-use crate::testing::transactions::{transact, Marked, Then};
-use crate::{Detached, Engine, Entry, Mark, OrderedEngine, Range, Step};
+use crate::testing::transactions::{transact, Then};
+use crate::{Detached, Engine, Entry, Mark, Marked, OrderedEngine, Range, Step};
 use cats_sync::epoch;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -373,7 +373,7 @@ impl<E: OrderedEngine<TestSchema>> Recorder<'_, E> {
     }
 }
 
-impl<E: Marked> Recorder<'_, E> {
+impl<E: Marked<TestSchema>> Recorder<'_, E> {
     /// Reads several keys and writes some of them, as a transaction. For the checker this is one operation on many keys.
     fn transact(&mut self) {
         let first = self.random.below(KEYS);
@@ -555,7 +555,7 @@ pub fn ordered_histories<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E, eng
 }
 
 /// Records transactions, with calls of other kinds beside them.
-pub fn histories_of_transactions<E: Marked>(make: impl Fn() -> E, engine: &str) {
+pub fn histories_of_transactions<E: Marked<TestSchema>>(make: impl Fn() -> E, engine: &str) {
     record(&make, engine, "transactions", 60, |recorder| {
         recorder.any_in_transactions()
     });

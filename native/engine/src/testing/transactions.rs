@@ -1,43 +1,9 @@
 //! Transactions as the table layer makes them of marks and of operations on many keys.
 
-use crate::structures::ca::Ca;
-use crate::structures::hash::Hash;
 use crate::testing::conformance::{entry, patiently, retire, Map, TestKey, TestSchema};
-use crate::{Busy, Engine, Entry, Mark, Step};
-use cats_sync::epoch::{self, Guard};
+use crate::{Entry, Mark, Marked, Step};
+use cats_sync::epoch;
 use cats_sync::facade::yield_now;
-
-/// An engine whose reads give marks.
-pub trait Marked: Engine<TestSchema> {
-    fn read_marked<'g, R>(
-        &self,
-        guard: &'g Guard,
-        key: &TestKey,
-        look: impl FnMut(Option<Entry>) -> R,
-    ) -> Result<(R, Mark<'g>), Busy>;
-}
-
-impl Marked for Hash<TestSchema> {
-    fn read_marked<'g, R>(
-        &self,
-        guard: &'g Guard,
-        key: &TestKey,
-        look: impl FnMut(Option<Entry>) -> R,
-    ) -> Result<(R, Mark<'g>), Busy> {
-        self.read_marked(guard, key, look)
-    }
-}
-
-impl Marked for Ca<TestSchema> {
-    fn read_marked<'g, R>(
-        &self,
-        guard: &'g Guard,
-        key: &TestKey,
-        look: impl FnMut(Option<Entry>) -> R,
-    ) -> Result<(R, Mark<'g>), Busy> {
-        self.read_marked(guard, key, look)
-    }
-}
 
 /// What a transaction does with a key that it has read.
 #[derive(Clone, Copy, PartialEq)]
@@ -49,7 +15,7 @@ pub enum Then {
 
 /// Reads the numbers, which differ, and does with each what `decide` says. Returns what it saw. Starts again until all
 /// took effect together.
-pub fn transact<E: Marked, V>(
+pub fn transact<E: Marked<TestSchema>, V>(
     map: &Map<E>,
     numbers: &[u64],
     look: impl Fn(Option<Entry>) -> V,

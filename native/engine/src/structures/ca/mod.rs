@@ -30,7 +30,7 @@ mod tests;
 mod walk;
 
 use crate::shared::line::{self, wide};
-use crate::{Busy, Cursor, Engine, Entry, Locked, Mark, OrderedEngine, OrderedSchema, Range, Step, Trail};
+use crate::{Busy, Cursor, Engine, Entry, Locked, Mark, Marked, OrderedEngine, OrderedSchema, Range, Step, Trail};
 use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicI64, AtomicPtr, Ordering::*};
@@ -463,32 +463,6 @@ impl<S: OrderedSchema> Ca<S> {
         Err(Busy)
     }
 
-    /// Like [`read`](Engine::read), with a mark of the key's leaf.
-    pub fn read_marked<'g, R>(
-        &self,
-        guard: &'g Guard,
-        probe: &S::Probe,
-        mut look: impl FnMut(Option<Entry>) -> R,
-    ) -> Result<(R, Mark<'g>), Busy> {
-        let wanted = Wanted::new(self.schema.word(probe));
-        for _ in 0..ATTEMPTS {
-            let (base, leaf) = self.find(probe);
-            leaf.prefetch_entries(wanted.hash);
-            let token = leaf.lock().token_spinning()?;
-            let info = leaf.info();
-            if info.dead() {
-                continue;
-            }
-            let result = look(leaf.find(&self.schema, probe, wanted, info).map(|found| found.1));
-            let mark = Mark::new(leaf.lock(), token);
-            if mark.holds() {
-                self.count_read(guard, base);
-                return Ok((result, mark));
-            }
-        }
-        Err(Busy)
-    }
-
     /// Searches for an entry, and locks the leaf only if the entry exists. `None` if other threads are changing the
     /// leaf.
     #[inline(always)]
@@ -577,6 +551,33 @@ impl<S: OrderedSchema> Ca<S> {
 /// Whether a leaf should merge with a neighbour. Asked only now and then, so that a refusal costs little.
 fn sparse(count: usize) -> bool {
     count == 0 || count <= 16 && count.is_power_of_two()
+}
+
+impl<S: OrderedSchema> Marked<S> for Ca<S> {
+    fn read_marked<'g, R>(
+        &self,
+        guard: &'g Guard,
+        probe: &S::Probe,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<(R, Mark<'g>), Busy> {
+        let wanted = Wanted::new(self.schema.word(probe));
+        for _ in 0..ATTEMPTS {
+            let (base, leaf) = self.find(probe);
+            leaf.prefetch_entries(wanted.hash);
+            let token = leaf.lock().token_spinning()?;
+            let info = leaf.info();
+            if info.dead() {
+                continue;
+            }
+            let result = look(leaf.find(&self.schema, probe, wanted, info).map(|found| found.1));
+            let mark = Mark::new(leaf.lock(), token);
+            if mark.holds() {
+                self.count_read(guard, base);
+                return Ok((result, mark));
+            }
+        }
+        Err(Busy)
+    }
 }
 
 impl<S: OrderedSchema> Engine<S> for Ca<S> {

@@ -34,7 +34,7 @@ mod traverse;
 pub use crate::shared::linear::Position;
 
 use crate::shared::linear::Size;
-use crate::{hash_of, Busy, Engine, Entry, Locked, Mark, Schema, Step, Trail};
+use crate::{hash_of, Busy, Engine, Entry, Locked, Mark, Marked, Schema, Step, Trail};
 use bucket::{Bucket, Overflow, Search, Spare};
 use cats_sync::backoff;
 use cats_sync::cache_line::CacheLine;
@@ -340,30 +340,6 @@ impl<S: Schema> Hash<S> {
         Ok(look(search.found.map(|(_, entry)| entry)))
     }
 
-    /// Like [`read`](Engine::read), with a mark of the key's bucket.
-    pub fn read_marked<'g, R>(
-        &self,
-        guard: &'g Guard,
-        probe: &S::Probe,
-        mut look: impl FnMut(Option<Entry>) -> R,
-    ) -> Result<(R, Mark<'g>), Busy> {
-        let word = self.shared.0.schema.word(probe);
-        let hash = hash_of(word);
-        for _ in 0..SPINS {
-            let Some((bucket, token)) = self.token(guard, hash) else {
-                spin_loop();
-                continue;
-            };
-            if let Some(found) = bucket.find(guard, token, word, hash, self.matches(probe)) {
-                let (result, mark) = (look(found), Mark::new(&bucket.head.lock, token));
-                if mark.holds() {
-                    return Ok((result, mark));
-                }
-            }
-        }
-        Err(Busy)
-    }
-
     #[inline]
     fn search<'g>(&self, guard: &'g Guard, held: &Held<'g>, word: u64, hash: u64, probe: &S::Probe) -> Search<'g> {
         held.bucket.search(guard, word, hash, self.matches(probe))
@@ -477,6 +453,31 @@ impl<S: Schema> Hash<S> {
         if after.lonely {
             self.shrink(guard);
         }
+    }
+}
+
+impl<S: Schema> Marked<S> for Hash<S> {
+    fn read_marked<'g, R>(
+        &self,
+        guard: &'g Guard,
+        probe: &S::Probe,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<(R, Mark<'g>), Busy> {
+        let word = self.shared.0.schema.word(probe);
+        let hash = hash_of(word);
+        for _ in 0..SPINS {
+            let Some((bucket, token)) = self.token(guard, hash) else {
+                spin_loop();
+                continue;
+            };
+            if let Some(found) = bucket.find(guard, token, word, hash, self.matches(probe)) {
+                let (result, mark) = (look(found), Mark::new(&bucket.head.lock, token));
+                if mark.holds() {
+                    return Ok((result, mark));
+                }
+            }
+        }
+        Err(Busy)
     }
 }
 

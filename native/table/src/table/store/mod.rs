@@ -9,7 +9,7 @@ use crate::table::engines::EngineName;
 use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::config::Config;
 use cats_engine::hash::{Hash, Position};
-use cats_engine::{Detached, Engine, Entry, Locked, Mark, Numbered, OrderedEngine, Range, Step, Trail};
+use cats_engine::{Detached, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Range, Step, Trail};
 use cats_sync::epoch::Guard;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
@@ -190,7 +190,7 @@ impl Store {
         }
     }
 
-    /// See [`Hash::read_marked`]. Only for an engine with transactions.
+    /// See [`Marked::read_marked`]. Only for an engine with transactions.
     pub fn read_marked<'g, R>(
         &self,
         guard: &'g Guard,

@@ -3,7 +3,7 @@
 //!
 //! One call treats the first of them, and says what is left. It fails only while it has done nothing.
 
-use super::read::{KeyRoom, GROUP, MANY};
+use super::read::{behind, GROUP, MANY};
 use super::*;
 use cats_sync::epoch::pin;
 
@@ -64,10 +64,10 @@ fn of_each(
             let probe = match key.is_immediate() {
                 true => Ok(handle.table().probe(TermRef::immediate(key.0))),
                 false => {
-                    let (room, builder) = &mut **room.get_or_insert_with(|| Box::new((Room::new(), None)));
-                    built_key(env, key, room, builder, |_| Builder::new()).map(|key| {
-                        words += key.words;
-                        handle.table().probe(key.term)
+                    let room = room.get_or_insert_with(|| Box::new((Room::new(), None)));
+                    probe_in(env, handle.table(), key, room).map(|(probe, built)| {
+                        words += built;
+                        probe
                     })
                 }
             };
@@ -85,11 +85,7 @@ fn of_each(
             failure = Some(bad());
         }
         if together {
-            let spots = probes.iter().map(|probe| handle.approach(probe));
-            let spots: SmallVec<[_; GROUP]> = spots.collect();
-            for (probe, spot) in probes.iter().zip(spots) {
-                handle.prefetch_object(probe, spot);
-            }
+            handle.prefetch_together(probes.iter());
         }
         for probe in &probes {
             if let Err(error) = act(probe) {
@@ -97,7 +93,7 @@ fn of_each(
                 break;
             }
             count += 1;
-            rest = env.cell(rest).map_or(rest, |(_, tail)| tail);
+            rest = behind(env, rest, 1);
         }
         match failure {
             Some(failure) if count == 0 => return Err(failure),
@@ -135,7 +131,7 @@ pub fn insert_many(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Fail
         }
         let (inserted, result) = handle.insert_together(group);
         count += inserted;
-        rest = (0..inserted).fold(rest, |rest, _| env.cell(rest).map_or(rest, |(_, tail)| tail));
+        rest = behind(env, rest, inserted);
         let failure = result.map_err(Failure::from).err().or(failure);
         match failure {
             Some(failure) if count == 0 => return Err(failure),

@@ -317,6 +317,17 @@ fn built_key<'b, 'r: 'b, 's>(
     built_long_key(env, key, builder.insert(make(room)))
 }
 
+/// Room for the stored form of a key that is not an immediate.
+type KeyRoom = (Room<{ encode::fast::WORDS }>, Option<Builder<'static>>);
+
+/// The probe for a key, not an immediate, whose stored form is built in the room, and [`BuiltKey::words`].
+#[inline]
+fn probe_in<'r>(env: Env, table: &Table, key: Term, room: &'r mut KeyRoom) -> Result<(Probe<'r>, usize), Failure> {
+    let (room, builder) = room;
+    let key = built_key(env, key, room, builder, |_| Builder::new())?;
+    Ok((table.probe(key.term), key.words))
+}
+
 #[inline(never)]
 fn built_long_key<'b>(env: Env, key: Term, builder: &'b mut Builder<'_>) -> Result<BuiltKey<'b>, Failure> {
     encode::key(env, key, builder)?;

@@ -200,11 +200,8 @@ fn look_up_built(env: Env, handle: Handle<'_>, key: Term, found: &mut Found) -> 
     })
 }
 
-/// Room for a key that is not an immediate.
-pub(super) type KeyRoom = (Room<{ encode::fast::WORDS }>, Option<Builder<'static>>);
-
 /// As [`look_up_each`], for a large table. It prefetches the memory for a group of keys before it looks up the first of
-/// them: first the memory of the engine, then that of the objects. So the cache misses overlap.
+/// them.
 #[inline(never)]
 fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found) -> Result<Term, Failure> {
     let mut rest = keys;
@@ -218,13 +215,13 @@ fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found)
             probes.push(match key.is_immediate() {
                 true => handle.table().probe(TermRef::immediate(key.0)),
                 false => {
-                    let (room, builder) = &mut **room.get_or_insert_with(|| Box::new((Room::new(), None)));
-                    let key = built_key(env, key, room, builder, |_| Builder::new())?;
-                    full = !found.count(key.words);
+                    let room = room.get_or_insert_with(|| Box::new((Room::new(), None)));
+                    let (probe, words) = probe_in(env, handle.table(), key, room)?;
+                    full = !found.count(words);
                     if full {
                         break;
                     }
-                    handle.table().probe(key.term)
+                    probe
                 }
             });
             rest = tail;
@@ -232,11 +229,7 @@ fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found)
         if probes.is_empty() && !full {
             return Err(bad());
         }
-        let spots = probes.iter().map(|probe| handle.approach(probe));
-        let spots: SmallVec<[_; GROUP]> = spots.collect();
-        for (probe, spot) in probes.iter().zip(spots) {
-            handle.prefetch_object(probe, spot);
-        }
+        handle.prefetch_together(probes.iter());
         for probe in &probes {
             if !found.look_up(env, handle, probe)? {
                 return Ok(behind(env, keys, found.lists.len()));
@@ -250,8 +243,7 @@ fn look_up_together(env: Env, handle: Handle<'_>, keys: Term, found: &mut Found)
 }
 
 /// The rest of a list behind its first elements.
-#[cold]
-fn behind(env: Env, list: Term, count: usize) -> Term {
+pub(super) fn behind(env: Env, list: Term, count: usize) -> Term {
     (0..count).fold(list, |rest, _| env.cell(rest).map_or(rest, |(_, tail)| tail))
 }
 

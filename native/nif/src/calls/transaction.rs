@@ -27,10 +27,7 @@ pub fn transaction_table(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure
     let handle = find_for_transaction(env, &guard, table, Right::Read)?;
     let table = handle.table();
     let identifier = identifier(env, table);
-    let kind = match table.kind() {
-        cats_table::Kind::OrderedSet => atoms::ordered_set(),
-        _ => atoms::set(),
-    };
+    let kind = env.atom(table.kind().text());
     let position = Term::small(table.key() as u64 + 1);
     Ok(env.tuple(&[identifier, kind, position]))
 }
@@ -267,11 +264,11 @@ fn with_range<R>(
     }
     let (mut from_room, mut to_room) = (None, None);
     let from = match from {
-        Some((key, inclusive)) => Some((probe_in(env, handle, key, &mut from_room)?, inclusive)),
+        Some((key, inclusive)) => Some((probe_of(env, handle, key, &mut from_room)?, inclusive)),
         None => None,
     };
     let to = to
-        .map(|(key, _)| probe_in(env, handle, key, &mut to_room))
+        .map(|(key, _)| probe_of(env, handle, key, &mut to_room))
         .transpose()?;
     f(Range {
         from: from.as_ref().map(|(probe, inclusive)| (probe, *inclusive)),
@@ -280,21 +277,12 @@ fn with_range<R>(
     })
 }
 
-/// Room for a key that is not an immediate.
-type KeyRoom = (Room<{ encode::fast::WORDS }>, Option<Builder<'static>>);
-
 /// The probe for a key, which is built in the room if it needs one.
-fn probe_in<'r>(env: Env, handle: Handle<'_>, key: Term, room: &'r mut Option<KeyRoom>) -> Result<Probe<'r>, Failure> {
+fn probe_of<'r>(env: Env, handle: Handle<'_>, key: Term, room: &'r mut Option<KeyRoom>) -> Result<Probe<'r>, Failure> {
     match key.is_immediate() {
         true => Ok(handle.table().probe(TermRef::immediate(key.0))),
-        false => built_in(env, handle, key, room.insert((Room::new(), None))),
+        false => Ok(probe_in(env, handle.table(), key, room.insert((Room::new(), None)))?.0),
     }
-}
-
-fn built_in<'r>(env: Env, handle: Handle<'_>, key: Term, room: &'r mut KeyRoom) -> Result<Probe<'r>, Failure> {
-    let (room, builder) = room;
-    let key = built_key(env, key, room, builder, |_| Builder::new())?;
-    Ok(handle.table().probe(key.term))
 }
 
 /// The number of writes that delete a key that is not an immediate. Fails with `Big` if these are too many writes.
@@ -342,7 +330,7 @@ fn changes<'g, 'k>(
                 handle,
                 match key.is_immediate() {
                     true => handle.table().probe(TermRef::immediate(key.0)),
-                    false => built_in(env, handle, key, rooms.next().ok_or_else(bad)?)?,
+                    false => probe_in(env, handle.table(), key, rooms.next().ok_or_else(bad)?)?.0,
                 },
             )?,
             _ => return Err(bad()),

@@ -230,11 +230,7 @@ impl Handle<'_> {
             }
         }
         if self.outgrows_caches() {
-            let spots = incoming.iter().map(|incoming| self.approach(&incoming.probe));
-            let spots: SmallVec<[_; FEW]> = spots.collect();
-            for (incoming, spot) in incoming.iter().zip(spots) {
-                self.prefetch_object(&incoming.probe, spot);
-            }
+            self.prefetch_together(incoming.iter().map(Incoming::stable_probe));
         }
         let all = incoming.len();
         for (count, incoming) in incoming.into_iter().enumerate() {

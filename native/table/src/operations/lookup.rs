@@ -4,7 +4,6 @@ use crate::failure::Failure;
 use crate::object::group::{Filter, Group};
 use crate::object::schema::Probe;
 use crate::object::{is_changing, is_group, key_of, ObjectRef, COPY_LIMIT};
-use crate::table::store::Spot;
 use crate::table::{Handle, Table};
 use cats_engine::Entry;
 use cats_term::{Scratch, TermRef};
@@ -215,16 +214,15 @@ impl<'g> Handle<'g> {
         self.store().announce(self.guard, key);
     }
 
-    /// Prefetches what [`lookup`](Self::lookup) will read in the engine.
-    #[inline]
-    pub fn approach(self, probe: &Probe<'_>) -> Spot<'g> {
-        self.store().approach(self.guard, probe)
-    }
-
-    /// Prefetches the key's object. To be called when the lines that `approach` requested have arrived.
-    #[inline]
-    pub fn prefetch_object(self, probe: &Probe<'_>, spot: Spot<'g>) {
-        self.store().prefetch_object(self.guard, probe, spot);
+    /// Prefetches what calls with these keys will read: first the memory of the engine, then that of the objects. So the cache misses overlap.
+    #[inline(always)]
+    pub fn prefetch_together<'p, 'k: 'p>(self, probes: impl Iterator<Item = &'p Probe<'k>> + Clone) {
+        let store = self.store();
+        let spots = probes.clone().map(|probe| store.approach(self.guard, probe));
+        let spots: SmallVec<[_; 16]> = spots.collect();
+        for (probe, spot) in probes.zip(spots) {
+            store.prefetch_object(self.guard, probe, spot);
+        }
     }
 
     /// The only object of a key, in a table type that allows only one. It is copied to `scratch` if it is changed in place. Fails with

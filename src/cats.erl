@@ -8,8 +8,8 @@
 %%
 %% <ul>
 %% <li>{@link lookup_elements/3} reads several elements of an object in one call.</li>
-%% <li>{@link lookup_many/2} looks up many keys and overlaps their cache misses. {@link take_many/2}, {@link
-%%     delete_many/2} and {@link insert_many/2} do so too.</li>
+%% <li>{@link lookup_many/2}, {@link take_many/2}, {@link delete_many/2} and {@link insert_many/2} treat many keys in
+%%     one call, and overlap their cache misses.</li>
 %% <li>{@link update/3} changes an object by a function. {@link replace/3} is compare-and-swap of an object.</li>
 %% <li>{@link add/3} adds to counters that are integers or floats.</li>
 %% <li>A table with option `{heir, keep}' outlives its owner. {@link claim/1} gives it a new one.</li>
@@ -228,14 +228,17 @@ delete_many(Table, Keys) ->
 
 %% Calls the native function for what its last call has left, until nothing is left.
 through(Function, Table, List, Called) ->
-    Rest = try
-               cats_nif:Function(Table, List)
-           catch
-               error:Cause:Stack -> cats_failure:handle(Cause, {Function, [Table, List]}, Function, Called, Stack)
-           end,
-    case Rest of
+    case slice(Function, Table, List, Called) of
         [] -> true;
-        _ -> through(Function, Table, Rest, Called)
+        Rest -> through(Function, Table, Rest, Called)
+    end.
+
+%% One native call, which treats the first elements of the list.
+slice(Function, Table, List, Called) ->
+    try
+        cats_nif:Function(Table, List)
+    catch
+        error:Cause:Stack -> cats_failure:handle(Cause, {Function, [Table, List]}, Function, Called, Stack)
     end.
 
 %% @doc Deletes exactly this object. Other objects with the same key stay. In a `duplicate_bag' it deletes all
@@ -704,13 +707,7 @@ take_many(Table, Keys) ->
     cats_failure:fail(badarg, none, take_many, [Table, Keys]).
 
 take_many(Table, Keys, Called) ->
-    Slice = try
-                cats_nif:take_many(Table, Keys)
-            catch
-                error:Cause:Stack ->
-                    cats_failure:handle(Cause, {take_many, [Table, Keys]}, take_many, Called, Stack)
-            end,
-    case Slice of
+    case slice(take_many, Table, Keys, Called) of
         {Lists, Rest} -> Lists ++ take_many(Table, Rest, Called);
         Lists -> Lists
     end.

@@ -1,5 +1,5 @@
-%% Transfers between two of many accounts, which each process chooses at random: by a transaction of cats, by one of
-%% Mnesia on a table in memory, and by a process that owns a table of ets and makes one transfer after the other.
+%% Transfers between two of many accounts, which each process chooses at random. cats and Mnesia make each transfer in a
+%% transaction, on a table in memory. The third way is a process that owns a table of ets. It makes one after the other.
 -module(bench_transactions).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4]).

@@ -47,15 +47,10 @@
 -type place() :: nonempty_improper_list(Number :: non_neg_integer(), Key :: term()).
 %% Equal for equal keys. Numbers of tables are compared faster than identifiers.
 
--type stride() :: {Number :: non_neg_integer(), From :: [] | {Key :: term()}, Down :: boolean()}.
-%% A step from a key, or from the end of a table.
-
 -record(state, {
     tables = #{} :: #{cats:table() => info()},
-    %% All that was read.
+    %% All that was read, the latest first.
     notes = [] :: [cats_nif:note()],
-    %% The objects of keys that were read one by one, and those that steps have found.
-    reads = #{} :: #{place() | stride() => [tuple()]},
     %% What shall be written: the objects that a key shall have.
     writes = #{} :: #{place() => {reference(), Key :: term(), [tuple()]}}
 }).
@@ -339,33 +334,50 @@ ordered(Table, Called) ->
     end.
 
 %% The objects of a key in the state that the transaction sees.
-read({Number, Tid, Type, _}, Key, #state{reads = Reads, writes = Writes} = State, Called) ->
+read(Info, Key, #state{writes = Writes} = State, Called) when map_size(Writes) =:= 0 ->
+    read_noted(Info, Key, State, Called);
+read({Number, _, Type, _} = Info, Key, #state{writes = Writes} = State, Called) ->
     Place = place(Number, Type, Key),
     case Writes of
-        #{Place := {_, _, Objects}} ->
-            Objects;
-        #{} ->
-            case Reads of
-                #{Place := Objects} -> Objects;
-                #{} -> read_first(Place, Tid, Key, State, Called)
-            end
+        #{Place := {_, _, Objects}} -> Objects;
+        #{} -> read_noted(Info, Key, State, Called)
     end.
 
+read_noted({_, Tid, Type, _}, Key, #state{notes = Notes} = State, Called) ->
+    Noted = case Type of
+                ordered_set -> noted_equal(Tid, Key, Notes);
+                _ -> noted(Tid, Key, Notes)
+            end,
+    case Noted of
+        none -> read_first(Tid, Key, State, Called);
+        _ -> Noted
+    end.
+
+%% The objects of a key that was read before. A search of all notes, because the first read of a key compares them all, too.
+noted(Tid, Key, [{Tid, Key, Objects} | _]) -> Objects;
+noted(Tid, Key, [_ | Notes]) -> noted(Tid, Key, Notes);
+noted(_Tid, _Key, []) -> none.
+
+%% In an ordered_set, keys that compare equal are the same.
+noted_equal(Tid, Key, [{Tid, Noted, Objects} | _]) when Noted == Key -> Objects;
+noted_equal(Tid, Key, [_ | Notes]) -> noted_equal(Tid, Key, Notes);
+noted_equal(_Tid, _Key, []) -> none.
+
 %% All fields of a state are given here, because that is faster than to change some.
-read_first(Place, Tid, Key, #state{tables = Tables, notes = Notes, reads = Reads, writes = Writes}, Called) ->
+read_first(Tid, Key, #state{tables = Tables, notes = Notes, writes = Writes}, Called) ->
     Objects = try
                   unless_conflict(cats_nif:transaction_read(Notes, Tid, Key))
               catch
                   error:Cause:Stack -> unless_conflict(handle(Cause, {transaction_read, [Notes, Tid, Key]}, Called, Stack))
               end,
-    put(?STATE, #state{tables = Tables, notes = [{Tid, Key, Objects} | Notes], reads = Reads#{Place => Objects}, writes = Writes}),
+    put(?STATE, #state{tables = Tables, notes = [{Tid, Key, Objects} | Notes], writes = Writes}),
     Objects.
 
 write({Number, Tid, Type, _}, Key, Objects, #state{writes = Writes} = State) ->
     put_writes(State, Writes#{place(Number, Type, Key) => {Tid, Key, Objects}}).
 
-put_writes(#state{tables = Tables, notes = Notes, reads = Reads}, Writes) ->
-    put(?STATE, #state{tables = Tables, notes = Notes, reads = Reads, writes = Writes}),
+put_writes(#state{tables = Tables, notes = Notes}, Writes) ->
+    put(?STATE, #state{tables = Tables, notes = Notes, writes = Writes}),
     true.
 
 %% The next key that the transaction sees, from what is in the table and what the transaction has written.
@@ -401,17 +413,16 @@ step_on({Number, _, Type, Position} = Info, From, Down, Nearest, State, Called) 
 
 %% The object behind a key in the table, if there is one. It is read once. So a transaction that deletes many keys steps over
 %% them without reading them again.
-neighbour({Number, _, _, _} = Info, From, Down, #state{reads = Reads} = State, Called) ->
-    Stride = {Number, From, Down},
-    case Reads of
-        #{Stride := Objects} ->
-            {Objects, State};
-        #{} ->
-            {Objects, Read} = stored(Info, From, [], Down, 1, State, Called),
-            NewState = Read#state{reads = Reads#{Stride => Objects}},
-            put(?STATE, NewState),
-            {Objects, NewState}
+neighbour({_, Tid, _, _} = Info, From, Down, #state{notes = Notes} = State, Called) ->
+    case stepped(Tid, From, Down, Notes) of
+        none -> stored(Info, From, [], Down, 1, State, Called);
+        Objects -> {Objects, State}
     end.
+
+%% The first object of a range that was read before.
+stepped(Tid, From, Down, [{Tid, From, _To, Down, Objects} | _]) -> lists:sublist(Objects, 1);
+stepped(Tid, From, Down, [_ | Notes]) -> stepped(Tid, From, Down, Notes);
+stepped(_Tid, _From, _Down, []) -> none.
 
 is_beyond(_Key, [], _Down) -> true;
 is_beyond(Key, {From}, false) -> Key > From;

@@ -12,7 +12,8 @@
 use crate::cache_line::{self, CacheLine};
 use crate::facade::{spin_loop, AtomicI32, AtomicI64, AtomicUsize, Ordering};
 use crate::lock::read_indicator::{Arrival, ReadIndicator};
-use crate::Busy;
+use crate::{probe, Busy};
+use std::ptr;
 
 /// How often a waiter tries before it gives up: as for a version lock.
 const SPINS: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 2000 };
@@ -67,17 +68,31 @@ impl BucketLock {
     /// Takes the lock for reading, together with other readers.
     #[inline]
     pub fn read(&self) -> Result<Reading<'_>, Busy> {
-        for _ in 0..SPINS {
-            let reading = match &self.groups {
-                None => self.count().map(Reading::Counted),
-                Some(groups) => self.arrive(groups).map(Reading::Grouped),
-            };
-            if let Some(reading) = reading {
-                return Ok(reading);
-            }
-            spin_loop();
+        match self.try_read() {
+            Some(reading) => Ok(reading),
+            None => self.read_contended(),
         }
-        Err(Busy)
+    }
+
+    #[inline]
+    fn try_read(&self) -> Option<Reading<'_>> {
+        match &self.groups {
+            None => self.count().map(Reading::Counted),
+            Some(groups) => self.arrive(groups).map(Reading::Grouped),
+        }
+    }
+
+    #[cold]
+    fn read_contended(&self) -> Result<Reading<'_>, Busy> {
+        probe::waiting(ptr::from_ref(self).addr(), || {
+            for _ in 0..SPINS {
+                spin_loop();
+                if let Some(reading) = self.try_read() {
+                    return Ok(reading);
+                }
+            }
+            Err(Busy)
+        })
     }
 
     #[inline]
@@ -114,7 +129,7 @@ impl BucketLock {
                 return Ok(writing);
             }
             self.bump(CONTENDED);
-            return self.have_left(SPINS).then_some(writing).ok_or(Busy);
+            return self.outwait(writing);
         }
         self.write_contended()
     }
@@ -136,9 +151,21 @@ impl BucketLock {
         self.groups.as_ref().is_none_or(|groups| groups.is_soon_empty(spins))
     }
 
+    /// Waits a bounded time for the readers, after the announcement.
+    #[cold]
+    fn outwait<'a>(&'a self, writing: Writing<'a>) -> Result<Writing<'a>, Busy> {
+        probe::waiting(ptr::from_ref(self).addr(), || {
+            self.have_left(SPINS).then_some(writing).ok_or(Busy)
+        })
+    }
+
     #[cold]
     fn write_contended(&self) -> Result<Writing<'_>, Busy> {
         self.bump(CONTENDED);
+        probe::waiting(ptr::from_ref(self).addr(), || self.announce_and_wait())
+    }
+
+    fn announce_and_wait(&self) -> Result<Writing<'_>, Busy> {
         let mut announced = None;
         for _ in 0..SPINS {
             // Acquire pairs with the Release of the readers.

@@ -23,10 +23,10 @@
 //! thread. Sealed bags have some 512 KiB. What is retired while the oldest guard lives comes on top. A thread that seals a bag
 //! then frees up to four at its unpin, so a backlog shrinks.
 
-use crate::barrier;
 use crate::facade::{fence, global, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, Witness};
 use crate::slab;
 use crate::thread::{slots, Slot, Thread, DEPTH, DUE, ENDING, THREAD, UNREGISTERED};
+use crate::{barrier, probe};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit};
@@ -373,6 +373,7 @@ impl Guard {
 fn seal(bag: *mut Bag) {
     // SAFETY: the caller's own bag.
     let owned = unsafe { &mut *bag };
+    probe!(retire, owned.len, owned.weight);
     // Relaxed: a statistic; added before the push so that it never falls below zero.
     DOMAIN.weight.fetch_add(owned.weight, Ordering::Relaxed);
     let mut head = DOMAIN.sealed.load(Ordering::Relaxed);
@@ -672,7 +673,7 @@ fn free(mut at: *mut Bag) -> usize {
     // So that nothing that is freed has to announce the thread.
     let guard = pin();
     let mut gatherer = slab::Gatherer::new(&guard);
-    let mut freed = 0;
+    let (mut freed, mut weight) = (0, 0);
     while !at.is_null() {
         // SAFETY: made by `Bag::boxed`, and taken from the list by this thread alone.
         let mut bag = unsafe { Box::from_raw(at) };
@@ -680,6 +681,7 @@ fn free(mut at: *mut Bag) -> usize {
         bag.witness.see();
         let len = mem::take(&mut bag.len);
         freed += len;
+        weight += bag.weight;
         for (i, object) in bag.objects[..len].iter().enumerate() {
             if let Some(ahead) = bag.objects[..len].get(i + AHEAD) {
                 // SAFETY: the first `len` are initialised.
@@ -700,5 +702,6 @@ fn free(mut at: *mut Bag) -> usize {
             }
         }
     }
+    probe!(reclaim, freed, weight);
     freed
 }

@@ -13,6 +13,7 @@ pub mod epoch;
 pub mod facade;
 pub mod hazard;
 pub mod lock;
+pub mod probe;
 pub mod seqlock;
 pub mod slab;
 pub mod stat_lock;

@@ -8,7 +8,8 @@
 
 use crate::facade::{spin_loop, AtomicU64, Ordering};
 use crate::stat_lock::Statistic;
-use crate::Busy;
+use crate::{probe, Busy};
+use std::ptr;
 
 /// How often a waiter tries to get a held lock before it gives up: as for a version lock.
 const SPINS: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 2000 };
@@ -54,18 +55,20 @@ impl StatRwLock {
     #[cold]
     fn lock_contended(&self) -> Result<(), Busy> {
         self.statistic.contended();
-        for _ in 0..SPINS {
-            // Relaxed, here and below: a hint.
-            if self.word.load(Ordering::Relaxed) & WAITING == 0 {
-                self.word.fetch_or(WAITING, Ordering::Relaxed);
+        probe::waiting(ptr::from_ref(self).addr(), || {
+            for _ in 0..SPINS {
+                // Relaxed, here and below: a hint.
+                if self.word.load(Ordering::Relaxed) & WAITING == 0 {
+                    self.word.fetch_or(WAITING, Ordering::Relaxed);
+                }
+                spin_loop();
+                if self.try_lock() {
+                    return Ok(());
+                }
             }
-            spin_loop();
-            if self.try_lock() {
-                return Ok(());
-            }
-        }
-        // The flag stays set, because this writer will try again, and a steady stream of readers would keep it out.
-        Err(Busy)
+            // The flag stays set, because this writer will try again, and a steady stream of readers would keep it out.
+            Err(Busy)
+        })
     }
 
     /// Frees a lock held for writing.
@@ -105,15 +108,17 @@ impl StatRwLock {
     #[cold]
     fn lock_shared_contended(&self) -> Result<(), Busy> {
         self.statistic.contended();
-        for _ in 0..SPINS {
-            spin_loop();
-            if self.try_lock_shared() {
-                return Ok(());
+        probe::waiting(ptr::from_ref(self).addr(), || {
+            for _ in 0..SPINS {
+                spin_loop();
+                if self.try_lock_shared() {
+                    return Ok(());
+                }
             }
-        }
-        // The writer may not try again. Relaxed: a hint.
-        self.word.fetch_and(!WAITING, Ordering::Relaxed);
-        Err(Busy)
+            // The writer may not try again. Relaxed: a hint.
+            self.word.fetch_and(!WAITING, Ordering::Relaxed);
+            Err(Busy)
+        })
     }
 
     /// Frees a lock held for reading.

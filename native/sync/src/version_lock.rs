@@ -7,7 +7,7 @@
 //! except to follow pointers to memory that is reclaimed only through [`crate::epoch`].
 
 use crate::facade::{fence, spin_loop, AtomicU64, Ordering};
-use crate::{backoff, Busy};
+use crate::{backoff, probe, Busy};
 use std::ptr;
 
 /// How often a waiter looks at a held lock before it gives up: some microseconds, more than any critical section that runs
@@ -63,14 +63,17 @@ impl VersionLock {
 
     #[cold]
     fn lock_contended(&self) -> Result<(u64, bool), Busy> {
-        backoff::back_off(ptr::from_ref(self).addr());
-        for _ in 0..SPINS {
-            spin_loop();
-            if let Some(version) = self.try_lock() {
-                return Ok((version, true));
+        let place = ptr::from_ref(self).addr();
+        probe::waiting(place, || {
+            backoff::back_off(place);
+            for _ in 0..SPINS {
+                spin_loop();
+                if let Some(version) = self.try_lock() {
+                    return Ok((version, true));
+                }
             }
-        }
-        Err(Busy)
+            Err(Busy)
+        })
     }
 
     /// Takes the lock if no writer has held it since `token` was returned: what was read since then holds.
@@ -117,13 +120,23 @@ impl VersionLock {
     /// The current version for an optimistic read, spinning a bounded time while a writer holds the lock.
     #[inline]
     pub fn token_spinning(&self) -> Result<u64, Busy> {
-        for _ in 0..SPINS {
-            if let Some(version) = self.token() {
-                return Ok(version);
-            }
-            spin_loop();
+        match self.token() {
+            Some(version) => Ok(version),
+            None => self.token_contended(),
         }
-        Err(Busy)
+    }
+
+    #[cold]
+    fn token_contended(&self) -> Result<u64, Busy> {
+        probe::waiting(ptr::from_ref(self).addr(), || {
+            for _ in 0..SPINS {
+                spin_loop();
+                if let Some(version) = self.token() {
+                    return Ok(version);
+                }
+            }
+            Err(Busy)
+        })
     }
 
     /// Whether no writer has held the lock since `token` was returned: all reads between the two saw one state.

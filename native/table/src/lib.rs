@@ -24,7 +24,7 @@ pub use operations::transaction::{Reads, Writes, WRITES_LIMIT};
 pub use operations::traverse::Direction;
 pub use operations::update::{Addition, CounterOp, ElementOp, Numbers, Tuple, Words, DIGITS_LIMIT};
 pub use registry::reaper;
-pub use registry::{wake, Fixation, Heir, Host, Position, Registry, Time, NOBODY};
+pub use registry::{pid_number, wake, Fixation, Heir, Host, Position, Registry, Time, NOBODY};
 pub use table::engines::{EngineName, EngineOption, Values};
 pub use table::options::{Access, Collect, Kind, OptionItem, Options, Refusal, Request, WriteConcurrency};
 pub use table::store::is_built;

@@ -3,10 +3,12 @@
 use super::*;
 use crate::entry::settings::reader_groups;
 use cats_sync::epoch::pin;
+use cats_sync::probe_lazy;
 use cats_table::{
-    Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, OptionItem, Position, Refusal, Values,
-    WriteConcurrency, NOBODY,
+    pid_number, Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, OptionItem, Position, Refusal,
+    Values, WriteConcurrency, NOBODY,
 };
+use std::ffi::CString;
 use std::sync::Arc;
 
 pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
@@ -38,10 +40,37 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     let table = Table::new(registry(), request, name.0, env.this_process().0)?;
     let table = TABLES.own(table);
     registry().enter(&Vm(env), &guard, &table, heir)?;
+    probe_lazy!(
+        table_created,
+        table.serial(),
+        start(&atom_text(name)),
+        pid_number(table.owner()),
+        start(&c_text(table.options().engine().text().into()))
+    );
     let term = designation(env, &table);
     // The registry has this reference now, and gives it up by `forget`.
     table.into_raw();
     Ok(term)
+}
+
+/// The text of an atom, for a probe.
+#[cold]
+fn atom_text(atom: Term) -> CString {
+    let mut text = Vec::new();
+    crate::held::host::atom_text(atom.0, &mut text);
+    c_text(text)
+}
+
+/// A text without zeros, which would end it for C.
+#[cold]
+fn c_text(mut text: Vec<u8>) -> CString {
+    text.retain(|byte| *byte != 0);
+    CString::new(text).unwrap_or_default()
+}
+
+/// Where a text lies. It stays until the end of the caller's statement.
+fn start(text: &CString) -> *const c_char {
+    text.as_ptr()
 }
 
 /// An option that is not about the heir. Inlined, as an item that passes through memory costs as much as to find it.
@@ -224,6 +253,7 @@ pub fn rename(env: Env, &[table, name]: &[Term; 2]) -> Result<Term, Failure> {
         return Err(bad());
     }
     registry().rename(&Vm(env), handle, name.0, env.this_process().0)?;
+    probe_lazy!(table_renamed, handle.table().serial(), start(&atom_text(name)));
     Ok(if handle.table().options().named() { name } else { table })
 }
 

@@ -7,6 +7,7 @@ use super::*;
 use crate::vm::external;
 use cats_pattern::{Arena, Foregone, Output, PatternResult, Program};
 use cats_sync::epoch::{pin, Guard};
+use cats_sync::probe;
 use cats_table::{Direction, Kind as TableKind, Met, Place, Selection};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ const FEW_WORDS: usize = 512;
 const MANY: usize = 128;
 const MANY_ORDERED: usize = 512;
 const STEP: Duration = Duration::from_micros(25);
+/// From how many nanoseconds on a slice counts as one that has held its scheduler for long.
+const LONG_NS: usize = 1_000_000;
 /// Words of a list's cell.
 const CELL_WORDS: usize = 2;
 /// What it takes to delete or replace an object, in words to copy.
@@ -412,6 +415,7 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
     let mut met = Met::with_room(ROOM);
     let most = if slice.ordered() { MANY_ORDERED } else { MANY };
     let begin = Instant::now();
+    probe!(slice_begin, handle.table().serial());
     // Each object may be compared with all of the specification.
     let words = task.work.program.as_ref().map_or(0, Program::words);
     let few = (FEW * FEW_WORDS / words.max(FEW_WORDS)).max(1);
@@ -465,7 +469,12 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
         }
         steps += 1;
     };
-    env.account((now - begin).as_nanos() as usize);
+    let taken = (now - begin).as_nanos() as usize;
+    probe!(slice_end, handle.table().serial(), taken);
+    if taken >= LONG_NS && !on_dirty_scheduler() {
+        probe!(long_hold, handle.table().serial(), taken);
+    }
+    env.account(taken);
     wake(env);
     let result = slice.finish(task.work.action)?;
     Ok(match state {

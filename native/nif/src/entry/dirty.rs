@@ -7,6 +7,7 @@ use crate::entry::failure::Failure;
 use crate::entry::functions::FUNCTIONS;
 use crate::vm::atoms;
 use crate::vm::{Env, Term};
+use cats_sync::probe;
 use std::sync::OnceLock;
 
 /// The most arguments that a native function has.
@@ -47,5 +48,8 @@ fn call(env: Env, name: Term, list: Term) -> Result<Term, Term> {
         .zip(FUNCTIONS)
         .find(|(atom, function)| **atom == name && function.arity as usize == arity && !function.is_dirty())
         .ok_or(atoms::none())?;
-    function.run(env, &arguments[..arity])
+    probe!(dirty_begin, function.c_name(), arity);
+    let result = function.run(env, &arguments[..arity]);
+    probe!(dirty_end, function.c_name(), arity, result.is_ok());
+    result
 }

@@ -33,6 +33,11 @@ impl Function {
         }
     }
 
+    /// The name, for C.
+    pub fn c_name(&self) -> *const u8 {
+        self.name_and_zero.as_ptr()
+    }
+
     /// Whether the VM runs the function on a dirty scheduler.
     pub fn is_dirty(&self) -> bool {
         self.flags & ERL_NIF_DIRTY_JOB_CPU_BOUND != 0

@@ -16,6 +16,7 @@ use crate::table::options::Access;
 use crate::table::store::Store;
 use crate::table::{empty_store, Handle, Naming, Right, Table};
 use cats_sync::epoch::Guard;
+use cats_sync::probe;
 use cats_sync::slab::Own;
 use cats_sync::Busy;
 use cats_term::Block;
@@ -310,6 +311,9 @@ impl Registry {
                 Ok::<_, Failure>(true)
             })??;
             if entered {
+                if !table.is_blank() {
+                    probe!(table_contents, table.serial(), table.store(guard).engine_address());
+                }
                 // The owner's death may have been reported before.
                 if host.may_outlive_caller() && !host.is_alive(owner) {
                     self.owner_down(host, owner);
@@ -446,6 +450,7 @@ impl Registry {
             };
             coming.unwrap_or(leaving).insert(to, table, member);
             table.set_owner(to);
+            probe!(table_given, table.serial(), pid_number(from), pid_number(to));
             true
         };
         let (leaving, coming) = (self.members(from), self.members(to));
@@ -590,6 +595,7 @@ impl Registry {
         })?;
         match removed {
             Ok(Some(_more)) => {
+                probe!(table_deleted, table.serial(), pid_number(table.owner()));
                 // SAFETY: the table is dead and its name gone: nobody finds the store or the registry's reference any more.
                 unsafe { self.retire_table(guard, table) };
                 wake(host);
@@ -635,6 +641,7 @@ impl Registry {
                 return Err(Failure::Bad(Cause::Id));
             }
             if table.is_blank() {
+                probe!(table_contents, table.serial(), store.engine_address());
                 table.furnish(store);
             }
             Ok(())
@@ -656,6 +663,7 @@ impl Registry {
         })??;
         // SAFETY: the table has another store now: nobody finds this one any more.
         unsafe { retire_store(handle.guard, old) };
+        probe!(table_contents, table.serial(), handle.store().engine_address());
         wake(host);
         Ok(())
     }
@@ -798,6 +806,12 @@ fn stands(host: &dyn Host, owner: u64) -> bool {
     owner == NOBODY || host.is_alive(owner)
 }
 
+/// The number of a process, for probes: that between the dots of its pid, or 0 for [`NOBODY`].
+pub fn pid_number(pid: u64) -> u64 {
+    // The lowest bits are a tag. From OTP 26 on all 28 bits above are the number. Before, 15 of them are printed as the number.
+    (pid >> 4) & 0xfff_ffff
+}
+
 /// Where a walk over all tables stands; the default is the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position(Option<(u64, u64)>);
@@ -830,6 +844,7 @@ fn announce(store: &Store) -> (bool, usize) {
     let (objects, bytes) = (store.size(), store.total_bytes());
     let announced = objects > SMALL_OBJECTS || bytes > SMALL_BYTES;
     if announced {
+        probe!(retire_contents, store.engine_address(), objects, bytes);
         reaper::expect();
     }
     (announced, bytes)

@@ -8,6 +8,7 @@ use crate::registry::{Host, Registry};
 use crate::table::store::Store;
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use cats_sync::probe;
 use cats_sync::slab::Own;
 use cats_term::Dismantled;
 use std::ptr::null_mut;
@@ -150,7 +151,13 @@ fn step(registry: &Registry, host: &dyn Host, garbage: Garbage) -> Result<Option
                 Err(failure) => return Err((Garbage::Owner(pid), failure)),
             }
         }
-        Garbage::Store(mut store) => (!store.dismantle(PLACES)).then_some(Garbage::Store(store)),
+        Garbage::Store(mut store) => match store.dismantle(PLACES) {
+            true => {
+                probe!(reclaim_contents, store.engine_address());
+                None
+            }
+            false => Some(Garbage::Store(store)),
+        },
         Garbage::Group(mut group) => (!group.dismantle(PLACES)).then_some(Garbage::Group(group)),
         Garbage::Block(block) => block.step(ITEMS).map(Garbage::Block),
     })

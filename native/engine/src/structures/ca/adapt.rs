@@ -17,6 +17,7 @@ use super::Ca;
 use crate::OrderedSchema;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering::*;
+use cats_sync::probe;
 use cats_sync::version_lock::VersionLock;
 
 /// The largest number of base nodes.
@@ -119,6 +120,7 @@ impl<S: OrderedSchema> Ca<S> {
         let right = change.base(key, base.high, right);
         let mut parts = route.parts();
         parts.split(&self.schema, place, (left, key, right));
+        probe!(ca_split, std::ptr::from_ref(self), parts.children.len());
         self.publish_route(&mut change, route, parts);
         base.invalidate();
         change.bases.push(std::ptr::from_ref(base).cast_mut().cast());
@@ -168,6 +170,7 @@ impl<S: OrderedSchema> Ca<S> {
         };
         let joined = change.base(left.low, right.high, root);
         parts.merge(first, joined);
+        probe!(ca_join, std::ptr::from_ref(self), parts.children.len());
         self.publish_route(&mut change, route, parts);
         for base in [left, right] {
             base.invalidate();

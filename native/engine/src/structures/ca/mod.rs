@@ -34,6 +34,7 @@ use crate::{Busy, Cursor, Engine, Entry, Locked, Mark, Marked, OrderedEngine, Or
 use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicI64, AtomicPtr, Ordering::*};
+use cats_sync::probe;
 use cats_sync::slab;
 use cats_sync::stat_lock;
 use cats_sync::version_lock::VersionLock;
@@ -430,6 +431,7 @@ impl<S: OrderedSchema> Ca<S> {
         wanted: Wanted,
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
+        probe!(read_again, ptr::from_ref(self), wanted.hash);
         let mut failures = 0;
         for _ in 0..ATTEMPTS {
             let (base, leaf) = self.find(probe);

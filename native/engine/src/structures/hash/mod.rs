@@ -36,13 +36,13 @@ pub use crate::shared::linear::Position;
 use crate::shared::linear::Size;
 use crate::{hash_of, Busy, Engine, Entry, Locked, Mark, Marked, Schema, Step, Trail};
 use bucket::{Bucket, Overflow, Search, Spare};
-use cats_sync::backoff;
 use cats_sync::cache_line::CacheLine;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{spin_loop, AtomicBool, AtomicI64, AtomicUsize, Ordering};
+use cats_sync::{backoff, probe};
 use directory::Directory;
 use many::Many;
-use std::mem;
+use std::{mem, ptr};
 
 /// How often a call tries before it returns `Busy`: some microseconds.
 const SPINS: usize = 1000;
@@ -256,14 +256,16 @@ impl<S: Schema> Hash<S> {
     #[cold]
     #[inline(never)]
     fn lock_again<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g>, u64), Busy> {
-        backoff::back_off(hash as usize);
-        for _ in 0..SPINS {
-            spin_loop();
-            if let Some(locked) = self.try_lock(guard, hash) {
-                return Ok(locked);
+        probe::waiting(hash as usize, || {
+            backoff::back_off(hash as usize);
+            for _ in 0..SPINS {
+                spin_loop();
+                if let Some(locked) = self.try_lock(guard, hash) {
+                    return Ok(locked);
+                }
             }
-        }
-        Err(Busy)
+            Err(Busy)
+        })
     }
 
     /// Locks the key's bucket for an operation that changes nothing.
@@ -321,6 +323,7 @@ impl<S: Schema> Hash<S> {
     ) -> Result<R, Busy> {
         let probe = &probe;
         let word = self.shared.0.schema.word(probe);
+        probe!(read_again, ptr::from_ref(self), hash);
         let mut overtaken = 0;
         for _ in 0..SPINS {
             if let Some(result) = self.try_read(guard, probe, word, hash, &mut look) {

@@ -9,6 +9,7 @@ use super::{Hash, Held, Line};
 use crate::Schema;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
+use cats_sync::probe;
 
 /// A deletion that leaves at most this many entries in its bucket checks whether to shrink.
 pub const LONELY: usize = 2;
@@ -120,6 +121,7 @@ impl<S: Schema> Hash<S> {
         self.set_size(size + batch);
         // Another thread may split the next buckets while these are being filled, because all of these are locked.
         drop(resizing);
+        probe!(hash_grow, std::ptr::from_ref(self), size, size + batch);
         for (i, mut from) in from.into_iter().flatten().enumerate() {
             let bucket = self.bucket(guard, size + i).expect("a bucket in use");
             let to = Held {
@@ -159,6 +161,7 @@ impl<S: Schema> Hash<S> {
             *pair = Some((to, from));
         }
         self.set_size(first);
+        probe!(hash_shrink, std::ptr::from_ref(self), size, first);
         for (mut to, from) in pairs.into_iter().flatten() {
             to.changed = true;
             from.bucket.divide(guard, to.bucket, &mut spare, |_| true);

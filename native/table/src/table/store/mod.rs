@@ -107,6 +107,15 @@ impl Store {
         is_self(EngineName::Hash) || is_self(EngineName::Ca)
     }
 
+    /// The address of the engine, as the probes of the engines tell it.
+    pub fn engine_address(&self) -> *const u8 {
+        match &self.structure {
+            Structure::Hash(engine) => ptr::from_ref(engine).cast(),
+            Structure::Ca(engine) => ptr::from_ref(engine).cast(),
+            Structure::Other(engine) => ptr::from_ref(&**engine).cast(),
+        }
+    }
+
     /// How the engine was built. `None` if it was built with its defaults.
     pub fn config(&self) -> Option<&Config> {
         self.config.as_deref()

@@ -2,8 +2,8 @@
 %% @doc Replaces `ets' by `cats' in the forms of a module, and finds the places that it cannot replace. The parse transform and
 %% cats_recompile share it.
 -module(cats_forms).
--export([rewrite/2, is_dynamic/1, places/3, exceptions/1]).
--export_type([forms/0, exceptions/0, description/0, place/0]).
+-export([rewrite/2, is_dynamic/2, places/3, rules/1]).
+-export_type([forms/0, rules/0, description/0, place/0]).
 
 %% Functions that take a module, a function and a list of arguments, with the position of the module.
 -define(APPLYING,
@@ -36,64 +36,80 @@
                    {spawn_opt, 4}, {spawn_opt, 5}, {spawn_request, 3}, {spawn_request, 4}, {spawn_request, 5}]).
 
 -type forms() :: [erl_parse:abstract_form() | erl_parse:form_info()].
--type exceptions() :: [{module(), Function :: atom()} | {table, Name :: atom()}].
 -type description() :: value | traced | {function, atom()}.
 -type place() :: {file:filename(), [{erl_anno:location(), module(), description()}]}.
 
-%% What the walk over a form must know. These are the functions that Erlang imports automatically, those that the module imports from
-%% ets, and the names of the tables that stay in ets.
--record(context, {automatic :: [{atom(), arity()}], imported :: [{atom(), arity()}], tables :: [atom()]}).
+%% What the user has chosen: what stays with ets, and all functions that take a module, with its position.
+-record(rules, {except :: [cats_recompile:exception()], applying :: #{mfa() => pos_integer()}}).
+-opaque rules() :: #rules{}.
 
-%% @doc The forms with `ets' replaced, but for the exceptions. Replaced forms stay as they are.
--spec rewrite(forms(), exceptions()) -> forms().
-rewrite(Forms, Exceptions) ->
-    Context = context(Forms, Exceptions),
+%% What the walk over a form must know. These are the modules of the functions that are called without one, the functions that the module
+%% imports from ets, the names of the tables that stay in ets, and the functions that take a module.
+-record(context, {local :: #{{atom(), arity()} => module()}, imported :: [{atom(), arity()}], tables :: [atom()],
+                  applying :: #{mfa() => pos_integer()}}).
+
+%% @doc The forms with `ets' replaced, as the rules say. Replaced forms stay as they are.
+-spec rewrite(forms(), rules()) -> forms().
+rewrite(Forms, Rules) ->
+    Context = context(Forms, Rules),
     lists:flatmap(fun(Form) ->
-                          case is_excepted(Form, module_of(Forms), Exceptions) of
+                          case is_excepted(Form, module_of(Forms), Rules) of
                               true -> [keep(Form, Context)];
                               false -> form(Form, Context)
                           end
                   end, Forms).
 
 %% @doc Whether the module has calls whose module is not literal and may be `ets'.
--spec is_dynamic(forms()) -> boolean().
-is_dynamic(Forms) ->
-    #context{automatic = Automatic} = context(Forms, []),
-    lists:any(fun(Form) -> has_dynamic(Form, Automatic) end, Forms).
+-spec is_dynamic(forms(), rules()) -> boolean().
+is_dynamic(Forms, Rules) ->
+    Context = context(Forms, Rules),
+    lists:any(fun(Form) -> has_dynamic(Form, Context) end, Forms).
 
 %% @doc The places in rewritten forms where `ets' remains, as the compiler's warnings. Dynamic tells whether a value may become the
 %% module of a call. Functions that are excepted have no places.
--spec places(forms(), Dynamic :: boolean(), exceptions()) -> [place()].
-places(Forms, Dynamic, Exceptions) ->
+-spec places(forms(), Dynamic :: boolean(), rules()) -> [place()].
+places(Forms, Dynamic, Rules) ->
     Module = module_of(Forms),
+    Context = context(Forms, Rules),
     {_, Places} = lists:foldl(fun({attribute, _, file, {File, _}}, {_, Places}) ->
                                       {File, Places};
                                  (Form, {File, Places}) ->
                                       {File, [{File, [{erl_anno:location(Anno), cats_transform, What}]}
-                                              || not is_excepted(Form, Module, Exceptions),
-                                                 {Anno, What} <- lists:reverse(left(Form)), Dynamic orelse What =/= value]
+                                              || not is_excepted(Form, Module, Rules),
+                                                 {Anno, What} <- lists:reverse(left(Form, Context)), Dynamic orelse What =/= value]
                                              ++ Places}
                               end, {"nofile", []}, Forms),
     lists:reverse(Places).
 
-%% @doc The exceptions in options of the form `{except, Exceptions}'.
--spec exceptions([term()]) -> exceptions().
-exceptions(Options) ->
-    Exceptions = lists:append(proplists:get_all_values(except, Options)),
-    case [Other || Other <- Exceptions, not is_exception(Other)] of
-        [] -> Exceptions;
-        [Bad | _] -> error({bad_exception, Bad})
-    end.
+%% @doc The rules in options of the forms `{except, Exceptions}' and `{calls, Calls}'.
+-spec rules([term()]) -> rules().
+rules(Options) ->
+    #rules{except = checked(except, fun is_exception/1, bad_exception, Options),
+           applying = lists:foldl(fun({Module, Name, Arity, Position}, Applying) -> Applying#{{Module, Name, Arity} => Position} end,
+                                  ?APPLYING, checked(calls, fun is_call/1, bad_call, Options))}.
+
+checked(Key, Is, Error, Options) ->
+    All = lists:append(proplists:get_all_values(Key, Options)),
+    [error({Error, Bad}) || Bad <- All, not Is(Bad)],
+    All.
 
 is_exception({Module, Name}) -> is_atom(Module) andalso is_atom(Name);
 is_exception(_) -> false.
 
-context(Forms, Exceptions) ->
-    Own = [{Name, Arity} || {function, _, Name, Arity, _} <- Forms],
-    Imported = [Function || {attribute, _, import, {_, Functions}} <- Forms, Function <- Functions],
-    FromEts = [Function || {attribute, _, import, {ets, Functions}} <- Forms, Function <- Functions],
-    #context{automatic = (?IMPORTED -- Own) -- Imported, imported = FromEts,
-             tables = [Name || {table, Name} <- Exceptions]}.
+is_call({Module, Name, Arity, Position}) ->
+    is_atom(Module) andalso is_atom(Name) andalso is_integer(Arity) andalso is_integer(Position)
+        andalso 1 =< Position andalso Position =< Arity;
+is_call(_) ->
+    false.
+
+context(Forms, #rules{except = Exceptions, applying = Applying}) ->
+    Module = module_of(Forms),
+    Automatic = [{Function, erlang} || Function <- ?IMPORTED],
+    Imported = [{Function, From} || {attribute, _, import, {From, Functions}} <- Forms, Function <- Functions],
+    Own = [{{Name, Arity}, Module} || {function, _, Name, Arity, _} <- Forms],
+    #context{local = maps:from_list(Automatic ++ Imported ++ Own),
+             imported = [Function || {attribute, _, import, {ets, Functions}} <- Forms, Function <- Functions],
+             tables = [Name || {table, Name} <- Exceptions], applying = Applying}.
 
 module_of(Forms) ->
     case lists:keyfind(module, 3, [Form || {attribute, _, module, _} = Form <- Forms]) of
@@ -102,8 +118,8 @@ module_of(Forms) ->
         false -> undefined
     end.
 
-is_excepted({function, _, Name, _, _}, Module, Exceptions) -> lists:member({Module, Name}, Exceptions);
-is_excepted(_Form, _Module, _Exceptions) -> false.
+is_excepted({function, _, Name, _, _}, Module, #rules{except = Exceptions}) -> lists:member({Module, Name}, Exceptions);
+is_excepted(_Form, _Module, _Rules) -> false.
 
 %% A function that stays with ets. What it imports from there is named with its module, as the import may have become one of cats.
 keep({call, Anno, {atom, Anno1, Name}, Arguments}, Context) ->
@@ -125,6 +141,9 @@ keep(Form, _Context) ->
     Form.
 
 is_imported(Name, Arity, #context{imported = Imported}) -> lists:member({Name, Arity}, Imported).
+
+%% The module of a function that is called without one, where it matters.
+local_module(Name, Arity, #context{local = Local}) -> maps:get({Name, Arity}, Local, undefined).
 
 %% Whether the table is one that stays in ets.
 stays([{atom, _, Table} | _], #context{tables = Tables}) -> lists:member(Table, Tables);
@@ -155,11 +174,9 @@ walk({call, Anno, {remote, _, {atom, _, Module}, {atom, _, Name}} = Called, Argu
 walk({call, Anno, {atom, Anno1, Name} = Called, Arguments}, Context) ->
     Walked = walk(Arguments, Context),
     Arity = length(Arguments),
-    case {is_imported(Name, Arity, Context) andalso stays(Arguments, Context),
-          lists:member({Name, Arity}, Context#context.automatic)} of
-        {true, _} -> {call, Anno, {remote, Anno1, {atom, Anno1, ets}, Called}, Walked};
-        {_, true} -> {call, Anno, Called, applied({erlang, Name, Arity}, Walked, Context)};
-        {_, false} -> {call, Anno, Called, Walked}
+    case is_imported(Name, Arity, Context) andalso stays(Arguments, Context) of
+        true -> {call, Anno, {remote, Anno1, {atom, Anno1, ets}, Called}, Walked};
+        false -> {call, Anno, Called, applied({local_module(Name, Arity, Context), Name, Arity}, Walked, Context)}
     end;
 walk({'fun', Anno, {function, {atom, Anno1, ets}, Name, Arity}}, Context) ->
     Module = case Arity of
@@ -181,8 +198,8 @@ walk(Form, _Context) ->
     Form.
 
 %% The arguments of a function that takes a module, with ets replaced by cats.
-applied(Function, Arguments, Context) ->
-    case ?APPLYING of
+applied(Function, Arguments, #context{applying = Applying} = Context) ->
+    case Applying of
         #{Function := Place} ->
             {Before, [Module | Behind]} = lists:split(Place - 1, Arguments),
             case {Module, Behind} of
@@ -238,32 +255,32 @@ is_type_of_cats(_Name, _Arity) ->
 %% Places that remain
 
 %% Whether a call has a module that is not literal, and a function name that ets may have.
-has_dynamic({call, _, {remote, _, Module, Name}, Arguments} = Call, Automatic) ->
-    may_be_ets(Module, Name, length(Arguments)) orelse is_dynamic_apply(Call, Automatic) orelse
-        has_dynamic([Module, Name, Arguments], Automatic);
-has_dynamic({call, _, {atom, _, _}, Arguments} = Call, Automatic) ->
-    is_dynamic_apply(Call, Automatic) orelse has_dynamic(Arguments, Automatic);
-has_dynamic({'fun', _, {function, Module, Name, Arity}}, _Automatic) when is_tuple(Module) ->
+has_dynamic({call, _, {remote, _, Module, Name}, Arguments} = Call, Context) ->
+    may_be_ets(Module, Name, length(Arguments)) orelse is_dynamic_apply(Call, Context) orelse
+        has_dynamic([Module, Name, Arguments], Context);
+has_dynamic({call, _, {atom, _, _}, Arguments} = Call, Context) ->
+    is_dynamic_apply(Call, Context) orelse has_dynamic(Arguments, Context);
+has_dynamic({'fun', _, {function, Module, Name, Arity}}, _Context) when is_tuple(Module) ->
     may_be_ets(Module, Name, case Arity of {integer, _, Number} -> Number; _ -> any end);
-has_dynamic({attribute, _, _, _}, _Automatic) ->
+has_dynamic({attribute, _, _, _}, _Context) ->
     false;
-has_dynamic(Form, Automatic) when is_tuple(Form) ->
-    has_dynamic(tuple_to_list(Form), Automatic);
-has_dynamic([Form | Forms], Automatic) ->
-    has_dynamic(Form, Automatic) orelse has_dynamic(Forms, Automatic);
-has_dynamic(_Form, _Automatic) ->
+has_dynamic(Form, Context) when is_tuple(Form) ->
+    has_dynamic(tuple_to_list(Form), Context);
+has_dynamic([Form | Forms], Context) ->
+    has_dynamic(Form, Context) orelse has_dynamic(Forms, Context);
+has_dynamic(_Form, _Context) ->
     false.
 
-is_dynamic_apply({call, _, {remote, _, {atom, _, Module}, {atom, _, Name}}, Arguments}, _Automatic) ->
-    applies_dynamic({Module, Name, length(Arguments)}, Arguments);
-is_dynamic_apply({call, _, {atom, _, Name}, Arguments}, Automatic) ->
-    lists:member({Name, length(Arguments)}, Automatic)
-        andalso applies_dynamic({erlang, Name, length(Arguments)}, Arguments);
-is_dynamic_apply(_Call, _Automatic) ->
+is_dynamic_apply({call, _, {remote, _, {atom, _, Module}, {atom, _, Name}}, Arguments}, Context) ->
+    applies_dynamic({Module, Name, length(Arguments)}, Arguments, Context);
+is_dynamic_apply({call, _, {atom, _, Name}, Arguments}, Context) ->
+    Arity = length(Arguments),
+    applies_dynamic({local_module(Name, Arity, Context), Name, Arity}, Arguments, Context);
+is_dynamic_apply(_Call, _Context) ->
     false.
 
-applies_dynamic(Function, Arguments) ->
-    case ?APPLYING of
+applies_dynamic(Function, Arguments, #context{applying = Applying}) ->
+    case Applying of
         #{Function := Place} ->
             case lists:nthtail(Place - 1, Arguments) of
                 [Module, Name | _] -> may_be_ets(Module, Name, any);
@@ -286,60 +303,63 @@ functions_of_ets() ->
     ets:module_info(exports) -- [{module_info, 0}, {module_info, 1}].
 
 %% The places where `ets' remains as a value. In a pattern, a comparison, a map key or a table name it does no harm.
-left({atom, Anno, ets}) -> [{Anno, value}];
-left({attribute, _, record, {_, Fields}}) -> left(Fields);
-left({attribute, _, _, _}) -> [];
-left({clause, _, _Patterns, _Guards, Body}) -> left(Body);
-left({match, _, _Pattern, Value}) -> left(Value);
-left({maybe_match, _, _Pattern, Value}) -> left(Value);
-left({Generator, _, _Pattern, Source})
+left({atom, Anno, ets}, _Context) -> [{Anno, value}];
+left({attribute, _, record, {_, Fields}}, Context) -> left(Fields, Context);
+left({attribute, _, _, _}, _Context) -> [];
+left({clause, _, _Patterns, _Guards, Body}, Context) -> left(Body, Context);
+left({match, _, _Pattern, Value}, Context) -> left(Value, Context);
+left({maybe_match, _, _Pattern, Value}, Context) -> left(Value, Context);
+left({Generator, _, _Pattern, Source}, Context)
   when Generator =:= generate; Generator =:= generate_strict; Generator =:= b_generate; Generator =:= b_generate_strict;
        Generator =:= m_generate; Generator =:= m_generate_strict ->
-    left(Source);
-left({op, _, _, Left, Right}) -> left(no_atom([Left, Right]));
-left({record_field, _, _Name}) -> [];
-left({record_field, _, _Name, Value}) -> left(Value);
-left({record_field, _, Record, _, _Name}) -> left(Record);
-left({record_index, _, _, _}) -> [];
-left({map_field_assoc, _, Key, Value}) -> left(no_atom([Key]) ++ [Value]);
-left({map_field_exact, _, Key, Value}) -> left(no_atom([Key]) ++ [Value]);
-left({tuple, _, Elements}) -> named(Elements);
-left({'fun', _, {function, Module, Name, Arity}}) -> left(no_atom([Module]) ++ [Name, Arity]);
-left({call, _, {remote, _, Module, Name}, Arguments}) ->
-    left(no_atom([Module, Name])) ++ arguments({Module, Name, length(Arguments)}, Arguments);
-left({call, _, {atom, _, _} = Name, Arguments}) -> arguments({{atom, 0, erlang}, Name, length(Arguments)}, Arguments);
-left(Form) when is_tuple(Form) -> left(tuple_to_list(Form));
-left([Form | Forms]) -> left(Form) ++ left(Forms);
-left(_) -> [].
+    left(Source, Context);
+left({op, _, _, Left, Right}, Context) -> left(no_atom([Left, Right]), Context);
+left({record_field, _, _Name}, _Context) -> [];
+left({record_field, _, _Name, Value}, Context) -> left(Value, Context);
+left({record_field, _, Record, _, _Name}, Context) -> left(Record, Context);
+left({record_index, _, _, _}, _Context) -> [];
+left({map_field_assoc, _, Key, Value}, Context) -> left(no_atom([Key]) ++ [Value], Context);
+left({map_field_exact, _, Key, Value}, Context) -> left(no_atom([Key]) ++ [Value], Context);
+left({tuple, _, Elements}, Context) -> named(Elements, Context);
+left({'fun', _, {function, Module, Name, Arity}}, Context) -> left(no_atom([Module]) ++ [Name, Arity], Context);
+left({call, _, {remote, _, Module, Name}, Arguments}, Context) ->
+    left(no_atom([Module, Name]), Context) ++ arguments({Module, Name, length(Arguments)}, Arguments, Context);
+left({call, _, {atom, Anno, Name} = Called, Arguments}, Context) ->
+    Arity = length(Arguments),
+    arguments({{atom, Anno, local_module(Name, Arity, Context)}, Called, Arity}, Arguments, Context);
+left(Form, Context) when is_tuple(Form) -> left(tuple_to_list(Form), Context);
+left([Form | Forms], Context) -> left(Form, Context) ++ left(Forms, Context);
+left(_, _Context) -> [].
 
 no_atom(Forms) -> [Form || Form <- Forms, element(1, Form) =/= atom].
 
 %% The places in the arguments of a call. The table argument of cats is a name. The argument of `memory' is no module.
 %% The module of an applied function has been replaced already where cats has the function.
-arguments({{atom, _, cats}, _, _}, [Table | Arguments]) ->
-    left(no_atom([Table])) ++ left(Arguments);
-arguments({{atom, _, dbg}, _, _}, [{atom, Anno, ets} | Arguments]) ->
-    [{Anno, traced} | left(Arguments)];
-arguments({{atom, _, Tracer}, {atom, _, Name}, Arity}, Arguments) when is_map_key({Tracer, Name, Arity}, ?TRACING) ->
+arguments({{atom, _, cats}, _, _}, [Table | Arguments], Context) ->
+    left(no_atom([Table]), Context) ++ left(Arguments, Context);
+arguments({{atom, _, dbg}, _, _}, [{atom, Anno, ets} | Arguments], Context) ->
+    [{Anno, traced} | left(Arguments, Context)];
+arguments({{atom, _, Tracer}, {atom, _, Name}, Arity}, Arguments, Context) when is_map_key({Tracer, Name, Arity}, ?TRACING) ->
     {Before, [Pattern | Behind]} = lists:split(maps:get({Tracer, Name, Arity}, ?TRACING) - 1, Arguments),
-    left(Before) ++ traced(Pattern) ++ left(Behind);
-arguments({{atom, _, Module}, {atom, _, memory}, 1}, [Argument]) when Module =:= erlang; Module =:= c ->
-    left(no_atom([Argument]));
-arguments({{atom, _, Module}, {atom, _, Name}, Arity}, Arguments) when is_map_key({Module, Name, Arity}, ?APPLYING) ->
-    {Before, [Applied | Behind]} = lists:split(maps:get({Module, Name, Arity}, ?APPLYING) - 1, Arguments),
-    left(Before) ++ left(no_atom([Applied])) ++ left(Behind);
-arguments(_Function, Arguments) ->
-    named(Arguments).
+    left(Before, Context) ++ traced(Pattern, Context) ++ left(Behind, Context);
+arguments({{atom, _, Module}, {atom, _, memory}, 1}, [Argument], Context) when Module =:= erlang; Module =:= c ->
+    left(no_atom([Argument]), Context);
+arguments({{atom, _, Module}, {atom, _, Name}, Arity}, Arguments, #context{applying = Applying} = Context)
+  when is_map_key({Module, Name, Arity}, Applying) ->
+    {Before, [Applied | Behind]} = lists:split(maps:get({Module, Name, Arity}, Applying) - 1, Arguments),
+    left(Before, Context) ++ left(no_atom([Applied]), Context) ++ left(Behind, Context);
+arguments(_Function, Arguments, Context) ->
+    named(Arguments, Context).
 
 %% The place in a pattern of functions to trace.
-traced({tuple, _, [{atom, Anno, ets} | Rest]}) -> [{Anno, traced} | left(Rest)];
-traced(Form) -> left(Form).
+traced({tuple, _, [{atom, Anno, ets} | Rest]}, Context) -> [{Anno, traced} | left(Rest, Context)];
+traced(Form, Context) -> left(Form, Context).
 
 %% The places in a tuple or an argument list, which may hold a module, a function and its arguments in this order.
-named([{atom, Anno, ets}, {atom, _, Name} = Function, Arguments | Forms]) ->
+named([{atom, Anno, ets}, {atom, _, Name} = Function, Arguments | Forms], Context) ->
     case is_function_of_ets(Name, any) andalso lists:member(element(1, Arguments), [nil, cons, integer]) of
-        true -> [{Anno, {function, Name}} | named([Arguments | Forms])];
-        false -> [{Anno, value} | named([Function, Arguments | Forms])]
+        true -> [{Anno, {function, Name}} | named([Arguments | Forms], Context)];
+        false -> [{Anno, value} | named([Function, Arguments | Forms], Context)]
     end;
-named([Form | Forms]) -> left(Form) ++ named(Forms);
-named([]) -> [].
+named([Form | Forms], Context) -> left(Form, Context) ++ named(Forms, Context);
+named([], _Context) -> [].

@@ -14,17 +14,19 @@
 %%
 %% The warnings list each place where `ets' is passed as a value, is traced, or is called in a way that cats_recompile
 %% does not follow. They look like those of the compiler. A place with `ets' as a value counts when one of the modules
-%% has a call such as `Tables:insert(T, X)'. The exceptions for tables that stay in `ets' are described at {@link
-%% cats_transform}.
+%% has a call such as `Tables:insert(T, X)'. The options `calls', for functions that take a module, and `except', for tables that stay
+%% in `ets', are described at {@link cats_transform}.
 -module(cats_recompile).
 -export([apps/2, apps/3, format_error/1]).
--export_type([app/0, option/0, exception/0, warning/0]).
+-export_type([app/0, option/0, exception/0, call/0, warning/0]).
 
 -type app() :: atom() | file:name_all().
 %% The name of an application in the code path, or the directory of one. The directory has a subdirectory `ebin'.
 -type exception() :: {module(), Function :: atom()} | {table, Name :: atom()}.
 %% What stays with `ets': the functions of this name in a module, or every call whose table is this literal name.
--type option() :: report | {except, [exception()]}.
+-type call() :: {module(), Function :: atom(), arity(), Position :: pos_integer()}.
+%% A function that takes a module, and the place of this argument, from 1. The name of a function and a list of arguments follow it.
+-type option() :: report | {except, [exception()]} | {calls, [call()]}.
 %% `report' prints the warnings and errors.
 -type warning() :: {file:filename(), [{erl_anno:location(), module(), Description :: term()}]}.
 %% A place, as the compiler describes it. The module's `format_error/1' makes a text of the description.
@@ -44,11 +46,11 @@ apps(Apps, OutDir) ->
 -spec apps([app()], file:name_all(), [option()]) -> {ok, [module()], [warning()]} | {error, [Reason :: term()]}.
 apps(Apps, Out, Options) ->
     OutDir = unicode:characters_to_list(Out),
-    Exceptions = cats_forms:exceptions(Options),
+    Rules = cats_forms:rules(Options),
     Found = [find(App) || App <- Apps],
     Read = [{Directory, Name, read(Beam)} || {ok, Directory, Name} <- Found, Beam <- beams(Directory)],
     Result = case [Reason || {error, Reason} <- Found] ++ [Reason || {_, _, {error, Reason}} <- Read] of
-                 [] -> recompile(Found, [{Name, Module} || {_, Name, {ok, Module}} <- Read], OutDir, Exceptions);
+                 [] -> recompile(Found, [{Name, Module} || {_, Name, {ok, Module}} <- Read], OutDir, Rules);
                  Reasons -> {error, Reasons}
              end,
     _ = [report(Result) || proplists:get_bool(report, Options)],
@@ -176,10 +178,10 @@ source(Beam, Module, Compiled) ->
 %%------------------------------------------------------------------------------------------------------------
 %% Writing
 
-recompile(Found, Modules, OutDir, Exceptions) ->
-    Rewritten = [{Name, Beam, cats_forms:rewrite(Forms, Exceptions), Options} || {Name, {Beam, Forms, Options}} <- Modules],
-    Dynamic = lists:any(fun({_, _, Forms, _}) -> cats_forms:is_dynamic(Forms) end, Rewritten),
-    Warnings = lists:append([cats_forms:places(Forms, Dynamic, Exceptions) || {_, _, Forms, _} <- Rewritten]),
+recompile(Found, Modules, OutDir, Rules) ->
+    Rewritten = [{Name, Beam, cats_forms:rewrite(Forms, Rules), Options} || {Name, {Beam, Forms, Options}} <- Modules],
+    Dynamic = lists:any(fun({_, _, Forms, _}) -> cats_forms:is_dynamic(Forms, Rules) end, Rewritten),
+    Warnings = lists:append([cats_forms:places(Forms, Dynamic, Rules) || {_, _, Forms, _} <- Rewritten]),
     Compiled = [{Name, Beam, compile:noenv_forms(Forms, [debug_info, return_errors | Options])}
                 || {Name, Beam, Forms, Options} <- Rewritten],
     case [{not_compiled, Beam, Errors} || {_, Beam, {error, Errors, _}} <- Compiled] of

@@ -30,8 +30,14 @@
 %%     insert, [T, X])'.</li>
 %% </ul>
 %%
-%% Write `cats' in such a place. The compiler also warns where `ets' is traced, as in `dbg:tp(ets, insert, [])'. Compiler
-%% option `nowarn_cats_transform', of a module or a project, disables the warnings.
+%% Write `cats' in such a place, or name the function by the option `calls', below. The compiler also warns where `ets' is traced, as in
+%% `dbg:tp(ets, insert, [])'. The compiler option `nowarn_cats_transform', of a module or a project, disables the warnings.
+%%
+%% == Functions that take a module ==
+%%
+%% The compiler option `{cats_transform, [{calls, [{Module, Function, Arity, Position}]}]}' of a module or a project names functions of
+%% your own that take a module, a function and arguments. `Position' is the place of the module among the arguments. So
+%% `{my_rpc, call, 4, 2}' makes `my_rpc:call(Node, cats, insert, [T, X])' of `my_rpc:call(Node, ets, insert, [T, X])'.
 %%
 %% == Tables that stay in ets ==
 %%
@@ -50,10 +56,10 @@
           cats_forms:forms() | {warning, cats_forms:forms(), [cats_forms:place()]}.
 parse_transform(Forms, Options) ->
     All = Options ++ lists:flatten([Some || {attribute, _, compile, Some} <- Forms]),
-    Exceptions = cats_forms:exceptions([Option || {cats_transform, Some} <- All, Option <- Some]),
-    Transformed = cats_forms:rewrite(Forms, Exceptions),
+    Rules = cats_forms:rules([Option || {cats_transform, Some} <- All, Option <- Some]),
+    Transformed = cats_forms:rewrite(Forms, Rules),
     case lists:member(nowarn_cats_transform, All)
-        orelse cats_forms:places(Transformed, cats_forms:is_dynamic(Transformed), Exceptions) of
+        orelse cats_forms:places(Transformed, cats_forms:is_dynamic(Transformed, Rules), Rules) of
         true -> Transformed;
         [] -> Transformed;
         Warnings -> {warning, Transformed, Warnings}

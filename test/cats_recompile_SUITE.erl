@@ -2,9 +2,9 @@
 -module(cats_recompile_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, init_per_testcase/2, end_per_testcase/2]).
--export([separate/1, in_place/1, from_source/1, not_possible/1, warned/1, exceptions/1, elixir/1]).
+-export([separate/1, in_place/1, from_source/1, not_possible/1, warned/1, exceptions/1, named_calls/1, elixir/1]).
 
-all() -> [separate, in_place, from_source, not_possible, warned, exceptions, elixir].
+all() -> [separate, in_place, from_source, not_possible, warned, exceptions, named_calls, elixir].
 
 init_per_testcase(Case, Config) ->
     [{directory, filename:join(proplists:get_value(priv_dir, Config), Case)} | Config].
@@ -123,6 +123,15 @@ exceptions(Config) ->
     ?assertEqual([false, false], apply(recompiled_a, names, [])),
     ?assertEqual({[{a}], undefined}, {ets:lookup(two, a), cats:whereis(two)}),
     ?assertEqual({undefined, []}, {ets:whereis(one), cats:tab2list(one)}).
+
+%% A function that takes a module is followed if it is named, in all applications.
+named_calls(Config) ->
+    Original = application([{"recompiled_a", "new() -> recompiled_b:call(ets, new, [t, [public]]).\n"},
+                            {"recompiled_b", "call(M, F, A) -> apply(M, F, A).\n"}], [debug_info], Config),
+    {ok, _, [_]} = cats_recompile:apps([Original], out(Config)),
+    ?assertMatch({ok, _, []}, cats_recompile:apps([Original], out(Config), [{calls, [{recompiled_b, call, 3, 1}]}])),
+    [load(Module, filename:join(out(Config), "demo")) || Module <- [recompiled_a, recompiled_b]],
+    ?assertEqual(cats, kind(apply(recompiled_a, new, []))).
 
 %% Elixir writes its debug information in a form of its own. The documentation stays.
 elixir(Config) ->

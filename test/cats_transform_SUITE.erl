@@ -3,11 +3,11 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0]).
 -export([calls/1, funs/1, imports/1, applied/1, dets/1, own_apply/1, types/1, untouched/1, fun2ms/1, option/1, warned/1,
-         not_warned/1, warning_options/1, exceptions/1, runs/1]).
+         not_warned/1, warning_options/1, exceptions/1, named_calls/1, runs/1]).
 
 all() ->
     [calls, funs, imports, applied, dets, own_apply, types, untouched, fun2ms, option, warned, not_warned,
-     warning_options, exceptions, runs].
+     warning_options, exceptions, named_calls, runs].
 
 %% The transformed module, as text without its attributes.
 transformed(Lines) ->
@@ -245,6 +245,24 @@ exceptions(_Config) ->
                    || Form <- cats_transform:parse_transform(forms(Lines(Attributes)), Options), element(1, Form) =:= function])
      || {Attributes, Options} <- [{[], [Except]}, {["-compile({cats_transform, [{except, [{transformed, f}, {table, kept}]}]})."], []}]],
     ?assertError({bad_exception, f}, cats_transform:parse_transform(forms(["f() -> ok."]), [{cats_transform, [{except, [f]}]}])).
+
+%% Functions that take a module, named by an option: of another module, imported, and of the module itself.
+named_calls(_Config) ->
+    Lines = ["-import(other, [start/3]).",
+             "f(N, T) -> other:call(N, ets, info, [T, size], 1000), other:call(N, ets, kept).",
+             "g(T) -> start(ets, info, [T]), on(ets, info, [T]), other:call(n, ets, no_such_function, [], 1).",
+             "on(M, F, A) -> M:F(A)."],
+    Option = {cats_transform, [{calls, [{other, call, 5, 2}, {other, start, 3, 1}]}, {calls, [{transformed, on, 3, 1}]}]},
+    {warning, Transformed, Warnings} = cats_transform:parse_transform(forms(Lines), [Option]),
+    ?assertEqual([spaceless(Text) || Text <- ["f(N, T) -> other:call(N, cats, info, [T, size], 1000), other:call(N, ets, kept).",
+                                              "g(T) -> start(cats, info, [T]), on(cats, info, [T]),"
+                                              " other:call(n, ets, no_such_function, [], 1).",
+                                              "on(M, F, A) -> M:F(A)."]],
+                 [spaceless(lists:flatten(erl_pp:form(Form))) || {function, _, _, _, _} = Form <- Transformed]),
+    %% The call with three arguments is not named.
+    ?assertMatch([{_, [{3, cats_transform, value}]}], Warnings),
+    [?assertError({bad_call, Bad}, cats_transform:parse_transform(forms(["f() -> ok."]), [{cats_transform, [{calls, [Bad]}]}]))
+     || Bad <- [{other, call}, {other, call, 3, 0}, {other, call, 3, 4}, {other, "call", 3, 1}]].
 
 %% The whole of it at work.
 runs(_Config) ->

@@ -1,5 +1,6 @@
 %% The clients of a measurement. Each sends a message to itself and waits until the server delivers it, again and again.
-%% The modes put and take leave persistent messages in the server, and take them from it.
+%% The modes put and take leave persistent messages in the server, and take them from it. The mode stream writes a stream of messages, reads
+%% it from its begin, and stays its consumer until the VM is ended.
 %% Prints one line: messages, seconds, and the percentiles 50, 99 and 100 of the latency in microseconds.
 -module(load).
 -export([main/1]).
@@ -17,11 +18,7 @@ main(Words) ->
 run(["put", Port]) ->
     Channel = channel(list_to_integer(Port)),
     #'queue.declare_ok'{} = amqp_channel:call(Channel, #'queue.declare'{queue = <<"kept">>, durable = true}),
-    #'confirm.select_ok'{} = amqp_channel:call(Channel, #'confirm.select'{}),
-    [ok = amqp_channel:cast(Channel, #'basic.publish'{routing_key = <<"kept">>},
-                            #amqp_msg{props = #'P_basic'{delivery_mode = 2}, payload = integer_to_binary(N)})
-     || N <- lists:seq(1, 100)],
-    true = amqp_channel:wait_for_confirms(Channel),
+    publish(Channel, <<"kept">>),
     halt(0);
 run(["take", Port]) ->
     Channel = channel(list_to_integer(Port)),
@@ -32,6 +29,22 @@ run(["take", Port]) ->
      end || N <- lists:seq(1, 100)],
     #'basic.get_empty'{} = amqp_channel:call(Channel, #'basic.get'{queue = <<"kept">>}),
     halt(0);
+run(["stream", Port]) ->
+    Channel = channel(list_to_integer(Port)),
+    Declare = #'queue.declare'{queue = <<"stream">>, durable = true, arguments = [{<<"x-queue-type">>, longstr, <<"stream">>}]},
+    #'queue.declare_ok'{} = amqp_channel:call(Channel, Declare),
+    publish(Channel, <<"stream">>),
+    #'basic.qos_ok'{} = amqp_channel:call(Channel, #'basic.qos'{prefetch_count = 10}),
+    Consume = #'basic.consume'{queue = <<"stream">>, arguments = [{<<"x-stream-offset">>, longstr, <<"first">>}]},
+    #'basic.consume_ok'{} = amqp_channel:subscribe(Channel, Consume, self()),
+    receive #'basic.consume_ok'{} -> ok end,
+    [receive
+         {#'basic.deliver'{delivery_tag = Tag}, #amqp_msg{payload = Payload}} ->
+             Payload = integer_to_binary(N),
+             ok = amqp_channel:cast(Channel, #'basic.ack'{delivery_tag = Tag})
+     end || N <- lists:seq(1, 100)],
+    io:format("read~n"),
+    timer:sleep(infinity);
 run([Protocol, Port, Clients, Seconds]) ->
     Connect = case Protocol of
                   "rabbitmq" -> fun amqp/2;
@@ -68,6 +81,14 @@ channel(Port) ->
     {ok, Connection} = amqp_connection:start(#amqp_params_network{host = "127.0.0.1", port = Port}),
     {ok, Channel} = amqp_connection:open_channel(Connection),
     Channel.
+
+%% A hundred persistent messages, which the server confirms.
+publish(Channel, Queue) ->
+    #'confirm.select_ok'{} = amqp_channel:call(Channel, #'confirm.select'{}),
+    [ok = amqp_channel:cast(Channel, #'basic.publish'{routing_key = Queue},
+                            #amqp_msg{props = #'P_basic'{delivery_mode = 2}, payload = integer_to_binary(N)})
+     || N <- lists:seq(1, 100)],
+    true = amqp_channel:wait_for_confirms(Channel).
 
 amqp(Port, _N) ->
     Channel = channel(Port),

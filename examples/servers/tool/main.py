@@ -1,6 +1,7 @@
 """The command examples/servers/run."""
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -44,7 +45,7 @@ def compare(server, quick):
     try:
         for each in running.values():
             each.start()
-            done = each.check(lambda mode: client(mode, each))
+            done = each.check(lambda mode: client(mode, each), lambda mode: staying_client(mode, each))
             print(f"{each.node}: {', '.join(done)}: as expected. Tables: {each.tables()}")
         result = {clients: measure(running, clients, rounds, seconds) for clients in CLIENTS}
         for each in running.values():
@@ -79,14 +80,36 @@ def compile_load():
     packages.run(["erlc", "-o", WORK, HERE / "load.erl"], env={**os.environ, "ERL_LIBS": RabbitMq.libraries()})
 
 
+def client_process(mode, server, *arguments):
+    """The clients: they are a VM of their own."""
+    return subprocess.Popen(["erl", "-noinput", "-pa", WORK, "-run", "load", "main", mode, str(server.port), *arguments],
+                            env={**os.environ, "ERL_LIBS": RabbitMq.libraries(), "ERL_CRASH_DUMP_BYTES": "0"},
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
 def client(mode, server, *arguments):
-    """What the clients print: they are a VM of their own."""
-    answer = subprocess.run(["erl", "-noinput", "-pa", WORK, "-run", "load", "main", mode, str(server.port), *arguments],
-                            env={**os.environ, "ERL_LIBS": RabbitMq.libraries(), "ERL_CRASH_DUMP_BYTES": "0"}, capture_output=True,
-                            text=True, timeout=300)
-    if answer.returncode != 0:
-        raise Problem(f"the clients of {server.node} failed: {(answer.stdout + answer.stderr).strip()[-2000:]}")
-    return answer.stdout
+    """What the clients print."""
+    process = client_process(mode, server, *arguments)
+    try:
+        printed, _ = process.communicate(timeout=300)
+    finally:
+        process.kill()
+    if process.returncode != 0:
+        raise Problem(f"the clients of {server.node} failed: {printed.strip()[-2000:]}")
+    return printed
+
+
+@contextlib.contextmanager
+def staying_client(mode, server):
+    """A client that has printed its first line, and goes on to the end of the context."""
+    process = client_process(mode, server)
+    try:
+        if process.stdout.readline().strip() != "read":
+            raise Problem(f"the client {mode} of {server.node} failed")
+        yield
+    finally:
+        process.kill()
+        process.wait()
 
 
 def table(name, result):

@@ -8,7 +8,7 @@ from . import CATS, UNPACKED, WORK, Problem
 
 RECOMPILE = """
     Apps = [list_to_atom(App) || App <- init:get_plain_arguments()],
-    case cats_recompile:apps(Apps, "{out}", [report]) of {{ok, _, _}} -> halt(0); {{error, _}} -> halt(1) end.
+    case cats_recompile:apps(Apps, "{out}", [report, {{calls, {calls}}}]) of {{ok, _, _}} -> halt(0); {{error, _}} -> halt(1) end.
 """
 
 
@@ -27,15 +27,16 @@ def unpack(names):
 
 
 def recompile(server):
-    """The directories of the server's applications that use cats. They are made again when cats_recompile is newer."""
+    """The directories of the server's applications that use cats. They are made again when cats or what is asked for has changed."""
     out = WORK / "recompiled" / server.name
     done = out / "done"
-    if not done.exists() or done.stat().st_mtime < max(file.stat().st_mtime for file in CATS.glob("cats*.beam")):
+    asked = f"{server.applications} {server.calls}"
+    if not done.exists() or done.read_text() != asked or done.stat().st_mtime < max(file.stat().st_mtime for file in CATS.glob("cats*.beam")):
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
-        run(["erl", "-noinput", "-pa", CATS, "-eval", RECOMPILE.format(out=out), "-extra", *server.applications],
+        run(["erl", "-noinput", "-pa", CATS, "-eval", RECOMPILE.format(out=out, calls=server.calls), "-extra", *server.applications],
             env={**os.environ, "ERL_LIBS": server.libraries()})
-        done.touch()
+        done.write_text(asked)
     return [CATS, *(out / name / "ebin" for name in server.applications)]
 
 

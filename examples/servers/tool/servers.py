@@ -18,7 +18,10 @@ CLOCK = os.sysconf("SC_CLK_TCK")
 
 
 class Server:
-    """A server on ets or on cats: `paths` are the directories of beams that come before its own."""
+    """A server on ets or on cats: `paths` are the directories of beams that come before its own.
+
+    Each server tells its `packages`, the `applications` that use cats then, and the functions in them that take a module (`calls`).
+    """
 
     def __init__(self, kind, number, paths):
         self.kind, self.port, self.distribution = kind, self.first_port + number, self.first_port + 10000 + number
@@ -115,6 +118,7 @@ class RabbitMq(Server):
     packages = ["rabbitmq-server"]
     applications = ["mnesia", "rabbit", "rabbit_common", "rabbitmq_prelaunch", "ra", "aten", "ranch", "seshat", "osiris",
                     "sysmon_handler", "gen_batch_server", "credentials_obfuscation"]
+    calls = "[{rabbit_misc, rpc_call, 4, 2}, {rabbit_misc, rpc_call, 5, 2}]"
     ready = ["await_startup"]
 
     @staticmethod
@@ -137,8 +141,8 @@ class RabbitMq(Server):
     def controller(self):
         return [RABBITMQ / "sbin/rabbitmqctl", "--silent"]
 
-    def check(self, client):
-        """Persistent messages and their queue outlive a restart."""
+    def check(self, client, staying_client):
+        """Persistent messages and their queue outlive a restart. A stream has a consumer."""
         client("put")
         before = self.control("list_queues", "name", "messages")
         if before.split() != ["kept", "100"]:
@@ -146,8 +150,12 @@ class RabbitMq(Server):
         self.stop()
         self.start()
         client("take")
+        with staying_client("stream"):
+            queues = self.control("list_queues", "name", "type", "consumers")
+        if "stream\tstream\t1" not in queues.splitlines():
+            raise Problem(f"list_queues of {self.node} says {queues} while a stream has a consumer")
         self.control("status")
-        return ["status", "list_queues", "100 persistent messages after a restart"]
+        return ["status", "list_queues", "100 persistent messages after a restart", "a stream of 100 messages"]
 
 
 class Ejabberd(Server):
@@ -158,6 +166,7 @@ class Ejabberd(Server):
                 "erlang-p1-stringprep", "erlang-p1-stun", "erlang-p1-tls", "erlang-p1-utils", "erlang-p1-xml", "erlang-p1-xmpp",
                 "erlang-p1-yaml", "erlang-p1-yconf", "erlang-p1-zlib", "erlang-unicode-util-compat"]
     applications = ["mnesia", "ejabberd", "p1_cache_tab", "p1_pkix", "p1_stun", "p1_utils", "jose"]
+    calls = "[]"
     ready = ["status"]
 
     @staticmethod
@@ -187,7 +196,7 @@ class Ejabberd(Server):
     def controller(self):
         return ["bash", self.home / "ejabberdctl"]
 
-    def check(self, client):
+    def check(self, client, _staying_client):
         """A user outlives a restart."""
         self.control("register", "kept", "localhost", "p")
         self.stop()

@@ -12,6 +12,8 @@
 %%     one call, and overlap their cache misses.</li>
 %% <li>{@link update/3} changes an object by a function. {@link replace/3} is compare-and-swap of an object.</li>
 %% <li>{@link add/3} adds to counters that are integers or floats.</li>
+%% <li>{@link rank/2}, {@link nth/2}, {@link count/3} and {@link range/4} treat an `ordered_set' as a sequence: the
+%%     place of a key, the object at a place, and the objects between two keys.</li>
 %% <li>A table with option `{heir, keep}' outlives its owner. {@link claim/1} gives it a new one.</li>
 %% <li>{@link from_ets/2} and {@link to_ets/2} copy a table from and to `ets'.</li>
 %% <li>{@link memory/0} returns the memory of all tables.</li>
@@ -44,11 +46,11 @@
 %% runs out.
 -module(cats).
 
--export([add/3, all/0, claim/1, delete/1, delete/2, delete_all_objects/1, delete_many/2, delete_object/2, engines/0,
-         first/1, first_lookup/1, give_away/3, i/0, info/1, info/2, insert/2, insert_many/2, insert_new/2, last/1,
-         last_lookup/1, lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3, lookup_many/2, member/2,
-         memory/0, new/2, next/2, next_lookup/2, prev/2, prev_lookup/2, rename/2, replace/3, safe_fixtable/2, setopts/2,
-         slot/2, tab2list/1, take/2, take_many/2, update/3, update/4, update_counter/3, update_counter/4,
+-export([add/3, all/0, claim/1, count/2, count/3, delete/1, delete/2, delete_all_objects/1, delete_many/2,
+         delete_object/2, engines/0, first/1, first_lookup/1, give_away/3, i/0, info/1, info/2, insert/2, insert_many/2,
+         insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3,
+         lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4,
+         rank/2, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, tab2list/1, take/2, take_many/2, update/3, update/4, update_counter/3, update_counter/4,
          update_element/3, update_element/4, whereis/1]).
 
 -export([fun2ms/1, is_compiled_ms/1, match/1, match/2, match/3, match_delete/2, match_object/1,
@@ -59,7 +61,7 @@
 -export([foldl/3, foldr/3, from_dets/2, from_ets/2, i/1, i/2, i/3, init_table/2, file2tab/1, file2tab/2, tab2file/2,
          tab2file/3, tabfile_info/1, table/1, table/2, to_dets/2, to_ets/2]).
 
--export_type([change/0, engine/0, engine_option/0, increment/0, info_item/0, option/0, tab/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
+-export_type([change/0, engine/0, engine_option/0, increment/0, info_item/0, key_range/0, option/0, tab/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
 -type table() :: atom() | tid().
@@ -131,6 +133,11 @@
 %% One change of {@link update_counter/3}: add `Increment' to the element at `Pos'. With a positive increment, a
 %% sum above `Threshold' becomes `SetValue'. With a negative one, a sum below `Threshold' does.
 
+-type key_range() :: #{from | above => Key :: term(), to | below => Key :: term(), order => ascending | descending}.
+%% The keys of an `ordered_set' between two bounds. `from' and `to' belong to them, `above' and `below' do not. Without
+%% `from' or `above', they begin with the first key. Without `to' or `below', they end with the last one. `order' says
+%% in which order {@link range/3} lists their objects. The default is `ascending'.
+
 -type increment() :: number() | {Pos :: pos_integer(), Increment :: number()}.
 %% One addition of {@link add/3}. A number alone is added to the element after the key.
 -type change() :: fun((Object :: tuple()) -> (NewObject :: tuple()) | keep | delete).
@@ -184,6 +191,56 @@ claim(Table) ->
         cats_nif:claim(Table)
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+    end.
+
+%% @doc Returns the number of objects whose keys are in a range. Not in `ets'.
+%%
+%% As {@link count/3}, with bounds that may be open.
+-spec count(table(), key_range()) -> non_neg_integer().
+count(Table, Range) ->
+    case bounds(Range) of
+        {From, To, _Order} -> count_between(Table, From, To, [Table, Range]);
+        invalid -> cats_failure:fail(badarg, no_range, count, [Table, Range])
+    end.
+
+%% @doc Returns the number of objects with keys from `From' to `To'. Both keys belong to the range, and need not be in
+%% the table. The number is 0 if `To' is below `From'. Not in `ets'.
+%%
+%% An object that is in the table during the whole call is counted exactly once. Objects outside of the range make no
+%% difference. The call is not atomic: of the objects that other processes insert or delete meanwhile, it may count
+%% some and not others.
+%%
+%% The cost is as for {@link rank/2}. Works with `ordered_set' and engine `ca' only.
+-spec count(table(), From :: term(), To :: term()) -> non_neg_integer().
+count(Table, From, To) ->
+    count_between(Table, [From], [To], [Table, From, To]).
+
+count_between(Table, From, To, Called) ->
+    try
+        cats_nif:count_between(Table, From, To)
+    catch
+        error:Cause:Stack -> cats_failure:handle(Cause, {count_between, [Table, From, To]}, count, Called, Stack)
+    end.
+
+%% The bounds of a range, as the native functions take them.
+bounds(Range) when is_map(Range) ->
+    Known = maps:with([from, above, to, below, order], Range),
+    case {bound(from, above, Range), bound(to, below, Range), maps:get(order, Range, ascending)} of
+        {From, To, Order} when From =/= invalid, To =/= invalid, map_size(Known) =:= map_size(Range),
+                               (Order =:= ascending orelse Order =:= descending) ->
+            {From, To, Order};
+        _ ->
+            invalid
+    end;
+bounds(_Range) ->
+    invalid.
+
+bound(Inclusive, Exclusive, Range) ->
+    case Range of
+        #{Inclusive := _, Exclusive := _} -> invalid;
+        #{Inclusive := Key} -> [Key];
+        #{Exclusive := Key} -> {Key};
+        #{} -> []
     end.
 
 %% @doc Deletes a table. When the call returns, the table is gone and its name is free. The call takes `O(1)'
@@ -256,9 +313,10 @@ delete_object(Table, Object) ->
 %% Each map holds the name, the table types that the engine can hold, and its own options. An option comes with a
 %% list of names, the default first, or with its smallest and largest number. The first engine with a type is the
 %% default for that type. `transactions' lists the types with which {@link cats_transaction} works.
+%% `order_statistics' lists the types with which {@link rank/2}, {@link nth/2} and {@link count/3} work.
 -spec engines() -> [#{name := engine(), types := [table_type()],
                       options := #{Option :: atom() => [atom()] | {integer(), integer()}},
-                      transactions := [table_type()]}].
+                      transactions := [table_type()], order_statistics := [table_type()]}].
 engines() ->
     Engines = try
                   cats_nif:engines()
@@ -266,8 +324,8 @@ engines() ->
                   error:Cause:Stack -> cats_failure:handle(Cause, Stack)
               end,
     [#{name => Name, types => Types, options => maps:from_list(Options),
-       transactions => Transactions}
-     || {Name, Types, Options, Transactions} <- Engines].
+       transactions => Transactions, order_statistics => OrderStatistics}
+     || {Name, Types, Options, Transactions, OrderStatistics} <- Engines].
 
 %% @doc Returns the first key, or `$end_of_table' if the table is empty. In an `ordered_set' it is the smallest
 %% key in term order. The other types have an order of their own.
@@ -590,6 +648,22 @@ next_lookup(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
+%% @doc Returns the object with number `N' in key order. The first object has number 0, as in {@link rank/2}. Negative
+%% numbers count from the end: the last object has number -1. Returns `$end_of_table' if the table has too few objects.
+%% Not in `ets'.
+%%
+%% An object that is in the table during the whole call is counted exactly once. So if no other process writes, `nth(Table,
+%% rank(Table, Key))' is the object with this key.
+%%
+%% The cost is as for {@link rank/2}. Works with `ordered_set' and engine `ca' only.
+-spec nth(table(), N :: integer()) -> (Object :: tuple()) | '$end_of_table'.
+nth(Table, N) ->
+    try
+        cats_nif:nth(Table, N)
+    catch
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+    end.
+
 %% @doc Returns the key before `Key' in an `ordered_set', or `$end_of_table' if there is none. For other types it
 %% is the same as {@link next/2}. `Key' need not be in the table.
 -spec prev(table(), Key :: term()) -> (Key2 :: term()) | '$end_of_table'.
@@ -606,6 +680,66 @@ prev(Table, Key) ->
 prev_lookup(Table, Key) ->
     try
         cats_nif:prev_lookup(Table, Key)
+    catch
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+    end.
+
+%% @doc Returns up to `Limit' objects whose keys are in a range, as a list in the order of the range. Not in `ets'.
+%%
+%% `Limit' is a positive integer or `infinity'. A page of results can be continued in both directions from any key, which
+%% need not be in the table any more:
+%%
+%% ```
+%% Next = cats:range(Table, #{above => Last}, 10),
+%% Previous = cats:range(Table, #{below => First, order => descending}, 10).
+%% '''
+%%
+%% An object that is in the table during the whole call is listed exactly once, if it is within the limit. The call is not
+%% atomic. It runs in slices of a few hundred objects. Works with `ordered_set' only, with any engine. Costs `O(log N)',
+%% and more for each object that is listed.
+-spec range(table(), key_range(), Limit :: pos_integer() | infinity) -> [Object :: tuple()].
+range(Table, Range, Limit) ->
+    case bounds(Range) of
+        {From, To, Order} -> range_between(Table, From, To, Order =:= descending, Limit, [Table, Range, Limit]);
+        invalid -> cats_failure:fail(badarg, no_range, range, [Table, Range, Limit])
+    end.
+
+%% @doc Returns up to `Limit' objects with keys from `From' to `To', in ascending order. Both keys belong to the range,
+%% and need not be in the table. The list is empty if `To' is below `From'. Not in `ets'.
+%%
+%% See {@link range/3}, which also has open bounds and the descending order.
+-spec range(table(), From :: term(), To :: term(), Limit :: pos_integer() | infinity) -> [Object :: tuple()].
+range(Table, From, To, Limit) ->
+    range_between(Table, [From], [To], false, Limit, [Table, From, To, Limit]).
+
+range_between(Table, From, To, Down, Limit, Called) ->
+    Slice = try
+                cats_nif:range_between(Table, From, To, Down, Limit)
+            catch
+                error:Cause:Stack ->
+                    cats_failure:handle(Cause, {range_between, [Table, From, To, Down, Limit]}, range, Called, Stack)
+            end,
+    case Slice of
+        {Objects, Last, Left} when Down -> Objects ++ range_between(Table, From, {Last}, Down, Left, Called);
+        {Objects, Last, Left} -> Objects ++ range_between(Table, {Last}, To, Down, Left, Called);
+        Objects -> Objects
+    end.
+
+%% @doc Returns the number of keys of the table that are below `Key', in term order. So the first key has rank 0. `Key'
+%% itself need not be in the table: then the rank is the one that it would have. Not in `ets'.
+%%
+%% An object that is in the table during the whole call is counted exactly once. The call is not atomic: of the objects
+%% that other processes insert or delete meanwhile, it may count some and not others.
+%%
+%% `count(Table, #{above => Key})' is the number of keys above `Key', so it is the rank counted from the end.
+%%
+%% In a table of a million objects it takes some microseconds. The cost is `O(log N + N / 10000)'. The first call on a
+%% table takes longer, as it counts the objects of each leaf of the tree. From then on insertions and deletions keep these
+%% counts. Works with `ordered_set' and engine `ca' only.
+-spec rank(table(), Key :: term()) -> non_neg_integer().
+rank(Table, Key) ->
+    try
+        cats_nif:rank(Table, Key)
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.

@@ -91,8 +91,8 @@ error_info({Why, _Option} = Cause) when Why =:= invalid_option; Why =:= repeated
 error_info({Tables, _Cause} = Cause) when Tables =:= cats; Tables =:= ets ->
     {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
 error_info(Cause) ->
-    Causes = [access, already_exists, badkey, default, id, keypos, no_fun, no_hash_table, no_object, no_ranges,
-              no_transactions, not_owner, nothing_delegated, other_key, overflow, owned, owner, position, table_type,
+    Causes = [access, already_exists, badkey, default, id, keypos, no_fun, no_hash_table, no_object,
+              no_order_statistics, no_range, no_ranges, no_transactions, not_owner, nothing_delegated, other_key, overflow, owned, owner, position, table_type,
               type],
     case lists:member(Cause, Causes) of
         true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
@@ -148,6 +148,19 @@ explain(badarg, new, [_Name, _Options], no_hash_table) ->
     #{2 => <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>};
 explain(badarg, _Function, _Arguments, no_transactions) ->
     #{1 => <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca">>};
+explain(badarg, _Function, _Arguments, no_order_statistics) ->
+    #{1 => <<"order statistics are for tables of type ordered_set with engine ca">>};
+explain(badarg, Function, _Arguments, no_range) when Function =:= count; Function =:= range ->
+    #{2 => <<"not a range of keys: a map with from or above, to or below, and order">>};
+explain(badarg, range, _Arguments, no_ranges) ->
+    #{1 => <<"not an ordered_set">>};
+explain(badarg, range, Arguments, none) ->
+    #{length(Arguments) => <<"neither a positive integer nor infinity">>};
+explain(badarg, nth, [_Table, _N], none) ->
+    #{2 => <<"not an integer of at most 64 bits">>};
+explain(Reason, Function, [Table | _], Cause)
+  when Function =:= rank; Function =:= nth; Function =:= count; Function =:= range ->
+    as_ets(Reason, delete, [Table], Cause);
 explain(badarg, select, _Arguments, no_ranges) ->
     #{1 => <<"not an ordered_set, so a transaction selects by one whole key only">>};
 explain(badarg, _Function, _Arguments, no_ranges) ->

@@ -49,6 +49,10 @@
     prev_objects/2,
     next_numbered/3,
     prev_numbered/3,
+    rank/2,
+    nth/2,
+    count_between/3,
+    range_between/5,
     slot/2,
     safe_fixtable/2,
     rename/2,
@@ -401,6 +405,20 @@ next_numbered(_Table, _Object, _Number) -> erlang:nif_error(not_loaded).
           tuple() | nonempty_improper_list(pos_integer(), tuple()) | [tuple()] | atom().
 prev_numbered(_Table, _Object, _Number) -> erlang:nif_error(not_loaded).
 
+-spec rank(table(), Key :: term()) -> non_neg_integer().
+rank(_Table, _Key) -> erlang:nif_error(not_loaded).
+
+-spec nth(table(), integer()) -> tuple() | '$end_of_table'.
+nth(_Table, _Number) -> erlang:nif_error(not_loaded).
+
+-spec count_between(table(), bound(), bound()) -> non_neg_integer().
+count_between(_Table, _From, _To) -> erlang:nif_error(not_loaded).
+
+%% If one call cannot return all objects, returns the last key, and how many objects are still wanted.
+-spec range_between(table(), bound(), bound(), Down :: boolean(), Limit) -> [tuple()] | {[tuple()], Key :: term(), Limit} when
+      Limit :: pos_integer() | infinity.
+range_between(_Table, _From, _To, _Down, _Limit) -> erlang:nif_error(not_loaded).
+
 -spec slot(table(), non_neg_integer()) -> [tuple()] | '$end_of_table'.
 slot(_Table, _Number) -> erlang:nif_error(not_loaded).
 
@@ -463,7 +481,7 @@ select_chunk(_Table, _Cursor, _Limit) -> erlang:nif_error(not_loaded).
 -type note() :: {table(), Key :: term(), [tuple()]}
               | {table(), From :: bound(), To :: bound(), Down :: boolean(), [tuple()]}.
 -type bound() :: [] | [Key :: term()] | {Key :: term()}.
-%% No bound, a key that belongs to the range, or a key that does not. `To' is never the last of these.
+%% No bound, a key that belongs to the range, or a key that does not. In a note, `To' is never the last of these.
 
 %% The identifier of a table, its type and the position of the key. Raises `no_transactions' if its engine has none.
 -spec transaction_table(table()) -> {reference(), cats:table_type(), pos_integer()}.

@@ -191,7 +191,8 @@ tables_of_ets(_Config) ->
     Others = fun(Table) ->
                  [{foldl, [fun max/2, 0, Table], 3}, {foldr, [fun max/2, 0, Table], 3},
                   {init_table, [Table, fun(_) -> end_of_input end], 1}, {lookup_elements, [Table, k, [1]], 1},
-                  {lookup_many, [Table, [k]], 1}, {from_ets, [Table, Table], 1}, {to_ets, [Table, Table], 1},
+                  {lookup_many, [Table, [k]], 1}, {rank, [Table, k], 1}, {nth, [Table, 0], 1}, {count, [Table, 1, 2], 1},
+                  {range, [Table, 1, 2, 3], 1}, {from_ets, [Table, Table], 1}, {to_ets, [Table, Table], 1},
                   {from_dets, [Table, dets], 1}, {to_dets, [Table, dets], 1}]
              end,
     [?assertEqual({Function, Remark}, {Function, maps:get(Place, remarks(failure(cats, Function, Arguments)))})

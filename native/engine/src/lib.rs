@@ -77,6 +77,35 @@ impl<'a, P> Range<'a, P> {
     }
 }
 
+/// The keys between two bounds. A bound is a key, and whether that key belongs to them. Without a bound they are unbounded on that side.
+pub struct Between<'a, P> {
+    pub from: Option<(&'a P, bool)>,
+    pub to: Option<(&'a P, bool)>,
+}
+
+// By hand, because a derived one would require that `P` is `Copy`.
+impl<P> Clone for Between<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<P> Copy for Between<'_, P> {}
+
+/// Why an order statistic was not found. Nothing has changed that a reader can see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// As for [`Busy`].
+    Busy,
+    /// It takes more work than the caller allows.
+    Long,
+}
+
+impl From<Busy> for Unfinished {
+    fn from(_: Busy) -> Self {
+        Self::Busy
+    }
+}
+
 /// How an engine looks into keys.
 pub trait Schema: Send + Sync + 'static {
     /// A key to search for, prepared once for a call.

@@ -10,7 +10,7 @@ mod registry;
 mod table;
 
 pub use cats_engine::config::READER_GROUPS;
-pub use cats_engine::Range;
+pub use cats_engine::{Between, Range};
 pub use failure::{Cause, Failure};
 pub use object::schema::{OwnedKey, Probe};
 pub use object::{Object, ObjectRef, COPY_LIMIT};

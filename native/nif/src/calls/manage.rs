@@ -179,8 +179,8 @@ fn refused(env: Env, refusal: Refusal) -> Failure {
     Failure::Bad(env.tuple(&parts.map(|part| env.atom(part))))
 }
 
-/// The engines that are built, for `cats:engines/0`: `{Name, Types, Options}`, where an option is `{Option, Names}` or
-/// `{Option, {Least, Most}}`.
+/// The engines that are built, for `cats:engines/0`: `{Name, Types, Options, Transactions, OrderStatistics}`. An option is `{Option, Names}`
+/// or `{Option, {Least, Most}}`. The last two are the types with which these work.
 pub fn engines(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     let option = |option: &EngineOption| {
         let values = match option.values() {
@@ -195,14 +195,17 @@ pub fn engines(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     let engine = |engine: EngineName| {
         let kinds: Vec<Term> = engine.kinds().iter().map(|kind| env.atom(kind.text())).collect();
         let options: Vec<Term> = engine.options().iter().map(option).collect();
-        let has_transactions = |kind: &&TableKind| engine.has_transactions(**kind);
-        let transactions = engine.kinds().iter().filter(has_transactions);
-        let transactions: Vec<Term> = transactions.map(|kind| env.atom(kind.text())).collect();
+        let with = |has: fn(EngineName, TableKind) -> bool| {
+            let kinds = engine.kinds().iter().filter(|kind| has(engine, **kind));
+            let kinds: Vec<Term> = kinds.map(|kind| env.atom(kind.text())).collect();
+            env.list(&kinds)
+        };
         env.tuple(&[
             env.atom(engine.text()),
             env.list(&kinds),
             env.list(&options),
-            env.list(&transactions),
+            with(EngineName::has_transactions),
+            with(EngineName::has_order_statistics),
         ])
     };
     let built = EngineName::ALL

@@ -8,6 +8,7 @@
 //! | `one` | replace, remove, lookup_to_update, add |
 //! | `many` | take_many, delete_many, insert_many |
 //! | `traverse` | first to prev_lookup, slot |
+//! | `order` | rank, nth, count, range |
 //! | `select` | select, match and their kin, scan |
 //! | `transaction` | what `cats_transaction` calls |
 //! | `manage` | new, delete/1, rename, whereis, give_away, claim, setopts, safe_fixtable, all |
@@ -20,6 +21,7 @@ pub mod info;
 pub mod manage;
 pub mod many;
 pub mod one;
+pub mod order;
 pub mod read;
 pub mod reaper;
 pub mod select;
@@ -326,6 +328,24 @@ fn probe_in<'r>(env: Env, table: &Table, key: Term, room: &'r mut KeyRoom) -> Re
     let (room, builder) = room;
     let key = built_key(env, key, room, builder, |_| Builder::new())?;
     Ok((table.probe(key.term), key.words))
+}
+
+/// The probe for a key, which is built in the room if it needs one.
+fn probe_of<'r>(env: Env, handle: Handle<'_>, key: Term, room: &'r mut Option<KeyRoom>) -> Result<Probe<'r>, Failure> {
+    match key.is_immediate() {
+        true => Ok(handle.table().probe(TermRef::immediate(key.0))),
+        false => Ok(probe_in(env, handle.table(), key, room.insert((Room::new(), None)))?.0),
+    }
+}
+
+/// The bound that a term stands for: `[Key]` if the key belongs to the range, `{Key}` if not, `[]` for none.
+fn bound(env: Env, term: Term) -> Result<Option<(Term, bool)>, Failure> {
+    match (env.cell(term), env.tuple_elements(term)) {
+        (Some((key, Term(NIL))), _) => Ok(Some((key, true))),
+        (_, Some(&[key])) => Ok(Some((key, false))),
+        _ if term.0 == NIL => Ok(None),
+        _ => Err(bad()),
+    }
 }
 
 #[inline(never)]

@@ -252,13 +252,7 @@ fn with_range<R>(
         return Err(bad());
     }
     let down = down == atoms::true_();
-    let bound = |bound: Term| match (env.cell(bound), env.tuple_elements(bound)) {
-        (Some((key, Term(NIL))), _) => Ok(Some((key, true))),
-        (_, Some(&[key])) => Ok(Some((key, false))),
-        _ if bound.0 == NIL => Ok(None),
-        _ => Err(bad()),
-    };
-    let (from, to) = (bound(from)?, bound(to)?);
+    let (from, to) = (bound(env, from)?, bound(env, to)?);
     if to.is_some_and(|(_, inclusive)| !inclusive) {
         return Err(bad());
     }
@@ -275,14 +269,6 @@ fn with_range<R>(
         to: to.as_ref(),
         down,
     })
-}
-
-/// The probe for a key, which is built in the room if it needs one.
-fn probe_of<'r>(env: Env, handle: Handle<'_>, key: Term, room: &'r mut Option<KeyRoom>) -> Result<Probe<'r>, Failure> {
-    match key.is_immediate() {
-        true => Ok(handle.table().probe(TermRef::immediate(key.0))),
-        false => Ok(probe_in(env, handle.table(), key, room.insert((Room::new(), None)))?.0),
-    }
 }
 
 /// The number of writes that delete a key that is not an immediate. Fails with `Big` if these are too many writes.

@@ -66,6 +66,8 @@ atoms! {
     name = "name",
     named_table = "named_table",
     node = "node",
+    no_order_statistics = "no_order_statistics",
+    no_ranges = "no_ranges",
     no_transactions = "no_transactions",
     none = "none",
     not_owner = "not_owner",

@@ -7,6 +7,7 @@ pub(crate) mod info;
 pub(crate) mod insert;
 pub(crate) mod lookup;
 pub(crate) mod number;
+pub(crate) mod order;
 mod replace;
 pub(crate) mod select;
 pub(crate) mod transaction;

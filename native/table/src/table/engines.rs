@@ -88,6 +88,11 @@ impl EngineName {
         matches!((self, kind), (Self::Hash, Kind::Set) | (Self::Ca, Kind::OrderedSet))
     }
 
+    /// Whether tables of this engine and type have `rank`, `nth` and `count`.
+    pub fn has_order_statistics(self, kind: Kind) -> bool {
+        matches!((self, kind), (Self::Ca, Kind::OrderedSet))
+    }
+
     /// The options of the engine, besides those that all engines have.
     pub fn options(self) -> &'static [EngineOption] {
         use EngineOption::*;

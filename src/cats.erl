@@ -50,8 +50,8 @@
          delete_object/2, engines/0, first/1, first_lookup/1, give_away/3, i/0, info/1, info/2, insert/2, insert_many/2,
          insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3,
          lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4,
-         rank/2, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, tab2list/1, take/2, take_many/2, update/3, update/4, update_counter/3, update_counter/4,
-         update_element/3, update_element/4, whereis/1]).
+         rank/2, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, tab2list/1, take/2, take_many/2,
+         update/3, update/4, update_counter/3, update_counter/4, update_element/3, update_element/4, whereis/1]).
 
 -export([fun2ms/1, is_compiled_ms/1, match/1, match/2, match/3, match_delete/2, match_object/1,
          match_object/2, match_object/3, match_spec_compile/1, match_spec_run/2, repair_continuation/2, select/1,
@@ -110,8 +110,10 @@
 -type option() :: table_type() | table_access() | named_table | {keypos, pos_integer()}
                 | {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none} | {heir, keep}
                 | {write_concurrency, boolean() | auto} | {read_concurrency, boolean()}
-                | {decentralized_counters, boolean()} | compressed | {engine, engine()} | engine_option().
-%% An option of {@link new/2}. All but `engine', the {@link engine_option()} and `{heir, keep}' are those of `ets'.
+                | {decentralized_counters, boolean()} | compressed | {engine, engine()} | engine_option()
+                | {snapshot_limit, Bytes :: non_neg_integer()}.
+%% An option of {@link new/2}. All but `engine', the {@link engine_option()}, `{heir, keep}' and `snapshot_limit' are those of
+%% `ets'.
 -type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | fixed | heir | id
                    | keypos | memory | name | named_table | node | owner | protection | read_concurrency
                    | safe_fixed | safe_fixed_monotonic_time | size | stats | type | write_concurrency.
@@ -313,10 +315,11 @@ delete_object(Table, Object) ->
 %% Each map holds the name, the table types that the engine can hold, and its own options. An option comes with a
 %% list of names, the default first, or with its smallest and largest number. The first engine with a type is the
 %% default for that type. `transactions' lists the types with which {@link cats_transaction} works.
-%% `order_statistics' lists the types with which {@link rank/2}, {@link nth/2} and {@link count/3} work.
+%% `order_statistics' lists the types with which {@link rank/2}, {@link nth/2} and {@link count/3} work. `snapshots'
+%% says whether {@link snapshot/1} works.
 -spec engines() -> [#{name := engine(), types := [table_type()],
                       options := #{Option :: atom() => [atom()] | {integer(), integer()}},
-                      transactions := [table_type()], order_statistics := [table_type()]}].
+                      transactions := [table_type()], order_statistics := [table_type()], snapshots := boolean()}].
 engines() ->
     Engines = try
                   cats_nif:engines()
@@ -324,8 +327,8 @@ engines() ->
                   error:Cause:Stack -> cats_failure:handle(Cause, Stack)
               end,
     [#{name => Name, types => Types, options => maps:from_list(Options),
-       transactions => Transactions, order_statistics => OrderStatistics}
-     || {Name, Types, Options, Transactions, OrderStatistics} <- Engines].
+       transactions => Transactions, order_statistics => OrderStatistics, snapshots => Snapshots}
+     || {Name, Types, Options, Transactions, OrderStatistics, Snapshots} <- Engines].
 
 %% @doc Returns the first key, or `$end_of_table' if the table is empty. In an `ordered_set' it is the smallest
 %% key in term order. The other types have an order of their own.
@@ -615,6 +618,8 @@ memory() ->
 %% `{engine, Name}' chooses the structure of the table, see {@link engine()}. Some engines take an {@link
 %% engine_option()} as well.
 %%
+%% `{snapshot_limit, Bytes}' bounds what is kept for the snapshots of the table, see {@link snapshot/1}.
+%%
 %% Fails with `badarg' when an option is invalid, when the name is taken, or when the engine does not support the
 %% table type or an option. The explanation names the option.
 -spec new(Name :: atom(), [option()]) -> table().
@@ -802,6 +807,54 @@ slot(Table, Number) ->
         cats_nif:slot(Table, Number)
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+    end.
+
+%% @doc Returns a read-only table that holds what the table holds at one instant. Of a list of tables, returns a list of
+%% such tables, in this order and all of the same instant. So a transaction, or an inserted list, is wholly in the
+%% snapshots or not at all. Not in `ets'.
+%%
+%% All functions that read tables take a snapshot in the place of a table. Those that change a table fail with `badarg'.
+%% Any process that has the snapshot may read it. It has no owner and no name, and {@link all/0} does not list it. It goes
+%% when nobody refers to it any more, or by {@link delete/1}, which any process may call that has it.
+%%
+%% The time does not depend on the size of the tables. But the call waits for calls that are under way. While there is a
+%% snapshot, the first change of a key copies what the key had. ``info(Snapshot, memory)'' is the memory that the
+%% snapshot holds back. Option `snapshot_limit' of {@link new/2} is the number of bytes that the copies for all
+%% snapshots of a table may have. If they need more, its snapshots die: all calls on them fail with `badarg'. Without the
+%% option there is no limit.
+%%
+%% The snapshot stays when the table is emptied or deleted, or when its owner ends.
+%%
+%% Fails with `badarg' when the caller may not read a table, when a table is a snapshot itself, and for engines other
+%% than `hash' and `ca'.
+-spec snapshot(table()) -> tid();
+              ([table()]) -> [tid()].
+snapshot(Tables) when is_list(Tables) ->
+    snapshot(Tables, Tables);
+snapshot(Table) ->
+    [Snapshot] = snapshot([Table], Table),
+    Snapshot.
+
+snapshot(Tables, Called) ->
+    Begun = try
+                cats_nif:snapshot(Tables)
+            catch
+                error:Cause:Stack -> cats_failure:handle(Cause, {snapshot, [Tables]}, snapshot, [Called], Stack)
+            end,
+    Taken = case Begun of
+                {wait, Snapshots} ->
+                    try
+                        cats_nif:snapshot_finish(Tables, Snapshots)
+                    catch
+                        error:Why:Where ->
+                            Native = {snapshot_finish, [Tables, Snapshots]},
+                            cats_failure:handle(Why, Native, snapshot, [Called], Where)
+                    end;
+                _ -> Begun
+            end,
+    case Taken of
+        again -> snapshot(Tables, Called);
+        _ -> Taken
     end.
 
 %% @doc Returns all objects as a list. Those of an `ordered_set' are in term order of their keys. Costs `O(N)', in

@@ -92,8 +92,8 @@ error_info({Tables, _Cause} = Cause) when Tables =:= cats; Tables =:= ets ->
     {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
 error_info(Cause) ->
     Causes = [access, already_exists, badkey, default, id, keypos, no_fun, no_hash_table, no_object,
-              no_order_statistics, no_range, no_ranges, no_transactions, not_owner, nothing_delegated, other_key, overflow, owned, owner, position, table_type,
-              type],
+              no_order_statistics, no_range, no_ranges, no_snapshots, no_transactions, not_owner, nothing_delegated,
+              other_key, overflow, owned, owner, position, snapshot, snapshot_limit, table_type, type],
     case lists:member(Cause, Causes) of
         true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
         false -> unknown
@@ -147,7 +147,8 @@ explain(badarg, new, [_Name, _Options], nothing_delegated) ->
 explain(badarg, new, [_Name, _Options], no_hash_table) ->
     #{2 => <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>};
 explain(badarg, _Function, _Arguments, no_transactions) ->
-    #{1 => <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca">>};
+    #{1 => <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca,"
+             " not for snapshots">>};
 explain(badarg, _Function, _Arguments, no_order_statistics) ->
     #{1 => <<"order statistics are for tables of type ordered_set with engine ca">>};
 explain(badarg, Function, _Arguments, no_range) when Function =:= count; Function =:= range ->
@@ -161,6 +162,16 @@ explain(badarg, nth, [_Table, _N], none) ->
 explain(Reason, Function, [Table | _], Cause)
   when Function =:= rank; Function =:= nth; Function =:= count; Function =:= range ->
     as_ets(Reason, delete, [Table], Cause);
+explain(badarg, snapshot, [_Tables], snapshot) ->
+    #{1 => <<"a snapshot, of which no other can be taken">>};
+explain(badarg, snapshot, [_Tables], no_snapshots) ->
+    #{1 => <<"snapshots are for tables with engine hash or ca">>};
+explain(badarg, snapshot, [Tables], none) when is_list(Tables) ->
+    #{1 => <<"not a proper list">>};
+explain(badarg, Function, _Arguments, Cause) when Cause =:= snapshot; Cause =:= snapshot_limit ->
+    #{table_place(Function) => snapshot_remark(Cause)};
+explain(Reason, snapshot, [Tables], Cause) ->
+    as_ets(Reason, delete, [Tables], Cause);
 explain(badarg, select, _Arguments, no_ranges) ->
     #{1 => <<"not an ordered_set, so a transaction selects by one whole key only">>};
 explain(badarg, _Function, _Arguments, no_ranges) ->
@@ -293,9 +304,14 @@ as_ets(Reason, Function, Arguments, Cause) ->
 %% What is wrong with one of two tables between which objects are copied.
 copied(_Reason, Place, _Table, none) ->
     #{Place => <<"the key position is out of range for an object of the other table">>};
+copied(_Reason, Place, _Table, Cause) when Cause =:= snapshot; Cause =:= snapshot_limit ->
+    #{Place => snapshot_remark(Cause)};
 copied(Reason, Place, Table, Cause) ->
     #{1 := Remark} = as_ets(Reason, delete, [Table], Cause),
     #{Place => Remark}.
+
+snapshot_remark(snapshot) -> <<"a snapshot, which cannot be changed">>;
+snapshot_remark(snapshot_limit) -> <<"a snapshot that has died: what it kept was more than the table's snapshot_limit">>.
 
 is_proper(List) ->
     is_list(List) andalso

@@ -59,6 +59,8 @@
     whereis/1,
     give_away/3,
     claim/1,
+    snapshot/1,
+    snapshot_finish/2,
     setopts/2,
     all/0,
     info/2,
@@ -271,7 +273,7 @@ priv_dir() ->
     end.
 
 -spec engines() -> [{Name, [Type :: atom()], [{Option :: atom(), [atom()] | {integer(), integer()}}],
-                     Transactions :: [Type :: atom()]}]
+                     Transactions :: [Type :: atom()], Snapshots :: boolean()}]
               when Name :: cats:engine().
 engines() -> erlang:nif_error(not_loaded).
 
@@ -436,6 +438,15 @@ give_away(_Table, _Process, _Data) -> erlang:nif_error(not_loaded).
 
 -spec claim(table()) -> true.
 claim(_Table) -> erlang:nif_error(not_loaded).
+
+%% Takes a snapshot of a list of tables. `again' means that the call is to be made again, and `wait' that
+%% {@link snapshot_finish/2} is to be called.
+-spec snapshot([table()]) -> [reference()] | again | {wait, [reference()]}.
+snapshot(_Tables) -> erlang:nif_error(not_loaded).
+
+%% Finishes a snapshot that must wait. Raises `busy' while it must.
+-spec snapshot_finish([table()], [reference()]) -> [reference()] | again.
+snapshot_finish(_Tables, _Snapshots) -> erlang:nif_error(not_loaded).
 
 -spec setopts(table(), term()) -> true.
 setopts(_Table, _Options) -> erlang:nif_error(not_loaded).

@@ -424,6 +424,33 @@ pub fn announce_garbage() {
     }
 }
 
+/// A moment in the past. It tells when all guards that were there then have ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment(u64);
+
+impl Moment {
+    /// The present moment. A guard that is made later sees what this thread did before. O(1).
+    pub fn now() -> Self {
+        // Release pairs with the Acquire in `announce`: a thread that announces a later epoch sees what was done before. Acquire keeps
+        // the chain of increments.
+        Self(DOMAIN.epoch.0.fetch_add(1, Ordering::AcqRel))
+    }
+
+    /// Whether all guards of that moment have ended. The caller has no guard of its own from before. O(threads), and a barrier on all
+    /// processors, which takes microseconds.
+    pub fn is_past(self) -> bool {
+        // After the barrier, a thread whose announcement is not seen here sees what was done before the moment.
+        if !barrier::heavy() {
+            return false;
+        }
+        slots().all(|slot| {
+            // Acquire pairs with the Release of unpin: what was done under the ended guards is seen.
+            let announced = slot.announced.load(Ordering::Acquire);
+            announced == 0 || announced > self.0
+        })
+    }
+}
+
 /// Frees up to about `limit` objects, and takes over what idle threads hold: garbage, and pages of their heaps. True when
 /// garbage is left (perhaps still in use). Frees nothing retired under a guard of its own caller. Never waits.
 pub fn collect(limit: usize) -> bool {

@@ -34,11 +34,17 @@ pub enum Cause {
     Overflow,
     /// The table has an owner, so nobody can claim it.
     Owned,
+    /// The table is a snapshot, so nobody can change it.
+    Snapshot,
+    /// The table is a snapshot that has died, because what was kept for it was too large.
+    SnapshotLimit,
+    /// The engine has no snapshots.
+    NoSnapshots,
 }
 
 impl From<Busy> for Failure {
     fn from(_: Busy) -> Self {
-        Failure::Busy
+        crate::snapshot::patience::why_busy()
     }
 }
 

@@ -7,6 +7,7 @@ mod failure;
 mod object;
 mod operations;
 mod registry;
+mod snapshot;
 mod table;
 
 pub use cats_engine::config::READER_GROUPS;
@@ -25,6 +26,8 @@ pub use operations::traverse::Direction;
 pub use operations::update::{Addition, CounterOp, ElementOp, Numbers, Tuple, Words, DIGITS_LIMIT};
 pub use registry::reaper;
 pub use registry::{pid_number, wake, Fixation, Heir, Host, Position, Registry, Time, NOBODY};
+pub use snapshot::patience::set_patience;
+pub use snapshot::take::{begin as begin_snapshot, finish as finish_snapshot, is_of as is_snapshot_of};
 pub use table::engines::{EngineName, EngineOption, Values};
 pub use table::options::{Access, Collect, Kind, OptionItem, Options, Refusal, Request, WriteConcurrency};
 pub use table::store::is_built;

@@ -135,6 +135,9 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
         flag().map(OptionItem::ReadConcurrency)
     } else if what == atoms::decentralized_counters() {
         flag().map(OptionItem::DecentralizedCounters)
+    } else if what == atoms::snapshot_limit() {
+        let bytes = value.small_integer()?;
+        Some(OptionItem::SnapshotLimit(usize::try_from(bytes).ok()?))
     } else if what == atoms::engine() {
         let mut built = EngineName::ALL
             .into_iter()
@@ -206,6 +209,7 @@ pub fn engines(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
             env.list(&options),
             with(EngineName::has_transactions),
             with(EngineName::has_order_statistics),
+            atoms::boolean(engine.has_snapshots()),
         ])
     };
     let built = EngineName::ALL
@@ -244,9 +248,19 @@ fn heir_option(env: Env, option: Term) -> Result<Option<Heir>, Failure> {
 
 pub fn delete(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     let guard = pin();
+    if let Some(snapshot) = snapshot_of(env, table) {
+        snapshot.delete_snapshot(&guard)?;
+        return Ok(atoms::true_());
+    }
     let handle = find(env, &guard, table, Right::Manage)?;
     registry().delete(&Vm(env), handle)?;
     Ok(atoms::true_())
+}
+
+/// The table, if it is a snapshot.
+fn snapshot_of(env: Env<'_>, table: Term) -> Option<&Table> {
+    let table = (!table.is_immediate()).then(|| TABLES.get(env, table))?;
+    table.filter(|table| table.is_snapshot())
 }
 
 pub fn rename(env: Env, &[table, name]: &[Term; 2]) -> Result<Term, Failure> {
@@ -288,6 +302,9 @@ pub fn give_away(env: Env, &[table, process, data]: &[Term; 3]) -> Result<Term, 
 pub fn claim(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Info)?;
+    if handle.table().is_snapshot() {
+        return Err(Cause::Snapshot.into());
+    }
     registry().claim(&Vm(env), handle, env.this_process().0)?;
     Ok(atoms::true_())
 }
@@ -335,6 +352,9 @@ pub fn safe_fixtable(env: Env, &[table, fix]: &[Term; 2]) -> Result<Term, Failur
     let handle = find(env, &guard, table, Right::Read)?;
     if fix != atoms::true_() && fix != atoms::false_() {
         return Err(bad());
+    }
+    if handle.table().is_snapshot() {
+        return Ok(atoms::true_());
     }
     registry().fix(&Vm(env), handle, env.this_process().0, fix == atoms::true_())?;
     Ok(atoms::true_())

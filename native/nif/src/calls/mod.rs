@@ -11,6 +11,7 @@
 //! | `order` | rank, nth, count, range |
 //! | `select` | select, match and their kin, scan |
 //! | `transaction` | what `cats_transaction` calls |
+//! | `snapshot` | taking a snapshot |
 //! | `manage` | new, delete/1, rename, whereis, give_away, claim, setopts, safe_fixtable, all |
 //! | `info` | info |
 //! | `reaper` | the thread that works in the background |
@@ -25,6 +26,7 @@ pub mod order;
 pub mod read;
 pub mod reaper;
 pub mod select;
+pub mod snapshot;
 pub mod transaction;
 pub mod traverse;
 pub mod update;
@@ -68,6 +70,7 @@ pub fn prepare() -> bool {
         };
         let _ = REGISTRY.set(registry);
     }
+    cats_table::set_patience(on_dirty_scheduler);
     monitor::on_down(|env, process| registry().owner_down(&Vm(env), process.0));
     true
 }
@@ -177,6 +180,9 @@ impl From<Cause> for Failure {
             Cause::Default => atoms::default(),
             Cause::Overflow => atoms::overflow(),
             Cause::Owned => atoms::owned(),
+            Cause::Snapshot => atoms::snapshot(),
+            Cause::SnapshotLimit => atoms::snapshot_limit(),
+            Cause::NoSnapshots => atoms::no_snapshots(),
         })
     }
 }

@@ -31,6 +31,7 @@ macro_rules! atoms {
 
 atoms! {
     access = "access",
+    again = "again",
     already_exists = "already_exists",
     auto = "auto",
     badkey = "badkey",
@@ -68,6 +69,7 @@ atoms! {
     node = "node",
     no_order_statistics = "no_order_statistics",
     no_ranges = "no_ranges",
+    no_snapshots = "no_snapshots",
     no_transactions = "no_transactions",
     none = "none",
     not_owner = "not_owner",
@@ -96,6 +98,8 @@ atoms! {
     select_reverse = "select_reverse",
     set = "set",
     size = "size",
+    snapshot = "snapshot",
+    snapshot_limit = "snapshot_limit",
     stats = "stats",
     system_limit = "system_limit",
     table_type = "table_type",
@@ -103,6 +107,7 @@ atoms! {
     type_ = "type",
     undefined = "undefined",
     underscore = "_",
+    wait = "wait",
     write_concurrency = "write_concurrency",
 }
 

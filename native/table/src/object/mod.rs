@@ -1,5 +1,6 @@
 //! Objects of tables: the body word of an [`Entry`] (docs/internals/objects.md), objects to store, and objects to read.
 
+pub(crate) mod copy;
 pub(crate) mod group;
 pub(crate) mod packed;
 pub(crate) mod schema;

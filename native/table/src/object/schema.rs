@@ -43,6 +43,23 @@ impl<'a> Probe<'a> {
         }
     }
 
+    /// The probe for the key of a stored entry. `None` if its words cannot belong together.
+    ///
+    /// # Safety
+    /// As for [`stored_key`].
+    pub(crate) unsafe fn stored(entry: Entry, key: usize) -> Option<Self> {
+        Some(Self {
+            word: entry.key,
+            // SAFETY: as the caller promises.
+            term: unsafe { stored_key(entry, key) }?,
+        })
+    }
+
+    /// The probe for the key of an entry, which is this term.
+    pub(crate) fn of_entry(term: TermRef<'a>, word: u64) -> Self {
+        Self { word, term }
+    }
+
     #[inline]
     pub fn word(&self) -> u64 {
         self.word

@@ -33,9 +33,13 @@ impl Handle<'_> {
     pub fn bytes(self) -> usize {
         let contents = match self.table.is_blank() {
             true => 0,
-            false => self.store().total_bytes() + self.store().counter_bytes(),
+            false => self.store().all_bytes(),
         };
-        size_of::<crate::Table>() + IDENTIFIER_BYTES + Registry::bytes_of(self.table) + contents
+        let registry = match self.table.is_snapshot() {
+            true => 0,
+            false => Registry::bytes_of(self.table),
+        };
+        size_of::<crate::Table>() + IDENTIFIER_BYTES + registry + contents
     }
 
     /// The number of base nodes of a contention adapting tree.

@@ -238,6 +238,22 @@ impl<'g> Handle<'g> {
                 let before = *place;
                 let mut expansion = Expansion::new(patient);
                 let bag = self.table.kind().is_bag();
+                if let Some(snapshot) = self.store().snapshot() {
+                    let gathered =
+                        snapshot.gather(self.guard, place, limit, &mut |entry, out: &mut Vec<ObjectRef<'g>>| {
+                            self.expand(entry, &mut expansion, out)
+                        })?;
+                    expansion.finish().inspect_err(|_| *place = before)?;
+                    for seen in &gathered.entries {
+                        let objects = gathered.objects_of(seen).iter();
+                        match bag {
+                            true => out.extend(objects.rev()),
+                            false => out.extend(objects),
+                        }
+                        words.resize(out.len(), seen.entry.key);
+                    }
+                    return Ok(*place & 1 == 0);
+                }
                 let more = self.store().scan(
                     self.guard,
                     place,

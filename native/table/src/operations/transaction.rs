@@ -105,7 +105,8 @@ impl<'g> Reads<'g> {
 impl<'g> Handle<'g> {
     /// Whether transactions can use the table.
     pub fn has_transactions(self) -> bool {
-        self.table.options().engine().has_transactions(self.table.kind())
+        let engine = self.table.options().engine();
+        engine.has_transactions(self.table.kind()) && !self.table.is_snapshot()
     }
 
     /// Like [`lookup`](Self::lookup), and adds the place to `reads`. The table must have

@@ -5,7 +5,7 @@
 //! table whose owner is dead is dead for whoever asks by name, and whoever meets one completes what the owner's death demands:
 //! deletion, transfer to the heir, or a table without an owner until a process claims it.
 
-mod exclusive;
+pub(crate) mod exclusive;
 mod lock_free;
 mod locked;
 pub mod reaper;
@@ -823,11 +823,11 @@ pub fn wake(host: &dyn Host) {
     }
 }
 
-/// Frees what a table contained once nobody reads it.
+/// Frees what a table or a snapshot contained once nobody reads it.
 ///
 /// # Safety
-/// `store` came from a table that refers to it no more.
-unsafe fn retire_store(guard: &Guard, store: *mut Store) {
+/// `store` came from a table or a snapshot that refers to it no more.
+pub(crate) unsafe fn retire_store(guard: &Guard, store: *mut Store) {
     unsafe fn free(store: *mut u8, announced: usize) {
         // SAFETY: retired once, and nobody uses it any more.
         unsafe { free_store(store.cast(), announced != 0) }
@@ -850,11 +850,18 @@ fn announce(store: &Store) -> (bool, usize) {
     (announced, bytes)
 }
 
-/// Frees a store, a small one at once, one that was announced by way of the reaper.
+/// Frees a store, a small one at once, one that was announced by way of the reaper. If it has snapshots, the last of them retires it.
 ///
 /// # Safety
-/// Nobody uses it any more.
+/// Nobody uses it any more but its snapshots.
 unsafe fn free_store(store: *mut Store, announced: bool) {
+    // SAFETY: the caller's promise.
+    if !unsafe { &*store }.history().abandon() {
+        if announced {
+            reaper::forgo();
+        }
+        return;
+    }
     // SAFETY: the caller's promise.
     let mut store = unsafe { Own::from_raw(store) };
     if !announced {

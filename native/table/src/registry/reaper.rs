@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::object::group::Group;
 use crate::registry::exclusive::Exclusive;
 use crate::registry::{Host, Registry};
+use crate::snapshot::history;
 use crate::table::store::Store;
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -12,7 +13,7 @@ use cats_sync::probe;
 use cats_sync::slab::Own;
 use cats_term::Dismantled;
 use std::ptr::null_mut;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 /// Something to clear away.
@@ -25,6 +26,8 @@ pub(crate) enum Garbage {
     Group(Own<Group>),
     /// The block of an object likewise, in which many terms are held.
     Block(Dismantled),
+    /// A snapshot that nobody reads any more.
+    Snapshot(Arc<history::Node>),
 }
 
 struct Node {
@@ -53,6 +56,12 @@ pub(crate) fn expect() {
     // Relaxed: a count; the item itself is handed over by the queue.
     PENDING.fetch_add(1, Ordering::Relaxed);
     UNHEARD.store(true, Ordering::Relaxed);
+}
+
+/// Takes back one announcement: what was announced is still in use.
+pub(crate) fn forgo() {
+    // Relaxed: as in `expect`.
+    PENDING.fetch_sub(1, Ordering::Relaxed);
 }
 
 /// Whether something was announced since this was last asked: then the reaper is to be woken.
@@ -160,5 +169,9 @@ fn step(registry: &Registry, host: &dyn Host, garbage: Garbage) -> Result<Option
         },
         Garbage::Group(mut group) => (!group.dismantle(PLACES)).then_some(Garbage::Group(group)),
         Garbage::Block(block) => block.step(ITEMS).map(Garbage::Block),
+        Garbage::Snapshot(node) => match history::sweep(&epoch::pin(), &node) {
+            Ok(()) => None,
+            Err(busy) => return Err((Garbage::Snapshot(node), busy.into())),
+        },
     })
 }

@@ -93,6 +93,11 @@ impl EngineName {
         matches!((self, kind), (Self::Ca, Kind::OrderedSet))
     }
 
+    /// Whether snapshots can be taken of tables of this engine.
+    pub fn has_snapshots(self) -> bool {
+        matches!(self, Self::Hash | Self::Ca)
+    }
+
     /// The options of the engine, besides those that all engines have.
     pub fn options(self) -> &'static [EngineOption] {
         use EngineOption::*;

@@ -7,7 +7,8 @@ pub(crate) mod store;
 use crate::failure::{Cause, Failure};
 use crate::object::group::KeyPlace;
 use crate::object::Layout;
-use crate::registry::Registry;
+use crate::registry::{Registry, NOBODY};
+use crate::snapshot::Snapshot;
 use crate::table::options::{Access, Kind, Options, Request};
 use crate::table::store::Store;
 use cats_engine::config::Config;
@@ -22,6 +23,8 @@ const DEAD: usize = 0x80;
 const LOOKED_UP: usize = 0x40;
 /// Bit of the state: the table is blank. Its contents are those that all blank tables share.
 const BLANK: usize = 0x20;
+/// Bit of the state: the table is a snapshot. It is not in the registry.
+const SNAPSHOT: usize = 0x10;
 /// The bits of the state for the access.
 const ACCESS: usize = 3;
 
@@ -63,8 +66,8 @@ impl Naming {
 /// See the module's documentation.
 ///
 /// The value lies in memory that the boundary provides, in a resource of the VM. It stays there as long as anybody has the table's
-/// identifier, which may be long after the table was deleted. Nothing happens when it is dropped: what a table owns is given up when it
-/// dies, or when entering it into the registry fails.
+/// identifier, which may be long after the table was deleted. What a table owns is given up when it dies, or when entering it into the
+/// registry fails. Only a snapshot dies when it is dropped.
 pub struct Table {
     /// Distinguishes the tables of a registry. Set before anybody else knows the table, and never changed after that.
     serial: AtomicU64,
@@ -77,14 +80,19 @@ pub struct Table {
     state: AtomicUsize,
     /// The contents. If they are the table's own, they are retired when the table dies.
     store: AtomicPtr<Store>,
+    /// The bytes that copies for snapshots of the table may have.
+    snapshot_limit: usize,
     registry: &'static Registry,
 }
 
 impl Table {
     /// A table that nobody knows yet. [`Registry::enter`] makes it known.
     pub fn new(registry: &'static Registry, request: Request, name: u64, owner: u64) -> Result<Self, Failure> {
-        const { assert!(!std::mem::needs_drop::<Self>()) };
-        let Request { options, config } = request;
+        let Request {
+            options,
+            config,
+            snapshot_limit,
+        } = request;
         let (store, blank) = match config {
             None => (
                 ptr::from_ref(Store::blank(options.engine()).ok_or(Failure::SystemLimit)?).cast_mut(),
@@ -100,7 +108,24 @@ impl Table {
             state: AtomicUsize::new(options.access() as usize | look_up | blank),
             store: AtomicPtr::new(store),
             options,
+            snapshot_limit,
             registry,
+        })
+    }
+
+    /// A snapshot of a table. `None` when memory is exhausted.
+    pub(crate) fn of_snapshot(source: &Table, snapshot: Snapshot) -> Option<Self> {
+        let options = source.options.of_snapshot();
+        let store = Own::new(Store::of_snapshot(snapshot))?;
+        Some(Self {
+            serial: AtomicU64::new(0),
+            naming: AtomicU64::new(source.name()),
+            owner: AtomicU64::new(NOBODY),
+            state: AtomicUsize::new(options.access() as usize | SNAPSHOT),
+            store: AtomicPtr::new(store.into_raw()),
+            options,
+            snapshot_limit: usize::MAX,
+            registry: source.registry,
         })
     }
 
@@ -123,6 +148,53 @@ impl Table {
     #[inline]
     pub fn kind(&self) -> Kind {
         self.options.kind()
+    }
+
+    /// The bytes that copies for snapshots of the table may have.
+    pub fn snapshot_limit(&self) -> usize {
+        self.snapshot_limit
+    }
+
+    /// Whether the table is a snapshot.
+    #[inline]
+    pub fn is_snapshot(&self) -> bool {
+        // Relaxed: this never changes.
+        self.state.load(Ordering::Relaxed) & SNAPSHOT != 0
+    }
+
+    /// The engine of a snapshot that was not deleted.
+    pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
+        // Acquire pairs with the Release in `delete_snapshot`.
+        if self.state.load(Ordering::Acquire) & (SNAPSHOT | DEAD) != SNAPSHOT {
+            return None;
+        }
+        // SAFETY: a snapshot has its store until it is deleted, and longer under guards taken before.
+        unsafe { &*self.store_pointer() }.snapshot()
+    }
+
+    /// To be called at the instant of a snapshot, with the number of its objects.
+    pub(crate) fn set_snapshot_size(&self, size: usize) {
+        if let Some(snapshot) = self.snapshot() {
+            snapshot.set_size(size);
+            // SAFETY: as in `snapshot`.
+            unsafe { &*self.store_pointer() }.count(size as i64, 0);
+        }
+    }
+
+    /// Deletes a snapshot, which anybody may who has it. Fails if it was deleted before.
+    pub fn delete_snapshot(&self, guard: &Guard) -> Result<(), Failure> {
+        debug_assert!(self.is_snapshot());
+        unsafe fn free(store: *mut u8, _: usize) {
+            // SAFETY: retired once, and nobody uses it any more.
+            drop(unsafe { Own::from_raw(store.cast::<Store>()) });
+        }
+        // AcqRel: of several callers, one finds that it is alive.
+        if self.state.fetch_or(DEAD, Ordering::AcqRel) & DEAD != 0 {
+            return Err(Cause::Id.into());
+        }
+        // SAFETY: the table is dead, so nobody finds the store any more. It is retired once.
+        unsafe { guard.retire(self.store_pointer().cast(), 0, free) };
+        Ok(())
     }
 
     /// The position of the key in objects, counted from 0.
@@ -240,7 +312,7 @@ impl Table {
     #[inline]
     pub fn check(&self, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Failure> {
         let state = self.state.load(Ordering::Acquire);
-        if state & (DEAD | LOOKED_UP | BLANK) != 0 {
+        if state & (DEAD | LOOKED_UP | BLANK | SNAPSHOT) != 0 {
             return self.check_closely(right, caller());
         }
         self.allows(state, right, caller)
@@ -254,13 +326,26 @@ impl Table {
         state & (DEAD | LOOKED_UP | BLANK) == 0 && (Self::is_open(state, right) || is_owner())
     }
 
-    /// The same for a table that must be looked up in the registry, or is dead or blank.
+    /// The same for a table that must be looked up in the registry, or is dead, blank or a snapshot.
     #[cold]
     fn check_closely(&self, right: Right, caller: u64) -> Result<(), Failure> {
+        if self.is_snapshot() {
+            return self.check_snapshot(right);
+        }
         match self.registry.holds(self)? {
             true => self.check_found(right, || caller),
             false => Err(Cause::Id.into()),
         }
+    }
+
+    /// Whether a snapshot lives, and grants this right.
+    fn check_snapshot(&self, right: Right) -> Result<(), Failure> {
+        Err(match self.snapshot() {
+            None => Cause::Id.into(),
+            Some(snapshot) if snapshot.is_overfull() => Cause::SnapshotLimit.into(),
+            Some(_) if matches!(right, Right::Read | Right::Info) => return Ok(()),
+            Some(_) => Cause::Snapshot.into(),
+        })
     }
 
     /// The same for a table that was looked up in the registry.
@@ -322,6 +407,17 @@ impl Table {
             table: self,
             guard,
             found_by: Naming::NONE,
+        }
+    }
+}
+
+impl Drop for Table {
+    #[inline]
+    fn drop(&mut self) {
+        let state = *self.state.get_mut();
+        if state & (SNAPSHOT | DEAD) == SNAPSHOT {
+            // SAFETY: the snapshot has its store, and nobody has the snapshot any more.
+            drop(unsafe { Own::from_raw(self.store_pointer()) });
         }
     }
 }

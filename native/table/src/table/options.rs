@@ -84,6 +84,8 @@ pub enum OptionItem {
     ReadConcurrency(bool),
     DecentralizedCounters(bool),
     Engine(EngineName),
+    /// The bytes that copies for snapshots of the table may have.
+    SnapshotLimit(usize),
     /// An option that only some engines have, except `write_concurrency`. The number is the value, or the value's place in the option's
     /// [`values`](EngineOption::values).
     OfEngine(EngineOption, u32),
@@ -108,6 +110,8 @@ pub struct Request {
     pub options: Options,
     /// How to build the engine. `None` if it is the default engine, and no option is about it.
     pub config: Option<Box<Config>>,
+    /// The bytes that copies for snapshots of the table may have.
+    pub snapshot_limit: usize,
 }
 
 /// The final options of a table, in one word. A structure that is written field by field and then copied as a whole would cause a
@@ -219,6 +223,14 @@ impl Options {
         self.get(PLAIN) != 0
     }
 
+    /// The options of a snapshot of a table with these options.
+    pub(crate) fn of_snapshot(mut self) -> Self {
+        self.set(ACCESS, Access::Protected as u64);
+        self.set(NAMED, 0);
+        self.set(PLAIN, 0);
+        self
+    }
+
     /// Whether many processes may write at the same time.
     #[inline]
     pub(crate) fn shared(self) -> bool {
@@ -261,6 +273,7 @@ pub struct Collect {
     options: Options,
     engine: Option<EngineName>,
     decentralized: Option<bool>,
+    snapshot_limit: Option<usize>,
     /// Options that only few tables have.
     special: Option<Box<Special>>,
 }
@@ -302,6 +315,7 @@ impl Collect {
             OptionItem::ReadConcurrency(value) => options.set(READ_CONCURRENCY, value.into()),
             OptionItem::DecentralizedCounters(value) => self.decentralized = Some(value),
             OptionItem::Engine(engine) => self.engine = Some(engine),
+            OptionItem::SnapshotLimit(bytes) => self.snapshot_limit = Some(bytes),
             OptionItem::OfEngine(option, value) => {
                 self.special.get_or_insert_default().add(option, value);
             }
@@ -341,7 +355,11 @@ impl Collect {
                 reader_groups,
             )?),
         };
-        Ok(Request { options, config })
+        Ok(Request {
+            options,
+            config,
+            snapshot_limit: self.snapshot_limit.unwrap_or(usize::MAX),
+        })
     }
 }
 

@@ -1,10 +1,12 @@
 //! The contents of a table: an engine and counters. `delete_all_objects` replaces them as a whole.
 
-mod other;
+pub(crate) mod other;
 
 use crate::object::group::free_entry;
 use crate::object::schema::{Exact, Ordered, Probe};
 use crate::object::ObjectRef;
+use crate::snapshot::history::{History, Writer};
+use crate::snapshot::Snapshot;
 use crate::table::engines::EngineName;
 use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::config::Config;
@@ -32,6 +34,8 @@ pub struct Store {
     counters: Stripes<2>,
     /// How the engine was built, so that another one can be built in the same way.
     config: Option<Box<Config>>,
+    /// The snapshots of these contents.
+    history: History,
 }
 
 /// Where a call of [`Store::approach`] came to, for engines in which finding it again takes long.
@@ -83,7 +87,32 @@ impl Store {
             },
             counters: if shared { Stripes::striped() } else { Stripes::new() },
             config,
+            history: History::default(),
         })
+    }
+
+    /// The contents of a snapshot.
+    pub fn of_snapshot(snapshot: Snapshot) -> Self {
+        Self {
+            structure: Structure::Other(Box::new(snapshot)),
+            counters: Stripes::new(),
+            config: None,
+            history: History::default(),
+        }
+    }
+
+    /// The snapshot whose contents these are.
+    #[inline]
+    pub fn snapshot(&self) -> Option<&Snapshot> {
+        match &self.structure {
+            Structure::Other(engine) => engine.snapshot(),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    pub fn history(&self) -> &History {
+        &self.history
     }
 
     /// The contents that all blank tables with this default engine share. They are empty and are only read. So the position of the key
@@ -254,6 +283,9 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
+        if self.history.is_watched() {
+            return self.update_watched(guard, probe, false, change);
+        }
         let probe = probe.erase();
         match &self.structure {
             Structure::Hash(engine) => engine.update(guard, probe, change),
@@ -288,11 +320,98 @@ impl Store {
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
+        if self.history.is_watched() {
+            return self.update_present_watched(guard, probe, change);
+        }
         let probe = probe.erase();
         match &self.structure {
             Structure::Hash(engine) => engine.update_present(guard, probe, change),
             Structure::Ca(engine) => engine.update_present(guard, probe, change),
             Structure::Other(_) => unreachable!("an engine that is a call away"),
+        }
+    }
+
+    /// [`update_plain`](Self::update_plain) of contents that have snapshots. `present` says that `change` does nothing without an entry.
+    #[cold]
+    #[inline(never)]
+    fn update_watched<R>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        present: bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let (mut change, mut result) = (Some(change), None);
+        self.watched(guard, probe.erase(), present, &mut |entry| {
+            let change = change.take().expect("an engine runs a change once");
+            let (step, value) = change(entry);
+            result = Some(value);
+            step
+        })?;
+        Ok(result.expect("an engine runs a change"))
+    }
+
+    /// [`update_present_plain`](Self::update_present_plain) of contents that have snapshots.
+    #[cold]
+    #[inline(never)]
+    fn update_present_watched<R: Default>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        change: impl FnOnce(Entry) -> (Step, R),
+    ) -> Result<R, Busy> {
+        self.update_watched(guard, probe, true, |old| {
+            old.map_or_else(|| (Step::Keep, R::default()), change)
+        })
+    }
+
+    /// Updates contents that have snapshots: keeps what the key has, and then calls `change`.
+    fn watched(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        present: bool,
+        change: &mut dyn FnMut(Option<Entry>) -> Step,
+    ) -> Result<(), Busy> {
+        let writer = Writer::enter(&self.history, guard)?;
+        // The cache misses of both places overlap.
+        self.approach(guard, probe);
+        let keep = writer.must_keep(probe)?;
+        let step = |old: Option<Entry>| {
+            let kept = match keep && (old.is_some() || !present) {
+                true => writer.keep(probe, old),
+                false => Ok(()),
+            };
+            match kept {
+                Ok(()) => (change(old), Ok(())),
+                Err(Busy) => (Step::Keep, Err(Busy)),
+            }
+        };
+        match &self.structure {
+            Structure::Hash(engine) => engine.update(guard, probe, step)?,
+            Structure::Ca(engine) => engine.update(guard, probe, step)?,
+            Structure::Other(_) => unreachable!("an engine without snapshots"),
+        }
+    }
+
+    /// [`update_many`](Self::update_many) of contents that have snapshots.
+    #[cold]
+    #[inline(never)]
+    fn update_many_watched<R>(
+        &self,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
+        let writer = Writer::enter(&self.history, guard)?;
+        let step = |places: &mut dyn Locked| {
+            writer.keep_all(probes, places)?;
+            Ok(change(places))
+        };
+        match &self.structure {
+            Structure::Hash(engine) => engine.update_many(guard, probes, step)?,
+            Structure::Ca(engine) => engine.update_many(guard, probes, step)?,
+            Structure::Other(_) => unreachable!("an engine without snapshots"),
         }
     }
 
@@ -322,6 +441,9 @@ impl Store {
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
+        if self.history.is_watched() {
+            return self.update_many_watched(guard, probes, change);
+        }
         match &self.structure {
             Structure::Hash(engine) => engine.update_many(guard, probes, change),
             Structure::Ca(engine) => engine.update_many(guard, probes, change),
@@ -407,6 +529,39 @@ impl Store {
         }
     }
 
+    /// [`scan`](Self::scan) of a `hash`, for any type of results.
+    pub fn scan_entries<T>(
+        &self,
+        guard: &Guard,
+        position: &mut u64,
+        limit: usize,
+        out: &mut Vec<T>,
+        show: &mut dyn FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let Structure::Hash(engine) = &self.structure else {
+            unreachable!("not a hash table");
+        };
+        let mut cursor = Position::of_number(*position);
+        let more = engine.scan(guard, &mut cursor, limit, out, show)?;
+        *position = cursor.number();
+        Ok(more)
+    }
+
+    /// [`range`](Self::range) of a `ca`, for any type of results.
+    pub fn range_entries<T>(
+        &self,
+        guard: &Guard,
+        range: Range<'_, Probe<'static>>,
+        limit: usize,
+        out: &mut Vec<T>,
+        show: &mut dyn FnMut(Entry, &mut Vec<T>),
+    ) -> Result<bool, Busy> {
+        let Structure::Ca(engine) = &self.structure else {
+            unreachable!("not a tree");
+        };
+        engine.range(guard, range, limit, out, show)
+    }
+
     /// See [`OrderedEngine::range`]. Appends nothing in an unordered store.
     pub fn range<'g>(
         &self,
@@ -451,13 +606,21 @@ impl Store {
 
     /// The number of bytes that the store uses.
     pub fn total_bytes(&self) -> usize {
-        // A default engine is a part of the store.
-        let structure = match &self.structure {
+        size_of::<Self>() + self.structure_bytes() + usize::try_from(self.counters.sum_of(BYTES)).unwrap_or(0)
+    }
+
+    /// The number of bytes of the engine, without those that are a part of the store.
+    pub fn structure_bytes(&self) -> usize {
+        match &self.structure {
             Structure::Hash(engine) => engine.bytes() - size_of_val(engine),
             Structure::Ca(engine) => engine.bytes() - size_of_val(engine),
             Structure::Other(engine) => engine.bytes(),
-        };
-        size_of::<Self>() + structure + usize::try_from(self.counters.sum_of(BYTES)).unwrap_or(0)
+        }
+    }
+
+    /// The number of bytes of the store, with those of its counters.
+    pub fn all_bytes(&self) -> usize {
+        self.total_bytes() + self.counter_bytes()
     }
 
     /// The number of bytes of the counters' stripes. Only stores with many writers have stripes.

@@ -2,6 +2,7 @@
 
 use crate::object::schema::{Exact, Ordered, Probe};
 use crate::object::ObjectRef;
+use crate::snapshot::Snapshot;
 use crate::table::engines::EngineName;
 use cats_engine::config::Config;
 use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Range, Step};
@@ -45,13 +46,17 @@ others! {
     StdHash => unordered cats_engine::std_hash::StdHash,
 }
 
-type Look<'a> = &'a mut dyn FnMut(Option<Entry>);
-type Expand<'a, 'g> = &'a mut dyn FnMut(Entry, &mut Vec<ObjectRef<'g>>);
+pub type Look<'a> = &'a mut dyn FnMut(Option<Entry>);
+pub type Expand<'a, 'g> = &'a mut dyn FnMut(Entry, &mut Vec<ObjectRef<'g>>);
 
 /// The methods of [`Engine`] and [`OrderedEngine`] that a store needs, with the types that a store uses in place of type parameters. A
 /// method that an engine does not support finds nothing.
 pub trait Other: Send + Sync {
     fn is_ordered(&self) -> bool;
+    /// The engine, if it is a snapshot.
+    fn snapshot(&self) -> Option<&Snapshot> {
+        None
+    }
     fn read(&self, guard: &Guard, probe: &Probe<'static>, look: Look<'_>) -> Result<(), Busy>;
     fn update(
         &self,

@@ -1,0 +1,168 @@
+//! Copies of entries for snapshots: of what a key had, or a tombstone if it had nothing.
+//!
+//! A tombstone of an immediate key is a body of its own. That of another key is a block like one of a packed object, of no words. So engines
+//! find its key as they find the key of a packed object.
+
+use crate::object::group::{Group, KeyPlace};
+use crate::object::schema::Probe;
+use crate::object::{
+    address, block, body_bytes, changing, free_body, is_block, is_changing, is_group, packed, size_bits, word_of,
+    Copies, ObjectRef, ADDRESS_BITS, COPY_LIMIT,
+};
+use crate::operations::lookup::GROUP_LIMIT;
+use cats_engine::Entry;
+use cats_sync::epoch::Guard;
+use cats_term::{small, Block, Builder, Scratch, BOTTOM, NIL};
+use std::iter;
+
+/// The body of a tombstone whose key is an immediate. No other body has these low bits.
+const TOMBSTONE: u64 = 0b1001;
+
+/// Whether the body is that of a tombstone.
+///
+/// # Safety
+/// What the body refers to lives.
+#[inline]
+pub unsafe fn is_tombstone(body: u64) -> bool {
+    if body == TOMBSTONE {
+        return true;
+    }
+    // SAFETY: as the caller promises.
+    let block = unsafe { block(body) }.filter(|_| !is_changing(body));
+    block.is_some_and(|block| packed::is_packed(block) && packed::unpacked_words(block) == 0)
+}
+
+/// The body of a tombstone for a key. `None` when memory is exhausted.
+pub fn tombstone(probe: &Probe<'_>) -> Option<u64> {
+    if probe.term().is_immediate() {
+        return Some(TOMBSTONE);
+    }
+    let mut builder = Builder::new();
+    let root = builder.tuple(4);
+    let key = builder.copy(probe.term());
+    for (slot, word) in [BOTTOM, small(0)?, key, NIL].into_iter().enumerate() {
+        builder.set(root, slot, word);
+    }
+    builder.finish().map(address)
+}
+
+/// Whether copying what the body refers to takes too long for a scheduler.
+///
+/// # Safety
+/// The place of the body is locked.
+pub unsafe fn is_long_to_copy(body: u64) -> bool {
+    if is_group(body) {
+        // SAFETY: as the caller promises.
+        let group = unsafe { Group::from_body(body) };
+        // SAFETY: as above.
+        return group.count() > GROUP_LIMIT || unsafe { group.bytes() } > COPY_LIMIT * 8;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { block(body) }.is_some_and(|block| block.words() > COPY_LIMIT)
+}
+
+/// A copy of all objects of an entry, whose memory is the copy's own. None of them is changed in place. `None` when memory is exhausted.
+///
+/// # Safety
+/// The place of the entry is locked.
+pub unsafe fn copied(guard: &Guard, entry: Entry, key: usize) -> Option<u64> {
+    if !is_group(entry.body) {
+        // SAFETY: as the caller promises.
+        return unsafe { copied_object(guard, entry.body) };
+    }
+    let place = KeyPlace {
+        word: entry.key,
+        place: key,
+    };
+    // SAFETY: as the caller promises, the group and its objects live. The copies are this function's own.
+    unsafe {
+        let mut copies = Vec::new();
+        Group::from_body(entry.body).each(|body| {
+            let copy = copied_object(guard, body);
+            copies.extend(copy);
+            copy.is_some()
+        });
+        let whole = copies.len() == Group::from_body(entry.body).count();
+        let (body, rest) = match copies[..] {
+            [only] if whole => return Some(only),
+            [first, second, ..] if whole => (Group::of_two(place, first, second), &copies[2..]),
+            _ => (None, &copies[..0]),
+        };
+        let Some(body) = body else {
+            copies.iter().for_each(|copy| free_body(*copy));
+            return None;
+        };
+        let group = Group::from_body(body);
+        let inserted = rest
+            .iter()
+            .take_while(|copy| group.insert(guard, place, **copy))
+            .count();
+        if inserted < rest.len() {
+            rest[inserted..].iter().for_each(|copy| free_body(*copy));
+            crate::object::group::free_entry(body);
+            return None;
+        }
+        Some(body)
+    }
+}
+
+/// The same for the body of one object.
+///
+/// # Safety
+/// The place of the object is locked.
+unsafe fn copied_object(guard: &Guard, body: u64) -> Option<u64> {
+    if !is_block(body) {
+        return Some(body);
+    }
+    // SAFETY: as the caller promises.
+    unsafe {
+        if let Some(object) = changing(body) {
+            let mut scratch = Scratch::new();
+            // The place is locked, so no change is in progress.
+            let (copy, _) = object.copy_within(&mut scratch.0);
+            return Block::from_words(copy.as_words(), guard).map(address);
+        }
+        block(body)?.with_elements(iter::empty()).map(address)
+    }
+}
+
+/// The bytes of a copy.
+///
+/// # Safety
+/// The copy lives, and nobody changes it.
+pub unsafe fn copied_bytes(body: u64) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match is_group(body) {
+            true => Group::from_body(body).bytes(),
+            false => body_bytes(body),
+        }
+    }
+}
+
+/// The entry with an object that does not change, for a reader of the live table: an object that is changed in place is copied. The copy
+/// lives as long as the thread's present guards.
+///
+/// # Safety
+/// As for [`ObjectRef::new`], except that the body may be that of a group, which stays as it is.
+#[inline]
+pub unsafe fn stable(entry: Entry) -> Entry {
+    match is_changing(entry.body) {
+        false => entry,
+        // SAFETY: as the caller promises.
+        true => unsafe { stable_copy(entry) },
+    }
+}
+
+/// # Safety
+/// As for [`stable`].
+#[cold]
+unsafe fn stable_copy(entry: Entry) -> Entry {
+    // SAFETY: as the caller promises.
+    let copy = unsafe { changing(entry.body).map(|object| Copies::new(object.words()).copy(object)) };
+    let Some(ObjectRef::Block(block)) = copy else {
+        unreachable!("an object that is changed in place")
+    };
+    let body = word_of(block.address()) | size_bits(block.words()) << ADDRESS_BITS;
+    Entry { key: entry.key, body }
+}

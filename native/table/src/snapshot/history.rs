@@ -1,0 +1,439 @@
+//! The snapshots of some contents, as a chain of nodes from the newest to the oldest. A writer keeps what it is about to change in the
+//! newest node.
+//!
+//! ```text
+//! Store.history --> newest <==> node <==> oldest
+//!                     |          |          |
+//!                   copies     copies     copies
+//! ```
+//!
+//! A key is kept in a node at most once: when it is changed for the first time since the node became the newest. So what a key was at the
+//! instant of a node is in the first node from that one to the newest that has the key. If none has it, the key was not changed.
+//!
+//! Writers and readers follow the chain under guards. [`CHAINS`] is held to change a chain. Nodes go from the oldest end.
+
+use crate::object::copy::{copied, copied_bytes, is_long_to_copy, tombstone};
+use crate::object::schema::Probe;
+use crate::registry::exclusive::Exclusive;
+use crate::registry::reaper::{self, Garbage};
+use crate::registry::retire_store;
+use crate::snapshot::instant::{Entry as Entered, Inside, Instant};
+use crate::snapshot::patience;
+use crate::table::engines::EngineName;
+use crate::table::store::Store;
+use cats_engine::{Entry, Locked, Step};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::{fence, AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use cats_sync::slab::Own;
+use cats_sync::Busy;
+use std::ptr::{self, null_mut};
+use std::sync::{Arc, LazyLock};
+
+/// Held to change a chain.
+static CHAINS: LazyLock<Exclusive<()>> = LazyLock::new(Exclusive::default);
+
+/// Bit of the word of a history: the table has given its contents up. They live for their snapshots.
+const ABANDONED: usize = 1;
+
+/// The newest node of some contents, or null. With [`ABANDONED`].
+#[derive(Default)]
+pub struct History(AtomicPtr<Node>);
+
+/// How contents are stored, for a node.
+#[derive(Clone, Copy)]
+pub struct Form {
+    pub engine: EngineName,
+    /// The position of the key in objects, counted from 0.
+    pub key: usize,
+    /// The bytes that copies for snapshots of these contents may have.
+    pub limit: usize,
+}
+
+/// A snapshot of some contents, as writers see it.
+pub struct Node {
+    instant: Arc<Instant>,
+    /// The contents. They live while the node is linked.
+    live: *const Store,
+    form: Form,
+    /// What was kept. Null when nobody needs it any more.
+    copies: AtomicPtr<Store>,
+    /// The bytes of the objects that were kept, if there is a limit.
+    bytes: AtomicUsize,
+    newer: AtomicPtr<Node>,
+    older: AtomicPtr<Node>,
+    /// Whether it is in the chain. Changed by the holder of [`CHAINS`].
+    linked: AtomicBool,
+    /// Nobody reads the snapshot any more.
+    released: AtomicBool,
+    /// It has died because the copies were too large. Nothing is kept for it any more.
+    overfull: AtomicBool,
+}
+
+// SAFETY: the contents and the copies may be used by any thread, and the pointers are followed only while what they point to lives.
+unsafe impl Send for Node {}
+// SAFETY: as above.
+unsafe impl Sync for Node {}
+
+/// The node at an address that was found under the guard.
+fn at(node: *mut Node, _guard: &Guard) -> Option<&Node> {
+    // SAFETY: nodes of a chain are retired through the epoch after they are unlinked.
+    unsafe { node.map_addr(|address| address & !ABANDONED).as_ref() }
+}
+
+impl History {
+    /// Whether there is a snapshot, perhaps one of which nobody reads any more.
+    #[inline(always)]
+    pub fn is_watched(&self) -> bool {
+        // Acquire pairs with the Release in `attach`. Contents that were abandoned are not written.
+        !self.0.load(Ordering::Acquire).is_null()
+    }
+
+    fn newest<'g>(&self, guard: &'g Guard) -> Option<&'g Node> {
+        at(self.0.load(Ordering::Acquire), guard)
+    }
+
+    /// To be called when the table has given the contents up. Returns whether there is no snapshot, so that they can be freed. Otherwise
+    /// the last snapshot retires them.
+    pub fn abandon(&self) -> bool {
+        // AcqRel pairs with itself in `set_newest`: whoever comes second sees all that the first has done.
+        let flagged = |word: *mut Node| Some(word.map_addr(|address| address | ABANDONED));
+        let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, flagged);
+        before.is_ok_and(|word| word.addr() & !ABANDONED == 0)
+    }
+
+    /// Whether the table has given the contents up.
+    pub fn is_abandoned(&self) -> bool {
+        self.0.load(Ordering::Acquire).addr() & ABANDONED != 0
+    }
+
+    /// Replaces the newest node. Returns whether the contents are abandoned. The caller holds [`CHAINS`].
+    fn set_newest(&self, node: *mut Node) -> bool {
+        let flag = |word: *mut Node| word.addr() & ABANDONED;
+        let set = |word| Some(node.map_addr(|address| address | flag(word)));
+        // Release pairs with the Acquire of those who follow the chain. AcqRel: see `abandon`.
+        let before = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
+        before.is_ok_and(|word| flag(word) != 0)
+    }
+}
+
+/// Begins a snapshot of these contents. They are those of a table that was alive under the guard. Fails with [`Busy`] while another snapshot
+/// of them begins, unless it is of the same instant.
+pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -> Result<Option<Arc<Node>>, Busy> {
+    let config = live.config().cloned().map(Box::new);
+    let Some(copies) = Store::new(form.engine, config, form.key, true).and_then(Own::new) else {
+        return Ok(None);
+    };
+    let node = Arc::new(Node {
+        instant: instant.clone(),
+        live,
+        form,
+        copies: AtomicPtr::new(copies.into_raw()),
+        bytes: AtomicUsize::new(0),
+        newer: AtomicPtr::new(null_mut()),
+        older: AtomicPtr::new(null_mut()),
+        linked: AtomicBool::new(false),
+        released: AtomicBool::new(false),
+        overfull: AtomicBool::new(false),
+    });
+    let history = live.history();
+    CHAINS.with(|()| {
+        let newest = history.newest(guard);
+        if newest.is_some_and(|newest| newest.instant.is_open() && !Arc::ptr_eq(&newest.instant, instant)) {
+            return Err(Busy);
+        }
+        // The chain has a reference of its own.
+        let raw = Arc::into_raw(node.clone()).cast_mut();
+        node.linked.store(true, Ordering::Relaxed);
+        if let Some(newest) = newest {
+            node.older.store(ptr::from_ref(newest).cast_mut(), Ordering::Release);
+            newest.newer.store(raw, Ordering::Release);
+        }
+        history.set_newest(raw);
+        Ok(())
+    })??;
+    Ok(Some(node))
+}
+
+/// Takes nodes that nobody needs out of the chain of this one.
+pub fn sweep(guard: &Guard, node: &Node) -> Result<(), Busy> {
+    let mut gone = Vec::new();
+    let free = CHAINS.with(|()| {
+        // Relaxed: only the holder of the lock changes it.
+        if !node.linked.load(Ordering::Relaxed) {
+            return None;
+        }
+        // SAFETY: the node is linked, so the contents live.
+        let history = unsafe { &*node.live }.history();
+        let mut abandoned = false;
+        // Nodes that have kept nothing go from the newest end too.
+        while let Some(newest) = history.newest(guard).filter(|newest| newest.instant.is_cancelled()) {
+            let older = newest.older.load(Ordering::Acquire);
+            abandoned = history.set_newest(older);
+            if let Some(older) = at(older, guard) {
+                older.newer.store(null_mut(), Ordering::Release);
+            }
+            gone.push(newest);
+        }
+        let mut oldest = history.newest(guard);
+        while let Some(older) = oldest.and_then(|node| node.older(guard)) {
+            oldest = Some(older);
+        }
+        while let Some(node) = oldest.filter(|node| node.is_done()) {
+            oldest = node.newer(guard);
+            match oldest {
+                Some(newer) => newer.older.store(null_mut(), Ordering::Release),
+                None => abandoned = history.set_newest(null_mut()),
+            }
+            gone.push(node);
+        }
+        gone.iter().for_each(|node| node.linked.store(false, Ordering::Relaxed));
+        (abandoned && history.newest(guard).is_none()).then_some(node.live)
+    })?;
+    for node in gone {
+        // SAFETY: the node is out of the chain. What it has kept, and the chain's reference to it, are given up once.
+        unsafe {
+            retire_store(guard, node.copies.swap(null_mut(), Ordering::AcqRel));
+            guard.retire(ptr::from_ref(node).cast_mut().cast(), 0, forget);
+        }
+    }
+    if let Some(live) = free {
+        // SAFETY: neither the table nor a snapshot refers to the contents any more.
+        unsafe { retire_store(guard, live.cast_mut()) }
+    }
+    Ok(())
+}
+
+/// Gives up a chain's reference to a node. Has the type `cats_sync::epoch::Drop`.
+unsafe fn forget(node: *mut u8, _: usize) {
+    // SAFETY: `attach` made the reference.
+    drop(unsafe { Arc::from_raw(node.cast::<Node>()) });
+}
+
+/// Has the reaper sweep the chain of a node.
+fn sweep_later(node: Arc<Node>) {
+    reaper::expect();
+    reaper::enqueue(Garbage::Snapshot(node));
+}
+
+impl Node {
+    pub fn instant(&self) -> &Arc<Instant> {
+        &self.instant
+    }
+
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// The contents. `None` if the snapshot has died.
+    pub fn live<'g>(&self, _guard: &'g Guard) -> Option<&'g Store> {
+        // SAFETY: a node that is needed is linked, so its contents live, and are retired later through the epoch.
+        (!self.is_overfull()).then(|| unsafe { &*self.live })
+    }
+
+    pub fn older<'g>(&self, guard: &'g Guard) -> Option<&'g Node> {
+        at(self.older.load(Ordering::Acquire), guard)
+    }
+
+    pub fn newer<'g>(&self, guard: &'g Guard) -> Option<&'g Node> {
+        at(self.newer.load(Ordering::Acquire), guard)
+    }
+
+    /// What was kept. `None` if nobody needs it any more.
+    pub fn copies<'g>(&self, _guard: &'g Guard) -> Option<&'g Store> {
+        // SAFETY: the copies are retired through the epoch.
+        unsafe { self.copies.load(Ordering::Acquire).as_ref() }
+    }
+
+    pub fn is_overfull(&self) -> bool {
+        // Acquire pairs with the Release in `die`.
+        self.overfull.load(Ordering::Acquire)
+    }
+
+    pub fn is_released(&self) -> bool {
+        self.released.load(Ordering::Acquire)
+    }
+
+    /// Whether nobody will read the snapshot.
+    fn is_done(&self) -> bool {
+        self.is_released() || self.is_overfull() || self.instant.is_cancelled()
+    }
+
+    /// To be called when nobody reads the snapshot any more.
+    pub fn release(self: Arc<Self>) {
+        self.instant.cancel();
+        self.released.store(true, Ordering::Release);
+        sweep_later(self);
+    }
+
+    /// Whether a key is kept in this node.
+    fn has(&self, guard: &Guard, probe: &Probe<'_>) -> Result<bool, Busy> {
+        let copies = self.copies(guard);
+        copies.map_or(Ok(false), |copies| copies.read(guard, probe, |entry| entry.is_some()))
+    }
+
+    /// Keeps what a key has, unless it is kept already. The key's place in the contents is locked, and has this entry.
+    fn keep(&self, guard: &Guard, probe: &Probe<'_>, entry: Option<Entry>) -> Result<(), Busy> {
+        let Some(copies) = self.copies(guard) else {
+            return Ok(());
+        };
+        // SAFETY: the place is locked.
+        if entry.is_some_and(|entry| unsafe { is_long_to_copy(entry.body) }) && !patience::is_patient() {
+            return Err(patience::too_long());
+        }
+        // In an ordered table the stored key may be another term than the probe's.
+        // SAFETY: the place is locked, so the entry's key lives.
+        let stored = entry.and_then(|entry| unsafe { Probe::stored(entry, self.form.key) });
+        let probe = stored.as_ref().unwrap_or(probe);
+        let kept = copies.update_plain(guard, probe, |kept| {
+            if kept.is_some() {
+                return (Step::Keep, Some(0));
+            }
+            let body = match entry {
+                // SAFETY: the place is locked.
+                Some(entry) => unsafe { copied(guard, entry, self.form.key) },
+                None => tombstone(probe),
+            };
+            let Some(body) = body else {
+                return (Step::Keep, None);
+            };
+            // SAFETY: the copy is new.
+            let bytes = unsafe { copied_bytes(body) };
+            copies.count(1, bytes as i64);
+            let key = probe.word();
+            (Step::Put(Entry { key, body }), Some(bytes))
+        })?;
+        match kept {
+            Some(bytes) => self.watch_limit(guard, bytes),
+            // No memory for the copy.
+            None => self.die(guard),
+        }
+        // Release pairs with the Acquire fences of readers: whoever sees something of the change that follows finds what was kept, or that
+        // the snapshot has died.
+        fence(Ordering::Release);
+        Ok(())
+    }
+
+    /// Counts bytes that were kept. If they are too many, the snapshots of the contents die.
+    fn watch_limit(&self, guard: &Guard, bytes: usize) {
+        if self.form.limit == usize::MAX {
+            return;
+        }
+        // Relaxed: a count.
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let all = std::iter::successors(Some(self), |node| node.older(guard));
+        // Behind a node that has died, all have.
+        let living = all.take_while(|node| !node.is_overfull());
+        let total: usize = living.map(|node| node.held(guard)).sum();
+        if total > self.form.limit {
+            self.die(guard);
+        }
+    }
+
+    /// The bytes of the copies, and of the structure that holds them.
+    fn held(&self, guard: &Guard) -> usize {
+        let structure = self.copies(guard).map_or(0, Store::structure_bytes);
+        structure + self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Ends this snapshot, which is the newest one, and all older ones.
+    #[cold]
+    fn die(&self, guard: &Guard) {
+        let mut last = None;
+        for node in std::iter::successors(Some(self), |node| node.older(guard)) {
+            // AcqRel: the Release pairs with the Acquire in `is_overfull`.
+            if !node.overfull.swap(true, Ordering::AcqRel) {
+                last = Some(node);
+            }
+        }
+        if let Some(node) = last {
+            // SAFETY: the chain has a reference to the node, which it gives up through the epoch.
+            sweep_later(unsafe {
+                Arc::increment_strong_count(node);
+                Arc::from_raw(node)
+            });
+        }
+    }
+}
+
+/// A writer of contents that have snapshots.
+pub struct Writer<'g> {
+    guard: &'g Guard,
+    /// Where it keeps what it changes.
+    node: Option<&'g Node>,
+    _inside: Option<Inside<'g>>,
+}
+
+impl<'g> Writer<'g> {
+    /// To be called before the writer locks anything. Fails while a snapshot begins.
+    pub fn enter(history: &History, guard: &'g Guard) -> Result<Self, Busy> {
+        let mut node = history.newest(guard);
+        let mut inside: Option<(&Instant, Inside<'g>)> = None;
+        while let Some(newer) = node {
+            let known = inside
+                .as_ref()
+                .is_some_and(|(instant, _)| ptr::eq(*instant, &*newer.instant));
+            if !known {
+                match newer.instant.enter()? {
+                    Entered::Past => break,
+                    // Only the newest nodes are of an open instant, and all of the same.
+                    Entered::Before(value) => inside = Some((&newer.instant, value)),
+                    Entered::Never => (),
+                }
+            }
+            node = newer.older(guard);
+        }
+        Ok(Self {
+            guard,
+            // If the newest one has died, all older ones have.
+            node: node.filter(|node| !node.is_overfull()),
+            _inside: inside.map(|(_, inside)| inside),
+        })
+    }
+
+    /// Whether the writer must keep what this key has before it changes it.
+    ///
+    /// Nothing need be kept if each snapshot that somebody reads finds the key. Those are the nodes from the newest one that is read to the
+    /// newest of all.
+    pub fn must_keep(&self, probe: &Probe<'_>) -> Result<bool, Busy> {
+        let mut next = self.node;
+        while let Some(node) = next {
+            if node.has(self.guard, probe)? {
+                return Ok(false);
+            }
+            if !node.is_released() {
+                return Ok(true);
+            }
+            next = node.older(self.guard);
+        }
+        Ok(false)
+    }
+
+    /// Keeps what the key has, which is this entry. Its place is locked.
+    pub fn keep(&self, probe: &Probe<'_>, entry: Option<Entry>) -> Result<(), Busy> {
+        self.node.map_or(Ok(()), |node| node.keep(self.guard, probe, entry))
+    }
+
+    /// The same for all places of an operation on many keys.
+    pub fn keep_all(&self, probes: &[&Probe<'static>], places: &dyn Locked) -> Result<(), Busy> {
+        for (i, probe) in probes.iter().enumerate() {
+            if self.must_keep(probe)? {
+                self.keep(probe, places.get(i))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The bytes that a node and the released ones that it needs hold back.
+pub fn held_back(node: &Node, guard: &Guard) -> usize {
+    let mut bytes = 0;
+    let mut next = Some(node);
+    while let Some(node) = next {
+        bytes += size_of::<Node>() + node.copies(guard).map_or(0, Store::all_bytes);
+        next = node.newer(guard).filter(|newer| newer.is_released());
+    }
+    if let Some(live) = node.live(guard).filter(|live| live.history().is_abandoned()) {
+        bytes += live.all_bytes();
+    }
+    bytes
+}

@@ -1,0 +1,349 @@
+//! Snapshots: read-only tables of one instant (docs/internals/snapshots.md).
+//!
+//! | module | |
+//! |---|---|
+//! | `instant` | the instant that the tables of one call share |
+//! | `history` | the nodes of the snapshots of some contents, and what writers do for them |
+//! | `gather` | the entries of a part of a snapshot |
+//! | `take` | taking a snapshot |
+//! | `patience` | how a writer says that it needs a dirty scheduler |
+//!
+//! A snapshot reads the live table, and what its nodes have kept. This file has the snapshot as an engine.
+
+mod gather;
+pub(crate) mod history;
+mod instant;
+pub(crate) mod patience;
+pub(crate) mod take;
+
+use crate::object::copy::{is_tombstone, stable};
+use crate::object::schema::Probe;
+use crate::object::ObjectRef;
+use crate::table::store::other::{Expand, Look, Other};
+use crate::table::store::Store;
+use cats_engine::{place_of, Detached, Entry, Locked, Range, Step};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::{fence, AtomicU32, Ordering};
+use cats_sync::Busy;
+use gather::{walk_order, Gathered, END};
+use history::Node;
+use std::sync::Arc;
+
+/// The entries that a scheduler looks at to find one that is not hidden.
+const PASSED: usize = 5000;
+/// The entries that a scheduler passes to find one by its number.
+const COUNTED: usize = 50_000;
+/// The entries that a step looks at first. Each further attempt looks at four times as many, up to the second number.
+const FIRST: usize = 4;
+const MANY: usize = 512;
+/// The objects of a slot on average.
+const SLOT: usize = 4;
+
+/// A snapshot as an engine that is only read.
+pub struct Snapshot {
+    node: Arc<Node>,
+    ordered: bool,
+    /// The binary logarithm of the number of slots.
+    slots: AtomicU32,
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.node.clone().release();
+    }
+}
+
+impl Snapshot {
+    fn new(node: Arc<Node>, ordered: bool) -> Self {
+        Self {
+            node,
+            ordered,
+            slots: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether it has died because what is kept for snapshots of its table is too large.
+    pub fn is_overfull(&self) -> bool {
+        self.node.is_overfull()
+    }
+
+    fn key(&self) -> usize {
+        self.node.form().key
+    }
+
+    /// To be called at the instant, with the number of objects.
+    pub fn set_size(&self, size: usize) {
+        let slots = (size / SLOT).next_power_of_two().ilog2();
+        // Relaxed: the snapshot is not known to anybody else yet.
+        self.slots.store(slots, Ordering::Relaxed);
+    }
+
+    /// Fails if the snapshot has died. What was read before is right if it has not.
+    fn check(&self) -> Result<(), Busy> {
+        // Acquire pairs with the Release in `Node::keep`: whoever sees a change for which nothing was kept sees that the snapshot has died.
+        fence(Ordering::Acquire);
+        match self.is_overfull() {
+            true => Err(Busy),
+            false => Ok(()),
+        }
+    }
+
+    fn live<'g>(&self, guard: &'g Guard) -> Result<&'g Store, Busy> {
+        self.node.live(guard).ok_or(Busy)
+    }
+
+    /// What the nodes have kept, from this snapshot's to the newest.
+    fn copies<'g>(&self, guard: &'g Guard) -> impl Iterator<Item = Result<&'g Store, Busy>> {
+        // SAFETY: the snapshot's node lives as long as this value, which is retired through the epoch.
+        let own: &'g Node = unsafe { &*Arc::as_ptr(&self.node) };
+        std::iter::successors(Some(own), |node| node.newer(guard)).map(|node| node.copies(guard).ok_or(Busy))
+    }
+
+    /// What was kept of a key.
+    fn kept(&self, guard: &Guard, probe: &Probe<'_>) -> Result<Option<Entry>, Busy> {
+        for copies in self.copies(guard) {
+            if let Some(entry) = copies?.read(guard, probe, |entry| entry)? {
+                return Ok(Some(entry));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first entry behind a key of an unordered table in the order of walks.
+    fn next_in_walk(&self, guard: &Guard, after: Option<&Probe<'_>>, look: Look<'_>) -> Result<(), Busy> {
+        let mut position = after.map_or(0, |probe| place_of(probe.word()));
+        let (mut limit, mut passed) = (FIRST, 0);
+        while position != END {
+            let gathered = self.gather(guard, &mut position, limit, &mut |_, _| ())?;
+            let entries = gathered.entries.iter().map(|seen| (seen.entry.key, seen.key));
+            let behind = entries
+                .filter(|entry| after.is_none_or(|probe| walk_order((probe.word(), probe.term()), *entry).is_lt()));
+            if let Some((word, key)) = behind.min_by(|a, b| walk_order(*a, *b)) {
+                return self.read(guard, Probe::of_entry(key, word).erase(), look);
+            }
+            (limit, passed) = pass(limit, passed + gathered.looked_at)?;
+        }
+        look(None);
+        Ok(())
+    }
+
+    /// The first entry of an ordered table from a key on.
+    fn next_in_order(
+        &self,
+        guard: &Guard,
+        from: Option<&Probe<'static>>,
+        down: bool,
+        look: Look<'_>,
+    ) -> Result<(), Busy> {
+        let mut first = None;
+        let range = Range {
+            from: from.map(|probe| (probe, false)),
+            to: None,
+            down,
+        };
+        self.each_part(guard, range, FIRST, PASSED, &mut |_, _| (), |gathered| {
+            first = gathered.entries.first().map(|seen| seen.entry);
+            first.is_none()
+        })?;
+        // The entry does not change.
+        look(first);
+        Ok(())
+    }
+
+    /// Calls `show` with the parts of a range of an ordered table, until it returns false or the range ends. Returns whether it may go on.
+    /// On a scheduler it passes at most `most` entries.
+    fn each_part<'g>(
+        &self,
+        guard: &'g Guard,
+        range: Range<'_, Probe<'static>>,
+        limit: usize,
+        most: usize,
+        expand: Expand<'_, 'g>,
+        mut show: impl FnMut(&Gathered<'g>) -> bool,
+    ) -> Result<bool, Busy> {
+        let (mut limit, mut passed) = (limit, 0);
+        let mut last = None;
+        loop {
+            let probe = last.map(Probe::ordered);
+            let from = probe.as_ref().map(|probe| (probe.erase(), false)).or(range.from);
+            let (gathered, end) = self.gather_range(guard, Range { from, ..range }, limit, expand)?;
+            if !show(&gathered) {
+                return Ok(end.is_some());
+            }
+            if end.is_none() {
+                return Ok(false);
+            }
+            last = end;
+            passed += gathered.looked_at;
+            limit = (4 * limit).min(MANY.max(limit));
+            if passed > most && !patience::is_patient() {
+                return Err(patience::too_long());
+            }
+        }
+    }
+}
+
+/// The next limit of a search that has passed so many entries.
+fn pass(limit: usize, passed: usize) -> Result<(usize, usize), Busy> {
+    match passed > PASSED && !patience::is_patient() {
+        true => Err(patience::too_long()),
+        false => Ok(((4 * limit).min(MANY), passed)),
+    }
+}
+
+impl Other for Snapshot {
+    fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+
+    fn snapshot(&self) -> Option<&Snapshot> {
+        Some(self)
+    }
+
+    fn read(&self, guard: &Guard, probe: &Probe<'static>, look: Look<'_>) -> Result<(), Busy> {
+        // SAFETY: copies live under the guard.
+        let visible = |entry: Entry| (!unsafe { is_tombstone(entry.body) }).then_some(entry);
+        if let Some(entry) = self.kept(guard, probe)? {
+            look(visible(entry));
+            return self.check();
+        }
+        self.live(guard)?.read(guard, probe, |entry| {
+            // SAFETY: the engine shows the entry under the guard.
+            look(entry.map(|entry| unsafe { stable(entry) }))
+        })?;
+        // Acquire pairs with the Release in `Node::keep`: whoever sees a change finds what was kept before it.
+        fence(Ordering::Acquire);
+        if let Some(entry) = self.kept(guard, probe)? {
+            look(visible(entry));
+        }
+        self.check()
+    }
+
+    fn next(&self, guard: &Guard, after: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
+        match self.ordered {
+            true => self.next_in_order(guard, after, false, look),
+            false => self.next_in_walk(guard, after, look),
+        }
+    }
+
+    fn previous(&self, guard: &Guard, before: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
+        match self.ordered {
+            true => self.next_in_order(guard, before, true, look),
+            false => self.next_in_walk(guard, before, look),
+        }
+    }
+
+    fn range<'g>(
+        &self,
+        guard: &'g Guard,
+        range: Range<'_, Probe<'static>>,
+        limit: usize,
+        out: &mut Vec<ObjectRef<'g>>,
+        expand: Expand<'_, 'g>,
+    ) -> Result<bool, Busy> {
+        self.each_part(guard, range, limit, PASSED, expand, |gathered| {
+            let entries = gathered.entries.iter();
+            out.extend(entries.flat_map(|seen| gathered.objects_of(seen)));
+            gathered.entries.is_empty()
+        })
+    }
+
+    fn buckets(&self) -> usize {
+        match self.ordered {
+            true => 0,
+            // Relaxed: as in `set_size`.
+            false => 1 << self.slots.load(Ordering::Relaxed),
+        }
+    }
+
+    fn slot<'g>(
+        &self,
+        guard: &'g Guard,
+        number: usize,
+        expand: Expand<'_, 'g>,
+    ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy> {
+        if self.ordered {
+            return self.entry_of_number(guard, number, expand);
+        }
+        let buckets = self.buckets();
+        if number >= buckets {
+            return Ok(None);
+        }
+        // A slot is an interval of the places of walks, of which a table of this number of buckets has one in each bucket.
+        let start_of = |number: usize| number as u64 * (END / buckets as u64 + 1);
+        let mut position = if buckets == 1 { 0 } else { start_of(number) };
+        let end = if number + 1 == buckets {
+            END
+        } else {
+            start_of(number + 1)
+        };
+        let mut out = Vec::new();
+        while position < end {
+            let gathered = self.gather(guard, &mut position, MANY, expand)?;
+            for seen in gathered.entries.iter().filter(|seen| place_of(seen.entry.key) < end) {
+                out.extend(gathered.objects_of(seen));
+            }
+        }
+        Ok(Some(out))
+    }
+
+    fn base_nodes(&self) -> usize {
+        let guard = cats_sync::epoch::pin();
+        self.node.live(&guard).and_then(Store::base_nodes).unwrap_or(0)
+    }
+
+    fn bytes(&self) -> usize {
+        let guard = cats_sync::epoch::pin();
+        size_of::<Self>() + history::held_back(&self.node, &guard)
+    }
+
+    fn dismantle(&mut self, _limit: usize, _free: &mut dyn FnMut(Entry)) -> bool {
+        true
+    }
+
+    fn update(
+        &self,
+        _guard: &Guard,
+        _probe: &Probe<'static>,
+        _change: &mut dyn FnMut(Option<Entry>) -> Step,
+    ) -> Result<(), Busy> {
+        unreachable!("nobody has the right to write a snapshot")
+    }
+
+    fn update_many(
+        &self,
+        _guard: &Guard,
+        _probes: &[&Probe<'static>],
+        _change: &mut dyn FnMut(&mut dyn Locked),
+    ) -> Result<(), Busy> {
+        unreachable!("nobody has the right to write a snapshot")
+    }
+
+    fn detaches(&self) -> bool {
+        false
+    }
+
+    unsafe fn detach(&self, _guard: &Guard, _update: Detached) -> Result<(), Busy> {
+        unreachable!("asked for by `detaches`")
+    }
+}
+
+impl Snapshot {
+    /// The objects of the entry with this number in the order of the keys.
+    fn entry_of_number<'g>(
+        &self,
+        guard: &'g Guard,
+        number: usize,
+        expand: Expand<'_, 'g>,
+    ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy> {
+        let (mut left, mut found) = (number, None);
+        self.each_part(guard, Range::above(None), MANY, COUNTED, expand, |gathered| {
+            match gathered.entries.get(left) {
+                Some(seen) => found = Some(gathered.objects_of(seen).to_vec()),
+                None => left -= gathered.entries.len(),
+            }
+            found.is_none()
+        })?;
+        Ok(found)
+    }
+}

@@ -1,0 +1,81 @@
+//! Taking a snapshot.
+//!
+//! 1. A node is put into the history of each table. From now on, whoever begins to write sees it.
+//! 2. The guards that were there before end. Then no writer is left that has not seen the node.
+//! 3. The instant [closes](super::instant).
+//!
+//! A table may have been deleted or emptied meanwhile. Then the snapshot is given up, and the caller starts over.
+
+use super::history::{attach, Form};
+use super::instant::Instant;
+use super::Snapshot;
+use crate::failure::{Cause, Failure};
+use crate::table::{Handle, Table};
+use cats_sync::epoch::{pin, Guard};
+use std::ptr;
+use std::sync::Arc;
+
+/// Begins a snapshot of these tables, for each of which the caller has the right to read. Returns a table for each. They must not be used
+/// before [`finish`] has returned true. If they are dropped, the snapshot is given up.
+pub fn begin(guard: &Guard, sources: &[Handle<'_>]) -> Result<Vec<Table>, Failure> {
+    let instant = Arc::new(Instant::default());
+    let mut snapshots = Vec::with_capacity(sources.len());
+    for source in sources {
+        let table = source.table();
+        let engine = table.options().engine();
+        if table.is_snapshot() {
+            return Err(Cause::Snapshot.into());
+        }
+        if !engine.has_snapshots() {
+            return Err(Cause::NoSnapshots.into());
+        }
+        // Contents that tables share have no history.
+        if table.is_blank() {
+            table.registry().furnish(table)?;
+        }
+        let form = Form {
+            engine,
+            key: table.key(),
+            limit: table.snapshot_limit(),
+        };
+        let store = source.store();
+        let node = attach(guard, store, form, &instant)?.ok_or(Failure::SystemLimit)?;
+        let snapshot = Snapshot::new(node, store.is_ordered());
+        snapshots.push(Table::of_snapshot(table, snapshot).ok_or(Failure::SystemLimit)?);
+    }
+    instant.begin();
+    Ok(snapshots)
+}
+
+/// Finishes the snapshot that [`begin`] has begun. Fails with [`Failure::Busy`] while somebody still writes as if there were none. Returns
+/// false if it was given up. The caller has no guard.
+pub fn finish(snapshots: &[&Table]) -> Result<bool, Failure> {
+    let Some(instant) = snapshots.first().map(|table| instant_of(table)) else {
+        return Ok(true);
+    };
+    if !instant.is_ready() {
+        return Err(Failure::Busy);
+    }
+    let guard = pin();
+    Ok(instant.close(|| {
+        for table in snapshots {
+            if let Some(live) = table.snapshot().and_then(|snapshot| snapshot.node.live(&guard)) {
+                table.set_snapshot_size(live.size());
+            }
+        }
+    })?)
+}
+
+fn instant_of(table: &Table) -> Arc<Instant> {
+    let snapshot = table.snapshot().expect("a table that `begin` has made");
+    snapshot.node.instant().clone()
+}
+
+/// Whether a snapshot that is finished is one of the present contents of a table. Otherwise the table was emptied, and perhaps before the
+/// instant.
+pub fn is_of(snapshot: &Table, source: Handle<'_>) -> bool {
+    let live = snapshot
+        .snapshot()
+        .and_then(|snapshot| snapshot.node.live(source.guard()));
+    live.is_some_and(|live| !source.table().is_dead() && ptr::eq(live, source.store()))
+}

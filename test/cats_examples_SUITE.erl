@@ -1,14 +1,14 @@
 %% The examples of README.md and of the guide do what they say. All blocks of a language in a document run one after the
 %% other, and each sees the variables of those before it. A block that begins with -module is compiled and loaded. Other
-%% attributes are parsed.
+%% attributes are parsed. The programs of examples/ run with few objects.
 -module(cats_examples_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([erlang/1, elixir/1]).
+-export([erlang/1, elixir/1, bank/1, backup/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
-all() -> [erlang, elixir].
+all() -> [erlang, elixir, bank, backup].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -76,6 +76,28 @@ output(Port, Output) ->
         {Port, {data, Data}} -> output(Port, [Output | Data]);
         {Port, {exit_status, Status}} -> {Status, lists:flatten(Output)}
     end.
+
+bank(Config) ->
+    load(bank, Config),
+    in_process(fun() ->
+                       #{transfers := Transfers, killed := Killed, audits := Audits, wrong := 0} = bank:run(20, 4, 300),
+                       ?assert(Transfers > 0 andalso Killed > 0 andalso Audits > 1)
+               end, bank).
+
+backup(Config) ->
+    load(backup, Config),
+    in_process(fun() ->
+                       {Pieces, _, Pieces, Held} = backup:run(500, 4, proplists:get_value(priv_dir, Config)),
+                       ?assert(Held > 0)
+               end, backup).
+
+%% Compiles and loads a program of examples/.
+load(Module, Config) ->
+    [Document | _] = documents(),
+    Source = filename:join([filename:dirname(Document), "examples", Module, Module]),
+    Directory = proplists:get_value(priv_dir, Config),
+    {ok, Module} = compile:file(Source, [{outdir, Directory}, report, warnings_as_errors]),
+    {module, Module} = code:load_abs(filename:join(Directory, Module)).
 
 %% Runs in a process of its own, whose tables end with it.
 in_process(Function, Document) ->

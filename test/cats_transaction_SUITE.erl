@@ -64,7 +64,8 @@ outside(_Config) ->
 
 refusals(_Config) ->
     Set = cats:new(set, [public]),
-    Text = "transactions are for tables of type set with engine hash, and of type ordered_set with engine ca",
+    Text = "transactions are for tables of type set with engine hash, and of type ordered_set with engine ca,"
+           " not for snapshots",
     [begin
          Table = cats:new(table, [Type, {engine, Name}]),
          Refused = cats_transaction:run(fun() -> cats_transaction:read(Table, key) end),

@@ -1,5 +1,6 @@
 //! Why an operation did nothing.
 
+use cats_engine::Unfinished;
 use cats_sync::Busy;
 
 /// See the module's documentation.
@@ -45,6 +46,15 @@ pub enum Cause {
 impl From<Busy> for Failure {
     fn from(_: Busy) -> Self {
         crate::snapshot::patience::why_busy()
+    }
+}
+
+impl From<Unfinished> for Failure {
+    fn from(unfinished: Unfinished) -> Self {
+        match unfinished {
+            Unfinished::Busy => Failure::Busy,
+            Unfinished::Long => Failure::Big,
+        }
     }
 }
 

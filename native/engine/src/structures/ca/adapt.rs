@@ -108,9 +108,8 @@ impl<S: OrderedSchema> Ca<S> {
                 (Node::leaf(left), key, Node::leaf(right))
             }
             Kind::Inner(inner) => {
-                let mut left = inner.parts();
+                let mut left = change.take_apart(inner);
                 let (key, right) = left.cut(inner.len() / 2);
-                change.inners.push(inner);
                 let left = self.root_of(&mut change, base.low, key, left);
                 let right = self.root_of(&mut change, key, base.high, right);
                 (left, key, right)
@@ -203,9 +202,8 @@ impl<S: OrderedSchema> Ca<S> {
                 if a.len() + b.len() > FANOUT {
                     return Piece::Two(left.node, key, right.node);
                 }
-                let mut parts = a.parts();
-                parts.append(schema, key, b.parts());
-                change.inners.extend([a, b]);
+                let mut parts = change.take_apart(a);
+                parts.append(schema, key, change.take_apart(b));
                 Piece::One(Node::inner(change.inner(schema, low, high, parts)))
             }
             (Kind::Inner(a), _) if left.height > right.height => {
@@ -240,10 +238,9 @@ impl<S: OrderedSchema> Ca<S> {
         piece: Piece<S::Key>,
         range: (Bound<S::Key>, Bound<S::Key>),
     ) -> Piece<S::Key> {
-        let mut parts = inner.parts();
-        change.inners.push(inner);
+        let mut parts = change.take_apart(inner);
         match piece {
-            Piece::One(node) => parts.children[i] = node.0,
+            Piece::One(node) => parts.replace(i, node.0),
             Piece::Two(a, key, b) => parts.split(&self.schema, i, (a.0, key, b.0)),
         }
         change.assemble(&self.schema, range.0, range.1, parts)

@@ -9,6 +9,7 @@
 //! Exactly one live node owns a separator. A node that replaces another takes over its separators. A separator that is
 //! no longer needed is retired on its own.
 
+use super::counts::{Count, CountsPointer};
 use super::leaf::Leaf;
 use super::Query;
 use crate::shared::line::{opaque, wide, words_below, words_below_of_16};
@@ -78,6 +79,8 @@ struct Header {
     sure: usize,
     /// The bytes of the separators from `sure` to `skip`.
     prefix: [u64; PREFIX],
+    /// How many entries each leaf below has. Only in nodes whose children are leaves.
+    counts: CountsPointer,
     /// In a node with few children: all key heads. Otherwise the last key head of each line, if the lines are few
     /// enough. The remaining elements are `u64::MAX`. A search counts the guides below its key. If guides stand for
     /// lines, it then counts in one line.
@@ -127,12 +130,14 @@ impl<K> Clone for Inner<K> {
 }
 impl<K> Copy for Inner<K> {}
 
-/// The contents of a node, from which another is made. `heads` are the key heads of `keys` at `skip`.
+/// The contents of a node, from which another is made. `heads` are the key heads of `keys` at `skip`. `counts` tells for
+/// each child where its entries are counted, if they are.
 pub(super) struct Parts<K> {
     pub skip: usize,
     pub heads: Vec<u64>,
     pub keys: Vec<Bound<K>>,
     pub children: Vec<*mut u8>,
+    pub counts: Vec<Option<Count>>,
 }
 
 impl<K: 'static> Parts<K> {
@@ -143,22 +148,31 @@ impl<K: 'static> Parts<K> {
             heads: Vec::new(),
             keys: Vec::new(),
             children: vec![child],
+            counts: vec![None],
         }
+    }
+
+    /// Replaces the child at `i` by one that may have another range.
+    pub fn replace(&mut self, i: usize, child: *mut u8) {
+        self.children[i] = child;
+        self.counts[i] = None;
     }
 
     /// Replaces the child at `i` by two, left and right of `key`.
     pub fn split<S: OrderedSchema<Key = K>>(&mut self, schema: &S, i: usize, two: (*mut u8, Bound<K>, *mut u8)) {
         self.heads.insert(i, head(schema, two.1, self.skip));
         self.keys.insert(i, two.1);
-        self.children[i] = two.0;
+        self.replace(i, two.0);
         self.children.insert(i + 1, two.2);
+        self.counts.insert(i + 1, None);
     }
 
     /// Replaces the child at `i` and the one behind it by one. Returns the key that was between them.
     pub fn merge(&mut self, i: usize, one: *mut u8) -> Bound<K> {
         self.heads.remove(i);
         self.children.remove(i + 1);
-        self.children[i] = one;
+        self.counts.remove(i + 1);
+        self.replace(i, one);
         self.keys.remove(i)
     }
 
@@ -174,6 +188,7 @@ impl<K: 'static> Parts<K> {
         }
         self.keys.extend(right.keys);
         self.children.extend(right.children);
+        self.counts.extend(right.counts);
     }
 
     /// Cuts off the children from `i` on. Returns them and the key before them.
@@ -183,6 +198,7 @@ impl<K: 'static> Parts<K> {
             heads: self.heads.split_off(i),
             keys: self.keys.split_off(i),
             children: self.children.split_off(i),
+            counts: self.counts.split_off(i),
         };
         self.heads.pop();
         (self.keys.pop().expect("a key between two children"), right)
@@ -247,8 +263,14 @@ fn size(len: usize) -> usize {
 }
 
 impl<K> Inner<K> {
-    /// A new node for the key range from `low` to `high`.
-    pub fn build<S: OrderedSchema<Key = K>>(schema: &S, low: Bound<K>, high: Bound<K>, parts: Parts<K>) -> Self {
+    /// A new node for the key range from `low` to `high`. If it is `counted`, it has fresh counts.
+    pub fn build<S: OrderedSchema<Key = K>>(
+        schema: &S,
+        low: Bound<K>,
+        high: Bound<K>,
+        parts: Parts<K>,
+        counted: bool,
+    ) -> Self {
         let len = parts.children.len();
         assert!(len > 1 && parts.keys.len() == len - 1 && parts.heads.len() == len - 1);
         let sure = common(schema, low, high);
@@ -292,6 +314,7 @@ impl<K> Inner<K> {
                 skip,
                 sure,
                 prefix,
+                counts: CountsPointer::new(counted),
                 guides: Guides([0, LINE].map(|first| std::array::from_fn(|i| guide_at(first + i)))),
             });
             for i in 0..lines(len) {
@@ -326,6 +349,9 @@ impl<K> Inner<K> {
     fn header<'a>(self) -> &'a Header {
         // SAFETY: see `Inner`.
         unsafe { self.at.cast().as_ref() }
+    }
+    pub fn counts_pointer<'a>(self) -> &'a CountsPointer {
+        &self.header().counts
     }
     #[inline]
     pub fn len(self) -> usize {
@@ -528,6 +554,7 @@ impl<K> Inner<K> {
             heads: (0..self.len() - 1).map(|i| self.head(i)).collect(),
             keys: (0..self.len() - 1).map(|i| self.key(i)).collect(),
             children: (0..self.len()).map(|i| self.child(i)).collect(),
+            counts: (0..self.len()).map(|i| self.count(i)).collect(),
         }
     }
 }

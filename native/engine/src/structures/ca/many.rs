@@ -65,7 +65,7 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    fn is_below(&self, probe: &S::Probe, high: Bound<S::Key>) -> bool {
+    pub(super) fn is_below(&self, probe: &S::Probe, high: Bound<S::Key>) -> bool {
         // SAFETY: the bound of a leaf that was found under the guard of this operation.
         unsafe { bound(high) }.is_none_or(|high| self.schema.compare_probes(probe, self.schema.probe(high)).is_lt())
     }
@@ -181,7 +181,8 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         let leaf = self.leaf(place);
         if let Some(room) = leaf.room(wanted.hash) {
             self.change(place);
-            return leaf.insert(query.schema, query.probe, room, entry);
+            leaf.insert(query.schema, query.probe, room, entry);
+            return self.table.keep_count(query.probe, leaf);
         }
         let base = self.table.find_base(query.probe);
         let path = self.table.path(base, query);
@@ -239,6 +240,7 @@ impl<S: OrderedSchema> Locked for Many<'_, S> {
             (Step::Remove, Some((slot, _))) => {
                 self.change(place);
                 leaf.remove(slot);
+                self.table.keep_count(probe, leaf);
                 if sparse(leaf.info().count()) {
                     self.shrinking.push(i);
                 }

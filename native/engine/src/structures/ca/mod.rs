@@ -18,11 +18,13 @@
 
 mod adapt;
 mod base;
+mod counts;
 mod inner;
 mod leaf;
 mod many;
 #[cfg(all(test, shuttle))]
 mod models;
+mod order;
 mod route;
 mod structure;
 #[cfg(test)]
@@ -33,7 +35,7 @@ use crate::shared::line::{self, wide};
 use crate::{Busy, Cursor, Engine, Entry, Locked, Mark, Marked, OrderedEngine, OrderedSchema, Range, Step, Trail};
 use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
-use cats_sync::facade::{AtomicI64, AtomicPtr, Ordering::*};
+use cats_sync::facade::{AtomicBool, AtomicI64, AtomicPtr, Ordering::*};
 use cats_sync::probe;
 use cats_sync::slab;
 use cats_sync::stat_lock;
@@ -74,6 +76,8 @@ pub struct Ca<S: OrderedSchema> {
     /// A [`Route`]. Null after the engine was dismantled.
     route: AtomicPtr<u8>,
     schema: S,
+    /// Whether the entries of each leaf are counted, because order statistics were asked for.
+    counting: AtomicBool,
     thresholds: Thresholds,
     /// Held while the route is being replaced.
     adapting: VersionLock,
@@ -200,6 +204,7 @@ impl<S: OrderedSchema> Ca<S> {
         Self {
             route: AtomicPtr::new(Route::<S::Key>::one(base)),
             schema,
+            counting: AtomicBool::new(false),
             thresholds,
             adapting: VersionLock::new(0),
             bytes: AtomicI64::new(bytes as i64),
@@ -531,9 +536,13 @@ impl<S: OrderedSchema> Ca<S> {
             (Step::Keep, _) | (Step::Remove, Err(_)) => held.changed = false,
             (Step::Touch, _) => {}
             (Step::Put(entry), Ok((slot, old))) => held.leaf.replace(slot, old, entry),
-            (Step::Put(entry), Err(place)) => held.leaf.insert(&self.schema, probe, place, entry),
+            (Step::Put(entry), Err(place)) => {
+                held.leaf.insert(&self.schema, probe, place, entry);
+                self.keep_count(probe, held.leaf);
+            }
             (Step::Remove, Ok((slot, _))) => {
                 held.leaf.remove(slot);
+                self.keep_count(probe, held.leaf);
                 removed = true;
             }
         }
@@ -825,6 +834,10 @@ fn drop_node<K>(inner: Inner<K>) {
     for i in 0..inner.len() - 1 {
         // SAFETY: the node owns its separators alone, and each was boxed.
         drop(unsafe { Box::from_raw(inner.key(i).cast_mut()) });
+    }
+    if let Some((counts, size)) = inner.counts_pointer().memory() {
+        // SAFETY: as below.
+        unsafe { slab::free(counts, size) };
     }
     // SAFETY: the caller owns it. It was allocated with this size.
     unsafe { slab::free(ptr::NonNull::new_unchecked(inner.address()), inner.size()) };

@@ -3,7 +3,7 @@
 //!
 //! docs/internals/checking.md lists the faults that were planted, and which model found each.
 
-use super::tests::{check, force};
+use super::tests::{check, count, force};
 use super::*;
 use crate::testing::conformance::{Map, TestKey, TestSchema};
 use crate::testing::schedules::{explore, together};
@@ -225,6 +225,62 @@ fn leaf_that_grows_beside_a_split_of_its_base_node() {
         together(&table, tasks);
         assert_eq!(check(&table.0).len(), NUMBERS.len() + 3);
     });
+}
+
+/// A table of three leaves below an inner node.
+fn three_leaves() -> Table {
+    const NUMBERS: [u64; 12] = [0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21];
+    let table: Table = Map(Ca::with_thresholds(TestSchema, CALM));
+    NUMBERS.iter().for_each(|&number| table.put(number, 1));
+    split(&table, 0);
+    split(&table, 21);
+    join(&table, 0);
+    join(&table, 21);
+    table
+}
+
+/// Counts are right, and those who have finished are counted, while nodes are replaced by each of the ways. The counts are asked for
+/// before, or at the same time.
+#[test]
+fn counts_beside_nodes_that_are_replaced() {
+    const REPLACE: &[Task] = &[
+        |table| split(table, 0),
+        |table| {
+            split(table, 0);
+            join(table, 0);
+        },
+        // The last two leaves merge.
+        |table| [9, 12, 16, 17, 20].iter().for_each(|&number| table.remove(number)),
+        // A leaf grows.
+        |table| [24, 25, 28, 29, 32].iter().for_each(|&number| table.put(number, 1)),
+    ];
+    const WRITE: &[Task] = &[
+        |table| {
+            table.put(2, 1);
+            assert_eq!(count(&table.0, None, Some(3)), 3);
+            table.remove(0);
+            assert_eq!(count(&table.0, None, Some(3)), 2);
+        },
+        |table| {
+            table.remove(4);
+            table.put(3, 1);
+        },
+    ];
+    for replace in REPLACE {
+        for counted in [true, false] {
+            explore(move || {
+                let table = three_leaves();
+                if counted {
+                    assert_eq!(count(&table.0, None, None), 12);
+                }
+                let table = Arc::new(table);
+                together(&table, &[&[*replace], WRITE].concat());
+                let keys = check(&table.0);
+                assert_eq!(count(&table.0, None, None), keys.len());
+                assert_eq!(check(&table.0), keys);
+            });
+        }
+    }
 }
 
 /// Removes one number and inserts another one.

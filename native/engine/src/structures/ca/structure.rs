@@ -5,12 +5,16 @@
 //! store (memory is exhausted) leaves the table unchanged, and nothing can fail after the store.
 
 use super::base::{Base, Structure};
+use super::counts::Count;
 use super::inner::{common, Bound, Inner, Kind, Node, Parts, FANOUT};
 use super::leaf::{compare_headed, lines_for, Held, Info, Leaf, Wanted, MAX_LINES, MAX_SLOTS};
 use super::{Ca, Query};
 use crate::{Busy, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
-use cats_sync::facade::Ordering::{Relaxed, Release};
+use cats_sync::facade::{
+    fence,
+    Ordering::{Relaxed, Release, SeqCst},
+};
 use cats_sync::slab;
 use std::cmp::Ordering;
 use std::ptr::NonNull;
@@ -50,6 +54,8 @@ pub(super) struct Change<K> {
     pub inners: Vec<Inner<K>>,
     pub keys: Vec<Bound<K>>,
     pub bases: Vec<*mut u8>,
+    /// The counts of new nodes, each with that of the old node for the same leaf.
+    counts: Vec<(Count, Count)>,
     pub grown: i64,
 }
 
@@ -60,6 +66,7 @@ impl<K: Send + Sync + 'static> Change<K> {
             inners: Vec::new(),
             keys: Vec::new(),
             bases: Vec::new(),
+            counts: Vec::new(),
             grown: 0,
         }
     }
@@ -81,11 +88,23 @@ impl<K: Send + Sync + 'static> Change<K> {
         schema: &S,
         low: Bound<K>,
         high: Bound<K>,
-        parts: Parts<K>,
+        mut parts: Parts<K>,
     ) -> Inner<K> {
-        let inner = Inner::build(schema, low, high, parts);
+        let old = std::mem::take(&mut parts.counts);
+        let inner = Inner::build(schema, low, high, parts, old.iter().any(Option::is_some));
         self.grown += inner.size() as i64;
+        if let Some(counts) = inner.counts() {
+            self.grown += size_of_val(counts) as i64;
+            let of = |(i, old): (usize, &Option<Count>)| Some((counts.at(i), (*old)?));
+            self.counts.extend(old.iter().enumerate().filter_map(of));
+        }
         inner
+    }
+    /// Notes that an inner node will be replaced, and returns its contents.
+    pub fn take_apart(&mut self, inner: Inner<K>) -> Parts<K> {
+        inner.mark_replaced();
+        self.inners.push(inner);
+        inner.parts()
     }
     /// A new base node.
     pub fn base(&mut self, low: Bound<K>, high: Bound<K>, root: Node) -> *mut u8 {
@@ -117,6 +136,11 @@ impl<K: Send + Sync + 'static> Change<K> {
 
     /// Kills and retires what was replaced and is now unlinked.
     pub fn commit<S: OrderedSchema<Key = K>>(mut self, table: &Ca<S>, guard: &Guard) {
+        if !self.counts.is_empty() {
+            // Between R2 and R3 of the protocol of counts.
+            fence(SeqCst);
+            self.counts.drain(..).for_each(|(new, old)| new.take_over(old));
+        }
         for held in self.leaves.drain(..) {
             let leaf = held.leaf;
             held.kill();
@@ -127,6 +151,11 @@ impl<K: Send + Sync + 'static> Change<K> {
         }
         for inner in self.inners.drain(..) {
             self.grown -= inner.size() as i64;
+            if let Some((counts, size)) = inner.counts_pointer().memory() {
+                self.grown -= size as i64;
+                // SAFETY: as above. A node that is marked as replaced gets no other counts.
+                unsafe { guard.retire_memory(counts, size) };
+            }
             // SAFETY: as above.
             unsafe { guard.retire_memory(NonNull::new_unchecked(inner.address()), inner.size()) };
         }
@@ -342,9 +371,8 @@ impl<S: OrderedSchema> Ca<S> {
                     piece = Piece::One(Node::inner(change.inner(&self.schema, base.low, base.high, parts)));
                 }
                 (Some(turn), Piece::Two(left, key, right)) => {
-                    let mut parts = turn.inner.parts();
+                    let mut parts = change.take_apart(turn.inner);
                     parts.split(&self.schema, turn.index, (left.0, key, right.0));
-                    change.inners.push(turn.inner);
                     piece = change.assemble(&self.schema, turn.low, turn.high, parts);
                 }
             }
@@ -383,10 +411,9 @@ impl<S: OrderedSchema> Ca<S> {
         let Some(merged) = self.merge_leaves(&mut change, left, right, low, high) else {
             return;
         };
-        let mut parts = turn.inner.parts();
+        let mut parts = change.take_apart(turn.inner);
         let key = parts.merge(first, Node::leaf(merged).0);
         change.keys.push(key);
-        change.inners.push(turn.inner);
         self.contract(&mut change, structure.base, turns, parts, (turn.low, turn.high));
         change.commit(self, guard);
     }
@@ -441,18 +468,17 @@ impl<S: OrderedSchema> Ca<S> {
             let Kind::Inner(neighbour) = Node(turn.inner.child(sibling)).kind::<S::Key>() else {
                 unreachable!("all leaves of a tree are on one level")
             };
-            change.inners.push(neighbour);
-            change.inners.push(turn.inner);
+            let beside = change.take_apart(neighbour);
             let (mut both, right) = if first == turn.index {
-                (parts, neighbour.parts())
+                (parts, beside)
             } else {
-                (neighbour.parts(), parts)
+                (beside, parts)
             };
             both.append(schema, turn.inner.key(first), right);
             let low = turn.inner.bounds(first, turn.low, turn.high).0;
             let high = turn.inner.bounds(first + 1, turn.low, turn.high).1;
             let piece = change.assemble(schema, low, high, both);
-            parts = turn.inner.parts();
+            parts = change.take_apart(turn.inner);
             range = (turn.low, turn.high);
             match piece {
                 Piece::One(node) => _ = parts.merge(first, node.0),

@@ -3,6 +3,7 @@
 use super::inner::{bound, common, Bound};
 use super::*;
 use crate::testing::conformance::{entry, Map, Random, TestKey, TestSchema};
+use crate::{Between, Unfinished};
 use cats_sync::{cache_line, epoch};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -36,15 +37,22 @@ struct Check<'a> {
     table: &'a Ca<TestSchema>,
     bytes: usize,
     keys: Vec<u64>,
+    /// How many leaves have a known count.
+    known: usize,
 }
 
 pub(super) fn check(table: &Ca<TestSchema>) -> Vec<u64> {
+    checked(table).keys
+}
+
+fn checked(table: &Ca<TestSchema>) -> Check<'_> {
     let _guard = epoch::pin();
     let route = table.route();
     let mut check = Check {
         table,
         bytes: size_of::<Ca<TestSchema>>() + (route.len() - 1) * size_of::<TestKey>(),
         keys: Vec::new(),
+        known: 0,
     };
     assert!(table.adapting.token().is_some());
     if let Route::Many(inner) = &route {
@@ -59,7 +67,38 @@ pub(super) fn check(table: &Ca<TestSchema>) -> Vec<u64> {
     }
     assert!(check.keys.is_sorted_by(|a, b| a < b), "keys ascend");
     assert_eq!(check.bytes, table.bytes());
-    check.keys
+    check
+}
+
+/// The number of keys from one number on, and below another one.
+pub(super) fn count(table: &Ca<TestSchema>, from: Option<u64>, to: Option<u64>) -> usize {
+    let (from, to) = (from.map(TestKey::new), to.map(TestKey::new));
+    let between = Between {
+        from: from.as_ref().map(|from| (from, true)),
+        to: to.as_ref().map(|to| (to, false)),
+    };
+    loop {
+        match table.count_between(&epoch::pin(), between, usize::MAX) {
+            Ok(count) => return count,
+            Err(failure) => assert_eq!(failure, Unfinished::Busy),
+        }
+        cats_sync::facade::yield_now();
+    }
+}
+
+/// The key with this number from the start, or with `down` from the end.
+pub(super) fn nth(table: &Ca<TestSchema>, number: usize, down: bool) -> Option<u64> {
+    let mut found = Vec::new();
+    let expand = |entry, out: &mut Vec<_>| out.push(crate::testing::conformance::decode(entry));
+    while table
+        .find_nth(&epoch::pin(), (number, down), usize::MAX, &mut found, expand)
+        .is_err()
+    {
+        found.clear();
+        cats_sync::facade::yield_now();
+    }
+    assert!(found.len() <= 1);
+    Some(found.pop()?.expect("a whole entry").0)
 }
 
 fn bounds(route: &Route<TestKey>, i: usize) -> (Bound<TestKey>, Bound<TestKey>) {
@@ -92,6 +131,20 @@ impl Check<'_> {
                     assert_eq!(head, TestSchema.head(unsafe { &*key }, skip));
                 }
                 self.bytes += inner.size() + parts.keys.len() * size_of::<TestKey>();
+                if let Some(counts) = inner.counts() {
+                    self.bytes += size_of_val(counts);
+                    for i in 0..inner.len() {
+                        let Kind::Leaf(leaf) = Node(inner.child(i)).kind::<TestKey>() else {
+                            panic!("only leaves are counted")
+                        };
+                        let known = counts.at(i).known();
+                        self.known += usize::from(known.is_some());
+                        assert!(
+                            known.is_none_or(|known| known == leaf.info().count()),
+                            "a count is right"
+                        );
+                    }
+                }
                 let heights: BTreeSet<usize> = (0..inner.len())
                     .map(|i| {
                         let (low, high) = inner.bounds(i, low, high);
@@ -144,6 +197,8 @@ enum Op {
     Split(u64),
     Join(u64),
     Sort(u64, u64),
+    /// Order statistics around this number.
+    Count(u64, u64),
 }
 
 proptest! {
@@ -151,7 +206,7 @@ proptest! {
 
     /// Random insertions, removals, ordered steps and forced adaptations keep every invariant.
     #[test]
-    fn invariants_hold(ops in prop::collection::vec((0..5u8, 0..20_000u64, 1..4000u64), 0..60)) {
+    fn invariants_hold(ops in prop::collection::vec((0..6u8, 0..20_000u64, 1..4000u64), 0..60)) {
         let map = Map(Ca::new(TestSchema));
         let mut model = BTreeSet::new();
         for (kind, from, many) in ops {
@@ -160,6 +215,7 @@ proptest! {
                 1 => Op::Remove(from, 2 * many),
                 2 => Op::Split(from),
                 3 => Op::Join(from),
+                4 => Op::Count(from, many),
                 _ => Op::Sort(from, many / 40),
             };
             match op {
@@ -175,6 +231,15 @@ proptest! {
                 },
                 Op::Split(n) => force(&map.0, n, true),
                 Op::Join(n) => force(&map.0, n, false),
+                Op::Count(from, many) => {
+                    for (from, to) in [(None, Some(from)), (Some(from), Some(from + many)), (Some(from), None)] {
+                        let expected = model.range(from.unwrap_or(0)..to.unwrap_or(u64::MAX)).count();
+                        prop_assert_eq!(count(&map.0, from, to), expected);
+                    }
+                    let number = many as usize % (model.len() + 2);
+                    prop_assert_eq!(nth(&map.0, number, false), model.iter().nth(number).copied());
+                    prop_assert_eq!(nth(&map.0, number, true), model.iter().rev().nth(number).copied());
+                }
                 Op::Sort(from, many) => {
                     let mut at = from;
                     for _ in 0..many {
@@ -378,6 +443,27 @@ fn a_lone_writer_joins() {
     assert!(joined);
 }
 
+/// One random operation on numbers below `range`, or an adaptation.
+fn stir(map: &Map<Ca<TestSchema>>, random: &mut Random, range: u64, number: impl Fn(u64) -> u64) {
+    let n = random.below(range);
+    let some = n..(n + 300).min(range);
+    match random.below(20) {
+        0 => force(&map.0, number(n), true),
+        1 => force(&map.0, number(n), false),
+        2 => _ = map.next(Some(number(n))),
+        3 => {
+            let numbers: Vec<u64> = (0..10).map(|_| number(random.below(range))).collect();
+            let value = random.below(2) as u32;
+            map.change_many(&numbers, |values| values.fill(value.checked_sub(1)));
+        }
+        4 => some.for_each(|n| map.remove(number(n))),
+        5 => some.for_each(|n| map.put(number(n), 2)),
+        6..12 => map.put(number(n), 3),
+        12..17 => map.remove(number(n)),
+        _ => _ = map.get(number(n)),
+    }
+}
+
 /// All operations concurrently, with random forced adaptations. At the end, all invariants hold.
 #[test]
 fn invariants_hold_after_a_storm() {
@@ -390,28 +476,81 @@ fn invariants_hold_after_a_storm() {
                 scope.spawn(move || {
                     let mut random = Random(77 + thread);
                     while Instant::now() < end {
-                        let n = random.below(range);
-                        match random.below(20) {
-                            0 => force(&map.0, n, true),
-                            1 => force(&map.0, n, false),
-                            2 => _ = map.next(Some(n)),
-                            3 => {
-                                let numbers: Vec<u64> = (0..10).map(|_| random.below(range)).collect();
-                                let value = random.below(2) as u32;
-                                map.change_many(&numbers, |values| values.fill(value.checked_sub(1)));
-                            }
-                            4 => (n..(n + 300).min(range)).for_each(|n| map.remove(n)),
-                            5 => (n..(n + 300).min(range)).for_each(|n| map.put(n, 2)),
-                            6..12 => map.put(n, 3),
-                            12..17 => map.remove(n),
-                            _ => _ = map.get(n),
+                        stir(map, &mut random, range, |n| n);
+                        if thread == 3 {
+                            _ = count(&map.0, None, Some(random.below(range)));
                         }
                     }
                 });
             }
         });
         assert_eq!(check(&map.0), map.walk());
+        assert_eq!(count(&map.0, None, None), map.walk().len());
     }
+}
+
+/// Where nobody writes, counts are exact, whatever happens beside it.
+#[test]
+fn quiet_keys_are_counted_once_in_a_storm() {
+    const QUIET: u64 = 5000;
+    for (below, above) in [(0, 3000), (3000, 3000), (40, 40)] {
+        let map = Map(Ca::with_thresholds(TestSchema, NERVOUS));
+        (below..below + QUIET).for_each(|n| map.put(n, 1));
+        let end = Instant::now() + Duration::from_secs(1);
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let map = &map;
+                scope.spawn(move || {
+                    let mut random = Random(7 + thread);
+                    while Instant::now() < end {
+                        let beside = |n| if n < below { n } else { n + QUIET };
+                        stir(map, &mut random, below + above, beside);
+                    }
+                });
+                scope.spawn(move || {
+                    let mut random = Random(17 + thread);
+                    while Instant::now() < end {
+                        let (from, many) = (random.below(QUIET), random.below(QUIET));
+                        let (from, to) = (below + from, below + (from + many).min(QUIET));
+                        assert_eq!(count(&map.0, Some(from), Some(to)), (to - from) as usize);
+                        if below == 0 {
+                            assert_eq!(count(&map.0, None, Some(to)), to as usize);
+                            assert_eq!(nth(&map.0, from as usize, false), Some(from));
+                        } else {
+                            let rank = count(&map.0, None, Some(from));
+                            assert!(rank as u64 >= from - below && rank as u64 <= from);
+                        }
+                    }
+                });
+            }
+        });
+        let keys = check(&map.0);
+        assert_eq!(keys, map.walk());
+        for (rank, &n) in keys.iter().enumerate() {
+            assert_eq!(nth(&map.0, rank, false), Some(n));
+            assert_eq!(nth(&map.0, keys.len() - 1 - rank, true), Some(n));
+        }
+    }
+}
+
+/// One order statistic makes all counts known, and changes of leaves keep them so.
+#[test]
+fn counts_become_known_and_stay_so() {
+    let map = Map(Ca::new(TestSchema));
+    (0..50_000).for_each(|n| map.put(n * 7919 % 50_000 * 4, 1));
+    assert_eq!(checked(&map.0).known, 0);
+    assert_eq!(count(&map.0, None, None), 50_000);
+    let leaves = checked(&map.0).known;
+    assert!(leaves > 50_000 / inner::FANOUT, "{leaves} known counts");
+    (0..50_000).step_by(100).for_each(|n| map.remove(n * 4));
+    (0..20_000).for_each(|n| map.put(n * 4 + 1, 1));
+    // Only new leaves have unknown counts.
+    let left = checked(&map.0).known;
+    assert!(left > leaves * 9 / 10, "{left} known counts of {leaves}");
+    assert_eq!(count(&map.0, None, None), 69_500);
+    // Work is limited.
+    let between = Between { from: None, to: None };
+    assert_eq!(map.0.count_between(&epoch::pin(), between, 2), Err(Unfinished::Long));
 }
 
 /// Two threads append, two take the first entry. Every entry comes out once, in order, and the structure stays small.

@@ -26,7 +26,7 @@ const LINES_BITS: u32 = 5;
 const MANY: usize = 16;
 
 /// Which leaf to find.
-enum Target<'q, 'a, S: OrderedSchema> {
+pub(super) enum Target<'q, 'a, S: OrderedSchema> {
     First,
     Last,
     /// The leaf whose range holds the key.
@@ -88,7 +88,7 @@ impl<K> BoundedLeaf<'_, K> {
 }
 
 /// A leaf that was read, and must be unchanged or locked at the end.
-enum Seen {
+pub(super) enum Seen {
     Token(Leaf, u64),
     Locked(Held),
 }
@@ -107,7 +107,7 @@ impl Seen {
             Seen::Locked(held) => Mark::new(held.leaf.lock(), held.version + 2 * u64::from(held.changed)),
         }
     }
-    fn holds(&self) -> bool {
+    pub(super) fn holds(&self) -> bool {
         match self {
             Seen::Token(leaf, token) => leaf.lock().validate(*token),
             Seen::Locked(_) => true,
@@ -218,6 +218,24 @@ impl<S: OrderedSchema> Ca<S> {
     /// Finds a leaf, with its bounds.
     #[inline(always)]
     fn seek<'a>(&self, target: &Target<S>) -> BoundedLeaf<'a, S::Key> {
+        let mut above = None;
+        let (base, leaf, low, high) = self.descend_to(target, |turn| above = Some(turn));
+        BoundedLeaf {
+            base,
+            leaf,
+            low,
+            high,
+            above,
+        }
+    }
+
+    /// Finds a leaf, with its base node and its bounds. Shows each turn on the way.
+    #[inline(always)]
+    pub(super) fn descend_to<'a>(
+        &self,
+        target: &Target<S>,
+        mut turn: impl FnMut(Turn<S::Key>),
+    ) -> (&'a Base<S::Key>, Leaf, Bound<S::Key>, Bound<S::Key>) {
         // The key head at byte 0 mostly suffices in all nodes.
         let head = match target {
             Target::At(query) | Target::Below(query) => self.schema.head(query.probe, 0),
@@ -235,21 +253,12 @@ impl<S: OrderedSchema> Ca<S> {
         };
         let (mut low, mut high) = (base.low, base.high);
         let mut node = base.root();
-        let mut above = None;
         loop {
             match node.kind::<S::Key>() {
-                Kind::Leaf(leaf) => {
-                    return BoundedLeaf {
-                        base,
-                        leaf,
-                        low,
-                        high,
-                        above,
-                    }
-                }
+                Kind::Leaf(leaf) => return (base, leaf, low, high),
                 Kind::Inner(inner) => {
                     let index = search(inner);
-                    above = Some(Turn {
+                    turn(Turn {
                         inner,
                         index,
                         low,
@@ -263,7 +272,7 @@ impl<S: OrderedSchema> Ca<S> {
     }
 
     /// Takes a leaf's token or lock, and makes sure that it is ordered. `None` if it is dead.
-    fn enter(&self, leaf: Leaf, locking: bool) -> Result<Option<(Seen, Info)>, Busy> {
+    pub(super) fn enter(&self, leaf: Leaf, locking: bool) -> Result<Option<(Seen, Info)>, Busy> {
         loop {
             let seen = if locking {
                 Seen::Locked(Held::lock(leaf)?.0)

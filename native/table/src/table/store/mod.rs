@@ -11,7 +11,9 @@ use crate::table::engines::EngineName;
 use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::config::Config;
 use cats_engine::hash::{Hash, Position};
-use cats_engine::{Detached, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Range, Step, Trail};
+use cats_engine::{
+    Between, Detached, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Range, Step, Trail, Unfinished,
+};
 use cats_sync::epoch::Guard;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
@@ -576,6 +578,38 @@ impl Store {
             Structure::Hash(_) => Ok(false),
             Structure::Ca(engine) => engine.range(guard, range, limit, out, expand),
             Structure::Other(engine) => engine.range(guard, range, limit, out, &mut expand),
+        }
+    }
+
+    /// See [`Ca::count_between`]. `None` if the store does not keep counts.
+    pub fn count_between(
+        &self,
+        guard: &Guard,
+        between: Between<'_, Probe<'_>>,
+        limit: usize,
+    ) -> Option<Result<usize, Unfinished>> {
+        let between = Between {
+            from: between.from.map(|(probe, inclusive)| (probe.erase(), inclusive)),
+            to: between.to.map(|(probe, inclusive)| (probe.erase(), inclusive)),
+        };
+        match &self.structure {
+            Structure::Ca(engine) => Some(engine.count_between(guard, between, limit)),
+            _ => None,
+        }
+    }
+
+    /// See [`Ca::find_nth`]. `None` if the store does not keep counts.
+    pub fn find_nth<T>(
+        &self,
+        guard: &Guard,
+        place: (usize, bool),
+        limit: usize,
+        out: &mut Vec<T>,
+        expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Option<Result<(), Unfinished>> {
+        match &self.structure {
+            Structure::Ca(engine) => Some(engine.find_nth(guard, place, limit, out, expand)),
+            _ => None,
         }
     }
 

@@ -34,11 +34,9 @@ fn counter(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -
             return Ok(Term(word));
         }
     } else if key.is_immediate() && is_sound(env, handle, default) {
-        let (mut additions, mut words) = ([NO_ADDITION; FEW], [0; FEW]);
-        let count = few_additions(env, ops, &mut additions);
         let probe = handle.table().probe(TermRef::immediate(key.0));
-        if count > 0 && handle.add_in_place(&probe, &additions[..count], &mut words[..count])? {
-            return Ok(env.list(Term::slice(&words[..count])));
+        if let Some(result) = add_few(env, handle, &probe, ops)? {
+            return Ok(result);
         }
     }
     counter_otherwise(env, handle, key, ops, default)
@@ -49,6 +47,26 @@ pub(super) const NO_ADDITION: Addition = Addition {
     increment: 0,
     limit: None,
 };
+
+/// The result of few operations of immediates on an object that is changed in place. `None`, and nothing is done, where that is not
+/// possible.
+#[inline(always)]
+fn add_few(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<Option<Term>, Failure> {
+    let (mut additions, mut words) = ([NO_ADDITION; FEW], [0; FEW]);
+    let single = write_addition(env, ops, &mut additions[0]);
+    let count = match single {
+        true => 1,
+        false => few_additions(env, ops, &mut additions),
+    };
+    let words = &mut words[..count];
+    if count == 0 || !handle.add_in_place(probe, &additions[..count], words)? {
+        return Ok(None);
+    }
+    Ok(Some(match single {
+        true => Term(words[0]),
+        false => env.list(Term::slice(words)),
+    }))
+}
 
 /// Writes the operations of a list to `additions`, and returns their number. 0 if they are more, or are not all valid
 /// operations of immediates.
@@ -106,6 +124,11 @@ fn counter_otherwise(
 ) -> Result<Term, Failure> {
     with_probe(env, handle.table(), key, |probe| {
         if is_sound(env, handle, default) {
+            if !key.is_immediate() {
+                if let Some(result) = add_few(env, handle, probe, ops)? {
+                    return Ok(result);
+                }
+            }
             if let Some(result) = add_words(env, handle, probe, ops)? {
                 return Ok(result);
             }

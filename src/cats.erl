@@ -47,7 +47,7 @@
 -module(cats).
 
 -export([add/3, all/0, claim/1, count/2, count/3, delete/1, delete/2, delete_all_objects/1, delete_many/2,
-         delete_object/2, engines/0, first/1, first_lookup/1, give_away/3, i/0, info/1, info/2, insert/2, insert_many/2,
+         delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, give_away/3, i/0, info/1, info/2, insert/2, insert_many/2,
          insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3,
          lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4,
          rank/2, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, tab2list/1, take/2, take_many/2,
@@ -61,7 +61,8 @@
 -export([foldl/3, foldr/3, from_dets/2, from_ets/2, i/1, i/2, i/3, init_table/2, file2tab/1, file2tab/2, tab2file/2,
          tab2file/3, tabfile_info/1, table/1, table/2, to_dets/2, to_ets/2]).
 
--export_type([change/0, engine/0, engine_option/0, increment/0, info_item/0, key_range/0, option/0, tab/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
+-export_type([change/0, engine/0, engine_option/0, fetch_options/0, increment/0, info_item/0, key_range/0, option/0, tab/0,
+              table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
 -type table() :: atom() | tid().
@@ -142,6 +143,8 @@
 
 -type increment() :: number() | {Pos :: pos_integer(), Increment :: number()}.
 %% One addition of {@link add/3}. A number alone is added to the element after the key.
+-type fetch_options() :: #{timeout => non_neg_integer() | infinity}.
+%% How long {@link fetch/4} waits for the function of another process, in milliseconds. By default, there is no limit.
 -type change() :: fun((Object :: tuple()) -> (NewObject :: tuple()) | keep | delete).
 %% What {@link update/3} does to an object. It returns the object to store, `keep' to change nothing, or `delete' to
 %% delete the object.
@@ -329,6 +332,59 @@ engines() ->
     [#{name => Name, types => Types, options => maps:from_list(Options),
        transactions => Transactions, order_statistics => OrderStatistics, snapshots => Snapshots}
      || {Name, Types, Options, Transactions, OrderStatistics, Snapshots} <- Engines].
+
+%% @doc Returns the object with the key. When the table does not hold the key, the function makes the object, which is
+%% stored. Of all processes that miss the key at the same time, one runs the function, and the others wait for its object.
+%% Not in `ets'.
+%%
+%% The function gets the key, and returns an object with that key. It runs in the calling process, without any lock. When
+%% it fails, the call fails with the same exception, and nothing is stored. When it fails, or its process is killed, one
+%% of those that wait runs its own function.
+%%
+%% An object that somebody else stores meanwhile stays, and is returned in place of the one that was made. When the
+%% object is deleted meanwhile, the one that was made is stored all the same. So a function may store what was read
+%% before the deletion.
+%%
+%% When the function fetches its own key, that call fails with `badarg'. Two functions that fetch each other's keys wait
+%% for each other for ever: a timeout ends that.
+%%
+%% Works with `set' and `ordered_set' only, and needs the right to write. Fails with `badarg' when the function returns
+%% anything but an object with this key. The keys are the same as in {@link replace/3}. The first call that misses a key
+%% makes a table `cats_fetch' with a row for each key that is being made.
+%%
+%% A hit costs a few nanoseconds more than {@link lookup/2}, and no other process takes part in it.
+-spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object :: tuple())) -> Object :: tuple().
+fetch(Table, Key, Fun) when is_function(Fun, 1) ->
+    %% As cats_fetch:fetch/5, without its calls.
+    try cats_nif:lookup_to_update(Table, Key) of
+        [Object] -> Object;
+        false -> cats_fetch:miss(Table, Key, Fun, infinity, [Table, Key, Fun])
+    catch
+        error:_ -> cats_fetch:fetch(Table, Key, Fun, infinity, [Table, Key, Fun])
+    end;
+fetch(Table, Key, Fun) ->
+    cats_failure:fail(badarg, no_fun, fetch, [Table, Key, Fun]).
+
+%% @doc Like {@link fetch/3}, but limits how long the call waits for the function of another process. After that it exits
+%% with `{timeout, _}'. The other process goes on.
+-spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object :: tuple()), fetch_options()) -> Object :: tuple().
+fetch(Table, Key, Fun, Options) ->
+    Called = [Table, Key, Fun, Options],
+    case Options of
+        #{timeout := infinity} when map_size(Options) =:= 1 ->
+            fetch(Table, Key, Fun, infinity, Called);
+        #{timeout := Timeout} when map_size(Options) =:= 1, is_integer(Timeout), Timeout >= 0 ->
+            fetch(Table, Key, Fun, erlang:monotonic_time(millisecond) + Timeout, Called);
+        #{} when map_size(Options) =:= 0 ->
+            fetch(Table, Key, Fun, infinity, Called);
+        _ ->
+            cats_failure:fail(badarg, no_fetch_options, fetch, Called)
+    end.
+
+fetch(Table, Key, Fun, Deadline, Called) when is_function(Fun, 1) ->
+    cats_fetch:fetch(Table, Key, Fun, Deadline, Called);
+fetch(_Table, _Key, _Fun, _Deadline, Called) ->
+    cats_failure:fail(badarg, no_fun, fetch, Called).
 
 %% @doc Returns the first key, or `$end_of_table' if the table is empty. In an `ordered_set' it is the smallest
 %% key in term order. The other types have an order of their own.

@@ -58,7 +58,7 @@ not_loaded(Function, Arguments, Stack) ->
 
 %% The stack below the function of `cats' that was called.
 callers(Stack) ->
-    Own = [?MODULE, cats, cats_browser, cats_convert, cats_file, cats_nif, cats_qlc, cats_select, cats_slices],
+    Own = [?MODULE, cats, cats_browser, cats_convert, cats_fetch, cats_file, cats_nif, cats_qlc, cats_select, cats_slices],
     lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), Own) end, Stack).
 
 %% @private
@@ -91,9 +91,9 @@ error_info({Why, _Option} = Cause) when Why =:= invalid_option; Why =:= repeated
 error_info({Tables, _Cause} = Cause) when Tables =:= cats; Tables =:= ets ->
     {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
 error_info(Cause) ->
-    Causes = [access, already_exists, badkey, default, id, keypos, no_fun, no_hash_table, no_object,
-              no_order_statistics, no_range, no_ranges, no_snapshots, no_transactions, not_owner, nothing_delegated,
-              other_key, overflow, owned, owner, position, snapshot, snapshot_limit, table_type, type],
+    Causes = [access, already_exists, badkey, default, id, keypos, nested, no_fetch_options, no_fun, no_hash_table,
+              no_object, no_order_statistics, no_range, no_ranges, no_snapshots, no_transactions, not_owner,
+              nothing_delegated, other_key, overflow, owned, owner, position, snapshot, snapshot_limit, table_type, type],
     case lists:member(Cause, Causes) of
         true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
         false -> unknown
@@ -146,6 +146,12 @@ explain(badarg, new, [_Name, _Options], nothing_delegated) ->
     #{2 => <<"option delegate goes with {lock, mrqd} only">>};
 explain(badarg, new, [_Name, _Options], no_hash_table) ->
     #{2 => <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>};
+explain(badarg, fetch, _Arguments, nested) ->
+    #{2 => <<"the function fetches the key for which it makes the object">>};
+explain(badarg, fetch, _Arguments, no_fetch_options) ->
+    #{4 => <<"not a map with a timeout: a number of milliseconds, or infinity">>};
+explain(badarg, fetch, _Arguments, Cause) when Cause =:= none; Cause =:= other_key ->
+    #{3 => <<"the function did not return an object with the key">>};
 explain(badarg, _Function, _Arguments, no_transactions) ->
     #{1 => <<"transactions are for tables of type set with engine hash, and of type ordered_set with engine ca,"
              " not for snapshots">>};
@@ -205,7 +211,7 @@ explain(Reason, lookup_elements, [Table, Key, Positions], Cause) ->
         true -> as_ets(Reason, lookup_element, [Table, Key, 1], Cause);
         false -> maps:put(3, <<"not a list of positions">>, as_ets(Reason, delete, [Table], Cause))
     end;
-explain(badarg, Function, _Arguments, table_type) when Function =:= add; Function =:= replace; Function =:= update ->
+explain(badarg, Function, _Arguments, table_type) when Function =:= add; Function =:= fetch; Function =:= replace; Function =:= update ->
     #{1 => <<"the table is a bag: a key may have several objects">>};
 explain(badarg, claim, [_Table], owned) ->
     #{1 => <<"the table has an owner">>};
@@ -217,6 +223,8 @@ explain(badarg, replace, [_Table, Old, New], Cause) when Cause =:= none; Cause =
         none when is_tuple(Old), is_tuple(New) -> #{general => <<"a tuple has no element at the key position">>};
         none -> maps:from_list([{Place, <<"not a tuple">>} || {Place, Object} <- [{2, Old}, {3, New}], not is_tuple(Object)])
     end;
+explain(badarg, fetch, _Arguments, no_fun) ->
+    #{3 => <<"not a function of one argument">>};
 explain(badarg, update, Arguments, Cause) when Cause =:= none; Cause =:= other_key; Cause =:= no_fun; Cause =:= default ->
     case Cause of
         no_fun -> #{3 => <<"not a function of one argument">>};
@@ -232,7 +240,7 @@ explain(badarg, add, [_Table, _Key, Increments], none) ->
     end;
 explain(Reason, add, [Table, Key, Increments], Cause) ->
     as_ets(Reason, update_counter, [Table, Key, in_integers(Increments)], Cause);
-explain(Reason, Function, [Table | _], Cause) when Function =:= replace; Function =:= update ->
+explain(Reason, Function, [Table | _], Cause) when Function =:= fetch; Function =:= replace; Function =:= update ->
     as_ets(Reason, delete, [Table], Cause);
 explain(badarg, insert_many, [_Table, _Objects], no_object) ->
     #{2 => <<"not a list of objects with a key">>};

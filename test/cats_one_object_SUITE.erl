@@ -264,7 +264,7 @@ explanations(_Config) ->
     NoResult = #{3 => <<"the function returned neither an object with the same key, nor keep or delete">>},
     NoList = #{2 => <<"not a list">>},
     NoObjects = #{2 => <<"not a list of objects with a key">>},
-    [?assertEqual({Function, Arguments, Remarks}, {Function, Arguments, remarks(Function, Arguments)})
+    [?assertEqual({Function, Arguments, Remarks}, {Function, Arguments, cats_test_lib:remarks(Function, Arguments)})
      || {Function, Arguments, Remarks} <-
             [{update, [no_table, k, Keep], #{1 => NoTable}}, {update, [Bag, k, Keep], IsBag},
              {update, [Set, k, fun() -> keep end], #{3 => <<"not a function of one argument">>}},
@@ -287,13 +287,3 @@ explanations(_Config) ->
              {delete_many, [no_table, []], #{1 => NoTable}}, {delete_many, [Set, [k | k]], NoList},
              {insert_many, [no_table, []], #{1 => NoTable}}, {insert_many, [Set, k], NoObjects},
              {insert_many, [Set, [{k}, {}]], NoObjects}]].
-
-remarks(Function, Arguments) ->
-    try
-        {returned, apply(cats, Function, Arguments)}
-    catch
-        error:badarg:Stack ->
-            {cats, Function, Arguments, Info} = hd(Stack),
-            #{error_info := #{module := Module}} = maps:from_list(Info),
-            maps:map(fun(_, Text) -> unicode:characters_to_binary(Text) end, Module:format_error(badarg, Stack))
-    end.

@@ -1,6 +1,6 @@
 %% What several suites need.
 -module(cats_test_lib).
--export([ensure_proper/0, environment/2, start/1, tables/0, new/3, only_cats/1, with_memory/1, types/0, types/1, spawn_owner/1,
+-export([ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1, with_memory/1, types/0, types/1, spawn_owner/1,
          run_in/2, in_process/1, stop/2, down/1,
          eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1, with_input/2]).
 
@@ -176,6 +176,18 @@ cause(Function) ->
     catch error:badarg:Stack ->
             {_, _, _, Information} = hd(Stack),
             maps:get(cause, proplists:get_value(error_info, Information, #{}), none)
+    end.
+
+%% @doc The remarks on the arguments of a call of `cats' that fails with badarg.
+-spec remarks(Function :: atom(), Arguments :: [term()]) -> #{pos_integer() | general => binary()} | {returned, term()}.
+remarks(Function, Arguments) ->
+    try
+        {returned, apply(cats, Function, Arguments)}
+    catch
+        error:badarg:Stack ->
+            {cats, Function, Arguments, Info} = hd(Stack),
+            #{error_info := #{module := Module}} = maps:from_list(Info),
+            maps:map(fun(_, Text) -> unicode:characters_to_binary(Text) end, Module:format_error(badarg, Stack))
     end.
 
 %% @doc Makes PropEr usable. A PropEr compiled by an OTP too old for the running one (a distribution's

@@ -94,7 +94,7 @@ description(_Config) ->
     ?assertEqual(lists:sort([Item || {Item, _} <- cats:info(Table)]), lists:sort([Item || {Item, _} <- cats:info(Snapshot)])),
     true = cats:safe_fixtable(Snapshot, true),
     true = cats:safe_fixtable(Snapshot, false),
-    ?assertError(badarg, cats:safe_fixtable(Snapshot, maybe)),
+    ?assertError(badarg, cats:safe_fixtable(Snapshot, 'maybe')),
     ?assertMatch({_, _, _}, cats:info(Snapshot, stats)),
     ?assertMatch({_, _, _, _, _, _, 0, 0}, cats:info(cats:snapshot(cats:new(set, [])), stats)),
     ?assertEqual([], cats:info(Snapshot, binary)).

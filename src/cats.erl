@@ -794,9 +794,9 @@ range_between(Table, From, To, Down, Limit, Called) ->
 %%
 %% `count(Table, #{above => Key})' is the number of keys above `Key', so it is the rank counted from the end.
 %%
-%% In a table of a million objects it takes some microseconds. The cost is `O(log N + N / 10000)'. The first call on a
-%% table takes longer, as it counts the objects of each leaf of the tree. From then on insertions and deletions keep these
-%% counts. Works with `ordered_set' and engine `ca' only.
+%% In a table of a million objects it takes some microseconds. The cost is `O(log N + N / 10000)'. The first of these
+%% calls on a table costs `O(N / 100)', as it reads the number of objects of each leaf of the tree. From then on insertions
+%% and deletions keep these counts. Works with `ordered_set' and engine `ca' only.
 -spec rank(table(), Key :: term()) -> non_neg_integer().
 rank(Table, Key) ->
     try

@@ -4,11 +4,11 @@
 -module(cats_examples_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([erlang/1, elixir/1, bank/1, backup/1]).
+-export([erlang/1, elixir/1, bank/1, backup/1, leaderboard/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
-all() -> [erlang, elixir, bank, backup].
+all() -> [erlang, elixir, bank, backup, leaderboard].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -90,6 +90,13 @@ backup(Config) ->
                        {Pieces, _, Pieces, Held} = backup:run(500, 4, proplists:get_value(priv_dir, Config)),
                        ?assert(Held > 0)
                end, backup).
+
+leaderboard(Config) ->
+    load(leaderboard, Config),
+    in_process(fun() ->
+                       #{updates := Updates, reads := Reads, disorder := 0, wrong := 0} = leaderboard:run(5000, 3, 500),
+                       ?assert(Updates > 0 andalso Reads > 0)
+               end, leaderboard).
 
 %% Compiles and loads a program of examples/.
 load(Module, Config) ->

@@ -293,6 +293,7 @@ same_in_all(Type, {Table, Model} = Pair) ->
     _ = Type =:= ordered_set andalso [Same(Next, [Key]) || Next <- [next, prev], Key <- Keys],
     ?assertEqual(canonical(Type, [{Key, ets:lookup(Model, Key)} || Key <- walk(ets, Model, first, next)]),
                  canonical(Type, with_objects(Table, cats:first_lookup(Table)))),
+    _ = Type =:= ordered_set andalso same_statistics(Table, Pos, ets:tab2list(Model), Keys),
     ?assertEqual(sorted(ets:tab2list(Model)), sorted(slots(Table, 0))),
     ?assertEqual(sorted(ets:tab2list(Model)), sorted(qlc:e(qlc:q([Object || Object <- cats:table(Table)])))),
     ?assertEqual(sorted([Object || Object <- ets:tab2list(Model), element(Pos, Object) =:= hd(Keys)]),
@@ -308,6 +309,24 @@ same_in_all(Type, {Table, Model} = Pair) ->
     ok = file:delete(File),
     ?assertEqual(canonical(Type, ets:tab2list(Model)), canonical(Type, cats:tab2list(Read))),
     true = cats:delete(Read).
+
+%% The order statistics are those of this sorted list of objects.
+same_statistics(Table, Pos, Objects, Keys) ->
+    Size = length(Objects),
+    ?assertEqual(Size, cats:count(Table, #{})),
+    ?assertEqual(Objects ++ ['$end_of_table'], [cats:nth(Table, N) || N <- lists:seq(0, Size)]),
+    ?assertEqual(lists:reverse(Objects) ++ ['$end_of_table'], [cats:nth(Table, -N) || N <- lists:seq(1, Size + 1)]),
+    [begin
+         ?assertEqual({Key, length([x || Object <- Objects, element(Pos, Object) < Key])}, {Key, cats:rank(Table, Key)}),
+         [begin
+              Within = [Object || Object <- Objects, Compare(element(Pos, Object), Key)],
+              ?assertEqual({Side, Key, length(Within)}, {Side, Key, cats:count(Table, #{Side => Key})}),
+              ?assertEqual({Side, Key, Within}, {Side, Key, cats:range(Table, #{Side => Key}, infinity)}),
+              ?assertEqual({Side, Key, lists:sublist(lists:reverse(Within), 3)},
+                           {Side, Key, cats:range(Table, #{Side => Key, order => descending}, 3)})
+          end || {Side, Compare} <- [{from, fun erlang:'>='/2}, {above, fun erlang:'>'/2}, {to, fun erlang:'=<'/2},
+                                     {below, fun erlang:'<'/2}]]
+     end || Key <- Keys].
 
 chunks(_Function, '$end_of_table') -> [];
 chunks(Function, {Results, Continuation}) -> Results ++ chunks(Function, cats:Function(Continuation)).
@@ -346,7 +365,8 @@ long_walks(_Config) ->
               ?assertEqual(Objects, lists:sort(cats:foldl(fun(Object, All) -> [Object | All] end, [], Snapshot))),
               ?assertEqual(lists:usort([Key || {Key, _} <- Objects]), lists:sort(walk(cats, Snapshot, first, next))),
               ?assertEqual(lists:usort([Key || {Key, _} <- Objects]), lists:sort(walk(cats, Snapshot, last, prev))),
-              ?assertEqual(length(Objects), length(chunks(select, cats:select(Snapshot, [{'_', [], [x]}], 100))))
+              ?assertEqual(length(Objects), length(chunks(select, cats:select(Snapshot, [{'_', [], [x]}], 100)))),
+              _ = Type =:= ordered_set andalso long_statistics(Snapshot, list_to_tuple(Objects))
           end || {Objects, Snapshot} <- [{Old, Full}, {New, Newer}, {[], Empty}]],
          %% All that is found is hidden.
          Refilled = cats:new(table, [Type, public]),
@@ -356,6 +376,20 @@ long_walks(_Config) ->
                       [cats:first(Nothing), cats:last(Nothing), cats:next(Nothing, 7), cats:tab2list(Nothing), cats:info(Nothing, size)]),
          ?assertEqual('$end_of_table', cats:select(Nothing, [{'_', [], ['$_']}], 1))
      end || Type <- [set, ordered_set, bag]].
+
+long_statistics(Snapshot, Objects) ->
+    Size = tuple_size(Objects),
+    ?assertEqual([Size, '$end_of_table', '$end_of_table'],
+                 [cats:count(Snapshot, #{}), cats:nth(Snapshot, Size), cats:nth(Snapshot, -Size - 1)]),
+    [begin
+         Object = {Key, _} = element(N + 1, Objects),
+         ?assertEqual([Object, Object, N, N, Size - N - 1],
+                      [cats:nth(Snapshot, N), cats:nth(Snapshot, N - Size), cats:rank(Snapshot, Key),
+                       cats:count(Snapshot, #{below => Key}), cats:count(Snapshot, #{above => Key})]),
+         Last = min(Size, N + 700),
+         ?assertEqual([element(I, Objects) || I <- lists:seq(N + 1, Last)],
+                      cats:range(Snapshot, Key, element(1, element(Last, Objects)), infinity))
+     end || N <- [0 || Size > 0] ++ [rand:uniform(Size) - 1 || Size > 0, _ <- lists:seq(1, 20)]].
 
 %%------------------------------------------------------------------------------------------------------------
 %% How long snapshots and what they need live
@@ -596,7 +630,8 @@ exact_size(_Config) ->
          Check = fun() ->
                          Snapshot = cats:snapshot(Table),
                          ?assertEqual(cats:info(Snapshot, size), length(cats:tab2list(Snapshot))),
-                         ?assertEqual(cats:info(Snapshot, size), cats:select_count(Snapshot, [{'_', [], [true]}]))
+                         ?assertEqual(cats:info(Snapshot, size), cats:select_count(Snapshot, [{'_', [], [true]}])),
+                         _ = Type =:= ordered_set andalso same_statistics(Snapshot, 1, cats:tab2list(Snapshot), [1, 50, 101])
                  end,
          beside([Write, Write], [Check])
      end || Type <- [set, ordered_set, bag]].

@@ -5,6 +5,7 @@
 //! | `instant` | the instant that the tables of one call share |
 //! | `history` | the nodes of the snapshots of some contents, and what writers do for them |
 //! | `gather` | the entries of a part of a snapshot |
+//! | `order` | order statistics |
 //! | `take` | taking a snapshot |
 //! | `patience` | how a writer says that it needs a dirty scheduler |
 //!
@@ -13,6 +14,7 @@
 mod gather;
 pub(crate) mod history;
 mod instant;
+mod order;
 pub(crate) mod patience;
 pub(crate) mod take;
 
@@ -31,8 +33,6 @@ use std::sync::Arc;
 
 /// The entries that a scheduler looks at to find one that is not hidden.
 const PASSED: usize = 5000;
-/// The entries that a scheduler passes to find one by its number.
-const COUNTED: usize = 50_000;
 /// The entries that a step looks at first. Each further attempt looks at four times as many, up to the second number.
 const FIRST: usize = 4;
 const MANY: usize = 512;
@@ -263,7 +263,9 @@ impl Other for Snapshot {
         expand: Expand<'_, 'g>,
     ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy> {
         if self.ordered {
-            return self.entry_of_number(guard, number, expand);
+            let mut out = Vec::new();
+            self.find_nth(guard, (number, false), &mut out, expand)?;
+            return Ok((!out.is_empty()).then_some(out));
         }
         let buckets = self.buckets();
         if number >= buckets {
@@ -325,25 +327,5 @@ impl Other for Snapshot {
 
     unsafe fn detach(&self, _guard: &Guard, _update: Detached) -> Result<(), Busy> {
         unreachable!("asked for by `detaches`")
-    }
-}
-
-impl Snapshot {
-    /// The objects of the entry with this number in the order of the keys.
-    fn entry_of_number<'g>(
-        &self,
-        guard: &'g Guard,
-        number: usize,
-        expand: Expand<'_, 'g>,
-    ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy> {
-        let (mut left, mut found) = (number, None);
-        self.each_part(guard, Range::above(None), MANY, COUNTED, expand, |gathered| {
-            match gathered.entries.get(left) {
-                Some(seen) => found = Some(gathered.objects_of(seen).to_vec()),
-                None => left -= gathered.entries.len(),
-            }
-            found.is_none()
-        })?;
-        Ok(found)
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod other;
 
+use crate::failure::Failure;
 use crate::object::group::free_entry;
 use crate::object::schema::{Exact, Ordered, Probe};
 use crate::object::ObjectRef;
@@ -12,7 +13,7 @@ use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::config::Config;
 use cats_engine::hash::{Hash, Position};
 use cats_engine::{
-    Between, Detached, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Range, Step, Trail, Unfinished,
+    Between, Detached, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Range, Step, Trail,
 };
 use cats_sync::epoch::Guard;
 use cats_sync::stripes::Stripes;
@@ -581,36 +582,41 @@ impl Store {
         }
     }
 
-    /// See [`Ca::count_between`]. `None` if the store does not keep counts.
+    /// See [`Ca::count_between`]. Only for an engine with order statistics. `limit` is that of a `ca`.
     pub fn count_between(
         &self,
         guard: &Guard,
         between: Between<'_, Probe<'_>>,
         limit: usize,
-    ) -> Option<Result<usize, Unfinished>> {
+    ) -> Result<usize, Failure> {
         let between = Between {
             from: between.from.map(|(probe, inclusive)| (probe.erase(), inclusive)),
             to: between.to.map(|(probe, inclusive)| (probe.erase(), inclusive)),
         };
         match &self.structure {
-            Structure::Ca(engine) => Some(engine.count_between(guard, between, limit)),
-            _ => None,
+            Structure::Ca(engine) => Ok(engine.count_between(guard, between, limit)?),
+            _ => Ok(self.counting_snapshot().count_between(guard, between)?),
         }
     }
 
-    /// See [`Ca::find_nth`]. `None` if the store does not keep counts.
-    pub fn find_nth<T>(
+    /// See [`Ca::find_nth`]. Only for an engine with order statistics. `limit` is that of a `ca`.
+    pub fn find_nth<'g>(
         &self,
-        guard: &Guard,
+        guard: &'g Guard,
         place: (usize, bool),
         limit: usize,
-        out: &mut Vec<T>,
-        expand: impl FnMut(Entry, &mut Vec<T>),
-    ) -> Option<Result<(), Unfinished>> {
+        out: &mut Vec<ObjectRef<'g>>,
+        mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
+    ) -> Result<(), Failure> {
         match &self.structure {
-            Structure::Ca(engine) => Some(engine.find_nth(guard, place, limit, out, expand)),
-            _ => None,
+            Structure::Ca(engine) => Ok(engine.find_nth(guard, place, limit, out, expand)?),
+            _ => Ok(self.counting_snapshot().find_nth(guard, place, out, &mut expand)?),
         }
+    }
+
+    fn counting_snapshot(&self) -> &Snapshot {
+        self.snapshot()
+            .expect("an engine with order statistics, or a snapshot of one")
     }
 
     /// See [`Engine::buckets`].

@@ -116,7 +116,7 @@ sequential_model(_Config) ->
 
 compare(Options, Steps, Seed) ->
     rand:seed(exsss, Seed),
-    %% Updates of a compressed table of ets bring the VM of OTP 29.1.1 down.
+    %% With these objects, a compressed table of ets brings the VM of OTP 29.1.1 down.
     Live = {cats:new(table, [public | Options]), ets:new(table, [public | Options -- [compressed]])},
     Snapshots = steps(Live, hd(Options), cats:info(element(1, Live), keypos), Steps, []),
     same(hd(Options), Live),

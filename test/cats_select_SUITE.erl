@@ -5,13 +5,13 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/ms_transform.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([functions/1, types/1, results/1, maps/1, compressed/1, equal_keys/1, other_constants/1,
+-export([functions/1, types/1, results/1, maps/1, compressed/1, equal_keys/1, ranges/1, other_constants/1,
          keys_are_met_once/1, chunks/1, reused/1, repaired/1, bad_continuations/1, gone/1, limits/1,
          deleted_meanwhile/1, changed_meanwhile/1, large_objects/1, heavy_objects/1, heavy_groups/1,
          folds/1, fold_and_delete/1, fold_and_change/1, input_functions/1, specifications/1, shell_funs/1, module_funs/1]).
 
 all() ->
-    [functions, types, results, maps, compressed, equal_keys, other_constants, keys_are_met_once, chunks, reused,
+    [functions, types, results, maps, compressed, equal_keys, ranges, other_constants, keys_are_met_once, chunks, reused,
      repaired, bad_continuations, gone, limits, deleted_meanwhile, changed_meanwhile, large_objects,
      heavy_objects, heavy_groups, folds, fold_and_delete, fold_and_change, input_functions, specifications,
      shell_funs, module_funs].
@@ -133,6 +133,27 @@ compressed(_Config) ->
               ?assertEqual(canonical(Kind, Left), canonical(Kind, Mine))
           end || {Function, Arguments} <- [Replacement || Replacement <- Replace, Kind =/= bag] ++ Calls]
      end || Kind <- kinds()].
+
+%% A range of keys is treated in one go up to a number of keys, and in slices above.
+ranges(_Config) ->
+    Sizes = [0, 1, 2, 31, 32, 33, 34, 64, 100, 300],
+    Part = fun(N) when N rem 5 =:= 0 -> float(N); (N) when N rem 7 =:= 0 -> {N}; (N) -> N end,
+    Objects = [{{Size, Part(N), N}, N, lists:duplicate(N rem 4, <<N:32>>)} || Size <- Sizes, N <- lists:seq(1, Size)],
+    [begin
+         Tables = both([ordered_set | Options], Objects),
+         [begin
+              Head = {{Size, '$1', '$2'}, '_', '$3'},
+              Above = [{Head, [{'>', '$1', 4}], ['$1']}],
+              Between = [{{{Size, '$1', '_'}, '$2', '_'}, [{'>=', '$1', 3}, {'<', '$1', {const, {8}}}, {'=/=', '$2', 6}], [{{'$2', '$1'}}]}],
+              [begin
+                   [Expected, Got] = [apply(Module, Function, [Table | Arguments]) || {Module, Table} <- Tables],
+                   ?assertEqual({Size, Function, Expected}, {Size, Function, Got})
+               end || {Function, Arguments} <-
+                              [{match, [Head]}, {match_object, [Head]}, {match_object, [{{Size, 3, '_'}, '_', '_'}]}]
+                              ++ [{Function, [Specification]} || Function <- [select, select_reverse, select_count],
+                                                                 Specification <- [Above, Between, [{Head, [], ['$_']}], Above ++ Between]]]
+          end || Size <- Sizes ++ [1.0, 7]]
+     end || Options <- [[], [compressed]]].
 
 %% In an ordered_set a key may be another term than the one that finds it; no head matches then.
 equal_keys(_Config) ->

@@ -119,15 +119,34 @@ impl Program {
         }
     }
 
+    /// Calls `f` with the least and the greatest key that can match, both included, if there is one clause and it limits the keys of an
+    /// ordered table to a range. Each may contain [`BOTTOM`] or [`TOP`]. `position` is as for [`keys`](Self::keys). Needs no memory if the
+    /// keys are short.
+    pub fn with_range<R>(&self, position: usize, f: impl FnOnce(TermRef<'_>, TermRef<'_>) -> R) -> Option<R> {
+        let [clause] = &self.code.clauses[..] else { return None };
+        let Pattern::Tuple(elements) = &clause.head else { return None };
+        let pattern = elements.get(position).filter(|pattern| !clause.is_open(pattern))?;
+        let (mut below, mut above) = (Room::<ROOM>::new(), Room::<ROOM>::new());
+        let (mut lower, mut upper) = (Builder::within(&mut below), Builder::within(&mut above));
+        self.build_key(&mut lower, clause, pattern, End::Lower);
+        self.build_key(&mut upper, clause, pattern, End::Upper);
+        Some(f(lower.as_key(), upper.as_key()))
+    }
+
     /// The least or greatest key that the pattern and the clause's guards allow.
     fn end(&self, clause: &Clause, pattern: &Pattern, end: End) -> Option<Block> {
         let mut room = Room::<ROOM>::new();
         let mut builder = Builder::within(&mut room);
+        self.build_key(&mut builder, clause, pattern, end);
+        builder.finish()
+    }
+
+    /// Builds a tuple with the key that [`end`](Self::end) returns.
+    fn build_key(&self, builder: &mut Builder, clause: &Clause, pattern: &Pattern, end: End) {
         let root = builder.tuple(1);
         let mut bound = true;
-        let word = self.build_end(&mut builder, clause, pattern, end, &mut bound);
+        let word = self.build_end(builder, clause, pattern, end, &mut bound);
         builder.set(root, 0, word);
-        builder.finish()
     }
 
     /// Adds the end of a part of the key. `bound` says whether all parts before it are ground. Only then this part limits the range.

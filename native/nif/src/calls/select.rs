@@ -22,6 +22,8 @@ const SOME: usize = 64;
 /// Objects for which there is room at first: of so many, memory is had at once.
 const ROOM: usize = 40;
 const FEW: usize = 8;
+/// Keys of a range up to which a call goes without slices.
+const FEW_KEYS: usize = 32;
 /// Words of a specification from which on fewer objects are.
 const FEW_WORDS: usize = 512;
 const MANY: usize = 128;
@@ -164,11 +166,38 @@ pub fn select(env: Env, &[function, table, specification, limit]: &[Term; 4]) ->
         let (handle, left) = (order.handle, found > order.limit);
         return Ok(last_chunk(env, handle, left.then(|| order.task()).transpose()?, result));
     }
+    if let Some(result) = few_in_range(env, &order)? {
+        return Ok(result);
+    }
     let start = match order.action {
         Action::Collect => Term(NIL),
         _ => Term::byte(0),
     };
     run(env, order.handle, order.task()?, start)
+}
+
+/// The whole of a call that collects the objects of a range of keys, if they are few. Making a task for slices, and looking at the clock,
+/// would take longer than the work.
+fn few_in_range(env: Env, order: &Order<'_>) -> Result<Option<Term>, Failure> {
+    let (handle, program) = (order.handle, &order.program);
+    if order.action != Action::Collect || order.limit != usize::MAX || program.words() > FEW_WORDS {
+        return Ok(None);
+    }
+    let patient = patient(handle.table());
+    let Some(objects) = handle.few_in_range(program, order.direction, FEW_KEYS, patient)? else {
+        return Ok(None);
+    };
+    let looked = objects.iter().map(ObjectRef::words).sum();
+    check_words(looked)?;
+    let mut slice = Slice::new(env, handle, order.action, usize::MAX, Term(NIL));
+    for object in &objects {
+        if let Some(from) = program.candidate(seen(object)) {
+            slice.collect(program, from, object)?;
+        }
+        check_words(slice.words)?;
+    }
+    account(env, slice.words + looked / LOOKED);
+    Ok(Some(slice.result))
 }
 
 /// `is_cursor(Term)`.

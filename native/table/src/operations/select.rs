@@ -310,14 +310,54 @@ impl<'g> Handle<'g> {
             to: far.map(OwnedKey::probe),
             down,
         };
-        let mut expansion = Expansion::new(patient);
-        let expand = |entry, out: &mut Vec<ObjectRef<'g>>| self.expand(entry, &mut expansion, out);
-        let more = self.store().range(self.guard, range, limit, out, expand)?;
-        expansion.finish()?;
+        let more = self.show_range(range, limit, patient, out)?;
         if let (Some(object), true) = (out.last(), more) {
             *last = Some(Arc::new(OwnedKey::new(object.element(self.table.key()))));
         }
         Ok(more)
+    }
+
+    fn show_range(
+        self,
+        range: Range<'_, Probe<'_>>,
+        limit: usize,
+        patient: bool,
+        out: &mut Vec<ObjectRef<'g>>,
+    ) -> Result<bool, Failure> {
+        let mut expansion = Expansion::new(patient);
+        let expand = |entry, out: &mut Vec<ObjectRef<'g>>| self.expand(entry, &mut expansion, out);
+        let more = self.store().range(self.guard, range, limit, out, expand)?;
+        expansion.finish()?;
+        Ok(more)
+    }
+
+    /// Returns the objects that the program can match, in this direction, if the program limits the keys of an ordered table to a range,
+    /// and at most `limit` keys are in the range. As [`slice`](Self::slice) shows them, but quicker: nothing is kept for a next slice.
+    pub fn few_in_range(
+        self,
+        program: &Program,
+        direction: Direction,
+        limit: usize,
+        patient: bool,
+    ) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
+        let show = |lower: TermRef<'_>, upper: TermRef<'_>| {
+            let (lower, upper) = (self.table.probe(lower), self.table.probe(upper));
+            let down = direction == Direction::Down;
+            let (near, far) = if down { (&upper, &lower) } else { (&lower, &upper) };
+            let range = Range {
+                from: Some((near, true)),
+                to: Some(far),
+                down,
+            };
+            let mut out = Vec::new();
+            let more = self.show_range(range, limit, patient, &mut out)?;
+            self.still_named()?;
+            Ok((!more).then_some(out))
+        };
+        match self.table.kind() == Kind::OrderedSet {
+            true => program.with_range(self.table.key(), show).unwrap_or(Ok(None)),
+            false => Ok(None),
+        }
     }
 
     /// Replaces the objects of a key by those that `new` returns for them, in the order of insertion. Returns the number of replaced

@@ -181,8 +181,8 @@ struct Part(Exclusive<Members>);
 const ATTEMPTS: usize = 100;
 
 /// Objects in a table, and bytes of it, that are freed at once when the table is deleted.
-const SMALL_OBJECTS: usize = 8;
-const SMALL_BYTES: usize = 4096;
+const SMALL_OBJECTS: usize = 64;
+const SMALL_BYTES: usize = 16 * 1024;
 
 /// Who has fixed a table, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]

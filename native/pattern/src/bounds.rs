@@ -124,7 +124,9 @@ impl Program {
     /// keys are short.
     pub fn with_range<R>(&self, position: usize, f: impl FnOnce(TermRef<'_>, TermRef<'_>) -> R) -> Option<R> {
         let [clause] = &self.code.clauses[..] else { return None };
-        let Pattern::Tuple(elements) = &clause.head else { return None };
+        let Pattern::Tuple(elements) = &clause.head else {
+            return None;
+        };
         let pattern = elements.get(position).filter(|pattern| !clause.is_open(pattern))?;
         let (mut below, mut above) = (Room::<ROOM>::new(), Room::<ROOM>::new());
         let (mut lower, mut upper) = (Builder::within(&mut below), Builder::within(&mut above));

@@ -16,7 +16,7 @@
 %%     place of a key, the object at a place, and the objects between two keys.</li>
 %% <li>A table with option `{heir, keep}' outlives its owner. {@link claim/1} gives it a new one.</li>
 %% <li>{@link from_ets/2} and {@link to_ets/2} copy a table from and to `ets'.</li>
-%% <li>{@link memory/0} returns the memory of all tables.</li>
+%% <li>{@link memory/0} returns the memory of all tables and snapshots.</li>
 %% <li>{@link engines/0} lists the structures that can hold a table. Option `engine' of {@link new/2} chooses one,
 %%     and {@link info/2} returns it.</li>
 %% </ul>
@@ -47,8 +47,8 @@
 -module(cats).
 
 -export([add/3, all/0, claim/1, count/2, count/3, delete/1, delete/2, delete_all_objects/1, delete_many/2,
-         delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, give_away/3, i/0, info/1, info/2, insert/2, insert_many/2,
-         insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3,
+         delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, give_away/3, i/0, info/1, info/2,
+         insert/2, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3,
          lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4,
          rank/2, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, tab2list/1, take/2, take_many/2,
          update/3, update/4, update_counter/3, update_counter/4, update_element/3, update_element/4, whereis/1]).
@@ -652,7 +652,7 @@ member(Table, Key) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Returns the memory of all tables in bytes. `erlang:memory(ets)' does not include it;
+%% @doc Returns the memory of all tables and snapshots in bytes. `erlang:memory(ets)' does not include it;
 %% `erlang:memory(system)' does, with the memory that is free for more objects. Not in `ets'.
 -spec memory() -> non_neg_integer().
 memory() ->
@@ -879,7 +879,11 @@ slot(Table, Number) ->
 %% snapshots of a table may have. If they need more, its snapshots die: all calls on them fail with `badarg'. Without the
 %% option there is no limit.
 %%
-%% The snapshot stays when the table is emptied or deleted, or when its owner ends.
+%% The snapshot stays when the table is emptied or deleted, or when its owner ends. A snapshot that is stored in its own
+%% table refers to itself, so it stays until {@link delete/1}.
+%%
+%% A key that has changed is looked for in what each newer snapshot of the table has kept. So a call on a snapshot takes
+%% longer the more newer snapshots there are that somebody still has.
 %%
 %% Fails with `badarg' when the caller may not read a table, when a table is a snapshot itself, and for engines other
 %% than `hash' and `ca'.

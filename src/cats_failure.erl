@@ -162,7 +162,7 @@ explain(badarg, Function, _Arguments, no_range) when Function =:= count; Functio
 explain(badarg, range, _Arguments, no_ranges) ->
     #{1 => <<"not an ordered_set">>};
 explain(badarg, range, Arguments, none) ->
-    #{length(Arguments) => <<"neither a positive integer nor infinity">>};
+    #{length(Arguments) => <<"neither a positive integer of at most 64 bits nor infinity">>};
 explain(badarg, nth, [_Table, _N], none) ->
     #{2 => <<"not an integer of at most 64 bits">>};
 explain(Reason, Function, [Table | _], Cause)

@@ -266,7 +266,7 @@ explanations(_Config) ->
     [?assertEqual({Range, #{2 => NoRange}}, {Range, explanation(Function, [Table, Range | More])})
      || {Function, More} <- [{count, []}, {range, [1]}],
         Range <- [x, [], #{from => 1, above => 1}, #{to => 1, below => 1}, #{order => up}, #{form => 1}]],
-    NoLimit = <<"neither a positive integer nor infinity">>,
+    NoLimit = <<"neither a positive integer of at most 64 bits nor infinity">>,
     [?assertEqual({Limit, #{3 => NoLimit}, #{4 => NoLimit}},
                   {Limit, explanation(range, [Table, #{}, Limit]), explanation(range, [Table, 1, 2, Limit])})
      || Limit <- [0, -1, all, 1.0]],

@@ -3,6 +3,8 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/qlc.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([a_taker_that_does_not_run/1, takers_of_all_priorities/1, released_ones_are_merged/1, memory_of_all/1,
+         calls_after_growth/1]).
 -export([refusals/1, description/1, sequential_model/1, long_walks/1, source_goes/1, collected/1, deleted/1, limit/1, large_entries/1,
          taker_dies/1, bank/1, mirrored/1, counters/1, exact_size/1, emptied_meanwhile/1, waits_for_writers/1, not_mixed/1]).
 
@@ -10,7 +12,8 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     [refusals, description, sequential_model, long_walks, source_goes, collected, deleted, limit, large_entries, taker_dies, bank,
-     mirrored, counters, exact_size, emptied_meanwhile, waits_for_writers, not_mixed].
+     mirrored, counters, exact_size, emptied_meanwhile, waits_for_writers, not_mixed, a_taker_that_does_not_run,
+     takers_of_all_priorities, released_ones_are_merged, memory_of_all, calls_after_growth].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -693,3 +696,117 @@ not_mixed(_Config) ->
                  end,
          beside([Write, Write], [Check])
      end || Type <- [set, ordered_set, bag]].
+
+%%------------------------------------------------------------------------------------------------------------
+%% Takers that do not run, and what stays behind
+
+%% Calls on dirty schedulers, so that takers have to wait for guards.
+long_calls() ->
+    Table = cats:new(long, [duplicate_bag, public]),
+    true = cats:insert(Table, [{key, N} || N <- lists:seq(1, 50_000)]),
+    Snapshot = cats:snapshot(Table),
+    true = cats:insert(Table, {key, more}),
+    cats:delete(Snapshot),
+    cats:delete(Table),
+    long_calls().
+
+%% A process has begun a snapshot, and is never scheduled again. Others take theirs.
+a_taker_that_does_not_run(_Config) ->
+    Table = cats:new(table, [public]),
+    Self = self(),
+    Begin = fun Begin() ->
+                    case catch cats_nif:snapshot([Table]) of
+                        {wait, _} = Wait -> Self ! {begun, self()}, receive never -> Wait end;
+                        _ -> Begin()
+                    end
+            end,
+    Long = spawn(fun long_calls/0),
+    Stopped = spawn(Begin),
+    receive {begun, Stopped} -> ok end,
+    cats_test_lib:stop(Long, kill),
+    true = cats:insert(Table, {key, 1}),
+    Snapshot = cats_test_lib:in_process(fun() -> cats:snapshot(Table) end),
+    true = cats:insert(Table, {key, 2}),
+    ?assertEqual([{key, 1}], cats:lookup(Snapshot, key)),
+    cats_test_lib:stop(Stopped, kill).
+
+%% A taker of high priority never gives way to one of normal priority.
+takers_of_all_priorities(_Config) ->
+    Table = cats:new(table, [public]),
+    Long = spawn(fun long_calls/0),
+    Take = fun(Priority) ->
+                   process_flag(priority, Priority),
+                   cats_test_lib:repeat_for(?MS, fun(_) -> ?assertEqual(0, cats:info(cats:snapshot(Table), size)) end)
+           end,
+    Schedulers = erlang:system_flag(schedulers_online, 1),
+    try
+        Numbers = cats_test_lib:together([fun() -> Take(Priority) end || Priority <- [normal, high, high, low]]),
+        [?assert(Number > 0) || Number <- Numbers]
+    after
+        erlang:system_flag(schedulers_online, Schedulers),
+        cats_test_lib:stop(Long, kill)
+    end.
+
+%% What snapshots that come and go have kept moves into older ones that live, in the right order.
+released_ones_are_merged(_Config) ->
+    [begin
+         Table = cats:new(table, [public, Type | Options]),
+         Keys = [1, 1.5, key, {tuple, 1}, "string", <<"binary">> | [N || N <- lists:seq(2, 40)]],
+         Object = fun(Key, Value) -> {Key, Value, lists:duplicate(5, Value)} end,
+         [cats:insert(Table, Object(Key, 0)) || Key <- Keys],
+         Expected = lists:sort(cats:tab2list(Table)),
+         Old = cats:snapshot(Table),
+         Round = fun(N) ->
+                         Snapshot = cats:snapshot(Table),
+                         Key = lists:nth(N rem length(Keys) + 1, Keys),
+                         cats:delete(Table, Key),
+                         cats:insert(Table, {new, N}),
+                         _ = N rem 3 =:= 0 orelse cats:insert(Table, Object(Key, N)),
+                         cats:delete(Snapshot)
+                 end,
+         [Round(N) || N <- lists:seq(1, 500)],
+         Middle = cats:snapshot(Table),
+         Half = lists:sort(cats:tab2list(Table)),
+         [begin
+              Round(N),
+              _ = N rem 50 =:= 0 andalso ?assertEqual(Expected, lists:sort(cats:tab2list(Old)))
+          end || N <- lists:seq(501, 1500)],
+         Small = fun(Snapshot) -> cats:info(Snapshot, memory) * erlang:system_info(wordsize) < 40_000 end,
+         cats_test_lib:eventually(fun() -> Small(Old) andalso Small(Middle) end),
+         [?assertEqual(Objects, lists:sort(cats:tab2list(Snapshot))) || {Snapshot, Objects} <- [{Old, Expected}, {Middle, Half}]],
+         cats:delete(Middle),
+         [Round(N) || N <- lists:seq(1501, 1600)],
+         ?assertEqual(Expected, lists:sort(cats:tab2list(Old))),
+         [?assertEqual([Object(Key, 0)], cats:lookup(Old, Key)) || Key <- Keys],
+         cats_test_lib:eventually(fun() -> Small(Old) end),
+         ?assertEqual(Expected, lists:sort(cats:tab2list(Old)))
+     end || Type <- [set, ordered_set, bag], Options <- [[], [compressed]]].
+
+%% memory/0 has what snapshots hold back, of tables that are deleted too.
+memory_of_all(_Config) ->
+    Held = fun(Before) -> cats:memory() - Before end,
+    Before = cats:memory(),
+    Table = cats:new(table, [public]),
+    [cats:insert(Table, {N, lists:seq(1, 20)}) || N <- lists:seq(1, 10_000)],
+    Bytes = Held(Before),
+    Snapshot = cats:snapshot(Table),
+    [cats:insert(Table, {N, changed}) || N <- lists:seq(1, 10_000)],
+    ?assert(Held(Before) > Bytes),
+    cats:delete(Table),
+    Objects = fun() -> cats:info(Snapshot, memory) * erlang:system_info(wordsize) end,
+    cats_test_lib:eventually(fun() -> Objects() > Bytes andalso abs(Held(Before) - Objects()) < 2000 end),
+    cats:delete(Snapshot),
+    cats_test_lib:eventually(fun() -> abs(Held(Before)) < 2000 end).
+
+%% Slots of a small snapshot are large parts of a table that has grown.
+calls_after_growth(_Config) ->
+    Table = cats:new(table, [public]),
+    [cats:insert(Table, {N}) || N <- lists:seq(1, 10)],
+    Snapshot = cats:snapshot(Table),
+    cats:insert_many(Table, [{N} || N <- lists:seq(11, 300_000)]),
+    Slots = [cats:slot(Snapshot, N) || N <- lists:seq(0, 3)],
+    ?assertEqual([{N} || N <- lists:seq(1, 10)], lists:sort(lists:append([Slot || Slot <- Slots, is_list(Slot)]))),
+    ?assertMatch({_, _, _, _, _, _, 0, 0}, cats:info(Snapshot, stats)),
+    ?assertEqual([], cats:info(Snapshot, binary)),
+    [?assertError(dirty, apply(cats_nif, Function, Arguments))
+     || {Function, Arguments} <- [{slot, [Snapshot, 0]}, {info, [Snapshot, stats]}, {info, [Snapshot, binary]}]].

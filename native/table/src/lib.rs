@@ -27,7 +27,8 @@ pub use operations::update::{Addition, CounterOp, ElementOp, Numbers, Tuple, Wor
 pub use registry::reaper;
 pub use registry::{pid_number, wake, Fixation, Heir, Host, Position, Registry, Time, NOBODY};
 pub use snapshot::patience::set_patience;
-pub use snapshot::take::{begin as begin_snapshot, finish as finish_snapshot, is_of as is_snapshot_of};
+pub use snapshot::history::all_held_back;
+pub use snapshot::take::{begin as begin_snapshot, finish as finish_snapshot, is_of as is_snapshot_of, Begun};
 pub use table::engines::{EngineName, EngineOption, Values};
 pub use table::options::{Access, Collect, Kind, OptionItem, Options, Refusal, Request, WriteConcurrency};
 pub use table::store::is_built;

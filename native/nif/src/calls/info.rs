@@ -2,7 +2,7 @@
 
 use super::*;
 use cats_sync::epoch::pin;
-use cats_table::{Access, Direction, Met, Position, Selection, WriteConcurrency, NOBODY};
+use cats_table::{all_held_back, Access, Direction, Met, Position, Selection, WriteConcurrency, NOBODY};
 use cats_term::View;
 
 pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
@@ -93,6 +93,10 @@ fn statistics(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
         let (routes, depth) = (base_nodes.saturating_sub(1).min(1), (base_nodes > 1) as usize);
         return Ok(env.tuple(&[count(routes), count(base_nodes), count(depth)]));
     }
+    // A slot of a snapshot may be a large part of the live table.
+    if handle.table().is_snapshot() && !on_dirty_scheduler() {
+        return Err(Failure::Big);
+    }
     let Some(figures) = handle.statistics()? else {
         return Ok(atoms::false_());
     };
@@ -114,7 +118,8 @@ const BINARIES_LIMIT: usize = 1000;
 /// `{Address, Size, References}` of each binary that is stored by reference. The VM does not say how many references
 /// there are, so `References` is always 1.
 fn binaries(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
-    if handle.size() > BINARIES_LIMIT && !on_dirty_scheduler() {
+    // A snapshot of few objects may have to pass many of the live table.
+    if (handle.size() > BINARIES_LIMIT || handle.table().is_snapshot()) && !on_dirty_scheduler() {
         return Err(Failure::Big);
     }
     let mut list = Term(NIL);
@@ -163,7 +168,7 @@ fn each_shared(term: TermRef<'_>, show: &mut dyn FnMut(&[u8])) {
 /// Tables that a scheduler looks at.
 const TABLES_LIMIT: usize = 1000;
 
-/// The bytes that all tables hold.
+/// The bytes that all tables and snapshots hold.
 pub fn memory(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     if registry().count()? > TABLES_LIMIT && !on_dirty_scheduler() {
         return Err(Failure::Big);
@@ -177,7 +182,13 @@ pub fn memory(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
         })?;
         match next {
             Some(next) => position = next,
-            None => return Ok(env.unsigned(bytes as u64)),
+            None => break,
         }
     }
+    let limit = match on_dirty_scheduler() {
+        true => usize::MAX,
+        false => TABLES_LIMIT,
+    };
+    let snapshots = all_held_back(&pin(), limit)?.ok_or(Failure::Big)?;
+    Ok(env.unsigned((bytes + snapshots) as u64))
 }

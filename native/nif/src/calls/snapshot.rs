@@ -3,7 +3,7 @@
 use super::*;
 use cats_sync::epoch::pin;
 use cats_sync::facade::spin_loop;
-use cats_table::{begin_snapshot, finish_snapshot, is_snapshot_of};
+use cats_table::{begin_snapshot, finish_snapshot, is_snapshot_of, Begun};
 
 /// Most tables whose snapshot a scheduler takes.
 const TABLES_LIMIT: usize = 200;
@@ -16,7 +16,7 @@ const SPINS: usize = 50;
 /// Takes a snapshot of a list of tables: `[Snapshot]`, or `again` if it must be called again. Returns `{wait, [Snapshot]}` if it must wait.
 /// Then [`finish`] is to be called.
 pub fn snapshot(env: Env, &[tables]: &[Term; 1]) -> Result<Term, Failure> {
-    let taken = {
+    let begun = {
         let guard = pin();
         let mut sources = Vec::new();
         let mut rest = tables;
@@ -31,6 +31,13 @@ pub fn snapshot(env: Env, &[tables]: &[Term; 1]) -> Result<Term, Failure> {
             return Err(Failure::Big);
         }
         begin_snapshot(&guard, &sources)?
+    };
+    let taken = match begun {
+        Begun::Taken(taken) => taken,
+        Begun::Beside(other) => {
+            other.finish()?;
+            return Ok(atoms::again());
+        }
     };
     let taken: Vec<Owned<Table>> = taken.into_iter().map(|table| TABLES.own(table)).collect();
     let references: Vec<Term> = taken.iter().map(|table| table.reference(env)).collect();

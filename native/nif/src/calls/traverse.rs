@@ -184,11 +184,20 @@ fn step_anew(env: Env, handle: Handle<'_>, object: Term, direction: Direction) -
     })
 }
 
+/// Passing an object takes about as long as copying so many words.
+const PASSED_WORDS: usize = 8;
+
 pub fn slot(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, Right::Read)?;
     let number = number.small_integer().and_then(|number| usize::try_from(number).ok());
-    match handle.slot(number.ok_or_else(bad)?, on_dirty_scheduler())? {
+    let number = number.ok_or_else(bad)?;
+    let objects = handle.slot(number, on_dirty_scheduler())?;
+    if handle.table().is_snapshot() {
+        // An ordered one passes all objects before this one.
+        account(env, number.min(handle.size()) * PASSED_WORDS);
+    }
+    match objects {
         Some(objects) => tuples(env, &objects),
         None => Ok(atoms::end_of_table()),
     }

@@ -6,6 +6,7 @@ use crate::object::group::Group;
 use crate::registry::exclusive::Exclusive;
 use crate::registry::{Host, Registry};
 use crate::snapshot::history;
+use crate::snapshot::merge::Merge;
 use crate::table::store::Store;
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
@@ -28,6 +29,7 @@ pub(crate) enum Garbage {
     Block(Dismantled),
     /// A snapshot that nobody reads any more.
     Snapshot(Arc<history::Node>),
+    Merge(Merge),
 }
 
 struct Node {
@@ -169,9 +171,17 @@ fn step(registry: &Registry, host: &dyn Host, garbage: Garbage) -> Result<Option
         },
         Garbage::Group(mut group) => (!group.dismantle(PLACES)).then_some(Garbage::Group(group)),
         Garbage::Block(block) => block.step(ITEMS).map(Garbage::Block),
-        Garbage::Snapshot(node) => match history::sweep(&epoch::pin(), &node) {
-            Ok(()) => None,
-            Err(busy) => return Err((Garbage::Snapshot(node), busy.into())),
+        Garbage::Snapshot(node) => {
+            let guard = epoch::pin();
+            let swept = history::sweep(&guard, &node).and_then(|()| Merge::find(&guard, &node));
+            match swept {
+                Ok(merge) => merge.map(Garbage::Merge),
+                Err(busy) => return Err((Garbage::Snapshot(node), busy.into())),
+            }
+        }
+        Garbage::Merge(merge) => match merge.step() {
+            Ok(merge) => merge.map(Garbage::Merge),
+            Err((merge, busy)) => return Err((Garbage::Merge(merge), busy.into())),
         },
     })
 }

@@ -10,7 +10,8 @@
 //! A key is kept in a node at most once: when it is changed for the first time since the node became the newest. So what a key was at the
 //! instant of a node is in the first node from that one to the newest that has the key. If none has it, the key was not changed.
 //!
-//! Writers and readers follow the chain under guards. [`CHAINS`] is held to change a chain. Nodes go from the oldest end.
+//! Writers and readers follow the chain under guards. [`CHAINS`] is held to change a chain. Nodes that nobody needs go from the oldest end.
+//! Others that nobody reads are [merged](super::merge) into older ones.
 
 use crate::object::copy::{copied, copied_bytes, is_long_to_copy, tombstone};
 use crate::object::schema::Probe;
@@ -27,10 +28,10 @@ use cats_sync::facade::{fence, AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
 use cats_sync::Busy;
 use std::ptr::{self, null_mut};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Weak};
 
-/// Held to change a chain.
-static CHAINS: LazyLock<Exclusive<()>> = LazyLock::new(Exclusive::default);
+/// Held to change a chain. Has all nodes, and some that are gone.
+pub(super) static CHAINS: LazyLock<Exclusive<Vec<Weak<Node>>>> = LazyLock::new(Exclusive::default);
 
 /// Bit of the word of a history: the table has given its contents up. They live for their snapshots.
 const ABANDONED: usize = 1;
@@ -45,6 +46,7 @@ pub struct Form {
     pub engine: EngineName,
     /// The position of the key in objects, counted from 0.
     pub key: usize,
+    pub ordered: bool,
     /// The bytes that copies for snapshots of these contents may have.
     pub limit: usize,
 }
@@ -59,10 +61,14 @@ pub struct Node {
     copies: AtomicPtr<Store>,
     /// The bytes of the objects that were kept, if there is a limit.
     bytes: AtomicUsize,
-    newer: AtomicPtr<Node>,
-    older: AtomicPtr<Node>,
+    /// The number of objects at the instant.
+    size: AtomicUsize,
+    pub(super) newer: AtomicPtr<Node>,
+    pub(super) older: AtomicPtr<Node>,
     /// Whether it is in the chain. Changed by the holder of [`CHAINS`].
-    linked: AtomicBool,
+    pub(super) linked: AtomicBool,
+    /// Whether it is being merged into the older one. Likewise.
+    pub(super) merging: AtomicBool,
     /// Nobody reads the snapshot any more.
     released: AtomicBool,
     /// It has died because the copies were too large. Nothing is kept for it any more.
@@ -73,6 +79,17 @@ pub struct Node {
 unsafe impl Send for Node {}
 // SAFETY: as above.
 unsafe impl Sync for Node {}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let copies = *self.copies.get_mut();
+        // Those of a node that was in a chain were given up when it left the chain.
+        if !copies.is_null() {
+            // SAFETY: `attach` made them, and nobody else knew them.
+            drop(unsafe { Own::from_raw(copies) });
+        }
+    }
+}
 
 /// The node at an address that was found under the guard.
 fn at(node: *mut Node, _guard: &Guard) -> Option<&Node> {
@@ -88,7 +105,7 @@ impl History {
         !self.0.load(Ordering::Acquire).is_null()
     }
 
-    fn newest<'g>(&self, guard: &'g Guard) -> Option<&'g Node> {
+    pub fn newest<'g>(&self, guard: &'g Guard) -> Option<&'g Node> {
         at(self.0.load(Ordering::Acquire), guard)
     }
 
@@ -116,12 +133,20 @@ impl History {
     }
 }
 
-/// Begins a snapshot of these contents. They are those of a table that was alive under the guard. Fails with [`Busy`] while another snapshot
-/// of them begins, unless it is of the same instant.
-pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -> Result<Option<Arc<Node>>, Busy> {
+/// What became of an attempt to begin a snapshot of some contents.
+pub enum Attached {
+    Done(Arc<Node>),
+    /// Nothing was done, because another snapshot of the contents begins, of this instant.
+    Beside(Arc<Instant>),
+    /// Memory is exhausted.
+    NoMemory,
+}
+
+/// Begins a snapshot of these contents. They are those of a table that was alive under the guard.
+pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -> Result<Attached, Busy> {
     let config = live.config().cloned().map(Box::new);
     let Some(copies) = Store::new(form.engine, config, form.key, true).and_then(Own::new) else {
-        return Ok(None);
+        return Ok(Attached::NoMemory);
     };
     let node = Arc::new(Node {
         instant: instant.clone(),
@@ -129,17 +154,21 @@ pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -
         form,
         copies: AtomicPtr::new(copies.into_raw()),
         bytes: AtomicUsize::new(0),
+        size: AtomicUsize::new(0),
         newer: AtomicPtr::new(null_mut()),
         older: AtomicPtr::new(null_mut()),
         linked: AtomicBool::new(false),
+        merging: AtomicBool::new(false),
         released: AtomicBool::new(false),
         overfull: AtomicBool::new(false),
     });
     let history = live.history();
-    CHAINS.with(|()| {
+    CHAINS.with(|all| {
         let newest = history.newest(guard);
-        if newest.is_some_and(|newest| newest.instant.is_open() && !Arc::ptr_eq(&newest.instant, instant)) {
-            return Err(Busy);
+        if let Some(newest) = newest {
+            if newest.instant.is_open() && !Arc::ptr_eq(&newest.instant, instant) {
+                return Attached::Beside(newest.instant.clone());
+            }
         }
         // The chain has a reference of its own.
         let raw = Arc::into_raw(node.clone()).cast_mut();
@@ -149,21 +178,19 @@ pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -
             newest.newer.store(raw, Ordering::Release);
         }
         history.set_newest(raw);
-        Ok(())
-    })??;
-    Ok(Some(node))
+        if all.len() == all.capacity() {
+            all.retain(|node| node.strong_count() > 0);
+        }
+        all.push(Arc::downgrade(&node));
+        Attached::Done(node)
+    })
 }
 
 /// Takes nodes that nobody needs out of the chain of this one.
 pub fn sweep(guard: &Guard, node: &Node) -> Result<(), Busy> {
     let mut gone = Vec::new();
-    let free = CHAINS.with(|()| {
-        // Relaxed: only the holder of the lock changes it.
-        if !node.linked.load(Ordering::Relaxed) {
-            return None;
-        }
-        // SAFETY: the node is linked, so the contents live.
-        let history = unsafe { &*node.live }.history();
+    let free = CHAINS.with(|_| {
+        let history = node.linked_history()?;
         let mut abandoned = false;
         // Nodes that have kept nothing go from the newest end too.
         while let Some(newest) = history.newest(guard).filter(|newest| newest.instant.is_cancelled()) {
@@ -190,11 +217,8 @@ pub fn sweep(guard: &Guard, node: &Node) -> Result<(), Busy> {
         (abandoned && history.newest(guard).is_none()).then_some(node.live)
     })?;
     for node in gone {
-        // SAFETY: the node is out of the chain. What it has kept, and the chain's reference to it, are given up once.
-        unsafe {
-            retire_store(guard, node.copies.swap(null_mut(), Ordering::AcqRel));
-            guard.retire(ptr::from_ref(node).cast_mut().cast(), 0, forget);
-        }
+        // SAFETY: the node is out of the chain.
+        unsafe { node.give_up(guard) }
     }
     if let Some(live) = free {
         // SAFETY: neither the table nor a snapshot refers to the contents any more.
@@ -238,6 +262,18 @@ impl Node {
         at(self.newer.load(Ordering::Acquire), guard)
     }
 
+    /// To be called at the instant.
+    pub fn note_size(&self, guard: &Guard) {
+        // Relaxed: whoever reads it has seen that the instant is past.
+        self.size
+            .store(self.live(guard).map_or(0, Store::size), Ordering::Relaxed);
+    }
+
+    /// The number of objects at the instant, which is past.
+    pub fn size(&self) -> usize {
+        self.size.load(Ordering::Relaxed)
+    }
+
     /// What was kept. `None` if nobody needs it any more.
     pub fn copies<'g>(&self, _guard: &'g Guard) -> Option<&'g Store> {
         // SAFETY: the copies are retired through the epoch.
@@ -253,8 +289,37 @@ impl Node {
         self.released.load(Ordering::Acquire)
     }
 
+    /// The history in whose chain the node is. `None` if it has left it. The caller holds [`CHAINS`].
+    pub(super) fn linked_history(&self) -> Option<&History> {
+        // Relaxed: only the holder of the lock changes it.
+        let linked = self.linked.load(Ordering::Relaxed);
+        // SAFETY: while a node is linked, the contents live.
+        linked.then(|| unsafe { &*self.live }.history())
+    }
+
+    /// Another reference to a node of a chain.
+    pub(super) fn counted(&self) -> Arc<Self> {
+        // SAFETY: the chain has a reference to the node, which it gives up through the epoch.
+        unsafe {
+            Arc::increment_strong_count(self);
+            Arc::from_raw(self)
+        }
+    }
+
+    /// Gives up what the node has kept, and the chain's reference to it.
+    ///
+    /// # Safety
+    /// The node has just left the chain.
+    pub(super) unsafe fn give_up(&self, guard: &Guard) {
+        // SAFETY: as the caller promises, both are done once.
+        unsafe {
+            retire_store(guard, self.copies.swap(null_mut(), Ordering::AcqRel));
+            guard.retire(ptr::from_ref(self).cast_mut().cast(), 0, forget);
+        }
+    }
+
     /// Whether nobody will read the snapshot.
-    fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.is_released() || self.is_overfull() || self.instant.is_cancelled()
     }
 
@@ -284,23 +349,10 @@ impl Node {
         // SAFETY: the place is locked, so the entry's key lives.
         let stored = entry.and_then(|entry| unsafe { Probe::stored(entry, self.form.key) });
         let probe = stored.as_ref().unwrap_or(probe);
-        let kept = copies.update_plain(guard, probe, |kept| {
-            if kept.is_some() {
-                return (Step::Keep, Some(0));
-            }
-            let body = match entry {
-                // SAFETY: the place is locked.
-                Some(entry) => unsafe { copied(guard, entry, self.form.key) },
-                None => tombstone(probe),
-            };
-            let Some(body) = body else {
-                return (Step::Keep, None);
-            };
-            // SAFETY: the copy is new.
-            let bytes = unsafe { copied_bytes(body) };
-            copies.count(1, bytes as i64);
-            let key = probe.word();
-            (Step::Put(Entry { key, body }), Some(bytes))
+        let kept = self.put_copy(guard, probe, copies, || match entry {
+            // SAFETY: the place is locked.
+            Some(entry) => unsafe { copied(guard, entry, self.form.key) },
+            None => tombstone(probe),
         })?;
         match kept {
             Some(bytes) => self.watch_limit(guard, bytes),
@@ -311,6 +363,38 @@ impl Node {
         // the snapshot has died.
         fence(Ordering::Release);
         Ok(())
+    }
+
+    /// Puts a copy that `make` makes into these copies, unless they have the key. Returns its bytes. `None` if there is no memory for it.
+    pub(super) fn put_copy(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        copies: &Store,
+        make: impl FnOnce() -> Option<u64>,
+    ) -> Result<Option<usize>, Busy> {
+        copies.update_plain(guard, probe, |kept| {
+            if kept.is_some() {
+                return (Step::Keep, Some(0));
+            }
+            let Some(body) = make() else {
+                return (Step::Keep, None);
+            };
+            // SAFETY: the copy is new.
+            let bytes = unsafe { copied_bytes(body) };
+            copies.count(1, bytes as i64);
+            let key = probe.word();
+            (Step::Put(Entry { key, body }), Some(bytes))
+        })
+    }
+
+    /// Counts bytes of copies, which a merge has copied, for an older node instead of this one.
+    pub(super) fn give_bytes(&self, older: &Self, bytes: usize) {
+        if self.form.limit != usize::MAX {
+            // Relaxed: a count.
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            older.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Counts bytes that were kept. If they are too many, the snapshots of the contents die.
@@ -346,11 +430,7 @@ impl Node {
             }
         }
         if let Some(node) = last {
-            // SAFETY: the chain has a reference to the node, which it gives up through the epoch.
-            sweep_later(unsafe {
-                Arc::increment_strong_count(node);
-                Arc::from_raw(node)
-            });
+            sweep_later(node.counted());
         }
     }
 }
@@ -436,4 +516,24 @@ pub fn held_back(node: &Node, guard: &Guard) -> usize {
         bytes += live.all_bytes();
     }
     bytes
+}
+
+/// The bytes that all snapshots hold back. `None` if there are more than `limit` of them.
+pub fn all_held_back(guard: &Guard, limit: usize) -> Result<Option<usize>, Busy> {
+    let nodes = CHAINS.with(|all| {
+        let linked = all.iter().filter_map(Weak::upgrade);
+        let linked: Vec<_> = linked.filter(|node| node.linked_history().is_some()).take(limit).collect();
+        linked
+    })?;
+    if nodes.len() == limit {
+        return Ok(None);
+    }
+    let copies = nodes.iter().filter_map(|node| node.copies(guard));
+    let mut bytes = copies.map(|copies| size_of::<Node>() + copies.all_bytes()).sum();
+    let abandoned = nodes.iter().filter_map(|node| node.live(guard));
+    let mut abandoned: Vec<&Store> = abandoned.filter(|live| live.history().is_abandoned()).collect();
+    abandoned.sort_by_key(|live| ptr::from_ref(*live));
+    abandoned.dedup_by_key(|live| ptr::from_ref(*live));
+    bytes += abandoned.into_iter().map(Store::all_bytes).sum::<usize>();
+    Ok(Some(bytes))
 }

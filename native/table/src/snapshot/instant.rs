@@ -6,14 +6,18 @@
 //!    +------------+          CANCELLED: from the first two
 //! ```
 //!
-//! While the instant is pending, writers say that they are inside, and write as if there were no snapshot. To close, the taker lets no more
+//! While the instant is pending, writers say that they are inside, and write as if there were no snapshot. To close, somebody lets no more
 //! writers in, and waits for those that are inside. Then nobody writes, so the sizes of the tables are exact. The store of [`LIVE`] is the
 //! instant, for all tables. Every write to one of them is wholly before or wholly after it.
+//!
+//! The taker closes it. A process that wants another snapshot of one of the tables closes it too, so it need not wait for the taker, which
+//! may not run for long.
 
-use cats_sync::epoch::Moment;
+use super::history::Node;
+use cats_sync::epoch::{pin, Moment};
 use cats_sync::facade::{spin_loop, store_load_fence, AtomicU32, AtomicUsize, Ordering};
 use cats_sync::Busy;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock, Weak};
 
 const PENDING: u32 = 0;
 const CLOSING: u32 = 1;
@@ -29,8 +33,14 @@ pub struct Instant {
     state: AtomicU32,
     /// Writers that are inside.
     writers: AtomicUsize,
-    /// When the nodes of all tables were in their places.
-    begun: OnceLock<Moment>,
+    begun: OnceLock<Members>,
+}
+
+/// The nodes of all tables, and when all were in their places.
+#[derive(Debug)]
+struct Members {
+    nodes: Vec<Weak<Node>>,
+    moment: Moment,
 }
 
 /// What a writer has to do for a snapshot.
@@ -55,13 +65,12 @@ impl Drop for Inside<'_> {
 
 impl Instant {
     /// To be called when the nodes of all tables are in their places.
-    pub fn begin(&self) {
-        self.begun.get_or_init(Moment::now);
-    }
-
-    /// Whether all writers have seen the nodes, so that the instant may be closed. The caller has no guard.
-    pub fn is_ready(&self) -> bool {
-        self.begun.get().is_some_and(|begun| begun.is_past())
+    pub fn begin<'a>(&self, nodes: impl Iterator<Item = &'a Arc<Node>>) {
+        let nodes = nodes.map(Arc::downgrade).collect();
+        self.begun.get_or_init(|| Members {
+            nodes,
+            moment: Moment::now(),
+        });
     }
 
     /// To be called by a writer before it changes anything. Fails while the taker closes.
@@ -86,9 +95,14 @@ impl Instant {
         Err(Busy)
     }
 
-    /// Calls `read` when no writer is inside and none can enter. After that the instant is past. Fails if writers stay inside. Returns
-    /// false if the snapshot was given up. Called by the taker only.
-    pub fn close(&self, read: impl FnOnce()) -> Result<bool, Busy> {
+    /// Makes this the past when no writer is inside and none can enter, and notes the sizes of the tables. Fails while somebody still writes
+    /// as if there were no snapshot. Returns false if the snapshot was given up. The caller has no guard.
+    pub fn close(&self) -> Result<bool, Busy> {
+        let begun = self.begun.get().ok_or(Busy)?;
+        if !begun.moment.is_past() {
+            return Err(Busy);
+        }
+        let guard = pin();
         let exchange = |from, to| {
             // SeqCst: as in `enter`.
             self.state
@@ -103,7 +117,9 @@ impl Instant {
         for _ in 0..SPINS {
             // SeqCst: as in `enter`. Acquire pairs with the Release of a writer that leaves.
             if self.writers.load(Ordering::SeqCst) == 0 {
-                read();
+                for node in begun.nodes.iter().filter_map(Weak::upgrade) {
+                    node.note_size(&guard);
+                }
                 return Ok(exchange(CLOSING, LIVE).is_ok());
             }
             spin_loop();
@@ -128,6 +144,11 @@ impl Instant {
     pub fn is_open(&self) -> bool {
         // Acquire: as in `enter`.
         matches!(self.state.load(Ordering::Acquire), PENDING | CLOSING)
+    }
+
+    pub fn is_past(&self) -> bool {
+        // Acquire: as in `enter`.
+        self.state.load(Ordering::Acquire) == LIVE
     }
 
     pub fn is_cancelled(&self) -> bool {

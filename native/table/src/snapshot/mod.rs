@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `instant` | the instant that the tables of one call share |
 //! | `history` | the nodes of the snapshots of some contents, and what writers do for them |
+//! | `merge` | nodes of which nobody reads the snapshot go into older ones |
 //! | `gather` | the entries of a part of a snapshot |
 //! | `order` | order statistics |
 //! | `take` | taking a snapshot |
@@ -14,6 +15,7 @@
 mod gather;
 pub(crate) mod history;
 mod instant;
+pub(crate) mod merge;
 mod order;
 pub(crate) mod patience;
 pub(crate) mod take;
@@ -42,7 +44,6 @@ const SLOT: usize = 4;
 /// A snapshot as an engine that is only read.
 pub struct Snapshot {
     node: Arc<Node>,
-    ordered: bool,
     /// The binary logarithm of the number of slots.
     slots: AtomicU32,
 }
@@ -54,10 +55,9 @@ impl Drop for Snapshot {
 }
 
 impl Snapshot {
-    fn new(node: Arc<Node>, ordered: bool) -> Self {
+    fn new(node: Arc<Node>) -> Self {
         Self {
             node,
-            ordered,
             slots: AtomicU32::new(0),
         }
     }
@@ -71,11 +71,13 @@ impl Snapshot {
         self.node.form().key
     }
 
-    /// To be called at the instant, with the number of objects.
-    pub fn set_size(&self, size: usize) {
+    /// To be called when the instant is past. Returns the number of objects.
+    pub fn set_size(&self) -> usize {
+        let size = self.node.size();
         let slots = (size / SLOT).next_power_of_two().ilog2();
         // Relaxed: the snapshot is not known to anybody else yet.
         self.slots.store(slots, Ordering::Relaxed);
+        size
     }
 
     /// Fails if the snapshot has died. What was read before is right if it has not.
@@ -193,7 +195,7 @@ fn pass(limit: usize, passed: usize) -> Result<(usize, usize), Busy> {
 
 impl Other for Snapshot {
     fn is_ordered(&self) -> bool {
-        self.ordered
+        self.node.form().ordered
     }
 
     fn snapshot(&self) -> Option<&Snapshot> {
@@ -220,14 +222,14 @@ impl Other for Snapshot {
     }
 
     fn next(&self, guard: &Guard, after: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
-        match self.ordered {
+        match self.node.form().ordered {
             true => self.next_in_order(guard, after, false, look),
             false => self.next_in_walk(guard, after, look),
         }
     }
 
     fn previous(&self, guard: &Guard, before: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
-        match self.ordered {
+        match self.node.form().ordered {
             true => self.next_in_order(guard, before, true, look),
             false => self.next_in_walk(guard, before, look),
         }
@@ -249,7 +251,7 @@ impl Other for Snapshot {
     }
 
     fn buckets(&self) -> usize {
-        match self.ordered {
+        match self.node.form().ordered {
             true => 0,
             // Relaxed: as in `set_size`.
             false => 1 << self.slots.load(Ordering::Relaxed),
@@ -262,7 +264,7 @@ impl Other for Snapshot {
         number: usize,
         expand: Expand<'_, 'g>,
     ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy> {
-        if self.ordered {
+        if self.node.form().ordered {
             let mut out = Vec::new();
             self.find_nth(guard, (number, false), &mut out, expand)?;
             return Ok((!out.is_empty()).then_some(out));
@@ -279,9 +281,10 @@ impl Other for Snapshot {
         } else {
             start_of(number + 1)
         };
-        let mut out = Vec::new();
+        let (mut out, mut passed) = (Vec::new(), 0);
         while position < end {
             let gathered = self.gather(guard, &mut position, MANY, expand)?;
+            (_, passed) = pass(MANY, passed + gathered.looked_at)?;
             for seen in gathered.entries.iter().filter(|seen| place_of(seen.entry.key) < end) {
                 out.extend(gathered.objects_of(seen));
             }

@@ -6,18 +6,39 @@
 //!
 //! A table may have been deleted or emptied meanwhile. Then the snapshot is given up, and the caller starts over.
 
-use super::history::{attach, Form};
+use super::history::{attach, Attached, Form};
 use super::instant::Instant;
 use super::Snapshot;
 use crate::failure::{Cause, Failure};
 use crate::table::{Handle, Table};
-use cats_sync::epoch::{pin, Guard};
+use cats_sync::epoch::Guard;
 use std::ptr;
 use std::sync::Arc;
 
-/// Begins a snapshot of these tables, for each of which the caller has the right to read. Returns a table for each. They must not be used
-/// before [`finish`] has returned true. If they are dropped, the snapshot is given up.
-pub fn begin(guard: &Guard, sources: &[Handle<'_>]) -> Result<Vec<Table>, Failure> {
+/// A snapshot that was begun, or could not begin yet.
+pub enum Begun {
+    /// A table for each of the tables. They must not be used before [`finish`] has returned true. If they are dropped, the snapshot is given
+    /// up.
+    Taken(Vec<Table>),
+    /// Another snapshot of one of the tables begins.
+    Beside(Other),
+}
+
+/// A snapshot that somebody else has begun.
+pub struct Other(Arc<Instant>);
+
+impl Other {
+    /// Finishes it in the place of its taker. Fails with [`Failure::Busy`] as [`finish`] does. The caller has no guard.
+    pub fn finish(&self) -> Result<(), Failure> {
+        match self.0.is_open() {
+            true => Ok(self.0.close().map(|_| ())?),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Begins a snapshot of these tables, for each of which the caller has the right to read.
+pub fn begin(guard: &Guard, sources: &[Handle<'_>]) -> Result<Begun, Failure> {
     let instant = Arc::new(Instant::default());
     let mut snapshots = Vec::with_capacity(sources.len());
     for source in sources {
@@ -36,15 +57,21 @@ pub fn begin(guard: &Guard, sources: &[Handle<'_>]) -> Result<Vec<Table>, Failur
         let form = Form {
             engine,
             key: table.key(),
+            ordered: source.store().is_ordered(),
             limit: table.snapshot_limit(),
         };
         let store = source.store();
-        let node = attach(guard, store, form, &instant)?.ok_or(Failure::SystemLimit)?;
-        let snapshot = Snapshot::new(node, store.is_ordered());
+        let node = match attach(guard, store, form, &instant)? {
+            Attached::Done(node) => node,
+            Attached::Beside(other) => return Ok(Begun::Beside(Other(other))),
+            Attached::NoMemory => return Err(Failure::SystemLimit),
+        };
+        let snapshot = Snapshot::new(node);
         snapshots.push(Table::of_snapshot(table, snapshot).ok_or(Failure::SystemLimit)?);
     }
-    instant.begin();
-    Ok(snapshots)
+    let taken = snapshots.iter().filter_map(Table::snapshot);
+    instant.begin(taken.map(|snapshot: &Snapshot| &snapshot.node));
+    Ok(Begun::Taken(snapshots))
 }
 
 /// Finishes the snapshot that [`begin`] has begun. Fails with [`Failure::Busy`] while somebody still writes as if there were none. Returns
@@ -53,17 +80,13 @@ pub fn finish(snapshots: &[&Table]) -> Result<bool, Failure> {
     let Some(instant) = snapshots.first().map(|table| instant_of(table)) else {
         return Ok(true);
     };
-    if !instant.is_ready() {
-        return Err(Failure::Busy);
-    }
-    let guard = pin();
-    Ok(instant.close(|| {
+    let finished = instant.close()?;
+    if finished {
         for table in snapshots {
-            if let Some(live) = table.snapshot().and_then(|snapshot| snapshot.node.live(&guard)) {
-                table.set_snapshot_size(live.size());
-            }
+            table.set_snapshot_size();
         }
-    })?)
+    }
+    Ok(finished)
 }
 
 fn instant_of(table: &Table) -> Arc<Instant> {

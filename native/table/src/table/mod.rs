@@ -172,10 +172,10 @@ impl Table {
         unsafe { &*self.store_pointer() }.snapshot()
     }
 
-    /// To be called at the instant of a snapshot, with the number of its objects.
-    pub(crate) fn set_snapshot_size(&self, size: usize) {
+    /// To be called once when the instant of a snapshot is past.
+    pub(crate) fn set_snapshot_size(&self) {
         if let Some(snapshot) = self.snapshot() {
-            snapshot.set_size(size);
+            let size = snapshot.set_size();
             // SAFETY: as in `snapshot`.
             unsafe { &*self.store_pointer() }.count(size as i64, 0);
         }

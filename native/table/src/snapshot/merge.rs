@@ -1,0 +1,219 @@
+//! Moves what released snapshots have kept into the next older node.
+//!
+//! While an older snapshot lives, what a newer one has kept stays, because it is the state of the older one too. Without merges, each
+//! snapshot that comes and goes meanwhile would leave a node, and readers and writers pass all nodes.
+//!
+//! 1. What the released nodes have kept is copied to the older one, except for keys that it has. The oldest of them comes first.
+//! 2. The guards of that moment end. A reader that looked into the older node before that has then seen the released ones too.
+//! 3. The released nodes leave the chain.
+//!
+//! Writers keep nothing in the released nodes any more: the instant of a newer snapshot is past. In a chain one merge goes on at a time.
+
+use super::history::{Form, Node, CHAINS};
+use crate::object::copy::{copied, is_tombstone, tombstone};
+use crate::object::schema::{OwnedKey, Probe};
+use crate::registry::reaper::{self, Garbage};
+use crate::table::store::Store;
+use cats_engine::{Entry, Range};
+use cats_sync::epoch::{pin, Guard};
+use cats_sync::facade::Ordering;
+use cats_sync::Busy;
+use std::sync::Arc;
+use std::{mem, ptr};
+
+/// Entries that a step copies.
+const STEP: usize = 32;
+
+/// Where the copying goes on.
+enum Place {
+    /// In a hash table.
+    Scan(u64),
+    /// In an ordered one, behind this key.
+    Behind(Option<OwnedKey>),
+}
+
+impl Place {
+    fn first(form: &Form) -> Self {
+        match form.ordered {
+            true => Place::Behind(None),
+            false => Place::Scan(0),
+        }
+    }
+}
+
+/// See the module's documentation.
+pub struct Merge {
+    /// Neighbours in the chain, the oldest last.
+    nodes: Vec<Arc<Node>>,
+    /// How many of them are not copied yet.
+    left: usize,
+    /// Where the copying of the next of them goes on.
+    place: Place,
+}
+
+impl Merge {
+    /// The next merge in the chain of a node, if there is one and none goes on.
+    pub fn find(guard: &Guard, node: &Node) -> Result<Option<Self>, Busy> {
+        CHAINS.with(|_| {
+            let history = node.linked_history()?;
+            let mut newest = history.newest(guard);
+            // Writers may still keep something in the newest node whose instant is past.
+            while let Some(open) = newest.filter(|node| !node.instant().is_past()) {
+                newest = open.older(guard);
+            }
+            let (mut run, mut found) = (Vec::new(), Vec::new());
+            let mut next = newest.and_then(|node| node.older(guard));
+            while let Some(node) = next {
+                // Relaxed, here and below: only the holder of the lock reads and writes it.
+                if node.merging.load(Ordering::Relaxed) {
+                    return None;
+                }
+                match node.is_done() {
+                    true => run.push(node),
+                    false if !run.is_empty() => found = mem::take(&mut run),
+                    false => (),
+                }
+                next = node.older(guard);
+            }
+            found
+                .iter()
+                .for_each(|node| node.merging.store(true, Ordering::Relaxed));
+            (!found.is_empty()).then(|| Self {
+                left: found.len(),
+                place: Place::first(&found[0].form()),
+                nodes: found.into_iter().map(Node::counted).collect(),
+            })
+        })
+    }
+
+    /// Goes on for a step. Returns what is left to do now. Fails while somebody holds a lock. The caller has no guard.
+    pub fn step(mut self) -> Result<Option<Self>, (Self, Busy)> {
+        let guard = pin();
+        let Some(number) = self.left.checked_sub(1) else {
+            let next = self.leave(&guard);
+            return next.map_err(|busy| (self, busy));
+        };
+        match self.copy(&guard, number) {
+            Ok(more) => Ok(more.then_some(self)),
+            Err(busy) => Err((self, busy)),
+        }
+    }
+
+    /// Copies some entries of this one of the nodes. Returns whether there are more. If not, this value comes back to the reaper, unless
+    /// there is nothing to merge.
+    fn copy(&mut self, guard: &Guard, number: usize) -> Result<bool, Busy> {
+        let [node, oldest] = [&self.nodes[number], &self.nodes[self.nodes.len() - 1]];
+        // All may have left the chain at its oldest end.
+        let older = oldest.older(guard);
+        let stores = (node.copies(guard), older.and_then(|older| older.copies(guard)));
+        let (Some(older), (Some(from), Some(to))) = (older, stores) else {
+            return Ok(false);
+        };
+        let (entries, place) = self.next_entries(guard, from)?;
+        for entry in entries {
+            // Without memory for a copy, the nodes stay in the chain.
+            if !self.copy_entry(guard, entry, node, older, to)? {
+                return Ok(false);
+            }
+        }
+        if let Some(place) = place {
+            self.place = place;
+            return Ok(true);
+        }
+        self.left = number;
+        self.place = Place::first(&node.form());
+        if self.left == 0 {
+            self.come_back(guard);
+        }
+        Ok(self.left > 0)
+    }
+
+    /// Has the reaper go on when the present guards have ended.
+    fn come_back(&mut self, guard: &Guard) {
+        unsafe fn arrive(merge: *mut u8, _: usize) {
+            // SAFETY: made below, and retired once.
+            let merge = unsafe { Box::from_raw(merge.cast::<Merge>()) };
+            reaper::enqueue(Garbage::Merge(*merge));
+        }
+        let rest = Box::new(Self {
+            nodes: mem::take(&mut self.nodes),
+            left: 0,
+            place: Place::Scan(0),
+        });
+        reaper::expect();
+        // SAFETY: nobody else knows the memory. The reaper's queue may be reached from any thread.
+        unsafe { guard.retire(Box::into_raw(rest).cast(), 0, arrive) };
+    }
+
+    /// The next entries, and the place behind them if there are more.
+    fn next_entries(&self, guard: &Guard, from: &Store) -> Result<(Vec<Entry>, Option<Place>), Busy> {
+        let mut entries = Vec::new();
+        let mut show = |entry, entries: &mut Vec<Entry>| entries.push(entry);
+        let place = match &self.place {
+            Place::Scan(at) => {
+                let mut at = *at;
+                let more = from.scan_entries(guard, &mut at, STEP, &mut entries, &mut show)?;
+                more.then_some(Place::Scan(at))
+            }
+            Place::Behind(key) => {
+                let range = Range {
+                    from: key.as_ref().map(|key| (key.probe().erase(), false)),
+                    to: None,
+                    down: false,
+                };
+                let more = from.range_entries(guard, range, STEP, &mut entries, &mut show)?;
+                let last = entries.last().filter(|_| more).and_then(|entry| self.key_of(*entry));
+                last.map(|last| Place::Behind(Some(OwnedKey::new(last.term()))))
+            }
+        };
+        Ok((entries, place))
+    }
+
+    /// The key of a copy.
+    fn key_of(&self, entry: Entry) -> Option<Probe<'_>> {
+        // SAFETY: what a node has kept lives as long as the caller's guard, and does not change.
+        unsafe { Probe::stored(entry, self.nodes[0].form().key) }
+    }
+
+    /// Copies an entry of a node to the older one, unless that has the key. Returns false if there is no memory for it.
+    fn copy_entry(&self, guard: &Guard, entry: Entry, node: &Node, older: &Node, to: &Store) -> Result<bool, Busy> {
+        let Some(probe) = self.key_of(entry) else {
+            unreachable!("a copy has a key")
+        };
+        let copied = older.put_copy(guard, &probe, to, || {
+            // SAFETY: copies live under the guard, and do not change.
+            match unsafe { is_tombstone(entry.body) } {
+                true => tombstone(&probe),
+                // SAFETY: as above.
+                false => unsafe { copied(guard, entry, node.form().key) },
+            }
+        })?;
+        if let Some(bytes) = copied {
+            node.give_bytes(older, bytes);
+        }
+        Ok(copied.is_some())
+    }
+
+    /// Takes the nodes out of the chain. Returns the next merge there.
+    fn leave(&self, guard: &Guard) -> Result<Option<Self>, Busy> {
+        let older = CHAINS.with(|_| {
+            let [newest, oldest] = [&self.nodes[0], &self.nodes[self.nodes.len() - 1]];
+            // If some have left the chain at its oldest end, all have.
+            newest.linked_history()?;
+            let (older, newer) = (oldest.older(guard)?, newest.newer(guard)?);
+            newer.older.store(ptr::from_ref(older).cast_mut(), Ordering::Release);
+            older.newer.store(ptr::from_ref(newer).cast_mut(), Ordering::Release);
+            // Relaxed: only the holder of the lock reads and writes it.
+            self.nodes
+                .iter()
+                .for_each(|node| node.linked.store(false, Ordering::Relaxed));
+            Some(older)
+        })?;
+        let Some(older) = older else { return Ok(None) };
+        for node in &self.nodes {
+            // SAFETY: the node has left the chain, and nobody needs what it has kept.
+            unsafe { node.give_up(guard) };
+        }
+        Self::find(guard, older)
+    }
+}

@@ -11,10 +11,10 @@
 //!
 //! | writer, under the leaf's lock | replacer, under the base node's lock |
 //! |---|---|
-//! | W1: stores the count in the node that it has found | R1: marks the old node as replaced |
+//! | W1: stores the count in the node in which it has found the leaf | R1: marks the old node as replaced |
 //! | W2: is that node marked? If not, it is done | R2: publishes the new node, whose counts are *fresh* |
-//! | W3: makes the count there unknown | R3: reads each count of the old node |
-//! | W4: searches again. If it finds the same node, it is done, else it goes on at W1 | R4: stores it in the new node, if it is known, and if the count there is still fresh |
+//! | W3: searches again. If it finds the same node, it is done, else it goes on at W1 | R3: reads each count of the old node |
+//! | | R4: stores it in the new node, if it is known, and if the count there is still fresh |
 //!
 //! A fresh count is unknown too. It becomes another one when somebody stores a count, and is never fresh again. So R4 never replaces a
 //! writer's count.
@@ -22,9 +22,13 @@
 //! Claim: a count that is known in the present node is that of the leaf, or a writer is about to store another one and has not returned.
 //! - A writer that is done at W2 did not see R1. So R3, which comes after R1, sees its count, or a later one. (W1, W2, R1 and R3 are
 //!   sequentially consistent.)
-//! - A writer that is done at W4 did not see R2. So R3 sees that the count is unknown, or sees a later count. (A sequentially consistent
-//!   fence is between W3 and W4, and another one between R2 and R3.)
+//! - A writer that is done at W3 did not see R2. So R3 sees its count, or a later one. (A sequentially consistent fence is between W1 and
+//!   W3, and another one between R2 and R3.)
 //! - Any other writer stores its count in the new node, and so does the next one that locks the leaf: it sees what this one saw.
+//!
+//! A writer finds the node before it locks the leaf. Since then the node may have been replaced, and somebody may have made the count
+//! known in the new one. That somebody held the leaf's lock. So the writer, which locks it later, sees R1 at W2. If the leaf had no node
+//! above it, the writer searches under the lock.
 //!
 //! The first order statistic sets a flag in the table. A writer reads the flag under the leaf's lock. Counts become known only under that
 //! lock, by a thread that knows the flag. So each later writer of the leaf sees the flag, and nobody waits for those that do not see it yet.
@@ -77,7 +81,7 @@ impl Count {
         let mut seen = word.load(Relaxed);
         while holds(seen >> self.shift & 0xff) {
             let new = seen & !(0xff << self.shift) | count << self.shift;
-            // SeqCst: W1 and W3 of the protocol.
+            // SeqCst: W1 of the protocol.
             match word.compare_exchange_weak(seen, new, SeqCst, Relaxed) {
                 Ok(_) => return,
                 Err(now) => seen = now,
@@ -205,20 +209,13 @@ impl<K> Inner<K> {
         }
     }
 
-    /// W1 to W3 of the protocol: stores the count of a child whose leaf the caller has locked. Returns false if the node is marked as
+    /// W1 and W2 of the protocol: stores the count of a child whose leaf the caller has locked. Returns false if the node is marked as
     /// replaced. Then the caller searches again, behind a fence.
     pub fn store_count(self, child: usize, count: usize) -> bool {
-        let stored = self.count(child);
-        if let Some(stored) = stored {
+        if let Some(stored) = self.count(child) {
             stored.put(count as u64, |_| true);
         }
         // SeqCst: W2 of the protocol.
-        if self.counts_pointer().0.load(SeqCst).addr() & REPLACED == 0 {
-            return true;
-        }
-        if let Some(stored) = stored {
-            stored.put(UNKNOWN, |_| true);
-        }
-        false
+        self.counts_pointer().0.load(SeqCst).addr() & REPLACED == 0
     }
 }

@@ -64,6 +64,13 @@ impl Node {
             }
         }
     }
+    /// The leaf that this is. Its place is one where only leaves are.
+    pub fn as_leaf<K>(self) -> Leaf {
+        match self.kind::<K>() {
+            Kind::Leaf(leaf) => leaf,
+            Kind::Inner(_) => unreachable!("all leaves of a tree are on one level"),
+        }
+    }
 }
 
 /// The first part of a node. The lines follow, each with eight key heads and the eight children that follow these, and

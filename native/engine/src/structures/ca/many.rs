@@ -182,7 +182,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         if let Some(room) = leaf.room(wanted.hash) {
             self.change(place);
             leaf.insert(query.schema, query.probe, room, entry);
-            return self.table.keep_count(query.probe, leaf);
+            return self.table.keep_count(query.probe, leaf, None);
         }
         let base = self.table.find_base(query.probe);
         let path = self.table.path(base, query);
@@ -240,7 +240,7 @@ impl<S: OrderedSchema> Locked for Many<'_, S> {
             (Step::Remove, Some((slot, _))) => {
                 self.change(place);
                 leaf.remove(slot);
-                self.table.keep_count(probe, leaf);
+                self.table.keep_count(probe, leaf, None);
                 if sparse(leaf.info().count()) {
                     self.shrinking.push(i);
                 }

@@ -168,6 +168,8 @@ pub struct Spot<'g>(Leaf, PhantomData<&'g Guard>);
 struct Acquired<'a, K> {
     base: &'a Base<K>,
     held: Held,
+    /// The node above the leaf when the leaf was found, if there was one.
+    above: Option<Inner<K>>,
     /// Whether another thread held the lock.
     waited: bool,
     /// The key's slot and entry, or a free slot for it.
@@ -240,55 +242,66 @@ impl<S: OrderedSchema> Ca<S> {
     /// The leaf whose range holds the key. It is dead if another thread has just replaced it.
     #[inline(always)]
     fn find<'a>(&self, probe: &S::Probe) -> (&'a Base<S::Key>, Leaf) {
+        let (base, leaf, _) = self.find_below(probe);
+        (base, leaf)
+    }
+
+    /// As [`find`](Self::find), with the node in which the leaf was found. `None` if the leaf is the root of its base node.
+    #[inline(always)]
+    fn find_below<'a>(&self, probe: &S::Probe) -> (&'a Base<S::Key>, Leaf, Option<Inner<S::Key>>) {
         let base = self.find_base(probe);
         let root = base.root();
-        let node = match root.kind::<S::Key>() {
+        let (node, above) = match root.kind::<S::Key>() {
             Kind::Inner(inner) if inner.is_searched_by_heads() => {
                 let head = self.schema.head(probe, 0);
                 // SAFETY: `WIDE` only if `wide` is true.
-                unsafe {
+                let (node, above) = unsafe {
                     match wide() {
                         true => Self::descend::<true>(head, inner),
                         false => Self::descend::<false>(head, inner),
                     }
-                }
+                };
+                (node, Some(above))
             }
-            _ => root,
+            _ => (root, None),
         };
-        let leaf = match node.kind() {
-            Kind::Leaf(leaf) => leaf,
-            Kind::Inner(inner) => self.descend_by_keys(probe, inner),
-        };
-        (base, leaf)
+        match node.kind() {
+            Kind::Leaf(leaf) => (base, leaf, above),
+            Kind::Inner(inner) => {
+                let (leaf, above) = self.descend_by_keys(probe, inner);
+                (base, leaf.as_leaf::<S::Key>(), Some(above))
+            }
+        }
     }
 
-    /// Descends from an inner node with a key's key head, while comparing key heads suffices. Returns the leaf, or the
-    /// first node that needs more. Another function handles that node, so this one need not save registers.
+    /// Descends from an inner node with a key's key head, while comparing key heads suffices. Returns the leaf and the node above it.
+    /// Or returns the first node that needs more. Another function handles that node, so this one need not save registers.
     ///
     /// # Safety
     /// `WIDE` only if [`wide`] is true.
     #[inline(never)]
-    unsafe fn descend<const WIDE: bool>(head: u64, inner: Inner<S::Key>) -> Node {
+    unsafe fn descend<const WIDE: bool>(head: u64, inner: Inner<S::Key>) -> (Node, Inner<S::Key>) {
         let mut inner = inner;
         // SAFETY: the caller's promise.
         while let Some(child) = unsafe { inner.child_of::<WIDE>(head) } {
             match child.kind() {
-                Kind::Leaf(_) => return child,
+                Kind::Leaf(_) => return (child, inner),
                 Kind::Inner(next) => inner = next,
             }
         }
-        Node::inner(inner)
+        (Node::inner(inner), inner)
     }
 
-    /// The key's leaf below an inner node.
+    /// The key's leaf below an inner node, and the node above it.
     #[inline(never)]
-    fn descend_by_keys(&self, probe: &S::Probe, inner: Inner<S::Key>) -> Leaf {
+    fn descend_by_keys(&self, probe: &S::Probe, inner: Inner<S::Key>) -> (Node, Inner<S::Key>) {
         let query = Query::new(&self.schema, probe);
         let mut inner = inner;
         loop {
-            match Node(inner.child(inner.search(&query, true))).kind() {
+            let child = Node(inner.child(inner.search(&query, true)));
+            match child.kind() {
                 Kind::Inner(next) => inner = next,
-                Kind::Leaf(leaf) => return leaf,
+                Kind::Leaf(_) => return (child, inner),
             }
         }
     }
@@ -349,7 +362,7 @@ impl<S: OrderedSchema> Ca<S> {
     #[inline(never)]
     fn acquire<'a>(&self, guard: &Guard, probe: &S::Probe, wanted: Wanted) -> Result<Acquired<'a, S::Key>, Busy> {
         for _ in 0..ATTEMPTS {
-            let (base, leaf) = self.find(probe);
+            let (base, leaf, above) = self.find_below(probe);
             leaf.prefetch_entries(wanted.hash);
             let Ok((held, waited)) = Held::lock(leaf) else {
                 base.statistic().contended();
@@ -363,6 +376,7 @@ impl<S: OrderedSchema> Ca<S> {
                 return Ok(Acquired {
                     base,
                     held,
+                    above,
                     waited,
                     spot,
                 });
@@ -376,7 +390,7 @@ impl<S: OrderedSchema> Ca<S> {
     /// Locks the key's leaf at the first try, if its lock is free and the leaf is neither full nor replaced.
     #[inline(always)]
     fn try_acquire<'a>(&self, probe: &S::Probe, wanted: Wanted) -> Option<Acquired<'a, S::Key>> {
-        let (base, leaf) = self.find(probe);
+        let (base, leaf, above) = self.find_below(probe);
         leaf.prefetch_entries(wanted.hash);
         let held = Held::try_lock(leaf)?;
         if leaf.info().dead() {
@@ -386,6 +400,7 @@ impl<S: OrderedSchema> Ca<S> {
         Some(Acquired {
             base,
             held,
+            above,
             waited: false,
             spot,
         })
@@ -475,8 +490,7 @@ impl<S: OrderedSchema> Ca<S> {
     #[inline(always)]
     fn glance<'a>(
         &self,
-        base: &'a Base<S::Key>,
-        leaf: Leaf,
+        (base, leaf, above): (&'a Base<S::Key>, Leaf, Option<Inner<S::Key>>),
         probe: &S::Probe,
         wanted: Wanted,
     ) -> Option<Option<Acquired<'a, S::Key>>> {
@@ -492,6 +506,7 @@ impl<S: OrderedSchema> Ca<S> {
                 Some(Some(Acquired {
                     base,
                     held,
+                    above,
                     waited: false,
                     spot: Ok(found),
                 }))
@@ -525,6 +540,7 @@ impl<S: OrderedSchema> Ca<S> {
         let Acquired {
             base,
             mut held,
+            above,
             waited,
             spot,
         } = acquired;
@@ -538,11 +554,11 @@ impl<S: OrderedSchema> Ca<S> {
             (Step::Put(entry), Ok((slot, old))) => held.leaf.replace(slot, old, entry),
             (Step::Put(entry), Err(place)) => {
                 held.leaf.insert(&self.schema, probe, place, entry);
-                self.keep_count(probe, held.leaf);
+                self.keep_count(probe, held.leaf, above);
             }
             (Step::Remove, Ok((slot, _))) => {
                 held.leaf.remove(slot);
-                self.keep_count(probe, held.leaf);
+                self.keep_count(probe, held.leaf, above);
                 removed = true;
             }
         }
@@ -635,10 +651,10 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
         let wanted = Wanted::new(self.schema.word(probe));
-        let (base, leaf) = self.find(probe);
+        let found @ (base, leaf, _) = self.find_below(probe);
         leaf.prefetch_entries(wanted.hash);
         let change = |old: Option<Entry>| old.map_or_else(|| (Step::Keep, R::default()), change);
-        match self.glance(base, leaf, probe, wanted) {
+        match self.glance(found, probe, wanted) {
             Some(None) => {
                 self.count_read(guard, base);
                 Ok(R::default())

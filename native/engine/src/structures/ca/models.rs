@@ -271,13 +271,65 @@ fn counts_beside_nodes_that_are_replaced() {
             explore(move || {
                 let table = three_leaves();
                 if counted {
-                    assert_eq!(count(&table.0, None, None), 12);
+                    assert_eq!(count_all(&table), 12);
                 }
                 let table = Arc::new(table);
                 together(&table, &[&[*replace], WRITE].concat());
                 let keys = check(&table.0);
-                assert_eq!(count(&table.0, None, None), keys.len());
+                assert_eq!(count_all(&table), keys.len());
                 assert_eq!(check(&table.0), keys);
+            });
+        }
+    }
+}
+
+fn count_all(table: &Table) -> usize {
+    count(&table.0, None, None)
+}
+
+/// The count of a leaf is right after one change, beside whatever makes counts known or replaces nodes. All have few steps, so the
+/// schedules try most orders of them.
+#[test]
+fn counts_beside_one_change() {
+    // What happens before, and what happens beside the change.
+    const BESIDE: &[(Task, Task)] = &[
+        (|_| (), |table| _ = count_all(table)),
+        (|table| _ = count_all(table), |table| split(table, 0)),
+        // The last two leaves merge.
+        (
+            |table| {
+                count_all(table);
+                table.remove(12);
+            },
+            |table| table.remove(16),
+        ),
+        // The first leaf has no node above it until then.
+        (
+            |table| {
+                split(table, 0);
+                count_all(table);
+            },
+            |table| {
+                join(table, 0);
+                count_all(table);
+            },
+        ),
+    ];
+    // In each of the leaves.
+    const CHANGES: &[Task] = &[
+        |table| table.put(2, 1),
+        |table| table.remove(13),
+        |table| table.put(18, 1),
+    ];
+    for &(before, beside) in BESIDE {
+        for &change in CHANGES {
+            explore(move || {
+                let table = three_leaves();
+                before(&table);
+                let table = Arc::new(table);
+                together(&table, &[beside, change]);
+                let keys = check(&table.0);
+                assert_eq!(count_all(&table), keys.len());
             });
         }
     }

@@ -71,10 +71,7 @@ struct Way<K> {
 }
 
 fn leaf_at<K>(node: Inner<K>, child: usize) -> Leaf {
-    match Node(node.child(child)).kind::<K>() {
-        Kind::Leaf(leaf) => leaf,
-        Kind::Inner(_) => unreachable!("all leaves of a tree are on one level"),
-    }
+    Node(node.child(child)).as_leaf::<K>()
 }
 
 /// The number of entries of a leaf whose count is unknown. Makes it known, if the leaf's lock is free.
@@ -94,29 +91,37 @@ fn ask_leaf<K>(node: Inner<K>, child: usize) -> usize {
 }
 
 impl<S: OrderedSchema> Ca<S> {
-    /// Keeps the count of the key's leaf, which the caller has locked and changed.
+    /// Keeps the count of the key's leaf, which the caller has locked and changed. `above` is the node in which the caller has found the
+    /// leaf, if it knows one.
     #[inline(always)]
-    pub(super) fn keep_count(&self, probe: &S::Probe, leaf: Leaf) {
+    pub(super) fn keep_count(&self, probe: &S::Probe, leaf: Leaf, above: Option<Inner<S::Key>>) {
         // Relaxed: the leaf's lock orders it. See the module `counts`.
         if self.counting.load(Relaxed) {
-            self.store_count(probe, leaf);
+            self.store_count(probe, leaf, above);
         }
     }
 
     /// The writer's part of the protocol in the module `counts`.
     #[inline(never)]
-    fn store_count(&self, probe: &S::Probe, leaf: Leaf) {
+    fn store_count(&self, probe: &S::Probe, leaf: Leaf, above: Option<Inner<S::Key>>) {
         let query = Query::new(&self.schema, probe);
-        let mut last = None;
-        loop {
+        let index_in = |inner: Inner<S::Key>| {
+            let index = inner.index_of(self.schema.head(probe, 0));
+            index.unwrap_or_else(|| inner.search(&query, true))
+        };
+        let search = || {
             let mut found = None;
             self.descend_to(&Target::At(&query), |turn| found = Some((turn.inner, turn.index)));
-            let Some((inner, index)) = found else { return };
+            found
+        };
+        let mut found = above.map(|inner| (inner, index_in(inner)));
+        let mut last = None;
+        while let Some((inner, index)) = found.take().or_else(search) {
             let again = last.replace(inner.address()) == Some(inner.address());
             if again || inner.store_count(index, leaf.info().count()) {
                 return;
             }
-            // Between W3 and W4.
+            // Between W1 and W3.
             fence(SeqCst);
         }
     }

@@ -391,10 +391,7 @@ impl<S: OrderedSchema> Ca<S> {
         }
         let Path { mut turns, .. } = self.path(structure.base, query);
         let Some(turn) = turns.pop() else { return };
-        let leaf = |i| match Node(turn.inner.child(i)).kind::<S::Key>() {
-            Kind::Leaf(leaf) => leaf,
-            Kind::Inner(_) => unreachable!("all leaves of a tree are on one level"),
-        };
+        let leaf = |i| Node(turn.inner.child(i)).as_leaf::<S::Key>();
         let (before, after) = (turn.index.saturating_sub(1), turn.index.min(turn.inner.len() - 2));
         let Some(first) = [after, before]
             .into_iter()

@@ -164,6 +164,9 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
 #[derive(Clone, Copy)]
 pub struct Spot<'g>(Leaf, PhantomData<&'g Guard>);
 
+/// A leaf with its base node and the node in which it was found. No such node if the leaf is the root of its base node.
+type Found<'a, K> = (&'a Base<K>, Leaf, Option<Inner<K>>);
+
 /// The locked leaf of a key.
 struct Acquired<'a, K> {
     base: &'a Base<K>,
@@ -246,9 +249,9 @@ impl<S: OrderedSchema> Ca<S> {
         (base, leaf)
     }
 
-    /// As [`find`](Self::find), with the node in which the leaf was found. `None` if the leaf is the root of its base node.
+    /// As [`find`](Self::find), with the node in which the leaf was found.
     #[inline(always)]
-    fn find_below<'a>(&self, probe: &S::Probe) -> (&'a Base<S::Key>, Leaf, Option<Inner<S::Key>>) {
+    fn find_below<'a>(&self, probe: &S::Probe) -> Found<'a, S::Key> {
         let base = self.find_base(probe);
         let root = base.root();
         let (node, above) = match root.kind::<S::Key>() {
@@ -490,7 +493,7 @@ impl<S: OrderedSchema> Ca<S> {
     #[inline(always)]
     fn glance<'a>(
         &self,
-        (base, leaf, above): (&'a Base<S::Key>, Leaf, Option<Inner<S::Key>>),
+        (base, leaf, above): Found<'a, S::Key>,
         probe: &S::Probe,
         wanted: Wanted,
     ) -> Option<Option<Acquired<'a, S::Key>>> {

@@ -35,6 +35,9 @@ pub(super) enum Target<'q, 'a, S: OrderedSchema> {
     Below(&'q Query<'a, S>),
 }
 
+/// A leaf with its base node and its bounds.
+type Bounded<'a, K> = (&'a Base<K>, Leaf, Bound<K>, Bound<K>);
+
 /// A leaf with its bounds.
 struct BoundedLeaf<'a, K> {
     base: &'a Base<K>,
@@ -231,11 +234,7 @@ impl<S: OrderedSchema> Ca<S> {
 
     /// Finds a leaf, with its base node and its bounds. Shows each turn on the way.
     #[inline(always)]
-    pub(super) fn descend_to<'a>(
-        &self,
-        target: &Target<S>,
-        mut turn: impl FnMut(Turn<S::Key>),
-    ) -> (&'a Base<S::Key>, Leaf, Bound<S::Key>, Bound<S::Key>) {
+    pub(super) fn descend_to<'a>(&self, target: &Target<S>, mut turn: impl FnMut(Turn<S::Key>)) -> Bounded<'a, S::Key> {
         // The key head at byte 0 mostly suffices in all nodes.
         let head = match target {
             Target::At(query) | Target::Below(query) => self.schema.head(query.probe, 0),

@@ -136,7 +136,7 @@ compressed(_Config) ->
 
 %% A range of keys is treated in one go up to a number of keys, and in slices above.
 ranges(_Config) ->
-    Sizes = [0, 1, 2, 31, 32, 33, 34, 64, 100, 300],
+    Sizes = [0, 1, 2, 15, 16, 17, 18, 64, 100, 300],
     Part = fun(N) when N rem 5 =:= 0 -> float(N); (N) when N rem 7 =:= 0 -> {N}; (N) -> N end,
     Objects = [{{Size, Part(N), N}, N, lists:duplicate(N rem 4, <<N:32>>)} || Size <- Sizes, N <- lists:seq(1, Size)],
     [begin

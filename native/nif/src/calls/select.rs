@@ -23,7 +23,7 @@ const SOME: usize = 64;
 const ROOM: usize = 40;
 const FEW: usize = 8;
 /// Keys of a range up to which a call goes without slices.
-const FEW_KEYS: usize = 32;
+const FEW_KEYS: usize = 16;
 /// Words of a specification from which on fewer objects are.
 const FEW_WORDS: usize = 512;
 const MANY: usize = 128;

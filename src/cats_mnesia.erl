@@ -88,6 +88,8 @@ tmp_suffixes() -> [].
 %% @private
 -spec create_table(atom(), tag(), [{atom(), term()}]) -> ok | {error, term()}.
 create_table(_Alias, Tag, Properties) ->
+    %% Where another node has added the backend, Mnesia has not started it yet.
+    ok = init_backend(),
     gen_server:call(?MODULE, {create, Tag, options(Tag, Properties)}, infinity).
 
 options({_Table, index, {_Position, ordered}}, _Properties) -> [ordered_set, public];

@@ -3,7 +3,7 @@
 -module(cats_cluster_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([killed/1, partitioned/1, copies/1, migrated/1]).
+-export([killed/1, partitioned/1, copies/1, migrated/1, copy_on_disk/1]).
 -export([start/2, client/2, clients/1, stop_clients/1, contents/1]).
 
 -define(ACCOUNTS, 50).
@@ -11,7 +11,7 @@
 
 suite() -> [{timetrap, {minutes, 10}}].
 
-all() -> [killed, partitioned, copies, migrated].
+all() -> [killed, partitioned, copies, migrated, copy_on_disk].
 
 init_per_suite(Config) ->
     Out = filename:join(proplists:get_value(priv_dir, Config), "recompiled"),
@@ -27,9 +27,18 @@ end_per_testcase(_Case, _Config) -> ok.
 
 %% The scenario has the same result on both.
 both(Scenario, Config) ->
-    [OnEts, OnCats] = [Scenario([{kinds, lists:duplicate(3, Kind)}, {directory, filename:join(proplists:get_value(directory, Config), Kind)}
-                                 | Config]) || Kind <- [ets, cats]],
+    [OnEts, OnCats] = [told(Kind, fun() ->
+                                          Scenario([{kinds, lists:duplicate(3, Kind)}, {directory, filename:join(directory(Config), Kind)}
+                                                    | Config])
+                                  end, Config) || Kind <- [ets, cats]],
     ?assertEqual(OnEts, OnCats).
+
+%% Prints how many transfers the clients did in a scenario.
+told(Kind, Scenario, Config) ->
+    _ = put(transfers, 0),
+    Result = Scenario(),
+    io:format(user, "cluster: ~s on ~s: ~b transfers~n", [filename:basename(directory(Config)), Kind, get(transfers)]),
+    Result.
 
 %% A node dies without warning, and loads the tables from the others when it is back.
 killed(Config) -> both(fun killed_scenario/1, Config).
@@ -80,7 +89,9 @@ copies_scenario(Config) ->
     end_of(Nodes, Done).
 
 %% The nodes change one by one from ets to cats, and back, while the others work. So both kinds are in one cluster.
-migrated(Config) ->
+migrated(Config) -> told("ets and cats", fun() -> migrated_scenario(Config) end, Config).
+
+migrated_scenario(Config) ->
     Nodes = cluster([{kinds, [ets, ets, ets]} | Config]),
     Both = lists:foldl(fun({Number, Kind}, Now) ->
                                {Before, [Old | Behind]} = lists:split(Number - 1, Now),
@@ -99,13 +110,50 @@ migrated(Config) ->
                        end, Nodes, [{Number, Kind} || Kind <- [cats, ets], Number <- [1, 2, 3]]),
     end_of(Both, done).
 
+%% A table has a copy on disk in one node, and one of cats_copies in another. Both nodes die, first the one with the disk. They start in the
+%% same order, or in the other one. With master nodes, the table has what the disk has. Without them, it may be empty.
+copy_on_disk(Config) ->
+    [begin
+         Nodes = [Disk, Memory] = [start_node(#{number => Number, kind => ets, directory => filename:join(directory(Config), Order)}, Config)
+                                   || Number <- [1, 2]],
+         Names = [name(N) || N <- Nodes],
+         pong = call(Disk, net_adm, ping, [name(Memory)]),
+         ok = call(Disk, mnesia, create_schema, [Names]),
+         [ok = call(N, mnesia, start, []) || N <- Nodes],
+         {atomic, ok} = call(Disk, mnesia, add_backend_type, [cats_copies, cats_mnesia]),
+         {atomic, ok} = call(Disk, mnesia, create_table, [account, [{disc_copies, [name(Disk)]}, {cats_copies, [name(Memory)]}]]),
+         [ok = call(N, mnesia, set_master_nodes, [account, [name(Disk)]]) || N <- Nodes],
+         ok = call(Memory, mnesia, activity, [sync_transaction, fun mnesia:write/1, [{account, 1, 100}], mnesia]),
+         [?assertEqual([{account, 1, 100}], call(N, ?MODULE, contents, [account])) || N <- Nodes],
+         ok = call(Disk, mnesia, sync_log, []),
+         ?assertEqual([false, true], [lists:member(account, call(N, cats, all, [])) || N <- Nodes]),
+         kill(Disk),
+         ok = until(fun() -> call(Memory, mnesia, system_info, [running_db_nodes]) =:= [name(Memory)] end),
+         kill(Memory),
+         Started = [begin
+                        Again = start_node(N, Config),
+                        ok = call(Again, mnesia, start, []),
+                        Again
+                    end || N <- in(Order, Nodes)],
+         [begin
+              ok = call(N, mnesia, wait_for_tables, [[account], 60000]),
+              ?assertEqual([{account, 1, 100}], call(N, ?MODULE, contents, [account]))
+          end || N <- Started],
+         [ok = peer:stop(Peer) || #{peer := Peer} <- Started]
+     end || Order <- [same, other]].
+
+in(same, Nodes) -> Nodes;
+in(other, Nodes) -> lists:reverse(Nodes).
+
+directory(Config) -> proplists:get_value(directory, Config).
+
 %%------------------------------------------------------------------------------------------------------------
 %% Nodes
 
 duration() -> list_to_integer(os:getenv("CATS_CLUSTER_MS", "300")).
 
 cluster(Config) ->
-    Nodes = [start_node(#{number => Number, kind => Kind, directory => proplists:get_value(directory, Config)}, Config)
+    Nodes = [start_node(#{number => Number, kind => Kind, directory => directory(Config)}, Config)
              || {Number, Kind} <- lists:zip([1, 2, 3], proplists:get_value(kinds, Config))],
     Names = [name(N) || N <- Nodes],
     [pong = call(hd(Nodes), net_adm, ping, [Name]) || Name <- Names],
@@ -194,7 +242,11 @@ load(Nodes) ->
 
 %% Every client did something.
 stop_all(Nodes, Clients) ->
-    [?assert(lists:min(call(N, ?MODULE, stop_clients, [Started])) > 0) || {N, Started} <- lists:zip(Nodes, Clients)].
+    [begin
+         Done = call(N, ?MODULE, stop_clients, [Started]),
+         ?assert(lists:min(Done) > 0),
+         put(transfers, get(transfers) + lists:sum(Done))
+     end || {N, Started} <- lists:zip(Nodes, Clients)].
 
 %% In a node.
 clients(Number) -> [spawn(?MODULE, start, [Table, Seed]) || Table <- ?TABLES, Seed <- lists:seq(1, Number)].

@@ -140,11 +140,11 @@ forms(Module, {debug_info_v1, Backend, Data}) ->
 forms(_Module, _Info) ->
     {error, none}.
 
-%% The options that change what a module does. Those of the preprocessor and of parse transforms had their effect
+%% The options that change what a module does or exports. Those of the preprocessor and of parse transforms had their effect
 %% already.
 kept(Options) ->
     [Option || Option <- Options,
-               lists:member(Option, [inline, inline_list_funcs, no_auto_import, tuple_calls])
+               lists:member(Option, [export_all, nowarn_export_all, inline, inline_list_funcs, no_auto_import, tuple_calls])
                    orelse lists:member(catch element(1, Option), [inline, inline_size, no_auto_import])].
 
 from_source(Beam, Module, Compiled, Options) ->

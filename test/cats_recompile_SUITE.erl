@@ -19,8 +19,8 @@ application(Sources, Options, Config) ->
     [ok = filelib:ensure_path(filename:join(Directory, Name)) || Name <- ["src", "ebin", "priv"]],
     [begin
          File = filename:join([Directory, "src", Module ++ ".erl"]),
-         ok = file:write_file(File, ["-module(", Module, ").\n-compile([export_all, nowarn_export_all]).\n", Source]),
-         {ok, _} = compile:file(File, [{outdir, filename:join(Directory, "ebin")} | Options])
+         ok = file:write_file(File, ["-module(", Module, ").\n\n", Source]),
+         {ok, _} = compile:file(File, [export_all, nowarn_export_all, {outdir, filename:join(Directory, "ebin")} | Options])
      end || {Module, Source} <- Sources],
     ok = file:write_file(filename:join(Directory, "ebin/demo.app"), "{application, demo, [{vsn, \"1.0\"}]}.\n"),
     ok = file:write_file(filename:join(Directory, "priv/data"), "some data"),

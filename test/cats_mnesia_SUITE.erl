@@ -4,12 +4,12 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/qlc.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([recompiled/1, cats_copies/1, options/1, owner/1]).
+-export([recompiled/1, locks_in_ets/1, cats_copies/1, options/1, owner/1]).
 -export([exercise/2, option_results/0, owner_results/0]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
-all() -> [recompiled, cats_copies, options, owner].
+all() -> [recompiled, locks_in_ets, cats_copies, options, owner].
 
 init_per_suite(Config) ->
     Out = filename:join(proplists:get_value(priv_dir, Config), "recompiled"),
@@ -23,6 +23,17 @@ recompiled(Config) ->
     {Tables, Results} = run(ram_copies, recompiled, Config),
     same(Expected, Results),
     ?assert(lists:member(set, Tables) andalso lists:member(mnesia_held_locks, Tables) andalso lists:member(disc, Tables)).
+
+%% A recompiled Mnesia may keep its locks in ets, as docs/guide/mnesia.md describes.
+locks_in_ets(Config) ->
+    Locks = [mnesia_held_locks, mnesia_tid_locks, mnesia_sticky_locks, mnesia_lock_queue],
+    Out = filename:join(proplists:get_value(priv_dir, Config), "locks_in_ets"),
+    {ok, _, _} = cats_recompile:apps([mnesia], Out, [{except, [{mnesia_locker, loop} | [{table, Table} || Table <- Locks]]}]),
+    {_, Expected} = run(ram_copies, stock, Config),
+    {Tables, Results} = run(ram_copies, recompiled, lists:keystore(recompiled, 1, Config, {recompiled, filename:join(Out, "mnesia/ebin")})),
+    same(Expected, Results),
+    ?assertEqual([], [Table || Table <- Locks, lists:member(Table, Tables)]),
+    ?assert(lists:member(set, Tables) andalso lists:member(disc, Tables)).
 
 cats_copies(Config) ->
     {NoTables, Expected} = run(ram_copies, stock, Config),
@@ -89,8 +100,9 @@ exercise(Copies, Directory) ->
     ok = mnesia:start(),
     [{atomic, ok} = mnesia:add_backend_type(cats_copies, cats_mnesia) || Copies =:= cats_copies],
     Tables = [set, ordered, bag, disc],
-    [{atomic, ok} = mnesia:create_table(Table, [{Storage, [node()]}, {type, Type}, {attributes, [key, a, b]}, {index, [a]}])
-     || {Table, Storage, Type} <- [{set, Copies, set}, {ordered, Copies, ordered_set}, {bag, Copies, bag}, {disc, disc_copies, set}]],
+    [{atomic, ok} = mnesia:create_table(Table, [{Storage, [node()]}, {type, Type}, {attributes, [key, a, b]}, {index, [{a, Index}]}])
+     || {Table, Storage, Type, Index} <- [{set, Copies, set, bag}, {ordered, Copies, ordered_set, ordered}, {bag, Copies, bag, ordered},
+                                          {disc, disc_copies, set, ordered}]],
     Steps = [begin
                  Arguments = [lists:nth(rand:uniform(4), Tables), rand:uniform(30), rand:uniform(5)],
                  {Arguments, step(rand:uniform(14), rand:uniform(3), Arguments)}
@@ -171,7 +183,12 @@ checkpoints(Directory) ->
     Retained = mnesia:table_info(set, checkpoints),
     ok = mnesia:deactivate_checkpoint(Name),
     {ok, All} = mnesia:traverse_backup(File, mnesia_backup, dummy, read_only, fun(Item, All) -> {[Item], [Item | All]} end, []),
-    [Retained, Before, [{Table, lists:sort([Item || Item <- All, element(1, Item) =:= Table])} || Table <- [set, bag]] =:= Before].
+    %% A record is inserted, and a table with a key tells that the key's records are deleted.
+    Apply = fun({_, Key}, Records) -> [Record || Record <- Records, element(2, Record) =/= Key];
+               (Record, Records) -> [Record | Records]
+            end,
+    Before = [{Table, lists:sort(lists:foldr(Apply, [], [Item || Item <- All, element(1, Item) =:= Table]))} || Table <- [set, bag]],
+    [Retained, Before].
 
 backups(Directory) ->
     File = filename:join(Directory, "backup"),

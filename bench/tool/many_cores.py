@@ -79,15 +79,18 @@ def ranges(costs):
 
 
 def curve(costs, engine, keys, share, machine, counters=0):
-    return {threads: 1000 * model.Table(costs, engine, keys, share, threads, machine, OUTSIDE, counters).throughput() for threads in THREADS}
+    return {threads: 1000 * model.Table(costs, engine, keys, share, threads, machine, OUTSIDE, counters).throughput()
+            for threads in THREADS}
 
 
 # ---------------------------------------------------------------------------------------------------------------------------------
 
 
 def lines_and_locks(costs):
-    names = dict.fromkeys(name for name, _ in costs.cost)
-    text = [[name] + [units.figure(costs.cost[name, threads]) if (name, threads) in costs.cost else "" for threads in (1, 2)] for name in names]
+    def cell(key):
+        return units.figure(costs.cost[key]) if key in costs.cost else ""
+
+    text = [[name, cell((name, 1)), cell((name, 2))] for name in dict.fromkeys(name for name, _ in costs.cost)]
     text.append(["transfer of a line", "", units.figure(costs.machine.transfer)])
     return table.table(["ns", "1 thread", "2 threads"], text)
 

@@ -76,7 +76,8 @@ def costs(rows):
     alone = {(engine, keys, kind): ns for (engine, keys, share, threads), ns in measured.items() if threads == 1
              for kind in [{100: "lookup", 0: "update"}.get(share)] if kind}
     # A line comes back after four transactions.
-    transfer = {(row["engine"], row["range"], row["lookups"]): row["passes"] / 4 for row in rows if math.isfinite(row.get("passes", math.nan))}
+    transfer = {(row["engine"], row["range"], row["lookups"]): row["passes"] / 4
+                for row in rows if math.isfinite(row.get("passes", math.nan))}
     machine = Machine(statistics.median(transfer.values()), cost["scan of a line written by the other", 2])
     return Costs(machine, cost, alone, measured, transfer)
 

@@ -11,7 +11,7 @@ COSTS = ("pin", "table lock, readers", "atomic addition", "back-off", "scan of a
 
 
 def rows(round, lookup=100.0, update=200.0):
-    """What a measured round looks like, in which 2 threads take as long as the model says, for twice the time of one row."""
+    """A measured round, in which an operation takes three times as long with two threads as with one."""
     yield from ({"round": round, "cost": name, "threads": threads, "ns": 5.0} for name in COSTS for threads in (1, 2))
     for engine in many_cores.ENGINES:
         for keys in (1024, many_cores.LARGE):
@@ -58,7 +58,8 @@ class ManyCores(unittest.TestCase):
         except ImportError:
             self.skipTest("needs Matplotlib")
         curves = [(row, panel, name, {threads: threads * 1.0 for threads in many_cores.THREADS})
-                  for row, names in (("a row", many_cores.ENGINES), ("another", many_cores.DESIGNS)) for panel in ("0", "50") for name in names]
+                  for row, names in (("a row", many_cores.ENGINES), ("another", many_cores.DESIGNS))
+                  for panel in ("0", "50") for name in names]
         drawn = many_cores.draw(curves)
         for name in (*many_cores.ENGINES, *many_cores.DESIGNS):
             self.assertIn(name, drawn)

@@ -131,14 +131,15 @@ def bend(by_threads):
 
 
 def draw(curves):
-    from matplotlib import pyplot
+    from matplotlib import pyplot, ticker
 
     from . import charts
 
     looks = charts.appearance([*ENGINES, *DESIGNS])
     rows = list(dict.fromkeys(row for row, *_ in curves))
     with pyplot.rc_context({**charts.STYLE, "svg.hashsalt": "many cores", "font.size": 8}):
-        figure, panels = pyplot.subplots(len(rows), len(SHARES), figsize=(14, 2.6 * len(rows)), layout="constrained", sharex=True)
+        figure, panels = pyplot.subplots(len(rows), len(SHARES), figsize=(14, 2.8 * len(rows)), sharex=True,
+                                         sharey="row", layout="constrained")
         for row, line in zip(rows, panels):
             names = list(dict.fromkeys(panel for of, panel, *_ in curves if of == row))
             for axis, panel in zip(line, names + [None] * len(SHARES)):
@@ -152,8 +153,11 @@ def draw(curves):
                                   linewidth=1.2, label=name)
                 axis.set_xscale("log", base=2)
                 axis.set_xticks(THREADS, map(str, THREADS))
-                axis.set_yscale("log", base=10)
+                axis.set_yscale("log")
+                axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+                axis.yaxis.set_major_formatter("{x:g}")
                 axis.minorticks_off()
+                axis.tick_params(labelbottom=True)
             line[0].set_ylabel(row.replace(", ", ",\n") + "\nmillion operations/s, log")
             line[0].legend(fontsize=7)
         figure.supxlabel("threads, log scale; predicted", fontsize=9)

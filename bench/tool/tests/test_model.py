@@ -80,8 +80,10 @@ class Tables(unittest.TestCase):
         self.assertLess(counted, 2 * 1000 / MACHINE.transfer * 1.1)
         self.assertGreater(free, counted)
 
-    def test_a_restart_lets_a_read_see_one_state(self):
-        self.assertLess(throughput("hash", 8, 50, 8), throughput("hash", 8, 100, 8) / 4)
+    def test_a_reader_that_a_writer_overtook_begins_anew(self):
+        # Lines move at no cost, so only locks and restarts slow the threads down. Without restarts there would be 40 million.
+        free = replace(MACHINE, transfer=0.0, overlapped=0.0)
+        self.assertLess(throughput("hash", 8, 90, 8, free), 36)
 
 
 class Machines(unittest.TestCase):

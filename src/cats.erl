@@ -48,8 +48,8 @@
 
 -export([add/3, all/0, claim/1, count/2, count/3, delete/1, delete/2, delete_all_objects/1, delete_many/2,
          delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, give_away/3, i/0, info/1, info/2,
-         insert/2, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4, lookup_elements/3,
-         lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4,
+         insert/2, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4,
+         lookup_elements/3, lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4,
          rank/2, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, tab2list/1, take/2, take_many/2,
          update/3, update/4, update_counter/3, update_counter/4, update_element/3, update_element/4, whereis/1]).
 

@@ -440,7 +440,7 @@ pub struct Writer<'g> {
     guard: &'g Guard,
     /// Where it keeps what it changes.
     node: Option<&'g Node>,
-    _inside: Option<Inside<'g>>,
+    inside: Option<Inside<'g>>,
 }
 
 impl<'g> Writer<'g> {
@@ -466,8 +466,20 @@ impl<'g> Writer<'g> {
             guard,
             // If the newest one has died, all older ones have.
             node: node.filter(|node| !node.is_overfull()),
-            _inside: inside.map(|(_, inside)| inside),
+            inside: inside.map(|(_, inside)| inside),
         })
+    }
+
+    /// Whether a snapshot begins. Its instant is not before this value is dropped.
+    pub fn is_inside(&self) -> bool {
+        self.inside.is_some()
+    }
+
+    /// Prefetches where the copy of a key of a hash table is.
+    pub fn approach(&self, probe: &Probe<'_>) {
+        if let Some(copies) = self.node.and_then(|node| node.copies(self.guard)) {
+            copies.approach(self.guard, probe);
+        }
     }
 
     /// Whether the writer must keep what this key has before it changes it.

@@ -286,7 +286,7 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        if self.history.is_watched() {
+        if self.history.is_watched() && !self.is_kept(guard, probe)? {
             return self.update_watched(guard, probe, false, change);
         }
         let probe = probe.erase();
@@ -323,7 +323,7 @@ impl Store {
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        if self.history.is_watched() {
+        if self.history.is_watched() && !self.is_kept(guard, probe)? {
             return self.update_present_watched(guard, probe, change);
         }
         let probe = probe.erase();
@@ -332,6 +332,22 @@ impl Store {
             Structure::Ca(engine) => engine.update_present(guard, probe, change),
             Structure::Other(_) => unreachable!("an engine that is a call away"),
         }
+    }
+
+    /// Whether a writer may change this key of contents that have snapshots as if they had none.
+    ///
+    /// A snapshot that begins later makes no difference: it waits for the writer's guard.
+    #[cold]
+    #[inline(never)]
+    fn is_kept(&self, guard: &Guard, probe: &Probe<'_>) -> Result<bool, Busy> {
+        let writer = Writer::enter(&self.history, guard)?;
+        // The cache misses of both places overlap, and then that of the object and the search for the copy.
+        if let Structure::Hash(_) = &self.structure {
+            writer.approach(probe);
+        }
+        let spot = self.approach(guard, probe);
+        self.prefetch_object(guard, probe, spot);
+        Ok(!writer.is_inside() && !writer.must_keep(probe)?)
     }
 
     /// [`update_plain`](Self::update_plain) of contents that have snapshots. `present` says that `change` does nothing without an entry.
@@ -377,8 +393,6 @@ impl Store {
         change: &mut dyn FnMut(Option<Entry>) -> Step,
     ) -> Result<(), Busy> {
         let writer = Writer::enter(&self.history, guard)?;
-        // The cache misses of both places overlap.
-        self.approach(guard, probe);
         let keep = writer.must_keep(probe)?;
         let step = |old: Option<Entry>| {
             let kept = match keep && (old.is_some() || !present) {

@@ -1,7 +1,8 @@
 // Judges histories of the engines. A history is linearizable if its calls have one order that explains all their
 // results. In it no call may come before another one that had ended before it began.
 //
-// Usage: linearizability FILE... Each file has one JSON object a line, as native/engine/src/testing/histories.rs writes them.
+// Usage: linearizability FILE... Each file has one JSON object a line, as native/engine/src/testing/histories.rs
+// and native/table/tests/snapshots.rs write them.
 // The checker is porcupine (Athalye; after Lowe, "Testing for linearizability", 2017). Prints one line a file, and then
 // 'test result: N passed; N failed' as the other test runners do. A history that takes the checker too long is a
 // failure.
@@ -32,7 +33,7 @@ type call struct {
 	Name       string
 	Keys       []int64 // ranks of the keys asked for
 	New        []int64 // values written
-	Seen       []int64 // values found, or ranks and values in turn
+	Seen       []int64 // values found, or ranks and values in turn; none if the call tells nothing
 	Bound      int64   // the rank up to which a range tells all, exclusive
 }
 
@@ -67,7 +68,7 @@ func model(ranks []int64) porcupine.Model {
 			case "swap", "many":
 				for i, rank := range c.Keys {
 					value := &s[place[rank]]
-					if *value != c.Seen[i] {
+					if len(c.Seen) > 0 && *value != c.Seen[i] {
 						return false, s
 					}
 					if c.New[i] != keep {
@@ -84,6 +85,13 @@ func model(ranks []int64) porcupine.Model {
 					*value += touched
 				}
 				return *value == c.Seen[0], s
+			case "count":
+				value := &s[place[c.Keys[0]]]
+				if *value == none {
+					return c.Seen[0] == none, s
+				}
+				*value += touched
+				return *value/touched == c.Seen[0], s
 			case "next":
 				return s.between(ranks, c.Keys[0], c.Seen[0]) && s.holds(place, c.Seen[0], c.Seen[1]), s
 			case "prev":

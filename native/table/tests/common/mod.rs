@@ -238,7 +238,13 @@ pub fn contents(handle: Handle<'_>) -> Vec<Elements> {
     let mut all = Vec::new();
     loop {
         let mut met = cats_table::Met::default();
-        let more = handle.slice(&mut selection, 3, true, &mut met).unwrap();
+        let more = match handle.slice(&mut selection, 3, true, &mut met) {
+            Err(Failure::Busy) => {
+                std::thread::yield_now();
+                continue;
+            }
+            more => more.unwrap(),
+        };
         all.extend(met.as_slice().iter().map(elements));
         if !more {
             return all;

@@ -534,7 +534,10 @@ pub fn held_back(node: &Node, guard: &Guard) -> usize {
 pub fn all_held_back(guard: &Guard, limit: usize) -> Result<Option<usize>, Busy> {
     let nodes = CHAINS.with(|all| {
         let linked = all.iter().filter_map(Weak::upgrade);
-        let linked: Vec<_> = linked.filter(|node| node.linked_history().is_some()).take(limit).collect();
+        let linked: Vec<_> = linked
+            .filter(|node| node.linked_history().is_some())
+            .take(limit)
+            .collect();
         linked
     })?;
     if nodes.len() == limit {

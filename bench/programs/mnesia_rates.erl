@@ -10,8 +10,8 @@
 -define(KINDS, [stock, cats_copies, recompiled]).
 -define(RECORDS, 10000).
 %% Calls that mnesia_meter makes of each kind in a turn, and turns. The fastest one counts, as others may use the processors.
--define(CALLS, 500).
--define(TURNS, 20).
+-define(CALLS, 200).
+-define(TURNS, 8).
 
 %% Compiles the benchmarks for a kind of Mnesia. Source is the application mnesia in the source of Erlang/OTP.
 -spec build(atom(), file:filename(), file:filename()) -> ok.

@@ -4,7 +4,7 @@
 -include_lib("stdlib/include/qlc.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([a_taker_that_does_not_run/1, takers_of_all_priorities/1, released_ones_are_merged/1, memory_of_all/1,
-         calls_after_growth/1]).
+         calls_after_growth/1, dropped_ones_give_memory_back/1]).
 -export([refusals/1, description/1, sequential_model/1, long_walks/1, source_goes/1, collected/1, deleted/1, limit/1, large_entries/1,
          taker_dies/1, bank/1, mirrored/1, counters/1, exact_size/1, emptied_meanwhile/1, waits_for_writers/1, not_mixed/1]).
 
@@ -13,7 +13,8 @@ suite() -> [{timetrap, {minutes, 5}}].
 all() ->
     [refusals, description, sequential_model, long_walks, source_goes, collected, deleted, limit, large_entries, taker_dies, bank,
      mirrored, counters, exact_size, emptied_meanwhile, waits_for_writers, not_mixed, a_taker_that_does_not_run,
-     takers_of_all_priorities, released_ones_are_merged, memory_of_all, calls_after_growth].
+     takers_of_all_priorities, released_ones_are_merged, memory_of_all, calls_after_growth,
+     dropped_ones_give_memory_back].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -813,3 +814,17 @@ calls_after_growth(_Config) ->
     ?assertEqual([], cats:info(Snapshot, binary)),
     [?assertError(dirty, apply(cats_nif, Function, Arguments))
      || {Function, Arguments} <- [{slot, [Snapshot, 0]}, {info, [Snapshot, stats]}, {info, [Snapshot, binary]}]].
+
+%% Processes end with their snapshots, and nothing else happens to tables.
+dropped_ones_give_memory_back(_Config) ->
+    Table = cats:new(table, [public]),
+    true = cats:insert(Table, {key, value}),
+    Round = fun() ->
+                    [cats_test_lib:in_process(fun() -> _ = cats:snapshot(Table), ok end) || _ <- lists:seq(1, 3000)],
+                    cats_test_lib:eventually(fun() -> cats:memory() < 1_000_000 end),
+                    erlang:memory(system)
+            end,
+    [Round() || _ <- lists:seq(1, 3)],
+    Before = Round(),
+    After = lists:last([Round() || _ <- lists:seq(1, 8)]),
+    ?assert(After - Before < 6_000_000).

@@ -12,7 +12,7 @@ use crate::snapshot::Snapshot;
 use crate::table::options::{Access, Kind, Options, Request};
 use crate::table::store::Store;
 use cats_engine::config::Config;
-use cats_sync::epoch::Guard;
+use cats_sync::epoch::{pin, Guard};
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
 use std::ptr;
@@ -184,17 +184,22 @@ impl Table {
     /// Deletes a snapshot, which anybody may who has it. Fails if it was deleted before.
     pub fn delete_snapshot(&self, guard: &Guard) -> Result<(), Failure> {
         debug_assert!(self.is_snapshot());
-        unsafe fn free(store: *mut u8, _: usize) {
-            // SAFETY: retired once, and nobody uses it any more.
-            drop(unsafe { Own::from_raw(store.cast::<Store>()) });
-        }
         // AcqRel: of several callers, one finds that it is alive.
         if self.state.fetch_or(DEAD, Ordering::AcqRel) & DEAD != 0 {
             return Err(Cause::Id.into());
         }
-        // SAFETY: the table is dead, so nobody finds the store any more. It is retired once.
-        unsafe { guard.retire(self.store_pointer().cast(), 0, free) };
+        self.retire_snapshot(guard);
         Ok(())
+    }
+
+    /// Gives up the store of a snapshot, which nobody finds any more. To be called once.
+    fn retire_snapshot(&self, guard: &Guard) {
+        unsafe fn free(store: *mut u8, _: usize) {
+            // SAFETY: retired once, and nobody uses it any more.
+            drop(unsafe { Own::from_raw(store.cast::<Store>()) });
+        }
+        // SAFETY: as the callers see to.
+        unsafe { guard.retire(self.store_pointer().cast(), 0, free) };
     }
 
     /// The position of the key in objects, counted from 0.
@@ -415,9 +420,9 @@ impl Drop for Table {
     #[inline]
     fn drop(&mut self) {
         let state = *self.state.get_mut();
+        // Nobody has the snapshot any more.
         if state & (SNAPSHOT | DEAD) == SNAPSHOT {
-            // SAFETY: the snapshot has its store, and nobody has the snapshot any more.
-            drop(unsafe { Own::from_raw(self.store_pointer()) });
+            self.retire_snapshot(&pin());
         }
     }
 }

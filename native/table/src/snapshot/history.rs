@@ -323,11 +323,12 @@ impl Node {
         self.is_released() || self.is_overfull() || self.instant.is_cancelled()
     }
 
-    /// To be called when nobody reads the snapshot any more.
+    /// To be called when nobody reads the snapshot any more. The first call counts.
     pub fn release(self: Arc<Self>) {
         self.instant.cancel();
-        self.released.store(true, Ordering::Release);
-        sweep_later(self);
+        if !self.released.swap(true, Ordering::AcqRel) {
+            sweep_later(self);
+        }
     }
 
     /// Whether a key is kept in this node.

@@ -50,7 +50,7 @@ pub struct Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.node.clone().release();
+        self.release();
     }
 }
 
@@ -60,6 +60,11 @@ impl Snapshot {
             node,
             slots: AtomicU32::new(0),
         }
+    }
+
+    /// To be called when nobody reads the snapshot any more.
+    pub fn release(&self) {
+        self.node.clone().release();
     }
 
     /// Whether it has died because what is kept for snapshots of its table is too large.

@@ -422,6 +422,9 @@ impl Drop for Table {
         let state = *self.state.get_mut();
         // Nobody has the snapshot any more.
         if state & (SNAPSHOT | DEAD) == SNAPSHOT {
+            if let Some(snapshot) = self.snapshot() {
+                snapshot.release();
+            }
             self.retire_snapshot(&pin());
         }
     }

@@ -12,8 +12,8 @@ suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
     %% The first one measures the memory of all tables.
-    [memory_of_all, refusals, description, sequential_model, long_walks, source_goes, collected, deleted, limit, large_entries, taker_dies, bank,
-     mirrored, counters, exact_size, emptied_meanwhile, waits_for_writers, not_mixed, a_taker_that_does_not_run,
+    [memory_of_all, refusals, description, sequential_model, long_walks, source_goes, collected, deleted, limit, large_entries,
+     taker_dies, bank, mirrored, counters, exact_size, emptied_meanwhile, waits_for_writers, not_mixed, a_taker_that_does_not_run,
      takers_of_all_priorities, released_ones_are_merged, calls_after_growth,
      dropped_ones_give_memory_back].
 

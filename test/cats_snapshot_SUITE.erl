@@ -766,6 +766,8 @@ released_ones_are_merged(_Config) ->
                          _ = N rem 3 =:= 0 orelse cats:insert(Table, Object(Key, N)),
                          cats:delete(Snapshot)
                  end,
+         Read = fun Read() -> [[_] = cats:lookup(Old, Key) || Key <- Keys], Read() end,
+         Reader = spawn_link(Read),
          [Round(N) || N <- lists:seq(1, 500)],
          Middle = cats:snapshot(Table),
          Half = lists:sort(cats:tab2list(Table)),
@@ -781,7 +783,9 @@ released_ones_are_merged(_Config) ->
          ?assertEqual(Expected, lists:sort(cats:tab2list(Old))),
          [?assertEqual([Object(Key, 0)], cats:lookup(Old, Key)) || Key <- Keys],
          cats_test_lib:eventually(fun() -> Small(Old) end),
-         ?assertEqual(Expected, lists:sort(cats:tab2list(Old)))
+         ?assertEqual(Expected, lists:sort(cats:tab2list(Old))),
+         unlink(Reader),
+         cats_test_lib:stop(Reader, kill)
      end || Type <- [set, ordered_set, bag], Options <- [[], [compressed]]].
 
 %% memory/0 has what snapshots hold back, of tables that are deleted too.

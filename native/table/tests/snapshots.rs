@@ -51,6 +51,11 @@ fn begin(tables: &[&Arc<Table>]) -> Result<Vec<Table>, Failure> {
     }
 }
 
+fn held_back(snapshot: &Table) -> usize {
+    let guard = epoch::pin();
+    snapshot.by_identifier(&guard).bytes()
+}
+
 fn finish(taken: &[Table]) -> Result<bool, Failure> {
     finish_snapshot(&taken.iter().collect::<Vec<_>>())
 }
@@ -253,6 +258,46 @@ fn finished_by_another_taker() {
             [read(&first[0], 1), read(&first[1], 1), read(&second[0], 1)],
             [2, NONE, NONE]
         );
+    }
+}
+
+/// What released snapshots have kept goes into an older one. They leave the chain when nobody is left who may be between the two.
+#[test]
+fn merged_when_no_reader_is_left() {
+    let registry = registry();
+    for kind in KINDS {
+        let table = table(registry, kind);
+        (1..=3).for_each(|number| insert(&table, number, 0));
+        let old = snapshot(&[&table]);
+        for value in 1..=3 {
+            let between = snapshot(&[&table]);
+            insert(&table, value, value);
+            drop(between);
+        }
+        let new = snapshot(&[&table]);
+        let held = || {
+            (0..20).for_each(|_| reap(registry));
+            held_back(&old[0])
+        };
+        let (go, wait) = mpsc::channel();
+        let (tell, told) = mpsc::channel();
+        let before = thread::scope(|scope| {
+            scope.spawn(move || {
+                let _guard = epoch::pin();
+                tell.send(()).unwrap();
+                wait.recv().unwrap();
+            });
+            told.recv().unwrap();
+            let before = held();
+            go.send(()).unwrap();
+            before
+        });
+        let since = Instant::now();
+        while held() >= before {
+            assert!(since.elapsed() < Duration::from_secs(10), "nothing has left the chain");
+        }
+        assert_eq!([1, 2, 3].map(|number| read(&old[0], number)), [0; 3]);
+        assert_eq!([1, 2, 3].map(|number| read(&new[0], number)), [1, 2, 3]);
     }
 }
 

@@ -143,11 +143,11 @@ begin_flight(Row) ->
         cats:insert_new(?FLIGHTS, Row)
     catch
         error:badarg ->
-            try
-                cats:new(?FLIGHTS, [named_table, public, {heir, keep}])
-            catch
-                error:badarg -> made_by_another_process
-            end,
+            _ = try
+                    cats:new(?FLIGHTS, [named_table, public, {heir, keep}])
+                catch
+                    error:badarg -> made_by_another_process
+                end,
             begin_flight(Row)
     end.
 

@@ -286,8 +286,10 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        if self.history.is_watched() && !self.is_kept(guard, probe)? {
-            return self.update_watched(guard, probe, false, change);
+        if self.history.is_watched() {
+            if let Some(writer) = self.keeping_writer(guard, probe)? {
+                return self.update_watched(writer, guard, probe, false, change);
+            }
         }
         let probe = probe.erase();
         match &self.structure {
@@ -323,8 +325,10 @@ impl Store {
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        if self.history.is_watched() && !self.is_kept(guard, probe)? {
-            return self.update_present_watched(guard, probe, change);
+        if self.history.is_watched() {
+            if let Some(writer) = self.keeping_writer(guard, probe)? {
+                return self.update_present_watched(writer, guard, probe, change);
+            }
         }
         let probe = probe.erase();
         match &self.structure {
@@ -334,12 +338,13 @@ impl Store {
         }
     }
 
-    /// Whether a writer may change this key of contents that have snapshots as if they had none.
+    /// The writer of a key of contents that have snapshots, and whether it must keep what the key has. `None` if it may change the key as
+    /// if there were no snapshots.
     ///
     /// A snapshot that begins later makes no difference: it waits for the writer's guard.
     #[cold]
     #[inline(never)]
-    fn is_kept(&self, guard: &Guard, probe: &Probe<'_>) -> Result<bool, Busy> {
+    fn keeping_writer<'g>(&'g self, guard: &'g Guard, probe: &Probe<'_>) -> Result<Option<(Writer<'g>, bool)>, Busy> {
         let writer = Writer::enter(&self.history, guard)?;
         // The cache misses of both places overlap, and then that of the object and the search for the copy.
         if let Structure::Hash(_) = &self.structure {
@@ -347,7 +352,8 @@ impl Store {
         }
         let spot = self.approach(guard, probe);
         self.prefetch_object(guard, probe, spot);
-        Ok(!writer.is_inside() && !writer.must_keep(probe)?)
+        let keep = writer.must_keep(probe)?;
+        Ok((keep || writer.is_inside()).then_some((writer, keep)))
     }
 
     /// [`update_plain`](Self::update_plain) of contents that have snapshots. `present` says that `change` does nothing without an entry.
@@ -355,13 +361,14 @@ impl Store {
     #[inline(never)]
     fn update_watched<R>(
         &self,
+        writer: (Writer<'_>, bool),
         guard: &Guard,
         probe: &Probe<'_>,
         present: bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         let (mut change, mut result) = (Some(change), None);
-        self.watched(guard, probe.erase(), present, &mut |entry| {
+        self.watched(writer, guard, probe.erase(), present, &mut |entry| {
             let change = change.take().expect("an engine runs a change once");
             let (step, value) = change(entry);
             result = Some(value);
@@ -375,11 +382,12 @@ impl Store {
     #[inline(never)]
     fn update_present_watched<R: Default>(
         &self,
+        writer: (Writer<'_>, bool),
         guard: &Guard,
         probe: &Probe<'_>,
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
-        self.update_watched(guard, probe, true, |old| {
+        self.update_watched(writer, guard, probe, true, |old| {
             old.map_or_else(|| (Step::Keep, R::default()), change)
         })
     }
@@ -387,13 +395,12 @@ impl Store {
     /// Updates contents that have snapshots: keeps what the key has, and then calls `change`.
     fn watched(
         &self,
+        (writer, keep): (Writer<'_>, bool),
         guard: &Guard,
         probe: &Probe<'static>,
         present: bool,
         change: &mut dyn FnMut(Option<Entry>) -> Step,
     ) -> Result<(), Busy> {
-        let writer = Writer::enter(&self.history, guard)?;
-        let keep = writer.must_keep(probe)?;
         let step = |old: Option<Entry>| {
             let kept = match keep && (old.is_some() || !present) {
                 true => writer.keep(probe, old),

@@ -34,6 +34,13 @@ object(Table, Key, Value) ->
         2 -> {Value, Key}
     end.
 
+%% A process whose function has begun to make an object, and goes on when it gets `go'. Sends `{Pid, Object}' then.
+leader(Table, Value, Options) ->
+    Self = self(),
+    Make = fun(Key) -> Self ! {makes, self()}, receive go -> {Key, Value} end end,
+    Leader = spawn_link(fun() -> Self ! {self(), cats:fetch(Table, key, Make, Options)} end),
+    receive {makes, Leader} -> {Leader, Make} end.
+
 no_flights() ->
     cats:info(cats_fetch, size) =:= 0.
 
@@ -143,10 +150,7 @@ killed_at_any_instant(_Config) ->
 %% Somebody kills the process that stands for the making of an object. The leader goes on, and another one may lead.
 a_killed_flight_is_forgotten(_Config) ->
     Table = cats:new(t, [public]),
-    Self = self(),
-    Slow = fun(Key) -> Self ! {makes, self()}, receive go -> {Key, slow} end end,
-    Leader = spawn_link(fun() -> Self ! {self(), cats:fetch(Table, key, Slow)} end),
-    receive {makes, Leader} -> ok end,
+    {Leader, _} = leader(Table, slow, #{}),
     [{_, Flight, Leader}] = cats:tab2list(cats_fetch),
     cats_test_lib:stop(Flight, kill),
     ?assertEqual({key, fast}, cats:fetch(Table, key, fun(Key) -> {Key, fast} end)),
@@ -194,9 +198,7 @@ another_object_stays(_Config) ->
 deleted_at_once(_Config) ->
     Table = cats:new(t, [public]),
     Self = self(),
-    Make = fun(Key) -> Self ! {makes, self()}, receive go -> {Key, made} end end,
-    Leader = spawn_link(fun() -> Self ! {self(), cats:fetch(Table, key, Make)} end),
-    receive {makes, Leader} -> ok end,
+    {Leader, _} = leader(Table, made, #{}),
     Others = [spawn_link(fun() -> Self ! {self(), cats:fetch(Table, key, fun(_) -> error(called) end)} end)
               || _ <- lists:seq(1, 3)],
     [cats_test_lib:eventually(fun() -> process_info(Pid, status) =:= {status, waiting} end) || Pid <- Others],
@@ -223,10 +225,7 @@ deleted_table(_Config) ->
 %% The limit is for waiting. The leader goes on, and no message of the flight comes later.
 timeouts(_Config) ->
     Table = cats:new(t, [public]),
-    Self = self(),
-    Slow = fun(Key) -> Self ! {makes, self()}, receive go -> {Key, made} end end,
-    Leader = spawn_link(fun() -> Self ! {self(), cats:fetch(Table, key, Slow, #{timeout => 0})} end),
-    receive {makes, Leader} -> ok end,
+    {Leader, Slow} = leader(Table, made, #{timeout => 0}),
     [begin
          Start = erlang:monotonic_time(millisecond),
          ?assertExit({timeout, {cats, fetch, [Table, key, Slow, #{timeout := Timeout}]}},

@@ -1,5 +1,5 @@
-//! What the model of many cores starts from (docs/internals/many-cores.md): what a cache line costs, what a lock costs, and what
-//! the operations of each engine take on one thread and on two, in the mixed phase of `ets_bench`. Prints a JSON object a line.
+//! What the model of many cores starts from (docs/internals/many-cores.md). It measures what a cache line costs, and what a lock costs. It
+//! also measures the operations of each engine in the mixed phase of `ets_bench`, on one thread and on two. Prints a JSON object a line.
 //!
 //! Other programs may run on the machine. A sample counts only if all its threads ran undisturbed: each had as much processor time as
 //! the clock went on. A figure is the median of the samples of a round. A host may move a virtual processor to another core. Then a

@@ -119,9 +119,9 @@ impl Program {
         }
     }
 
-    /// Calls `f` with the least and the greatest key that can match, both included, if there is one clause and it limits the keys of an
-    /// ordered table to a range. Each may contain [`BOTTOM`] or [`TOP`]. `position` is as for [`keys`](Self::keys). Needs no memory if the
-    /// keys are short.
+    /// Calls `f` with the least and the greatest key that can match, both included. Each may contain [`BOTTOM`] or [`TOP`]. Returns `None`
+    /// unless there is one clause, and it limits the keys of an ordered table to a range. `position` is as for [`keys`](Self::keys). Needs
+    /// no memory if the keys are short.
     pub fn with_range<R>(&self, position: usize, f: impl FnOnce(TermRef<'_>, TermRef<'_>) -> R) -> Option<R> {
         let [clause] = &self.code.clauses[..] else { return None };
         let Pattern::Tuple(elements) = &clause.head else {

@@ -331,8 +331,8 @@ impl<'g> Handle<'g> {
         Ok(more)
     }
 
-    /// Returns the objects that the program can match, in this direction, if the program limits the keys of an ordered table to a range,
-    /// and at most `limit` keys are in the range. As [`slice`](Self::slice) shows them, but quicker: nothing is kept for a next slice.
+    /// Returns the objects that the program can match, in this direction. The program must limit the keys of an ordered table to a range
+    /// that has at most `limit` keys. Otherwise returns `None`. Quicker than [`slice`](Self::slice), as nothing is kept for a next slice.
     pub fn few_in_range(
         self,
         program: &Program,

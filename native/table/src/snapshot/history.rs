@@ -414,6 +414,11 @@ impl Node {
         }
     }
 
+    /// The bytes of the node and of what it has kept.
+    fn own_bytes(&self, guard: &Guard) -> usize {
+        size_of::<Self>() + self.copies(guard).map_or(0, Store::all_bytes)
+    }
+
     /// The bytes of the copies, and of the structure that holds them.
     fn held(&self, guard: &Guard) -> usize {
         let structure = self.copies(guard).map_or(0, Store::structure_bytes);
@@ -522,7 +527,7 @@ pub fn held_back(node: &Node, guard: &Guard) -> usize {
     let mut bytes = 0;
     let mut next = Some(node);
     while let Some(node) = next {
-        bytes += size_of::<Node>() + node.copies(guard).map_or(0, Store::all_bytes);
+        bytes += node.own_bytes(guard);
         next = node.newer(guard).filter(|newer| newer.is_released());
     }
     if let Some(live) = node.live(guard).filter(|live| live.history().is_abandoned()) {
@@ -531,21 +536,19 @@ pub fn held_back(node: &Node, guard: &Guard) -> usize {
     bytes
 }
 
-/// The bytes that all snapshots hold back. `None` if there are more than `limit` of them.
+/// The bytes that all snapshots hold back. `None` if there are `limit` of them or more.
 pub fn all_held_back(guard: &Guard, limit: usize) -> Result<Option<usize>, Busy> {
-    let nodes = CHAINS.with(|all| {
-        let linked = all.iter().filter_map(Weak::upgrade);
-        let linked: Vec<_> = linked
+    let nodes: Vec<Arc<Node>> = CHAINS.with(|all| {
+        let nodes = all.iter().filter_map(Weak::upgrade);
+        nodes
             .filter(|node| node.linked_history().is_some())
             .take(limit)
-            .collect();
-        linked
+            .collect()
     })?;
     if nodes.len() == limit {
         return Ok(None);
     }
-    let copies = nodes.iter().filter_map(|node| node.copies(guard));
-    let mut bytes = copies.map(|copies| size_of::<Node>() + copies.all_bytes()).sum();
+    let mut bytes = nodes.iter().map(|node| node.own_bytes(guard)).sum();
     let abandoned = nodes.iter().filter_map(|node| node.live(guard));
     let mut abandoned: Vec<&Store> = abandoned.filter(|live| live.history().is_abandoned()).collect();
     abandoned.sort_by_key(|live| ptr::from_ref(*live));

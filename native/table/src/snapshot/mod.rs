@@ -227,14 +227,14 @@ impl Other for Snapshot {
     }
 
     fn next(&self, guard: &Guard, after: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
-        match self.node.form().ordered {
+        match self.is_ordered() {
             true => self.next_in_order(guard, after, false, look),
             false => self.next_in_walk(guard, after, look),
         }
     }
 
     fn previous(&self, guard: &Guard, before: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
-        match self.node.form().ordered {
+        match self.is_ordered() {
             true => self.next_in_order(guard, before, true, look),
             false => self.next_in_walk(guard, before, look),
         }
@@ -256,7 +256,7 @@ impl Other for Snapshot {
     }
 
     fn buckets(&self) -> usize {
-        match self.node.form().ordered {
+        match self.is_ordered() {
             true => 0,
             // Relaxed: as in `set_size`.
             false => 1 << self.slots.load(Ordering::Relaxed),
@@ -269,7 +269,7 @@ impl Other for Snapshot {
         number: usize,
         expand: Expand<'_, 'g>,
     ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy> {
-        if self.node.form().ordered {
+        if self.is_ordered() {
             let mut out = Vec::new();
             self.find_nth(guard, (number, false), &mut out, expand)?;
             return Ok((!out.is_empty()).then_some(out));

@@ -188,17 +188,21 @@ impl Table {
         if self.state.fetch_or(DEAD, Ordering::AcqRel) & DEAD != 0 {
             return Err(Cause::Id.into());
         }
-        self.retire_snapshot(guard);
+        // SAFETY: the table has just died, so nobody finds the store any more.
+        unsafe { self.retire_snapshot(guard) };
         Ok(())
     }
 
-    /// Gives up the store of a snapshot, which nobody finds any more. To be called once.
-    fn retire_snapshot(&self, guard: &Guard) {
+    /// Gives up the store of a snapshot.
+    ///
+    /// # Safety
+    /// Called once, when nobody finds the store any more.
+    unsafe fn retire_snapshot(&self, guard: &Guard) {
         unsafe fn free(store: *mut u8, _: usize) {
             // SAFETY: retired once, and nobody uses it any more.
             drop(unsafe { Own::from_raw(store.cast::<Store>()) });
         }
-        // SAFETY: as the callers see to.
+        // SAFETY: as the caller promises.
         unsafe { guard.retire(self.store_pointer().cast(), 0, free) };
     }
 
@@ -420,12 +424,12 @@ impl Drop for Table {
     #[inline]
     fn drop(&mut self) {
         let state = *self.state.get_mut();
-        // Nobody has the snapshot any more.
         if state & (SNAPSHOT | DEAD) == SNAPSHOT {
             if let Some(snapshot) = self.snapshot() {
                 snapshot.release();
             }
-            self.retire_snapshot(&pin());
+            // SAFETY: nobody has the snapshot any more, and it was not deleted.
+            unsafe { self.retire_snapshot(&pin()) };
         }
     }
 }

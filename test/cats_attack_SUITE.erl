@@ -217,9 +217,8 @@ costly_specifications(_Config) ->
          Table = cats_test_lib:new(cats, costly, [Kind]),
          true = cats:insert(Table, Objects),
          [begin
-              Took = least_time(fun() -> cats_nif:select(Function, Table, Specification, infinity) end),
-              ct:log("~p ~s ~s: ~b us", [Kind, Function, Name, Took]),
-              ?assert(Took < 10000 * Slowness, {Kind, Function, Name, Took})
+              ct:log("~p ~s ~s", [Kind, Function, Name]),
+              is_soon_over(fun() -> cats_nif:select(Function, Table, Specification, infinity) end, 10000 * Slowness)
           end || {Name, Specification} <- Specifications, Function <- [select, select_count]],
          true = cats:delete(Table)
      end || Kind <- cats_test_lib:types()],
@@ -252,15 +251,14 @@ specifications() ->
 nested(0, Term, _Wrap) -> Term;
 nested(Depth, Term, Wrap) -> nested(Depth - 1, Wrap(Term), Wrap).
 
-%% The least of some times: what else the machine does adds to a time.
-least_time(Call) ->
-    Time = fun(_) ->
-                   element(1, timer:tc(fun() ->
-                                               try Call() catch error:dirty -> dirty end
-                                       end))
-           end,
-    erlang:garbage_collect(),
-    lists:min(lists:map(Time, lists:seq(1, 10))).
+%% Some call takes less than this many microseconds. What else the machine does adds to the time of a call.
+is_soon_over(Call, Limit) ->
+    cats_test_lib:eventually(fun() ->
+                                     {Took, _} = timer:tc(fun() ->
+                                                                  try Call() catch error:dirty -> dirty end
+                                                          end),
+                                     Took < Limit
+                             end).
 
 %% Deleting and replacing, in place of which the call is refused, has changed nothing.
 costly_changes(_Config) ->

@@ -129,7 +129,7 @@ memory_of_replaced_objects(_Config) ->
          true = cats:insert(Table, {1, rand:bytes(500000)}),
          true = cats:insert(Table, {1, Binary}),
          erlang:garbage_collect(),
-         cats_test_lib:eventually(fun() -> erlang:memory(binary) < Before + 100000 end)
+         cats_test_lib:eventually(fun() -> erlang:memory(binary) < Before + 100000 end, 4000)
      end || _ <- lists:seq(1, 3)],
     cats_test_lib:stop(Pid, kill),
     true = cats:delete(Table).

@@ -17,6 +17,8 @@
 %% <li>`dump_tables/1' does not save them, and a fallback does not restore them. `backup/1' and `restore/2' work.
 %% They need no dump of these tables.</li>
 %% <li>`mnesia_frag' makes no fragments of them.</li>
+%% <li>`mnesia:ets/1' does not find them.</li>
+%% <li>A node that has one cannot change its schema to `ram_copies'.</li>
 %% <li>`restore/2' with `recreate_tables' leaves an `ets' table of the same name behind. A later change of the storage type then ends
 %% Mnesia. Use `clear_tables', which is the default.</li>
 %% <li>Each access goes through more of Mnesia's code.</li>
@@ -222,7 +224,11 @@ select(Continuation) -> cats:select(Continuation).
 
 %% @private
 -spec select(atom(), tag(), ets:match_spec()) -> [term()].
-select(_Alias, Tag, Specification) -> cats:select(table(Tag), Specification).
+select(_Alias, {_Table, index, {_Position, bag}} = Tag, Specification) ->
+    %% Mnesia merges what it finds by an index of an ordered_set with what the transaction wrote, and takes it to be in the order of keys.
+    lists:sort(cats:select(table(Tag), Specification));
+select(_Alias, Tag, Specification) ->
+    cats:select(table(Tag), Specification).
 
 %% @private
 -spec select(atom(), tag(), ets:match_spec(), pos_integer()) -> {[term()], term()} | '$end_of_table'.

@@ -4,12 +4,12 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/qlc.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([recompiled/1, locks_in_ets/1, cats_copies/1, options/1, owner/1]).
--export([exercise/2, option_results/0, owner_results/0]).
+-export([recompiled/1, locks_in_ets/1, cats_copies/1, options/1, owner/1, index_reads/1]).
+-export([exercise/2, option_results/0, owner_results/0, index_read_results/0]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
-all() -> [recompiled, locks_in_ets, cats_copies, options, owner].
+all() -> [recompiled, locks_in_ets, cats_copies, options, owner, index_reads].
 
 init_per_suite(Config) ->
     Out = filename:join(proplists:get_value(priv_dir, Config), "recompiled"),
@@ -87,6 +87,31 @@ owner_results() ->
     ok = mnesia:start(),
     {atomic, ok} = mnesia:add_backend_type(cats_copies, cats_mnesia),
     {Before, After, mnesia:create_table(a, [{cats_copies, [node()]}]), mnesia:dirty_all_keys(a)}.
+
+%% In a transaction, an index meets each record once and as it is now, in tables and indices of all types.
+index_reads(Config) ->
+    Expected = [lists:seq(1, 9), [1, 2, 3, 4, 6, 7, 8, 9], [1, 2, 3, 4, 6, 8, 9, 10], [1, 2, 3, 4, 6, 8, 9, 10]],
+    [?assertEqual({Kind, Expected}, {Kind, Reads}) || {Kind, Reads} <- in_node(stock, index_read_results, [], Config)].
+
+index_read_results() ->
+    ok = mnesia:start(),
+    {atomic, ok} = mnesia:add_backend_type(cats_copies, cats_mnesia),
+    [{{Type, Index}, index_reads(list_to_atom(lists:concat([Type, "_", Index])), Type, Index)}
+     || Type <- [set, ordered_set, bag], Index <- [bag, ordered]].
+
+index_reads(Table, Type, Index) ->
+    {atomic, ok} = mnesia:create_table(Table, [{cats_copies, [node()]}, {type, Type}, {attributes, [key, a]}, {index, [{a, Index}]}]),
+    [ok = mnesia:dirty_write({Table, Key, here}) || Key <- [8, 3, 9, 1, 5, 7, 2, 6, 4]],
+    Read = fun() -> lists:sort([Key || {_, Key, here} <- mnesia:index_read(Table, here, a)]) end,
+    Move = fun(Key) -> mnesia:delete_object({Table, Key, here}), mnesia:write({Table, Key, away}) end,
+    {atomic, Reads} = mnesia:transaction(fun() ->
+        First = Read(),
+        Move(5),
+        Second = Read(),
+        {atomic, Third} = mnesia:transaction(fun() -> Move(7), mnesia:write({Table, 10, here}), Read() end),
+        [First, Second, Third]
+    end),
+    Reads ++ [lists:sort([Key || {_, Key, here} <- mnesia:dirty_index_read(Table, here, a)])].
 
 %%------------------------------------------------------------------------------------------------------------
 %% The exercise

@@ -52,7 +52,7 @@ test-native: deps-test ## the tests of the Rust crates
 
 test-models: deps-test ## check models of the synchronisation with loom
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-sync --test models --test lock_models \
-	    --test linear_hash_model --test hazard_model \
+	    --test linear_hash_model --test hazard_model --test instant_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-engine --test skip_list_model \
 	    --target-dir $${CARGO_TARGET_DIR:-target}/loom

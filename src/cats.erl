@@ -50,7 +50,7 @@
          delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, give_away/3, i/0, info/1, info/2,
          insert/2, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4,
          lookup_elements/3, lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4,
-         rank/2, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, tab2list/1, take/2, take_many/2,
+         rank/2, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, stats/0, stats/1, stats_delta/2, tab2list/1, take/2, take_many/2,
          update/3, update/4, update_counter/3, update_counter/4, update_element/3, update_element/4, whereis/1]).
 
 -export([fun2ms/1, is_compiled_ms/1, match/1, match/2, match/3, match_delete/2, match_object/1,
@@ -62,7 +62,7 @@
          tab2file/3, tabfile_info/1, table/1, table/2, to_dets/2, to_ets/2]).
 
 -export_type([change/0, engine/0, engine_option/0, fetch_options/0, increment/0, info_item/0, key_range/0, option/0, tab/0,
-              table/0, table_access/0, table_type/0, tid/0, update_op/0]).
+              stats/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
 -type table() :: atom() | tid().
@@ -112,9 +112,9 @@
                 | {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none} | {heir, keep}
                 | {write_concurrency, boolean() | auto} | {read_concurrency, boolean()}
                 | {decentralized_counters, boolean()} | compressed | {engine, engine()} | engine_option()
-                | {snapshot_limit, Bytes :: non_neg_integer()}.
-%% An option of {@link new/2}. All but `engine', the {@link engine_option()}, `{heir, keep}' and `snapshot_limit' are those of
-%% `ets'.
+                | {snapshot_limit, Bytes :: non_neg_integer()} | {stats, boolean()}.
+%% An option of {@link new/2}. All but `engine', the {@link engine_option()}, `{heir, keep}', `snapshot_limit' and `stats' are
+%% those of `ets'. With `{stats, true}' the table counts its operations, see {@link stats/1}.
 -type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | fixed | heir | id
                    | keypos | memory | name | named_table | node | owner | protection | read_concurrency
                    | safe_fixed | safe_fixed_monotonic_time | size | stats | type | write_concurrency.
@@ -141,6 +141,39 @@
 %% `from' or `above', they begin with the first key. Without `to' or `below', they end with the last one. `order' says
 %% in which order {@link range/3} lists their objects. The default is `ascending'.
 
+-type stats() :: #{time := integer(), size := integer(), memory := integer(),
+                   splits := integer(), joins := integer(), reads_repeated := integer(),
+                   waits := integer(), waits_given_up := integer(), wait_time := integer(),
+                   waits_by_length := [{Below :: pos_integer() | infinity, Waits :: integer()}],
+                   busy := integer(), dirty := integer(), slices := integer(), long_slices := integer(),
+                   operations => integer(), lookups => integer(), hits => integer(), misses => integer(),
+                   inserts => integer(), updates => integer(), deletes => integer(), steps => integer(),
+                   scans => integer()}.
+%% What happened to a table, see {@link stats/1}. All are counted from when the table was made, but for the first three:
+%%
+%% <ul>
+%% <li>`time': when this was read, by `erlang:monotonic_time(microsecond)'.</li>
+%% <li>`size', `memory': objects and bytes then.</li>
+%% <li>`splits', `joins': adaptations. Engine `ca' splits and joins base nodes, `hash' buckets.</li>
+%% <li>`reads_repeated': reads that met a writer, so that they were made again.</li>
+%% <li>`waits': how often a thread found a lock held. `wait_time' is the sum of these waits in microseconds.
+%%     `waits_by_length' counts those of less than 1, 4, 16, 64, 256 microseconds, and the longer ones.
+%%     `waits_given_up' counts those after which the process let others run.</li>
+%% <li>`busy': calls that were made again because a lock was held too long.</li>
+%% <li>`dirty': calls that were made again on a dirty scheduler, as they were too long for a normal one.</li>
+%% <li>`slices': how often a long call let others run. `long_slices' counts slices of a millisecond or more.</li>
+%% </ul>
+%%
+%% The others are there for a table with option `{stats, true}' only:
+%%
+%% <ul>
+%% <li>`lookups': keys that were read. `hits' of them had an object, and `misses' had none.</li>
+%% <li>`inserts': objects to insert. `deletes': keys or objects to delete.</li>
+%% <li>`updates': calls of {@link update_counter/3}, {@link update_element/3}, {@link add/3}, {@link replace/3}.</li>
+%% <li>`steps': calls of {@link next/2}, {@link first/1} and their kin.</li>
+%% <li>`scans': calls of {@link select/2}, {@link match/2}, {@link tab2list/1}, {@link rank/2}, {@link range/2} and their kin.</li>
+%% <li>`operations': the sum of all, without hits and misses.</li>
+%% </ul>
 -type increment() :: number() | {Pos :: pos_integer(), Increment :: number()}.
 %% One addition of {@link add/3}. A number alone is added to the element after the key.
 -type fetch_options() :: #{timeout => non_neg_integer() | infinity}.
@@ -419,7 +452,8 @@ give_away(Table, Pid, GiftData) ->
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
-%% @doc Prints a line for each table: identifier, name, type, number of objects, memory in words, owner.
+%% @doc Prints a line for each table: identifier, name, type, number of objects, memory in words, owner. Then come the
+%% number of waits for locks and of operations, where such were counted: see {@link stats/1}.
 %%
 %% {@link cats_observer:i/1} prints the tables of another node. {@link cats_observer:tables/1} returns rows for
 %% programs.
@@ -434,8 +468,14 @@ print_table(Table) ->
         [_Name, undefined | _] ->
             ok;
         [Name, Type, Size, Memory, Owner] ->
-            print_row([Table, Name, Type, Size, Memory, registered_name(Owner)])
+            print_row([Table, Name, Type, Size, Memory, registered_name(Owner)], counted(stats(Table)))
     end.
+
+counted(undefined) ->
+    "";
+counted(Stats) ->
+    [io_lib:format("  ~b ~s", [Number, Item])
+     || Item <- [waits, operations], #{Item := Number} <- [Stats], Number > 0].
 
 registered_name(undefined) ->
     undefined;
@@ -446,9 +486,12 @@ registered_name(Pid) ->
     end.
 
 print_row(Fields) ->
+    print_row(Fields, "").
+
+print_row(Fields, More) ->
     Texts = [io_lib:format("~tp", [Field]) || Field <- Fields],
     Padded = lists:zipwith(fun string:pad/2, Texts, [15, 17, 5, 6, 8, 0]),
-    io:format(" ~ts~n", [lists:join($\s, Padded)]).
+    io:format(" ~ts~ts~n", [lists:join($\s, Padded), More]).
 
 %% @doc Returns the common items of {@link info/2} as a list, or `undefined' if the table does not exist. The
 %% order is that of `ets', followed by `engine'.
@@ -916,6 +959,39 @@ snapshot(Tables, Called) ->
         again -> snapshot(Tables, Called);
         _ -> Taken
     end.
+
+%% @doc Returns the statistics of all tables. Tables that are deleted meanwhile are left out. Not in `ets'.
+-spec stats() -> #{table() => stats()}.
+stats() ->
+    cats_stats:all().
+
+%% @doc Returns what happened to a table since it was made: waits for locks, reads that were repeated, adaptations, long
+%% calls. Returns `undefined' if the table does not exist. Not in `ets'.
+%%
+%% What is rare is counted for every table, and costs other operations nothing. A table with option `{stats, true}' also
+%% counts its operations, which takes a few nanoseconds of each. The memory for that is a cache line for each of twice
+%% the number of processors.
+%%
+%% Sums are exact when no process uses the table. Waits, adaptations and repeated reads are counted with the engines `hash'
+%% and `ca'. Those during {@link delete_all_objects/1} may be missing.
+-spec stats(table()) -> stats() | undefined.
+stats(Table) ->
+    try cats_nif:info(Table, id) of
+        undefined -> undefined;
+        Tid -> cats_stats:of_table(Tid)
+    catch
+        error:Cause:Stack -> cats_failure:handle(Cause, {info, [Table, id]}, stats, [Table], Stack)
+    end.
+
+%% @doc Returns what changed from earlier statistics to later ones, of one table or of all. `time' is the number of
+%% microseconds between them. A table that was made meanwhile counts from its beginning, and one that was deleted is left
+%% out. Not in `ets'.
+-spec stats_delta(Earlier, Later) -> Delta when
+      Earlier :: stats() | #{table() => stats()},
+      Later :: stats() | #{table() => stats()},
+      Delta :: stats() | #{table() => stats()}.
+stats_delta(Earlier, Later) ->
+    cats_stats:delta(Earlier, Later).
 
 %% @doc Returns all objects as a list. Those of an `ordered_set' are in term order of their keys. Costs `O(N)', in
 %% slices. Each object is read atomically, but the whole call is not.

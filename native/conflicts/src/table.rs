@@ -139,7 +139,7 @@ impl Place {
             Some(name) => {
                 let (table, naming) = self
                     .registry
-                    .find_near(guard, name, right, CALLER, |_| true)
+                    .find_near(guard, name, (right, None), CALLER, |_| true)
                     .expect("a table of this name");
                 Handle::by_name(table, guard, naming)
             }

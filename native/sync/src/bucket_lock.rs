@@ -12,7 +12,7 @@
 use crate::cache_line::{self, CacheLine};
 use crate::facade::{spin_loop, AtomicI32, AtomicI64, AtomicUsize, Ordering};
 use crate::lock::read_indicator::{Arrival, ReadIndicator};
-use crate::{probe, Busy};
+use crate::{events, Busy};
 use std::ptr;
 
 /// How often a waiter tries before it gives up: as for a version lock.
@@ -84,7 +84,7 @@ impl BucketLock {
 
     #[cold]
     fn read_contended(&self) -> Result<Reading<'_>, Busy> {
-        probe::waiting(ptr::from_ref(self).addr(), || {
+        events::waiting(None, ptr::from_ref(self).addr(), || {
             for _ in 0..SPINS {
                 spin_loop();
                 if let Some(reading) = self.try_read() {
@@ -154,7 +154,7 @@ impl BucketLock {
     /// Waits a bounded time for the readers, after the announcement.
     #[cold]
     fn outwait<'a>(&'a self, writing: Writing<'a>) -> Result<Writing<'a>, Busy> {
-        probe::waiting(ptr::from_ref(self).addr(), || {
+        events::waiting(None, ptr::from_ref(self).addr(), || {
             self.have_left(SPINS).then_some(writing).ok_or(Busy)
         })
     }
@@ -162,7 +162,7 @@ impl BucketLock {
     #[cold]
     fn write_contended(&self) -> Result<Writing<'_>, Busy> {
         self.bump(CONTENDED);
-        probe::waiting(ptr::from_ref(self).addr(), || self.announce_and_wait())
+        events::waiting(None, ptr::from_ref(self).addr(), || self.announce_and_wait())
     }
 
     fn announce_and_wait(&self) -> Result<Writing<'_>, Busy> {

@@ -166,6 +166,15 @@ pub struct Guard {
     not_send: PhantomData<*mut u8>,
 }
 
+impl Guard {
+    /// [`slot_index`] of the thread that holds the guard.
+    #[inline]
+    pub fn slot_index(&self) -> usize {
+        // SAFETY: the thread's state outlives its guards. While a thread has a guard it has a slot.
+        unsafe { (*self.thread).slot() }.index
+    }
+}
+
 /// Announces this thread. Guards nest.
 #[inline]
 pub fn pin() -> Guard {

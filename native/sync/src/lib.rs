@@ -10,6 +10,7 @@ mod barrier;
 pub mod bucket_lock;
 pub mod cache_line;
 pub mod epoch;
+pub mod events;
 pub mod facade;
 pub mod hazard;
 pub mod lock;
@@ -19,6 +20,7 @@ pub mod slab;
 pub mod stat_lock;
 pub mod stat_rw_lock;
 pub mod stripes;
+pub mod tally;
 mod thread;
 pub mod version_lock;
 

@@ -7,8 +7,6 @@
 //! The crate `probe` writes the notes on Linux, and nothing elsewhere. Models, Miri and the portable build have no
 //! probes.
 
-use crate::Busy;
-
 #[doc(hidden)]
 pub use ::probe as notes;
 
@@ -35,13 +33,4 @@ macro_rules! probe {
 #[macro_export]
 macro_rules! probe_lazy {
     ($name:ident $(, $argument:expr)* $(,)?) => {{ if false { let _ = ($($argument,)*); } }};
-}
-
-/// Runs a wait for a lock, between two probes. `place` names the lock: its address, or the hash of the key that it guards.
-#[inline(always)]
-pub fn waiting<R>(place: usize, wait: impl FnOnce() -> Result<R, Busy>) -> Result<R, Busy> {
-    probe!(lock_wait_begin, place);
-    let result = wait();
-    probe!(lock_wait_end, place, result.is_ok());
-    result
 }

@@ -6,6 +6,7 @@
 //! The statistic is a heuristic, so a lost update is harmless. It is changed by a load and a store instead of an atomic
 //! addition. An atomic addition would be an expensive shared write on a path that must be cheap.
 
+use crate::events::Events;
 use crate::facade::{AtomicI32, Ordering};
 use crate::version_lock::VersionLock;
 use crate::Busy;
@@ -71,10 +72,10 @@ impl StatLock {
     }
 
     /// Takes the lock after a bounded spin, and returns the version for [`VersionLock::unlock`]. Records whether it had
-    /// to wait.
+    /// to wait, and counts the wait.
     #[inline]
-    pub fn lock(&self) -> Result<u64, Busy> {
-        match self.lock.lock() {
+    pub fn lock(&self, events: &Events) -> Result<u64, Busy> {
+        match self.lock.lock_counted(events) {
             Ok((version, waited)) => {
                 self.statistic.acquired(waited);
                 Ok(version)
@@ -125,13 +126,13 @@ mod tests {
     fn five_conflicts_split_and_a_thousand_quiet_operations_join() {
         let lock = StatLock::new();
         let quiet = || {
-            let version = lock.lock().unwrap();
+            let version = lock.lock(&Events::default()).unwrap();
             lock.version_lock().unlock_unchanged(version);
         };
         let version = lock.version_lock().try_lock().unwrap();
         for conflicts in 1..=5 {
             assert!(lock.statistic() <= SPLIT_ABOVE, "after {} conflicts", conflicts - 1);
-            assert_eq!(lock.lock(), Err(Busy));
+            assert_eq!(lock.lock(&Events::default()), Err(Busy));
         }
         assert!(lock.statistic() > SPLIT_ABOVE);
         lock.reset();

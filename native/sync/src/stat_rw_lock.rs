@@ -8,7 +8,7 @@
 
 use crate::facade::{spin_loop, AtomicU64, Ordering};
 use crate::stat_lock::Statistic;
-use crate::{probe, Busy};
+use crate::{events, Busy};
 use std::ptr;
 
 /// How often a waiter tries to get a held lock before it gives up: as for a version lock.
@@ -55,7 +55,7 @@ impl StatRwLock {
     #[cold]
     fn lock_contended(&self) -> Result<(), Busy> {
         self.statistic.contended();
-        probe::waiting(ptr::from_ref(self).addr(), || {
+        events::waiting(None, ptr::from_ref(self).addr(), || {
             for _ in 0..SPINS {
                 // Relaxed, here and below: a hint.
                 if self.word.load(Ordering::Relaxed) & WAITING == 0 {
@@ -108,7 +108,7 @@ impl StatRwLock {
     #[cold]
     fn lock_shared_contended(&self) -> Result<(), Busy> {
         self.statistic.contended();
-        probe::waiting(ptr::from_ref(self).addr(), || {
+        events::waiting(None, ptr::from_ref(self).addr(), || {
             for _ in 0..SPINS {
                 spin_loop();
                 if self.try_lock_shared() {

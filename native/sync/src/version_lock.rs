@@ -6,8 +6,9 @@
 //! [`validate`](VersionLock::validate) whether what it read belongs together. It must not act on anything it read before that,
 //! except to follow pointers to memory that is reclaimed only through [`crate::epoch`].
 
+use crate::events::{self, Events};
 use crate::facade::{fence, spin_loop, AtomicU64, Ordering};
-use crate::{backoff, probe, Busy};
+use crate::{backoff, Busy};
 use std::ptr;
 
 /// How often a waiter looks at a held lock before it gives up: some microseconds, more than any critical section that runs
@@ -57,14 +58,23 @@ impl VersionLock {
     pub fn lock(&self) -> Result<(u64, bool), Busy> {
         match self.try_lock() {
             Some(version) => Ok((version, false)),
-            None => self.lock_contended(),
+            None => self.lock_contended(None),
+        }
+    }
+
+    /// The same, and counts a wait.
+    #[inline]
+    pub fn lock_counted(&self, events: &Events) -> Result<(u64, bool), Busy> {
+        match self.try_lock() {
+            Some(version) => Ok((version, false)),
+            None => self.lock_contended(Some(events)),
         }
     }
 
     #[cold]
-    fn lock_contended(&self) -> Result<(u64, bool), Busy> {
+    fn lock_contended(&self, events: Option<&Events>) -> Result<(u64, bool), Busy> {
         let place = ptr::from_ref(self).addr();
-        probe::waiting(place, || {
+        events::waiting(events, place, || {
             backoff::back_off(place);
             for _ in 0..SPINS {
                 spin_loop();
@@ -122,13 +132,22 @@ impl VersionLock {
     pub fn token_spinning(&self) -> Result<u64, Busy> {
         match self.token() {
             Some(version) => Ok(version),
-            None => self.token_contended(),
+            None => self.token_contended(None),
+        }
+    }
+
+    /// The same, and counts a wait.
+    #[inline]
+    pub fn token_counted(&self, events: &Events) -> Result<u64, Busy> {
+        match self.token() {
+            Some(version) => Ok(version),
+            None => self.token_contended(Some(events)),
         }
     }
 
     #[cold]
-    fn token_contended(&self) -> Result<u64, Busy> {
-        probe::waiting(ptr::from_ref(self).addr(), || {
+    fn token_contended(&self, events: Option<&Events>) -> Result<u64, Busy> {
+        events::waiting(events, ptr::from_ref(self).addr(), || {
             for _ in 0..SPINS {
                 spin_loop();
                 if let Some(version) = self.token() {

@@ -29,6 +29,7 @@ pub use registry::{pid_number, wake, Fixation, Heir, Host, Position, Registry, T
 pub use snapshot::history::all_held_back;
 pub use snapshot::patience::set_patience;
 pub use snapshot::take::{begin as begin_snapshot, finish as finish_snapshot, is_of as is_snapshot_of, Begun};
+pub use table::counters::{Operation, OPERATIONS};
 pub use table::engines::{EngineName, EngineOption, Values};
 pub use table::options::{Access, Collect, Kind, OptionItem, Options, Refusal, Request, WriteConcurrency};
 pub use table::store::is_built;

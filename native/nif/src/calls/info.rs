@@ -1,13 +1,12 @@
 //! `info/2` and `memory/0`.
 
 use super::*;
-use cats_sync::epoch::pin;
 use cats_table::{all_held_back, Access, Direction, Met, Position, Selection, WriteConcurrency, NOBODY};
 use cats_term::View;
 
 pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = match find(env, &guard, table, Right::Info) {
+    let handle = match find(env, &guard, table, INFO) {
         Ok(handle) => handle,
         Err(Failure::Bad(cause)) if cause == atoms::id() && item != atoms::binary() => return Ok(atoms::undefined()),
         Err(failure) => return Err(failure),
@@ -68,6 +67,7 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
         }
         _ if item == atoms::binary() => binaries(env, handle),
         _ if item == atoms::stats() => statistics(env, handle),
+        _ if item == atoms::counters() => Ok(counters(env, handle)),
         _ => Err(bad()),
     }
 }
@@ -83,6 +83,21 @@ fn safe_fixed(env: Env, handle: Handle<'_>, time: impl FnOnce(Time) -> Term) -> 
         .map(|(pid, count)| env.tuple(&[Term(*pid), env.unsigned(*count)]));
     let pairs: Vec<Term> = pairs.collect();
     Ok(env.tuple(&[time(fixation.since), env.list(&pairs)]))
+}
+
+/// `{Events, Operations}`: two tuples of numbers, in the order of `cats_sync::events` and of [`Operation`]. `Operations` is `false` for a
+/// table that does not count them.
+fn counters(env: Env, handle: Handle<'_>) -> Term {
+    let tuple = |sums: &[u64]| {
+        // A sum that is read while others count may be a little below zero.
+        let sums: Vec<Term> = sums.iter().map(|sum| env.unsigned(0.max(*sum as i64) as u64)).collect();
+        env.tuple(&sums)
+    };
+    let operations = handle.table().operations();
+    env.tuple(&[
+        tuple(&handle.events()),
+        operations.map_or(atoms::false_(), |operations| tuple(&operations)),
+    ])
 }
 
 /// For a hash table: the eight figures of ETS. The last two, objects kept for a fixation and locks, are 0. For a tree:

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::entry::settings::reader_groups;
-use cats_sync::epoch::pin;
 use cats_sync::probe_lazy;
 use cats_table::{
     pid_number, Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, OptionItem, Position, Refusal,
@@ -138,6 +137,8 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
     } else if what == atoms::snapshot_limit() {
         let bytes = value.small_integer()?;
         Some(OptionItem::SnapshotLimit(usize::try_from(bytes).ok()?))
+    } else if what == atoms::stats() {
+        flag().map(OptionItem::Stats)
     } else if what == atoms::engine() {
         let mut built = EngineName::ALL
             .into_iter()
@@ -252,7 +253,7 @@ pub fn delete(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
         snapshot.delete_snapshot(&guard)?;
         return Ok(atoms::true_());
     }
-    let handle = find(env, &guard, table, Right::Manage)?;
+    let handle = find(env, &guard, table, MANAGE)?;
     registry().delete(&Vm(env), handle)?;
     Ok(atoms::true_())
 }
@@ -265,7 +266,7 @@ fn snapshot_of(env: Env<'_>, table: Term) -> Option<&Table> {
 
 pub fn rename(env: Env, &[table, name]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Manage)?;
+    let handle = find(env, &guard, table, MANAGE)?;
     if !env.is_atom(name) {
         return Err(bad());
     }
@@ -288,7 +289,7 @@ pub fn whereis(env: Env, &[name]: &[Term; 1]) -> Result<Term, Failure> {
 
 pub fn give_away(env: Env, &[table, process, data]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Manage)?;
+    let handle = find(env, &guard, table, MANAGE)?;
     if env.local_pid(process).is_none() || !monitor::is_alive(env, process) {
         return Err(bad());
     }
@@ -301,7 +302,7 @@ pub fn give_away(env: Env, &[table, process, data]: &[Term; 3]) -> Result<Term, 
 /// Any process may claim a table that nobody owns, whatever its access.
 pub fn claim(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Info)?;
+    let handle = find(env, &guard, table, INFO)?;
     if handle.table().is_snapshot() {
         return Err(Cause::Snapshot.into());
     }
@@ -311,7 +312,7 @@ pub fn claim(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
 
 pub fn setopts(env: Env, &[table, options]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Manage)?;
+    let handle = find(env, &guard, table, MANAGE)?;
     let mut heir = None;
     let mut access = None;
     let mut set = |option: Term| {
@@ -349,7 +350,7 @@ pub fn setopts(env: Env, &[table, options]: &[Term; 2]) -> Result<Term, Failure>
 
 pub fn safe_fixtable(env: Env, &[table, fix]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Read)?;
+    let handle = find(env, &guard, table, READ)?;
     if fix != atoms::true_() && fix != atoms::false_() {
         return Err(bad());
     }

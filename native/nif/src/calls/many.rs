@@ -5,13 +5,12 @@
 
 use super::read::{behind, GROUP, MANY};
 use super::*;
-use cats_sync::epoch::pin;
 
 /// The objects of each key, as a list of lists, which are not in the table any more. If one call cannot take all: `{Lists, Rest}` with the
 /// lists of the first keys and the keys that are left.
 pub fn take_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, DELETE)?;
     let (mut lists, mut words) = (SmallVec::<[Term; MANY]>::new(), 0);
     let patient = on_dirty_scheduler();
     let rest = of_each(env, handle, keys, |probe| {
@@ -23,6 +22,7 @@ pub fn take_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> 
         Ok(())
     })?;
     wake(env);
+    count_others(handle, Operation::Delete, lists.len());
     account(env, words + lists.len() * 30);
     Ok(match rest.0 {
         NIL => env.list(&lists),
@@ -33,15 +33,21 @@ pub fn take_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> 
 /// Deletes the objects of the first keys, and returns the keys that are left.
 pub fn delete_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, DELETE)?;
     let mut count = 0;
     let rest = of_each(env, handle, keys, |probe| {
         count += 1;
         Ok(handle.delete(probe)?)
     })?;
     wake(env);
+    count_others(handle, Operation::Delete, count);
     account(env, count * 30);
     Ok(rest)
+}
+
+/// Counts the operations of a call but one, as which the call itself was counted.
+fn count_others(handle: Handle<'_>, operation: Operation, count: usize) {
+    handle.table().count_more(operation, count.saturating_sub(1));
 }
 
 /// Calls `act` for the first keys of a list. Returns the rest: those for which there was no time, or the first for which `act` failed and
@@ -107,7 +113,7 @@ fn of_each(
 /// Inserts the first objects, and returns those that are left.
 pub fn insert_many(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, INSERT)?;
     let (mut rest, mut words, mut count) = (objects, 0, 0);
     while count < MANY && rest.0 != NIL {
         let mut group = SmallVec::<[Object<'_>; GROUP]>::new();
@@ -139,6 +145,7 @@ pub fn insert_many(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Fail
             None => (),
         }
     }
+    count_others(handle, Operation::Insert, count);
     account(env, words + count * 50);
     Ok(rest)
 }

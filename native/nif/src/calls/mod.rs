@@ -41,8 +41,11 @@ use crate::vm::external;
 use crate::vm::monitor;
 use crate::vm::resource::{Kind, Owned, Value};
 use crate::vm::{on_dirty_scheduler, Env, Term};
-use cats_sync::epoch::Guard;
-use cats_table::{Cause, Handle, Host, Naming, Object, ObjectRef, Objects, Probe, Registry, Right, Table, Time};
+use cats_sync::epoch::{pin, Guard};
+use cats_sync::events::Event;
+use cats_table::{
+    Cause, Handle, Host, Naming, Object, ObjectRef, Objects, Operation, Probe, Registry, Right, Table, Time,
+};
 use cats_term::{Block, Builder, Room, TermRef, NIL};
 use rustler::sys::*;
 use smallvec::SmallVec;
@@ -201,54 +204,93 @@ fn bad() -> Failure {
     Failure::Bad(atoms::none())
 }
 
-/// The table that an argument names, if the caller has this right to it.
+/// What a call wants of a table: a right, and what it does, if that counts as an operation.
+type Want = (Right, Option<Operation>);
+
+/// The wants of most calls.
+const LOOKUP: Want = (Right::Read, Some(Operation::Lookup));
+const LOOKUP_TO_UPDATE: Want = (Right::Write, Some(Operation::Lookup));
+const STEP: Want = (Right::Read, Some(Operation::Step));
+const SCAN: Want = (Right::Read, Some(Operation::Scan));
+const INSERT: Want = (Right::Write, Some(Operation::Insert));
+const UPDATE: Want = (Right::Write, Some(Operation::Update));
+const DELETE: Want = (Right::Write, Some(Operation::Delete));
+const READ: Want = (Right::Read, None);
+const MANAGE: Want = (Right::Manage, None);
+const INFO: Want = (Right::Info, None);
+
+/// The table that an argument names, if the caller may do to it what it wants. That is counted, if the table counts.
 #[inline(always)]
-fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, right: Right) -> Result<Handle<'g>, Failure> {
+fn find<'g>(env: Env<'g>, guard: &'g Guard, term: Term, want: Want) -> Result<Handle<'g>, Failure> {
     if term.is_immediate() {
-        return match find_near(env, guard, term, right) {
+        return match find_near(env, guard, term, want) {
             Some((table, naming)) => Ok(Handle::by_name(table, guard, naming)),
-            None => find_named(env, guard, term, right),
+            None => find_named(env, guard, term, want),
         };
     }
     let table = TABLES.get(env, term).ok_or(Cause::Type)?;
-    check(env, guard, table, right)?;
+    check(env, guard, table, want)?;
     Ok(table.by_identifier(guard))
 }
 
-/// Checks that the caller has this right to a table whose identifier it has.
+/// Checks that the caller may do what it wants to a table whose identifier it has.
 #[inline(always)]
-fn check(env: Env, guard: &Guard, table: &Table, right: Right) -> Result<(), Failure> {
-    match table.check(right, || env.this_process().0) {
+fn check(env: Env, guard: &Guard, table: &Table, (right, operation): Want) -> Result<(), Failure> {
+    match table.check_for(guard, right, operation, || env.this_process().0) {
         Ok(()) => Ok(()),
-        Err(_) => check_again(env, guard, table, right),
+        Err(_) => check_again(env, guard, table, (right, operation)),
     }
 }
 
 /// As [`check`] after a refusal: the owner may be dead, so that the caller as its heir now owns the table.
 #[cold]
-fn check_again(env: Env, guard: &Guard, table: &Table, right: Right) -> Result<(), Failure> {
+fn check_again(env: Env, guard: &Guard, table: &Table, (right, operation): Want) -> Result<(), Failure> {
     registry().lives(&Vm(env), guard, table)?;
-    Ok(table.check(right, || env.this_process().0)?)
+    Ok(table.check_for(guard, right, operation, || env.this_process().0)?)
+}
+
+/// Counts a lookup that found nothing, if the table counts.
+#[inline(always)]
+fn missed(handle: Handle<'_>) {
+    if handle.table().is_counted() {
+        handle.count_miss();
+    }
+}
+
+/// Counts that a call is made again for this reason. What it did does not count.
+#[cold]
+pub fn again(env: Env, table: Term, event: Event) {
+    let guard = pin();
+    let handle = match TABLES.get(env, table) {
+        Some(table) if !table.is_dead() => table.by_identifier(&guard),
+        Some(_) => return,
+        None => match registry().find(&Vm(env), &guard, table.0, env.this_process().0) {
+            Ok(handle) => handle,
+            Err(_) => return,
+        },
+    };
+    handle.table().take_back_count(&guard);
+    handle.count_event(event, 1);
 }
 
 /// The table of a name in the usual case: see [`Registry::find_near`]. Not inlined, so that calls by identifier need fewer
 /// registers. Its result is two words, which stay in registers.
 #[inline(never)]
-fn find_near<'g>(env: Env<'g>, guard: &'g Guard, name: Term, right: Right) -> Option<(&'g Table, Naming)> {
+fn find_near<'g>(env: Env<'g>, guard: &'g Guard, name: Term, want: Want) -> Option<(&'g Table, Naming)> {
     let is_alive = |owner| monitor::is_alive(env, Term(owner));
-    registry().find_near(guard, name.0, right, env.this_process().0, is_alive)
+    registry().find_near(guard, name.0, want, env.this_process().0, is_alive)
 }
 
 #[cold]
 #[inline(never)]
-fn find_named<'g>(env: Env<'g>, guard: &'g Guard, name: Term, right: Right) -> Result<Handle<'g>, Failure> {
+fn find_named<'g>(env: Env<'g>, guard: &'g Guard, name: Term, (right, operation): Want) -> Result<Handle<'g>, Failure> {
     let caller = env.this_process().0;
     let handle = match registry().find(&Vm(env), guard, name.0, caller) {
         Ok(handle) => handle,
         Err(_) if !env.is_atom(name) => return Err(Cause::Type.into()),
         Err(failure) => return Err(failure.into()),
     };
-    handle.table().check_found(right, || caller)?;
+    handle.table().check_found(guard, right, operation, || caller)?;
     Ok(handle)
 }
 

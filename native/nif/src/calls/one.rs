@@ -4,7 +4,6 @@ use super::read::lookup_key;
 use super::update::{after, each, few_additions, get_number, is_sound, number, simple_addition, FEW, NO_ADDITION};
 use super::*;
 use crate::layout::equal::equals_stored;
-use cats_sync::epoch::pin;
 use cats_table::{Amount, Increment};
 use cats_term::{equal, View};
 
@@ -29,7 +28,7 @@ pub fn lookup_to_update_default(env: Env, &[table, key, default]: &[Term; 3]) ->
 #[inline]
 fn object_to_update(env: Env, table: Term, key: Term, default: Option<Term>) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, LOOKUP_TO_UPDATE)?;
     if !is_sound(env, handle, default) {
         return Err(Cause::Default.into());
     }
@@ -48,14 +47,14 @@ fn object_to_update(env: Env, table: Term, key: Term, default: Option<Term>) -> 
 /// Inserts the second tuple unless its key has an object. The first one has the same key. Returns whether it did.
 pub fn insert_absent(env: Env, &[table, old, new]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, INSERT)?;
     let (_, object) = old_and_new(env, handle, old, new)?;
     Ok(atoms::boolean(handle.insert_new(object)?))
 }
 
 pub fn replace(env: Env, &[table, old, new]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, UPDATE)?;
     if let (Some(old), Some(new)) = (env.tuple_elements(old), env.tuple_elements(new)) {
         let place = handle.table().key();
         if let (Some(old), Some(new), false) = (inline(old), inline(new), handle.table().kind().is_bag()) {
@@ -154,14 +153,14 @@ fn is_stored(env: Env, terms: &[Term], object: &ObjectRef<'_>) -> Result<bool, F
 /// Deletes exactly this object. Returns whether it was there.
 pub fn remove(env: Env, &[table, object]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, DELETE)?;
     let removed = super::write::delete_exactly(env, handle, object)?;
     Ok(atoms::boolean(removed > 0))
 }
 
 pub fn add(env: Env, &[table, key, increments]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, UPDATE)?;
     if key.is_immediate() {
         let probe = handle.table().probe(TermRef::immediate(key.0));
         if let Some((position, increment)) = simple_addition(env, handle, increments) {

@@ -1,7 +1,6 @@
 //! `rank/2`, `nth/2`, `count/2,3` and `range/3,4`: order statistics of ordered tables.
 
 use super::*;
-use cats_sync::epoch::pin;
 use cats_table::{Between, Kind as TableKind};
 use std::time::Instant;
 
@@ -58,7 +57,7 @@ pub fn nth(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {
 /// all: `{Objects, Key, Limit}`, with the last key and the number of objects that are still wanted.
 pub fn range_between(env: Env, &[table, from, to, down, limit]: &[Term; 5]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Read)?;
+    let handle = find(env, &guard, table, SCAN)?;
     if handle.table().kind() != TableKind::OrderedSet {
         return Err(Failure::Bad(atoms::no_ranges()));
     }
@@ -98,7 +97,7 @@ pub fn range_between(env: Env, &[table, from, to, down, limit]: &[Term; 5]) -> R
 }
 
 fn find_for_statistics<'g>(env: Env<'g>, guard: &'g Guard, table: Term) -> Result<Handle<'g>, Failure> {
-    let handle = find(env, guard, table, Right::Read)?;
+    let handle = find(env, guard, table, SCAN)?;
     match handle.has_order_statistics() {
         true => Ok(handle),
         false => Err(Failure::Bad(atoms::no_order_statistics())),

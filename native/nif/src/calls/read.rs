@@ -1,13 +1,12 @@
 //! `lookup/2`, `lookup_many/2`, `lookup_element/3,4`, `lookup_elements/3`, `member/2`.
 
 use super::*;
-use cats_sync::epoch::pin;
 use cats_table::Kind;
 use cats_term::{equal, Scratch};
 
 pub fn lookup(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Read)?;
+    let handle = find(env, &guard, table, LOOKUP)?;
     lookup_key(env, handle, key)
 }
 
@@ -34,7 +33,10 @@ fn lookup_probe(env: Env, handle: Handle<'_>, probe: &Probe<'_>, own: Option<Ter
         return lookup_in_bag(env, handle, probe);
     }
     match handle.get(probe, on_dirty_scheduler, &mut Scratch::new())? {
-        None => Ok(Term(NIL)),
+        None => {
+            missed(handle);
+            Ok(Term(NIL))
+        }
         Some(object) => {
             let tuple = match own {
                 Some(own) => tuple_of_key(env, handle.table(), &object, own, probe)?,
@@ -50,6 +52,9 @@ fn lookup_probe(env: Env, handle: Handle<'_>, probe: &Probe<'_>, own: Option<Ter
 fn lookup_in_bag(env: Env, handle: Handle<'_>, probe: &Probe<'_>) -> Result<Term, Failure> {
     let mut found = Objects::none();
     lookup_all(handle, probe, &mut found)?;
+    if found.as_slice().is_empty() {
+        missed(handle);
+    }
     tuples(env, found.as_slice())
 }
 
@@ -105,7 +110,7 @@ pub(super) const MANY: usize = 256;
 /// the first keys and the keys that are left.
 pub fn lookup_many(env: Env, &[table, keys]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Read)?;
+    let handle = find(env, &guard, table, LOOKUP)?;
     match env.cell(keys) {
         Some((key, Term(NIL))) => Ok(env.cons(lookup_key(env, handle, key)?, Term(NIL))),
         _ => lookup_several(env, handle, keys),
@@ -123,6 +128,10 @@ fn lookup_several(env: Env, handle: Handle<'_>, keys: Term) -> Result<Term, Fail
         false => look_up_each(env, handle, keys, &mut found)?,
     };
     account(env, found.words + found.lists.len() * 20);
+    // The call itself was counted as one.
+    handle
+        .table()
+        .count_more(Operation::Lookup, found.lists.len().saturating_sub(1));
     match (rest.0, &found.lists[..]) {
         (NIL, [list]) => Ok(env.cons(*list, Term(NIL))),
         (NIL, lists) => Ok(env.list(lists)),
@@ -154,20 +163,23 @@ impl Found {
             return match lookup_all(handle, probe, &mut found) {
                 Err(Failure::Big) => Ok(false),
                 Err(failure) => Err(failure),
-                Ok(()) => self.take(env, found.as_slice()),
+                Ok(()) => self.take(env, handle, found.as_slice()),
             };
         }
         match handle.get(probe, on_dirty_scheduler, &mut Scratch::new())? {
-            None => self.take(env, &[]),
-            Some(object) => self.take(env, &[object]),
+            None => self.take(env, handle, &[]),
+            Some(object) => self.take(env, handle, &[object]),
         }
     }
 
     /// Adds the list of the objects of one more key. False if that becomes too much for this scheduler.
     #[inline(always)]
-    fn take(&mut self, env: Env, objects: &[ObjectRef<'_>]) -> Result<bool, Failure> {
+    fn take(&mut self, env: Env, handle: Handle<'_>, objects: &[ObjectRef<'_>]) -> Result<bool, Failure> {
         let fits = self.count(objects.iter().map(ObjectRef::words).sum());
         if fits {
+            if objects.is_empty() {
+                missed(handle);
+            }
             self.lists.push(list(env, objects)?);
         }
         Ok(fits)
@@ -249,13 +261,19 @@ pub(super) fn behind(env: Env, list: Term, count: usize) -> Term {
 
 pub fn member(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Read)?;
+    let handle = find(env, &guard, table, LOOKUP)?;
     with_probe(
         env,
         handle.table(),
         key,
         #[inline(always)]
-        move |probe| Ok(atoms::boolean(handle.member(probe)?)),
+        move |probe| {
+            let found = handle.member(probe)?;
+            if !found {
+                missed(handle);
+            }
+            Ok(atoms::boolean(found))
+        },
     )
 }
 
@@ -276,7 +294,7 @@ fn element_or(
     absent: impl FnOnce() -> Result<Term, Failure>,
 ) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Read)?;
+    let handle = find(env, &guard, table, LOOKUP)?;
     let index = index(position)?;
     with_probe(
         env,
@@ -288,7 +306,10 @@ fn element_or(
                 return elements_in_bag(env, handle, probe, index, absent);
             }
             match handle.get_for_element(probe, index, on_dirty_scheduler, &mut Scratch::new())? {
-                None => absent(),
+                None => {
+                    missed(handle);
+                    absent()
+                }
                 Some(object) if index < object.arity() => element(env, &object, index),
                 Some(_) => Err(bad()),
             }
@@ -307,6 +328,7 @@ fn elements_in_bag(
     let mut found = Objects::none();
     lookup_all(handle, probe, &mut found)?;
     if found.as_slice().is_empty() {
+        missed(handle);
         return absent();
     }
     let words = |object: &ObjectRef<'_>| match index < object.arity() && !object.element(index).is_immediate() {
@@ -327,7 +349,7 @@ const POSITIONS_LIMIT: usize = 1000;
 
 pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Read)?;
+    let handle = find(env, &guard, table, LOOKUP)?;
     let mut indices = Vec::new();
     let mut rest = positions;
     while let Some((position, tail)) = env.cell(rest) {
@@ -363,7 +385,10 @@ pub fn lookup_elements(env: Env, &[table, key, positions]: &[Term; 3]) -> Result
             Ok(list)
         };
         match found.as_slice() {
-            [] => Err(Cause::BadKey.into()),
+            [] => {
+                missed(handle);
+                Err(Cause::BadKey.into())
+            }
             [object] if !handle.table().kind().is_bag() => {
                 check_words(words(object))?;
                 elements(object)

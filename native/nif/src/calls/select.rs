@@ -63,6 +63,11 @@ impl Action {
             Action::Delete | Action::Replace => Right::Write,
         }
     }
+
+    /// The whole call counts as one operation.
+    fn want(self) -> Want {
+        (self.right(), Some(Operation::Scan))
+    }
 }
 
 /// Work over a table, and how far it has come.
@@ -123,7 +128,7 @@ pub fn scan(env: Env, &[from, list]: &[Term; 2]) -> Result<Term, Failure> {
         return go_on(env, &[from, list]);
     }
     let guard = pin();
-    let handle = find(env, &guard, from, Right::Read)?;
+    let handle = find(env, &guard, from, SCAN)?;
     let work = Work {
         program: None,
         action: Action::Collect,
@@ -282,7 +287,7 @@ fn prepare<'g>(
     } else {
         return Err(bad());
     };
-    let handle = find(env, guard, table, action.right())?;
+    let handle = find(env, guard, table, action.want())?;
     let table = handle.table();
     let limit = match limit == atoms::infinity() {
         true => usize::MAX,
@@ -406,7 +411,7 @@ pub fn go_on(env: Env, &[cursor, result]: &[Term; 2]) -> Result<Term, Failure> {
 /// just looks whether the chunk may be asked for: the cursor is one of this table, which can be read. Returns `ok` then.
 pub fn next_chunk(env: Env, &[table, from, limit]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Read)?;
+    let handle = find(env, &guard, table, READ)?;
     let cursor = CURSORS.get(env, from).ok_or_else(bad)?;
     if !std::ptr::eq::<Table>(handle.table(), &*cursor.table) {
         return Err(bad());
@@ -424,7 +429,7 @@ pub fn next_chunk(env: Env, &[table, from, limit]: &[Term; 3]) -> Result<Term, F
 fn next(env: Env, cursor: Term, limit: Option<usize>, result: Term) -> Result<Term, Failure> {
     let cursor = CURSORS.get(env, cursor).ok_or_else(bad)?;
     let guard = pin();
-    check(env, &guard, &cursor.table, cursor.task.work.action.right())?;
+    check(env, &guard, &cursor.table, (cursor.task.work.action.right(), None))?;
     let mut task = cursor.task.clone();
     task.limit = limit.unwrap_or(task.limit);
     run(env, cursor.table.by_identifier(&guard), task, result)
@@ -500,9 +505,11 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
     };
     let taken = (now - begin).as_nanos() as usize;
     probe!(slice_end, handle.table().serial(), taken);
-    if taken >= LONG_NS && !on_dirty_scheduler() {
+    let long = taken >= LONG_NS && !on_dirty_scheduler();
+    if long {
         probe!(long_hold, handle.table().serial(), taken);
     }
+    handle.count_slice(matches!(state, State::Slice), long);
     env.account(taken);
     wake(env);
     let result = slice.finish(task.work.action)?;

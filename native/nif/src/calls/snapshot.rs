@@ -1,7 +1,6 @@
 //! Taking a snapshot.
 
 use super::*;
-use cats_sync::epoch::pin;
 use cats_sync::facade::spin_loop;
 use cats_table::{begin_snapshot, finish_snapshot, is_snapshot_of, Begun};
 
@@ -21,7 +20,7 @@ pub fn snapshot(env: Env, &[tables]: &[Term; 1]) -> Result<Term, Failure> {
         let mut sources = Vec::new();
         let mut rest = tables;
         while let Some((table, tail)) = env.cell(rest) {
-            sources.push(find(env, &guard, table, Right::Read)?);
+            sources.push(find(env, &guard, table, READ)?);
             rest = tail;
         }
         if rest.0 != NIL {
@@ -73,7 +72,7 @@ fn result(env: Env, finished: bool, tables: Term, references: Term, snapshots: &
     let mut rest = tables;
     for snapshot in snapshots {
         let (table, tail) = env.cell(rest).ok_or_else(bad)?;
-        if !is_snapshot_of(snapshot, find(env, &guard, table, Right::Read)?) {
+        if !is_snapshot_of(snapshot, find(env, &guard, table, READ)?) {
             return Ok(atoms::again());
         }
         rest = tail;

@@ -7,7 +7,6 @@
 use super::*;
 use crate::layout::equal::equals_stored;
 use crate::vm::identical;
-use cats_sync::epoch::pin;
 use cats_sync::facade::{AtomicU64, Ordering};
 use cats_table::{Range, Reads, Writes, WRITES_LIMIT};
 
@@ -24,7 +23,7 @@ static PREFERRED: AtomicU64 = AtomicU64::new(0);
 /// `{Identifier, Type, KeyPosition}` of a table. Fails for an engine without transactions.
 pub fn transaction_table(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find_for_transaction(env, &guard, table, Right::Read)?;
+    let handle = find_for_transaction(env, &guard, table, READ)?;
     let table = handle.table();
     let identifier = identifier(env, table);
     let kind = env.atom(table.kind().text());
@@ -35,18 +34,22 @@ pub fn transaction_table(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure
 /// The objects of a key, as they were when all notes held.
 pub fn transaction_read(env: Env, &[notes, table, key]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find_for_transaction(env, &guard, table, Right::Read)?;
-    with_probe(env, handle.table(), key, |probe| {
+    let handle = find_for_transaction(env, &guard, table, LOOKUP)?;
+    let found = with_probe(env, handle.table(), key, |probe| {
         read_with(env, &guard, notes, |reads, found| {
             Ok(handle.lookup_in(reads, probe, on_dirty_scheduler(), found)?)
         })
-    })
+    })?;
+    if found.0 == NIL {
+        missed(handle);
+    }
+    Ok(found)
 }
 
 /// The first objects of a range of an ordered table, up to a limit, as they were when all notes held.
 pub fn transaction_range(env: Env, &[notes, table, from, to, down, limit]: &[Term; 6]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find_for_transaction(env, &guard, table, Right::Read)?;
+    let handle = find_for_transaction(env, &guard, table, SCAN)?;
     let limit = match limit.small_integer() {
         Some(limit) if limit >= 1 => limit as usize,
         None if limit == atoms::infinity() => usize::MAX,
@@ -128,8 +131,8 @@ fn may_commit_beside(env: Env, preferred: u64) -> bool {
     true
 }
 
-fn find_for_transaction<'g>(env: Env<'g>, guard: &'g Guard, table: Term, right: Right) -> Result<Handle<'g>, Failure> {
-    let handle = find(env, guard, table, right)?;
+fn find_for_transaction<'g>(env: Env<'g>, guard: &'g Guard, table: Term, want: Want) -> Result<Handle<'g>, Failure> {
+    let handle = find(env, guard, table, want)?;
     match handle.has_transactions() {
         true => Ok(handle),
         false => Err(Failure::Bad(atoms::no_transactions())),
@@ -180,14 +183,14 @@ fn observe<'g>(
     while let Some((note, tail)) = env.cell(rest) {
         let noted = match *encode::tuple(env, note)? {
             [table, key, objects] => {
-                let handle = find_for_transaction(env, guard, table, Right::Read)?;
+                let handle = find_for_transaction(env, guard, table, READ)?;
                 with_probe(env, handle.table(), key, |probe| {
                     Ok(handle.lookup_in(reads, probe, patient, &mut found)?)
                 })?;
                 objects
             }
             [table, from, to, down, objects] => {
-                let handle = find_for_transaction(env, guard, table, Right::Read)?;
+                let handle = find_for_transaction(env, guard, table, READ)?;
                 with_range(env, handle, (from, to, down), |range| {
                     Ok(handle.range_in(reads, range, usize::MAX, patient, &mut found)?)
                 })?;
@@ -304,7 +307,7 @@ fn changes<'g, 'k>(
         let &[table, key, objects] = encode::tuple(env, write)? else {
             return Err(bad());
         };
-        let handle = find_for_transaction(env, guard, table, Right::Write)?;
+        let handle = find_for_transaction(env, guard, table, (Right::Write, None))?;
         match env.cell(objects) {
             Some((tuple, Term(NIL))) => {
                 let object = object(env, handle, encode::tuple(env, tuple)?)?;
@@ -312,13 +315,13 @@ fn changes<'g, 'k>(
                 check_words(words)?;
                 changes.put(handle, object)?;
             }
-            None if objects.0 == NIL => changes.delete(
-                handle,
-                match key.is_immediate() {
+            None if objects.0 == NIL => {
+                let probe = match key.is_immediate() {
                     true => handle.table().probe(TermRef::immediate(key.0)),
                     false => probe_in(env, handle.table(), key, rooms.next().ok_or_else(bad)?)?.0,
-                },
-            )?,
+                };
+                changes.delete(handle, probe)?;
+            }
             _ => return Err(bad()),
         }
         rest = tail;

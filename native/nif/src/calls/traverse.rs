@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::layout::equal::equals_stored;
-use cats_sync::epoch::pin;
 use cats_table::Direction;
 use cats_term::Scratch;
 
@@ -55,7 +54,7 @@ fn with_start<R>(
 #[inline]
 fn step(env: Env, table: Term, key: Option<Term>, direction: Direction) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Read)?;
+    let handle = find(env, &guard, table, STEP)?;
     let along = match key {
         Some(key) => handle.step_along(|last| equals_stored(env, key, last), direction)?,
         None => None,
@@ -73,7 +72,7 @@ fn step(env: Env, table: Term, key: Option<Term>, direction: Direction) -> Resul
 #[inline]
 fn step_lookup(env: Env, table: Term, key: Option<Term>, direction: Direction) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Read)?;
+    let handle = find(env, &guard, table, STEP)?;
     step_to(env, handle, key, direction, |found| {
         let objects = tuples(env, found)?;
         let key = decode::term(env, found[0].element(handle.table().key()))?;
@@ -123,7 +122,7 @@ pub fn prev_objects(env: Env, &[table, object]: &[Term; 2]) -> Result<Term, Fail
 
 fn step_objects(env: Env, table: Term, object: Term, direction: Direction) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Read)?;
+    let handle = find(env, &guard, table, STEP)?;
     step_by_key(env, handle, object, direction, |found| match found {
         [object] => tuple(env, object),
         objects => tuples(env, objects),
@@ -159,7 +158,7 @@ pub fn prev_numbered(env: Env, &[table, object, number]: &[Term; 3]) -> Result<T
 fn step_numbered(env: Env, table: Term, object: Term, number: Term, direction: Direction) -> Term {
     let step = || {
         let guard = pin();
-        let handle = find(env, &guard, table, Right::Read)?;
+        let handle = find(env, &guard, table, STEP)?;
         let mut scratch = Scratch::new();
         let number = number.small_integer().ok_or_else(bad)? as u64;
         match handle.step_get_from(number, direction, on_dirty_scheduler, &mut scratch)? {
@@ -189,7 +188,7 @@ const PASSED_WORDS: usize = 8;
 
 pub fn slot(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Read)?;
+    let handle = find(env, &guard, table, STEP)?;
     let number = number.small_integer().and_then(|number| usize::try_from(number).ok());
     let number = number.ok_or_else(bad)?;
     let objects = handle.slot(number, on_dirty_scheduler())?;

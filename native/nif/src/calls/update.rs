@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::vm::external;
-use cats_sync::epoch::pin;
 use cats_table::{Addition, CounterOp, ElementOp, Number, Tuple, Words, DIGITS_LIMIT};
 use cats_term::{NewElement, View};
 use smallvec::SmallVec;
@@ -23,7 +22,7 @@ pub fn update_counter_default(env: Env, &[table, key, ops, default]: &[Term; 4])
 #[inline(always)]
 fn counter(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, UPDATE)?;
     if let (Some((position, increment)), true, true) = (
         simple_addition(env, handle, ops),
         key.is_immediate(),
@@ -363,7 +362,7 @@ pub fn update_element_default(env: Env, &[table, key, elements, default]: &[Term
 #[inline(always)]
 fn change_elements(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, UPDATE)?;
     if key.is_immediate() && is_sound(env, handle, default) {
         let probe = handle.table().probe(TermRef::immediate(key.0));
         let op = change(env, ops);

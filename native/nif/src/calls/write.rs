@@ -1,12 +1,11 @@
 //! `insert/2`, `insert_new/2`, `delete/2`, `delete_object/2`, `delete_all_objects/1`, `take/2`.
 
 use super::*;
-use cats_sync::epoch::pin;
 use cats_table::LIST_LIMIT;
 
 pub fn insert(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, INSERT)?;
     match env.tuple_elements(objects) {
         Some(elements) => match inline(elements) {
             Some(words) => handle.insert(Object::flat(words))?,
@@ -27,7 +26,7 @@ fn insert_other(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<(), F
 
 pub fn insert_new(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, INSERT)?;
     let new = match env.tuple_elements(objects) {
         Some(elements) => {
             if has_key_of(env, handle, elements)? {
@@ -90,6 +89,8 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
     });
     let inserted = handle.insert_list(objects, new, patient)?;
     account(env, words + count * 50);
+    // The call itself was counted as one.
+    handle.table().count_more(Operation::Insert, count.saturating_sub(1));
     Ok(inserted)
 }
 
@@ -121,7 +122,7 @@ pub fn delete_key(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> 
         return delete_built(env, table, key);
     }
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, DELETE)?;
     handle.delete(&handle.table().probe(TermRef::immediate(key.0)))?;
     wake(env);
     Ok(atoms::true_())
@@ -132,7 +133,7 @@ pub fn delete_key(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> 
 #[inline(never)]
 fn delete_built(env: Env, table: Term, key: Term) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, DELETE)?;
     with_built_key(env, key, |key| Ok(handle.delete(&handle.table().probe(key.term))?))?;
     wake(env);
     Ok(atoms::true_())
@@ -140,7 +141,7 @@ fn delete_built(env: Env, table: Term, key: Term) -> Result<Term, Failure> {
 
 pub fn delete_object(env: Env, &[table, sought]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, DELETE)?;
     delete_exactly(env, handle, sought)?;
     Ok(atoms::true_())
 }
@@ -158,14 +159,14 @@ pub(super) fn delete_exactly(env: Env, handle: Handle<'_>, sought: Term) -> Resu
 
 pub fn delete_all_objects(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, DELETE)?;
     handle.delete_all_objects(&Vm(env))?;
     Ok(atoms::true_())
 }
 
 pub fn take(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find(env, &guard, table, Right::Write)?;
+    let handle = find(env, &guard, table, DELETE)?;
     with_probe(env, handle.table(), key, |probe| {
         let mut taken = Objects::none();
         handle.take(probe, on_dirty_scheduler(), SCHEDULER_WORDS, &mut taken)?;

@@ -7,6 +7,7 @@ use crate::calls;
 use crate::entry::failure::Failure;
 use crate::vm::atoms;
 use crate::vm::{Env, Term};
+use cats_sync::events::Event;
 use cats_sync::slab::OutOfMemory;
 use rustler::sys::*;
 use std::any::Any;
@@ -76,9 +77,24 @@ fn guarded<const ARITY: usize>(
 ) -> Term {
     match catch_unwind(AssertUnwindSafe(|| body(env, arguments))) {
         Ok(Ok(result)) => result,
-        Ok(Err(failure)) => fail(env, failure.reason()),
+        Ok(Err(failure)) => failed(env, failure, arguments),
         Err(payload) => panicked(env, payload),
     }
+}
+
+/// Counts the failure, if the call will be made again.
+#[cold]
+#[inline(never)]
+fn failed(env: Env, failure: Failure, arguments: &[Term]) -> Term {
+    let event = match failure {
+        Failure::Busy => Some(Event::Busy),
+        Failure::Big => Some(Event::Dirty),
+        _ => None,
+    };
+    if let (Some(event), Some(&table)) = (event, arguments.first()) {
+        calls::again(env, table, event);
+    }
+    fail(env, failure.reason())
 }
 
 /// What a function that failed returns.

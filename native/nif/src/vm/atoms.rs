@@ -42,6 +42,7 @@ atoms! {
     chunk = "chunk",
     compressed = "compressed",
     conflict = "conflict",
+    counters = "counters",
     debug_hash_fixed_number_of_locks = "debug_hash_fixed_number_of_locks",
     decentralized_counters = "decentralized_counters",
     default = "default",

@@ -3,6 +3,7 @@
 use crate::object::ObjectRef;
 use crate::registry::Registry;
 use crate::table::Handle;
+use cats_sync::events::{Event, COUNTERS};
 
 /// How full the buckets of a hash table are, as `info(Table, stats)` of ETS reports it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,7 +40,27 @@ impl Handle<'_> {
             true => 0,
             false => Registry::bytes_of(self.table),
         };
-        size_of::<crate::Table>() + IDENTIFIER_BYTES + registry + contents
+        size_of::<crate::Table>() + IDENTIFIER_BYTES + registry + contents + self.table.counter_bytes()
+    }
+
+    /// How often each event happened to the contents: see [`cats_sync::events`].
+    pub fn events(self) -> [u64; COUNTERS] {
+        self.store().event_sums()
+    }
+
+    /// Counts an event of the contents.
+    pub fn count_event(self, event: Event, times: usize) {
+        self.store().count_event(event, times);
+    }
+
+    /// Counts a slice of a long call: whether others run before the next one, and whether it took long.
+    pub fn count_slice(self, yields: bool, long: bool) {
+        if yields {
+            self.count_event(Event::Slice, 1);
+        }
+        if long {
+            self.count_event(Event::LongSlice, 1);
+        }
     }
 
     /// The number of base nodes of a contention adapting tree.

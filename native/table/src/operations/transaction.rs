@@ -16,6 +16,7 @@ use crate::object::schema::Probe;
 use crate::object::{refers, state, Object};
 use crate::operations::insert::{Incoming, LIST_LIMIT};
 use crate::operations::lookup::{Objects, GROUP_LIMIT};
+use crate::table::counters::Operation;
 use crate::table::store::Store;
 use crate::table::{Handle, Table};
 use cats_engine::{Entry, HeldPlace, Locked, Mark, Range, Step};
@@ -285,6 +286,11 @@ impl TableChanges<'_, '_> {
         let add = |objects, bytes| sums.set((sums.get().0 + objects, sums.get().1 + bytes));
         for (i, change) in self.changes.iter().enumerate() {
             let mut gone = None;
+            let operation = match change {
+                Change::Put(_) => Operation::Insert,
+                Change::Delete(_) => Operation::Delete,
+            };
+            self.handle.table.count_more(operation, 1);
             places.update(i, &mut |old| match change {
                 Change::Put(incoming) => {
                     let (step, result) = self.handle.put(old, incoming, add);

@@ -12,6 +12,7 @@ pub mod reaper;
 
 use crate::failure::{Cause, Failure};
 use crate::registry::exclusive::Exclusive;
+use crate::table::counters::Operation;
 use crate::table::options::Access;
 use crate::table::store::Store;
 use crate::table::{empty_store, Handle, Naming, Right, Table};
@@ -366,14 +367,14 @@ impl Registry {
         &self,
         guard: &'g Guard,
         name: u64,
-        right: Right,
+        (right, operation): (Right, Option<Operation>),
         caller: u64,
         is_alive: impl FnOnce(u64) -> bool,
     ) -> Option<(&'g Table, Naming)> {
         // With locked meta tables, no table is in such a place.
         let (table, naming) = self.names.near(guard, name)?;
         let owner = table.owner();
-        let is_open = table.is_simply_open(right, || caller == owner);
+        let is_open = table.is_simply_open(guard, right, operation, || caller == owner);
         (is_open && (owner == caller || owner == NOBODY || is_alive(owner))).then_some((table, naming))
     }
 
@@ -659,6 +660,8 @@ impl Registry {
             if table.is_dead() {
                 return Err(Failure::Bad(Cause::Id));
             }
+            // What other calls count in the old contents from here on is not told any more.
+            fresh.absorb_events(handle.store());
             Ok(table.replace_store(fresh.into_raw()))
         })??;
         // SAFETY: the table has another store now: nobody finds this one any more.

@@ -1,5 +1,6 @@
 //! A table: its name, its owner, its access rights, and where its contents are.
 
+pub(crate) mod counters;
 pub(crate) mod engines;
 pub(crate) mod options;
 pub(crate) mod store;
@@ -9,6 +10,7 @@ use crate::object::group::KeyPlace;
 use crate::object::Layout;
 use crate::registry::{Registry, NOBODY};
 use crate::snapshot::Snapshot;
+use crate::table::counters::{Counters, Operation, OPERATIONS};
 use crate::table::options::{Access, Kind, Options, Request};
 use crate::table::store::Store;
 use cats_engine::config::Config;
@@ -25,6 +27,8 @@ const LOOKED_UP: usize = 0x40;
 const BLANK: usize = 0x20;
 /// Bit of the state: the table is a snapshot. It is not in the registry.
 const SNAPSHOT: usize = 0x10;
+/// Bit of the state: the table counts its operations.
+const COUNTED: usize = 0x08;
 /// The bits of the state for the access.
 const ACCESS: usize = 3;
 
@@ -82,6 +86,8 @@ pub struct Table {
     store: AtomicPtr<Store>,
     /// The bytes that copies for snapshots of the table may have.
     snapshot_limit: usize,
+    /// The operations, if they are counted.
+    counters: Option<Counters>,
     registry: &'static Registry,
 }
 
@@ -92,7 +98,12 @@ impl Table {
             options,
             config,
             snapshot_limit,
+            counted,
         } = request;
+        let counters = match counted {
+            true => Some(Counters::new().ok_or(Failure::SystemLimit)?),
+            false => None,
+        };
         let (store, blank) = match config {
             None => (
                 ptr::from_ref(Store::blank(options.engine()).ok_or(Failure::SystemLimit)?).cast_mut(),
@@ -101,14 +112,16 @@ impl Table {
             config => (empty_store(options, config)?.into_raw(), 0),
         };
         let look_up = if registry.uses_locks() { LOOKED_UP } else { 0 };
+        let count = if counted { COUNTED } else { 0 };
         Ok(Self {
             serial: AtomicU64::new(0),
             naming: AtomicU64::new(name),
             owner: AtomicU64::new(owner),
-            state: AtomicUsize::new(options.access() as usize | look_up | blank),
+            state: AtomicUsize::new(options.access() as usize | look_up | blank | count),
             store: AtomicPtr::new(store),
             options,
             snapshot_limit,
+            counters,
             registry,
         })
     }
@@ -125,6 +138,7 @@ impl Table {
             store: AtomicPtr::new(store.into_raw()),
             options,
             snapshot_limit: usize::MAX,
+            counters: None,
             registry: source.registry,
         })
     }
@@ -320,31 +334,117 @@ impl Table {
     /// Whether `caller` may do this to the table, which was found by its identifier. `caller` is called only if it matters.
     #[inline]
     pub fn check(&self, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Failure> {
+        self.check_for(&pin(), right, None, caller)
+    }
+
+    /// The same. If the caller may, counts the operation for which it asks.
+    #[inline]
+    pub fn check_for(
+        &self,
+        guard: &Guard,
+        right: Right,
+        operation: Option<Operation>,
+        caller: impl FnOnce() -> u64,
+    ) -> Result<(), Failure> {
         let state = self.state.load(Ordering::Acquire);
-        if state & (DEAD | LOOKED_UP | BLANK | SNAPSHOT) != 0 {
-            return self.check_closely(right, caller());
+        if state & (DEAD | LOOKED_UP | BLANK | SNAPSHOT | COUNTED) != 0 {
+            let simple = state & (DEAD | LOOKED_UP | BLANK | SNAPSHOT) == 0;
+            if simple && Self::is_open(state, right) {
+                return self.counted(guard, operation);
+            }
+            let caller = caller();
+            return match simple && caller == self.owner() {
+                true => self.counted(guard, operation),
+                false => self.check_closely(guard, right, operation, caller),
+            };
         }
         self.allows(state, right, caller)
     }
 
     /// Whether the table lives, needs no further look, and grants this right. `is_owner` says whether the caller is the owner. It is called
-    /// only if it matters.
+    /// only if it matters. If so, counts the operation.
     #[inline(always)]
-    pub(crate) fn is_simply_open(&self, right: Right, is_owner: impl FnOnce() -> bool) -> bool {
+    pub(crate) fn is_simply_open(
+        &self,
+        guard: &Guard,
+        right: Right,
+        operation: Option<Operation>,
+        is_owner: impl FnOnce() -> bool,
+    ) -> bool {
         let state = self.state.load(Ordering::Acquire);
-        state & (DEAD | LOOKED_UP | BLANK) == 0 && (Self::is_open(state, right) || is_owner())
+        let open = Self::is_open(state, right) || is_owner();
+        match state & (DEAD | LOOKED_UP | BLANK | COUNTED) {
+            0 => open,
+            COUNTED => open && self.counted(guard, operation).is_ok(),
+            _ => false,
+        }
     }
 
-    /// The same for a table that must be looked up in the registry, or is dead, blank or a snapshot.
+    /// The same for a table that must be looked up in the registry, or is dead, blank, a snapshot or counted.
     #[cold]
-    fn check_closely(&self, right: Right, caller: u64) -> Result<(), Failure> {
+    fn check_closely(
+        &self,
+        guard: &Guard,
+        right: Right,
+        operation: Option<Operation>,
+        caller: u64,
+    ) -> Result<(), Failure> {
         if self.is_snapshot() {
             return self.check_snapshot(right);
         }
         match self.registry.holds(self)? {
-            true => self.check_found(right, || caller),
+            true => self.check_found(guard, right, operation, || caller),
             false => Err(Cause::Id.into()),
         }
+    }
+
+    /// Counts an operation, if operations are counted. Never fails.
+    #[cold]
+    #[inline(never)]
+    fn counted(&self, guard: &Guard, operation: Option<Operation>) -> Result<(), Failure> {
+        if let Some(counters) = &self.counters {
+            counters.count(guard, operation);
+        }
+        Ok(())
+    }
+
+    /// Whether operations are counted.
+    #[inline(always)]
+    pub fn is_counted(&self) -> bool {
+        // Relaxed: this never changes.
+        self.state.load(Ordering::Relaxed) & COUNTED != 0
+    }
+
+    /// Counts further operations of a call, if operations are counted.
+    #[inline(always)]
+    pub fn count_more(&self, operation: Operation, times: usize) {
+        if self.is_counted() {
+            self.add_count(operation, times);
+        }
+    }
+
+    #[cold]
+    fn add_count(&self, operation: Operation, times: usize) {
+        if let Some(counters) = &self.counters {
+            counters.add(operation, times as u64);
+        }
+    }
+
+    /// Takes back what this thread counted last, for a call that did nothing and is made again.
+    pub fn take_back_count(&self, guard: &Guard) {
+        if let Some(counters) = &self.counters {
+            counters.take_back(guard);
+        }
+    }
+
+    /// The number of operations of each kind, if they are counted.
+    pub fn operations(&self) -> Option<[u64; OPERATIONS]> {
+        self.counters.as_ref().map(Counters::sums)
+    }
+
+    /// Bytes of the counters of operations.
+    pub(crate) fn counter_bytes(&self) -> usize {
+        self.counters.as_ref().map_or(0, Counters::bytes)
     }
 
     /// Whether a snapshot lives, and grants this right.
@@ -358,16 +458,22 @@ impl Table {
     }
 
     /// The same for a table that was looked up in the registry.
-    pub fn check_found(&self, right: Right, caller: impl FnOnce() -> u64) -> Result<(), Failure> {
+    pub fn check_found(
+        &self,
+        guard: &Guard,
+        right: Right,
+        operation: Option<Operation>,
+        caller: impl FnOnce() -> u64,
+    ) -> Result<(), Failure> {
         let state = self.state.load(Ordering::Acquire);
         if state & DEAD != 0 {
             return Err(Cause::Id.into());
         }
         self.allows(state & ACCESS, right, caller)?;
         if state & BLANK != 0 && right == Right::Write {
-            return self.registry.furnish(self);
+            self.registry.furnish(self)?;
         }
-        Ok(())
+        self.counted(guard, operation)
     }
 
     /// Whether everybody has this right.
@@ -458,6 +564,15 @@ impl<'g> Handle<'g> {
             table,
             guard,
             found_by: naming,
+        }
+    }
+
+    /// Counts a lookup that found nothing, in a table that counts its operations.
+    #[cold]
+    #[inline(never)]
+    pub fn count_miss(self) {
+        if let Some(counters) = &self.table.counters {
+            counters.count_beside(self.guard, Operation::Miss);
         }
     }
 

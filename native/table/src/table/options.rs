@@ -86,6 +86,8 @@ pub enum OptionItem {
     Engine(EngineName),
     /// The bytes that copies for snapshots of the table may have.
     SnapshotLimit(usize),
+    /// Whether operations are counted.
+    Stats(bool),
     /// An option that only some engines have, except `write_concurrency`. The number is the value, or the value's place in the option's
     /// [`values`](EngineOption::values).
     OfEngine(EngineOption, u32),
@@ -112,6 +114,8 @@ pub struct Request {
     pub config: Option<Box<Config>>,
     /// The bytes that copies for snapshots of the table may have.
     pub snapshot_limit: usize,
+    /// Whether operations are counted.
+    pub counted: bool,
 }
 
 /// The final options of a table, in one word. A structure that is written field by field and then copied as a whole would cause a
@@ -274,6 +278,7 @@ pub struct Collect {
     engine: Option<EngineName>,
     decentralized: Option<bool>,
     snapshot_limit: Option<usize>,
+    counted: bool,
     /// Options that only few tables have.
     special: Option<Box<Special>>,
 }
@@ -316,6 +321,7 @@ impl Collect {
             OptionItem::DecentralizedCounters(value) => self.decentralized = Some(value),
             OptionItem::Engine(engine) => self.engine = Some(engine),
             OptionItem::SnapshotLimit(bytes) => self.snapshot_limit = Some(bytes),
+            OptionItem::Stats(value) => self.counted = value,
             OptionItem::OfEngine(option, value) => {
                 self.special.get_or_insert_default().add(option, value);
             }
@@ -359,6 +365,7 @@ impl Collect {
             options,
             config,
             snapshot_limit: self.snapshot_limit.unwrap_or(usize::MAX),
+            counted: self.counted,
         })
     }
 }

@@ -16,6 +16,7 @@ use super::structure::{Change, Piece};
 use super::Ca;
 use crate::OrderedSchema;
 use cats_sync::epoch::Guard;
+use cats_sync::events::Event;
 use cats_sync::facade::Ordering::*;
 use cats_sync::probe;
 use cats_sync::version_lock::VersionLock;
@@ -120,6 +121,7 @@ impl<S: OrderedSchema> Ca<S> {
         let mut parts = route.parts();
         parts.split(&self.schema, place, (left, key, right));
         probe!(ca_split, std::ptr::from_ref(self), parts.children.len());
+        self.events.count(Event::Split, 1);
         self.publish_route(&mut change, route, parts);
         base.invalidate();
         change.bases.push(std::ptr::from_ref(base).cast_mut().cast());
@@ -170,6 +172,7 @@ impl<S: OrderedSchema> Ca<S> {
         let joined = change.base(left.low, right.high, root);
         parts.merge(first, joined);
         probe!(ca_join, std::ptr::from_ref(self), parts.children.len());
+        self.events.count(Event::Join, 1);
         self.publish_route(&mut change, route, parts);
         for base in [left, right] {
             base.invalidate();

@@ -9,6 +9,7 @@
 
 use super::inner::{Bound, Node};
 use cats_sync::cache_line::CacheLine;
+use cats_sync::events::Events;
 use cats_sync::facade::{AtomicBool, AtomicPtr, Ordering::*};
 use cats_sync::slab;
 use cats_sync::stat_lock::StatLock;
@@ -89,8 +90,8 @@ impl<K> Base<K> {
     }
 
     /// Takes the lock after a bounded spin.
-    pub fn lock(&self) -> Result<Structure<'_, K>, Busy> {
-        let version = self.changing.lock.lock()?;
+    pub fn lock(&self, events: &Events) -> Result<Structure<'_, K>, Busy> {
+        let version = self.changing.lock.lock(events)?;
         Ok(Structure { base: self, version })
     }
     pub fn try_lock(&self) -> Option<Structure<'_, K>> {

@@ -26,6 +26,7 @@ use super::base::SAMPLING;
 use super::Query;
 use crate::shared::select::select;
 use crate::{hash_of, Entry, OrderedSchema};
+use cats_sync::events::Events;
 use cats_sync::facade::{AtomicU64, Ordering::*};
 use cats_sync::slab;
 use cats_sync::version_lock::VersionLock;
@@ -874,8 +875,8 @@ pub(super) struct Held {
 impl Held {
     /// Takes the lock after a bounded spin. Returns whether it had to wait.
     #[inline]
-    pub fn lock(leaf: Leaf) -> Result<(Self, bool), Busy> {
-        let (version, waited) = leaf.lock().lock()?;
+    pub fn lock(leaf: Leaf, events: &Events) -> Result<(Self, bool), Busy> {
+        let (version, waited) = leaf.lock().lock_counted(events)?;
         let held = Self {
             leaf,
             version,

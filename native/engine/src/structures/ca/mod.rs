@@ -35,6 +35,7 @@ use crate::shared::line::{self, wide};
 use crate::{Busy, Cursor, Engine, Entry, Locked, Mark, Marked, OrderedEngine, OrderedSchema, Range, Step, Trail};
 use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
+use cats_sync::events::{Event, Events};
 use cats_sync::facade::{AtomicBool, AtomicI64, AtomicPtr, Ordering::*};
 use cats_sync::probe;
 use cats_sync::slab;
@@ -83,6 +84,7 @@ pub struct Ca<S: OrderedSchema> {
     adapting: VersionLock,
     /// Bytes of all nodes.
     bytes: AtomicI64,
+    events: Events,
     /// Nodes that are still to be dismantled.
     remains: Vec<Node>,
 }
@@ -213,8 +215,14 @@ impl<S: OrderedSchema> Ca<S> {
             thresholds,
             adapting: VersionLock::new(0),
             bytes: AtomicI64::new(bytes as i64),
+            events: Events::default(),
             remains: Vec::new(),
         }
+    }
+
+    /// What rarely happens here.
+    pub fn events(&self) -> &Events {
+        &self.events
     }
 
     #[inline]
@@ -367,7 +375,7 @@ impl<S: OrderedSchema> Ca<S> {
         for _ in 0..ATTEMPTS {
             let (base, leaf, above) = self.find_below(probe);
             leaf.prefetch_entries(wanted.hash);
-            let Ok((held, waited)) = Held::lock(leaf) else {
+            let Ok((held, waited)) = Held::lock(leaf, &self.events) else {
                 base.statistic().contended();
                 self.adapt(guard, base);
                 return Err(Busy);
@@ -455,12 +463,13 @@ impl<S: OrderedSchema> Ca<S> {
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
         probe!(read_again, ptr::from_ref(self), wanted.hash);
+        self.events.count(Event::ReadAgain, 1);
         let mut failures = 0;
         for _ in 0..ATTEMPTS {
             let (base, leaf) = self.find(probe);
             leaf.prefetch_entries(wanted.hash);
             if failures < PATIENCE {
-                let token = leaf.lock().token_spinning()?;
+                let token = leaf.lock().token_counted(&self.events)?;
                 let info = leaf.info();
                 if info.dead() {
                     continue;
@@ -472,7 +481,7 @@ impl<S: OrderedSchema> Ca<S> {
                 }
                 failures += 1;
             } else {
-                let held = Held::lock(leaf);
+                let held = Held::lock(leaf, &self.events);
                 base.statistic().contended();
                 let (held, _) = held?;
                 let info = leaf.info();
@@ -594,7 +603,7 @@ impl<S: OrderedSchema> Marked<S> for Ca<S> {
         for _ in 0..ATTEMPTS {
             let (base, leaf) = self.find(probe);
             leaf.prefetch_entries(wanted.hash);
-            let token = leaf.lock().token_spinning()?;
+            let token = leaf.lock().token_counted(&self.events)?;
             let info = leaf.info();
             if info.dead() {
                 continue;

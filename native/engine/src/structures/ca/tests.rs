@@ -629,7 +629,7 @@ fn held_locks_are_reported_as_busy() {
     let guard = epoch::pin();
     let key = TestKey::new(400);
     let leaf = map.0.find(&key).1;
-    let (held, _) = Held::lock(leaf).expect("a free lock");
+    let (held, _) = Held::lock(leaf, map.0.events()).expect("a free lock");
     assert_eq!(map.0.read(&guard, &key, |_| ()), Err(Busy));
     assert_eq!(map.0.update(&guard, &key, |_| (Step::Remove, ())), Err(Busy));
     assert_eq!(map.0.update_present(&guard, &key, |_| (Step::Remove, ())), Err(Busy));

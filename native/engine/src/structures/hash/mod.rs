@@ -38,6 +38,7 @@ use crate::{hash_of, Busy, Engine, Entry, Locked, Mark, Marked, Schema, Step, Tr
 use bucket::{Bucket, Overflow, Search, Spare};
 use cats_sync::cache_line::CacheLine;
 use cats_sync::epoch::{self, Guard};
+use cats_sync::events::{self, Event, Events};
 use cats_sync::facade::{spin_loop, AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use cats_sync::{backoff, probe};
 use directory::Directory;
@@ -74,6 +75,7 @@ struct Growth {
     resizing: AtomicBool,
     /// Bytes of the directory, the segments and the overflow blocks.
     bytes: AtomicUsize,
+    events: Events,
 }
 
 /// Whether a key counts for the estimate of the table's load. One key in eight does, chosen by bits of the hash that do
@@ -152,6 +154,7 @@ impl<S: Schema> Hash<S> {
                     sample: AtomicI64::new(0),
                     resizing: AtomicBool::new(false),
                     bytes: AtomicUsize::new(0),
+                    events: Events::default(),
                 },
                 CacheLine,
             ),
@@ -164,6 +167,11 @@ impl<S: Schema> Hash<S> {
             first.head.lock.unlock(0);
         }
         Some(hash)
+    }
+
+    /// What rarely happens here.
+    pub fn events(&self) -> &Events {
+        &self.growth.0.events
     }
 
     /// Prefetches what a call with this key will read.
@@ -256,7 +264,7 @@ impl<S: Schema> Hash<S> {
     #[cold]
     #[inline(never)]
     fn lock_again<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g>, u64), Busy> {
-        probe::waiting(hash as usize, || {
+        events::waiting(Some(self.events()), hash as usize, || {
             backoff::back_off(hash as usize);
             for _ in 0..SPINS {
                 spin_loop();
@@ -324,6 +332,7 @@ impl<S: Schema> Hash<S> {
         let probe = &probe;
         let word = self.shared.0.schema.word(probe);
         probe!(read_again, ptr::from_ref(self), hash);
+        self.events().count(Event::ReadAgain, 1);
         let mut overtaken = 0;
         for _ in 0..SPINS {
             if let Some(result) = self.try_read(guard, probe, word, hash, &mut look) {

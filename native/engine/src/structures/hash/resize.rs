@@ -8,6 +8,7 @@ use super::bucket::MORE;
 use super::{Hash, Held, Line};
 use crate::Schema;
 use cats_sync::epoch::Guard;
+use cats_sync::events::Event;
 use cats_sync::facade::Ordering;
 use cats_sync::probe;
 
@@ -133,6 +134,7 @@ impl<S: Schema> Hash<S> {
             from.bucket
                 .divide(guard, to.bucket, &mut spare, |hash| hash >> 2 & half as u64 != 0);
         }
+        self.events().count(Event::Split, batch);
         Some(())
     }
 
@@ -172,6 +174,7 @@ impl<S: Schema> Hash<S> {
             .0
             .directory
             .cut(first, &self.growth.0.bytes, super::directory::retire(guard));
+        self.events().count(Event::Join, batch);
         Some(())
     }
 }

@@ -16,6 +16,7 @@ use cats_engine::{
     Between, Detached, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Range, Step, Trail,
 };
 use cats_sync::epoch::Guard;
+use cats_sync::events::{Event, Events, COUNTERS};
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
 use cats_term::TermRef;
@@ -145,6 +146,35 @@ impl Store {
             Structure::Hash(engine) => ptr::from_ref(engine).cast(),
             Structure::Ca(engine) => ptr::from_ref(engine).cast(),
             Structure::Other(engine) => ptr::from_ref(&**engine).cast(),
+        }
+    }
+
+    /// What rarely happens to the contents. `None` for those of a snapshot.
+    fn events(&self) -> Option<&Events> {
+        match &self.structure {
+            Structure::Hash(engine) => Some(engine.events()),
+            Structure::Ca(engine) => Some(engine.events()),
+            Structure::Other(engine) => engine.events(),
+        }
+    }
+
+    /// Counts an event, unless the contents are those of a snapshot or of all blank tables.
+    #[cold]
+    pub fn count_event(&self, event: Event, times: usize) {
+        if let (Some(events), false) = (self.events(), self.is_blank()) {
+            events.count(event, times);
+        }
+    }
+
+    /// How often each event happened: see [`Events::sums`].
+    pub fn event_sums(&self) -> [u64; COUNTERS] {
+        self.events().map_or([0; COUNTERS], Events::sums)
+    }
+
+    /// Counts what other contents have counted.
+    pub fn absorb_events(&self, other: &Self) {
+        if let (Some(events), Some(others)) = (self.events(), other.events()) {
+            events.absorb(others);
         }
     }
 
@@ -684,9 +714,9 @@ impl Store {
         self.total_bytes() + self.counter_bytes()
     }
 
-    /// The number of bytes of the counters' stripes. Only stores with many writers have stripes.
+    /// The number of bytes of the counters' stripes. Only stores with many writers, or with events, have stripes.
     pub fn counter_bytes(&self) -> usize {
-        self.counters.stripe_bytes()
+        self.counters.stripe_bytes() + self.events().map_or(0, Events::bytes)
     }
 
     /// Frees about `limit` places of a store that has no other user. Returns true when nothing is left.

@@ -7,6 +7,7 @@ use crate::table::engines::EngineName;
 use cats_engine::config::Config;
 use cats_engine::{Detached, Engine, Entry, Locked, Numbered, OrderedEngine, Range, Step};
 use cats_sync::epoch::Guard;
+use cats_sync::events::Events;
 use cats_sync::Busy;
 
 /// One line for each engine: `Name => unordered Type` or `Name => ordered Type`. `Type<S>` has a function `new(S, &Config) ->
@@ -30,10 +31,16 @@ macro_rules! others {
         }
     };
     (@ unordered, $($engine:ident)::+, $config:ident, $key:ident) => {
-        Box::new(Unordered($($engine)::+::<Exact>::new(Exact::new($key), $config)?))
+        Box::new(Unordered(
+            $($engine)::+::<Exact>::new(Exact::new($key), $config)?,
+            Events::default(),
+        ))
     };
     (@ ordered, $($engine:ident)::+, $config:ident, $key:ident) => {
-        Box::new(InOrder($($engine)::+::<Ordered>::new(Ordered::new($key), $config)?))
+        Box::new(InOrder(
+            $($engine)::+::<Ordered>::new(Ordered::new($key), $config)?,
+            Events::default(),
+        ))
     };
 }
 
@@ -55,6 +62,10 @@ pub trait Other: Send + Sync {
     fn is_ordered(&self) -> bool;
     /// The engine, if it is a snapshot.
     fn snapshot(&self) -> Option<&Snapshot> {
+        None
+    }
+    /// What rarely happens to the engine, unless it is a snapshot.
+    fn events(&self) -> Option<&Events> {
         None
     }
     fn read(&self, guard: &Guard, probe: &Probe<'static>, look: Look<'_>) -> Result<(), Busy>;
@@ -112,13 +123,17 @@ pub trait Other: Send + Sync {
 }
 
 /// An engine that does not order its keys.
-struct Unordered<E>(E);
+struct Unordered<E>(E, Events);
 /// An engine that orders its keys.
-struct InOrder<E>(E);
+struct InOrder<E>(E, Events);
 
 /// The methods that are the same for both.
 macro_rules! passed_on {
     () => {
+        fn events(&self) -> Option<&Events> {
+            Some(&self.1)
+        }
+
         fn read(&self, guard: &Guard, probe: &Probe<'static>, look: Look<'_>) -> Result<(), Busy> {
             self.0.read(guard, probe, look)
         }

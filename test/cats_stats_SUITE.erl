@@ -1,0 +1,232 @@
+%% What cats:stats/0,1 counts: operations exactly, and rare events where they happen.
+-module(cats_stats_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([operations/1, operations_by_name/1, operations_of_the_owner/1, operations_of_many_processes/1, transactions/1,
+         long_calls_count_once/1, not_counted_without_option/1, waits_and_adaptation/1, growth/1, delta/1, kept_when_emptied/1,
+         tables_that_are_gone/1, list_on_the_terminal/1, memory/1]).
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() ->
+    [operations, operations_by_name, operations_of_the_owner, operations_of_many_processes, transactions,
+     long_calls_count_once, not_counted_without_option, waits_and_adaptation, growth, delta, kept_when_emptied,
+     tables_that_are_gone, list_on_the_terminal, memory].
+
+init_per_suite(Config) -> cats_test_lib:only_cats(cats_test_lib:start(Config)).
+
+end_per_suite(_Config) -> ok.
+
+-define(KINDS, [lookups, hits, misses, inserts, updates, deletes, steps, scans]).
+
+counted(Table) -> [maps:get(Kind, cats:stats(Table)) || Kind <- ?KINDS].
+
+types() -> [set, ordered_set, bag, duplicate_bag].
+
+operations(_Config) ->
+    [every_operation(cats:new(table, [Type, public, {stats, true} | Options]))
+     || Type <- types(), Options <- [[], [compressed]]],
+    every_operation(cats:new(table, [{engine, std_hash}, {stats, true}])).
+
+operations_by_name(_Config) ->
+    [begin
+         every_operation(cats:new(counted_by_name, [Type, public, named_table, {stats, true}])),
+         cats:delete(counted_by_name)
+     end || Type <- types()].
+
+%% The caller is the owner, and others may not use the table.
+operations_of_the_owner(_Config) ->
+    [every_operation(cats:new(table, [Type, Access, {stats, true}])) || Type <- types(), Access <- [private, protected]].
+
+every_operation(Table) ->
+    Steps = [{fun() -> cats:insert(Table, {1, a}) end, #{inserts => 1}},
+             {fun() -> cats:insert(Table, [{2, a}, {3, a}, {4, a}]) end, #{inserts => 3}},
+             {fun() -> cats:insert_new(Table, {5, a}) end, #{inserts => 1}},
+             {fun() -> cats:insert_many(Table, [{N, a} || N <- lists:seq(6, 1000)]) end, #{inserts => 995}},
+             {fun() -> cats:lookup(Table, 1) end, #{lookups => 1, hits => 1}},
+             {fun() -> cats:lookup(Table, {no, key}) end, #{lookups => 1, misses => 1}},
+             {fun() -> cats:lookup(Table, x) end, #{lookups => 1, misses => 1}},
+             {fun() -> cats:member(Table, 1) end, #{lookups => 1, hits => 1}},
+             {fun() -> cats:member(Table, x) end, #{lookups => 1, misses => 1}},
+             {fun() -> cats:lookup_element(Table, 1, 2) end, #{lookups => 1, hits => 1}},
+             {fun() -> cats:lookup_element(Table, x, 2, b) end, #{lookups => 1, misses => 1}},
+             {fun() -> catch cats:lookup_elements(Table, x, [2]) end, #{lookups => 1, misses => 1}},
+             {fun() -> cats:lookup_many(Table, [x | lists:seq(1, 900)]) end, #{lookups => 901, hits => 900, misses => 1}},
+             {fun() -> cats:first(Table) end, #{steps => 1}},
+             {fun() -> cats:next(Table, 1) end, #{steps => 1}},
+             {fun() -> cats:next_lookup(Table, 1) end, #{steps => 1}},
+             {fun() -> cats:select(Table, [{{'$1', '_'}, [], ['$1']}]) end, #{scans => 1}},
+             {fun() -> cats:tab2list(Table) end, #{scans => 1}},
+             {fun() -> cats:delete(Table, 1) end, #{deletes => 1}},
+             {fun() -> cats:delete(Table, {no, key}) end, #{deletes => 1}},
+             {fun() -> cats:delete_object(Table, {2, a}) end, #{deletes => 1}},
+             {fun() -> cats:take(Table, 3) end, #{deletes => 1}},
+             {fun() -> cats:delete_many(Table, lists:seq(4, 900)) end, #{deletes => 897}},
+             {fun() -> cats:take_many(Table, lists:seq(901, 905)) end, #{deletes => 5}},
+             {fun() -> cats:delete_all_objects(Table) end, #{deletes => 1}},
+             {fun() -> [cats:info(Table, Item) || Item <- [size, memory, binary, stats]] end, #{}}
+            | single(Table, cats:info(Table, type))],
+    [begin
+         Before = counted(Table),
+         Step(),
+         ?assertEqual(Expected, nonzero(Before, counted(Table)), {Number, cats:info(Table, type)})
+     end || {Number, {Step, Expected}} <- lists:enumerate(Steps)],
+    #{operations := All} = Stats = cats:stats(Table),
+    ?assertEqual(All, lists:sum([maps:get(Kind, Stats) || Kind <- ?KINDS -- [hits, misses]])).
+
+single(Table, Type) when Type =:= set; Type =:= ordered_set ->
+    [{fun() -> cats:insert(Table, {c, 1, 2}) end, #{inserts => 1}},
+     {fun() -> cats:update_counter(Table, c, 1) end, #{updates => 1}},
+     {fun() -> cats:update_counter(Table, {c}, {2, 1}, {x, 0}) end, #{updates => 1}},
+     {fun() -> cats:update_element(Table, c, {3, x}) end, #{updates => 1}},
+     {fun() -> cats:add(Table, c, 1) end, #{updates => 1}},
+     {fun() -> cats:replace(Table, {c, 3, x}, {c, 4, y}) end, #{updates => 1}},
+     {fun() -> cats:fetch(Table, c, fun(K) -> {K} end) end, #{lookups => 1, hits => 1}}];
+single(_Table, _Type) ->
+    [].
+
+nonzero(Before, After) ->
+    maps:from_list([{Kind, A - B} || {Kind, B, A} <- lists:zip3(?KINDS, Before, After), A =/= B]).
+
+%% Also threads that share a counter, if there are more schedulers than stripes.
+operations_of_many_processes(_Config) ->
+    Table = cats:new(table, [public, {stats, true}]),
+    Work = fun() ->
+                   [begin
+                        cats:insert(Table, {N rem 50, N}),
+                        cats:lookup(Table, N rem 100)
+                    end || N <- lists:seq(1, 10000)]
+           end,
+    Workers = [spawn_monitor(Work) || _ <- lists:seq(1, 16)],
+    [receive {'DOWN', Monitor, _, _, normal} -> ok end || {_, Monitor} <- Workers],
+    #{inserts := Inserts, lookups := Lookups, hits := Hits} = cats:stats(Table),
+    ?assertEqual({160000, 160000}, {Inserts, Lookups}),
+    ?assert(Hits >= 16 * 4950 andalso Hits =< 80000).
+
+transactions(_Config) ->
+    Table = cats:new(table, [public, {stats, true}]),
+    cats_transaction:run(fun() ->
+                                 [] = cats_transaction:read(Table, a),
+                                 cats_transaction:insert(Table, {a, 1}),
+                                 cats_transaction:delete(Table, b)
+                         end),
+    ?assertMatch(#{lookups := 1, inserts := 1, deletes := 1}, cats:stats(Table)).
+
+%% A call that is made again on a dirty scheduler is one operation, and so is one that runs in slices.
+long_calls_count_once(_Config) ->
+    Table = cats:new(table, [{stats, true}]),
+    cats:insert(Table, [{N, N} || N <- lists:seq(1, 200000)]),
+    ?assertMatch(#{inserts := 200000, dirty := 1}, cats:stats(Table)),
+    200000 = cats:select_count(Table, [{'_', [], [true]}]),
+    200000 = length(cats:tab2list(Table)),
+    #{scans := 2, slices := Slices} = cats:stats(Table),
+    ?assert(Slices > 0),
+    %% Nothing was counted before this one.
+    Other = cats:new(table, [{stats, true}]),
+    cats:insert(Other, {1, binary:copy(<<1>>, 100)}),
+    cats:insert(Other, [{N, binary:copy(<<1>>, 100)} || N <- lists:seq(1, 900)]),
+    Before = counted(Other),
+    [_ | _] = cats:info(Other, binary),
+    ?assertEqual(Before, counted(Other)).
+
+not_counted_without_option(_Config) ->
+    [?assertEqual([], [Kind || Kind <- [operations | ?KINDS], is_map_key(Kind, cats:stats(cats:new(table, Options)))])
+     || Options <- [[], [{stats, false}], [{stats, true}, {stats, false}]]],
+    ?assertError(badarg, cats:new(table, [{stats, yes}])),
+    Table = cats:new(table, [public, {stats, true}]),
+    Snapshot = cats:snapshot(Table),
+    cats:lookup(Snapshot, a),
+    ?assertEqual(false, is_map_key(lookups, cats:stats(Snapshot))).
+
+%% Schedulers that write to the same keys wait for each other, unless the machine runs one after the other.
+waits_and_adaptation(_Config) ->
+    [begin
+         Table = cats:new(table, [Type, public]),
+         cats:insert(Table, [{N, 0} || N <- lists:seq(1, 1000)]),
+         #{waits := 0, busy := 0, reads_repeated := 0} = cats:stats(Table),
+         contend(Table, erlang:monotonic_time(millisecond) + 60000),
+         #{waits := Waits, waits_by_length := Classes, wait_time := Time, waits_given_up := GivenUp} = cats:stats(Table),
+         ?assertEqual(Waits, lists:sum([Number || {_, Number} <- Classes])),
+         ?assertEqual([1, 4, 16, 64, 256, infinity], [Below || {Below, _} <- Classes]),
+         ?assert(Time * 1000 >= 0),
+         ?assert(GivenUp =< Waits)
+     end || Type <- [set, ordered_set]].
+
+contend(Table, Deadline) ->
+    Work = fun() -> [cats:insert(Table, {N rem 4, N}) || N <- lists:seq(1, 100000)] end,
+    Workers = [spawn_monitor(Work) || _ <- lists:seq(1, 4)],
+    [receive {'DOWN', Monitor, _, _, normal} -> ok end || {_, Monitor} <- Workers],
+    case cats:stats(Table) of
+        #{waits := 0} ->
+            ?assert(erlang:monotonic_time(millisecond) < Deadline),
+            contend(Table, Deadline);
+        #{} ->
+            ok
+    end.
+
+growth(_Config) ->
+    Table = cats:new(table, []),
+    cats:insert(Table, [{N} || N <- lists:seq(1, 10000)]),
+    {Buckets, _, _, _, _, _, _, _} = cats:info(Table, stats),
+    ?assertMatch(#{splits := Splits, joins := 0} when Splits =:= Buckets - 1, cats:stats(Table)),
+    [cats:delete(Table, N) || N <- lists:seq(1, 10000)],
+    {Left, _, _, _, _, _, _, _} = cats:info(Table, stats),
+    #{splits := Splits, joins := Joins} = cats:stats(Table),
+    ?assertEqual(Left - 1, Splits - Joins),
+    ?assert(Joins > 0).
+
+delta(_Config) ->
+    Table = cats:new(table, [{stats, true}]),
+    cats:insert(Table, {1}),
+    {One, All} = {cats:stats(Table), cats:stats()},
+    ?assertMatch(#{Table := #{inserts := 1}}, All),
+    timer:sleep(2),
+    cats:insert(Table, [{2}, {3}]),
+    New = cats:new(table, [{stats, true}]),
+    cats:insert(New, {1}),
+    Delta = cats:stats_delta(One, cats:stats(Table)),
+    ?assertMatch(#{inserts := 2, size := 2, lookups := 0, waits_by_length := [{1, 0} | _]}, Delta),
+    ?assert(maps:get(time, Delta) >= 2000),
+    ?assertMatch(#{Table := #{inserts := 2}, New := #{inserts := 1, size := 1}}, cats:stats_delta(All, cats:stats())),
+    cats:delete(Table),
+    ?assertNot(is_map_key(Table, cats:stats_delta(All, cats:stats()))).
+
+kept_when_emptied(_Config) ->
+    Table = cats:new(table, [{stats, true}]),
+    cats:insert(Table, [{N} || N <- lists:seq(1, 10000)]),
+    #{splits := Splits, dirty := Dirty} = cats:stats(Table),
+    ?assert(Splits > 0),
+    cats:delete_all_objects(Table),
+    ?assertMatch(#{splits := Splits, dirty := Dirty, inserts := 10000, deletes := 1}, cats:stats(Table)).
+
+tables_that_are_gone(_Config) ->
+    Table = cats:new(table, []),
+    cats:delete(Table),
+    ?assertEqual(undefined, cats:stats(Table)),
+    ?assertEqual(undefined, cats:stats(no_such_table)),
+    ?assertError(badarg, cats:stats(17)),
+    ?assertError(badarg, cats:stats(make_ref())),
+    Stop = spawn(fun() -> come_and_go() end),
+    [cats:stats() || _ <- lists:seq(1, 300)],
+    exit(Stop, kill).
+
+come_and_go() ->
+    cats:new(comes_and_goes, [named_table]),
+    cats:delete(comes_and_goes),
+    come_and_go().
+
+list_on_the_terminal(_Config) ->
+    cats:new(counted_in_list, [named_table, {stats, true}]),
+    cats:insert(counted_in_list, {1}),
+    cats:new(plain_in_list, [named_table]),
+    Lines = string:lexemes(cats_observer_SUITE:printed(fun() -> cats:i() end), "\n"),
+    [Counted] = [Line || Line <- Lines, string:find(Line, "counted_in_list") =/= nomatch],
+    [Plain] = [Line || Line <- Lines, string:find(Line, "plain_in_list") =/= nomatch],
+    ?assert(lists:suffix("  1 operations", Counted)),
+    ?assertEqual(nomatch, string:find(Plain, "operations")).
+
+%% Counters are in the memory of their table, and a table without them has none.
+memory(_Config) ->
+    Words = fun(Options) -> cats:info(cats:new(table, Options), memory) end,
+    ?assert(Words([{stats, true}]) > Words([])),
+    ?assertEqual(Words([]), Words([{stats, false}])).

@@ -169,6 +169,13 @@ walk({call, Anno, {remote, Anno1, {atom, Anno2, dets}, {atom, Anno3, Name}}, [_,
                                false -> {cats_convert, dets_from_ets}
                            end,
     {call, Anno, {remote, Anno1, {atom, Anno2, NewModule}, {atom, Anno3, NewName}}, walk(Arguments, Context)};
+%% Mnesia has one call of this kind, with one of its own tables. The function called is for all tables, so its calls become those of cats.
+walk({call, Anno, {remote, Anno1, {atom, Anno2, mnesia_lib}, {atom, Anno3, db_match_object}} = Called,
+      [{atom, _, ram_copies} = Storage, Table, Pattern]}, Context) ->
+    case stays([Table], Context) of
+        true -> {call, Anno, {remote, Anno1, {atom, Anno2, ets}, {atom, Anno3, match_object}}, [Table, walk(Pattern, Context)]};
+        false -> {call, Anno, Called, [Storage | walk([Table, Pattern], Context)]}
+    end;
 walk({call, Anno, {remote, _, {atom, _, Module}, {atom, _, Name}} = Called, Arguments}, Context) ->
     {call, Anno, Called, applied({Module, Name, length(Arguments)}, walk(Arguments, Context), Context)};
 walk({call, Anno, {atom, Anno1, Name} = Called, Arguments}, Context) ->

@@ -29,6 +29,7 @@
 %% It is a mnesia_backend_type, too. The compiler would warn of that behaviour where Mnesia is not installed.
 -behaviour(gen_server).
 
+-export([own_tables/0]).
 -export([init_backend/0, add_aliases/1, remove_aliases/1, check_definition/4, semantics/2, real_suffixes/0, tmp_suffixes/0]).
 -export([create_table/3, load_table/4, close_table/2, sync_close_table/2, delete_table/2]).
 -export([sender_init/4, receiver_first_message/4, receive_data/5, receive_done/4]).
@@ -44,6 +45,18 @@
 
 %% The bytes that a message to a loading node has, as in Mnesia.
 -define(TRANSFERRED, 64000).
+
+%% @doc Mnesia's own tables that are small and much used, as exceptions for {@link cats_recompile:apps/3}. With them these tables stay in
+%% `ets':
+%%
+%% ```
+%% {ok, _, _} = cats_recompile:apps([mnesia], "converted", [{except, cats_mnesia:own_tables()}]).
+%% '''
+-spec own_tables() -> [cats_recompile:exception()].
+own_tables() ->
+    %% The loop of the process that has the locks reads tables whose names it is told.
+    [{mnesia_locker, loop} | [{table, Table} || Table <- [mnesia_gvar, mnesia_stats, mnesia_held_locks, mnesia_tid_locks,
+                                                          mnesia_sticky_locks, mnesia_lock_queue]]].
 
 %%------------------------------------------------------------------------------------------------------------
 %% The backend

@@ -4,10 +4,11 @@
 %%   stock        OTP's Mnesia
 %%   cats_copies  OTP's Mnesia, and benchmarks whose tables are cats_copies where they were ram_copies
 %%   recompiled   OTP's Mnesia after cats_recompile, and the benchmarks after it
+%%   own_in_ets   the same, but Mnesia's own tables stay in ets
 -module(mnesia_rates).
 -export([build/3, run/3, table/1]).
 
--define(KINDS, [stock, cats_copies, recompiled]).
+-define(KINDS, [stock, cats_copies, recompiled, own_in_ets]).
 -define(RECORDS, 10000).
 %% Calls that mnesia_meter makes of each kind in a turn, and turns. The fastest one counts, as others may use the processors.
 -define(CALLS, 200).
@@ -29,6 +30,7 @@ build(Kind, Source, Out) ->
      || File <- filelib:wildcard(filename:join(Text, "*.erl"))],
     {ok, _, _} = case Kind of
                      recompiled -> cats_recompile:apps([mnesia, Programs], Out);
+                     own_in_ets -> cats_recompile:apps([mnesia, Programs], Out, [{except, cats_mnesia:own_tables()}]);
                      _ -> {ok, [], []}
                  end,
     ok.
@@ -115,10 +117,11 @@ table(Work) ->
                              {ok, Rows} = file:consult(filename:join([Work, Kind, "results"])),
                              Rows
                          end || Kind <- ?KINDS],
-    io:format("| per second | stock | cats_copies | recompiled | recompiled / stock |~n|---|---|---|---|---|~n"),
+    io:format("| per second | stock | cats_copies | recompiled | own tables in ets | to stock |~n|---|---|---|---|---|---|~n"),
     [begin
-         [A, B, C] = [median([Rate || {Other, Rate} <- Rows, Other =:= Name]) || Rows <- All],
-         io:format("| ~ts | ~b | ~s | ~b | ~.2f |~n", [Name, A, case B of none -> "does not run"; _ -> integer_to_list(B) end, C, C / A])
+         [A, B, C, D] = [median([Rate || {Other, Rate} <- Rows, Other =:= Name]) || Rows <- All],
+         Backed = case B of none -> "does not run"; _ -> integer_to_list(B) end,
+         io:format("| ~ts | ~b | ~s | ~b | ~b | ~.2f, ~.2f |~n", [Name, A, Backed, C, D, C / A, D / A])
      end || Name <- in_order([Name || {Name, _} <- Stock])],
     ok.
 

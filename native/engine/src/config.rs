@@ -123,6 +123,26 @@ pub struct Config {
     pub read_concurrency: bool,
     /// The largest number of reader groups of one lock; at least 1.
     pub reader_groups: usize,
+    /// Whether objects expire. Not for the engine itself, but for the table's contents.
+    pub expiry: Option<Expiry>,
+}
+
+/// When objects expire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// The milliseconds that an object lives, unless it is inserted with a time of its own. `u64::MAX`: it does not expire.
+    pub ttl: u64,
+    /// The milliseconds that an object lives after it was last read. `u64::MAX`: reads do not matter.
+    pub idle: u64,
+}
+
+impl Default for Expiry {
+    fn default() -> Self {
+        Self {
+            ttl: u64::MAX,
+            idle: u64::MAX,
+        }
+    }
 }
 
 /// The default for the largest number of reader groups.
@@ -139,6 +159,7 @@ impl Default for Config {
             join: None,
             base_lock: BaseLock::default(),
             read_concurrency: false,
+            expiry: None,
             reader_groups: processors().min(READER_GROUPS),
         }
     }

@@ -197,16 +197,25 @@ impl Block {
     /// The tuple of these immediates, made by one allocation and one copy. `None` when memory is exhausted. Panics above [`MAX_ARITY`].
     #[inline(never)]
     pub fn flat(elements: &[u64], guard: &Guard) -> Option<Block> {
+        Self::flat_with(elements, None, guard)
+    }
+
+    /// [`flat`](Self::flat), perhaps with the word of a lease behind the elements.
+    #[inline(always)]
+    pub(crate) fn flat_with(elements: &[u64], lease: Option<u64>, guard: &Guard) -> Option<Block> {
         debug_assert!(elements.iter().all(|&word| is_immediate(word)));
         assert!(elements.len() <= MAX_ARITY);
-        let total = elements.len() + 1;
+        let total = elements.len() + 1 + usize::from(lease.is_some());
         let address = slab::alloc_pinned(guard, total * 8)?.cast::<u64>();
         // SAFETY: the memory is new, aligned to 8 and of `total` words.
         unsafe {
-            address.write(flat_header(elements.len()));
+            address.write(header(TUPLE, elements.len()) | FLAT | (total as u64) << 32);
             address
                 .add(1)
                 .copy_from_nonoverlapping(NonNull::from(elements).cast(), elements.len());
+            if let Some(lease) = lease {
+                address.add(total - 1).write(lease);
+            }
         }
         Some(Block { address })
     }
@@ -271,6 +280,11 @@ impl Block {
             address: self.address,
             block: PhantomData,
         }
+    }
+
+    #[inline]
+    pub(crate) fn address(&self) -> NonNull<u64> {
+        self.address
     }
 
     /// Gives up ownership of the block. Whoever has the address owns it now. The address is a multiple of 8.
@@ -656,6 +670,13 @@ impl<'a> BlockRef<'a> {
         item_words(header)
     }
 
+    /// Whether the block has held terms. O(items).
+    pub(crate) fn has_held_terms(self) -> bool {
+        let mut held = false;
+        self.for_each_kept(|_| (), |_| held = true);
+        held
+    }
+
     /// A copy. `None` if a term in the block is held, or when memory is exhausted.
     #[inline]
     fn copied(self, guard: &Guard) -> Option<Block> {
@@ -669,9 +690,7 @@ impl<'a> BlockRef<'a> {
     /// [`copied`](Self::copied) for a block in which something is held or counted.
     #[inline(never)]
     fn copied_counting(self, guard: &Guard) -> Option<Block> {
-        let mut held = false;
-        self.for_each_kept(|_| (), |_| held = true);
-        if held {
+        if self.has_held_terms() {
             return None;
         }
         // SAFETY: a block. The references in it are counted below.

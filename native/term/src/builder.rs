@@ -520,6 +520,12 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Appends the lease of a stored object, as the last item of its block.
+    pub(crate) fn lease(&mut self, word: u64) {
+        // SAFETY: there is room for one word.
+        unsafe { self.add(1).write(word) };
+    }
+
     /// Whether something that was built is held or counted.
     #[inline]
     pub(crate) fn has_held(&self) -> bool {

@@ -52,6 +52,8 @@ pub(crate) const REFERENCE: u64 = PLAIN_REFERENCE & KIND_MASK;
 /// A fun of immediates. The item is what the VM has: the [words](Fun::words), then the environment. The header has the number of terms there
 /// from bit 16 on.
 pub(crate) const PLAIN_FUN: u64 = 0x14;
+/// The [lease](crate::lease) of an object: one word, the last item of its block. It is no term.
+pub(crate) const LEASE: u64 = 0x11;
 const PLAIN_FUN_SHIFT: u32 = 16;
 /// The bit in which the kinds of plain references and plain funs differ.
 const IS_FUN: u64 = PLAIN_FUN ^ REFERENCE;
@@ -143,6 +145,12 @@ pub(crate) fn is_held(header: u64) -> bool {
 #[inline]
 pub(crate) fn is_counted(header: u64) -> bool {
     header & KIND_MASK == COUNTED_BINARY
+}
+
+/// Whether an item with this header is a lease.
+#[inline]
+pub(crate) fn is_lease(header: u64) -> bool {
+    header & KIND_MASK == LEASE
 }
 
 /// The number of words of an item with this header.

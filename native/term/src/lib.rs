@@ -10,6 +10,7 @@ mod format;
 mod hash;
 mod host;
 mod in_place;
+pub mod lease;
 mod normalized_key;
 mod number;
 mod order;

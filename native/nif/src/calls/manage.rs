@@ -178,6 +178,7 @@ fn refused(env: Env, refusal: Refusal) -> Failure {
         Refusal::Kind(engine, kind) => ["engine_lacks_type", engine.text(), kind.text()],
         Refusal::Option(engine, option) => ["engine_lacks_option", engine.text(), option.text()],
         Refusal::NoDelegation => return Failure::Bad(env.atom("nothing_delegated")),
+        Refusal::NoExpiry => return Failure::Bad(env.atom("no_expiry_here")),
         Refusal::NoHashTable => return Failure::Bad(env.atom("no_hash_table")),
     };
     Failure::Bad(env.tuple(&parts.map(|part| env.atom(part))))

@@ -10,7 +10,9 @@ use crate::object::schema::Probe;
 use crate::registry::reaper::{self, Garbage};
 use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
+use cats_sync::facade::AtomicU64;
 use cats_sync::slab;
+use cats_term::lease::{Lease, Request};
 use cats_term::{
     block_weight, bytes_of, is_immediate, key_word_of_part, Block, BlockRef, ChangingRef, Dismantled, NewElement,
     Rebuilt, Scratch, Short, State, TermRef, CHANGING_LIMIT,
@@ -68,6 +70,16 @@ pub struct Layout {
     pub key: usize,
     /// Whether objects are packed if that makes them smaller.
     pub packed: bool,
+    /// Whether each object is in a block and has a [lease](cats_term::lease). Such objects are not packed.
+    pub leased: bool,
+}
+
+impl Layout {
+    /// Whether objects are stored as they are.
+    #[inline(always)]
+    fn is_plain(self) -> bool {
+        !self.packed && !self.leased
+    }
 }
 
 /// An object to store.
@@ -215,7 +227,7 @@ impl<'a> Object<'a> {
     /// The body of the object, if it is stored inline.
     #[inline(always)]
     pub fn inline(&self, layout: Layout) -> Option<u64> {
-        inline(self.immediates()?, layout.key)
+        inline(self.immediates()?, layout)
     }
 
     /// The object's body, in the form that the layout requires. `None` when memory is exhausted.
@@ -225,11 +237,22 @@ impl<'a> Object<'a> {
             // SAFETY: this value owns the block.
             Some(block) if layout.packed => Some(unsafe { stored(block_of(block.into_body()), layout) }),
             Some(block) => Some(block.into_body()),
-            None => match inline(self.elements, layout.key) {
+            None => match inline(self.elements, layout) {
                 Some(body) => Some(body),
                 None => Block::flat(self.elements, guard).map(|block| stored(block, layout)),
             },
         }
+    }
+
+    /// The object's body in a table with leases. `None` when memory is exhausted.
+    pub fn into_leased_body(self, request: Request, guard: &Guard) -> Option<u64> {
+        let lease = Lease::of_request(request);
+        let block = match self.block {
+            // SAFETY: this value owns the block.
+            Some(block) => unsafe { block_of(block.into_body()) }.leased(lease, guard),
+            None => Block::flat_leased(self.elements, lease, guard),
+        };
+        block.map(address)
     }
 }
 
@@ -245,7 +268,7 @@ pub fn block_body(block: Block, layout: Layout) -> u64 {
 /// The same for a tuple of immediates. It may be a pair, which is stored inline.
 #[cold]
 fn flat_body(block: Block, layout: Layout) -> u64 {
-    match inline(block.as_ref().elements_raw(), layout.key) {
+    match inline(block.as_ref().elements_raw(), layout) {
         Some(body) => body,
         None => stored(block, layout),
     }
@@ -254,20 +277,58 @@ fn flat_body(block: Block, layout: Layout) -> u64 {
 /// The body of a tuple that needs a block.
 #[inline(always)]
 fn stored(block: Block, layout: Layout) -> u64 {
-    match layout.packed {
-        true => address(packed::pack(block, layout.key)),
-        false => address(block),
+    match layout.is_plain() {
+        true => address(block),
+        false => stored_specially(block, layout),
+    }
+}
+
+/// [`stored`] for a table that packs its objects, or where they have leases. A lease that it adds requests that of the object that is
+/// replaced.
+#[inline(never)]
+fn stored_specially(block: Block, layout: Layout) -> u64 {
+    match layout.leased {
+        true => address(slab::needed(
+            block.leased(Lease::of_request(Request::Kept), &epoch::pin()),
+        )),
+        false => address(packed::pack(block, layout.key)),
     }
 }
 
 /// The body of a tuple of immediates, if it can be stored inline.
 #[inline]
-fn inline(words: &[u64], key: usize) -> Option<u64> {
+fn inline(words: &[u64], layout: Layout) -> Option<u64> {
+    if layout.leased {
+        return None;
+    }
     match *words {
         [_] => Some(SINGLE),
-        [first, second] => Some(if key == 0 { second } else { first }),
+        [first, second] => Some(if layout.key == 0 { second } else { first }),
         _ => None,
     }
+}
+
+/// The lease of an object of a table with leases.
+///
+/// # Safety
+/// The body is that of such an object, and the object lives for `'a`.
+#[cfg_attr(not(test), expect(dead_code, reason = "the contents of tables use it next"))]
+#[inline(always)]
+pub unsafe fn lease_of<'a>(body: u64) -> &'a AtomicU64 {
+    debug_assert!(is_block(body));
+    let size = body >> ADDRESS_BITS;
+    let known = match size & HELD {
+        0 => size,
+        _ => size & HELD_WORDS,
+    };
+    // The count of an object that is changed in place stands behind the lease.
+    let words = match known {
+        // SAFETY: as the caller promises.
+        0 => unsafe { block(body) }.expect("a block").words() as u64,
+        known => known - u64::from(body & CHANGING != 0),
+    };
+    // SAFETY: the last word of the block is the lease, which all access as an atomic.
+    unsafe { &*referent(body).cast::<AtomicU64>().add(words as usize - 1) }
 }
 
 /// The body that refers to a block.
@@ -928,10 +989,15 @@ pub unsafe fn key_of<'a>(entry: Entry, key: usize) -> TermRef<'a> {
 mod tests {
     use super::*;
     use cats_sync::epoch::{collect, pin};
+    use cats_sync::facade::Ordering;
     use cats_term::test_host::{hold, install_test_host, retained, Form};
     use cats_term::{Builder, Class, NIL};
 
-    const LAYOUT: Layout = Layout { key: 0, packed: false };
+    const LAYOUT: Layout = Layout {
+        key: 0,
+        packed: false,
+        leased: false,
+    };
 
     /// A body stores the number of words of its block, unless they are too many.
     #[test]
@@ -982,6 +1048,49 @@ mod tests {
                 collect(usize::MAX);
             }
             assert_eq!(retained(7), 0);
+        }
+    }
+
+    /// The lease is found by the body, for objects of any size, with held terms, and changed in place.
+    #[test]
+    fn leases_are_found() {
+        install_test_host(false);
+        let guard = pin();
+        let lease = |body| {
+            // SAFETY: the object lives until it is freed.
+            Lease::of_word(unsafe { lease_of(body) }.load(Ordering::Relaxed))
+        };
+        let given = Request::Given(1234);
+        for arity in [1, 2, 3, 100, 0x7ffd, 0x7ffe, 0xffff] {
+            let elements = vec![NIL; arity];
+            let body = Object::flat(&elements).into_leased_body(given, &guard).unwrap();
+            assert_eq!(lease(body).request(), given);
+            // SAFETY: the object lives, nobody else knows it, and it is freed once.
+            unsafe {
+                assert_eq!(block(body).unwrap().elements_raw(), elements);
+                lease_of(body).store(Lease::new(77, 3).word(), Ordering::Relaxed);
+                if let Some((copy, ())) = changed(&guard, body, |words| words.last_mut().map(|word| *word = 0x1f)) {
+                    assert_eq!(is_changing(copy), arity + 2 <= CHANGING_LIMIT);
+                    assert_eq!(lease(copy), Lease::new(77, 3));
+                    retire_body(&guard, copy);
+                }
+                free_body(body);
+            }
+        }
+        for arity in [2, 5, 1019, 1020, 4000] {
+            let mut builder = Builder::new();
+            let root = builder.tuple(arity);
+            (0..arity).for_each(|slot| builder.set(root, slot, NIL));
+            // SAFETY: the term lives forever.
+            let term = unsafe { builder.held(Class::Fun, hold(Form::Opaque(9))) };
+            builder.set(root, 1, term);
+            let block = builder.finish().unwrap();
+            let words: Vec<u64> = block.as_ref().elements_raw().to_vec();
+            let body = Object::in_block(&words, block).into_leased_body(given, &guard).unwrap();
+            assert_eq!((lease(body).request(), retained(9)), (given, 1), "{arity}");
+            // SAFETY: as above.
+            unsafe { free_body(body) };
+            assert_eq!(retained(9), 0, "{arity}");
         }
     }
 

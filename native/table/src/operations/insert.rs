@@ -10,6 +10,7 @@ use crate::table::store::Store;
 use crate::table::{Handle, Table};
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
+use cats_term::lease::Request;
 use cats_term::{is_immediate, TermRef};
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -44,18 +45,19 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// For a table that does not pack its objects. Fails with [`Cause::None`] if the object has no key. Inlined, because copying the value
+    /// For a table that stores its objects as they are. Fails with [`Cause::None`] if the object has no key. Inlined, because copying the value
     /// through memory would be a large part of the cost of an insertion.
     #[inline(always)]
     pub fn new(guard: &Guard, table: &Table, object: Object<'_>) -> Result<Self, Failure> {
         let layout = Layout {
             packed: false,
+            leased: false,
             ..table.layout()
         };
         if object.arity() <= layout.key {
             return Err(Cause::None.into());
         }
-        debug_assert!(!table.layout().packed);
+        debug_assert!(!table.layout().packed && !table.layout().leased);
         let probe = probe_of(table, &object);
         // SAFETY: an immediate refers to no memory. Any other key is in the block. That stays where it is, and lives as long as this value,
         // or if the object is taken, as long as the guard.
@@ -75,15 +77,27 @@ impl Incoming {
         })
     }
 
-    /// For any table. If the table packs its objects, the key is read from the packed object.
+    /// For any table. If the table packs its objects, or they have leases, the key is read from what is stored.
     #[inline(never)]
     pub fn for_any(guard: &Guard, table: &Table, object: Object<'_>) -> Result<Self, Failure> {
+        Self::requesting(guard, table, object, Request::Fresh)
+    }
+
+    /// The same, for an object that requests this lease. In a table without leases the request does nothing.
+    pub fn requesting(guard: &Guard, table: &Table, object: Object<'_>, request: Request) -> Result<Self, Failure> {
         let layout = table.layout();
-        if !layout.packed || object.arity() <= layout.key {
+        if object.arity() <= layout.key {
+            return Err(Cause::None.into());
+        }
+        if !layout.packed && !layout.leased {
             return Self::new(guard, table, object);
         }
         let word = probe_of(table, &object).word();
-        let body = object.into_body(layout, guard).ok_or(Failure::SystemLimit)?;
+        let body = match layout.leased {
+            true => object.into_leased_body(request, guard),
+            false => object.into_body(layout, guard),
+        };
+        let body = body.ok_or(Failure::SystemLimit)?;
         let entry = Entry { key: word, body };
         Ok(Self {
             entry,
@@ -294,7 +308,7 @@ impl Handle<'_> {
         patient: bool,
     ) -> Result<bool, E> {
         let store = self.store();
-        let packed = self.table.layout().packed;
+        let layout = self.table.layout();
         let mut incoming = SmallVec::<[Incoming; FEW]>::with_capacity(objects.len());
         let mut cost = 0;
         for object in objects {
@@ -304,7 +318,7 @@ impl Handle<'_> {
                 return Err(Failure::Big.into());
             }
             // `new` is inlined, so it is called where that is possible.
-            incoming.push(match packed {
+            incoming.push(match layout.packed || layout.leased {
                 false => Incoming::new(self.guard, self.table, object)?,
                 true => Incoming::for_any(self.guard, self.table, object)?,
             });

@@ -232,6 +232,7 @@ impl Table {
         Layout {
             key: self.key(),
             packed: self.options.compressed(),
+            leased: self.options.leased(),
         }
     }
 

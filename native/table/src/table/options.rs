@@ -2,7 +2,9 @@
 //! an earlier one, but `set` and `protected` override nothing. Options that an engine does not support are refused.
 
 use crate::table::engines::{EngineName, EngineOption};
-use cats_engine::config::{BaseLock, BucketLocks, Config, Delegate, LockName, DEFAULT_BUCKET_LOCKS, MAX_BUCKET_LOCKS};
+use cats_engine::config::{
+    BaseLock, BucketLocks, Config, Delegate, Expiry, LockName, DEFAULT_BUCKET_LOCKS, MAX_BUCKET_LOCKS,
+};
 use std::fmt;
 
 /// The four table types.
@@ -88,6 +90,10 @@ pub enum OptionItem {
     SnapshotLimit(usize),
     /// Whether operations are counted.
     Stats(bool),
+    /// How many milliseconds an object lives.
+    Ttl(u64),
+    /// How many milliseconds an object lives after it was last read.
+    Idle(u64),
     /// An option that only some engines have, except `write_concurrency`. The number is the value, or the value's place in the option's
     /// [`values`](EngineOption::values).
     OfEngine(EngineOption, u32),
@@ -104,6 +110,8 @@ pub enum Refusal {
     NoDelegation,
     /// [`WriteConcurrency::HashLocks`] is given for an ordered table.
     NoHashTable,
+    /// Objects of such tables cannot expire.
+    NoExpiry,
 }
 
 /// The options of a `new/2`.
@@ -139,6 +147,7 @@ const DECENTRALIZED_COUNTERS: Field = Field(46, 1);
 const NAMED: Field = Field(47, 1);
 const COMPRESSED: Field = Field(48, 1);
 const PLAIN: Field = Field(49, 1);
+const LEASED: Field = Field(50, 1);
 
 const LOCKS: u64 = 3;
 const HASH_LOCKS: u64 = LOCKS + 1 + MAX_BUCKET_LOCKS.ilog2() as u64 - MIN_HASH_LOCKS.ilog2() as u64;
@@ -221,7 +230,13 @@ impl Options {
         EngineName::ALL[self.get(ENGINE) as usize]
     }
 
-    /// Whether this is a plain table: it has the default engine of its type, and its objects are not packed.
+    /// Whether the table's objects have [leases](cats_term::lease).
+    #[inline]
+    pub fn leased(self) -> bool {
+        self.get(LEASED) != 0
+    }
+
+    /// Whether this is a plain table: it has the default engine of its type, and its objects are stored as they are.
     #[inline]
     pub fn plain(self) -> bool {
         self.get(PLAIN) != 0
@@ -279,6 +294,7 @@ pub struct Collect {
     decentralized: Option<bool>,
     snapshot_limit: Option<usize>,
     counted: bool,
+    expiry: Option<Expiry>,
     /// Options that only few tables have.
     special: Option<Box<Special>>,
 }
@@ -322,6 +338,8 @@ impl Collect {
             OptionItem::Engine(engine) => self.engine = Some(engine),
             OptionItem::SnapshotLimit(bytes) => self.snapshot_limit = Some(bytes),
             OptionItem::Stats(value) => self.counted = value,
+            OptionItem::Ttl(time) => self.expiry.get_or_insert_default().ttl = time,
+            OptionItem::Idle(time) => self.expiry.get_or_insert_default().idle = time,
             OptionItem::OfEngine(option, value) => {
                 self.special.get_or_insert_default().add(option, value);
             }
@@ -350,16 +368,17 @@ impl Collect {
         if options.get(WRITE_CONCURRENCY) == 0 {
             options.set(DECENTRALIZED_COUNTERS, 0);
         }
-        options.set(PLAIN, (engine == default && !options.compressed()).into());
+        let leased = self.expiry.is_some();
+        options.set(LEASED, leased.into());
+        options.set(PLAIN, (engine == default && !options.compressed() && !leased).into());
         let locks = matches!(asked, WriteConcurrency::Locks(_));
-        let config = match engine == default && self.special.is_none() && !locks {
+        let config = match engine == default && self.special.is_none() && !locks && !leased {
             true => None,
-            false => Some(config(
-                options,
-                asked,
-                self.special.map_or_else(Special::default, |special| *special),
-                reader_groups,
-            )?),
+            false => {
+                let mut special = self.special.map_or_else(Special::default, |special| *special);
+                special.config.expiry = self.expiry;
+                Some(config(options, asked, special, reader_groups)?)
+            }
         };
         Ok(Request {
             options,
@@ -401,6 +420,11 @@ fn config(
     }
     if matches!(asked, WriteConcurrency::Locks(_)) {
         given.push(EngineOption::WriteConcurrency);
+    }
+    let default = EngineName::default_of(options.kind());
+    let can_expire = options.engine() == default && !options.kind().is_bag() && !options.compressed();
+    if config.expiry.is_some() && !can_expire {
+        return Err(Refusal::NoExpiry);
     }
     if let Some(lacking) = given.iter().find(|option| !options.engine().options().contains(option)) {
         return Err(Refusal::Option(options.engine(), *lacking));

@@ -1,0 +1,238 @@
+//! The lease of an object: how long it lives, and what the table's policies note about it.
+//!
+//! In a table with expiry, each object is a block whose last item is one word, its *lease*. So the block's number of words includes it, and
+//! it is freed and copied with the block. It is the only word of a block that readers may write, and is always accessed as an atomic.
+//!
+//! ```text
+//!  bit 63                    22 21          13 12        6 5       0
+//!    +------------------------+--------------+-----------+---------+
+//!    | deadline, milliseconds | place        | notes     | kind    |
+//!    +------------------------+--------------+-----------+---------+
+//! ```
+//!
+//! - *Deadline*: a time of the library's clock. All ones: the object does not expire.
+//! - *Place*: where the timer wheel has an item for this object.
+//! - *Notes*: seven bits for policies. Nothing here uses them. A new object has none.
+//!
+//! Before an object is in its table, its lease is a *request*. The place tells which one.
+
+use crate::block::{Block, BlockRef};
+use crate::builder::Builder;
+use crate::format::{is_lease, item_words, LEASE};
+use cats_sync::epoch::Guard;
+use cats_sync::slab;
+
+const DEADLINE_SHIFT: u32 = 22;
+const PLACE_SHIFT: u32 = 13;
+const PLACE_MASK: u64 = 0x1ff;
+const NOTES_SHIFT: u32 = 6;
+const NOTES_MASK: u64 = 0x7f;
+
+/// The deadline of an object that does not expire: some 139 years.
+pub const NEVER: u64 = u64::MAX >> DEADLINE_SHIFT;
+
+/// The place of an object for which the wheel has no item.
+pub const NOWHERE: u64 = PLACE_MASK;
+/// The place of a request for the table's own time to live.
+const FRESH: u64 = PLACE_MASK - 1;
+/// The place of a request for the time that stands in place of the deadline.
+const GIVEN: u64 = PLACE_MASK - 2;
+/// The place of a request for the lease of the object that is replaced.
+const KEPT: u64 = PLACE_MASK - 3;
+/// Places of the wheel are below this number.
+pub const PLACES: u64 = KEPT;
+
+/// The value of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease(u64);
+
+/// What the lease of a new object shall be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// The table's time to live, from now on.
+    Fresh,
+    /// This many milliseconds from now on, or [`NEVER`].
+    Given(u64),
+    /// That of the object that is replaced. If there is none, as for `Fresh`.
+    Kept,
+}
+
+impl Lease {
+    /// A lease with this deadline, for which the wheel has an item at this place.
+    #[inline]
+    pub fn new(deadline: u64, place: u64) -> Self {
+        debug_assert!(deadline <= NEVER && (place < PLACES || place == NOWHERE));
+        Self(deadline << DEADLINE_SHIFT | place << PLACE_SHIFT | LEASE)
+    }
+
+    #[inline]
+    pub fn of_request(request: Request) -> Self {
+        let (time, place) = match request {
+            Request::Fresh => (0, FRESH),
+            Request::Given(time) => (time.min(NEVER), GIVEN),
+            Request::Kept => (0, KEPT),
+        };
+        Self(time << DEADLINE_SHIFT | place << PLACE_SHIFT | LEASE)
+    }
+
+    #[inline]
+    pub fn of_word(word: u64) -> Self {
+        debug_assert!(is_lease(word));
+        Self(word)
+    }
+
+    #[inline]
+    pub fn word(self) -> u64 {
+        self.0
+    }
+
+    /// The request of an object that is not in its table yet. A copy of an object that is there asks for the lease of that one.
+    #[inline]
+    pub fn request(self) -> Request {
+        match self.0 >> PLACE_SHIFT & PLACE_MASK {
+            FRESH => Request::Fresh,
+            GIVEN => Request::Given(self.deadline()),
+            _ => Request::Kept,
+        }
+    }
+
+    /// The deadline, or [`NEVER`].
+    #[inline(always)]
+    pub fn deadline(self) -> u64 {
+        self.0 >> DEADLINE_SHIFT
+    }
+
+    #[inline]
+    pub fn place(self) -> u64 {
+        self.0 >> PLACE_SHIFT & PLACE_MASK
+    }
+
+    #[inline]
+    pub fn notes(self) -> u64 {
+        self.0 >> NOTES_SHIFT & NOTES_MASK
+    }
+
+    #[inline]
+    pub fn with_deadline(self, deadline: u64) -> Self {
+        debug_assert!(deadline <= NEVER);
+        Self(self.0 & ((1 << DEADLINE_SHIFT) - 1) | deadline << DEADLINE_SHIFT)
+    }
+
+    #[inline]
+    pub fn with_place(self, place: u64) -> Self {
+        debug_assert!(place <= PLACE_MASK);
+        Self(self.0 & !(PLACE_MASK << PLACE_SHIFT) | place << PLACE_SHIFT)
+    }
+
+    #[inline]
+    pub fn with_notes(self, notes: u64) -> Self {
+        debug_assert!(notes <= NOTES_MASK);
+        Self(self.0 & !(NOTES_MASK << NOTES_SHIFT) | notes << NOTES_SHIFT)
+    }
+}
+
+impl Block {
+    /// The tuple of these immediates, with a lease. `None` when memory is exhausted.
+    pub fn flat_leased(elements: &[u64], lease: Lease, guard: &Guard) -> Option<Block> {
+        Self::flat_with(elements, Some(lease.word()), guard)
+    }
+
+    /// The same block with this lease. If it has one, that is replaced. `None` when memory is exhausted.
+    pub fn leased(self, lease: Lease, guard: &Guard) -> Option<Block> {
+        let view = self.as_ref();
+        if view.has_lease() {
+            let last = view.words() - 1;
+            // SAFETY: the last word is the lease, and nobody else knows the block.
+            unsafe { self.address().add(last).write(lease.word()) };
+            return Some(self);
+        }
+        // The host knows where the words of held terms are, so they do not move.
+        if view.has_held_terms() {
+            let mut builder = Builder::new();
+            view.build_with_elements(&mut builder, std::iter::empty());
+            builder.lease(lease.word());
+            return builder.finish();
+        }
+        let words = view.words();
+        let address = slab::alloc_pinned(guard, (words + 1) * 8)?.cast::<u64>();
+        // SAFETY: the memory is new and has room for one word more. What is counted in the block belongs to the new one, so the old memory
+        // is freed alone. Items refer to each other by offsets.
+        unsafe {
+            address.copy_from_nonoverlapping(view.address(), words);
+            address.write(address.read() + (1 << 32));
+            address.add(words).write(lease.word());
+            Block::free_words(self.into_raw().as_ptr().cast(), words);
+            Some(Block::from_raw(address))
+        }
+    }
+}
+
+impl BlockRef<'_> {
+    /// Whether the block has a lease. O(items).
+    pub fn has_lease(self) -> bool {
+        let (mut at, end) = (1 + self.arity(), self.words());
+        if at == end {
+            return false;
+        }
+        let words = self.as_words();
+        while at + 1 < end {
+            at += item_words(words[at]);
+        }
+        at < end && is_lease(words[at])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::NIL;
+    use cats_sync::epoch::pin;
+
+    #[test]
+    fn fields_do_not_touch_each_other() {
+        let lease = Lease::new(123_456_789, 77).with_notes(0x55);
+        assert_eq!(
+            (lease.deadline(), lease.place(), lease.notes()),
+            (123_456_789, 77, 0x55)
+        );
+        let lease = lease.with_deadline(NEVER).with_place(NOWHERE).with_notes(0x7f);
+        assert_eq!((lease.deadline(), lease.place(), lease.notes()), (NEVER, NOWHERE, 0x7f));
+        assert!(is_lease(lease.word()));
+        for request in [
+            Request::Fresh,
+            Request::Given(1000),
+            Request::Given(NEVER),
+            Request::Kept,
+        ] {
+            assert_eq!(Lease::of_request(request).request(), request);
+        }
+        assert_eq!(Lease::new(5, 0).request(), Request::Kept);
+    }
+
+    #[test]
+    fn blocks_get_a_lease() {
+        let guard = pin();
+        let flat = Block::flat_leased(&[NIL; 3], Lease::new(7, 1), &guard).unwrap();
+        assert!(flat.as_ref().has_lease() && flat.as_ref().is_flat());
+        assert_eq!(
+            (flat.as_ref().words(), flat.as_ref().elements_raw()),
+            (5, &[NIL; 3][..])
+        );
+        let mut builder = Builder::new();
+        let root = builder.tuple(2);
+        let float = builder.float(f64::from_bits(Lease::new(9, 9).word()));
+        builder.set(root, 0, NIL);
+        builder.set(root, 1, float);
+        // The last word of the float looks like a lease.
+        let plain = builder.finish().unwrap();
+        assert!(!plain.as_ref().has_lease());
+        let leased = plain.leased(Lease::new(8, 2), &guard).unwrap();
+        assert!(leased.as_ref().has_lease());
+        assert_eq!(leased.as_ref().words(), 6);
+        let again = leased.leased(Lease::new(10, 3), &guard).unwrap();
+        assert_eq!(
+            (again.as_ref().words(), again.as_ref().as_words()[5]),
+            (6, Lease::new(10, 3).word())
+        );
+    }
+}

@@ -4,7 +4,7 @@
 //! it is freed and copied with the block. It is the only word of a block that readers may write, and is always accessed as an atomic.
 //!
 //! ```text
-//!  bit 63                    22 21          13 12        6 5       0
+//!  bit 63                    22 21          12 11        6 5       0
 //!    +------------------------+--------------+-----------+---------+
 //!    | deadline, milliseconds | place        | notes     | kind    |
 //!    +------------------------+--------------+-----------+---------+
@@ -12,7 +12,7 @@
 //!
 //! - *Deadline*: a time of the library's clock. All ones: the object does not expire.
 //! - *Place*: where the timer wheel has an item for this object.
-//! - *Notes*: seven bits for policies. Nothing here uses them. A new object has none.
+//! - *Notes*: six bits for policies. Nothing here uses them. A new object has none.
 //!
 //! Before an object is in its table, its lease is a *request*. The place tells which one.
 
@@ -23,10 +23,10 @@ use cats_sync::epoch::Guard;
 use cats_sync::slab;
 
 const DEADLINE_SHIFT: u32 = 22;
-const PLACE_SHIFT: u32 = 13;
-const PLACE_MASK: u64 = 0x1ff;
+const PLACE_SHIFT: u32 = 12;
+const PLACE_MASK: u64 = 0x3ff;
 const NOTES_SHIFT: u32 = 6;
-const NOTES_MASK: u64 = 0x7f;
+const NOTES_MASK: u64 = 0x3f;
 
 /// The deadline of an object that does not expire: some 139 years.
 pub const NEVER: u64 = u64::MAX >> DEADLINE_SHIFT;
@@ -190,13 +190,13 @@ mod tests {
 
     #[test]
     fn fields_do_not_touch_each_other() {
-        let lease = Lease::new(123_456_789, 77).with_notes(0x55);
+        let lease = Lease::new(123_456_789, 777).with_notes(0x15);
         assert_eq!(
             (lease.deadline(), lease.place(), lease.notes()),
-            (123_456_789, 77, 0x55)
+            (123_456_789, 777, 0x15)
         );
-        let lease = lease.with_deadline(NEVER).with_place(NOWHERE).with_notes(0x7f);
-        assert_eq!((lease.deadline(), lease.place(), lease.notes()), (NEVER, NOWHERE, 0x7f));
+        let lease = lease.with_deadline(NEVER).with_place(NOWHERE).with_notes(0x3f);
+        assert_eq!((lease.deadline(), lease.place(), lease.notes()), (NEVER, NOWHERE, 0x3f));
         assert!(is_lease(lease.word()));
         for request in [
             Request::Fresh,

@@ -11,6 +11,8 @@
 %% <li>{@link lookup_many/2}, {@link take_many/2}, {@link delete_many/2} and {@link insert_many/2} treat many keys in
 %%     one call, and overlap their cache misses.</li>
 %% <li>{@link update/3} changes an object by a function. {@link replace/3} is compare-and-swap of an object.</li>
+%% <li>Objects expire in a table with option `ttl' or `idle'. {@link insert/3}, {@link touch/3} and {@link ttl/2} treat the
+%%     time of one object.</li>
 %% <li>{@link add/3} adds to counters that are integers or floats.</li>
 %% <li>{@link rank/2}, {@link nth/2}, {@link count/3} and {@link range/4} treat an `ordered_set' as a sequence: the
 %%     place of a key, the object at a place, and the objects between two keys.</li>
@@ -48,10 +50,11 @@
 
 -export([add/3, all/0, claim/1, count/2, count/3, delete/1, delete/2, delete_all_objects/1, delete_many/2,
          delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, give_away/3, i/0, info/1, info/2,
-         insert/2, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4,
+         insert/2, insert/3, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4,
          lookup_elements/3, lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4,
-         rank/2, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, stats/0, stats/1, stats_delta/2, tab2list/1, take/2, take_many/2,
-         update/3, update/4, update_counter/3, update_counter/4, update_element/3, update_element/4, whereis/1]).
+         rank/2, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, stats/0, stats/1, stats_delta/2, tab2list/1,
+         take/2, take_many/2, touch/3, ttl/2, update/3, update/4, update_counter/3, update_counter/4, update_element/3,
+         update_element/4, whereis/1]).
 
 -export([fun2ms/1, is_compiled_ms/1, match/1, match/2, match/3, match_delete/2, match_object/1,
          match_object/2, match_object/3, match_spec_compile/1, match_spec_run/2, repair_continuation/2, select/1,
@@ -61,8 +64,8 @@
 -export([foldl/3, foldr/3, from_dets/2, from_ets/2, i/1, i/2, i/3, init_table/2, file2tab/1, file2tab/2, tab2file/2,
          tab2file/3, tabfile_info/1, table/1, table/2, to_dets/2, to_ets/2]).
 
--export_type([change/0, engine/0, engine_option/0, fetch_options/0, increment/0, info_item/0, key_range/0, option/0, tab/0,
-              stats/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
+-export_type([change/0, engine/0, engine_option/0, fetch_options/0, increment/0, info_item/0, insert_options/0, key_range/0,
+              lifetime/0, option/0, tab/0, stats/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
 -type table() :: atom() | tid().
@@ -112,12 +115,16 @@
                 | {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none} | {heir, keep}
                 | {write_concurrency, boolean() | auto} | {read_concurrency, boolean()}
                 | {decentralized_counters, boolean()} | compressed | {engine, engine()} | engine_option()
-                | {snapshot_limit, Bytes :: non_neg_integer()} | {stats, boolean()}.
-%% An option of {@link new/2}. All but `engine', the {@link engine_option()}, `{heir, keep}', `snapshot_limit' and `stats' are
-%% those of `ets'. With `{stats, true}' the table counts its operations, see {@link stats/1}.
--type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | fixed | heir | id
+                | {snapshot_limit, Bytes :: non_neg_integer()} | {stats, boolean()} | {ttl, lifetime()} | {idle, lifetime()}.
+%% An option of {@link new/2}. All but `engine', the {@link engine_option()}, `{heir, keep}', `snapshot_limit', `stats', `ttl' and
+%% `idle' are those of `ets'. With `{stats, true}' the table counts its operations, see {@link stats/1}.
+-type lifetime() :: (Milliseconds :: pos_integer()) | infinity.
+%% How long an object lives.
+-type insert_options() :: #{ttl => lifetime()}.
+%% How long the objects of {@link insert/3} live. By default as long as the table's option says.
+-type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | fixed | heir | id | idle
                    | keypos | memory | name | named_table | node | owner | protection | read_concurrency
-                   | safe_fixed | safe_fixed_monotonic_time | size | stats | type | write_concurrency.
+                   | safe_fixed | safe_fixed_monotonic_time | size | stats | ttl | type | write_concurrency.
 %% An item of {@link info/2}.
 -type match_pattern() :: atom() | tuple().
 %% A pattern for objects. `_' matches any term. `$1', `$2' and so on are variables: the same variable matches the
@@ -523,9 +530,10 @@ info_items() ->
 %% @doc Returns one item, or `undefined' if the table does not exist. Fails with `badarg' when there is no such
 %% item.
 %%
-%% The items are those of `ets', and two more. `engine' is the {@link engine()} of the table. `base_nodes' is the
+%% The items are those of `ets', and four more. `engine' is the {@link engine()} of the table. `base_nodes' is the
 %% number of parts into which engine `ca' has divided the table under contention. It is 1 without contention, and
-%% `undefined' for other engines.
+%% `undefined' for other engines. `ttl' and `idle' are the options of a table whose objects expire, and `undefined' for
+%% others.
 %%
 %% `owner' is `undefined' for a table that nobody owns, and `heir' is `keep' for one that is kept, see {@link claim/1}.
 %%
@@ -557,6 +565,26 @@ insert(Table, Objects) ->
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
+
+%% @doc Like {@link insert/2}, for objects that live for a time of their own: `#{ttl => Milliseconds}' or `#{ttl =>
+%% infinity}'. Not in `ets'.
+%%
+%% In a table with option `idle', a read makes the time longer, as for other objects, but never shorter.
+%%
+%% Fails with `badarg' when the objects of the table cannot expire: it has neither option `ttl' nor option `idle'.
+-spec insert(table(), tuple() | [tuple()], insert_options()) -> true.
+insert(Table, Objects, #{ttl := Time} = Options) when map_size(Options) =:= 1 ->
+    try
+        cats_nif:insert_lasting(Table, Objects, Time)
+    catch
+        error:Cause:Stack ->
+            Native = {insert_lasting, [Table, Objects, Time]},
+            cats_failure:handle(Cause, Native, insert, [Table, Objects, Options], Stack)
+    end;
+insert(Table, Objects, Options) when map_size(Options) =:= 0 ->
+    insert(Table, Objects);
+insert(Table, Objects, Options) ->
+    cats_failure:fail(badarg, no_insert_options, insert, [Table, Objects, Options]).
 
 %% @doc Inserts a list of objects, one after the other, each as {@link insert/2} does. Not in `ets'.
 %%
@@ -718,6 +746,14 @@ memory() ->
 %% engine_option()} as well.
 %%
 %% `{snapshot_limit, Bytes}' bounds what is kept for the snapshots of the table, see {@link snapshot/1}.
+%%
+%% `{ttl, Milliseconds}' lets each object expire so long after it was inserted, `{idle, Milliseconds}' so long after it was
+%% last read. A table has one of both. With `{ttl, infinity}' only objects expire that have a time of their own, see
+%% {@link insert/3}. An expired object is gone for every function at its time, by the monotonic clock of the system. The
+%% functions that insert an object give it its time. Those that update one keep it: {@link update_counter/3}, {@link
+%% update_element/3}, {@link add/3}, {@link replace/3}, {@link update/3} and {@link select_replace/2}. Reads move the time of
+%% option `idle' in steps of a sixteenth, so that few reads write. Both options are for `set' and `ordered_set' with the
+%% default engine, and not for `compressed' tables.
 %%
 %% Fails with `badarg' when an option is invalid, when the name is taken, or when the engine does not support the
 %% table type or an option. The explanation names the option.
@@ -1033,6 +1069,30 @@ take_many(Table, Keys, Called) ->
     case slice(take_many, Table, Keys, Called) of
         {Lists, Rest} -> Lists ++ take_many(Table, Rest, Called);
         Lists -> Lists
+    end.
+
+%% @doc Lets the object with the key live for this time from now on, whatever was left. Returns whether there is one. Atomic
+%% and isolated. Not in `ets'.
+%%
+%% Fails with `badarg' when the objects of the table cannot expire, see {@link insert/3}.
+-spec touch(table(), Key :: term(), lifetime()) -> boolean().
+touch(Table, Key, Time) ->
+    try
+        cats_nif:touch(Table, Key, Time)
+    catch
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+    end.
+
+%% @doc Returns how long the object with the key still lives: milliseconds, or `infinity'. `undefined' if the table does not
+%% hold the key. Does not count as a read for option `idle'. Not in `ets'.
+%%
+%% Fails with `badarg' when the objects of the table cannot expire, see {@link insert/3}.
+-spec ttl(table(), Key :: term()) -> lifetime() | undefined.
+ttl(Table, Key) ->
+    try
+        cats_nif:ttl(Table, Key)
+    catch
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.
 
 %% @doc Changes the object with the key by a function, and returns the function's result. Returns `false', and does

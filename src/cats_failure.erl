@@ -91,9 +91,10 @@ error_info({Why, _Option} = Cause) when Why =:= invalid_option; Why =:= repeated
 error_info({Tables, _Cause} = Cause) when Tables =:= cats; Tables =:= ets ->
     {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
 error_info(Cause) ->
-    Causes = [access, already_exists, badkey, default, id, keypos, nested, no_fetch_options, no_fun, no_hash_table,
-              no_object, no_order_statistics, no_range, no_ranges, no_snapshots, no_transactions, not_owner,
-              nothing_delegated, other_key, overflow, owned, owner, position, snapshot, snapshot_limit, table_type, type],
+    Causes = [access, already_exists, badkey, default, id, keypos, nested, no_expiry, no_expiry_here, no_fetch_options, no_fun,
+              no_hash_table, no_insert_options, no_object, no_order_statistics, no_range, no_ranges, no_snapshots, no_time, no_transactions, not_owner,
+              nothing_delegated, other_key, overflow, owned, owner, position, snapshot, snapshot_limit, table_type, ttl_and_idle,
+              type],
     case lists:member(Cause, Causes) of
         true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
         false -> unknown
@@ -146,6 +147,16 @@ explain(badarg, new, [_Name, _Options], nothing_delegated) ->
     #{2 => <<"option delegate goes with {lock, mrqd} only">>};
 explain(badarg, new, [_Name, _Options], no_hash_table) ->
     #{2 => <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>};
+explain(badarg, new, [_Name, _Options], no_expiry_here) ->
+    #{2 => <<"objects expire only in tables of type set and ordered_set, with the default engine and not compressed">>};
+explain(badarg, new, [_Name, _Options], ttl_and_idle) ->
+    #{2 => <<"a table has option ttl or option idle, not both">>};
+explain(badarg, _Function, _Arguments, no_expiry) ->
+    #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>};
+explain(badarg, insert, [_Table, _Objects, _Options], no_insert_options) ->
+    #{3 => <<"not a map with ttl: a positive number of milliseconds, or infinity">>};
+explain(badarg, _Function, _Arguments, no_time) ->
+    #{3 => <<"neither a positive number of milliseconds nor infinity">>};
 explain(badarg, fetch, _Arguments, nested) ->
     #{2 => <<"the function fetches the key for which it makes the object">>};
 explain(badarg, fetch, _Arguments, no_fetch_options) ->
@@ -238,6 +249,10 @@ explain(badarg, add, [_Table, _Key, Increments], none) ->
         true -> #{3 => <<"a counter is not a number">>};
         false -> #{3 => <<"not a number, nor a position with a number, nor a list of such">>}
     end;
+explain(Reason, insert, [Table, Objects, _Options], Cause) ->
+    as_ets(Reason, insert, [Table, Objects], Cause);
+explain(Reason, Function, [Table | _], Cause) when Function =:= touch; Function =:= ttl ->
+    as_ets(Reason, delete, [Table], Cause);
 explain(Reason, add, [Table, Key, Increments], Cause) ->
     as_ets(Reason, update_counter, [Table, Key, in_integers(Increments)], Cause);
 explain(Reason, Function, [Table | _], Cause) when Function =:= fetch; Function =:= replace; Function =:= update ->

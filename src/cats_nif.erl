@@ -30,6 +30,9 @@
     replace/3,
     remove/2,
     add/3,
+    insert_lasting/3,
+    touch/3,
+    ttl/2,
     take_many/2,
     delete_many/2,
     insert_many/2,
@@ -76,6 +79,7 @@
     transaction_commit/2,
     transaction_prefer/0,
     transaction_yield/0,
+    stop_clock/1,
     configure/1,
     settings/0,
     memory/0,
@@ -340,6 +344,19 @@ remove(_Table, _Object) -> erlang:nif_error(not_loaded).
 
 -spec add(table(), term(), number() | tuple() | [tuple()]) -> number() | [number()].
 add(_Table, _Key, _Increments) -> erlang:nif_error(not_loaded).
+
+-spec insert_lasting(table(), tuple() | [tuple()], pos_integer() | infinity) -> true.
+insert_lasting(_Table, _Objects, _Time) -> erlang:nif_error(not_loaded).
+
+-spec touch(table(), term(), pos_integer() | infinity) -> boolean().
+touch(_Table, _Key, _Time) -> erlang:nif_error(not_loaded).
+
+-spec ttl(table(), term()) -> pos_integer() | infinity | undefined.
+ttl(_Table, _Key) -> erlang:nif_error(not_loaded).
+
+%% Stops the clock of tables with expiry at a time in milliseconds, or lets it go on. For tests.
+-spec stop_clock(At :: non_neg_integer() | false) -> Now :: non_neg_integer().
+stop_clock(_At) -> erlang:nif_error(not_loaded).
 
 -spec take_many(table(), [term()]) -> [[tuple()]] | {[[tuple()]], Rest :: [term()]}.
 take_many(_Table, _Keys) -> erlang:nif_error(not_loaded).

@@ -89,7 +89,7 @@ pub(crate) fn light_if_free() {
 
 /// The frequent side's barrier between its store and its loads. It needs no instruction if `heavy` can do the work.
 #[inline]
-pub(crate) fn light() {
+pub fn light() {
     if kernel::asymmetric() {
         light_if_free();
     } else {
@@ -100,7 +100,7 @@ pub(crate) fn light() {
 /// The rare side's barrier between its store and its loads. A system call, which takes microseconds at most. False if
 /// the kernel had no memory for it: then nothing is ordered.
 #[must_use]
-pub(crate) fn heavy() -> bool {
+pub fn heavy() -> bool {
     let asymmetric = kernel::asymmetric();
     // The fence orders this thread itself, whatever the kernel does for the caller.
     fence(Ordering::SeqCst);

@@ -6,9 +6,11 @@
 //! thread waits for its turn, and yields the processor meanwhile.
 
 pub mod backoff;
-mod barrier;
+pub mod barrier;
 pub mod bucket_lock;
 pub mod cache_line;
+#[cfg(not(loom))]
+pub mod clock;
 pub mod epoch;
 pub mod events;
 pub mod facade;

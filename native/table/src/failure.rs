@@ -39,6 +39,8 @@ pub enum Cause {
     Snapshot,
     /// The table is a snapshot that has died, because what was kept for it was too large.
     SnapshotLimit,
+    /// The objects of the table cannot expire.
+    NoExpiry,
     /// The engine has no snapshots.
     NoSnapshots,
 }

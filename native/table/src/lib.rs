@@ -3,6 +3,7 @@
 //! A [`Registry`] knows all tables. Finding a [`Table`] by name or identifier gives a [`Handle`] for one call. The operations are methods
 //! of the handle. Each file in `operations` has one group of them.
 
+pub mod expiry;
 mod failure;
 mod object;
 mod operations;
@@ -16,6 +17,7 @@ pub use failure::{Cause, Failure};
 pub use object::schema::{OwnedKey, Probe};
 pub use object::{Object, ObjectRef, COPY_LIMIT};
 pub use operations::add::{Amount, Amounts, Increment};
+pub use operations::expiry::Time as Lifetime;
 pub use operations::info::BucketStatistics;
 pub use operations::insert::{is_flat, LIST_LIMIT};
 pub use operations::lookup::{Objects, GROUP_LIMIT};

@@ -5,6 +5,7 @@ mod common;
 
 use cats_sync::{epoch, slab};
 use cats_table::{Failure, Kind, Object, Right, Table};
+use cats_term::lease::Request;
 use cats_term::small;
 use common::*;
 use std::ffi::c_void;
@@ -94,7 +95,9 @@ fn a_list_that_fails_half_way_is_counted() {
     let pairs: Vec<[u64; 2]> = (0..300).map(|i| [small(i).unwrap(); 2]).collect();
     without_memory(|| {
         let objects = pairs.iter().map(|pair| Ok::<_, Failure>(Object::flat(pair)));
-        let inserted = panic::catch_unwind(AssertUnwindSafe(|| handle.insert_list(objects, false, true)));
+        let inserted = panic::catch_unwind(AssertUnwindSafe(|| {
+            handle.insert_list(objects, false, Request::Fresh, true)
+        }));
         assert!(inserted.unwrap_err().is::<slab::OutOfMemory>());
     });
     let found = contents(handle).len();

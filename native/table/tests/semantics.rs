@@ -6,6 +6,7 @@ use cats_sync::epoch;
 use cats_table::{
     Addition, Cause, Collect, Direction, ElementOp, Failure, Handle, Kind, Number, Objects, OptionItem, Tuple,
 };
+use cats_term::lease::Request;
 use cats_term::TermRef;
 use common::*;
 use proptest::prelude::*;
@@ -295,7 +296,11 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                         false => cats_table::Object::in_block(words, block(object)),
                     })
                 });
-                assert_eq!(handle.insert_list(objects, *new, false), Ok(done), "{op:?}");
+                assert_eq!(
+                    handle.insert_list(objects, *new, Request::Fresh, false),
+                    Ok(done),
+                    "{op:?}"
+                );
                 if done {
                     list.iter().for_each(|object| model.insert(object));
                 }
@@ -544,9 +549,12 @@ fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
             .iter()
             .map(|words| Ok::<_, Failure>(cats_table::Object::flat(words)))
     };
-    assert_eq!(handle.insert_list(list(), false, false), Err(Failure::Big));
+    assert_eq!(
+        handle.insert_list(list(), false, Request::Fresh, false),
+        Err(Failure::Big)
+    );
     assert_eq!(handle.size(), 0);
-    assert_eq!(handle.insert_list(list(), false, true), Ok(true));
+    assert_eq!(handle.insert_list(list(), false, Request::Fresh, true), Ok(true));
     assert_eq!(handle.size(), 2000);
     with_key(&Value::Atom(0), |term| {
         assert_eq!(lookup(handle, term, false), Err(Failure::Big));
@@ -568,7 +576,7 @@ fn what_is_too_much_for_a_scheduler_is_refused_with_nothing_done() {
     let handle = table.by_identifier(&guard);
     let equal = || cats_table::Object::flat(&objects[0]);
     let list = (0..2000).map(|_| Ok::<_, Failure>(equal()));
-    assert_eq!(handle.insert_list(list, false, true), Ok(true));
+    assert_eq!(handle.insert_list(list, false, Request::Fresh, true), Ok(true));
     assert_eq!(handle.delete_object(equal(), || false), Err(Failure::Big));
     assert_eq!(handle.size(), 2000);
     assert_eq!(handle.delete_object(equal(), || true), Ok(2000));

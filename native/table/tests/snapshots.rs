@@ -7,6 +7,7 @@ use cats_table::{
     begin_snapshot, finish_snapshot, is_snapshot_of, reaper, Addition, Begun, Cause, Failure, Handle, Kind, Object,
     Objects, Reads, Registry, Table, Words, Writes,
 };
+use cats_term::lease::Request;
 use common::*;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -442,7 +443,7 @@ impl Recorder<'_> {
                         Some(_) => Ok::<_, Failure>(Object::flat(words)),
                         None => Ok(Object::in_block(words, block(elements))),
                     });
-                handle.insert_list(objects, false, true)
+                handle.insert_list(objects, false, Request::Fresh, true)
             })
             .unwrap();
             (vec![], None)

@@ -7,6 +7,7 @@ use cats_table::{
     reaper, Addition, Cause, Direction, ElementOp, Failure, Handle, Heir, Host, Kind, Object, ObjectRef, Objects,
     Registry, Right, Selection, Table, NOBODY,
 };
+use cats_term::lease::Request;
 use cats_term::{small, Scratch, TermRef, View};
 use common::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -61,7 +62,7 @@ fn lists_are_seen_whole_or_not_at_all() {
                             let objects: Vec<[u64; 2]> = (0..10).map(|key| [word(key), value]).collect();
                             let handle = table.by_identifier(&guard);
                             let list = || objects.iter().map(|object| Ok::<_, Failure>(Object::flat(object)));
-                            patiently(|| handle.insert_list(list(), false, false)).unwrap();
+                            patiently(|| handle.insert_list(list(), false, Request::Fresh, false)).unwrap();
                         }
                     })
                 })

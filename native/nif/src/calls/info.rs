@@ -21,8 +21,21 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
     let options = table.options();
     let integer = |value: usize| Ok(env.unsigned(value as u64));
     match item {
-        _ if item == atoms::size() => integer(handle.size()),
-        _ if item == atoms::memory() => integer(handle.bytes().div_ceil(8)),
+        _ if item == atoms::size() => {
+            handle.settle(on_dirty_scheduler())?;
+            integer(handle.size())
+        }
+        _ if item == atoms::memory() => {
+            handle.settle(on_dirty_scheduler())?;
+            integer(handle.bytes().div_ceil(8))
+        }
+        _ if item == atoms::ttl() || item == atoms::idle() => Ok(match handle.expiry() {
+            None => atoms::undefined(),
+            Some((ttl, idle)) => match if item == atoms::ttl() { ttl } else { idle } {
+                u64::MAX => atoms::infinity(),
+                time => env.unsigned(time),
+            },
+        }),
         _ if item == atoms::type_() => Ok(env.atom(options.kind().text())),
         _ if item == atoms::owner() => Ok(match table.owner() {
             NOBODY => atoms::undefined(),
@@ -112,6 +125,7 @@ fn statistics(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
     if handle.table().is_snapshot() && !on_dirty_scheduler() {
         return Err(Failure::Big);
     }
+    handle.settle(on_dirty_scheduler())?;
     let Some(figures) = handle.statistics()? else {
         return Ok(atoms::false_());
     };

@@ -139,6 +139,10 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
         Some(OptionItem::SnapshotLimit(usize::try_from(bytes).ok()?))
     } else if what == atoms::stats() {
         flag().map(OptionItem::Stats)
+    } else if what == atoms::ttl() {
+        Some(OptionItem::Ttl(lifetime(value)?))
+    } else if what == atoms::idle() {
+        Some(OptionItem::Idle(lifetime(value)?))
     } else if what == atoms::engine() {
         let mut built = EngineName::ALL
             .into_iter()
@@ -161,6 +165,14 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
     }
 }
 
+/// Milliseconds, or `infinity`.
+fn lifetime(value: Term) -> Option<u64> {
+    match value == atoms::infinity() {
+        true => Some(u64::MAX),
+        false => u64::try_from(value.small_integer()?).ok().filter(|time| *time > 0),
+    }
+}
+
 /// `{debug_hash_fixed_number_of_locks, Number}`.
 #[cold]
 fn hash_locks(env: Env, value: Term) -> Option<WriteConcurrency> {
@@ -179,6 +191,7 @@ fn refused(env: Env, refusal: Refusal) -> Failure {
         Refusal::Option(engine, option) => ["engine_lacks_option", engine.text(), option.text()],
         Refusal::NoDelegation => return Failure::Bad(env.atom("nothing_delegated")),
         Refusal::NoExpiry => return Failure::Bad(env.atom("no_expiry_here")),
+        Refusal::TtlAndIdle => return Failure::Bad(env.atom("ttl_and_idle")),
         Refusal::NoHashTable => return Failure::Bad(env.atom("no_hash_table")),
     };
     Failure::Bad(env.tuple(&parts.map(|part| env.atom(part))))

@@ -7,6 +7,7 @@
 //! | `update` | update_counter, update_element |
 //! | `one` | replace, remove, lookup_to_update, add |
 //! | `many` | take_many, delete_many, insert_many |
+//! | `expiry` | insert/3, touch, ttl |
 //! | `traverse` | first to prev_lookup, slot |
 //! | `order` | rank, nth, count, range |
 //! | `select` | select, match and their kin, scan |
@@ -18,6 +19,7 @@
 //!
 //! This file has what they share: finding the table, keys to search for, encoding and decoding objects.
 
+pub mod expiry;
 pub mod info;
 pub mod manage;
 pub mod many;
@@ -184,6 +186,7 @@ impl From<Cause> for Failure {
             Cause::Overflow => atoms::overflow(),
             Cause::Owned => atoms::owned(),
             Cause::Snapshot => atoms::snapshot(),
+            Cause::NoExpiry => atoms::no_expiry(),
             Cause::SnapshotLimit => atoms::snapshot_limit(),
             Cause::NoSnapshots => atoms::no_snapshots(),
         })

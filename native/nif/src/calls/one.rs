@@ -57,7 +57,8 @@ pub fn replace(env: Env, &[table, old, new]: &[Term; 3]) -> Result<Term, Failure
     let handle = find(env, &guard, table, UPDATE)?;
     if let (Some(old), Some(new)) = (env.tuple_elements(old), env.tuple_elements(new)) {
         let place = handle.table().key();
-        if let (Some(old), Some(new), false) = (inline(old), inline(new), handle.table().kind().is_bag()) {
+        let stored_so = !handle.table().kind().is_bag() && !handle.table().options().leased();
+        if let (Some(old), Some(new), true) = (inline(old), inline(new), stored_so) {
             if old.len() > place && new.len() > place && old[place] == new[place] {
                 return Ok(atoms::boolean(handle.replace_inline(old, new)?));
             }

@@ -1,15 +1,17 @@
 //! The reaper: a thread of the library's own that does in the background what calls leave behind. It hands over and deletes the
-//! tables of processes that have ended, frees the contents of deleted tables, and frees what was retired.
+//! tables of processes that have ended, frees the contents of deleted tables, removes objects that have expired, and frees what was
+//! retired.
 //!
 //! `vm/monitor.rs` notices the end of a process, and `cats_table::reaper` decides what it demands.
 //!
 //! It is no process of the VM, so nobody can stop it, kill it or fill its mailbox. It sleeps without a time limit when nothing is
-//! left to do. Otherwise it works in slices, and naps after each: where all processors are busy, it takes one from a scheduler.
+//! left to do and nothing expires. Otherwise it works in slices, and naps after each: where all processors are busy, it takes one from a scheduler.
 
 use super::*;
 use crate::held;
 use crate::vm::monitor;
 use cats_sync::epoch;
+use cats_table::expiry;
 use cats_table::reaper::{reap, Left};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -39,6 +41,7 @@ pub fn start() -> bool {
     let _starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
     if REAPER.get().is_none() {
         epoch::on_garbage(wake);
+        expiry::on_due(wake);
         let Ok(thread) = thread::Builder::new().name("cats_reaper".into()).spawn(serve) else {
             return false;
         };
@@ -59,23 +62,24 @@ fn serve() {
     let mut wait = BACK_OFF;
     let mut slices = 0;
     loop {
-        match slice() {
+        let (left, rest) = slice();
+        match left {
             Left::Work => thread::sleep(NAP),
             Left::Blocked => {
-                thread::park_timeout(wait);
+                park(rest, Some(wait));
                 wait = (2 * wait).min(TICK);
                 continue;
             }
             Left::Garbage => {
                 slices += 1;
-                thread::park_timeout(if slices % BURST == 0 { TICK } else { PAUSE });
+                park(rest, Some(if slices % BURST == 0 { TICK } else { PAUSE }));
             }
             Left::Nothing => {
                 slices = 0;
                 epoch::rest(true);
                 // What came since the last slice woke nobody.
-                if slice() == Left::Nothing {
-                    thread::park();
+                if let (Left::Nothing, rest) = slice() {
+                    park(rest, None);
                 }
                 epoch::rest(false);
             }
@@ -84,8 +88,29 @@ fn serve() {
     }
 }
 
-/// Does what there is to do, for a slice.
-fn slice() -> Left {
+/// Sleeps until it is woken, or for the shorter one of two times. `None` stands for a time without an end.
+fn park(one: Option<Duration>, other: Option<Duration>) {
+    match one.into_iter().chain(other).min() {
+        Some(time) => thread::park_timeout(time),
+        None => thread::park(),
+    }
+}
+
+/// Does what there is to do, for a slice. Also returns when something expires.
+fn slice() -> (Left, Option<Duration>) {
+    let left = reap_slice();
+    let rest = match left {
+        // First what is garbage already.
+        Left::Work => None,
+        _ => catch_unwind(|| expiry::expire(SLICE)).unwrap_or(Some(TICK)),
+    };
+    match rest {
+        Some(Duration::ZERO) => (Left::Work, None),
+        rest => (left, rest),
+    }
+}
+
+fn reap_slice() -> Left {
     // What panicked is lost; the thread goes on. A back-off keeps a slice that always panics from using a processor.
     let left = catch_unwind(AssertUnwindSafe(|| match reap(registry(), &Outside, SLICE) {
         Left::Work => Left::Work,

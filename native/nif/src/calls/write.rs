@@ -1,7 +1,8 @@
 //! `insert/2`, `insert_new/2`, `delete/2`, `delete_object/2`, `delete_all_objects/1`, `take/2`.
 
 use super::*;
-use cats_table::LIST_LIMIT;
+use cats_table::{Lifetime, LIST_LIMIT};
+use cats_term::lease::Request;
 
 pub fn insert(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
@@ -12,7 +13,7 @@ pub fn insert(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> 
             None => insert_other(env, handle, elements)?,
         },
         None => {
-            insert_list(env, handle, objects, false)?;
+            insert_list(env, handle, objects, false, None)?;
         }
     }
     Ok(atoms::true_())
@@ -34,7 +35,7 @@ pub fn insert_new(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failu
             }
             insert_absent(env, handle, elements)?
         }
-        None => insert_list(env, handle, objects, true)?,
+        None => insert_list(env, handle, objects, true, None)?,
     };
     Ok(atoms::boolean(new))
 }
@@ -61,7 +62,13 @@ fn has_key_of(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<bool, F
     }
 }
 
-fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bool, Failure> {
+pub(super) fn insert_list(
+    env: Env,
+    handle: Handle<'_>,
+    list: Term,
+    new: bool,
+    lifetime: Option<Lifetime>,
+) -> Result<bool, Failure> {
     let patient = on_dirty_scheduler();
     let count = length(env, list, if patient { usize::MAX } else { LIST_LIMIT })?;
     let (mut rest, mut words) = (list, 0);
@@ -69,9 +76,10 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
         let (head, _) = env.cell(list).ok_or_else(bad)?;
         let object = object(env, handle, env.tuple_elements(head).ok_or_else(bad)?)?;
         let words = object.words();
-        let inserted = match new {
-            true => handle.insert_new(object)?,
-            false => handle.insert(object).map(|()| true)?,
+        let inserted = match (new, lifetime) {
+            (true, _) => handle.insert_new(object)?,
+            (false, None) => handle.insert(object).map(|()| true)?,
+            (false, Some(lifetime)) => handle.insert_lasting(object, lifetime).map(|()| true)?,
         };
         account(env, words);
         return Ok(inserted);
@@ -87,7 +95,12 @@ fn insert_list(env: Env, handle: Handle<'_>, list: Term, new: bool) -> Result<bo
         }
         Ok(object)
     });
-    let inserted = handle.insert_list(objects, new, patient)?;
+    let inserted = handle.insert_list(
+        objects,
+        new,
+        lifetime.map_or(Request::Fresh, Lifetime::request),
+        patient,
+    )?;
     account(env, words + count * 50);
     // The call itself was counted as one.
     handle.table().count_more(Operation::Insert, count.saturating_sub(1));

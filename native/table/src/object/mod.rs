@@ -312,7 +312,6 @@ fn inline(words: &[u64], layout: Layout) -> Option<u64> {
 ///
 /// # Safety
 /// The body is that of such an object, and the object lives for `'a`.
-#[cfg_attr(not(test), expect(dead_code, reason = "the contents of tables use it next"))]
 #[inline(always)]
 pub unsafe fn lease_of<'a>(body: u64) -> &'a AtomicU64 {
     debug_assert!(is_block(body));

@@ -219,7 +219,7 @@ impl Handle<'_> {
         self.insert_incoming(store, incoming)
     }
 
-    fn insert_incoming(self, store: &Store, incoming: Incoming) -> Result<(), Failure> {
+    pub(crate) fn insert_incoming(self, store: &Store, incoming: Incoming) -> Result<(), Failure> {
         if self.detaches(store) {
             return self.insert_detached(store, incoming);
         }
@@ -300,11 +300,12 @@ impl Handle<'_> {
 
     /// `insert/2` and `insert_new/2` of a list, atomically and in isolation. With `new`, returns false and does nothing if one of the keys
     /// already has an object. Fails with [`Failure::Big`], and does nothing, if the objects cost too much, unless the caller is `patient`.
-    /// If an object could not be made, fails as the first such object did.
+    /// If an object could not be made, fails as the first such object did. The objects request this lease, where they have any.
     pub fn insert_list<'a, E: From<Failure>>(
         self,
         objects: impl ExactSizeIterator<Item = Result<Object<'a>, E>>,
         new: bool,
+        request: Request,
         patient: bool,
     ) -> Result<bool, E> {
         let store = self.store();
@@ -320,7 +321,7 @@ impl Handle<'_> {
             // `new` is inlined, so it is called where that is possible.
             incoming.push(match layout.packed || layout.leased {
                 false => Incoming::new(self.guard, self.table, object)?,
-                true => Incoming::for_any(self.guard, self.table, object)?,
+                true => Incoming::requesting(self.guard, self.table, object, request)?,
             });
         }
         if incoming.is_empty() {

@@ -3,6 +3,7 @@
 pub(crate) mod add;
 mod delete;
 mod detached;
+pub(crate) mod expiry;
 pub(crate) mod info;
 pub(crate) mod insert;
 pub(crate) mod lookup;

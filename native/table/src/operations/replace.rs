@@ -8,6 +8,7 @@ use crate::operations::insert::Incoming;
 use crate::table::options::Kind;
 use crate::table::{Handle, Table};
 use cats_engine::{Entry, Step};
+use cats_term::lease::Request;
 use cats_term::{compare, equal, Scratch, TermRef};
 
 /// How often an object is read again because others replace it by an equal one. Then the call fails with [`Failure::Busy`].
@@ -75,7 +76,8 @@ impl Handle<'_> {
         let plain = self.table.options().plain();
         let incoming = match plain {
             true => Incoming::new(self.guard, self.table, new)?,
-            false => Incoming::for_any(self.guard, self.table, new)?,
+            // The lease of the old object stays.
+            false => Incoming::requesting(self.guard, self.table, new, Request::Kept)?,
         };
         // SAFETY: the place is locked, so its object lives and nobody changes it.
         let is_small = |now: Entry| unsafe { plain && words_to_read(now.body) <= SMALL };

@@ -17,11 +17,14 @@ use crate::object::{refers, state, Object};
 use crate::operations::insert::{Incoming, LIST_LIMIT};
 use crate::operations::lookup::{Objects, GROUP_LIMIT};
 use crate::table::counters::Operation;
+use crate::table::store::leased::deadline;
 use crate::table::store::Store;
 use crate::table::{Handle, Table};
 use cats_engine::{Entry, HeldPlace, Locked, Mark, Range, Step};
+use cats_sync::clock;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, Ordering};
+use cats_term::lease::NEVER;
 use cats_term::State;
 use smallvec::SmallVec;
 use std::cell::Cell;
@@ -42,6 +45,8 @@ pub struct Reads<'g> {
     /// The states of objects that are changed in place. Such a change need not change the version of the place.
     states: Vec<State<'g>>,
     stores: SmallVec<[(&'g Table, *const Store); FEW]>,
+    /// The earliest deadline of the objects.
+    deadline: u64,
 }
 
 impl<'g> Reads<'g> {
@@ -51,6 +56,7 @@ impl<'g> Reads<'g> {
             marks: Vec::with_capacity(FEW),
             states: Vec::new(),
             stores: SmallVec::new(),
+            deadline: NEVER,
         }
     }
 
@@ -59,6 +65,7 @@ impl<'g> Reads<'g> {
         self.marks.clear();
         self.states.clear();
         self.stores.clear();
+        self.deadline = NEVER;
     }
 
     /// The contents of a table, which must stay the table's until the end.
@@ -99,7 +106,8 @@ impl<'g> Reads<'g> {
         }
         // Acquire pairs with the Release by which a writer frees the lock of a place: whoever sees that sees the new state.
         fence(Ordering::Acquire);
-        self.states.iter().all(State::holds)
+        // Without a deadline, no clock is read. What had expired when it was read stays so.
+        self.states.iter().all(State::holds) && (self.deadline == NEVER || !clock::is_past(self.deadline))
     }
 }
 
@@ -120,11 +128,14 @@ impl<'g> Handle<'g> {
         found: &mut Objects<'g>,
     ) -> Result<(), Failure> {
         let (store, table) = (reads.store(self), self.table);
-        let ((fits, state), mark) = store.read_marked(self.guard, probe, |entry| {
+        let leased = self.table.options().leased();
+        let ((fits, state, deadline), mark) = store.read_marked(self.guard, probe, |entry| {
+            let (entry, deadline) = living(leased, entry);
             // SAFETY: objects are retired through the epoch. First the state, then the object.
             let state = entry.and_then(|entry| unsafe { state(entry.body) });
-            (found.look(table, entry, patient), state)
+            (found.look(table, entry, patient), state, deadline)
         })?;
+        reads.deadline = reads.deadline.min(deadline);
         reads.marks.push(mark);
         reads.states.extend(state);
         self.looked(fits, patient, found)
@@ -145,12 +156,34 @@ impl<'g> Handle<'g> {
         let mut objects = Vec::new();
         // SAFETY: objects are retired through the epoch. First the state, then the object.
         let read = |entry: Entry| (unsafe { state(entry.body) }, Objects::one(table, entry));
-        let expand = |entry: Entry, objects: &mut Vec<_>| objects.push(read(entry));
+        let leased = self.table.options().leased();
+        let mut deadline = NEVER;
+        let expand = |entry: Entry, objects: &mut Vec<_>| {
+            let (entry, until) = living(leased, Some(entry));
+            deadline = deadline.min(until);
+            objects.extend(entry.map(read));
+        };
         store.range_marked(self.guard, range, most, &mut objects, &mut reads.marks, expand)?;
         let fits = patient || objects.len() <= GROUP_LIMIT;
+        reads.deadline = reads.deadline.min(deadline);
         reads.states.extend(objects.iter().filter_map(|(state, _)| *state));
         found.set(objects.into_iter().map(|(_, object)| object));
         self.looked(fits, patient, found)
+    }
+}
+
+/// What transactions see of an entry, and until when. `leased` says whether the table has leases.
+fn living(leased: bool, entry: Option<Entry>) -> (Option<Entry>, u64) {
+    match entry {
+        Some(entry) if leased => {
+            // SAFETY: engines show entries under the guard.
+            let deadline = unsafe { deadline(entry) };
+            match deadline == NEVER || !clock::is_past(deadline) {
+                true => (Some(entry), deadline),
+                false => (None, NEVER),
+            }
+        }
+        entry => (entry, NEVER),
     }
 }
 

@@ -26,8 +26,19 @@ impl<T> Exclusive<T> {
     /// Runs `f` while no other thread uses the value. `f` must be short and not come back here.
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
         let (version, _) = self.lock.lock()?;
+        Ok(self.use_at(version, f))
+    }
+
+    /// The same, if nobody uses the value now.
+    pub fn try_with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Option<R> {
+        let version = self.lock.try_lock()?;
+        Some(self.use_at(version, f))
+    }
+
+    /// This thread has taken the lock at this version.
+    fn use_at<R>(&self, version: u64, f: impl FnOnce(&mut T) -> R) -> R {
         let _held = Held(&self.lock, version);
         // SAFETY: this thread holds the lock until `_held` is dropped.
-        Ok(f(unsafe { &mut *self.value.get() }))
+        f(unsafe { &mut *self.value.get() })
     }
 }

@@ -10,6 +10,7 @@ mod lock_free;
 mod locked;
 pub mod reaper;
 
+use crate::expiry;
 use crate::failure::{Cause, Failure};
 use crate::registry::exclusive::Exclusive;
 use crate::table::counters::Operation;
@@ -842,8 +843,10 @@ pub(crate) unsafe fn retire_store(guard: &Guard, store: *mut Store) {
     }
 }
 
-/// Tells the reaper of a store that will be retired, if it is one for the reaper: whether it is, and its bytes.
+/// Tells the reaper of a store that will be retired, if it is one for the reaper: whether it is, and its bytes. From now on its objects need
+/// not expire.
 fn announce(store: &Store) -> (bool, usize) {
+    expiry::leave(store);
     let (objects, bytes) = (store.size(), store.total_bytes());
     let announced = objects > SMALL_OBJECTS || bytes > SMALL_BYTES;
     if announced {

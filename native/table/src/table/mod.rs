@@ -5,6 +5,7 @@ pub(crate) mod engines;
 pub(crate) mod options;
 pub(crate) mod store;
 
+use crate::expiry;
 use crate::failure::{Cause, Failure};
 use crate::object::group::KeyPlace;
 use crate::object::Layout;
@@ -313,7 +314,9 @@ impl Table {
         self.kill();
         if !self.is_blank() {
             // SAFETY: the table owns the store.
-            drop(unsafe { Own::from_raw(self.store_pointer()) });
+            let store = unsafe { Own::from_raw(self.store_pointer()) };
+            expiry::leave(&store);
+            drop(store);
         }
     }
 
@@ -545,7 +548,9 @@ impl Drop for Table {
 pub(crate) fn empty_store(options: Options, config: Option<Box<Config>>) -> Result<Own<Store>, Failure> {
     let key = options.key_position() as usize - 1;
     let store = Store::new(options.engine(), config, key, options.shared());
-    store.and_then(Own::new).ok_or(Failure::SystemLimit)
+    let store = store.and_then(Own::new).ok_or(Failure::SystemLimit)?;
+    expiry::enter(&store);
+    Ok(store)
 }
 
 /// A table as one call found it, with the call's guard.

@@ -112,6 +112,8 @@ pub enum Refusal {
     NoHashTable,
     /// Objects of such tables cannot expire.
     NoExpiry,
+    /// A table has one of them.
+    TtlAndIdle,
 }
 
 /// The options of a `new/2`.
@@ -425,6 +427,12 @@ fn config(
     let can_expire = options.engine() == default && !options.kind().is_bag() && !options.compressed();
     if config.expiry.is_some() && !can_expire {
         return Err(Refusal::NoExpiry);
+    }
+    if config
+        .expiry
+        .is_some_and(|expiry| expiry.ttl != u64::MAX && expiry.idle != u64::MAX)
+    {
+        return Err(Refusal::TtlAndIdle);
     }
     if let Some(lacking) = given.iter().find(|option| !options.engine().options().contains(option)) {
         return Err(Refusal::Option(options.engine(), *lacking));

@@ -217,6 +217,29 @@ impl<S: Schema> Hash<S> {
         Ok(!cursor.end)
     }
 
+    /// Calls `expand` for the entries of the bucket that has a [place](crate::place_of), from that place on.
+    pub fn entries_at<T>(
+        &self,
+        guard: &Guard,
+        place: u64,
+        out: &mut Vec<T>,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+    ) -> Result<(), Busy> {
+        let (before, hash) = (out.len(), hash_at(place));
+        match self.visit(guard, hash, hash, out, &mut expand) {
+            Ok(_) => Ok(()),
+            Err(Busy) => {
+                out.truncate(before);
+                Err(Busy)
+            }
+        }
+    }
+
+    /// Prefetches the bucket that has a place.
+    pub fn prefetch_at(&self, guard: &Guard, place: u64) {
+        self.prefetch_bucket(guard, hash_at(place));
+    }
+
     /// See [`crate::Engine::slot`].
     pub(super) fn entries_of<T>(
         &self,

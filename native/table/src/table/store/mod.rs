@@ -1,11 +1,12 @@
 //! The contents of a table: an engine and counters. `delete_all_objects` replaces them as a whole.
 
+pub(crate) mod leased;
 pub(crate) mod other;
 
 use crate::failure::Failure;
 use crate::object::group::free_entry;
 use crate::object::schema::{Exact, Ordered, Probe};
-use crate::object::ObjectRef;
+use crate::object::{body_bytes, retire_body, ObjectRef};
 use crate::snapshot::history::{History, Writer};
 use crate::snapshot::Snapshot;
 use crate::table::engines::EngineName;
@@ -15,20 +16,32 @@ use cats_engine::hash::{Hash, Position};
 use cats_engine::{
     Between, Detached, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Range, Step, Trail,
 };
+use cats_sync::clock;
 use cats_sync::epoch::Guard;
 use cats_sync::events::{Event, Events, COUNTERS};
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
+use cats_term::lease::NEVER;
 use cats_term::TermRef;
+use leased::{deadline, lives, LeasedPlaces, Leases};
 use other::Other;
 use std::ptr;
 use std::sync::OnceLock;
 
-/// The default engines are stored inline. All others are behind virtual functions.
+/// The default engines are stored inline. All others are behind virtual functions. Where objects have leases, each function has a way of its
+/// own, so that other tables do not ask for them.
 enum Structure {
     Hash(Hash<Exact>),
     Ca(Ca<Ordered>),
     Other(Box<dyn Other>),
+    LeasedHash(Hash<Exact>, Box<Leases>),
+    LeasedCa(Ca<Ordered>, Box<Leases>),
+}
+
+/// A default engine, with leases or without.
+enum DefaultEngine<'a> {
+    Hash(&'a Hash<Exact>),
+    Ca(&'a Ca<Ordered>),
 }
 
 /// See the module's documentation.
@@ -63,8 +76,8 @@ pub const fn is_built(name: EngineName) -> bool {
 macro_rules! each {
     ($self:expr, $engine:ident => $call:expr) => {
         match &$self.structure {
-            Structure::Hash($engine) => $call,
-            Structure::Ca($engine) => $call,
+            Structure::Hash($engine) | Structure::LeasedHash($engine, _) => $call,
+            Structure::Ca($engine) | Structure::LeasedCa($engine, _) => $call,
             Structure::Other($engine) => $call,
         }
     };
@@ -79,11 +92,17 @@ impl Store {
                 .as_ref()
                 .map_or_else(Thresholds::default, |config| config.thresholds())
         };
+        let expiry = config.as_ref().and_then(|config| config.expiry);
+        let leases = expiry.map(|expiry| Box::new(Leases::new(expiry, key, engine == EngineName::Ca, shared)));
         Some(Self {
-            structure: match engine {
-                EngineName::Hash => Structure::Hash(Hash::new(Exact::new(key))?),
-                EngineName::Ca => Structure::Ca(Ca::with_thresholds(Ordered::new(key), thresholds())),
-                other => Structure::Other(other::make(
+            structure: match (engine, leases) {
+                (EngineName::Hash, None) => Structure::Hash(Hash::new(Exact::new(key))?),
+                (EngineName::Ca, None) => Structure::Ca(Ca::with_thresholds(Ordered::new(key), thresholds())),
+                (EngineName::Hash, Some(leases)) => Structure::LeasedHash(Hash::new(Exact::new(key))?, leases),
+                (EngineName::Ca, Some(leases)) => {
+                    Structure::LeasedCa(Ca::with_thresholds(Ordered::new(key), thresholds()), leases)
+                }
+                (other, _) => Structure::Other(other::make(
                     other,
                     config.as_deref().unwrap_or(&Config::default()),
                     key,
@@ -140,11 +159,36 @@ impl Store {
         is_self(EngineName::Hash) || is_self(EngineName::Ca)
     }
 
+    /// The default engine. Only for a store that has one.
+    #[inline(always)]
+    fn default_engine(&self) -> DefaultEngine<'_> {
+        match &self.structure {
+            Structure::Hash(engine) | Structure::LeasedHash(engine, _) => DefaultEngine::Hash(engine),
+            Structure::Ca(engine) | Structure::LeasedCa(engine, _) => DefaultEngine::Ca(engine),
+            Structure::Other(_) => unreachable!("not a default engine"),
+        }
+    }
+
+    /// What the store has for the leases of its objects. `None` if they have none.
+    #[inline]
+    pub fn leases(&self) -> Option<&Leases> {
+        match &self.structure {
+            Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => Some(leases),
+            _ => None,
+        }
+    }
+
+    /// Removes what has expired, so that what is counted lives. Fails with [`Failure::Big`] if that is long, unless the caller is `patient`.
+    pub fn settle(&self, guard: &Guard, patient: bool) -> Result<(), Failure> {
+        self.leases()
+            .map_or(Ok(()), |leases| leases.settle(self, guard, patient))
+    }
+
     /// The address of the engine, as the probes of the engines tell it.
     pub fn engine_address(&self) -> *const u8 {
         match &self.structure {
-            Structure::Hash(engine) => ptr::from_ref(engine).cast(),
-            Structure::Ca(engine) => ptr::from_ref(engine).cast(),
+            Structure::Hash(engine) | Structure::LeasedHash(engine, _) => ptr::from_ref(engine).cast(),
+            Structure::Ca(engine) | Structure::LeasedCa(engine, _) => ptr::from_ref(engine).cast(),
             Structure::Other(engine) => ptr::from_ref(&**engine).cast(),
         }
     }
@@ -152,8 +196,8 @@ impl Store {
     /// What rarely happens to the contents. `None` for those of a snapshot.
     fn events(&self) -> Option<&Events> {
         match &self.structure {
-            Structure::Hash(engine) => Some(engine.events()),
-            Structure::Ca(engine) => Some(engine.events()),
+            Structure::Hash(engine) | Structure::LeasedHash(engine, _) => Some(engine.events()),
+            Structure::Ca(engine) | Structure::LeasedCa(engine, _) => Some(engine.events()),
             Structure::Other(engine) => engine.events(),
         }
     }
@@ -194,6 +238,12 @@ impl Store {
         }
     }
 
+    /// Subtracts an object with this body, whose place is locked.
+    fn uncount(&self, body: u64) {
+        // SAFETY: the place is locked, so its object lives. Tables with leases have no groups.
+        self.count(-1, -(unsafe { body_bytes(body) } as i64));
+    }
+
     /// The number of objects at one instant.
     pub fn size(&self) -> usize {
         usize::try_from(self.counters.sum_of(OBJECTS)).unwrap_or(0)
@@ -203,8 +253,8 @@ impl Store {
     #[inline]
     pub fn is_ordered(&self) -> bool {
         match &self.structure {
-            Structure::Hash(_) => false,
-            Structure::Ca(_) => true,
+            Structure::Hash(_) | Structure::LeasedHash(..) => false,
+            Structure::Ca(_) | Structure::LeasedCa(..) => true,
             Structure::Other(engine) => engine.is_ordered(),
         }
     }
@@ -213,8 +263,8 @@ impl Store {
     #[inline]
     pub fn outgrows_caches(&self) -> bool {
         match &self.structure {
-            Structure::Hash(engine) => engine.buckets() > CACHED_BUCKETS,
-            Structure::Ca(engine) => engine.bytes() > CACHED_BYTES,
+            Structure::Hash(engine) | Structure::LeasedHash(engine, _) => engine.buckets() > CACHED_BUCKETS,
+            Structure::Ca(engine) | Structure::LeasedCa(engine, _) => engine.bytes() > CACHED_BYTES,
             Structure::Other(_) => false,
         }
     }
@@ -222,7 +272,7 @@ impl Store {
     /// See [`Handle::announce`](crate::Handle::announce).
     #[inline]
     pub fn announce(&self, guard: &Guard, key: u64) {
-        if let Structure::Hash(engine) = &self.structure {
+        if let Structure::Hash(engine) | Structure::LeasedHash(engine, _) = &self.structure {
             if engine.buckets() > CACHED_BUCKETS {
                 engine.prefetch(guard, Probe::exact(TermRef::immediate(key)).erase());
             }
@@ -233,8 +283,10 @@ impl Store {
     #[inline]
     pub fn approach<'g>(&self, guard: &'g Guard, probe: &Probe<'_>) -> Spot<'g> {
         match &self.structure {
-            Structure::Hash(engine) => engine.prefetch(guard, probe.erase()),
-            Structure::Ca(engine) => return Spot(Some(engine.prefetch(guard, probe.erase()))),
+            Structure::Hash(engine) | Structure::LeasedHash(engine, _) => engine.prefetch(guard, probe.erase()),
+            Structure::Ca(engine) | Structure::LeasedCa(engine, _) => {
+                return Spot(Some(engine.prefetch(guard, probe.erase())))
+            }
             Structure::Other(_) => (),
         }
         Spot(None)
@@ -244,8 +296,12 @@ impl Store {
     #[inline]
     pub fn prefetch_object<'g>(&self, guard: &'g Guard, probe: &Probe<'_>, spot: Spot<'g>) {
         match (&self.structure, spot.0) {
-            (Structure::Hash(engine), _) => engine.prefetch_object(guard, probe.erase()),
-            (Structure::Ca(engine), Some(spot)) => engine.prefetch_object(probe.erase(), spot),
+            (Structure::Hash(engine) | Structure::LeasedHash(engine, _), _) => {
+                engine.prefetch_object(guard, probe.erase());
+            }
+            (Structure::Ca(engine) | Structure::LeasedCa(engine, _), Some(spot)) => {
+                engine.prefetch_object(probe.erase(), spot);
+            }
             _ => (),
         }
     }
@@ -257,7 +313,45 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.read(guard, probe, look),
             Structure::Ca(engine) => engine.read(guard, probe, look),
-            Structure::Other(engine) => looked(look, |look| engine.read(guard, probe, look)),
+            _ => self.read_far(guard, probe, look),
+        }
+    }
+
+    /// [`read`](Self::read) of a store with leases, or with an engine behind virtual functions.
+    #[inline(never)]
+    fn read_far<R>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'static>,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        let mut seen = None;
+        let look_living = |entry: Option<Entry>| {
+            // SAFETY: engines show entries under the guard.
+            seen = entry.filter(|entry| unsafe { lives(*entry) });
+            look(seen)
+        };
+        let (result, leases) = match &self.structure {
+            Structure::LeasedHash(engine, leases) => (engine.read(guard, probe, look_living)?, leases),
+            Structure::LeasedCa(engine, leases) => (engine.read(guard, probe, look_living)?, leases),
+            Structure::Other(engine) => return looked(look, |look| engine.read(guard, probe, look)),
+            _ => unreachable!("read without a call"),
+        };
+        leases.used(seen);
+        Ok(result)
+    }
+
+    /// [`read`](Self::read) of a default engine. Also shows what has expired.
+    pub fn read_as_it_is<R>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        let probe = probe.erase();
+        match self.default_engine() {
+            DefaultEngine::Hash(engine) => engine.read(guard, probe, look),
+            DefaultEngine::Ca(engine) => engine.read(guard, probe, look),
         }
     }
 
@@ -269,10 +363,9 @@ impl Store {
         look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<(R, Mark<'g>), Busy> {
         let probe = probe.erase();
-        match &self.structure {
-            Structure::Hash(engine) => engine.read_marked(guard, probe, look),
-            Structure::Ca(engine) => engine.read_marked(guard, probe, look),
-            Structure::Other(_) => unreachable!("an engine without transactions"),
+        match self.default_engine() {
+            DefaultEngine::Hash(engine) => engine.read_marked(guard, probe, look),
+            DefaultEngine::Ca(engine) => engine.read_marked(guard, probe, look),
         }
     }
 
@@ -286,9 +379,9 @@ impl Store {
         marks: &mut Vec<Mark<'g>>,
         expand: impl FnMut(Entry, &mut Vec<T>),
     ) -> Result<bool, Busy> {
-        match &self.structure {
-            Structure::Ca(engine) => engine.range_marked(guard, erased(range), limit, out, marks, expand),
-            _ => unreachable!("an engine without ranges"),
+        match self.default_engine() {
+            DefaultEngine::Ca(engine) => engine.range_marked(guard, erased(range), limit, out, marks, expand),
+            DefaultEngine::Hash(_) => unreachable!("an engine without ranges"),
         }
     }
 
@@ -303,8 +396,67 @@ impl Store {
         debug_assert!(!self.is_blank());
         match &self.structure {
             Structure::Other(engine) => update_other(&**engine, guard, probe.erase(), change),
+            Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => {
+                self.update_leased(leases, guard, probe, false, change)
+            }
             _ => self.update_plain(guard, probe, change),
         }
+    }
+
+    /// [`update`](Self::update) of a store with leases. `present` says that `change` does nothing without an entry.
+    #[inline(never)]
+    fn update_leased<R>(
+        &self,
+        leases: &Leases,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        present: bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let now = clock::now();
+        let mut gone = 0;
+        let result = self.update_as_it_is(guard, probe, present, |old| {
+            leases.change(self, now, old, &mut gone, change)
+        })?;
+        if gone != 0 {
+            // SAFETY: the place has another entry now, or none.
+            unsafe { retire_body(guard, gone) }
+        }
+        Ok(result)
+    }
+
+    /// [`update`](Self::update) of a default engine. Also shows what has expired.
+    #[inline(always)]
+    fn update_as_it_is<R>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        present: bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        if self.history.is_watched() {
+            if let Some(writer) = self.keeping_writer(guard, probe)? {
+                return self.update_watched(writer, guard, probe, present, change);
+            }
+        }
+        let probe = probe.erase();
+        match self.default_engine() {
+            DefaultEngine::Hash(engine) => engine.update(guard, probe, change),
+            DefaultEngine::Ca(engine) => engine.update(guard, probe, change),
+        }
+    }
+
+    /// Gives the object of a key a deadline `time` from now on. False if there is none, or if `may` says no. Only for a store with leases.
+    pub fn touch(&self, guard: &Guard, probe: &Probe<'_>, time: u64, may: impl FnOnce() -> bool) -> Result<bool, Busy> {
+        let leases = self.leases().expect("a store with leases");
+        let now = clock::now();
+        self.update(guard, probe, |old| match old {
+            Some(entry) if may() => {
+                leases.touch(entry, time, now);
+                (Step::Touch, true)
+            }
+            _ => (Step::Keep, false),
+        })
     }
 
     /// [`update`](Self::update) for a default engine. There is no virtual call, so what `change` refers to can stay in registers.
@@ -325,8 +477,21 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.update(guard, probe, change),
             Structure::Ca(engine) => engine.update(guard, probe, change),
-            Structure::Other(_) => unreachable!("an engine that is a call away"),
+            _ => unreachable!("an engine that is a call away"),
         }
+    }
+
+    /// The milliseconds that the object of a key still lives, or [`NEVER`](cats_term::lease::NEVER). Only for a store with leases.
+    pub fn time_left(&self, guard: &Guard, probe: &Probe<'_>) -> Result<Option<u64>, Busy> {
+        let now = clock::now();
+        // SAFETY: engines show entries under the guard.
+        let deadline = self.read_as_it_is(guard, probe, |entry| entry.map(|entry| unsafe { deadline(entry) }))?;
+        Ok(deadline
+            .filter(|deadline| *deadline > now)
+            .map(|deadline| match deadline {
+                NEVER => NEVER,
+                deadline => deadline - now,
+            }))
     }
 
     /// See [`Engine::update_present`].
@@ -342,6 +507,11 @@ impl Store {
             Structure::Other(engine) => update_other(&**engine, guard, probe.erase(), |old| {
                 old.map_or_else(|| (Step::Keep, R::default()), change)
             }),
+            Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => {
+                self.update_leased(leases, guard, probe, true, |old| {
+                    old.map_or_else(|| (Step::Keep, R::default()), change)
+                })
+            }
             _ => self.update_present_plain(guard, probe, change),
         }
     }
@@ -364,7 +534,7 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.update_present(guard, probe, change),
             Structure::Ca(engine) => engine.update_present(guard, probe, change),
-            Structure::Other(_) => unreachable!("an engine that is a call away"),
+            _ => unreachable!("an engine that is a call away"),
         }
     }
 
@@ -377,7 +547,7 @@ impl Store {
     fn keeping_writer<'g>(&'g self, guard: &'g Guard, probe: &Probe<'_>) -> Result<Option<(Writer<'g>, bool)>, Busy> {
         let writer = Writer::enter(&self.history, guard)?;
         // The cache misses of both places overlap, and then that of the object and the search for the copy.
-        if let Structure::Hash(_) = &self.structure {
+        if let DefaultEngine::Hash(_) = self.default_engine() {
             writer.approach(probe);
         }
         let spot = self.approach(guard, probe);
@@ -441,10 +611,9 @@ impl Store {
                 Err(Busy) => (Step::Keep, Err(Busy)),
             }
         };
-        match &self.structure {
-            Structure::Hash(engine) => engine.update(guard, probe, step)?,
-            Structure::Ca(engine) => engine.update(guard, probe, step)?,
-            Structure::Other(_) => unreachable!("an engine without snapshots"),
+        match self.default_engine() {
+            DefaultEngine::Hash(engine) => engine.update(guard, probe, step)?,
+            DefaultEngine::Ca(engine) => engine.update(guard, probe, step)?,
         }
     }
 
@@ -462,10 +631,9 @@ impl Store {
             writer.keep_all(probes, places)?;
             Ok(change(places))
         };
-        match &self.structure {
-            Structure::Hash(engine) => engine.update_many(guard, probes, step)?,
-            Structure::Ca(engine) => engine.update_many(guard, probes, step)?,
-            Structure::Other(_) => unreachable!("an engine without snapshots"),
+        match self.default_engine() {
+            DefaultEngine::Hash(engine) => engine.update_many(guard, probes, step)?,
+            DefaultEngine::Ca(engine) => engine.update_many(guard, probes, step)?,
         }
     }
 
@@ -495,12 +663,56 @@ impl Store {
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
+        match &self.structure {
+            Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => {
+                self.update_many_leased(leases, guard, probes, change)
+            }
+            _ => self.update_many_as_it_is(guard, probes, change),
+        }
+    }
+
+    /// [`update_many`](Self::update_many) of a store with leases.
+    #[inline(never)]
+    fn update_many_leased<R>(
+        &self,
+        leases: &Leases,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
+        let (now, store) = (clock::now(), self);
+        let (result, gone) = self.update_many_as_it_is(guard, probes, |places| {
+            let gone = Vec::new();
+            let mut places = LeasedPlaces {
+                places,
+                leases,
+                store,
+                now,
+                gone,
+            };
+            (change(&mut places), places.gone)
+        })?;
+        for body in gone {
+            // SAFETY: the places have other entries now, or none.
+            unsafe { retire_body(guard, body) }
+        }
+        Ok(result)
+    }
+
+    /// [`update_many`](Self::update_many), which also shows what has expired.
+    #[inline(always)]
+    fn update_many_as_it_is<R>(
+        &self,
+        guard: &Guard,
+        probes: &[&Probe<'static>],
+        change: impl FnOnce(&mut dyn Locked) -> R,
+    ) -> Result<R, Busy> {
         if self.history.is_watched() {
             return self.update_many_watched(guard, probes, change);
         }
         match &self.structure {
-            Structure::Hash(engine) => engine.update_many(guard, probes, change),
-            Structure::Ca(engine) => engine.update_many(guard, probes, change),
+            Structure::Hash(engine) | Structure::LeasedHash(engine, _) => engine.update_many(guard, probes, change),
+            Structure::Ca(engine) | Structure::LeasedCa(engine, _) => engine.update_many(guard, probes, change),
             Structure::Other(engine) => {
                 let (mut change, mut result) = (Some(change), None);
                 engine.update_many(guard, probes, &mut |places| {
@@ -523,6 +735,12 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.next_on(guard, after, trail, look),
             Structure::Ca(engine) => engine.next_on(guard, after, trail, look),
+            Structure::LeasedHash(engine, leases) => {
+                leases.next_living(after, look, |after, look| engine.next_on(guard, after, trail, look))
+            }
+            Structure::LeasedCa(engine, leases) => {
+                leases.next_living(after, look, |after, look| engine.next_on(guard, after, trail, look))
+            }
             Structure::Other(engine) => looked(look, |look| engine.next(guard, after, look)),
         }
     }
@@ -540,8 +758,33 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.follow(guard, trail, down, is_here, look),
             Structure::Ca(engine) => engine.follow(guard, trail, down, is_here, look),
-            Structure::Other(_) => None,
+            _ => self.follow_leased(guard, trail, down, is_here, look),
         }
+    }
+
+    /// [`follow`](Self::follow) of a store with leases. `None` for other engines.
+    #[inline(never)]
+    fn follow_leased<R>(
+        &self,
+        guard: &Guard,
+        trail: &mut Trail,
+        down: bool,
+        is_here: impl FnOnce(Entry) -> bool,
+        mut look: impl FnMut(Option<Entry>) -> R,
+    ) -> Option<R> {
+        let mut dead = false;
+        let look_living = |entry: Option<Entry>| {
+            // SAFETY: engines show entries under the guard.
+            dead = entry.is_some_and(|entry| !unsafe { lives(entry) });
+            look(entry)
+        };
+        let result = match &self.structure {
+            Structure::LeasedHash(engine, _) => engine.follow(guard, trail, down, is_here, look_living),
+            Structure::LeasedCa(engine, _) => engine.follow(guard, trail, down, is_here, look_living),
+            _ => None,
+        };
+        // Then the way is searched.
+        result.filter(|_| !dead)
     }
 
     /// Like [`next`](Self::next), downwards. In an unordered store it is the same as `next`, as in ETS, where `prev` of a hash table is its
@@ -557,6 +800,12 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.next_on(guard, before, trail, look),
             Structure::Ca(engine) => engine.prev_on(guard, before, trail, look),
+            Structure::LeasedHash(engine, leases) => {
+                leases.next_living(before, look, |before, look| engine.next_on(guard, before, trail, look))
+            }
+            Structure::LeasedCa(engine, leases) => {
+                leases.next_living(before, look, |before, look| engine.prev_on(guard, before, trail, look))
+            }
             Structure::Other(engine) => looked(look, |look| engine.previous(guard, before, look)),
         }
     }
@@ -578,12 +827,18 @@ impl Store {
                 *position = cursor.number();
                 Ok(more)
             }
-            Structure::Ca(_) => Ok(false),
+            Structure::LeasedHash(..) => self.scan_entries(guard, position, limit, out, &mut |entry, out| {
+                // SAFETY: engines show entries under the guard.
+                if unsafe { lives(entry) } {
+                    expand(entry, out);
+                }
+            }),
+            Structure::Ca(_) | Structure::LeasedCa(..) => Ok(false),
             Structure::Other(engine) => engine.scan(guard, position, limit, out, &mut expand),
         }
     }
 
-    /// [`scan`](Self::scan) of a `hash`, for any type of results.
+    /// [`scan`](Self::scan) of a `hash`, for any type of results. Also shows what has expired.
     pub fn scan_entries<T>(
         &self,
         guard: &Guard,
@@ -592,7 +847,7 @@ impl Store {
         out: &mut Vec<T>,
         show: &mut dyn FnMut(Entry, &mut Vec<T>),
     ) -> Result<bool, Busy> {
-        let Structure::Hash(engine) = &self.structure else {
+        let DefaultEngine::Hash(engine) = self.default_engine() else {
             unreachable!("not a hash table");
         };
         let mut cursor = Position::of_number(*position);
@@ -601,7 +856,7 @@ impl Store {
         Ok(more)
     }
 
-    /// [`range`](Self::range) of a `ca`, for any type of results.
+    /// [`range`](Self::range) of a `ca`, for any type of results. Also shows what has expired.
     pub fn range_entries<T>(
         &self,
         guard: &Guard,
@@ -610,7 +865,7 @@ impl Store {
         out: &mut Vec<T>,
         show: &mut dyn FnMut(Entry, &mut Vec<T>),
     ) -> Result<bool, Busy> {
-        let Structure::Ca(engine) = &self.structure else {
+        let DefaultEngine::Ca(engine) = self.default_engine() else {
             unreachable!("not a tree");
         };
         engine.range(guard, range, limit, out, show)
@@ -627,8 +882,11 @@ impl Store {
     ) -> Result<bool, Busy> {
         let range = erased(range);
         match &self.structure {
-            Structure::Hash(_) => Ok(false),
+            Structure::Hash(_) | Structure::LeasedHash(..) => Ok(false),
             Structure::Ca(engine) => engine.range(guard, range, limit, out, expand),
+            Structure::LeasedCa(engine, leases) => leases.living_range(range, out, expand, |range, out, expand| {
+                engine.range(guard, range, limit, out, expand)
+            }),
             Structure::Other(engine) => engine.range(guard, range, limit, out, &mut expand),
         }
     }
@@ -645,7 +903,7 @@ impl Store {
             to: between.to.map(|(probe, inclusive)| (probe.erase(), inclusive)),
         };
         match &self.structure {
-            Structure::Ca(engine) => Ok(engine.count_between(guard, between, limit)?),
+            Structure::Ca(engine) | Structure::LeasedCa(engine, _) => Ok(engine.count_between(guard, between, limit)?),
             _ => Ok(self.counting_snapshot().count_between(guard, between)?),
         }
     }
@@ -661,6 +919,20 @@ impl Store {
     ) -> Result<(), Failure> {
         match &self.structure {
             Structure::Ca(engine) => Ok(engine.find_nth(guard, place, limit, out, expand)?),
+            Structure::LeasedCa(engine, _) => {
+                let mut dead = false;
+                engine.find_nth(guard, place, limit, out, |entry, out| {
+                    // SAFETY: engines show entries under the guard.
+                    dead = !unsafe { lives(entry) };
+                    expand(entry, out);
+                })?;
+                // It has expired since the caller has removed all that had.
+                if dead {
+                    Err(Failure::Busy)
+                } else {
+                    Ok(())
+                }
+            }
             _ => Ok(self.counting_snapshot().find_nth(guard, place, out, &mut expand)?),
         }
     }
@@ -682,14 +954,21 @@ impl Store {
         number: usize,
         mut expand: impl FnMut(Entry, &mut Vec<ObjectRef<'g>>),
     ) -> Result<Option<Vec<ObjectRef<'g>>>, Busy> {
+        let leased = self.leases().is_some();
+        let mut expand = |entry: Entry, out: &mut Vec<ObjectRef<'g>>| {
+            // SAFETY: engines show entries under the guard.
+            if !leased || unsafe { lives(entry) } {
+                expand(entry, out);
+            }
+        };
         each!(self, engine => engine.slot(guard, number, &mut expand))
     }
 
     /// The number of base nodes of a contention adapting tree.
     pub fn base_nodes(&self) -> Option<usize> {
         let count = match &self.structure {
-            Structure::Hash(_) => 0,
-            Structure::Ca(engine) => engine.base_nodes(),
+            Structure::Hash(_) | Structure::LeasedHash(..) => 0,
+            Structure::Ca(engine) | Structure::LeasedCa(engine, _) => engine.base_nodes(),
             Structure::Other(engine) => engine.base_nodes(),
         };
         (count > 0).then_some(count)
@@ -705,6 +984,8 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.bytes() - size_of_val(engine),
             Structure::Ca(engine) => engine.bytes() - size_of_val(engine),
+            Structure::LeasedHash(engine, leases) => engine.bytes() - size_of_val(engine) + leases.bytes(),
+            Structure::LeasedCa(engine, leases) => engine.bytes() - size_of_val(engine) + leases.bytes(),
             Structure::Other(engine) => engine.bytes(),
         }
     }
@@ -726,8 +1007,8 @@ impl Store {
             unsafe { free_entry(entry.body) }
         };
         match &mut self.structure {
-            Structure::Hash(engine) => engine.dismantle(limit, &mut free),
-            Structure::Ca(engine) => engine.dismantle(limit, &mut free),
+            Structure::Hash(engine) | Structure::LeasedHash(engine, _) => engine.dismantle(limit, &mut free),
+            Structure::Ca(engine) | Structure::LeasedCa(engine, _) => engine.dismantle(limit, &mut free),
             Structure::Other(engine) => engine.dismantle(limit, &mut free),
         }
     }

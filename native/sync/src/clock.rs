@@ -1,0 +1,99 @@
+//! The clock of leases: milliseconds of the system's monotonic clock.
+//!
+//! Most questions need no exact time. On Linux, the coarse clock of the system costs a few nanoseconds and is late by at most a tick. So
+//! what is past by the coarse clock is past, and what is further away than [`LATE`] is not.
+
+use crate::facade::{AtomicU64, Ordering};
+
+/// The milliseconds by which the coarse clock is late at most. A tick of the system is 1 to 10 ms.
+const LATE: u64 = 50;
+
+/// If tests have stopped the clock, one more than the time at which it stands.
+static STOPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Stops the clock at a time, or lets it go on. For tests.
+pub fn stop(at: Option<u64>) {
+    STOPPED.store(at.map_or(0, |time| time + 1), Ordering::SeqCst);
+}
+
+/// The time at which the clock was stopped.
+#[inline]
+fn stopped() -> Option<u64> {
+    // Relaxed: a test that sets the time synchronizes with the threads that shall see it.
+    STOPPED.load(Ordering::Relaxed).checked_sub(1)
+}
+
+/// The time.
+#[inline]
+pub fn now() -> u64 {
+    stopped().unwrap_or_else(system::exact)
+}
+
+/// The time, late by at most [`LATE`].
+#[inline]
+pub fn about_now() -> u64 {
+    stopped().unwrap_or_else(system::coarse)
+}
+
+/// Whether the time has come.
+#[inline]
+pub fn is_past(time: u64) -> bool {
+    if let Some(now) = stopped() {
+        return time <= now;
+    }
+    let coarse = system::coarse();
+    time <= coarse || time - coarse <= LATE && time <= system::exact()
+}
+
+#[cfg(target_os = "linux")]
+mod system {
+    #[inline]
+    fn read(clock: libc::clockid_t) -> u64 {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the function writes the time. It fails only for clocks that do not exist.
+        unsafe { libc::clock_gettime(clock, &raw mut time) };
+        time.tv_sec as u64 * 1000 + time.tv_nsec as u64 / 1_000_000
+    }
+
+    #[inline]
+    pub fn exact() -> u64 {
+        read(libc::CLOCK_MONOTONIC)
+    }
+
+    #[inline]
+    pub fn coarse() -> u64 {
+        read(libc::CLOCK_MONOTONIC_COARSE)
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod system {
+    use std::sync::OnceLock;
+    use std::time::Instant;
+
+    pub fn exact() -> u64 {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed().as_millis() as u64
+    }
+
+    pub fn coarse() -> u64 {
+        exact()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_coarse_clock_is_late_by_less_than_assumed() {
+        for _ in 0..100_000 {
+            let (before, coarse, after) = (system::exact(), system::coarse(), system::exact());
+            assert!(coarse <= after, "{coarse} {after}");
+            // The thread may have been preempted between the readings.
+            assert!(coarse + LATE >= before, "{coarse} {before}");
+        }
+        let now = now();
+        assert!(is_past(now) && is_past(now - 1) && !is_past(now + 10_000));
+    }
+}

@@ -1,0 +1,111 @@
+//! Which contents have leases, and when the reaper turns their wheels.
+
+pub(crate) mod wheel;
+
+use crate::table::store::leased::Leases;
+use crate::table::store::Store;
+use cats_sync::barrier;
+use cats_sync::clock;
+use cats_sync::epoch::{self, Guard};
+use cats_sync::facade::{AtomicU64, Ordering};
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The addresses of all contents with leases that belong to a table.
+static STORES: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+/// The time at which the reaper looks again. 0 while it is at work.
+static WAKES: AtomicU64 = AtomicU64::new(u64::MAX);
+
+static WAKE: OnceLock<fn()> = OnceLock::new();
+
+/// The least milliseconds between two looks of the reaper. What has expired takes memory so much longer.
+const PAUSE: u64 = 50;
+
+/// Sets what wakes the thread that calls [`expire`]. The first call counts. `wake` is short and takes no lock.
+pub fn on_due(wake: fn()) {
+    WAKE.get_or_init(|| wake);
+}
+
+/// Something may expire at this time.
+#[inline]
+pub(crate) fn wake_by(time: u64) {
+    // Pairs with the barrier in `expire`.
+    barrier::light();
+    // Relaxed: ordered by the barrier. The load first spares the line a write.
+    if WAKES.load(Ordering::Relaxed) > time && WAKES.fetch_min(time, Ordering::Relaxed) > time {
+        if let Some(wake) = WAKE.get() {
+            wake();
+        }
+    }
+}
+
+fn stores() -> MutexGuard<'static, BTreeSet<usize>> {
+    // Each change is one insertion or removal.
+    STORES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// To be called when contents are made. Only those with leases are noted.
+pub(crate) fn enter(store: &Store) {
+    if store.leases().is_some() {
+        stores().insert(ptr::from_ref(store).expose_provenance());
+    }
+}
+
+/// To be called before contents are retired or freed.
+pub(crate) fn leave(store: &Store) {
+    if store.leases().is_some() {
+        stores().remove(&ptr::from_ref(store).addr());
+    }
+}
+
+/// Calls `f` for all contents with leases, until it returns false. Returns whether it never did.
+fn each_store(mut f: impl FnMut(&Leases, &Store, &Guard) -> bool) -> bool {
+    let mut last = Bound::Unbounded;
+    loop {
+        // One guard for each of them, so that what was removed can be freed.
+        let guard = epoch::pin();
+        let Some(address) = stores().range((last, Bound::Unbounded)).next().copied() else {
+            return true;
+        };
+        last = Bound::Excluded(address);
+        // SAFETY: contents leave the set before they are retired, and this guard was there before.
+        let store = unsafe { &*ptr::with_exposed_provenance::<Store>(address) };
+        if !store.leases().is_none_or(|leases| f(leases, store, &guard)) {
+            return false;
+        }
+    }
+}
+
+/// Removes objects that have expired, for about `budget`. Returns how long it may rest, or `None` without a limit.
+pub fn expire(budget: Duration) -> Option<Duration> {
+    let start = Instant::now();
+    // Relaxed: nobody need wake who works.
+    WAKES.store(0, Ordering::Relaxed);
+    let mut more = || start.elapsed() < budget;
+    // If a lock is not free, another look is needed.
+    let complete = each_store(|leases, store, guard| leases.expire(store, guard, &mut more).unwrap_or(false));
+    if !complete {
+        return Some(Duration::ZERO);
+    }
+    // From here on, who adds an item wakes the reaper. Either the item is seen below, or who adds it sees this store.
+    WAKES.store(u64::MAX, Ordering::Relaxed);
+    if !barrier::heavy() {
+        return Some(Duration::from_millis(PAUSE));
+    }
+    let mut due = u64::MAX;
+    each_store(|leases, _, _| {
+        due = due.min(leases.due());
+        true
+    });
+    if due == u64::MAX {
+        return None;
+    }
+    let due = due.max(clock::now() + PAUSE);
+    // Relaxed: as above.
+    WAKES.fetch_min(due, Ordering::Relaxed);
+    Some(Duration::from_millis(due.saturating_sub(clock::now()).max(1)))
+}

@@ -1,0 +1,470 @@
+//! A hierarchical timer wheel. Source: Varghese and Lauck, "Hashed and hierarchical timing wheels: data structures for the efficient
+//! implementation of a timer facility", SOSP 1987, scheme 7.
+//!
+//! An item says where an object is to be looked for, not when it expires: that is in the object's lease. So an item may fire early, and
+//! whoever looks the object up then adds a new item. That is what moves items from a coarse level to a finer one. It also makes stale items
+//! harmless.
+//!
+//! | level | a slot has |
+//! |---|---|
+//! | 0 | 1 tick, 16 ms |
+//! | 1 | 64 ticks, 1 s |
+//! | 2 | 4096 ticks, 65 s |
+//! | ... | 64 times as much as the level below |
+//!
+//! An item is on the level of the highest digit, to base 64, in which its tick differs from the present one. So a slot of a level is
+//! pending at one time only.
+//!
+//! The *place* of an item is the number of its slot, and a bit that changes each time that the slot is emptied. An object's lease has the
+//! place of its item. An item that fires and finds another place in the lease is stale.
+//!
+//! The wheel is divided into parts with a lock each. A thread uses any part whose lock is free, so threads rarely wait for each other.
+
+use crate::registry::exclusive::Exclusive;
+use cats_sync::cache_line::CacheLine;
+use cats_sync::facade::{spin_loop, AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use cats_sync::Busy;
+use cats_term::lease::PLACES;
+use std::cell::Cell;
+use std::mem::take;
+
+/// The milliseconds of a tick, as a binary logarithm.
+const TICK_SHIFT: u32 = 4;
+/// The binary logarithm of the slots of a level.
+const DIGIT: u32 = 6;
+const SLOTS: usize = 1 << DIGIT;
+/// As many levels as times have digits.
+const LEVELS: usize = 7;
+/// The bit of a place that changes when the slot is emptied.
+const TURN_SHIFT: u32 = 9;
+const _: () =
+    assert!(LEVELS * SLOTS <= 1 << TURN_SHIFT && 1 << TURN_SHIFT <= PLACES && (448 | 1 << TURN_SHIFT) <= PLACES);
+
+/// The items of the first chunk of a slot, and those of the largest.
+const FEW: usize = 4;
+const MANY: usize = 512;
+
+/// Fewer items of a part are never too many.
+pub const CROWD: usize = 4096;
+
+/// The tick of a time.
+#[inline]
+fn tick_of(time: u64) -> u64 {
+    time >> TICK_SHIFT
+}
+
+/// The time at which a tick begins.
+#[inline]
+fn time_of(tick: u64) -> u64 {
+    tick << TICK_SHIFT
+}
+
+/// Items that are to be looked at, and the place where they were.
+struct Due<T> {
+    place: u64,
+    items: Vec<T>,
+}
+
+/// Items that were taken from a wheel to be looked at. Those that are left when this is dropped are due again.
+pub struct Taken<'a, T> {
+    wheel: &'a Wheel<T>,
+    pub place: u64,
+    pub items: Vec<T>,
+}
+
+impl<T> Drop for Taken<'_, T> {
+    fn drop(&mut self) {
+        let (place, items) = (self.place, take(&mut self.items));
+        if !items.is_empty() {
+            self.wheel
+                .with_any(|shared, part| shared.change(part, |part| part.push(Due { place, items })));
+        }
+        // Release: see `is_quiet`.
+        self.wheel.done.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// The items of a slot: chunks, all but the last of which are full.
+type Slot<T> = Vec<Vec<T>>;
+
+struct Level<T> {
+    /// A bit for each slot that has items.
+    occupied: u64,
+    /// A bit for each slot: whether it was emptied an odd number of times.
+    turns: u64,
+    slots: Option<Box<[Slot<T>; SLOTS]>>,
+}
+
+/// A part of the wheel.
+struct Part<T> {
+    /// The present tick: slots of earlier ones are empty.
+    at: u64,
+    levels: [Level<T>; LEVELS],
+    due: Vec<Due<T>>,
+    items: usize,
+    bytes: usize,
+}
+
+impl<T> Default for Part<T> {
+    fn default() -> Self {
+        Self {
+            at: 0,
+            levels: std::array::from_fn(|_| Level {
+                occupied: 0,
+                turns: 0,
+                slots: None,
+            }),
+            due: Vec::new(),
+            items: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl<T> Part<T> {
+    /// Adds an item that fires at this tick or before. Returns its place.
+    fn add(&mut self, item: T, tick: u64) -> u64 {
+        let tick = tick.max(self.at);
+        let level = ((u64::BITS - 1 - ((tick ^ self.at) | 1).leading_zeros()) / DIGIT) as usize;
+        let slot = (tick >> (DIGIT * level as u32)) as usize % SLOTS;
+        let Level { occupied, turns, slots } = &mut self.levels[level];
+        let slots = slots.get_or_insert_with(|| {
+            self.bytes += size_of::<[Slot<T>; SLOTS]>();
+            Box::new(std::array::from_fn(|_| Vec::new()))
+        });
+        *occupied |= 1 << slot;
+        let chunks = &mut slots[slot];
+        match chunks.last_mut() {
+            Some(chunk) if chunk.len() < chunk.capacity() => chunk.push(item),
+            last => {
+                let room = last.map_or(FEW, |chunk| (2 * chunk.capacity()).min(MANY));
+                let mut chunk = Vec::with_capacity(room);
+                self.bytes += chunk.capacity() * size_of::<T>();
+                chunk.push(item);
+                chunks.push(chunk);
+            }
+        }
+        self.items += 1;
+        (level * SLOTS + slot) as u64 | (*turns >> slot & 1) << TURN_SHIFT
+    }
+
+    /// The tick at which the next slot fires.
+    fn next(&self) -> Option<u64> {
+        let level = self.levels.iter().position(|level| level.occupied != 0)?;
+        let shift = DIGIT * level as u32;
+        let slot = u64::from(self.levels[level].occupied.trailing_zeros());
+        Some((self.at >> shift >> DIGIT << DIGIT | slot) << shift)
+    }
+
+    /// Makes the items of a slot due.
+    fn empty(&mut self, level: usize, slot: usize) {
+        let Level { occupied, turns, slots } = &mut self.levels[level];
+        let Some(slots) = slots else { return };
+        let place = (level * SLOTS + slot) as u64 | (*turns >> slot & 1) << TURN_SHIFT;
+        *occupied &= !(1 << slot);
+        *turns ^= 1 << slot;
+        let chunks = take(&mut slots[slot]);
+        self.due.extend(chunks.into_iter().map(|items| Due { place, items }));
+    }
+
+    /// Goes on to a tick. What fires up to then, it included, becomes due.
+    fn advance(&mut self, tick: u64) {
+        while let Some(next) = self.next().filter(|next| *next <= tick) {
+            self.at = self.at.max(next);
+            let level = self.levels.iter().position(|level| level.occupied != 0);
+            let level = level.expect("a slot fires");
+            let slot = self.levels[level].occupied.trailing_zeros() as usize;
+            self.empty(level, slot);
+        }
+        self.at = self.at.max(tick);
+    }
+
+    /// Makes all items due.
+    fn empty_all(&mut self) {
+        for level in 0..LEVELS {
+            while self.levels[level].occupied != 0 {
+                let slot = self.levels[level].occupied.trailing_zeros() as usize;
+                self.empty(level, slot);
+            }
+        }
+    }
+
+    /// The next items that are due.
+    fn pop(&mut self) -> Option<Due<T>> {
+        let due = self.due.pop()?;
+        self.items -= due.items.len();
+        self.bytes -= due.items.capacity() * size_of::<T>();
+        Some(due)
+    }
+
+    fn push(&mut self, due: Due<T>) {
+        self.items += due.items.len();
+        self.bytes += due.items.capacity() * size_of::<T>();
+        self.due.push(due);
+    }
+}
+
+/// A part with its lock.
+struct Shared<T> {
+    part: Exclusive<Part<T>>,
+    /// No slot fires before this time. 0: something is due. `u64::MAX`: there is none. Written by the holder of the lock.
+    due: AtomicU64,
+    _line: CacheLine,
+}
+
+impl<T> Shared<T> {
+    fn new() -> Self {
+        Self {
+            part: Exclusive::default(),
+            due: AtomicU64::new(u64::MAX),
+            _line: CacheLine,
+        }
+    }
+
+    /// Runs `f` with the part, and notes when it fires next.
+    fn change<R>(&self, part: &mut Part<T>, f: impl FnOnce(&mut Part<T>) -> R) -> R {
+        let result = f(part);
+        let due = match part.due.is_empty() {
+            true => part.next().map_or(u64::MAX, time_of),
+            false => 0,
+        };
+        // Release pairs with the Acquire in `may_fire`: whoever sees the time sees that items were taken.
+        self.due.store(due, Ordering::Release);
+        result
+    }
+}
+
+/// See the module's documentation. `T` is an item.
+pub struct Wheel<T> {
+    parts: Box<[Shared<T>]>,
+    /// How often items were taken, and how often the work at them has ended.
+    taken: AtomicUsize,
+    done: AtomicUsize,
+    /// The items of a part have become many.
+    crowded: AtomicBool,
+}
+
+thread_local! {
+    /// The part that this thread used last.
+    static MINE: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The number of parts of a wheel that many threads use, and of one that few use. There are at least two, so that one is free while another
+/// is emptied.
+const PARTS: usize = 16;
+const FEW_PARTS: usize = 2;
+
+impl<T> Wheel<T> {
+    /// `shared` says whether many threads add items.
+    pub fn new(shared: bool) -> Self {
+        let parts = if shared { PARTS } else { FEW_PARTS };
+        Self {
+            parts: (0..parts).map(|_| Shared::new()).collect(),
+            taken: AtomicUsize::new(0),
+            done: AtomicUsize::new(0),
+            crowded: AtomicBool::new(false),
+        }
+    }
+
+    /// Adds an item that fires by the time, and returns its place. `now` is the time.
+    ///
+    /// Whenever the items of a part have doubled, [`is_crowded`](Self::is_crowded) tells so.
+    pub fn add(&self, item: T, time: u64, now: u64) -> u64 {
+        self.with_any(|shared, part| {
+            if part.items == 0 {
+                // Nothing refers to the time at which the part stands.
+                part.at = part.at.max(tick_of(now));
+            }
+            let place = part.add(item, tick_of(time));
+            // A slot of a coarse level may fire earlier. But nobody waits for that: its items have the same time at least.
+            if shared.due.load(Ordering::Relaxed) > time {
+                shared.due.store(time, Ordering::Release);
+            }
+            if part.items >= CROWD && part.items.is_power_of_two() {
+                self.crowded.store(true, Ordering::Relaxed);
+            }
+            place
+        })
+    }
+
+    /// Runs `f` with a part that nobody uses.
+    fn with_any<R>(&self, f: impl FnOnce(&Shared<T>, &mut Part<T>) -> R) -> R {
+        let mut f = Some(f);
+        let first = MINE.get();
+        let mut number = first;
+        // Parts are held for less than a microsecond, and there are several. So one of them is free soon.
+        loop {
+            let shared = &self.parts[number % self.parts.len()];
+            let done = shared
+                .part
+                .try_with(|part| f.take().expect("a part runs this once")(shared, part));
+            if let Some(result) = done {
+                if number != first {
+                    MINE.set(number % self.parts.len());
+                }
+                return result;
+            }
+            number = number.wrapping_add(1);
+            spin_loop();
+        }
+    }
+
+    /// The time at which the next slot may fire. `u64::MAX` if there is none, 0 if items are due.
+    pub fn due(&self) -> u64 {
+        // Acquire: see `change`.
+        let due = self.parts.iter().map(|shared| shared.due.load(Ordering::Acquire));
+        due.min().unwrap_or(u64::MAX)
+    }
+
+    /// Whether nothing fires by the time, and nobody works at items.
+    pub fn is_quiet(&self, time: u64) -> bool {
+        // Acquire pairs with the Release in `done`. What was taken before has ended before, if the numbers are equal.
+        let done = self.done.load(Ordering::Acquire);
+        self.due() > time && self.taken.load(Ordering::Acquire) == done
+    }
+
+    /// Whether somebody works at items.
+    pub fn is_at_work(&self) -> bool {
+        // Acquire: as in `is_quiet`.
+        let done = self.done.load(Ordering::Acquire);
+        self.taken.load(Ordering::Acquire) != done
+    }
+
+    /// Makes due what fires by the time. With `whole`, this includes the tick of the time. Fails if a part is in use for long.
+    pub fn advance(&self, time: u64, whole: bool) -> Result<(), Busy> {
+        let Some(tick) = tick_of(time).checked_sub(u64::from(!whole)) else {
+            return Ok(());
+        };
+        for shared in &self.parts {
+            if shared.due.load(Ordering::Relaxed) <= time {
+                shared
+                    .part
+                    .with(|part| shared.change(part, |part| part.advance(tick)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes everything due.
+    pub fn empty(&self) -> Result<(), Busy> {
+        for shared in &self.parts {
+            shared.part.with(|part| shared.change(part, Part::empty_all))?;
+        }
+        Ok(())
+    }
+
+    /// Items that are due.
+    pub fn take(&self) -> Result<Option<Taken<'_, T>>, Busy> {
+        for shared in &self.parts {
+            // Relaxed: a hint. 0 is seen once what made something due is seen.
+            if shared.due.load(Ordering::Relaxed) != 0 {
+                continue;
+            }
+            let due = shared.part.with(|part| {
+                if part.due.is_empty() {
+                    return None;
+                }
+                // Relaxed: the store of the time comes after it.
+                self.taken.fetch_add(1, Ordering::Relaxed);
+                shared.change(part, Part::pop)
+            })?;
+            if let Some(Due { place, items }) = due {
+                let wheel = self;
+                return Ok(Some(Taken { wheel, place, items }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether items have become many since this was last asked.
+    pub fn is_crowded(&self) -> bool {
+        // Relaxed: a hint. The load first spares the line a write.
+        self.crowded.load(Ordering::Relaxed) && self.crowded.swap(false, Ordering::Relaxed)
+    }
+
+    /// The number of items.
+    pub fn items(&self) -> usize {
+        let items = self.parts.iter().map(|shared| shared.part.with(|part| part.items));
+        items.map(|items| items.unwrap_or(0)).sum()
+    }
+
+    /// The bytes of memory.
+    pub fn bytes(&self) -> usize {
+        let bytes = self.parts.iter().map(|shared| shared.part.with(|part| part.bytes));
+        size_of_val(&*self.parts) + bytes.map(|bytes| bytes.unwrap_or(0)).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The items that are due at a time, with their places.
+    fn fire(wheel: &Wheel<u32>, now: u64) -> Vec<(u32, u64)> {
+        wheel.advance(now, true).unwrap();
+        let mut fired = Vec::new();
+        while let Some(mut due) = wheel.take().unwrap() {
+            let place = due.place;
+            fired.extend(due.items.drain(..).map(|item| (item, place)));
+        }
+        fired
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Each item fires at its time at the latest, if those that fire early are added again. It has the place that it was given.
+        #[test]
+        fn items_fire_in_time(start in 0..1_u64 << 41, steps in prop::collection::vec((0..3_u8, 0..40_u32, 0..1_000_000_u64), 1..200)) {
+            let wheel = Wheel::new(false);
+            let (mut now, mut pending) = (start, std::collections::HashMap::new());
+            for (n, (kind, shift, amount)) in steps.into_iter().enumerate() {
+                if kind < 2 {
+                    let time = now + (amount & ((1 << (shift / 2)) - 1));
+                    let place = wheel.add(n as u32, time, now);
+                    pending.insert(n as u32, (time, place));
+                    continue;
+                }
+                now += amount & ((1 << (shift / 2)) - 1);
+                prop_assert!(pending.values().all(|(time, _)| *time > now || !wheel.is_quiet(now)));
+                for (item, place) in fire(&wheel, now) {
+                    let (time, expected) = pending[&item];
+                    prop_assert_eq!(place, expected);
+                    if time <= now {
+                        pending.remove(&item);
+                    } else {
+                        let place = wheel.add(item, time, now);
+                        prop_assert!(place != expected);
+                        pending.insert(item, (time, place));
+                    }
+                }
+                prop_assert!(pending.values().all(|(time, _)| *time > now));
+                prop_assert_eq!(wheel.items(), pending.len());
+            }
+        }
+    }
+
+    /// After all slots of the lowest levels were used, they are used again.
+    #[test]
+    fn the_wheel_wraps() {
+        let wheel = Wheel::new(false);
+        let mut now = 0;
+        for round in 0..10_000_u32 {
+            wheel.add(round, now + 100, now);
+            now += 101;
+            assert_eq!(fire(&wheel, now).last().map(|(item, _)| *item), Some(round));
+            assert_eq!(wheel.items(), 0);
+        }
+    }
+
+    #[test]
+    fn many_items_take_few_bytes() {
+        let wheel = Wheel::new(false);
+        (0..1_000_000).for_each(|n| _ = wheel.add(n, u64::from(n), 0));
+        let bytes = wheel.bytes();
+        assert!(bytes < 4_800_000, "{bytes}");
+        assert_eq!(fire(&wheel, 1_000_000).len(), 1_000_000);
+        assert!(wheel.bytes() < 100_000);
+    }
+}

@@ -1,0 +1,82 @@
+//! Objects that expire: their times, and what counts only those that live.
+
+use crate::failure::{Cause, Failure};
+use crate::object::schema::Probe;
+use crate::object::Object;
+use crate::operations::insert::Incoming;
+use crate::table::Handle;
+use cats_term::lease::{Request, NEVER};
+
+/// A time after now: some milliseconds, or no end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    Milliseconds(u64),
+    Infinity,
+}
+
+impl Time {
+    fn number(self) -> u64 {
+        match self {
+            // Beyond a century there is no end.
+            Self::Milliseconds(number) => number.min(NEVER),
+            Self::Infinity => NEVER,
+        }
+    }
+
+    /// The request for a lease of this time.
+    pub fn request(self) -> Request {
+        Request::Given(self.number())
+    }
+}
+
+impl Handle<'_> {
+    /// Fails unless objects of the table can expire.
+    pub fn check_expiry(self) -> Result<(), Failure> {
+        match self.table.options().leased() {
+            true => Ok(()),
+            false => Err(Cause::NoExpiry.into()),
+        }
+    }
+
+    /// The milliseconds that the table's objects live, and those that they live after a read. `u64::MAX` stands for no end. `None` if they
+    /// cannot expire.
+    pub fn expiry(self) -> Option<(u64, u64)> {
+        let expiry = self.store().config()?.expiry?;
+        Some((expiry.ttl, expiry.idle))
+    }
+
+    /// [`insert`](Self::insert) of an object that lives for this time.
+    pub fn insert_lasting(self, object: Object<'_>, time: Time) -> Result<(), Failure> {
+        self.check_expiry()?;
+        let incoming = Incoming::requesting(self.guard, self.table, object, time.request())?;
+        self.insert_incoming(self.store(), incoming)
+    }
+
+    /// Lets the object of a key live for this time from now on. Returns false if there is none.
+    pub fn touch(self, probe: &Probe<'_>, time: Time) -> Result<bool, Failure> {
+        self.check_expiry()?;
+        let is_named = || self.still_named().is_ok();
+        let touched = self.store().touch(self.guard, probe, time.number(), is_named)?;
+        self.still_named()?;
+        Ok(touched)
+    }
+
+    /// How long the object of a key still lives. `None` if there is none. Does not count as a read.
+    pub fn time_left(self, probe: &Probe<'_>) -> Result<Option<Time>, Failure> {
+        self.check_expiry()?;
+        let left = self.store().time_left(self.guard, probe)?;
+        self.still_named()?;
+        Ok(left.map(|left| match left {
+            NEVER => Time::Infinity,
+            left => Time::Milliseconds(left),
+        }))
+    }
+
+    /// Removes what has expired, so that what is counted lives. Fails with [`Failure::Big`] if that is long, unless the caller is `patient`.
+    pub fn settle(self, patient: bool) -> Result<(), Failure> {
+        match self.table.options().leased() {
+            true => self.store().settle(self.guard, patient),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,508 @@
+//! Contents of tables whose objects expire: each object has a [lease](cats_term::lease).
+//!
+//! Reads look at the lease of what they find. So an object is gone when its time has come. A [timer wheel](Wheel) says when to look for it
+//! and to free it.
+//!
+//! An item of the wheel is made from the key. In a `hash`, it is half of the key's place in the order of walks: 4 bytes. In a `ca`, it is
+//! the key: 8 bytes if that is an immediate, otherwise a copy of it.
+//!
+//! An object that expires has an item in the wheel that fires by its deadline. Where a deadline becomes later, the old item stays: when it
+//! fires, a new one is added.
+
+use super::{DefaultEngine, Store};
+use crate::expiry::wake_by;
+use crate::expiry::wheel::{Wheel, CROWD};
+use crate::failure::Failure;
+use crate::object::schema::{OwnedKey, Probe};
+use crate::object::{key_of, lease_of, retire_body};
+use cats_engine::config::Expiry;
+use cats_engine::{place_of, Entry, Locked, Range, Step};
+use cats_sync::clock;
+use cats_sync::epoch::Guard;
+use cats_sync::facade::Ordering;
+use cats_sync::Busy;
+use cats_term::lease::{Lease, Request, NEVER, NOWHERE};
+use cats_term::{is_immediate, TermRef};
+
+/// A read moves the deadline of an object only if that becomes later by this part of the table's idle time.
+const IDLE_PARTS: u64 = 16;
+
+/// The number of expired objects, or of parts of a range of such objects, that a walk passes.
+const STEPS: usize = 500;
+
+/// If a wheel has so many more items than the table has objects, stale ones are sought.
+const STALE_FACTOR: usize = 2;
+
+/// What a table with leases has besides its engine.
+pub struct Leases {
+    expiry: Expiry,
+    /// The position of the key.
+    key: usize,
+    wheel: Items,
+}
+
+enum Items {
+    OfHash(Wheel<u32>),
+    OfCa(Wheel<KeyItem>),
+}
+
+/// Calls a method of the wheel.
+macro_rules! wheel {
+    ($self:expr, $wheel:ident => $call:expr) => {
+        match &$self.wheel {
+            Items::OfHash($wheel) => $call,
+            Items::OfCa($wheel) => $call,
+        }
+    };
+}
+
+/// The key of an object of a `ca`: an immediate, or the address of a copy that belongs to the item.
+struct KeyItem(u64);
+
+// SAFETY: the item owns what it refers to.
+unsafe impl Send for KeyItem {}
+
+impl KeyItem {
+    fn new(key: TermRef<'_>) -> Self {
+        match key.is_immediate() {
+            true => Self(key.word()),
+            false => Self(Box::into_raw(Box::new(OwnedKey::new(key))) as u64),
+        }
+    }
+
+    /// Calls `f` with the probe for the key.
+    fn with_probe<R>(&self, f: impl FnOnce(&Probe<'_>) -> R) -> R {
+        match is_immediate(self.0) {
+            true => f(&Probe::ordered(TermRef::immediate(self.0))),
+            // SAFETY: made by `new`, and dropped with the item.
+            false => f(unsafe { &*(self.0 as *const OwnedKey) }.probe()),
+        }
+    }
+}
+
+impl Drop for KeyItem {
+    fn drop(&mut self) {
+        if !is_immediate(self.0) {
+            // SAFETY: as in `with_probe`.
+            drop(unsafe { Box::from_raw(self.0 as *mut OwnedKey) });
+        }
+    }
+}
+
+/// The lease of an entry.
+///
+/// # Safety
+/// The entry is one of a table with leases, and its object lives under the caller's guard.
+#[inline(always)]
+unsafe fn lease(entry: Entry) -> Lease {
+    // SAFETY: as the caller promises.
+    let word = unsafe { lease_of(entry.body) };
+    // Relaxed: the object was made before the entry that refers to it, and a deadline is a value of its own.
+    Lease::of_word(word.load(Ordering::Relaxed))
+}
+
+/// Whether an entry of a table with leases has not expired.
+///
+/// # Safety
+/// As for [`lease`].
+#[inline(always)]
+pub unsafe fn lives(entry: Entry) -> bool {
+    // SAFETY: as the caller promises.
+    let deadline = unsafe { lease(entry) }.deadline();
+    deadline == NEVER || !clock::is_past(deadline)
+}
+
+/// The deadline of an entry of a table with leases.
+///
+/// # Safety
+/// As for [`lease`].
+#[inline]
+pub unsafe fn deadline(entry: Entry) -> u64 {
+    // SAFETY: as the caller promises.
+    unsafe { lease(entry) }.deadline()
+}
+
+/// A time after now. What is too late for a deadline is [`NEVER`].
+fn after(now: u64, time: u64) -> u64 {
+    now.saturating_add(time).min(NEVER)
+}
+
+impl Leases {
+    pub fn new(expiry: Expiry, key: usize, ordered: bool, shared: bool) -> Self {
+        let wheel = match ordered {
+            true => Items::OfCa(Wheel::new(shared)),
+            false => Items::OfHash(Wheel::new(shared)),
+        };
+        Self { expiry, key, wheel }
+    }
+
+    /// The time at which the next slot of the wheel may fire.
+    pub fn due(&self) -> u64 {
+        wheel!(self, wheel => wheel.due())
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + wheel!(self, wheel => wheel.bytes())
+    }
+
+    /// To be called after a read has found this entry, which lived.
+    #[inline(always)]
+    pub fn used(&self, entry: Option<Entry>) {
+        if self.expiry.idle != u64::MAX {
+            if let Some(entry) = entry {
+                self.extend(entry);
+            }
+        }
+    }
+
+    /// Moves the deadline of an object of a table with an idle time, if that becomes later by some time. So few reads write.
+    #[inline(never)]
+    fn extend(&self, entry: Entry) {
+        let idle = self.expiry.idle;
+        // SAFETY: the caller has read the entry under its guard.
+        let word = unsafe { lease_of(entry.body) };
+        // Relaxed: nothing else depends on it.
+        let old = word.load(Ordering::Relaxed);
+        let lease = Lease::of_word(old);
+        let gain = |now| after(now, idle).saturating_sub(lease.deadline());
+        if lease.deadline() == NEVER || gain(clock::about_now()) <= idle / IDLE_PARTS {
+            return;
+        }
+        let now = clock::now();
+        if gain(now) > 0 && lease.deadline() > now {
+            let new = lease.with_deadline(after(now, idle));
+            // Another one who has changed the word meanwhile was right. Relaxed: as above.
+            _ = word.compare_exchange(old, new.word(), Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Runs a change of a locked place that knows nothing of leases. `old` is what the place has. An object that has expired is hidden from
+    /// the change, and removed. Its body is stored in `gone`, for the caller to retire after the step.
+    #[inline(always)]
+    pub fn change<R>(
+        &self,
+        store: &Store,
+        now: u64,
+        old: Option<Entry>,
+        gone: &mut u64,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> (Step, R) {
+        // SAFETY: the place is locked, so its object lives.
+        let live = old.filter(|entry| unsafe { lease(*entry) }.deadline() > now);
+        let (step, result) = change(live);
+        let dead = match live {
+            None => old,
+            Some(_) => None,
+        };
+        if let Some(dead) = dead {
+            store.uncount(dead.body);
+            *gone = dead.body;
+        }
+        let step = match step {
+            Step::Put(new) => {
+                self.grant(new, old, now);
+                step
+            }
+            _ if dead.is_some() => Step::Remove,
+            step => step,
+        };
+        (step, result)
+    }
+
+    /// Gives a new object the lease that it requests. `old` is what its place has, expired or not. The place is locked.
+    fn grant(&self, new: Entry, old: Option<Entry>, now: u64) {
+        // SAFETY: the place is locked, so its object lives, and the new one too.
+        let (requested, old) = unsafe { (lease(new), old.map(|old| lease(old))) };
+        let kept = old.filter(|old| old.deadline() > now);
+        let (deadline, notes) = match (requested.request(), kept) {
+            (Request::Kept, Some(old)) => (old.deadline(), old.notes()),
+            (Request::Given(time), _) => (after(now, time), 0),
+            (Request::Kept | Request::Fresh, _) => (after(now, self.expiry.ttl.min(self.expiry.idle)), 0),
+        };
+        let place = self.place_for(new, old, deadline, now);
+        // SAFETY: as above. Relaxed: the object is published after this.
+        unsafe { lease_of(new.body) }.store(Lease::new(deadline, place).with_notes(notes).word(), Ordering::Relaxed);
+    }
+
+    /// The place of an item for an object with this deadline: that of the item which the key has, if that fires in time. Otherwise adds one.
+    fn place_for(&self, entry: Entry, old: Option<Lease>, deadline: u64, now: u64) -> u64 {
+        match old {
+            Some(old) if old.place() != NOWHERE && old.deadline() <= deadline => old.place(),
+            _ if deadline == NEVER => NOWHERE,
+            _ => self.add(entry, deadline, now),
+        }
+    }
+
+    /// Adds an item for an object, and returns its place. The object's place is locked.
+    fn add(&self, entry: Entry, deadline: u64, now: u64) -> u64 {
+        let place = match &self.wheel {
+            Items::OfHash(wheel) => wheel.add((place_of(entry.key) >> 32) as u32, deadline, now),
+            // SAFETY: the place is locked, so its object lives.
+            Items::OfCa(wheel) => wheel.add(KeyItem::new(unsafe { key_of(entry, self.key) }), deadline, now),
+        };
+        wake_by(deadline);
+        place
+    }
+
+    /// Steps until an entry lives. `step` shows the entry after (or before) a key.
+    pub fn next_living<R, L: FnMut(Option<Entry>) -> R>(
+        &self,
+        after: Option<&Probe<'static>>,
+        mut look: L,
+        mut step: impl FnMut(Option<&Probe<'static>>, &mut dyn FnMut(Option<Entry>)) -> Result<(), Busy>,
+    ) -> Result<R, Busy> {
+        let mut after = after.copied();
+        for _ in 0..STEPS {
+            let (mut dead, mut result) = (None, None);
+            step(after.as_ref(), &mut |entry| {
+                // SAFETY: engines show entries under the guard.
+                dead = entry.filter(|entry| !unsafe { lives(*entry) });
+                result = dead.is_none().then(|| look(entry));
+            })?;
+            match (dead, result) {
+                // SAFETY: the engine has validated the entry. Its object lives as long as the call's guard.
+                (Some(dead), _) => after = unsafe { Probe::stored(dead, self.key) }.map(|probe| *probe.erase()),
+                (None, result) => return Ok(result.expect("an engine looks")),
+            }
+        }
+        // The reaper will remove what has expired.
+        wake_by(0);
+        Err(Busy)
+    }
+
+    /// A part of a range that has an entry that lives, if any follows. `part` appends what `expand` appends for the entries of a range, and
+    /// says whether more may follow.
+    pub fn living_range<'a, T>(
+        &self,
+        range: Range<'a, Probe<'static>>,
+        out: &mut Vec<T>,
+        mut expand: impl FnMut(Entry, &mut Vec<T>),
+        mut part: impl FnMut(
+            Range<'_, Probe<'static>>,
+            &mut Vec<T>,
+            &mut dyn FnMut(Entry, &mut Vec<T>),
+        ) -> Result<bool, Busy>,
+    ) -> Result<bool, Busy> {
+        let before = out.len();
+        let mut from = range.from.map(|(probe, inclusive)| (*probe, inclusive));
+        for _ in 0..STEPS {
+            let mut last = None;
+            let range = Range {
+                from: from.as_ref().map(|(probe, inclusive)| (probe, *inclusive)),
+                ..range
+            };
+            let more = part(range, out, &mut |entry, out| {
+                last = Some(entry);
+                // SAFETY: engines show entries under the guard.
+                if unsafe { lives(entry) } {
+                    expand(entry, out);
+                }
+            })?;
+            // SAFETY: as in `next_living`.
+            let last = last.and_then(|last| unsafe { Probe::stored(last, self.key) });
+            match last {
+                Some(last) if more && out.len() == before => from = Some((*last.erase(), false)),
+                _ => return Ok(more),
+            }
+        }
+        wake_by(0);
+        Err(Busy)
+    }
+
+    /// Gives an object that lives a deadline `time` after now. The place is locked.
+    pub fn touch(&self, entry: Entry, time: u64, now: u64) {
+        let deadline = after(now, time);
+        // SAFETY: the place is locked, so its object lives.
+        let word = unsafe { lease_of(entry.body) };
+        // Relaxed: as in `extend`.
+        let mut old = word.load(Ordering::Relaxed);
+        let place = self.place_for(entry, Some(Lease::of_word(old)), deadline, now);
+        // Others may move the deadline meanwhile, but nothing else.
+        while let Err(now) = word.compare_exchange(
+            old,
+            Lease::of_word(old).with_deadline(deadline).with_place(place).word(),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
+            old = now;
+        }
+    }
+
+    /// Looks for the object of an item that fires at a place: removes it if it has expired, or adds an item for its deadline.
+    fn visit(&self, store: &Store, guard: &Guard, probe: &Probe<'_>, place: u64) -> Result<(), Busy> {
+        let now = clock::now();
+        let mut gone = 0;
+        store.update_as_it_is(guard, probe, true, |old| {
+            let Some(entry) = old else {
+                return (Step::Keep, ());
+            };
+            // SAFETY: the place is locked, so its object lives.
+            let word = unsafe { lease_of(entry.body) };
+            // Relaxed: as in `extend`.
+            let mut old = word.load(Ordering::Relaxed);
+            let lease = Lease::of_word(old);
+            if lease.place() != place {
+                return (Step::Keep, ());
+            }
+            if lease.deadline() <= now {
+                store.uncount(entry.body);
+                gone = entry.body;
+                return (Step::Remove, ());
+            }
+            let next = match lease.deadline() {
+                NEVER => NOWHERE,
+                deadline => self.add(entry, deadline, now),
+            };
+            // A reader may make the deadline later meanwhile. The item fires before it.
+            while let Err(now) = word.compare_exchange(
+                old,
+                Lease::of_word(old).with_place(next).word(),
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                old = now;
+            }
+            (Step::Keep, ())
+        })?;
+        if gone != 0 {
+            // SAFETY: nothing links to the object any more.
+            unsafe { retire_body(guard, gone) }
+        }
+        Ok(())
+    }
+
+    /// Looks for the objects whose items fire by the time, the tick of the time included if it is `whole`. `more` is asked now and then
+    /// whether to go on. Returns whether this is complete.
+    pub fn turn(
+        &self,
+        store: &Store,
+        guard: &Guard,
+        (time, whole): (u64, bool),
+        more: &mut dyn FnMut() -> bool,
+    ) -> Result<bool, Busy> {
+        match &self.wheel {
+            Items::OfHash(wheel) => {
+                let DefaultEngine::Hash(engine) = store.default_engine() else {
+                    unreachable!("a wheel of a hash");
+                };
+                let place_of_item = |item: u32| u64::from(item) << 32;
+                let mut found = Vec::new();
+                let prefetch = |item: &u32| engine.prefetch_at(guard, place_of_item(*item));
+                turn(wheel, (time, whole), more, prefetch, |item, place| {
+                    found.clear();
+                    engine.entries_at(guard, place_of_item(*item), &mut found, |entry, found| {
+                        // SAFETY: the engine shows entries under the guard.
+                        if (place_of(entry.key) >> 32) as u32 == *item && unsafe { lease(entry) }.place() == place {
+                            found.push(entry);
+                        }
+                    })?;
+                    found.iter().try_for_each(|entry| {
+                        // SAFETY: the engine has validated the entry.
+                        let probe = unsafe { Probe::stored(*entry, self.key) };
+                        probe.map_or(Ok(()), |probe| self.visit(store, guard, &probe, place))
+                    })
+                })
+            }
+            Items::OfCa(wheel) => {
+                let prefetch = |_: &KeyItem| ();
+                turn(wheel, (time, whole), more, prefetch, |item, place| {
+                    item.with_probe(|probe| self.visit(store, guard, probe, place))
+                })
+            }
+        }
+    }
+
+    /// The reaper's work, until `more` returns false. Returns whether it is complete.
+    pub fn expire(&self, store: &Store, guard: &Guard, more: &mut dyn FnMut() -> bool) -> Result<bool, Busy> {
+        let crowded = wheel!(self, wheel => wheel.is_crowded() && wheel.items() > STALE_FACTOR * store.size() + CROWD);
+        if crowded {
+            // Every object that lives gets an item again. The others are gone then.
+            wheel!(self, wheel => wheel.empty())?;
+        }
+        self.turn(store, guard, (clock::now(), false), more)
+    }
+
+    /// Removes what has expired. Fails with [`Failure::Big`] if that is long, unless the caller is `patient`.
+    pub fn settle(&self, store: &Store, guard: &Guard, patient: bool) -> Result<(), Failure> {
+        let now = clock::now();
+        let mut looks = 0;
+        let mut more = || {
+            looks += 1;
+            patient || looks < LOOKS
+        };
+        // What fires early is added again, in the same tick perhaps. So one turn is enough.
+        match wheel!(self, wheel => wheel.is_quiet(now)) || self.turn(store, guard, (now, true), &mut more)? {
+            false => Err(Failure::Big),
+            // Others may be at work at what has expired.
+            true if wheel!(self, wheel => wheel.is_at_work()) => Err(Failure::Busy),
+            true => Ok(()),
+        }
+    }
+}
+
+/// The number of items that are looked at between two questions whether to go on.
+const ITEMS: usize = 16;
+/// How often a settling scheduler goes on.
+const LOOKS: usize = 64;
+/// How far ahead of an item another one is prefetched.
+const AHEAD: usize = 8;
+
+fn turn<T>(
+    wheel: &Wheel<T>,
+    (time, whole): (u64, bool),
+    more: &mut dyn FnMut() -> bool,
+    prefetch: impl Fn(&T),
+    mut visit: impl FnMut(&T, u64) -> Result<(), Busy>,
+) -> Result<bool, Busy> {
+    wheel.advance(time, whole)?;
+    while let Some(mut due) = wheel.take()? {
+        while let Some(item) = due.items.pop() {
+            if let Some(ahead) = due.items.len().checked_sub(AHEAD) {
+                prefetch(&due.items[ahead]);
+            }
+            if let Err(busy) = visit(&item, due.place) {
+                due.items.push(item);
+                return Err(busy);
+            }
+            if due.items.len() % ITEMS == 0 && !more() {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// The places of an operation on many keys, for a change that knows nothing of leases.
+pub struct LeasedPlaces<'a> {
+    pub places: &'a mut dyn Locked,
+    pub leases: &'a Leases,
+    pub store: &'a Store,
+    pub now: u64,
+    /// The bodies of objects that have expired and were removed. The caller retires them.
+    pub gone: Vec<u64>,
+}
+
+impl Locked for LeasedPlaces<'_> {
+    fn get(&self, i: usize) -> Option<Entry> {
+        // SAFETY: the place is locked, so its object lives.
+        self.places
+            .get(i)
+            .filter(|entry| unsafe { lease(*entry) }.deadline() > self.now)
+    }
+
+    fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
+        let (leases, store, now) = (self.leases, self.store, self.now);
+        let mut gone = 0;
+        self.places.update(i, &mut |old| {
+            let (step, ()) = leases.change(store, now, old, &mut gone, |old| (change(old), ()));
+            step
+        });
+        if gone != 0 {
+            self.gone.push(gone);
+        }
+    }
+
+    fn held(&self, held: &mut Vec<cats_engine::HeldPlace>) {
+        self.places.held(held);
+    }
+}

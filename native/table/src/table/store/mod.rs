@@ -758,33 +758,9 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.follow(guard, trail, down, is_here, look),
             Structure::Ca(engine) => engine.follow(guard, trail, down, is_here, look),
-            _ => self.follow_leased(guard, trail, down, is_here, look),
-        }
-    }
-
-    /// [`follow`](Self::follow) of a store with leases. `None` for other engines.
-    #[inline(never)]
-    fn follow_leased<R>(
-        &self,
-        guard: &Guard,
-        trail: &mut Trail,
-        down: bool,
-        is_here: impl FnOnce(Entry) -> bool,
-        mut look: impl FnMut(Option<Entry>) -> R,
-    ) -> Option<R> {
-        let mut dead = false;
-        let look_living = |entry: Option<Entry>| {
-            // SAFETY: engines show entries under the guard.
-            dead = entry.is_some_and(|entry| !unsafe { lives(entry) });
-            look(entry)
-        };
-        let result = match &self.structure {
-            Structure::LeasedHash(engine, _) => engine.follow(guard, trail, down, is_here, look_living),
-            Structure::LeasedCa(engine, _) => engine.follow(guard, trail, down, is_here, look_living),
+            // With leases, the way is always searched.
             _ => None,
-        };
-        // Then the way is searched.
-        result.filter(|_| !dead)
+        }
     }
 
     /// Like [`next`](Self::next), downwards. In an unordered store it is the same as `next`, as in ETS, where `prev` of a hash table is its

@@ -4,14 +4,15 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([operations/1, operations_by_name/1, operations_of_the_owner/1, operations_of_many_processes/1, transactions/1,
          long_calls_count_once/1, not_counted_without_option/1, waits_and_adaptation/1, growth/1, delta/1, kept_when_emptied/1,
-         tables_that_are_gone/1, list_on_the_terminal/1, memory/1]).
+         tables_that_are_gone/1, list_on_the_terminal/1, top/1, top_of_another_node/1, memory/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [operations, operations_by_name, operations_of_the_owner, operations_of_many_processes, transactions,
      long_calls_count_once, not_counted_without_option, waits_and_adaptation, growth, delta, kept_when_emptied,
-     tables_that_are_gone, list_on_the_terminal, memory].
+     tables_that_are_gone, list_on_the_terminal, top, top_of_another_node,
+     memory].
 
 init_per_suite(Config) -> cats_test_lib:only_cats(cats_test_lib:start(Config)).
 
@@ -50,7 +51,7 @@ every_operation(Table) ->
              {fun() -> cats:member(Table, x) end, #{lookups => 1, misses => 1}},
              {fun() -> cats:lookup_element(Table, 1, 2) end, #{lookups => 1, hits => 1}},
              {fun() -> cats:lookup_element(Table, x, 2, b) end, #{lookups => 1, misses => 1}},
-             {fun() -> catch cats:lookup_elements(Table, x, [2]) end, #{lookups => 1, misses => 1}},
+             {fun() -> cats_test_lib:cause(fun() -> cats:lookup_elements(Table, x, [2]) end) end, #{lookups => 1, misses => 1}},
              {fun() -> cats:lookup_many(Table, [x | lists:seq(1, 900)]) end, #{lookups => 901, hits => 900, misses => 1}},
              {fun() -> cats:first(Table) end, #{steps => 1}},
              {fun() -> cats:next(Table, 1) end, #{steps => 1}},
@@ -224,6 +225,37 @@ list_on_the_terminal(_Config) ->
     [Plain] = [Line || Line <- Lines, string:find(Line, "plain_in_list") =/= nomatch],
     ?assert(lists:suffix("  1 operations", Counted)),
     ?assertEqual(nomatch, string:find(Plain, "operations")).
+
+%% The busiest tables come first, with what happened to them in a second.
+top(_Config) ->
+    Busy = cats:new(busy_table, [named_table, public, {stats, true}]),
+    cats:insert(cats:new(large_table, [named_table]), [{N, N} || N <- lists:seq(1, 20000)]),
+    [cats:new(small_table, []) || _ <- [1, 2]],
+    Worker = spawn(fun() -> lookups(Busy) end),
+    Lists = fun(Options) ->
+                    Options1 = maps:merge(#{rounds => 1, interval => 200, lines => 3}, Options),
+                    [_Head, _Titles | Lines] = string:lexemes(cats_observer_SUITE:printed(fun() -> cats_top:start(Options1) end), "\n"),
+                    [string:lexemes(Line, " ") || Line <- Lines]
+            end,
+    [["busy_table", "set", "0", _Memory, _Unit, "0", "0", "0", "0", Rate, "0%"] | _] = Lists(#{sort => operations}),
+    ?assert(list_to_integer(Rate) > 0),
+    [["large_table", "set", "20000", _, "KiB", "0", "0", "0", "0", "-", "-"] | _] = Lists(#{sort => size}),
+    ?assertEqual(3, length(Lists(#{sort => memory}))),
+    %% A head, titles and tables once more.
+    ?assertEqual(3 + 5, length(Lists(#{rounds => 2}))),
+    exit(Worker, kill),
+    [?assertError({badarg, _}, cats_top:start(Options))
+     || Options <- [#{sort => name}, #{interval => 0}, #{lines => 0}, #{rounds => 0}, #{node => "node"}, #{nodes => node()}]].
+
+lookups(Table) ->
+    [] = cats:lookup(Table, a),
+    lookups(Table).
+
+%% By keys, until q is typed.
+top_of_another_node(_Config) ->
+    {Written, ok} = cats_test_lib:with_input(["s\n", "x\n", "q\n"], fun() -> cats_top:start(#{node => node(), interval => 100}) end),
+    ?assert(is_list(Written)),
+    ?assertError({erpc, noconnection}, cats_top:start(#{node => 'no_such@node', rounds => 1})).
 
 %% Counters are in the memory of their table, and a table without them has none.
 memory(_Config) ->

@@ -259,5 +259,8 @@ terminal(Answers, Written, Caller) ->
                                  [First | Others] -> {First, Others}
                              end,
             From ! {io_reply, Reference, Answer},
-            terminal(Left, [io_lib:format("~s", [Prompt]) | Written], Caller)
+            terminal(Left, [io_lib:format("~s", [Prompt]) | Written], Caller);
+        {io_request, From, Reference, _Other} ->
+            From ! {io_reply, Reference, {error, request}},
+            terminal(Answers, Written, Caller)
     end.

@@ -5,7 +5,8 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("kernel/include/eep48.hrl").
 
--define(PUBLIC, [cats, cats_bench, cats_mnesia, cats_observer, cats_recompile, cats_transaction, cats_transform]).
+-define(PUBLIC, [cats, cats_bench, cats_mnesia, cats_observer, cats_recompile, cats_top, cats_transaction, cats_transform,
+                 cats_web]).
 
 all() ->
     [modules, functions, types, internal_modules].
@@ -26,6 +27,9 @@ exports(cats_transform) ->
 exports(cats_mnesia) ->
     %% Those of a backend are for Mnesia only.
     [];
+exports(cats_web) ->
+    %% That of a module of httpd is for httpd only.
+    [{start, 1}, {stop, 1}];
 exports(Module) ->
     Module:module_info(exports) -- [{module_info, 0}, {module_info, 1}].
 

@@ -1,0 +1,327 @@
+%% The page of `cats_web', in one piece and without anything from elsewhere.
+-module(cats_web_page).
+-export([html/0]).
+
+%% @private
+%% @doc The page, in UTF-8. It has no double quotes and no backslashes, so that it can stand here as it is.
+-spec html() -> binary().
+html() ->
+    <<"
+<!doctype html>
+<html lang='en'>
+<head>
+<meta charset='utf-8'>
+<meta name='viewport' content='width=device-width, initial-scale=1'>
+<meta name='color-scheme' content='light dark'>
+<title>cats</title>
+<link rel='icon' href='data:,'>
+<style>
+:root { --back: #f6f7f8; --card: #fff; --text: #17202a; --soft: #5b6773; --line: #dde2e7; --accent: #00796b; --heat: #c2410c;
+        --vm: #b8c4ce; --radius: 8px; }
+@media (prefers-color-scheme: dark) {
+  :root { --back: #11161b; --card: #1a2128; --text: #e6ebf0; --soft: #9aa7b3; --line: #2c363f; --accent: #4db6ac;
+          --heat: #fb923c; --vm: #43525f; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--back); color: var(--text); font: 15px/1.45 system-ui, sans-serif; }
+main, header { max-width: 1240px; margin: 0 auto; padding: 0 16px; }
+header { display: flex; flex-wrap: wrap; align-items: baseline; gap: 4px 16px; padding-top: 16px; }
+h1 { font-size: 20px; margin: 0; overflow-wrap: anywhere; }
+h2 { font-size: 16px; margin: 0 0 8px; overflow-wrap: anywhere; }
+h3 { font-size: 13px; margin: 0 0 4px; color: var(--soft); font-weight: 600; }
+.soft { color: var(--soft); }
+.card { background: var(--card); border: 1px solid var(--line); border-radius: var(--radius); padding: 16px; margin: 12px 0; min-width: 0; }
+button, input { font: inherit; color: inherit; background: transparent; border: 1px solid var(--line); border-radius: 6px; padding: 5px 10px; }
+button { cursor: pointer; }
+button:hover { border-color: var(--accent); }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 1px; }
+#state { margin-left: auto; }
+#error { color: var(--heat); font-weight: 600; }
+.bar { display: flex; height: 14px; border-radius: 7px; overflow: hidden; background: var(--line); margin: 8px 0; }
+.bar span { display: block; }
+.facts { display: flex; flex-wrap: wrap; gap: 4px 24px; margin: 0; }
+.facts b { font-weight: 600; font-variant-numeric: tabular-nums; }
+.key { display: inline-block; width: 10px; height: 10px; border-radius: 2px; margin-right: 6px; }
+.tools { display: flex; gap: 8px; align-items: center; flex-wrap: wrap; margin-bottom: 8px; }
+.tools input { flex: 1 1 160px; min-width: 0; }
+table { width: 100%; border-collapse: collapse; }
+th { text-align: right; font-weight: 600; font-size: 13px; padding: 0 8px 6px; }
+th:first-child { text-align: left; }
+th button { border: 0; padding: 2px 4px; color: var(--soft); font-weight: 600; }
+th[aria-sort=descending] button, th[aria-sort=ascending] button { color: var(--text); text-decoration: underline; text-underline-offset: 4px; }
+td { border-top: 1px solid var(--line); padding: 7px 8px; text-align: right; vertical-align: middle; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere; }
+tbody tr { cursor: pointer; }
+tbody tr:hover, tbody tr[aria-current=true] { background: color-mix(in srgb, var(--accent) 10%, transparent); }
+td svg { vertical-align: middle; margin-left: 8px; }
+td a { color: inherit; font-weight: 600; text-decoration: none; }
+.spark { width: 72px; height: 20px; fill: none; stroke: var(--accent); stroke-width: 1.5; }
+.hot .spark { stroke: var(--heat); }
+dl { display: grid; grid-template-columns: minmax(9em, auto) 1fr; gap: 3px 16px; margin: 0; }
+dt { color: var(--soft); }
+dd { margin: 0; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.columns { columns: 3 270px; column-gap: 32px; }
+.columns > div { break-inside: avoid; padding-bottom: 12px; }
+.waits { display: grid; grid-template-columns: auto 1fr auto; gap: 4px 10px; align-items: center; font-variant-numeric: tabular-nums; }
+.waits i { display: block; height: 10px; border-radius: 3px; background: var(--heat); min-width: 1px; }
+@media (max-width: 760px) {
+  thead { display: flex; flex-wrap: wrap; gap: 4px; margin-bottom: 8px; }
+  thead tr { display: contents; }
+  th { padding: 0; }
+  th button { border: 1px solid var(--line); padding: 4px 8px; }
+  table, tbody, tbody tr, td { display: block; width: 100%; }
+  tbody tr { border-top: 1px solid var(--line); padding: 8px 4px; display: grid; grid-template-columns: 1fr 1fr; gap: 2px 12px; }
+  td { border: 0; padding: 0; display: flex; align-items: center; justify-content: space-between; font-size: 14px; }
+  td:first-child { grid-column: 1 / -1; display: block; }
+  td:not(:first-child)::before { content: attr(data-title); color: var(--soft); margin-right: 8px; font-size: 13px; }
+  td svg { display: none; }
+  dl { grid-template-columns: minmax(7.5em, auto) 1fr; gap: 3px 10px; }
+}
+</style>
+</head>
+<body>
+<header>
+  <h1>cats <span id='node' class='soft'></span></h1>
+  <span id='about' class='soft'></span>
+  <span id='state'><span id='error' role='alert'></span> <button id='pause' aria-pressed='false'>Pause</button></span>
+</header>
+<main>
+  <section class='card' aria-labelledby='memory-title'>
+    <h2 id='memory-title'>Memory</h2>
+    <div class='bar' id='bar' aria-hidden='true'></div>
+    <p class='facts' id='memory'></p>
+  </section>
+  <section class='card' id='detail' aria-live='off' hidden></section>
+  <section class='card' aria-labelledby='tables-title'>
+    <div class='tools'>
+      <h2 id='tables-title' style='margin:0'>Tables</h2>
+      <span id='number' class='soft'></span>
+      <input id='filter' type='search' placeholder='Filter by name, type or owner' aria-label='Filter'>
+    </div>
+    <table>
+      <thead><tr id='heads'></tr></thead>
+      <tbody id='rows'></tbody>
+    </table>
+  </section>
+</main>
+<script>
+'use strict';
+const PERIOD = 2000, POINTS = 40;
+const token = new URLSearchParams(location.search).get('token');
+if (token) history.replaceState(null, '', location.pathname + location.hash);
+const $ = id => document.getElementById(id);
+const COLUMNS = [
+  {key: 'name', title: 'Table', text: row => row.name},
+  {key: 'size', title: 'Objects', value: row => row.stats.size, show: count},
+  {key: 'memory', title: 'Memory', value: row => row.stats.memory, show: bytes},
+  {key: 'waits', title: 'Waits/s', value: row => row.rates.waits, show: count, hot: true},
+  {key: 'operations', title: 'Operations/s', value: row => row.rates.operations, show: count}];
+const STRUCTURE = [['buckets', 'buckets'], ['average', 'objects in a bucket'], ['least', 'at least'], ['most', 'at most'], ['deviation', 'deviation'],
+  ['expected_deviation', 'as expected'], ['base_nodes', 'base nodes'], ['route_nodes', 'route nodes'], ['depth', 'depth of routes']];
+const past = new Map(), lines = new Map();
+let rows = [], sort = 'memory', descending = true, chosen = decodeURIComponent(location.hash.slice(1)), paused = false, busy = false;
+
+function count(number) {
+  if (number === undefined) return '–';
+  if (number < 10 && number % 1) return number.toFixed(1);
+  if (number < 1e5) return Math.round(number).toLocaleString('en');
+  return number < 1e8 ? (number / 1e6).toFixed(1) + ' M' : Math.round(number / 1e6).toLocaleString('en') + ' M';
+}
+function bytes(number) {
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB'];
+  let unit = 0;
+  while (number >= 1024 && unit < 4) { number /= 1024; unit += 1; }
+  return (unit && number < 100 ? number.toFixed(1) : Math.round(number)) + ' ' + units[unit];
+}
+function span(seconds) {
+  const days = Math.floor(seconds / 86400), hours = Math.floor(seconds / 3600) % 24, minutes = Math.floor(seconds / 60) % 60;
+  return days ? days + ' d ' + hours + ' h' : hours ? hours + ' h ' + minutes + ' min' : minutes ? minutes + ' min' : seconds + ' s';
+}
+function make(name, content, attributes) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) element.setAttribute(key, value);
+  for (const part of [].concat(content === undefined ? [] : content)) element.append(part);
+  return element;
+}
+function spark(values) {
+  const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
+  svg.setAttribute('class', 'spark');
+  svg.setAttribute('viewBox', '0 0 72 20');
+  svg.setAttribute('aria-hidden', 'true');
+  const known = values.filter(value => value !== undefined);
+  const least = Math.min(...known), most = Math.max(...known);
+  const y = value => most > least ? 18 - 16 * (value - least) / (most - least) : most > 0 ? 10 : 18;
+  const line = document.createElementNS('http://www.w3.org/2000/svg', 'polyline');
+  const points = values.map((value, i) => value === undefined ? '' : (72 - 72 * (values.length - 1 - i) / (POINTS - 1)).toFixed(1) + ',' + y(value).toFixed(1));
+  line.setAttribute('points', points.filter(point => point).join(' '));
+  svg.append(line);
+  return svg;
+}
+async function get(path) {
+  const answer = await fetch(path, {headers: token ? {authorization: 'Bearer ' + token} : {}});
+  if (answer.status === 404) return null;
+  if (!answer.ok) throw new Error(await answer.text());
+  return answer.json();
+}
+function remember(row) {
+  const before = past.get(row.id) || {points: []};
+  const seconds = before.stats ? (row.stats.time - before.stats.time) / 1e6 : 0;
+  row.rates = {};
+  for (const key of ['waits', 'operations', 'reads_repeated', 'busy'])
+    if (row.stats[key] !== undefined) row.rates[key] = seconds > 0 ? Math.max(0, row.stats[key] - before.stats[key]) / seconds : undefined;
+  const point = {size: row.stats.size, memory: row.stats.memory, waits: row.rates.waits, operations: row.rates.operations};
+  row.points = before.points.concat(point).slice(-POINTS);
+  past.set(row.id, {stats: row.stats, points: row.points});
+}
+function owner(row) {
+  return row.owner ? (row.owner.name || row.owner.pid) : 'nobody';
+}
+function drawHeads() {
+  $('heads').replaceChildren(...COLUMNS.map(column => {
+    const button = make('button', column.title, {type: 'button'});
+    button.addEventListener('click', () => {
+      descending = sort === column.key ? !descending : column.key !== 'name';
+      sort = column.key;
+      drawHeads();
+      drawRows();
+    });
+    const state = sort !== column.key ? 'none' : descending ? 'descending' : 'ascending';
+    return make('th', button, {scope: 'col', 'aria-sort': state});
+  }));
+}
+function drawRows() {
+  const wanted = $('filter').value.toLowerCase(), column = COLUMNS.find(one => one.key === sort);
+  const shown = rows.filter(row => (row.name + ' ' + row.type + ' ' + row.engine + ' ' + owner(row)).toLowerCase().includes(wanted));
+  const rank = row => column.text ? column.text(row) : column.value(row) === undefined ? -1 : column.value(row);
+  shown.sort((a, b) => {
+    const order = rank(a) < rank(b) ? -1 : rank(a) > rank(b) ? 1 : b.stats.memory - a.stats.memory;
+    return descending ? -order : order;
+  });
+  const body = $('rows'), ids = new Set(shown.map(row => row.id));
+  for (const [id, line] of lines) if (!ids.has(id)) { line.remove(); lines.delete(id); }
+  shown.forEach((row, i) => {
+    const line = drawRow(row);
+    // A line that is in its place stays as it is, with the focus.
+    if (body.children[i] !== line) body.insertBefore(line, body.children[i] || null);
+  });
+}
+function drawRow(row) {
+  let line = lines.get(row.id);
+  if (!line) {
+    const link = make('a', undefined, {href: '#' + encodeURIComponent(row.id)});
+    line = make('tr', [make('td', [link, make('div', undefined, {class: 'soft'})]), ...COLUMNS.slice(1).map(column => make('td', [make('span')], {'data-title': column.title}))]);
+    line.addEventListener('click', () => { location.hash = encodeURIComponent(row.id); });
+    lines.set(row.id, line);
+  }
+  const [first, ...cells] = line.children;
+  line.setAttribute('aria-current', row.id === chosen);
+  first.children[0].textContent = row.name;
+  first.children[1].textContent = row.type + ', ' + row.engine + ', owner ' + owner(row);
+  COLUMNS.slice(1).forEach((column, i) => {
+    const value = column.value(row), values = row.points.map(point => point[column.key]), number = cells[i].firstChild;
+    number.textContent = column.show(value);
+    cells[i].className = column.hot && value > 0 ? 'hot' : '';
+    cells[i].replaceChildren(number, ...values.some(one => one !== undefined) ? [spark(values)] : []);
+  });
+  return line;
+}
+function pairs(facts) {
+  return make('dl', facts.flatMap(([name, value]) => [make('dt', name), make('dd', value)]));
+}
+function drawDetail(table) {
+  const panel = $('detail'), stats = table && table.stats;
+  panel.hidden = !chosen;
+  if (!chosen) return;
+  const close = make('button', 'Close', {type: 'button'});
+  close.addEventListener('click', () => { location.hash = ''; });
+  const title = make('h2', table ? table.name : 'This table does not exist any more.');
+  title.style.flex = '1';
+  const head = make('div', [title, close], {class: 'tools'});
+  if (!table) { panel.replaceChildren(head); return; }
+  const part = (name, content) => make('div', [make('h3', name), content]);
+  const structure = table.structure || {};
+  const facts = STRUCTURE.filter(([key]) => structure[key] !== undefined)
+    .map(([key, name]) => [name, Number.isInteger(structure[key]) ? count(structure[key]) : structure[key].toFixed(2)]);
+  const contention = [['waits for locks', count(stats.waits)], ['waited in all', count(stats.wait_time) + ' µs'],
+    ['waits given up', count(stats.waits_given_up)], ['reads repeated', count(stats.reads_repeated)], ['calls made again', count(stats.busy)],
+    ['splits and joins', count(stats.splits) + ' / ' + count(stats.joins)]];
+  const calls = [['on dirty schedulers', count(stats.dirty)], ['slices of long calls', count(stats.slices)], ['of a millisecond or more', count(stats.long_slices)]];
+  const kinds = ['lookups', 'hits', 'misses', 'inserts', 'updates', 'deletes', 'steps', 'scans'];
+  const operations = stats.operations === undefined ? make('p', 'Not counted. Make the table with the option {stats, true}.', {class: 'soft'})
+    : pairs(kinds.map(kind => [kind, count(stats[kind])]));
+  const who = table.owner ? [['process', table.owner.pid], ['name', table.owner.name || '–'], ['began with', table.owner.initial_call || '–'],
+    ['now in', table.owner.current_function || '–'], ['messages waiting', count(table.owner.message_queue)], ['memory', table.owner.memory === undefined ? '–' : bytes(table.owner.memory)]] : [['process', 'nobody']];
+  const classes = ['< 1 µs', '< 4 µs', '< 16 µs', '< 64 µs', '< 256 µs', 'longer'], most = Math.max(1, ...stats.waits_by_length);
+  const waits = make('div', stats.waits_by_length.flatMap((number, i) => {
+    const bar = make('i');
+    bar.style.width = 100 * number / most + '%';
+    bar.style.visibility = number ? 'visible' : 'hidden';
+    return [make('span', classes[i]), bar, make('span', count(number))];
+  }), {class: 'waits'});
+  panel.replaceChildren(head, make('div', [
+    part('Contents', pairs([['objects', count(stats.size)], ['memory', bytes(stats.memory)], ...facts])),
+    part('Owner', pairs(who)), part('Operations', operations), part('Contention', pairs(contention)), part('Waits by length', waits),
+    part('Long calls', pairs(calls)), part('Options', pairs(Object.entries(table.options).map(([name, value]) => [name.replaceAll('_', ' '), value])))], {class: 'columns'}));
+}
+function drawNode(node) {
+  document.title = 'cats ' + node.node;
+  $('node').textContent = node.node;
+  $('about').textContent = 'version ' + node.version + ', OTP ' + node.otp + ', up ' + span(node.uptime) + ', ' + count(node.processes) + ' processes, ' + node.schedulers + ' schedulers';
+  const memory = node.memory, other = Math.max(0, memory.system - memory.cats - memory.binary - memory.ets);
+  const parts = [['tables of cats', memory.cats, 'var(--accent)'], ['processes', memory.processes, 'var(--vm)'], ['binaries', memory.binary, 'color-mix(in srgb, var(--vm) 70%, var(--card))'],
+    ['tables of ets', memory.ets, 'color-mix(in srgb, var(--heat) 60%, var(--card))'], ['other', other, 'color-mix(in srgb, var(--vm) 35%, var(--card))']];
+  const all = parts.reduce((sum, part) => sum + part[1], 0);
+  $('bar').replaceChildren(...parts.map(([, value, colour]) => {
+    const piece = make('span');
+    piece.style.cssText = 'width:' + 100 * value / all + '%;background:' + colour;
+    return piece;
+  }));
+  $('memory').replaceChildren(...parts.map(([name, value, colour]) => {
+    const key = make('span', undefined, {class: 'key'});
+    key.style.background = colour;
+    return make('span', [key, name + ' ', make('b', bytes(value))]);
+  }), make('span', ['the VM in all ', make('b', bytes(memory.total))]));
+}
+async function refresh() {
+  if (busy) return;
+  busy = true;
+  try {
+    const answers = [get('api/node'), get('api/tables?sort=' + (sort === 'name' ? 'memory' : sort))];
+    if (chosen) answers.push(get('api/table?id=' + encodeURIComponent(chosen)));
+    const [node, tables, table] = await Promise.all(answers);
+    rows = tables.tables;
+    rows.forEach(remember);
+    drawNode(node);
+    $('number').textContent = rows.length < tables.number ? rows.length + ' of ' + tables.number : tables.number;
+    drawRows();
+    drawDetail(table);
+    $('error').textContent = '';
+  } catch (error) {
+    $('error').textContent = error instanceof TypeError ? 'The node does not answer.' : error.message;
+  }
+  busy = false;
+}
+addEventListener('hashchange', () => {
+  chosen = decodeURIComponent(location.hash.slice(1));
+  drawRows();
+  refresh().then(() => { if (chosen) $('detail').scrollIntoView({block: 'nearest'}); });
+});
+addEventListener('keydown', event => {
+  if (event.target.tagName === 'INPUT') { if (event.key === 'Escape') event.target.blur(); return; }
+  if (event.key === 'Escape') location.hash = '';
+  if (event.key === '/') { event.preventDefault(); $('filter').focus(); }
+  if (event.key === 'p' && !event.ctrlKey && !event.metaKey) $('pause').click();
+});
+$('filter').addEventListener('input', drawRows);
+$('pause').addEventListener('click', () => {
+  paused = !paused;
+  $('pause').textContent = paused ? 'Go on' : 'Pause';
+  $('pause').setAttribute('aria-pressed', paused);
+});
+drawHeads();
+refresh();
+setInterval(() => { if (!paused && !document.hidden) refresh(); }, PERIOD);
+</script>
+</body>
+</html>
+"/utf8>>.

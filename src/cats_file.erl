@@ -1,5 +1,8 @@
 %% Tables in files, in the format of ets. A file is a disk_log. It starts with a header, which is a tuple of the
 %% items of info/1. The objects follow. With extended information, a list with their number or checksum ends the file.
+%%
+%% If the objects of the table expire, the header has the options for that. Each object is in a list `[Object | Left]' then, with
+%% the time that it still lives. Tables of ets cannot be made from such a file.
 -module(cats_file).
 -export([write/3, read/2, info/1]).
 
@@ -13,7 +16,7 @@ write(Table, File, Options) ->
     try
         Info = case cats:info(Table) of
                    undefined -> throw(badtab);
-                   Items -> Items
+                   Items -> Items ++ expiry(Table)
                end,
         is_list(Options) orelse cats_failure:fail(function_clause, none, tab2file, [Table, File, Options]),
         {Extended, Sync} = write_options(Options, none, false),
@@ -39,6 +42,23 @@ write(Table, File, Options) ->
         exit:Error -> {error, Error}
     end.
 
+%% The options about expiry that a table has.
+expiry(Table) ->
+    [Option || Item <- [ttl, idle], {_, Time} = Option <- [{Item, cats:info(Table, Item)}], Time =/= undefined,
+               Time =/= infinity orelse Item =:= ttl andalso cats:info(Table, idle) =:= infinity].
+
+%% How the objects of a table with this header are written.
+form(Table, Header) ->
+    case lists:any(fun(Item) -> lists:keymember(Item, 1, Header) end, [ttl, idle]) of
+        true ->
+            {keypos, Keypos} = lists:keyfind(keypos, 1, Header),
+            fun(Objects) ->
+                    [[Object | Left] || Object <- Objects, Left <- [cats:ttl(Table, element(Keypos, Object))], Left =/= undefined]
+            end;
+        false ->
+            fun(Objects) -> Objects end
+    end.
+
 write_all(Log, Info, Extended) ->
     {id, Tid} = lists:keyfind(id, 1, Info),
     {Major, Minor} = ?VERSION,
@@ -53,17 +73,18 @@ write_all(Log, Info, Extended) ->
                 %% Another process owns this private table.
                 error:badarg -> throw(badtab)
             end,
-    {LastDigest, Count} = write_objects(Chunk, Log, write_terms([Header], Log, Digest), 0),
+    {LastDigest, Count} = write_objects(Chunk, form(Tid, Info), Log, write_terms([Header], Log, Digest), 0),
     End = [{count, Count} || lists:member(object_count, Extended)]
         ++ [{md5, erlang:md5_final(LastDigest)} || LastDigest =/= none],
     _ = End =/= [] andalso write_terms([['$end_of_table', End]], Log, LastDigest),
     ok.
 
-write_objects('$end_of_table', _Log, Digest, Count) ->
+write_objects('$end_of_table', _Form, _Log, Digest, Count) ->
     {Digest, Count};
-write_objects({Objects, Continuation}, Log, Digest, Count) ->
-    NextDigest = write_terms(Objects, Log, Digest),
-    write_objects(cats:select(Continuation), Log, NextDigest, Count + length(Objects)).
+write_objects({Objects, Continuation}, Form, Log, Digest, Count) ->
+    Written = Form(Objects),
+    NextDigest = write_terms(Written, Log, Digest),
+    write_objects(cats:select(Continuation), Form, Log, NextDigest, Count + length(Written)).
 
 write_terms(Terms, Log, Digest) ->
     Binaries = [term_to_binary(Term) || Term <- Terms],
@@ -165,9 +186,17 @@ read_objects(Log, Position, Verify, Table, Read) ->
         {NextPosition, Binaries} ->
             {Objects, NextRead} = lists:mapfoldl(fun(Bytes, ReadOn) -> read_object(Bytes, Verify, ReadOn) end,
                                                  Read, Binaries),
-            cats:insert(Table, lists:append(Objects)),
+            insert(Table, lists:append(Objects)),
             read_objects(Log, NextPosition, Verify, Table, NextRead)
     end.
+
+insert(Table, [[_ | _] | _] = Objects) ->
+    case cats:info(Table, ttl) of
+        undefined -> cats:insert(Table, [Object || [Object | _Left] <- Objects]);
+        _Time -> [cats:insert(Table, Object, #{ttl => Left}) || [Object | Left] <- Objects]
+    end;
+insert(Table, Objects) ->
+    cats:insert(Table, Objects).
 
 %% Returns a list with the object or without any, and the state of the reading: checksum, number of objects, end.
 read_object(Bytes, Verify, {Digest, Count, End}) ->
@@ -223,7 +252,7 @@ create(_Header, {table, Table}) ->
 create(Header, none) ->
     Options = [item(type, Header), item(protection, Header), {keypos, item(keypos, Header)}]
         ++ [Option || Option <- [named_table, compressed], lists:keyfind(Option, 1, Header) =:= {Option, true}]
-        ++ [Option || Key <- [read_concurrency, write_concurrency, engine],
+        ++ [Option || Key <- [read_concurrency, write_concurrency, engine, ttl, idle],
                       Option <- [lists:keyfind(Key, 1, Header)], Option =/= false],
     try
         cats:new(item(name, Header), Options)

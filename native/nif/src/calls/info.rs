@@ -21,6 +21,7 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
     let options = table.options();
     let integer = |value: usize| Ok(env.unsigned(value as u64));
     match item {
+        _ if item == atoms::size() && table.is_snapshot() && options.leased() => count(env, handle),
         _ if item == atoms::size() => {
             handle.settle(on_dirty_scheduler())?;
             integer(handle.size())
@@ -139,6 +140,24 @@ fn statistics(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
         count(0),
         count(0),
     ]))
+}
+
+/// The number of objects of a snapshot of a table where they expire. Nobody has counted them.
+fn count(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
+    if !on_dirty_scheduler() {
+        return Err(Failure::Big);
+    }
+    let mut count = 0;
+    let mut selection = Selection::all(handle.table(), Direction::Up);
+    let mut met = Met::default();
+    loop {
+        met.clear();
+        let more = handle.slice(&mut selection, BINARIES_LIMIT, true, &mut met)?;
+        count += met.as_slice().len();
+        if !more {
+            return Ok(env.unsigned(count as u64));
+        }
+    }
 }
 
 /// Most objects that a normal scheduler searches for binaries.

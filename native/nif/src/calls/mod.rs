@@ -42,7 +42,7 @@ use crate::vm::atoms;
 use crate::vm::external;
 use crate::vm::monitor;
 use crate::vm::resource::{Kind, Owned, Value};
-use crate::vm::{on_dirty_scheduler, Env, Term};
+use crate::vm::{on_dirty_scheduler, on_scheduler, Env, Term};
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::events::Event;
 use cats_table::{
@@ -75,7 +75,7 @@ pub fn prepare() -> bool {
         };
         let _ = REGISTRY.set(registry);
     }
-    cats_table::set_patience(on_dirty_scheduler);
+    cats_table::set_patience(|| !on_scheduler());
     monitor::on_down(|env, process| registry().owner_down(&Vm(env), process.0));
     true
 }

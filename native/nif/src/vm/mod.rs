@@ -505,6 +505,12 @@ pub fn on_dirty_scheduler() -> bool {
     matches!(kind, ERL_NIF_THR_DIRTY_CPU_SCHEDULER | ERL_NIF_THR_DIRTY_IO_SCHEDULER)
 }
 
+/// Whether this thread is a scheduler that must not be held for long.
+pub fn on_scheduler() -> bool {
+    // SAFETY: no precondition.
+    unsafe { enif_thread_type() == ERL_NIF_THR_NORMAL_SCHEDULER }
+}
+
 /// Whether two terms are exactly equal (`=:=`).
 pub fn identical(a: Term, b: Term) -> bool {
     // SAFETY: no precondition on two terms.

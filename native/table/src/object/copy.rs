@@ -6,12 +6,14 @@
 use crate::object::group::{Group, KeyPlace};
 use crate::object::schema::Probe;
 use crate::object::{
-    address, block, body_bytes, changing, free_body, is_block, is_changing, is_group, packed, size_bits, word_of,
-    Copies, ObjectRef, ADDRESS_BITS, COPY_LIMIT,
+    address, block, body_bytes, changing, free_body, is_block, is_changing, is_group, lease_of, packed, size_bits,
+    word_of, Copies, ObjectRef, ADDRESS_BITS, COPY_LIMIT,
 };
 use crate::operations::lookup::GROUP_LIMIT;
 use cats_engine::Entry;
 use cats_sync::epoch::Guard;
+use cats_sync::facade::Ordering;
+use cats_term::lease::Lease;
 use cats_term::{small, Block, Builder, Scratch, BOTTOM, NIL};
 use std::iter;
 
@@ -64,11 +66,11 @@ pub unsafe fn is_long_to_copy(body: u64) -> bool {
 /// A copy of all objects of an entry, whose memory is the copy's own. None of them is changed in place. `None` when memory is exhausted.
 ///
 /// # Safety
-/// The place of the entry is locked.
-pub unsafe fn copied(guard: &Guard, entry: Entry, key: usize) -> Option<u64> {
+/// The place of the entry is locked. `leased` says whether its table has leases.
+pub unsafe fn copied(guard: &Guard, entry: Entry, key: usize, leased: bool) -> Option<u64> {
     if !is_group(entry.body) {
         // SAFETY: as the caller promises.
-        return unsafe { copied_object(guard, entry.body) };
+        return unsafe { copied_object(guard, entry.body, leased) };
     }
     let place = KeyPlace {
         word: entry.key,
@@ -78,7 +80,7 @@ pub unsafe fn copied(guard: &Guard, entry: Entry, key: usize) -> Option<u64> {
     unsafe {
         let mut copies = Vec::new();
         Group::from_body(entry.body).each(|body| {
-            let copy = copied_object(guard, body);
+            let copy = copied_object(guard, body, leased);
             copies.extend(copy);
             copy.is_some()
         });
@@ -109,8 +111,8 @@ pub unsafe fn copied(guard: &Guard, entry: Entry, key: usize) -> Option<u64> {
 /// The same for the body of one object.
 ///
 /// # Safety
-/// The place of the object is locked.
-unsafe fn copied_object(guard: &Guard, body: u64) -> Option<u64> {
+/// As for [`copied`].
+unsafe fn copied_object(guard: &Guard, body: u64, leased: bool) -> Option<u64> {
     if !is_block(body) {
         return Some(body);
     }
@@ -122,7 +124,13 @@ unsafe fn copied_object(guard: &Guard, body: u64) -> Option<u64> {
             let (copy, _) = object.copy_within(&mut scratch.0);
             return Block::from_words(copy.as_words(), guard).map(address);
         }
-        block(body)?.with_elements(iter::empty()).map(address)
+        let copy = block(body)?.with_elements(iter::empty())?;
+        if !leased {
+            return Some(address(copy));
+        }
+        // Relaxed: readers may move the deadline, which makes no difference here.
+        let lease = Lease::of_word(lease_of(body).load(Ordering::Relaxed));
+        copy.leased(lease, guard).map(address)
     }
 }
 

@@ -33,6 +33,7 @@ impl Handle<'_> {
     /// Fails unless objects of the table can expire.
     pub fn check_expiry(self) -> Result<(), Failure> {
         match self.table.options().leased() {
+            _ if self.table.is_snapshot() => Err(Cause::Snapshot.into()),
             true => Ok(()),
             false => Err(Cause::NoExpiry.into()),
         }

@@ -73,14 +73,14 @@ impl Handle<'_> {
         is_old: impl Fn(&ObjectRef<'_>) -> Result<bool, E>,
     ) -> Result<bool, E> {
         let key = self.table.key();
-        let plain = self.table.options().plain();
+        let (plain, leased) = (self.table.options().plain(), self.table.options().leased());
         let incoming = match plain {
             true => Incoming::new(self.guard, self.table, new)?,
             // The lease of the old object stays.
             false => Incoming::requesting(self.guard, self.table, new, Request::Kept)?,
         };
         // SAFETY: the place is locked, so its object lives and nobody changes it.
-        let is_small = |now: Entry| unsafe { plain && words_to_read(now.body) <= SMALL };
+        let is_small = |now: Entry| unsafe { (plain || leased) && words_to_read(now.body) <= SMALL };
         let is_it = |now: Entry| {
             // SAFETY: as above.
             is_small(now) && is_surely(&unsafe { ObjectRef::stored(now, key) })

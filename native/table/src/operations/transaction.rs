@@ -129,12 +129,15 @@ impl<'g> Handle<'g> {
     ) -> Result<(), Failure> {
         let (store, table) = (reads.store(self), self.table);
         let leased = self.table.options().leased();
+        let mut seen = None;
         let ((fits, state, deadline), mark) = store.read_marked(self.guard, probe, |entry| {
             let (entry, deadline) = living(leased, entry);
             // SAFETY: objects are retired through the epoch. First the state, then the object.
             let state = entry.and_then(|entry| unsafe { state(entry.body) });
+            seen = entry;
             (found.look(table, entry, patient), state, deadline)
         })?;
+        store.used(seen);
         reads.deadline = reads.deadline.min(deadline);
         reads.marks.push(mark);
         reads.states.extend(state);

@@ -3,7 +3,7 @@
 //! The live table is read first, and the nodes after it. So whoever has changed an entry before it was read has kept it where it is found
 //! then. What a node has hides the entry of the live table, and an older node hides a newer one.
 
-use crate::object::copy::{is_tombstone, stable};
+use crate::object::copy::stable;
 use crate::object::schema::{exact_order, stored_key, Probe};
 use crate::object::ObjectRef;
 use crate::snapshot::Snapshot;
@@ -135,9 +135,11 @@ impl Snapshot {
             kept.extend(found.iter().filter_map(|entry| seen(*entry, self.key(), 0..0)));
         }
         self.check()?;
+        // SAFETY: the engine has shown the entry under the guard.
+        let lived = |seen: &Seen<'_>| unsafe { self.node.lived(seen.entry) };
         let is_within = |seen: &Seen<'_>| place_of(seen.entry.key) < end;
         gathered.looked_at += kept.len();
-        gathered.entries.retain(is_within);
+        gathered.entries.retain(|seen| is_within(seen) && lived(seen));
         kept.retain(is_within);
         if !kept.is_empty() {
             // Stable, so an older node stays before a newer one.
@@ -195,9 +197,11 @@ impl Snapshot {
             }
         }
         self.check()?;
+        // SAFETY: the engine has shown the entry under the guard.
+        let lived = |seen: &Seen<'_>| unsafe { self.node.lived(seen.entry) };
         let is_within = |seen: &Seen<'_>| end.is_none_or(|end| in_order(seen.key, end).is_le());
         gathered.looked_at += kept.len();
-        gathered.entries.retain(is_within);
+        gathered.entries.retain(|seen| is_within(seen) && lived(seen));
         kept.retain(is_within);
         if !kept.is_empty() {
             let order = |a: &Seen<'_>, b: &Seen<'_>| in_order(a.key, b.key);
@@ -212,11 +216,10 @@ impl Snapshot {
         Ok((gathered, end))
     }
 
-    /// Adds what nodes have kept, without tombstones.
+    /// Adds what nodes have kept, without tombstones and what had expired.
     fn add_kept<'g>(&self, gathered: &mut Gathered<'g>, kept: Vec<Seen<'g>>, expand: Expand<'_, 'g>) {
         for mut seen in kept {
-            // SAFETY: copies live under the guard.
-            if unsafe { is_tombstone(seen.entry.body) } {
+            if !self.shows_copy(seen.entry) {
                 continue;
             }
             let start = gathered.objects.len();

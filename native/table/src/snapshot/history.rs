@@ -21,10 +21,12 @@ use crate::registry::retire_store;
 use crate::snapshot::instant::{Entry as Entered, Inside, Instant};
 use crate::snapshot::patience;
 use crate::table::engines::EngineName;
+use crate::table::store::leased::deadline;
 use crate::table::store::Store;
+use cats_engine::config::Config;
 use cats_engine::{Entry, Locked, Step};
 use cats_sync::epoch::Guard;
-use cats_sync::facade::{fence, AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use cats_sync::facade::{fence, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
 use cats_sync::Busy;
 use std::ptr::{self, null_mut};
@@ -47,6 +49,8 @@ pub struct Form {
     /// The position of the key in objects, counted from 0.
     pub key: usize,
     pub ordered: bool,
+    /// Whether objects have leases.
+    pub leased: bool,
     /// The bytes that copies for snapshots of these contents may have.
     pub limit: usize,
 }
@@ -63,6 +67,8 @@ pub struct Node {
     bytes: AtomicUsize,
     /// The number of objects at the instant.
     size: AtomicUsize,
+    /// The instant as a time of leases.
+    time: AtomicU64,
     pub(super) newer: AtomicPtr<Node>,
     pub(super) older: AtomicPtr<Node>,
     /// Whether it is in the chain. Changed by the holder of [`CHAINS`].
@@ -144,7 +150,12 @@ pub enum Attached {
 
 /// Begins a snapshot of these contents. They are those of a table that was alive under the guard.
 pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -> Result<Attached, Busy> {
-    let config = live.config().cloned().map(Box::new);
+    // Copies keep their leases, but do not expire.
+    let expiry = None;
+    let config = live
+        .config()
+        .cloned()
+        .map(|config| Box::new(Config { expiry, ..config }));
     let Some(copies) = Store::new(form.engine, config, form.key, true).and_then(Own::new) else {
         return Ok(Attached::NoMemory);
     };
@@ -155,6 +166,7 @@ pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -
         copies: AtomicPtr::new(copies.into_raw()),
         bytes: AtomicUsize::new(0),
         size: AtomicUsize::new(0),
+        time: AtomicU64::new(0),
         newer: AtomicPtr::new(null_mut()),
         older: AtomicPtr::new(null_mut()),
         linked: AtomicBool::new(false),
@@ -262,14 +274,25 @@ impl Node {
         at(self.newer.load(Ordering::Acquire), guard)
     }
 
-    /// To be called at the instant.
-    pub fn note_size(&self, guard: &Guard) {
+    /// To be called at the instant, which is at this time of leases.
+    pub fn note_size(&self, guard: &Guard, time: u64) {
+        // Relaxed: as below.
+        self.time.store(time, Ordering::Relaxed);
         // Relaxed: whoever reads it has seen that the instant is past.
         self.size
             .store(self.live(guard).map_or(0, Store::size), Ordering::Relaxed);
     }
 
-    /// The number of objects at the instant, which is past.
+    /// Whether an entry had not expired at the instant, which is past. It is one of the contents, or a copy.
+    ///
+    /// # Safety
+    /// Its object lives.
+    pub unsafe fn lived(&self, entry: Entry) -> bool {
+        // SAFETY: as the caller promises.
+        !self.form.leased || unsafe { deadline(entry) } > self.time.load(Ordering::Relaxed)
+    }
+
+    /// The number of objects at the instant, which is past. If they have leases, this includes some that had expired.
     pub fn size(&self) -> usize {
         self.size.load(Ordering::Relaxed)
     }
@@ -352,7 +375,7 @@ impl Node {
         let probe = stored.as_ref().unwrap_or(probe);
         let kept = self.put_copy(guard, probe, copies, || match entry {
             // SAFETY: the place is locked.
-            Some(entry) => unsafe { copied(guard, entry, self.form.key) },
+            Some(entry) => unsafe { copied(guard, entry, self.form.key, self.form.leased) },
             None => tombstone(probe),
         })?;
         match kept {

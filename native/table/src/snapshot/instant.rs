@@ -14,6 +14,7 @@
 //! may not run for long.
 
 use super::history::Node;
+use cats_sync::clock;
 use cats_sync::epoch::{pin, Moment};
 use cats_sync::facade::{spin_loop, store_load_fence, AtomicU32, AtomicUsize, Ordering};
 use cats_sync::Busy;
@@ -117,8 +118,9 @@ impl Instant {
         for _ in 0..SPINS {
             // SeqCst: as in `enter`. Acquire pairs with the Release of a writer that leaves.
             if self.writers.load(Ordering::SeqCst) == 0 {
+                let time = clock::now();
                 for node in begun.nodes.iter().filter_map(Weak::upgrade) {
-                    node.note_size(&guard);
+                    node.note_size(&guard, time);
                 }
                 return Ok(exchange(CLOSING, LIVE).is_ok());
             }

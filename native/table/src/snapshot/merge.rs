@@ -185,7 +185,7 @@ impl Merge {
             match unsafe { is_tombstone(entry.body) } {
                 true => tombstone(&probe),
                 // SAFETY: as above.
-                false => unsafe { copied(guard, entry, node.form().key) },
+                false => unsafe { copied(guard, entry, node.form().key, node.form().leased) },
             }
         })?;
         if let Some(bytes) = copied {

@@ -95,6 +95,12 @@ impl Snapshot {
         }
     }
 
+    /// Whether the snapshot has the object of a copy.
+    fn shows_copy(&self, entry: Entry) -> bool {
+        // SAFETY: copies live under the caller's guard.
+        unsafe { !is_tombstone(entry.body) && self.node.lived(entry) }
+    }
+
     fn live<'g>(&self, guard: &'g Guard) -> Result<&'g Store, Busy> {
         self.node.live(guard).ok_or(Busy)
     }
@@ -208,14 +214,15 @@ impl Other for Snapshot {
     }
 
     fn read(&self, guard: &Guard, probe: &Probe<'static>, look: Look<'_>) -> Result<(), Busy> {
-        // SAFETY: copies live under the guard.
-        let visible = |entry: Entry| (!unsafe { is_tombstone(entry.body) }).then_some(entry);
+        let visible = |entry: Entry| self.shows_copy(entry).then_some(entry);
         if let Some(entry) = self.kept(guard, probe)? {
             look(visible(entry));
             return self.check();
         }
-        self.live(guard)?.read(guard, probe, |entry| {
+        self.live(guard)?.read_as_it_is(guard, probe, |entry| {
             // SAFETY: the engine shows the entry under the guard.
+            let entry = entry.filter(|entry| unsafe { self.node.lived(*entry) });
+            // SAFETY: as above.
             look(entry.map(|entry| unsafe { stable(entry) }))
         })?;
         // Acquire pairs with the Release in `Node::keep`: whoever sees a change finds what was kept before it.

@@ -58,6 +58,7 @@ pub fn begin(guard: &Guard, sources: &[Handle<'_>]) -> Result<Begun, Failure> {
             engine,
             key: table.key(),
             ordered: source.store().is_ordered(),
+            leased: table.options().leased(),
             limit: table.snapshot_limit(),
         };
         let store = source.store();

@@ -247,6 +247,7 @@ impl Leases {
     /// Steps until an entry lives. `step` shows the entry after (or before) a key.
     pub fn next_living<R, L: FnMut(Option<Entry>) -> R>(
         &self,
+        (store, guard): (&Store, &Guard),
         after: Option<&Probe<'static>>,
         mut look: L,
         mut step: impl FnMut(Option<&Probe<'static>>, &mut dyn FnMut(Option<Entry>)) -> Result<(), Busy>,
@@ -265,15 +266,22 @@ impl Leases {
                 (None, result) => return Ok(result.expect("an engine looks")),
             }
         }
-        // The reaper will remove what has expired.
-        wake_by(0);
-        Err(Busy)
+        Err(self.clear_away(store, guard))
+    }
+
+    /// Removes some of what has expired, for a walk that has met too much of it. The walk is to be tried again.
+    #[cold]
+    fn clear_away(&self, store: &Store, guard: &Guard) -> Busy {
+        // If it is too much for now, the next attempt goes on.
+        _ = self.settle(store, guard, false);
+        Busy
     }
 
     /// A part of a range that has an entry that lives, if any follows. `part` appends what `expand` appends for the entries of a range, and
     /// says whether more may follow.
     pub fn living_range<'a, T>(
         &self,
+        (store, guard): (&Store, &Guard),
         range: Range<'a, Probe<'static>>,
         out: &mut Vec<T>,
         mut expand: impl FnMut(Entry, &mut Vec<T>),
@@ -305,8 +313,7 @@ impl Leases {
                 _ => return Ok(more),
             }
         }
-        wake_by(0);
-        Err(Busy)
+        Err(self.clear_away(store, guard))
     }
 
     /// Gives an object that lives a deadline `time` after now. The place is locked.
@@ -330,7 +337,6 @@ impl Leases {
 
     /// Looks for the object of an item that fires at a place: removes it if it has expired, or adds an item for its deadline.
     fn visit(&self, store: &Store, guard: &Guard, probe: &Probe<'_>, place: u64) -> Result<(), Busy> {
-        let now = clock::now();
         let mut gone = 0;
         store.update_as_it_is(guard, probe, true, |old| {
             let Some(entry) = old else {
@@ -344,6 +350,7 @@ impl Leases {
             if lease.place() != place {
                 return (Step::Keep, ());
             }
+            let now = clock::now();
             if lease.deadline() <= now {
                 store.uncount(entry.body);
                 gone = entry.body;

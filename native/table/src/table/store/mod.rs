@@ -178,6 +178,13 @@ impl Store {
         }
     }
 
+    /// To be called after a read of a store, by another way than [`read`](Self::read), has found this entry, which lived.
+    pub fn used(&self, entry: Option<Entry>) {
+        if let Some(leases) = self.leases() {
+            leases.used(entry);
+        }
+    }
+
     /// Removes what has expired, so that what is counted lives. Fails with [`Failure::Big`] if that is long, unless the caller is `patient`.
     pub fn settle(&self, guard: &Guard, patient: bool) -> Result<(), Failure> {
         self.leases()
@@ -413,10 +420,10 @@ impl Store {
         present: bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
-        let now = clock::now();
         let mut gone = 0;
+        // The clock is read with the place locked. So a change after the instant of a snapshot is not of an earlier time.
         let result = self.update_as_it_is(guard, probe, present, |old| {
-            leases.change(self, now, old, &mut gone, change)
+            leases.change(self, clock::now(), old, &mut gone, change)
         })?;
         if gone != 0 {
             // SAFETY: the place has another entry now, or none.
@@ -449,10 +456,9 @@ impl Store {
     /// Gives the object of a key a deadline `time` from now on. False if there is none, or if `may` says no. Only for a store with leases.
     pub fn touch(&self, guard: &Guard, probe: &Probe<'_>, time: u64, may: impl FnOnce() -> bool) -> Result<bool, Busy> {
         let leases = self.leases().expect("a store with leases");
-        let now = clock::now();
         self.update(guard, probe, |old| match old {
             Some(entry) if may() => {
-                leases.touch(entry, time, now);
+                leases.touch(entry, time, clock::now());
                 (Step::Touch, true)
             }
             _ => (Step::Keep, false),
@@ -680,9 +686,10 @@ impl Store {
         probes: &[&Probe<'static>],
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
-        let (now, store) = (clock::now(), self);
+        let store = self;
         let (result, gone) = self.update_many_as_it_is(guard, probes, |places| {
-            let gone = Vec::new();
+            // As in `update_leased`.
+            let (now, gone) = (clock::now(), Vec::new());
             let mut places = LeasedPlaces {
                 places,
                 leases,
@@ -735,12 +742,12 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.next_on(guard, after, trail, look),
             Structure::Ca(engine) => engine.next_on(guard, after, trail, look),
-            Structure::LeasedHash(engine, leases) => {
-                leases.next_living(after, look, |after, look| engine.next_on(guard, after, trail, look))
-            }
-            Structure::LeasedCa(engine, leases) => {
-                leases.next_living(after, look, |after, look| engine.next_on(guard, after, trail, look))
-            }
+            Structure::LeasedHash(engine, leases) => leases.next_living((self, guard), after, look, |after, look| {
+                engine.next_on(guard, after, trail, look)
+            }),
+            Structure::LeasedCa(engine, leases) => leases.next_living((self, guard), after, look, |after, look| {
+                engine.next_on(guard, after, trail, look)
+            }),
             Structure::Other(engine) => looked(look, |look| engine.next(guard, after, look)),
         }
     }
@@ -776,12 +783,12 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.next_on(guard, before, trail, look),
             Structure::Ca(engine) => engine.prev_on(guard, before, trail, look),
-            Structure::LeasedHash(engine, leases) => {
-                leases.next_living(before, look, |before, look| engine.next_on(guard, before, trail, look))
-            }
-            Structure::LeasedCa(engine, leases) => {
-                leases.next_living(before, look, |before, look| engine.prev_on(guard, before, trail, look))
-            }
+            Structure::LeasedHash(engine, leases) => leases.next_living((self, guard), before, look, |before, look| {
+                engine.next_on(guard, before, trail, look)
+            }),
+            Structure::LeasedCa(engine, leases) => leases.next_living((self, guard), before, look, |before, look| {
+                engine.prev_on(guard, before, trail, look)
+            }),
             Structure::Other(engine) => looked(look, |look| engine.previous(guard, before, look)),
         }
     }
@@ -860,9 +867,11 @@ impl Store {
         match &self.structure {
             Structure::Hash(_) | Structure::LeasedHash(..) => Ok(false),
             Structure::Ca(engine) => engine.range(guard, range, limit, out, expand),
-            Structure::LeasedCa(engine, leases) => leases.living_range(range, out, expand, |range, out, expand| {
-                engine.range(guard, range, limit, out, expand)
-            }),
+            Structure::LeasedCa(engine, leases) => {
+                leases.living_range((self, guard), range, out, expand, |range, out, expand| {
+                    engine.range(guard, range, limit, out, expand)
+                })
+            }
             Structure::Other(engine) => engine.range(guard, range, limit, out, &mut expand),
         }
     }

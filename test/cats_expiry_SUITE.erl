@@ -1,0 +1,667 @@
+%% Objects that expire: a comparison with a model under a clock that stands still between steps, what walks, snapshots and transactions see,
+%% and how fast memory comes back.
+-module(cats_expiry_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-include_lib("common_test/include/ct.hrl").
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
+-export([like_a_model/1, options/1, explanations/1, times/1, idle/1, walks/1, long_dead_stretch/1, updates_keep_the_time/1, snapshots/1,
+         transactions/1, fetch/1, files/1, objects_of_all_kinds/1, replaced_contents/1, stale_items_go/1, memory_of_expiry/1, a_million_at_once/1,
+         readers_and_writers/1, a_stopped_vm/1]).
+
+suite() -> [{timetrap, {minutes, 10}}].
+
+all() ->
+    [like_a_model, options, explanations, times, idle, walks, long_dead_stretch, updates_keep_the_time, snapshots, transactions, fetch,
+     files, objects_of_all_kinds, replaced_contents, stale_items_go, memory_of_expiry, a_million_at_once, readers_and_writers, a_stopped_vm].
+
+init_per_suite(Config) ->
+    cats_test_lib:ensure_proper(),
+    {ok, _} = application:ensure_all_started(cats),
+    Config.
+
+end_per_suite(_Config) -> ok.
+
+end_per_testcase(_Case, _Config) -> cats_nif:stop_clock(false).
+
+%% Lets so many milliseconds pass on the clock that was stopped.
+pass(Time) ->
+    put(clock, cats_nif:stop_clock(get(clock) + Time)).
+
+stop_clock() ->
+    put(clock, cats_nif:stop_clock(erlang:unique_integer([positive]) * 1000000)).
+
+types() -> [set, ordered_set].
+
+%%------------------------------------------------------------------------------------------------------------
+%% The model
+
+%% After random steps, in both engines, a table shows what a map of objects with their deadlines has.
+like_a_model(_Config) ->
+    Number = cats_test_lib:environment("EXPIRY_TESTS", 300),
+    [?assert(proper:quickcheck(prop_like_a_model(Type, Kind), [{numtests, Number}, {to_file, user}, quiet]))
+     || Type <- types(), Kind <- [ttl, idle]].
+
+prop_like_a_model(Type, Kind) ->
+    proper:forall(list(step()),
+                  fun(Steps) ->
+                          stop_clock(),
+                          Table = cats:new(t, [Type, public, {Kind, 1000}]),
+                          try
+                              _ = lists:foldl(fun(Step, Model) -> run(Step, Table, Kind, Model) end, #{}, Steps),
+                              true
+                          after
+                              cats:delete(Table)
+                          end
+                  end).
+
+list(Type) -> proper_types:list(Type).
+oneof(Types) -> proper_types:union(Types).
+range(Low, High) -> proper_types:integer(Low, High).
+frequency(Choices) -> proper_types:weighted_union(Choices).
+
+%% Immediates, floats, tuples and binaries.
+key() -> oneof([range(1, 8), {range(1, 4)}, <<"a binary">>, 2.5, a, [list]]).
+
+value() -> oneof([range(0, 9), <<"text">>, {tuple, [1, 2]}, 1.5]).
+
+object() -> oneof([{key(), value()}, {key(), range(0, 9), value()}, {key()}]).
+
+%% From a tick of the wheel to more than one turn of its three lowest levels.
+lifetime() -> oneof([range(1, 40), range(1, 3000), range(1, 200000), 20000000, infinity]).
+
+passing() -> oneof([0, range(1, 40), range(1, 1500), range(1, 200000), 20000000]).
+
+step() ->
+    frequency([{4, {insert, object()}}, {4, {insert, object(), lifetime()}}, {2, {insert_new, object()}}, {3, {touch, key(), lifetime()}},
+               {2, {delete, key()}}, {1, {take, key()}}, {2, {counter, key(), range(0, 5)}}, {1, {element, key(), value()}},
+               {1, {insert_list, list(object())}}, {2, {lookup, key()}}, {4, {pass, passing()}}, {2, all}, {1, replace_all},
+               {1, {replace, key(), value()}}, {1, delete_all}, {1, {many, list(key())}}, {1, {transaction, object()}}]).
+
+%% What lives, by the model: the key with the object and its deadline.
+living(Model) -> maps:filter(fun(_, {_, Deadline}) -> Deadline > get(clock) end, Model).
+
+after_now(infinity) -> infinity;
+after_now(Time) -> get(clock) + Time.
+
+put_object(Object, Deadline, Model) -> Model#{element(1, Object) => {Object, Deadline}}.
+
+%% A read moves the deadline of an idle table, if that becomes later by more than a sixteenth.
+used(ttl, _Key, Model) -> Model;
+used(idle, Key, Model) ->
+    case Model of
+        #{Key := {Object, Deadline}} when Deadline =/= infinity ->
+            case get(clock) + 1000 - Deadline > 1000 div 16 of
+                true -> Model#{Key := {Object, get(clock) + 1000}};
+                false -> Model
+            end;
+        #{} -> Model
+    end.
+
+run(Step, Table, Kind, Model0) ->
+    Model = living(Model0),
+    New = step(Step, Table, Kind, Model),
+    compare(Table, living(New)),
+    New.
+
+step({insert, Object}, Table, _, Model) ->
+    true = cats:insert(Table, Object),
+    put_object(Object, after_now(1000), Model);
+step({insert, Object, Time}, Table, _, Model) ->
+    true = cats:insert(Table, Object, #{ttl => Time}),
+    put_object(Object, after_now(Time), Model);
+step({insert_list, Objects}, Table, _, Model) ->
+    true = cats:insert(Table, Objects),
+    lists:foldl(fun(Object, M) -> put_object(Object, after_now(1000), M) end, Model, Objects);
+step({insert_new, Object}, Table, Kind, Model) ->
+    IsNew = not is_map_key(element(1, Object), Model),
+    ?assertEqual(IsNew, cats:insert_new(Table, Object)),
+    case IsNew of
+        true -> put_object(Object, after_now(1000), Model);
+        false -> used(Kind, element(1, Object), Model)
+    end;
+step({touch, Key, Time}, Table, _, Model) ->
+    ?assertEqual(is_map_key(Key, Model), cats:touch(Table, Key, Time)),
+    case Model of
+        #{Key := {Object, _}} -> Model#{Key := {Object, after_now(Time)}};
+        #{} -> Model
+    end;
+step({delete, Key}, Table, _, Model) ->
+    true = cats:delete(Table, Key),
+    maps:remove(Key, Model);
+step({take, Key}, Table, _, Model) ->
+    ?assertEqual(found(Key, Model), cats:take(Table, Key)),
+    maps:remove(Key, Model);
+step({counter, Key, Increment}, Table, _, Model) ->
+    case Model of
+        #{Key := {Object, Deadline}} when tuple_size(Object) > 1, is_integer(element(2, Object)) ->
+            Sum = element(2, Object) + Increment,
+            ?assertEqual(Sum, cats:update_counter(Table, Key, {2, Increment})),
+            Model#{Key := {setelement(2, Object, Sum), Deadline}};
+        #{Key := _} ->
+            ?assertError(badarg, cats:update_counter(Table, Key, {2, Increment})),
+            Model;
+        #{} ->
+            ?assertEqual(7 + Increment, cats:update_counter(Table, Key, {2, Increment}, {Key, 7})),
+            put_object({Key, 7 + Increment}, after_now(1000), Model)
+    end;
+step({element, Key, Value}, Table, _, Model) ->
+    case Model of
+        #{Key := {Object, Deadline}} when tuple_size(Object) > 1 ->
+            true = cats:update_element(Table, Key, {2, Value}),
+            Model#{Key := {setelement(2, Object, Value), Deadline}};
+        #{Key := _} ->
+            Model;
+        #{} ->
+            ?assertEqual(false, cats:update_element(Table, Key, {2, Value})),
+            Model
+    end;
+step({replace, Key, Value}, Table, Kind, Model) ->
+    case Model of
+        #{Key := {Object, _}} ->
+            %% It reads the object.
+            ?assertEqual(false, cats:replace(Table, {Key, other, other}, {Key, Value})),
+            #{Key := {_, Deadline}} = used(Kind, Key, Model),
+            ?assertEqual(true, cats:replace(Table, Object, {Key, Value})),
+            Model#{Key := {{Key, Value}, Deadline}};
+        #{} ->
+            ?assertEqual(false, cats:replace(Table, {Key, Value}, {Key, Value})),
+            Model
+    end;
+step({lookup, Key}, Table, Kind, Model) ->
+    ?assertEqual(found(Key, Model), cats:lookup(Table, Key)),
+    used(Kind, Key, Model);
+step({many, Keys}, Table, Kind, Model) ->
+    ?assertEqual([found(Key, Model) || Key <- Keys], cats:lookup_many(Table, Keys)),
+    lists:foldl(fun(Key, M) -> used(Kind, Key, M) end, Model, Keys);
+step({pass, Time}, _Table, _, Model) ->
+    pass(Time),
+    Model;
+step(all, Table, _, Model) ->
+    walk(Table, Model),
+    Model;
+step(replace_all, Table, _, Model) ->
+    Spec = [{{'$1', '$2'}, [{is_integer, '$2'}], [{{'$1', {'+', '$2', 1}}}]}],
+    Counters = maps:filter(fun(_, {Object, _}) -> tuple_size(Object) =:= 2 andalso is_integer(element(2, Object)) end, Model),
+    ?assertEqual(map_size(Counters), cats:select_replace(Table, Spec)),
+    maps:merge(Model, maps:map(fun(_, {{Key, Value}, Deadline}) -> {{Key, Value + 1}, Deadline} end, Counters));
+step({transaction, Object}, Table, _, Model) ->
+    Key = element(1, Object),
+    Found = found(Key, Model),
+    ?assertEqual({atomic, Found}, cats_transaction:run(fun() ->
+                                                              Read = cats_transaction:read(Table, Key),
+                                                              cats_transaction:insert(Table, Object),
+                                                              Read
+                                                      end)),
+    put_object(Object, after_now(1000), Model);
+step(delete_all, Table, _, _Model) ->
+    true = cats:delete_all_objects(Table),
+    #{}.
+
+found(Key, Model) ->
+    case Model of
+        #{Key := {Object, _}} -> [Object];
+        #{} -> []
+    end.
+
+%% Nothing here counts as a read, so nothing changes.
+compare(Table, Model) ->
+    Objects = lists:sort([Object || {Object, _} <- maps:values(Model)]),
+    ?assertEqual(Objects, lists:sort(cats:tab2list(Table))),
+    ?assertEqual(map_size(Model), cats:info(Table, size)),
+    [?assertEqual({Key, case Deadline of infinity -> infinity; _ -> Deadline - get(clock) end}, {Key, cats:ttl(Table, Key)})
+     || {Key, {_, Deadline}} <- maps:to_list(Model)],
+    [?assertEqual({Key, undefined}, {Key, cats:ttl(Table, Key)}) || Key <- [1, {1}, a, 2.5, <<"a binary">>], not is_map_key(Key, Model)].
+
+walk(Table, Model) ->
+    Keys = lists:sort(maps:keys(Model)),
+    Walked = fun(Step, First) ->
+                     (fun Walk('$end_of_table') -> []; Walk(Key) -> [Key | Walk(cats:Step(Table, Key))] end)(cats:First(Table))
+             end,
+    [?assertEqual(Keys, lists:sort(Walked(Step, First))) || {Step, First} <- [{next, first}, {prev, last}]],
+    ?assertEqual(Keys, lists:sort(cats:foldl(fun(Object, Acc) -> [element(1, Object) | Acc] end, [], Table))),
+    ?assertEqual(map_size(Model), cats:select_count(Table, [{'_', [], [true]}])),
+    ?assertEqual(map_size(Model), length(in_chunks(cats:select(Table, [{'_', [], ['$_']}], 2)))),
+    case cats:info(Table, type) of
+        ordered_set ->
+            ?assertEqual(Keys, Walked(next, first)),
+            ?assertEqual(length(Keys), cats:count(Table, #{})),
+            [?assertEqual(element(1, cats:nth(Table, N - 1)), lists:nth(N, Keys)) || N <- lists:seq(1, length(Keys))],
+            ?assertEqual(Keys, [element(1, Object) || Object <- cats:range(Table, #{}, infinity)]);
+        set -> ok
+    end,
+    ?assertEqual(map_size(Model), length(slots(Table, 0))),
+    ok.
+
+in_chunks('$end_of_table') -> [];
+in_chunks({Objects, Continuation}) -> Objects ++ in_chunks(cats:select(Continuation)).
+
+slots(Table, Number) ->
+    case cats:slot(Table, Number) of
+        '$end_of_table' -> [];
+        Objects -> Objects ++ slots(Table, Number + 1)
+    end.
+
+%%------------------------------------------------------------------------------------------------------------
+%% Options and errors
+
+options(_Config) ->
+    Table = cats:new(t, [{ttl, 10}]),
+    ?assertEqual({10, infinity}, {cats:info(Table, ttl), cats:info(Table, idle)}),
+    ?assertEqual({infinity, 10}, begin T = cats:new(t, [{idle, 10}]), {cats:info(T, ttl), cats:info(T, idle)} end),
+    ?assertEqual({undefined, undefined}, begin T = cats:new(t, []), {cats:info(T, ttl), cats:info(T, idle)} end),
+    Forever = cats:new(t, [ordered_set, {ttl, infinity}]),
+    true = cats:insert(Forever, {1}),
+    true = cats:insert(Forever, {2}, #{ttl => 60000}),
+    ?assertMatch({infinity, Left} when Left > 50000, {cats:ttl(Forever, 1), cats:ttl(Forever, 2)}),
+    true = cats:insert(Forever, {2}, #{}),
+    ?assertEqual(infinity, cats:ttl(Forever, 2)).
+
+explanations(_Config) ->
+    Only = #{2 => <<"objects expire only in tables of type set and ordered_set, with the default engine and not compressed">>},
+    [?assertEqual(Only, cats_test_lib:remarks(new, [t, [{ttl, 10} | Options]]))
+     || Options <- [[bag], [duplicate_bag], [compressed], [{engine, std_hash}], [ordered_set, {engine, avl}]]],
+    ?assertEqual(#{2 => <<"a table has option ttl or option idle, not both">>},
+                 cats_test_lib:remarks(new, [t, [{ttl, 10}, {idle, 10}]])),
+    [?assertMatch(#{2 := <<"invalid option: ", _/binary>>}, cats_test_lib:remarks(new, [t, [{Key, Value}]]))
+     || Key <- [ttl, idle], Value <- [0, -1, 1.5, never, 1 bsl 70]],
+    Plain = cats:new(t, []),
+    Lacks = #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>},
+    [?assertEqual(Lacks, cats_test_lib:remarks(Function, Arguments))
+     || {Function, Arguments} <- [{insert, [Plain, {1}, #{ttl => 1}]}, {touch, [Plain, 1, 1]}, {ttl, [Plain, 1]}]],
+    Table = cats:new(t, [{ttl, 10}]),
+    NoTime = #{3 => <<"neither a positive number of milliseconds nor infinity">>},
+    [?assertEqual(NoTime, cats_test_lib:remarks(Function, Arguments))
+     || Time <- [0, -1, 1.0, never], {Function, Arguments} <- [{insert, [Table, {1}, #{ttl => Time}]}, {touch, [Table, 1, Time]}]],
+    ?assertEqual(#{3 => <<"not a map with ttl: a positive number of milliseconds, or infinity">>},
+                 cats_test_lib:remarks(insert, [Table, {1}, #{idle => 1}])),
+    ?assertError(badarg, cats:insert(Table, {1}, [])),
+    ?assertMatch(#{2 := _}, cats_test_lib:remarks(insert, [Table, not_a_tuple, #{ttl => 1}])),
+    true = cats:delete(Table),
+    [?assertMatch(#{1 := _}, cats_test_lib:remarks(Function, Arguments))
+     || {Function, Arguments} <- [{insert, [Table, {1}, #{ttl => 1}]}, {touch, [Table, 1, 1]}, {ttl, [Table, 1]}]],
+    Protected = cats_test_lib:in_process(fun() -> T = cats:new(t, [{ttl, 10}, {heir, self(), x}]), cats:info(T, protection) end),
+    ?assertEqual(protected, Protected).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Times
+
+%% By the clock of the system.
+times(_Config) ->
+    [begin
+         Table = cats:new(t, [Type, {ttl, 60}]),
+         Start = erlang:monotonic_time(microsecond),
+         true = cats:insert(Table, {1, a, b}),
+         Inserted = erlang:monotonic_time(microsecond),
+         {Last, First} = until_gone(Table, Start),
+         ct:log("~p: found after ~b us, gone after ~b us", [Type, Last - Inserted, First - Start]),
+         %% The time is one of whole milliseconds.
+         ?assert(Last - Inserted =< 60000),
+         ?assert(First - Start >= 59000)
+     end || Type <- types()].
+
+%% When a lookup that found the object began, and when the first one that did not find it had ended.
+until_gone(Table, Last) ->
+    Begin = erlang:monotonic_time(microsecond),
+    case cats:lookup(Table, 1) of
+        [_] -> until_gone(Table, Begin);
+        [] -> {Last, erlang:monotonic_time(microsecond)}
+    end.
+
+idle(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, {idle, 160}]),
+         true = cats:insert(Table, [{N, N} || N <- lists:seq(1, 9)]),
+         true = cats:insert(Table, {forever}, #{ttl => infinity}),
+         true = cats:insert(Table, {long}, #{ttl => 10000}),
+         Reads = [fun(T) -> [_] = cats:lookup(T, 1) end, fun(T) -> 2 = cats:lookup_element(T, 2, 2) end,
+                  fun(T) -> true = cats:member(T, 3) end, fun(T) -> [[_]] = cats:lookup_many(T, [4]) end,
+                  fun(T) -> {5, 5} = cats:fetch(T, 5, fun(_) -> error(none) end) end,
+                  fun(T) -> {atomic, [_]} = cats_transaction:run(fun() -> cats_transaction:read(T, 6) end) end],
+         [begin
+              pass(100),
+              [Read(Table) || Read <- Reads],
+              [_] = cats:lookup(Table, long)
+          end || _ <- lists:seq(1, 20)],
+         ?assertEqual([1, 2, 3, 4, 5, 6, forever, long], lists:sort([element(1, Object) || Object <- cats:tab2list(Table)])),
+         ?assertEqual({160, infinity, 8000}, {cats:ttl(Table, 1), cats:ttl(Table, forever), cats:ttl(Table, long)}),
+         %% By less than a sixteenth.
+         pass(10),
+         [_] = cats:lookup(Table, 1),
+         ?assertEqual(150, cats:ttl(Table, 1)),
+         pass(1),
+         [_] = cats:lookup(Table, 1),
+         ?assertEqual(160, cats:ttl(Table, 1)),
+         pass(160),
+         ?assertEqual([forever, long], lists:sort([element(1, Object) || Object <- cats:tab2list(Table)]))
+     end || Type <- types()].
+
+%%------------------------------------------------------------------------------------------------------------
+%% Walks and counts
+
+%% Every second object has expired. The reaper may or may not have removed them.
+walks(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, public, {ttl, 1000}]),
+         [true = cats:insert(Table, {Shape(N), N}, #{ttl => 100 + 10000 * (N rem 2)}) || N <- lists:seq(1, 4000)],
+         Living = lists:sort([Shape(N) || N <- lists:seq(1, 4000, 2)]),
+         pass(100),
+         Spec = [{{'_', '$1'}, [{'<', '$1', 100}], ['$1']}],
+         ?assertEqual(lists:seq(1, 99, 2), lists:sort(cats:select(Table, Spec))),
+         ?assertEqual(Living, lists:sort([Key || [{Key}] <- walked(next, first, Table)])),
+         ?assertEqual(Living, lists:sort([Key || [{Key}] <- walked(prev, last, Table)])),
+         ?assertEqual(2000, cats:info(Table, size)),
+         ?assertEqual(2000, cats:foldl(fun(_, N) -> N + 1 end, 0, Table)),
+         ?assertEqual(50, cats:select_delete(Table, [{{'_', '$1'}, [{'<', '$1', 100}], [true]}])),
+         ?assertEqual(1950, cats:info(Table, size)),
+         true = cats:delete(Table)
+     end || Type <- types(), Shape <- [fun(N) -> N end, fun(N) -> {key, N} end]].
+
+walked(Step, First, Table) ->
+    (fun Walk('$end_of_table') -> []; Walk(Key) -> [[{Key}] | Walk(cats:Step(Table, Key))] end)(cats:First(Table)).
+
+%% So many expired objects in a row that a step does not pass them at once.
+long_dead_stretch(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, public, {ttl, 10}]),
+         true = cats:insert(Table, {0}, #{ttl => 10000}),
+         true = cats:insert_many(Table, [{N} || N <- lists:seq(1, 200000)]),
+         true = cats:insert(Table, {200001}, #{ttl => 10000}),
+         pass(10),
+         ?assertEqual([0, 200001], lists:sort([Key || [{Key}] <- walked(next, first, Table)])),
+         ?assertEqual(2, cats:info(Table, size)),
+         Type =:= ordered_set andalso ?assertEqual({2, {200001}}, {cats:count(Table, #{}), cats:nth(Table, 1)}),
+         true = cats:delete(Table)
+     end || Type <- types()].
+
+%%------------------------------------------------------------------------------------------------------------
+%% With the rest of cats
+
+updates_keep_the_time(_Config) ->
+    stop_clock(),
+    [begin
+         Table = cats:new(t, [Type, public, {ttl, 1000}]),
+         Long = lists:seq(1, 100),
+         true = cats:insert(Table, [{1, 1, a}, {2, Long, 1.5}]),
+         pass(400),
+         _ = [cats:update_counter(Table, 1, {2, N}) || N <- [1, 2, 3]],
+         _ = [cats:update_counter(Table, 1, [{2, N}, {2, 1 bsl 70}]) || N <- [1, 2]],
+         _ = cats:add(Table, 2, {3, 1.5}),
+         true = cats:update_element(Table, 2, [{2, <<"text">>}, {3, fun() -> Long end}]),
+         {2, _, _} = cats:update(Table, 2, fun({2, _, F}) -> {2, F, Long} end),
+         1 = cats:select_replace(Table, [{{1, '_', a}, [], [{{1, 5, b}}]}]),
+         ?assertEqual({600, 600}, {cats:ttl(Table, 1), cats:ttl(Table, 2)}),
+         true = cats:insert(Table, {1, 1}),
+         ?assertEqual(1000, cats:ttl(Table, 1)),
+         pass(600),
+         ?assertEqual([{1, 1}], cats:tab2list(Table)),
+         pass(400),
+         ?assertEqual([], cats:tab2list(Table)),
+         ?assertEqual(5, cats:update_counter(Table, 1, {2, 1}, {x, 4})),
+         ?assertEqual(1000, cats:ttl(Table, 1)),
+         true = cats:delete(Table)
+     end || Type <- types()].
+
+%% A snapshot shows what lived at its instant, whatever the reaper removes and writers change.
+snapshots(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, public, {ttl, 1000}]),
+         Held = fun() -> Type end,
+         true = cats:insert(Table, [{N, N, Held} || N <- lists:seq(1, 500)], #{ttl => 100}),
+         true = cats:insert(Table, [{N, N} || N <- lists:seq(501, 1000)], #{ttl => 200}),
+         First = cats:snapshot(Table),
+         pass(100),
+         Second = cats:snapshot(Table),
+         ?assertEqual(500, cats:info(Table, size)),
+         true = cats:touch(Table, 501, 5000),
+         true = cats:insert(Table, {502, new}),
+         true = cats:insert(Table, {1, new}),
+         true = cats:delete(Table, 503),
+         pass(100),
+         [begin
+              ?assertEqual(lists:seq(From, 1000), lists:sort([element(1, Object) || Object <- cats:tab2list(Snapshot)])),
+              ?assertEqual(1001 - From, cats:info(Snapshot, size)),
+              ?assertEqual([{502, 502}], cats:lookup(Snapshot, 502)),
+              ?assertEqual(From =:= 1, cats:member(Snapshot, 2)),
+              ?assertEqual(lists:seq(From, 1000), lists:sort([Key || [{Key}] <- walked(next, first, Snapshot)])),
+              ?assertError(badarg, cats:ttl(Snapshot, 501)),
+              Type =:= ordered_set andalso ?assertEqual(1001 - From, cats:count(Snapshot, #{}))
+          end || _ <- [now, later], {Snapshot, From} <- [{First, 1}, {Second, 501}],
+                 begin cats:info(Table, size), true end],
+         ?assertEqual([1, 501, 502], lists:sort([element(1, Object) || Object <- cats:tab2list(Table)])),
+         true = cats:delete(Second),
+         ?assertEqual(1000, cats:info(First, size)),
+         true = cats:delete(First),
+         true = cats:delete(Table)
+     end || Type <- types()].
+
+%% What was read must live at the commit.
+transactions(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, public, {ttl, 1000}]),
+         Other = cats:new(t, [public]),
+         true = cats:insert(Table, {1, a}),
+         Runs = counters:new(1, []),
+         Outcome = cats_transaction:run(fun() ->
+                                                counters:add(Runs, 1, 1),
+                                                Read = cats_transaction:read(Table, 1),
+                                                counters:get(Runs, 1) =:= 1 andalso pass(1000),
+                                                cats_transaction:insert(Other, {result, Read}),
+                                                Read
+                                        end),
+         ?assertEqual({{atomic, []}, 2, [{result, []}]}, {Outcome, counters:get(Runs, 1), cats:tab2list(Other)}),
+         %% A touch is a change.
+         true = cats:insert(Table, {1, a}),
+         {atomic, [{1, a}]} = cats_transaction:run(fun() -> cats_transaction:read(Table, 1) end),
+         {atomic, _} = cats_transaction:run(fun() -> cats_transaction:insert(Table, {2, b}), cats_transaction:delete(Table, 1) end),
+         ?assertEqual({undefined, 1000}, {cats:ttl(Table, 1), cats:ttl(Table, 2)}),
+         pass(1000),
+         {atomic, []} = cats_transaction:run(fun() -> cats_transaction:read(Table, 2) end),
+         ?assertEqual(0, cats:info(Table, size)),
+         true = cats:delete(Table)
+     end || Type <- types()].
+
+fetch(_Config) ->
+    stop_clock(),
+    Table = cats:new(t, [public, {ttl, 1000}]),
+    Make = fun(Key) -> {Key, make_ref()} end,
+    Object = cats:fetch(Table, key, Make),
+    ?assertEqual(Object, cats:fetch(Table, key, Make)),
+    pass(1000),
+    Next = cats:fetch(Table, key, Make),
+    ?assertNotEqual(Object, Next),
+    ?assertEqual(1000, cats:ttl(Table, key)).
+
+files(Config) ->
+    stop_clock(),
+    File = filename:join(?config(priv_dir, Config), "table"),
+    [begin
+         Table = cats:new(t, [Type, {Kind, 1000}]),
+         true = cats:insert(Table, {1, a}),
+         true = cats:insert(Table, {2, b}, #{ttl => infinity}),
+         true = cats:insert(Table, {3, c}, #{ttl => 200}),
+         pass(100),
+         ok = cats:tab2file(Table, File, Options),
+         {ok, Read} = cats:file2tab(File, [{verify, true}]),
+         ?assertEqual({1000, [{1, a}, {2, b}, {3, c}]}, {cats:info(Read, Kind), lists:sort(cats:tab2list(Read))}),
+         ?assertEqual({900, infinity, 100}, {cats:ttl(Read, 1), cats:ttl(Read, 2), cats:ttl(Read, 3)}),
+         Plain = cats:new(t, []),
+         {ok, Plain} = cats:file2tab(File, [{table, Plain}]),
+         ?assertEqual([{1, a}, {2, b}, {3, c}], lists:sort(cats:tab2list(Plain)))
+     end || Type <- types(), Kind <- [ttl, idle], Options <- [[], [{extended_info, [md5sum, object_count]}]]],
+    Source = ets:new(t, []),
+    true = ets:insert(Source, {1}),
+    Copy = cats:new(t, [{ttl, 1000}]),
+    true = cats:from_ets(Copy, Source),
+    ?assertEqual(1000, cats:ttl(Copy, 1)).
+
+%% Short and long objects, with terms that are held or counted.
+objects_of_all_kinds(_Config) ->
+    stop_clock(),
+    Values = [[], 1.5, 1 bsl 100, <<"short">>, binary:copy(<<"long">>, 1000), <<1:3>>, lists:seq(1, 100000), fun() -> self() end,
+              make_ref(), #{a => <<"b">>}, maps:from_list([{N, N} || N <- lists:seq(1, 100)]), list_to_tuple(lists:seq(1, 40000)),
+              [fun() -> N end || N <- lists:seq(1, 2000)], [binary:copy(<<N>>, 100) || N <- lists:seq(1, 200)]],
+    [begin
+         Table = cats:new(t, [Type, {ttl, 1000}]),
+         Objects = [{Key, Value} || {N, Value} <- lists:enumerate(Values), Key <- [N, {N, Value}]],
+         [true = cats:insert(Table, Object) || Object <- Objects],
+         [?assertEqual([Object], cats:lookup(Table, element(1, Object))) || Object <- Objects],
+         true = cats:insert(Table, Objects),
+         ?assertEqual(lists:sort(Objects), lists:sort(cats:tab2list(Table))),
+         [true = cats:update_element(Table, Key, {2, [Value]}) || {Key, Value} <- Objects],
+         [?assertEqual([{Key, [Value]}], cats:lookup(Table, Key)) || {Key, Value} <- Objects],
+         Snapshot = cats:snapshot(Table),
+         pass(1000),
+         ?assertEqual({[], 0}, {cats:tab2list(Table), cats:info(Table, size)}),
+         ?assertEqual(lists:sort([{Key, [Value]} || {Key, Value} <- Objects]), lists:sort(cats:tab2list(Snapshot))),
+         true = cats:delete(Table)
+     end || Type <- types()].
+
+%% A new wheel goes with new contents.
+replaced_contents(_Config) ->
+    stop_clock(),
+    [begin
+         Table = cats:new(t, [Type, named_table, {ttl, 1000}]),
+         true = cats:insert(Table, [{N} || N <- lists:seq(1, 1000)]),
+         true = cats:delete_all_objects(Table),
+         true = cats:insert(Table, {1}),
+         ?assertEqual({1, 1000}, {cats:info(Table, size), cats:ttl(Table, 1)}),
+         u = cats:rename(Table, u),
+         pass(1000),
+         ?assertEqual({[], 0, 1000}, {cats:lookup(u, 1), cats:info(u, size), cats:info(u, ttl)}),
+         true = cats:delete(u)
+     end || Type <- types()].
+
+%%------------------------------------------------------------------------------------------------------------
+%% Memory
+
+%% Objects that were deleted before their time leave items in the wheel, but not for ever.
+stale_items_go(_Config) ->
+    [begin
+         Table = cats:new(t, [Type, public, {ttl, 86400000}]),
+         [begin true = cats:insert(Table, {N rem Keys, N}), true = cats:delete(Table, N rem Keys) end || N <- lists:seq(1, 500000)],
+         cats_test_lib:eventually(fun() -> cats:info(Table, memory) * 8 < 500000 end),
+         true = cats:delete(Table)
+     end || Type <- types(), Keys <- [10, 1000000]].
+
+memory_of_expiry(_Config) ->
+    Size = 100000,
+    [begin
+         [Plain, Leased] = [begin
+                                Table = cats:new(t, [Type, public | Options]),
+                                [true = cats:insert(Table, {N, N, N}) || N <- lists:seq(1, Size)],
+                                cats:info(Table, memory) * 8
+                            end || Options <- [[], [{ttl, 3600000}]]],
+         ct:log("~p: ~.1f bytes an object", [Type, (Leased - Plain) / Size]),
+         ?assert(Leased - Plain =< 17 * Size)
+     end || Type <- types()].
+
+%% A million objects that expire within a second: nobody is held, and their memory is free two seconds later.
+a_million_at_once(_Config) ->
+    Size = cats_test_lib:environment("OBJECTS", 1000000),
+    [begin
+         Table = cats:new(t, [Type, public, {ttl, 60000}]),
+         [true = cats:insert(Table, {N, N, N}) || N <- lists:seq(1, Size)],
+         Full = cats:memory(),
+         [true = cats:touch(Table, N, 3000 + N rem 1000) || N <- lists:seq(1, Size)],
+         End = erlang:monotonic_time(millisecond) + 4000,
+         Reports = spawn_link(fun() -> reports([]) end),
+         Previous = erlang:system_monitor(Reports, [{long_schedule, 1}]),
+         cats_test_lib:eventually(fun() -> cats:member(Table, 999) =:= false end, 60000),
+         %% Unlike the table's own memory, asking for this removes nothing.
+         cats_test_lib:eventually(fun() -> cats:memory() < Full div 20 end, 60000),
+         Took = erlang:monotonic_time(millisecond) - End,
+         erlang:system_monitor(Previous),
+         Reports ! {ask, self()},
+         Held = receive {Reports, Got} -> Got end,
+         ct:log("~p: ~b bytes, then ~b; free ~b ms after the last deadline; held: ~0p", [Type, Full, cats:memory(), Took, Held]),
+         ?assertEqual(0, cats:info(Table, size)),
+         %% 2 seconds on a machine that does nothing else.
+         ?assert(Took < 10000),
+         true = cats:delete(Table)
+     end || Type <- types()].
+
+reports(Got) ->
+    receive
+        {monitor, Pid, long_schedule, Information} -> reports([{Pid, Information} | Got]);
+        {ask, From} -> From ! {self(), Got}
+    end.
+
+%%------------------------------------------------------------------------------------------------------------
+%% Concurrency
+
+%% Whatever others do, nobody finds an object after its time, and no object is lost before.
+readers_and_writers(_Config) ->
+    Time = cats_test_lib:environment("EXPIRY_MS", 2000),
+    [begin
+         Table = cats:new(t, [Type, public, {Kind, 20}]),
+         Writer = fun(Me) ->
+                          fun() ->
+                                  cats_test_lib:repeat_for(Time, fun(N) -> write(Table, Me, N) end)
+                          end
+                  end,
+         Reader = fun() ->
+                          cats_test_lib:repeat_for(Time, fun(N) ->
+                                                                 _ = cats:lookup(Table, {N rem 4, N rem 50}),
+                                                                 N rem 100 =:= 0 andalso cats:info(Table, size),
+                                                                 N rem 1000 =:= 0 andalso cats:tab2list(Table)
+                                                         end)
+                  end,
+         _ = cats_test_lib:together([Writer(Me) || Me <- [0, 1, 2]] ++ [Reader]),
+         timer:sleep(100),
+         ?assertEqual({0, []}, {cats:info(Table, size), cats:tab2list(Table)}),
+         true = cats:delete(Table)
+     end || Type <- types(), Kind <- [ttl, idle]].
+
+%% Only this process writes its keys.
+write(Table, Me, N) ->
+    Key = {Me, rand:uniform(50)},
+    Time = rand:uniform(60),
+    Begin = erlang:monotonic_time(millisecond),
+    true = cats:insert(Table, {Key, N}, #{ttl => Time}),
+    Found = cats:lookup(Table, Key),
+    End = erlang:monotonic_time(millisecond),
+    Found =:= [{Key, N}] orelse End - Begin + 1 >= Time orelse error({lost, Begin, End, Time, Found}),
+    rand:uniform(4) =:= 1 andalso cats:delete(Table, Key),
+    rand:uniform(4) =:= 1 andalso cats:touch(Table, Key, rand:uniform(60)).
+
+%% A VM that is stopped in the middle finds nothing that has expired meanwhile.
+a_stopped_vm(_Config) ->
+    Stopped = cats_test_lib:environment("STOPPED_MS", 2000),
+    Code = "{ok, _} = application:ensure_all_started(cats),"
+        "T = cats:new(t, [public, {ttl, 1000}]),"
+        "cats:insert(T, [{N, N, N} || N <- lists:seq(1, 10000)]),"
+        "End = erlang:monotonic_time(millisecond) + 1001,"
+        "io:format(\"ready~n\"),"
+        "(fun Loop() ->"
+        "  Before = erlang:monotonic_time(millisecond),"
+        "  Found = cats:lookup(T, 10000),"
+        "  After = erlang:monotonic_time(millisecond),"
+        "  case Found of"
+        "    [_] when Before >= End -> io:format(\"found after its time~n\"), halt();"
+        "    [_] -> Loop();"
+        "    [] when After < End - 100 -> io:format(\"lost~n\"), halt();"
+        "    [] -> ok"
+        "  end end)(),"
+        "0 = cats:info(T, size), [] = cats:tab2list(T),"
+        "timer:sleep(200),"
+        "io:format(\"good ~b~n\", [cats:info(T, memory)]), halt().",
+    Paths = lists:append([["-pa", Path] || Path <- [filename:dirname(code:which(cats))]]),
+    Port = open_port({spawn_executable, os:find_executable("erl")}, [{args, ["-noshell" | Paths] ++ ["-eval", Code]}, {line, 100}]),
+    {os_pid, Pid} = erlang:port_info(Port, os_pid),
+    ?assertEqual("ready", line(Port)),
+    timer:sleep(300),
+    "" = os:cmd("kill -STOP " ++ integer_to_list(Pid)),
+    timer:sleep(Stopped),
+    "" = os:cmd("kill -CONT " ++ integer_to_list(Pid)),
+    ?assertMatch("good " ++ _, line(Port)).
+
+line(Port) ->
+    receive
+        {Port, {data, {eol, Line}}} -> Line
+    after 60000 -> timeout
+    end.

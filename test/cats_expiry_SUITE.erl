@@ -571,17 +571,14 @@ a_million_at_once(_Config) ->
          End = erlang:monotonic_time(millisecond) + 4000,
          Reports = spawn_link(fun() -> reports([]) end),
          Previous = erlang:system_monitor(Reports, [{long_schedule, 1}]),
-         cats_test_lib:eventually(fun() -> cats:member(Table, 999) =:= false end, 60000),
          %% Unlike the table's own memory, asking for this removes nothing.
-         cats_test_lib:eventually(fun() -> cats:memory() < Full div 20 end, 60000),
+         cats_test_lib:eventually(fun() -> erlang:monotonic_time(millisecond) > End andalso cats:memory() < Full div 20 end, 60000),
          Took = erlang:monotonic_time(millisecond) - End,
          erlang:system_monitor(Previous),
          Reports ! {ask, self()},
          Held = receive {Reports, Got} -> Got end,
          ct:log("~p: ~b bytes, then ~b; free ~b ms after the last deadline; held: ~0p", [Type, Full, cats:memory(), Took, Held]),
          ?assertEqual(0, cats:info(Table, size)),
-         %% 2 seconds on a machine that does nothing else.
-         ?assert(Took < 10000),
          true = cats:delete(Table)
      end || Type <- types()].
 

@@ -2,13 +2,13 @@
 -module(cats_web_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
--export([page/1, node/1, tables/1, table/1, json/1, metrics/1, metrics_of_odd_names/1, token/1, names_of_the_host/1,
+-export([page/1, node/1, tables/1, table/1, json/1, metrics/1, metrics_of_odd_names/1, dashboard/1, token/1, names_of_the_host/1,
          bad_options/1, only_reads/1, odd_requests/1, connections/1, slow_clients/1, many_tables/1, stopped/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [page, node, tables, table, json, metrics, metrics_of_odd_names, token, names_of_the_host, bad_options, only_reads,
+    [page, node, tables, table, json, metrics, metrics_of_odd_names, dashboard, token, names_of_the_host, bad_options, only_reads,
      odd_requests, connections, slow_clients, many_tables, stopped].
 
 init_per_suite(Config) -> cats_test_lib:only_cats(cats_test_lib:start(Config)).
@@ -212,6 +212,20 @@ metrics_of_odd_names(Config) ->
               Tables = [Table || {<<"cats_table_objects">>, [{<<"table">>, Table}]} <- maps:keys(metrics_of(Config))],
               ?assertEqual([], [atom_to_binary(Name) || Name <- Names] -- Tables)
       end).
+
+%% The dashboard for Grafana asks for what there is.
+dashboard(Config) ->
+    Root = filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))),
+    {ok, Text} = file:read_file(filename:join(Root, "tools/grafana/cats.json")),
+    #{<<"panels">> := Panels} = decoded(Text),
+    Asked = lists:usort([Name || #{<<"targets">> := Targets} <- Panels, #{<<"expr">> := Expression} <- Targets,
+                                 [Name] <- matches(Expression, "cats_[a-z_]+")]),
+    cats_test_lib:in_process(
+      fun() ->
+              cats:new(web_counted, [{stats, true}]),
+              ?assertEqual([], Asked -- [Name || {Name, _} <- maps:keys(metrics_of(Config))])
+      end),
+    ?assert(length(Asked) > 10).
 
 %% All samples: the value for a name and labels. Each family has its head before its samples, and stands in one piece.
 metrics_of(Config) ->

@@ -11,7 +11,7 @@ use super::*;
 use crate::held;
 use crate::vm::monitor;
 use cats_sync::epoch;
-use cats_table::expiry;
+use cats_table::expiry::{self, Next};
 use cats_table::reaper::{reap, Left};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -64,6 +64,7 @@ fn serve() {
     loop {
         let (left, rest) = slice();
         match left {
+            Left::Work if rest == Some(Duration::ZERO) => thread::yield_now(),
             Left::Work => thread::sleep(NAP),
             Left::Blocked => {
                 park(rest, Some(wait));
@@ -96,17 +97,17 @@ fn park(one: Option<Duration>, other: Option<Duration>) {
     }
 }
 
-/// Does what there is to do, for a slice. Also returns when something expires.
+/// Does what there is to do, for a slice. Also returns when something expires: at once if that is late.
 fn slice() -> (Left, Option<Duration>) {
     let left = reap_slice();
-    let rest = match left {
-        // First what is garbage already.
-        Left::Work => None,
-        _ => catch_unwind(|| expiry::expire(SLICE)).unwrap_or(Some(TICK)),
-    };
-    match rest {
-        Some(Duration::ZERO) => (Left::Work, None),
-        rest => (left, rest),
+    // First what is garbage already.
+    if left == Left::Work {
+        return (left, None);
+    }
+    match catch_unwind(|| expiry::expire(SLICE)).unwrap_or(Next::Rest(Some(TICK))) {
+        Next::Work { late: true } => (Left::Work, Some(Duration::ZERO)),
+        Next::Work { late: false } => (Left::Work, None),
+        Next::Rest(rest) => (left, rest),
     }
 }
 

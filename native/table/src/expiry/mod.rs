@@ -80,21 +80,42 @@ fn each_store(mut f: impl FnMut(&Leases, &Store, &Guard) -> bool) -> bool {
     }
 }
 
-/// Removes objects that have expired, for about `budget`. Returns how long it may rest, or `None` without a limit.
-pub fn expire(budget: Duration) -> Option<Duration> {
+/// What the reaper does after it has removed what has expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// It goes on. With `late`, it does so at once.
+    Work { late: bool },
+    /// It may rest for this time, or without a limit.
+    Rest(Option<Duration>),
+}
+
+/// The milliseconds after which unfinished work is late. On a busy machine a nap may be much longer than it was meant to be.
+const LATE: u64 = 200;
+
+/// Removes objects that have expired, for about `budget`.
+pub fn expire(budget: Duration) -> Next {
+    /// Since when there is work.
+    static SINCE: AtomicU64 = AtomicU64::new(u64::MAX);
     let start = Instant::now();
     // Relaxed: nobody need wake who works.
     WAKES.store(0, Ordering::Relaxed);
     let mut more = || start.elapsed() < budget;
     // If a lock is not free, another look is needed.
     let complete = each_store(|leases, store, guard| leases.expire(store, guard, &mut more).unwrap_or(false));
+    let now = clock::now();
     if !complete {
-        return Some(Duration::ZERO);
+        // Relaxed: only the reaper uses it.
+        let since = SINCE.load(Ordering::Relaxed).min(now);
+        SINCE.store(since, Ordering::Relaxed);
+        return Next::Work {
+            late: now - since > LATE,
+        };
     }
+    SINCE.store(u64::MAX, Ordering::Relaxed);
     // From here on, who adds an item wakes the reaper. Either the item is seen below, or who adds it sees this store.
     WAKES.store(u64::MAX, Ordering::Relaxed);
     if !barrier::heavy() {
-        return Some(Duration::from_millis(PAUSE));
+        return Next::Rest(Some(Duration::from_millis(PAUSE)));
     }
     let mut due = u64::MAX;
     each_store(|leases, _, _| {
@@ -102,10 +123,10 @@ pub fn expire(budget: Duration) -> Option<Duration> {
         true
     });
     if due == u64::MAX {
-        return None;
+        return Next::Rest(None);
     }
-    let due = due.max(clock::now() + PAUSE);
+    let due = due.max(now + PAUSE);
     // Relaxed: as above.
     WAKES.fetch_min(due, Ordering::Relaxed);
-    Some(Duration::from_millis(due.saturating_sub(clock::now()).max(1)))
+    Next::Rest(Some(Duration::from_millis(due - now)))
 }

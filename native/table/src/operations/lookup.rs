@@ -265,7 +265,7 @@ impl<'g> Handle<'g> {
     #[inline(always)]
     fn entry(self, probe: &Probe<'_>) -> Result<Option<Entry>, Failure> {
         debug_assert!(!self.table.kind().is_bag());
-        let entry = self.store().read(self.guard, probe, |entry| entry)?;
+        let entry = self.store().read_entry(self.guard, probe)?;
         self.still_named()?;
         Ok(entry)
     }

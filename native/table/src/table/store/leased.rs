@@ -421,12 +421,15 @@ impl Leases {
 
     /// The reaper's work, until `more` returns false. Returns whether it is complete.
     pub fn expire(&self, store: &Store, guard: &Guard, more: &mut dyn FnMut() -> bool) -> Result<bool, Busy> {
-        let crowded = wheel!(self, wheel => wheel.is_crowded() && wheel.items() > STALE_FACTOR * store.size() + CROWD);
-        if crowded {
+        let now = clock::now();
+        if !wheel!(self, wheel => wheel.is_crowded() || wheel.due() <= now) {
+            return Ok(true);
+        }
+        if wheel!(self, wheel => wheel.items()) > STALE_FACTOR * store.size() + CROWD {
             // Every object that lives gets an item again. The others are gone then.
             wheel!(self, wheel => wheel.empty())?;
         }
-        self.turn(store, guard, (clock::now(), false), more)
+        self.turn(store, guard, (now, false), more)
     }
 
     /// Removes what has expired. Fails with [`Failure::Big`] if that is long, unless the caller is `patient`.

@@ -67,6 +67,10 @@ const CACHED_BYTES: usize = 160 << 10;
 const OBJECTS: usize = 0;
 const BYTES: usize = 1;
 
+/// These stand in place of the words of an entry. No entry has the key word 0.
+const NO_ENTRY: (u64, u64) = (0, 0);
+const BUSY: (u64, u64) = (0, 1);
+
 /// Whether this build has an engine of this name.
 pub const fn is_built(name: EngineName) -> bool {
     matches!(name, EngineName::Hash | EngineName::Ca) || other::is_other(name)
@@ -321,6 +325,46 @@ impl Store {
             Structure::Hash(engine) => engine.read(guard, probe, look),
             Structure::Ca(engine) => engine.read(guard, probe, look),
             _ => self.read_far(guard, probe, look),
+        }
+    }
+
+    /// [`read`](Self::read) of the entry itself.
+    #[inline(always)]
+    pub fn read_entry(&self, guard: &Guard, probe: &Probe<'_>) -> Result<Option<Entry>, Busy> {
+        let probe = probe.erase();
+        match &self.structure {
+            Structure::Hash(engine) => engine.read(guard, probe, |entry| entry),
+            Structure::Ca(engine) => engine.read(guard, probe, |entry| entry),
+            _ => match self.read_entry_far(guard, probe) {
+                NO_ENTRY => Ok(None),
+                BUSY => Err(Busy),
+                (key, body) => Ok(Some(Entry { key, body })),
+            },
+        }
+    }
+
+    /// [`read_entry`](Self::read_entry) of a store with leases, or with an engine behind virtual functions. Returns the entry's two words, or
+    /// one of two constants. Two words are returned in registers. Through memory they would cause a store-forwarding stall.
+    #[inline(never)]
+    fn read_entry_far(&self, guard: &Guard, probe: &Probe<'static>) -> (u64, u64) {
+        let (entry, leases) = match &self.structure {
+            Structure::LeasedHash(engine, leases) => (engine.read(guard, probe, |entry| entry), leases),
+            Structure::LeasedCa(engine, leases) => (engine.read(guard, probe, |entry| entry), leases),
+            _ => {
+                return match self.read_far(guard, probe, |entry| entry) {
+                    Ok(entry) => entry.map_or(NO_ENTRY, |entry| (entry.key, entry.body)),
+                    Err(Busy) => BUSY,
+                }
+            }
+        };
+        match entry {
+            // SAFETY: the engine has validated the entry.
+            Ok(Some(entry)) if unsafe { lives(entry) } => {
+                leases.used(Some(entry));
+                (entry.key, entry.body)
+            }
+            Ok(_) => NO_ENTRY,
+            Err(Busy) => BUSY,
         }
     }
 

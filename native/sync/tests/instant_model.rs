@@ -166,6 +166,9 @@ fn model(preemptions: usize, begin: Task, tasks: &'static [Task]) {
             .collect();
         last(&world);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
+        if world.instant.is_open() {
+            assert_eq!(world.instant.close(), Ok(true), "nobody is inside");
+        }
         for table in world.tables.iter().filter(|_| world.instant.is_past()) {
             let [noted, before] = [&table.noted, &table.before].map(|count| count.load(Ordering::Relaxed));
             assert_eq!(noted, before, "the size at the instant");

@@ -57,6 +57,11 @@ fn held_back(snapshot: &Table) -> usize {
     snapshot.by_identifier(&guard).bytes()
 }
 
+fn held_size(snapshot: &Table) -> usize {
+    let guard = epoch::pin();
+    snapshot.by_identifier(&guard).size()
+}
+
 fn finish(taken: &[Table]) -> Result<bool, Failure> {
     finish_snapshot(&taken.iter().collect::<Vec<_>>())
 }
@@ -190,6 +195,44 @@ fn a_writer_at_each_step() {
         assert_eq!(taken[0].by_identifier(&guard).size(), 6);
         // It is finished only once.
         assert_eq!(finish(&taken), Ok(true));
+    }
+}
+
+/// Sets a flag in the end, also of a test that fails.
+struct Finally<'a>(&'a AtomicBool);
+
+impl Drop for Finally<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Nothing of a snapshot changes once it is taken, however writers are in the way. And its tables are of one instant: each writer writes
+/// the second table before the first.
+#[test]
+fn beside_writers_that_never_rest() {
+    for kind in KINDS {
+        let tables = [table(registry(), kind), table(registry(), kind)];
+        tables.iter().for_each(|table| insert(table, 1, 0));
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for value in (1..).take_while(|_| !done.load(Ordering::Relaxed)) {
+                    insert(&tables[1], 1, value);
+                    insert(&tables[0], 1, value);
+                }
+            });
+            let (_done, since) = (Finally(&done), Instant::now());
+            while since.elapsed() < Duration::from_secs(1) {
+                let taken = snapshot(&[&tables[0], &tables[1]]);
+                let seen = || [read(&taken[0], 1), read(&taken[1], 1)];
+                let [first, second] = seen();
+                assert!(first <= second && second <= first + 1, "{first} and {second}");
+                thread::yield_now();
+                assert_eq!(seen(), [first, second]);
+                assert_eq!(held_size(&taken[0]), 1);
+            }
+        });
     }
 }
 

@@ -20,6 +20,7 @@ use crate::registry::reaper::{self, Garbage};
 use crate::registry::retire_store;
 use crate::snapshot::instant::{Entry as Entered, Inside, Instant};
 use crate::snapshot::patience;
+use crate::snapshot::settled::Settled;
 use crate::table::engines::EngineName;
 use crate::table::store::leased::deadline;
 use crate::table::store::Store;
@@ -63,6 +64,8 @@ pub struct Node {
     form: Form,
     /// What was kept. Null when nobody needs it any more.
     copies: AtomicPtr<Store>,
+    /// Keys of which nothing need be kept any more while the node is the newest one whose instant is past.
+    settled: Settled,
     /// The bytes of the objects that were kept, if there is a limit.
     bytes: AtomicUsize,
     /// The number of objects at the instant.
@@ -115,6 +118,13 @@ impl History {
         at(self.0.load(Ordering::Acquire), guard)
     }
 
+    /// Whether it is known at once that nothing need be kept of the key with this word.
+    #[inline]
+    pub fn is_settled(&self, guard: &Guard, word: u64) -> bool {
+        // A node in which a word is found is one whose instant is past.
+        self.newest(guard).is_some_and(|node| node.settled.has(word))
+    }
+
     /// To be called when the table has given the contents up. Returns whether there is no snapshot, so that they can be freed. Otherwise
     /// the last snapshot retires them.
     pub fn abandon(&self) -> bool {
@@ -164,6 +174,7 @@ pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -
         live,
         form,
         copies: AtomicPtr::new(copies.into_raw()),
+        settled: Settled::default(),
         bytes: AtomicUsize::new(0),
         size: AtomicUsize::new(0),
         time: AtomicU64::new(0),
@@ -439,13 +450,13 @@ impl Node {
 
     /// The bytes of the node and of what it has kept.
     fn own_bytes(&self, guard: &Guard) -> usize {
-        size_of::<Self>() + self.copies(guard).map_or(0, Store::all_bytes)
+        size_of::<Self>() + self.settled.bytes() + self.copies(guard).map_or(0, Store::all_bytes)
     }
 
-    /// The bytes of the copies, and of the structure that holds them.
+    /// The bytes of the copies, and of the structures that tell of them.
     fn held(&self, guard: &Guard) -> usize {
         let structure = self.copies(guard).map_or(0, Store::structure_bytes);
-        structure + self.bytes.load(Ordering::Relaxed)
+        structure + self.settled.bytes() + self.bytes.load(Ordering::Relaxed)
     }
 
     /// Ends this snapshot, which is the newest one, and all older ones.
@@ -516,28 +527,38 @@ impl<'g> Writer<'g> {
     /// Nothing need be kept if each snapshot that somebody reads finds the key. Those are the nodes from the newest one that is read to the
     /// newest of all.
     pub fn must_keep(&self, probe: &Probe<'_>) -> Result<bool, Busy> {
-        let mut next = self.node;
+        let Some(newest) = self.node else {
+            return Ok(false);
+        };
+        let mut next = Some(newest);
         while let Some(node) = next {
             if node.has(self.guard, probe)? {
-                return Ok(false);
+                break;
             }
             if !node.is_released() {
                 return Ok(true);
             }
             next = node.older(self.guard);
         }
+        newest.settled.add(probe.word(), false);
         Ok(false)
     }
 
     /// Keeps what the key has, which is this entry. Its place is locked.
     pub fn keep(&self, probe: &Probe<'_>, entry: Option<Entry>) -> Result<(), Busy> {
-        self.node.map_or(Ok(()), |node| node.keep(self.guard, probe, entry))
+        let Some(node) = self.node else {
+            return Ok(());
+        };
+        node.keep(self.guard, probe, entry)?;
+        node.settled.add(probe.word(), true);
+        Ok(())
     }
 
     /// The same for all places of an operation on many keys.
     pub fn keep_all(&self, probes: &[&Probe<'static>], places: &dyn Locked) -> Result<(), Busy> {
         for (i, probe) in probes.iter().enumerate() {
-            if self.must_keep(probe)? {
+            let settled = self.node.is_some_and(|node| node.settled.has(probe.word()));
+            if !settled && self.must_keep(probe)? {
                 self.keep(probe, places.get(i))?;
             }
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `instant` | the instant that the tables of one call share |
 //! | `history` | the nodes of the snapshots of some contents, and what writers do for them |
+//! | `settled` | the keys of which a node needs nothing more |
 //! | `merge` | nodes of which nobody reads the snapshot go into older ones |
 //! | `gather` | the entries of a part of a snapshot |
 //! | `order` | order statistics |
@@ -18,6 +19,7 @@ mod instant;
 pub(crate) mod merge;
 mod order;
 pub(crate) mod patience;
+mod settled;
 pub(crate) mod take;
 
 use crate::object::copy::{is_tombstone, stable};

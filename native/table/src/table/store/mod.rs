@@ -22,7 +22,7 @@ use cats_sync::events::{Event, Events, COUNTERS};
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
 use cats_term::lease::NEVER;
-use cats_term::TermRef;
+use cats_term::{is_immediate, TermRef};
 use leased::{deadline, lives, LeasedPlaces, Leases};
 use other::Other;
 use std::ptr;
@@ -518,7 +518,7 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        if self.history.is_watched() {
+        if self.history.is_watched() && !self.is_settled(guard, probe.word()) {
             if let Some(writer) = self.keeping_writer(guard, probe)? {
                 return self.update_watched(writer, guard, probe, false, change);
             }
@@ -575,7 +575,7 @@ impl Store {
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        if self.history.is_watched() {
+        if self.history.is_watched() && !self.is_settled(guard, probe.word()) {
             if let Some(writer) = self.keeping_writer(guard, probe)? {
                 return self.update_present_watched(writer, guard, probe, change);
             }
@@ -586,6 +586,18 @@ impl Store {
             Structure::Ca(engine) => engine.update_present(guard, probe, change),
             _ => unreachable!("an engine that is a call away"),
         }
+    }
+
+    /// Whether a snapshot needs nothing more of the key with this word, as far as that is known without a search. There is a snapshot.
+    #[cold]
+    #[inline(never)]
+    fn is_settled(&self, guard: &Guard, word: u64) -> bool {
+        if !is_immediate(word) {
+            return false;
+        }
+        // The cache misses of this and of the key's place overlap.
+        self.announce(guard, word);
+        self.history.is_settled(guard, word)
     }
 
     /// The writer of a key of contents that have snapshots, and whether it must keep what the key has. `None` if it may change the key as

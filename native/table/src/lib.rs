@@ -3,6 +3,7 @@
 //! A [`Registry`] knows all tables. Finding a [`Table`] by name or identifier gives a [`Handle`] for one call. The operations are methods
 //! of the handle. Each file in `operations` has one group of them.
 
+pub mod evict;
 pub mod expiry;
 mod failure;
 mod object;

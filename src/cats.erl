@@ -115,15 +115,20 @@
                 | {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none} | {heir, keep}
                 | {write_concurrency, boolean() | auto} | {read_concurrency, boolean()}
                 | {decentralized_counters, boolean()} | compressed | {engine, engine()} | engine_option()
-                | {snapshot_limit, Bytes :: non_neg_integer()} | {stats, boolean()} | {ttl, lifetime()} | {idle, lifetime()}.
-%% An option of {@link new/2}. All but `engine', the {@link engine_option()}, `{heir, keep}', `snapshot_limit', `stats', `ttl' and
-%% `idle' are those of `ets'. With `{stats, true}' the table counts its operations, see {@link stats/1}.
+                | {snapshot_limit, Bytes :: non_neg_integer()} | {stats, boolean()} | {ttl, lifetime()} | {idle, lifetime()}
+                | {limit, limit()} | {evict, policy()}.
+%% An option of {@link new/2}. All but `engine', the {@link engine_option()}, `{heir, keep}', `snapshot_limit', `stats', `ttl', `idle',
+%% `limit' and `evict' are those of `ets'. With `{stats, true}' the table counts its operations, see {@link stats/1}.
+-type limit() :: {objects, pos_integer()} | {bytes, pos_integer()}.
+%% What a table may hold. Bytes are those of memory, with those of binaries outside of the table.
+-type policy() :: s3_fifo | sieve | clock | none.
+%% Which objects a table with a limit evicts. With `none' it evicts none, and refuses what would pass the limit.
 -type lifetime() :: (Milliseconds :: pos_integer()) | infinity.
 %% How long an object lives.
 -type insert_options() :: #{ttl => lifetime()}.
 %% How long the objects of {@link insert/3} live. By default as long as the table's option says.
--type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | fixed | heir | id | idle
-                   | keypos | memory | name | named_table | node | owner | protection | read_concurrency
+-type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | evict | fixed | heir | id | idle
+                   | keypos | limit | memory | name | named_table | node | owner | protection | read_concurrency
                    | safe_fixed | safe_fixed_monotonic_time | size | stats | ttl | type | write_concurrency.
 %% An item of {@link info/2}.
 -type match_pattern() :: atom() | tuple().
@@ -530,10 +535,10 @@ info_items() ->
 %% @doc Returns one item, or `undefined' if the table does not exist. Fails with `badarg' when there is no such
 %% item.
 %%
-%% The items are those of `ets', and four more. `engine' is the {@link engine()} of the table. `base_nodes' is the
+%% The items are those of `ets', and six more. `engine' is the {@link engine()} of the table. `base_nodes' is the
 %% number of parts into which engine `ca' has divided the table under contention. It is 1 without contention, and
 %% `undefined' for other engines. `ttl' and `idle' are the options of a table whose objects expire, and `undefined' for
-%% others.
+%% others. So are `limit' and `evict' for a table with a limit.
 %%
 %% `owner' is `undefined' for a table that nobody owns, and `heir' is `keep' for one that is kept, see {@link claim/1}.
 %%
@@ -754,6 +759,15 @@ memory() ->
 %% update_element/3}, {@link add/3}, {@link replace/3}, {@link update/3} and {@link select_replace/2}. Reads move the time of
 %% option `idle' in steps of a sixteenth, so that few reads write. Both options are for `set' and `ordered_set' with the
 %% default engine, and not for `compressed' tables.
+%%
+%% `{limit, {objects, N}}' and `{limit, {bytes, N}}' bound what the table holds. Whoever adds an object makes room for it
+%% first: the table evicts others. So it never holds more than N objects. A limit of bytes counts what `info(Table, memory)'
+%% counts, and the binaries outside of the table that its objects refer to. The structure of the table may pass it for a
+%% moment, by less than a hundredth. `{evict, Policy}' chooses which objects are evicted: `s3_fifo', the default, `sieve' or
+%% `clock'. Lookups and writes of a key count as its use, walks and `select' do not. With `{evict, none}' nothing is evicted. A
+%% function that would pass the limit fails with `system_limit' then, and changes nothing. Under each policy it also fails so
+%% when a single object is larger than the limit. Both options are for `set' and `ordered_set' with the default engine, and
+%% not for `compressed' tables.
 %%
 %% Fails with `badarg' when an option is invalid, when the name is taken, or when the engine does not support the
 %% table type or an option. The explanation names the option.

@@ -91,9 +91,9 @@ error_info({Why, _Option} = Cause) when Why =:= invalid_option; Why =:= repeated
 error_info({Tables, _Cause} = Cause) when Tables =:= cats; Tables =:= ets ->
     {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
 error_info(Cause) ->
-    Causes = [access, already_exists, badkey, default, id, keypos, nested, no_expiry, no_expiry_here, no_fetch_options, no_fun,
+    Causes = [access, already_exists, badkey, default, id, keypos, nested, no_expiry, no_expiry_here, no_fetch_options, no_fun, no_limit_here,
               no_hash_table, no_insert_options, no_object, no_order_statistics, no_range, no_ranges, no_snapshots, no_time, no_transactions, not_owner,
-              nothing_delegated, other_key, overflow, owned, owner, position, snapshot, snapshot_limit, table_type, ttl_and_idle,
+              nothing_delegated, nothing_evicted, other_key, overflow, owned, owner, position, snapshot, snapshot_limit, table_type, ttl_and_idle,
               type],
     case lists:member(Cause, Causes) of
         true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
@@ -149,6 +149,10 @@ explain(badarg, new, [_Name, _Options], no_hash_table) ->
     #{2 => <<"invalid option: debug_hash_fixed_number_of_locks is for hash tables only">>};
 explain(badarg, new, [_Name, _Options], no_expiry_here) ->
     #{2 => <<"objects expire only in tables of type set and ordered_set, with the default engine and not compressed">>};
+explain(badarg, new, [_Name, _Options], no_limit_here) ->
+    #{2 => <<"only tables of type set and ordered_set have a limit, with the default engine and not compressed">>};
+explain(badarg, new, [_Name, _Options], nothing_evicted) ->
+    #{2 => <<"option evict goes with option limit only">>};
 explain(badarg, new, [_Name, _Options], ttl_and_idle) ->
     #{2 => <<"a table has option ttl or option idle, not both">>};
 explain(badarg, _Function, _Arguments, no_expiry) ->

@@ -125,6 +125,34 @@ pub struct Config {
     pub reader_groups: usize,
     /// Whether objects expire. Not for the engine itself, but for the table's contents.
     pub expiry: Option<Expiry>,
+    /// The limit of the table's contents.
+    pub limit: Option<Limit>,
+}
+
+/// A limit of a table's contents, and what is done where they would pass it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    pub unit: Unit,
+    /// At least 1.
+    pub number: u64,
+    /// Which objects are evicted. `None`: what would pass the limit is refused.
+    pub policy: Option<Policy>,
+}
+
+/// What a limit counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    Objects,
+    /// Bytes of memory, with those of shared binaries.
+    Bytes,
+}
+
+/// Which objects are evicted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    S3Fifo,
+    Sieve,
+    Clock,
 }
 
 /// When objects expire.
@@ -160,6 +188,7 @@ impl Default for Config {
             base_lock: BaseLock::default(),
             read_concurrency: false,
             expiry: None,
+            limit: None,
             reader_groups: processors().min(READER_GROUPS),
         }
     }

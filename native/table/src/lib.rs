@@ -12,7 +12,7 @@ mod registry;
 mod snapshot;
 mod table;
 
-pub use cats_engine::config::READER_GROUPS;
+pub use cats_engine::config::{Limit, Policy, Unit, READER_GROUPS};
 pub use cats_engine::{Between, Range};
 pub use failure::{Cause, Failure};
 pub use object::schema::{OwnedKey, Probe};

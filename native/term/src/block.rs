@@ -586,6 +586,21 @@ impl<'a> BlockRef<'a> {
         weight.get()
     }
 
+    /// The bytes of the shared binaries that the block keeps alive. The same binary may be kept by others, too.
+    pub fn kept_bytes(self) -> usize {
+        let kept = Cell::new(0);
+        let add = |more: usize| kept.set(kept.get() + more);
+        self.for_each_kept(
+            |record| add((host().binary_size)(record)),
+            |term| {
+                if let View::SharedBinary(_, bytes) = term.view() {
+                    add(bytes.len());
+                }
+            },
+        );
+        kept.get()
+    }
+
     /// The tuple's arity.
     #[inline]
     pub fn arity(self) -> usize {

@@ -1,7 +1,8 @@
 //! `info/2` and `memory/0`.
 
 use super::*;
-use cats_table::{all_held_back, Access, Direction, Met, Position, Selection, WriteConcurrency, NOBODY};
+use crate::calls::manage::POLICIES;
+use cats_table::{all_held_back, Access, Direction, Met, Position, Selection, Unit, WriteConcurrency, NOBODY};
 use cats_term::View;
 
 pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
@@ -36,6 +37,24 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
                 u64::MAX => atoms::infinity(),
                 time => env.unsigned(time),
             },
+        }),
+        _ if item == atoms::limit() => Ok(match handle.limit() {
+            None => atoms::undefined(),
+            Some(limit) => {
+                let unit = match limit.unit {
+                    Unit::Objects => atoms::objects(),
+                    Unit::Bytes => atoms::bytes(),
+                };
+                env.tuple(&[unit, env.unsigned(limit.number)])
+            }
+        }),
+        _ if item == atoms::evict() => Ok(match handle.limit() {
+            None => atoms::undefined(),
+            Some(limit) => {
+                let is_it = |(_, policy): &&(&str, _)| *policy == limit.policy;
+                let (name, _) = POLICIES.iter().find(is_it).expect("all policies have names");
+                env.atom(name)
+            }
         }),
         _ if item == atoms::type_() => Ok(env.atom(options.kind().text())),
         _ if item == atoms::owner() => Ok(match table.owner() {

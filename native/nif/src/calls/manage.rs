@@ -4,8 +4,8 @@ use super::*;
 use crate::entry::settings::reader_groups;
 use cats_sync::probe_lazy;
 use cats_table::{
-    pid_number, Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, OptionItem, Position, Refusal,
-    Values, WriteConcurrency, NOBODY,
+    pid_number, Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, OptionItem, Policy, Position,
+    Refusal, Unit, Values, WriteConcurrency, NOBODY,
 };
 use std::ffi::CString;
 use std::sync::Arc;
@@ -143,6 +143,13 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
         Some(OptionItem::Ttl(lifetime(value)?))
     } else if what == atoms::idle() {
         Some(OptionItem::Idle(lifetime(value)?))
+    } else if what == atoms::limit() {
+        limit(env, value)
+    } else if what == atoms::evict() {
+        POLICIES
+            .iter()
+            .find(|(name, _)| value == env.atom(name))
+            .map(|(_, policy)| OptionItem::Evict(*policy))
     } else if what == atoms::engine() {
         let mut built = EngineName::ALL
             .into_iter()
@@ -162,6 +169,31 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
             }
         };
         Some(OptionItem::OfEngine(option, value))
+    }
+}
+
+/// The names of `evict`.
+pub const POLICIES: [(&str, Option<Policy>); 4] = [
+    ("s3_fifo", Some(Policy::S3Fifo)),
+    ("sieve", Some(Policy::Sieve)),
+    ("clock", Some(Policy::Clock)),
+    ("none", None),
+];
+
+/// `{objects, N}` or `{bytes, N}`.
+fn limit(env: Env, value: Term) -> Option<OptionItem> {
+    let &[unit, number] = env.tuple_elements(value)? else {
+        return None;
+    };
+    let number = u64::try_from(number.small_integer()?)
+        .ok()
+        .filter(|number| *number > 0)?;
+    if unit == atoms::objects() {
+        Some(OptionItem::Limit(Unit::Objects, number))
+    } else if unit == atoms::bytes() {
+        Some(OptionItem::Limit(Unit::Bytes, number))
+    } else {
+        None
     }
 }
 
@@ -191,6 +223,8 @@ fn refused(env: Env, refusal: Refusal) -> Failure {
         Refusal::Option(engine, option) => ["engine_lacks_option", engine.text(), option.text()],
         Refusal::NoDelegation => return Failure::Bad(env.atom("nothing_delegated")),
         Refusal::NoExpiry => return Failure::Bad(env.atom("no_expiry_here")),
+        Refusal::NoLimit => return Failure::Bad(env.atom("no_limit_here")),
+        Refusal::NothingEvicted => return Failure::Bad(env.atom("nothing_evicted")),
         Refusal::TtlAndIdle => return Failure::Bad(env.atom("ttl_and_idle")),
         Refusal::NoHashTable => return Failure::Bad(env.atom("no_hash_table")),
     };

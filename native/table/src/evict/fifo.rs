@@ -4,6 +4,7 @@
 //! growing copies nothing.
 
 use std::collections::VecDeque;
+use std::mem;
 
 /// The number of values in a block.
 const BLOCK: usize = 128;
@@ -19,7 +20,7 @@ pub struct Fifo<T> {
     spare: Option<Box<[T; BLOCK]>>,
 }
 
-impl<T: Copy + Default> Default for Fifo<T> {
+impl<T> Default for Fifo<T> {
     fn default() -> Self {
         Self {
             blocks: VecDeque::new(),
@@ -30,7 +31,7 @@ impl<T: Copy + Default> Default for Fifo<T> {
     }
 }
 
-impl<T: Copy + Default> Fifo<T> {
+impl<T: Default> Fifo<T> {
     pub fn len(&self) -> usize {
         self.len
     }
@@ -43,7 +44,10 @@ impl<T: Copy + Default> Fifo<T> {
     pub fn push(&mut self, value: T) {
         let place = self.first + self.len;
         if place == self.blocks.len() * BLOCK {
-            let block = self.spare.take().unwrap_or_else(|| Box::new([T::default(); BLOCK]));
+            let block = self
+                .spare
+                .take()
+                .unwrap_or_else(|| Box::new(std::array::from_fn(|_| T::default())));
             self.blocks.push_back(block);
         }
         self.blocks[place / BLOCK][place % BLOCK] = value;
@@ -52,7 +56,7 @@ impl<T: Copy + Default> Fifo<T> {
 
     /// Takes the oldest value.
     pub fn pop(&mut self) -> Option<T> {
-        let value = self.get(0)?;
+        let value = mem::take(self.blocks.front_mut().filter(|_| self.len > 0)?.get_mut(self.first)?);
         self.len -= 1;
         self.first += 1;
         if self.first == BLOCK {
@@ -63,15 +67,15 @@ impl<T: Copy + Default> Fifo<T> {
     }
 
     /// The value at this place, counted from the oldest one.
-    pub fn get(&self, place: usize) -> Option<T> {
+    pub fn get(&self, place: usize) -> Option<&T> {
         let at = self.first + place;
-        (place < self.len).then(|| self.blocks[at / BLOCK][at % BLOCK])
+        (place < self.len).then(|| &self.blocks[at / BLOCK][at % BLOCK])
     }
 
     /// Keeps the values for which `keep` returns true, in their order.
-    pub fn retain(&mut self, mut keep: impl FnMut(T) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         for _ in 0..self.len {
-            if let Some(value) = self.pop().filter(|value| keep(*value)) {
+            if let Some(value) = self.pop().filter(&mut keep) {
                 self.push(value);
             }
         }
@@ -103,7 +107,7 @@ mod tests {
                 }
             }
             assert_eq!(fifo.len(), (next - expected) as usize);
-            assert_eq!(fifo.get(0), (next > expected).then_some(expected));
+            assert_eq!(fifo.get(0), (next > expected).then_some(&expected));
             assert!(fifo.bytes() <= 4 * fifo.len() * 4 / 3 + 4096);
         }
     }
@@ -112,7 +116,7 @@ mod tests {
     fn retained_values_keep_their_order() {
         let mut fifo = Fifo::default();
         (0..1000_u32).for_each(|value| fifo.push(value));
-        fifo.retain(|value| value % 3 == 0);
+        fifo.retain(|value| *value % 3 == 0);
         let left: Vec<_> = std::iter::from_fn(|| fifo.pop()).collect();
         assert_eq!(left, (0..1000).step_by(3).collect::<Vec<_>>());
     }

@@ -1,5 +1,7 @@
 //! Limits of tables, and the eviction of objects.
 
+pub(crate) mod account;
 mod fifo;
 mod ghost;
 pub mod policy;
+pub(crate) mod shards;

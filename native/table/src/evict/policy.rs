@@ -12,18 +12,17 @@
 use super::fifo::Fifo;
 use super::ghost::Ghost;
 
-/// The name of a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    S3Fifo,
-    Sieve,
-    Clock,
-}
+pub use cats_engine::config::Policy;
 
 /// Finds the place of an object again.
-pub trait Item: Copy + Default {
+pub trait Item: Default {
     /// A hash of the object's key.
-    fn hash(self) -> u32;
+    fn hash(&self) -> u32;
+
+    /// The bytes of memory that the item owns.
+    fn owned_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// How often an object was used: from 0 to [`OFTEN`].
@@ -81,13 +80,13 @@ impl<T: Item> Queues<T> {
     }
 
     /// Visits the next object, which is evicted if the rule says so. `None` if there is no item.
-    pub fn step(&mut self, visit: impl FnOnce(T, Rule) -> Met) -> Option<Met> {
+    pub fn step(&mut self, visit: impl FnOnce(&T, Rule) -> Met) -> Option<Met> {
         match self {
             Self::S3Fifo(queues) => queues.step(visit),
             Self::Sieve(queues) => queues.step(visit),
             Self::Clock(queue) => {
                 let item = queue.pop()?;
-                let met = visit(item, once);
+                let met = visit(&item, once);
                 if matches!(met, Met::Stays | Met::Busy) {
                     queue.push(item);
                 }
@@ -97,7 +96,7 @@ impl<T: Item> Queues<T> {
     }
 
     /// The item of an object that will probably be visited after `later` others.
-    pub fn peek(&self, later: usize) -> Option<T> {
+    pub fn peek(&self, later: usize) -> Option<&T> {
         match self {
             Self::S3Fifo(queues) => queues.next_queue().get(later),
             Self::Sieve(queues) => queues.ahead.get(later),
@@ -106,7 +105,7 @@ impl<T: Item> Queues<T> {
     }
 
     /// Drops the items for which `keep` returns false.
-    pub fn retain(&mut self, mut keep: impl FnMut(T) -> bool) {
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         match self {
             Self::S3Fifo(queues) => {
                 queues.main.retain(&mut keep);
@@ -142,6 +141,8 @@ pub struct S3Fifo<T> {
     small: Fifo<T>,
     main: Fifo<T>,
     ghost: Ghost,
+    /// Whether an object was evicted.
+    has_evicted: bool,
     /// Whether the search for an object to evict goes through the small queue. `None` if there is no search.
     from_small: Option<bool>,
 }
@@ -155,6 +156,7 @@ impl<T: Item> Default for S3Fifo<T> {
             small: Fifo::default(),
             main: Fifo::default(),
             ghost: Ghost::default(),
+            has_evicted: false,
             from_small: None,
         }
     }
@@ -167,9 +169,9 @@ impl<T: Item> S3Fifo<T> {
 
     fn admit(&mut self, item: T) {
         // Until the first eviction nothing is remembered, and both queues grow together.
-        let is_main = match self.ghost.capacity() {
-            0 => self.is_small_large(),
-            _ => self.ghost.forget(item.hash()),
+        let is_main = match self.has_evicted {
+            false => self.is_small_large(),
+            true => self.ghost.forget(item.hash()),
         };
         match is_main {
             true => self.main.push(item),
@@ -195,38 +197,39 @@ impl<T: Item> S3Fifo<T> {
         }
     }
 
-    fn step(&mut self, visit: impl FnOnce(T, Rule) -> Met) -> Option<Met> {
+    fn step(&mut self, visit: impl FnOnce(&T, Rule) -> Met) -> Option<Met> {
         let small = self.is_small_next();
         let met = match small {
             true => self.step_in_small(visit),
             false => self.step_in_main(visit),
         };
+        self.has_evicted |= met == Some(Met::Evicted);
         self.from_small = (met != Some(Met::Evicted)).then_some(small);
         met
     }
 
-    fn step_in_small(&mut self, visit: impl FnOnce(T, Rule) -> Met) -> Option<Met> {
+    fn step_in_small(&mut self, visit: impl FnOnce(&T, Rule) -> Met) -> Option<Met> {
         let item = self.small.pop()?;
-        let met = visit(item, |uses| (uses > 1).then_some(0));
+        let met = visit(&item, |uses| (uses > 1).then_some(0));
         match met {
             Met::Stays => self.main.push(item),
-            Met::Evicted => self.remember(item),
+            Met::Evicted => self.remember(&item),
             Met::Busy => self.small.push(item),
             Met::Gone => (),
         }
         Some(met)
     }
 
-    fn step_in_main(&mut self, visit: impl FnOnce(T, Rule) -> Met) -> Option<Met> {
+    fn step_in_main(&mut self, visit: impl FnOnce(&T, Rule) -> Met) -> Option<Met> {
         let item = self.main.pop()?;
-        let met = visit(item, |uses| uses.checked_sub(1));
+        let met = visit(&item, |uses| uses.checked_sub(1));
         if matches!(met, Met::Stays | Met::Busy) {
             self.main.push(item);
         }
         Some(met)
     }
 
-    fn remember(&mut self, item: T) {
+    fn remember(&mut self, item: &T) {
         // As many as the main queue has when it is full.
         let wanted = self.len() - self.len() / SMALL;
         if wanted > self.ghost.capacity() * 3 / 2 || wanted < self.ghost.capacity() / 3 {
@@ -256,12 +259,12 @@ impl<T: Item> Default for Sieve<T> {
 }
 
 impl<T: Item> Sieve<T> {
-    fn step(&mut self, visit: impl FnOnce(T, Rule) -> Met) -> Option<Met> {
+    fn step(&mut self, visit: impl FnOnce(&T, Rule) -> Met) -> Option<Met> {
         if self.ahead.is_empty() {
             std::mem::swap(&mut self.ahead, &mut self.behind);
         }
         let item = self.ahead.pop()?;
-        let met = visit(item, once);
+        let met = visit(&item, once);
         if matches!(met, Met::Stays | Met::Busy) {
             self.behind.push(item);
         }

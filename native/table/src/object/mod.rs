@@ -544,6 +544,20 @@ pub unsafe fn body_bytes(body: u64) -> usize {
     }
 }
 
+/// The same, with the bytes of shared binaries that the object keeps. Reads the block only if something in it is held or counted.
+///
+/// # Safety
+/// As for [`body_bytes`].
+pub unsafe fn memory_of(body: u64) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe {
+        match words(body) {
+            None if is_block(body) => block(body).map_or(0, |block| block.bytes() + block.kept_bytes()),
+            _ => body_bytes(body),
+        }
+    }
+}
+
 /// Frees an object that nobody else can see.
 ///
 /// # Safety

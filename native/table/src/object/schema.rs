@@ -330,6 +330,11 @@ impl OwnedKey {
         }
     }
 
+    /// The bytes of its memory.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.block.as_ref().map_or(0, |block| block.as_ref().bytes())
+    }
+
     pub fn probe(&self) -> &Probe<'_> {
         &self.probe
     }

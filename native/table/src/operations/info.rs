@@ -3,6 +3,7 @@
 use crate::object::ObjectRef;
 use crate::registry::Registry;
 use crate::table::Handle;
+use cats_engine::config::Limit;
 use cats_sync::events::{Event, COUNTERS};
 
 /// How full the buckets of a hash table are, as `info(Table, stats)` of ETS reports it.
@@ -61,6 +62,11 @@ impl Handle<'_> {
         if long {
             self.count_event(Event::LongSlice, 1);
         }
+    }
+
+    /// The limit of the table's contents.
+    pub fn limit(self) -> Option<Limit> {
+        self.store().config()?.limit
     }
 
     /// The number of base nodes of a contention adapting tree.

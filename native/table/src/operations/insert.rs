@@ -224,7 +224,8 @@ impl Handle<'_> {
             return self.insert_detached(store, incoming);
         }
         let probe = incoming.probe;
-        let old = store.update(self.guard, &probe, |old| self.put_if_named(store, old, &incoming))?;
+        let body = incoming.body();
+        let old = store.update_adding(self.guard, &probe, body, |old| self.put_if_named(store, old, &incoming))?;
         self.retire_outcome(old)
     }
 
@@ -286,7 +287,7 @@ impl Handle<'_> {
         let store = self.store();
         let incoming = Incoming::for_any(self.guard, self.table, object)?;
         let probe = incoming.probe;
-        store.update(self.guard, &probe, |old| {
+        store.update_adding(self.guard, &probe, incoming.body(), |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
@@ -329,7 +330,8 @@ impl Handle<'_> {
         }
         let probes: SmallVec<[_; FEW]> = incoming.iter().map(|incoming| &incoming.probe).collect();
         let mut replaced = Vec::new();
-        let result = store.update_many(self.guard, &probes, |places| {
+        let adding = |i: usize| Some(incoming[i].body());
+        let result = store.update_many(self.guard, &probes, adding, |places| {
             self.still_named()?;
             if new && (0..incoming.len()).any(|i| places.get(i).is_some()) {
                 return Ok(false);

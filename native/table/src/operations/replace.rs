@@ -125,7 +125,7 @@ impl Handle<'_> {
             }
             _ => (Step::Keep, OTHER),
         };
-        let old = store.update(self.guard, &incoming.probe(), change)?;
+        let old = store.update_adding(self.guard, &incoming.probe(), incoming.body(), change)?;
         match old {
             OTHER => Ok(false),
             RENAMED => Err(Cause::Id.into()),

@@ -305,7 +305,11 @@ fn commit_from(
         return Ok(reads.hold_beside(held));
     };
     let probes: SmallVec<[_; FEW]> = table.changes.iter().map(Change::probe).collect();
-    table.store.update_many(guard, &probes, |places| {
+    let adding = |i: usize| match &table.changes[i] {
+        Change::Put(incoming) => Some(incoming.body()),
+        Change::Delete(_) => None,
+    };
+    table.store.update_many(guard, &probes, adding, |places| {
         places.held(held);
         let valid = commit_from(guard, rest, reads, held, replaced)?;
         if valid {

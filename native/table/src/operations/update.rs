@@ -5,7 +5,7 @@ use crate::object::group::retire_entry;
 use crate::object::schema::Probe;
 use crate::object::{
     block_body, body_bytes, change_each_in_place, change_in_place, changed, element_word, is_changing, more_bytes,
-    rebuilt, retire_body, set_in_place, words_to_read, Layout, Object, ObjectRef, COPY_LIMIT,
+    rebuilt, retire_body, set_in_place, words_to_read, Layout, Object, ObjectRef, COPY_LIMIT, SINGLE,
 };
 use crate::operations::number::Number;
 use crate::table::store::Store;
@@ -586,7 +586,7 @@ impl Handle<'_> {
     ) -> Result<R, Failure> {
         let key = self.table.key();
         let store = self.store();
-        let (result, old) = store.update(self.guard, probe, move |old| {
+        let change = move |old: Option<Entry>| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
@@ -618,7 +618,12 @@ impl Handle<'_> {
                 }
                 Err(failure) => (Step::Keep, Err(failure)),
             }
-        })??;
+        };
+        let (result, old) = match default {
+            // How large the new object will be is not known yet.
+            Some(_) => store.update_adding(self.guard, probe, SINGLE, change)?,
+            None => store.update(self.guard, probe, change)?,
+        }?;
         if let Some(old) = old {
             // SAFETY: the place has another entry now.
             unsafe { retire_entry(self.guard, old.body) }

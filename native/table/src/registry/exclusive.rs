@@ -23,6 +23,13 @@ impl Drop for Held<'_> {
 }
 
 impl<T> Exclusive<T> {
+    pub fn new(value: T) -> Self {
+        Self {
+            lock: VersionLock::default(),
+            value: UnsafeCell::new(value),
+        }
+    }
+
     /// Runs `f` while no other thread uses the value. `f` must be short and not come back here.
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> Result<R, Busy> {
         let (version, _) = self.lock.lock()?;

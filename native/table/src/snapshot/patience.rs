@@ -1,5 +1,5 @@
-//! Work in the middle of a write that may be too long for a scheduler: a copy of a large entry. Engines report only that a write did not
-//! happen, by [`Busy`]. Here stands why.
+//! Why a write did not happen. Engines report only that it did not, by [`Busy`]. Other reasons are that work in the middle of the write is too
+//! long for a scheduler, such as a copy of a large entry, and that the table is full.
 
 use crate::failure::Failure;
 use cats_sync::Busy;
@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 static PATIENT: OnceLock<fn() -> bool> = OnceLock::new();
 
 thread_local! {
-    /// Whether the last [`Busy`] of this thread means that the work is too long.
-    static TOO_LONG: Cell<bool> = const { Cell::new(false) };
+    /// What the last [`Busy`] of this thread means.
+    static WHY: Cell<Failure> = const { Cell::new(Failure::Busy) };
 }
 
 /// Sets what tells whether the present thread may take its time. The first call counts. Without it, all threads may.
@@ -26,15 +26,19 @@ pub fn is_patient() -> bool {
 /// What to fail with when the work is too long for this thread.
 #[cold]
 pub fn too_long() -> Busy {
-    TOO_LONG.set(true);
+    WHY.set(Failure::Big);
+    Busy
+}
+
+/// What to fail with when the table is full and nothing can be evicted.
+#[cold]
+pub fn full() -> Busy {
+    WHY.set(Failure::SystemLimit);
     Busy
 }
 
 /// What a [`Busy`] of this thread means.
 #[cold]
 pub fn why_busy() -> Failure {
-    match TOO_LONG.replace(false) {
-        true => Failure::Big,
-        false => Failure::Busy,
-    }
+    WHY.replace(Failure::Busy)
 }

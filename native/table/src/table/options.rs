@@ -3,7 +3,8 @@
 
 use crate::table::engines::{EngineName, EngineOption};
 use cats_engine::config::{
-    BaseLock, BucketLocks, Config, Delegate, Expiry, LockName, DEFAULT_BUCKET_LOCKS, MAX_BUCKET_LOCKS,
+    BaseLock, BucketLocks, Config, Delegate, Expiry, Limit, LockName, Policy, Unit, DEFAULT_BUCKET_LOCKS,
+    MAX_BUCKET_LOCKS,
 };
 use std::fmt;
 
@@ -94,6 +95,10 @@ pub enum OptionItem {
     Ttl(u64),
     /// How many milliseconds an object lives after it was last read.
     Idle(u64),
+    /// The limit of the contents.
+    Limit(Unit, u64),
+    /// Which objects are evicted at the limit. `None`: none, so what would pass the limit is refused.
+    Evict(Option<Policy>),
     /// An option that only some engines have, except `write_concurrency`. The number is the value, or the value's place in the option's
     /// [`values`](EngineOption::values).
     OfEngine(EngineOption, u32),
@@ -114,6 +119,10 @@ pub enum Refusal {
     NoExpiry,
     /// A table has one of them.
     TtlAndIdle,
+    /// Such tables cannot have a limit.
+    NoLimit,
+    /// A policy of eviction is given for a table without a limit.
+    NothingEvicted,
 }
 
 /// The options of a `new/2`.
@@ -297,6 +306,8 @@ pub struct Collect {
     snapshot_limit: Option<usize>,
     counted: bool,
     expiry: Option<Expiry>,
+    limit: Option<(Unit, u64)>,
+    evict: Option<Option<Policy>>,
     /// Options that only few tables have.
     special: Option<Box<Special>>,
 }
@@ -342,6 +353,8 @@ impl Collect {
             OptionItem::Stats(value) => self.counted = value,
             OptionItem::Ttl(time) => self.expiry.get_or_insert_default().ttl = time,
             OptionItem::Idle(time) => self.expiry.get_or_insert_default().idle = time,
+            OptionItem::Limit(unit, number) => self.limit = Some((unit, number)),
+            OptionItem::Evict(policy) => self.evict = Some(policy),
             OptionItem::OfEngine(option, value) => {
                 self.special.get_or_insert_default().add(option, value);
             }
@@ -370,7 +383,12 @@ impl Collect {
         if options.get(WRITE_CONCURRENCY) == 0 {
             options.set(DECENTRALIZED_COUNTERS, 0);
         }
-        let leased = self.expiry.is_some();
+        let policy = self.evict.unwrap_or(Some(Policy::S3Fifo));
+        let limit = self.limit.map(|(unit, number)| Limit { unit, number, policy });
+        if limit.is_none() && self.evict.is_some() {
+            return Err(Refusal::NothingEvicted);
+        }
+        let leased = self.expiry.is_some() || limit.is_some();
         options.set(LEASED, leased.into());
         options.set(PLAIN, (engine == default && !options.compressed() && !leased).into());
         let locks = matches!(asked, WriteConcurrency::Locks(_));
@@ -379,6 +397,7 @@ impl Collect {
             false => {
                 let mut special = self.special.map_or_else(Special::default, |special| *special);
                 special.config.expiry = self.expiry;
+                special.config.limit = limit;
                 Some(config(options, asked, special, reader_groups)?)
             }
         };
@@ -427,6 +446,9 @@ fn config(
     let can_expire = options.engine() == default && !options.kind().is_bag() && !options.compressed();
     if config.expiry.is_some() && !can_expire {
         return Err(Refusal::NoExpiry);
+    }
+    if config.limit.is_some() && !can_expire {
+        return Err(Refusal::NoLimit);
     }
     if config
         .expiry

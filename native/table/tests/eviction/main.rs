@@ -9,11 +9,11 @@ use simulated::HIT_RATIOS;
 /// What the sequential ratio may differ from the simulator's.
 const TOLERANCE: f64 = 0.005;
 
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 struct Key(u32);
 
 impl Item for Key {
-    fn hash(self) -> u32 {
+    fn hash(&self) -> u32 {
         (cats_engine::mix(self.0.into()) >> 2) as u32
     }
 }

@@ -9,20 +9,21 @@
 //! An object that expires has an item in the wheel that fires by its deadline. Where a deadline becomes later, the old item stays: when it
 //! fires, a new one is added.
 
+use super::limited::{Limits, Paying};
 use super::{DefaultEngine, Store};
 use crate::expiry::wake_by;
 use crate::expiry::wheel::{Wheel, CROWD};
 use crate::failure::Failure;
 use crate::object::schema::{OwnedKey, Probe};
 use crate::object::{key_of, lease_of, retire_body};
-use cats_engine::config::Expiry;
+use cats_engine::config::{Expiry, Limit};
 use cats_engine::{place_of, Entry, Locked, Range, Step};
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
 use cats_sync::Busy;
 use cats_term::lease::{Lease, Request, NEVER, NOWHERE};
-use cats_term::{is_immediate, TermRef};
+use cats_term::{is_immediate, TermRef, NIL};
 
 /// A read moves the deadline of an object only if that becomes later by this part of the table's idle time.
 const IDLE_PARTS: u64 = 16;
@@ -39,6 +40,8 @@ pub struct Leases {
     /// The position of the key.
     key: usize,
     wheel: Items,
+    /// For a table with a limit.
+    limits: Option<Limits>,
 }
 
 enum Items {
@@ -57,13 +60,19 @@ macro_rules! wheel {
 }
 
 /// The key of an object of a `ca`: an immediate, or the address of a copy that belongs to the item.
-struct KeyItem(u64);
+pub struct KeyItem(u64);
 
 // SAFETY: the item owns what it refers to.
 unsafe impl Send for KeyItem {}
 
+impl Default for KeyItem {
+    fn default() -> Self {
+        Self(NIL)
+    }
+}
+
 impl KeyItem {
-    fn new(key: TermRef<'_>) -> Self {
+    pub fn new(key: TermRef<'_>) -> Self {
         match key.is_immediate() {
             true => Self(key.word()),
             false => Self(Box::into_raw(Box::new(OwnedKey::new(key))) as u64),
@@ -71,11 +80,22 @@ impl KeyItem {
     }
 
     /// Calls `f` with the probe for the key.
-    fn with_probe<R>(&self, f: impl FnOnce(&Probe<'_>) -> R) -> R {
+    pub fn with_probe<R>(&self, f: impl FnOnce(&Probe<'_>) -> R) -> R {
         match is_immediate(self.0) {
             true => f(&Probe::ordered(TermRef::immediate(self.0))),
             // SAFETY: made by `new`, and dropped with the item.
             false => f(unsafe { &*(self.0 as *const OwnedKey) }.probe()),
+        }
+    }
+}
+
+impl KeyItem {
+    /// The bytes of the copy.
+    pub fn bytes(&self) -> usize {
+        match is_immediate(self.0) {
+            true => 0,
+            // SAFETY: as in `with_probe`.
+            false => unsafe { &*(self.0 as *const OwnedKey) }.bytes(),
         }
     }
 }
@@ -94,7 +114,7 @@ impl Drop for KeyItem {
 /// # Safety
 /// The entry is one of a table with leases, and its object lives under the caller's guard.
 #[inline(always)]
-unsafe fn lease(entry: Entry) -> Lease {
+pub unsafe fn lease(entry: Entry) -> Lease {
     // SAFETY: as the caller promises.
     let word = unsafe { lease_of(entry.body) };
     // Relaxed: the object was made before the entry that refers to it, and a deadline is a value of its own.
@@ -108,8 +128,14 @@ unsafe fn lease(entry: Entry) -> Lease {
 #[inline(always)]
 pub unsafe fn lives(entry: Entry) -> bool {
     // SAFETY: as the caller promises.
-    let deadline = unsafe { lease(entry) }.deadline();
-    deadline == NEVER || !clock::is_past(deadline)
+    !is_expired(unsafe { lease(entry) })
+}
+
+/// Whether the deadline of a lease is past.
+#[inline(always)]
+pub fn is_expired(lease: Lease) -> bool {
+    let deadline = lease.deadline();
+    deadline != NEVER && clock::is_past(deadline)
 }
 
 /// The deadline of an entry of a table with leases.
@@ -128,12 +154,18 @@ fn after(now: u64, time: u64) -> u64 {
 }
 
 impl Leases {
-    pub fn new(expiry: Expiry, key: usize, ordered: bool, shared: bool) -> Self {
+    pub fn new(expiry: Expiry, limit: Option<Limit>, key: usize, ordered: bool, shared: bool) -> Self {
         let wheel = match ordered {
             true => Items::OfCa(Wheel::new(shared)),
             false => Items::OfHash(Wheel::new(shared)),
         };
-        Self { expiry, key, wheel }
+        let limits = limit.map(|limit| Limits::new(limit, key, ordered));
+        Self {
+            expiry,
+            key,
+            wheel,
+            limits,
+        }
     }
 
     /// The time at which the next slot of the wheel may fire.
@@ -142,12 +174,19 @@ impl Leases {
     }
 
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + wheel!(self, wheel => wheel.bytes())
+        size_of::<Self>() + wheel!(self, wheel => wheel.bytes()) + self.limits.as_ref().map_or(0, Limits::bytes)
+    }
+
+    pub fn limits(&self) -> Option<&Limits> {
+        self.limits.as_ref()
     }
 
     /// To be called after a read has found this entry, which lived.
     #[inline(always)]
     pub fn used(&self, entry: Option<Entry>) {
+        if let (Some(limits), Some(entry)) = (&self.limits, entry) {
+            limits.used(entry);
+        }
         if self.expiry.idle != u64::MAX {
             if let Some(entry) = entry {
                 self.extend(entry);
@@ -185,6 +224,7 @@ impl Leases {
         now: u64,
         old: Option<Entry>,
         gone: &mut u64,
+        paying: Option<&mut Paying<'_>>,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> (Step, R) {
         // SAFETY: the place is locked, so its object lives.
@@ -206,6 +246,9 @@ impl Leases {
             _ if dead.is_some() => Step::Remove,
             step => step,
         };
+        if let Some(paying) = paying {
+            paying.pay(old, step);
+        }
         (step, result)
     }
 
@@ -218,6 +261,10 @@ impl Leases {
             (Request::Kept, Some(old)) => (old.deadline(), old.notes()),
             (Request::Given(time), _) => (after(now, time), 0),
             (Request::Kept | Request::Fresh, _) => (after(now, self.expiry.ttl.min(self.expiry.idle)), 0),
+        };
+        let notes = match (&self.limits, kept) {
+            (Some(limits), Some(old)) => limits.notes_after(old),
+            _ => notes,
         };
         let place = self.place_for(new, old, deadline, now);
         // SAFETY: as above. Relaxed: the object is published after this.
@@ -353,6 +400,10 @@ impl Leases {
             let now = clock::now();
             if lease.deadline() <= now {
                 store.uncount(entry.body);
+                if let Some(limits) = &self.limits {
+                    // SAFETY: the place is locked, so the object lives.
+                    limits.purse().pay(-unsafe { limits.cost(entry.body) });
+                }
                 gone = entry.body;
                 return (Step::Remove, ());
             }
@@ -483,16 +534,18 @@ fn turn<T>(
 }
 
 /// The places of an operation on many keys, for a change that knows nothing of leases.
-pub struct LeasedPlaces<'a> {
+pub struct LeasedPlaces<'a, 'l> {
     pub places: &'a mut dyn Locked,
-    pub leases: &'a Leases,
+    pub leases: &'l Leases,
     pub store: &'a Store,
     pub now: u64,
+    /// For a table with a limit.
+    pub paying: Option<&'a mut Paying<'l>>,
     /// The bodies of objects that have expired and were removed. The caller retires them.
     pub gone: Vec<u64>,
 }
 
-impl Locked for LeasedPlaces<'_> {
+impl Locked for LeasedPlaces<'_, '_> {
     fn get(&self, i: usize) -> Option<Entry> {
         // SAFETY: the place is locked, so its object lives.
         self.places
@@ -502,9 +555,10 @@ impl Locked for LeasedPlaces<'_> {
 
     fn update(&mut self, i: usize, change: &mut dyn FnMut(Option<Entry>) -> Step) {
         let (leases, store, now) = (self.leases, self.store, self.now);
-        let mut gone = 0;
+        let (mut gone, paying) = (0, &mut self.paying);
         self.places.update(i, &mut |old| {
-            let (step, ()) = leases.change(store, now, old, &mut gone, |old| (change(old), ()));
+            let paying = paying.as_deref_mut();
+            let (step, ()) = leases.change(store, now, old, &mut gone, paying, |old| (change(old), ()));
             step
         });
         if gone != 0 {

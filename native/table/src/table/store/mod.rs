@@ -1,6 +1,7 @@
 //! The contents of a table: an engine and counters. `delete_all_objects` replaces them as a whole.
 
 pub(crate) mod leased;
+pub(crate) mod limited;
 pub(crate) mod other;
 
 use crate::failure::Failure;
@@ -24,6 +25,7 @@ use cats_sync::Busy;
 use cats_term::lease::NEVER;
 use cats_term::{is_immediate, TermRef};
 use leased::{deadline, lives, LeasedPlaces, Leases};
+use limited::{Limits, Paying};
 use other::Other;
 use std::ptr;
 use std::sync::OnceLock;
@@ -96,8 +98,13 @@ impl Store {
                 .as_ref()
                 .map_or_else(Thresholds::default, |config| config.thresholds())
         };
-        let expiry = config.as_ref().and_then(|config| config.expiry);
-        let leases = expiry.map(|expiry| Box::new(Leases::new(expiry, key, engine == EngineName::Ca, shared)));
+        let (expiry, limit) = config
+            .as_ref()
+            .map_or((None, None), |config| (config.expiry, config.limit));
+        let leases = (expiry.is_some() || limit.is_some()).then(|| {
+            let ordered = engine == EngineName::Ca;
+            Box::new(Leases::new(expiry.unwrap_or_default(), limit, key, ordered, shared))
+        });
         Some(Self {
             structure: match (engine, leases) {
                 (EngineName::Hash, None) => Structure::Hash(Hash::new(Exact::new(key))?),
@@ -448,32 +455,93 @@ impl Store {
         match &self.structure {
             Structure::Other(engine) => update_other(&**engine, guard, probe.erase(), change),
             Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => {
-                self.update_leased(leases, guard, probe, false, change)
+                self.update_leased(leases, guard, probe, None, false, change)
             }
             _ => self.update_plain(guard, probe, change),
         }
     }
 
-    /// [`update`](Self::update) of a store with leases. `present` says that `change` does nothing without an entry.
+    /// [`update`](Self::update), whose change perhaps puts an object with this body, or about so large as this one. Where the contents
+    /// have a limit, there is room for it before `change` runs.
+    #[inline(always)]
+    pub fn update_adding<R>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        body: u64,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        match &self.structure {
+            Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => {
+                self.update_leased(leases, guard, probe, Some(body), false, change)
+            }
+            _ => self.update(guard, probe, change),
+        }
+    }
+
+    /// [`update`](Self::update) of a store with leases. `adding` is the body of what `change` may add. `present` says that `change` does
+    /// nothing without an entry.
     #[inline(never)]
     fn update_leased<R>(
         &self,
         leases: &Leases,
         guard: &Guard,
         probe: &Probe<'_>,
+        adding: Option<u64>,
         present: bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
+        if let Some(limits) = leases.limits() {
+            return self.update_limited(leases, limits, guard, probe, adding, present, change);
+        }
         let mut gone = 0;
         // The clock is read with the place locked. So a change after the instant of a snapshot is not of an earlier time.
         let result = self.update_as_it_is(guard, probe, present, |old| {
-            leases.change(self, clock::now(), old, &mut gone, change)
+            leases.change(self, clock::now(), old, &mut gone, None, change)
         })?;
         if gone != 0 {
             // SAFETY: the place has another entry now, or none.
             unsafe { retire_body(guard, gone) }
         }
         Ok(result)
+    }
+
+    /// [`update_leased`](Self::update_leased) of a store with a limit.
+    #[allow(clippy::too_many_arguments)]
+    fn update_limited<R>(
+        &self,
+        leases: &Leases,
+        limits: &Limits,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        adding: Option<u64>,
+        present: bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let (mut change, mut paying) = (Some(change), Paying::new(limits));
+        loop {
+            let mut gone = 0;
+            let done = self.update_as_it_is(guard, probe, present, |old| {
+                let price = adding.map_or(0, |body| limits.price_of_one(body, old));
+                if !paying.purse.affords(price) {
+                    return (Step::Keep, Err(price));
+                }
+                let change = change.take().expect("a change runs once");
+                let (step, result) = leases.change(self, clock::now(), old, &mut gone, Some(&mut paying), change);
+                (step, Ok(result))
+            })?;
+            if gone != 0 {
+                // SAFETY: the place has another entry now, or none.
+                unsafe { retire_body(guard, gone) }
+            }
+            match done {
+                Ok(result) => {
+                    limits.settle(self, guard, paying);
+                    return Ok(result);
+                }
+                Err(price) => limits.make_room(self, guard, probe, price, &mut paying.purse)?,
+            }
+        }
     }
 
     /// [`update`](Self::update) of a default engine. Also shows what has expired.
@@ -558,7 +626,7 @@ impl Store {
                 old.map_or_else(|| (Step::Keep, R::default()), change)
             }),
             Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => {
-                self.update_leased(leases, guard, probe, true, |old| {
+                self.update_leased(leases, guard, probe, None, true, |old| {
                     old.map_or_else(|| (Step::Keep, R::default()), change)
                 })
             }
@@ -717,17 +785,19 @@ impl Store {
         }
     }
 
-    /// See [`Engine::update_many`].
+    /// See [`Engine::update_many`]. `adding` tells the bodies of the objects that the change may put, as for
+    /// [`update_adding`](Self::update_adding).
     pub fn update_many<R>(
         &self,
         guard: &Guard,
         probes: &[&Probe<'static>],
+        adding: impl Fn(usize) -> Option<u64>,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
         match &self.structure {
             Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => {
-                self.update_many_leased(leases, guard, probes, change)
+                self.update_many_leased(leases, guard, probes, &adding, change)
             }
             _ => self.update_many_as_it_is(guard, probes, change),
         }
@@ -740,26 +810,51 @@ impl Store {
         leases: &Leases,
         guard: &Guard,
         probes: &[&Probe<'static>],
+        adding: &dyn Fn(usize) -> Option<u64>,
         change: impl FnOnce(&mut dyn Locked) -> R,
     ) -> Result<R, Busy> {
         let store = self;
-        let (result, gone) = self.update_many_as_it_is(guard, probes, |places| {
-            // As in `update_leased`.
-            let (now, gone) = (clock::now(), Vec::new());
-            let mut places = LeasedPlaces {
-                places,
-                leases,
-                store,
-                now,
-                gone,
-            };
-            (change(&mut places), places.gone)
-        })?;
-        for body in gone {
-            // SAFETY: the places have other entries now, or none.
-            unsafe { retire_body(guard, body) }
+        let (mut change, mut paying) = (Some(change), leases.limits().map(Paying::new));
+        loop {
+            let done = self.update_many_as_it_is(guard, probes, |places| {
+                if let Some(paying) = &mut paying {
+                    let prices = (0..probes.len()).filter_map(|i| Some((i, adding(i)?)));
+                    let price = prices
+                        .map(|(i, body)| paying.limits.price_of_one(body, places.get(i)))
+                        .sum();
+                    if !paying.purse.affords(price) {
+                        return Err(price);
+                    }
+                }
+                let change = change.take().expect("a change runs once");
+                let mut places = LeasedPlaces {
+                    places,
+                    leases,
+                    store,
+                    // As in `update_leased`.
+                    now: clock::now(),
+                    paying: paying.as_mut(),
+                    gone: Vec::new(),
+                };
+                Ok((change(&mut places), places.gone))
+            })?;
+            match (done, paying.as_mut().zip(probes.first())) {
+                (Ok((result, gone)), _) => {
+                    for body in gone {
+                        // SAFETY: the places have other entries now, or none.
+                        unsafe { retire_body(guard, body) }
+                    }
+                    if let Some(paying) = paying {
+                        paying.limits.settle(self, guard, paying);
+                    }
+                    return Ok(result);
+                }
+                (Err(price), Some((paying, probe))) => {
+                    paying.limits.make_room(self, guard, probe, price, &mut paying.purse)?;
+                }
+                (Err(_), None) => unreachable!("only contents with a limit have prices"),
+            }
         }
-        Ok(result)
     }
 
     /// [`update_many`](Self::update_many), which also shows what has expired.

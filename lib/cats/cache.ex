@@ -1,0 +1,249 @@
+defmodule Cats.Cache do
+  @moduledoc """
+  A cache with a name and a supervisor, on a table of cats.
+
+      defmodule MyApp.Sessions do
+        use Cats.Cache, limit: {:objects, 100_000}, ttl: :timer.minutes(30)
+      end
+
+  Add the module to the children of a supervisor:
+
+      children = [MyApp.Sessions]
+
+  Then every process uses the cache. All calls go to the table directly, none to the process that owns it.
+
+      iex> defmodule Colours do
+      ...>   use Cats.Cache, limit: {:objects, 1000}
+      ...> end
+      iex> {:ok, _} = Supervisor.start_link([Colours], strategy: :one_for_one)
+      iex> Colours.put(:sky, "blue")
+      iex> Colours.get(:sky)
+      "blue"
+      iex> Colours.fetch(:grass, fn _ -> "green" end)
+      "green"
+      iex> Colours.get(:grass)
+      "green"
+
+  ## Options
+
+  The options of `use` are those of `:cats.new/2`. They may also be given to the child, as in `{MyApp.Sessions, ttl: 1000}`, which come first.
+  Useful ones are:
+
+    * `limit: {:objects, n}` or `limit: {:bytes, n}`: what the cache may hold. It evicts objects to stay within it.
+    * `evict: :s3_fifo`, `:sieve`, `:clock` or `:none`: which objects are evicted.
+    * `ttl: milliseconds`: how long a value lives, unless `put/3` or `fetch/3` says otherwise.
+    * `idle: milliseconds`: how long a value lives after it was last read. In place of `ttl`.
+    * `engine: ...`: see `:cats.new/2`.
+
+  The cache is empty when its process starts, and gone when that ends.
+
+  ## Functions
+
+  The module that uses this one has them without the argument `cache`: `MyApp.Sessions.get(key)` is `Cats.Cache.get(MyApp.Sessions, key)`.
+  """
+
+  use GenServer
+
+  @type cache :: module
+  @type key :: term
+  @type value :: term
+
+  @doc false
+  defmacro __using__(options) do
+    quote do
+      @doc false
+      def child_spec(options \\ []) do
+        %{id: __MODULE__, start: {__MODULE__, :start_link, [options]}}
+      end
+
+      @doc "Starts the process that owns the cache."
+      def start_link(options \\ []) do
+        Cats.Cache.start_link(__MODULE__, Keyword.merge(unquote(options), options))
+      end
+
+      def get(key, default \\ nil), do: Cats.Cache.get(__MODULE__, key, default)
+      def put(key, value, options \\ []), do: Cats.Cache.put(__MODULE__, key, value, options)
+      def put_new(key, value), do: Cats.Cache.put_new(__MODULE__, key, value)
+      def put_all(pairs), do: Cats.Cache.put_all(__MODULE__, pairs)
+      def fetch(key, fun), do: Cats.Cache.fetch(__MODULE__, key, fun)
+      def get_and_update(key, fun), do: Cats.Cache.get_and_update(__MODULE__, key, fun)
+      def update(key, default, fun), do: Cats.Cache.update(__MODULE__, key, default, fun)
+      def increment(key, by \\ 1), do: Cats.Cache.increment(__MODULE__, key, by)
+      def delete(key), do: Cats.Cache.delete(__MODULE__, key)
+      def take(key), do: Cats.Cache.take(__MODULE__, key)
+      def clear, do: Cats.Cache.clear(__MODULE__)
+      def has_key?(key), do: Cats.Cache.has_key?(__MODULE__, key)
+      def size, do: Cats.Cache.size(__MODULE__)
+      def ttl(key), do: Cats.Cache.ttl(__MODULE__, key)
+      def touch(key, ttl), do: Cats.Cache.touch(__MODULE__, key, ttl)
+      def stream, do: Cats.Cache.stream(__MODULE__)
+    end
+  end
+
+  @doc """
+  Starts the process that owns the cache `name`, with options of `:cats.new/2`.
+  """
+  @spec start_link(cache, keyword) :: GenServer.on_start()
+  def start_link(name, options), do: GenServer.start_link(__MODULE__, {name, options}, name: name)
+
+  @impl true
+  def init({name, options}) do
+    # What is given first is the last in the list, where it counts.
+    {:ok, :cats.new(name, [:named_table, :public, {:write_concurrency, true} | options])}
+  end
+
+  @doc """
+  The value of a key, or the default.
+  """
+  @spec get(cache, key, default :: term) :: value | term
+  def get(cache, key, default \\ nil), do: :cats.lookup_element(cache, key, 2, default)
+
+  @doc """
+  Stores a value. With `ttl: milliseconds` it lives for a time of its own.
+  """
+  @spec put(cache, key, value, ttl: pos_integer | :infinity) :: :ok
+  def put(cache, key, value, options \\ [])
+
+  def put(cache, key, value, []) do
+    true = :cats.insert(cache, {key, value})
+    :ok
+  end
+
+  def put(cache, key, value, ttl: ttl) do
+    true = :cats.insert(cache, {key, value}, %{ttl: ttl})
+    :ok
+  end
+
+  @doc """
+  Stores a value if the key has none. Returns whether it did.
+  """
+  @spec put_new(cache, key, value) :: boolean
+  def put_new(cache, key, value), do: :cats.insert_new(cache, {key, value})
+
+  @doc """
+  Stores the values of a list of pairs, or of a map. Others may see some of them before all are there.
+  """
+  @spec put_all(cache, Enumerable.t()) :: :ok
+  def put_all(cache, pairs) do
+    Enum.into(pairs, Cats.Table.wrap(cache))
+    :ok
+  end
+
+  @doc """
+  The value of a key. If there is none, the function makes it from the key, and it is stored.
+
+  Of several processes that miss the key, one calls the function, and the others wait for the value. If it fails, one of the others tries.
+  See `:cats.fetch/3`.
+  """
+  @spec fetch(cache, key, (key -> value)) :: value
+  def fetch(cache, key, fun) do
+    {_, value} = :cats.fetch(cache, key, fn key -> {key, fun.(key)} end)
+    value
+  end
+
+  @doc """
+  Changes the value of a key, atomically. The function gets the value, or `nil`. It returns `{get, value}`, or `:pop` to delete the key.
+  Returns `get`, or for `:pop` the old value. If another process changes the value meanwhile, the function is called again.
+
+  The value keeps its time to live.
+  """
+  @spec get_and_update(cache, key, (value | nil -> {get, value} | :pop)) :: get | value when get: term
+  def get_and_update(cache, key, fun) do
+    {old, value} =
+      case :cats.lookup(cache, key) do
+        [{_, value} = old] -> {old, value}
+        [] -> {nil, nil}
+      end
+
+    {result, done} =
+      case {fun.(value), old} do
+        {:pop, nil} -> {nil, true}
+        {:pop, old} -> {value, :cats.update(cache, key, &if(&1 === old, do: :delete, else: :keep)) == :delete}
+        {{get, new}, nil} -> {get, :cats.insert_new(cache, {key, new})}
+        {{get, new}, old} -> {get, :cats.replace(cache, old, {key, new})}
+      end
+
+    if done, do: result, else: get_and_update(cache, key, fun)
+  end
+
+  @doc """
+  Changes the value of a key by a function of the old one, atomically. If there is none, stores the default. Returns the new value.
+  """
+  @spec update(cache, key, default :: value, (value -> value)) :: value
+  def update(cache, key, default, fun) do
+    get_and_update(cache, key, fn
+      nil -> {default, default}
+      value -> with(new <- fun.(value), do: {new, new})
+    end)
+  end
+
+  @doc """
+  Adds an integer to the value of a key, which is 0 if there is none. Returns the sum.
+  """
+  @spec increment(cache, key, integer) :: integer
+  def increment(cache, key, by \\ 1), do: :cats.update_counter(cache, key, by, {key, 0})
+
+  @doc """
+  Deletes a key.
+  """
+  @spec delete(cache, key) :: :ok
+  def delete(cache, key) do
+    true = :cats.delete(cache, key)
+    :ok
+  end
+
+  @doc """
+  Deletes a key and returns its value, or `nil`.
+  """
+  @spec take(cache, key) :: value | nil
+  def take(cache, key) do
+    case :cats.take(cache, key) do
+      [{_, value}] -> value
+      [] -> nil
+    end
+  end
+
+  @doc """
+  Deletes all keys.
+  """
+  @spec clear(cache) :: :ok
+  def clear(cache) do
+    true = :cats.delete_all_objects(cache)
+    :ok
+  end
+
+  @doc """
+  Whether the key has a value.
+  """
+  @spec has_key?(cache, key) :: boolean
+  def has_key?(cache, key), do: :cats.member(cache, key)
+
+  @doc """
+  The number of values.
+  """
+  @spec size(cache) :: non_neg_integer
+  def size(cache), do: :cats.info(cache, :size)
+
+  @doc """
+  The milliseconds that the value of a key still lives, `:infinity`, or `nil` if there is none. For a cache with a limit, `ttl` or `idle`.
+  """
+  @spec ttl(cache, key) :: pos_integer | :infinity | nil
+  def ttl(cache, key) do
+    case :cats.ttl(cache, key) do
+      :undefined -> nil
+      time -> time
+    end
+  end
+
+  @doc """
+  Lets the value of a key live for so many milliseconds from now on. Returns false if there is none.
+  """
+  @spec touch(cache, key, pos_integer | :infinity) :: boolean
+  def touch(cache, key, ttl), do: :cats.touch(cache, key, ttl)
+
+  @doc """
+  A stream of all pairs of key and value. It reads the cache in slices.
+  """
+  @spec stream(cache) :: Enumerable.t()
+  def stream(cache), do: Cats.Table.stream(Cats.Table.wrap(cache))
+end

@@ -1,0 +1,110 @@
+//! What the contents of a table with a limit may still take.
+//!
+//! A call pays for what it adds from a [`Purse`]. It makes sure that it can before it changes a place, so the limit holds at each instant.
+//! What it removes fills the purse. The account is written only where a call adds more than it removes, or less.
+
+use cats_sync::facade::{AtomicI64, Ordering};
+
+pub use cats_engine::config::{Limit, Unit};
+
+/// The bytes of a table beside its objects and its engine.
+const BESIDE: i64 = 1024;
+
+/// See the module's documentation.
+pub struct Account {
+    limit: Limit,
+    /// What may still be added. Negative while calls owe something.
+    free: AtomicI64,
+    /// The bytes of the structure that were subtracted from `free`.
+    structure: AtomicI64,
+}
+
+impl Account {
+    pub fn new(limit: Limit) -> Self {
+        Self {
+            limit,
+            free: AtomicI64::new(limit.number as i64),
+            structure: AtomicI64::new(0),
+        }
+    }
+
+    pub fn counts_bytes(&self) -> bool {
+        self.limit.unit == Unit::Bytes
+    }
+
+    /// An empty purse.
+    pub fn purse(&self) -> Purse<'_> {
+        Purse { account: self, has: 0 }
+    }
+
+    /// Makes the bytes of the structure count.
+    pub fn count_structure(&self, bytes: usize) {
+        let bytes = bytes as i64 + BESIDE;
+        // Relaxed: a hint, which spares the line a write.
+        if self.structure.load(Ordering::Relaxed) != bytes {
+            // AcqRel: of several callers, each subtracts a change once.
+            let before = self.structure.swap(bytes, Ordering::AcqRel);
+            self.free.fetch_sub(bytes - before, Ordering::AcqRel);
+        }
+    }
+
+    /// What all objects may take together.
+    pub fn capacity(&self) -> i64 {
+        self.limit.number as i64 - self.structure.load(Ordering::Relaxed)
+    }
+
+    /// What calls owe together.
+    pub fn debt(&self) -> i64 {
+        // Relaxed: who makes a debt sees it.
+        -self.free.load(Ordering::Relaxed).min(0)
+    }
+}
+
+/// What a call may pay with. When it is dropped, the rest is free again.
+pub struct Purse<'a> {
+    account: &'a Account,
+    /// Negative if the call owes something.
+    has: i64,
+}
+
+impl Purse<'_> {
+    /// Whether the call can pay this, perhaps with what is free.
+    #[inline]
+    pub fn affords(&mut self, amount: i64) -> bool {
+        let wanted = amount - self.has;
+        if wanted <= 0 {
+            return true;
+        }
+        // Acquire pairs with the Release of `drop`. A failed attempt writes nothing.
+        let take = |free: i64| (free >= wanted).then(|| free - wanted);
+        let taken = self
+            .account
+            .free
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
+            .is_ok();
+        self.has += if taken { wanted } else { 0 };
+        taken
+    }
+
+    /// Pays, or gets something where the amount is negative.
+    #[inline]
+    pub fn pay(&mut self, amount: i64) {
+        self.has -= amount;
+    }
+
+    /// Whether the call owes something.
+    #[inline]
+    pub fn owes(&self) -> bool {
+        self.has < 0
+    }
+}
+
+impl Drop for Purse<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.has != 0 {
+            // AcqRel: whoever takes it sees that it was freed.
+            self.account.free.fetch_add(self.has, Ordering::AcqRel);
+        }
+    }
+}

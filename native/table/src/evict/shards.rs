@@ -1,0 +1,166 @@
+//! The queues of a table, in shards that are chosen by the hash of the key. Each has a lock, which only those take that add a key or evict.
+//! It is taken before the locks of places.
+
+use super::policy::{Item, Met, Policy, Queues, Rule};
+use crate::registry::exclusive::Exclusive;
+use cats_engine::mix;
+use cats_sync::cache_line::CacheLine;
+use cats_sync::facade::{yield_now, AtomicUsize, Ordering};
+use cats_sync::Busy;
+use std::collections::HashSet;
+
+/// The number of objects for which there is a shard, and the most shards.
+const SHARE: u64 = 2048;
+const MOST: u64 = 256;
+
+/// The most objects that are visited for one eviction, and of how many of these the uses matter. So an eviction takes a bounded time.
+const VISITS: usize = SPARED + 64;
+const SPARED: usize = 2048;
+
+/// Stale items are sought when a shard has so many more items than twice its share of the objects.
+const STALE: usize = 64;
+
+struct Shard<T> {
+    queued: Exclusive<Queued<T>>,
+    _line: CacheLine,
+}
+
+/// The queues of a shard.
+struct Queued<T> {
+    queues: Queues<T>,
+    /// When there are so many items, stale ones are sought.
+    check_at: usize,
+    /// The bytes that the items own.
+    owned: usize,
+}
+
+impl<T: Item> Queued<T> {
+    fn bytes(&self) -> usize {
+        self.queues.bytes() + self.owned
+    }
+}
+
+/// See the module's documentation.
+pub struct Shards<T> {
+    shards: Box<[Shard<T>]>,
+    bytes: AtomicUsize,
+}
+
+impl<T: Item> Shards<T> {
+    /// Queues for about this number of objects. Without a policy there are none.
+    pub fn new(policy: Option<Policy>, objects: u64) -> Self {
+        let shard = |policy| Shard {
+            queued: Exclusive::new(Queued {
+                queues: Queues::new(policy),
+                check_at: STALE,
+                owned: 0,
+            }),
+            _line: CacheLine,
+        };
+        let count = (objects / SHARE).clamp(1, MOST).next_power_of_two();
+        let shards = policy.map(|policy| (0..count).map(|_| shard(policy)).collect());
+        Self {
+            shards: shards.unwrap_or_default(),
+            bytes: AtomicUsize::new(0),
+        }
+    }
+
+    /// The number of shards.
+    pub fn count(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// The number of an item's shard.
+    pub fn number_of(&self, item: &T) -> usize {
+        mix(item.hash().into()) as usize & self.count().wrapping_sub(1)
+    }
+
+    pub fn bytes(&self) -> usize {
+        // Relaxed: a figure.
+        size_of_val(&*self.shards) + self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn with<R>(&self, number: usize, f: impl FnOnce(&mut Queued<T>) -> R) -> Result<R, Busy> {
+        self.shards[number].queued.with(|queued| {
+            let before = queued.bytes();
+            let result = f(queued);
+            let more = queued.bytes().wrapping_sub(before);
+            if more != 0 {
+                // Relaxed: a figure. It wraps around where the queues shrink.
+                self.bytes.fetch_add(more, Ordering::Relaxed);
+            }
+            result
+        })
+    }
+
+    /// Adds the item of a new object. `is_alive` says whether an item finds an object, and `objects` is the number of all objects.
+    pub fn admit(&self, item: T, objects: impl Fn() -> usize, is_alive: impl Fn(&T) -> bool) {
+        if self.shards.is_empty() {
+            return;
+        }
+        let number = self.number_of(&item);
+        let mut item = Some(item);
+        let mut add = |queued: &mut Queued<T>| {
+            if let Some(item) = item.take() {
+                queued.owned += item.owned_bytes();
+                queued.queues.admit(item);
+            }
+            if queued.queues.len() >= queued.check_at {
+                self.clean(queued, objects() / self.count(), &is_alive);
+            }
+        };
+        // The object is in the table already. The holder of the lock needs a bounded time, unless its thread does not run.
+        while self.with(number, &mut add).is_err() {
+            yield_now();
+        }
+    }
+
+    /// Drops stale items, if there are many: those that find no object, and all but one of an object.
+    fn clean(&self, queued: &mut Queued<T>, objects: usize, is_alive: &impl Fn(&T) -> bool) {
+        if queued.queues.len() > 2 * objects + STALE {
+            let (mut met, mut owned) = (HashSet::new(), 0);
+            queued.queues.retain(|item| {
+                let keep = is_alive(item) && met.insert(item.hash());
+                owned += if keep { item.owned_bytes() } else { 0 };
+                keep
+            });
+            queued.owned = owned;
+        }
+        queued.check_at = queued.queues.len() + queued.queues.len() / 4 + STALE;
+    }
+
+    /// Evicts an object of a shard. `visit` visits the object of an item. `ahead` is called with items that will be visited soon, the later
+    /// one first. Returns the number of visits, or `None` if the shard has no items.
+    pub fn evict(
+        &self,
+        number: usize,
+        visit: &mut impl FnMut(&T, Rule) -> Met,
+        ahead: &impl Fn(&T, bool),
+    ) -> Result<Option<usize>, Busy> {
+        self.with(number, |queued| {
+            let mut visits = 0;
+            while visits < VISITS {
+                let mut dropped = 0;
+                visits += 1;
+                let met = queued.queues.step(|item, rule| {
+                    let met = visit(item, if visits < SPARED { rule } else { |_| None });
+                    if matches!(met, Met::Evicted | Met::Gone) {
+                        dropped = item.owned_bytes();
+                    }
+                    met
+                })?;
+                queued.owned -= dropped;
+                if met == Met::Evicted {
+                    break;
+                }
+            }
+            if let Some(item) = queued.queues.peek(1) {
+                ahead(item, true);
+            }
+            if let Some(item) = queued.queues.peek(0) {
+                ahead(item, false);
+            }
+            Some(visits)
+        })
+    }
+}

@@ -1,0 +1,404 @@
+//! Contents of tables with a limit: what their objects cost, and the items by which those to evict are found. The items are made as those
+//! of the timer wheel: see [`leased`](super::leased).
+
+use super::leased::{is_expired, lease, KeyItem};
+use super::{DefaultEngine, Store};
+use crate::evict::account::{Account, Limit, Purse, Unit};
+use crate::evict::policy::{Item, Met, Policy, Rule, OFTEN};
+use crate::evict::shards::Shards;
+use crate::object::schema::Probe;
+use crate::object::{key_of, lease_of, memory_of, retire_body};
+use crate::snapshot::patience;
+use cats_engine::{hash_of, mix, place_of, Entry, Step};
+use cats_sync::epoch::Guard;
+use cats_sync::facade::Ordering;
+use cats_sync::Busy;
+use cats_term::lease::Lease;
+use std::cell::Cell;
+
+/// The bits of a lease's notes that count uses.
+const USES: u64 = OFTEN as u64;
+
+/// After so many visits of objects, a call lets others run.
+const VISITS: usize = 1024;
+
+/// The bytes that an object is taken to have, for the number of shards.
+const ABOUT: u64 = 128;
+
+/// The bytes by which an engine grows at most at once, in large tables. Smaller ones grow at most by what they have.
+const GROWTH: usize = 40 << 10;
+
+/// One new object in so many makes the structure's growth count.
+const COUNTED: u32 = 16;
+
+/// Half of an object's place in the order of walks.
+#[derive(Default)]
+struct PlaceItem(u32);
+
+impl Item for PlaceItem {
+    #[inline]
+    fn hash(&self) -> u32 {
+        mix(self.0.into()) as u32
+    }
+}
+
+impl Item for KeyItem {
+    fn hash(&self) -> u32 {
+        self.with_probe(|probe| mix(hash_of(probe.word())) as u32)
+    }
+
+    fn owned_bytes(&self) -> usize {
+        self.bytes()
+    }
+}
+
+/// Why a purse was not filled.
+enum Lack {
+    /// Others are in the way, or it takes long.
+    Busy,
+    /// Nothing can be evicted.
+    Full,
+}
+
+enum Items {
+    OfHash(Shards<PlaceItem>),
+    OfCa(Shards<KeyItem>),
+}
+
+/// What a table with a limit has besides its leases.
+pub struct Limits {
+    account: Account,
+    /// The largest number of uses that matters to the policy.
+    most_uses: u64,
+    /// The position of the key.
+    key: usize,
+    items: Items,
+}
+
+impl Limits {
+    pub fn new(limit: Limit, key: usize, ordered: bool) -> Self {
+        let objects = match limit.unit {
+            Unit::Objects => limit.number,
+            Unit::Bytes => limit.number / ABOUT,
+        };
+        Self {
+            account: Account::new(limit),
+            most_uses: match limit.policy {
+                None => 0,
+                Some(Policy::S3Fifo) => USES,
+                Some(Policy::Sieve | Policy::Clock) => 1,
+            },
+            key,
+            items: match ordered {
+                true => Items::OfCa(Shards::new(limit.policy, objects)),
+                false => Items::OfHash(Shards::new(limit.policy, objects)),
+            },
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + match &self.items {
+                Items::OfHash(shards) => shards.bytes(),
+                Items::OfCa(shards) => shards.bytes(),
+            }
+    }
+
+    pub fn purse(&self) -> Purse<'_> {
+        self.account.purse()
+    }
+
+    /// What an object costs.
+    ///
+    /// # Safety
+    /// The body is that of an object with a lease, which lives.
+    pub unsafe fn cost(&self, body: u64) -> i64 {
+        match self.account.counts_bytes() {
+            false => 1,
+            // SAFETY: as the caller promises.
+            true => unsafe { memory_of(body) as i64 },
+        }
+    }
+
+    /// What must be paid before an object with this body is put where `old` is. The place is locked.
+    pub fn price_of_one(&self, body: u64, old: Option<Entry>) -> i64 {
+        match self.account.counts_bytes() {
+            false => i64::from(old.is_none()),
+            // SAFETY: the caller has the new object, and the place is locked.
+            true => unsafe { memory_of(body) as i64 - old.map_or(0, |old| memory_of(old.body) as i64) },
+        }
+    }
+
+    /// Notes that an object was used.
+    #[inline(always)]
+    pub fn used(&self, entry: Entry) {
+        // SAFETY: the caller has read the entry under its guard, or its place is locked.
+        let word = unsafe { lease_of(entry.body) };
+        // Relaxed: nothing else depends on it.
+        let old = word.load(Ordering::Relaxed);
+        let new = self.with_use(Lease::of_word(old));
+        if new.word() != old {
+            // If another thread changes the word meanwhile, this use does not count. Relaxed: as above.
+            _ = word.compare_exchange(old, new.word(), Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// The lease with one use more, if that matters.
+    #[inline(always)]
+    fn with_use(&self, lease: Lease) -> Lease {
+        let notes = lease.notes();
+        match notes & USES < self.most_uses {
+            true => lease.with_notes(notes + 1),
+            false => lease,
+        }
+    }
+
+    /// The notes of an object that replaces one with this lease.
+    pub fn notes_after(&self, old: Lease) -> u64 {
+        self.with_use(old).notes()
+    }
+
+    /// Adds the items of new objects, and makes good what the call owes if that is possible.
+    pub fn settle(&self, store: &Store, guard: &Guard, paying: Paying<'_>) {
+        let Paying { mut purse, new, .. } = paying;
+        for entry in &new {
+            match &self.items {
+                Items::OfHash(shards) => {
+                    let item = PlaceItem((place_of(entry.key) >> 32) as u32);
+                    let often = item.hash() % COUNTED == 0;
+                    shards.admit(
+                        item,
+                        || store.size(),
+                        |item| {
+                            self.find_place(store, guard, item)
+                                .map_or(true, |found| found.is_some())
+                        },
+                    );
+                    self.count_structure(store, often);
+                }
+                Items::OfCa(shards) => {
+                    // SAFETY: the entry was put under this guard, so its object lives.
+                    let item = KeyItem::new(unsafe { key_of(*entry, self.key) });
+                    let often = item.hash() % COUNTED == 0;
+                    shards.admit(
+                        item,
+                        || store.size(),
+                        |item| find_key(store, guard, item).map_or(true, |found| found.is_some()),
+                    );
+                    self.count_structure(store, often);
+                }
+            }
+        }
+        let debt = self.account.debt();
+        if purse.owes() || debt > 0 {
+            // What cannot be evicted now is owed on.
+            _ = self.fill(store, guard, None, debt, &mut purse);
+        }
+    }
+
+    fn count_structure(&self, store: &Store, often: bool) {
+        if often && self.account.counts_bytes() {
+            let bytes = store.structure_bytes();
+            self.account.count_structure(bytes + bytes.min(GROWTH));
+        }
+    }
+
+    /// Makes the purse hold this amount, by evicting objects. Those of the key's shard come first.
+    #[cold]
+    pub fn make_room(
+        &self,
+        store: &Store,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        amount: i64,
+        purse: &mut Purse<'_>,
+    ) -> Result<(), Busy> {
+        self.count_structure(store, true);
+        self.fill(store, guard, Some(probe), amount, purse)
+            .map_err(|lack| match lack {
+                Lack::Busy => Busy,
+                Lack::Full => patience::full(),
+            })
+    }
+
+    fn fill(
+        &self,
+        store: &Store,
+        guard: &Guard,
+        probe: Option<&Probe<'_>>,
+        amount: i64,
+        purse: &mut Purse<'_>,
+    ) -> Result<(), Lack> {
+        if amount > self.account.capacity() {
+            return Err(Lack::Full);
+        }
+        let freed = Cell::new(0);
+        let visit = |entry: Entry, rule: Rule| self.visit(store, guard, entry, rule, &freed);
+        match &self.items {
+            Items::OfHash(shards) => {
+                let first = probe.map(|probe| PlaceItem((place_of(probe.word()) >> 32) as u32));
+                let mut look = |item: &PlaceItem, rule: Rule| match self.find_place(store, guard, item) {
+                    Ok(Some(entry)) => visit(entry, rule),
+                    Ok(None) => Met::Gone,
+                    Err(Busy) => Met::Busy,
+                };
+                let ahead = |item: &PlaceItem, early: bool| self.prefetch(store, guard, item, early);
+                fill(shards, first, amount, purse, &freed, &mut look, &ahead)
+            }
+            Items::OfCa(shards) => {
+                let first = probe.map(|probe| KeyItem::new(probe.term()));
+                let mut look = |item: &KeyItem, rule: Rule| match find_key(store, guard, item) {
+                    Ok(Some(entry)) => visit(entry, rule),
+                    Ok(None) => Met::Gone,
+                    Err(Busy) => Met::Busy,
+                };
+                fill(shards, first, amount, purse, &freed, &mut look, &|_, _| ())
+            }
+        }
+    }
+
+    /// The entry of an item.
+    fn find_place(&self, store: &Store, guard: &Guard, item: &PlaceItem) -> Result<Option<Entry>, Busy> {
+        let DefaultEngine::Hash(engine) = store.default_engine() else {
+            unreachable!("items of a hash");
+        };
+        let mut found = Vec::new();
+        engine.entries_at(guard, u64::from(item.0) << 32, &mut found, |entry, found| {
+            if (place_of(entry.key) >> 32) as u32 == item.0 {
+                found.push(entry);
+            }
+        })?;
+        Ok(found.first().copied())
+    }
+
+    /// Prefetches what a visit reads: early the bucket, later the object.
+    fn prefetch(&self, store: &Store, guard: &Guard, item: &PlaceItem, early: bool) {
+        let DefaultEngine::Hash(engine) = store.default_engine() else {
+            return;
+        };
+        if early {
+            engine.prefetch_at(guard, u64::from(item.0) << 32);
+        } else if let Ok(Some(entry)) = self.find_place(store, guard, item) {
+            // SAFETY: the object lives under the guard.
+            cats_sync::prefetch(unsafe { lease_of(entry.body) });
+        }
+    }
+
+    /// Visits an object: evicts it if it was not used enough, or has expired.
+    fn visit(&self, store: &Store, guard: &Guard, entry: Entry, rule: Rule, freed: &Cell<i64>) -> Met {
+        // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
+        let seen = unsafe { lease(entry) };
+        let uses = (seen.notes() & USES) as u8;
+        if !is_expired(seen) {
+            if let Some(left) = rule(uses) {
+                if left != uses {
+                    let new = seen.with_notes(seen.notes() & !USES | u64::from(left));
+                    // If it was used meanwhile, it has one use more in the next round. SAFETY: as above. Relaxed: as in `used`.
+                    let word = unsafe { lease_of(entry.body) };
+                    _ = word.compare_exchange(seen.word(), new.word(), Ordering::Relaxed, Ordering::Relaxed);
+                }
+                return Met::Stays;
+            }
+        }
+        // SAFETY: as above.
+        let Some(probe) = (unsafe { Probe::stored(entry, self.key) }) else {
+            return Met::Gone;
+        };
+        let removed = store.update_as_it_is(guard, &probe, true, |old| match old {
+            Some(old) if old.body == entry.body => {
+                store.uncount(old.body);
+                (Step::Remove, true)
+            }
+            _ => (Step::Keep, false),
+        });
+        match removed {
+            Ok(true) => {
+                // SAFETY: the object lives as long as the guard.
+                freed.set(freed.get() + unsafe { self.cost(entry.body) });
+                // SAFETY: nothing links to the object any more.
+                unsafe { retire_body(guard, entry.body) }
+                Met::Evicted
+            }
+            // It was replaced or deleted meanwhile.
+            Ok(false) => Met::Stays,
+            Err(Busy) => Met::Busy,
+        }
+    }
+}
+
+/// The entry of an item.
+fn find_key(store: &Store, guard: &Guard, item: &KeyItem) -> Result<Option<Entry>, Busy> {
+    item.with_probe(|probe| store.read_as_it_is(guard, probe, |entry| entry))
+}
+
+/// Evicts objects until the purse holds the amount. `freed` has what was freed by `look` and is not in the purse yet.
+fn fill<T: Item>(
+    shards: &Shards<T>,
+    first: Option<T>,
+    amount: i64,
+    purse: &mut Purse<'_>,
+    freed: &Cell<i64>,
+    look: &mut impl FnMut(&T, Rule) -> Met,
+    ahead: &impl Fn(&T, bool),
+) -> Result<(), Lack> {
+    let count = shards.count();
+    let mut number = first.map_or(0, |item| if count > 0 { shards.number_of(&item) } else { 0 });
+    let (mut empty, mut visits) = (0, 0);
+    while !purse.affords(amount) {
+        if empty == count {
+            return Err(Lack::Full);
+        }
+        if visits > VISITS {
+            return Err(Lack::Busy);
+        }
+        let done = shards.evict(number, look, ahead);
+        purse.pay(-freed.take());
+        match done.map_err(|Busy| Lack::Busy)? {
+            Some(more) => visits += more,
+            None => {
+                number = (number + 1) % count;
+                empty += 1;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// How the engines' steps are looked at: see [`change`](super::leased::Leases::change).
+pub struct Paying<'a> {
+    pub limits: &'a Limits,
+    pub purse: Purse<'a>,
+    /// The entries of new keys.
+    pub new: Vec<Entry>,
+}
+
+impl<'a> Paying<'a> {
+    pub fn new(limits: &'a Limits) -> Self {
+        Self {
+            limits,
+            purse: limits.purse(),
+            new: Vec::new(),
+        }
+    }
+
+    /// Pays for a step. `old` is what the place had, expired or not. The place is locked.
+    #[inline]
+    pub fn pay(&mut self, old: Option<Entry>, step: Step) {
+        // SAFETY: the place is locked, so both objects live.
+        let cost = |entry: Entry| unsafe { self.limits.cost(entry.body) };
+        let paid = match step {
+            Step::Put(new) => cost(new) - old.map_or(0, cost),
+            Step::Remove => -old.map_or(0, cost),
+            Step::Keep | Step::Touch => {
+                if let Some(entry) = old {
+                    self.limits.used(entry);
+                }
+                return;
+            }
+        };
+        self.purse.pay(paid);
+        if let (Step::Put(entry), None) = (step, old) {
+            self.new.push(entry);
+        }
+    }
+}

@@ -42,8 +42,10 @@ write(Table, File, Options) ->
         exit:Error -> {error, Error}
     end.
 
-%% The options about expiry that a table has.
+%% The options about expiry and limits that a table has.
 expiry(Table) ->
+    [Option || Item <- [limit, evict], {_, Value} = Option <- [{Item, cats:info(Table, Item)}], Value =/= undefined]
+        ++
     [Option || Item <- [ttl, idle], {_, Time} = Option <- [{Item, cats:info(Table, Item)}], Time =/= undefined,
                Time =/= infinity orelse Item =:= ttl andalso cats:info(Table, idle) =:= infinity].
 
@@ -252,7 +254,7 @@ create(_Header, {table, Table}) ->
 create(Header, none) ->
     Options = [item(type, Header), item(protection, Header), {keypos, item(keypos, Header)}]
         ++ [Option || Option <- [named_table, compressed], lists:keyfind(Option, 1, Header) =:= {Option, true}]
-        ++ [Option || Key <- [read_concurrency, write_concurrency, engine, ttl, idle],
+        ++ [Option || Key <- [read_concurrency, write_concurrency, engine, ttl, idle, limit, evict],
                       Option <- [lists:keyfind(Key, 1, Header)], Option =/= false],
     try
         cats:new(item(name, Header), Options)

@@ -51,14 +51,14 @@ defmodule Cats.Table do
       fn -> :begin end,
       fn
         :begin -> slice(:cats.select(id, specification, @slice))
+        :"$end_of_table" -> {:halt, :ok}
         continuation -> slice(:cats.select(continuation))
       end,
       fn _ -> :ok end
     )
   end
 
-  defp slice(:"$end_of_table"), do: {:halt, :end}
-  defp slice({results, :"$end_of_table"}), do: {results, :end}
+  defp slice(:"$end_of_table"), do: {:halt, :ok}
   defp slice({results, continuation}), do: {results, continuation}
 
   defimpl Enumerable do

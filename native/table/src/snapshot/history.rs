@@ -160,12 +160,12 @@ pub enum Attached {
 
 /// Begins a snapshot of these contents. They are those of a table that was alive under the guard.
 pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -> Result<Attached, Busy> {
-    // Copies keep their leases, but do not expire.
-    let expiry = None;
+    // Copies keep their leases, but do not expire and are not evicted.
+    let (expiry, limit) = (None, None);
     let config = live
         .config()
         .cloned()
-        .map(|config| Box::new(Config { expiry, ..config }));
+        .map(|config| Box::new(Config { expiry, limit, ..config }));
     let Some(copies) = Store::new(form.engine, config, form.key, true).and_then(Own::new) else {
         return Ok(Attached::NoMemory);
     };

@@ -326,8 +326,9 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<(Term, usize
     let table = handle.table();
     let patient = patient(table);
     let mut slice = Slice::new(env, handle, order.action, usize::MAX, Term(NIL));
-    // How long a call takes that looks at one object is told by the words that it reads and makes.
-    let begin = table.kind().is_bag().then(Instant::now);
+    // How long a call takes that looks at few objects is told by the words that it reads and makes.
+    let collects = matches!(order.action, Action::Collect | Action::Count);
+    let mut begin = (table.kind().is_bag() && !collects).then(Instant::now);
     let mut looked = 0;
     let count = match order.action {
         Action::Collect | Action::Count => {
@@ -336,6 +337,7 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<(Term, usize
             let objects = found.as_slice();
             looked = objects.iter().map(ObjectRef::words).sum();
             check_words(looked)?;
+            begin = (objects.len() > FEW).then(Instant::now);
             let mut collect = |object: &ObjectRef<'_>| {
                 if let Some(from) = program.candidate(seen(object)) {
                     slice.collect(program, from, object)?;

@@ -135,7 +135,8 @@ killed_writers(_Config) ->
          ct:pal("~p ~p ~p: ~p of ~p", [Type, Unit, Policy, Most, Limit]),
          ?assert(Most =< Limit * 1.01),
          ?assert(Most >= Limit * 0.9),
-         ?assertEqual(cats:info(Table, size), length(cats:tab2list(Table))),
+         %% A killed writer may be dead for others before its last call has ended, on a dirty scheduler.
+         cats_test_lib:eventually(fun() -> cats:info(Table, size) =:= length(cats:tab2list(Table)) end),
          cats:delete(Table)
      end || Type <- [set, ordered_set], Policy <- ?POLICIES, {Unit, Limit} <- [{objects, 5000}, {bytes, 2_000_000}]].
 
@@ -206,7 +207,7 @@ ordered(_Config) ->
     Keys = [Key || {Key, _} <- cats:tab2list(Table)],
     ?assertEqual(1000, length(Keys)),
     ?assertEqual(lists:usort(Keys), Keys),
-    [?assertEqual(lists:nth(N, Keys), element(1, cats:nth(Table, N))) || N <- [1, 500, 1000]].
+    [?assertEqual(lists:nth(N + 1, Keys), element(1, cats:nth(Table, N))) || N <- [0, 499, 999]].
 
 %% With a time to live, what expires makes room.
 expiring(_Config) ->

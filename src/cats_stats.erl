@@ -1,7 +1,7 @@
 %% @private
 %% What `cats:stats/0,1' and `cats:stats_delta/2' return.
 -module(cats_stats).
--export([all/0, delta/2, of_table/1, rows/2]).
+-export([all/0, delta/2, identifier/1, of_table/1, rows/2]).
 
 -export_type([row/0]).
 
@@ -78,3 +78,8 @@ row(Table) ->
     catch
         error:badarg -> []
     end.
+
+%% @doc A table's identifier as a text.
+-spec identifier(cats:tid()) -> string().
+identifier(Id) ->
+    lists:flatten(io_lib:format("~w", [Id])).

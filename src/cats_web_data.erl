@@ -27,7 +27,7 @@ tables(Sort, Limit) ->
     #{tables => {list, [row(Row) || Row <- Rows]}, number => length(cats:all())}.
 
 row(#{id := Id, table := Table, name := Name, type := Type, engine := Engine, owner := Owner, stats := Stats}) ->
-    #{id => ref_to_list(Id), name => text(Name), named => is_atom(Table), type => atom_to_list(Type),
+    #{id => cats_stats:identifier(Id), name => text(Name), named => is_atom(Table), type => atom_to_list(Type),
       engine => atom_to_list(Engine), owner => process(Owner), stats => stats(Stats)}.
 
 stats(#{waits_by_length := Classes} = Stats) ->
@@ -37,7 +37,7 @@ stats(#{waits_by_length := Classes} = Stats) ->
 %% @doc All about one table, of which this is the text of its identifier. Nothing if there is no such table.
 -spec table(Id :: string()) -> json() | undefined.
 table(Text) ->
-    case [Tid || Table <- cats:all(), Tid <- [cats:info(Table, id)], Tid =/= undefined, ref_to_list(Tid) =:= Text] of
+    case [Tid || Table <- cats:all(), Tid <- [cats:info(Table, id)], Tid =/= undefined, cats_stats:identifier(Tid) =:= Text] of
         [Tid] -> detail(Tid);
         [] -> undefined
     end.
@@ -50,7 +50,7 @@ detail(Tid) ->
         undefined ->
             undefined;
         Stats ->
-            #{id => ref_to_list(Tid), stats => stats(Stats), owner => owner(maps:get(owner, Values)),
+            #{id => cats_stats:identifier(Tid), stats => stats(Stats), owner => owner(maps:get(owner, Values)),
               name => text(maps:get(name, Values)), structure => structure(cats:info(Tid, stats)),
               options => maps:map(fun(_, Value) -> text(Value) end, maps:without([name, owner], Values))}
     end.

@@ -36,7 +36,7 @@ labelled(Rows) -> [{Row, labels(Row)} || Row <- Rows].
 
 %% A table without a name of its own is told from others of its name by its identifier.
 labels(#{table := Table, name := Name, id := Id}) ->
-    [{table, atom_to_list(Name)} | [{id, ref_to_list(Id)} || not is_atom(Table)]].
+    [{table, atom_to_list(Name)} | [{id, cats_stats:identifier(Id)} || not is_atom(Table)]].
 
 kinds(Name, Help, Items, Rows) ->
     family(Name, counter, Help, [{Labels ++ [{kind, Kind}], Number} || {Row, Labels} <- labelled(Rows), {Item, Kind} <- Items,

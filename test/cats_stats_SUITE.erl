@@ -5,6 +5,7 @@
 -export([operations/1, operations_by_name/1, operations_of_the_owner/1, operations_of_many_processes/1, transactions/1,
          long_calls_count_once/1, not_counted_without_option/1, waits_and_adaptation/1, growth/1, delta/1, kept_when_emptied/1,
          tables_that_are_gone/1, list_on_the_terminal/1, top/1, top_of_another_node/1, memory/1]).
+-export([contend/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
@@ -145,13 +146,16 @@ waits_and_adaptation(_Config) ->
          Table = cats:new(table, [Type, public]),
          cats:insert(Table, [{N, 0} || N <- lists:seq(1, 1000)]),
          #{waits := 0, busy := 0, reads_repeated := 0} = cats:stats(Table),
-         contend(Table, erlang:monotonic_time(millisecond) + 60000),
+         contend(Table),
          #{waits := Waits, waits_by_length := Classes, wait_time := Time, waits_given_up := GivenUp} = cats:stats(Table),
          ?assertEqual(Waits, lists:sum([Number || {_, Number} <- Classes])),
          ?assertEqual([1, 4, 16, 64, 256, infinity], [Below || {Below, _} <- Classes]),
          ?assert(Time * 1000 >= 0),
          ?assert(GivenUp =< Waits)
      end || Type <- [set, ordered_set]].
+
+%% @doc Lets processes write to the same few keys until one has waited, for a minute at most.
+contend(Table) -> contend(Table, erlang:monotonic_time(millisecond) + 60000).
 
 contend(Table, Deadline) ->
     Work = fun() -> [cats:insert(Table, {N rem 4, N}) || N <- lists:seq(1, 100000)] end,

@@ -194,6 +194,8 @@ metrics(Config) ->
               cats:insert(web_counted, {1}),
               [cats:lookup(web_counted, Key) || Key <- [1, 1, 2]],
               [cats:new(web_same_name, []) || _ <- [1, 2]],
+              cats:new(web_contended, [public, named_table]),
+              cats_stats_SUITE:contend(web_contended),
               Samples = metrics_of(Config),
               Value = fun(Name, Labels) -> maps:get({Name, lists:sort(Labels)}, Samples) end,
               Table = {<<"table">>, <<"web_counted">>},
@@ -201,7 +203,12 @@ metrics(Config) ->
               ?assertEqual(1.0, Value(<<"cats_table_lookups_total">>, [Table, {<<"kind">>, <<"miss">>}])),
               ?assertEqual(1.0, Value(<<"cats_table_objects">>, [Table])),
               ?assertEqual(float(length(cats:all())), Value(<<"cats_tables">>, [])),
-              ?assertEqual(0.0, Value(<<"cats_table_lock_wait_seconds_bucket">>, [Table, {<<"le">>, <<"+Inf">>}]))
+              ?assertEqual(0.0, Value(<<"cats_table_lock_wait_seconds_bucket">>, [Table, {<<"le">>, <<"+Inf">>}])),
+              %% A bucket has those of all buckets before it.
+              Buckets = [Value(<<"cats_table_lock_wait_seconds_bucket">>, [{<<"table">>, <<"web_contended">>}, {<<"le">>, Below}])
+                         || Below <- [<<"0.000001">>, <<"0.000004">>, <<"0.000016">>, <<"0.000064">>, <<"0.000256">>, <<"+Inf">>]],
+              ?assertEqual(lists:sort(Buckets), Buckets),
+              ?assert(lists:last(Buckets) > 0)
       end).
 
 metrics_of_odd_names(Config) ->

@@ -893,13 +893,7 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.next_on(guard, after, trail, look),
             Structure::Ca(engine) => engine.next_on(guard, after, trail, look),
-            Structure::LeasedHash(engine, leases) => leases.next_living((self, guard), after, look, |after, look| {
-                engine.next_on(guard, after, trail, look)
-            }),
-            Structure::LeasedCa(engine, leases) => leases.next_living((self, guard), after, look, |after, look| {
-                engine.next_on(guard, after, trail, look)
-            }),
-            Structure::Other(engine) => looked(look, |look| engine.next(guard, after, look)),
+            _ => self.step_far(guard, after, trail, false, look),
         }
     }
 
@@ -934,13 +928,35 @@ impl Store {
         match &self.structure {
             Structure::Hash(engine) => engine.next_on(guard, before, trail, look),
             Structure::Ca(engine) => engine.prev_on(guard, before, trail, look),
-            Structure::LeasedHash(engine, leases) => leases.next_living((self, guard), before, look, |before, look| {
-                engine.next_on(guard, before, trail, look)
+            _ => self.step_far(guard, before, trail, true, look),
+        }
+    }
+
+    /// [`next`](Self::next), or [`previous`](Self::previous) if `down`, of a store with leases, or with an engine behind virtual functions.
+    #[inline(never)]
+    fn step_far<R>(
+        &self,
+        guard: &Guard,
+        from: Option<&Probe<'static>>,
+        trail: &mut Trail,
+        down: bool,
+        look: impl FnMut(Option<Entry>) -> R,
+    ) -> Result<R, Busy> {
+        match &self.structure {
+            Structure::LeasedHash(engine, leases) => leases.next_living((self, guard), from, look, |from, look| {
+                engine.next_on(guard, from, trail, look)
             }),
-            Structure::LeasedCa(engine, leases) => leases.next_living((self, guard), before, look, |before, look| {
-                engine.prev_on(guard, before, trail, look)
+            Structure::LeasedCa(engine, leases) => {
+                leases.next_living((self, guard), from, look, |from, look| match down {
+                    true => engine.prev_on(guard, from, trail, look),
+                    false => engine.next_on(guard, from, trail, look),
+                })
+            }
+            Structure::Other(engine) => looked(look, |look| match down {
+                true => engine.previous(guard, from, look),
+                false => engine.next(guard, from, look),
             }),
-            Structure::Other(engine) => looked(look, |look| engine.previous(guard, before, look)),
+            _ => unreachable!("a step without a call"),
         }
     }
 

@@ -377,14 +377,14 @@ connections(Config) ->
 %% Clients that send or take a byte now and then lose their connection, and do not keep others out.
 slow_clients(Config) ->
     Slow = [connect(Config) || _ <- lists:seq(1, 20)],
-    [ok = gen_tcp:send(Socket, "GET / HT") || Socket <- Slow],
+    [ok = gen_tcp:send(Socket, "GET / HTTP/1.1\r\nhost: localhost\r\nx: ") || Socket <- Slow],
     ?assertMatch({200, _, _}, get("/api/node", Config)),
     [?assertMatch({error, _}, trickle(Socket, 200)) || Socket <- Slow],
     ?assertMatch({200, _, _}, get("/", Config)).
 
 trickle(_Socket, 0) -> still_open;
 trickle(Socket, Times) ->
-    case gen_tcp:send(Socket, "T") of
+    case gen_tcp:send(Socket, "t") of
         ok -> timer:sleep(50), trickle(Socket, Times - 1);
         Error -> Error
     end.

@@ -83,7 +83,7 @@ impl Ghost {
 
     /// The set of a hash, chosen by its high bits.
     fn set(&mut self, hash: u32) -> Option<&mut Set> {
-        let place = u64::from(hash) * self.sets.len() as u64 >> u32::BITS;
+        let place = (u64::from(hash) * self.sets.len() as u64) >> u32::BITS;
         self.sets.get_mut(place as usize)
     }
 }

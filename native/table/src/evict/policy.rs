@@ -62,7 +62,7 @@ impl<T: Item> Queues<T> {
     }
 
     /// The number of items.
-    pub fn len(&self) -> usize {
+    pub fn items(&self) -> usize {
         match self {
             Self::S3Fifo(queues) => queues.len(),
             Self::Sieve(queues) => queues.ahead.len() + queues.behind.len(),

@@ -105,7 +105,7 @@ impl<T: Item> Shards<T> {
                 queued.owned += item.owned_bytes();
                 queued.queues.admit(item);
             }
-            if queued.queues.len() >= queued.check_at {
+            if queued.queues.items() >= queued.check_at {
                 self.clean(queued, objects() / self.count(), &is_alive);
             }
         };
@@ -117,7 +117,7 @@ impl<T: Item> Shards<T> {
 
     /// Drops stale items, if there are many: those that find no object, and all but one of an object.
     fn clean(&self, queued: &mut Queued<T>, objects: usize, is_alive: &impl Fn(&T) -> bool) {
-        if queued.queues.len() > 2 * objects + STALE {
+        if queued.queues.items() > 2 * objects + STALE {
             let (mut met, mut owned) = (HashSet::new(), 0);
             queued.queues.retain(|item| {
                 let keep = is_alive(item) && met.insert(item.hash());
@@ -126,7 +126,7 @@ impl<T: Item> Shards<T> {
             });
             queued.owned = owned;
         }
-        queued.check_at = queued.queues.len() + queued.queues.len() / 4 + STALE;
+        queued.check_at = queued.queues.items() + queued.queues.items() / 4 + STALE;
     }
 
     /// Evicts an object of a shard. `visit` visits the object of an item. `ahead` is called with items that will be visited soon, the later

@@ -162,10 +162,13 @@ pub enum Attached {
 pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -> Result<Attached, Busy> {
     // Copies keep their leases, but do not expire and are not evicted.
     let (expiry, limit) = (None, None);
-    let config = live
-        .config()
-        .cloned()
-        .map(|config| Box::new(Config { expiry, limit, ..config }));
+    let config = live.config().cloned().map(|config| {
+        Box::new(Config {
+            expiry,
+            limit,
+            ..config
+        })
+    });
     let Some(copies) = Store::new(form.engine, config, form.key, true).and_then(Own::new) else {
         return Ok(Attached::NoMemory);
     };

@@ -6,11 +6,11 @@ use std::ops::Range;
 pub const REQUESTS: usize = 500_000;
 /// The keys that are in use at a time.
 const KEYS: u32 = 100_000;
-/// The sizes of the caches: 1 % and 10 % of the keys.
-pub const SIZES: [usize; 2] = [1000, 10_000];
+/// A name, and what makes the requests.
+type Trace = (&'static str, fn() -> Vec<u32>);
 
-/// The traces, by name.
-pub const TRACES: [(&str, fn() -> Vec<u32>); 8] = [
+/// The traces.
+pub const TRACES: [Trace; 8] = [
     ("Zipf 0.7", || zipf(0.7)),
     ("Zipf 0.8", || zipf(0.8)),
     ("Zipf 0.9", || zipf(0.9)),
@@ -28,13 +28,13 @@ impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
     }
 
     fn below(&mut self, limit: u32) -> u32 {
-        (u64::from(limit) * (self.next() >> 32) >> 32) as u32
+        ((u64::from(limit) * (self.next() >> 32)) >> 32) as u32
     }
 
     /// From 0 to 1.

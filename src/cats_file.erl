@@ -1,7 +1,7 @@
 %% Tables in files, in the format of ets. A file is a disk_log. It starts with a header, which is a tuple of the
 %% items of info/1. The objects follow. With extended information, a list with their number or checksum ends the file.
 %%
-%% If the objects of the table expire, the header has the options for that. Each object is in a list `[Object | Left]' then, with
+%% If the objects of the table expire, the header has the options for that. Each object is in a list `[Object, Left]' then, with
 %% the time that it still lives. Tables of ets cannot be made from such a file.
 -module(cats_file).
 -export([write/3, read/2, info/1]).
@@ -55,7 +55,7 @@ form(Table, Header) ->
         true ->
             {keypos, Keypos} = lists:keyfind(keypos, 1, Header),
             fun(Objects) ->
-                    [[Object | Left] || Object <- Objects, Left <- [cats:ttl(Table, element(Keypos, Object))], Left =/= undefined]
+                    [[Object, Left] || Object <- Objects, Left <- [cats:ttl(Table, element(Keypos, Object))], Left =/= undefined]
             end;
         false ->
             fun(Objects) -> Objects end
@@ -188,14 +188,14 @@ read_objects(Log, Position, Verify, Table, Read) ->
         {NextPosition, Binaries} ->
             {Objects, NextRead} = lists:mapfoldl(fun(Bytes, ReadOn) -> read_object(Bytes, Verify, ReadOn) end,
                                                  Read, Binaries),
-            insert(Table, lists:append(Objects)),
+            true = insert(Table, lists:append(Objects)),
             read_objects(Log, NextPosition, Verify, Table, NextRead)
     end.
 
-insert(Table, [[_ | _] | _] = Objects) ->
+insert(Table, [[_, _] | _] = Objects) ->
     case cats:info(Table, ttl) of
-        undefined -> cats:insert(Table, [Object || [Object | _Left] <- Objects]);
-        _Time -> [cats:insert(Table, Object, #{ttl => Left}) || [Object | Left] <- Objects]
+        undefined -> cats:insert(Table, [Object || [Object, _Left] <- Objects]);
+        _Time -> lists:all(fun([Object, Left]) -> cats:insert(Table, Object, #{ttl => Left}) end, Objects)
     end;
 insert(Table, Objects) ->
     cats:insert(Table, Objects).

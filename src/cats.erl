@@ -158,6 +158,7 @@
                    waits := integer(), waits_given_up := integer(), wait_time := integer(),
                    waits_by_length := [{Below :: pos_integer() | infinity, Waits :: integer()}],
                    busy := integer(), dirty := integer(), slices := integer(), long_slices := integer(),
+                   expired := integer(), evicted := integer(),
                    operations => integer(), lookups => integer(), hits => integer(), misses => integer(),
                    inserts => integer(), updates => integer(), deletes => integer(), steps => integer(),
                    scans => integer()}.
@@ -174,6 +175,8 @@
 %% <li>`busy': calls that were made again because a lock was held too long.</li>
 %% <li>`dirty': calls that were made again on a dirty scheduler, as they were too long for a normal one.</li>
 %% <li>`slices': how often a long call let others run. `long_slices' counts slices of a millisecond or more.</li>
+%% <li>`expired': objects that were removed because their time had come, which may be some time later. `evicted': objects that
+%%     were removed because of the table's limit.</li>
 %% </ul>
 %%
 %% The others are there for a table with option `{stats, true}' only:

@@ -28,7 +28,9 @@ families() ->
      {cats_table_busy_total, counter, busy, "Calls that were made again because a lock was held too long."},
      {cats_table_dirty_total, counter, dirty, "Calls that were made again on a dirty scheduler."},
      {cats_table_slices_total, counter, slices, "How often a long call let others run."},
-     {cats_table_long_slices_total, counter, long_slices, "Slices of a millisecond or more."}].
+     {cats_table_long_slices_total, counter, long_slices, "Slices of a millisecond or more."},
+     {cats_table_expired_total, counter, expired, "Objects that were removed because their time had come."},
+     {cats_table_evicted_total, counter, evicted, "Objects that were removed because of a limit."}].
 
 figure(Item, #{stats := Stats}) -> [Number || #{Item := Number} <- [Stats]].
 

@@ -4,7 +4,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([operations/1, operations_by_name/1, operations_of_the_owner/1, operations_of_many_processes/1, transactions/1,
          long_calls_count_once/1, not_counted_without_option/1, waits_and_adaptation/1, growth/1, delta/1, kept_when_emptied/1,
-         tables_that_are_gone/1, list_on_the_terminal/1, top/1, top_of_another_node/1, memory/1]).
+         tables_that_are_gone/1, removals/1, list_on_the_terminal/1, top/1, top_of_another_node/1, memory/1]).
 -export([contend/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -12,7 +12,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [operations, operations_by_name, operations_of_the_owner, operations_of_many_processes, transactions,
      long_calls_count_once, not_counted_without_option, waits_and_adaptation, growth, delta, kept_when_emptied,
-     tables_that_are_gone, list_on_the_terminal, top, top_of_another_node,
+     tables_that_are_gone, removals, list_on_the_terminal, top, top_of_another_node,
      memory].
 
 init_per_suite(Config) -> cats_test_lib:only_cats(cats_test_lib:start(Config)).
@@ -219,6 +219,23 @@ come_and_go() ->
     cats:new(comes_and_goes, [named_table]),
     cats:delete(comes_and_goes),
     come_and_go().
+
+%% What the library itself removes, and why.
+removals(_Config) ->
+    [begin
+         Limited = cats:new(table, [Type, {limit, {objects, 10}}]),
+         true = cats:insert(Limited, [{N, N} || N <- lists:seq(1, 10)]),
+         ?assertMatch(#{expired := 0, evicted := 0}, cats:stats(Limited)),
+         [true = cats:insert(Limited, {N, N}) || N <- lists:seq(11, 15)],
+         true = cats:delete(Limited, 15),
+         ?assertMatch(#{expired := 0, evicted := 5}, cats:stats(Limited)),
+         Expiring = cats:new(table, [Type, {ttl, infinity}]),
+         true = cats:insert(Expiring, [{N, N} || N <- lists:seq(1, 10)], #{ttl => 1}),
+         timer:sleep(2),
+         true = cats:insert(Expiring, {1, 2}),
+         ?assertMatch(1, cats:info(Expiring, size)),
+         ?assertMatch(#{expired := 10, evicted := 0}, cats:stats(Expiring))
+     end || Type <- [set, ordered_set]].
 
 list_on_the_terminal(_Config) ->
     cats:new(counted_in_list, [named_table, {stats, true}]),

@@ -32,13 +32,17 @@ pub enum Event {
     Slice,
     /// A slice that held a scheduler for a millisecond or more.
     LongSlice,
+    /// An object was removed because its time had come.
+    Expired,
+    /// An object was removed to make room for others.
+    Evicted,
 }
 
 /// The number of events that are adaptations. They come first. One thread at a time adapts a table, and small tables do
 /// too, so these counters are not striped.
 const ADAPTATIONS: usize = 2;
 /// The number of [`Event`]s.
-const SINGLE: usize = Event::LongSlice as usize + 1;
+const SINGLE: usize = Event::Evicted as usize + 1;
 /// The number of counters: the events, and behind them the classes of waits.
 pub const COUNTERS: usize = SINGLE + WAIT_CLASSES.len() + 1;
 

@@ -20,6 +20,7 @@ use cats_engine::config::{Expiry, Limit};
 use cats_engine::{place_of, Entry, Locked, Range, Step};
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
+use cats_sync::events::Event;
 use cats_sync::facade::Ordering;
 use cats_sync::Busy;
 use cats_term::lease::{Lease, Request, NEVER, NOWHERE};
@@ -236,6 +237,7 @@ impl Leases {
         };
         if let Some(dead) = dead {
             store.uncount(dead.body);
+            store.count_event(Event::Expired, 1);
             *gone = dead.body;
         }
         let step = match step {
@@ -400,6 +402,7 @@ impl Leases {
             let now = clock::now();
             if lease.deadline() <= now {
                 store.uncount(entry.body);
+                store.count_event(Event::Expired, 1);
                 if let Some(limits) = &self.limits {
                     // SAFETY: the place is locked, so the object lives.
                     limits.purse().pay(-unsafe { limits.cost(entry.body) });

@@ -11,6 +11,7 @@ use crate::object::{key_of, lease_of, memory_of, retire_body};
 use crate::snapshot::patience;
 use cats_engine::{hash_of, mix, place_of, Entry, Step};
 use cats_sync::epoch::Guard;
+use cats_sync::events::Event;
 use cats_sync::facade::Ordering;
 use cats_sync::Busy;
 use cats_term::lease::Lease;
@@ -289,7 +290,8 @@ impl Limits {
         // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
         let seen = unsafe { lease(entry) };
         let uses = (seen.notes() & USES) as u8;
-        if !is_expired(seen) {
+        let expired = is_expired(seen);
+        if !expired {
             if let Some(left) = rule(uses) {
                 if left != uses {
                     let new = seen.with_notes(seen.notes() & !USES | u64::from(left));
@@ -313,6 +315,7 @@ impl Limits {
         });
         match removed {
             Ok(true) => {
+                store.count_event(if expired { Event::Expired } else { Event::Evicted }, 1);
                 // SAFETY: the object lives as long as the guard.
                 freed.set(freed.get() + unsafe { self.cost(entry.body) });
                 // SAFETY: nothing links to the object any more.

@@ -3,13 +3,15 @@
 //! Most questions need no exact time. On Linux, the coarse clock of the system costs a few nanoseconds and is late by at most a tick. So
 //! what is past by the coarse clock is past, and what is further away than [`LATE`] is not.
 
-use crate::facade::{AtomicU64, Ordering};
+use crate::facade::{global, AtomicU64, Ordering};
 
 /// The milliseconds by which the coarse clock is late at most. A tick of the system is 1 to 10 ms.
 const LATE: u64 = 50;
 
-/// If tests have stopped the clock, one more than the time at which it stands.
-static STOPPED: AtomicU64 = AtomicU64::new(0);
+global! {
+    /// If tests have stopped the clock, one more than the time at which it stands.
+    static STOPPED: AtomicU64 = AtomicU64::new(0);
+}
 
 /// Stops the clock at a time, or lets it go on. For tests.
 pub fn stop(at: Option<u64>) {

@@ -9,7 +9,6 @@ pub mod backoff;
 pub mod barrier;
 pub mod bucket_lock;
 pub mod cache_line;
-#[cfg(not(loom))]
 pub mod clock;
 pub mod epoch;
 pub mod events;

@@ -20,7 +20,7 @@ mod history {
     pub struct Node(pub Arc<[Table; 2]>, pub usize);
 
     impl Node {
-        pub fn note_size(&self, _guard: &Guard) {
+        pub fn note_size(&self, _guard: &Guard, _time: u64) {
             let table = &self.0[self.1];
             // Relaxed: as in a table.
             let size = table.size.load(Ordering::Relaxed);

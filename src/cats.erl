@@ -175,8 +175,8 @@
 %% <li>`busy': calls that were made again because a lock was held too long.</li>
 %% <li>`dirty': calls that were made again on a dirty scheduler, as they were too long for a normal one.</li>
 %% <li>`slices': how often a long call let others run. `long_slices' counts slices of a millisecond or more.</li>
-%% <li>`expired': objects that were removed because their time had come, which may be some time later. `evicted': objects that
-%%     were removed because of the table's limit.</li>
+%% <li>`expired': objects that were removed because their time had come. They may be removed some time later.</li>
+%% <li>`evicted': objects that were removed because of the table's limit.</li>
 %% </ul>
 %%
 %% The others are there for a table with option `{stats, true}' only:
@@ -758,10 +758,9 @@ memory() ->
 %% `{ttl, Milliseconds}' lets each object expire so long after it was inserted, `{idle, Milliseconds}' so long after it was
 %% last read. A table has one of both. With `{ttl, infinity}' only objects expire that have a time of their own, see
 %% {@link insert/3}. An expired object is gone for every function at its time, by the monotonic clock of the system. The
-%% functions that insert an object give it its time. Those that update one keep it: {@link update_counter/3}, {@link
-%% update_element/3}, {@link add/3}, {@link replace/3}, {@link update/3} and {@link select_replace/2}. Reads move the time of
-%% option `idle' in steps of a sixteenth, so that few reads write. Both options are for `set' and `ordered_set' with the
-%% default engine, and not for `compressed' tables.
+%% functions that insert an object give it its time. Those that update one keep it, such as {@link update_counter/3} and
+%% {@link update/3}. Reads move the time of option `idle' in steps of a sixteenth, so that few reads write. Both options are
+%% for `set' and `ordered_set' with the default engine, and not for `compressed' tables.
 %%
 %% `{limit, {objects, N}}' and `{limit, {bytes, N}}' bound what the table holds. Whoever adds an object makes room for it
 %% first: the table evicts others. So it never holds more than N objects. A limit of bytes counts what `info(Table, memory)'

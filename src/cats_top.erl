@@ -1,8 +1,8 @@
 %% @doc The busiest tables of a node, as a list on the terminal that is refreshed: `cats_top:start()' in a shell.
 %%
-%% Each line has a table's size and memory, and what happened to it in each second since the last refresh: how many waits
-%% for locks, and of how many microseconds, how many reads were repeated and calls made again, and how many operations.
-%% Operations are counted for tables with option `{stats, true}' only, see {@link cats:stats/1}.
+%% Each line has a table's size and memory. Behind them stands what happened in each second since the last refresh: waits
+%% for locks and their microseconds, repeated reads, calls made again, and operations. Operations are counted for tables
+%% with option `{stats, true}' only, see {@link cats:stats/1}.
 %%
 %% A letter and Enter sort by another column: `m' by memory, `s' by size, `w' by waits, `r' by repeated reads, `b' by calls
 %% made again, `o' by operations. `q' and Enter end it.

@@ -1,7 +1,8 @@
 //! The lease of an object: how long it lives, and what the table's policies note about it.
 //!
-//! In a table with expiry, each object is a block whose last item is one word, its *lease*. So the block's number of words includes it, and
-//! it is freed and copied with the block. It is the only word of a block that readers may write, and is always accessed as an atomic.
+//! In a table with expiry or a limit, each object is a block whose last item is one word, its *lease*. So the block's number of words
+//! includes it, and it is freed and copied with the block. It is the only word of a block that readers may write, and is always accessed
+//! as an atomic.
 //!
 //! ```text
 //!  bit 63                    22 21          12 11        6 5       0

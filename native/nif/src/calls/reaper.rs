@@ -5,7 +5,8 @@
 //! `vm/monitor.rs` notices the end of a process, and `cats_table::reaper` decides what it demands.
 //!
 //! It is no process of the VM, so nobody can stop it, kill it or fill its mailbox. It sleeps without a time limit when nothing is
-//! left to do and nothing expires. Otherwise it works in slices, and naps after each: where all processors are busy, it takes one from a scheduler.
+//! left to do and nothing expires. Otherwise it works in slices, and naps after each: where all processors are busy, it takes one from
+//! a scheduler.
 
 use super::*;
 use crate::held;

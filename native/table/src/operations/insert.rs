@@ -45,8 +45,8 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// For a table that stores its objects as they are. Fails with [`Cause::None`] if the object has no key. Inlined, because copying the value
-    /// through memory would be a large part of the cost of an insertion.
+    /// For a table that stores its objects as they are. Fails with [`Cause::None`] if the object has no key. Inlined, because copying the
+    /// value through memory would be a large part of the cost of an insertion.
     #[inline(always)]
     pub fn new(guard: &Guard, table: &Table, object: Object<'_>) -> Result<Self, Failure> {
         let layout = Layout {

@@ -1,5 +1,5 @@
-//! Why a write did not happen. Engines report only that it did not, by [`Busy`]. Other reasons are that work in the middle of the write is too
-//! long for a scheduler, such as a copy of a large entry, and that the table is full.
+//! Why a write did not happen. Engines report only that it did not, by [`Busy`]. There are two other reasons. Work in the middle of the
+//! write may be too long for a scheduler, such as a copy of a large entry. And the table may be full.
 
 use crate::failure::Failure;
 use cats_sync::Busy;

@@ -12,10 +12,10 @@ all() -> [tables, caches].
 init_per_suite(Config) ->
     Directory = proplists:get_value(priv_dir, Config),
     Root = filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))),
-    case run("elixir", ["-e", "[] = []"]) of
+    case cats_test_lib:run("elixir", ["-e", "[] = []"]) of
         {0, _} ->
             Sources = filelib:wildcard(filename:join(Root, "lib/**/*.ex")),
-            ?assertEqual({0, ""}, run("elixirc", ["-pa", cats(), "-o", Directory, "--warnings-as-errors" | Sources])),
+            ?assertEqual({0, ""}, cats_test_lib:run("elixirc", ["-pa", cats(), "-o", Directory, "--warnings-as-errors" | Sources])),
             [{compiled, Directory} | Config];
         _ ->
             {skip, "no Elixir that runs on this OTP"}
@@ -25,21 +25,9 @@ end_per_suite(_Config) -> ok.
 
 cats() -> filename:dirname(code:which(cats)).
 
-run(Program, Arguments) ->
-    case os:find_executable(Program) of
-        false -> none;
-        Found -> output(open_port({spawn_executable, Found}, [{args, Arguments}, exit_status, stderr_to_stdout]), [])
-    end.
-
-output(Port, Output) ->
-    receive
-        {Port, {data, Data}} -> output(Port, [Output | Data]);
-        {Port, {exit_status, Status}} -> {Status, lists:flatten(Output)}
-    end.
-
 evaluate(Config, Source) ->
     Arguments = ["-pa", cats(), "-pa", proplists:get_value(compiled, Config), "-e", Source],
-    ?assertEqual({0, ""}, run("elixir", Arguments)).
+    ?assertEqual({0, ""}, cats_test_lib:run("elixir", Arguments)).
 
 tables(Config) ->
     evaluate(Config, "

@@ -64,18 +64,7 @@ source(Document) ->
     lists:append([Block || Block <- blocks(Document, "elixir"), string:prefix(Block, "defp ") =:= nomatch]).
 
 evaluate(Source) ->
-    case os:find_executable("elixir") of
-        false -> none;
-        Elixir ->
-            Arguments = ["-pa", filename:dirname(code:which(cats)), "-e", Source],
-            output(open_port({spawn_executable, Elixir}, [{args, Arguments}, exit_status, stderr_to_stdout]), [])
-    end.
-
-output(Port, Output) ->
-    receive
-        {Port, {data, Data}} -> output(Port, [Output | Data]);
-        {Port, {exit_status, Status}} -> {Status, lists:flatten(Output)}
-    end.
+    cats_test_lib:run("elixir", ["-pa", filename:dirname(code:which(cats)), "-e", Source]).
 
 bank(Config) ->
     load(bank, Config),

@@ -1,7 +1,7 @@
 %% What several suites need.
 -module(cats_test_lib).
 -export([ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1, with_memory/1, types/0, types/1, spawn_owner/1,
-         run_in/2, in_process/1, stop/2, down/1,
+         run/2, run_in/2, in_process/1, stop/2, down/1,
          eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1, with_input/2]).
 
 %% @doc For init_per_suite/1: chooses the tables to test. By default that is cats with the chosen engine (cats_chosen).
@@ -122,6 +122,20 @@ eventually(Condition, Milliseconds) ->
             timer:sleep(10),
             eventually(Condition, Milliseconds - 10);
         _ -> error(never_happened)
+    end.
+
+%% @doc Runs a program of the PATH. Returns its exit status and all that it wrote, or `none' if there is no such program.
+-spec run(Program :: string(), Arguments :: [string()]) -> {Status :: integer(), Output :: string()} | none.
+run(Program, Arguments) ->
+    case os:find_executable(Program) of
+        false -> none;
+        Found -> output(open_port({spawn_executable, Found}, [{args, Arguments}, exit_status, stderr_to_stdout]), [])
+    end.
+
+output(Port, Output) ->
+    receive
+        {Port, {data, Data}} -> output(Port, [Output | Data]);
+        {Port, {exit_status, Status}} -> {Status, lists:flatten(Output)}
     end.
 
 %% @doc Runs the functions at the same time, each in a process, and returns their results.

@@ -198,15 +198,6 @@ fn a_writer_at_each_step() {
     }
 }
 
-/// Sets a flag in the end, also of a test that fails.
-struct Finally<'a>(&'a AtomicBool);
-
-impl Drop for Finally<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Nothing of a snapshot changes once it is taken, however writers are in the way. And its tables are of one instant: each writer writes
 /// the second table before the first.
 #[test]
@@ -222,7 +213,7 @@ fn beside_writers_that_never_rest() {
                     insert(&tables[0], 1, value);
                 }
             });
-            let (_done, since) = (Finally(&done), Instant::now());
+            let (_done, since) = (SetAtEnd(&done), Instant::now());
             while since.elapsed() < Duration::from_secs(1) {
                 let taken = snapshot(&[&tables[0], &tables[1]]);
                 let seen = || [read(&taken[0], 1), read(&taken[1], 1)];

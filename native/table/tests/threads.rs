@@ -452,15 +452,6 @@ fn renaming_is_atomic_in(registry: &'static Registry) {
     });
 }
 
-/// Makes the threads stop, even if the test fails.
-struct SetAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for SetAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 /// Owners die while their table is given away, deleted, looked up by name and created again. The name is always free for the next owner,
 /// and in the end every table is forgotten.
 #[test]

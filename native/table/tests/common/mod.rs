@@ -8,7 +8,17 @@ use cats_table::{
 };
 use cats_term::{Block, Builder, NewElement, TermRef, View};
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once};
+
+/// Sets a flag in the end, even if the test fails.
+pub struct SetAtEnd<'a>(pub &'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// A term.
 #[derive(Clone, Debug, PartialEq)]

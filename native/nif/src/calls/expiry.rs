@@ -3,18 +3,21 @@
 use super::write::insert_list;
 use super::*;
 use cats_sync::clock;
-use cats_sync::epoch::pin;
 use cats_table::Lifetime;
 
 /// Milliseconds, or `infinity`.
-fn lifetime(env: Env, time: Term) -> Result<Lifetime, Failure> {
-    if time == atoms::infinity() {
-        return Ok(Lifetime::Infinity);
+pub(super) fn lifetime(time: Term) -> Option<Lifetime> {
+    match time == atoms::infinity() {
+        true => Some(Lifetime::Infinity),
+        false => {
+            let time = u64::try_from(time.small_integer()?).ok()?;
+            (time > 0).then_some(Lifetime::Milliseconds(time))
+        }
     }
-    match time.small_integer().map(u64::try_from) {
-        Some(Ok(time)) if time > 0 => Ok(Lifetime::Milliseconds(time)),
-        _ => Err(Failure::Bad(env.atom("no_time"))),
-    }
+}
+
+fn needed(env: Env, time: Term) -> Result<Lifetime, Failure> {
+    lifetime(time).ok_or_else(|| Failure::Bad(env.atom("no_time")))
 }
 
 /// Inserts an object, or a list of objects, which live for this time.
@@ -22,7 +25,7 @@ pub fn insert_lasting(env: Env, &[table, objects, time]: &[Term; 3]) -> Result<T
     let guard = pin();
     let handle = find(env, &guard, table, INSERT)?;
     handle.check_expiry()?;
-    let lifetime = lifetime(env, time)?;
+    let lifetime = needed(env, time)?;
     match env.tuple_elements(objects) {
         Some(elements) => handle.insert_lasting(object(env, handle, elements)?, lifetime)?,
         None => {
@@ -36,7 +39,7 @@ pub fn touch(env: Env, &[table, key, time]: &[Term; 3]) -> Result<Term, Failure>
     let guard = pin();
     let handle = find(env, &guard, table, UPDATE)?;
     handle.check_expiry()?;
-    let lifetime = lifetime(env, time)?;
+    let lifetime = needed(env, time)?;
     with_probe(env, handle.table(), key, |probe| {
         Ok(atoms::boolean(handle.touch(probe, lifetime)?))
     })

@@ -1,11 +1,12 @@
 //! `new/2`, `delete/1`, `rename/2`, `whereis/1`, `give_away/3`, `claim/1`, `setopts/2`, `safe_fixtable/2`, `all/0`.
 
+use super::expiry::lifetime;
 use super::*;
 use crate::entry::settings::reader_groups;
 use cats_sync::probe_lazy;
 use cats_table::{
-    pid_number, Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, OptionItem, Policy, Position,
-    Refusal, Unit, Values, WriteConcurrency, NOBODY,
+    pid_number, Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, Lifetime, OptionItem, Policy,
+    Position, Refusal, Unit, Values, WriteConcurrency, NOBODY,
 };
 use std::ffi::CString;
 use std::sync::Arc;
@@ -140,9 +141,9 @@ fn option_of_two(env: Env, option: Term) -> Option<OptionItem> {
     } else if what == atoms::stats() {
         flag().map(OptionItem::Stats)
     } else if what == atoms::ttl() {
-        Some(OptionItem::Ttl(lifetime(value)?))
+        Some(OptionItem::Ttl(milliseconds(value)?))
     } else if what == atoms::idle() {
-        Some(OptionItem::Idle(lifetime(value)?))
+        Some(OptionItem::Idle(milliseconds(value)?))
     } else if what == atoms::limit() {
         limit(env, value)
     } else if what == atoms::evict() {
@@ -197,12 +198,12 @@ fn limit(env: Env, value: Term) -> Option<OptionItem> {
     }
 }
 
-/// Milliseconds, or `infinity`.
-fn lifetime(value: Term) -> Option<u64> {
-    match value == atoms::infinity() {
-        true => Some(u64::MAX),
-        false => u64::try_from(value.small_integer()?).ok().filter(|time| *time > 0),
-    }
+/// Milliseconds. `u64::MAX` stands for `infinity`.
+fn milliseconds(value: Term) -> Option<u64> {
+    Some(match lifetime(value)? {
+        Lifetime::Infinity => u64::MAX,
+        Lifetime::Milliseconds(time) => time,
+    })
 }
 
 /// `{debug_hash_fixed_number_of_locks, Number}`.

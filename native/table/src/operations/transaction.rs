@@ -17,11 +17,10 @@ use crate::object::{refers, state, Object};
 use crate::operations::insert::{Incoming, LIST_LIMIT};
 use crate::operations::lookup::{Objects, GROUP_LIMIT};
 use crate::table::counters::Operation;
-use crate::table::store::leased::deadline;
+use crate::table::store::leased::{deadline, is_past};
 use crate::table::store::Store;
 use crate::table::{Handle, Table};
 use cats_engine::{Entry, HeldPlace, Locked, Mark, Range, Step};
-use cats_sync::clock;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, Ordering};
 use cats_term::lease::NEVER;
@@ -106,8 +105,8 @@ impl<'g> Reads<'g> {
         }
         // Acquire pairs with the Release by which a writer frees the lock of a place: whoever sees that sees the new state.
         fence(Ordering::Acquire);
-        // Without a deadline, no clock is read. What had expired when it was read stays so.
-        self.states.iter().all(State::holds) && (self.deadline == NEVER || !clock::is_past(self.deadline))
+        // What had expired when it was read stays so.
+        self.states.iter().all(State::holds) && !is_past(self.deadline)
     }
 }
 
@@ -181,9 +180,9 @@ fn living(leased: bool, entry: Option<Entry>) -> (Option<Entry>, u64) {
         Some(entry) if leased => {
             // SAFETY: engines show entries under the guard.
             let deadline = unsafe { deadline(entry) };
-            match deadline == NEVER || !clock::is_past(deadline) {
-                true => (Some(entry), deadline),
-                false => (None, NEVER),
+            match is_past(deadline) {
+                true => (None, NEVER),
+                false => (Some(entry), deadline),
             }
         }
         entry => (entry, NEVER),

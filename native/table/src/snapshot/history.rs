@@ -24,7 +24,6 @@ use crate::snapshot::settled::Settled;
 use crate::table::engines::EngineName;
 use crate::table::store::leased::deadline;
 use crate::table::store::Store;
-use cats_engine::config::Config;
 use cats_engine::{Entry, Locked, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -160,14 +159,11 @@ pub enum Attached {
 
 /// Begins a snapshot of these contents. They are those of a table that was alive under the guard.
 pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -> Result<Attached, Busy> {
-    // Copies keep their leases, but do not expire and are not evicted.
-    let (expiry, limit) = (None, None);
-    let config = live.config().cloned().map(|config| {
-        Box::new(Config {
-            expiry,
-            limit,
-            ..config
-        })
+    let config = live.config().cloned().map(|mut config| {
+        // Copies keep their leases, but do not expire and are not evicted.
+        config.expiry = None;
+        config.limit = None;
+        Box::new(config)
     });
     let Some(copies) = Store::new(form.engine, config, form.key, true).and_then(Own::new) else {
         return Ok(Attached::NoMemory);

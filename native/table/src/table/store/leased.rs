@@ -88,9 +88,7 @@ impl KeyItem {
             false => f(unsafe { &*(self.0 as *const OwnedKey) }.probe()),
         }
     }
-}
 
-impl KeyItem {
     /// The bytes of the copy.
     pub fn bytes(&self) -> usize {
         match is_immediate(self.0) {
@@ -135,7 +133,12 @@ pub unsafe fn lives(entry: Entry) -> bool {
 /// Whether the deadline of a lease is past.
 #[inline(always)]
 pub fn is_expired(lease: Lease) -> bool {
-    let deadline = lease.deadline();
+    is_past(lease.deadline())
+}
+
+/// Whether a deadline is past. Reads no clock for one that never comes.
+#[inline(always)]
+pub fn is_past(deadline: u64) -> bool {
     deadline != NEVER && clock::is_past(deadline)
 }
 
@@ -147,6 +150,12 @@ pub fn is_expired(lease: Lease) -> bool {
 pub unsafe fn deadline(entry: Entry) -> u64 {
     // SAFETY: as the caller promises.
     unsafe { lease(entry) }.deadline()
+}
+
+/// The item of an object of a `hash`, whose entry has this key word.
+#[inline]
+pub fn place_item(key: u64) -> u32 {
+    (place_of(key) >> 32) as u32
 }
 
 /// A time after now. What is too late for a deadline is [`NEVER`].
@@ -185,13 +194,12 @@ impl Leases {
     /// To be called after a read has found this entry, which lived.
     #[inline(always)]
     pub fn used(&self, entry: Option<Entry>) {
-        if let (Some(limits), Some(entry)) = (&self.limits, entry) {
+        let Some(entry) = entry else { return };
+        if let Some(limits) = &self.limits {
             limits.used(entry);
         }
         if self.expiry.idle != u64::MAX {
-            if let Some(entry) = entry {
-                self.extend(entry);
-            }
+            self.extend(entry);
         }
     }
 
@@ -259,14 +267,14 @@ impl Leases {
         // SAFETY: the place is locked, so its object lives, and the new one too.
         let (requested, old) = unsafe { (lease(new), old.map(|old| lease(old))) };
         let kept = old.filter(|old| old.deadline() > now);
-        let (deadline, notes) = match (requested.request(), kept) {
-            (Request::Kept, Some(old)) => (old.deadline(), old.notes()),
-            (Request::Given(time), _) => (after(now, time), 0),
-            (Request::Kept | Request::Fresh, _) => (after(now, self.expiry.ttl.min(self.expiry.idle)), 0),
+        let deadline = match (requested.request(), kept) {
+            (Request::Kept, Some(old)) => old.deadline(),
+            (Request::Given(time), _) => after(now, time),
+            (Request::Kept | Request::Fresh, _) => after(now, self.expiry.ttl.min(self.expiry.idle)),
         };
         let notes = match (&self.limits, kept) {
             (Some(limits), Some(old)) => limits.notes_after(old),
-            _ => notes,
+            _ => 0,
         };
         let place = self.place_for(new, old, deadline, now);
         // SAFETY: as above. Relaxed: the object is published after this.
@@ -285,7 +293,7 @@ impl Leases {
     /// Adds an item for an object, and returns its place. The object's place is locked.
     fn add(&self, entry: Entry, deadline: u64, now: u64) -> u64 {
         let place = match &self.wheel {
-            Items::OfHash(wheel) => wheel.add((place_of(entry.key) >> 32) as u32, deadline, now),
+            Items::OfHash(wheel) => wheel.add(place_item(entry.key), deadline, now),
             // SAFETY: the place is locked, so its object lives.
             Items::OfCa(wheel) => wheel.add(KeyItem::new(unsafe { key_of(entry, self.key) }), deadline, now),
         };
@@ -453,7 +461,7 @@ impl Leases {
                     found.clear();
                     engine.entries_at(guard, place_of_item(*item), &mut found, |entry, found| {
                         // SAFETY: the engine shows entries under the guard.
-                        if (place_of(entry.key) >> 32) as u32 == *item && unsafe { lease(entry) }.place() == place {
+                        if place_item(entry.key) == *item && unsafe { lease(entry) }.place() == place {
                             found.push(entry);
                         }
                     })?;

@@ -1,7 +1,7 @@
 //! Contents of tables with a limit: what their objects cost, and the items by which those to evict are found. The items are made as those
 //! of the timer wheel: see [`leased`](super::leased).
 
-use super::leased::{is_expired, lease, KeyItem};
+use super::leased::{is_expired, lease, place_item, KeyItem};
 use super::{DefaultEngine, Store};
 use crate::evict::account::{Account, Limit, Purse, Unit};
 use crate::evict::policy::{Item, Met, Policy, Rule, OFTEN};
@@ -9,7 +9,7 @@ use crate::evict::shards::Shards;
 use crate::object::schema::Probe;
 use crate::object::{key_of, lease_of, memory_of, retire_body};
 use crate::snapshot::patience;
-use cats_engine::{hash_of, mix, place_of, Entry, Step};
+use cats_engine::{hash_of, mix, Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
 use cats_sync::facade::Ordering;
@@ -163,32 +163,17 @@ impl Limits {
     pub fn settle(&self, store: &Store, guard: &Guard, paying: Paying<'_>) {
         let Paying { mut purse, new, .. } = paying;
         for entry in &new {
-            match &self.items {
-                Items::OfHash(shards) => {
-                    let item = PlaceItem((place_of(entry.key) >> 32) as u32);
-                    let often = item.hash() % COUNTED == 0;
-                    shards.admit(
-                        item,
-                        || store.size(),
-                        |item| {
-                            self.find_place(store, guard, item)
-                                .map_or(true, |found| found.is_some())
-                        },
-                    );
-                    self.count_structure(store, often);
-                }
+            let often = match &self.items {
+                Items::OfHash(shards) => admit(shards, PlaceItem(place_item(entry.key)), store, |item| {
+                    find_place(store, guard, item)
+                }),
                 Items::OfCa(shards) => {
                     // SAFETY: the entry was put under this guard, so its object lives.
                     let item = KeyItem::new(unsafe { key_of(*entry, self.key) });
-                    let often = item.hash() % COUNTED == 0;
-                    shards.admit(
-                        item,
-                        || store.size(),
-                        |item| find_key(store, guard, item).map_or(true, |found| found.is_some()),
-                    );
-                    self.count_structure(store, often);
+                    admit(shards, item, store, |item| find_key(store, guard, item))
                 }
-            }
+            };
+            self.count_structure(store, often);
         }
         let debt = self.account.debt();
         if purse.owes() || debt > 0 {
@@ -234,54 +219,23 @@ impl Limits {
             return Err(Lack::Full);
         }
         let freed = Cell::new(0);
-        let visit = |entry: Entry, rule: Rule| self.visit(store, guard, entry, rule, &freed);
+        let visit = |found: Result<Option<Entry>, Busy>, rule: Rule| match found {
+            Ok(Some(entry)) => self.visit(store, guard, entry, rule, &freed),
+            Ok(None) => Met::Gone,
+            Err(Busy) => Met::Busy,
+        };
         match &self.items {
             Items::OfHash(shards) => {
-                let first = probe.map(|probe| PlaceItem((place_of(probe.word()) >> 32) as u32));
-                let mut look = |item: &PlaceItem, rule: Rule| match self.find_place(store, guard, item) {
-                    Ok(Some(entry)) => visit(entry, rule),
-                    Ok(None) => Met::Gone,
-                    Err(Busy) => Met::Busy,
-                };
-                let ahead = |item: &PlaceItem, early: bool| self.prefetch(store, guard, item, early);
+                let first = probe.map(|probe| PlaceItem(place_item(probe.word())));
+                let mut look = |item: &PlaceItem, rule: Rule| visit(find_place(store, guard, item), rule);
+                let ahead = |item: &PlaceItem, early: bool| prefetch(store, guard, item, early);
                 fill(shards, first, amount, purse, &freed, &mut look, &ahead)
             }
             Items::OfCa(shards) => {
                 let first = probe.map(|probe| KeyItem::new(probe.term()));
-                let mut look = |item: &KeyItem, rule: Rule| match find_key(store, guard, item) {
-                    Ok(Some(entry)) => visit(entry, rule),
-                    Ok(None) => Met::Gone,
-                    Err(Busy) => Met::Busy,
-                };
+                let mut look = |item: &KeyItem, rule: Rule| visit(find_key(store, guard, item), rule);
                 fill(shards, first, amount, purse, &freed, &mut look, &|_, _| ())
             }
-        }
-    }
-
-    /// The entry of an item.
-    fn find_place(&self, store: &Store, guard: &Guard, item: &PlaceItem) -> Result<Option<Entry>, Busy> {
-        let DefaultEngine::Hash(engine) = store.default_engine() else {
-            unreachable!("items of a hash");
-        };
-        let mut found = Vec::new();
-        engine.entries_at(guard, u64::from(item.0) << 32, &mut found, |entry, found| {
-            if (place_of(entry.key) >> 32) as u32 == item.0 {
-                found.push(entry);
-            }
-        })?;
-        Ok(found.first().copied())
-    }
-
-    /// Prefetches what a visit reads: early the bucket, later the object.
-    fn prefetch(&self, store: &Store, guard: &Guard, item: &PlaceItem, early: bool) {
-        let DefaultEngine::Hash(engine) = store.default_engine() else {
-            return;
-        };
-        if early {
-            engine.prefetch_at(guard, u64::from(item.0) << 32);
-        } else if let Ok(Some(entry)) = self.find_place(store, guard, item) {
-            // SAFETY: the object lives under the guard.
-            cats_sync::prefetch(unsafe { lease_of(entry.body) });
         }
     }
 
@@ -329,7 +283,50 @@ impl Limits {
     }
 }
 
+/// Adds the item of a new object. Returns whether the structure's growth is to be counted now.
+fn admit<T: Item>(
+    shards: &Shards<T>,
+    item: T,
+    store: &Store,
+    find: impl Fn(&T) -> Result<Option<Entry>, Busy>,
+) -> bool {
+    let often = item.hash() % COUNTED == 0;
+    shards.admit(
+        item,
+        || store.size(),
+        |item| find(item).map_or(true, |found| found.is_some()),
+    );
+    often
+}
+
 /// The entry of an item.
+fn find_place(store: &Store, guard: &Guard, item: &PlaceItem) -> Result<Option<Entry>, Busy> {
+    let DefaultEngine::Hash(engine) = store.default_engine() else {
+        unreachable!("items of a hash");
+    };
+    let mut found = Vec::new();
+    engine.entries_at(guard, u64::from(item.0) << 32, &mut found, |entry, found| {
+        if place_item(entry.key) == item.0 {
+            found.push(entry);
+        }
+    })?;
+    Ok(found.first().copied())
+}
+
+/// Prefetches what a visit reads: early the bucket, later the object.
+fn prefetch(store: &Store, guard: &Guard, item: &PlaceItem, early: bool) {
+    let DefaultEngine::Hash(engine) = store.default_engine() else {
+        return;
+    };
+    if early {
+        engine.prefetch_at(guard, u64::from(item.0) << 32);
+    } else if let Ok(Some(entry)) = find_place(store, guard, item) {
+        // SAFETY: the object lives under the guard.
+        cats_sync::prefetch(unsafe { lease_of(entry.body) });
+    }
+}
+
+/// The same for an item of a `ca`.
 fn find_key(store: &Store, guard: &Guard, item: &KeyItem) -> Result<Option<Entry>, Busy> {
     item.with_probe(|probe| store.read_as_it_is(guard, probe, |entry| entry))
 }

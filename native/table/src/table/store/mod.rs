@@ -553,10 +553,8 @@ impl Store {
         present: bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
-        if self.history.is_watched() {
-            if let Some(writer) = self.keeping_writer(guard, probe)? {
-                return self.update_watched(writer, guard, probe, present, change);
-            }
+        if let Some(writer) = self.writer(guard, probe)? {
+            return self.update_watched(writer, guard, probe, present, change);
         }
         let probe = probe.erase();
         match self.default_engine() {
@@ -586,10 +584,8 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        if self.history.is_watched() && !self.is_settled(guard, probe.word()) {
-            if let Some(writer) = self.keeping_writer(guard, probe)? {
-                return self.update_watched(writer, guard, probe, false, change);
-            }
+        if let Some(writer) = self.writer(guard, probe)? {
+            return self.update_watched(writer, guard, probe, false, change);
         }
         let probe = probe.erase();
         match &self.structure {
@@ -643,16 +639,24 @@ impl Store {
         change: impl FnOnce(Entry) -> (Step, R),
     ) -> Result<R, Busy> {
         debug_assert!(!self.is_blank());
-        if self.history.is_watched() && !self.is_settled(guard, probe.word()) {
-            if let Some(writer) = self.keeping_writer(guard, probe)? {
-                return self.update_present_watched(writer, guard, probe, change);
-            }
+        if let Some(writer) = self.writer(guard, probe)? {
+            return self.update_present_watched(writer, guard, probe, change);
         }
         let probe = probe.erase();
         match &self.structure {
             Structure::Hash(engine) => engine.update_present(guard, probe, change),
             Structure::Ca(engine) => engine.update_present(guard, probe, change),
             _ => unreachable!("an engine that is a call away"),
+        }
+    }
+
+    /// See [`keeping_writer`](Self::keeping_writer). `None` if there is no snapshot, or if it is known without a search that nothing need be
+    /// kept.
+    #[inline(always)]
+    fn writer<'g>(&'g self, guard: &'g Guard, probe: &Probe<'_>) -> Result<Option<(Writer<'g>, bool)>, Busy> {
+        match self.history.is_watched() && !self.is_settled(guard, probe.word()) {
+            true => self.keeping_writer(guard, probe),
+            false => Ok(None),
         }
     }
 

@@ -3,6 +3,7 @@
 %% build. One of these fails where memory of the VM is read or written although the setting `vm_terms' is `erl_nif'. So
 %% the comparisons with ets run here with that setting. TERM_RUNS and TERM_CALLS (environment) make random tests longer.
 -module(cats_term_SUITE).
+-measures(true).
 -include_lib("stdlib/include/assert.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
@@ -90,9 +91,11 @@ build(Config) ->
     Root = filename:dirname(filename:dirname(proplists:get_value(source, ?MODULE:module_info(compile)))),
     [Ebin, Priv] = [filename:join([?config(priv_dir, Config), "selftest", Name]) || Name <- ["ebin", "priv"]],
     [ok = filelib:ensure_dir(filename:join(Directory, "x")) || Directory <- [Ebin, Priv]],
-    Target = filename:join([Root, "_build", "selftest"]),
-    Built = os:cmd("cd " ++ filename:join(Root, "native") ++ " && cargo build --locked --quiet --package cats-nif"
-                   " --features selftest --target-dir " ++ Target ++ " 2>&1"),
+    %% The target and the features of the native tests, so that what these have built is not built again.
+    Native = filename:join(Root, "native"),
+    Target = filename:absname(os:getenv("CARGO_TARGET_DIR", "target"), Native),
+    Built = os:cmd("cd " ++ Native ++ " && cargo build --locked --quiet --package cats-nif"
+                   " --features selftest,cats-term/test-host --target-dir " ++ Target ++ " 2>&1"),
     %% Cargo puts it below the name of a target that is not the machine itself.
     Library = filename:join([Target, os:getenv("CARGO_BUILD_TARGET", ""), "debug", "libcats_nif.so"]),
     case file:copy(Library, filename:join(Priv, "cats_nif.so")) of

@@ -9,7 +9,7 @@ MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-portable test-aarch64 test-targets test-conflicts test-bench test-docs linearizability conformance cluster check sanitize lint lint-native lint-erlang shell shell-mnesia dist clean
+.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-aarch64 test-targets test-conflicts test-bench test-docs linearizability conformance cluster check sanitize lint lint-native lint-erlang shell shell-mnesia dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -63,6 +63,12 @@ test-schedules: deps-test ## models of whole engines under random schedules, wit
 
 test-erlang: deps-test build ## the Erlang tests (SUITE=name: one of them): comparison with ets, ownership, concurrency, errors
 	@scripts/test-erlang
+
+test-results: deps-test build ## those of the Erlang tests beside which anything may run
+	@MEASURES=none scripts/test-erlang
+
+test-measures: deps-test build ## those of the Erlang tests that measure time or memory
+	@MEASURES=only scripts/test-erlang
 
 test-portable: deps-test build ## tests without any fast path that assumes a processor or a system (SUITE="name ...": these Erlang suites)
 	@scripts/test-portable

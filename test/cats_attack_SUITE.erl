@@ -1,6 +1,7 @@
 %% What any process may do: call every native function with any arguments. The VM stays up, the tables of others stay as they
 %% are, memory comes back, and no scheduler is held.
 -module(cats_attack_SUITE).
+-measures(true).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([dirty_calls_in_one_another/1, hostile_calls/1, costly_specifications/1, costly_changes/1, results_of_another_kind/1]).

@@ -1,6 +1,7 @@
 %% What must not hurt: large tables going away, processes killed in the middle of calls, the module loaded
 %% again. No call and no process is held for long, nothing stays locked, no memory stays behind.
 -module(cats_robustness_SUITE).
+-measures(true).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([deleting_a_large_table_holds_nobody/1, killing_the_owner_of_a_large_table_holds_nobody/1,
@@ -176,8 +177,8 @@ memory_of_small_tables(_Config) ->
          ?assertEqual(OfOne, Told div Number),
          ?assert(abs(Told - Resident) * 7 < Resident, {Options, Objects, Resident div Number, OfOne}),
          peer:stop(Peer)
-     end || {Number, Options, Objects} <- [{200000, [set], 0}, {100000, [set], 1}, {100000, [ordered_set], 1},
-                                           {100000, [bag, public], 1}, {50000, [set], 10}, {30000, [ordered_set], 100}]],
+     end || {Number, Options, Objects} <- [{100000, [set], 0}, {50000, [set], 1}, {50000, [ordered_set], 1},
+                                           {50000, [bag, public], 1}, {25000, [set], 10}, {15000, [ordered_set], 100}]],
     ok.
 
 many_tables(Number, Options, Objects) ->
@@ -369,7 +370,7 @@ loading_again_keeps_tables(_Config) ->
          New = ?T:new(t, []),
          true = ?T:insert(New, {Round}),
          true = ?T:delete(New)
-     end || Round <- lists:seq(1, 20)],
+     end || Round <- lists:seq(1, 8)],
     code:purge(cats_nif),
     true = is_process_alive(User),
     unlink(User),

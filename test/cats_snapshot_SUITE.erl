@@ -1,5 +1,6 @@
 %% Snapshots: a comparison with copies in ets, what processes that write see of them, and what they hold back.
 -module(cats_snapshot_SUITE).
+-measures(true).
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/qlc.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).

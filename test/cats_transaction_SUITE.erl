@@ -1,5 +1,6 @@
 %% Transactions: their results, a comparison with a sequential model, and what processes see of each other.
 -module(cats_transaction_SUITE).
+-measures(true).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([outcomes/1, nested/1, outside/1, refusals/1, own_writes/1, deletes_by_steps/1, maps_in_keys/1, large/1, sequential_model/1,

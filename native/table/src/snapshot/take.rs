@@ -30,10 +30,7 @@ pub struct Other(Arc<Instant>);
 impl Other {
     /// Finishes it in the place of its taker. Fails with [`Failure::Busy`] as [`finish`] does. The caller has no guard.
     pub fn finish(&self) -> Result<(), Failure> {
-        match self.0.is_open() {
-            true => Ok(self.0.close().map(|_| ())?),
-            false => Ok(()),
-        }
+        Ok(self.0.close().map(|_| ())?)
     }
 }
 

@@ -48,7 +48,7 @@
 %% runs out.
 -module(cats).
 
--export([add/3, all/0, claim/1, count/2, count/3, delete/1, delete/2, delete_all_objects/1, delete_many/2,
+-export([add/3, all/0, claim/1, contention/1, contention/2, count/2, count/3, delete/1, delete/2, delete_all_objects/1, delete_many/2,
          delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, give_away/3, i/0, info/1, info/2,
          insert/2, insert/3, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4,
          lookup_elements/3, lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4,
@@ -64,7 +64,7 @@
 -export([foldl/3, foldr/3, from_dets/2, from_ets/2, i/1, i/2, i/3, init_table/2, file2tab/1, file2tab/2, tab2file/2,
          tab2file/3, tabfile_info/1, table/1, table/2, to_dets/2, to_ets/2]).
 
--export_type([change/0, engine/0, engine_option/0, fetch_options/0, increment/0, info_item/0, insert_options/0, key_range/0,
+-export_type([change/0, contention/0, recorded/0, engine/0, engine_option/0, fetch_options/0, increment/0, info_item/0, insert_options/0, key_range/0,
               lifetime/0, option/0, tab/0, stats/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
@@ -189,6 +189,53 @@
 %% <li>`scans': calls of {@link select/2}, {@link match/2}, {@link tab2list/1}, {@link rank/2}, {@link range/2} and their kin.</li>
 %% <li>`operations': the sum of all, without hits and misses.</li>
 %% </ul>
+-type contention() :: #{engine := ca | hash, time := integer(),
+                        strips := [#{from => Key :: term(), leaves | buckets := non_neg_integer(), keys := non_neg_integer(),
+                                     changes := non_neg_integer(), waits => non_neg_integer()}],
+                        base_nodes => [#{from => Key :: term(), statistic := integer(), waits := non_neg_integer(),
+                                         height := non_neg_integer(), leaves := pos_integer(), keys := non_neg_integer(),
+                                         changes := non_neg_integer()}],
+                        leaves => [{Slots :: pos_integer(), Leaves :: non_neg_integer(), Keys :: non_neg_integer()}],
+                        buckets => pos_integer(), load => [{Keys :: non_neg_integer(), Buckets :: pos_integer()}],
+                        adaptations := [#{time := integer(), kind := split | join | grow | shrink, number := pos_integer(),
+                                          key => Key :: term()}],
+                        recorded := false | recorded()}.
+%% Where the operations on a table meet, see {@link contention/1}.
+%%
+%% <ul>
+%% <li>`time': when this was read, by `erlang:monotonic_time(microsecond)'.</li>
+%% <li>`strips': the table in at most 64 parts. With engine `ca' they are in key order, with about as many leaves, and
+%%     `from' is the lowest key that may be there. With `hash', they are parts of the hash range. `changes' counts the
+%%     changes of what is there now, since it was made: a leaf or bucket that is split begins anew.</li>
+%% <li>`base_nodes', for `ca', in key order: `statistic' is the contention statistic, which a wait raises by 250 and an
+%%     operation without one lowers by 1. A base node is split above 1000, and joined with a neighbour below -1000. `waits'
+%%     is how often contention was met since the base node was made. `height' counts the nodes above a leaf.</li>
+%% <li>`leaves', for `ca': how many leaves have room for so many keys, and how many keys they have.</li>
+%% <li>`load', for `hash': how many buckets have so many keys. 16 stands for 16 or more.</li>
+%% <li>`adaptations': the last 64, the oldest first. Engine `ca' splits and joins base nodes at a key. `hash' grows and
+%%     shrinks to this number of buckets, of which powers of 2 from 1024 on are kept.</li>
+%% <li>`recorded': what {@link contention/2} records now, or `false'.</li>
+%% </ul>
+%%
+%% Keys are left out for a process that may not read the table.
+-type recorded() :: #{time := non_neg_integer(), waits := non_neg_integer(), reads_repeated := non_neg_integer(),
+                      wait_time := non_neg_integer(),
+                      places := [#{key => Key :: term(), strip => pos_integer(), waits := non_neg_integer(),
+                                   reads_repeated := non_neg_integer(), wait_time := non_neg_integer(), processes := [pid()]}],
+                      meetings := [#{process := pid(), other := pid(), waits := pos_integer(),
+                                     wait_time := non_neg_integer()}]}.
+%% What was recorded, in the last `time' microseconds.
+%%
+%% <ul>
+%% <li>`waits', `reads_repeated', `wait_time': as for {@link stats/1}.</li>
+%% <li>`places': the keys for which most had to wait, those first. `strip' is the number of the strip in which the key is.
+%%     Both are missing if the key is not there any more, or if a call had to wait for another reason than one key.
+%%     `processes' are up to four of those that met there.</li>
+%% <li>`meetings': pairs of processes that met most, those first. `process' waited while `other' was in a call. With two
+%%     schedulers, `other' held the lock. With more, it is one of those that may have.</li>
+%% </ul>
+%%
+%% A table keeps 256 places and as many meetings. What is rare gets lost, so that their waits may be less than all.
 -type increment() :: number() | {Pos :: pos_integer(), Increment :: number()}.
 %% One addition of {@link add/3}. A number alone is added to the element after the key.
 -type fetch_options() :: #{timeout => non_neg_integer() | infinity}.
@@ -1034,6 +1081,26 @@ stats(Table) ->
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, {info, [Table, id]}, stats, [Table], Stack)
     end.
+
+%% @doc Returns where the operations on a table meet, how it has adapted, and what its structure looks like. For tables with
+%% engine `hash' or `ca'. Not in `ets'.
+%%
+%% Costs `O(N)' for `N' leaves or buckets, in slices. Nothing of it is of one instant.
+-spec contention(table()) -> contention().
+contention(Table) ->
+    cats_contention:of_table(Table, 1, {contention, [Table]}).
+
+%% @doc Records for some time where processes wait for each other, and which. Then returns the same as {@link contention/1},
+%% with what was recorded. The caller must have the right to read the table. Not in `ets'.
+%%
+%% Meanwhile {@link contention/1} shows what was recorded so far to every process. What several record, they record
+%% together. Only calls that wait write to the record. Each call on the table costs some nanoseconds more, to tell which
+%% process makes it. The record takes 32 KiB, and is freed at the end. It ends early if the caller ends.
+-spec contention(table(), Milliseconds :: non_neg_integer()) -> contention().
+contention(Table, Milliseconds) when is_integer(Milliseconds), Milliseconds >= 0, Milliseconds < 1 bsl 32 ->
+    cats_contention:record(Table, Milliseconds);
+contention(Table, Milliseconds) ->
+    cats_failure:fail(badarg, no_time, contention, [Table, Milliseconds]).
 
 %% @doc Returns what changed from earlier statistics to later ones, of one table or of all. `time' is the number of
 %% microseconds between them. A table that was made meanwhile counts from its beginning, and one that was deleted is left

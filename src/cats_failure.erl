@@ -58,7 +58,7 @@ not_loaded(Function, Arguments, Stack) ->
 
 %% The stack below the function of `cats' that was called.
 callers(Stack) ->
-    Own = [?MODULE, cats, cats_browser, cats_convert, cats_fetch, cats_file, cats_nif, cats_qlc, cats_select, cats_slices],
+    Own = [?MODULE, cats, cats_browser, cats_contention, cats_convert, cats_fetch, cats_file, cats_nif, cats_qlc, cats_select, cats_slices],
     lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), Own) end, Stack).
 
 %% @private
@@ -92,8 +92,8 @@ error_info({Tables, _Cause} = Cause) when Tables =:= cats; Tables =:= ets ->
     {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
 error_info(Cause) ->
     Causes = [access, already_exists, badkey, default, id, keypos, nested, no_expiry, no_expiry_here, no_fetch_options, no_fun, no_limit_here,
-              no_hash_table, no_insert_options, no_object, no_order_statistics, no_range, no_ranges, no_snapshots, no_time, no_transactions, not_owner,
-              nothing_delegated, nothing_evicted, other_key, overflow, owned, owner, position, snapshot, snapshot_limit, table_type, ttl_and_idle,
+              no_contention, no_hash_table, no_insert_options, no_object, no_order_statistics, no_range, no_ranges, no_snapshots, no_time,
+              no_transactions, not_owner, nothing_delegated, nothing_evicted, other_key, overflow, owned, owner, position, snapshot, snapshot_limit, table_type, ttl_and_idle,
               type],
     case lists:member(Cause, Causes) of
         true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
@@ -159,6 +159,10 @@ explain(badarg, _Function, _Arguments, no_expiry) ->
     #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>};
 explain(badarg, insert, [_Table, _Objects, _Options], no_insert_options) ->
     #{3 => <<"not a map with ttl: a positive number of milliseconds, or infinity">>};
+explain(badarg, contention, _Arguments, no_contention) ->
+    #{1 => <<"contention is known of tables with engine hash or ca, not of snapshots">>};
+explain(badarg, contention, _Arguments, no_time) ->
+    #{2 => <<"not a number of milliseconds below 2^32">>};
 explain(badarg, _Function, _Arguments, no_time) ->
     #{3 => <<"neither a positive number of milliseconds nor infinity">>};
 explain(badarg, fetch, _Arguments, nested) ->
@@ -181,7 +185,7 @@ explain(badarg, range, Arguments, none) ->
 explain(badarg, nth, [_Table, _N], none) ->
     #{2 => <<"not an integer of at most 64 bits">>};
 explain(Reason, Function, [Table | _], Cause)
-  when Function =:= rank; Function =:= nth; Function =:= count; Function =:= range ->
+  when Function =:= contention; Function =:= rank; Function =:= nth; Function =:= count; Function =:= range ->
     as_ets(Reason, delete, [Table], Cause);
 explain(badarg, snapshot, [_Tables], snapshot) ->
     #{1 => <<"a snapshot, of which no other can be taken">>};

@@ -83,6 +83,11 @@
     configure/1,
     settings/0,
     memory/0,
+    structure/3,
+    adaptations/1,
+    record/1,
+    recorded/1,
+    stop_recording/1,
     dirty/2,
     dirty_call/2,
     failure/0
@@ -548,6 +553,32 @@ settings() -> erlang:nif_error(not_loaded).
 %% @doc Bytes that all tables hold.
 -spec memory() -> non_neg_integer().
 memory() -> erlang:nif_error(not_loaded).
+
+%% @doc A part of the structure of a table, see native/nif/src/calls/contention.rs. `From' is `[]', and then the last element of the
+%% part before. One in `Every' buckets or leaves is read.
+-spec structure(cats:table(), From, Every :: pos_integer()) -> Buckets | Leaves when
+      From :: [term()],
+      Buckets :: {Buckets :: pos_integer(), Strips :: [{non_neg_integer(), non_neg_integer(), non_neg_integer()}],
+                  Loads :: [non_neg_integer()], From},
+      Leaves :: {[Stretch :: tuple()], [Found :: tuple()], From}.
+structure(_Table, _From, _Every) -> erlang:nif_error(not_loaded).
+
+%% @doc The last adaptations, the oldest first.
+-spec adaptations(cats:table()) ->
+          [{Split :: boolean(), NanosecondsAgo :: non_neg_integer(), Number :: pos_integer(), Key :: [term()]}].
+adaptations(_Table) -> erlang:nif_error(not_loaded).
+
+%% @doc Has a table recorded, as long as the process has the result.
+-spec record(cats:table()) -> Recording :: reference().
+record(_Table) -> erlang:nif_error(not_loaded).
+
+%% @doc What was recorded of a table.
+-spec recorded(cats:table()) -> false | tuple().
+recorded(_Table) -> erlang:nif_error(not_loaded).
+
+%% @doc Ends a recording.
+-spec stop_recording(Recording :: reference()) -> true.
+stop_recording(_Recording) -> erlang:nif_error(not_loaded).
 
 %% @doc Calls the native function with that name on a dirty scheduler, where it never raises `dirty'.
 -spec dirty(atom(), [term()]) -> term().

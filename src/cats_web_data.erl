@@ -2,6 +2,11 @@
 -module(cats_web_data).
 -export([json/1, node/0, table/1, tables/2]).
 
+%% The page reads all buckets or leaves of a table with fewer objects than this, and fewer of them in a larger one.
+-define(READ, 500000).
+%% The most places and meetings of which an answer tells.
+-define(MET, 10).
+
 -type json() :: integer() | float() | boolean() | null | unicode:chardata() | {list, [json()]} | #{atom() => json()}.
 
 %% @private
@@ -52,6 +57,7 @@ detail(Tid) ->
         Stats ->
             #{id => cats_stats:identifier(Tid), stats => stats(Stats), owner => owner(maps:get(owner, Values)),
               name => text(maps:get(name, Values)), structure => structure(cats:info(Tid, stats)),
+              contention => contention(Tid, maps:get(engine, Values), maps:get(size, Stats)),
               options => maps:map(fun(_, Value) -> text(Value) end, maps:without([name, owner], Values))}
     end.
 
@@ -62,6 +68,37 @@ structure({Routes, Bases, Depth}) ->
     #{route_nodes => Routes, base_nodes => Bases, depth => Depth};
 structure(_) ->
     null.
+
+%% Where operations meet, without any key. Of large tables, some leaves or buckets are looked at.
+contention(Tid, Engine, Size) when Engine =:= hash; Engine =:= ca ->
+    #{time := Now} = Contention = cats_contention:of_table(Tid, 1 + Size div ?READ, {contention, [Tid]}),
+    #{strips := Strips, adaptations := Adaptations, recorded := Recorded} = Contention,
+    #{strips => {list, [strip(Strip) || Strip <- Strips]},
+      bases => {list, [maps:with([leaves, keys, statistic, waits, height], Base) || Base <- maps:get(base_nodes, Contention, [])]},
+      leaves => counts([{Slots, Leaves} || {Slots, Leaves, _} <- maps:get(leaves, Contention, [])]),
+      load => counts(maps:get(load, Contention, [])),
+      adaptations => {list, [#{ago => Now - Time, kind => atom_to_list(Kind), number => Number}
+                             || #{time := Time, kind := Kind, number := Number} <- Adaptations]},
+      recorded => recorded(Recorded)};
+contention(_Tid, _Engine, _Size) ->
+    null.
+
+strip(#{keys := Keys, changes := Changes} = Strip) ->
+    #{keys => Keys, changes => Changes, waits => maps:get(waits, Strip, null)}.
+
+counts(Pairs) ->
+    {list, [#{size => Size, number => Number} || {Size, Number} <- Pairs]}.
+
+recorded(false) ->
+    null;
+recorded(#{places := Places, meetings := Meetings} = Recorded) ->
+    Recorded#{places := {list, [place(Place) || Place <- lists:sublist(Places, ?MET)]},
+              meetings := {list, [Met#{process := process(Process), other := process(Other)}
+                                  || #{process := Process, other := Other} = Met <- lists:sublist(Meetings, ?MET)]}}.
+
+place(#{processes := Processes} = Place) ->
+    Shown = maps:without([key], Place),
+    Shown#{strip => maps:get(strip, Place, null), processes := {list, [process(Process) || Process <- Processes]}}.
 
 process(undefined) -> null;
 process(Pid) -> #{pid => pid_to_list(Pid), name => registered(Pid)}.

@@ -64,6 +64,14 @@ dd { margin: 0; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
 .columns > div { break-inside: avoid; padding-bottom: 12px; }
 .waits { display: grid; grid-template-columns: auto 1fr auto; gap: 4px 10px; align-items: center; font-variant-numeric: tabular-nums; }
 .waits i { display: block; height: 10px; border-radius: 3px; background: var(--heat); min-width: 1px; }
+.heat { display: flex; height: 28px; border-radius: 6px; overflow: hidden; background: var(--line); margin: 4px 0; }
+.heat i { display: block; flex: 1 1 0; min-width: 1px; }
+.meeting { display: grid; gap: 12px 32px; grid-template-columns: repeat(auto-fit, minmax(min(270px, 100%), 1fr)); margin-bottom: 16px; }
+.meeting .wide { grid-column: 1 / -1; }
+.meeting p, .meeting ol { margin: 0; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.meeting ol { padding: 0; list-style: none; }
+.bars { display: grid; grid-template-columns: auto 1fr auto; gap: 4px 10px; align-items: center; font-variant-numeric: tabular-nums; }
+.bars i { display: block; height: 10px; border-radius: 3px; background: var(--accent); min-width: 1px; }
 @media (max-width: 760px) {
   thead { display: flex; flex-wrap: wrap; gap: 4px; margin-bottom: 8px; }
   thead tr { display: contents; }
@@ -228,6 +236,78 @@ function drawRow(row) {
 function pairs(facts) {
   return make('dl', facts.flatMap(([name, value]) => [make('dt', name), make('dd', value)]));
 }
+// Where operations meet: heat strips over the keys, the structure, adaptations, and what is recorded.
+let lastStrips = {};
+function perSecond(table, strips) {
+  const before = lastStrips.id === table.id && lastStrips.strips.length === strips.length ? lastStrips : null;
+  const seconds = before ? (table.stats.time - before.time) / 1e6 : 0;
+  // What is split meanwhile begins anew, with fewer changes than before.
+  const values = seconds > 0 ? strips.map((strip, i) => Math.max(0, strip.changes - before.strips[i].changes) / seconds) : strips.map(() => 0);
+  lastStrips = {id: table.id, strips, time: table.stats.time};
+  return values;
+}
+function percent(part, all) {
+  const share = all > 0 ? 100 * part / all : 0;
+  return (share > 0 && share < 10 ? share.toFixed(1) : Math.round(share)) + ' %';
+}
+function heat(strips, values, of, order) {
+  const most = Math.max(...values), sum = values.reduce((a, b) => a + b, 0), keys = strips.reduce((all, strip) => all + strip.keys, 0);
+  const hottest = values.indexOf(most), upTo = strips.slice(0, hottest).reduce((all, strip) => all + strip.keys, 0);
+  const where = strips.length < 2 ? 'The table is one part.' : percent(most, sum) + ' of them are in part ' + (hottest + 1) + ' of ' + strips.length + ', '
+    + percent(strips[hottest].keys, keys) + ' of the keys' + (order ? ', ' + percent(upTo, keys) + ' of the way through them.' : '.');
+  const text = sum > 0 ? where : 'None.';
+  const strip = make('div', values.map((value, i) => {
+    const part = make('i', undefined, {title: 'part ' + (i + 1) + ': ' + count(value) + ', ' + count(strips[i].keys) + ' keys'});
+    part.style.background = 'color-mix(in srgb, var(--heat) ' + (most > 0 ? Math.round(100 * Math.sqrt(value / most)) : 0) + '%, var(--line))';
+    return part;
+  }), {class: 'heat', role: 'img', 'aria-label': of + ': ' + text});
+  return make('div', [make('h3', of), strip, make('p', text, {class: 'soft'})], {class: 'wide'});
+}
+function bars(title, pairs) {
+  const most = Math.max(1, ...pairs.map(pair => pair[1]));
+  return make('div', [make('h3', title), make('div', pairs.flatMap(([name, number]) => {
+    const bar = make('i');
+    bar.style.width = 100 * number / most + '%';
+    bar.style.visibility = number ? 'visible' : 'hidden';
+    return [make('span', name), bar, make('span', count(number))];
+  }), {class: 'bars'})]);
+}
+function ago(microseconds) {
+  return microseconds < 1e7 ? (microseconds / 1e6).toFixed(1) + ' s ago' : span(Math.round(microseconds / 1e6)) + ' ago';
+}
+function who(process) {
+  return process.name || process.pid;
+}
+function drawMeeting(table) {
+  const seen = table.contention;
+  if (!seen) return [];
+  const tree = table.structure && table.structure.base_nodes !== undefined, recorded = seen.recorded, strips = seen.strips;
+  const met = strips.map((strip, i) => tree ? strip.waits : recorded ? recorded.places.reduce((sum, place) => sum + (place.strip === i + 1 ? place.waits : 0), 0) : 0);
+  const parts = [heat(strips, perSecond(table, strips), 'Changes a second, by ' + (tree ? 'key order' : 'hash'), tree)];
+  if (tree || recorded) parts.push(heat(strips, met, tree ? 'Waits, by key order' : 'Waits that were recorded, by hash', tree));
+  if (tree) {
+    const bases = seen.bases, busiest = bases.reduce((a, b) => b.waits > a.waits ? b : a);
+    const height = bases.map(base => base.height + (bases.length > 1 ? 1 : 0)), range = (least, most) => least === most ? count(least) : count(least) + ' to ' + count(most);
+    parts.push(make('div', [make('h3', 'Tree'), pairs([['base nodes', count(bases.length)], ['leaves', count(bases.reduce((sum, base) => sum + base.leaves, 0))],
+      ['nodes above a leaf', range(Math.min(...height), Math.max(...height))], ['most waits in one', count(busiest.waits) + ', with ' + count(busiest.keys) + ' keys'],
+      ['statistic', range(Math.min(...bases.map(base => base.statistic)), Math.max(...bases.map(base => base.statistic)))]])]));
+    parts.push(bars('Leaves by room', seen.leaves.map(({size, number}) => [size + ' keys', number])));
+  } else {
+    parts.push(bars('Buckets by keys', seen.load.map(({size, number}) => [size === 16 ? '16 or more' : String(size), number])));
+  }
+  const stream = seen.adaptations, noun = tree ? ' base nodes' : ' buckets';
+  parts.push(make('div', [make('h3', 'Adaptations'), ...stream.length ? [spark(stream.slice(-POINTS).map(one => one.number)),
+    make('ol', stream.slice(-6).reverse().map(one => make('li', ago(one.ago) + ': ' + one.kind + ' to ' + count(one.number) + noun)))] : [make('p', 'None so far.', {class: 'soft'})]]));
+  if (recorded) {
+    parts.push(make('div', [make('h3', 'Met most, in ' + span(Math.round(recorded.time / 1e6))), make('ol', recorded.places.slice(0, 6).map(place => make('li',
+      (place.strip ? 'part ' + place.strip : 'elsewhere') + ': ' + count(place.waits) + ' waits, ' + count(place.reads_repeated) + ' reads again, ' + place.processes.map(who).join(' '))))]));
+    parts.push(make('div', [make('h3', 'Who waited for whom'), make('ol', recorded.meetings.slice(0, 6).map(one => make('li',
+      who(one.process) + ' ' + count(one.waits) + ' times, while ' + who(one.other) + ' was in a call')))]));
+  } else {
+    parts.push(make('p', 'To see which processes meet, record for a minute in a shell of the node: cats:contention(Table, 60000).', {class: 'soft wide'}));
+  }
+  return [make('div', parts, {class: 'meeting'})];
+}
 function drawDetail(table) {
   const panel = $('detail'), stats = table && table.stats;
   panel.hidden = !chosen;
@@ -258,7 +338,7 @@ function drawDetail(table) {
     bar.style.visibility = number ? 'visible' : 'hidden';
     return [make('span', classes[i]), bar, make('span', count(number))];
   }), {class: 'waits'});
-  panel.replaceChildren(head, make('div', [
+  panel.replaceChildren(head, ...drawMeeting(table), make('div', [
     part('Contents', pairs([['objects', count(stats.size)], ['memory', bytes(stats.memory)], ...facts])),
     part('Owner', pairs(who)), part('Operations', operations), part('Contention', pairs(contention)), part('Waits by length', waits),
     part('Long calls', pairs(calls)), part('Options', pairs(Object.entries(table.options).map(([name, value]) => [name.replaceAll('_', ' '), value])))], {class: 'columns'}));

@@ -84,7 +84,7 @@ impl BucketLock {
 
     #[cold]
     fn read_contended(&self) -> Result<Reading<'_>, Busy> {
-        events::waiting(None, ptr::from_ref(self).addr(), || {
+        events::waiting(None, ptr::from_ref(self).addr(), 0, || {
             for _ in 0..SPINS {
                 spin_loop();
                 if let Some(reading) = self.try_read() {
@@ -154,7 +154,7 @@ impl BucketLock {
     /// Waits a bounded time for the readers, after the announcement.
     #[cold]
     fn outwait<'a>(&'a self, writing: Writing<'a>) -> Result<Writing<'a>, Busy> {
-        events::waiting(None, ptr::from_ref(self).addr(), || {
+        events::waiting(None, ptr::from_ref(self).addr(), 0, || {
             self.have_left(SPINS).then_some(writing).ok_or(Busy)
         })
     }
@@ -162,7 +162,7 @@ impl BucketLock {
     #[cold]
     fn write_contended(&self) -> Result<Writing<'_>, Busy> {
         self.bump(CONTENDED);
-        events::waiting(None, ptr::from_ref(self).addr(), || self.announce_and_wait())
+        events::waiting(None, ptr::from_ref(self).addr(), 0, || self.announce_and_wait())
     }
 
     fn announce_and_wait(&self) -> Result<Writing<'_>, Busy> {

@@ -1,11 +1,20 @@
 //! What rarely happens to a table: waits for locks, reads that are repeated, adaptations. Each is counted where it
 //! happens, which is off the usual path. The memory for it comes with the first event that is no adaptation.
+//!
+//! The last adaptations that tell of contention or of a large change are kept in a log. While somebody wants to know more, a
+//! [`Recorder`] gets each wait, too.
 
 use crate::facade::{AtomicPtr, AtomicU64, Ordering};
+use crate::recorder::Recorder;
 use crate::slab::Own;
 use crate::tally::Tally;
+use crate::try_cell::TryCell;
 use crate::{probe, Busy};
+use std::any::Any;
+use std::collections::VecDeque;
+use std::mem;
 use std::ptr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The first microseconds of each class of waits but the first: powers of 4.
@@ -46,40 +55,183 @@ const SINGLE: usize = Event::Evicted as usize + 1;
 /// The number of counters: the events, and behind them the classes of waits.
 pub const COUNTERS: usize = SINGLE + WAIT_CLASSES.len() + 1;
 
+/// Adaptations that a log keeps.
+const LOGGED: usize = 64;
+
+/// An adaptation that a log keeps.
+#[derive(Debug)]
+pub struct Adaptation {
+    /// Whether something was split. Otherwise something was joined.
+    pub split: bool,
+    pub at: Instant,
+    /// How many base nodes or buckets there were after it.
+    pub number: usize,
+    /// The key at which a base node was split, or at which two were joined, as the engine stores keys.
+    pub key: Option<Box<dyn Any + Send + Sync>>,
+    /// The bytes of the key.
+    pub bytes: usize,
+}
+
+/// What most tables do not need.
+#[derive(Debug)]
+struct More {
+    /// The counters of what is no adaptation, or null.
+    tally: AtomicPtr<Tally<{ COUNTERS - ADAPTATIONS }>>,
+    log: TryCell<VecDeque<Adaptation>>,
+    /// The recorder, or null. It belongs to those who want what is recorded.
+    recorder: AtomicPtr<Recorder>,
+}
+
 /// Counts events. See the module's documentation.
 #[derive(Debug)]
 pub struct Events {
     adaptations: [AtomicU64; ADAPTATIONS],
     /// The others, or null.
-    tally: AtomicPtr<Tally<{ COUNTERS - ADAPTATIONS }>>,
+    more: AtomicPtr<More>,
 }
 
 impl Default for Events {
     fn default() -> Self {
         Self {
             adaptations: std::array::from_fn(|_| AtomicU64::new(0)),
-            tally: AtomicPtr::new(ptr::null_mut()),
+            more: AtomicPtr::new(ptr::null_mut()),
         }
     }
 }
 
+/// Publishes something new in a place that was empty, unless somebody else has done so. Returns what is there.
+fn publish<T>(place: &AtomicPtr<T>, fresh: Own<T>) -> Option<&T> {
+    let fresh = fresh.into_raw();
+    // Release pairs with the Acquire of `published`.
+    let set = place.compare_exchange(ptr::null_mut(), fresh, Ordering::Release, Ordering::Relaxed);
+    if set.is_err() {
+        // SAFETY: taken apart above and not published.
+        drop(unsafe { Own::from_raw(fresh) });
+    }
+    published(place)
+}
+
+fn published<T>(place: &AtomicPtr<T>) -> Option<&T> {
+    // Acquire pairs with the Release of `publish`. SAFETY: what is published stays until its place is dropped.
+    unsafe { place.load(Ordering::Acquire).as_ref() }
+}
+
+/// Frees what was published.
+fn unpublish<T>(place: &AtomicPtr<T>) {
+    // Relaxed: nobody else uses it any more.
+    let there = place.load(Ordering::Relaxed);
+    if !there.is_null() {
+        // SAFETY: `publish` made it by `into_raw`.
+        drop(unsafe { Own::from_raw(there) });
+    }
+}
+
+impl Drop for More {
+    fn drop(&mut self) {
+        unpublish(&self.tally);
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        unpublish(&self.more);
+    }
+}
+
 impl Events {
+    fn more(&self) -> Option<&More> {
+        published(&self.more)
+    }
+
+    /// The same, made if there is none. `None` when memory is exhausted.
+    fn make_more(&self) -> Option<&More> {
+        if let Some(more) = self.more() {
+            return Some(more);
+        }
+        let fresh = More {
+            tally: AtomicPtr::new(ptr::null_mut()),
+            log: TryCell::new(VecDeque::new()),
+            recorder: AtomicPtr::new(ptr::null_mut()),
+        };
+        publish(&self.more, Own::new(fresh)?)
+    }
+
     fn tally(&self) -> Option<&Tally<{ COUNTERS - ADAPTATIONS }>> {
-        // Acquire pairs with the Release of `make`. SAFETY: what is here stays until this is dropped.
-        unsafe { self.tally.load(Ordering::Acquire).as_ref() }
+        published(&self.more()?.tally)
     }
 
     /// Makes the counters, if nobody else does. `None` when memory is exhausted.
     fn make(&self) -> Option<&Tally<{ COUNTERS - ADAPTATIONS }>> {
-        let fresh = Own::new(Tally::new()?)?.into_raw();
-        let set = self
-            .tally
-            .compare_exchange(ptr::null_mut(), fresh, Ordering::Release, Ordering::Relaxed);
-        if set.is_err() {
-            // SAFETY: made above and not published.
-            drop(unsafe { Own::from_raw(fresh) });
+        publish(&self.make_more()?.tally, Own::new(Tally::new()?)?)
+    }
+
+    /// Counts an adaptation so many times, and keeps it in the log. Not in models.
+    #[cold]
+    pub fn adapted(&self, times: usize, make: impl FnOnce() -> Adaptation) {
+        let adaptation = make();
+        self.count(if adaptation.split { Event::Split } else { Event::Join }, times);
+        self.log(adaptation);
+    }
+
+    /// Keeps an adaptation in the log, in place of the oldest if that is full. It is lost when memory is exhausted, or when others use the
+    /// log.
+    fn log(&self, adaptation: Adaptation) {
+        if cfg!(any(loom, shuttle)) {
+            return;
         }
-        self.tally()
+        if let Some(more) = self.make_more() {
+            let oldest = more.log.with(|log| {
+                let oldest = if log.len() == LOGGED { log.pop_front() } else { None };
+                log.push_back(adaptation);
+                oldest
+            });
+            drop(oldest);
+        }
+    }
+
+    /// Shows the adaptations in the log, the oldest first. None if others use the log.
+    pub fn each_adaptation(&self, show: impl FnMut(&Adaptation)) {
+        if let Some(more) = self.more() {
+            more.log.with(|log| log.iter().for_each(show));
+        }
+    }
+
+    /// The recorder, if there is one. To be called under a guard under which the table was found.
+    pub fn recorder(&self) -> Option<&Recorder> {
+        // Acquire pairs with the Release of `set_recorder`. SAFETY: whoever takes the recorder away frees it only after the guards under
+        // which it could be found.
+        unsafe { self.more()?.recorder.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The recorder as an owner of its own has it. The caller keeps others from changing it.
+    pub fn own_recorder(&self) -> Option<Arc<Recorder>> {
+        let recorder = ptr::from_ref(self.recorder()?);
+        // SAFETY: `set_recorder` got it of an owner, which still is one, as nobody has taken the recorder away.
+        Some(unsafe {
+            Arc::increment_strong_count(recorder);
+            Arc::from_raw(recorder)
+        })
+    }
+
+    /// Sets the recorder, or takes it away. The owners stay owners. They drop a recorder that was taken away only after the guards under
+    /// which it could be found. The callers exclude each other. False when memory is exhausted.
+    pub fn set_recorder(&self, recorder: Option<&Arc<Recorder>>) -> bool {
+        let word = recorder.map_or(ptr::null(), Arc::as_ptr);
+        let more = if word.is_null() { self.more() } else { self.make_more() };
+        if let Some(more) = more {
+            // Release: publishes the recorder.
+            more.recorder.store(word.cast_mut(), Ordering::Release);
+        }
+        more.is_some() || word.is_null()
+    }
+
+    /// Records that a read met a writer, and counts it. `place` and `hash` are as for [`waiting`].
+    #[cold]
+    pub fn read_again(&self, place: usize, hash: u64) {
+        self.count(Event::ReadAgain, 1);
+        if let Some(recorder) = self.recorder() {
+            recorder.read_again(place as u64, hash);
+        }
     }
 
     /// Counts an event so many times. Not counted when memory is exhausted, nor in models.
@@ -121,44 +273,73 @@ impl Events {
         sums
     }
 
-    /// Adds what another one has counted.
+    /// Adds what another one has counted, and takes over its log and its recorder. The caller keeps others from changing the
+    /// recorder.
     pub fn absorb(&self, other: &Self) {
         for (counter, amount) in other.sums().into_iter().enumerate() {
             if amount > 0 {
                 self.add(counter, amount);
             }
         }
+        if let Some(more) = other.more() {
+            more.log.with(mem::take).into_iter().flatten().for_each(|adaptation| self.log(adaptation));
+        }
+        if let Some(recorder) = other.own_recorder() {
+            self.set_recorder(Some(&recorder));
+            other.set_recorder(None);
+        }
     }
 
-    /// Bytes of the counters.
+    /// Bytes of the counters, of the log and of the recorder.
     pub fn bytes(&self) -> usize {
-        self.tally().map_or(0, |tally| size_of_val(tally) + tally.bytes())
+        let Some(more) = self.more() else { return 0 };
+        let tally = published(&more.tally).map_or(0, |tally| size_of_val(tally) + tally.bytes());
+        let log = more.log.with(|log| {
+            let keys: usize = log.iter().map(|adaptation| adaptation.bytes).sum();
+            log.capacity() * size_of::<Adaptation>() + keys
+        });
+        let recorder = self.recorder().map_or(0, Recorder::bytes);
+        size_of_val(more) + tally + log.unwrap_or(0) + recorder
     }
 }
 
-/// Runs a wait for a lock, between two probes, and counts it. `place` names the lock: its address, or the hash of the key
-/// that it guards.
+/// When a wait began, and another process that was in a call on the table then, or 0.
+struct Begin(Instant, u64);
+
+impl Events {
+    #[inline(never)]
+    fn begin(&self) -> Begin {
+        let other = self.recorder().map_or(0, Recorder::someone_else);
+        Begin(Instant::now(), other)
+    }
+
+    #[inline(never)]
+    fn end(&self, Begin(begin, other): Begin, place: usize, hash: u64, success: bool) {
+        let time = begin.elapsed();
+        self.waited(time, success);
+        if let Some(recorder) = self.recorder() {
+            recorder.waited(place as u64, hash, time, other);
+        }
+    }
+}
+
+/// Runs a wait for a lock, between two probes, and counts it. `place` is the lock's address, or the hash of the key that it guards. `hash` is
+/// that of the key for which the caller wants the lock, or 0. To be called as [`Events::recorder`].
 #[inline(always)]
-pub fn waiting<R>(events: Option<&Events>, place: usize, wait: impl FnOnce() -> Result<R, Busy>) -> Result<R, Busy> {
+pub fn waiting<R>(
+    events: Option<&Events>,
+    place: usize,
+    hash: u64,
+    wait: impl FnOnce() -> Result<R, Busy>,
+) -> Result<R, Busy> {
     probe!(lock_wait_begin, place);
-    let begin = events.map(|events| (events, Instant::now()));
+    let begin = events.map(|events| (events, events.begin()));
     let result = wait();
     if let Some((events, begin)) = begin {
-        events.waited(begin.elapsed(), result.is_ok());
+        events.end(begin, place, hash, result.is_ok());
     }
     probe!(lock_wait_end, place, result.is_ok());
     result
-}
-
-impl Drop for Events {
-    fn drop(&mut self) {
-        // Relaxed: nobody else uses it any more.
-        let tally = self.tally.load(Ordering::Relaxed);
-        if !tally.is_null() {
-            // SAFETY: `make` made it by `into_raw`.
-            drop(unsafe { Own::from_raw(tally) });
-        }
-    }
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -171,8 +352,8 @@ mod tests {
         assert_eq!((events.sums(), events.bytes()), ([0; COUNTERS], 0));
         events.count(Event::Split, 4);
         assert_eq!(events.bytes(), 0);
-        assert_eq!(waiting(Some(&events), 0, || Ok(7)), Ok(7));
-        assert_eq!(waiting::<()>(Some(&events), 0, || Err(Busy)), Err(Busy));
+        assert_eq!(waiting(Some(&events), 0, 0, || Ok(7)), Ok(7));
+        assert_eq!(waiting::<()>(Some(&events), 0, 0, || Err(Busy)), Err(Busy));
         assert!(events.bytes() > 0);
         let heir = Events::default();
         heir.count(Event::Split, 1);
@@ -180,6 +361,67 @@ mod tests {
         let sums = heir.sums();
         assert_eq!((sums[Event::Split as usize], sums[Event::GaveUp as usize]), (5, 1));
         assert_eq!(sums[SINGLE..].iter().sum::<u64>(), 2);
+    }
+
+    fn adaptation(number: usize) -> Adaptation {
+        Adaptation {
+            split: true,
+            at: Instant::now(),
+            number,
+            key: Some(Box::new(number)),
+            bytes: 8,
+        }
+    }
+
+    fn numbers(events: &Events) -> Vec<usize> {
+        let mut numbers = Vec::new();
+        events.each_adaptation(|adaptation| {
+            let key = adaptation.key.as_ref().and_then(|key| key.downcast_ref());
+            assert_eq!(key, Some(&adaptation.number));
+            numbers.push(adaptation.number);
+        });
+        numbers
+    }
+
+    #[test]
+    fn the_log_keeps_the_last_adaptations_and_goes_over_to_an_heir() {
+        let events = Events::default();
+        for number in 0..3 * LOGGED {
+            events.adapted(2, || adaptation(number));
+        }
+        assert_eq!(events.sums()[Event::Split as usize], 6 * LOGGED as u64);
+        assert_eq!(numbers(&events), (2 * LOGGED..3 * LOGGED).collect::<Vec<_>>());
+        assert!((LOGGED * 8..10_000).contains(&events.bytes()));
+        let heir = Events::default();
+        heir.adapted(1, || adaptation(7));
+        heir.absorb(&events);
+        assert_eq!(numbers(&heir)[..], numbers_from(7)[1..]);
+        assert!(numbers(&events).is_empty());
+    }
+
+    fn numbers_from(first: usize) -> Vec<usize> {
+        [first].into_iter().chain(2 * LOGGED..3 * LOGGED).collect()
+    }
+
+    #[test]
+    fn a_recorder_gets_waits_and_failed_reads_until_it_is_taken_away() {
+        let events = Events::default();
+        let recorder = Arc::new(Recorder::new());
+        assert!(events.set_recorder(None) && events.bytes() == 0);
+        assert!(events.set_recorder(Some(&recorder)));
+        assert_eq!(waiting(Some(&events), 8, 9, || Ok(())), Ok(()));
+        events.read_again(8, 9);
+        let heir = Events::default();
+        heir.absorb(&events);
+        heir.read_again(8, 9);
+        for events in [events, heir] {
+            events.set_recorder(None);
+            events.read_again(8, 9);
+            assert!(events.own_recorder().is_none());
+        }
+        let places = recorder.places();
+        assert_eq!((places.len(), places[0].what, places[0].waits, places[0].reads), (1, (8, 9), 1, 2));
+        assert_eq!(Arc::strong_count(&recorder), 1);
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub mod facade;
 pub mod hazard;
 pub mod lock;
 pub mod probe;
+pub mod recorder;
 pub mod seqlock;
 pub mod slab;
 pub mod stat_lock;
@@ -23,6 +24,7 @@ pub mod stat_rw_lock;
 pub mod stripes;
 pub mod tally;
 mod thread;
+pub mod try_cell;
 pub mod version_lock;
 
 #[cfg(not(all(target_pointer_width = "64", target_endian = "little")))]

@@ -7,7 +7,7 @@
 //! addition. An atomic addition would be an expensive shared write on a path that must be cheap.
 
 use crate::events::Events;
-use crate::facade::{AtomicI32, Ordering};
+use crate::facade::{AtomicI32, AtomicU32, Ordering};
 use crate::version_lock::VersionLock;
 use crate::Busy;
 
@@ -63,6 +63,8 @@ impl Statistic {
 pub struct StatLock {
     lock: VersionLock,
     statistic: Statistic,
+    /// How often contention was met.
+    conflicts: AtomicU32,
 }
 
 impl StatLock {
@@ -74,10 +76,14 @@ impl StatLock {
     /// Takes the lock after a bounded spin, and returns the version for [`VersionLock::unlock`]. Records whether it had
     /// to wait, and counts the wait.
     #[inline]
-    pub fn lock(&self, events: &Events) -> Result<u64, Busy> {
-        match self.lock.lock_counted(events) {
-            Ok((version, waited)) => {
-                self.statistic.acquired(waited);
+    pub fn lock(&self, events: &Events, hash: u64) -> Result<u64, Busy> {
+        match self.lock.lock_counted(events, hash) {
+            Ok((version, true)) => {
+                self.contended();
+                Ok(version)
+            }
+            Ok((version, false)) => {
+                self.statistic.acquired(false);
                 Ok(version)
             }
             Err(Busy) => {
@@ -94,9 +100,16 @@ impl StatLock {
     }
 
     /// See [`Statistic::contended`].
-    #[inline]
     pub fn contended(&self) {
         self.statistic.contended();
+        // Relaxed: as the statistic.
+        let conflicts = self.conflicts.load(Ordering::Relaxed).saturating_add(1);
+        self.conflicts.store(conflicts, Ordering::Relaxed);
+    }
+
+    /// How often contention was met here.
+    pub fn conflicts(&self) -> u32 {
+        self.conflicts.load(Ordering::Relaxed)
     }
 
     /// See [`Statistic::bump`].
@@ -126,15 +139,16 @@ mod tests {
     fn five_conflicts_split_and_a_thousand_quiet_operations_join() {
         let lock = StatLock::new();
         let quiet = || {
-            let version = lock.lock(&Events::default()).unwrap();
+            let version = lock.lock(&Events::default(), 0).unwrap();
             lock.version_lock().unlock_unchanged(version);
         };
         let version = lock.version_lock().try_lock().unwrap();
         for conflicts in 1..=5 {
             assert!(lock.statistic() <= SPLIT_ABOVE, "after {} conflicts", conflicts - 1);
-            assert_eq!(lock.lock(&Events::default()), Err(Busy));
+            assert_eq!(lock.lock(&Events::default(), 0), Err(Busy));
         }
         assert!(lock.statistic() > SPLIT_ABOVE);
+        assert_eq!(lock.conflicts(), 5);
         lock.reset();
         lock.version_lock().unlock(version);
         for _ in 0..1000 {

@@ -55,7 +55,7 @@ impl StatRwLock {
     #[cold]
     fn lock_contended(&self) -> Result<(), Busy> {
         self.statistic.contended();
-        events::waiting(None, ptr::from_ref(self).addr(), || {
+        events::waiting(None, ptr::from_ref(self).addr(), 0, || {
             for _ in 0..SPINS {
                 // Relaxed, here and below: a hint.
                 if self.word.load(Ordering::Relaxed) & WAITING == 0 {
@@ -108,7 +108,7 @@ impl StatRwLock {
     #[cold]
     fn lock_shared_contended(&self) -> Result<(), Busy> {
         self.statistic.contended();
-        events::waiting(None, ptr::from_ref(self).addr(), || {
+        events::waiting(None, ptr::from_ref(self).addr(), 0, || {
             for _ in 0..SPINS {
                 spin_loop();
                 if self.try_lock_shared() {

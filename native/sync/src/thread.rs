@@ -31,6 +31,9 @@ pub(crate) struct Slot {
     /// The thread's spare queue node. See [`crate::lock::cc_synch`]. Only the owner uses it.
     pub combining_node: AtomicPtr<crate::lock::cc_synch::Node>,
     pub index: usize,
+    /// The recorder of the table on which the thread's last recorded call was, and the process that made it. See [`crate::recorder`].
+    recorder: AtomicU64,
+    caller: AtomicU64,
     owned: AtomicBool,
     next: *mut Slot,
     /// What the thread has announced to [`crate::hazard`]. Only the owner writes it.
@@ -50,6 +53,52 @@ impl Slot {
         #[cfg(not(any(loom, shuttle)))]
         let anything = anything || self.heap.is_used();
         anything
+    }
+}
+
+impl Slot {
+    /// To be called by the owner.
+    pub fn tell_caller(&self, recorder: u64, process: u64) {
+        // Release: whoever sees the recorder's number sees this process, or a later one.
+        self.caller.store(process, Ordering::Release);
+        self.recorder.store(recorder, Ordering::Release);
+    }
+
+    /// The process that made the last recorded call of the thread, if that was for this recorder. Otherwise 0.
+    fn told_caller(&self, recorder: u64) -> u64 {
+        // Acquire: see `tell_caller`. The second look nearly always notices that the process is that of a later call.
+        let is_it = || self.recorder.load(Ordering::Acquire) == recorder;
+        let process = if is_it() { self.caller.load(Ordering::Acquire) } else { 0 };
+        if is_it() {
+            process
+        } else {
+            0
+        }
+    }
+}
+
+/// The process that makes the call of this thread, which is recorded by this recorder. 0 if it is not known.
+pub(crate) fn caller(recorder: u64) -> u64 {
+    THREAD.with(|thread| match thread.state.get() & UNREGISTERED {
+        0 => thread.slot().told_caller(recorder),
+        _ => 0,
+    })
+}
+
+/// The process that makes a call of another thread, recorded by this recorder. If there are several, `choice` chooses one. 0 if there is
+/// none.
+pub(crate) fn other_caller(recorder: u64, choice: u64) -> u64 {
+    let own = slot_index();
+    let others = || {
+        slots()
+            // Relaxed: a hint. A thread that is not pinned is in no call.
+            .filter(|slot| slot.index != own && slot.announced.load(Ordering::Relaxed) != 0)
+            .map(|slot| slot.told_caller(recorder))
+            .filter(|process| *process != 0)
+    };
+    match others().count() {
+        0 => 0,
+        number => others().nth((choice % number as u64) as usize).unwrap_or(0),
     }
 }
 
@@ -96,6 +145,8 @@ fn claim() -> &'static Slot {
         combining_node: AtomicPtr::new(ptr::null_mut()),
         // Relaxed: only uniqueness matters.
         index: NUMBER.fetch_add(1, Ordering::Relaxed),
+        recorder: AtomicU64::new(0),
+        caller: AtomicU64::new(0),
         owned: AtomicBool::new(true),
         next: ptr::null_mut(),
         hazards: Announced::none(),

@@ -58,23 +58,23 @@ impl VersionLock {
     pub fn lock(&self) -> Result<(u64, bool), Busy> {
         match self.try_lock() {
             Some(version) => Ok((version, false)),
-            None => self.lock_contended(None),
+            None => self.lock_contended(None, 0),
         }
     }
 
-    /// The same, and counts a wait.
+    /// The same, and counts a wait. `hash` is that of the key for which the lock is wanted, or 0.
     #[inline]
-    pub fn lock_counted(&self, events: &Events) -> Result<(u64, bool), Busy> {
+    pub fn lock_counted(&self, events: &Events, hash: u64) -> Result<(u64, bool), Busy> {
         match self.try_lock() {
             Some(version) => Ok((version, false)),
-            None => self.lock_contended(Some(events)),
+            None => self.lock_contended(Some(events), hash),
         }
     }
 
     #[cold]
-    fn lock_contended(&self, events: Option<&Events>) -> Result<(u64, bool), Busy> {
-        let place = ptr::from_ref(self).addr();
-        events::waiting(events, place, || {
+    fn lock_contended(&self, events: Option<&Events>, hash: u64) -> Result<(u64, bool), Busy> {
+        let place = self.address();
+        events::waiting(events, place, hash, || {
             backoff::back_off(place);
             for _ in 0..SPINS {
                 spin_loop();
@@ -132,22 +132,22 @@ impl VersionLock {
     pub fn token_spinning(&self) -> Result<u64, Busy> {
         match self.token() {
             Some(version) => Ok(version),
-            None => self.token_contended(None),
+            None => self.token_contended(None, 0),
         }
     }
 
-    /// The same, and counts a wait.
+    /// The same, and counts a wait. `hash` is that of the key to read, or 0.
     #[inline]
-    pub fn token_counted(&self, events: &Events) -> Result<u64, Busy> {
+    pub fn token_counted(&self, events: &Events, hash: u64) -> Result<u64, Busy> {
         match self.token() {
             Some(version) => Ok(version),
-            None => self.token_contended(Some(events)),
+            None => self.token_contended(Some(events), hash),
         }
     }
 
     #[cold]
-    fn token_contended(&self, events: Option<&Events>) -> Result<u64, Busy> {
-        events::waiting(events, ptr::from_ref(self).addr(), || {
+    fn token_contended(&self, events: Option<&Events>, hash: u64) -> Result<u64, Busy> {
+        events::waiting(events, self.address(), hash, || {
             for _ in 0..SPINS {
                 spin_loop();
                 if let Some(version) = self.token() {
@@ -156,6 +156,17 @@ impl VersionLock {
             }
             Err(Busy)
         })
+    }
+
+    /// The address by which waits name the lock.
+    pub fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
+    /// How often the lock was freed after a change, counted from its first version.
+    pub fn changes(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.word.load(Ordering::Relaxed) / 2
     }
 
     /// Whether no writer has held the lock since `token` was returned: all reads between the two saw one state.

@@ -43,6 +43,8 @@ pub enum Cause {
     NoExpiry,
     /// The engine has no snapshots.
     NoSnapshots,
+    /// The engine does not record contention.
+    NoContention,
 }
 
 impl From<Busy> for Failure {

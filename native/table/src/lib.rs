@@ -12,12 +12,15 @@ mod registry;
 mod snapshot;
 mod table;
 
+pub use cats_engine::ca::{Stretch, LEAF_SIZES};
 pub use cats_engine::config::{Limit, Policy, Unit, READER_GROUPS};
+pub use cats_engine::hash::{View as Buckets, LOADS, STRIPS};
 pub use cats_engine::{Between, Range};
 pub use failure::{Cause, Failure};
 pub use object::schema::{OwnedKey, Probe};
 pub use object::{Object, ObjectRef, COPY_LIMIT};
 pub use operations::add::{Amount, Amounts, Increment};
+pub use operations::contention::{Seen, SizedKey};
 pub use operations::expiry::Time as Lifetime;
 pub use operations::info::BucketStatistics;
 pub use operations::insert::{is_flat, LIST_LIMIT};

@@ -82,7 +82,7 @@ impl Numbered for Position {
 
 /// The place of a hash in traversal order: a multiple of 4.
 #[inline]
-pub(crate) fn position(hash: u64) -> u64 {
+pub fn position(hash: u64) -> u64 {
     (hash >> 2).reverse_bits()
 }
 

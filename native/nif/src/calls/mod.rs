@@ -15,10 +15,12 @@
 //! | `snapshot` | taking a snapshot |
 //! | `manage` | new, delete/1, rename, whereis, give_away, claim, setopts, safe_fixtable, all |
 //! | `info` | info |
+//! | `contention` | contention |
 //! | `reaper` | the thread that works in the background |
 //!
 //! This file has what they share: finding the table, keys to search for, encoding and decoding objects.
 
+pub mod contention;
 pub mod expiry;
 pub mod info;
 pub mod manage;
@@ -189,6 +191,7 @@ impl From<Cause> for Failure {
             Cause::NoExpiry => atoms::no_expiry(),
             Cause::SnapshotLimit => atoms::snapshot_limit(),
             Cause::NoSnapshots => atoms::no_snapshots(),
+            Cause::NoContention => atoms::no_contention(),
         })
     }
 }

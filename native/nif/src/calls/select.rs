@@ -1095,7 +1095,7 @@ fn seen<'a>(object: &'a ObjectRef<'_>) -> cats_pattern::Object<'a> {
 }
 
 /// One more reference to a table.
-fn owned(table: &Table) -> Owned<Table> {
+pub(super) fn owned(table: &Table) -> Owned<Table> {
     // SAFETY: tables exist inside resources only, and this one lives; the reference that is taken back here is taken first.
     unsafe {
         enif_keep_resource((table as *const Table).cast_mut().cast());

@@ -6,6 +6,7 @@
 //! version that it was written for, and the VM insists that every function here has its stub there. The module also passes a
 //! digest of the library's file: the linker gives the old image for a file that was replaced in place, and the digest tells.
 
+use crate::calls::contention::RECORDINGS;
 use crate::calls::select::CURSORS;
 use crate::calls::{self, TABLES};
 use crate::entry::dirty;
@@ -138,6 +139,7 @@ fn open_kinds(env: Env) -> Result<(), Refusal> {
     let watched = WATCHED.open(env).ok_or(Refusal::NoResourceType)?;
     let tables = TABLES.open(env).ok_or(Refusal::NoResourceType)?;
     let cursors = CURSORS.open(env).ok_or(Refusal::NoResourceType)?;
+    let recordings = RECORDINGS.open(env).ok_or(Refusal::NoResourceType)?;
     #[cfg(feature = "selftest")]
     {
         use crate::entry::selftest::KEPT;
@@ -147,6 +149,7 @@ fn open_kinds(env: Env) -> Result<(), Refusal> {
     WATCHED.commit(watched);
     TABLES.commit(tables);
     CURSORS.commit(cursors);
+    RECORDINGS.commit(recordings);
     Ok(())
 }
 

@@ -74,6 +74,7 @@ atoms! {
     node = "node",
     no_expiry = "no_expiry",
     no_order_statistics = "no_order_statistics",
+    no_contention = "no_contention",
     no_ranges = "no_ranges",
     no_snapshots = "no_snapshots",
     no_transactions = "no_transactions",

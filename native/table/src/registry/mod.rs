@@ -17,8 +17,9 @@ use crate::table::counters::Operation;
 use crate::table::options::Access;
 use crate::table::store::Store;
 use crate::table::{empty_store, Handle, Naming, Right, Table};
-use cats_sync::epoch::Guard;
+use cats_sync::epoch::{pin, Guard};
 use cats_sync::probe;
+use cats_sync::recorder::Recorder;
 use cats_sync::slab::Own;
 use cats_sync::Busy;
 use cats_term::Block;
@@ -592,6 +593,9 @@ impl Registry {
                 })?;
             }
             self.kill(guard, table)?;
+            if let Some(events) = table.store(guard).recordable() {
+                events.set_recorder(None);
+            }
             // What goes with it is freed without the lock.
             Ok::<_, Failure>(Some(members.remove(now, table).and_then(|member| member.more)))
         })?;
@@ -669,6 +673,51 @@ impl Registry {
         unsafe { retire_store(handle.guard, old) };
         probe!(table_contents, table.serial(), handle.store().engine_address());
         wake(host);
+        Ok(())
+    }
+
+    /// Has the waits of a table recorded, until [`stop_recording`](Self::stop_recording). The caller may read the table.
+    pub fn record(&self, handle: Handle<'_>) -> Result<Arc<Recorder>, Failure> {
+        let table = handle.table();
+        if table.is_blank() {
+            self.furnish(table)?;
+        }
+        self.hold(table, |_, _| {
+            handle.still_named()?;
+            if table.is_dead() {
+                return Err(Failure::Bad(Cause::Id));
+            }
+            let Some(events) = handle.store().recordable() else {
+                return Err(Failure::Bad(Cause::NoContention));
+            };
+            let recorder = events.own_recorder().unwrap_or_else(|| Arc::new(Recorder::new()));
+            if !events.set_recorder(Some(&recorder)) {
+                return Err(Failure::SystemLimit);
+            }
+            recorder.used(true);
+            table.set_recorded(true);
+            Ok(recorder)
+        })?
+    }
+
+    /// Takes back one call of [`record`](Self::record). After the last one the table is not recorded any more. The table may be dead.
+    pub fn stop_recording(&self, table: &Table, recorder: &Arc<Recorder>) -> Result<(), Failure> {
+        unsafe fn free(recorder: *mut u8, _: usize) {
+            // SAFETY: made by `into_raw` below.
+            drop(unsafe { Arc::from_raw(recorder.cast::<Recorder>()) });
+        }
+        let guard = pin();
+        self.hold(table, |_, _| {
+            if recorder.used(false) == 0 && !table.is_dead() {
+                table.set_recorded(false);
+                if let Some(events) = table.store(&guard).recordable() {
+                    events.set_recorder(None);
+                }
+            }
+        })?;
+        let owner = Arc::into_raw(Arc::clone(recorder)).cast_mut().cast();
+        // SAFETY: nobody finds the recorder any more, if this was its last user. It is dropped once, and may be so on any thread.
+        unsafe { guard.retire(owner, 0, free) };
         Ok(())
     }
 

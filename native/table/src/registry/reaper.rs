@@ -30,7 +30,12 @@ pub(crate) enum Garbage {
     /// A snapshot that nobody reads any more.
     Snapshot(Arc<history::Node>),
     Merge(Merge),
+    /// What could not be done at once.
+    Rest(Rest),
 }
+
+/// Something to do. It is called until it succeeds.
+pub type Rest = Box<dyn FnMut() -> Result<(), Failure> + Send>;
 
 struct Node {
     garbage: Garbage,
@@ -90,6 +95,12 @@ pub(crate) fn enqueue(garbage: Garbage) {
     }
     // What came here by way of the epoch may come from any thread, after the reaper found nothing.
     epoch::announce_garbage();
+}
+
+/// Leaves something to the reaper, which is to be woken then.
+pub fn leave(rest: Rest) {
+    expect();
+    enqueue(Garbage::Rest(rest));
 }
 
 /// Moves what is queued to `work`.
@@ -179,6 +190,10 @@ fn step(registry: &Registry, host: &dyn Host, garbage: Garbage) -> Result<Option
                 Err(busy) => return Err((Garbage::Snapshot(node), busy.into())),
             }
         }
+        Garbage::Rest(mut rest) => match rest() {
+            Ok(()) => None,
+            Err(failure) => return Err((Garbage::Rest(rest), failure)),
+        },
         Garbage::Merge(merge) => match merge.step() {
             Ok(merge) => merge.map(Garbage::Merge),
             Err((merge, busy)) => return Err((Garbage::Merge(merge), busy.into())),

@@ -30,6 +30,8 @@ const BLANK: usize = 0x20;
 const SNAPSHOT: usize = 0x10;
 /// Bit of the state: the table counts its operations.
 const COUNTED: usize = 0x08;
+/// Bit of the state: calls on the table tell its recorder which process makes them.
+const RECORDED: usize = 0x04;
 /// The bits of the state for the access.
 const ACCESS: usize = 3;
 
@@ -351,13 +353,17 @@ impl Table {
         caller: impl FnOnce() -> u64,
     ) -> Result<(), Failure> {
         let state = self.state.load(Ordering::Acquire);
-        if state & (DEAD | LOOKED_UP | BLANK | SNAPSHOT | COUNTED) != 0 {
+        if state & (DEAD | LOOKED_UP | BLANK | SNAPSHOT | COUNTED | RECORDED) != 0 {
             let simple = state & (DEAD | LOOKED_UP | BLANK | SNAPSHOT) == 0;
-            if simple && Self::is_open(state, right) {
+            let open = simple && Self::is_open(state & ACCESS, right);
+            if open && state & RECORDED == 0 {
                 return self.counted(guard, operation);
             }
             let caller = caller();
-            return match simple && caller == self.owner() {
+            if simple {
+                self.tell_caller(guard, state, caller);
+            }
+            return match open || simple && caller == self.owner() {
                 true => self.counted(guard, operation),
                 false => self.check_closely(guard, right, operation, caller),
             };
@@ -377,7 +383,7 @@ impl Table {
     ) -> bool {
         let state = self.state.load(Ordering::Acquire);
         let open = Self::is_open(state, right) || is_owner();
-        match state & (DEAD | LOOKED_UP | BLANK | COUNTED) {
+        match state & (DEAD | LOOKED_UP | BLANK | COUNTED | RECORDED) {
             0 => open,
             COUNTED => open && self.counted(guard, operation).is_ok(),
             _ => false,
@@ -400,6 +406,21 @@ impl Table {
             true => self.check_found(guard, right, operation, || caller),
             false => Err(Cause::Id.into()),
         }
+    }
+
+    /// Tells the recorder, if there is one, which process makes this call.
+    fn tell_caller(&self, guard: &Guard, state: usize, caller: u64) {
+        if state & RECORDED != 0 {
+            if let Some(recorder) = self.store(guard).recorder() {
+                guard.tell_caller(recorder, caller);
+            }
+        }
+    }
+
+    /// Says whether the table has a recorder. The caller holds the registry's lock for the table.
+    pub(crate) fn set_recorded(&self, recorded: bool) {
+        let state = self.state.load(Ordering::Relaxed) & !RECORDED;
+        self.state.store(state | if recorded { RECORDED } else { 0 }, Ordering::Release);
     }
 
     /// Counts an operation, if operations are counted. Never fails.
@@ -473,7 +494,13 @@ impl Table {
         if state & DEAD != 0 {
             return Err(Cause::Id.into());
         }
-        self.allows(state & ACCESS, right, caller)?;
+        if state & RECORDED == 0 {
+            self.allows(state & ACCESS, right, caller)?;
+        } else {
+            let caller = caller();
+            self.allows(state & ACCESS, right, || caller)?;
+            self.tell_caller(guard, state, caller);
+        }
         if state & BLANK != 0 && right == Right::Write {
             self.registry.furnish(self)?;
         }

@@ -16,10 +16,11 @@ use super::structure::{Change, Piece};
 use super::Ca;
 use crate::OrderedSchema;
 use cats_sync::epoch::Guard;
-use cats_sync::events::Event;
+use cats_sync::events::Adaptation;
 use cats_sync::facade::Ordering::*;
 use cats_sync::probe;
 use cats_sync::version_lock::VersionLock;
+use std::time::Instant;
 
 /// The largest number of base nodes.
 pub(super) const MAX_BASES: usize = 512;
@@ -75,6 +76,21 @@ impl<S: OrderedSchema> Ca<S> {
         })
     }
 
+    /// Counts and logs a split or join at a key, after which there are so many base nodes.
+    fn log_adaptation(&self, split: bool, number: usize, key: Bound<S::Key>) {
+        self.events.adapted(1, || {
+            // SAFETY: separators are not null. They live as long as the caller's guard.
+            let own = self.schema.own_probe(self.schema.probe(unsafe { &*key }));
+            Adaptation {
+                split,
+                at: Instant::now(),
+                number,
+                bytes: size_of::<S::Key>() + self.schema.key_bytes(&own),
+                key: Some(Box::new(own)),
+            }
+        });
+    }
+
     fn publish_route(&self, change: &mut Change<S::Key>, old: Route<S::Key>, parts: Parts<S::Key>) {
         let new = match parts.children[..] {
             [only] => Route::<S::Key>::one(only),
@@ -121,7 +137,7 @@ impl<S: OrderedSchema> Ca<S> {
         let mut parts = route.parts();
         parts.split(&self.schema, place, (left, key, right));
         probe!(ca_split, std::ptr::from_ref(self), parts.children.len());
-        self.events.count(Event::Split, 1);
+        self.log_adaptation(true, parts.children.len(), key);
         self.publish_route(&mut change, route, parts);
         base.invalidate();
         change.bases.push(std::ptr::from_ref(base).cast_mut().cast());
@@ -172,7 +188,7 @@ impl<S: OrderedSchema> Ca<S> {
         let joined = change.base(left.low, right.high, root);
         parts.merge(first, joined);
         probe!(ca_join, std::ptr::from_ref(self), parts.children.len());
-        self.events.count(Event::Join, 1);
+        self.log_adaptation(false, parts.children.len(), key);
         self.publish_route(&mut change, route, parts);
         for base in [left, right] {
             base.invalidate();

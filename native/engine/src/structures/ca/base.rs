@@ -89,9 +89,9 @@ impl<K> Base<K> {
         &self.changing.lock
     }
 
-    /// Takes the lock after a bounded spin.
-    pub fn lock(&self, events: &Events) -> Result<Structure<'_, K>, Busy> {
-        let version = self.changing.lock.lock(events)?;
+    /// Takes the lock after a bounded spin. `hash` is that of the key for which.
+    pub fn lock(&self, events: &Events, hash: u64) -> Result<Structure<'_, K>, Busy> {
+        let version = self.changing.lock.lock(events, hash)?;
         Ok(Structure { base: self, version })
     }
     pub fn try_lock(&self) -> Option<Structure<'_, K>> {

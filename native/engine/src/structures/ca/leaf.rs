@@ -38,7 +38,7 @@ use std::ptr::NonNull;
 const LINE: usize = 8;
 /// The sizes of leaves, in lines. In the largest, lock and marks fill two cache lines, and the leaf has 2 KiB. The
 /// second largest is for halves of the largest, which would otherwise be half empty.
-const SIZES: [usize; 6] = [1, 2, 4, 8, 10, 14];
+pub(super) const SIZES: [usize; 6] = [1, 2, 4, 8, 10, 14];
 /// Lines of the largest leaf.
 pub(super) const MAX_LINES: usize = SIZES[SIZES.len() - 1];
 /// Slots of the largest leaf.
@@ -873,10 +873,10 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Takes the lock after a bounded spin. Returns whether it had to wait.
+    /// Takes the lock after a bounded spin. Returns whether it had to wait. `hash` is that of the key for which, or 0.
     #[inline]
-    pub fn lock(leaf: Leaf, events: &Events) -> Result<(Self, bool), Busy> {
-        let (version, waited) = leaf.lock().lock_counted(events)?;
+    pub fn lock(leaf: Leaf, events: &Events, hash: u64) -> Result<(Self, bool), Busy> {
+        let (version, waited) = leaf.lock().lock_counted(events, hash)?;
         let held = Self {
             leaf,
             version,

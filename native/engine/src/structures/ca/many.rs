@@ -122,7 +122,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
             many.places[i] = found.len() - 1;
         }
         for Found { base, leaf, .. } in found {
-            let taken = Held::lock(leaf, &table.events);
+            let taken = Held::lock(leaf, &table.events, 0);
             if !matches!(taken, Ok((_, false))) {
                 base.statistic().contended();
                 many.waited = true;

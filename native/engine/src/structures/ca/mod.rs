@@ -29,13 +29,14 @@ mod route;
 mod structure;
 #[cfg(test)]
 mod tests;
+mod view;
 mod walk;
 
 use crate::shared::line::{self, wide};
-use crate::{Busy, Cursor, Engine, Entry, Locked, Mark, Marked, OrderedEngine, OrderedSchema, Range, Step, Trail};
+use crate::{hash_of, Busy, Cursor, Engine, Entry, Locked, Mark, Marked, OrderedEngine, OrderedSchema, Range, Step, Trail};
 use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
-use cats_sync::events::{Event, Events};
+use cats_sync::events::Events;
 use cats_sync::facade::{AtomicBool, AtomicI64, AtomicPtr, Ordering::*};
 use cats_sync::probe;
 use cats_sync::slab;
@@ -44,6 +45,7 @@ use cats_sync::version_lock::VersionLock;
 use inner::{Inner, Kind, Node};
 use leaf::{Held, Leaf, Place, Wanted};
 use route::Route;
+pub use view::{Sight, Stretch, LEAF_SIZES};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
@@ -118,6 +120,11 @@ impl<'a, S: OrderedSchema> Query<'a, S> {
             count: Cell::new(0),
             piece: Cell::new([0; PIECE]),
         }
+    }
+
+    /// The hash of the key.
+    fn hash(&self) -> u64 {
+        hash_of(self.schema.word(self.probe))
     }
 
     /// The probe's key head at `skip`.
@@ -375,7 +382,7 @@ impl<S: OrderedSchema> Ca<S> {
         for _ in 0..ATTEMPTS {
             let (base, leaf, above) = self.find_below(probe);
             leaf.prefetch_entries(wanted.hash);
-            let Ok((held, waited)) = Held::lock(leaf, &self.events) else {
+            let Ok((held, waited)) = Held::lock(leaf, &self.events, wanted.hash) else {
                 base.statistic().contended();
                 self.adapt(guard, base);
                 return Err(Busy);
@@ -463,13 +470,15 @@ impl<S: OrderedSchema> Ca<S> {
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
         probe!(read_again, ptr::from_ref(self), wanted.hash);
-        self.events.count(Event::ReadAgain, 1);
         let mut failures = 0;
-        for _ in 0..ATTEMPTS {
+        for attempt in 0..ATTEMPTS {
             let (base, leaf) = self.find(probe);
+            if attempt == 0 {
+                self.events.read_again(leaf.lock().address(), wanted.hash);
+            }
             leaf.prefetch_entries(wanted.hash);
             if failures < PATIENCE {
-                let token = leaf.lock().token_counted(&self.events)?;
+                let token = leaf.lock().token_counted(&self.events, wanted.hash)?;
                 let info = leaf.info();
                 if info.dead() {
                     continue;
@@ -481,7 +490,7 @@ impl<S: OrderedSchema> Ca<S> {
                 }
                 failures += 1;
             } else {
-                let held = Held::lock(leaf, &self.events);
+                let held = Held::lock(leaf, &self.events, wanted.hash);
                 base.statistic().contended();
                 let (held, _) = held?;
                 let info = leaf.info();
@@ -603,7 +612,7 @@ impl<S: OrderedSchema> Marked<S> for Ca<S> {
         for _ in 0..ATTEMPTS {
             let (base, leaf) = self.find(probe);
             leaf.prefetch_entries(wanted.hash);
-            let token = leaf.lock().token_counted(&self.events)?;
+            let token = leaf.lock().token_counted(&self.events, wanted.hash)?;
             let info = leaf.info();
             if info.dead() {
                 continue;

@@ -201,7 +201,7 @@ impl<S: OrderedSchema> Ca<S> {
     /// Locks the base node of the key.
     pub(super) fn lock_base<'a>(&self, query: &Query<S>) -> Result<Structure<'a, S::Key>, Busy> {
         for _ in 0..super::ATTEMPTS {
-            let held = self.find_base(query.probe).lock(&self.events)?;
+            let held = self.find_base(query.probe).lock(&self.events, query.hash())?;
             if held.base.valid() {
                 return Ok(held);
             }
@@ -237,7 +237,7 @@ impl<S: OrderedSchema> Ca<S> {
     pub(super) fn make_room(&self, guard: &Guard, query: &Query<S>, wanted: Wanted) -> Result<(), Busy> {
         let structure = self.lock_base(query)?;
         let path = self.path(structure.base, query);
-        let (held, _) = Held::lock(path.leaf, &self.events)?;
+        let (held, _) = Held::lock(path.leaf, &self.events, wanted.hash)?;
         if path.leaf.room(wanted.hash).is_none() {
             self.extend(guard, structure.base, path, held, query, |_| {});
         }

@@ -629,7 +629,7 @@ fn held_locks_are_reported_as_busy() {
     let guard = epoch::pin();
     let key = TestKey::new(400);
     let leaf = map.0.find(&key).1;
-    let (held, _) = Held::lock(leaf, map.0.events()).expect("a free lock");
+    let (held, _) = Held::lock(leaf, map.0.events(), 0).expect("a free lock");
     assert_eq!(map.0.read(&guard, &key, |_| ()), Err(Busy));
     assert_eq!(map.0.update(&guard, &key, |_| (Step::Remove, ())), Err(Busy));
     assert_eq!(map.0.update_present(&guard, &key, |_| (Step::Remove, ())), Err(Busy));
@@ -678,4 +678,103 @@ fn a_long_list_splits_leaves_under_its_locks() {
         let expected: Vec<u64> = (0..3000).chain([1_000_000]).collect();
         assert_eq!(check(&map.0), expected);
     }
+}
+
+/// All stretches, a limited number of leaves after the other.
+fn viewed<'g>(table: &'g Ca<TestSchema>, guard: &'g epoch::Guard, amount: (usize, usize)) -> Vec<Stretch<'g, TestKey>> {
+    let mut stretches = Vec::new();
+    let mut from = None;
+    loop {
+        let before = stretches.len();
+        from = table.view(guard, from, amount, |_| false, |sight| match sight {
+            Sight::Stretch(stretch) => stretches.push(stretch),
+            Sight::Leaf(..) => panic!("no leaf is wanted"),
+        });
+        assert!(stretches.len() > before);
+        if from.is_none() {
+            return stretches;
+        }
+    }
+}
+
+#[test]
+fn a_view_shows_each_leaf_once_and_each_base_node_where_it_is() {
+    let map = Map(Ca::new(TestSchema));
+    let mut random = Random(3);
+    let keys: BTreeSet<u64> = (0..50_000).map(|_| random.below(1 << 20)).collect();
+    keys.iter().for_each(|n| map.put(*n, 1));
+    for n in (0..1 << 20).step_by(1 << 16) {
+        let guard = epoch::pin();
+        map.0.split_base(&guard, map.0.find(&TestKey::new(n)).0);
+    }
+    let guard = epoch::pin();
+    let hot = TestKey::new(700_000);
+    let (base, leaf) = map.0.find(&hot);
+    (0..3).for_each(|_| base.statistic().contended());
+    let changes = leaf.lock().changes();
+    for limit in [1, 200, usize::MAX] {
+        let stretches = viewed(&map.0, &guard, (limit, 1));
+        assert_eq!(stretches.iter().map(|stretch| stretch.keys).sum::<usize>(), keys.len());
+        assert!(stretches.is_sorted_by_key(|stretch| stretch.from.map(|key| key.number)));
+        let mut bases: Vec<usize> = stretches.iter().map(|stretch| stretch.base).collect();
+        bases.dedup();
+        assert_eq!(bases.len(), map.0.base_nodes());
+        for stretch in &stretches {
+            let sum = |of: fn(&(usize, usize, usize)) -> usize| stretch.sizes.iter().map(of).sum::<usize>();
+            assert_eq!((sum(|size| size.1), sum(|size| size.2)), (stretch.leaves, stretch.keys));
+            let is_hot = stretch.base == ptr::from_ref(base).addr();
+            assert_eq!((stretch.conflicts, stretch.statistic), if is_hot { (3, 750) } else { (0, 0) });
+        }
+        let at = stretches.iter().rposition(|stretch| stretch.from.is_none_or(|key| key.number <= hot.number));
+        assert!(stretches[at.unwrap()].changes >= changes);
+        let estimates = viewed(&map.0, &guard, (limit, 5));
+        let estimate: usize = estimates.iter().map(|stretch| stretch.keys).sum();
+        assert!(estimate.abs_diff(keys.len()) < keys.len() / 5, "{estimate}");
+    }
+    drop(guard);
+    check(&map.0);
+}
+
+#[test]
+fn a_view_shows_the_entries_of_the_leaves_that_are_wanted() {
+    let map = Map(Ca::new(TestSchema));
+    (0..10_000).for_each(|n| map.put(n, 1));
+    let guard = epoch::pin();
+    let place = map.0.find(&TestKey::new(5000)).1.lock().address();
+    let mut shown = Vec::new();
+    let show = |sight: Sight<'_, '_, TestKey>| match sight {
+        Sight::Leaf(at, entries) => shown.push((at, entries.len(), entries.iter().any(|entry| entry.key == TestSchema.word(&TestKey::new(5000))))),
+        Sight::Stretch(_) => (),
+    };
+    assert!(map.0.view(&guard, None, (usize::MAX, 1), |at| at == place, show).is_none());
+    let count = map.0.find(&TestKey::new(5000)).1.info().count();
+    assert_eq!(shown, [(place, count, true)]);
+}
+
+#[test]
+fn adaptations_are_logged_with_their_keys() {
+    let map = Map(Ca::new(TestSchema));
+    (0..50_000).for_each(|n| map.put(n, 1));
+    let split_or_join = |split: bool| {
+        let guard = epoch::pin();
+        let base = map.0.find(&TestKey::new(30_000)).0;
+        if split {
+            map.0.split_base(&guard, base);
+        } else {
+            map.0.join_base(&guard, base);
+        }
+    };
+    [true, true, false].into_iter().for_each(split_or_join);
+    let mut logged = Vec::new();
+    map.0.events().each_adaptation(|adaptation| {
+        let key: &TestKey = adaptation.key.as_ref().and_then(|key| key.downcast_ref()).expect("a key");
+        logged.push((adaptation.split, adaptation.number, key.number));
+    });
+    let Route::Many(route) = map.0.route() else {
+        panic!("two base nodes are left")
+    };
+    assert_eq!(logged.iter().map(|one| (one.0, one.1)).collect::<Vec<_>>(), [(true, 2), (true, 3), (false, 2)]);
+    // The join undid one of the two splits.
+    let left = number(route.key(0)).expect("a separator");
+    assert!(logged[..2].iter().any(|one| one.2 == left) && logged[2].2 != left);
 }

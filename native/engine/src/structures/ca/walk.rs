@@ -274,9 +274,9 @@ impl<S: OrderedSchema> Ca<S> {
     pub(super) fn enter(&self, leaf: Leaf, locking: bool) -> Result<Option<(Seen, Info)>, Busy> {
         loop {
             let seen = if locking {
-                Seen::Locked(Held::lock(leaf, &self.events)?.0)
+                Seen::Locked(Held::lock(leaf, &self.events, 0)?.0)
             } else {
-                Seen::Token(leaf, leaf.lock().token_counted(&self.events)?)
+                Seen::Token(leaf, leaf.lock().token_counted(&self.events, 0)?)
             };
             let info = leaf.info();
             if info.dead() {
@@ -288,7 +288,7 @@ impl<S: OrderedSchema> Ca<S> {
             }
             let mut held = match seen {
                 Seen::Locked(held) => held,
-                Seen::Token(..) => Held::lock(leaf, &self.events)?.0,
+                Seen::Token(..) => Held::lock(leaf, &self.events, 0)?.0,
             };
             let info = leaf.info();
             if !info.dead() && !info.ordered() {

@@ -36,6 +36,8 @@ pub const SLOTS: usize = 8;
 pub const MORE: usize = 3;
 /// A reader follows this many links before it checks that it is still in the bucket.
 const HOPS: usize = 16;
+/// The overflow blocks that [`Bucket::load`] looks at.
+const LOOKS: usize = 64;
 
 /// See the module's documentation.
 #[repr(C)]
@@ -482,6 +484,19 @@ impl<'g> Bucket<'g> {
     #[inline]
     pub fn has_full_block(self) -> bool {
         self.head.marks.read().is_full()
+    }
+
+    /// The number of entries, as far as [`LOOKS`] overflow blocks. Another thread may be changing them.
+    pub fn load(self, guard: &Guard) -> usize {
+        let marks = self.head.marks.read();
+        let mut load = marks.crowd();
+        let mut at = if marks.is_full() { self.overflow(guard) } else { None };
+        for _ in 0..LOOKS {
+            let Some(block) = at else { break };
+            load += block.marks.read().crowd();
+            at = block.next(guard);
+        }
+        load
     }
 
     /// The first overflow block.

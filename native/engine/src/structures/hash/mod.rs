@@ -30,15 +30,18 @@ mod directory;
 mod many;
 mod resize;
 mod traverse;
+mod view;
 
 pub use crate::shared::linear::Position;
+pub use crate::shared::linear::position as place_of_hash;
+pub use view::{Strip, View, LOADS, STRIPS};
 
 use crate::shared::linear::Size;
 use crate::{hash_of, Busy, Engine, Entry, Locked, Mark, Marked, Schema, Step, Trail};
 use bucket::{Bucket, Overflow, Search, Spare};
 use cats_sync::cache_line::CacheLine;
 use cats_sync::epoch::{self, Guard};
-use cats_sync::events::{self, Event, Events};
+use cats_sync::events::{self, Events};
 use cats_sync::facade::{spin_loop, AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use cats_sync::{backoff, probe};
 use directory::Directory;
@@ -264,7 +267,7 @@ impl<S: Schema> Hash<S> {
     #[cold]
     #[inline(never)]
     fn lock_again<'g>(&self, guard: &'g Guard, hash: u64) -> Result<(Bucket<'g>, u64), Busy> {
-        events::waiting(Some(self.events()), hash as usize, || {
+        events::waiting(Some(self.events()), hash as usize, hash, || {
             backoff::back_off(hash as usize);
             for _ in 0..SPINS {
                 spin_loop();
@@ -332,7 +335,7 @@ impl<S: Schema> Hash<S> {
         let probe = &probe;
         let word = self.shared.0.schema.word(probe);
         probe!(read_again, ptr::from_ref(self), hash);
-        self.events().count(Event::ReadAgain, 1);
+        self.events().read_again(hash as usize, hash);
         let mut overtaken = 0;
         for _ in 0..SPINS {
             if let Some(result) = self.try_read(guard, probe, word, hash, &mut look) {

@@ -8,9 +8,10 @@ use super::bucket::MORE;
 use super::{Hash, Held, Line};
 use crate::Schema;
 use cats_sync::epoch::Guard;
-use cats_sync::events::Event;
+use cats_sync::events::{Adaptation, Event};
 use cats_sync::facade::Ordering;
 use cats_sync::probe;
+use std::time::Instant;
 
 /// A deletion that leaves at most this many entries in its bucket checks whether to shrink.
 pub const LONELY: usize = 2;
@@ -22,6 +23,8 @@ const SLACK: i64 = 32;
 /// often.
 const BATCHED: usize = 16;
 const BATCH: usize = 4;
+/// From this size on, it is logged when the size comes to a power of two. Smaller tables have no log.
+const LOGGED: usize = 1024;
 /// The most batches for one update of a key.
 const ROUNDS: u32 = 3;
 
@@ -134,8 +137,22 @@ impl<S: Schema> Hash<S> {
             from.bucket
                 .divide(guard, to.bucket, &mut spare, |hash| hash >> 2 & half as u64 != 0);
         }
-        self.events().count(Event::Split, batch);
+        self.resized(true, batch, size + batch);
         Some(())
+    }
+
+    /// Counts a change of the size by a batch, and logs it if it is one that leads to a power of two in a table that is not small.
+    fn resized(&self, split: bool, batch: usize, buckets: usize) {
+        if buckets < LOGGED || !buckets.is_power_of_two() {
+            return self.events().count(if split { Event::Split } else { Event::Join }, batch);
+        }
+        self.events().adapted(batch, || Adaptation {
+            split,
+            at: Instant::now(),
+            number: buckets,
+            key: None,
+            bytes: 0,
+        });
     }
 
     /// Merges the last buckets of a table of `size` buckets into those that they were once split from. Does nothing in
@@ -174,7 +191,7 @@ impl<S: Schema> Hash<S> {
             .0
             .directory
             .cut(first, &self.growth.0.bytes, super::directory::retire(guard));
-        self.events().count(Event::Join, batch);
+        self.resized(false, batch, first);
         Some(())
     }
 }

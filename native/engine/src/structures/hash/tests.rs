@@ -237,3 +237,68 @@ fn a_held_bucket_is_busy() {
     drop(held);
     assert_eq!(map.get(0), Some(1));
 }
+
+/// The sums of a view, a limited number of buckets after the other.
+fn viewed(table: &Hash<TestSchema>, amount: (usize, usize)) -> View {
+    let guard = epoch::pin();
+    let mut view = View::default();
+    let strips = View::strips(table.buckets());
+    let mut next = Some(0);
+    while let Some(first) = next {
+        next = table.view(&guard, first, amount, strips, &mut view);
+    }
+    view
+}
+
+#[test]
+fn a_view_counts_each_bucket_once_in_its_part_of_the_hash_range() {
+    for number in [0, 1, 20, 1000, 30_000] {
+        let map = Map(hash());
+        (0..number).for_each(|n| map.put(n, 1));
+        let (buckets, strips) = (map.0.buckets(), View::strips(map.0.buckets()));
+        for limit in [1, 100, usize::MAX] {
+            let view = viewed(&map.0, (limit, 1));
+            let sum = |of: fn(&Strip) -> usize| view.strips.iter().map(of).sum::<usize>();
+            assert_eq!((sum(|strip| strip.buckets), sum(|strip| strip.keys)), (buckets, number as usize));
+            assert!(view.strips[..strips].iter().all(|strip| strip.buckets > 0));
+            let loads: Vec<usize> = view.loads.iter().enumerate().map(|(load, of)| load * of).collect();
+            assert_eq!(view.loads.iter().sum::<usize>(), buckets);
+            assert_eq!(loads.iter().sum::<usize>(), number as usize);
+        }
+        let before = viewed(&map.0, (100, 1));
+        let hot = hash_of(TestSchema.word(&TestKey::new(7)));
+        (0..100).for_each(|value| map.put(7, value));
+        let after = viewed(&map.0, (100, 1));
+        let changed = |strip: &usize| after.strips[*strip].changes > before.strips[*strip].changes;
+        assert_eq!((0..strips).filter(changed).collect::<Vec<_>>(), [View::strip_of(hot, strips)]);
+    }
+}
+
+/// As the lowest bits of bucket numbers select the strip, an odd distance is used.
+#[test]
+fn a_view_of_some_buckets_has_some_of_each_strip() {
+    let map = Map(hash());
+    (0..30_000).for_each(|n| map.put(n, 1));
+    for every in [3, 7, 15] {
+        let view = viewed(&map.0, (1000, every));
+        assert!(view.strips.iter().all(|strip| strip.buckets > 0));
+        let keys: usize = view.strips.iter().map(|strip| strip.keys).sum();
+        assert!((keys * every).abs_diff(30_000) < 3000, "{keys}");
+    }
+}
+
+#[test]
+fn growth_of_large_tables_is_logged() {
+    let map = Map(hash());
+    let logged = || {
+        let mut logged = Vec::new();
+        map.0.events().each_adaptation(|adaptation| logged.push((adaptation.split, adaptation.number)));
+        logged
+    };
+    (0..5000).for_each(|n| map.put(n, 1));
+    assert!(map.0.buckets() < 1024 && logged().is_empty() && map.0.events().bytes() == 0);
+    (5000..20_000).for_each(|n| map.put(n, 1));
+    assert_eq!(logged(), [(true, 1024), (true, 2048)]);
+    (0..20_000).for_each(|n| map.remove(n));
+    assert_eq!(logged()[2..], [(false, 2048), (false, 1024)]);
+}

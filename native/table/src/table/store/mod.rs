@@ -20,6 +20,7 @@ use cats_engine::{
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
 use cats_sync::events::{Event, Events, COUNTERS};
+use cats_sync::recorder::Recorder;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
 use cats_term::lease::NEVER;
@@ -217,6 +218,35 @@ impl Store {
             Structure::Hash(engine) | Structure::LeasedHash(engine, _) => Some(engine.events()),
             Structure::Ca(engine) | Structure::LeasedCa(engine, _) => Some(engine.events()),
             Structure::Other(engine) => engine.events(),
+        }
+    }
+
+    /// What happened to an engine that can be recorded. `None` for others.
+    pub fn recordable(&self) -> Option<&Events> {
+        match &self.structure {
+            Structure::Other(_) => None,
+            _ => self.events(),
+        }
+    }
+
+    /// The recorder of the contents.
+    pub fn recorder(&self) -> Option<&Recorder> {
+        self.recordable()?.recorder()
+    }
+
+    /// The tree, if that is how the contents are stored.
+    pub fn tree(&self) -> Option<&Ca<Ordered>> {
+        match &self.structure {
+            Structure::Ca(engine) | Structure::LeasedCa(engine, _) => Some(engine),
+            _ => None,
+        }
+    }
+
+    /// The hash table, if that is how the contents are stored.
+    pub fn hash_table(&self) -> Option<&Hash<Exact>> {
+        match &self.structure {
+            Structure::Hash(engine) | Structure::LeasedHash(engine, _) => Some(engine),
+            _ => None,
         }
     }
 

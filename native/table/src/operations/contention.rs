@@ -1,0 +1,99 @@
+//! What the contents of a table look like inside, and where operations met contention.
+
+use crate::object::schema::{OwnedKey, Probe};
+use crate::object::{body_bytes, is_group, key_of};
+use crate::table::Handle;
+use cats_engine::ca::{Sight, Stretch};
+use cats_engine::hash::View;
+use cats_engine::{hash_of, Entry};
+use cats_sync::events::Adaptation;
+use cats_sync::recorder::Recorder;
+use cats_term::TermRef;
+
+/// A key of the table, and the words of its object. They are not told if the key has many objects.
+pub type SizedKey<'g> = (TermRef<'g>, usize);
+
+/// What a view of a tree shows: leaves, and then the keys of recorded places there, with the numbers of the places.
+pub enum Seen<'g> {
+    Stretch(Stretch<'g, OwnedKey>),
+    Key(usize, SizedKey<'g>),
+}
+
+impl<'g> Handle<'g> {
+    /// The recorder of the table, if it is recorded.
+    pub fn recorder(self) -> Option<&'g Recorder> {
+        self.store().recorder()
+    }
+
+    /// Shows the last adaptations, the oldest first, with the keys at which base nodes were split or joined.
+    pub fn each_adaptation(self, mut show: impl FnMut(&Adaptation, Option<&OwnedKey>)) {
+        if let Some(events) = self.store().recordable() {
+            events.each_adaptation(|adaptation| {
+                let key = adaptation.key.as_ref().and_then(|key| key.downcast_ref());
+                show(adaptation, key);
+            });
+        }
+    }
+
+    /// The number of buckets, if the engine is `hash`.
+    pub fn hash_buckets(self) -> Option<usize> {
+        Some(cats_engine::Engine::buckets(self.store().hash_table()?))
+    }
+
+    /// See [`cats_engine::hash::Hash::view`]. Nothing for other engines.
+    pub fn view_buckets(self, first: usize, amount: (usize, usize), strips: usize, view: &mut View) -> Option<usize> {
+        self.store().hash_table()?.view(self.guard, first, amount, strips, view)
+    }
+
+    /// Whether the engine is `ca`.
+    pub fn has_tree(self) -> bool {
+        self.store().tree().is_some()
+    }
+
+    /// See [`cats_engine::ca::Ca::view`]. Nothing for other engines. Shows the keys of `places`, which are the address of a lock and the hash
+    /// of a key, if they are still there.
+    pub fn view_tree(
+        self,
+        from: Option<&Probe<'_>>,
+        amount: (usize, usize),
+        places: &[(u64, u64)],
+        mut show: impl FnMut(Seen<'g>),
+    ) -> Option<&'g OwnedKey> {
+        let is_wanted = |address: usize| places.iter().any(|(place, _)| *place == address as u64);
+        let visit = |sight: Sight<'_, 'g, OwnedKey>| match sight {
+            Sight::Stretch(stretch) => show(Seen::Stretch(stretch)),
+            Sight::Leaf(address, entries) => {
+                for (number, (place, hash)) in places.iter().enumerate() {
+                    let is_it = |entry: &&Entry| *place == address as u64 && hash_of(entry.key) == *hash;
+                    if let Some(entry) = entries.iter().find(is_it) {
+                        show(Seen::Key(number, self.sized_key(*entry)));
+                    }
+                }
+            }
+        };
+        let tree = self.store().tree()?;
+        tree.view(self.guard, from.map(Probe::erase), amount, is_wanted, visit)
+    }
+
+    /// A key with this hash, if the engine is `hash` and no writer holds the bucket.
+    pub fn key_of_hash(self, hash: u64) -> Option<SizedKey<'g>> {
+        let mut entries = Vec::new();
+        let take = |entry: Entry, out: &mut Vec<Entry>| {
+            if hash_of(entry.key) == hash {
+                out.push(entry);
+            }
+        };
+        let table = self.store().hash_table()?;
+        table.entries_at(self.guard, cats_engine::hash::place_of_hash(hash), &mut entries, take).ok()?;
+        entries.first().map(|entry| self.sized_key(*entry))
+    }
+
+    /// The key of an entry that was valid under the handle's guard.
+    fn sized_key(self, entry: Entry) -> SizedKey<'g> {
+        // SAFETY: what the entry points to is not freed under the guard.
+        unsafe {
+            let bytes = if is_group(entry.body) { 0 } else { body_bytes(entry.body) };
+            (key_of(entry, self.table.key()), bytes / 8)
+        }
+    }
+}

@@ -88,6 +88,10 @@
     record/1,
     recorded/1,
     stop_recording/1,
+    trace_start/2,
+    trace_stop/1,
+    trace_slots/1,
+    trace_events/2,
     dirty/2,
     dirty_call/2,
     failure/0
@@ -579,6 +583,27 @@ recorded(_Table) -> erlang:nif_error(not_loaded).
 %% @doc Ends a recording.
 -spec stop_recording(Recording :: reference()) -> true.
 stop_recording(_Recording) -> erlang:nif_error(not_loaded).
+%% @doc Starts to record events of these kinds (see native/sync/src/trace.rs), up to so many of each thread. Returns `false' if a recording
+%% is on. One ends with its reference.
+-spec trace_start(Kinds :: [atom()], Room :: pos_integer()) -> reference() | false.
+trace_start(_Kinds, _Room) -> erlang:nif_error(not_loaded).
+
+%% @doc Ends a recording. Returns the nanoseconds since its start, and the monotonic time of the VM now.
+-spec trace_stop(reference()) -> {Nanoseconds :: non_neg_integer(), integer()}.
+trace_stop(_Recording) -> erlang:nif_error(not_loaded).
+
+%% @doc The threads that have recorded anything, and how many events found no room at all.
+-spec trace_slots(reference()) -> {[non_neg_integer()], Missed :: non_neg_integer()}.
+trace_slots(_Recording) -> erlang:nif_error(not_loaded).
+
+%% @doc What one of these threads has recorded, the oldest first, and how many older events were lost. Raises `dirty' unless called on a
+%% dirty scheduler.
+-spec trace_events(reference(), Slot :: non_neg_integer()) -> {Thread :: binary(), Lost :: non_neg_integer(), [trace_event()]}.
+trace_events(_Recording, _Slot) -> erlang:nif_error(not_loaded).
+
+%% What happened, and to what. End and duration are in nanoseconds, the end from the start of the recording.
+-type trace_event() :: {Kind :: atom(), End :: non_neg_integer(), Duration :: non_neg_integer(), Subject :: non_neg_integer(),
+                        pid() | undefined, First :: term(), Second :: term()}.
 
 %% @doc Calls the native function with that name on a dirty scheduler, where it never raises `dirty'.
 -spec dirty(atom(), [term()]) -> term().

@@ -2,6 +2,7 @@
 -module(cats_web_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([decoded/1]).
 -export([page/1, node/1, tables/1, table/1, json/1, metrics/1, metrics_of_odd_names/1, dashboard/1, token/1, names_of_the_host/1,
          bad_options/1, only_reads/1, odd_requests/1, connections/1, slow_clients/1, many_tables/1, stopped/1]).
 
@@ -65,6 +66,7 @@ json_of(Path, Config) ->
 
 %% --- A reader of JSON that accepts no more than RFC 8259 does ---
 
+%% @doc What a text in JSON stands for.
 decoded(Text) ->
     {Value, Rest} = value(space(Text)),
     ?assertEqual(<<>>, space(Rest)),

@@ -26,6 +26,7 @@
 use crate::facade::{fence, global, AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, Witness};
 use crate::slab;
 use crate::thread::{slots, Slot, Thread, DEPTH, DUE, ENDING, THREAD, UNREGISTERED};
+use crate::trace::{self, Event, Kind};
 use crate::{barrier, probe};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -383,6 +384,7 @@ fn seal(bag: *mut Bag) {
     // SAFETY: the caller's own bag.
     let owned = unsafe { &mut *bag };
     probe!(retire, owned.len, owned.weight);
+    trace::record(|| Event::new(Kind::Retire, 0, [owned.len as u64, owned.weight as u64]));
     // Relaxed: a statistic; added before the push so that it never falls below zero.
     DOMAIN.weight.fetch_add(owned.weight, Ordering::Relaxed);
     let mut head = DOMAIN.sealed.load(Ordering::Relaxed);
@@ -739,5 +741,6 @@ fn free(mut at: *mut Bag) -> usize {
         }
     }
     probe!(reclaim, freed, weight);
+    trace::record(|| Event::new(Kind::Reclaim, 0, [freed as u64, weight as u64]));
     freed
 }

@@ -8,6 +8,7 @@ use crate::facade::{AtomicPtr, AtomicU64, Ordering};
 use crate::recorder::Recorder;
 use crate::slab::Own;
 use crate::tally::Tally;
+use crate::trace::{self, Kind};
 use crate::try_cell::TryCell;
 use crate::{probe, Busy};
 use std::any::Any;
@@ -229,6 +230,7 @@ impl Events {
     #[cold]
     pub fn read_again(&self, place: usize, hash: u64) {
         self.count(Event::ReadAgain, 1);
+        self.record(Kind::ReadAgain, [hash, 0]);
         if let Some(recorder) = self.recorder() {
             recorder.read_again(place as u64, hash);
         }
@@ -282,12 +284,27 @@ impl Events {
             }
         }
         if let Some(more) = other.more() {
-            more.log.with(mem::take).into_iter().flatten().for_each(|adaptation| self.log(adaptation));
+            more.log
+                .with(mem::take)
+                .into_iter()
+                .flatten()
+                .for_each(|adaptation| self.log(adaptation));
         }
         if let Some(recorder) = other.own_recorder() {
             self.set_recorder(Some(&recorder));
             other.set_recorder(None);
         }
+    }
+
+    /// By which a [trace](crate::trace) knows the contents of a table.
+    pub fn address(&self) -> u64 {
+        ptr::from_ref(self).addr() as u64
+    }
+
+    /// Records an event of the table in a trace, if one is on.
+    #[inline(always)]
+    pub fn record(&self, kind: Kind, arguments: [u64; 2]) {
+        trace::record(|| trace::Event::new(kind, self.address(), arguments));
     }
 
     /// Bytes of the counters, of the log and of the recorder.
@@ -306,24 +323,31 @@ impl Events {
 /// When a wait began, and another process that was in a call on the table then, or 0.
 struct Begin(Instant, u64);
 
-impl Events {
+impl Begin {
     #[inline(never)]
-    fn begin(&self) -> Begin {
-        let other = self.recorder().map_or(0, Recorder::someone_else);
-        Begin(Instant::now(), other)
+    fn now(events: Option<&Events>) -> Self {
+        let other = events.and_then(Events::recorder).map_or(0, Recorder::someone_else);
+        Self(Instant::now(), other)
     }
 
     #[inline(never)]
-    fn end(&self, Begin(begin, other): Begin, place: usize, hash: u64, success: bool) {
+    fn end(self, events: Option<&Events>, place: usize, hash: u64, success: bool) {
+        let Self(begin, other) = self;
         let time = begin.elapsed();
-        self.waited(time, success);
-        if let Some(recorder) = self.recorder() {
-            recorder.waited(place as u64, hash, time, other);
+        if let Some(events) = events {
+            events.waited(time, success);
+            if let Some(recorder) = events.recorder() {
+                recorder.waited(place as u64, hash, time, other);
+            }
         }
+        trace::record_since(begin, || {
+            let contents = events.map_or(0, Events::address);
+            trace::Event::new(Kind::Wait, contents, [place as u64, success.into()])
+        });
     }
 }
 
-/// Runs a wait for a lock, between two probes, and counts it. `place` is the lock's address, or the hash of the key that it guards. `hash` is
+/// Runs a wait for a lock, between two probes, counts it, and records it in a trace. `place` is the lock's address, or the hash of the key that it guards. `hash` is
 /// that of the key for which the caller wants the lock, or 0. To be called as [`Events::recorder`].
 #[inline(always)]
 pub fn waiting<R>(
@@ -333,10 +357,10 @@ pub fn waiting<R>(
     wait: impl FnOnce() -> Result<R, Busy>,
 ) -> Result<R, Busy> {
     probe!(lock_wait_begin, place);
-    let begin = events.map(|events| (events, events.begin()));
+    let begin = (events.is_some() || trace::is_on()).then(|| Begin::now(events));
     let result = wait();
-    if let Some((events, begin)) = begin {
-        events.end(begin, place, hash, result.is_ok());
+    if let Some(begin) = begin {
+        begin.end(events, place, hash, result.is_ok());
     }
     probe!(lock_wait_end, place, result.is_ok());
     result
@@ -420,7 +444,10 @@ mod tests {
             assert!(events.own_recorder().is_none());
         }
         let places = recorder.places();
-        assert_eq!((places.len(), places[0].what, places[0].waits, places[0].reads), (1, (8, 9), 1, 2));
+        assert_eq!(
+            (places.len(), places[0].what, places[0].waits, places[0].reads),
+            (1, (8, 9), 1, 2)
+        );
         assert_eq!(Arc::strong_count(&recorder), 1);
     }
 

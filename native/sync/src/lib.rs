@@ -24,6 +24,7 @@ pub mod stat_rw_lock;
 pub mod stripes;
 pub mod tally;
 mod thread;
+pub mod trace;
 pub mod try_cell;
 pub mod version_lock;
 

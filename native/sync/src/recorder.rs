@@ -49,7 +49,9 @@ impl<const N: usize> Hits<N> {
         self.0[(mixed >> 32) as usize % SETS].with(|set| {
             let known = set.iter().position(|met| met.what == what);
             let place = known.unwrap_or_else(|| {
-                let least = (0..WAYS).min_by_key(|&way| set[way].waits + set[way].reads).unwrap_or(0);
+                let least = (0..WAYS)
+                    .min_by_key(|&way| set[way].waits + set[way].reads)
+                    .unwrap_or(0);
                 set[least] = Met::of(what);
                 least
             });

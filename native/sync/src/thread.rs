@@ -68,7 +68,11 @@ impl Slot {
     fn told_caller(&self, recorder: u64) -> u64 {
         // Acquire: see `tell_caller`. The second look nearly always notices that the process is that of a later call.
         let is_it = || self.recorder.load(Ordering::Acquire) == recorder;
-        let process = if is_it() { self.caller.load(Ordering::Acquire) } else { 0 };
+        let process = if is_it() {
+            self.caller.load(Ordering::Acquire)
+        } else {
+            0
+        };
         if is_it() {
             process
         } else {

@@ -5,6 +5,7 @@
 use cats_sync::epoch::{announce_garbage, collect, on_garbage, pin, rest};
 use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use cats_sync::seqlock::SeqCount;
+use cats_sync::trace::Ring;
 use cats_sync::version_lock::VersionLock;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -465,4 +466,19 @@ fn nothing_is_changed_after_a_request_for_rest_was_heard() {
             );
         }
     });
+}
+
+/// The words of an entry of a ring: it is whole if they belong together.
+fn entry(number: u64) -> [u64; 2] {
+    [number, !number]
+}
+
+#[test]
+fn an_entry_that_is_read_while_its_place_is_written_again_is_whole() {
+    let ring = || Arc::new(Ring::<2>::new(1).unwrap());
+    let write = |ring: &Ring<2>| (0..2).for_each(|number| ring.write(entry(number)));
+    let read = |ring: &Ring<2>| {
+        ring.read(|words| assert_eq!(words, entry(words[0])));
+    };
+    together(ring, write, read);
 }

@@ -157,14 +157,7 @@ pub fn recorded(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     let meetings: Vec<Term> = recorder
         .meetings()
         .iter()
-        .map(|met| {
-            env.tuple(&[
-                Term(met.what.0),
-                Term(met.what.1),
-                number(met.waits),
-                number(met.time),
-            ])
-        })
+        .map(|met| env.tuple(&[Term(met.what.0), Term(met.what.1), number(met.waits), number(met.time)]))
         .collect();
     let all = recorder.recorded();
     env.account(begin.elapsed().as_nanos() as usize);
@@ -244,7 +237,9 @@ fn tree_structure(env: Env, handle: Handle<'_>, from: Option<&Probe<'_>>, every:
     });
     let mut rows = Vec::new();
     for stretch in stretches {
-        let sizes = stretch.sizes.map(|(slots, leaves, keys)| env.tuple(&[number(slots), number(leaves), number(keys)]));
+        let sizes = stretch
+            .sizes
+            .map(|(slots, leaves, keys)| env.tuple(&[number(slots), number(leaves), number(keys)]));
         rows.push(env.tuple(&[
             key_list(env, stretch.from)?,
             number(stretch.base),

@@ -101,6 +101,10 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
         _ if item == atoms::binary() => binaries(env, handle),
         _ if item == atoms::stats() => statistics(env, handle),
         _ if item == atoms::counters() => Ok(counters(env, handle)),
+        _ if item == atoms::trace() => {
+            let numbers = [table.serial(), handle.trace_address()];
+            Ok(env.tuple(&numbers.map(|number| env.unsigned(number))))
+        }
         _ => Err(bad()),
     }
 }

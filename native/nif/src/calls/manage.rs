@@ -3,7 +3,7 @@
 use super::expiry::lifetime;
 use super::*;
 use crate::entry::settings::reader_groups;
-use cats_sync::probe_lazy;
+use cats_sync::{probe_lazy, trace};
 use cats_table::{
     pid_number, Access, Collect, EngineName, EngineOption, Heir, Kind as TableKind, Lifetime, OptionItem, Policy,
     Position, Refusal, Unit, Values, WriteConcurrency, NOBODY,
@@ -47,6 +47,7 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
         pid_number(table.owner()),
         start(&c_text(table.options().engine().text().into()))
     );
+    trace::record(|| trace::Event::new(trace::Kind::Created, table.serial(), [name.0, 0]).by(table.owner()));
     let term = designation(env, &table);
     // The registry has this reference now, and gives it up by `forget`.
     table.into_raw();
@@ -321,6 +322,8 @@ pub fn rename(env: Env, &[table, name]: &[Term; 2]) -> Result<Term, Failure> {
     }
     registry().rename(&Vm(env), handle, name.0, env.this_process().0)?;
     probe_lazy!(table_renamed, handle.table().serial(), start(&atom_text(name)));
+    let renamed = || trace::Event::new(trace::Kind::Renamed, handle.table().serial(), [name.0, 0]);
+    trace::record(|| renamed().by(env.this_process().0));
     Ok(if handle.table().options().named() { name } else { table })
 }
 

@@ -13,6 +13,7 @@
 //! | `select` | select, match and their kin, scan |
 //! | `transaction` | what `cats_transaction` calls |
 //! | `snapshot` | taking a snapshot |
+//! | `tracing` | what `cats_trace` calls |
 //! | `manage` | new, delete/1, rename, whereis, give_away, claim, setopts, safe_fixtable, all |
 //! | `info` | info |
 //! | `contention` | contention |
@@ -31,6 +32,7 @@ pub mod read;
 pub mod reaper;
 pub mod select;
 pub mod snapshot;
+pub mod tracing;
 pub mod transaction;
 pub mod traverse;
 pub mod update;
@@ -47,6 +49,7 @@ use crate::vm::resource::{Kind, Owned, Value};
 use crate::vm::{on_dirty_scheduler, on_scheduler, Env, Term};
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::events::Event;
+use cats_sync::trace;
 use cats_table::{
     Cause, Handle, Host, Naming, Object, ObjectRef, Objects, Operation, Probe, Registry, Right, Table, Time,
 };
@@ -276,7 +279,25 @@ pub fn again(env: Env, table: Term, event: Event) {
         },
     };
     handle.table().take_back_count(&guard);
+    if event == Event::Busy {
+        let again = || trace::Event::new(trace::Kind::Busy, handle.table().serial(), [0, 0]);
+        trace::record(|| again().by(env.this_process().0));
+    }
     handle.count_event(event, 1);
+}
+
+/// The serial number of the table, or of the table of a cursor, that an argument names; 0 for others. For a trace.
+#[cold]
+pub fn serial(env: Env, term: Term) -> u64 {
+    if let Some(table) = TABLES.get(env, term) {
+        return table.serial();
+    }
+    if let Some(table) = select::table_of_cursor(env, term) {
+        return table.serial();
+    }
+    let guard = pin();
+    let found = registry().find(&Vm(env), &guard, term.0, env.this_process().0);
+    found.map_or(0, |handle| handle.table().serial())
 }
 
 /// The table of a name in the usual case: see [`Registry::find_near`]. Not inlined, so that calls by identifier need fewer

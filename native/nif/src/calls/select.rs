@@ -7,7 +7,7 @@ use super::*;
 use crate::vm::external;
 use cats_pattern::{Arena, Foregone, Output, PatternResult, Program};
 use cats_sync::epoch::{pin, Guard};
-use cats_sync::probe;
+use cats_sync::{probe, trace};
 use cats_table::{Direction, Kind as TableKind, Met, Place, Selection};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -208,6 +208,11 @@ fn few_in_range(env: Env, order: &Order<'_>) -> Result<Option<Term>, Failure> {
 /// `is_cursor(Term)`.
 pub fn is_cursor(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     Ok(atoms::boolean(CURSORS.get(env, term).is_some()))
+}
+
+/// The table of a cursor, if the term is one.
+pub fn table_of_cursor(env: Env<'_>, term: Term) -> Option<&Table> {
+    CURSORS.get(env, term).map(|cursor| &*cursor.table)
 }
 
 /// `select_at(Function, Table, Specification, Place)`: a cursor where an equal selection with a limit has been.
@@ -511,6 +516,10 @@ fn run(env: Env, handle: Handle<'_>, mut task: Task, result: Term) -> Result<Ter
     if long {
         probe!(long_hold, handle.table().serial(), taken);
     }
+    trace::record_since(begin, || {
+        let event = trace::Event::new(trace::Kind::Slice, handle.table().serial(), [long.into(), 0]);
+        event.by(env.this_process().0)
+    });
     handle.count_slice(matches!(state, State::Slice), long);
     env.account(taken);
     wake(env);

@@ -3,12 +3,15 @@
 //! An exception of the function comes back as a value. The VM may still be finishing to load the module. An exception on a dirty
 //! scheduler then makes the VM read memory that it has freed, as the debug VM of OTP 29 shows.
 
+use crate::calls;
 use crate::entry::failure::Failure;
 use crate::entry::functions::FUNCTIONS;
 use crate::vm::atoms;
 use crate::vm::{Env, Term};
 use cats_sync::probe;
+use cats_sync::trace::{self, Event, Kind};
 use std::sync::OnceLock;
+use std::time::Instant;
 
 /// The most arguments that a native function has.
 const MAX_ARITY: usize = 8;
@@ -29,7 +32,7 @@ pub fn dirty_call(env: Env, &[name, list]: &[Term; 2]) -> Result<Term, Failure> 
         Err(reason) => (atoms::error(), reason),
     };
     // Replacing or refusing a large object leaves it to the reaper.
-    crate::calls::wake(env);
+    calls::wake(env);
     Ok(env.tuple(&[tag, value]))
 }
 
@@ -49,7 +52,20 @@ fn call(env: Env, name: Term, list: Term) -> Result<Term, Term> {
         .find(|(atom, function)| **atom == name && function.arity as usize == arity && !function.is_dirty())
         .ok_or(atoms::none())?;
     probe!(dirty_begin, function.c_name(), arity);
+    let traced = trace::is_on().then(|| {
+        (
+            Instant::now(),
+            arguments[..arity].first().map_or(0, |&table| calls::serial(env, table)),
+        )
+    });
+    let event = |kind, table, success| Event::new(kind, table, [name.0, success]).by(env.this_process().0);
+    if let Some((_, table)) = traced {
+        trace::record(|| event(Kind::CallBegin, table, 0));
+    }
     let result = function.run(env, &arguments[..arity]);
+    if let Some((begin, table)) = traced {
+        trace::record_since(begin, || event(Kind::Call, table, result.is_ok().into()));
+    }
     probe!(dirty_end, function.c_name(), arity, result.is_ok());
     result
 }

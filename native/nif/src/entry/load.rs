@@ -8,6 +8,7 @@
 
 use crate::calls::contention::RECORDINGS;
 use crate::calls::select::CURSORS;
+use crate::calls::tracing::TRACES;
 use crate::calls::{self, TABLES};
 use crate::entry::dirty;
 use crate::entry::functions::FUNCTIONS;
@@ -140,6 +141,7 @@ fn open_kinds(env: Env) -> Result<(), Refusal> {
     let tables = TABLES.open(env).ok_or(Refusal::NoResourceType)?;
     let cursors = CURSORS.open(env).ok_or(Refusal::NoResourceType)?;
     let recordings = RECORDINGS.open(env).ok_or(Refusal::NoResourceType)?;
+    let traces = TRACES.open(env).ok_or(Refusal::NoResourceType)?;
     #[cfg(feature = "selftest")]
     {
         use crate::entry::selftest::KEPT;
@@ -150,6 +152,7 @@ fn open_kinds(env: Env) -> Result<(), Refusal> {
     TABLES.commit(tables);
     CURSORS.commit(cursors);
     RECORDINGS.commit(recordings);
+    TRACES.commit(traces);
     Ok(())
 }
 

@@ -111,6 +111,7 @@ atoms! {
     stats = "stats",
     system_limit = "system_limit",
     table_type = "table_type",
+    trace = "trace",
     true_ = "true",
     ttl = "ttl",
     type_ = "type",

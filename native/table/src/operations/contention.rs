@@ -84,7 +84,9 @@ impl<'g> Handle<'g> {
             }
         };
         let table = self.store().hash_table()?;
-        table.entries_at(self.guard, cats_engine::hash::place_of_hash(hash), &mut entries, take).ok()?;
+        table
+            .entries_at(self.guard, cats_engine::hash::place_of_hash(hash), &mut entries, take)
+            .ok()?;
         entries.first().map(|entry| self.sized_key(*entry))
     }
 
@@ -92,7 +94,11 @@ impl<'g> Handle<'g> {
     fn sized_key(self, entry: Entry) -> SizedKey<'g> {
         // SAFETY: what the entry points to is not freed under the guard.
         unsafe {
-            let bytes = if is_group(entry.body) { 0 } else { body_bytes(entry.body) };
+            let bytes = if is_group(entry.body) {
+                0
+            } else {
+                body_bytes(entry.body)
+            };
             (key_of(entry, self.table.key()), bytes / 8)
         }
     }

@@ -21,6 +21,7 @@ use cats_sync::epoch::{pin, Guard};
 use cats_sync::probe;
 use cats_sync::recorder::Recorder;
 use cats_sync::slab::Own;
+use cats_sync::trace::{self, Event, Kind};
 use cats_sync::Busy;
 use cats_term::Block;
 use lock_free::LockFree;
@@ -315,7 +316,7 @@ impl Registry {
             })??;
             if entered {
                 if !table.is_blank() {
-                    probe!(table_contents, table.serial(), table.store(guard).engine_address());
+                    tell_contents(table, table.store(guard));
                 }
                 // The owner's death may have been reported before.
                 if host.may_outlive_caller() && !host.is_alive(owner) {
@@ -454,6 +455,7 @@ impl Registry {
             coming.unwrap_or(leaving).insert(to, table, member);
             table.set_owner(to);
             probe!(table_given, table.serial(), pid_number(from), pid_number(to));
+            trace::record(|| Event::new(Kind::Given, table.serial(), [from, to]));
             true
         };
         let (leaving, coming) = (self.members(from), self.members(to));
@@ -602,6 +604,7 @@ impl Registry {
         match removed {
             Ok(Some(_more)) => {
                 probe!(table_deleted, table.serial(), pid_number(table.owner()));
+                trace::record(|| Event::new(Kind::Deleted, table.serial(), [0, 0]).by(table.owner()));
                 // SAFETY: the table is dead and its name gone: nobody finds the store or the registry's reference any more.
                 unsafe { self.retire_table(guard, table) };
                 wake(host);
@@ -647,7 +650,7 @@ impl Registry {
                 return Err(Failure::Bad(Cause::Id));
             }
             if table.is_blank() {
-                probe!(table_contents, table.serial(), store.engine_address());
+                tell_contents(table, &store);
                 table.furnish(store);
             }
             Ok(())
@@ -671,7 +674,7 @@ impl Registry {
         })??;
         // SAFETY: the table has another store now: nobody finds this one any more.
         unsafe { retire_store(handle.guard, old) };
-        probe!(table_contents, table.serial(), handle.store().engine_address());
+        tell_contents(table, handle.store());
         wake(host);
         Ok(())
     }
@@ -865,6 +868,12 @@ pub fn pid_number(pid: u64) -> u64 {
     (pid >> 4) & 0xfff_ffff
 }
 
+/// Tells who looks that a table has contents of its own.
+fn tell_contents(table: &Table, store: &Store) {
+    probe!(table_contents, table.serial(), store.engine_address());
+    trace::record(|| Event::new(Kind::Contents, table.serial(), [store.trace_address(), 0]));
+}
+
 /// Where a walk over all tables stands; the default is the start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position(Option<(u64, u64)>);
@@ -900,6 +909,13 @@ fn announce(store: &Store) -> (bool, usize) {
     let announced = objects > SMALL_OBJECTS || bytes > SMALL_BYTES;
     if announced {
         probe!(retire_contents, store.engine_address(), objects, bytes);
+        trace::record(|| {
+            Event::new(
+                Kind::RetireContents,
+                store.trace_address(),
+                [objects as u64, bytes as u64],
+            )
+        });
         reaper::expect();
     }
     (announced, bytes)

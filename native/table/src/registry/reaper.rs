@@ -12,6 +12,7 @@ use cats_sync::epoch;
 use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use cats_sync::probe;
 use cats_sync::slab::Own;
+use cats_sync::trace::{self, Event, Kind};
 use cats_term::Dismantled;
 use std::ptr::null_mut;
 use std::sync::{Arc, LazyLock};
@@ -176,6 +177,7 @@ fn step(registry: &Registry, host: &dyn Host, garbage: Garbage) -> Result<Option
         Garbage::Store(mut store) => match store.dismantle(PLACES) {
             true => {
                 probe!(reclaim_contents, store.engine_address());
+                trace::record(|| Event::new(Kind::ReclaimContents, store.trace_address(), [0, 0]));
                 None
             }
             false => Some(Garbage::Store(store)),

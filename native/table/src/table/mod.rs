@@ -420,7 +420,8 @@ impl Table {
     /// Says whether the table has a recorder. The caller holds the registry's lock for the table.
     pub(crate) fn set_recorded(&self, recorded: bool) {
         let state = self.state.load(Ordering::Relaxed) & !RECORDED;
-        self.state.store(state | if recorded { RECORDED } else { 0 }, Ordering::Release);
+        self.state
+            .store(state | if recorded { RECORDED } else { 0 }, Ordering::Release);
     }
 
     /// Counts an operation, if operations are counted. Never fails.
@@ -623,6 +624,11 @@ impl<'g> Handle<'g> {
     #[inline]
     pub(crate) fn store(self) -> &'g Store {
         self.table.store(self.guard)
+    }
+
+    /// By which a [trace](cats_sync::trace) knows the contents, 0 if they are not the table's own.
+    pub fn trace_address(self) -> u64 {
+        self.store().trace_address()
     }
 
     /// Whether the table was found by its identifier, not by a name.

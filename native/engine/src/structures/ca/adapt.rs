@@ -19,6 +19,7 @@ use cats_sync::epoch::Guard;
 use cats_sync::events::Adaptation;
 use cats_sync::facade::Ordering::*;
 use cats_sync::probe;
+use cats_sync::trace;
 use cats_sync::version_lock::VersionLock;
 use std::time::Instant;
 
@@ -76,8 +77,10 @@ impl<S: OrderedSchema> Ca<S> {
         })
     }
 
-    /// Counts and logs a split or join at a key, after which there are so many base nodes.
+    /// Counts, logs and traces a split or join at a key, after which there are so many base nodes.
     fn log_adaptation(&self, split: bool, number: usize, key: Bound<S::Key>) {
+        let kind = if split { trace::Kind::Split } else { trace::Kind::Join };
+        self.events.record(kind, [number as u64, 0]);
         self.events.adapted(1, || {
             // SAFETY: separators are not null. They live as long as the caller's guard.
             let own = self.schema.own_probe(self.schema.probe(unsafe { &*key }));

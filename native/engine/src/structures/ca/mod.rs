@@ -33,7 +33,9 @@ mod view;
 mod walk;
 
 use crate::shared::line::{self, wide};
-use crate::{hash_of, Busy, Cursor, Engine, Entry, Locked, Mark, Marked, OrderedEngine, OrderedSchema, Range, Step, Trail};
+use crate::{
+    hash_of, Busy, Cursor, Engine, Entry, Locked, Mark, Marked, OrderedEngine, OrderedSchema, Range, Step, Trail,
+};
 use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
 use cats_sync::events::Events;
@@ -45,10 +47,10 @@ use cats_sync::version_lock::VersionLock;
 use inner::{Inner, Kind, Node};
 use leaf::{Held, Leaf, Place, Wanted};
 use route::Route;
-pub use view::{Sight, Stretch, LEAF_SIZES};
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
+pub use view::{Sight, Stretch, LEAF_SIZES};
 
 /// How often an optimistic read fails before it takes locks.
 const PATIENCE: u32 = 8;

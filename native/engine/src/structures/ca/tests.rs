@@ -686,10 +686,16 @@ fn viewed<'g>(table: &'g Ca<TestSchema>, guard: &'g epoch::Guard, amount: (usize
     let mut from = None;
     loop {
         let before = stretches.len();
-        from = table.view(guard, from, amount, |_| false, |sight| match sight {
-            Sight::Stretch(stretch) => stretches.push(stretch),
-            Sight::Leaf(..) => panic!("no leaf is wanted"),
-        });
+        from = table.view(
+            guard,
+            from,
+            amount,
+            |_| false,
+            |sight| match sight {
+                Sight::Stretch(stretch) => stretches.push(stretch),
+                Sight::Leaf(..) => panic!("no leaf is wanted"),
+            },
+        );
         assert!(stretches.len() > before);
         if from.is_none() {
             return stretches;
@@ -723,9 +729,14 @@ fn a_view_shows_each_leaf_once_and_each_base_node_where_it_is() {
             let sum = |of: fn(&(usize, usize, usize)) -> usize| stretch.sizes.iter().map(of).sum::<usize>();
             assert_eq!((sum(|size| size.1), sum(|size| size.2)), (stretch.leaves, stretch.keys));
             let is_hot = stretch.base == ptr::from_ref(base).addr();
-            assert_eq!((stretch.conflicts, stretch.statistic), if is_hot { (3, 750) } else { (0, 0) });
+            assert_eq!(
+                (stretch.conflicts, stretch.statistic),
+                if is_hot { (3, 750) } else { (0, 0) }
+            );
         }
-        let at = stretches.iter().rposition(|stretch| stretch.from.is_none_or(|key| key.number <= hot.number));
+        let at = stretches
+            .iter()
+            .rposition(|stretch| stretch.from.is_none_or(|key| key.number <= hot.number));
         assert!(stretches[at.unwrap()].changes >= changes);
         let estimates = viewed(&map.0, &guard, (limit, 5));
         let estimate: usize = estimates.iter().map(|stretch| stretch.keys).sum();
@@ -743,10 +754,19 @@ fn a_view_shows_the_entries_of_the_leaves_that_are_wanted() {
     let place = map.0.find(&TestKey::new(5000)).1.lock().address();
     let mut shown = Vec::new();
     let show = |sight: Sight<'_, '_, TestKey>| match sight {
-        Sight::Leaf(at, entries) => shown.push((at, entries.len(), entries.iter().any(|entry| entry.key == TestSchema.word(&TestKey::new(5000))))),
+        Sight::Leaf(at, entries) => shown.push((
+            at,
+            entries.len(),
+            entries
+                .iter()
+                .any(|entry| entry.key == TestSchema.word(&TestKey::new(5000))),
+        )),
         Sight::Stretch(_) => (),
     };
-    assert!(map.0.view(&guard, None, (usize::MAX, 1), |at| at == place, show).is_none());
+    assert!(map
+        .0
+        .view(&guard, None, (usize::MAX, 1), |at| at == place, show)
+        .is_none());
     let count = map.0.find(&TestKey::new(5000)).1.info().count();
     assert_eq!(shown, [(place, count, true)]);
 }
@@ -767,13 +787,20 @@ fn adaptations_are_logged_with_their_keys() {
     [true, true, false].into_iter().for_each(split_or_join);
     let mut logged = Vec::new();
     map.0.events().each_adaptation(|adaptation| {
-        let key: &TestKey = adaptation.key.as_ref().and_then(|key| key.downcast_ref()).expect("a key");
+        let key: &TestKey = adaptation
+            .key
+            .as_ref()
+            .and_then(|key| key.downcast_ref())
+            .expect("a key");
         logged.push((adaptation.split, adaptation.number, key.number));
     });
     let Route::Many(route) = map.0.route() else {
         panic!("two base nodes are left")
     };
-    assert_eq!(logged.iter().map(|one| (one.0, one.1)).collect::<Vec<_>>(), [(true, 2), (true, 3), (false, 2)]);
+    assert_eq!(
+        logged.iter().map(|one| (one.0, one.1)).collect::<Vec<_>>(),
+        [(true, 2), (true, 3), (false, 2)]
+    );
     // The join undid one of the two splits.
     let left = number(route.key(0)).expect("a separator");
     assert!(logged[..2].iter().any(|one| one.2 == left) && logged[2].2 != left);

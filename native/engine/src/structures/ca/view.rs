@@ -66,11 +66,17 @@ impl<S: OrderedSchema> Ca<S> {
             let (base, leaf, low, high) = self.descend_to(&target, |turn| turns.add(turn));
             let (leaves, low, high) = match turns.last {
                 Some(turn) => {
-                    let leaves = (turn.index..turn.inner.len()).map(|child| match Node(turn.inner.child(child)).kind::<S::Key>() {
-                        Kind::Leaf(leaf) => leaf,
-                        Kind::Inner(_) => unreachable!("all leaves of a tree are on one level"),
+                    let leaves = (turn.index..turn.inner.len()).map(|child| {
+                        match Node(turn.inner.child(child)).kind::<S::Key>() {
+                            Kind::Leaf(leaf) => leaf,
+                            Kind::Inner(_) => unreachable!("all leaves of a tree are on one level"),
+                        }
                     });
-                    (leaves.collect(), turn.inner.bounds(turn.index, turn.low, turn.high).0, turn.high)
+                    (
+                        leaves.collect(),
+                        turn.inner.bounds(turn.index, turn.low, turn.high).0,
+                        turn.high,
+                    )
                 }
                 None => (vec![leaf], low, high),
             };

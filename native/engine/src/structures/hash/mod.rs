@@ -32,8 +32,8 @@ mod resize;
 mod traverse;
 mod view;
 
-pub use crate::shared::linear::Position;
 pub use crate::shared::linear::position as place_of_hash;
+pub use crate::shared::linear::Position;
 pub use view::{Strip, View, LOADS, STRIPS};
 
 use crate::shared::linear::Size;

@@ -11,6 +11,7 @@ use cats_sync::epoch::Guard;
 use cats_sync::events::{Adaptation, Event};
 use cats_sync::facade::Ordering;
 use cats_sync::probe;
+use cats_sync::trace::Kind;
 use std::time::Instant;
 
 /// A deletion that leaves at most this many entries in its bucket checks whether to shrink.
@@ -126,6 +127,7 @@ impl<S: Schema> Hash<S> {
         // Another thread may split the next buckets while these are being filled, because all of these are locked.
         drop(resizing);
         probe!(hash_grow, std::ptr::from_ref(self), size, size + batch);
+        self.events().record(Kind::Grow, [size as u64, (size + batch) as u64]);
         for (i, mut from) in from.into_iter().flatten().enumerate() {
             let bucket = self.bucket(guard, size + i).expect("a bucket in use");
             let to = Held {
@@ -144,7 +146,9 @@ impl<S: Schema> Hash<S> {
     /// Counts a change of the size by a batch, and logs it if it is one that leads to a power of two in a table that is not small.
     fn resized(&self, split: bool, batch: usize, buckets: usize) {
         if buckets < LOGGED || !buckets.is_power_of_two() {
-            return self.events().count(if split { Event::Split } else { Event::Join }, batch);
+            return self
+                .events()
+                .count(if split { Event::Split } else { Event::Join }, batch);
         }
         self.events().adapted(batch, || Adaptation {
             split,
@@ -181,6 +185,7 @@ impl<S: Schema> Hash<S> {
         }
         self.set_size(first);
         probe!(hash_shrink, std::ptr::from_ref(self), size, first);
+        self.events().record(Kind::Shrink, [size as u64, first as u64]);
         for (mut to, from) in pairs.into_iter().flatten() {
             to.changed = true;
             from.bucket.divide(guard, to.bucket, &mut spare, |_| true);

@@ -259,7 +259,10 @@ fn a_view_counts_each_bucket_once_in_its_part_of_the_hash_range() {
         for limit in [1, 100, usize::MAX] {
             let view = viewed(&map.0, (limit, 1));
             let sum = |of: fn(&Strip) -> usize| view.strips.iter().map(of).sum::<usize>();
-            assert_eq!((sum(|strip| strip.buckets), sum(|strip| strip.keys)), (buckets, number as usize));
+            assert_eq!(
+                (sum(|strip| strip.buckets), sum(|strip| strip.keys)),
+                (buckets, number as usize)
+            );
             assert!(view.strips[..strips].iter().all(|strip| strip.buckets > 0));
             let loads: Vec<usize> = view.loads.iter().enumerate().map(|(load, of)| load * of).collect();
             assert_eq!(view.loads.iter().sum::<usize>(), buckets);
@@ -270,7 +273,10 @@ fn a_view_counts_each_bucket_once_in_its_part_of_the_hash_range() {
         (0..100).for_each(|value| map.put(7, value));
         let after = viewed(&map.0, (100, 1));
         let changed = |strip: &usize| after.strips[*strip].changes > before.strips[*strip].changes;
-        assert_eq!((0..strips).filter(changed).collect::<Vec<_>>(), [View::strip_of(hot, strips)]);
+        assert_eq!(
+            (0..strips).filter(changed).collect::<Vec<_>>(),
+            [View::strip_of(hot, strips)]
+        );
     }
 }
 
@@ -292,7 +298,9 @@ fn growth_of_large_tables_is_logged() {
     let map = Map(hash());
     let logged = || {
         let mut logged = Vec::new();
-        map.0.events().each_adaptation(|adaptation| logged.push((adaptation.split, adaptation.number)));
+        map.0
+            .events()
+            .each_adaptation(|adaptation| logged.push((adaptation.split, adaptation.number)));
         logged
     };
     (0..5000).for_each(|n| map.put(n, 1));

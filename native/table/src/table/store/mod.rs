@@ -212,6 +212,11 @@ impl Store {
         }
     }
 
+    /// By which a trace knows the contents, 0 for those of a snapshot or of all blank tables.
+    pub fn trace_address(&self) -> u64 {
+        self.events().filter(|_| !self.is_blank()).map_or(0, Events::address)
+    }
+
     /// What rarely happens to the contents. `None` for those of a snapshot.
     fn events(&self) -> Option<&Events> {
         match &self.structure {

@@ -1,0 +1,273 @@
+%% The files of a trace: the Chrome trace format, and a page with it inside.
+%%
+%% The format is the "Trace Event Format" of Chromium, which Perfetto reads, as a JSON object. Each thread is a track. What takes time is a
+%% complete event (`X'), which lies within that around it. The rest are instants (`i') and counters (`C'). Times are microseconds.
+-module(cats_trace_file).
+-export([write/2, events/1]).
+
+%% The order of tracks: those of schedulers begin at these numbers.
+-define(TRACKS, [{scheduler, 0, "scheduler "}, {dirty_cpu_scheduler, 2000, "dirty CPU "}, {dirty_io_scheduler, 4000, "dirty IO "}]).
+-define(OTHERS, 6000).
+-define(MONITOR, 8000).
+
+%% @private
+%% @doc Writes the two files.
+-spec write(binary(), cats_trace_recorder:collected()) -> {ok, cats_trace:result()} | {error, {file:name_all(), file:posix()}}.
+write(Name, #{lost := Lost, left_out := LeftOut} = Collected) ->
+    {Events, About} = events(Collected),
+    Special = binary:compile_pattern([<<Byte>> || Byte <- [$", $\\ | lists:seq(0, 31)]]),
+    Text = iolist_to_binary(["{\"displayTimeUnit\":\"ns\",\"otherData\":", cats_web_data:json(About), ",\"traceEvents\":[\n",
+                             lists:join(",\n", [json(Event, Special) || Event <- Events]), "\n]}\n"]),
+    [Trace, Page] = [<<Name/binary, Extension/binary>> || Extension <- [<<".json">>, <<".html">>]],
+    case {file:write_file(Trace, Text), file:write_file(Page, cats_trace_page:html(Text))} of
+        {ok, ok} ->
+            Number = length([Event || #{ph := Phase} = Event <- Events, Phase =/= "M", Phase =/= "C"]),
+            {ok, #{trace => Trace, page => Page, events => Number, lost => Lost, left_out => lists:usort(LeftOut)}};
+        {ok, {error, Reason}} -> {error, {Page, Reason}};
+        {{error, Reason}, _} -> {error, {Trace, Reason}}
+    end.
+
+%% There are many events, and few of their texts have a character that JSON escapes.
+json(Map, Special) when is_map(Map) ->
+    [${, lists:join($,, [[$", atom_to_binary(Key), "\":", json(Value, Special)] || {Key, Value} <- maps:to_list(Map)]), $}];
+json(Number, _) when is_float(Number) ->
+    float_to_binary(Number, [{decimals, 3}, compact]);
+json(Value, _) when is_integer(Value); is_atom(Value) ->
+    cats_web_data:json(Value);
+json(Text, Special) ->
+    Bytes = unicode:characters_to_binary(Text),
+    case binary:match(Bytes, Special) of
+        nomatch -> [$", Bytes, $"];
+        _ -> cats_web_data:json(Bytes)
+    end.
+
+%% @private
+%% @doc The events of the format, and what the trace says of itself.
+-spec events(cats_trace_recorder:collected()) -> {[map()], map()}.
+events(#{length := Length, threads := Threads, lost := Lost, samples := Samples, told := Told, left_out := LeftOut} = Collected) ->
+    Tracks = tracks(Threads, Samples),
+    Tables = tables(Collected),
+    Numbered = [{maps:get(track(Name), Tracks), told_apart(Events, Tables, 1000 * Length)} || {Name, Events} <- Threads],
+    Busy = intervals(Numbered),
+    Recorded = [chrome(Event, Number, Tables, Busy, Tracks) || {Number, Events} <- Numbered, Event <- Events,
+                                                                     is_wanted(Event, Tables)],
+    Events = lists:sort(fun(One, Other) -> place(One) =< place(Other) end,
+                        Recorded ++ accounting(Samples, Tracks) ++ [monitored(One) || One <- Told]),
+    About = #{node => atom_to_list(node()), otp => erlang:system_info(otp_release), microseconds => Length, lost => Lost,
+              left_out => {list, [atom_to_list(One) || One <- LeftOut]}},
+    {names(Tracks, Told) ++ Events, About}.
+
+%% In the order of time, and what lies within another event behind it.
+place(#{ts := Time} = Event) -> {Time, -maps:get(dur, Event, 0)}.
+
+%%------------------------------------------------------------------------------------------------------------
+%% Tracks
+
+%% The number of each track: that of the scheduler of this kind and number, or that of another thread.
+tracks(Threads, Samples) ->
+    Sampled = [{Type, Id} || {_, Sample} <- lists:sublist(Samples, 1), #{type := Type, id := Id} <- Sample,
+                             Type =:= scheduler orelse Type =:= dirty_cpu_scheduler],
+    Found = lists:usort(Sampled ++ [track(Name) || {Name, _} <- Threads]),
+    Others = lists:enumerate(?OTHERS, [Name || {other, Name} <- Found]),
+    maps:from_list([{{Type, Id}, Base + Id} || {Type, Id} <- Found, {Kind, Base, _} <- ?TRACKS, Kind =:= Type]
+                   ++ [{{other, Name}, Number} || {Number, Name} <- Others]).
+
+%% The scheduler by the name of its thread, which the system cuts. Names are others from OTP 26 on.
+track(Name) ->
+    case re:run(Name, "^(?:(\\d+)_(scheduler|dirty_cpu|dirty_io)|erts_(sched|dcpus|dios)_(\\d+)$)", [{capture, all_but_first, binary}]) of
+        {match, [Number, Type]} -> {type(Type), binary_to_integer(Number)};
+        {match, [_, _, Type, Number]} -> {type(Type), binary_to_integer(Number)};
+        nomatch -> {other, Name}
+    end.
+
+type(<<"scheduler">>) -> scheduler;
+type(<<"sched">>) -> scheduler;
+type(<<"dirty_cpu">>) -> dirty_cpu_scheduler;
+type(<<"dcpus">>) -> dirty_cpu_scheduler;
+type(_) -> dirty_io_scheduler.
+
+title({other, <<>>}) -> "another thread";
+title({other, Name}) -> Name;
+title({Type, Id}) ->
+    {Type, _, Text} = lists:keyfind(Type, 1, ?TRACKS),
+    Text ++ integer_to_list(Id).
+
+names(Tracks, Told) ->
+    Meta = fun(Name, Number, Arguments) -> #{ph => "M", name => Name, pid => 1, tid => Number, ts => 0, args => Arguments} end,
+    Titles = [{Number, title(Track)} || {Track, Number} <- maps:to_list(Tracks)] ++ [{?MONITOR, "system monitor"} || Told =/= []],
+    [Meta("process_name", 0, #{name => ["cats on ", atom_to_list(node())]})
+     | lists:append([[Meta("thread_name", Number, #{name => Title}), Meta("thread_sort_index", Number, #{sort_index => Number})]
+                     || {Number, Title} <- lists:sort(Titles)])].
+
+%%------------------------------------------------------------------------------------------------------------
+%% Tables
+
+%% What events know tables by: serial numbers, and the address of contents from a time on. The names are the last ones.
+tables(#{known := Known, threads := Threads, wanted := Wanted}) ->
+    All = lists:keysort(2, lists:append([Events || {_, Events} <- Threads])),
+    Contents = [{Address, {-1, Serial}} || {Serial, Address, _} <- Known, Address =/= 0]
+        ++ [{Address, {Time, Serial}} || {contents, Time, _, Serial, _, Address, _} <- All],
+    Names = maps:from_list([{Serial, Name} || {Serial, _, Name} <- Known]
+                           ++ [{Serial, Name} || {Kind, _, _, Serial, _, Name, _} <- All, Kind =:= created orelse Kind =:= renamed]),
+    %% Tables of the same name are told apart by a number.
+    Same = maps:fold(fun(Serial, Name, Found) -> maps:update_with(Name, fun(One) -> [Serial | One] end, [Serial], Found) end, #{}, Names),
+    Texts = maps:from_list(lists:append([texts(Name, lists:sort(Serials)) || {Name, Serials} <- maps:to_list(Same)])),
+    #{names => Texts, wanted => Wanted,
+      contents => lists:foldl(fun({Address, Since}, Map) -> maps:update_with(Address, fun(Old) -> [Since | Old] end, [Since], Map) end,
+                              #{}, Contents)}.
+
+texts(Name, [Serial]) -> [{Serial, text(Name)}];
+texts(Name, Serials) -> [{Serial, [text(Name), " (", integer_to_list(Number), ")"]} || {Number, Serial} <- lists:enumerate(Serials)].
+
+%% The table of an event: a serial number, or 0.
+table({Kind, Time, _, Subject, _, _, _}, #{contents := Contents}) ->
+    case lists:member(Kind, [wait, read_again, split, join, grow, shrink, retire_contents, reclaim_contents]) of
+        false ->
+            Subject;
+        true ->
+            case [Serial || {Since, Serial} <- maps:get(Subject, Contents, []), Since =< Time] of
+                [Serial | _] -> Serial;
+                [] -> 0
+            end
+    end.
+
+name(0, _) -> "unknown";
+name(Serial, #{names := Names}) -> maps:get(Serial, Names, "unknown").
+
+is_wanted({_Kind, _, _, Serial, _, _, _}, #{wanted := Wanted}) -> Wanted =:= all orelse lists:member(Serial, Wanted).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Events of one thread
+
+%% The events that are shown, each with the serial number of its table. A call that has not ended lasts until the end. A wait that was
+%% given up is of the process that calls again behind it.
+told_apart(Events, Tables, End) ->
+    mended([setelement(4, Event, table(Event, Tables)) || Event <- Events], End).
+
+mended([{contents, _, _, _, _, _, _} | Events], End) -> mended(Events, End);
+mended([{call_begin, Time, _, Table, Process, Name, _} | Events], End) ->
+    case lists:keymember(call, 1, Events) of
+        true -> mended(Events, End);
+        false -> [{call, trunc(End), trunc(End) - Time, Table, Process, Name, unfinished} | mended(Events, End)]
+    end;
+mended([{wait, Time, Duration, Table, undefined, Place, 0}, {busy, _, _, Table, Process, _, _} = Busy | Events], End) ->
+    [{wait, Time, Duration, Table, Process, Place, 0}, Busy | mended(Events, End)];
+mended([Event | Events], End) -> [Event | mended(Events, End)];
+mended([], _End) -> [].
+
+%% When each thread ran slow calls and slices on each table, in order.
+intervals(Numbered) ->
+    Found = [{Table, {Number, Kind}, {Time - Duration, Time, Event}}
+             || {Number, Events} <- Numbered, {Kind, Time, Duration, Table, _, _, _} = Event <- Events,
+                (Kind =:= call orelse Kind =:= slice) andalso Table =/= 0],
+    Grouped = lists:foldl(fun({Table, Line, One}, Map) ->
+                                  Lines = maps:get(Table, Map, #{}),
+                                  Map#{Table => Lines#{Line => [One | maps:get(Line, Lines, [])]}}
+                          end, #{}, Found),
+    maps:map(fun(_, Lines) -> [{Number, list_to_tuple(lists:sort(Ones))} || {{Number, _Kind}, Ones} <- lists:sort(maps:to_list(Lines))] end,
+             Grouped).
+
+%% What ran on another thread on this table in this time: the latest of the first thread that has any.
+meanwhile(Table, Number, From, To, Busy, Tracks) ->
+    Found = [{Other, Event} || {Other, Ones} <- maps:get(Table, Busy, []), Other =/= Number,
+                               {_, End, Event} <- [latest(To, Ones, 1, tuple_size(Ones))], End >= From],
+    case Found of
+        [] -> #{};
+        [{Other, Event} | _] ->
+            [Title] = [title(Track) || {Track, One} <- maps:to_list(Tracks), One =:= Other],
+            #{meanwhile => [what(Event), " on ", Title]}
+    end.
+
+%% The last interval that begins before a time.
+latest(To, Ones, First, Last) when First < Last ->
+    Middle = (First + Last + 1) div 2,
+    case element(1, element(Middle, Ones)) =< To of
+        true -> latest(To, Ones, Middle, Last);
+        false -> latest(To, Ones, First, Middle - 1)
+    end;
+latest(To, Ones, First, _) ->
+    case element(First, Ones) of
+        {Begin, _, _} = One when Begin =< To -> One;
+        _ -> {0, -1, none}
+    end.
+
+what({call, _, _, _, _, Name, _}) -> text(Name);
+what({slice, _, _, _, _, _, 0}) -> "slice";
+what({slice, _, _, _, _, _, _}) -> "slice".
+
+chrome({Kind, Time, Duration, Serial, Process, First, Second} = Event, Number, Tables, Busy, Tracks) ->
+    Table = name(Serial, Tables),
+    {Category, Name, Arguments} =
+        case Event of
+            {wait, _, _, _, _, _, _} ->
+                {"wait", ["wait ", Table], maps:merge(#{got => Second =:= 1, place => ["0x", integer_to_list(First, 16)]},
+                                                      meanwhile(Serial, Number, Time - Duration, Time, Busy, Tracks))};
+            {busy, _, _, _, _, _, _} -> {"busy", "called again", #{}};
+            {read_again, _, _, _, _, _, _} -> {"read", "read again", #{}};
+            {call, _, _, _, _, _, unfinished} -> {"call", text(First), #{unfinished => true}};
+            {call, _, _, _, _, _, _} -> {"call", text(First), #{returned => Second =:= 1}};
+            {slice, _, _, _, _, 1, _} -> {"slice", "long slice", #{}};
+            {slice, _, _, _, _, _, _} -> {"slice", "slice", #{}};
+            {split, _, _, _, _, _, _} -> {"adaptation", "split", #{base_nodes => First}};
+            {join, _, _, _, _, _, _} -> {"adaptation", "join", #{base_nodes => First}};
+            {grow, _, _, _, _, _, _} -> {"adaptation", "grow", #{buckets => Second}};
+            {shrink, _, _, _, _, _, _} -> {"adaptation", "shrink", #{buckets => Second}};
+            {reclaim_contents, _, _, _, _, _, _} -> {"memory", "reclaim contents", #{}};
+            {_, _, _, _, _, _, _} when Kind =:= retire; Kind =:= reclaim ->
+                {"memory", atom_to_list(Kind), #{objects => First, bytes => Second}};
+            {retire_contents, _, _, _, _, _, _} -> {"memory", "retire contents", #{objects => First, bytes => Second}};
+            {given, _, _, _, _, _, _} -> {"table", "given", #{from => process(First), to => process(Second)}};
+            {created, _, _, _, _, _, _} -> {"table", "created", #{}};
+            {renamed, _, _, _, _, _, _} -> {"table", "renamed", #{}};
+            {deleted, _, _, _, _, _, _} -> {"table", "deleted", #{}}
+        end,
+    Whose = maps:from_list([{table, Table} || Serial =/= 0 orelse Kind =:= wait] ++ [{process, process(Process)} || is_pid(Process)]),
+    About = #{name => Name, cat => Category, pid => 1, tid => Number, args => maps:merge(Arguments, Whose)},
+    case lists:member(Kind, [wait, call, slice]) of
+        %% What began before the trace is shown from its start on.
+        true -> From = max(0, Time - Duration), About#{ph => "X", ts => From / 1000, dur => (Time - From) / 1000};
+        false -> About#{ph => "i", s => "t", ts => Time / 1000}
+    end.
+
+%%------------------------------------------------------------------------------------------------------------
+%% What the VM tells
+
+%% The share of each state in percent, from one sample to the next.
+accounting([{Before, One} | [{Time, Other} | _] = Samples], Tracks) ->
+    Earlier = maps:from_list([{{Type, Id}, Counters} || #{type := Type, id := Id, counters := Counters} <- One]),
+    Counters = [#{ph => "C", name => title({Type, Id}), cat => "scheduler", pid => 1, tid => Number, ts => max(0.0, Before),
+                  dur => Time - max(0.0, Before), args => Shares}
+                || #{type := Type, id := Id, counters := Counters} <- Other, {ok, Number} <- [maps:find({Type, Id}, Tracks)],
+                   Shares <- [shares(Counters, maps:get({Type, Id}, Earlier, Counters))], Shares =/= #{}],
+    Counters ++ accounting(Samples, Tracks);
+accounting(_, _Tracks) ->
+    [].
+
+shares(Counters, Before) ->
+    Differences = maps:map(fun(State, Value) -> max(0, Value - maps:get(State, Before, Value)) end, Counters),
+    case lists:sum(maps:values(Differences)) of
+        0 -> #{};
+        Sum -> maps:map(fun(_, Value) -> 100 * Value / Sum end, Differences)
+    end.
+
+monitored({Time, Who, What, How}) ->
+    Facts = case What of
+                busy_port -> #{port => text(How)};
+                _ -> maps:from_list([{Key, text(Value)} || {Key, Value} <- How])
+            end,
+    Name = string:replace(atom_to_list(What), "_", " ", all),
+    #{ph => "i", s => "t", name => Name, cat => "monitor", pid => 1, tid => ?MONITOR, ts => max(0.0, Time),
+      args => Facts#{process => process(Who)}}.
+
+%%------------------------------------------------------------------------------------------------------------
+%% Texts
+
+process(undefined) -> "nobody";
+process(Port) when is_port(Port) -> erlang:port_to_list(Port);
+process(Pid) ->
+    case process_info(Pid, registered_name) of
+        {registered_name, Name} -> [text(Name), " ", pid_to_list(Pid)];
+        _ -> pid_to_list(Pid)
+    end.
+
+text(Term) -> io_lib:format("~tp", [Term]).

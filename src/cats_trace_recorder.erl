@@ -1,0 +1,185 @@
+%% The process of a trace: holds the recording, and collects what the VM tells beside it.
+%%
+%% The recording ends with its reference, and the system monitor with its process. So nothing stays on if this process is killed, except
+%% microstate accounting, which costs next to nothing.
+-module(cats_trace_recorder).
+-behaviour(gen_server).
+-export([start/1, stop/2]).
+-export([init/1, handle_call/3, handle_cast/2, handle_info/2, terminate/2]).
+
+-export_type([collected/0]).
+
+-type collected() :: #{
+    %% Microseconds that the trace was on.
+    length := float(),
+    %% The name of each thread, and its events.
+    threads := [{binary(), [cats_nif:trace_event()]}],
+    lost := non_neg_integer(),
+    %% The tables that were there at the start: serial number, by which events know the contents, name.
+    known := [{non_neg_integer(), non_neg_integer(), atom()}],
+    %% The serial numbers of the tables that are wanted.
+    wanted := all | [non_neg_integer()],
+    %% Microstate accounting, at microseconds from the start.
+    samples := [{float(), [map()]}],
+    %% What the system monitor told, at microseconds from the start.
+    told := [{float(), pid() | port(), atom(), term()}],
+    left_out := [cats_trace:events()]}.
+
+%% A sample each so many milliseconds, and not more than so many in all.
+-define(PERIOD, 100).
+-define(SAMPLES, 1000).
+%% Messages of the system monitor that are kept.
+-define(TOLD, 10000).
+%% Milliseconds from which a schedule or a garbage collection is long.
+-define(LONG, 10).
+
+%% @private
+-spec start(map()) -> {ok, pid()} | {error, already_tracing}.
+start(Options) ->
+    case gen_server:start(?MODULE, {self(), Options}, []) of
+        {ok, Trace} -> {ok, Trace};
+        ignore -> {error, already_tracing}
+    end.
+
+%% @private
+-spec stop(pid(), binary()) -> {ok, cats_trace:result()} | {error, term()}.
+stop(Trace, Name) ->
+    try
+        gen_server:call(Trace, {stop, Name}, infinity)
+    catch
+        exit:{Reason, {gen_server, call, _}} when Reason =:= noproc; Reason =:= normal; Reason =:= killed -> {error, no_trace}
+    end.
+
+%% @private
+-spec init({Starter :: pid(), map()}) -> {ok, map()} | ignore.
+init({Starter, #{events := Events, ring := Room, tables := Tables, seconds := Seconds}}) ->
+    monitor(process, Starter),
+    case cats_nif:trace_start(kinds(Events), Room) of
+        false ->
+            ignore;
+        Recording ->
+            %% So that samples come in time when schedulers are busy.
+            process_flag(priority, high),
+            process_flag(message_queue_data, off_heap),
+            erlang:send_after(1000 * Seconds, self(), ended),
+            Known = [Table || Tid <- cats:all(), Table <- known(Tid)],
+            Period = max(?PERIOD, 1000 * Seconds div ?SAMPLES),
+            State = #{recording => Recording, known => Known, wanted => wanted(Tables), period => Period, samples => [], told => [],
+                      number_told => 0, left_out => [], accounting => none, monitor => none, on => true},
+            {ok, lists:foldl(fun begin_to/2, State, Events)}
+    end.
+
+kinds(Events) ->
+    lists:usort([contents, created, renamed | lists:append([kinds_of(Event) || Event <- Events])]).
+
+kinds_of(waits) -> [wait, busy];
+kinds_of(reads) -> [read_again];
+kinds_of(adaptations) -> [split, join, grow, shrink];
+kinds_of(calls) -> [slice, call_begin, call];
+kinds_of(memory) -> [retire, reclaim, retire_contents, reclaim_contents];
+kinds_of(tables) -> [created, renamed, given, deleted];
+kinds_of(_) -> [].
+
+%% Nothing, if the table is gone.
+known(Table) ->
+    try {cats:info(Table, trace), cats:info(Table, name)} of
+        {{Serial, Contents}, Name} when Name =/= undefined -> [{Serial, Contents, Name}];
+        _ -> []
+    catch
+        error:badarg -> []
+    end.
+
+wanted(all) -> all;
+wanted(Tables) -> [Serial || Table <- Tables, {Serial, _, _} <- known(Table)].
+
+begin_to(schedulers, State) ->
+    Before = erlang:system_flag(microstate_accounting, true),
+    self() ! sample,
+    State#{accounting := Before};
+begin_to(monitor, #{left_out := LeftOut} = State) ->
+    case set_monitor() of
+        false -> State#{left_out := [monitor | LeftOut]};
+        Monitor -> State#{monitor := Monitor}
+    end;
+begin_to(_, State) ->
+    State.
+
+%% From OTP 28 on each trace session has a system monitor of its own. Before, the node has one. That of somebody else stays.
+set_monitor() ->
+    _ = code:ensure_loaded(trace),
+    case erlang:function_exported(trace, system, 3) of
+        true ->
+            Session = apply(trace, session_create, [?MODULE, self(), []]),
+            [ok = apply(trace, system, [Session, Event, Value]) || {Event, Value} <- monitored()],
+            {session, Session};
+        false ->
+            case erlang:system_monitor() of
+                undefined -> set_if_none(erlang:system_monitor(self(), [{long_gc, ?LONG}, {long_schedule, ?LONG}, busy_port]));
+                _ -> false
+            end
+    end.
+
+monitored() -> [{long_gc, ?LONG}, {long_schedule, ?LONG}, {busy_port, true}].
+
+%% Somebody may have set one at the same moment: gives it back.
+set_if_none(undefined) -> own;
+set_if_none({Process, Options}) -> _ = erlang:system_monitor(Process, Options), false.
+
+%% @private
+-spec handle_call({stop, binary()}, gen_server:from(), map()) ->
+          {stop, normal, {ok, cats_trace:result()}, map()} | {reply, {error, term()}, map()}.
+handle_call({stop, Name}, _From, #{recording := Recording} = State) ->
+    {Elapsed, Now} = cats_nif:trace_stop(Recording),
+    Ended = finish(State),
+    process_flag(priority, normal),
+    case cats_trace_file:write(Name, collected(Elapsed, Now, Ended)) of
+        {ok, Result} -> {stop, normal, {ok, Result}, Ended};
+        {error, Reason} -> {reply, {error, Reason}, Ended}
+    end.
+
+collected(Elapsed, Now, #{recording := Recording, ended := Length} = State) ->
+    {Slots, Missed} = cats_nif:trace_slots(Recording),
+    Threads = [cats_nif:dirty(trace_events, [Recording, Slot]) || Slot <- Slots],
+    %% Microseconds from the start of the recording.
+    At = fun(Time) -> Elapsed / 1000 - erlang:convert_time_unit(Now - Time, native, nanosecond) / 1000 end,
+    #{length => At(Length), threads => [{Name, Events} || {Name, _, Events} <- Threads],
+      lost => Missed + lists:sum([Lost || {_, Lost, _} <- Threads]),
+      samples => [{At(Time), Sample} || {Time, Sample} <- lists:reverse(maps:get(samples, State))],
+      told => [{At(Time), Who, What, How} || {Time, Who, What, How} <- lists:reverse(maps:get(told, State))],
+      known => maps:get(known, State), wanted => maps:get(wanted, State), left_out => maps:get(left_out, State)}.
+
+%% @private
+-spec handle_cast(term(), map()) -> {noreply, map()}.
+handle_cast(_, State) -> {noreply, State}.
+
+%% @private
+-spec handle_info(term(), map()) -> {noreply, map()} | {stop, normal, map()}.
+handle_info(sample, #{on := true, period := Period, samples := Samples} = State) ->
+    erlang:send_after(Period, self(), sample),
+    Sample = erlang:statistics(microstate_accounting),
+    {noreply, State#{samples := [{erlang:monotonic_time(), Sample} | Samples]}};
+handle_info({monitor, Who, What, How}, #{on := true, told := Told, number_told := Number} = State) when Number < ?TOLD ->
+    {noreply, State#{told := [{erlang:monotonic_time(), Who, What, How} | Told], number_told := Number + 1}};
+handle_info(ended, State) ->
+    {noreply, finish(State)};
+handle_info({'DOWN', _, process, _, _}, State) ->
+    {stop, normal, State};
+handle_info(_, State) ->
+    {noreply, State}.
+
+%% @private
+-spec terminate(term(), map()) -> map().
+terminate(_Reason, State) -> finish(State).
+
+%% Ends what was begun, once.
+finish(#{on := true, recording := Recording, accounting := Accounting, monitor := Monitor} = State) ->
+    _ = cats_nif:trace_stop(Recording),
+    Accounting =:= false andalso erlang:system_flag(microstate_accounting, false),
+    case {Monitor, erlang:system_monitor()} of
+        {{session, Session}, _} -> apply(trace, session_destroy, [Session]);
+        {own, {Process, _}} when Process =:= self() -> erlang:system_monitor(undefined);
+        _ -> ok
+    end,
+    State#{on := false, ended => erlang:monotonic_time()};
+finish(State) ->
+    State.

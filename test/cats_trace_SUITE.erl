@@ -1,0 +1,326 @@
+%% The timeline: what it records, that its files are well formed, and that it changes nothing of others.
+-module(cats_trace_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
+-export([tables_and_calls/1, waits/1, convoy/1, adaptations_and_memory/1, lost/1, schedulers_and_monitor/1, monitor_of_others/1,
+         accounting_of_others/1, one_at_a_time/1, time/1, killed_starter/1, killed_trace/1, chosen_tables/1, chosen_events/1,
+         open_call/1, names/1, files/1, bad_options/1]).
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() ->
+    [tables_and_calls, waits, convoy, adaptations_and_memory, lost, schedulers_and_monitor, monitor_of_others, accounting_of_others,
+     one_at_a_time, time, killed_starter, killed_trace, chosen_tables, chosen_events, open_call, names, files, bad_options].
+
+init_per_suite(Config) -> cats_test_lib:only_cats(cats_test_lib:start(Config)).
+
+end_per_suite(_Config) -> ok.
+
+init_per_testcase(Case, Config) -> [{name, filename:join(proplists:get_value(priv_dir, Config), Case)} | Config].
+
+end_per_testcase(_Case, _Config) -> ok.
+
+%%------------------------------------------------------------------------------------------------------------
+%% What the cases need
+
+%% The result of a trace of this function, and its events but for the metadata.
+traced(Options, Function, Config) ->
+    {ok, Trace} = cats_trace:start(Options),
+    Function(),
+    read(cats_trace:stop(Trace, proplists:get_value(name, Config))).
+
+read({ok, #{trace := File, lost := Lost} = Result}) ->
+    {ok, Text} = file:read_file(File),
+    #{<<"traceEvents">> := Events, <<"otherData">> := #{<<"lost">> := Lost, <<"microseconds">> := Length}} = cats_web_SUITE:decoded(Text),
+    Shown = [Event || #{<<"ph">> := Phase} = Event <- Events, Phase =/= <<"M">>],
+    well_formed(Shown, [Event || #{<<"ph">> := <<"M">>} = Event <- Events], Length),
+    {Result, Shown}.
+
+%% As the format wants it, and Perfetto: with known tracks, in order, and each complete event within that around it or beside it.
+well_formed(Events, Meta, Length) ->
+    Tracks = [Track || #{<<"name">> := <<"thread_name">>, <<"tid">> := Track, <<"args">> := #{<<"name">> := _}} <- Meta],
+    ?assertEqual(lists:usort(Tracks), lists:sort(Tracks)),
+    [begin
+         ?assertMatch(#{<<"name">> := _, <<"cat">> := _, <<"pid">> := 1, <<"args">> := #{}}, Event),
+         ?assert(lists:member(maps:get(<<"ph">>, Event), [<<"X">>, <<"i">>, <<"C">>])),
+         ?assert(lists:member(maps:get(<<"tid">>, Event), Tracks)),
+         ?assert(maps:get(<<"ts">>, Event) >= 0),
+         ?assert(maps:get(<<"ts">>, Event) =< Length + 1)
+     end || Event <- Events],
+    Times = [Time || #{<<"ts">> := Time} <- Events],
+    ?assertEqual(lists:sort(Times), Times),
+    [nested([{From, From + Duration} || #{<<"ph">> := <<"X">>, <<"tid">> := Of, <<"ts">> := From, <<"dur">> := Duration} <- Events,
+                                        Of =:= Track], []) || Track <- Tracks].
+
+%% A microsecond has three decimals.
+nested([{From, _} = One | Rest], [{_, End} | Open]) when End =< From + 0.0005 -> nested([One | Rest], Open);
+nested([{_, To} = One | Rest], Open) ->
+    [?assert(To =< End + 0.0025, {One, Open}) || {_, End} <- lists:sublist(Open, 1)],
+    nested(Rest, [One | Open]);
+nested([], _Open) -> ok.
+
+%% The events of this category, on this table.
+of_table(Category, Table, Events) ->
+    [Event || #{<<"cat">> := One, <<"args">> := #{<<"table">> := Of}} = Event <- Events, One =:= Category, Of =:= Table].
+
+names_of(Events) -> [Name || #{<<"name">> := Name} <- Events].
+
+%%------------------------------------------------------------------------------------------------------------
+%% What is recorded
+
+tables_and_calls(Config) ->
+    Self = list_to_binary(pid_to_list(self())),
+    {Other, _} = cats_test_lib:spawn_owner(fun() -> ok end),
+    {_, Events} =
+        traced(#{}, fun() ->
+                            Table = cats:new(trace_one, [named_table, public]),
+                            cats:insert(Table, [{N, N} || N <- lists:seq(1, 200000)]),
+                            200000 = cats:select_count(Table, [{'_', [], [true]}]),
+                            trace_two = cats:rename(Table, trace_two),
+                            cats:give_away(trace_two, Other, none),
+                            cats_test_lib:run_in(Other, fun() -> cats:delete(trace_two) end)
+                    end, Config),
+    ?assertEqual([<<"created">>, <<"renamed">>, <<"given">>, <<"deleted">>], names_of(of_table(<<"table">>, <<"trace_two">>, Events))),
+    [#{<<"name">> := <<"insert">>, <<"dur">> := Time, <<"args">> := #{<<"process">> := Self, <<"returned">> := true}}]
+        = [Call || #{<<"name">> := <<"insert">>} = Call <- of_table(<<"call">>, <<"trace_two">>, Events)],
+    ?assert(Time > 100),
+    [_ | _] = Slices = of_table(<<"slice">>, <<"trace_two">>, Events),
+    ?assertEqual([], [Slice || #{<<"args">> := #{<<"process">> := Process}} = Slice <- Slices, Process =/= Self]),
+    cats_test_lib:stop(Other, normal).
+
+waits(Config) ->
+    [begin
+         Table = cats:new(trace_waits, [Type, public]),
+         {_, Events} = traced(#{}, fun() -> cats_stats_SUITE:contend(Table) end, Config),
+         #{waits := Waits, waits_given_up := GivenUp, wait_time := Micros} = cats:stats(Table),
+         Recorded = of_table(<<"wait">>, <<"trace_waits">>, Events),
+         ?assertEqual(Waits, length(Recorded)),
+         ?assertEqual(GivenUp, length([Wait || #{<<"args">> := #{<<"got">> := false}} = Wait <- Recorded])),
+         %% Statistics and trace ask the clock one after the other.
+         Sum = lists:sum([Time || #{<<"dur">> := Time} <- Recorded]),
+         ?assert(Sum + 1 >= Micros),
+         %% Who calls again is known.
+         [?assertMatch(#{<<"args">> := #{<<"process">> := <<"<", _/binary>>}}, Busy)
+          || Busy <- of_table(<<"busy">>, <<"trace_waits">>, Events)],
+         cats:delete(Table)
+     end || Type <- [set, ordered_set]].
+
+%% One process holds all locks for a long time, and others want a key: they wait, and the trace tells for whom.
+convoy(Config) ->
+    {_, Events} = traced(#{ring => 100000}, fun() -> convoy() end, Config),
+    Waits = of_table(<<"wait">>, <<"trace_convoy">>, Events),
+    ?assertNotEqual([], [Wait || #{<<"args">> := #{<<"meanwhile">> := <<"insert on dirty CPU ", _/binary>>}} = Wait <- Waits]),
+    ?assertNotEqual([], [Wait || #{<<"args">> := #{<<"got">> := false, <<"process">> := _}} = Wait <- Waits]),
+    Waiting = lists:usort([Process || #{<<"args">> := #{<<"process">> := Process}} <- Waits]),
+    ?assert(length(Waiting) > 1).
+
+convoy() ->
+    Table = cats:new(trace_convoy, [public]),
+    Objects = [{N, N} || N <- lists:seq(1, 300000)],
+    cats:insert(Table, Objects),
+    Wait = fun Wait() -> cats:update_counter(Table, 1, 1), Wait() end,
+    Waiters = [spawn(Wait) || _ <- lists:seq(1, 8)],
+    [cats:insert(Table, Objects) || _ <- lists:seq(1, 3)],
+    [cats_test_lib:stop(Waiter, kill) || Waiter <- Waiters],
+    cats:delete(Table).
+
+adaptations_and_memory(Config) ->
+    {_, Events} =
+        traced(#{ring => 100000},
+               fun() ->
+                       Table = cats:new(trace_grows, [public]),
+                       [cats:insert(Table, {N, N}) || N <- lists:seq(1, 5000)],
+                       [cats:delete(Table, N) || N <- lists:seq(1, 5000)],
+                       [cats:insert(Table, {N, list_to_binary(lists:duplicate(100, 0))}) || N <- lists:seq(1, 5000)],
+                       [cats:insert(Table, {N, list_to_binary(lists:duplicate(100, 1))}) || N <- lists:seq(1, 5000)],
+                       cats:delete(Table)
+               end, Config),
+    Adaptations = names_of(of_table(<<"adaptation">>, <<"trace_grows">>, Events)),
+    ?assert(lists:member(<<"grow">>, Adaptations)),
+    ?assert(lists:member(<<"shrink">>, Adaptations)),
+    Memory = [Event || #{<<"cat">> := <<"memory">>} = Event <- Events],
+    [?assert(lists:member(Name, names_of(Memory)), Name) || Name <- [<<"retire">>, <<"reclaim">>, <<"retire contents">>]].
+
+%% The oldest events of a thread go, and the result tells how many.
+lost(Config) ->
+    {#{lost := Lost, events := Number}, Events} =
+        traced(#{ring => 16, events => [tables]}, fun() -> [cats:delete(cats:new(trace_lost, [])) || _ <- lists:seq(1, 1000)] end, Config),
+    ?assert(Lost >= 2000 - 16 * erlang:system_info(schedulers)),
+    ?assertEqual(Number, length(Events)),
+    ?assert(Number =< 16 * erlang:system_info(schedulers)),
+    %% A table without a name event is there all the same.
+    ?assertEqual(2000, length([Event || #{<<"cat">> := <<"table">>} = Event <- Events]) + Lost).
+
+schedulers_and_monitor(Config) ->
+    {_, Events} = traced(#{events => [schedulers, monitor]},
+                         fun() ->
+                                 {_, Monitor} = spawn_monitor(fun() -> spin(erlang:monotonic_time(millisecond) + 400) end),
+                                 receive {'DOWN', Monitor, _, _, _} -> ok end,
+                                 collect_garbage(100)
+                         end, Config),
+    Shares = [{Name, Arguments} || #{<<"ph">> := <<"C">>, <<"name">> := Name, <<"args">> := Arguments} <- Events],
+    [?assert(lists:any(fun({One, _}) -> One =:= <<"scheduler ", (integer_to_binary(N))/binary>> end, Shares))
+     || N <- lists:seq(1, erlang:system_info(schedulers))],
+    [?assert(abs(lists:sum(maps:values(Arguments)) - 100) < 0.1) || {_, Arguments} <- Shares],
+    ?assert(lists:any(fun({_, #{<<"emulator">> := Share}}) -> Share > 1 end, Shares)),
+    ?assertNotEqual([], [Event || #{<<"cat">> := <<"monitor">>, <<"name">> := <<"long gc">>, <<"args">> := #{<<"process">> := _}} = Event
+                                      <- Events]),
+    %% Nothing stays.
+    ?assertEqual(undefined, erlang:system_monitor()),
+    ?assertEqual(false, erlang:system_flag(microstate_accounting, false)).
+
+spin(End) ->
+    case erlang:monotonic_time(millisecond) < End of
+        true -> spin(End);
+        false -> ok
+    end.
+
+%% One that takes more than 10 ms.
+collect_garbage(0) -> ok;
+collect_garbage(Times) ->
+    {_, Monitor} = spawn_monitor(fun() -> List = lists:seq(1, 2000000), erlang:garbage_collect(), hd(List) end),
+    receive {'DOWN', Monitor, _, _, _} -> ok end,
+    collect_garbage(Times div 2).
+
+%%------------------------------------------------------------------------------------------------------------
+%% What belongs to others
+
+%% Before OTP 28 there is one system monitor, and the trace does without.
+monitor_of_others(Config) ->
+    Own = {self(), [{long_gc, 100000}]},
+    undefined = erlang:system_monitor(self(), [{long_gc, 100000}]),
+    {#{left_out := LeftOut}, Events} = traced(#{}, fun() -> ?assertEqual(Own, erlang:system_monitor()) end, Config),
+    ?assertEqual(Own, erlang:system_monitor(undefined)),
+    case list_to_integer(erlang:system_info(otp_release)) < 28 of
+        true ->
+            ?assertEqual([monitor], LeftOut),
+            ?assertEqual([], [Event || #{<<"cat">> := <<"monitor">>} = Event <- Events]);
+        false ->
+            ?assertEqual([], LeftOut)
+    end,
+    %% One that comes while a trace is on stays, too.
+    {_, _} = traced(#{}, fun() -> erlang:system_monitor(self(), [{long_gc, 100000}]) end, Config),
+    ?assertEqual(Own, erlang:system_monitor(undefined)).
+
+accounting_of_others(Config) ->
+    false = erlang:system_flag(microstate_accounting, true),
+    {_, _} = traced(#{}, fun() -> ok end, Config),
+    ?assertEqual(true, erlang:system_flag(microstate_accounting, false)).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Beginning and end
+
+one_at_a_time(Config) ->
+    {ok, Trace} = cats_trace:start(#{}),
+    ?assertEqual({error, already_tracing}, cats_trace:start(#{})),
+    ?assertEqual({error, already_tracing}, cats_test_lib:in_process(fun() -> cats_trace:start(#{}) end)),
+    {ok, _} = cats_trace:stop(Trace, proplists:get_value(name, Config)),
+    ?assertEqual({error, no_trace}, cats_trace:stop(Trace, proplists:get_value(name, Config))),
+    {_, _} = traced(#{}, fun() -> ok end, Config).
+
+%% One that has ended has what was recorded until then, and another one may begin.
+time(Config) ->
+    {ok, Trace} = cats_trace:start(#{seconds => 1, events => [tables]}),
+    cats:delete(cats:new(trace_before, [])),
+    ?assert(cats_test_lib:eventually(fun() -> is_free(Config) end)),
+    cats:delete(cats:new(trace_after, [])),
+    {_, Events} = read(cats_trace:stop(Trace, proplists:get_value(name, Config))),
+    ?assertEqual([<<"created">>, <<"deleted">>], names_of(of_table(<<"table">>, <<"trace_before">>, Events))),
+    ?assertEqual([], of_table(<<"table">>, <<"trace_after">>, Events)).
+
+is_free(Config) ->
+    case cats_trace:start(#{}) of
+        {ok, Trace} -> {ok, _} = cats_trace:stop(Trace, proplists:get_value(name, Config)), true;
+        {error, already_tracing} -> false
+    end.
+
+killed_starter(Config) ->
+    {Starter, {ok, Trace}} = cats_test_lib:spawn_owner(fun() -> cats_trace:start(#{}) end),
+    cats_test_lib:stop(Starter, kill),
+    cats_test_lib:eventually(fun() -> not is_process_alive(Trace) end),
+    ?assertEqual({error, no_trace}, cats_trace:stop(Trace, proplists:get_value(name, Config))),
+    cats_test_lib:eventually(fun() -> is_free(Config) end),
+    ?assertEqual(undefined, erlang:system_monitor()),
+    ?assertEqual(false, erlang:system_flag(microstate_accounting, false)).
+
+%% Recording ends with the process that holds it.
+killed_trace(Config) ->
+    {ok, Trace} = cats_trace:start(#{}),
+    cats_test_lib:stop(Trace, kill),
+    cats_test_lib:eventually(fun() -> is_free(Config) end).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Options
+
+chosen_tables(Config) ->
+    [One, Other] = [cats:new(Name, [public]) || Name <- [trace_wanted, trace_unwanted]],
+    {_, Events} = traced(#{tables => [One]}, fun() -> [cats:insert(Table, {N, N}) || Table <- [One, Other], N <- lists:seq(1, 1000)] end,
+                         Config),
+    ?assertNotEqual([], of_table(<<"adaptation">>, <<"trace_wanted">>, Events)),
+    ?assertEqual([<<"trace_wanted">>], lists:usort([Table || #{<<"args">> := #{<<"table">> := Table}} <- Events])),
+    [cats:delete(Table) || Table <- [One, Other]].
+
+chosen_events(Config) ->
+    {_, Events} = traced(#{events => [adaptations]},
+                         fun() ->
+                                 Table = cats:new(trace_some, [named_table]),
+                                 cats:insert(Table, [{N} || N <- lists:seq(1, 100000)]),
+                                 cats:delete(Table)
+                         end, Config),
+    ?assertEqual([<<"adaptation">>], lists:usort([Category || #{<<"cat">> := Category, <<"args">> := #{<<"table">> := <<"trace_some">>}}
+                                                                  <- Events, Category =/= <<"table">>])),
+    ?assertEqual([], [Event || #{<<"cat">> := Category} = Event <- Events, lists:member(Category, [<<"call">>, <<"wait">>, <<"scheduler">>])]).
+
+%% A call that has not ended when the trace does is shown until then.
+open_call(Config) ->
+    Table = cats:new(trace_open, [public]),
+    Objects = [{N, N} || N <- lists:seq(1, 2000000)],
+    Name = proplists:get_value(name, Config),
+    cats_test_lib:eventually(
+      fun() ->
+              {ok, Trace} = cats_trace:start(#{}),
+              {Caller, Monitor} = spawn_monitor(fun() -> cats:insert(Table, Objects) end),
+              timer:sleep(100),
+              {_, Events} = read(cats_trace:stop(Trace, Name)),
+              exit(Caller, kill),
+              receive {'DOWN', Monitor, _, _, _} -> ok end,
+              [] =/= [Call || #{<<"args">> := #{<<"unfinished">> := true}} = Call <- of_table(<<"call">>, <<"trace_open">>, Events)]
+      end),
+    cats:delete(Table).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Files
+
+%% Names of all kinds, and several tables of one name. What is in the page is what is in the file, and it comes from nowhere else.
+names(Config) ->
+    Names = ['</script><b>"x"', 'a\\b\n', '\x{1F600}', ''],
+    {#{trace := File, page := Page}, Events} =
+        traced(#{}, fun() -> [cats:delete(cats:new(Name, [])) || Name <- Names, _ <- [1, 2]] end, Config),
+    Shown = [Name || #{<<"name">> := <<"created">>, <<"args">> := #{<<"table">> := Name}} <- Events],
+    ?assertEqual(lists:sort([unicode:characters_to_binary(io_lib:format("~tp (~b)", [Name, N])) || Name <- Names, N <- [1, 2]]),
+                 lists:sort(Shown)),
+    {ok, Trace} = file:read_file(File),
+    {ok, Html} = file:read_file(Page),
+    {match, [Inside]} = re:run(Html, "<script type='application/json' id='trace'>(.*?)</script>", [dotall, {capture, all_but_first, binary}]),
+    ?assertEqual(cats_web_SUITE:decoded(Trace), cats_web_SUITE:decoded(Inside)),
+    ?assertEqual(nomatch, re:run(Html, "https?://")),
+    ?assertEqual(nomatch, re:run(Html, "(?i)<(script|link|img|iframe)[^>]* (src|href)='(?!data:)")),
+    ?assertEqual(2, length(binary:matches(Html, <<"</script>">>))).
+
+%% Without a name they are in the current directory. One that cannot be written is told, and nothing is lost.
+files(Config) ->
+    {ok, Before} = file:get_cwd(),
+    ok = file:set_cwd(proplists:get_value(priv_dir, Config)),
+    {ok, Trace} = cats_trace:start(#{}),
+    cats:delete(cats:new(trace_kept, [])),
+    ?assertMatch({error, {<<"no/such/directory.json">>, enoent}}, cats_trace:stop(Trace, "no/such/directory")),
+    {ok, #{trace := <<"cats-trace-", _/binary>>, page := Page}} = Stopped = cats_trace:stop(Trace),
+    {_, Events} = read(Stopped),
+    ?assertEqual([<<"created">>, <<"deleted">>], names_of(of_table(<<"table">>, <<"trace_kept">>, Events))),
+    ?assert(filelib:is_regular(Page)),
+    ok = file:set_cwd(Before).
+
+bad_options(_Config) ->
+    [?assertError({badarg, _}, cats_trace:start(Options))
+     || Options <- [[], #{seconds => 0}, #{seconds => 3601}, #{ring => 15}, #{ring => 1.0}, #{events => [wait]}, #{events => waits},
+                    #{tables => [no_such_table]}, #{tables => trace}, #{tables => [make_ref()]}, #{tables => [17]}, #{table => all}]].

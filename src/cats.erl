@@ -229,7 +229,8 @@
 %% <ul>
 %% <li>`waits', `reads_repeated', `wait_time': as for {@link stats/1}.</li>
 %% <li>`places': the keys for which most had to wait, those first. `strip' is the number of the strip in which the key is.
-%%     Both are missing if the key is not there any more, or if a call had to wait for another reason than one key.
+%%     Both are missing if the key is not there any more, or if a call waited that goes over many keys. `key' is missing,
+%%     too, if it was not found because processes were changing its place again and again.
 %%     `processes' are up to four of those that met there.</li>
 %% <li>`meetings': pairs of processes that met most, those first. `process' waited while `other' was in a call. With two
 %%     schedulers, `other' held the lock. With more, it is one of those that may have.</li>

@@ -47,7 +47,7 @@ shape(Table, From, Every, Called, Parts) ->
         Next -> shape(Table, Next, Every, Called, [Part | Parts])
     end.
 
-%% The keys of recorded places are known by place and hash, each with its strip.
+%% The keys of recorded places in a tree are known by their hashes, each with its strip.
 seen([{Buckets, _, _, _} | _] = Parts, Every) ->
     %% A table that grows may get more strips on the way.
     [Strips | Others] = [Strips || {_, Strips, _, _} <- Parts],
@@ -67,7 +67,7 @@ seen(Parts, _Every) ->
     Sizes = lists:foldl(fun(Row, Sum) -> [add_size(A, B) || {A, B} <- lists:zip(Sum, element(9, Row))] end,
                         [{Slots, 0, 0} || {Slots, _, _} <- element(9, hd(Rows))], Rows),
     {#{engine => ca, base_nodes => Bases, strips => Strips, leaves => Sizes},
-     maps:from_list([{{Place, Hash}, {Key, element(Row + 1, StripOfRow)}} || {Row, Place, Hash, Key} <- Found])}.
+     maps:from_list([{Hash, {Key, element(Row + 1, StripOfRow)}} || {Row, Hash, Key} <- Found])}.
 
 zip([A | As], [B | Bs]) -> [{A, B} | zip(As, Bs)];
 zip(As, []) -> [{A, {0, 0, 0}} || A <- As];
@@ -80,7 +80,7 @@ add_size({Slots, A, B}, {Slots, C, D}) -> {Slots, A + C, B + D}.
 %% All rows in key order, and the keys that were found, with the numbers of their rows.
 numbered([{Rows, Found, _Next} | Parts], Number, AllRows, AllFound) ->
     numbered(Parts, Number + length(Rows), [Rows | AllRows],
-             [[{Number + Row, Place, Hash, Key} || {Row, Place, Hash, Key} <- Found] | AllFound]);
+             [[{Number + Row, Hash, Key} || {Row, Hash, Key} <- Found] | AllFound]);
 numbered([], _Number, AllRows, AllFound) ->
     {lists:append(lists:reverse(AllRows)), lists:append(AllFound)}.
 
@@ -145,11 +145,11 @@ recorded({Nanoseconds, Waits, Reads, Time, Places, Meetings}, Keys) ->
       meetings => most([#{process => Process, other => Other, waits => Met, wait_time => MetTime div 1000}
                         || {Process, Other, Met, MetTime} <- Meetings])}.
 
-place({Place, Hash, Waits, Reads, Time, Processes, Strip, Key}, Keys) ->
+place({Hash, Waits, Reads, Time, Processes, Strip, Key}, Keys) ->
     Known = #{waits => Waits, reads_repeated => Reads, wait_time => Time div 1000, processes => Processes},
-    case {Place, Keys} of
-        {_, #{{Place, Hash} := {Found, InStrip}}} -> key(Found, Known#{strip => InStrip});
-        {Hash, _} -> key(Key, Known#{strip => Strip + 1});
+    case Keys of
+        #{Hash := {Found, InStrip}} -> key(Found, Known#{strip => InStrip});
+        _ when Strip > 0 -> key(Key, Known#{strip => Strip});
         _ -> Known
     end.
 

@@ -71,20 +71,36 @@ structure(_) ->
 
 %% Where operations meet, without any key. Of large tables, some leaves or buckets are looked at.
 contention(Tid, Engine, Size) when Engine =:= hash; Engine =:= ca ->
-    #{time := Now} = Contention = cats_contention:of_table(Tid, 1 + Size div ?READ, {contention, [Tid]}),
+    try
+        contention(cats_contention:of_table(Tid, 1 + Size div ?READ, {contention, [Tid]}))
+    catch
+        %% The table was deleted meanwhile.
+        error:badarg -> null
+    end;
+contention(_Tid, _Engine, _Size) ->
+    null.
+
+contention(#{time := Now} = Contention) ->
     #{strips := Strips, adaptations := Adaptations, recorded := Recorded} = Contention,
-    #{strips => {list, [strip(Strip) || Strip <- Strips]},
+    Met = met(Recorded),
+    #{strips => {list, [strip(Strip, maps:get(Place, Met, 0)) || {Place, Strip} <- lists:enumerate(Strips)]},
       bases => {list, [maps:with([leaves, keys, statistic, waits, height], Base) || Base <- maps:get(base_nodes, Contention, [])]},
       leaves => counts([{Slots, Leaves} || {Slots, Leaves, _} <- maps:get(leaves, Contention, [])]),
       load => counts(maps:get(load, Contention, [])),
       adaptations => {list, [#{ago => Now - Time, kind => atom_to_list(Kind), number => Number}
                              || #{time := Time, kind := Kind, number := Number} <- Adaptations]},
-      recorded => recorded(Recorded)};
-contention(_Tid, _Engine, _Size) ->
-    null.
+      recorded => recorded(Recorded)}.
 
-strip(#{keys := Keys, changes := Changes} = Strip) ->
-    #{keys => Keys, changes => Changes, waits => maps:get(waits, Strip, null)}.
+%% The recorded waits in each strip.
+met(false) ->
+    #{};
+met(#{places := Places}) ->
+    lists:foldl(fun(#{strip := Strip, waits := Waits}, Met) -> maps:update_with(Strip, fun(Sum) -> Sum + Waits end, Waits, Met);
+                   (_Elsewhere, Met) -> Met
+                end, #{}, Places).
+
+strip(#{keys := Keys, changes := Changes} = Strip, Met) ->
+    #{keys => Keys, changes => Changes, waits => maps:get(waits, Strip, null), met => Met}.
 
 counts(Pairs) ->
     {list, [#{size => Size, number => Number} || {Size, Number} <- Pairs]}.

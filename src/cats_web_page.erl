@@ -282,9 +282,9 @@ function drawMeeting(table) {
   const seen = table.contention;
   if (!seen) return [];
   const tree = table.structure && table.structure.base_nodes !== undefined, recorded = seen.recorded, strips = seen.strips;
-  const met = strips.map((strip, i) => tree ? strip.waits : recorded ? recorded.places.reduce((sum, place) => sum + (place.strip === i + 1 ? place.waits : 0), 0) : 0);
+  const met = strips.map(strip => recorded ? strip.met : strip.waits);
   const parts = [heat(strips, perSecond(table, strips), 'Changes a second, by ' + (tree ? 'key order' : 'hash'), tree)];
-  if (tree || recorded) parts.push(heat(strips, met, tree ? 'Waits, by key order' : 'Waits that were recorded, by hash', tree));
+  if (tree || recorded) parts.push(heat(strips, met, recorded ? 'Waits that were recorded' : 'Waits since base nodes were made', tree));
   if (tree) {
     const bases = seen.bases, busiest = bases.reduce((a, b) => b.waits > a.waits ? b : a);
     const height = bases.map(base => base.height + (bases.length > 1 ? 1 : 0)), range = (least, most) => least === most ? count(least) : count(least) + ' to ' + count(most);

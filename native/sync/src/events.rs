@@ -446,7 +446,7 @@ mod tests {
         let places = recorder.places();
         assert_eq!(
             (places.len(), places[0].what, places[0].waits, places[0].reads),
-            (1, (8, 9), 1, 2)
+            (1, (0, 9), 1, 2)
         );
         assert_eq!(Arc::strong_count(&recorder), 1);
     }

@@ -5,6 +5,7 @@ use super::*;
 use cats_sync::facade::{AtomicBool, Ordering};
 use cats_sync::recorder::Recorder;
 use cats_table::{reaper as work, Buckets, OwnedKey, Seen, SizedKey};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -124,7 +125,7 @@ pub fn adaptations(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
 }
 
 /// `recorded(Table)`: `false` for a table that is not recorded. Otherwise `{Nanoseconds, Waits, Reads, Time, Places, Meetings}` since the
-/// recording began. Places are `{Place, Hash, Waits, Reads, Time, [Process], Strip, [Key] | []}`. Only the engine `hash` has strips and keys
+/// recording began. Places are `{Hash, Waits, Reads, Time, [Process], Strip, [Key] | []}`, without a key if the hash is 0. Only the engine `hash` has strips and keys
 /// here. Meetings are `{Process, Other, Waits, Time}`.
 pub fn recorded(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     let guard = pin();
@@ -140,11 +141,13 @@ pub fn recorded(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
         let processes = met.processes.iter().filter(|process| **process != 0);
         let processes: Vec<Term> = processes.map(|process| Term(*process)).collect();
         let (strip, key) = match strips {
-            Some(strips) => (Buckets::strip_of(met.what.1, strips), handle.key_of_hash(met.what.1)),
-            None => (0, None),
+            Some(strips) if met.what.1 != 0 => (
+                Buckets::strip_of(met.what.1, strips) + 1,
+                handle.key_of_hash(met.what.1),
+            ),
+            _ => (0, None),
         };
         places.push(env.tuple(&[
-            number(met.what.0),
             number(met.what.1),
             number(met.waits),
             number(met.reads),
@@ -178,8 +181,8 @@ pub fn recorded(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
 /// range, and `Loads` say how many buckets have 0, 1, ... keys.
 ///
 /// With the engine `ca`: `{Stretches, Found, Next}`. A stretch is `{[Key] | [], Base, Statistic, Conflicts, Height, Leaves, Keys, Changes,
-/// Sizes}`, with `{Slots, Leaves, Keys}` for each size of leaves. `Found` are `{Number, Place, Hash, [Key]}` for the recorded places in the
-/// stretch with this number.
+/// Sizes}`, with `{Slots, Leaves, Keys}` for each size of leaves. `Found` are `{Number, Hash, [Key]}` for the recorded keys in the stretch with
+/// this number.
 pub fn structure(env: Env, &[table, from, every]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find_recordable(env, &guard, table, INFO)?;
@@ -227,13 +230,16 @@ fn hash_structure(
 fn tree_structure(env: Env, handle: Handle<'_>, from: Option<&Probe<'_>>, every: usize) -> Result<Term, Failure> {
     let number = |number: usize| env.unsigned(number as u64);
     let recorder = handle.recorder();
-    let places: Vec<(u64, u64)> = recorder.map_or(Vec::new(), |recorder| {
-        recorder.places().iter().map(|met| met.what).collect()
+    let hashes: HashSet<u64> = recorder.map_or(HashSet::new(), |recorder| {
+        let hashes = recorder.places().into_iter().map(|met| met.what.1);
+        hashes.filter(|hash| *hash != 0).collect()
     });
+    // A search reads all entries.
+    let leaves = if hashes.is_empty() { LEAVES } else { LEAVES / 4 };
     let (mut stretches, mut keys) = (Vec::new(), Vec::new());
-    let next = handle.view_tree(from, (LEAVES, every), &places, |seen| match seen {
+    let next = handle.view_tree(from, (leaves, every), &hashes, |seen| match seen {
         Seen::Stretch(stretch) => stretches.push(stretch),
-        Seen::Key(place, key) => keys.push((stretches.len() - 1, place, key)),
+        Seen::Key(hash, key) => keys.push((stretches.len() - 1, hash, key)),
     });
     let mut rows = Vec::new();
     for stretch in stretches {
@@ -253,13 +259,8 @@ fn tree_structure(env: Env, handle: Handle<'_>, from: Option<&Probe<'_>>, every:
         ]));
     }
     let mut found = Vec::new();
-    for (row, place, key) in keys {
-        found.push(env.tuple(&[
-            number(row),
-            env.unsigned(places[place].0),
-            env.unsigned(places[place].1),
-            sized_key_list(env, Some(key))?,
-        ]));
+    for (row, hash, key) in keys {
+        found.push(env.tuple(&[number(row), env.unsigned(hash), sized_key_list(env, Some(key))?]));
     }
     Ok(env.tuple(&[env.list(&rows), env.list(&found), key_list(env, next)?]))
 }

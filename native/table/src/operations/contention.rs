@@ -9,14 +9,15 @@ use cats_engine::{hash_of, Entry};
 use cats_sync::events::Adaptation;
 use cats_sync::recorder::Recorder;
 use cats_term::TermRef;
+use std::collections::HashSet;
 
 /// A key of the table, and the words of its object. They are not told if the key has many objects.
 pub type SizedKey<'g> = (TermRef<'g>, usize);
 
-/// What a view of a tree shows: leaves, and then the keys of recorded places there, with the numbers of the places.
+/// What a view of a tree shows: leaves, and then keys in them, with their hashes.
 pub enum Seen<'g> {
     Stretch(Stretch<'g, OwnedKey>),
-    Key(usize, SizedKey<'g>),
+    Key(u64, SizedKey<'g>),
 }
 
 impl<'g> Handle<'g> {
@@ -50,29 +51,26 @@ impl<'g> Handle<'g> {
         self.store().tree().is_some()
     }
 
-    /// See [`cats_engine::ca::Ca::view`]. Nothing for other engines. Shows the keys of `places`, which are the address of a lock and the hash
-    /// of a key, if they are still there.
+    /// See [`cats_engine::ca::Ca::view`]. Nothing for other engines. Also shows the keys that have one of these hashes.
     pub fn view_tree(
         self,
         from: Option<&Probe<'_>>,
         amount: (usize, usize),
-        places: &[(u64, u64)],
+        hashes: &HashSet<u64>,
         mut show: impl FnMut(Seen<'g>),
     ) -> Option<&'g OwnedKey> {
-        let is_wanted = |address: usize| places.iter().any(|(place, _)| *place == address as u64);
-        let visit = |sight: Sight<'_, 'g, OwnedKey>| match sight {
+        // Most entries of a large table are kept out by a few bits of their hashes.
+        let mut filter = [false; 4096];
+        let place = |hash: u64| (hash >> 52) as usize;
+        hashes.iter().for_each(|hash| filter[place(*hash)] = true);
+        let is_wanted = |hash: u64| filter[place(hash)] && hashes.contains(&hash);
+        let wanted: Option<&dyn Fn(u64) -> bool> = if hashes.is_empty() { None } else { Some(&is_wanted) };
+        let visit = |sight: Sight<'g, OwnedKey>| match sight {
             Sight::Stretch(stretch) => show(Seen::Stretch(stretch)),
-            Sight::Leaf(address, entries) => {
-                for (number, (place, hash)) in places.iter().enumerate() {
-                    let is_it = |entry: &&Entry| *place == address as u64 && hash_of(entry.key) == *hash;
-                    if let Some(entry) = entries.iter().find(is_it) {
-                        show(Seen::Key(number, self.sized_key(*entry)));
-                    }
-                }
-            }
+            Sight::Entry(entry) => show(Seen::Key(hash_of(entry.key), self.sized_key(entry))),
         };
         let tree = self.store().tree()?;
-        tree.view(self.guard, from.map(Probe::erase), amount, is_wanted, visit)
+        tree.view(self.guard, from.map(Probe::erase), amount, wanted, visit)
     }
 
     /// A key with this hash, if the engine is `hash` and no writer holds the bucket.

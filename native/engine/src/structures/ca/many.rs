@@ -109,20 +109,21 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
             }
         }
         // All leaves are prefetched before the first one is locked, so that the cache misses overlap.
-        let mut found: Vec<Found<S::Key>> = Vec::with_capacity(probes.len());
+        let mut found: Vec<(Found<S::Key>, u64)> = Vec::with_capacity(probes.len());
         for i in sorted {
             let leaf = match found.last() {
-                Some(last) if table.is_below(probes[i], last.high) => last.leaf,
+                Some((last, _)) if table.is_below(probes[i], last.high) => last.leaf,
                 _ => {
-                    found.push(table.find_bounded(&Query::new(&table.schema, probes[i])));
-                    found[found.len() - 1].leaf
+                    let query = Query::new(&table.schema, probes[i]);
+                    found.push((table.find_bounded(&query), query.hash()));
+                    found[found.len() - 1].0.leaf
                 }
             };
             leaf.prefetch(Wanted::new(table.schema.word(probes[i])).hash);
             many.places[i] = found.len() - 1;
         }
-        for Found { base, leaf, .. } in found {
-            let taken = Held::lock(leaf, &table.events, 0);
+        for (Found { base, leaf, .. }, hash) in found {
+            let taken = Held::lock(leaf, &table.events, hash);
             if !matches!(taken, Ok((_, false))) {
                 base.statistic().contended();
                 many.waited = true;

@@ -686,16 +686,10 @@ fn viewed<'g>(table: &'g Ca<TestSchema>, guard: &'g epoch::Guard, amount: (usize
     let mut from = None;
     loop {
         let before = stretches.len();
-        from = table.view(
-            guard,
-            from,
-            amount,
-            |_| false,
-            |sight| match sight {
-                Sight::Stretch(stretch) => stretches.push(stretch),
-                Sight::Leaf(..) => panic!("no leaf is wanted"),
-            },
-        );
+        from = table.view(guard, from, amount, None, |sight| match sight {
+            Sight::Stretch(stretch) => stretches.push(stretch),
+            Sight::Entry(_) => panic!("no entry is wanted"),
+        });
         assert!(stretches.len() > before);
         if from.is_none() {
             return stretches;
@@ -747,28 +741,30 @@ fn a_view_shows_each_leaf_once_and_each_base_node_where_it_is() {
 }
 
 #[test]
-fn a_view_shows_the_entries_of_the_leaves_that_are_wanted() {
+fn a_view_shows_the_entries_that_are_wanted_in_their_stretches() {
     let map = Map(Ca::new(TestSchema));
     (0..10_000).for_each(|n| map.put(n, 1));
     let guard = epoch::pin();
-    let place = map.0.find(&TestKey::new(5000)).1.lock().address();
-    let mut shown = Vec::new();
-    let show = |sight: Sight<'_, '_, TestKey>| match sight {
-        Sight::Leaf(at, entries) => shown.push((
-            at,
-            entries.len(),
-            entries
-                .iter()
-                .any(|entry| entry.key == TestSchema.word(&TestKey::new(5000))),
-        )),
-        Sight::Stretch(_) => (),
-    };
-    assert!(map
-        .0
-        .view(&guard, None, (usize::MAX, 1), |at| at == place, show)
-        .is_none());
-    let count = map.0.find(&TestKey::new(5000)).1.info().count();
-    assert_eq!(shown, [(place, count, true)]);
+    let wanted = [3, 5000, 9999, 1_000_000].map(|n| TestSchema.word(&TestKey::new(n)));
+    let (mut from, mut found) = (0, Vec::new());
+    let is_wanted = |hash: u64| wanted.iter().any(|word| hash_of(*word) == hash);
+    // Few leaves are read for the sums, but all are searched.
+    let end = map.0.view(
+        &guard,
+        None,
+        (usize::MAX, 1000),
+        Some(&is_wanted),
+        |sight| match sight {
+            Sight::Stretch(stretch) => from = stretch.from.map_or(0, |key| key.number),
+            Sight::Entry(entry) => found.push((entry.key, from)),
+        },
+    );
+    assert!(end.is_none());
+    let words: Vec<u64> = found.iter().map(|found| found.0).collect();
+    assert_eq!(words, wanted[..3]);
+    for (n, (_, from)) in [3, 5000, 9999].into_iter().zip(found) {
+        assert!(from <= n && n < from + 20_000);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::leaf::{Leaf, SIZES};
 use super::structure::Turn;
 use super::walk::Target;
 use super::{Ca, Query};
-use crate::{Entry, OrderedSchema};
+use crate::{hash_of, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
 use cats_sync::prefetch;
 use std::ptr;
@@ -34,17 +34,20 @@ pub struct Stretch<'g, K> {
 }
 
 /// What a view shows.
-pub enum Sight<'a, 'g, K> {
+pub enum Sight<'g, K> {
     Stretch(Stretch<'g, K>),
-    /// The entries of a leaf of the stretch that was shown last, with the address of its lock.
-    Leaf(usize, &'a [Entry]),
+    /// An entry of the stretch that was shown last.
+    Entry(Entry),
 }
+
+/// How often writers may disturb the search of a leaf.
+const TRIES: usize = 50;
 
 impl<S: OrderedSchema> Ca<S> {
     /// Shows the leaves from a key on, a stretch after the other, until at least `limit` leaves were shown. Returns the key from which to go
     /// on, or `None` at the end. Reads one leaf in `every` of a stretch. What is said of all its leaves is an estimate, then.
     ///
-    /// Also shows the entries of each leaf that `is_wanted` by the address of its lock, unless a writer changes it meanwhile.
+    /// Also shows all entries that are `wanted`, by their hashes. Misses those of a leaf that writers change again and again.
     ///
     /// The stretches are of no one instant.
     pub fn view<'g>(
@@ -52,8 +55,8 @@ impl<S: OrderedSchema> Ca<S> {
         _guard: &'g Guard,
         from: Option<&S::Probe>,
         (limit, every): (usize, usize),
-        is_wanted: impl Fn(usize) -> bool,
-        mut show: impl FnMut(Sight<'_, 'g, S::Key>),
+        wanted: Option<&dyn Fn(u64) -> bool>,
+        mut show: impl FnMut(Sight<'g, S::Key>),
     ) -> Option<&'g S::Key> {
         let mut begin: Bound<S::Key> = ptr::null();
         let mut seen = 0;
@@ -85,10 +88,9 @@ impl<S: OrderedSchema> Ca<S> {
             stretch.height = turns.height;
             seen += leaves.len();
             show(Sight::Stretch(stretch));
-            for leaf in leaves.iter().filter(|leaf| is_wanted(leaf.lock().address())) {
-                if let Some(entries) = stable_entries(*leaf) {
-                    show(Sight::Leaf(leaf.lock().address(), &entries));
-                }
+            if let Some(is_wanted) = wanted {
+                let entries = leaves.iter().flat_map(|leaf| search(*leaf, is_wanted));
+                entries.for_each(|entry| show(Sight::Entry(entry)));
             }
             begin = high;
             // SAFETY: as above.
@@ -159,9 +161,15 @@ impl<K> Turns<K> {
     }
 }
 
-/// The entries of a leaf, if no writer holds it meanwhile.
-fn stable_entries(leaf: Leaf) -> Option<Vec<Entry>> {
-    let token = leaf.lock().token()?;
-    let entries: Vec<Entry> = leaf.filled().collect();
-    leaf.lock().validate(token).then_some(entries)
+/// The entries of a leaf whose hashes are wanted.
+fn search(leaf: Leaf, is_wanted: &dyn Fn(u64) -> bool) -> Vec<Entry> {
+    leaf.prefetch_all();
+    for _ in 0..TRIES {
+        let Ok(token) = leaf.lock().token_spinning() else { break };
+        let entries = leaf.filled().filter(|entry| is_wanted(hash_of(entry.key))).collect();
+        if leaf.lock().validate(token) {
+            return entries;
+        }
+    }
+    Vec::new()
 }

@@ -3,7 +3,7 @@
 use super::inner::{bound, common, Bound};
 use super::*;
 use crate::testing::conformance::{entry, Map, Random, TestKey, TestSchema};
-use crate::{Between, Unfinished};
+use crate::{Between, Schema, Unfinished};
 use cats_sync::{cache_line, epoch};
 use proptest::prelude::*;
 use std::collections::BTreeSet;

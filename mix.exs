@@ -48,7 +48,7 @@ defmodule Cats.MixProject do
       description: to_string(@application[:description]),
       language: :erlang,
       compilers: [:cats_native] ++ Mix.compilers() ++ [:cats_docs],
-      deps: [],
+      deps: deps(),
       package: [
         licenses: @application[:licenses],
         links: %{},
@@ -58,4 +58,9 @@ defmodule Cats.MixProject do
   end
 
   def application, do: Keyword.take(@application, [:registered])
+
+  # For Cats.LiveDashboardPage, which is compiled if the project that uses cats has it. Mix cannot even skip such a package without Hex.
+  defp deps do
+    if Code.ensure_loaded?(Hex), do: [{:phoenix_live_dashboard, "~> 0.8", optional: true}], else: []
+  end
 end

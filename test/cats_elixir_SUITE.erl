@@ -2,19 +2,18 @@
 -module(cats_elixir_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([tables/1, caches/1]).
+-export([tables/1, caches/1, dashboard/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
-all() -> [tables, caches].
+all() -> [tables, caches, dashboard].
 
 %% An old Elixir may not run on this OTP, whose erl comes first in the PATH here.
 init_per_suite(Config) ->
     Directory = proplists:get_value(priv_dir, Config),
-    Root = filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))),
     case cats_test_lib:run("elixir", ["-e", "[] = []"]) of
         {0, _} ->
-            Sources = filelib:wildcard(filename:join(Root, "lib/**/*.ex")),
+            Sources = filelib:wildcard(source("**/*.ex")),
             ?assertEqual({0, ""}, cats_test_lib:run("elixirc", ["-pa", cats(), "-o", Directory, "--warnings-as-errors" | Sources])),
             [{compiled, Directory} | Config];
         _ ->
@@ -24,6 +23,9 @@ init_per_suite(Config) ->
 end_per_suite(_Config) -> ok.
 
 cats() -> filename:dirname(code:which(cats)).
+
+source(Path) ->
+    filename:join([filename:dirname(filename:dirname(proplists:get_value(source, module_info(compile)))), "lib", Path]).
 
 evaluate(Config, Source) ->
     Arguments = ["-pa", cats(), "-pa", proplists:get_value(compiled, Config), "-e", Source],
@@ -102,4 +104,64 @@ true = Other.touch(1, :infinity)
 60_000 = :cats.info(Other, :ttl)
 :ok = Supervisor.terminate_child(supervisor, Other)
 :undefined = :cats.info(Other)
+").
+
+%% The page for Phoenix LiveDashboard, with a stand-in for what it uses. Its template is a text there.
+dashboard(Config) ->
+    evaluate(Config, "false = Code.ensure_loaded?(Cats.LiveDashboardPage)"),
+    Directory = filename:join(proplists:get_value(priv_dir, Config), "dashboard"),
+    File = filename:join(Directory, "page_builder.ex"),
+    ok = filelib:ensure_dir(File),
+    ok = file:write_file(File, "
+defmodule Phoenix.LiveDashboard.PageBuilder do
+  @callback init(term) :: term
+  @callback menu_link(map, map) :: term
+  @callback render(map) :: term
+  @callback handle_event(binary, map, map) :: term
+  defmacro __using__(_) do
+    quote do
+      @behaviour Phoenix.LiveDashboard.PageBuilder
+      import Phoenix.LiveDashboard.PageBuilder
+    end
+  end
+  def assign(assigns, key, value), do: Map.put(assigns, key, value)
+  def push_patch(socket, to: path), do: {socket, path}
+  def live_dashboard_path(_socket, page, extra), do: {page, extra}
+  defmacro sigil_H({:<<>>, _, [text]}, _), do: quote(do: {var!(assigns), unquote(text)})
+end
+"),
+    {0, _} = cats_test_lib:run("elixirc", ["-o", Directory, File]),
+    {0, _} = cats_test_lib:run("elixirc", ["-pa", cats(), "-pa", Directory, "-o", Directory, source("cats/live_dashboard_page.ex")]),
+    evaluate([{compiled, Directory} | Config], "
+alias Cats.LiveDashboardPage, as: Page
+{:ok, session, module: :cats} = Page.init([])
+{:ok, \"cats\"} = Page.menu_link(session, %{modules: [:cats]})
+:skip = Page.menu_link(session, %{modules: []})
+
+table = :cats.new(:shown, [:named_table, stats: true])
+:cats.insert(table, for(n <- 1..1000, do: {n, n}))
+:cats.new(:other, [:ordered_set])
+params = %{search: nil, sort_by: :memory, sort_dir: :desc, limit: 50}
+{[%{name: \":shown\", size: 1000, waits: nil} = row, %{name: \":other\"}], 2, state} = Page.fetch(params, node(), %{})
+
+Process.sleep(50)
+:cats.insert(table, {0, 0})
+:cats.tab2list(table)
+by_scans = %{params | sort_by: :scans}
+{[%{growth: growth, scans: scans, waits: 0.0}, %{growth: 0.0, scans: nil, operations: nil}], 2, _} = Page.fetch(by_scans, node(), state)
+true = growth > 0 and growth < 20 and scans == growth
+{[%{name: \":other\"}, _], 2, _} = Page.fetch(%{params | sort_by: :name, sort_dir: :asc}, node(), state)
+{[_], 2, _} = Page.fetch(%{params | limit: 1}, node(), state)
+{[%{name: \":other\"}], 1, _} = Page.fetch(%{params | search: \"oth\"}, node(), state)
+{[], 0, _} = Page.fetch(%{params | search: \"none\"}, node(), state)
+
+page = %{params: %{}, node: node()}
+{%{chosen: nil}, template} = Page.render(%{page: page})
+fields = for [_, field] <- Regex.scan(~r/field={:(\\w+)}/, template), do: String.to_atom(field)
+[] = fields -- Map.keys(row)
+8 = length(fields -- [:type])
+{:noreply, {_, {^page, id: id}}} = Page.handle_event(\"choose\", %{\"id\" => row.id}, %{assigns: %{page: page}})
+{%{chosen: %{name: \"shown\", parts: parts}}, _} = Page.render(%{page: %{page | params: %{\"id\" => id}}})
+[1001, \"set\"] = for key <- [:size, :type], {^key, value} <- List.flatten(parts), do: value
+{%{chosen: nil}, _} = Page.render(%{page: %{page | params: %{\"id\" => \"none\"}}})
 ").

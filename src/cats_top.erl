@@ -1,17 +1,18 @@
 %% @doc The busiest tables of a node, as a list on the terminal that is refreshed: `cats_top:start()' in a shell.
 %%
-%% Each line has a table's size and memory. Behind them stands what happened in each second since the last refresh: waits
-%% for locks and their microseconds, repeated reads, calls made again, and operations. Operations are counted for tables
-%% with option `{stats, true}' only, see {@link cats:stats/1}.
+%% Each line has a table's size and memory. The other columns tell what happened in each second since the last refresh: how
+%% many objects the table grew by, waits for locks and their microseconds, repeated reads, calls made again, operations, and
+%% those that went over many objects. Operations are counted for tables with option `{stats, true}' only, see {@link
+%% cats:stats/1}.
 %%
-%% A letter and Enter sort by another column: `m' by memory, `s' by size, `w' by waits, `r' by repeated reads, `b' by calls
-%% made again, `o' by operations. `q' and Enter end it.
+%% A letter and Enter sort by another column: `m' by memory, `s' by size, `g' by growth, `w' by waits, `r' by repeated reads,
+%% `b' by calls made again, `o' by operations, `c' by scans. `q' and Enter end it.
 -module(cats_top).
 -export([start/0, start/1]).
 
 -export_type([options/0]).
 
--type options() :: #{node => node(), sort => memory | size | waits | reads_repeated | busy | operations,
+-type options() :: #{node => node(), sort => memory | size | growth | waits | reads_repeated | busy | operations | scans,
                      interval => pos_integer(), lines => pos_integer(), rounds => pos_integer() | infinity}.
 %% What to show:
 %%
@@ -23,7 +24,8 @@
 %% <li>`rounds': ends after so many lists, and reads no keys. The default is `infinity'.</li>
 %% </ul>
 
--define(COLUMNS, [{$m, memory}, {$s, size}, {$w, waits}, {$r, reads_repeated}, {$b, busy}, {$o, operations}]).
+-define(COLUMNS, [{$m, memory}, {$s, size}, {$g, growth}, {$w, waits}, {$r, reads_repeated}, {$b, busy}, {$o, operations},
+                  {$c, scans}]).
 
 %% @doc The same as {@link start/1} without options.
 -spec start() -> ok.
@@ -103,8 +105,8 @@ wait(State, Rows, Until) ->
 show(#{node := Node, sort := Sort, lines := Lines}, Before, Now) ->
     Rates = [rates(Row, maps:get(Id, Before, Row)) || {Id, Row} <- maps:to_list(Now)],
     Sorted = lists:sublist(lists:sort(fun(A, B) -> rank(Sort, A) =< rank(Sort, B) end, Rates), Lines),
-    Head = io_lib:format("~ts: ~b tables, ~ts, by ~s. m s w r b o: sort, q: end", [Node, map_size(Now), bytes(total(Now)), Sort]),
-    Titles = ["table", "type", "size", "memory", "waits/s", "us/s", "reads/s", "busy/s", "oper/s", "hits"],
+    Head = io_lib:format("~ts: ~b tables, ~ts, by ~s. m s g w r b o c: sort, q: end", [Node, map_size(Now), bytes(total(Now)), Sort]),
+    Titles = ["table", "type", "size", "grow/s", "memory", "waits/s", "us/s", "reads/s", "busy/s", "oper/s", "scans/s", "hits"],
     io:put_chars([clear(), Head, $\n, line(Titles), $\n, [[line(fields(Row)), $\n] || Row <- Sorted]]).
 
 %% A terminal begins anew, and a file goes on.
@@ -119,38 +121,48 @@ total(Rows) ->
 
 %% What happened in a second, in place of what has happened.
 rates(#{stats := Stats} = Row, #{stats := Before}) ->
-    #{time := Microseconds} = Delta = cats:stats_delta(Before, Stats),
-    Rate = fun(Number) -> Number * 1000000 div max(1, Microseconds) end,
-    Row#{rates => maps:map(fun(_, Number) when is_integer(Number) -> Rate(Number);
+    #{time := Microseconds, size := Growth} = Delta = cats:stats_delta(Before, Stats),
+    Counts = Delta#{growth => Growth},
+    Row#{rates => maps:map(fun(_, Number) when is_integer(Number) -> Number * 1.0e6 / max(1, Microseconds);
                               (_, Classes) -> Classes
-                           end, Delta)}.
+                           end, Counts)}.
 
 rank(Sort, #{stats := Stats, table := Table}) when Sort =:= memory; Sort =:= size -> {-maps:get(Sort, Stats), Table};
 rank(Sort, #{rates := Rates, table := Table, stats := #{memory := Memory}}) -> {-maps:get(Sort, Rates, -1), -Memory, Table}.
 
-fields(#{table := Table, type := Type, stats := #{size := Size, memory := Memory}, rates := Rates}) ->
-    #{waits := Waits, wait_time := Time, reads_repeated := Reads, busy := Busy} = Rates,
+fields(#{table := Table, name := Name, type := Type, stats := #{size := Size, memory := Memory}, rates := Rates}) ->
+    #{growth := Growth, waits := Waits, wait_time := Time, reads_repeated := Reads, busy := Busy} = Rates,
     Counted = case Rates of
-                  #{operations := Operations, hits := Hits, misses := Misses} -> [text(Operations), share(Hits, Hits + Misses)];
-                  #{} -> ["-", "-"]
+                  #{operations := Operations, scans := Scans, hits := Hits, misses := Misses} ->
+                      [rate(Operations), rate(Scans), share(Hits, Hits + Misses)];
+                  #{} ->
+                      ["-", "-", "-"]
               end,
-    [io_lib:format("~tp", [Table]), kind(Type), text(Size), bytes(Memory) | [text(Rate) || Rate <- [Waits, Time, Reads, Busy]]]
-        ++ Counted.
+    [title(Table, Name), kind(Type), integer_to_list(Size), rate(Growth), bytes(Memory)
+    | [rate(Rate) || Rate <- [Waits, Time, Reads, Busy]]] ++ Counted.
+
+%% A table without a name of its own is told from others by the end of its reference.
+title(Name, Name) -> io_lib:format("~tp", [Name]);
+title(Table, Name) ->
+    [_, _, _, Last] = string:lexemes(cats_stats:identifier(Table), "."),
+    io_lib:format("~tp ~s", [Name, string:trim(Last, trailing, ">")]).
 
 kind(ordered_set) -> "ordered";
 kind(duplicate_bag) -> "dup_bag";
 kind(Type) -> atom_to_list(Type).
 
-text(Number) -> integer_to_list(Number).
+%% What happens now and then is not nothing.
+rate(Rate) when abs(Rate) >= 10; Rate == 0 -> integer_to_list(round(Rate));
+rate(Rate) -> io_lib:format("~.1f", [Rate]).
 
-share(_Part, 0) -> "-";
-share(Part, Whole) -> [integer_to_list(100 * Part div Whole), $%].
+share(_Part, Whole) when Whole == 0 -> "-";
+share(Part, Whole) -> [integer_to_list(trunc(100 * Part / Whole)), $%].
 
 bytes(Bytes) when Bytes < 10240 -> io_lib:format("~b B", [Bytes]);
 bytes(Bytes) when Bytes < 10485760 -> io_lib:format("~b KiB", [Bytes div 1024]);
 bytes(Bytes) -> io_lib:format("~b MiB", [Bytes div 1048576]).
 
 line([Table, Type | Numbers]) ->
-    Widths = [9, 10, 9, 9, 8, 8, 9, 5],
+    Widths = [9, 8, 10, 9, 9, 8, 8, 9, 8, 5],
     [string:pad(string:slice(Table, 0, 24), 25), string:pad(Type, 8)
     | [string:pad(Number, Width, leading) || {Number, Width} <- lists:zip(Numbers, Widths)]].

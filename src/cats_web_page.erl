@@ -121,9 +121,13 @@ const $ = id => document.getElementById(id);
 const COLUMNS = [
   {key: 'name', title: 'Table', text: row => row.name},
   {key: 'size', title: 'Objects', value: row => row.stats.size, show: count},
+  {key: 'growth', title: 'Growth/s', value: row => row.rates.size, show: count},
   {key: 'memory', title: 'Memory', value: row => row.stats.memory, show: bytes},
   {key: 'waits', title: 'Waits/s', value: row => row.rates.waits, show: count, hot: true},
-  {key: 'operations', title: 'Operations/s', value: row => row.rates.operations, show: count}];
+  {key: 'operations', title: 'Operations/s', value: row => row.rates.operations, show: count},
+  {key: 'scans', title: 'Scans/s', value: row => row.rates.scans, show: count}];
+// What the node can sort by. Rates are known here only.
+const SORTS = ['size', 'memory', 'waits', 'operations'];
 const STRUCTURE = [['buckets', 'buckets'], ['average', 'objects in a bucket'], ['least', 'at least'], ['most', 'at most'], ['deviation', 'deviation'],
   ['expected_deviation', 'as expected'], ['base_nodes', 'base nodes'], ['route_nodes', 'route nodes'], ['depth', 'depth of routes']];
 const past = new Map(), lines = new Map();
@@ -131,7 +135,7 @@ let rows = [], sort = 'memory', descending = true, chosen = decodeURIComponent(l
 
 function count(number) {
   if (number === undefined) return '–';
-  if (number < 10 && number % 1) return number.toFixed(1);
+  if (Math.abs(number) < 10 && number % 1) return number.toFixed(1);
   if (number < 1e5) return Math.round(number).toLocaleString('en');
   return number < 1e8 ? (number / 1e6).toFixed(1) + ' M' : Math.round(number / 1e6).toLocaleString('en') + ' M';
 }
@@ -175,8 +179,8 @@ function remember(row) {
   const before = past.get(row.id) || {points: []};
   const seconds = before.stats ? (row.stats.time - before.stats.time) / 1e6 : 0;
   row.rates = {};
-  for (const key of ['waits', 'operations', 'reads_repeated', 'busy'])
-    if (row.stats[key] !== undefined) row.rates[key] = seconds > 0 ? Math.max(0, row.stats[key] - before.stats[key]) / seconds : undefined;
+  for (const key of ['size', 'waits', 'operations', 'scans'])
+    if (row.stats[key] !== undefined) row.rates[key] = seconds > 0 ? (row.stats[key] - before.stats[key]) / seconds : undefined;
   const point = {size: row.stats.size, memory: row.stats.memory, waits: row.rates.waits, operations: row.rates.operations};
   row.points = before.points.concat(point).slice(-POINTS);
   past.set(row.id, {stats: row.stats, points: row.points});
@@ -200,7 +204,7 @@ function drawHeads() {
 function drawRows() {
   const wanted = $('filter').value.toLowerCase(), column = COLUMNS.find(one => one.key === sort);
   const shown = rows.filter(row => (row.name + ' ' + row.type + ' ' + row.engine + ' ' + owner(row)).toLowerCase().includes(wanted));
-  const rank = row => column.text ? column.text(row) : column.value(row) === undefined ? -1 : column.value(row);
+  const rank = row => column.text ? column.text(row) : column.value(row) === undefined ? -Infinity : column.value(row);
   shown.sort((a, b) => {
     const order = rank(a) < rank(b) ? -1 : rank(a) > rank(b) ? 1 : b.stats.memory - a.stats.memory;
     return descending ? -order : order;
@@ -366,7 +370,7 @@ async function refresh() {
   if (busy) return;
   busy = true;
   try {
-    const answers = [get('api/node'), get('api/tables?sort=' + (sort === 'name' ? 'memory' : sort))];
+    const answers = [get('api/node'), get('api/tables?sort=' + (SORTS.includes(sort) ? sort : 'memory'))];
     if (chosen) answers.push(get('api/table?id=' + encodeURIComponent(chosen)));
     const [node, tables, table] = await Promise.all(answers);
     rows = tables.tables;

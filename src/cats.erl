@@ -158,7 +158,8 @@
                    waits := integer(), waits_given_up := integer(), wait_time := integer(),
                    waits_by_length := [{Below :: pos_integer() | infinity, Waits :: integer()}],
                    busy := integer(), dirty := integer(), slices := integer(), long_slices := integer(),
-                   expired := integer(), evicted := integer(),
+                   expired := integer(), evicted := integer(), readmitted := integer(), refused := integer(),
+                   fetches_made := integer(), fetches_failed := integer(), fetches_waited := integer(), fetches_stale := integer(),
                    operations => integer(), lookups => integer(), hits => integer(), misses => integer(),
                    inserts => integer(), updates => integer(), deletes => integer(), steps => integer(),
                    scans => integer()}.
@@ -176,7 +177,12 @@
 %% <li>`dirty': calls that were made again on a dirty scheduler, as they were too long for a normal one.</li>
 %% <li>`slices': how often a long call let others run. `long_slices' counts slices of a millisecond or more.</li>
 %% <li>`expired': objects that were removed because their time had come. They may be removed some time later.</li>
-%% <li>`evicted': objects that were removed because of the table's limit.</li>
+%% <li>`evicted': objects that were removed because of the table's limit. `readmitted': keys that came back soon after that, as far
+%%     as policy `s3_fifo' remembers. Many of them say that the limit is low. `refused': calls that failed with `system_limit'
+%%     because of the limit.</li>
+%% <li>`fetches_made', `fetches_failed': how often the function of a {@link fetch/3} made an object, or failed. `fetches_waited':
+%%     how often a process waited for the function of another one. `fetches_stale': how often an object was returned that had
+%%     ended.</li>
 %% </ul>
 %%
 %% The others are there for a table with option `{stats, true}' only:
@@ -239,8 +245,8 @@
 %% A table keeps 256 places and as many meetings. What is rare gets lost, so that their waits may be less than all.
 -type increment() :: number() | {Pos :: pos_integer(), Increment :: number()}.
 %% One addition of {@link add/3}. A number alone is added to the element after the key.
--type fetch_options() :: #{timeout => non_neg_integer() | infinity}.
-%% How long {@link fetch/4} waits for the function of another process, in milliseconds. By default, there is no limit.
+-type fetch_options() :: #{timeout => non_neg_integer() | infinity, ttl => lifetime(), stale => non_neg_integer()}.
+%% See {@link fetch/4}. Times are in milliseconds.
 -type change() :: fun((Object :: tuple()) -> (NewObject :: tuple()) | keep | delete).
 %% What {@link update/3} does to an object. It returns the object to store, `keep' to change nothing, or `delete' to
 %% delete the object.
@@ -451,36 +457,47 @@ engines() ->
 %% A hit costs a few nanoseconds more than {@link lookup/2}, and no other process takes part in it.
 -spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object :: tuple())) -> Object :: tuple().
 fetch(Table, Key, Fun) when is_function(Fun, 1) ->
-    %% As cats_fetch:fetch/5, without its calls.
+    %% As cats_fetch:fetch/3, without its calls.
     try cats_nif:lookup_to_update(Table, Key) of
         [Object] -> Object;
-        false -> cats_fetch:miss(Table, Key, Fun, infinity, [Table, Key, Fun])
+        false -> cats_fetch:miss(Table, Key, plain_fetch(Table, Key, Fun))
     catch
-        error:_ -> cats_fetch:fetch(Table, Key, Fun, infinity, [Table, Key, Fun])
+        error:_ -> cats_fetch:fetch(Table, Key, plain_fetch(Table, Key, Fun))
     end;
 fetch(Table, Key, Fun) ->
     cats_failure:fail(badarg, no_fun, fetch, [Table, Key, Fun]).
 
-%% @doc Like {@link fetch/3}, but limits how long the call waits for the function of another process. After that it exits
-%% with `{timeout, _}'. The other process goes on.
--spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object :: tuple()), fetch_options()) -> Object :: tuple().
-fetch(Table, Key, Fun, Options) ->
-    Called = [Table, Key, Fun, Options],
-    case Options of
-        #{timeout := infinity} when map_size(Options) =:= 1 ->
-            fetch(Table, Key, Fun, infinity, Called);
-        #{timeout := Timeout} when map_size(Options) =:= 1, is_integer(Timeout), Timeout >= 0 ->
-            fetch(Table, Key, Fun, erlang:monotonic_time(millisecond) + Timeout, Called);
-        #{} when map_size(Options) =:= 0 ->
-            fetch(Table, Key, Fun, infinity, Called);
-        _ ->
-            cats_failure:fail(badarg, no_fetch_options, fetch, Called)
-    end.
+plain_fetch(Table, Key, Fun) -> {Fun, infinity, default, 0, [Table, Key, Fun]}.
 
-fetch(Table, Key, Fun, Deadline, Called) when is_function(Fun, 1) ->
-    cats_fetch:fetch(Table, Key, Fun, Deadline, Called);
-fetch(_Table, _Key, _Fun, _Deadline, Called) ->
-    cats_failure:fail(badarg, no_fun, fetch, Called).
+%% @doc Like {@link fetch/3}, with options:
+%%
+%% <ul>
+%% <li>`timeout': how many milliseconds to wait for the function of another process. After that the call exits with
+%%     `{timeout, _}'. The other process goes on. By default there is no limit.</li>
+%% <li>`ttl': how long the object lives that the function makes, as in {@link insert/3}. By default as long as others.</li>
+%% <li>`stale': for so many milliseconds after its end, the object is returned at once, while a process of its own runs the
+%%     function. By default 0.</li>
+%% </ul>
+%%
+%% With `stale', the first call that finds an object which has ended starts a process that runs the function and stores the
+%% new object. Until then all calls get the old one, and none waits. When the function fails, or its process is killed, the
+%% next call starts another one. In a table that is not public, the calling process runs the function itself.
+%%
+%% An object that this function has made or found with `stale' is kept for so long after its end, or for the longest such
+%% time that a call on the table has had. Only calls with `stale' see it. For all other functions it is gone at its time. A
+%% write to its key ends it, as a deletion does. It also goes when the table needs its room for a limit, when a walk meets
+%% hundreds of such objects in a row, and when order statistics are asked for. With `{evict, none}' nothing is kept.
+%%
+%% `ttl' and `stale' fail with `badarg' when the objects of the table cannot expire.
+-spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object :: tuple()), fetch_options()) -> Object :: tuple().
+fetch(Table, Key, Fun, Options) when is_function(Fun, 1) ->
+    Called = [Table, Key, Fun, Options],
+    case cats_fetch:options(Options) of
+        {Deadline, Time, Stale} -> cats_fetch:fetch(Table, Key, {Fun, Deadline, Time, Stale, Called});
+        error -> cats_failure:fail(badarg, no_fetch_options, fetch, Called)
+    end;
+fetch(Table, Key, Fun, Options) ->
+    cats_failure:fail(badarg, no_fun, fetch, [Table, Key, Fun, Options]).
 
 %% @doc Returns the first key, or `$end_of_table' if the table is empty. In an `ordered_set' it is the smallest
 %% key in term order. The other types have an order of their own.

@@ -154,7 +154,7 @@ explain(badarg, new, [_Name, _Options], no_limit_here) ->
 explain(badarg, new, [_Name, _Options], nothing_evicted) ->
     #{2 => <<"option evict goes with option limit only">>};
 explain(badarg, new, [_Name, _Options], ttl_and_idle) ->
-    #{2 => <<"a table has option ttl or option idle, not both">>};
+    #{2 => <<"a table has option ttl or option idle, not both: an object has one time">>};
 explain(badarg, _Function, _Arguments, no_expiry) ->
     #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>};
 explain(badarg, insert, [_Table, _Objects, _Options], no_insert_options) ->
@@ -168,7 +168,7 @@ explain(badarg, _Function, _Arguments, no_time) ->
 explain(badarg, fetch, _Arguments, nested) ->
     #{2 => <<"the function fetches the key for which it makes the object">>};
 explain(badarg, fetch, _Arguments, no_fetch_options) ->
-    #{4 => <<"not a map with a timeout: a number of milliseconds, or infinity">>};
+    #{4 => <<"not a map of timeout and ttl, which are a number of milliseconds or infinity, and stale, a number of milliseconds">>};
 explain(badarg, fetch, _Arguments, Cause) when Cause =:= none; Cause =:= other_key ->
     #{3 => <<"the function did not return an object with the key">>};
 explain(badarg, _Function, _Arguments, no_transactions) ->

@@ -31,6 +31,9 @@
     remove/2,
     add/3,
     insert_lasting/3,
+    fetched/3,
+    insert_fetched/5,
+    count_fetch/2,
     touch/3,
     ttl/2,
     take_many/2,
@@ -356,6 +359,19 @@ add(_Table, _Key, _Increments) -> erlang:nif_error(not_loaded).
 
 -spec insert_lasting(table(), tuple() | [tuple()], pos_integer() | infinity) -> true.
 insert_lasting(_Table, _Objects, _Time) -> erlang:nif_error(not_loaded).
+
+-spec count_fetch(table(), fetch_made | fetch_failed | fetch_waited | fetch_stale) -> true.
+count_fetch(_Table, _What) -> erlang:nif_error(not_loaded).
+
+%% @doc What a fetch finds: the object of a key, and whether it has ended, by less than `Stale' milliseconds. Fails as {@link
+%% lookup_to_update/2} does.
+-spec fetched(table(), term(), Stale :: non_neg_integer()) -> {tuple(), Ended :: boolean()} | false.
+fetched(_Table, _Key, _Stale) -> erlang:nif_error(not_loaded).
+
+%% @doc As {@link insert_absent/3}, for an object with a time to live. A fetch may have it for `Stale' milliseconds after its end.
+-spec insert_fetched(table(), WithKey :: tuple(), New :: tuple(), pos_integer() | infinity | default, Stale :: non_neg_integer()) ->
+          boolean().
+insert_fetched(_Table, _WithKey, _New, _Time, _Stale) -> erlang:nif_error(not_loaded).
 
 -spec touch(table(), term(), pos_integer() | infinity) -> boolean().
 touch(_Table, _Key, _Time) -> erlang:nif_error(not_loaded).

@@ -34,13 +34,14 @@ of_table(Table) ->
     end.
 
 %% In the order of native/sync/src/events.rs.
-events({Splits, Joins, ReadsRepeated, GivenUp, Nanoseconds, Busy, Dirty, Slices, LongSlices, Expired, Evicted,
-        Wait1, Wait4, Wait16, Wait64, Wait256, Longer}) ->
+events({Splits, Joins, ReadsRepeated, GivenUp, Nanoseconds, Busy, Dirty, Slices, LongSlices, Expired, Evicted, Readmitted,
+        Refused, Made, Failed, Waited, Stale, Wait1, Wait4, Wait16, Wait64, Wait256, Longer}) ->
     Classes = [{1, Wait1}, {4, Wait4}, {16, Wait16}, {64, Wait64}, {256, Wait256}, {infinity, Longer}],
     #{splits => Splits, joins => Joins, reads_repeated => ReadsRepeated,
       waits => lists:sum([Number || {_, Number} <- Classes]), waits_given_up => GivenUp, wait_time => Nanoseconds div 1000,
       waits_by_length => Classes, busy => Busy, dirty => Dirty, slices => Slices, long_slices => LongSlices,
-      expired => Expired, evicted => Evicted}.
+      expired => Expired, evicted => Evicted, readmitted => Readmitted, refused => Refused,
+      fetches_made => Made, fetches_failed => Failed, fetches_waited => Waited, fetches_stale => Stale}.
 
 %% In the order of native/table/src/table/counters.rs.
 operations(false) ->

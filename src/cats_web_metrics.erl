@@ -30,7 +30,13 @@ families() ->
      {cats_table_slices_total, counter, slices, "How often a long call let others run."},
      {cats_table_long_slices_total, counter, long_slices, "Slices of a millisecond or more."},
      {cats_table_expired_total, counter, expired, "Objects that were removed because their time had come."},
-     {cats_table_evicted_total, counter, evicted, "Objects that were removed because of a limit."}].
+     {cats_table_evicted_total, counter, evicted, "Objects that were removed because of a limit."},
+     {cats_table_readmitted_total, counter, readmitted, "Keys that came back soon after they were evicted."},
+     {cats_table_refused_total, counter, refused, "Calls that failed because of a limit."},
+     {cats_table_fetches_made_total, counter, fetches_made, "Objects that functions of fetches made."},
+     {cats_table_fetches_failed_total, counter, fetches_failed, "Functions of fetches that failed."},
+     {cats_table_fetches_waited_total, counter, fetches_waited, "Fetches that waited for the function of another process."},
+     {cats_table_fetches_stale_total, counter, fetches_stale, "Fetches that returned an object which had ended."}].
 
 figure(Item, #{stats := Stats}) -> [Number || #{Item := Number} <- [Stats]].
 

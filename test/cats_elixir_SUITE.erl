@@ -68,7 +68,7 @@ end
 nil = Colours.get(:grass)
 :none = Colours.get(:grass, :none)
 \"green\" = Colours.fetch(:grass, fn :grass -> \"green\" end)
-\"green\" = Colours.fetch(:grass, fn _ -> raise \"not called\" end)
+\"green\" = Colours.fetch(:grass, fn _ -> raise \"not called\" end, stale: 10, timeout: 10)
 false = Colours.put_new(:sky, \"grey\")
 true = Colours.put_new(:snow, \"white\")
 \"white\" = Colours.take(:snow)

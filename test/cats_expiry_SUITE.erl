@@ -46,6 +46,7 @@ prop_like_a_model(Type, Kind) ->
     proper:forall(list(step()),
                   fun(Steps) ->
                           stop_clock(),
+                          forget_ended(),
                           Table = cats:new(t, [Type, public, {Kind, 1000}]),
                           try
                               _ = lists:foldl(fun(Step, Model) -> run(Step, Table, Kind, Model) end, #{}, Steps),
@@ -76,7 +77,8 @@ step() ->
     frequency([{4, {insert, object()}}, {4, {insert, object(), lifetime()}}, {2, {insert_new, object()}}, {3, {touch, key(), lifetime()}},
                {2, {delete, key()}}, {1, {take, key()}}, {2, {counter, key(), range(0, 5)}}, {1, {element, key(), value()}},
                {1, {insert_list, list(object())}}, {2, {lookup, key()}}, {4, {pass, passing()}}, {2, all}, {1, replace_all},
-               {1, {replace, key(), value()}}, {1, delete_all}, {1, {many, list(key())}}, {1, {transaction, object()}}]).
+               {1, {replace, key(), value()}}, {1, delete_all}, {1, {many, list(key())}}, {1, {transaction, object()}},
+               {3, {fetched, key(), oneof([0, range(1, 2000), 300000])}}]).
 
 %% What lives, by the model: the key with the object and its deadline.
 living(Model) -> maps:filter(fun(_, {_, Deadline}) -> Deadline > get(clock) end, Model).
@@ -100,6 +102,7 @@ used(idle, Key, Model) ->
 
 run(Step, Table, Kind, Model0) ->
     Model = living(Model0),
+    [put({ended, Key}, Ended) || {Key, Ended} <- maps:to_list(maps:without(maps:keys(Model), Model0))],
     New = step(Step, Table, Kind, Model),
     compare(Table, living(New)),
     New.
@@ -126,7 +129,22 @@ step({touch, Key, Time}, Table, _, Model) ->
         #{Key := {Object, _}} -> Model#{Key := {Object, after_now(Time)}};
         #{} -> Model
     end;
+%% What a fetch finds. An object that has ended may be gone earlier.
+step({fetched, Key, Stale}, Table, Kind, Model) ->
+    case cats_nif:fetched(Table, Key, Stale) of
+        {Object, false} ->
+            ?assertEqual([Object], found(Key, Model));
+        {Object, true} ->
+            ?assertEqual([], found(Key, Model)),
+            {Ended, Deadline} = get({ended, Key}),
+            ?assertEqual(Ended, Object),
+            ?assert(get(clock) < Deadline + Stale);
+        false ->
+            ?assertEqual([], found(Key, Model))
+    end,
+    used(Kind, Key, Model);
 step({delete, Key}, Table, _, Model) ->
+    erase({ended, Key}),
     true = cats:delete(Table, Key),
     maps:remove(Key, Model);
 step({take, Key}, Table, _, Model) ->
@@ -195,8 +213,11 @@ step({transaction, Object}, Table, _, Model) ->
                                                       end)),
     put_object(Object, after_now(1000), Model);
 step(delete_all, Table, _, _Model) ->
+    forget_ended(),
     true = cats:delete_all_objects(Table),
     #{}.
+
+forget_ended() -> [erase(Key) || {ended, _} = Key <- get_keys()].
 
 found(Key, Model) ->
     case Model of
@@ -261,7 +282,7 @@ explanations(_Config) ->
     Only = #{2 => <<"objects expire only in tables of type set and ordered_set, with the default engine and not compressed">>},
     [?assertEqual(Only, cats_test_lib:remarks(new, [t, [{ttl, 10} | Options]]))
      || Options <- [[bag], [duplicate_bag], [compressed], [{engine, std_hash}], [ordered_set, {engine, avl}]]],
-    ?assertEqual(#{2 => <<"a table has option ttl or option idle, not both">>},
+    ?assertEqual(#{2 => <<"a table has option ttl or option idle, not both: an object has one time">>},
                  cats_test_lib:remarks(new, [t, [{ttl, 10}, {idle, 10}]])),
     [?assertMatch(#{2 := <<"invalid option: ", _/binary>>}, cats_test_lib:remarks(new, [t, [{Key, Value}]]))
      || Key <- [ttl, idle], Value <- [0, -1, 1.5, never, 1 bsl 70]],

@@ -277,7 +277,8 @@ explanations(_Config) ->
     Bag = cats:new(t, [bag]),
     Make = fun(Key) -> {Key} end,
     NoObject = #{3 => <<"the function did not return an object with the key">>},
-    NoOptions = #{4 => <<"not a map with a timeout: a number of milliseconds, or infinity">>},
+    NoOptions = #{4 => <<"not a map of timeout and ttl, which are a number of milliseconds or infinity,"
+                         " and stale, a number of milliseconds">>},
     [?assertEqual({Arguments, Remarks}, {Arguments, cats_test_lib:remarks(fetch, Arguments)})
      || {Arguments, Remarks} <-
             [{[no_table, k, Make], #{1 => <<"the table identifier does not refer to an existing ETS table">>}},
@@ -286,5 +287,5 @@ explanations(_Config) ->
              {[Set, k, fun(_) -> {x} end], NoObject}, {[Set, k, fun(_) -> {} end], NoObject},
              {[Set, k, fun(_) -> k end], NoObject},
              {[Set, k, Make, []], NoOptions}, {[Set, k, Make, #{timeout => -1}], NoOptions},
-             {[Set, k, Make, #{timeout => 1, ttl => 1}], NoOptions}, {[Set, k, Make, #{ttl => 1}], NoOptions}]],
+             {[Set, k, Make, #{timeout => 1, ttl => 0}], NoOptions}, {[Set, k, Make, #{other => 1}], NoOptions}]],
     ?assertEqual([], cats:tab2list(Set)).

@@ -65,7 +65,7 @@ defmodule Cats.Cache do
       def put(key, value, options \\ []), do: Cats.Cache.put(__MODULE__, key, value, options)
       def put_new(key, value), do: Cats.Cache.put_new(__MODULE__, key, value)
       def put_all(pairs), do: Cats.Cache.put_all(__MODULE__, pairs)
-      def fetch(key, fun), do: Cats.Cache.fetch(__MODULE__, key, fun)
+      def fetch(key, fun, options \\ []), do: Cats.Cache.fetch(__MODULE__, key, fun, options)
       def get_and_update(key, fun), do: Cats.Cache.get_and_update(__MODULE__, key, fun)
       def update(key, default, fun), do: Cats.Cache.update(__MODULE__, key, default, fun)
       def increment(key, by \\ 1), do: Cats.Cache.increment(__MODULE__, key, by)
@@ -133,11 +133,17 @@ defmodule Cats.Cache do
   The value of a key. If there is none, the function makes it from the key, and it is stored.
 
   Of several processes that miss the key, one calls the function, and the others wait for the value. If it fails, one of the others tries.
-  See `:cats.fetch/3`.
+  Options are:
+
+    * `ttl: milliseconds`: how long the value lives that the function makes.
+    * `stale: milliseconds`: for so long after its end, the old value is returned at once, while a process of its own makes the new one.
+    * `timeout: milliseconds`: how long to wait for the function of another process.
+
+  See `:cats.fetch/4`.
   """
-  @spec fetch(cache, key, (key -> value)) :: value
-  def fetch(cache, key, fun) do
-    {_, value} = :cats.fetch(cache, key, fn key -> {key, fun.(key)} end)
+  @spec fetch(cache, key, (key -> value), ttl: pos_integer | :infinity, stale: non_neg_integer, timeout: timeout) :: value
+  def fetch(cache, key, fun, options \\ []) do
+    {_, value} = :cats.fetch(cache, key, fn key -> {key, fun.(key)} end, Map.new(options))
     value
   end
 

@@ -46,13 +46,25 @@ pub enum Event {
     Expired,
     /// An object was removed to make room for others.
     Evicted,
+    /// The key of an object that was evicted lately came back.
+    Readmitted,
+    /// A call failed because nothing could be evicted.
+    Refused,
+    /// The function of a fetch has made an object.
+    FetchMade,
+    /// The function of a fetch has failed.
+    FetchFailed,
+    /// A fetch waited for the function of another process.
+    FetchWaited,
+    /// A fetch returned an object that had ended.
+    FetchStale,
 }
 
 /// The number of events that are adaptations. They come first. One thread at a time adapts a table, and small tables do
 /// too, so these counters are not striped.
 const ADAPTATIONS: usize = 2;
 /// The number of [`Event`]s.
-const SINGLE: usize = Event::Evicted as usize + 1;
+const SINGLE: usize = Event::FetchStale as usize + 1;
 /// The number of counters: the events, and behind them the classes of waits.
 pub const COUNTERS: usize = SINGLE + WAIT_CLASSES.len() + 1;
 

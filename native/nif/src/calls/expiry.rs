@@ -1,9 +1,11 @@
-//! `insert/3`, `touch/3`, `ttl/2`: objects that expire.
+//! `insert/3`, `touch/3`, `ttl/2`, and the steps of `fetch/4`: objects that expire.
 
+use super::one::old_and_new;
 use super::write::insert_list;
 use super::*;
 use cats_sync::clock;
 use cats_table::Lifetime;
+use cats_term::Scratch;
 
 /// Milliseconds, or `infinity`.
 pub(super) fn lifetime(time: Term) -> Option<Lifetime> {
@@ -56,6 +58,65 @@ pub fn ttl(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> {
             Some(Lifetime::Milliseconds(time)) => env.unsigned(time),
         })
     })
+}
+
+/// What `fetch` with option `stale` finds: `{Object, Ended}`, or `false`. The caller may write to the table.
+pub fn fetched(env: Env, &[table, key, stale]: &[Term; 3]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, LOOKUP_TO_UPDATE)?;
+    handle.check_expiry()?;
+    let stale = duration(env, stale)?;
+    with_probe(env, handle.table(), key, |probe| {
+        match handle.fetch(probe, stale, on_dirty_scheduler, &mut Scratch::new())? {
+            Some((object, ended)) => {
+                if ended {
+                    missed(handle);
+                }
+                account(env, object.words());
+                Ok(env.tuple(&[tuple(env, &object)?, atoms::boolean(ended)]))
+            }
+            None => {
+                missed(handle);
+                Ok(atoms::false_())
+            }
+        }
+    })
+}
+
+/// Inserts the object that `fetch` has made, unless the key has one. The first tuple has the key. `time` is its time to live, or
+/// `default`. Returns whether it did.
+pub fn insert_fetched(env: Env, &[table, with_key, new, time, stale]: &[Term; 5]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, INSERT)?;
+    handle.check_expiry()?;
+    let time = match time == env.atom("default") {
+        true => None,
+        false => Some(needed(env, time)?),
+    };
+    let stale = duration(env, stale)?;
+    let (_, object) = old_and_new(env, handle, with_key, new)?;
+    Ok(atoms::boolean(handle.insert_fetched(object, time, stale)?))
+}
+
+/// Counts what a fetch did.
+pub fn count_fetch(env: Env, &[table, what]: &[Term; 2]) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, INFO)?;
+    let events = [
+        ("fetch_made", Event::FetchMade),
+        ("fetch_failed", Event::FetchFailed),
+        ("fetch_waited", Event::FetchWaited),
+        ("fetch_stale", Event::FetchStale),
+    ];
+    let event = events.iter().find(|(name, _)| env.atom(name) == what);
+    handle.count_event(event.ok_or_else(bad)?.1, 1);
+    Ok(atoms::true_())
+}
+
+/// Milliseconds, perhaps 0.
+fn duration(env: Env, time: Term) -> Result<u64, Failure> {
+    let time = time.small_integer().and_then(|time| u64::try_from(time).ok());
+    time.ok_or_else(|| Failure::Bad(env.atom("no_time")))
 }
 
 /// Stops the clock of leases at a time in milliseconds, or lets it go on: `false`. For tests. Returns the time.

@@ -83,7 +83,7 @@ fn replace_other(env: Env, handle: Handle<'_>, old: Term, new: Term) -> Result<T
 
 /// The elements of a tuple, and the object of another one. Fails unless they have the same key.
 #[inline]
-fn old_and_new<'a>(
+pub(super) fn old_and_new<'a>(
     env: Env<'a>,
     handle: Handle<'_>,
     old: Term,

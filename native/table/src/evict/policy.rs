@@ -70,13 +70,14 @@ impl<T: Item> Queues<T> {
         }
     }
 
-    /// Adds the item of a new object. It was not used yet.
-    pub fn admit(&mut self, item: T) {
+    /// Adds the item of a new object. It was not used yet. Returns whether such an item is remembered as one that was evicted.
+    pub fn admit(&mut self, item: T) -> bool {
         match self {
-            Self::S3Fifo(queues) => queues.admit(item),
+            Self::S3Fifo(queues) => return queues.admit(item),
             Self::Sieve(queues) => queues.ahead.push(item),
             Self::Clock(queue) => queue.push(item),
         }
+        false
     }
 
     /// Visits the next object, which is evicted if the rule says so. `None` if there is no item.
@@ -167,7 +168,7 @@ impl<T: Item> S3Fifo<T> {
         self.small.len() + self.main.len()
     }
 
-    fn admit(&mut self, item: T) {
+    fn admit(&mut self, item: T) -> bool {
         // Until the first eviction nothing is remembered, and both queues grow together.
         let is_main = match self.has_evicted {
             false => self.is_small_large(),
@@ -177,6 +178,7 @@ impl<T: Item> S3Fifo<T> {
             true => self.main.push(item),
             false => self.small.push(item),
         }
+        is_main && self.has_evicted
     }
 
     /// Whether the next object to visit is in the small queue.

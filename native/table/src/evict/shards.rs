@@ -94,16 +94,17 @@ impl<T: Item> Shards<T> {
     }
 
     /// Adds the item of a new object. `is_alive` says whether an item finds an object, and `objects` is the number of all objects.
-    pub fn admit(&self, item: T, objects: impl Fn() -> usize, is_alive: impl Fn(&T) -> bool) {
+    /// Returns whether such an item was evicted lately.
+    pub fn admit(&self, item: T, objects: impl Fn() -> usize, is_alive: impl Fn(&T) -> bool) -> bool {
         if self.shards.is_empty() {
-            return;
+            return false;
         }
         let number = self.number_of(&item);
-        let mut item = Some(item);
+        let (mut item, mut is_back) = (Some(item), false);
         let mut add = |queued: &mut Queued<T>| {
             if let Some(item) = item.take() {
                 queued.owned += item.owned_bytes();
-                queued.queues.admit(item);
+                is_back = queued.queues.admit(item);
             }
             if queued.queues.items() >= queued.check_at {
                 self.clean(queued, objects() / self.count(), &is_alive);
@@ -113,6 +114,7 @@ impl<T: Item> Shards<T> {
         while self.with(number, &mut add).is_err() {
             yield_now();
         }
+        is_back
     }
 
     /// Drops stale items, if there are many: those that find no object, and all but one of an object.

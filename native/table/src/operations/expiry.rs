@@ -2,10 +2,11 @@
 
 use crate::failure::{Cause, Failure};
 use crate::object::schema::Probe;
-use crate::object::Object;
+use crate::object::{Object, ObjectRef};
 use crate::operations::insert::Incoming;
 use crate::table::Handle;
 use cats_term::lease::{Request, NEVER};
+use cats_term::Scratch;
 
 /// A time after now: some milliseconds, or no end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +74,43 @@ impl Handle<'_> {
         }))
     }
 
-    /// Removes what has expired, so that what is counted lives. Fails with [`Failure::Big`] if that is long, unless the caller is `patient`.
-    pub fn settle(self, patient: bool) -> Result<(), Failure> {
+    /// What `fetch` finds: the object of a key, and whether it has ended, by less than `stale` milliseconds. What lives counts as read.
+    pub fn fetch<'h>(
+        self,
+        probe: &Probe<'_>,
+        stale: u64,
+        patient: fn() -> bool,
+        scratch: &'h mut Scratch,
+    ) -> Result<Option<(ObjectRef<'h>, bool)>, Failure>
+    where
+        Self: 'h,
+    {
+        let found = self.store().read_keeping(self.guard, probe, stale)?;
+        self.still_named()?;
+        let Some((entry, ended)) = found else {
+            return Ok(None);
+        };
+        // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
+        let object = unsafe { ObjectRef::read_within(entry, self.table.key(), patient, scratch)? };
+        Ok(Some((object, ended)))
+    }
+
+    /// [`insert_new`](Self::insert_new) of an object that lives for this time, or for the table's, and that a fetch may have for `stale`
+    /// milliseconds after its end.
+    pub fn insert_fetched(self, object: Object<'_>, time: Option<Time>, stale: u64) -> Result<bool, Failure> {
+        let request = time.map_or(Request::Fresh, Time::request);
+        let incoming = Incoming::requesting(self.guard, self.table, object, request)?;
+        if stale > 0 {
+            self.store().keep_new(incoming.entry(), stale);
+        }
+        self.insert_new_incoming(&incoming)
+    }
+
+    /// Removes what has expired, or counts it out, so that what is counted lives. With `clear`, nothing that has expired is left. Fails
+    /// with [`Failure::Big`] if that is long, unless the caller is `patient`.
+    pub fn settle(self, clear: bool, patient: bool) -> Result<(), Failure> {
         match self.table.options().leased() {
-            true => self.store().settle(self.guard, patient),
+            true => self.store().settle(self.guard, clear, patient),
             false => Ok(()),
         }
     }

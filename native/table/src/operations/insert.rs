@@ -284,8 +284,13 @@ impl Handle<'_> {
 
     /// `insert_new/2` of one object. Returns false if the key already has an object.
     pub fn insert_new(self, object: Object<'_>) -> Result<bool, Failure> {
-        let store = self.store();
         let incoming = Incoming::for_any(self.guard, self.table, object)?;
+        self.insert_new_incoming(&incoming)
+    }
+
+    #[inline]
+    pub(crate) fn insert_new_incoming(self, incoming: &Incoming) -> Result<bool, Failure> {
+        let store = self.store();
         let probe = incoming.probe;
         store.update_adding(self.guard, &probe, incoming.body(), |old| {
             if let Err(failure) = self.still_named() {
@@ -294,7 +299,7 @@ impl Handle<'_> {
             if old.is_some() {
                 return (Step::Keep, Ok(false));
             }
-            let (step, result) = self.put(None, &incoming, |objects, bytes| store.count(objects, bytes));
+            let (step, result) = self.put(None, incoming, |objects, bytes| store.count(objects, bytes));
             (step, result.map(|_| true))
         })?
     }

@@ -8,6 +8,10 @@
 //!
 //! An object that expires has an item in the wheel that fires by its deadline. Where a deadline becomes later, the old item stays: when it
 //! fires, a new one is added.
+//!
+//! A fetch may give an object out for some time after its end. The notes of such an object's lease say [`KEPT`]. Only
+//! [`Store::read_keeping`] sees it then. Its item fires at its end, when it is counted out and noted as [`ENDED`], and once more when it is
+//! to be removed.
 
 use super::limited::{Limits, Paying};
 use super::{DefaultEngine, Store};
@@ -15,13 +19,13 @@ use crate::expiry::wake_by;
 use crate::expiry::wheel::{Wheel, CROWD};
 use crate::failure::Failure;
 use crate::object::schema::{OwnedKey, Probe};
-use crate::object::{key_of, lease_of, retire_body};
+use crate::object::{body_bytes, key_of, lease_of, retire_body};
 use cats_engine::config::{Expiry, Limit};
 use cats_engine::{place_of, Entry, Locked, Range, Step};
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
-use cats_sync::facade::Ordering;
+use cats_sync::facade::{AtomicU64, AtomicUsize, Ordering};
 use cats_sync::Busy;
 use cats_term::lease::{Lease, Request, NEVER, NOWHERE};
 use cats_term::{is_immediate, TermRef, NIL};
@@ -29,15 +33,25 @@ use cats_term::{is_immediate, TermRef, NIL};
 /// A read moves the deadline of an object only if that becomes later by this part of the table's idle time.
 const IDLE_PARTS: u64 = 16;
 
-/// The number of expired objects, or of parts of a range of such objects, that a walk passes.
+/// The number of expired objects, or of parts of a range of such objects, that a walk passes, and how many of these it leaves.
 const STEPS: usize = 500;
+const PASSED: usize = 250;
 
 /// If a wheel has so many more items than the table has objects, stale ones are sought.
 const STALE_FACTOR: usize = 2;
 
+/// In the notes of a lease: a fetch may give the object out for some time after its end.
+const KEPT: u64 = 4;
+/// In the notes of a lease: the object has ended, and is counted out.
+const ENDED: u64 = 8;
+
 /// What a table with leases has besides its engine.
 pub struct Leases {
     expiry: Expiry,
+    /// The longest time in milliseconds for which a fetch wants objects after their end.
+    stale: AtomicU64,
+    /// The number of objects that have ended and are kept.
+    ended: AtomicUsize,
     /// The position of the key.
     key: usize,
     wheel: Items,
@@ -172,10 +186,75 @@ impl Leases {
         let limits = limit.map(|limit| Limits::new(limit, key, ordered));
         Self {
             expiry,
+            stale: AtomicU64::new(0),
+            ended: AtomicUsize::new(0),
             key,
             wheel,
             limits,
         }
+    }
+
+    /// Lets objects that are [kept](Self::keep) stay for so many milliseconds after their end.
+    pub fn keep_for(&self, stale: u64) {
+        // Relaxed: a number of its own. The load first spares the line a write.
+        if self.stale.load(Ordering::Relaxed) < stale {
+            self.stale.fetch_max(stale, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets a fetch have an object for some time after its end, unless that would take room from others that nobody frees.
+    #[cold]
+    pub fn keep(&self, entry: Entry, lease: Lease) {
+        if lease.notes() & KEPT != 0 || self.limits.as_ref().is_some_and(|limits| !limits.evicts()) {
+            return;
+        }
+        // SAFETY: the caller has read the entry under its guard, or made the object.
+        let word = unsafe { lease_of(entry.body) };
+        let new = lease.with_notes(lease.notes() | KEPT).word();
+        // If another one has changed the word meanwhile, the next fetch does this. Relaxed: nothing else depends on it.
+        _ = word.compare_exchange(lease.word(), new, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Counts out an object that is removed, and why. An object that has ended was counted out then.
+    ///
+    /// # Safety
+    /// The place of the entry is locked.
+    pub unsafe fn count_out(&self, store: &Store, entry: Entry, why: Event) {
+        // SAFETY: the place is locked, so the object lives. Tables with leases have no groups.
+        let (ended, bytes) = unsafe { (lease(entry).notes() & ENDED != 0, body_bytes(entry.body)) };
+        store.count(-i64::from(!ended), -(bytes as i64));
+        match ended {
+            // Relaxed: a count.
+            true => _ = self.ended.fetch_sub(1, Ordering::Relaxed),
+            false => store.count_event(why, 1),
+        }
+    }
+
+    /// When an object with this lease is removed.
+    fn end_of(&self, lease: Lease) -> u64 {
+        match lease.notes() & KEPT != 0 {
+            // Relaxed: a number of its own. Where it becomes larger, the object is removed when it would have been.
+            true => after(lease.deadline(), self.stale.load(Ordering::Relaxed)),
+            false => lease.deadline(),
+        }
+    }
+
+    /// What a fetch may have of an entry: whether its object has ended, by less than `stale` milliseconds. `None` if it has nothing. What
+    /// lives counts as used, and is kept.
+    ///
+    /// # Safety
+    /// As for [`lease`].
+    pub unsafe fn fetched(&self, entry: Entry, stale: u64) -> Option<bool> {
+        // SAFETY: as the caller promises.
+        let seen = unsafe { lease(entry) };
+        if is_expired(seen) {
+            return (seen.notes() & KEPT != 0 && !is_past(after(seen.deadline(), stale))).then_some(true);
+        }
+        if stale > 0 {
+            self.keep(entry, seen);
+        }
+        self.used(Some(entry));
+        Some(false)
     }
 
     /// The time at which the next slot of the wheel may fire.
@@ -244,8 +323,8 @@ impl Leases {
             Some(_) => None,
         };
         if let Some(dead) = dead {
-            store.uncount(dead.body);
-            store.count_event(Event::Expired, 1);
+            // SAFETY: the place is locked.
+            unsafe { self.count_out(store, dead, Event::Expired) };
             *gone = dead.body;
         }
         let step = match step {
@@ -272,10 +351,15 @@ impl Leases {
             (Request::Given(time), _) => after(now, time),
             (Request::Kept | Request::Fresh, _) => after(now, self.expiry.ttl.min(self.expiry.idle)),
         };
-        let notes = match (&self.limits, kept) {
-            (Some(limits), Some(old)) => limits.notes_after(old),
+        let uses = match (&self.limits, kept) {
+            (Some(limits), Some(old)) => limits.uses_after(old),
             _ => 0,
         };
+        let kept_as = match (requested.request(), kept) {
+            (Request::Kept, old) => old.map_or(0, Lease::notes),
+            _ => requested.notes(),
+        };
+        let notes = uses | kept_as & KEPT;
         let place = self.place_for(new, old, deadline, now);
         // SAFETY: as above. Relaxed: the object is published after this.
         unsafe { lease_of(new.body) }.store(Lease::new(deadline, place).with_notes(notes).word(), Ordering::Relaxed);
@@ -310,7 +394,7 @@ impl Leases {
         mut step: impl FnMut(Option<&Probe<'static>>, &mut dyn FnMut(Option<Entry>)) -> Result<(), Busy>,
     ) -> Result<R, Busy> {
         let mut after = after.copied();
-        for _ in 0..STEPS {
+        for number in 0..STEPS {
             let (mut dead, mut result) = (None, None);
             step(after.as_ref(), &mut |entry| {
                 // SAFETY: engines show entries under the guard.
@@ -318,20 +402,24 @@ impl Leases {
                 result = dead.is_none().then(|| look(entry));
             })?;
             match (dead, result) {
-                // SAFETY: the engine has validated the entry. Its object lives as long as the call's guard.
-                (Some(dead), _) => after = unsafe { Probe::stored(dead, self.key) }.map(|probe| *probe.erase()),
+                (Some(dead), _) => {
+                    // SAFETY: the engine has validated the entry. Its object lives as long as the call's guard.
+                    after = unsafe { Probe::stored(dead, self.key) }.map(|probe| *probe.erase());
+                    if let (Some(probe), true) = (&after, number >= PASSED) {
+                        self.remove_dead(store, guard, probe)?;
+                    }
+                }
                 (None, result) => return Ok(result.expect("an engine looks")),
             }
         }
-        Err(self.clear_away(store, guard))
+        Err(Busy)
     }
 
-    /// Removes some of what has expired, for a walk that has met too much of it. The walk is to be tried again.
+    /// Removes an object that has expired, for a walk that has met many of them in a row. The walk is to be tried again.
     #[cold]
-    fn clear_away(&self, store: &Store, guard: &Guard) -> Busy {
-        // If it is too much for now, the next attempt goes on.
-        _ = self.settle(store, guard, false);
-        Busy
+    fn remove_dead(&self, store: &Store, guard: &Guard, probe: &Probe<'_>) -> Result<(), Busy> {
+        // What is hidden from a change is removed.
+        store.update_leased(self, guard, probe, None, true, |_| (Step::Keep, ()))
     }
 
     /// A part of a range that has an entry that lives, if any follows. `part` appends what `expand` appends for the entries of a range, and
@@ -350,7 +438,8 @@ impl Leases {
     ) -> Result<bool, Busy> {
         let before = out.len();
         let mut from = range.from.map(|(probe, inclusive)| (*probe, inclusive));
-        for _ in 0..STEPS {
+        let mut dead = Vec::new();
+        for number in 0..STEPS {
             let mut last = None;
             let range = Range {
                 from: from.as_ref().map(|(probe, inclusive)| (probe, *inclusive)),
@@ -361,8 +450,16 @@ impl Leases {
                 // SAFETY: engines show entries under the guard.
                 if unsafe { lives(entry) } {
                     expand(entry, out);
+                } else if number >= PASSED {
+                    dead.push(entry);
                 }
             })?;
+            for entry in dead.drain(..) {
+                // SAFETY: as in `next_living`.
+                if let Some(probe) = unsafe { Probe::stored(entry, self.key) } {
+                    self.remove_dead(store, guard, &probe)?;
+                }
+            }
             // SAFETY: as in `next_living`.
             let last = last.and_then(|last| unsafe { Probe::stored(last, self.key) });
             match last {
@@ -370,7 +467,7 @@ impl Leases {
                 _ => return Ok(more),
             }
         }
-        Err(self.clear_away(store, guard))
+        Err(Busy)
     }
 
     /// Gives an object that lives a deadline `time` after now. The place is locked.
@@ -392,8 +489,9 @@ impl Leases {
         }
     }
 
-    /// Looks for the object of an item that fires at a place: removes it if it has expired, or adds an item for its deadline.
-    fn visit(&self, store: &Store, guard: &Guard, probe: &Probe<'_>, place: u64) -> Result<(), Busy> {
+    /// Looks for the object of an item that fires at a place: removes it if it has expired and is not kept, or adds an item for the next
+    /// time to look. With `clear`, also removes what is kept.
+    fn visit(&self, store: &Store, guard: &Guard, probe: &Probe<'_>, place: u64, clear: bool) -> Result<(), Busy> {
         let mut gone = 0;
         store.update_as_it_is(guard, probe, true, |old| {
             let Some(entry) = old else {
@@ -403,35 +501,43 @@ impl Leases {
             let word = unsafe { lease_of(entry.body) };
             // Relaxed: as in `extend`.
             let mut old = word.load(Ordering::Relaxed);
-            let lease = Lease::of_word(old);
-            if lease.place() != place {
-                return (Step::Keep, ());
-            }
-            let now = clock::now();
-            if lease.deadline() <= now {
-                store.uncount(entry.body);
-                store.count_event(Event::Expired, 1);
-                if let Some(limits) = &self.limits {
-                    // SAFETY: the place is locked, so the object lives.
-                    limits.purse().pay(-unsafe { limits.cost(entry.body) });
+            loop {
+                let lease = Lease::of_word(old);
+                if lease.place() != place {
+                    return (Step::Keep, ());
                 }
-                gone = entry.body;
-                return (Step::Remove, ());
+                let now = clock::now();
+                let ended = lease.deadline() <= now;
+                let end = self.end_of(lease);
+                if ended && (clear || end <= now) {
+                    // SAFETY: the place is locked.
+                    unsafe { self.count_out(store, entry, Event::Expired) };
+                    if let Some(limits) = &self.limits {
+                        // SAFETY: the place is locked, so the object lives.
+                        limits.purse().pay(-unsafe { limits.cost(entry.body) });
+                    }
+                    gone = entry.body;
+                    return (Step::Remove, ());
+                }
+                let next = match if ended { end } else { lease.deadline() } {
+                    NEVER => NOWHERE,
+                    time => self.add(entry, time, now),
+                };
+                let notes = lease.notes() | if ended { ENDED } else { 0 };
+                let new = lease.with_place(next).with_notes(notes).word();
+                // A reader may make the deadline later meanwhile, or count a use. Then this is done again, and one item more is stale.
+                match word.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed) {
+                    Ok(_) => {
+                        if notes != lease.notes() {
+                            self.ended.fetch_add(1, Ordering::Relaxed);
+                            store.count(-1, 0);
+                            store.count_event(Event::Expired, 1);
+                        }
+                        return (Step::Keep, ());
+                    }
+                    Err(now) => old = now,
+                }
             }
-            let next = match lease.deadline() {
-                NEVER => NOWHERE,
-                deadline => self.add(entry, deadline, now),
-            };
-            // A reader may make the deadline later meanwhile. The item fires before it.
-            while let Err(now) = word.compare_exchange(
-                old,
-                Lease::of_word(old).with_place(next).word(),
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
-                old = now;
-            }
-            (Step::Keep, ())
         })?;
         if gone != 0 {
             // SAFETY: nothing links to the object any more.
@@ -441,12 +547,13 @@ impl Leases {
     }
 
     /// Looks for the objects whose items fire by the time, the tick of the time included if it is `whole`. `more` is asked now and then
-    /// whether to go on. Returns whether this is complete.
-    pub fn turn(
+    /// whether to go on. With `clear`, also removes what is kept of these. Returns whether this is complete.
+    fn turn(
         &self,
         store: &Store,
         guard: &Guard,
         (time, whole): (u64, bool),
+        clear: bool,
         more: &mut dyn FnMut() -> bool,
     ) -> Result<bool, Busy> {
         match &self.wheel {
@@ -468,14 +575,14 @@ impl Leases {
                     found.iter().try_for_each(|entry| {
                         // SAFETY: the engine has validated the entry.
                         let probe = unsafe { Probe::stored(*entry, self.key) };
-                        probe.map_or(Ok(()), |probe| self.visit(store, guard, &probe, place))
+                        probe.map_or(Ok(()), |probe| self.visit(store, guard, &probe, place, clear))
                     })
                 })
             }
             Items::OfCa(wheel) => {
                 let prefetch = |_: &KeyItem| ();
                 turn(wheel, (time, whole), more, prefetch, |item, place| {
-                    item.with_probe(|probe| self.visit(store, guard, probe, place))
+                    item.with_probe(|probe| self.visit(store, guard, probe, place, clear))
                 })
             }
         }
@@ -491,22 +598,30 @@ impl Leases {
             // Every object that lives gets an item again. The others are gone then.
             wheel!(self, wheel => wheel.empty())?;
         }
-        self.turn(store, guard, (now, false), more)
+        self.turn(store, guard, (now, false), false, more)
     }
 
-    /// Removes what has expired. Fails with [`Failure::Big`] if that is long, unless the caller is `patient`.
-    pub fn settle(&self, store: &Store, guard: &Guard, patient: bool) -> Result<(), Failure> {
+    /// Removes what has expired, or counts it out. With `clear`, nothing that has expired is left. Fails with [`Failure::Big`] if that is
+    /// long, unless the caller is `patient`.
+    pub fn settle(&self, store: &Store, guard: &Guard, clear: bool, patient: bool) -> Result<(), Failure> {
         let now = clock::now();
         let mut looks = 0;
         let mut more = || {
             looks += 1;
             patient || looks < LOOKS
         };
+        // Relaxed: what this call has counted out it sees. What others count out, the next attempt sees.
+        let is_left = || clear && self.ended.load(Ordering::Relaxed) > 0;
+        if is_left() && wheel!(self, wheel => wheel.due()) > 0 {
+            // Finds what is kept. If the call is made again, it is due.
+            wheel!(self, wheel => wheel.empty())?;
+        }
         // What fires early is added again, in the same tick perhaps. So one turn is enough.
-        match wheel!(self, wheel => wheel.is_quiet(now)) || self.turn(store, guard, (now, true), &mut more)? {
+        let quiet = wheel!(self, wheel => wheel.is_quiet(now));
+        match quiet || self.turn(store, guard, (now, true), clear, &mut more)? {
             false => Err(Failure::Big),
             // Others may be at work at what has expired.
-            true if wheel!(self, wheel => wheel.is_at_work()) => Err(Failure::Busy),
+            true if is_left() || wheel!(self, wheel => wheel.is_at_work()) => Err(Failure::Busy),
             true => Ok(()),
         }
     }

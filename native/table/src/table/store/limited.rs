@@ -154,9 +154,14 @@ impl Limits {
         }
     }
 
-    /// The notes of an object that replaces one with this lease.
-    pub fn notes_after(&self, old: Lease) -> u64 {
-        self.with_use(old).notes()
+    /// The uses of an object that replaces one with this lease.
+    pub fn uses_after(&self, old: Lease) -> u64 {
+        self.with_use(old).notes() & USES
+    }
+
+    /// Whether objects are evicted.
+    pub fn evicts(&self) -> bool {
+        self.most_uses > 0
     }
 
     /// Adds the items of new objects, and makes good what the call owes if that is possible.
@@ -203,7 +208,10 @@ impl Limits {
         self.fill(store, guard, Some(probe), amount, purse)
             .map_err(|lack| match lack {
                 Lack::Busy => Busy,
-                Lack::Full => patience::full(),
+                Lack::Full => {
+                    store.count_event(Event::Refused, 1);
+                    patience::full()
+                }
             })
     }
 
@@ -260,16 +268,19 @@ impl Limits {
         let Some(probe) = (unsafe { Probe::stored(entry, self.key) }) else {
             return Met::Gone;
         };
+        let why = if expired { Event::Expired } else { Event::Evicted };
         let removed = store.update_as_it_is(guard, &probe, true, |old| match old {
             Some(old) if old.body == entry.body => {
-                store.uncount(old.body);
+                if let Some(leases) = store.leases() {
+                    // SAFETY: the place is locked.
+                    unsafe { leases.count_out(store, old, why) };
+                }
                 (Step::Remove, true)
             }
             _ => (Step::Keep, false),
         });
         match removed {
             Ok(true) => {
-                store.count_event(if expired { Event::Expired } else { Event::Evicted }, 1);
                 // SAFETY: the object lives as long as the guard.
                 freed.set(freed.get() + unsafe { self.cost(entry.body) });
                 // SAFETY: nothing links to the object any more.
@@ -291,11 +302,14 @@ fn admit<T: Item>(
     find: impl Fn(&T) -> Result<Option<Entry>, Busy>,
 ) -> bool {
     let often = item.hash() % COUNTED == 0;
-    shards.admit(
+    let is_back = shards.admit(
         item,
         || store.size(),
         |item| find(item).map_or(true, |found| found.is_some()),
     );
+    if is_back {
+        store.count_event(Event::Readmitted, 1);
+    }
     often
 }
 

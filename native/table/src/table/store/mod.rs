@@ -7,7 +7,7 @@ pub(crate) mod other;
 use crate::failure::Failure;
 use crate::object::group::free_entry;
 use crate::object::schema::{Exact, Ordered, Probe};
-use crate::object::{body_bytes, retire_body, ObjectRef};
+use crate::object::{retire_body, ObjectRef};
 use crate::snapshot::history::{History, Writer};
 use crate::snapshot::Snapshot;
 use crate::table::engines::EngineName;
@@ -25,7 +25,7 @@ use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
 use cats_term::lease::NEVER;
 use cats_term::{is_immediate, TermRef};
-use leased::{deadline, lives, LeasedPlaces, Leases};
+use leased::{deadline, lease, lives, LeasedPlaces, Leases};
 use limited::{Limits, Paying};
 use other::Other;
 use std::ptr;
@@ -197,10 +197,10 @@ impl Store {
         }
     }
 
-    /// Removes what has expired, so that what is counted lives. Fails with [`Failure::Big`] if that is long, unless the caller is `patient`.
-    pub fn settle(&self, guard: &Guard, patient: bool) -> Result<(), Failure> {
+    /// See [`Leases::settle`].
+    pub fn settle(&self, guard: &Guard, clear: bool, patient: bool) -> Result<(), Failure> {
         self.leases()
-            .map_or(Ok(()), |leases| leases.settle(self, guard, patient))
+            .map_or(Ok(()), |leases| leases.settle(self, guard, clear, patient))
     }
 
     /// The address of the engine, as the probes of the engines tell it.
@@ -289,12 +289,6 @@ impl Store {
         if bytes != 0 {
             self.counters.add_to(BYTES, bytes);
         }
-    }
-
-    /// Subtracts an object with this body, whose place is locked.
-    fn uncount(&self, body: u64) {
-        // SAFETY: the place is locked, so its object lives. Tables with leases have no groups.
-        self.count(-1, -(unsafe { body_bytes(body) } as i64));
     }
 
     /// The number of objects at one instant.
@@ -432,6 +426,24 @@ impl Store {
         };
         leases.used(seen);
         Ok(result)
+    }
+
+    /// The entry of a key, and whether its object has ended, by less than `stale` milliseconds. An object that lives will be found for so
+    /// long after its end. Only for a store with leases.
+    pub fn read_keeping(&self, guard: &Guard, probe: &Probe<'_>, stale: u64) -> Result<Option<(Entry, bool)>, Busy> {
+        let leases = self.leases().expect("a store with leases");
+        leases.keep_for(stale);
+        let entry = self.read_as_it_is(guard, probe, |entry| entry)?;
+        // SAFETY: the engine has validated the entry.
+        Ok(entry.and_then(|entry| Some((entry, unsafe { leases.fetched(entry, stale) }?))))
+    }
+
+    /// Lets a fetch have a new object for so many milliseconds after its end. Only for a store with leases.
+    pub fn keep_new(&self, entry: Entry, stale: u64) {
+        let leases = self.leases().expect("a store with leases");
+        leases.keep_for(stale);
+        // SAFETY: the caller has the new object.
+        leases.keep(entry, unsafe { lease(entry) });
     }
 
     /// [`read`](Self::read) of a default engine. Also shows what has expired.

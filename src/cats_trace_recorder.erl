@@ -15,7 +15,7 @@
     %% The name of each thread, and its events.
     threads := [{binary(), [cats_nif:trace_event()]}],
     lost := non_neg_integer(),
-    %% The tables that were there at the start: serial number, by which events know the contents, name.
+    %% The tables that were there at the start or at the end: serial number, by which events know the contents, name.
     known := [{non_neg_integer(), non_neg_integer(), atom()}],
     %% The serial numbers of the tables that are wanted.
     wanted := all | [non_neg_integer()],
@@ -62,9 +62,8 @@ init({Starter, #{events := Events, ring := Room, tables := Tables, seconds := Se
             process_flag(priority, high),
             process_flag(message_queue_data, off_heap),
             erlang:send_after(1000 * Seconds, self(), ended),
-            Known = [Table || Tid <- cats:all(), Table <- known(Tid)],
             Period = max(?PERIOD, 1000 * Seconds div ?SAMPLES),
-            State = #{recording => Recording, known => Known, wanted => wanted(Tables), period => Period, samples => [], told => [],
+            State = #{recording => Recording, known => known(), wanted => wanted(Tables), period => Period, samples => [], told => [],
                       number_told => 0, left_out => [], accounting => none, monitor => none, on => true},
             {ok, lists:foldl(fun begin_to/2, State, Events)}
     end.
@@ -79,6 +78,8 @@ kinds_of(calls) -> [slice, call_begin, call];
 kinds_of(memory) -> [retire, reclaim, retire_contents, reclaim_contents];
 kinds_of(tables) -> [created, renamed, given, deleted];
 kinds_of(_) -> [].
+
+known() -> [Table || Tid <- cats:all(), Table <- known(Tid)].
 
 %% Nothing, if the table is gone.
 known(Table) ->
@@ -146,7 +147,8 @@ collected(Elapsed, Now, #{recording := Recording, ended := Length} = State) ->
       lost => Missed + lists:sum([Lost || {_, Lost, _} <- Threads]),
       samples => [{At(Time), Sample} || {Time, Sample} <- lists:reverse(maps:get(samples, State))],
       told => [{At(Time), Who, What, How} || {Time, Who, What, How} <- lists:reverse(maps:get(told, State))],
-      known => maps:get(known, State), wanted => maps:get(wanted, State), left_out => maps:get(left_out, State)}.
+      %% The event that tells of a new table may be lost.
+      known => lists:usort(maps:get(known, State) ++ known()), wanted => maps:get(wanted, State), left_out => maps:get(left_out, State)}.
 
 %% @private
 -spec handle_cast(term(), map()) -> {noreply, map()}.

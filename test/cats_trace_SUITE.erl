@@ -91,7 +91,7 @@ tables_and_calls(Config) ->
 waits(Config) ->
     [begin
          Table = cats:new(trace_waits, [Type, public]),
-         {_, Events} = traced(#{}, fun() -> cats_stats_SUITE:contend(Table) end, Config),
+         {_, Events} = traced(#{ring => 1000000}, fun() -> cats_stats_SUITE:contend(Table) end, Config),
          #{waits := Waits, waits_given_up := GivenUp, wait_time := Micros} = cats:stats(Table),
          Recorded = of_table(<<"wait">>, <<"trace_waits">>, Events),
          ?assertEqual(Waits, length(Recorded)),

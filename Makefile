@@ -9,7 +9,7 @@ MKDOCS = _build/mkdocs/bin/mkdocs
 # rebar3 is an escript of precompiled code: it runs on the Erlang that stands beside it.
 REBAR3 = PATH="$$(dirname "$$(command -v rebar3)"):$$PATH" rebar3
 
-.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-aarch64 test-targets test-conflicts test-bench test-docs linearizability conformance cluster check sanitize lint lint-native lint-erlang shell shell-mnesia dist clean
+.PHONY: help deps deps-test build demo bench docs bench-native test test-native test-models test-schedules test-erlang test-results test-measures test-portable test-aarch64 test-targets test-conflicts test-bench test-docs test-page linearizability conformance cluster check sanitize lint lint-native lint-erlang shell shell-mnesia dist clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -89,6 +89,10 @@ test-docs: docs ## check the links of the documents, and use the search of the s
 	@scripts/deps browser
 	@/usr/bin/python3 docs/site/test.py
 
+test-page: build ## look for a hot spot by the live page in a browser; leaves screenshots in _build/live-page
+	@scripts/deps browser
+	@/usr/bin/python3 test/live_page.py
+
 linearizability: deps-test ## record histories of all engines (ROUNDS=n of each kind) and judge them with porcupine
 	@scripts/linearizability
 
@@ -106,7 +110,7 @@ check: deps-test ## what takes long: histories by the thousand, models, other ta
 	@$(MAKE) cluster
 	@$(MAKE) test-conflicts test-portable test-targets test-aarch64
 	@$(MAKE) sanitize
-	@$(MAKE) test-docs
+	@$(MAKE) test-docs test-page
 
 sanitize: deps-test build ## the tests under the address sanitizer, the histories under the thread sanitizer
 	@scripts/sanitize address

@@ -130,13 +130,13 @@ const COLUMNS = [
 const SORTS = ['size', 'memory', 'waits', 'operations'];
 const STRUCTURE = [['buckets', 'buckets'], ['average', 'objects in a bucket'], ['least', 'at least'], ['most', 'at most'], ['deviation', 'deviation'],
   ['expected_deviation', 'as expected'], ['base_nodes', 'base nodes'], ['route_nodes', 'route nodes'], ['depth', 'depth of routes']];
-const past = new Map(), lines = new Map();
+const past = new Map(), lines = new Map(), close = make('button', 'Close', {type: 'button'});
 let rows = [], sort = 'memory', descending = true, chosen = decodeURIComponent(location.hash.slice(1)), paused = false, busy = false;
 
 function count(number) {
   if (number === undefined) return '–';
   if (Math.abs(number) < 10 && number % 1) return number.toFixed(1);
-  if (number < 1e5) return Math.round(number).toLocaleString('en');
+  if (number < 1e6) return Math.round(number).toLocaleString('en');
   return number < 1e8 ? (number / 1e6).toFixed(1) + ' M' : Math.round(number / 1e6).toLocaleString('en') + ' M';
 }
 function bytes(number) {
@@ -313,15 +313,17 @@ function drawMeeting(table) {
   return [make('div', parts, {class: 'meeting'})];
 }
 function drawDetail(table) {
-  const panel = $('detail'), stats = table && table.stats;
+  const panel = $('detail'), focused = document.activeElement === close;
   panel.hidden = !chosen;
   if (!chosen) return;
-  const close = make('button', 'Close', {type: 'button'});
-  close.addEventListener('click', () => { location.hash = ''; });
   const title = make('h2', table ? table.name : 'This table does not exist any more.');
   title.style.flex = '1';
   const head = make('div', [title, close], {class: 'tools'});
-  if (!table) { panel.replaceChildren(head); return; }
+  if (!table) panel.replaceChildren(head); else drawFacts(panel, head, table);
+  if (focused) close.focus();
+}
+function drawFacts(panel, head, table) {
+  const stats = table.stats;
   const part = (name, content) => make('div', [make('h3', name), content]);
   const structure = table.structure || {};
   const facts = STRUCTURE.filter(([key]) => structure[key] !== undefined)
@@ -396,6 +398,7 @@ addEventListener('keydown', event => {
   if (event.key === '/') { event.preventDefault(); $('filter').focus(); }
   if (event.key === 'p' && !event.ctrlKey && !event.metaKey) $('pause').click();
 });
+close.addEventListener('click', () => { location.hash = ''; });
 $('filter').addEventListener('input', drawRows);
 $('pause').addEventListener('click', () => {
   paused = !paused;

@@ -4,11 +4,11 @@
 -module(cats_examples_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([erlang/1, elixir/1, bank/1, backup/1, leaderboard/1]).
+-export([erlang/1, elixir/1, bank/1, backup/1, leaderboard/1, problems/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
-all() -> [erlang, elixir, bank, backup, leaderboard].
+all() -> [erlang, elixir, bank, backup, leaderboard, problems].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -86,6 +86,26 @@ leaderboard(Config) ->
                        #{updates := Updates, reads := Reads, disorder := 0, wrong := 0} = leaderboard:run(5000, 3, 500),
                        ?assert(Updates > 0 andalso Reads > 0)
                end, leaderboard).
+
+%% Each problem is seen in what changes meanwhile: the table with it is the first by the figure that tells.
+problems(Config) ->
+    load(problems, Config),
+    Figures = #{hot_key => operations, growing_bag => size, leak => size, scan => scans},
+    ?assertEqual(lists:sort(maps:keys(Figures)), lists:sort(problems:kinds())),
+    [in_process(fun() ->
+                        Table = problems:start(Kind),
+                        Before = cats:stats(),
+                        cats_test_lib:eventually(
+                          fun() ->
+                                  timer:sleep(500),
+                                  Changes = [{maps:get(Figure, Change), Name}
+                                             || {Name, #{Figure := _} = Change} <- maps:to_list(cats:stats_delta(Before, cats:stats()))],
+                                  [{Most, First}, {Next, _} | _] = lists:reverse(lists:sort(Changes)),
+                                  First =:= Table andalso Most > Next + 3
+                          end, 60000),
+                        #{scans := Scans} = maps:get(Table, cats:stats()),
+                        ?assertEqual(Kind =:= scan, Scans > 0)
+                end, Kind) || {Kind, Figure} <- maps:to_list(Figures)].
 
 %% Compiles and loads a program of examples/.
 load(Module, Config) ->

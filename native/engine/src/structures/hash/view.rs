@@ -45,7 +45,7 @@ impl View {
 
     /// The strip of a hash, of so many.
     pub fn strip_of(hash: u64, strips: usize) -> usize {
-        (u128::from(position(hash)) * strips as u128 >> 64) as usize
+        ((u128::from(position(hash)) * strips as u128) >> 64) as usize
     }
 }
 

@@ -50,8 +50,9 @@ quiet_hash_table(_Config) ->
          ?assertEqual({Buckets, Number}, {sum(buckets, Strips), sum(keys, Strips)}),
          ?assertEqual(min(64, 1 bsl floor(math:log2(Buckets))), length(Strips)),
          ?assertEqual(Buckets, lists:sum([Of || {_, Of} <- Load])),
-         ?assert(lists:all(fun({Keys, _}) -> Keys < 16 end, Load)),
-         ?assertEqual(Number, lists:sum([Keys * Of || {Keys, Of} <- Load])),
+         %% Few buckets have 16 keys or more, of which only so many are told.
+         Told = lists:sum([Keys * Of || {Keys, Of} <- Load]),
+         ?assert(Told =< Number andalso Told >= Number * 0.99),
          ?assertEqual(Buckets, element(1, cats:info(Table, stats)))
      end || Type <- [set, bag], Number <- [0, 1, 7, 100, 5000, 200000]].
 
@@ -90,7 +91,7 @@ other_engines(_Config) ->
               #{1 := Text} = cats_test_lib:remarks(contention, Arguments),
               ?assertNotEqual(nomatch, string:find(Text, "engine hash or ca"))
           end || Arguments <- [[Table], [Table, 1]]]
-     end || Engine <- [std_hash, avl, skip_list, ca_tree, linear_hash], lists:member(Engine, maps:keys(cats:engines()))],
+     end || Engine <- [std_hash, avl, skip_list, ca_tree, linear_hash], lists:member(Engine, [Name || #{name := Name} <- cats:engines()])],
     Snapshot = cats:snapshot(cats:new(table, [])),
     [?assertMatch(#{1 := _}, cats_test_lib:remarks(contention, Arguments)) || Arguments <- [[Snapshot], [Snapshot, 1]]].
 

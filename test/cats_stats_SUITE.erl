@@ -39,6 +39,11 @@ operations_by_name(_Config) ->
 
 %% The caller is the owner, and others may not use the table.
 operations_of_the_owner(_Config) ->
+    [begin
+         Table = cats:new(counted_by_name, [Type, private, {stats, true} | Options]),
+         ?assertEqual(access, cats_test_lib:in_process(fun() -> cats_test_lib:cause(fun() -> cats:lookup(Table, 1) end) end)),
+         cats:delete(Table)
+     end || Type <- types(), Options <- [[named_table], []]],
     [every_operation(cats:new(table, [Type, Access, {stats, true}])) || Type <- types(), Access <- [private, protected]].
 
 every_operation(Table) ->

@@ -382,10 +382,11 @@ impl Table {
         is_owner: impl FnOnce() -> bool,
     ) -> bool {
         let state = self.state.load(Ordering::Acquire);
-        let open = Self::is_open(state, right) || is_owner();
         match state & (DEAD | LOOKED_UP | BLANK | COUNTED | RECORDED) {
-            0 => open,
-            COUNTED => open && self.counted(guard, operation).is_ok(),
+            0 => Self::is_open(state, right) || is_owner(),
+            COUNTED => {
+                (Self::is_open(state & ACCESS, right) || is_owner()) && self.counted(guard, operation).is_ok()
+            }
             _ => false,
         }
     }

@@ -273,9 +273,9 @@ impl<'g> Handle<'g> {
     /// Whether the key has an object.
     #[inline(always)]
     pub fn member(self, probe: &Probe<'_>) -> Result<bool, Failure> {
-        let found = self.store().read(self.guard, probe, |entry| entry.is_some())?;
+        let entry = self.store().read_entry(self.guard, probe)?;
         self.still_named()?;
-        Ok(found)
+        Ok(entry.is_some())
     }
 
     /// The key of an entry with one object.

@@ -53,6 +53,13 @@ impl Account {
         self.limit.number as i64 - self.structure.load(Ordering::Relaxed)
     }
 
+    /// Whether this is free now.
+    #[inline]
+    pub fn has(&self, amount: i64) -> bool {
+        // Relaxed: a hint.
+        self.free.load(Ordering::Relaxed) >= amount
+    }
+
     /// What calls owe together.
     pub fn debt(&self) -> i64 {
         // Relaxed: who makes a debt sees it.

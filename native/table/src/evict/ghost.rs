@@ -13,7 +13,11 @@
 
 /// The places of a set.
 const WAYS: usize = 32;
-type Set = [u16; WAYS];
+
+/// A cache line.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Set([u16; WAYS]);
 
 const GROUP_BITS: u32 = 4;
 const GROUP_MASK: u16 = (1 << GROUP_BITS) - 1;
@@ -40,7 +44,7 @@ impl Ghost {
     /// Remembers this number of objects from now on, and forgets all.
     pub fn reset(&mut self, objects: usize) {
         self.sets = Vec::new();
-        self.sets.resize((objects + objects / 4).div_ceil(WAYS), [0; WAYS]);
+        self.sets.resize((objects + objects / 4).div_ceil(WAYS), Set([0; WAYS]));
         self.capacity = objects;
         (self.group, self.left) = (0, objects / usize::from(GROUPS));
     }
@@ -53,7 +57,7 @@ impl Ghost {
         }
         self.left = self.left.saturating_sub(1);
         let mark = fingerprint(hash) | self.group;
-        if let Some(set) = self.set(hash) {
+        if let Some(Set(set)) = self.set(hash) {
             set.copy_within(..WAYS - 1, 1);
             set[0] = mark;
         }
@@ -63,12 +67,19 @@ impl Ghost {
     pub fn forget(&mut self, hash: u32) -> bool {
         let (group, sought) = (self.group, fingerprint(hash));
         let is_young = |mark: u16| group.wrapping_sub(mark) & GROUP_MASK <= GROUPS;
-        let Some(set) = self.set(hash) else {
+        let Some(Set(set)) = self.set(hash) else {
             return false;
         };
-        let place = set
-            .iter()
-            .position(|mark| mark & !GROUP_MASK == sought && is_young(*mark));
+        // Without a branch for each, so that the compiler compares many at once.
+        let mut same = set.iter().enumerate().fold(0_u32, |same, (place, mark)| {
+            same | u32::from(mark & !GROUP_MASK == sought) << place
+        });
+        let mut place = None;
+        while same != 0 && place.is_none() {
+            let first = same.trailing_zeros() as usize;
+            place = is_young(set[first]).then_some(first);
+            same &= same - 1;
+        }
         if let Some(place) = place {
             set.copy_within(place + 1.., place);
             set[WAYS - 1] = 0;
@@ -83,8 +94,17 @@ impl Ghost {
 
     /// The set of a hash, chosen by its high bits.
     fn set(&mut self, hash: u32) -> Option<&mut Set> {
-        let place = (u64::from(hash) * self.sets.len() as u64) >> u32::BITS;
-        self.sets.get_mut(place as usize)
+        let place = self.place(hash);
+        self.sets.get_mut(place)
+    }
+
+    fn place(&self, hash: u32) -> usize {
+        ((u64::from(hash) * self.sets.len() as u64) >> u32::BITS) as usize
+    }
+
+    /// Prefetches what a call with this hash reads.
+    pub fn prefetch(&self, hash: u32) {
+        cats_sync::prefetch(self.sets.as_ptr().wrapping_add(self.place(hash)));
     }
 }
 

@@ -105,6 +105,13 @@ impl<T: Item> Queues<T> {
         }
     }
 
+    /// Prefetches what an item with this hash needs when it is admitted.
+    pub fn expect(&self, hash: u32) {
+        if let Self::S3Fifo(queues) = self {
+            queues.ghost.prefetch(hash);
+        }
+    }
+
     /// Drops the items for which `keep` returns false.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         match self {
@@ -212,6 +219,7 @@ impl<T: Item> S3Fifo<T> {
 
     fn step_in_small(&mut self, visit: impl FnOnce(&T, Rule) -> Met) -> Option<Met> {
         let item = self.small.pop()?;
+        self.ghost.prefetch(item.hash());
         let met = visit(&item, |uses| (uses > 1).then_some(0));
         match met {
             Met::Stays => self.main.push(item),

@@ -32,6 +32,8 @@ struct Queued<T> {
     check_at: usize,
     /// The bytes that the items own.
     owned: usize,
+    /// The bytes that were counted.
+    counted: usize,
 }
 
 impl<T: Item> Queued<T> {
@@ -54,6 +56,7 @@ impl<T: Item> Shards<T> {
                 queues: Queues::new(policy),
                 check_at: STALE,
                 owned: 0,
+                counted: 0,
             }),
             _line: CacheLine,
         };
@@ -70,9 +73,9 @@ impl<T: Item> Shards<T> {
         self.shards.len()
     }
 
-    /// The number of an item's shard.
-    pub fn number_of(&self, item: &T) -> usize {
-        mix(item.hash().into()) as usize & self.count().wrapping_sub(1)
+    /// The number of the shard of items with this hash.
+    pub fn number_of(&self, hash: u32) -> usize {
+        mix(hash.into()) as usize & self.count().saturating_sub(1)
     }
 
     pub fn bytes(&self) -> usize {
@@ -82,12 +85,13 @@ impl<T: Item> Shards<T> {
 
     fn with<R>(&self, number: usize, f: impl FnOnce(&mut Queued<T>) -> R) -> Result<R, Busy> {
         self.shards[number].queued.with(|queued| {
-            let before = queued.bytes();
             let result = f(queued);
-            let more = queued.bytes().wrapping_sub(before);
-            if more != 0 {
+            let bytes = queued.bytes();
+            if bytes != queued.counted {
                 // Relaxed: a figure. It wraps around where the queues shrink.
-                self.bytes.fetch_add(more, Ordering::Relaxed);
+                self.bytes
+                    .fetch_add(bytes.wrapping_sub(queued.counted), Ordering::Relaxed);
+                queued.counted = bytes;
             }
             result
         })
@@ -99,7 +103,7 @@ impl<T: Item> Shards<T> {
         if self.shards.is_empty() {
             return false;
         }
-        let number = self.number_of(&item);
+        let number = self.number_of(item.hash());
         let (mut item, mut is_back) = (Some(item), false);
         let mut add = |queued: &mut Queued<T>| {
             if let Some(item) = item.take() {
@@ -131,15 +135,20 @@ impl<T: Item> Shards<T> {
         queued.check_at = queued.queues.items() + queued.queues.items() / 4 + STALE;
     }
 
-    /// Evicts an object of a shard. `visit` visits the object of an item. `ahead` is called with items that will be visited soon, the later
-    /// one first. Returns the number of visits, or `None` if the shard has no items.
+    /// Evicts an object of a shard. The caller will perhaps admit an item with the hash `coming`. `visit` visits the object of an item.
+    /// `ahead` is called with items that will be visited soon, the later one first. Returns the number of visits, or `None` if the shard
+    /// has no items.
     pub fn evict(
         &self,
         number: usize,
+        coming: Option<u32>,
         visit: &mut impl FnMut(&T, Rule) -> Met,
         ahead: &impl Fn(&T, bool),
     ) -> Result<Option<usize>, Busy> {
         self.with(number, |queued| {
+            if let Some(hash) = coming {
+                queued.queues.expect(hash);
+            }
             let mut visits = 0;
             while visits < VISITS {
                 let mut dropped = 0;

@@ -384,9 +384,7 @@ impl Table {
         let state = self.state.load(Ordering::Acquire);
         match state & (DEAD | LOOKED_UP | BLANK | COUNTED | RECORDED) {
             0 => Self::is_open(state, right) || is_owner(),
-            COUNTED => {
-                (Self::is_open(state & ACCESS, right) || is_owner()) && self.counted(guard, operation).is_ok()
-            }
+            COUNTED => (Self::is_open(state & ACCESS, right) || is_owner()) && self.counted(guard, operation).is_ok(),
             _ => false,
         }
     }

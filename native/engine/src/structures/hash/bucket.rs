@@ -517,6 +517,23 @@ impl<'g> Bucket<'g> {
         )
     }
 
+    /// The first place whose entry is wanted, and the entry.
+    #[inline]
+    pub fn search_where(self, guard: &'g Guard, mut wanted: impl FnMut(Entry) -> bool) -> Option<(Place<'g>, Entry)> {
+        let mut in_slots = |overflow, slots: &[Slot]| {
+            let mut entries = slots.iter().map_while(Slot::entry).enumerate();
+            let found = entries.find(|(_, entry)| wanted(*entry));
+            found.map(|(slot, entry)| (self.place(overflow, slot), entry))
+        };
+        let mut found = in_slots(None, &self.block.slots);
+        let mut at = self.overflow(guard);
+        while let (None, Some(block)) = (found, at) {
+            found = in_slots(Some(block), &block.slots);
+            at = block.next(guard);
+        }
+        found
+    }
+
     /// A slot of the block.
     #[inline]
     pub fn in_block(self, slot: usize) -> Place<'g> {

@@ -195,7 +195,7 @@ impl<S: Schema> Hash<S> {
 
     /// False if the marks of the bucket head show that the key is absent. Then the bucket need not be locked.
     #[inline(always)]
-    fn may_have(&self, guard: &Guard, probe: &S::Probe) -> bool {
+    pub fn may_have(&self, guard: &Guard, probe: &S::Probe) -> bool {
         let hash = hash_of(self.shared.0.schema.word(probe));
         match self.token(guard, hash) {
             Some((bucket, token)) => bucket.may_have(hash) || !bucket.head.lock.validate(token),

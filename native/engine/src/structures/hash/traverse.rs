@@ -1,9 +1,10 @@
 //! Traversal in the order of the reversed bits of the hash ([`crate::shared::linear`]).
 
 use super::bucket::Bucket;
+use super::resize::LONELY;
 use super::{Hash, Held, Size, OPTIMISM, SPINS};
 use crate::shared::linear::{behind, hash_at, position, precedes, First, Place, Position, EACH};
-use crate::{hash_of, Busy, Entry, Schema, Trail};
+use crate::{hash_of, Busy, Entry, Schema, Step, Trail};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
 use smallvec::SmallVec;
@@ -233,6 +234,57 @@ impl<S: Schema> Hash<S> {
                 Err(Busy)
             }
         }
+    }
+
+    /// The first entry at a [place](crate::place_of) that is wanted.
+    pub fn find_at(
+        &self,
+        guard: &Guard,
+        place: u64,
+        mut wanted: impl FnMut(Entry) -> bool,
+    ) -> Result<Option<Entry>, Busy> {
+        for _ in 0..SPINS {
+            if let Some((bucket, token)) = self.token(guard, hash_at(place)) {
+                let mut found = None;
+                let whole = bucket.each(guard, token, |entry| {
+                    if found.is_none() && wanted(entry) {
+                        found = Some(entry);
+                    }
+                });
+                if whole && bucket.head.lock.validate(token) {
+                    return Ok(found);
+                }
+            }
+            spin_loop();
+        }
+        Err(Busy)
+    }
+
+    /// Calls `change` with the first entry at a [place](crate::place_of) that is wanted, with the place locked. The step is `Keep` or
+    /// `Remove`.
+    pub fn update_at<R>(
+        &self,
+        guard: &Guard,
+        place: u64,
+        wanted: impl FnMut(Entry) -> bool,
+        change: impl FnOnce(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let mut after = self.aftermath(guard);
+        // Dropped, and so unlocked, before the aftermath.
+        let mut held = self.lock(guard, hash_at(place))?;
+        held.changed = false;
+        let found = held.bucket.search_where(guard, wanted);
+        let (step, result) = change(found.map(|(_, entry)| entry));
+        if let (Step::Remove, Some((slot, entry))) = (step, found) {
+            let crowd = held.bucket.crowd();
+            held.bucket.remove(guard, slot, &mut after.spare);
+            self.count_sample(hash_of(entry.key), -1);
+            after.lonely = crowd <= LONELY;
+            held.changed = true;
+        }
+        drop(held);
+        self.finish(guard, &after);
+        Ok(result)
     }
 
     /// Prefetches the bucket that has a place.

@@ -303,8 +303,9 @@ impl Leases {
         }
     }
 
-    /// Runs a change of a locked place that knows nothing of leases. `old` is what the place has. An object that has expired is hidden from
-    /// the change, and removed. Its body is stored in `gone`, for the caller to retire after the step.
+    /// Runs a change of a locked place that knows nothing of leases. `old` is what the place has, and `now` is
+    /// [the time for it](Self::time_for). An object that has expired is hidden from the change, and removed. Its body is stored in `gone`,
+    /// for the caller to retire after the step.
     #[inline(always)]
     pub fn change<R>(
         &self,
@@ -341,10 +342,26 @@ impl Leases {
         (step, result)
     }
 
+    /// The time for a change of a place, which is locked and has `old`. 0 if nothing there expires.
+    #[inline]
+    pub fn time_for(&self, old: Option<Entry>) -> u64 {
+        let default = self.expiry.ttl.min(self.expiry.idle);
+        // SAFETY: the place is locked, so its object lives.
+        match default == u64::MAX && old.is_none_or(|old| unsafe { deadline(old) } == NEVER) {
+            true => 0,
+            false => clock::now(),
+        }
+    }
+
     /// Gives a new object the lease that it requests. `old` is what its place has, expired or not. The place is locked.
     fn grant(&self, new: Entry, old: Option<Entry>, now: u64) {
         // SAFETY: the place is locked, so its object lives, and the new one too.
         let (requested, old) = unsafe { (lease(new), old.map(|old| lease(old))) };
+        // Nothing asked for the time before.
+        let now = match requested.request() {
+            Request::Given(time) if now == 0 && time != NEVER => clock::now(),
+            _ => now,
+        };
         let kept = old.filter(|old| old.deadline() > now);
         let deadline = match (requested.request(), kept) {
             (Request::Kept, Some(old)) => old.deadline(),

@@ -6,15 +6,17 @@ use super::{DefaultEngine, Store};
 use crate::evict::account::{Account, Limit, Purse, Unit};
 use crate::evict::policy::{Item, Met, Policy, Rule, OFTEN};
 use crate::evict::shards::Shards;
-use crate::object::schema::Probe;
+use crate::object::schema::{Exact, Probe};
 use crate::object::{key_of, lease_of, memory_of, retire_body};
 use crate::snapshot::patience;
-use cats_engine::{hash_of, mix, Entry, Step};
+use cats_engine::hash::Hash;
+use cats_engine::{hash_of, mix, Engine, Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
 use cats_sync::facade::Ordering;
 use cats_sync::Busy;
 use cats_term::lease::Lease;
+use smallvec::SmallVec;
 use std::cell::Cell;
 
 /// The bits of a lease's notes that count uses.
@@ -45,12 +47,17 @@ impl Item for PlaceItem {
 
 impl Item for KeyItem {
     fn hash(&self) -> u32 {
-        self.with_probe(|probe| mix(hash_of(probe.word())) as u32)
+        self.with_probe(hash_of_key)
     }
 
     fn owned_bytes(&self) -> usize {
         self.bytes()
     }
+}
+
+/// The hash of the item of a `ca` for a key.
+fn hash_of_key(probe: &Probe<'_>) -> u32 {
+    mix(hash_of(probe.word())) as u32
 }
 
 /// Why a purse was not filled.
@@ -128,6 +135,12 @@ impl Limits {
             // SAFETY: the caller has the new object, and the place is locked.
             true => unsafe { memory_of(body) as i64 - old.map_or(0, |old| memory_of(old.body) as i64) },
         }
+    }
+
+    /// Whether a call that pays this must evict something, by what is free now.
+    #[inline]
+    pub fn lacks(&self, price: i64) -> bool {
+        !self.account.has(price)
     }
 
     /// Notes that an object was used.
@@ -227,70 +240,87 @@ impl Limits {
             return Err(Lack::Full);
         }
         let freed = Cell::new(0);
-        let visit = |found: Result<Option<Entry>, Busy>, rule: Rule| match found {
-            Ok(Some(entry)) => self.visit(store, guard, entry, rule, &freed),
-            Ok(None) => Met::Gone,
-            Err(Busy) => Met::Busy,
-        };
         match &self.items {
             Items::OfHash(shards) => {
-                let first = probe.map(|probe| PlaceItem(place_item(probe.word())));
-                let mut look = |item: &PlaceItem, rule: Rule| visit(find_place(store, guard, item), rule);
-                let ahead = |item: &PlaceItem, early: bool| prefetch(store, guard, item, early);
-                fill(shards, first, amount, purse, &freed, &mut look, &ahead)
+                let first = probe.map(|probe| PlaceItem(place_item(probe.word())).hash());
+                let mut visit = |item: &PlaceItem, rule: Rule| {
+                    self.visit(store, guard, rule, &freed, |look| {
+                        update_place(store, guard, self.key, item, look)
+                    })
+                };
+                let far = store.outgrows_caches();
+                let ahead = |item: &PlaceItem, early: bool| {
+                    if far {
+                        prefetch(store, guard, item, early);
+                    }
+                };
+                fill(shards, first, amount, purse, &freed, &mut visit, &ahead)
             }
             Items::OfCa(shards) => {
-                let first = probe.map(|probe| KeyItem::new(probe.term()));
-                let mut look = |item: &KeyItem, rule: Rule| visit(find_key(store, guard, item), rule);
-                fill(shards, first, amount, purse, &freed, &mut look, &|_, _| ())
+                let first = probe.map(hash_of_key);
+                let mut visit = |item: &KeyItem, rule: Rule| {
+                    self.visit(store, guard, rule, &freed, |look| update_key(store, guard, item, look))
+                };
+                let far = store.outgrows_caches();
+                let ahead = |item: &KeyItem, early: bool| {
+                    if far {
+                        item.with_probe(|probe| {
+                            let spot = store.approach(guard, probe);
+                            if !early {
+                                store.prefetch_object(guard, probe, spot);
+                            }
+                        });
+                    }
+                };
+                fill(shards, first, amount, purse, &freed, &mut visit, &ahead)
             }
         }
     }
 
-    /// Visits an object: evicts it if it was not used enough, or has expired.
-    fn visit(&self, store: &Store, guard: &Guard, entry: Entry, rule: Rule, freed: &Cell<i64>) -> Met {
-        // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
-        let seen = unsafe { lease(entry) };
-        let uses = (seen.notes() & USES) as u8;
-        let expired = is_expired(seen);
-        if !expired {
-            if let Some(left) = rule(uses) {
+    /// Visits an object: evicts it if it was not used enough, or has expired. `update` locks the object's place and runs a change.
+    fn visit(
+        &self,
+        store: &Store,
+        guard: &Guard,
+        rule: Rule,
+        freed: &Cell<i64>,
+        update: impl FnOnce(&mut dyn FnMut(Option<Entry>) -> Step) -> Result<(), Busy>,
+    ) -> Met {
+        let (mut met, mut gone) = (Met::Gone, 0);
+        let done = update(&mut |old| {
+            let Some(entry) = old else {
+                return Step::Keep;
+            };
+            // SAFETY: the place is locked, so its object lives.
+            let seen = unsafe { lease(entry) };
+            let uses = (seen.notes() & USES) as u8;
+            let expired = is_expired(seen);
+            if let Some(left) = rule(uses).filter(|_| !expired) {
                 if left != uses {
                     let new = seen.with_notes(seen.notes() & !USES | u64::from(left));
                     // If it was used meanwhile, it has one use more in the next round. SAFETY: as above. Relaxed: as in `used`.
                     let word = unsafe { lease_of(entry.body) };
                     _ = word.compare_exchange(seen.word(), new.word(), Ordering::Relaxed, Ordering::Relaxed);
                 }
-                return Met::Stays;
+                met = Met::Stays;
+                return Step::Keep;
             }
-        }
-        // SAFETY: as above.
-        let Some(probe) = (unsafe { Probe::stored(entry, self.key) }) else {
-            return Met::Gone;
-        };
-        let why = if expired { Event::Expired } else { Event::Evicted };
-        let removed = store.update_as_it_is(guard, &probe, true, |old| match old {
-            Some(old) if old.body == entry.body => {
-                if let Some(leases) = store.leases() {
-                    // SAFETY: the place is locked.
-                    unsafe { leases.count_out(store, old, why) };
-                }
-                (Step::Remove, true)
+            let why = if expired { Event::Expired } else { Event::Evicted };
+            if let Some(leases) = store.leases() {
+                // SAFETY: the place is locked.
+                unsafe { leases.count_out(store, entry, why) };
             }
-            _ => (Step::Keep, false),
+            (met, gone) = (Met::Evicted, entry.body);
+            Step::Remove
         });
-        match removed {
-            Ok(true) => {
-                // SAFETY: the object lives as long as the guard.
-                freed.set(freed.get() + unsafe { self.cost(entry.body) });
-                // SAFETY: nothing links to the object any more.
-                unsafe { retire_body(guard, entry.body) }
-                Met::Evicted
+        if gone != 0 {
+            // SAFETY: the object lives as long as the guard, and nothing links to it any more.
+            unsafe {
+                freed.set(freed.get() + self.cost(gone));
+                retire_body(guard, gone);
             }
-            // It was replaced or deleted meanwhile.
-            Ok(false) => Met::Stays,
-            Err(Busy) => Met::Busy,
         }
+        done.map_or(Met::Busy, |()| met)
     }
 }
 
@@ -313,50 +343,84 @@ fn admit<T: Item>(
     often
 }
 
-/// The entry of an item.
-fn find_place(store: &Store, guard: &Guard, item: &PlaceItem) -> Result<Option<Entry>, Busy> {
+/// The engine of items that are places.
+fn hash_engine(store: &Store) -> &Hash<Exact> {
     let DefaultEngine::Hash(engine) = store.default_engine() else {
         unreachable!("items of a hash");
     };
-    let mut found = Vec::new();
-    engine.entries_at(guard, u64::from(item.0) << 32, &mut found, |entry, found| {
-        if place_item(entry.key) == item.0 {
-            found.push(entry);
-        }
-    })?;
-    Ok(found.first().copied())
+    engine
+}
+
+/// The entry of an item.
+fn find_place(store: &Store, guard: &Guard, item: &PlaceItem) -> Result<Option<Entry>, Busy> {
+    hash_engine(store).find_at(guard, u64::from(item.0) << 32, |entry| place_item(entry.key) == item.0)
+}
+
+/// Runs a change of the entry of an item. It keeps the entry or removes it.
+fn update_place(
+    store: &Store,
+    guard: &Guard,
+    key: usize,
+    item: &PlaceItem,
+    change: &mut dyn FnMut(Option<Entry>) -> Step,
+) -> Result<(), Busy> {
+    if store.history.is_watched() {
+        // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
+        let probe = find_place(store, guard, item)?.and_then(|entry| unsafe { Probe::stored(entry, key) });
+        return probe.map_or(Ok(()), |probe| {
+            store.update_as_it_is(guard, &probe, true, |old| (change(old), ()))
+        });
+    }
+    let is_it = |entry: Entry| place_item(entry.key) == item.0;
+    hash_engine(store).update_at(guard, u64::from(item.0) << 32, is_it, |old| (change(old), ()))
 }
 
 /// Prefetches what a visit reads: early the bucket, later the object.
 fn prefetch(store: &Store, guard: &Guard, item: &PlaceItem, early: bool) {
-    let DefaultEngine::Hash(engine) = store.default_engine() else {
-        return;
-    };
     if early {
-        engine.prefetch_at(guard, u64::from(item.0) << 32);
+        hash_engine(store).prefetch_at(guard, u64::from(item.0) << 32);
     } else if let Ok(Some(entry)) = find_place(store, guard, item) {
         // SAFETY: the object lives under the guard.
         cats_sync::prefetch(unsafe { lease_of(entry.body) });
     }
 }
 
-/// The same for an item of a `ca`.
+/// The entry of an item of a `ca`.
 fn find_key(store: &Store, guard: &Guard, item: &KeyItem) -> Result<Option<Entry>, Busy> {
     item.with_probe(|probe| store.read_as_it_is(guard, probe, |entry| entry))
 }
 
-/// Evicts objects until the purse holds the amount. `freed` has what was freed by `look` and is not in the purse yet.
+/// As [`update_place`], for an item of a `ca`.
+fn update_key(
+    store: &Store,
+    guard: &Guard,
+    item: &KeyItem,
+    change: &mut dyn FnMut(Option<Entry>) -> Step,
+) -> Result<(), Busy> {
+    item.with_probe(|probe| {
+        if let Some(writer) = store.writer(guard, probe)? {
+            return store.update_watched(writer, guard, probe, true, |old| (change(old), ()));
+        }
+        let DefaultEngine::Ca(engine) = store.default_engine() else {
+            unreachable!("items of a ca");
+        };
+        engine.update_present(guard, probe.erase(), |entry| (change(Some(entry)), ()))
+    })
+}
+
+/// Evicts objects until the purse holds the amount. `first` is the hash of an item whose shard comes first. `freed` has what `visit` freed
+/// and is not in the purse yet.
 fn fill<T: Item>(
     shards: &Shards<T>,
-    first: Option<T>,
+    first: Option<u32>,
     amount: i64,
     purse: &mut Purse<'_>,
     freed: &Cell<i64>,
-    look: &mut impl FnMut(&T, Rule) -> Met,
+    visit: &mut impl FnMut(&T, Rule) -> Met,
     ahead: &impl Fn(&T, bool),
 ) -> Result<(), Lack> {
     let count = shards.count();
-    let mut number = first.map_or(0, |item| if count > 0 { shards.number_of(&item) } else { 0 });
+    let mut number = first.map_or(0, |hash| shards.number_of(hash));
     let (mut empty, mut visits) = (0, 0);
     while !purse.affords(amount) {
         if empty == count {
@@ -365,7 +429,7 @@ fn fill<T: Item>(
         if visits > VISITS {
             return Err(Lack::Busy);
         }
-        let done = shards.evict(number, look, ahead);
+        let done = shards.evict(number, first, visit, ahead);
         purse.pay(-freed.take());
         match done.map_err(|Busy| Lack::Busy)? {
             Some(more) => visits += more,
@@ -383,7 +447,7 @@ pub struct Paying<'a> {
     pub limits: &'a Limits,
     pub purse: Purse<'a>,
     /// The entries of new keys.
-    pub new: Vec<Entry>,
+    pub new: SmallVec<[Entry; 1]>,
 }
 
 impl<'a> Paying<'a> {
@@ -391,7 +455,7 @@ impl<'a> Paying<'a> {
         Self {
             limits,
             purse: limits.purse(),
-            new: Vec::new(),
+            new: SmallVec::new(),
         }
     }
 

@@ -566,6 +566,12 @@ impl Store {
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         let (mut change, mut paying) = (Some(change), Paying::new(limits));
+        // Most of what full contents lack are objects that are about to be put. So room is made before the place is locked.
+        if let Some(price) = adding.map(|body| limits.price_of_one(body, None)) {
+            if limits.lacks(price) && !self.may_have(guard, probe) {
+                limits.make_room(self, guard, probe, price, &mut paying.purse)?;
+            }
+        }
         loop {
             let mut gone = 0;
             let done = self.update_as_it_is(guard, probe, present, |old| {
@@ -574,7 +580,8 @@ impl Store {
                     return (Step::Keep, Err(price));
                 }
                 let change = change.take().expect("a change runs once");
-                let (step, result) = leases.change(self, clock::now(), old, &mut gone, Some(&mut paying), change);
+                let now = leases.time_for(old);
+                let (step, result) = leases.change(self, now, old, &mut gone, Some(&mut paying), change);
                 (step, Ok(result))
             })?;
             if gone != 0 {
@@ -588,6 +595,15 @@ impl Store {
                 }
                 Err(price) => limits.make_room(self, guard, probe, price, &mut paying.purse)?,
             }
+        }
+    }
+
+    /// False if it is known without a search that a default engine has no entry of this key.
+    #[inline]
+    fn may_have(&self, guard: &Guard, probe: &Probe<'_>) -> bool {
+        match self.default_engine() {
+            DefaultEngine::Hash(engine) => engine.may_have(guard, probe.erase()),
+            DefaultEngine::Ca(_) => true,
         }
     }
 

@@ -44,9 +44,10 @@
 -opaque rules() :: #rules{}.
 
 %% What the walk over a form must know. These are the modules of the functions that are called without one, the functions that the module
-%% imports from ets, the names of the tables that stay in ets, and the functions that take a module.
--record(context, {local :: #{{atom(), arity()} => module()}, imported :: [{atom(), arity()}], tables :: [atom()],
-                  applying :: #{mfa() => pos_integer()}}).
+%% imports from ets, the names of the tables that stay in ets, the variables that have such a table, the functions that call one of ets,
+%% and the functions that take a module.
+-record(context, {local :: #{{atom(), arity()} => module()}, imported :: [{atom(), arity()}], tables :: [atom()], variables :: [atom()],
+                  wrappers :: #{mfa() => {Name :: atom(), Places :: [pos_integer()]}}, applying :: #{mfa() => pos_integer()}}).
 
 %% @doc The forms with `ets' replaced, as the rules say. Replaced forms stay as they are.
 -spec rewrite(forms(), rules()) -> forms().
@@ -94,6 +95,10 @@ checked(Key, Is, Error, Options) ->
     All.
 
 is_exception({Module, Name}) -> is_atom(Module) andalso is_atom(Name);
+is_exception({table, Module, Variable}) -> is_atom(Module) andalso is_atom(Variable);
+is_exception({call, {Module, Name, Arity}, Called, [_ | _] = Places}) ->
+    is_atom(Module) andalso is_atom(Name) andalso is_integer(Arity) andalso is_atom(Called)
+        andalso lists:all(fun(Place) -> is_integer(Place) andalso 1 =< Place andalso Place =< Arity end, Places);
 is_exception(_) -> false.
 
 is_call({Module, Name, Arity, Position}) ->
@@ -109,7 +114,10 @@ context(Forms, #rules{except = Exceptions, applying = Applying}) ->
     Own = [{{Name, Arity}, Module} || {function, _, Name, Arity, _} <- Forms],
     #context{local = maps:from_list(Automatic ++ Imported ++ Own),
              imported = [Function || {attribute, _, import, {ets, Functions}} <- Forms, Function <- Functions],
-             tables = [Name || {table, Name} <- Exceptions], applying = Applying}.
+             tables = [Name || {table, Name} <- Exceptions],
+             variables = [Variable || {table, In, Variable} <- Exceptions, In =:= Module],
+             wrappers = maps:from_list([{Function, {Name, Places}} || {call, Function, Name, Places} <- Exceptions]),
+             applying = Applying}.
 
 module_of(Forms) ->
     case lists:keyfind(module, 3, [Form || {attribute, _, module, _} = Form <- Forms]) of
@@ -145,9 +153,17 @@ is_imported(Name, Arity, #context{imported = Imported}) -> lists:member({Name, A
 %% The module of a function that is called without one, where it matters.
 local_module(Name, Arity, #context{local = Local}) -> maps:get({Name, Arity}, Local, undefined).
 
-%% Whether the table is one that stays in ets.
-stays([{atom, _, Table} | _], #context{tables = Tables}) -> lists:member(Table, Tables);
-stays(_Arguments, _Context) -> false.
+%% Whether the table in these arguments of a function of ets is one that stays there.
+stays({atom, _, Name}, Arguments, Context) when Name =:= foldl; Name =:= foldr ->
+    length(Arguments) =:= 3 andalso table_stays(lists:last(Arguments), Context);
+stays(_Function, [Table | _], Context) ->
+    table_stays(Table, Context);
+stays(_Function, [], _Context) ->
+    false.
+
+table_stays({atom, _, Table}, #context{tables = Tables}) -> lists:member(Table, Tables);
+table_stays({var, _, Variable}, #context{variables = Variables}) -> lists:member(Variable, Variables);
+table_stays(_Table, _Context) -> false.
 
 form({attribute, Anno, import, {ets, Functions}}, _Context) ->
     {Have, HaveNot} = lists:partition(fun({Name, Arity}) -> is_function_of_cats(Name, Arity) end, Functions),
@@ -156,32 +172,30 @@ form(Form, Context) ->
     [walk(Form, Context)].
 
 walk({call, Anno, {remote, Anno1, {atom, Anno2, ets}, Name}, Arguments}, Context) ->
-    Module = case stays(Arguments, Context) of
+    Module = case stays(Name, Arguments, Context) of
                  true -> ets;
                  false -> module(Name, length(Arguments))
              end,
     {call, Anno, {remote, Anno1, {atom, Anno2, Module}, walk(Name, Context)}, walk(Arguments, Context)};
 walk({call, Anno, {remote, Anno1, {atom, Anno2, dets}, {atom, Anno3, Name}}, [_, Table] = Arguments}, Context)
   when Name =:= to_ets; Name =:= from_ets ->
-    {NewModule, NewName} = case stays([Table], Context) of
+    {NewModule, NewName} = case table_stays(Table, Context) of
                                true -> {dets, Name};
                                false when Name =:= to_ets -> {cats_convert, dets_to_ets};
                                false -> {cats_convert, dets_from_ets}
                            end,
     {call, Anno, {remote, Anno1, {atom, Anno2, NewModule}, {atom, Anno3, NewName}}, walk(Arguments, Context)};
-%% Mnesia has one call of this kind, with one of its own tables. The function called is for all tables, so its calls become those of cats.
-walk({call, Anno, {remote, Anno1, {atom, Anno2, mnesia_lib}, {atom, Anno3, db_match_object}} = Called,
-      [{atom, _, ram_copies} = Storage, Table, Pattern]}, Context) ->
-    case stays([Table], Context) of
-        true -> {call, Anno, {remote, Anno1, {atom, Anno2, ets}, {atom, Anno3, match_object}}, [Table, walk(Pattern, Context)]};
-        false -> {call, Anno, Called, [Storage | walk([Table, Pattern], Context)]}
+walk({call, Anno, {remote, Anno1, {atom, Anno2, Module}, {atom, Anno3, Name}} = Called, Arguments}, Context) ->
+    Function = {Module, Name, length(Arguments)},
+    Walked = walk(Arguments, Context),
+    case wrapped(Function, Arguments, Context) of
+        {Of, Places} -> {call, Anno, {remote, Anno1, {atom, Anno2, ets}, {atom, Anno3, Of}}, [lists:nth(Place, Walked) || Place <- Places]};
+        none -> {call, Anno, Called, applied(Function, Walked, Context)}
     end;
-walk({call, Anno, {remote, _, {atom, _, Module}, {atom, _, Name}} = Called, Arguments}, Context) ->
-    {call, Anno, Called, applied({Module, Name, length(Arguments)}, walk(Arguments, Context), Context)};
 walk({call, Anno, {atom, Anno1, Name} = Called, Arguments}, Context) ->
     Walked = walk(Arguments, Context),
     Arity = length(Arguments),
-    case is_imported(Name, Arity, Context) andalso stays(Arguments, Context) of
+    case is_imported(Name, Arity, Context) andalso stays({atom, Anno1, Name}, Arguments, Context) of
         true -> {call, Anno, {remote, Anno1, {atom, Anno1, ets}, Called}, Walked};
         false -> {call, Anno, Called, applied({local_module(Name, Arity, Context), Name, Arity}, Walked, Context)}
     end;
@@ -204,6 +218,18 @@ walk([Form | Forms], Context) ->
 walk(Form, _Context) ->
     Form.
 
+%% The function of ets that is called by another function with a table that stays there, and the places of its arguments.
+wrapped(Function, Arguments, #context{wrappers = Wrappers} = Context) ->
+    case Wrappers of
+        #{Function := {Name, Places}} ->
+            case stays({atom, 0, Name}, [lists:nth(Place, Arguments) || Place <- Places], Context) of
+                true -> {Name, Places};
+                false -> none
+            end;
+        _ ->
+            none
+    end.
+
 %% The arguments of a function that takes a module, with ets replaced by cats.
 applied(Function, Arguments, #context{applying = Applying} = Context) ->
     case Applying of
@@ -222,14 +248,14 @@ applied(Function, Arguments, #context{applying = Applying} = Context) ->
     end.
 
 module_of_list(Name, List, Context) ->
-    case {stays(first(List), Context), list_length(List, 0)} of
+    case {stays({atom, 0, Name}, elements(List), Context), list_length(List, 0)} of
         {true, _} -> ets;
         {false, unknown} -> cats;
         {false, Length} -> module({atom, 0, Name}, Length)
     end.
 
-first({cons, _, First, _}) -> [First];
-first(_) -> [].
+elements({cons, _, First, Rest}) -> [First | elements(Rest)];
+elements(_) -> [].
 
 list_length({nil, _}, Length) -> Length;
 list_length({cons, _, _, Tail}, Length) -> list_length(Tail, Length + 1);

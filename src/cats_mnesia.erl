@@ -47,16 +47,21 @@
 -define(TRANSFERRED, 64000).
 
 %% @doc Mnesia's own tables that are small and much used, as exceptions for {@link cats_recompile:apps/3}. With them these tables stay in
-%% `ets':
+%% `ets': what Mnesia knows of itself, its locks, and the table that each transaction has for what it reads and writes.
 %%
 %% ```
 %% {ok, _, _} = cats_recompile:apps([mnesia], "converted", [{except, cats_mnesia:own_tables()}]).
 %% '''
 -spec own_tables() -> [cats_recompile:exception()].
 own_tables() ->
-    %% The loop of the process that has the locks reads tables whose names it is told.
-    [{mnesia_locker, loop} | [{table, Table} || Table <- [mnesia_gvar, mnesia_stats, mnesia_held_locks, mnesia_tid_locks,
-                                                          mnesia_sticky_locks, mnesia_lock_queue]]].
+    [{table, Table} || Table <- [mnesia_gvar, mnesia_stats, mnesia_held_locks, mnesia_tid_locks, mnesia_sticky_locks, mnesia_lock_queue,
+                                 mnesia_trans_store]]
+        %% The loop of the process that has the locks reads tables whose names it is told.
+        ++ [{mnesia_locker, loop}, {call, {mnesia_lib, db_match_object, 3}, match_object, [2, 3]}]
+        %% The table of a transaction is in a variable of this name, or in another one in these functions.
+        ++ [{table, Module, 'Store'} || Module <- [mnesia, mnesia_locker, mnesia_schema, mnesia_tm]]
+        ++ [{mnesia, Function} || Function <- [add_previous, find_ops]]
+        ++ [{mnesia_tm, Function} || Function <- [doit_loop, del_coord_store, erase_ets_tabs, copy_ets, do_copy_ets, insert_objs]].
 
 %%------------------------------------------------------------------------------------------------------------
 %% The backend

@@ -22,8 +22,11 @@
 
 -type app() :: atom() | file:name_all().
 %% The name of an application in the code path, or the directory of one. The directory has a subdirectory `ebin'.
--type exception() :: {module(), Function :: atom()} | {table, Name :: atom()}.
-%% What stays with `ets': the functions of this name in a module, or every call whose table is this literal name.
+-type exception() :: {module(), Function :: atom()}
+                   | {table, Name :: atom()}
+                   | {table, module(), Variable :: atom()}
+                   | {call, mfa(), EtsFunction :: atom(), Places :: [pos_integer()]}.
+%% What stays with `ets', as {@link cats_transform} describes it.
 -type call() :: {module(), Function :: atom(), arity(), Position :: pos_integer()}.
 %% A function that takes a module, and the place of this argument, from 1. The name of a function and a list of arguments follow it.
 -type option() :: report | {except, [exception()]} | {calls, [call()]}.

@@ -47,6 +47,11 @@
 %% <ul>
 %% <li>`{Module, Function}' keeps the functions of this name, of any arity, in this module.</li>
 %% <li>`{table, Name}' keeps every call whose table is the literal `Name', as in `ets:lookup(sys_dist, Node)'.</li>
+%% <li>`{table, Module, Variable}' keeps every call in this module whose table is a variable of this name. So `{table, my_module, 'Store'}'
+%%     keeps `ets:insert(Store, X)'.</li>
+%% <li>`{call, {Module, Function, Arity}, EtsFunction, Places}' names a function that calls one of `ets' with its arguments at these places.
+%%     A call of it becomes one of `ets' where the table is one of the above. So `{call, {my_tables, match, 3}, match_object, [2, 3]}' makes
+%%     `ets:match_object(sys_dist, X)' of `my_tables:match(all, sys_dist, X)'.</li>
 %% </ul>
 -module(cats_transform).
 -export([parse_transform/2, format_error/1]).

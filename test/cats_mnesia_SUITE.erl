@@ -5,7 +5,7 @@
 -include_lib("stdlib/include/qlc.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([recompiled/1, tables_in_ets/1, cats_copies/1, options/1, owner/1, index_reads/1]).
--export([exercise/2, option_results/0, owner_results/0, index_read_results/0]).
+-export([exercise/2, stores/0, option_results/0, owner_results/0, index_read_results/0]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
@@ -22,7 +22,8 @@ recompiled(Config) ->
     {_, Expected} = run(ram_copies, stock, Config),
     {Tables, Results} = run(ram_copies, recompiled, Config),
     same(Expected, Results),
-    ?assert(lists:member(set, Tables) andalso lists:member(mnesia_held_locks, Tables) andalso lists:member(disc, Tables)).
+    ?assert(lists:member(set, Tables) andalso lists:member(mnesia_held_locks, Tables) andalso lists:member(disc, Tables)),
+    ?assertEqual(2, in_node(recompiled, stores, [], Config)).
 
 %% A recompiled Mnesia may keep its own tables in ets, as docs/guide/mnesia.md describes.
 tables_in_ets(Config) ->
@@ -30,9 +31,11 @@ tables_in_ets(Config) ->
     Out = filename:join(proplists:get_value(priv_dir, Config), "tables_in_ets"),
     {ok, _, _} = cats_recompile:apps([mnesia], Out, [{except, Own}]),
     {_, Expected} = run(ram_copies, stock, Config),
-    {Tables, Results} = run(ram_copies, recompiled, lists:keystore(recompiled, 1, Config, {recompiled, filename:join(Out, "mnesia/ebin")})),
+    Config1 = lists:keystore(recompiled, 1, Config, {recompiled, filename:join(Out, "mnesia/ebin")}),
+    {Tables, Results} = run(ram_copies, recompiled, Config1),
     same(Expected, Results),
     ?assertEqual([], [Table || {table, Table} <- Own, lists:member(Table, Tables)]),
+    ?assertEqual(0, in_node(recompiled, stores, [], Config1)),
     ?assert(lists:member(set, Tables) andalso lists:member(disc, Tables)).
 
 cats_copies(Config) ->
@@ -56,6 +59,14 @@ in_node(Kind, Function, Arguments, Config) ->
         ++ [filename:dirname(code:which(Module)) || Module <- [cats, ?MODULE]],
     {ok, Peer, _} = peer:start_link(#{connection => standard_io, args => ["-pa" | Path]}),
     try peer:call(Peer, ?MODULE, Function, Arguments, 60000) after peer:stop(Peer) end.
+
+%% How many tables of a transaction and of one within it are in cats.
+stores() ->
+    ok = mnesia:start(),
+    Count = fun() -> length([Table || Table <- cats:all(), cats:info(Table, name) =:= mnesia_trans_store]) end,
+    {atomic, {atomic, Stores}} = mnesia:transaction(fun() -> mnesia:transaction(Count) end),
+    stopped = mnesia:stop(),
+    Stores.
 
 %% The options of a table reach cats, and bad ones abort the transaction.
 options(Config) ->

@@ -3,11 +3,11 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0]).
 -export([calls/1, funs/1, imports/1, applied/1, dets/1, own_apply/1, types/1, untouched/1, fun2ms/1, option/1, warned/1,
-         not_warned/1, warning_options/1, exceptions/1, named_calls/1, runs/1]).
+         not_warned/1, warning_options/1, exceptions/1, exceptions_by_variable/1, named_calls/1, runs/1]).
 
 all() ->
     [calls, funs, imports, applied, dets, own_apply, types, untouched, fun2ms, option, warned, not_warned,
-     warning_options, exceptions, named_calls, runs].
+     warning_options, exceptions, exceptions_by_variable, named_calls, runs].
 
 %% The transformed module, as text without its attributes.
 transformed(Lines) ->
@@ -244,7 +244,23 @@ exceptions(_Config) ->
                   [spaceless(lists:flatten(erl_pp:form(Form)))
                    || Form <- cats_transform:parse_transform(forms(Lines(Attributes)), Options), element(1, Form) =:= function])
      || {Attributes, Options} <- [{[], [Except]}, {["-compile({cats_transform, [{except, [{transformed, f}, {table, kept}]}]})."], []}]],
-    ?assertError({bad_exception, f}, cats_transform:parse_transform(forms(["f() -> ok."]), [{cats_transform, [{except, [f]}]}])).
+    [?assertError({bad_exception, Bad}, cats_transform:parse_transform(forms(["f() -> ok."]), [{cats_transform, [{except, [Bad]}]}]))
+     || Bad <- [f, {table, transformed, 1}, {call, {other, match, 2}, match, [3]}]].
+
+%% Tables in variables of a name, and functions that call one of ets.
+exceptions_by_variable(_Config) ->
+    Exceptions = [{table, kept}, {table, transformed, 'Kept'}, {table, other, 'T'}, {call, {other, match, 3}, match_object, [2, 3]}],
+    Lines = ["-import(ets, [insert/2]).",
+             "f(Kept, T) -> ets:insert(Kept, T), ets:insert(T, Kept), insert(Kept, T), insert(T, Kept), apply(ets, info, [Kept]).",
+             "g(Kept, T) -> ets:foldl(T, Kept, Kept), ets:foldl(Kept, Kept, T), apply(ets, foldr, [T, T, Kept]), ets:info(Kept, T).",
+             "h(Kept, T) -> other:match(T, kept, ets:info(T)), other:match(T, Kept, T), other:match(Kept, T, T), other:match(kept, T)."],
+    Expected = ["f(Kept, T) -> ets:insert(Kept, T), cats:insert(T, Kept), ets:insert(Kept, T), insert(T, Kept), apply(ets, info, [Kept]).",
+                "g(Kept, T) -> ets:foldl(T, Kept, Kept), cats:foldl(Kept, Kept, T), apply(ets, foldr, [T, T, Kept]), ets:info(Kept, T).",
+                "h(Kept, T) -> ets:match_object(kept, cats:info(T)), ets:match_object(Kept, T), other:match(Kept, T, T),"
+                " other:match(kept, T)."],
+    ?assertEqual([spaceless(Text) || Text <- Expected],
+                 [spaceless(lists:flatten(erl_pp:form(Form)))
+                  || {function, _, _, _, _} = Form <- cats_transform:parse_transform(forms(Lines), [{cats_transform, [{except, Exceptions}]}])]).
 
 %% Functions that take a module, named by an option: of another module, imported, and of the module itself.
 named_calls(_Config) ->

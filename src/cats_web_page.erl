@@ -299,9 +299,9 @@ function drawMeeting(table) {
   } else {
     parts.push(bars('Buckets by keys', seen.load.map(({size, number}) => [size === 16 ? '16 or more' : String(size), number])));
   }
-  const stream = seen.adaptations, noun = tree ? ' base nodes' : ' buckets';
+  const stream = seen.adaptations, noun = number => tree ? number === 1 ? ' base node' : ' base nodes' : ' buckets';
   parts.push(make('div', [make('h3', 'Adaptations'), ...stream.length ? [spark(stream.slice(-POINTS).map(one => one.number)),
-    make('ol', stream.slice(-6).reverse().map(one => make('li', ago(one.ago) + ': ' + one.kind + ' to ' + count(one.number) + noun)))] : [make('p', 'None so far.', {class: 'soft'})]]));
+    make('ol', stream.slice(-6).reverse().map(one => make('li', ago(one.ago) + ': ' + one.kind + ' to ' + count(one.number) + noun(one.number))))] : [make('p', 'None so far.', {class: 'soft'})]]));
   if (recorded) {
     parts.push(make('div', [make('h3', 'Met most, in ' + span(Math.round(recorded.time / 1e6))), make('ol', recorded.places.slice(0, 6).map(place => make('li',
       (place.strip ? 'part ' + place.strip : 'elsewhere') + ': ' + count(place.waits) + ' waits, ' + count(place.reads_repeated) + ' reads again, ' + place.processes.map(who).join(' '))))]));

@@ -183,7 +183,7 @@ function show(begin, end) {
   plan();
 }
 function zoom(factor, at) {
-  const middle = at === undefined ? (from + to) / 2 : at;
+  const centre = chosen && chosen.ts >= from && chosen.ts <= to ? chosen.ts : (from + to) / 2, middle = at === undefined ? centre : at;
   show(middle - (middle - from) * factor, middle + (to - middle) * factor);
 }
 function pan(share) { show(from + share * (to - from), to + share * (to - from)); }

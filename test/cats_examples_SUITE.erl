@@ -28,8 +28,12 @@ blocks(Document, Language) ->
 
 erlang(Config) ->
     Directory = proplists:get_value(priv_dir, Config),
+    {ok, Before} = file:get_cwd(),
+    %% Some write files.
+    ok = file:set_cwd(Directory),
     Ran = [in_process(fun() -> lists:foldl(fun(Block, Bindings) -> run(Block, Bindings, Directory) end, [], Blocks) end, Document)
            || Document <- documents(), Blocks <- [blocks(Document, "erlang")], Blocks =/= []],
+    ok = file:set_cwd(Before),
     ?assert(length(Ran) > 3).
 
 run("-module(" ++ Name = Source, Bindings, Directory) ->

@@ -1,5 +1,6 @@
 %% The timeline: what it records, that its files are well formed, and that it changes nothing of others.
 -module(cats_trace_SUITE).
+-measures(true).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([tables_and_calls/1, waits/1, convoy/1, adaptations_and_memory/1, lost/1, schedulers_and_monitor/1, monitor_of_others/1,
@@ -269,7 +270,8 @@ chosen_events(Config) ->
                          end, Config),
     ?assertEqual([<<"adaptation">>], lists:usort([Category || #{<<"cat">> := Category, <<"args">> := #{<<"table">> := <<"trace_some">>}}
                                                                   <- Events, Category =/= <<"table">>])),
-    ?assertEqual([], [Event || #{<<"cat">> := Category} = Event <- Events, lists:member(Category, [<<"call">>, <<"wait">>, <<"scheduler">>])]).
+    ?assertEqual([], [Event || #{<<"cat">> := Category} = Event <- Events,
+                               lists:member(Category, [<<"call">>, <<"wait">>, <<"scheduler">>])]).
 
 %% A call that has not ended when the trace does is shown until then.
 open_call(Config) ->
@@ -301,7 +303,8 @@ names(Config) ->
                  lists:sort(Shown)),
     {ok, Trace} = file:read_file(File),
     {ok, Html} = file:read_file(Page),
-    {match, [Inside]} = re:run(Html, "<script type='application/json' id='trace'>(.*?)</script>", [dotall, {capture, all_but_first, binary}]),
+    {match, [Inside]} = re:run(Html, "<script type='application/json' id='trace'>(.*?)</script>",
+                               [dotall, {capture, all_but_first, binary}]),
     ?assertEqual(cats_web_SUITE:decoded(Trace), cats_web_SUITE:decoded(Inside)),
     ?assertEqual(nomatch, re:run(Html, "https?://")),
     ?assertEqual(nomatch, re:run(Html, "(?i)<(script|link|img|iframe)[^>]* (src|href)='(?!data:)")),

@@ -359,8 +359,8 @@ impl Begin {
     }
 }
 
-/// Runs a wait for a lock, between two probes, counts it, and records it in a trace. `place` is the lock's address, or the hash of the key that it guards. `hash` is
-/// that of the key for which the caller wants the lock, or 0. To be called as [`Events::recorder`].
+/// Runs a wait for a lock, between two probes, counts it, and records it in a trace. `place` is the lock's address, or the hash of the key
+/// that it guards. `hash` is that of the key for which the caller wants the lock, or 0. To be called as [`Events::recorder`].
 #[inline(always)]
 pub fn waiting<R>(
     events: Option<&Events>,

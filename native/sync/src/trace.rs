@@ -4,8 +4,8 @@
 //! memory comes with the first event. A full ring loses its oldest events. While no recording is on, a place costs a load and a branch,
 //! and all of them are on paths that are rare or slow.
 //!
-//! A ring may be copied while its thread writes to it. So each place has a sequence number, as a sequence lock has (Boehm, "Can seqlocks get
-//! along with programming language memory models?", MSPC 2012).
+//! A ring may be copied while its thread writes to it. So each place has a sequence number, as a sequence lock has (Boehm, "Can seqlocks
+//! get along with programming language memory models?", MSPC 2012).
 
 use crate::epoch;
 use crate::facade::{fence, global, AtomicPtr, AtomicU64, Ordering};
@@ -210,9 +210,9 @@ impl<const N: usize> Ring<N> {
             // Relaxed: the number orders them.
             word.store(value, Ordering::Relaxed);
         }
-        // Release pairs with the Acquire in `read`: a reader that sees the number sees the words.
-        place.number.store(number + 1, Ordering::Release);
-        // Release pairs with the Acquire in `read`: a reader looks only for entries that were written.
+        // Relaxed: the next store publishes it.
+        place.number.store(number + 1, Ordering::Relaxed);
+        // Release pairs with the Acquire in `read`: a reader that looks for the entry sees its words, or later ones.
         self.written.store(number + 1, Ordering::Release);
     }
 
@@ -224,14 +224,12 @@ impl<const N: usize> Ring<N> {
         let mut lost = first;
         for number in first..written {
             let place = &self.places[number as usize % self.places.len()];
-            // Acquire pairs with the Release in `write`.
-            let before = place.number.load(Ordering::Acquire);
-            // Relaxed: between the two loads of the number.
+            // Relaxed: these words are not older than the entry. If one is newer, the number tells.
             let entry = std::array::from_fn(|i| place.words[i].load(Ordering::Relaxed));
             // Acquire pairs with the fence in `write`.
             fence(Ordering::Acquire);
             // Relaxed: the fence keeps it behind the words.
-            if before == number + 1 && place.number.load(Ordering::Relaxed) == before {
+            if place.number.load(Ordering::Relaxed) == number + 1 {
                 pass(entry);
             } else {
                 lost += 1;
@@ -379,7 +377,8 @@ unsafe impl Send for Recording {}
 unsafe impl Sync for Recording {}
 
 impl Recording {
-    /// Starts to record the kinds whose bits are set, up to `room` events of each thread, which is at least one. `None` if a recording is on.
+    /// Starts to record the kinds whose bits are set, up to `room` events of each thread, which is at least one. `None` if a recording
+    /// is on.
     pub fn start(kinds: u64, room: usize) -> Option<Self> {
         assert!(room > 0);
         let recorder = Box::into_raw(Box::new(Recorder {
@@ -562,7 +561,7 @@ mod tests {
                 });
             }
             for _ in 0..200 {
-                let recording = Recording::start(u64::MAX, 16).unwrap();
+                let recording = Recording::start(1 << Kind::Slice as u32, 16).unwrap();
                 thread::yield_now();
                 for slot in recording.slots() {
                     let (_, events, _) = recording.events(slot).unwrap();

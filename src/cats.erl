@@ -52,7 +52,7 @@
          delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, give_away/3, i/0, info/1, info/2,
          insert/2, insert/3, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4,
          lookup_elements/3, lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4,
-         rank/2, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, stats/0, stats/1, stats_delta/2, tab2list/1,
+         rank/2, removed/1, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, stats/0, stats/1, stats_delta/2, tab2list/1,
          take/2, take_many/2, touch/3, ttl/2, update/3, update/4, update_counter/3, update_counter/4, update_element/3,
          update_element/4, whereis/1]).
 
@@ -64,8 +64,8 @@
 -export([foldl/3, foldr/3, from_dets/2, from_ets/2, i/1, i/2, i/3, init_table/2, file2tab/1, file2tab/2, tab2file/2,
          tab2file/3, tabfile_info/1, table/1, table/2, to_dets/2, to_ets/2]).
 
--export_type([change/0, contention/0, recorded/0, engine/0, engine_option/0, fetch_options/0, increment/0, info_item/0, insert_options/0, key_range/0,
-              lifetime/0, option/0, tab/0, stats/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
+-export_type([change/0, contention/0, recorded/0, engine/0, engine_option/0, fetch_options/0, increment/0, info_item/0, insert_options/0,
+              key_range/0, lifetime/0, notify_option/0, option/0, tab/0, stats/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
 -type table() :: atom() | tid().
@@ -116,9 +116,13 @@
                 | {write_concurrency, boolean() | auto} | {read_concurrency, boolean()}
                 | {decentralized_counters, boolean()} | compressed | {engine, engine()} | engine_option()
                 | {snapshot_limit, Bytes :: non_neg_integer()} | {stats, boolean()} | {ttl, lifetime()} | {idle, lifetime()}
-                | {limit, limit()} | {evict, policy()}.
+                | {limit, limit()} | {evict, policy()} | {notify, pid()} | {notify, pid(), [notify_option()]}.
 %% An option of {@link new/2}. All but `engine', the {@link engine_option()}, `{heir, keep}', `snapshot_limit', `stats', `ttl', `idle',
-%% `limit' and `evict' are those of `ets'. With `{stats, true}' the table counts its operations, see {@link stats/1}.
+%% `limit', `evict' and `notify' are those of `ets'. With `{stats, true}' the table counts its operations, see {@link stats/1}.
+-type notify_option() :: {events, [expired | evicted]} | {send, objects | keys} | {queue, pos_integer()} | {batch, pos_integer()}
+                       | {interval, Milliseconds :: non_neg_integer()}.
+%% What a process is told of removed objects, see {@link removed/1}. By default all `events', whole `objects', of which at most
+%% 10,000 wait, in batches of at most 500, with a message 100 ms after the first one.
 -type limit() :: {objects, pos_integer()} | {bytes, pos_integer()}.
 %% What a table may hold. Bytes are those of memory, with those of binaries outside of the table.
 -type policy() :: s3_fifo | sieve | clock | none.
@@ -128,7 +132,7 @@
 -type insert_options() :: #{ttl => lifetime()}.
 %% How long the objects of {@link insert/3} live. By default as long as the table's option says.
 -type info_item() :: base_nodes | binary | compressed | decentralized_counters | engine | evict | fixed | heir | id | idle
-                   | keypos | limit | memory | name | named_table | node | owner | protection | read_concurrency
+                   | keypos | limit | memory | name | named_table | node | notify | owner | protection | read_concurrency
                    | safe_fixed | safe_fixed_monotonic_time | size | stats | ttl | type | write_concurrency.
 %% An item of {@link info/2}.
 -type match_pattern() :: atom() | tuple().
@@ -606,7 +610,7 @@ info_items() ->
 %% The items are those of `ets', and six more. `engine' is the {@link engine()} of the table. `base_nodes' is the
 %% number of parts into which engine `ca' has divided the table under contention. It is 1 without contention, and
 %% `undefined' for other engines. `ttl' and `idle' are the options of a table whose objects expire, and `undefined' for
-%% others. So are `limit' and `evict' for a table with a limit.
+%% others. So are `limit' and `evict' for a table with a limit. `notify' is `{Pid, Options}' with all of them, or `undefined'.
 %%
 %% `owner' is `undefined' for a table that nobody owns, and `heir' is `keep' for one that is kept, see {@link claim/1}.
 %%
@@ -827,6 +831,9 @@ memory() ->
 %% {@link update/3}. Reads move the time of option `idle' in steps of a sixteenth, so that few reads write. Both options are
 %% for `set' and `ordered_set' with the default engine, and not for `compressed' tables.
 %%
+%% `{notify, Pid}' and `{notify, Pid, Options}' let a process be told of the objects that expire or are evicted, see {@link
+%% removed/1}.
+%%
 %% `{limit, {objects, N}}' and `{limit, {bytes, N}}' bound what the table holds. Whoever adds an object makes room for it
 %% first: the table evicts others. So it never holds more than N objects. A limit of bytes counts what `info(Table, memory)'
 %% counts, and the binaries outside of the table that its objects refer to. The structure of the table may pass it for a
@@ -961,6 +968,27 @@ range_between(Table, From, To, Down, Limit, Called) ->
 rank(Table, Key) ->
     try
         cats_nif:rank(Table, Key)
+    catch
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+    end.
+
+%% @doc Returns objects that the table has removed by itself, each with the reason, and the number of those that were lost. For
+%% the process of option `notify' of {@link new/2} only. Not in `ets'.
+%%
+%% When there are such objects, that process gets the message `{cats_removed, Table}', with the identifier of the table, or with
+%% its name if it was named. It calls this function then, which returns a batch. If more are left, another message comes. No
+%% second message comes before the call.
+%%
+%% An object is told at most once, some time after it was removed, in no certain order. What a call deletes or replaces is not
+%% told. An object that `fetch/4' keeps is told when it goes. The table waits for nobody: objects for which option `queue' has no
+%% room are counted as lost. Those that are queued count in `info(Table, memory)'. When the process has ended, the table
+%% notices that within seconds, frees them and tells nobody any more. A new owner of the table changes nothing.
+%%
+%% Fails with `badarg' when the table has no option `notify', or has another process there.
+-spec removed(table()) -> {[{expired | evicted, ObjectOrKey :: term()}], Lost :: non_neg_integer()}.
+removed(Table) ->
+    try
+        cats_nif:removed(Table)
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.

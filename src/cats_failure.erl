@@ -92,8 +92,9 @@ error_info({Tables, _Cause} = Cause) when Tables =:= cats; Tables =:= ets ->
     {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
 error_info(Cause) ->
     Causes = [access, already_exists, badkey, default, id, keypos, nested, no_expiry, no_expiry_here, no_fetch_options, no_fun, no_limit_here,
-              no_contention, no_hash_table, no_insert_options, no_object, no_order_statistics, no_range, no_ranges, no_snapshots, no_time,
-              no_transactions, not_owner, nothing_delegated, nothing_evicted, other_key, overflow, owned, owner, position, snapshot, snapshot_limit, table_type, ttl_and_idle,
+              no_contention, no_hash_table, no_insert_options, no_notices, no_object, no_order_statistics, no_range, no_ranges, no_snapshots,
+              no_time, no_transactions, not_owner, not_receiver, nothing_delegated, nothing_evicted, nothing_removed, other_key, overflow, owned,
+              owner, position, snapshot, snapshot_limit, table_type, ttl_and_idle,
               type],
     case lists:member(Cause, Causes) of
         true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
@@ -155,6 +156,14 @@ explain(badarg, new, [_Name, _Options], nothing_evicted) ->
     #{2 => <<"option evict goes with option limit only">>};
 explain(badarg, new, [_Name, _Options], ttl_and_idle) ->
     #{2 => <<"a table has option ttl or option idle, not both: an object has one time">>};
+explain(badarg, new, [_Name, _Options], nothing_removed) ->
+    #{2 => <<"option notify goes with ttl, idle or limit only">>};
+explain(badarg, removed, [_Table], no_notices) ->
+    #{1 => <<"the table has no option notify">>};
+explain(badarg, removed, [_Table], not_receiver) ->
+    #{1 => <<"option notify of the table has another process">>};
+explain(Reason, removed, [Table], Cause) ->
+    as_ets(Reason, delete, [Table], Cause);
 explain(badarg, _Function, _Arguments, no_expiry) ->
     #{1 => <<"objects of the table cannot expire: create it with option ttl or idle">>};
 explain(badarg, insert, [_Table, _Objects, _Options], no_insert_options) ->

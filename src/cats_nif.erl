@@ -34,6 +34,7 @@
     fetched/3,
     insert_fetched/5,
     count_fetch/2,
+    removed/1,
     touch/3,
     ttl/2,
     take_many/2,
@@ -372,6 +373,9 @@ fetched(_Table, _Key, _Stale) -> erlang:nif_error(not_loaded).
 -spec insert_fetched(table(), WithKey :: tuple(), New :: tuple(), pos_integer() | infinity | default, Stale :: non_neg_integer()) ->
           boolean().
 insert_fetched(_Table, _WithKey, _New, _Time, _Stale) -> erlang:nif_error(not_loaded).
+
+-spec removed(table()) -> {[{expired | evicted, term()}], Lost :: non_neg_integer()}.
+removed(_Table) -> erlang:nif_error(not_loaded).
 
 -spec touch(table(), term(), pos_integer() | infinity) -> boolean().
 touch(_Table, _Key, _Time) -> erlang:nif_error(not_loaded).

@@ -16,6 +16,7 @@ pub use cats_engine::ca::{Stretch, LEAF_SIZES};
 pub use cats_engine::config::{Limit, Policy, Unit, READER_GROUPS};
 pub use cats_engine::hash::{View as Buckets, LOADS, STRIPS};
 pub use cats_engine::{Between, Range};
+pub use expiry::notices;
 pub use failure::{Cause, Failure};
 pub use object::schema::{OwnedKey, Probe};
 pub use object::{Object, ObjectRef, COPY_LIMIT};

@@ -99,6 +99,7 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
             safe_fixed(env, handle, |since| env.integer(since.monotonic))
         }
         _ if item == atoms::binary() => binaries(env, handle),
+        _ if item == env.atom("notify") => Ok(super::notices::info(env, handle)),
         _ if item == atoms::stats() => statistics(env, handle),
         _ if item == atoms::counters() => Ok(counters(env, handle)),
         _ if item == atoms::trace() => {

@@ -1,6 +1,7 @@
 //! `new/2`, `delete/1`, `rename/2`, `whereis/1`, `give_away/3`, `claim/1`, `setopts/2`, `safe_fixtable/2`, `all/0`.
 
 use super::expiry::lifetime;
+use super::notices;
 use super::*;
 use crate::entry::settings::reader_groups;
 use cats_sync::{probe_lazy, trace};
@@ -18,11 +19,13 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     // First, as they say how the terms of the options are read.
     let groups = reader_groups().ok_or(Failure::NoSettings)?;
     let mut collect = Collect::default();
-    let mut heir = None;
+    let (mut heir, mut receiver) = (None, None);
     let mut rest = options;
     while let Some((option, tail)) = env.cell(rest) {
         if let Some(item) = option_item(env, option) {
             collect.add(item);
+        } else if let Some(option) = notices::option(env, option) {
+            receiver = Some(option);
         } else {
             heir = heir_option(env, option)?;
         }
@@ -39,6 +42,13 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let table = Table::new(registry(), request, name.0, env.this_process().0)?;
     let table = TABLES.own(table);
+    if let Some((pid, options)) = receiver {
+        if let Err(failure) = notices::set(env, &table, pid, options) {
+            // SAFETY: nobody else knows the table, and it is given up here.
+            unsafe { table.discard() };
+            return Err(failure);
+        }
+    }
     registry().enter(&Vm(env), &guard, &table, heir)?;
     probe_lazy!(
         table_created,

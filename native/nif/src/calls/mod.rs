@@ -5,6 +5,7 @@
 //! | `read` | lookup, member and their kin |
 //! | `write` | insert, delete, take |
 //! | `update` | update_counter, update_element |
+//! | `notices` | removed, and option `notify` of new |
 //! | `one` | replace, remove, lookup_to_update, add |
 //! | `many` | take_many, delete_many, insert_many |
 //! | `expiry` | insert/3, touch, ttl |
@@ -26,6 +27,7 @@ pub mod expiry;
 pub mod info;
 pub mod manage;
 pub mod many;
+pub mod notices;
 pub mod one;
 pub mod order;
 pub mod read;

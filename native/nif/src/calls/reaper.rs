@@ -13,6 +13,7 @@ use crate::held;
 use crate::vm::monitor;
 use cats_sync::epoch;
 use cats_table::expiry::{self, Next};
+use cats_table::notices;
 use cats_table::reaper::{reap, Left};
 use std::thread::{self, Thread};
 use std::time::Duration;
@@ -43,6 +44,7 @@ pub fn start() -> bool {
     if REAPER.get().is_none() {
         epoch::on_garbage(wake);
         expiry::on_due(wake);
+        notices::on_notice(send);
         let Ok(thread) = thread::Builder::new().name("cats_reaper".into()).spawn(serve) else {
             return false;
         };
@@ -120,6 +122,24 @@ fn reap_slice() -> Left {
         left => left,
     }));
     left.unwrap_or(Left::Blocked)
+}
+
+/// Sends a message, the first element of a block, or only asks whether the process lives.
+fn send(pid: u64, message: Option<&Block>) -> bool {
+    let env = Outside.env();
+    let alive = monitor::is_alive(env, Term(pid));
+    let (true, Some(message), Some(to)) = (alive, message, env.local_pid(Term(pid))) else {
+        return alive;
+    };
+    // SAFETY: no precondition; freed below. This thread alone has it.
+    let own = unsafe { Env::new(enif_alloc_env()) };
+    if let Ok(message) = decode::term(own, message.as_ref().element(0)) {
+        // SAFETY: the message is a term of the environment, which is emptied by this.
+        unsafe { enif_send(env.raw(), &to, own.raw(), message.raw()) };
+    }
+    // SAFETY: made above, and nobody refers to it.
+    unsafe { enif_free_env(own.raw()) };
+    alive
 }
 
 /// The VM as a thread sees it that is none of the VM's own.

@@ -180,6 +180,7 @@ pub static FUNCTIONS: &[Function] = functions! {
     fetched/3 => calls::expiry::fetched,
     insert_fetched/5 => calls::expiry::insert_fetched,
     count_fetch/2 => calls::expiry::count_fetch,
+    removed/1 => calls::notices::removed,
     touch/3 => calls::expiry::touch,
     ttl/2 => calls::expiry::ttl,
     take_many/2 => calls::many::take_many,

@@ -1,5 +1,6 @@
-//! Which contents have leases, and when the reaper turns their wheels.
+//! Which contents have leases, and when the reaper turns their wheels and sends their messages.
 
+pub mod notices;
 pub(crate) mod wheel;
 
 use crate::table::store::leased::Leases;

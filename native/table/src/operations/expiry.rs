@@ -1,12 +1,15 @@
 //! Objects that expire: their times, and what counts only those that live.
 
+use crate::expiry::notices::{Notices, Why};
 use crate::failure::{Cause, Failure};
 use crate::object::schema::Probe;
-use crate::object::{Object, ObjectRef};
+use crate::object::{retire_body, Object, ObjectRef};
 use crate::operations::insert::Incoming;
-use crate::table::Handle;
+use crate::table::{Handle, Table};
+use cats_engine::Entry;
 use cats_term::lease::{Request, NEVER};
 use cats_term::Scratch;
+use std::sync::Arc;
 
 /// A time after now: some milliseconds, or no end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +33,45 @@ impl Time {
     }
 }
 
-impl Handle<'_> {
+impl Table {
+    /// Lets a process be told what the table removes by itself. Before anybody else knows the table. False if it removes nothing.
+    pub fn set_notices(&self, notices: Arc<Notices>) -> bool {
+        // SAFETY: nobody else knows the table, so it keeps its contents.
+        let leases = unsafe { &*self.store_pointer() }.leases();
+        leases.map(|leases| leases.set_notices(notices)).is_some()
+    }
+}
+
+impl<'g> Handle<'g> {
+    /// Who is told what the table removes by itself.
+    pub fn notices(self) -> Option<&'g Arc<Notices>> {
+        self.store().leases()?.notices()
+    }
+
+    /// What [`Notices::take`] has taken is given to `show`, and retired.
+    pub fn show_removed<E>(
+        self,
+        batch: Vec<(Entry, Why)>,
+        patient: fn() -> bool,
+        mut show: impl FnMut(&ObjectRef<'_>, Why) -> Result<(), E>,
+    ) -> Result<(), E>
+    where
+        E: From<Failure>,
+    {
+        let mut result = Ok(());
+        for (entry, why) in batch {
+            if result.is_ok() {
+                let mut scratch = Scratch::new();
+                // SAFETY: the object was removed, and belongs to the batch.
+                let object = unsafe { ObjectRef::read_within(entry, self.table.key(), patient, &mut scratch) };
+                result = object.map_err(E::from).and_then(|object| show(&object, why));
+            }
+            // SAFETY: as above. Others may still read it under their guards.
+            unsafe { retire_body(self.guard, entry.body) }
+        }
+        result
+    }
+
     /// Fails unless objects of the table can expire.
     pub fn check_expiry(self) -> Result<(), Failure> {
         match self.table.options().leased() {

@@ -670,6 +670,9 @@ impl Registry {
             }
             // What other calls count in the old contents from here on is not told any more.
             fresh.absorb_events(handle.store());
+            if let (Some(new), Some(notices)) = (fresh.leases(), handle.notices()) {
+                new.set_notices(notices.clone());
+            }
             Ok(table.replace_store(fresh.into_raw()))
         })??;
         // SAFETY: the table has another store now: nobody finds this one any more.

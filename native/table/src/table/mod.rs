@@ -312,7 +312,7 @@ impl Table {
     ///
     /// # Safety
     /// Nobody else knows it, and this is called once.
-    pub(crate) unsafe fn discard(&self) {
+    pub unsafe fn discard(&self) {
         self.kill();
         if !self.is_blank() {
             // SAFETY: the table owns the store.

@@ -15,6 +15,7 @@
 
 use super::limited::{Limits, Paying};
 use super::{DefaultEngine, Store};
+use crate::expiry::notices::{Notices, Why};
 use crate::expiry::wake_by;
 use crate::expiry::wheel::{Wheel, CROWD};
 use crate::failure::Failure;
@@ -29,6 +30,7 @@ use cats_sync::facade::{AtomicU64, AtomicUsize, Ordering};
 use cats_sync::Busy;
 use cats_term::lease::{Lease, Request, NEVER, NOWHERE};
 use cats_term::{is_immediate, TermRef, NIL};
+use std::sync::{Arc, OnceLock};
 
 /// A read moves the deadline of an object only if that becomes later by this part of the table's idle time.
 const IDLE_PARTS: u64 = 16;
@@ -57,6 +59,8 @@ pub struct Leases {
     wheel: Items,
     /// For a table with a limit.
     limits: Option<Limits>,
+    /// For a table that tells a process what it removes.
+    notices: OnceLock<Arc<Notices>>,
 }
 
 enum Items {
@@ -191,6 +195,32 @@ impl Leases {
             key,
             wheel,
             limits,
+            notices: OnceLock::new(),
+        }
+    }
+
+    /// Who is told what is removed.
+    pub fn notices(&self) -> Option<&Arc<Notices>> {
+        self.notices.get()
+    }
+
+    /// Before anybody else knows the contents.
+    pub fn set_notices(&self, notices: Arc<Notices>) {
+        self.notices.get_or_init(|| notices);
+    }
+
+    /// Gives up an object that the table has removed by itself.
+    ///
+    /// # Safety
+    /// The body is that of an object to which nothing links any more. It is given up once.
+    #[inline]
+    pub unsafe fn part_with(&self, guard: &Guard, body: u64, why: Why) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match self.notices() {
+                Some(notices) => notices.take_over(guard, body, why),
+                None => retire_body(guard, body),
+            }
         }
     }
 
@@ -257,13 +287,17 @@ impl Leases {
         Some(false)
     }
 
-    /// The time at which the next slot of the wheel may fire.
+    /// The time at which the next slot of the wheel may fire, or the process that is told of removals is to be sent a message.
     pub fn due(&self) -> u64 {
-        wheel!(self, wheel => wheel.due())
+        let notices = self.notices().map_or(u64::MAX, |notices| notices.due());
+        wheel!(self, wheel => wheel.due()).min(notices)
     }
 
     pub fn bytes(&self) -> usize {
-        size_of::<Self>() + wheel!(self, wheel => wheel.bytes()) + self.limits.as_ref().map_or(0, Limits::bytes)
+        size_of::<Self>()
+            + wheel!(self, wheel => wheel.bytes())
+            + self.limits.as_ref().map_or(0, Limits::bytes)
+            + self.notices().map_or(0, |notices| notices.bytes())
     }
 
     pub fn limits(&self) -> Option<&Limits> {
@@ -305,7 +339,7 @@ impl Leases {
 
     /// Runs a change of a locked place that knows nothing of leases. `old` is what the place has, and `now` is
     /// [the time for it](Self::time_for). An object that has expired is hidden from the change, and removed. Its body is stored in `gone`,
-    /// for the caller to retire after the step.
+    /// for the caller to part with after the step.
     #[inline(always)]
     pub fn change<R>(
         &self,
@@ -558,7 +592,7 @@ impl Leases {
         })?;
         if gone != 0 {
             // SAFETY: nothing links to the object any more.
-            unsafe { retire_body(guard, gone) }
+            unsafe { self.part_with(guard, gone, Why::Expired) }
         }
         Ok(())
     }
@@ -607,6 +641,9 @@ impl Leases {
 
     /// The reaper's work, until `more` returns false. Returns whether it is complete.
     pub fn expire(&self, store: &Store, guard: &Guard, more: &mut dyn FnMut() -> bool) -> Result<bool, Busy> {
+        if let Some(notices) = self.notices() {
+            notices.ring(guard);
+        }
         let now = clock::now();
         if !wheel!(self, wheel => wheel.is_crowded() || wheel.due() <= now) {
             return Ok(true);
@@ -684,7 +721,7 @@ pub struct LeasedPlaces<'a, 'l> {
     pub now: u64,
     /// For a table with a limit.
     pub paying: Option<&'a mut Paying<'l>>,
-    /// The bodies of objects that have expired and were removed. The caller retires them.
+    /// The bodies of objects that have expired and were removed. The caller parts with them.
     pub gone: Vec<u64>,
 }
 

@@ -6,8 +6,9 @@ use super::{DefaultEngine, Store};
 use crate::evict::account::{Account, Limit, Purse, Unit};
 use crate::evict::policy::{Item, Met, Policy, Rule, OFTEN};
 use crate::evict::shards::Shards;
+use crate::expiry::notices::Why;
 use crate::object::schema::{Exact, Probe};
-use crate::object::{key_of, lease_of, memory_of, retire_body};
+use crate::object::{key_of, lease_of, memory_of};
 use crate::snapshot::patience;
 use cats_engine::hash::Hash;
 use cats_engine::{hash_of, mix, Engine, Entry, Step};
@@ -286,7 +287,7 @@ impl Limits {
         freed: &Cell<i64>,
         update: impl FnOnce(&mut dyn FnMut(Option<Entry>) -> Step) -> Result<(), Busy>,
     ) -> Met {
-        let (mut met, mut gone) = (Met::Gone, 0);
+        let (mut met, mut gone, mut why) = (Met::Gone, 0, Why::Evicted);
         let done = update(&mut |old| {
             let Some(entry) = old else {
                 return Step::Keep;
@@ -305,19 +306,24 @@ impl Limits {
                 met = Met::Stays;
                 return Step::Keep;
             }
-            let why = if expired { Event::Expired } else { Event::Evicted };
+            let event;
+            (event, why) = match expired {
+                true => (Event::Expired, Why::Expired),
+                false => (Event::Evicted, Why::Evicted),
+            };
             if let Some(leases) = store.leases() {
                 // SAFETY: the place is locked.
-                unsafe { leases.count_out(store, entry, why) };
+                unsafe { leases.count_out(store, entry, event) };
             }
             (met, gone) = (Met::Evicted, entry.body);
             Step::Remove
         });
         if gone != 0 {
-            // SAFETY: the object lives as long as the guard, and nothing links to it any more.
-            unsafe {
-                freed.set(freed.get() + self.cost(gone));
-                retire_body(guard, gone);
+            // SAFETY: the object lives as long as the guard.
+            freed.set(freed.get() + unsafe { self.cost(gone) });
+            if let Some(leases) = store.leases() {
+                // SAFETY: nothing links to the object any more.
+                unsafe { leases.part_with(guard, gone, why) }
             }
         }
         done.map_or(Met::Busy, |()| met)

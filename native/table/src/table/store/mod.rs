@@ -4,10 +4,11 @@ pub(crate) mod leased;
 pub(crate) mod limited;
 pub(crate) mod other;
 
+use crate::expiry::notices::Why;
 use crate::failure::Failure;
 use crate::object::group::free_entry;
 use crate::object::schema::{Exact, Ordered, Probe};
-use crate::object::{retire_body, ObjectRef};
+use crate::object::ObjectRef;
 use crate::snapshot::history::{History, Writer};
 use crate::snapshot::Snapshot;
 use crate::table::engines::EngineName;
@@ -548,7 +549,7 @@ impl Store {
         })?;
         if gone != 0 {
             // SAFETY: the place has another entry now, or none.
-            unsafe { retire_body(guard, gone) }
+            unsafe { leases.part_with(guard, gone, Why::Expired) }
         }
         Ok(result)
     }
@@ -586,7 +587,7 @@ impl Store {
             })?;
             if gone != 0 {
                 // SAFETY: the place has another entry now, or none.
-                unsafe { retire_body(guard, gone) }
+                unsafe { leases.part_with(guard, gone, Why::Expired) }
             }
             match done {
                 Ok(result) => {
@@ -909,7 +910,7 @@ impl Store {
                 (Ok((result, gone)), _) => {
                     for body in gone {
                         // SAFETY: the places have other entries now, or none.
-                        unsafe { retire_body(guard, body) }
+                        unsafe { leases.part_with(guard, body, Why::Expired) }
                     }
                     if let Some(paying) = paying {
                         paying.limits.settle(self, guard, paying);

@@ -1,0 +1,248 @@
+%% Option `notify' and `cats:removed/1': a process is told which objects a table has removed by itself.
+-module(cats_notify_SUITE).
+-include_lib("stdlib/include/assert.hrl").
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
+-export([expired/1, evicted/1, what_is_asked_for/1, one_message/1, batches/1, a_slow_process/1, a_dead_process/1, not_told/1, owners/1,
+         replaced_contents/1, renewed/1, names/1, each_once/1, memory/1, info/1, explanations/1]).
+
+suite() -> [{timetrap, {minutes, 3}}].
+
+all() ->
+    [expired, evicted, what_is_asked_for, one_message, batches, a_slow_process, a_dead_process, not_told, owners, replaced_contents,
+     renewed, names, each_once, memory, info, explanations].
+
+init_per_suite(Config) ->
+    {ok, _} = application:ensure_all_started(cats),
+    Config.
+
+end_per_suite(_Config) -> ok.
+
+end_per_testcase(_Case, _Config) -> cats_nif:stop_clock(false).
+
+types() -> [set, ordered_set].
+
+message(Table) -> receive {cats_removed, Table} -> ok after 5000 -> error(no_message) end.
+
+no_message() -> receive {cats_removed, _} = Message -> error(Message) after 150 -> ok end.
+
+%% All that is told until so many objects were told or lost.
+told(Table, Number) -> told(Table, Number, {[], 0}).
+
+told(_Table, Number, {Removed, Lost}) when length(Removed) + Lost >= Number -> {lists:sort(Removed), Lost};
+told(Table, Number, {Removed, Lost}) ->
+    message(Table),
+    {More, Less} = cats:removed(Table),
+    told(Table, Number, {More ++ Removed, Lost + Less}).
+
+%% All kinds of keys and values, and objects of different sizes.
+objects() ->
+    [{a}, {1, 2}, {2.5, <<"text">>}, {<<"a key">>, [1, 2, {3}]}, {{tuple, 1}, #{a => <<0:8000>>}, self()}, {fun lists:map/2, make_ref()}].
+
+expired(_Config) ->
+    [begin
+         Table = cats:new(t, [Type, public, {ttl, 20}, {notify, self(), [{interval, 5}]}]),
+         true = cats:insert(Table, objects()),
+         ?assertEqual({lists:sort([{expired, Object} || Object <- objects_again(Table)]), 0}, told(Table, 6))
+     end || Type <- types()].
+
+%% References differ each time that the list is made.
+objects_again(Table) -> cats:tab2list(Table).
+
+evicted(_Config) ->
+    [begin
+         Table = cats:new(t, [Type, public, {limit, {objects, 10}}, {evict, Policy}, {notify, self(), [{interval, 5}]}]),
+         [true = cats:insert(Table, {N, N}) || N <- lists:seq(1, 100)],
+         {Removed, 0} = told(Table, 90),
+         Left = cats:tab2list(Table),
+         ?assertEqual(lists:sort([{evicted, {N, N}} || N <- lists:seq(1, 100), not lists:member({N, N}, Left)]), Removed),
+         no_message()
+     end || Type <- types(), Policy <- [s3_fifo, sieve, clock]].
+
+what_is_asked_for(_Config) ->
+    [begin
+         Table = cats:new(t, [Type, public, {keypos, 2}, {ttl, infinity}, {limit, {objects, 2}},
+                              {notify, self(), [{events, Events}, {send, Send}, {interval, 0}]}]),
+         true = cats:insert(Table, {x, {key, 1}}, #{ttl => 1}),
+         cats_test_lib:eventually(fun() -> cats:info(Table, size) =:= 0 end),
+         [true = cats:insert(Table, {x, {key, N}}) || N <- [2, 3, 4]],
+         Expired = [{expired, {key, 1}} || lists:member(expired, Events)],
+         Evicted = [evicted || lists:member(evicted, Events)],
+         {Removed, 0} = told(Table, length(Expired ++ Evicted)),
+         Keys = [{Why, case Send of keys -> What; objects -> {x, Key} = What, Key end} || {Why, What} <- Removed],
+         ?assertMatch({Expired, [_ | _], _}, {[Pair || {expired, _} = Pair <- Keys], Keys, Evicted}),
+         ?assertEqual(Evicted, [evicted || {evicted, {key, N}} <- Keys, N > 1])
+     end || Type <- types(), Send <- [objects, keys], Events <- [[expired], [evicted], [expired, evicted]]].
+
+%% However much is removed, one message comes until the process has come for it.
+one_message(_Config) ->
+    Table = cats:new(t, [public, {limit, {objects, 1}}, {notify, self(), [{interval, 1}, {batch, 1000000}]}]),
+    [begin
+         [true = cats:insert(Table, {N}) || N <- lists:seq(1, 50)],
+         timer:sleep(20)
+     end || _ <- lists:seq(1, 10)],
+    message(Table),
+    no_message(),
+    ?assertMatch({[_ | _], 0}, cats:removed(Table)),
+    ?assertEqual({[], 0}, cats:removed(Table)),
+    no_message(),
+    true = cats:insert(Table, {new}),
+    message(Table),
+    ?assertMatch({[{evicted, {50}}], 0}, cats:removed(Table)).
+
+batches(_Config) ->
+    Table = cats:new(t, [public, {limit, {objects, 1}}, {notify, self(), [{interval, 1}, {batch, 7}]}]),
+    [true = cats:insert(Table, {N}) || N <- lists:seq(0, 100)],
+    Batches = [begin message(Table), {Batch, 0} = cats:removed(Table), length(Batch) end || _ <- lists:seq(1, 15)],
+    ?assertEqual(lists:duplicate(14, 7) ++ [2], Batches),
+    no_message(),
+    %% Large objects come in smaller batches, so that no call is long.
+    Large = cats:new(t, [public, {limit, {objects, 1}}, {notify, self(), [{interval, 1}]}]),
+    [true = cats:insert(Large, {N, lists:seq(1, 10000)}) || N <- lists:seq(0, 50)],
+    message(Large),
+    {Some, 0} = cats:removed(Large),
+    ?assert(length(Some) < 25),
+    ?assertMatch({_, 0}, told(Large, 50 - length(Some))).
+
+%% Nobody waits for it. Its mailbox and the queue have a bound.
+a_slow_process(_Config) ->
+    Table = cats:new(t, [public, {limit, {objects, 10}}, {notify, self(), [{queue, 100}, {interval, 0}]}]),
+    [true = cats:insert(Table, {N}) || N <- lists:seq(1, 10010)],
+    timer:sleep(20),
+    ?assertEqual({message_queue_len, 1}, process_info(self(), message_queue_len)),
+    ?assertMatch({[_ | _], 9900}, told(Table, 10000)),
+    true = cats:insert(Table, {last}),
+    ?assertMatch({[{evicted, _}], 0}, told(Table, 1)).
+
+a_dead_process(_Config) ->
+    [begin
+         Receiver = spawn(fun() -> receive {cats_removed, _} when Reads -> receive stop -> ok end; stop -> ok end end),
+         Table = cats:new(t, [public, {limit, {objects, 10}}, {notify, Receiver, [{interval, 0}, {queue, 100000}]}]),
+         [true = cats:insert(Table, {N, lists:seq(1, 100)}) || N <- lists:seq(1, 1000)],
+         timer:sleep(20),
+         Memory = cats:info(Table, memory),
+         ?assertMatch({Receiver, [_ | _]}, cats:info(Table, notify)),
+         cats_test_lib:stop(Receiver, kill),
+         cats_test_lib:eventually(fun() ->
+                                          true = cats:insert(Table, {rand:uniform(), x}),
+                                          cats:info(Table, notify) =:= undefined
+                                  end),
+         ?assert(cats:info(Table, memory) < Memory div 10),
+         [true = cats:insert(Table, {N, x}) || N <- lists:seq(1, 1000)],
+         ?assert(cats:info(Table, memory) < Memory div 10)
+     end || Reads <- [true, false]].
+
+%% What calls remove is not told, nor what goes with the table.
+not_told(_Config) ->
+    Table = cats:new(t, [public, {ttl, infinity}, {limit, {objects, 100}}, {notify, self(), [{interval, 0}]}]),
+    true = cats:insert(Table, [{N, x} || N <- lists:seq(1, 50)]),
+    true = cats:delete(Table, 1),
+    true = cats:insert(Table, {2, y}),
+    [_] = cats:take(Table, 3),
+    10 = cats:select_delete(Table, [{{'$1', '_'}, [{'>', '$1', 40}], [true]}]),
+    true = cats:delete_all_objects(Table),
+    true = cats:insert(Table, [{N, x} || N <- lists:seq(1, 50)]),
+    no_message(),
+    ?assertEqual({[], 0}, cats:removed(Table)),
+    true = cats:delete(Table),
+    no_message().
+
+%% The process stays that of the option. The table may have another owner.
+owners(_Config) ->
+    Table = cats:new(t, [public, {ttl, 20}, {notify, self(), [{interval, 0}]}]),
+    Other = spawn_link(fun() -> receive stop -> ok end end),
+    true = cats:give_away(Table, Other, x),
+    true = cats:insert(Table, {1}),
+    ?assertEqual({[{expired, {1}}], 0}, told(Table, 1)),
+    Others = cats:new(t, [public, {ttl, 20}, {notify, Other}]),
+    ?assertEqual(not_receiver, cats_test_lib:cause(fun() -> cats:removed(Others) end)),
+    Other ! stop.
+
+replaced_contents(_Config) ->
+    Table = cats:new(t, [public, {ttl, 20}, {notify, self(), [{interval, 0}]}]),
+    true = cats:insert(Table, {1}),
+    true = cats:delete_all_objects(Table),
+    true = cats:insert(Table, {2}),
+    ?assertEqual({[{expired, {2}}], 0}, told(Table, 1)).
+
+%% An object that a fetch keeps is told when it goes.
+renewed(_Config) ->
+    Table = cats:new(t, [public, {ttl, 20}, {notify, self(), [{interval, 0}]}]),
+    {1, old} = cats:fetch(Table, 1, fun(_) -> {1, old} end, #{stale => 100000}),
+    {2, old} = cats:fetch(Table, 2, fun(_) -> {2, old} end, #{}),
+    ?assertEqual({[{expired, {2, old}}], 0}, told(Table, 1)),
+    {1, old} = cats:fetch(Table, 1, fun(_) -> {1, new} end, #{stale => 100000}),
+    ?assertEqual({[{expired, {1, old}}], 0}, told(Table, 1)),
+    cats:delete(cats_fetch).
+
+names(_Config) ->
+    Named = cats:new(notified, [named_table, public, {ttl, 10}, {notify, self(), [{interval, 0}]}]),
+    true = cats:insert(notified, {1}),
+    ?assertEqual({[{expired, {1}}], 0}, told(Named, 1)),
+    true = cats:delete(Named).
+
+%% Several processes add objects. Each of them is there, was told or is lost, and none twice.
+each_once(_Config) ->
+    [begin
+         Limit = case Kind of limit -> [{limit, {objects, 100}}]; ttl -> [{ttl, 5}] end,
+         Table = cats:new(t, [Type, public, {notify, self(), [{interval, 1}, {queue, 2000}]} | Limit]),
+         Writer = fun(Me) -> fun() -> [true = cats:insert(Table, {{Me, N}, N}) || N <- lists:seq(1, 20000)] end end,
+         Test = self(),
+         spawn_link(fun() -> cats_test_lib:together([Writer(Me) || Me <- [1, 2, 3]]), Test ! done end),
+         {Removed, Lost} = collect(Table, {[], 0}),
+         ?assertEqual(length(Removed), length(lists:usort(Removed))),
+         ?assertEqual(60000, length(Removed) + Lost + cats:info(Table, size)),
+         ct:log("~p: ~b told, ~b lost", [{Type, Kind}, length(Removed), Lost])
+     end || Type <- types(), Kind <- [limit, ttl]].
+
+collect(Table, {Removed, Lost}) ->
+    receive
+        {cats_removed, Table} ->
+            {More, Less} = cats:removed(Table),
+            collect(Table, {More ++ Removed, Lost + Less});
+        done ->
+            timer:sleep(300),
+            rest(Table, {Removed, Lost})
+    end.
+
+rest(Table, {Removed, Lost}) ->
+    _ = cats:info(Table, size),
+    case cats:removed(Table) of
+        {[], 0} -> flush(Table), {Removed, Lost};
+        {More, Less} -> rest(Table, {More ++ Removed, Lost + Less})
+    end.
+
+flush(Table) -> receive {cats_removed, Table} -> flush(Table) after 0 -> ok end.
+
+%% What is queued counts, and is freed with the table.
+memory(_Config) ->
+    Table = cats:new(t, [public, {limit, {objects, 1}}, {notify, self(), [{queue, 1000000}]}]),
+    Before = cats:info(Table, memory),
+    [true = cats:insert(Table, {N, lists:seq(1, 100)}) || N <- lists:seq(1, 1000)],
+    ?assert(cats:info(Table, memory) - Before > 1000 * 100),
+    told(Table, 999),
+    ?assert(cats:info(Table, memory) - Before < 1000),
+    [true = cats:insert(Table, {N, lists:seq(1, 100)}) || N <- lists:seq(1, 1000)],
+    true = cats:delete(Table).
+
+info(_Config) ->
+    Self = self(),
+    Default = [{events, [expired, evicted]}, {send, objects}, {queue, 10000}, {batch, 500}, {interval, 100}],
+    ?assertEqual({Self, Default}, cats:info(cats:new(t, [{ttl, 10}, {notify, Self}]), notify)),
+    Given = [{events, [evicted]}, {send, keys}, {queue, 1}, {batch, 2}, {interval, 0}],
+    ?assertEqual({Self, Given}, cats:info(cats:new(t, [{idle, 10}, {notify, Self, Given}]), notify)),
+    ?assertEqual(undefined, cats:info(cats:new(t, [{ttl, 10}]), notify)),
+    ?assertEqual(undefined, cats:info(cats:new(t, []), notify)),
+    ?assertEqual(undefined, cats:info(cats:snapshot(cats:new(t, [{ttl, 10}, {notify, Self}])), notify)).
+
+explanations(_Config) ->
+    ?assertEqual(#{2 => <<"option notify goes with ttl, idle or limit only">>}, cats_test_lib:remarks(new, [t, [{notify, self()}]])),
+    [?assertMatch(#{2 := <<"invalid option: ", _/binary>>}, cats_test_lib:remarks(new, [t, [{ttl, 1}, Option]]))
+     || Option <- [{notify, x}, {notify, self(), x}, {notify, self(), [x]}, {notify, self(), [{queue, 0}]}, {notify, self(), [{batch, 0}]},
+                   {notify, self(), [{interval, -1}]}, {notify, self(), [{events, []}]}, {notify, self(), [{events, [deleted]}]},
+                   {notify, self(), [{send, all}]}, {notify, self(), [{batch, 1} | x]}]],
+    ?assertEqual(#{1 => <<"the table has no option notify">>}, cats_test_lib:remarks(removed, [cats:new(t, [{ttl, 1}])])),
+    Other = spawn_link(fun() -> receive stop -> ok end end),
+    ?assertEqual(#{1 => <<"option notify of the table has another process">>},
+                 cats_test_lib:remarks(removed, [cats:new(t, [{ttl, 1}, {notify, Other}])])),
+    ?assertMatch(#{1 := _}, cats_test_lib:remarks(removed, [no_table])),
+    Other ! stop.

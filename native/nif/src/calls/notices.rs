@@ -17,9 +17,9 @@ const DEFAULT: Options = Options {
 /// `{notify, Pid}` or `{notify, Pid, Options}`.
 #[cold]
 pub(super) fn option(env: Env, option: Term) -> Option<(Term, Options)> {
-    let (what, pid, mut rest) = match env.tuple_elements(option)? {
-        &[what, pid] => (what, pid, Term(NIL)),
-        &[what, pid, options] => (what, pid, options),
+    let (what, pid, mut rest) = match *env.tuple_elements(option)? {
+        [what, pid] => (what, pid, Term(NIL)),
+        [what, pid, options] => (what, pid, options),
         _ => return None,
     };
     if what != env.atom("notify") {

@@ -38,7 +38,8 @@
 start(Options) ->
     case gen_server:start(?MODULE, {self(), Options}, []) of
         {ok, Trace} -> {ok, Trace};
-        ignore -> {error, already_tracing}
+        ignore -> {error, already_tracing};
+        {error, {Reason, _Stack}} -> error(Reason)
     end.
 
 %% @private

@@ -18,7 +18,7 @@
 %%     place of a key, the object at a place, and the objects between two keys.</li>
 %% <li>A table with option `{heir, keep}' outlives its owner. {@link claim/1} gives it a new one.</li>
 %% <li>{@link from_ets/2} and {@link to_ets/2} copy a table from and to `ets'.</li>
-%% <li>{@link memory/0} returns the memory of all tables and snapshots.</li>
+%% <li>{@link memory/0} returns the memory of all tables and snapshots, and {@link garbage/0} what waits to be freed.</li>
 %% <li>{@link engines/0} lists the structures that can hold a table. Option `engine' of {@link new/2} chooses one,
 %%     and {@link info/2} returns it.</li>
 %% </ul>
@@ -49,7 +49,7 @@
 -module(cats).
 
 -export([add/3, all/0, claim/1, contention/1, contention/2, count/2, count/3, delete/1, delete/2, delete_all_objects/1, delete_many/2,
-         delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, give_away/3, i/0, info/1, info/2,
+         delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, garbage/0, give_away/3, i/0, info/1, info/2,
          insert/2, insert/3, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4,
          lookup_elements/3, lookup_many/2, member/2, memory/0, new/2, next/2, next_lookup/2, nth/2, prev/2, prev_lookup/2, range/3, range/4,
          rank/2, removed/1, rename/2, replace/3, safe_fixtable/2, setopts/2, slot/2, snapshot/1, stats/0, stats/1, stats_delta/2, tab2list/1,
@@ -796,6 +796,17 @@ lookup_many(Table, Keys, Called) ->
 member(Table, Key) ->
     try
         cats_nif:member(Table, Key)
+    catch
+        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+    end.
+
+%% @doc Returns how many blocks of memory were taken out of use, as objects were replaced and deleted, and how many of those
+%% were freed. `bytes' is about the memory of the others. They are freed when no call is left that began before and may still
+%% read them. It is normal that some wait. The last blocks of each scheduler, 64 at most, are not counted yet. Not in `ets'.
+-spec garbage() -> #{retired := non_neg_integer(), freed := non_neg_integer(), bytes := non_neg_integer()}.
+garbage() ->
+    try cats_nif:garbage() of
+        {Retired, Freed, Bytes} -> #{retired => Retired, freed => Freed, bytes => Bytes}
     catch
         error:Cause:Stack -> cats_failure:handle(Cause, Stack)
     end.

@@ -86,6 +86,7 @@
     stop_clock/1,
     configure/1,
     settings/0,
+    garbage/0,
     memory/0,
     structure/3,
     adaptations/1,
@@ -575,6 +576,9 @@ configure(_Settings) -> erlang:nif_error(not_loaded).
 settings() -> erlang:nif_error(not_loaded).
 
 %% @doc Bytes that all tables hold.
+-spec garbage() -> {Retired :: non_neg_integer(), Freed :: non_neg_integer(), Bytes :: non_neg_integer()}.
+garbage() -> erlang:nif_error(not_loaded).
+
 -spec memory() -> non_neg_integer().
 memory() -> erlang:nif_error(not_loaded).
 

@@ -4,6 +4,7 @@
 %%
 %% <ul>
 %% <li>`[cats, memory]': the measurement `total' has the bytes of all tables and snapshots, see {@link cats:memory/0}.</li>
+%% <li>`[cats, garbage]': the figures of {@link cats:garbage/0}.</li>
 %% <li>`[cats, system_counts]': `table_count'.</li>
 %% <li>`[cats, table]', for each table: the integers of {@link cats:stats/1}, but `time'. `size' and `memory' are of this
 %% moment, and the others count since the table was made. The metadata are `table', `id', `name', `type', `engine' and
@@ -25,6 +26,7 @@ measure(Tables) when is_integer(Tables), Tables >= 0 ->
     case code:ensure_loaded(telemetry) of
         {module, Telemetry} ->
             Telemetry:execute([cats, memory], #{total => cats:memory()}, #{}),
+            Telemetry:execute([cats, garbage], cats:garbage(), #{}),
             Telemetry:execute([cats, system_counts], #{table_count => length(cats:all())}, #{}),
             lists:foreach(fun(#{stats := Stats} = Row) ->
                                   Telemetry:execute([cats, table], measurements(Stats), maps:remove(stats, Row))

@@ -17,7 +17,7 @@ node() ->
     Memory = maps:from_list([{Kind, erlang:memory(Kind)} || Kind <- [total, processes, system, binary, ets]]),
     #{node => atom_to_list(erlang:node()), otp => erlang:system_info(otp_release), uptime => Uptime div 1000, version => version(),
       schedulers => erlang:system_info(schedulers_online), processes => erlang:system_info(process_count),
-      tables => length(cats:all()), memory => Memory#{cats => cats:memory()}}.
+      tables => length(cats:all()), memory => Memory#{cats => cats:memory(), garbage => maps:get(bytes, cats:garbage())}}.
 
 version() ->
     _ = application:load(cats),

@@ -7,8 +7,12 @@
 -spec text(Limit :: pos_integer()) -> iodata().
 text(Limit) ->
     Rows = cats_stats:rows(memory, Limit),
+    #{retired := Retired, freed := Freed, bytes := Bytes} = cats:garbage(),
     [family(cats_tables, gauge, "Tables of this node.", [{[], length(cats:all())}]),
      family(cats_memory_bytes, gauge, "Memory of all tables and snapshots.", [{[], cats:memory()}]),
+     family(cats_garbage_retired_total, counter, "Blocks of memory that were taken out of use.", [{[], Retired}]),
+     family(cats_garbage_freed_total, counter, "Blocks of them that were freed.", [{[], Freed}]),
+     family(cats_garbage_bytes, gauge, "About the bytes of those that wait to be freed.", [{[], Bytes}]),
      family(cats_vm_memory_bytes, gauge, "Memory of the VM, as erlang:memory/1 tells it.",
             [{[{kind, atom_to_list(Kind)}], erlang:memory(Kind)} || Kind <- [total, processes, system, binary, ets]]),
      [family(Name, Type, Help, [{Labels, Number} || {Row, Labels} <- labelled(Rows), Number <- figure(Item, Row)])

@@ -366,7 +366,7 @@ function drawNode(node) {
     const key = make('span', undefined, {class: 'key'});
     key.style.background = colour;
     return make('span', [key, name + ' ', make('b', bytes(value))]);
-  }), make('span', ['the VM in all ', make('b', bytes(memory.total))]));
+  }), make('span', ['the VM in all ', make('b', bytes(memory.total))]), make('span', ['of cats waiting to be freed ', make('b', bytes(memory.garbage))]));
 }
 async function refresh() {
   if (busy) return;

@@ -5,7 +5,7 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([operations/1, operations_by_name/1, operations_of_the_owner/1, operations_of_many_processes/1, transactions/1,
          long_calls_count_once/1, not_counted_without_option/1, waits_and_adaptation/1, growth/1, delta/1, kept_when_emptied/1,
-         tables_that_are_gone/1, removals/1, list_on_the_terminal/1, top/1, top_of_another_node/1, memory/1]).
+         tables_that_are_gone/1, removals/1, garbage/1, list_on_the_terminal/1, top/1, top_of_another_node/1, memory/1]).
 -export([contend/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
@@ -13,7 +13,7 @@ suite() -> [{timetrap, {minutes, 3}}].
 all() ->
     [operations, operations_by_name, operations_of_the_owner, operations_of_many_processes, transactions,
      long_calls_count_once, not_counted_without_option, waits_and_adaptation, growth, delta, kept_when_emptied,
-     tables_that_are_gone, removals, list_on_the_terminal, top, top_of_another_node,
+     tables_that_are_gone, removals, garbage, list_on_the_terminal, top, top_of_another_node,
      memory].
 
 init_per_suite(Config) -> cats_test_lib:only_cats(cats_test_lib:start(Config)).
@@ -242,6 +242,17 @@ removals(_Config) ->
          ?assertMatch(1, cats:info(Expiring, size)),
          ?assertMatch(#{expired := 10, evicted := 0}, cats:stats(Expiring))
      end || Type <- [set, ordered_set]].
+
+%% What is replaced is counted, and freed soon. Each scheduler may keep 64 blocks to itself until then.
+garbage(_Config) ->
+    #{retired := Before} = cats:garbage(),
+    Table = cats:new(table, []),
+    [true = cats:insert(Table, {1, binary:copy(<<N>>, 40)}) || N <- lists:seq(1, 10000)],
+    cats_test_lib:eventually(fun() -> #{retired := Retired} = cats:garbage(), Retired - Before >= 9000 end),
+    cats_test_lib:eventually(fun() ->
+                                     #{retired := Retired, freed := Freed, bytes := Bytes} = cats:garbage(),
+                                     Freed - Before >= 9000 andalso Freed =< Retired andalso Bytes >= 0
+                             end).
 
 list_on_the_terminal(_Config) ->
     cats:new(counted_in_list, [named_table, {stats, true}]),

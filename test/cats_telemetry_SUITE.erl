@@ -40,8 +40,9 @@ events(_Config) ->
     Plain = cats:new(telemetry_other, []),
     ok = cats_telemetry:measure(),
     Events = received(),
-    ?assertMatch([{[cats, memory], #{total := Total}, _}, {[cats, system_counts], #{table_count := Tables}, _} | _]
-                 when Total > 0 andalso Tables =:= length(Events) - 2, Events),
+    ?assertMatch([{[cats, memory], #{total := Total}, _}, {[cats, garbage], #{retired := _, freed := _, bytes := _}, _},
+                  {[cats, system_counts], #{table_count := Tables}, _} | _]
+                 when Total > 0 andalso Tables =:= length(Events) - 3, Events),
     Self = self(),
     Id = cats:info(Table, id),
     [Measurements] = [Of || {[cats, table], Of, #{table := telemetry_one, id := Found, name := telemetry_one, type := ordered_set,
@@ -62,9 +63,9 @@ limit(_Config) ->
     true = cats:insert(Large, [{N, N} || N <- lists:seq(1, 5000)]),
     [cats:new(telemetry_small, []) || _ <- [1, 2, 3]],
     ok = cats_telemetry:measure(1),
-    ?assertMatch([_, _, {[cats, table], _, #{table := Large}}], received()),
+    ?assertMatch([_, _, _, {[cats, table], _, #{table := Large}}], received()),
     ok = cats_telemetry:measure(0),
-    ?assertMatch([{[cats, memory], _, _}, {[cats, system_counts], _, _}], received()),
+    ?assertMatch([{[cats, memory], _, _}, {[cats, garbage], _, _}, {[cats, system_counts], _, _}], received()),
     ?assertError(function_clause, cats_telemetry:measure(-1)).
 
 without_library(_Config) ->

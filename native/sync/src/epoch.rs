@@ -133,6 +133,9 @@ struct Domain {
     sealed: AtomicPtr<Bag>,
     /// The weight of all bags that are sealed and not yet taken to be freed.
     weight: AtomicUsize,
+    /// How many objects were in bags that were sealed, and in those that were freed.
+    sealed_objects: AtomicUsize,
+    freed_objects: AtomicUsize,
     /// Whether a thread holds `waiting`.
     reclaiming: AtomicBool,
     waiting: UnsafeCell<Waiting>,
@@ -155,6 +158,8 @@ global! {
         epoch: Apart(AtomicU64::new(1)),
         sealed: AtomicPtr::new(ptr::null_mut()),
         weight: AtomicUsize::new(0),
+        sealed_objects: AtomicUsize::new(0),
+        freed_objects: AtomicUsize::new(0),
         reclaiming: AtomicBool::new(false),
         waiting: UnsafeCell::new(Waiting { head: ptr::null_mut(), tail: ptr::null_mut(), safe: 0, witness: Witness::new() }),
         first: AtomicUsize::new(0),
@@ -387,6 +392,7 @@ fn seal(bag: *mut Bag) {
     trace::record(|| Event::new(Kind::Retire, 0, [owned.len as u64, owned.weight as u64]));
     // Relaxed: a statistic; added before the push so that it never falls below zero.
     DOMAIN.weight.fetch_add(owned.weight, Ordering::Relaxed);
+    count(&DOMAIN.sealed_objects, owned.len);
     let mut head = DOMAIN.sealed.load(Ordering::Relaxed);
     loop {
         // SAFETY: not pushed yet, so still the caller's own. The stack is only ever taken whole: no ABA.
@@ -742,5 +748,37 @@ fn free(mut at: *mut Bag) -> usize {
     }
     probe!(reclaim, freed, weight);
     trace::record(|| Event::new(Kind::Reclaim, 0, [freed as u64, weight as u64]));
+    count(&DOMAIN.freed_objects, freed);
     freed
+}
+
+/// Adds to a statistic, but in models, for which it would be one more thing to interleave.
+fn count(statistic: &AtomicUsize, objects: usize) {
+    if cfg!(not(any(loom, shuttle))) {
+        // Relaxed: a statistic.
+        statistic.fetch_add(objects, Ordering::Relaxed);
+    }
+}
+
+/// What has become of all that was retired. Threads tell of it when they have retired some, so the last of each are not in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Garbage {
+    /// Objects that were retired.
+    pub retired: usize,
+    /// Those of them that were freed.
+    pub freed: usize,
+    /// About how many bytes wait to be freed.
+    pub bytes: usize,
+}
+
+/// What has become of all that was retired until now.
+pub fn garbage() -> Garbage {
+    // Relaxed: statistics, which are not of one instant.
+    let freed = DOMAIN.freed_objects.load(Ordering::Relaxed);
+    Garbage {
+        // Read later, and never less.
+        retired: DOMAIN.sealed_objects.load(Ordering::Relaxed).max(freed),
+        freed,
+        bytes: DOMAIN.weight.load(Ordering::Relaxed),
+    }
 }

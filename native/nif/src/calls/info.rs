@@ -1,7 +1,8 @@
-//! `info/2` and `memory/0`.
+//! `info/2`, `memory/0` and `garbage/0`.
 
 use super::*;
 use crate::calls::manage::POLICIES;
+use cats_sync::epoch::{self, Garbage};
 use cats_table::{all_held_back, Access, Direction, Met, Position, Selection, Unit, WriteConcurrency, NOBODY};
 use cats_term::View;
 
@@ -263,4 +264,10 @@ pub fn memory(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
     };
     let snapshots = all_held_back(&pin(), limit)?.ok_or(Failure::Big)?;
     Ok(env.unsigned((bytes + snapshots) as u64))
+}
+
+/// What was retired, what of it was freed, and the bytes of the rest.
+pub fn garbage(env: Env, _: &[Term; 0]) -> Result<Term, Failure> {
+    let Garbage { retired, freed, bytes } = epoch::garbage();
+    Ok(env.tuple(&[retired, freed, bytes].map(|number| env.unsigned(number as u64))))
 }

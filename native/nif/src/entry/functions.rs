@@ -226,6 +226,7 @@ pub static FUNCTIONS: &[Function] = functions! {
     transaction_prefer/0 => calls::transaction::transaction_prefer,
     transaction_yield/0 => calls::transaction::transaction_yield,
     stop_clock/1 => calls::expiry::stop_clock,
+    garbage/0 => calls::info::garbage,
     memory/0 => calls::info::memory,
     structure/3 => calls::contention::structure,
     adaptations/1 => calls::contention::adaptations,

@@ -279,6 +279,12 @@ top(_Config) ->
     ?assert(list_to_integer(Rate) > 0),
     [["large_table", "set", "20000", "0", _, "KiB", "0", "0", "0", "0", "-", "-", "-"] | _] = Lists(#{sort => size}),
     ?assertEqual(3, length(Lists(#{sort => memory}))),
+    Grower = spawn(fun() -> grow(cats:new(growing_table, [named_table, {stats, true}]), 1) end),
+    [["growing_table", "set", _, Growth | _] | _] = Lists(#{sort => growth, interval => 3000}),
+    ?assert(list_to_float(Growth) > 0),
+    [["growing_table" | Fields] | _] = Lists(#{sort => scans, interval => 3000}),
+    ?assertMatch({Scans, _} when Scans > 0, string:to_float(lists:nth(length(Fields) - 1, Fields))),
+    exit(Grower, kill),
     %% A head, titles and tables once more.
     ?assertEqual(3 + 5, length(Lists(#{rounds => 2}))),
     exit(Worker, kill),
@@ -288,6 +294,13 @@ top(_Config) ->
 lookups(Table) ->
     [] = cats:lookup(Table, a),
     lookups(Table).
+
+%% An object comes and a scan is made some times a second.
+grow(Table, Number) ->
+    true = cats:insert(Table, {Number}),
+    Number = length(cats:tab2list(Table)),
+    timer:sleep(300),
+    grow(Table, Number + 1).
 
 %% By keys, until q is typed.
 top_of_another_node(_Config) ->

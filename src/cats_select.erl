@@ -27,7 +27,10 @@ all(Function, Table, Specification) ->
                      Native = [Function, Table, Specification, infinity],
                      cats_failure:handle(Cause, {select, Native}, Function, [Table, Specification], Stack)
              end,
-    cats_slices:finish(Sliced, fun(Cursor, Result) -> slice(Cursor, Result, Function, [Table, Specification]) end).
+    case Sliced of
+        {_, _, _} -> cats_slices:finish(Sliced, fun(Cursor, Result) -> slice(Cursor, Result, Function, [Table, Specification]) end);
+        Result -> Result
+    end.
 
 %% @private
 %% @doc The first chunk of a call with a limit.

@@ -5,13 +5,13 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/ms_transform.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([functions/1, types/1, results/1, maps/1, compressed/1, equal_keys/1, ranges/1, other_constants/1,
+-export([functions/1, types/1, results/1, maps/1, compressed/1, equal_keys/1, ranges/1, other_constants/1, many_shapes/1,
          keys_are_met_once/1, chunks/1, reused/1, repaired/1, bad_continuations/1, gone/1, limits/1,
          deleted_meanwhile/1, changed_meanwhile/1, large_objects/1, heavy_objects/1, heavy_groups/1,
          folds/1, fold_and_delete/1, fold_and_change/1, input_functions/1, specifications/1, shell_funs/1, module_funs/1]).
 
 all() ->
-    [functions, types, results, maps, compressed, equal_keys, ranges, other_constants, keys_are_met_once, chunks, reused,
+    [functions, types, results, maps, compressed, equal_keys, ranges, other_constants, many_shapes, keys_are_met_once, chunks, reused,
      repaired, bad_continuations, gone, limits, deleted_meanwhile, changed_meanwhile, large_objects,
      heavy_objects, heavy_groups, folds, fold_and_delete, fold_and_change, input_functions, specifications,
      shell_funs, module_funs].
@@ -194,6 +194,20 @@ other_constants(_Config) ->
                       {select, [[{{'$1', A}, [{'=<', '$1', {const, B}}], ['$1', {const, B}]}]]},
               {select, [[{{'$1', '$2'}, [{'==', {const, A}, '$1'}], [[{const, B}, '$2' | {const, A}]]}]]}]]
      end || Kind <- [set, ordered_set, bag]].
+
+%% A thread keeps the code of some patterns. These are more, so that they take the places of each other.
+many_shapes(_Config) ->
+    Tables = [{Module, Module:new(t, [bag, public])} || Module <- [ets, cats]],
+    Names = [list_to_atom("shape" ++ integer_to_list(Number)) || Number <- lists:seq(1, 60)],
+    [true = Module:insert(Table, [{{Name, 1}, Number}, {{Name, 2}, Name}])
+     || {Module, Table} <- Tables, {Number, Name} <- lists:enumerate(Names)],
+    Patterns = [Pattern || Name <- Names, Pattern <- [{{Name, 1}, '$1'}, {{Name, '$1'}, Name}, {'$1', Name}, {{Name, 2}, '_'}]],
+    [begin
+         [Expected, Found] = [lists:sort(Module:match_object(Table, Pattern)) || {Module, Table} <- Tables],
+         ?assertMatch([_], Expected),
+         ?assertEqual({Pattern, Expected}, {Pattern, Found})
+     end || _Round <- [1, 2], Pattern <- Patterns],
+    [Module:delete(Table) || {Module, Table} <- Tables].
 
 %% Numbers that are equal are told apart.
 sorted(ordered_set, Results) -> Results;

@@ -67,14 +67,16 @@ enum Form {
     Pattern(PatternResult),
 }
 
-/// The number of compiled codes that each thread keeps, and the number of words of the longest specification whose code is kept.
+/// The number of compiled codes that each thread keeps, of those that are kept at one place, and the number of words of the longest
+/// specification whose code is kept.
 const KEPT: usize = 64;
+const WAYS: usize = 4;
 const KEPT_WORDS: usize = 256;
 
 thread_local! {
-    /// The code that was compiled last, at places chosen by form and shape. A program usually makes the same calls again with other keys.
-    /// Compiling a small specification takes longer than running it.
-    static CODES: RefCell<[Option<Arc<Code>>; KEPT]> = const { RefCell::new([const { None }; KEPT]) };
+    /// The codes that were compiled last, the newest first, at places chosen by form and shape. A program usually makes the same calls again
+    /// with other keys. Compiling a small specification takes longer than running it.
+    static CODES: RefCell<[[Option<Arc<Code>>; WAYS]; KEPT / WAYS]> = const { RefCell::new([const { [const { None }; WAYS] }; KEPT / WAYS]) };
 }
 
 /// The number of bindings for which there is room on the stack.
@@ -84,6 +86,8 @@ pub(crate) struct Clause {
     pub(crate) head: Pattern,
     /// The word of the head, which is a term of the specification.
     word: u64,
+    /// Which elements of the head are [ground](Pattern::is_ground), if it is a tuple.
+    ground: SmallVec<[bool; 8]>,
     /// The guards that compare a variable with a constant, in the order of the variables.
     pub(crate) comparisons: SmallVec<[Comparison; 1]>,
     pub(crate) body: SmallVec<[Expression; 1]>,
@@ -263,10 +267,8 @@ impl Program {
     /// counted from 0.
     pub fn only_key(&self, position: usize) -> Option<TermRef<'_>> {
         let [clause] = &self.code.clauses[..] else { return None };
-        match (&clause.head, self.constant(clause.word).view()) {
-            (Pattern::Tuple(patterns), View::Tuple(elements)) if patterns.get(position)?.is_ground() => {
-                Some(elements.get(position))
-            }
+        match self.constant(clause.word).view() {
+            View::Tuple(elements) if *clause.ground.get(position)? => Some(elements.get(position)),
             _ => None,
         }
     }
@@ -444,11 +446,15 @@ impl Code {
     fn kept(vm: &Vm, block: BlockRef<'_>, form: Form) -> Result<Arc<Code>, Invalid> {
         let place = (block.shape() ^ form.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         CODES.with_borrow_mut(|codes| {
-            let kept = &mut codes[place as usize % KEPT];
-            match kept {
-                Some(code) if code.form == form && block.has_shape(&code.words) => Ok(code.clone()),
-                _ => Ok(kept.insert(Arc::new(Code::new(vm, block, form)?)).clone()),
+            let kept = &mut codes[place as usize % (KEPT / WAYS)];
+            let is_wanted = |code: &&Arc<Code>| code.form == form && block.has_shape(&code.words);
+            if let Some(code) = kept.iter().flatten().find(is_wanted) {
+                return Ok(code.clone());
             }
+            let code = Arc::new(Code::new(vm, block, form)?);
+            kept.rotate_right(1);
+            kept[0] = Some(code.clone());
+            Ok(code)
         })
     }
 
@@ -535,9 +541,14 @@ impl Clause {
             Some(&Expression::Constant(word)) if is_immediate(word) => Some(Foregone::Value(word)),
             _ => None,
         };
+        let ground = match &head {
+            Pattern::Tuple(elements) => elements.iter().map(Pattern::is_ground).collect(),
+            _ => SmallVec::new(),
+        };
         Clause {
             matcher,
             foregone,
+            ground,
             head,
             word,
             comparisons,

@@ -301,7 +301,10 @@ fn prepare<'g>(
     if action == Action::Replace && table.kind() == TableKind::Bag {
         return Err(Cause::TableType.into());
     }
-    let block = block(env, &[specification])?;
+    let block = match specification.is_immediate() {
+        true => block(env, &[specification])?,
+        false => object_block(env, guard, &[specification])?,
+    };
     let vm = vm();
     let program = match pattern {
         Some(result) => Program::pattern(&vm, block, result),

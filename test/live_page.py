@@ -95,6 +95,10 @@ class LivePage(unittest.TestCase):
         for key in keys:
             self.browser.switch_to.active_element.send_keys(key)
 
+    def title(self):
+        """The name of the table in depth. Read in one step, as it is drawn anew."""
+        return self.script("return (document.querySelector('#detail h2') || {}).textContent")
+
     def fact(self, name):
         """The figure of this name in the table in depth."""
         text = self.script("""return [...document.querySelectorAll('#detail dt')].filter(one => one.textContent === arguments[0])
@@ -104,9 +108,10 @@ class LivePage(unittest.TestCase):
     def test_hot_spot_is_found_by_clicks(self):
         self.sort("Waits/s")
         self.until(lambda: self.names()[0] == "hot_spot")
-        self.assertRegex(self.find("#rows tr:first-child")[0].text, "ordered_set, ca, owner owner_of_tables")
-        self.find("#rows tr:first-child td:nth-child(2)")[0].click()
-        self.until(lambda: self.find("#detail h2") and self.find("#detail h2")[0].text == "hot_spot")
+        row = self.browser.find_element(By.XPATH, "//tbody//tr[.//a = 'hot_spot']")
+        self.assertRegex(row.text, "ordered_set, ca, owner owner_of_tables")
+        row.find_element(By.CSS_SELECTOR, "td:nth-child(2)").click()
+        self.until(lambda: self.title() == "hot_spot")
         self.until(lambda: int(self.fact("waits for locks")) > 0)
         # Why: as many writes as reads, and processes that wait for each other.
         self.assertRegex(self.fact("inserts"), r"\d")
@@ -146,7 +151,7 @@ class LivePage(unittest.TestCase):
             if self.browser.switch_to.active_element.text == "hot_spot":
                 break
         self.press(Keys.ENTER)
-        self.until(lambda: self.find("#detail h2") and self.find("#detail h2")[0].text == "hot_spot")
+        self.until(lambda: self.title() == "hot_spot")
         # The focus stays when all is drawn anew.
         self.assert_focus_stays("hot_spot")
         self.script("document.querySelector('#detail button').focus()")

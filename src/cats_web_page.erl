@@ -104,7 +104,7 @@ dd { margin: 0; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
     <div class='tools'>
       <h2 id='tables-title' style='margin:0'>Tables</h2>
       <span id='number' class='soft'></span>
-      <input id='filter' type='search' placeholder='Filter by name, type or owner' aria-label='Filter'>
+      <input id='filter' type='search' placeholder='Name, type or owner' aria-label='Filter'>
     </div>
     <table>
       <thead><tr id='heads'></tr></thead>

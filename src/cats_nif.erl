@@ -123,7 +123,7 @@
 ]).
 -endif.
 
--export_type([table/0, cursor/0, note/0, place/0, settings/0]).
+-export_type([table/0, cursor/0, note/0, place/0, settings/0, trace_event/0]).
 
 -on_load(load/0).
 

@@ -8,11 +8,7 @@
 html(Trace) ->
     %% In a text of JSON, this stands for the same character, and ends no element of the page.
     Safe = binary:replace(Trace, <<"<">>, <<"\\u003c">>, [global]),
-    [head(), style(), body(), "<script type='application/json' id='trace'>", Safe, "</script>\n", script()].
-
-style() ->
-    {match, [Style]} = re:run(cats_web_page:html(), "<style>(.*)</style>", [dotall, {capture, all_but_first, binary}]),
-    Style.
+    [head(), cats_web_page:style(), body(), "<script type='application/json' id='trace'>", Safe, "</script>\n", script()].
 
 %% These have no double quotes and no backslashes, so that they can stand here as they are.
 head() ->

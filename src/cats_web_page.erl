@@ -1,11 +1,14 @@
 %% The page of `cats_web', in one piece and without anything from elsewhere.
 -module(cats_web_page).
--export([html/0]).
+-export([html/0, style/0]).
 
 %% @private
-%% @doc The page, in UTF-8. It has no double quotes and no backslashes, so that it can stand here as it is.
--spec html() -> binary().
-html() ->
+%% @doc The page, in UTF-8.
+-spec html() -> iodata().
+html() -> [head(), style(), body()].
+
+%% The parts have no double quotes and no backslashes, so that they can stand here as they are.
+head() ->
     <<"
 <!doctype html>
 <html lang='en'>
@@ -16,6 +19,13 @@ html() ->
 <title>cats</title>
 <link rel='icon' href='data:,'>
 <style>
+"/utf8>>.
+
+%% @private
+%% @doc The style, which the page of a trace has, too.
+-spec style() -> binary().
+style() ->
+    <<"
 :root { --back: #f6f7f8; --card: #fff; --text: #17202a; --soft: #5b6773; --line: #dde2e7; --accent: #00796b; --heat: #c2410c;
         --vm: #b8c4ce; --radius: 8px; }
 @media (prefers-color-scheme: dark) {
@@ -85,6 +95,10 @@ dd { margin: 0; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
   td svg { display: none; }
   dl { grid-template-columns: minmax(7.5em, auto) 1fr; gap: 3px 10px; }
 }
+"/utf8>>.
+
+body() ->
+    <<"
 </style>
 </head>
 <body>

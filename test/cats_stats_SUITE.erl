@@ -41,6 +41,8 @@ operations_by_name(_Config) ->
 operations_of_the_owner(_Config) ->
     [begin
          Table = cats:new(counted_by_name, [Type, private, {stats, true} | Options]),
+         %% A table without contents of its own is looked at more closely.
+         cats:insert(Table, {1, a}),
          ?assertEqual(access, cats_test_lib:in_process(fun() -> cats_test_lib:cause(fun() -> cats:lookup(Table, 1) end) end)),
          cats:delete(Table)
      end || Type <- types(), Options <- [[named_table], []]],

@@ -1151,7 +1151,7 @@ contention(Table) ->
 %% with what was recorded. The caller must have the right to read the table. Not in `ets'.
 %%
 %% Meanwhile {@link contention/1} shows what was recorded so far to every process. What several record, they record
-%% together. Only calls that wait write to the record. Each call on the table costs some nanoseconds more, to tell which
+%% together. Only calls that wait write to the record. Each call on the table also tells which
 %% process makes it. The record takes 32 KiB, and is freed at the end. It ends early if the caller ends.
 -spec contention(table(), Milliseconds :: non_neg_integer()) -> contention().
 contention(Table, Milliseconds) when is_integer(Milliseconds), Milliseconds >= 0, Milliseconds < 1 bsl 32 ->

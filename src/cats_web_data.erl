@@ -50,7 +50,9 @@ table(Text) ->
 detail(Tid) ->
     Items = [name, type, engine, owner, heir, protection, keypos, compressed, named_table, fixed, read_concurrency,
              write_concurrency, decentralized_counters],
-    Values = maps:from_list([{Item, cats:info(Tid, Item)} || Item <- Items]),
+    OfCaches = [ttl, idle, limit, evict, notify],
+    Values = maps:from_list([{Item, cats:info(Tid, Item)} || Item <- Items]
+                            ++ [{Item, Value} || Item <- OfCaches, Value <- [cats:info(Tid, Item)], Value =/= undefined]),
     case cats:stats(Tid) of
         undefined ->
             undefined;

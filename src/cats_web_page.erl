@@ -65,6 +65,7 @@ tbody tr { cursor: pointer; }
 tbody tr:hover, tbody tr[aria-current=true] { background: color-mix(in srgb, var(--accent) 10%, transparent); }
 td svg { vertical-align: middle; margin-left: 8px; }
 td a { color: inherit; font-weight: 600; text-decoration: none; }
+dd .spark { width: 126px; height: 35px; vertical-align: middle; margin-right: 8px; }
 .spark { width: 72px; height: 20px; fill: none; stroke: var(--accent); stroke-width: 1.5; }
 .hot .spark { stroke: var(--heat); }
 dl { display: grid; grid-template-columns: minmax(9em, auto) 1fr; gap: 3px 16px; margin: 0; }
@@ -193,9 +194,10 @@ function remember(row) {
   const before = past.get(row.id) || {points: []};
   const seconds = before.stats ? (row.stats.time - before.stats.time) / 1e6 : 0;
   row.rates = {};
-  for (const key of ['size', 'waits', 'operations', 'scans'])
+  for (const key of ['size', 'waits', 'operations', 'scans', 'hits', 'misses', 'expired', 'evicted'])
     if (row.stats[key] !== undefined) row.rates[key] = seconds > 0 ? (row.stats[key] - before.stats[key]) / seconds : undefined;
-  const point = {size: row.stats.size, memory: row.stats.memory, waits: row.rates.waits, operations: row.rates.operations};
+  const point = {size: row.stats.size, memory: row.stats.memory, waits: row.rates.waits, operations: row.rates.operations,
+    hits: row.rates.hits, misses: row.rates.misses, expired: row.rates.expired, evicted: row.rates.evicted};
   row.points = before.points.concat(point).slice(-POINTS);
   past.set(row.id, {stats: row.stats, points: row.points});
 }
@@ -326,6 +328,13 @@ function drawMeeting(table) {
   }
   return [make('div', parts, {class: 'meeting'})];
 }
+function courses(row) {
+  const shown = [['hits', 'hits/s', count], ['misses', 'misses/s', count], ['expired', 'expired/s', count], ['evicted', 'evicted/s', count],
+    ['memory', 'memory', bytes]];
+  return pairs(shown.map(([key, name, show]) => [name, show, row.points.map(point => point[key])])
+    .filter(([name, show, values]) => values.some(value => value !== undefined))
+    .map(([name, show, values]) => [name, make('span', [spark(values), show(values.at(-1))])]));
+}
 function drawDetail(table) {
   const panel = $('detail'), focused = document.activeElement === close;
   panel.hidden = !chosen;
@@ -359,6 +368,7 @@ function drawFacts(panel, head, table) {
     return [make('span', classes[i]), bar, make('span', count(number))];
   }), {class: 'waits'});
   panel.replaceChildren(head, ...drawMeeting(table), make('div', [
+    ...rows.filter(row => row.id === chosen).map(row => part('Over time', courses(row))),
     part('Contents', pairs([['objects', count(stats.size)], ['memory', bytes(stats.memory)], ...facts])),
     part('Owner', pairs(who)), part('Operations', operations), part('Contention', pairs(contention)), part('Waits by length', waits),
     part('Long calls', pairs(calls)), part('Options', pairs(Object.entries(table.options).map(([name, value]) => [name.replaceAll('_', ' '), value])))], {class: 'columns'}));

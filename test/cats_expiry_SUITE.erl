@@ -568,7 +568,14 @@ stale_items_go(_Config) ->
          [begin true = cats:insert(Table, {N rem Keys, N}), true = cats:delete(Table, N rem Keys) end || N <- lists:seq(1, 500000)],
          cats_test_lib:eventually(fun() -> cats:info(Table, memory) * 8 < 500000 end),
          true = cats:delete(Table)
-     end || Type <- types(), Keys <- [10, 1000000]].
+     end || Type <- types(), Keys <- [10, 1000000]],
+    %% Each of these deadlines is earlier than the last, and gets an item. The object lives.
+    [begin
+         Table = cats:new(t, [Type, public, {ttl, 86400000}]),
+         [true = cats:insert(Table, {key, N}, #{ttl => 86400000 - 100 * N}) || N <- lists:seq(1, 100000)],
+         cats_test_lib:eventually(fun() -> cats:info(Table, memory) * 8 < 100000 end),
+         true = cats:delete(Table)
+     end || Type <- types()].
 
 memory_of_expiry(_Config) ->
     Size = 100000,

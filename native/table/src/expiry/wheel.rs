@@ -458,6 +458,26 @@ mod tests {
         }
     }
 
+    /// An item that fires early goes to a finer level, so it fires at most once for each level.
+    #[test]
+    fn items_fire_once_a_level() {
+        for shift in 0..40 {
+            let (time, mut now, mut fired) = ((1 << shift) + 54_321, 0, 0);
+            let wheel = Wheel::new(false);
+            wheel.add(0, time, now);
+            while tick_of(now) < tick_of(time) {
+                now += ((time - now) / 100).max(1);
+                // It fires at once, and the wheel looks at which slot is next.
+                wheel.add(1, now, now);
+                for (item, _) in fire(&wheel, now).into_iter().filter(|(item, _)| *item == 0) {
+                    fired += 1;
+                    assert!(fired <= LEVELS, "{fired} times by {now} for {time}");
+                    wheel.add(item, time, now);
+                }
+            }
+        }
+    }
+
     #[test]
     fn many_items_take_few_bytes() {
         let wheel = Wheel::new(false);

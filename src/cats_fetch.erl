@@ -101,7 +101,7 @@ renewed(Object, Table, Key, Call) ->
     case cats:info(Table, protection) of
         public ->
             count(Table, fetch_stale),
-            begin_renewal({cats:info(Table, id), Key}, Table, Key, Call),
+            _ = begin_renewal({cats:info(Table, id), Key}, Table, Key, Call),
             Object;
         _ ->
             miss(Table, Key, Call)

@@ -108,17 +108,24 @@ begin_to(_, State) ->
 
 %% From OTP 28 on each trace session has a system monitor of its own. Before, the node has one. That of somebody else stays.
 set_monitor() ->
-    _ = code:ensure_loaded(trace),
-    case erlang:function_exported(trace, system, 3) of
-        true ->
-            Session = apply(trace, session_create, [?MODULE, self(), []]),
-            [ok = apply(trace, system, [Session, Event, Value]) || {Event, Value} <- monitored()],
-            {session, Session};
-        false ->
-            case erlang:system_monitor() of
-                undefined -> set_if_none(erlang:system_monitor(self(), [{long_gc, ?LONG}, {long_schedule, ?LONG}, busy_port]));
-                _ -> false
-            end
+    case code:ensure_loaded(trace) of
+        {module, Trace} ->
+            set_in_session(Trace, erlang:function_exported(Trace, system, 3));
+        {error, _} ->
+            set_in_node()
+    end.
+
+set_in_session(_Trace, false) ->
+    set_in_node();
+set_in_session(Trace, true) ->
+    Session = Trace:session_create(?MODULE, self(), []),
+    [ok = Trace:system(Session, Event, Value) || {Event, Value} <- monitored()],
+    {session, Trace, Session}.
+
+set_in_node() ->
+    case erlang:system_monitor() of
+        undefined -> set_if_none(erlang:system_monitor(self(), [{long_gc, ?LONG}, {long_schedule, ?LONG}, busy_port]));
+        _ -> false
     end.
 
 monitored() -> [{long_gc, ?LONG}, {long_schedule, ?LONG}, {busy_port, true}].
@@ -179,7 +186,7 @@ finish(#{on := true, recording := Recording, accounting := Accounting, monitor :
     _ = cats_nif:trace_stop(Recording),
     Accounting =:= false andalso erlang:system_flag(microstate_accounting, false),
     case {Monitor, erlang:system_monitor()} of
-        {{session, Session}, _} -> apply(trace, session_destroy, [Session]);
+        {{session, Trace, Session}, _} -> Trace:session_destroy(Session);
         {own, {Process, _}} when Process =:= self() -> erlang:system_monitor(undefined);
         _ -> ok
     end,

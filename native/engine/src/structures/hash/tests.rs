@@ -121,6 +121,36 @@ fn unwinding_leaves_the_table_as_it_was() {
     assert_eq!(map.walk().len(), 8);
 }
 
+/// Entries are found and removed by their places alone, in blocks and in overflow blocks.
+#[test]
+fn entries_leave_by_their_places() {
+    let (map, guard) = (Map(hash()), epoch::pin());
+    let numbers: Vec<u64> = (0..20_000).filter(|n| n % 4 < 2).collect();
+    for &n in &numbers {
+        map.put(n, 1);
+    }
+    for (i, &n) in numbers.iter().enumerate() {
+        let key = TestKey::new(n);
+        let (place, is_it) = (crate::place_of(key.word), |entry: Entry| entry.key == key.word);
+        let found = map.0.find_at(&guard, place, is_it).expect("nobody else is here");
+        assert_eq!(found.map(|entry| entry.key), Some(key.word));
+        let step = if i % 3 == 0 { Step::Keep } else { Step::Remove };
+        let shown = map.0.update_at(&guard, place, is_it, |entry| (step, entry.is_some()));
+        assert_eq!(shown, Ok(true));
+        assert_eq!(map.get(n), (i % 3 == 0).then_some(1));
+        if i % 3 != 0 {
+            assert_eq!(
+                map.0.update_at(&guard, place, is_it, |entry| (step, entry.is_some())),
+                Ok(false)
+            );
+        }
+        if i % 1000 == 0 {
+            check(&map.0);
+        }
+    }
+    assert_eq!(check(&map.0), numbers.len().div_ceil(3));
+}
+
 /// Asserts that all buckets are intact and unlocked, and that their entries and the estimate are counted.
 pub(super) fn check(table: &Hash<TestSchema>) -> usize {
     let guard = epoch::pin();
@@ -254,7 +284,8 @@ fn viewed(table: &Hash<TestSchema>, amount: (usize, usize)) -> View {
 fn a_view_counts_each_bucket_once_in_its_part_of_the_hash_range() {
     for number in [0, 1, 20, 1000, 30_000] {
         let map = Map(hash());
-        (0..number).for_each(|n| map.put(n, 1));
+        // Keys with hashes of their own.
+        (0..number).for_each(|n| map.put(4 * n, 1));
         let (buckets, strips) = (map.0.buckets(), View::strips(map.0.buckets()));
         for limit in [1, 100, usize::MAX] {
             let view = viewed(&map.0, (limit, 1));
@@ -266,11 +297,13 @@ fn a_view_counts_each_bucket_once_in_its_part_of_the_hash_range() {
             assert!(view.strips[..strips].iter().all(|strip| strip.buckets > 0));
             let loads: Vec<usize> = view.loads.iter().enumerate().map(|(load, of)| load * of).collect();
             assert_eq!(view.loads.iter().sum::<usize>(), buckets);
-            assert_eq!(loads.iter().sum::<usize>(), number as usize);
+            // The few buckets with more keys than the loads tell are told as if they had these.
+            let (told, number) = (loads.iter().sum::<usize>(), number as usize);
+            assert!(told <= number && 100 * told >= 99 * number, "{told}");
         }
         let before = viewed(&map.0, (100, 1));
-        let hot = hash_of(TestSchema.word(&TestKey::new(7)));
-        (0..100).for_each(|value| map.put(7, value));
+        let hot = hash_of(TestSchema.word(&TestKey::new(28)));
+        (0..100).for_each(|value| map.put(28, value));
         let after = viewed(&map.0, (100, 1));
         let changed = |strip: &usize| after.strips[*strip].changes > before.strips[*strip].changes;
         assert_eq!(

@@ -196,7 +196,7 @@
 %% <li>`inserts': objects to insert. `deletes': keys or objects to delete.</li>
 %% <li>`updates': calls of {@link update_counter/3}, {@link update_element/3}, {@link add/3}, {@link replace/3}.</li>
 %% <li>`steps': calls of {@link next/2}, {@link first/1} and their kin.</li>
-%% <li>`scans': calls of {@link select/2}, {@link match/2}, {@link tab2list/1}, {@link rank/2}, {@link range/2} and their kin.</li>
+%% <li>`scans': calls of {@link select/2}, {@link match/2}, {@link tab2list/1}, {@link rank/2}, {@link range/3} and their kin.</li>
 %% <li>`operations': the sum of all, without hits and misses.</li>
 %% </ul>
 -type contention() :: #{engine := ca | hash, time := integer(),

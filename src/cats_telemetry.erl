@@ -20,7 +20,7 @@
 measure() ->
     measure(1000).
 
-%% @doc Executes the events, those of tables for so many of the largest ones. O(<i>n</i> log <i>n</i>) for <i>n</i> tables.
+%% @doc Executes the events, those of tables for so many of the largest ones. `O(N log N)' for `N' tables.
 -spec measure(Tables :: non_neg_integer()) -> ok.
 measure(Tables) when is_integer(Tables), Tables >= 0 ->
     case code:ensure_loaded(telemetry) of

@@ -1,7 +1,7 @@
 //! Records for a while where the operations of one table wait for each other, and which processes meet there.
 //!
-//! Only a thread that has to wait anyway, or whose read failed, writes to a recorder. What occurs often stays and what is rare gets lost, so
-//! that the memory is bounded: a place or a pair of processes is in one of [`SETS`] sets, of which each keeps [`WAYS`] and gives up the one
+//! Only a thread that has to wait anyway, or whose read failed, writes to a recorder. The memory is bounded: what occurs often stays, and
+//! what is rare gets lost. A place, or a pair of processes, belongs to one of [`SETS`] sets. Each set keeps [`WAYS`], and gives up the one
 //! that it has met least.
 //!
 //! While a table is recorded, each of its calls tells which process makes it ([`Guard::tell_caller`]). The thread keeps that beside what it

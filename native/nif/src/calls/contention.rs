@@ -125,8 +125,8 @@ pub fn adaptations(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
 }
 
 /// `recorded(Table)`: `false` for a table that is not recorded. Otherwise `{Nanoseconds, Waits, Reads, Time, Places, Meetings}` since the
-/// recording began. Places are `{Hash, Waits, Reads, Time, [Process], Strip, [Key] | []}`, without a key if the hash is 0. Only the engine `hash` has strips and keys
-/// here. Meetings are `{Process, Other, Waits, Time}`.
+/// recording began. Places are `{Hash, Waits, Reads, Time, [Process], Strip, [Key] | []}`, without a key if the hash is 0. Only the engine
+/// `hash` has strips and keys here. Meetings are `{Process, Other, Waits, Time}`.
 pub fn recorded(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find_recordable(env, &guard, table, INFO)?;

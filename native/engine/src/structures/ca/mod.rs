@@ -472,12 +472,10 @@ impl<S: OrderedSchema> Ca<S> {
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
         probe!(read_again, ptr::from_ref(self), wanted.hash);
+        self.events.read_again(wanted.hash as usize, wanted.hash);
         let mut failures = 0;
-        for attempt in 0..ATTEMPTS {
+        for _ in 0..ATTEMPTS {
             let (base, leaf) = self.find(probe);
-            if attempt == 0 {
-                self.events.read_again(leaf.lock().address(), wanted.hash);
-            }
             leaf.prefetch_entries(wanted.hash);
             if failures < PATIENCE {
                 let token = leaf.lock().token_counted(&self.events, wanted.hash)?;

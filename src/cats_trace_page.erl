@@ -3,12 +3,13 @@
 -export([html/1]).
 
 %% @private
-%% @doc The page with a trace inside, in UTF-8. Its style is that of the live page, with more.
+%% @doc The page with a trace inside, in UTF-8. Its style is that of the live page, with more. So are its first functions.
 -spec html(Trace :: binary()) -> iodata().
 html(Trace) ->
     %% In a text of JSON, this stands for the same character, and ends no element of the page.
     Safe = binary:replace(Trace, <<"<">>, <<"\\u003c">>, [global]),
-    [head(), cats_web_page:style(), body(), "<script type='application/json' id='trace'>", Safe, "</script>\n", script()].
+    [head(), cats_web_page:style(), body(), "<script type='application/json' id='trace'>", Safe,
+     "</script>\n<script>\n'use strict';\n", cats_web_page:helpers(), script()].
 
 %% These have no double quotes and no backslashes, so that they can stand here as they are.
 head() ->
@@ -72,9 +73,7 @@ canvas { display: block; width: 100%; touch-action: pan-y; cursor: grab; }
 "/utf8>>.
 
 script() ->
-    <<"<script>
-'use strict';
-const $ = id => document.getElementById(id);
+    <<"
 const canvas = $('canvas'), context = canvas.getContext('2d');
 const LABEL = 20, BAND = 16, LANE = 14, GAP = 10, AXIS = 22;
 // The states of a scheduler that are shown, from below. The rest is sleep.
@@ -83,12 +82,6 @@ const CATEGORIES = {wait: ['--heat', 1], call: ['--accent', 0.8], slice: ['--acc
   memory: ['--vm', 1], table: ['--text', 1], monitor: ['--text', 1]};
 let tracks = [], waits = [], length = 1, from = 0, to = 1, chosen = null, marked = null, planned = false;
 
-function make(name, content, attributes) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes || {})) element.setAttribute(key, value);
-  for (const part of [].concat(content === undefined ? [] : content)) element.append(part);
-  return element;
-}
 function time(micros) {
   if (micros < 1000) return micros.toFixed(micros < 10 ? 2 : 1) + ' µs';
   return micros < 1e6 ? (micros / 1000).toFixed(2) + ' ms' : (micros / 1e6).toFixed(3) + ' s';

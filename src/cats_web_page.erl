@@ -1,11 +1,11 @@
 %% The page of `cats_web', in one piece and without anything from elsewhere.
 -module(cats_web_page).
--export([html/0, style/0]).
+-export([html/0, style/0, helpers/0]).
 
 %% @private
 %% @doc The page, in UTF-8.
 -spec html() -> iodata().
-html() -> [head(), style(), body()].
+html() -> [head(), style(), body(), helpers(), script()].
 
 %% The parts have no double quotes and no backslashes, so that they can stand here as they are.
 head() ->
@@ -129,10 +129,27 @@ body() ->
 </main>
 <script>
 'use strict';
+"/utf8>>.
+
+%% @private
+%% @doc The functions of JavaScript that the page of a trace uses, too.
+-spec helpers() -> binary().
+helpers() ->
+    <<"
+const $ = id => document.getElementById(id);
+function make(name, content, attributes) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) element.setAttribute(key, value);
+  for (const part of [].concat(content === undefined ? [] : content)) element.append(part);
+  return element;
+}
+"/utf8>>.
+
+script() ->
+    <<"
 const PERIOD = 2000, POINTS = 40;
 const token = new URLSearchParams(location.search).get('token');
 if (token) history.replaceState(null, '', location.pathname + location.hash);
-const $ = id => document.getElementById(id);
 const COLUMNS = [
   {key: 'name', title: 'Table', text: row => row.name},
   {key: 'size', title: 'Objects', value: row => row.stats.size, show: count},
@@ -163,12 +180,6 @@ function bytes(number) {
 function span(seconds) {
   const days = Math.floor(seconds / 86400), hours = Math.floor(seconds / 3600) % 24, minutes = Math.floor(seconds / 60) % 60;
   return days ? days + ' d ' + hours + ' h' : hours ? hours + ' h ' + minutes + ' min' : minutes ? minutes + ' min' : seconds + ' s';
-}
-function make(name, content, attributes) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes || {})) element.setAttribute(key, value);
-  for (const part of [].concat(content === undefined ? [] : content)) element.append(part);
-  return element;
 }
 function spark(values) {
   const svg = document.createElementNS('http://www.w3.org/2000/svg', 'svg');

@@ -9,8 +9,6 @@ import sys
 import tempfile
 import unittest
 
-from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -18,7 +16,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SHOTS = os.path.join(ROOT, "_build/live-page")
 sys.path.insert(0, os.path.join(ROOT, "docs/site"))
-from test import FLAGS  # noqa: E402
+import browser  # noqa: E402
 
 # Quiet tables, and one whose processes write to 8 of its keys half of the time and read them otherwise.
 NODE = """
@@ -52,12 +50,7 @@ class LivePage(unittest.TestCase):
                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         cls.url = cls.node.stdout.readline().strip()
         cls.profile = tempfile.TemporaryDirectory()
-        options = webdriver.ChromeOptions()
-        options.binary_location = "/usr/bin/chromium"
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        for flag in FLAGS + [f"--user-data-dir={cls.profile.name}"]:
-            options.add_argument(flag)
-        cls.browser = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+        cls.browser = browser.start(cls.profile.name)
 
     @classmethod
     def tearDownClass(cls):

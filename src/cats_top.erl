@@ -1,8 +1,8 @@
 %% @doc The busiest tables of a node, as a list on the terminal that is refreshed: `cats_top:start()' in a shell.
 %%
-%% Each line has a table's size and memory. The other columns tell what happened in each second since the last refresh: how
-%% many objects the table grew by, waits for locks and their microseconds, repeated reads, calls made again, operations, and
-%% those that went over many objects. Operations are counted for tables with option `{stats, true}' only, see {@link
+%% Each line has a table's size and memory. The other columns tell what happened in each second since the last refresh. These
+%% are the growth in objects, waits for locks and their microseconds, repeated reads, and calls made again. Operations come
+%% last, and those that went over many objects. They are counted for tables with option `{stats, true}' only, see {@link
 %% cats:stats/1}.
 %%
 %% A letter and Enter sort by another column: `m' by memory, `s' by size, `g' by growth, `w' by waits, `r' by repeated reads,

@@ -44,7 +44,7 @@ $(MKDOCS): docs/site/requirements.txt
 bench-native: deps ## measure all engines and locks beside maps of other Rust libraries (QUICK=1: in 3 minutes; FILTER=name)
 	cd native && cargo bench --locked -p cats-bench --bench engines
 
-test: deps-test build ## run all tests
+test: deps-test ## run all tests
 	@scripts/test
 
 test-native: deps-test ## the tests of the Rust crates

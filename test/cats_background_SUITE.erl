@@ -140,8 +140,10 @@ idle_vm_sleeps(_Config) ->
     case filelib:is_file("/proc/self/task") of
         false -> {skip, "no /proc"};
         true ->
-            Without = wakeups(fun(_Peer) -> ok end),
-            With = wakeups(fun(Peer) -> peer:call(Peer, ?MODULE, use_tables, [], 60000) end),
+            [Without, With] =
+                cats_test_lib:together([fun() -> wakeups(Use) end
+                                        || Use <- [fun(_Peer) -> ok end,
+                                                   fun(Peer) -> peer:call(Peer, ?MODULE, use_tables, [], 60000) end]]),
             ct:pal("wakeups in 3 s: without cats ~p, with cats ~p", [Without, With]),
             ?assert(With =< Without + 1, {Without, With})
     end.

@@ -13,7 +13,7 @@ wrong_verdicts() ->
 
 verdict(Fault) ->
     persistent_term:put(?MODULE, Fault),
-    element(1, cats_oracle:compare(case Fault of none -> 100000; _ -> 1000000 end, ?MODULE)).
+    element(1, cats_oracle:compare(case Fault of none -> 20000; _ -> 1000000 end, ?MODULE)).
 
 faults() ->
     [lookup_loses_float, minus_zero, insert_new_overwrites, insert_not_atomic, bag_order, counter_wraps,

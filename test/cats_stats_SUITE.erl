@@ -162,12 +162,14 @@ waits_and_adaptation(_Config) ->
          ?assert(GivenUp =< Waits)
      end || Type <- [set, ordered_set]].
 
-%% @doc Lets processes write to the same few keys until one has waited, for a minute at most.
+%% @doc Lets processes write to the same few keys, and one to them and others at once, until one has waited, for a minute at most.
 contend(Table) -> contend(Table, erlang:monotonic_time(millisecond) + 60000).
 
 contend(Table, Deadline) ->
-    Work = fun() -> [cats:insert(Table, {N rem 4, N}) || N <- lists:seq(1, 100000)] end,
-    Workers = [spawn_monitor(Work) || _ <- lists:seq(1, 4)],
+    Objects = [{N, N} || N <- lists:seq(0, 499)],
+    Works = [fun() -> [cats:insert(Table, Objects) || _ <- lists:seq(1, 300)] end
+             | lists:duplicate(3, fun() -> [cats:insert(Table, {N rem 4, N}) || N <- lists:seq(1, 50000)] end)],
+    Workers = [spawn_monitor(Work) || Work <- Works],
     [receive {'DOWN', Monitor, _, _, normal} -> ok end || {_, Monitor} <- Workers],
     case cats:stats(Table) of
         #{waits := 0} ->

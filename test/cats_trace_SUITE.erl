@@ -108,7 +108,7 @@ waits(Config) ->
 
 %% One process holds all locks for a long time, and others want a key: they wait, and the trace tells for whom.
 convoy(Config) ->
-    {_, Events} = traced(#{ring => 100000}, fun() -> convoy() end, Config),
+    {_, Events} = traced(#{ring => 50000, events => [waits, calls]}, fun() -> convoy() end, Config),
     Waits = of_table(<<"wait">>, <<"trace_convoy">>, Events),
     ?assertNotEqual([], [Wait || #{<<"args">> := #{<<"meanwhile">> := <<"insert on dirty CPU ", _/binary>>}} = Wait <- Waits]),
     ?assertNotEqual([], [Wait || #{<<"args">> := #{<<"got">> := false, <<"process">> := _}} = Wait <- Waits]),

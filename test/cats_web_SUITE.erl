@@ -86,10 +86,20 @@ value(Text) ->
     <<Number:Length/binary, Rest/binary>> = Text,
     {try binary_to_integer(Number) catch error:badarg -> binary_to_float(Number) end, Rest}.
 
-string(<<$", Rest/binary>>, Text) -> {Text, Rest};
-string(<<"\\u", Hex:4/binary, Rest/binary>>, Text) -> string(Rest, <<Text/binary, (binary_to_integer(Hex, 16))/utf8>>);
-string(<<$\\, C, Rest/binary>>, Text) when C =:= $"; C =:= $\\; C =:= $/ -> string(Rest, <<Text/binary, C>>);
-string(<<C/utf8, Rest/binary>>, Text) when C >= 32, C =/= $\\ -> string(Rest, <<Text/binary, C/utf8>>).
+string(Text, Before) ->
+    Length = plain(Text, 0),
+    <<Plain:Length/binary, Rest/binary>> = Text,
+    Plain = unicode:characters_to_binary(Plain),
+    case Rest of
+        <<$", After/binary>> when Before =:= <<>> -> {Plain, After};
+        <<$", After/binary>> -> {<<Before/binary, Plain/binary>>, After};
+        <<"\\u", Hex:4/binary, After/binary>> -> string(After, <<Before/binary, Plain/binary, (binary_to_integer(Hex, 16))/utf8>>);
+        <<$\\, C, After/binary>> when C =:= $"; C =:= $\\; C =:= $/ -> string(After, <<Before/binary, Plain/binary, C>>)
+    end.
+
+%% Bytes before the end of the string or a backslash.
+plain(<<C, Rest/binary>>, Length) when C >= 32, C =/= $", C =/= $\\ -> plain(Rest, Length + 1);
+plain(_, Length) -> Length.
 
 elements(<<$], Rest/binary>>, []) -> {[], Rest};
 elements(Text, Values) ->

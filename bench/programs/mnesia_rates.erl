@@ -9,7 +9,8 @@
 -export([build/3, run/4, prepare/1, turn/3, verify/0, table/1]).
 
 -define(KINDS, [stock, cats_copies, recompiled, own_in_ets]).
--define(RECORDS, 10000).
+%% Tables of records of five fields, each with its number of records.
+-define(FIVES, [{five, 10000}, {many, 300000}]).
 %% Calls of mnesia_meter in one measurement.
 -define(CALLS, 200).
 
@@ -38,7 +39,8 @@ build(Kind, Source, Out) ->
 changed(cats_copies, Text) -> re:replace(Text, "\\bram_copies\\b", "cats_copies", [global]);
 changed(_Kind, Text) -> Text.
 
-%% Has the kinds take turns of so many milliseconds, in so many rounds, and writes the rates to the file `results' in the directory.
+%% Starts a VM of each kind, has them take turns of so many milliseconds, in so many rounds, and appends the rates to the file `results' in
+%% the directory.
 -spec run(pos_integer(), pos_integer(), file:filename(), file:filename()) -> ok.
 run(Rounds, Milliseconds, Work, Erl) ->
     Peers = [{Kind, start(Kind, Work, Erl)} || Kind <- ?KINDS],
@@ -50,7 +52,7 @@ run(Rounds, Milliseconds, Work, Erl) ->
                          || {Kind, Peer} <- Peers, lists:member(Name, proplists:get_value(Kind, Rows))]}
              end || Round <- lists:seq(1, Rounds), Name <- Names],
     [begin ok = peer:call(Peer, ?MODULE, verify, [], infinity), peer:stop(Peer) end || {_, Peer} <- Peers],
-    file:write_file(filename:join(Work, "results"), [io_lib:format("~p.~n", [Row]) || Row <- Rates]).
+    file:write_file(filename:join(Work, "results"), [io_lib:format("~p.~n", [Row]) || Row <- Rates], [append]).
 
 start(Kind, Work, Erl) ->
     Paths = case filelib:wildcard(filename:join([Work, Kind, "mnesia", "ebin"])) of
@@ -73,11 +75,13 @@ prepare(Kind) ->
     ok = mnesia:start(),
     Copies = copies(Kind),
     [{atomic, ok} = mnesia:add_backend_type(cats_copies, cats_mnesia) || Copies =:= cats_copies],
-    {atomic, ok} = mnesia:create_table(five, [{Copies, [node()]}, {attributes, [key, a, b, c, d]}]),
+    [begin
+         {atomic, ok} = mnesia:create_table(Table, [{Copies, [node()]}, {attributes, [key, a, b, c, d]}]),
+         [write(Table, Key) || Key <- lists:seq(1, Records)]
+     end || {Table, Records} <- ?FIVES],
     {atomic, ok} = mnesia:create_table(person, [{Copies, [node()]}, {attributes, [name, data, married_to, children]}]),
     _ = mnesia_tpcb:init([{use_running_mnesia, true}, {replica_type, Copies}, {n_branches, 8}, {n_accounts_per_branch, 1000}]),
     [_ = bench:populate(options(1000)) || Copies =:= ram_copies],
-    [write(Key) || Key <- lists:seq(1, ?RECORDS)],
     [Name || {Name, _} <- rows(Kind)].
 
 copies(cats_copies) -> cats_copies;
@@ -97,8 +101,9 @@ rows(Kind) ->
     [{"TPC-B transactions, 8 clients", fun(Milliseconds) -> bank(Copies, Milliseconds) end}]
         %% It uses fragments, of which a backend has none.
         ++ [{"`bench` transactions, 8 clients", fun subscribers/1} || Copies =:= ram_copies]
-        ++ [{"dirty writes, 5 fields", fun(Milliseconds) -> rate(fun write/1, Milliseconds) end},
-            {"dirty reads, 5 fields", fun(Milliseconds) -> rate(fun read/1, Milliseconds) end}]
+        ++ [{lists:flatten(io_lib:format("dirty ~s, 5 fields, ~b records", [What, Records])),
+             fun(Milliseconds) -> rate(fun(Key) -> Do(Table, Key) end, Records, Milliseconds) end}
+            || {Table, Records} <- ?FIVES, {What, Do} <- [{"writes", fun write/2}, {"reads", fun read/2}]]
         ++ [{"meter: " ++ Name, fun(Milliseconds) -> meter(Meter, Milliseconds) end}
             || {meter, Name, _, _, _} = Meter <- mnesia_meter:meters(), is_apt(Name, Copies)].
 
@@ -106,9 +111,9 @@ rows(Kind) ->
 is_apt(Name, Copies) ->
     string:find(Name, "ets:") =:= nomatch andalso (Copies =:= ram_copies orelse string:prefix(Name, "ets ") =:= nomatch).
 
-write(Key) -> ok = mnesia:dirty_write({five, Key, a, Key, <<1, 2, 3>>, "text"}).
+write(Table, Key) -> ok = mnesia:dirty_write({Table, Key, a, Key, <<1, 2, 3>>, "text"}).
 
-read(Key) -> [_] = mnesia:dirty_read(five, Key).
+read(Table, Key) -> [_] = mnesia:dirty_read(Table, Key).
 
 %% OTP's mnesia_tpcb.
 bank(Copies, Milliseconds) ->
@@ -139,9 +144,9 @@ meter({meter, _, Init, Meter, _}, Milliseconds) ->
     ?CALLS * 1000_000_000 div fastest(fun() -> {atomic, ok} = mnesia_meter:init_records(Init, ?CALLS) end,
                                       fun() -> ok = mnesia_meter:repeat_meter(Meter, ?CALLS) end, Milliseconds).
 
-rate(Do, Milliseconds) ->
-    Keys = lists:seq(1, ?RECORDS),
-    ?RECORDS * 1000_000_000 div fastest(fun() -> ok end, fun() -> lists:foreach(Do, Keys) end, Milliseconds).
+rate(Do, Records, Milliseconds) ->
+    Keys = lists:seq(1, Records),
+    Records * 1000_000_000 div fastest(fun() -> ok end, fun() -> lists:foreach(Do, Keys) end, Milliseconds).
 
 %% The shortest time of Do in nanoseconds, as others may use the processors. Prepare runs before each.
 fastest(Prepare, Do, Milliseconds) ->

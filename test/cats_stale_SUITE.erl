@@ -3,15 +3,15 @@
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([lifetimes/1, by_the_clock/1, gone_for_others/1, writes_end_it/1, one_process_renews/1, nobody_waits/1, a_failed_renewal/1,
-         killed_renewers/1, killed_at_any_instant/1, races/1, not_public/1, callers/1, limits/1, long_runs/1, order_statistics/1,
-         kept_as_long_as_asked/1, memory_comes_back/1, snapshots/1, counted/1, explanations/1]).
+         killed_renewers/1, one_of_two_leads/1, killed_at_any_instant/1, races/1, not_public/1, callers/1, limits/1, long_runs/1,
+         order_statistics/1, kept_as_long_as_asked/1, memory_comes_back/1, snapshots/1, counted/1, explanations/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [lifetimes, by_the_clock, gone_for_others, writes_end_it, one_process_renews, nobody_waits, a_failed_renewal, killed_renewers,
-     killed_at_any_instant, races, not_public, callers, limits, long_runs, order_statistics, kept_as_long_as_asked, memory_comes_back,
-     snapshots, counted, explanations].
+     one_of_two_leads, killed_at_any_instant, races, not_public, callers, limits, long_runs, order_statistics, kept_as_long_as_asked,
+     memory_comes_back, snapshots, counted, explanations].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -30,6 +30,14 @@ pass(Time) -> put(clock, cats_nif:stop_clock(get(clock) + Time)).
 types() -> [set, ordered_set].
 
 new(Type, More) -> cats:new(t, [Type, public, {ttl, 100} | More]).
+
+%% A table with the object `{key, old}', which has just ended, and is kept for so many milliseconds.
+ended(Type, Stale) ->
+    stop_clock(),
+    Table = new(Type, []),
+    {key, old} = cats:fetch(Table, key, make(old), #{stale => Stale}),
+    pass(100),
+    Table.
 
 make(Value) -> fun(Key) -> {Key, Value} end.
 
@@ -123,10 +131,7 @@ gone_for_others(_Config) ->
 %% What writes to the key of an object that has ended, ends it for fetches too.
 writes_end_it(_Config) ->
     [begin
-         stop_clock(),
-         Table = new(Type, []),
-         {key, old} = cats:fetch(Table, key, make(old), #{stale => 1000}),
-         pass(100),
+         Table = ended(Type, 1000),
          Look andalso cats:info(Table, size),
          _ = Write(Table),
          {key, made} = cats:fetch(Table, key, make(made), #{stale => 1000}),
@@ -170,10 +175,7 @@ one_process_renews(_Config) ->
 
 %% The function takes seconds, but no call does.
 nobody_waits(_Config) ->
-    stop_clock(),
-    Table = new(set, []),
-    {key, old} = cats:fetch(Table, key, make(old), #{stale => 1000}),
-    pass(100),
+    Table = ended(set, 1000),
     [{key, old} = cats:fetch(Table, key, slow(), #{stale => 1000, timeout => 0}) || _ <- lists:seq(1, 1000)],
     Renewer = renewer(),
     no_renewer(),
@@ -187,10 +189,7 @@ nobody_waits(_Config) ->
     no_flights().
 
 a_failed_renewal(_Config) ->
-    stop_clock(),
-    Table = new(set, []),
-    {key, old} = cats:fetch(Table, key, make(old), #{stale => 100}),
-    pass(100),
+    Table = ended(set, 100),
     [begin
          {key, old} = cats:fetch(Table, key, fun(_) -> erlang:Class(failed) end, #{stale => 100}),
          no_flights()
@@ -202,10 +201,7 @@ a_failed_renewal(_Config) ->
     ?assertEqual({key, new}, cats:fetch(Table, key, make(new), #{stale => 100})).
 
 killed_renewers(_Config) ->
-    stop_clock(),
-    Table = new(set, []),
-    {key, old} = cats:fetch(Table, key, make(old), #{stale => 1000}),
-    pass(100),
+    Table = ended(set, 1000),
     [begin
          {key, old} = cats:fetch(Table, key, slow(), #{stale => 1000}),
          exit(renewer(), kill),
@@ -222,6 +218,30 @@ killed_renewers(_Config) ->
     renewer() ! {go, new},
     is_stored(Table, {key, new}),
     no_flights().
+
+%% Of two fetches that begin a renewal at the same instant, the function of one runs.
+one_of_two_leads(_Config) ->
+    Runs = counters:new(1, []),
+    Make = fun(Key) -> counters:add(Runs, 1, 1), timer:sleep(3), {Key, old} end,
+    Rounds = 200,
+    Table = ended(set, 1000),
+    [begin
+         Ready = atomics:new(1, []),
+         Fetch = fun() ->
+                         atomics:add(Ready, 1, 1),
+                         both_are(Ready),
+                         exit(cats:fetch(Table, key, Make, #{stale => 1000}))
+                 end,
+         %% On one scheduler they would run one after the other.
+         Both = [spawn_opt(Fetch, [monitor, {scheduler, Scheduler}]) || Scheduler <- [1, erlang:system_info(schedulers_online)]],
+         [receive {'DOWN', Monitor, _, _, Object} -> ?assertEqual({key, old}, Object) end || {_, Monitor} <- Both],
+         no_flights(),
+         pass(100)
+     end || _ <- lists:seq(1, Rounds)],
+    ?assertEqual(Rounds, counters:get(Runs, 1)).
+
+%% Waits without a pause, so that both go on at once.
+both_are(Ready) -> atomics:get(Ready, 1) =:= 2 orelse both_are(Ready).
 
 %% Callers and renewers are killed all the time. All others get objects at once, and nothing is left behind.
 killed_at_any_instant(_Config) ->
@@ -246,10 +266,7 @@ killed_at_any_instant(_Config) ->
 %% What others do while a renewal runs.
 races(_Config) ->
     During = fun(Change) ->
-                     stop_clock(),
-                     Table = new(set, []),
-                     {key, old} = cats:fetch(Table, key, make(old), #{stale => 1000}),
-                     pass(100),
+                     Table = ended(set, 1000),
                      {key, old} = cats:fetch(Table, key, slow(), #{stale => 1000}),
                      Renewer = renewer(),
                      Change(Table),
@@ -282,10 +299,7 @@ not_public(_Config) ->
      end || Access <- [protected, private]].
 
 callers(_Config) ->
-    stop_clock(),
-    Table = new(set, []),
-    {key, old} = cats:fetch(Table, key, make(old), #{stale => 100}),
-    pass(100),
+    Table = ended(set, 100),
     Self = self(),
     Callers = fun(Key) -> {Key, get('$callers')} end,
     {key, old} = cats_test_lib:in_process(fun() -> put('$callers', [Self]), cats:fetch(Table, key, Callers, #{stale => 100}) end),

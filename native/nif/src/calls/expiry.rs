@@ -103,12 +103,12 @@ pub fn count_fetch(env: Env, &[table, what]: &[Term; 2]) -> Result<Term, Failure
     let guard = pin();
     let handle = find(env, &guard, table, INFO)?;
     let events = [
-        ("fetch_made", Event::FetchMade),
-        ("fetch_failed", Event::FetchFailed),
-        ("fetch_waited", Event::FetchWaited),
-        ("fetch_stale", Event::FetchStale),
+        (atoms::fetch_made(), Event::FetchMade),
+        (atoms::fetch_failed(), Event::FetchFailed),
+        (atoms::fetch_waited(), Event::FetchWaited),
+        (atoms::fetch_stale(), Event::FetchStale),
     ];
-    let event = events.iter().find(|(name, _)| env.atom(name) == what);
+    let event = events.iter().find(|(name, _)| *name == what);
     handle.count_event(event.ok_or_else(bad)?.1, 1);
     Ok(atoms::true_())
 }

@@ -470,16 +470,17 @@ lists_of_operations(_Config) ->
      end || Type <- cats_test_lib:types([bag, duplicate_bag])],
     ok.
 
-%% To read one element of an object that is packed, all of it has to be unpacked.
+%% What is packed and large is unpacked on a dirty scheduler.
 packed_objects(_Config) ->
-    Object = {k, lists:duplicate(100000, 1), last},
+    Large = lists:duplicate(100000, 1),
+    Object = {k, Large, last},
     Specification = [{{'_', '_', last}, [], [true]}],
     Functions = [{lookup, [k], [Object]}, {first_lookup, [], {k, [Object]}},
-                 {lookup_element, [k, 3], last}, {lookup_elements, [k, [3]], [last]}],
+                 {lookup_element, [k, 2], Large}, {lookup_elements, [k, [3]], [last]}],
     [begin
          Table = cats:new(packed, [Type, compressed]),
          true = cats:insert(Table, Object),
-         ?assert(8 * cats:info(Table, memory) < 100000),
+         ?assert(8 * cats:info(Table, memory) < 150000),
          [begin
               ?assertError(dirty, erlang:apply(cats_nif, Function, [Table | Arguments])),
               Found = erlang:apply(cats, Function, [Table | Arguments]),

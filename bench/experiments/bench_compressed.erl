@@ -1,5 +1,5 @@
-%% Calls on tables with option `compressed'. ets keeps each element in a form like the external format. cats packs the
-%% whole object by LZ4 if that makes it smaller.
+%% Calls on tables with option `compressed'. ets keeps each element in a form like the external format. cats keeps
+%% tuples, lists and maps in a compact form of its own, and all other elements as they are.
 -module(bench_compressed).
 -behaviour(bench_experiment).
 -export([about/0, points/1, measure/4, shapes/0, object/3]).

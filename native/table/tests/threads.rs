@@ -157,7 +157,7 @@ fn elements_that_are_changed_together_are_seen_together() {
                 read(&|handle| {
                     let element = |index| {
                         let mut scratch = Scratch::new();
-                        let found = handle.get_for_element(&probe(), index, || true, &mut scratch).ok()??;
+                        let found = handle.get_for_element(&probe(), index, &mut scratch).ok()??;
                         Some(value(&found, index))
                     };
                     let seen: Vec<i64> = [1, 2, 3, 2, 1].into_iter().filter_map(element).collect();

@@ -7,7 +7,7 @@ use crate::host::host;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicU64, Ordering};
 use cats_sync::slab;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr::NonNull;
@@ -426,6 +426,9 @@ fn flat_header(arity: usize) -> u64 {
 /// Up to this number of words, an object is built on the stack. Then memory is allocated only once, for the block.
 const SHORT: usize = 128;
 
+/// The number of bytes of scratch memory that a thread keeps.
+const KEPT: usize = 1 << 16;
+
 /// Up to this number, words are copied one by one.
 const ONE_BY_ONE: usize = 32;
 
@@ -617,6 +620,77 @@ impl<'a> BlockRef<'a> {
     #[inline]
     pub fn has_held(self) -> bool {
         self.header() & HAS_HELD != 0
+    }
+
+    /// Whether some elements are packed.
+    #[inline]
+    pub fn has_packed(self) -> bool {
+        self.header() & HAS_PACKED != 0
+    }
+
+    /// The number of words of the block that [`unpacked_within`](Self::unpacked_within) makes. O(items) if some elements are packed.
+    pub fn unpacked_words(self) -> usize {
+        let (mut words, mut at) = (self.words(), 1 + self.arity());
+        if !self.has_packed() {
+            return words;
+        }
+        while at < self.words() {
+            // SAFETY: an item of the block, which lives for `'a`.
+            let item = unsafe { TermRef::new(self.address.as_ptr(), (at as u64) << 2 | TAG_ITEM) };
+            let packed = item_words(item.header());
+            words += item.packed_words().map_or(0, |words| words - packed);
+            at += packed;
+        }
+        words
+    }
+
+    /// A copy in `memory` in which no element is packed. What is held or counted in it lives as long as in this block. Panics if the memory
+    /// has fewer words than [`unpacked_words`](Self::unpacked_words).
+    pub fn unpacked_within(self, memory: &mut [MaybeUninit<u64>]) -> BlockRef<'_> {
+        assert!(self.unpacked_words() <= memory.len());
+        let mut builder = Builder::over(memory);
+        let root = builder.filled_tuple(self.elements_raw());
+        for (index, element) in self.elements().iter().enumerate() {
+            if !element.is_immediate() {
+                let word = builder.unpack(element);
+                builder.set(root, index, word);
+            }
+        }
+        builder.in_place()
+    }
+
+    /// A copy in which elements are packed where that makes them smaller, except the one at `key`. `None` if there is no such element.
+    pub fn packed(self, key: usize) -> Option<Block> {
+        thread_local! {
+            static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+        }
+        let is_worth = |(index, element): (usize, TermRef<'_>)| index != key && element.is_worth_packing();
+        if self.is_flat() || !self.elements().iter().enumerate().any(is_worth) {
+            return None;
+        }
+        let mut room = Room::<SHORT>::new();
+        let mut builder = Builder::within(&mut room);
+        let root = builder.filled_tuple(self.elements_raw());
+        let mut any = false;
+        BYTES.with_borrow_mut(|bytes| {
+            for (index, element) in self.elements().iter().enumerate() {
+                if element.is_immediate() {
+                    continue;
+                }
+                let (word, packed) = match index == key {
+                    true => (builder.copy(element), false),
+                    false => builder.pack(element, bytes),
+                };
+                builder.set(root, index, word);
+                any |= packed;
+            }
+            bytes.clear();
+            bytes.shrink_to(KEPT);
+        });
+        match any {
+            true => builder.finish(),
+            false => None,
+        }
     }
 
     /// The element words. In a flat block these are the VM's own words of the terms.

@@ -2,7 +2,8 @@
 //!
 //! What is built is used in place, as a key to search for, or is copied into a [`Block`] of its own.
 
-use crate::block::{copy_words, write_bytes, Block};
+use crate::block::{copy_words, write_bytes, Block, BlockRef};
+use crate::compact;
 use crate::format::*;
 use cats_sync::epoch;
 use cats_sync::slab;
@@ -23,6 +24,8 @@ pub struct Builder<'a> {
     heap: Vec<u64>,
     /// Whether there are held or counted items.
     held: bool,
+    /// Whether there are packed items.
+    packed: bool,
     given: PhantomData<&'a mut [MaybeUninit<u64>]>,
 }
 
@@ -86,6 +89,7 @@ impl<'a> Builder<'a> {
             room: 0,
             heap: Vec::new(),
             held: false,
+            packed: false,
             given: PhantomData,
         }
     }
@@ -93,9 +97,15 @@ impl<'a> Builder<'a> {
     /// A builder that uses `room` as long as the term fits there, and memory of its own beyond that.
     #[inline]
     pub fn within<const WORDS: usize>(room: &'a mut Room<WORDS>) -> Self {
+        Self::over(&mut room.0)
+    }
+
+    /// The same for memory of any length.
+    #[inline]
+    pub(crate) fn over(memory: &'a mut [MaybeUninit<u64>]) -> Self {
         Self {
-            words: NonNull::from(&mut room.0).cast(),
-            room: WORDS,
+            room: memory.len(),
+            words: NonNull::from(memory).cast(),
             ..Self::new()
         }
     }
@@ -105,6 +115,7 @@ impl<'a> Builder<'a> {
     pub fn clear(&mut self) {
         self.used = 0;
         self.held = false;
+        self.packed = false;
     }
 
     /// Words built so far.
@@ -454,6 +465,7 @@ impl<'a> Builder<'a> {
         if let Some(words) = term.plain_words() {
             let at = self.item(plain_header(words[0]));
             self.append(&words[1..]);
+            self.packed |= is_packed(words[0]);
             return (at as u64) << 2 | term.word() & TAG_MASK;
         }
         match term.view() {
@@ -493,6 +505,44 @@ impl<'a> Builder<'a> {
             View::SharedBinary(Shared::Counted(record), bytes) => self.add_counted_binary(record, bytes),
             View::Held(class, held) => self.add_held(header(HELD, class as usize), held.term(), held.place()),
         }
+    }
+
+    /// Adds a copy of a term of another block, in its [compact form](crate::compact) if that takes less memory. Otherwise as [`copy`](Self::copy)
+    /// does. Returns the term's word, and whether it was packed here. `bytes` is scratch memory. The term is to be an element of the outermost
+    /// tuple. Only [`unpack`](Self::unpack) and [`copy`](Self::copy) may read it.
+    pub fn pack(&mut self, term: TermRef<'_>, bytes: &mut Vec<u8>) -> (u64, bool) {
+        if term.is_worth_packing() {
+            bytes.clear();
+            let words = compact::write(term, bytes).unwrap_or(0);
+            let packed = 1 + bytes.len().div_ceil(8);
+            if packed < words && words <= PACKED_LIMIT {
+                let at = self.item(packed_header(bytes.len(), words));
+                let places = self.add(packed - 1);
+                // SAFETY: the places are new, and there are enough for the bytes.
+                unsafe { write_bytes(bytes, places) }
+                self.packed = true;
+                return ((at as u64) << 2 | TAG_ITEM, true);
+            }
+        }
+        (self.copy(term), false)
+    }
+
+    /// Adds a copy of a term of another block: unpacked if it is packed, otherwise as [`copy`](Self::copy) does.
+    pub fn unpack(&mut self, term: TermRef<'_>) -> u64 {
+        let Some(words) = term.packed_words() else {
+            return self.copy(term);
+        };
+        let base = self.used;
+        let places = self.add(words);
+        // SAFETY: the places are new.
+        let places = unsafe { std::slice::from_raw_parts_mut(places.cast().as_ptr(), words) };
+        compact::read(term.packed_bytes(), places, base)
+    }
+
+    /// Whether something that was built is packed.
+    #[inline]
+    pub fn has_packed(&self) -> bool {
+        self.packed
     }
 
     fn copy_slots(&mut self, item: Item, first: usize, elements: Elements<'_>) -> u64 {
@@ -542,9 +592,19 @@ impl<'a> Builder<'a> {
     #[inline]
     pub(crate) fn whole(&mut self) -> &[u64] {
         assert!(self.used > 0);
-        let (total, held) = (self.used as u64, self.held);
-        self.built_mut()[0] |= total << 32 | if held { HAS_HELD } else { 0 };
+        let held = if self.held { HAS_HELD } else { 0 };
+        let packed = if self.packed { HAS_PACKED } else { 0 };
+        let total = (self.used as u64) << 32;
+        self.built_mut()[0] |= total | held | packed;
         self.built()
+    }
+
+    /// What was built, as a block in the memory that was given. Panics if that was too small. What is held or counted is still borrowed.
+    pub(crate) fn in_place(mut self) -> BlockRef<'a> {
+        assert!(self.heap.is_empty());
+        self.whole();
+        // SAFETY: a block, in memory that is borrowed for `'a`.
+        unsafe { BlockRef::from_raw(self.words) }
     }
 
     /// Makes a block of what was built, retains its held terms, and clears the builder. `None` when memory is exhausted, or when the block

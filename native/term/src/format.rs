@@ -3,8 +3,10 @@
 //! A [`TermRef`] is a word, and the block from whose start the word's offset counts. Blocks are immutable, except for the words of held
 //! items, which are atomics. So a `TermRef` is read without a lock as long as its block lives.
 
+use crate::compact;
 use crate::host::Held;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 /// The VM's word for `[]`.
 pub const NIL: u64 = 0x3b;
@@ -24,7 +26,9 @@ pub(crate) const TAG_ITEM: u64 = 2;
 pub(crate) const FLAT: u64 = 0x80;
 /// Header bit of a block's outermost tuple: the block has held items or counted binaries.
 pub(crate) const HAS_HELD: u64 = 0x40;
-const KIND_MASK: u64 = 0x3f;
+/// Header bit of a block's outermost tuple: some of its elements are [`PACKED`].
+pub(crate) const HAS_PACKED: u64 = 0x20;
+const KIND_MASK: u64 = 0x1f;
 
 pub(crate) const TUPLE: u64 = 1;
 /// A list whose tail word follows its elements.
@@ -46,6 +50,8 @@ pub(crate) const COUNTED_BINARY: u64 = 12;
 pub(crate) const TREE_MAP: u64 = 13;
 /// A fun with an environment that is not all immediates. The [words](Fun::words) follow the terms of the environment.
 pub(crate) const FUN: u64 = 14;
+/// A term in its [compact form](crate::compact). Only elements of a block's outermost tuple are packed.
+pub(crate) const PACKED: u64 = 0x12;
 /// A plain reference or an alias. The item is what the VM has: its header is [`PLAIN_REFERENCE`] or [`ALIAS`].
 pub(crate) const REFERENCE: u64 = PLAIN_REFERENCE & KIND_MASK;
 
@@ -77,6 +83,15 @@ const TREE_PAIRS_BITS: u32 = 28;
 const TREE_NODES_SHIFT: u32 = 8 + TREE_PAIRS_BITS;
 /// The most pairs, and the most nodes, of a map that is stored with the nodes of its tree.
 pub(crate) const TREE_LIMIT: usize = (1 << TREE_PAIRS_BITS) - 1;
+
+/// The bits of a [`PACKED`] item's header that count its bytes, from bit 8, and the words that it unpacks to.
+const PACKED_BYTES_BITS: u32 = 28;
+const PACKED_WORDS_SHIFT: u32 = 8 + PACKED_BYTES_BITS;
+/// The most bytes, and the most words, of an item that is packed.
+pub(crate) const PACKED_LIMIT: usize = (1 << PACKED_BYTES_BITS) - 1;
+
+/// An item of immediates of fewer words than this is not packed.
+const WORTHWHILE: usize = 8;
 
 /// The largest arity of a tuple, as in the VM.
 pub const MAX_ARITY: usize = (1 << 24) - 1;
@@ -114,6 +129,25 @@ fn tree_pairs(header: u64) -> usize {
 #[inline]
 fn tree_nodes(header: u64) -> usize {
     (header >> TREE_NODES_SHIFT) as usize
+}
+
+/// The header of a [`PACKED`] item.
+#[inline]
+pub(crate) fn packed_header(bytes: usize, words: usize) -> u64 {
+    debug_assert!(bytes <= PACKED_LIMIT && words <= PACKED_LIMIT);
+    header(PACKED, bytes) | (words as u64) << PACKED_WORDS_SHIFT
+}
+
+/// The number of bytes of a [`PACKED`] item.
+#[inline]
+fn packed_bytes(header: u64) -> usize {
+    (header >> 8) as usize & PACKED_LIMIT
+}
+
+/// Whether an item with this header is packed.
+#[inline]
+pub(crate) fn is_packed(header: u64) -> bool {
+    header & KIND_MASK == PACKED
 }
 
 /// The number of an item's data words that stand for terms.
@@ -162,6 +196,7 @@ pub(crate) fn item_words(header: u64) -> usize {
         INTEGER_POSITIVE | INTEGER_NEGATIVE => size,
         REFERENCE => (header >> REFERENCE_SHIFT) as usize,
         BINARY => size.div_ceil(8),
+        PACKED => packed_bytes(header).div_ceil(8),
         SHARED_BINARY => HELD_WORDS + 1,
         COUNTED_BINARY => COUNTED_WORDS,
         HELD => HELD_WORDS,
@@ -419,10 +454,49 @@ impl<'a> TermRef<'a> {
         let plain = header & FLAT != 0
             || matches!(
                 header & KIND_MASK,
-                FLOAT | INTEGER_POSITIVE | INTEGER_NEGATIVE | BINARY | REFERENCE | PLAIN_FUN
+                FLOAT | INTEGER_POSITIVE | INTEGER_NEGATIVE | BINARY | REFERENCE | PLAIN_FUN | PACKED
             );
         // SAFETY: an item has as many words as its header says.
         plain.then(|| unsafe { self.words(item_words(header)) })
+    }
+
+    /// The number of words that it unpacks to, if it is packed. Then nothing else may be read of it.
+    #[inline]
+    pub fn packed_words(self) -> Option<usize> {
+        if self.is_immediate() {
+            return None;
+        }
+        let header = self.header();
+        is_packed(header).then_some((header >> PACKED_WORDS_SHIFT) as usize)
+    }
+
+    /// The term unpacked, in memory of as many words as [`packed_words`](Self::packed_words) says. It is packed.
+    pub fn unpacked_within(self, memory: &mut [MaybeUninit<u64>]) -> TermRef<'_> {
+        let word = compact::read(self.packed_bytes(), memory, 0);
+        TermRef {
+            base: memory.as_ptr().cast(),
+            word,
+            block: PhantomData,
+        }
+    }
+
+    /// The bytes of the compact form. The term is packed.
+    pub(crate) fn packed_bytes(self) -> &'a [u8] {
+        let header = self.header();
+        assert!(is_packed(header));
+        // SAFETY: a packed item has as many bytes as its header says.
+        unsafe { std::slice::from_raw_parts(self.item().add(1).cast(), packed_bytes(header)) }
+    }
+
+    /// Whether the compact form may be smaller: a tuple, list, map or fun of more than a few words.
+    #[inline]
+    pub(crate) fn is_worth_packing(self) -> bool {
+        if self.is_immediate() {
+            return false;
+        }
+        let header = self.header();
+        let least = if header & FLAT != 0 { WORTHWHILE } else { 2 };
+        matches!(header & KIND_MASK, TUPLE | PROPER_LIST | LIST | MAP | TREE_MAP | FUN) && item_words(header) >= least
     }
 
     /// The first `count` words of the item, including its header.

@@ -4,6 +4,7 @@
 
 mod block;
 mod builder;
+mod compact;
 pub mod draft;
 mod equal;
 mod format;

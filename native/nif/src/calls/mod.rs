@@ -569,7 +569,7 @@ fn element(env: Env, object: &ObjectRef<'_>, index: usize) -> Result<Term, Failu
         return Ok(Term(element.word()));
     }
     check_words(object.words())?;
-    decode::term(env, element)
+    decode::term(env, object.unpacked_element(element, on_dirty_scheduler)?)
 }
 
 /// A rough estimate of the nanoseconds for encoding or decoding one word.

@@ -305,7 +305,7 @@ fn element_or(
             if handle.table().kind().is_bag() {
                 return elements_in_bag(env, handle, probe, index, absent);
             }
-            match handle.get_for_element(probe, index, on_dirty_scheduler, &mut Scratch::new())? {
+            match handle.get_for_element(probe, index, &mut Scratch::new())? {
                 None => {
                     missed(handle);
                     absent()

@@ -1,20 +1,20 @@
 //! Copies of entries for snapshots: of what a key had, or a tombstone if it had nothing.
 //!
-//! A tombstone of an immediate key is a body of its own. That of another key is a block like one of a packed object, of no words. So engines
-//! find its key as they find the key of a packed object.
+//! A tombstone of an immediate key is a body of its own. That of another key is a tuple with the key at its position, where engines look for
+//! it, and [`BOTTOM`] everywhere else. One element stands behind the key.
 
 use crate::object::group::{Group, KeyPlace};
 use crate::object::schema::Probe;
 use crate::object::{
-    address, block, body_bytes, changing, free_body, is_block, is_changing, is_group, lease_of, packed, size_bits,
-    word_of, Copies, ObjectRef, ADDRESS_BITS, COPY_LIMIT,
+    address, block, body_bytes, changing, free_body, is_block, is_changing, is_group, lease_of, size_bits, word_of,
+    Copies, ObjectRef, ADDRESS_BITS, COPY_LIMIT,
 };
 use crate::operations::lookup::GROUP_LIMIT;
 use cats_engine::Entry;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
 use cats_term::lease::Lease;
-use cats_term::{small, Block, Builder, Scratch, BOTTOM, NIL};
+use cats_term::{Block, Builder, Scratch, BOTTOM};
 use std::iter;
 
 /// The body of a tombstone whose key is an immediate. No other body has these low bits.
@@ -31,20 +31,19 @@ pub unsafe fn is_tombstone(body: u64) -> bool {
     }
     // SAFETY: as the caller promises.
     let block = unsafe { block(body) }.filter(|_| !is_changing(body));
-    block.is_some_and(|block| packed::is_packed(block) && packed::unpacked_words(block) == 0)
+    block.is_some_and(|block| block.arity() > 1 && block.element(block.arity() - 1).word() == BOTTOM)
 }
 
-/// The body of a tombstone for a key. `None` when memory is exhausted.
-pub fn tombstone(probe: &Probe<'_>) -> Option<u64> {
+/// The body of a tombstone for a key, whose position is `key`. `None` when memory is exhausted.
+pub fn tombstone(probe: &Probe<'_>, key: usize) -> Option<u64> {
     if probe.term().is_immediate() {
         return Some(TOMBSTONE);
     }
     let mut builder = Builder::new();
-    let root = builder.tuple(4);
-    let key = builder.copy(probe.term());
-    for (slot, word) in [BOTTOM, small(0)?, key, NIL].into_iter().enumerate() {
-        builder.set(root, slot, word);
-    }
+    let root = builder.tuple(key + 2);
+    builder.slots(root).fill(BOTTOM);
+    let word = builder.copy(probe.term());
+    builder.set(root, key, word);
     builder.finish().map(address)
 }
 

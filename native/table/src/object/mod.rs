@@ -68,7 +68,7 @@ pub fn is_changing(body: u64) -> bool {
 pub struct Layout {
     /// The position of the key, counted from 0.
     pub key: usize,
-    /// Whether objects are packed if that makes them smaller.
+    /// Whether elements of objects are packed if that makes them smaller.
     pub packed: bool,
     /// Whether each object is in a block and has a [lease](cats_term::lease). Such objects are not packed.
     pub leased: bool,
@@ -90,7 +90,7 @@ pub struct Object<'a> {
     key_word: Option<NonZeroU64>,
 }
 
-/// The body of an object in a block. The object is not packed, and nobody else knows the block yet.
+/// The body of an object in a block. Nothing in it is packed, and nobody else knows the block yet.
 struct InBlock(NonZeroU64);
 
 impl InBlock {
@@ -448,17 +448,16 @@ pub fn rebuilt<'t>(
 }
 
 /// The body of a copy of an object, whose element words `change` has changed. If the object is small, the copy is changed in place from now
-/// on. `None` in these cases: `change` returns `None`, memory is exhausted, or the object has no block, is packed, has more than
-/// [`COPY_LIMIT`] words or has held terms.
+/// on. `None` in these cases: `change` returns `None`, memory is exhausted, or the object has no block, has more than [`COPY_LIMIT`] words
+/// or has held terms.
 ///
 /// # Safety
 /// The object's place is locked. `change` does not change the key. It replaces only immediates, and only by immediates.
 #[inline]
 pub unsafe fn changed<R>(guard: &Guard, body: u64, change: impl FnOnce(&mut [u64]) -> Option<R>) -> Option<(u64, R)> {
     prefetch_small(body);
-    let is_readable = |block: &BlockRef<'_>| is_changing(body) || !packed::is_packed(*block);
     // SAFETY: as the caller promises.
-    let block = unsafe { block(body) }.filter(|block| is_readable(block) && block.words() <= COPY_LIMIT)?;
+    let block = unsafe { block(body) }.filter(|block| block.words() <= COPY_LIMIT)?;
     if block.words() > CHANGING_LIMIT || block.has_held() {
         // SAFETY: as the caller promises.
         let (block, result) = unsafe { block.changed(guard, change) }?;
@@ -676,7 +675,7 @@ pub unsafe fn retire_counted(guard: &Guard, body: u64) -> usize {
     }
 }
 
-/// The word of an element of an object in a block that is not packed.
+/// The word of an element of an object in a block.
 ///
 /// # Safety
 /// The object is such an object, lives, and is not linked in any place any more.
@@ -689,19 +688,24 @@ pub unsafe fn element_word(body: u64, index: usize) -> u64 {
 /// Copying an object of more words than this takes too long for a scheduler.
 pub const COPY_LIMIT: usize = 16 << 10;
 
-/// The number of words of the block from which the object is read. For a packed object these are its unpacked words, but it is not unpacked
-/// here. 0 for an inline object.
+/// The number of words of the block from which the object is read, with its elements unpacked. 0 for an inline object.
 ///
 /// # Safety
 /// The body is not that of a group, and the object lives.
 #[inline]
 pub unsafe fn words_to_read(body: u64) -> usize {
     // SAFETY: as the caller promises.
-    match unsafe { block(body) } {
-        Some(block) if !is_changing(body) && packed::is_packed(block) => packed::unpacked_words(block),
-        Some(block) => block.words(),
-        None => 0,
-    }
+    unsafe { block(body) }.map_or(0, BlockRef::unpacked_words)
+}
+
+/// The number of words of the object's block. 0 for an inline object.
+///
+/// # Safety
+/// As for [`words_to_read`].
+#[inline]
+pub unsafe fn stored_words(body: u64) -> usize {
+    // SAFETY: as the caller promises.
+    unsafe { block(body) }.map_or(0, BlockRef::words)
 }
 
 /// # Safety
@@ -745,16 +749,26 @@ impl<'a> ObjectRef<'a> {
     #[inline]
     pub unsafe fn new(entry: Entry, key: usize) -> ObjectRef<'a> {
         // SAFETY: as the caller promises.
+        unsafe { Self::stable(entry, key).unpacked() }
+    }
+
+    /// Like [`new`](Self::new), without unpacking elements.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new).
+    #[inline]
+    pub unsafe fn stable(entry: Entry, key: usize) -> ObjectRef<'a> {
+        // SAFETY: as the caller promises.
         unsafe {
             match changing(entry.body) {
                 Some(changing) => Copies::new(changing.words()).copy(changing),
-                None => Self::stored(entry, key).unpacked(),
+                None => Self::stored(entry, key),
             }
         }
     }
 
     /// Like [`new`](Self::new), after an engine has validated the entry. A copy of an object that is changed in place is written to
-    /// `scratch`. Fails with [`Failure::Big`] if unpacking the object takes too long and `patient` returns false. `patient` is called only
+    /// `scratch`. Fails with [`Failure::Big`] if unpacking elements takes too long and `patient` returns false. `patient` is called only
     /// then. Fails with [`Failure::Busy`] if a writer of the object takes too long.
     ///
     /// # Safety
@@ -770,16 +784,16 @@ impl<'a> ObjectRef<'a> {
         unsafe {
             match changing(entry.body) {
                 Some(changing) => match changing.copy_within(&mut scratch.0) {
-                    (block, true) => Ok(ObjectRef::Block(block)),
+                    (block, true) => ObjectRef::Block(block).unpacked_if(patient),
                     (_, false) => Err(Failure::Busy),
                 },
-                None => Self::read_unchanging(entry, key, patient),
+                None => Self::stored(entry, key).unpacked_if(patient),
             }
         }
     }
 
-    /// Like [`read_within`](Self::read_within), for a caller that reads only the [element](Self::element) at `index`, and only once. So an
-    /// object that is changed in place is rarely copied.
+    /// Like [`read_within`](Self::read_within), for a caller that reads only the element at `index`, and only once, by
+    /// [`unpacked_element`](Self::unpacked_element). So an object that is changed in place is rarely copied, and nothing is unpacked here.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
@@ -788,48 +802,42 @@ impl<'a> ObjectRef<'a> {
         entry: Entry,
         key: usize,
         index: usize,
-        patient: impl FnOnce() -> bool,
         scratch: &'a mut Scratch,
     ) -> Result<ObjectRef<'a>, Failure> {
         // SAFETY: as the caller promises.
         unsafe {
             match changing(entry.body) {
-                Some(changing) if changing.replaces(index) => Self::read_within(entry, key, patient, scratch),
+                Some(changing) if changing.replaces(index) => Self::read_within(entry, key, || true, scratch),
                 Some(changing) if changing.settled() => Ok(ObjectRef::Block(changing.in_place())),
                 Some(_) => Err(Failure::Busy),
-                None => Self::read_unchanging(entry, key, patient),
+                None => Ok(Self::stored(entry, key)),
             }
         }
     }
 
-    /// Like [`read_within`](Self::read_within), for an object that is not changed in place.
+    /// [`unpacked`](Self::unpacked), for [`read_within`](Self::read_within).
     ///
     /// # Safety
-    /// As for [`new`](Self::new).
+    /// As for [`unpacked`](Self::unpacked).
     #[inline(always)]
-    unsafe fn read_unchanging(
-        entry: Entry,
-        key: usize,
-        patient: impl FnOnce() -> bool,
-    ) -> Result<ObjectRef<'a>, Failure> {
-        // SAFETY: as the caller promises.
-        match unsafe { Self::stored(entry, key) } {
-            ObjectRef::Block(block) if packed::is_packed(block) => {
-                if packed::unpacked_words(block) > COPY_LIMIT && !patient() {
-                    return Err(Failure::Big);
-                }
-                // SAFETY: as the caller promises.
-                Ok(ObjectRef::Block(unsafe { packed::unpack(block) }))
-            }
-            object => Ok(object),
+    unsafe fn unpacked_if(self, patient: impl FnOnce() -> bool) -> Result<ObjectRef<'a>, Failure> {
+        match self.has_packed() && self.packed_words() > COPY_LIMIT && !patient() {
+            true => Err(Failure::Big),
+            // SAFETY: as the caller promises.
+            false => Ok(unsafe { self.unpacked() }),
         }
     }
 
-    /// The number of words that [`unpacked`](Self::unpacked) has to unpack. 0 if the object is not packed.
+    #[inline]
+    fn has_packed(&self) -> bool {
+        matches!(self, ObjectRef::Block(block) if block.has_packed())
+    }
+
+    /// The number of words that [`unpacked`](Self::unpacked) writes. 0 if no element is packed.
     #[inline]
     pub fn packed_words(&self) -> usize {
         match self {
-            ObjectRef::Block(block) if packed::is_packed(*block) => packed::unpacked_words(*block),
+            ObjectRef::Block(block) if block.has_packed() => block.unpacked_words(),
             _ => 0,
         }
     }
@@ -842,7 +850,7 @@ impl<'a> ObjectRef<'a> {
     pub unsafe fn unpacked(self) -> ObjectRef<'a> {
         match self {
             // SAFETY: as the caller promises.
-            ObjectRef::Block(block) if packed::is_packed(block) => ObjectRef::Block(unsafe { packed::unpack(block) }),
+            ObjectRef::Block(block) if block.has_packed() => ObjectRef::Block(unsafe { packed::unpack(block) }),
             object => object,
         }
     }
@@ -887,6 +895,22 @@ impl<'a> ObjectRef<'a> {
             ObjectRef::Single(words) => TermRef::immediate(words[index]),
             ObjectRef::Pair(words) => TermRef::immediate(words[index]),
             ObjectRef::Block(block) => block.element(index),
+        }
+    }
+
+    /// An [element](Self::element) of an object from [`read_for_element`](Self::read_for_element), unpacked. Fails with [`Failure::Big`] if
+    /// that takes too long and `patient` returns false. `patient` is called only then.
+    #[inline]
+    pub fn unpacked_element(
+        &self,
+        element: TermRef<'a>,
+        patient: impl FnOnce() -> bool,
+    ) -> Result<TermRef<'a>, Failure> {
+        match element.packed_words() {
+            None => Ok(element),
+            Some(words) if words > COPY_LIMIT && !patient() => Err(Failure::Big),
+            // SAFETY: as `read_for_element` demands, this thread has a guard during `'a`.
+            Some(words) => Ok(unsafe { packed::unpack_element(element, words) }),
         }
     }
 
@@ -992,7 +1016,6 @@ pub unsafe fn key_of<'a>(entry: Entry, key: usize) -> TermRef<'a> {
     }
     // SAFETY: a key that is not an immediate is in the block.
     match unsafe { block(entry.body) } {
-        Some(block) if !is_changing(entry.body) && packed::is_packed(block) => packed::key(block),
         Some(block) => block.element(key),
         None => unreachable!("an object without a block has an immediate key"),
     }

@@ -97,7 +97,7 @@ impl Handle<'_> {
         self.update(probe, None, patient, |base| {
             let indices = increments.iter().map(|(position, _)| base.index(*position, key));
             let indices = indices.collect::<Result<SmallVec<[usize; FEW]>, _>>()?;
-            let sums = sums_of(increments, &indices, patient, |index| base.element(index))?;
+            let sums = sums_of(increments, &indices, patient, |index| base.counter(index))?;
             let mut builder = Builder::new();
             let changes = indices.iter().copied().zip(built(&mut builder, &sums).iter());
             let body = base.change(self.guard, changes, self.table.layout(), plain)?;

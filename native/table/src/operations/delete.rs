@@ -94,7 +94,7 @@ impl<'g> Handle<'g> {
     /// many and `patient` returns false. `patient` is called only then. Returns the number of objects.
     pub fn delete_object(self, object: Object<'_>, patient: impl FnOnce() -> bool) -> Result<usize, Failure> {
         let layout = self.table.layout();
-        if let (Some(words), false) = (object.immediates(), layout.packed) {
+        if let Some(words) = object.immediates() {
             // An object that is only compared with others needs no block.
             let mut room = [const { MaybeUninit::uninit() }; ROOM];
             let block = BlockRef::flat_within(words, &mut room).filter(|_| layout.key < words.len());

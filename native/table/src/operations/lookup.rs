@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::object::group::{Filter, Group};
 use crate::object::schema::Probe;
-use crate::object::{is_changing, is_group, key_of, ObjectRef, COPY_LIMIT};
+use crate::object::{is_group, key_of, ObjectRef, COPY_LIMIT};
 use crate::table::{Handle, Table};
 use cats_engine::Entry;
 use cats_term::{Scratch, TermRef};
@@ -43,12 +43,7 @@ impl<'g> Objects<'g> {
     #[inline(always)]
     pub(crate) fn one(table: &Table, entry: Entry) -> ObjectRef<'g> {
         // SAFETY: objects are retired through the epoch.
-        unsafe {
-            match is_changing(entry.body) {
-                true => ObjectRef::new(entry, table.key()),
-                false => ObjectRef::stored(entry, table.key()),
-            }
-        }
+        unsafe { ObjectRef::stable(entry, table.key()) }
     }
 
     /// All objects, in the order of insertion.
@@ -226,7 +221,7 @@ impl<'g> Handle<'g> {
     }
 
     /// The only object of a key, in a table type that allows only one. It is copied to `scratch` if it is changed in place. Fails with
-    /// [`Failure::Big`] if it is too large to be unpacked and `patient` returns false. `patient` is called only then.
+    /// [`Failure::Big`] if unpacking it takes too long and `patient` returns false. `patient` is called only then.
     #[inline(always)]
     pub fn get<'o>(
         self,
@@ -243,13 +238,13 @@ impl<'g> Handle<'g> {
             .transpose()
     }
 
-    /// Like [`get`](Self::get), for a caller that reads only the element at `index`. Other elements may be changed meanwhile.
+    /// Like [`get`](Self::get), for a caller that reads only the element at `index`: see [`ObjectRef::unpacked_element`]. Other elements
+    /// may be changed meanwhile.
     #[inline(always)]
     pub fn get_for_element<'o>(
         self,
         probe: &Probe<'_>,
         index: usize,
-        patient: impl FnOnce() -> bool,
         scratch: &'o mut Scratch,
     ) -> Result<Option<ObjectRef<'o>>, Failure>
     where
@@ -257,7 +252,7 @@ impl<'g> Handle<'g> {
     {
         // SAFETY: as in `get`.
         self.entry(probe)?
-            .map(|entry| unsafe { ObjectRef::read_for_element(entry, self.table.key(), index, patient, scratch) })
+            .map(|entry| unsafe { ObjectRef::read_for_element(entry, self.table.key(), index, scratch) })
             .transpose()
     }
 

@@ -104,7 +104,8 @@ impl Handle<'_> {
             // have changed since.
             let is_same = |now: Entry| {
                 // SAFETY: the place is locked, so its object lives and nobody changes it.
-                now == entry && (!is_changing(now.body) || identical(unsafe { ObjectRef::stored(now, key) }, seen))
+                now == entry
+                    && (!is_changing(now.body) || identical(unsafe { ObjectRef::stored(now, key).unpacked() }, seen))
             };
             if self.swap(&incoming, is_same)? {
                 return Ok(true);

@@ -275,10 +275,10 @@ impl<'g> Handle<'g> {
                 }
                 return;
             }
-            if is_changing(entry.body) {
-                return out.push(expansion.copies.object(entry));
-            }
-            let object = ObjectRef::stored(entry, self.table.key());
+            let object = match is_changing(entry.body) {
+                true => expansion.copies.object(entry),
+                false => ObjectRef::stored(entry, self.table.key()),
+            };
             // An object that is not admitted is appended too. Otherwise the engine would go on to find more objects.
             out.push(if expansion.admits(&object) {
                 object.unpacked()

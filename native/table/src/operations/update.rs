@@ -4,15 +4,15 @@ use crate::failure::{Cause, Failure};
 use crate::object::group::retire_entry;
 use crate::object::schema::Probe;
 use crate::object::{
-    block_body, body_bytes, change_each_in_place, change_in_place, changed, element_word, is_changing, more_bytes,
-    rebuilt, retire_body, set_in_place, words_to_read, Layout, Object, ObjectRef, COPY_LIMIT, SINGLE,
+    block_body, body_bytes, change_each_in_place, change_in_place, changed, element_word, more_bytes, rebuilt,
+    retire_body, set_in_place, stored_words, Layout, Object, ObjectRef, COPY_LIMIT, SINGLE,
 };
 use crate::operations::number::Number;
 use crate::table::store::Store;
 use crate::table::Handle;
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
-use cats_term::{is_immediate, small, Builder, Elements, NewElement, TermRef, View};
+use cats_term::{is_immediate, small, Builder, Elements, NewElement, TermRef, View, NIL};
 use smallvec::SmallVec;
 
 /// The number of operations, or of elements of a new object, for which there is room on the stack.
@@ -155,11 +155,21 @@ impl<'a> Base<'a> {
     }
 
     #[inline]
-    pub(super) fn element(&self, index: usize) -> TermRef<'a> {
+    fn element(&self, index: usize) -> TermRef<'a> {
         match *self {
             Base::Stored(object) => object.element(index),
             Base::Default { key, term, .. } if index == key => term,
             Base::Default { tuple, .. } => tuple.element(index),
+        }
+    }
+
+    /// Element `index`, if it is a number. Otherwise any term that is none.
+    #[inline]
+    pub(super) fn counter(&self, index: usize) -> TermRef<'a> {
+        match self.element(index) {
+            // Numbers are not packed.
+            element if element.packed_words().is_some() => TermRef::immediate(NIL),
+            element => element,
         }
     }
 
@@ -496,7 +506,7 @@ impl Handle<'_> {
                     return Err(Cause::None.into());
                 };
                 let index = base.index(*position, key)?;
-                count(Number::digits_of(base.element(index)).ok_or(Cause::None)?)?;
+                count(Number::digits_of(base.counter(index)).ok_or(Cause::None)?)?;
                 indices.push(index);
             }
             let earlier = earlier(&indices);
@@ -507,7 +517,7 @@ impl Handle<'_> {
                 };
                 let new = match earlier[i] {
                     Some(earlier) => values[earlier].add(increment),
-                    None => Number::of(base.element(indices[i]))
+                    None => Number::of(base.counter(indices[i]))
                         .expect("checked above")
                         .add(increment),
                 };
@@ -592,16 +602,11 @@ impl Handle<'_> {
             }
             let base = match (old, default) {
                 // SAFETY: the place is locked, so its object lives.
-                (Some(entry), _) if unsafe { words_to_read(entry.body) } > COPY_LIMIT && !patient() => {
+                (Some(entry), _) if unsafe { stored_words(entry.body) } > COPY_LIMIT && !patient() => {
                     return (Step::Keep, Err(Failure::Big));
                 }
                 // SAFETY: as above. Nobody else changes the object.
-                (Some(entry), _) => Base::Stored(unsafe {
-                    match is_changing(entry.body) {
-                        true => ObjectRef::stored(entry, key),
-                        false => ObjectRef::new(entry, key),
-                    }
-                }),
+                (Some(entry), _) => Base::Stored(unsafe { ObjectRef::stored(entry, key) }),
                 (None, Some(tuple)) => Base::Default {
                     tuple,
                     key,

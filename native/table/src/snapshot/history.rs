@@ -386,7 +386,7 @@ impl Node {
         let kept = self.put_copy(guard, probe, copies, || match entry {
             // SAFETY: the place is locked.
             Some(entry) => unsafe { copied(guard, entry, self.form.key, self.form.leased) },
-            None => tombstone(probe),
+            None => tombstone(probe, self.form.key),
         })?;
         match kept {
             Some(bytes) => self.watch_limit(guard, bytes),

@@ -183,7 +183,7 @@ impl Merge {
         let copied = older.put_copy(guard, &probe, to, || {
             // SAFETY: copies live under the guard, and do not change.
             match unsafe { is_tombstone(entry.body) } {
-                true => tombstone(&probe),
+                true => tombstone(&probe, self.nodes[0].form().key),
                 // SAFETY: as above.
                 false => unsafe { copied(guard, entry, node.form().key, node.form().leased) },
             }

@@ -111,7 +111,7 @@ pub trait Schema: Send + Sync + 'static {
     /// A key to search for, prepared once for a call.
     type Probe: Copy;
 
-    /// The key word of an entry with this key.
+    /// The key word of an entry with this key. 0 if it is the end of a range, which no entry has for its key.
     fn word(&self, probe: &Self::Probe) -> u64;
 
     /// Whether the entry has the probe's key. Called only when the key words are equal and end in bits 00.
@@ -183,6 +183,10 @@ pub trait OrderedSchema: Schema {
         for (i, head) in heads.iter_mut().enumerate() {
             *head = self.head(probe, skip + 8 * i);
         }
+    }
+    /// Whether computing a head of this key, and of keys like it, takes less time than comparing two of them.
+    fn has_quick_heads(&self, _probe: &Self::Probe) -> bool {
+        true
     }
     /// The key head of a stored entry.
     ///

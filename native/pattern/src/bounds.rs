@@ -4,8 +4,8 @@
 use crate::function::Function;
 use crate::head::Pattern;
 use crate::matcher::{comparisons_of, Comparison};
-use crate::program::{Clause, Program};
-use cats_term::{compare, Block, Builder, Room, TermRef, View, BOTTOM, TOP};
+use crate::program::{Clause, Program, Spec};
+use cats_term::{compare, equal, Block, Builder, Room, TermRef, View, BOTTOM, TOP};
 use std::cmp::Ordering::Greater;
 
 /// The keys that can match. Each block is a tuple with one element, the key.
@@ -128,11 +128,44 @@ impl Program {
             return None;
         };
         let pattern = elements.get(position).filter(|pattern| !clause.is_open(pattern))?;
+        match clause.open.get(position) {
+            Some(Some(open)) if self.words() <= ROOM => self.with_filled(clause, (position, pattern), open, f),
+            _ => Some(self.with_built(clause, pattern, f)),
+        }
+    }
+
+    /// [`with_range`](Self::with_range) in copies of the specification whose [open places](open_places) are filled.
+    fn with_filled<R>(
+        &self,
+        clause: &Clause,
+        (position, pattern): (usize, &Pattern),
+        open: &[usize],
+        f: impl FnOnce(TermRef<'_>, TermRef<'_>) -> R,
+    ) -> Option<R> {
+        let (words, key) = self.words_and_element(clause, position)?;
+        // What is held in them stays with the program.
+        let (mut below, mut above) = ([0; ROOM], [0; ROOM]);
+        below[..words.len()].copy_from_slice(words);
+        above[..words.len()].copy_from_slice(words);
+        for &place in open {
+            (below[place], above[place]) = (BOTTOM, TOP);
+        }
+        // SAFETY: both are copies of a block that lives longer, with immediates in place of some element words. They do not change while
+        // `f` runs. It takes terms of any lifetime, so it keeps nothing of them.
+        let (lower, upper) = unsafe { (TermRef::new(below.as_ptr(), key), TermRef::new(above.as_ptr(), key)) };
+        debug_assert!(self.with_built(clause, pattern, |least, greatest| {
+            equal(lower, least) && equal(upper, greatest)
+        }));
+        Some(f(lower, upper))
+    }
+
+    /// [`with_range`](Self::with_range) in terms that are built part by part.
+    fn with_built<R>(&self, clause: &Clause, pattern: &Pattern, f: impl FnOnce(TermRef<'_>, TermRef<'_>) -> R) -> R {
         let (mut below, mut above) = (Room::<ROOM>::new(), Room::<ROOM>::new());
         let (mut lower, mut upper) = (Builder::within(&mut below), Builder::within(&mut above));
         self.build_key(&mut lower, clause, pattern, End::Lower);
         self.build_key(&mut upper, clause, pattern, End::Upper);
-        Some(f(lower.as_key(), upper.as_key()))
+        f(lower.as_key(), upper.as_key())
     }
 
     /// The least or greatest key that the pattern and the clause's guards allow.
@@ -213,4 +246,44 @@ impl Program {
         }
         found
     }
+}
+
+/// The places in the specification's block that must hold [`BOTTOM`] or [`TOP`] for this tuple of its head to become the least or the
+/// greatest term that matches: those of the first part that is not ground, and of all parts behind it. `None` if that is not enough, or if
+/// the pattern is no tuple. No guard compares a variable of the head.
+pub(crate) fn open_places(spec: &Spec<'_>, pattern: &Pattern, term: TermRef<'_>) -> Option<Box<[usize]>> {
+    let (mut places, mut bound) = (Vec::new(), true);
+    match pattern {
+        Pattern::Tuple(_) if add_open_places(spec, pattern, term, &mut bound, &mut places) => Some(places.into()),
+        _ => None,
+    }
+}
+
+/// Adds the open places of a tuple. `bound` says whether all parts before it are ground. Returns false if there are others.
+fn add_open_places(
+    spec: &Spec<'_>,
+    pattern: &Pattern,
+    term: TermRef<'_>,
+    bound: &mut bool,
+    places: &mut Vec<usize>,
+) -> bool {
+    let (Pattern::Tuple(patterns), Some(elements)) = (pattern, term.as_tuple()) else {
+        // The tail of a list that ends with `[]` has no place.
+        return false;
+    };
+    for (index, part) in patterns.iter().enumerate() {
+        match part {
+            _ if *bound && part.is_ground() => {}
+            Pattern::Tuple(_) | Pattern::List(..) if *bound => {
+                if !add_open_places(spec, part, elements.get(index), bound, places) {
+                    return false;
+                }
+            }
+            _ => {
+                *bound = false;
+                places.push(spec.place(elements, index));
+            }
+        }
+    }
+    true
 }

@@ -1,10 +1,11 @@
 //! A compiled match specification.
 
 use crate::arena::Arena;
+use crate::bounds::open_places;
 use crate::expression::Expression;
 use crate::head::{Pattern, Variables};
 use crate::matcher::{split, Comparison, Matcher};
-use cats_term::{is_immediate, Block, BlockRef, Elements, List, TermRef, View, NIL};
+use cats_term::{is_immediate, Block, BlockRef, Elements, List, Shape, TermRef, View, NIL};
 use smallvec::{smallvec, SmallVec};
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -47,17 +48,16 @@ pub struct Program {
     node: OnceLock<u64>,
 }
 
-/// The compiled code of all specifications of one [shape](BlockRef::has_shape).
+/// The compiled code of all specifications of one [shape](BlockRef::shape).
 ///
 /// Code refers to a term of a specification by a *word*. As a rule that is the word in the specification's block. Specifications of one
-/// shape may differ in their small integers. So for a small integer the word is a multiple of four and says where in the block the integer
-/// stands.
+/// shape may differ in small integers, local pids and ports. So for one of these the word is a multiple of four and says where in the block
+/// it stands.
 pub(crate) struct Code {
     vm: Vm,
     pub(crate) clauses: Vec<Clause>,
-    form: Form,
-    /// The [shape](BlockRef::shape_words) of the specification that was compiled.
-    words: Vec<u64>,
+    /// That of the specification that was compiled.
+    shape: Shape,
 }
 
 /// How a specification is written.
@@ -67,16 +67,14 @@ enum Form {
     Pattern(PatternResult),
 }
 
-/// The number of compiled codes that each thread keeps, of those that are kept at one place, and the number of words of the longest
-/// specification whose code is kept.
+/// The number of compiled codes that each thread keeps, and the number of words of the longest specification whose code is kept.
 const KEPT: usize = 64;
-const WAYS: usize = 4;
 const KEPT_WORDS: usize = 256;
 
 thread_local! {
-    /// The codes that were compiled last, the newest first, at places chosen by form and shape. A program usually makes the same calls again
-    /// with other keys. Compiling a small specification takes longer than running it.
-    static CODES: RefCell<[[Option<Arc<Code>>; WAYS]; KEPT / WAYS]> = const { RefCell::new([const { [const { None }; WAYS] }; KEPT / WAYS]) };
+    /// Codes that were compiled, those first that are wanted often, each with the [label](Code::label) of its specifications. A program
+    /// usually makes the same calls again with other keys. Compiling a small specification takes longer than running it.
+    static CODES: RefCell<Vec<(u64, Arc<Code>)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The number of bindings for which there is room on the stack.
@@ -88,6 +86,8 @@ pub(crate) struct Clause {
     word: u64,
     /// Which elements of the head are [ground](Pattern::is_ground), if it is a tuple.
     ground: SmallVec<[bool; 8]>,
+    /// For each element of such a head, its [open places](open_places).
+    pub(crate) open: Vec<Option<Box<[usize]>>>,
     /// The guards that compare a variable with a constant, in the order of the variables.
     pub(crate) comparisons: SmallVec<[Comparison; 1]>,
     pub(crate) body: SmallVec<[Expression; 1]>,
@@ -123,9 +123,14 @@ impl<'a> Spec<'a> {
     /// The word by which code refers to an element.
     pub(crate) fn word(&self, elements: Elements<'a>, index: usize) -> u64 {
         match elements.get(index) {
-            term if term.small().is_some() => ((self.block.place_of(elements) + index) as u64) << 2,
+            term if term.varies() => (self.place(elements, index) as u64) << 2,
             term => term.word(),
         }
+    }
+
+    /// The place in the block where an element's word stands.
+    pub(crate) fn place(&self, elements: Elements<'_>, index: usize) -> usize {
+        self.block.place_of(elements) + index
     }
 
     /// The word by which code refers to a list's tail.
@@ -133,7 +138,7 @@ impl<'a> Spec<'a> {
         let elements = list.elements();
         match list.tail() {
             // The tail stands after the elements.
-            tail if tail.small().is_some() => ((self.block.place_of(elements) + elements.len()) as u64) << 2,
+            tail if tail.varies() => ((self.block.place_of(elements) + elements.len()) as u64) << 2,
             tail => tail.word(),
         }
     }
@@ -179,7 +184,7 @@ pub trait Output {
     fn map(&mut self, keys: &[Self::Term], values: &[Self::Term]) -> Self::Term;
 }
 
-/// The place of a small integer in the block, if code refers to one by this word.
+/// The place in the block of a term that [varies](TermRef::varies), if code refers to one by this word.
 #[inline(always)]
 pub(crate) fn place(word: u64) -> Option<usize> {
     (word & 3 == 0).then_some((word >> 2) as usize)
@@ -261,6 +266,12 @@ impl Program {
     /// The number of words of the specification.
     pub fn words(&self) -> usize {
         self.block.as_ref().words()
+    }
+
+    /// All words of the specification's block, and the word there that stands for an element of the clause's head, which is a tuple.
+    pub(crate) fn words_and_element(&self, clause: &Clause, position: usize) -> Option<(&[u64], u64)> {
+        let element = self.constant(clause.word).as_tuple()?.get(position).word();
+        Some((self.block.as_ref().as_words(), element))
     }
 
     /// The only key with which an object can match, if there is one clause and its key is bound. `position` is the key's place in objects,
@@ -442,18 +453,25 @@ impl Form {
 }
 
 impl Code {
+    /// A number that tells most codes apart without a look at their shapes.
+    fn label(block: BlockRef<'_>, form: Form) -> u64 {
+        (block.words() as u64) << 2 | form.number()
+    }
+
     /// The code for a specification. The specification is compiled if no code for its shape is kept.
     fn kept(vm: &Vm, block: BlockRef<'_>, form: Form) -> Result<Arc<Code>, Invalid> {
-        let place = (block.shape() ^ form.number()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let label = Self::label(block, form);
         CODES.with_borrow_mut(|codes| {
-            let kept = &mut codes[place as usize % (KEPT / WAYS)];
-            let is_wanted = |code: &&Arc<Code>| code.form == form && block.has_shape(&code.words);
-            if let Some(code) = kept.iter().flatten().find(is_wanted) {
-                return Ok(code.clone());
+            let is_wanted = |(other, code): &(u64, Arc<Code>)| *other == label && code.shape.is_of(block);
+            if let Some(place) = codes.iter().position(is_wanted) {
+                let code = codes[place].1.clone();
+                // Half the way to the front, so that the order tells how often codes are wanted, and a change of it costs little.
+                codes.swap(place, place / 2);
+                return Ok(code);
             }
             let code = Arc::new(Code::new(vm, block, form)?);
-            kept.rotate_right(1);
-            kept[0] = Some(code.clone());
+            codes.truncate(KEPT - 1);
+            codes.push((label, code.clone()));
             Ok(code)
         })
     }
@@ -468,8 +486,7 @@ impl Code {
         Ok(Code {
             vm: vm.clone(),
             clauses,
-            form,
-            words: block.shape_words(),
+            shape: block.shape(),
         })
     }
 
@@ -496,8 +513,9 @@ impl Clause {
             PatternResult::True => Expression::Constant(spec.vm.true_),
         };
         Ok(Self::new(
+            spec,
             head,
-            elements.get(0).word(),
+            elements.get(0),
             SmallVec::new(),
             smallvec![body],
             variables.len(),
@@ -518,12 +536,14 @@ impl Clause {
         if body.is_empty() {
             return Err(Invalid);
         }
-        Ok(Self::new(head, parts.get(0).word(), guards, body, variables.len()))
+        Ok(Self::new(spec, head, parts.get(0), guards, body, variables.len()))
     }
 
+    /// `term` is the head in the specification.
     fn new(
+        spec: &Spec<'_>,
         head: Pattern,
-        word: u64,
+        term: TermRef<'_>,
         guards: SmallVec<[Expression; 1]>,
         body: SmallVec<[Expression; 1]>,
         variables: usize,
@@ -545,12 +565,20 @@ impl Clause {
             Pattern::Tuple(elements) => elements.iter().map(Pattern::is_ground).collect(),
             _ => SmallVec::new(),
         };
+        let open = match (&head, term.view()) {
+            (Pattern::Tuple(patterns), View::Tuple(elements)) if comparisons.is_empty() => {
+                let parts = patterns.iter().zip(elements.iter());
+                parts.map(|(pattern, part)| open_places(spec, pattern, part)).collect()
+            }
+            _ => Vec::new(),
+        };
         Clause {
             matcher,
             foregone,
             ground,
+            open,
             head,
-            word,
+            word: term.word(),
             comparisons,
             body,
             guards,

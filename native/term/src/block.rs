@@ -22,29 +22,21 @@ unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
 
-/// Calls `show` with each word that belongs to the block's [shape](BlockRef::shape_words). All small integers are shown as the same word.
-/// Stops when `show` returns false. Returns whether `show` always returned true.
-#[inline]
-fn for_each_shape_word(words: &[u64], mut show: impl FnMut(u64) -> bool) -> bool {
-    let mut at = 0;
-    while at < words.len() {
-        let header = words[at];
-        let mut slots = at + 1..at + 1 + slots(header);
-        if !show(header) || !slots.all(|at| show(shape_word(words[at]))) {
-            return false;
-        }
-        at += item_words(header);
-    }
-    true
+/// The [shape](BlockRef::shape) of a block.
+pub struct Shape {
+    /// For each word of the block, what it has in common with the other words at its place: these bits, under this mask.
+    words: Box<[(u64, u64)]>,
 }
 
-/// Returns the word itself, or for any small integer the word [`SMALL`]. No header equals that word.
-#[inline]
-fn shape_word(word: u64) -> u64 {
-    if word & SMALL == SMALL {
-        SMALL
-    } else {
-        word
+impl Shape {
+    /// Whether the block has this shape. O(words), without a look at what the words mean: where the words of one item agree, the next item
+    /// begins at the same place.
+    #[inline]
+    pub fn is_of(&self, block: BlockRef<'_>) -> bool {
+        let words = block.as_words();
+        // Without a branch for each word.
+        let differing = |differing, (word, (bits, mask)): (&u64, &(u64, u64))| differing | (word ^ bits) & mask;
+        words.len() == self.words.len() && words.iter().zip(&self.words).fold(0, differing) == 0
     }
 }
 
@@ -530,37 +522,30 @@ impl<'a> BlockRef<'a> {
         unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.words()) }
     }
 
-    /// A hash of the block's [shape](Self::has_shape): equal for blocks of the same shape. O(words).
-    pub fn shape(self) -> u64 {
-        let mut state = 0_u64;
-        for_each_shape_word(self.as_words(), |word| {
-            // The step of FxHash.
-            state = (u64::rotate_left(state, 5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
-            true
-        });
-        state
-    }
-
-    /// The words that make the block's shape: all headers, and the element words of tuples, lists and maps. All small integers count as the
-    /// same word. The values of floats, large integers, binaries and held terms do not belong to the shape.
-    pub fn shape_words(self) -> Vec<u64> {
-        let mut shape = Vec::with_capacity(self.words());
-        for_each_shape_word(self.as_words(), |word| {
-            shape.push(word);
-            true
-        });
-        shape
-    }
-
-    /// Whether this block has that [shape](Self::shape_words). If so, the same words stand for items in both blocks, and all immediates
-    /// except small integers are equal. O(words).
-    pub fn has_shape(self, shape: &[u64]) -> bool {
-        let mut shape = shape.iter();
-        for_each_shape_word(self.as_words(), |word| shape.next() == Some(&word)) && shape.next().is_none()
+    /// The block's shape: all headers, and the element words of tuples, lists and maps. Of small integers, local pids and local ports only
+    /// the class belongs to it, and nothing of the values of floats, large integers, binaries and held terms.
+    ///
+    /// In two blocks of the same shape the same words stand for items, and the same atoms stand at the same places.
+    pub fn shape(self) -> Shape {
+        let words = self.as_words();
+        let mut shape = vec![(0, 0); words.len()];
+        let mut at = 0;
+        while at < words.len() {
+            let header = words[at];
+            shape[at] = (header, !0);
+            for slot in at + 1..at + 1 + slots(header) {
+                shape[slot] = match varies(words[slot]) {
+                    true => (words[slot] & CLASS_MASK, CLASS_MASK),
+                    false => (words[slot], !0),
+                };
+            }
+            at += item_words(header);
+        }
+        Shape { words: shape.into() }
     }
 
     /// The place of an item's elements in the block: the word at which the first of them stands.
-    pub fn place_of(self, elements: Elements<'a>) -> usize {
+    pub fn place_of(self, elements: Elements<'_>) -> usize {
         let place = (elements.words().as_ptr().addr() - self.address.addr().get()) / size_of::<u64>();
         debug_assert!(place + elements.len() <= self.words());
         place

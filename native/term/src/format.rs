@@ -260,6 +260,16 @@ pub fn is_immediate(word: u64) -> bool {
     word & TAG_MASK == TAG_IMMEDIATE
 }
 
+/// The bits of a word that tell of which class a small integer, a local pid or a local port is.
+pub(crate) const CLASS_MASK: u64 = 0xf;
+
+/// See [`TermRef::varies`].
+#[inline]
+pub(crate) fn varies(word: u64) -> bool {
+    const OTHER_IMMEDIATE: u64 = 0xb;
+    is_immediate(word) && word & CLASS_MASK != OTHER_IMMEDIATE
+}
+
 /// The word of a small integer. `None` if the value does not fit (60 bits, signed).
 #[inline]
 pub fn small(value: i64) -> Option<u64> {
@@ -411,6 +421,13 @@ impl<'a> TermRef<'a> {
     #[inline]
     pub fn small(self) -> Option<i64> {
         (self.word & 0xf == 0xf).then_some(self.word as i64 >> 4)
+    }
+
+    /// Whether it is an immediate that does not belong to the [shape](crate::BlockRef::shape) of its block: a small integer, a local pid or a
+    /// local port.
+    #[inline]
+    pub fn varies(self) -> bool {
+        varies(self.word)
     }
 
     /// Whether both are the same word of the same block. Then they are surely the same term.

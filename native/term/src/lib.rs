@@ -18,7 +18,7 @@ mod order;
 #[cfg(feature = "test-host")]
 pub mod test_host;
 
-pub use block::{block_weight, bytes_of, Block, BlockRef, CountedBinary, Dismantled, Short};
+pub use block::{block_weight, bytes_of, Block, BlockRef, CountedBinary, Dismantled, Shape, Short};
 pub use builder::{Builder, Item, Room};
 pub use equal::{equal, equal_elements};
 pub use format::{

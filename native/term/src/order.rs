@@ -43,9 +43,12 @@ fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     if a.same_place(b) {
         return Equal;
     }
+    // Keys of ordered tables that are no single words are mostly tuples.
+    if let (Some(a), Some(b)) = (a.as_tuple(), b.as_tuple()) {
+        return a.len().cmp(&b.len()).then_with(|| compare_elements(a, b, exact));
+    }
     match (a.view(), b.view()) {
         (View::Float(a), View::Float(b)) if !exact => compare_floats(a, b),
-        (View::Tuple(a), View::Tuple(b)) => a.len().cmp(&b.len()).then_with(|| compare_elements(a, b, exact)),
         (View::List(a), View::List(b)) => compare_lists(a, b, exact),
         (View::Map(a), View::Map(b)) => a.keys.len().cmp(&b.keys.len()).then_with(|| compare_maps(a, b, exact)),
         (View::Binary(a) | View::SharedBinary(_, a), View::Binary(b) | View::SharedBinary(_, b)) => a.cmp(b),

@@ -335,8 +335,7 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<(Term, usize
     let patient = patient(table);
     let mut slice = Slice::new(env, handle, order.action, usize::MAX, Term(NIL));
     // How long a call takes that looks at few objects is told by the words that it reads and makes.
-    let collects = matches!(order.action, Action::Collect | Action::Count);
-    let mut begin = (table.kind().is_bag() && !collects).then(Instant::now);
+    let mut begin = (table.kind().is_bag() && order.action == Action::Replace).then(Instant::now);
     let mut looked = 0;
     let count = match order.action {
         Action::Collect | Action::Count => {
@@ -367,8 +366,14 @@ fn at_key(env: Env, order: &Order<'_>, probe: &Probe<'_>) -> Result<(Term, usize
             }
         }
         Action::Delete => {
-            let unwanted = matching(program, slice.caller, &mut slice.arena);
-            let removed = handle.remove_for(program, probe, patient, fits, unwanted)?;
+            let mut matches = matching(program, slice.caller, &mut slice.arena);
+            let unwanted = |object: &ObjectRef<'_>| {
+                looked += object.words();
+                matches(object)
+            };
+            let (removed, signatures) = handle.remove_for(program, probe, patient, fits, unwanted)?;
+            drop(matches);
+            looked += signatures / LOOKED;
             slice.count_cost()?;
             removed
         }

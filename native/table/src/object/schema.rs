@@ -43,6 +43,12 @@ impl<'a> Probe<'a> {
         }
     }
 
+    /// A probe for the end of a range in a table whose keys are in term order. Its key word is that of no entry. So it is only compared, and
+    /// need not be hashed.
+    pub(crate) fn end(term: TermRef<'a>) -> Self {
+        Self { word: 0, term }
+    }
+
     /// The probe for the key of a stored entry. `None` if its words cannot belong together.
     ///
     /// # Safety
@@ -277,6 +283,11 @@ impl OrderedSchema for Ordered {
     #[inline]
     fn head(&self, probe: &Self::Probe, skip: usize) -> u64 {
         head(probe.term, skip)
+    }
+
+    #[inline]
+    fn has_quick_heads(&self, probe: &Self::Probe) -> bool {
+        !probe.term.is_list() && probe.term.as_tuple().is_none()
     }
 
     fn heads(&self, probe: &Self::Probe, skip: usize, out: &mut [u64]) {

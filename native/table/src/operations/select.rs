@@ -341,7 +341,7 @@ impl<'g> Handle<'g> {
         patient: bool,
     ) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
         let show = |lower: TermRef<'_>, upper: TermRef<'_>| {
-            let (lower, upper) = (self.table.probe(lower), self.table.probe(upper));
+            let (lower, upper) = (Probe::end(lower), Probe::end(upper));
             let down = direction == Direction::Down;
             let (near, far) = if down { (&upper, &lower) } else { (&lower, &upper) };
             let range = Range {
@@ -349,7 +349,7 @@ impl<'g> Handle<'g> {
                 to: Some(far),
                 down,
             };
-            let mut out = Vec::new();
+            let mut out = Vec::with_capacity(limit);
             let more = self.show_range(range, limit, patient, &mut out)?;
             self.still_named()?;
             Ok((!more).then_some(out))
@@ -439,10 +439,11 @@ impl<'g> Handle<'g> {
         fits: impl Fn(usize) -> bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Result<usize, Failure> {
-        self.remove_filtered(probe, patient, fits, || &selection.filter, unwanted)
+        self.remove_filtered(probe, patient, fits, || &selection.filter, unwanted, &mut 0)
     }
 
-    /// Like [`remove_all`](Self::remove_all), for objects that the program can match.
+    /// Like [`remove_all`](Self::remove_all), for objects that the program can match. Also returns of how many objects the signatures were
+    /// read.
     pub fn remove_for(
         self,
         program: &Program,
@@ -450,8 +451,11 @@ impl<'g> Handle<'g> {
         patient: bool,
         fits: impl Fn(usize) -> bool,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
-    ) -> Result<usize, Failure> {
-        self.remove_filtered(probe, patient, fits, || Filter::of(program, self.table.key()), unwanted)
+    ) -> Result<(usize, usize), Failure> {
+        let filter = || Filter::of(program, self.table.key());
+        let mut signatures = 0;
+        let removed = self.remove_filtered(probe, patient, fits, filter, unwanted, &mut signatures)?;
+        Ok((removed, signatures))
     }
 
     fn remove_filtered<F: Borrow<Filter>>(
@@ -461,8 +465,10 @@ impl<'g> Handle<'g> {
         fits: impl Fn(usize) -> bool,
         filter: impl FnOnce() -> F,
         unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+        signatures: &mut usize,
     ) -> Result<usize, Failure> {
         self.remove_from(probe, &fits, unwanted, |group, key, unwanted| {
+            *signatures = group.count();
             if group.count() > SIGNATURES_LIMIT && !patient {
                 return None;
             }

@@ -234,6 +234,39 @@ fn flat_blocks() {
 
 /// A block with a short part equals, word by word, the block that a builder makes of the same terms.
 #[test]
+fn shapes() {
+    let block = |element: Model| Tuple(vec![element, Atom("a")]).key().finish().unwrap();
+    let string = |bytes: &[u8]| Binary(bytes.to_vec(), Bytes::Inline);
+    // Within a group, all have the same shape. Of two groups, none have.
+    let groups = [
+        vec![int(1), int(-5)],
+        vec![LocalPid(1), LocalPid(2)],
+        vec![LocalPort(1), LocalPort(2)],
+        vec![Atom("a")],
+        vec![Atom("b")],
+        vec![Nil],
+        vec![Float(1.0), Float(2.5)],
+        vec![string(b"abc"), string(b"xyz")],
+        vec![string(b"abcd")],
+        vec![Tuple(vec![int(1)]), Tuple(vec![int(2)])],
+        vec![List(vec![int(1)], Box::new(Nil))],
+    ];
+    for (i, group) in groups.iter().enumerate() {
+        let shape = block(group[0].clone()).as_ref().shape();
+        for (j, other) in groups.iter().enumerate() {
+            for model in other {
+                assert_eq!(
+                    shape.is_of(block(model.clone()).as_ref()),
+                    i == j,
+                    "{model:?} {:?}",
+                    group[0]
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn blocks_of_short_parts() {
     install_test_host(ZEROS_IDENTICAL);
     let bytes: Vec<u8> = (1..=64).collect();

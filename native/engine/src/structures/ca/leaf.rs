@@ -716,10 +716,16 @@ impl Leaf {
         })
     }
 
-    /// Like [`rank`](Self::rank), for a key that is probably in the leaf. Then only hashes are compared.
+    /// Like [`rank`](Self::rank), for a key that is probably in the leaf, unless it is the end of a range. Then only hashes
+    /// are compared.
     pub fn rank_of_key<S: OrderedSchema>(self, query: &Query<S>, info: Info, through: bool) -> Result<usize, Torn> {
-        let wanted = Wanted::new(query.schema.word(query.probe));
-        let slot = self.find(query.schema, query.probe, wanted, info).map(|(slot, _)| slot);
+        let word = query.schema.word(query.probe);
+        if word == 0 {
+            return self.rank(query, info.count(), through);
+        }
+        let slot = self
+            .find(query.schema, query.probe, Wanted::new(word), info)
+            .map(|(slot, _)| slot);
         match slot.and_then(|slot| self.rank_of_slot(slot, info.count())) {
             Some(rank) => Ok(rank + usize::from(through)),
             // A downward walk comes here from the leaf behind this one.
@@ -741,6 +747,10 @@ impl Leaf {
     /// How the key compares with an entry.
     #[inline]
     fn order<S: OrderedSchema>(self, query: &Query<S>, entry: Entry) -> Ordering {
+        if !query.schema.has_quick_heads(query.probe) {
+            // SAFETY: as below.
+            return unsafe { query.schema.compare(query.probe, entry) };
+        }
         let skip = self.skip();
         // SAFETY: the entry was read under the caller's guard. Its words may not belong together, as `compare` allows.
         unsafe {

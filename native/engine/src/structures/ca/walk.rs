@@ -152,8 +152,8 @@ impl<K> View<'_, '_, K> {
         }
     }
 
-    /// How many of the first `count` entries are inside the range. Looks at the last one first, because mostly all are.
-    /// If not, it gallops, because mostly few are.
+    /// How many of the first `count` entries are inside the range. Of many, looks at the last one first, because mostly
+    /// all are. If not, it gallops, because mostly few are.
     fn inside<S>(&self, schema: &S, range: Range<'_, S::Probe>, count: usize) -> Result<usize, Torn>
     where
         S: OrderedSchema<Key = K>,
@@ -163,10 +163,10 @@ impl<K> View<'_, '_, K> {
             // SAFETY: the entry was read under the caller's guard. Its words may not belong together, as `compare` allows.
             Ok(unsafe { range.has(schema, entry) })
         };
-        if range.to.is_none() || count == 0 || has(count - 1)? {
+        if range.to.is_none() || count > MANY && has(count - 1)? {
             return Ok(count);
         }
-        let (mut low, mut high, mut step) = (0, count - 1, 4);
+        let (mut low, mut high, mut step) = if count > MANY { (0, count - 1, 4) } else { (0, count, 1) };
         while low < high {
             let middle = usize::midpoint(low, high).min(low + step);
             if has(middle)? {

@@ -445,14 +445,13 @@ impl Group {
         // SAFETY: the caller is the only writer. Objects in the group live.
         unsafe {
             let is_it = |other: &ObjectRef<'_>| identical(*other, object);
-            let hash = hash(&object, key);
-            if self.count() > limit && self.may_equal(hash, object, key, limit) > limit {
+            if self.count() > limit && self.may_equal(hash(&object, key), object, key, limit) > limit {
                 return None;
             }
             self.extend_index(key);
             let mut removed = 0;
             while let Some(index) = &mut self.writer().index {
-                let Some(entry) = index.take(hash, |entry| {
+                let Some(entry) = index.take(hash(&object, key), |entry| {
                     entry.position.chunk().prefetch_header();
                     is_it(&key.object(entry.body()))
                 }) else {
@@ -618,7 +617,7 @@ impl Group {
         if too_large {
             return None;
         }
-        let (mut sparse, mut near) = (Vec::new(), true);
+        let (mut sparse, mut near) = (SmallVec::<[Chunk; 8]>::new(), true);
         for &Found { position, hash, .. } in &found {
             let chunk = position.chunk();
             chunk.remove(1 << position.slot());

@@ -44,22 +44,34 @@
 %% After so many failures, a transaction becomes the only one that may commit.
 -define(PATIENCE, 10).
 
--type place() :: nonempty_improper_list(Number :: non_neg_integer(), Key :: term()).
-%% Equal for equal keys. Numbers of tables are compared faster than identifiers.
+%% More writes than this are a map.
+-define(FEW, 8).
 
--record(state, {
-    tables = #{} :: #{cats:table() => info()},
-    %% All that was read, the latest first.
-    notes = [] :: [cats_nif:note()],
-    %% What shall be written: the objects that a key shall have.
-    writes = #{} :: #{place() => {reference(), Key :: term(), [tuple()]}}
+-record(table, {
+    %% As it was called.
+    name :: cats:table(),
+    tid :: reference(),
+    type :: cats:table_type(),
+    position :: pos_integer()
 }).
 
--type info() :: {Number :: non_neg_integer(), reference(), cats:table_type(), KeyPosition :: pos_integer()}.
-%% What is known of a table. The number is the transaction's own.
+-record(state, {
+    %% The latest used first.
+    tables = [] :: [#table{}],
+    %% All that was read, the latest first.
+    notes = [] :: [cats_nif:note()],
+    %% What shall be written. Few writes are a list, which costs less than a map to make and to search.
+    writes = [] :: [write()] | #{place() => write()}
+}).
 
--type called() :: {Function :: atom(), Arguments :: [term()]}.
-%% The function of `cats' in whose name errors are raised.
+-type write() :: {reference(), Key :: term(), [Object :: tuple()]}.
+%% The objects that a key shall have.
+
+-type place() :: nonempty_improper_list(reference(), Key :: term()).
+%% Equal for equal keys.
+
+-type called() :: {Function :: atom(), Arguments :: [term()]} | Function :: atom().
+%% The function of `cats' in whose name errors are raised. Its arguments, if they are not given, are the table and the key.
 
 %% @doc Like {@link run/2}, with a function that has no arguments.
 -spec run(fun(() -> Result)) -> result(Result).
@@ -95,23 +107,9 @@ run(Fun, Arguments) ->
     error(badarg, [Fun, Arguments]).
 
 attempt(Fun, Arguments, Failures) ->
-    Preferred = Failures >= ?PATIENCE andalso cats_nif:transaction_prefer(),
-    put(?STATE, #state{}),
-    Outcome = try
-                  Result = apply(Fun, Arguments),
-                  case commit(get(?STATE)) of
-                      true -> {atomic, Result};
-                      false -> conflict
-                  end
-              catch
-                  Class:Reason:Stack ->
-                      case get(?STATE) of
-                          conflict -> conflict;
-                          _ -> {aborted, reason(Class, Reason, Stack)}
-                      end
-              after
-                  _ = erase(?STATE),
-                  _ = Preferred andalso cats_nif:transaction_yield()
+    Outcome = case Failures < ?PATIENCE of
+                  true -> once(Fun, Arguments);
+                  false -> preferred(Fun, Arguments)
               end,
     case Outcome of
         conflict ->
@@ -119,6 +117,26 @@ attempt(Fun, Arguments, Failures) ->
             attempt(Fun, Arguments, Failures + 1);
         _ ->
             Outcome
+    end.
+
+preferred(Fun, Arguments) ->
+    Preferred = cats_nif:transaction_prefer(),
+    try
+        once(Fun, Arguments)
+    after
+        _ = Preferred andalso cats_nif:transaction_yield()
+    end.
+
+once(Fun, Arguments) ->
+    put(?STATE, #state{}),
+    try apply(Fun, Arguments) of
+        Result -> commit(erase(?STATE), Result)
+    catch
+        Class:Reason:Stack ->
+            case erase(?STATE) of
+                conflict -> conflict;
+                _ -> {aborted, reason(Class, Reason, Stack)}
+            end
     end.
 
 within(#state{writes = Writes}, Fun, Arguments) ->
@@ -142,23 +160,30 @@ reason(error, Error, Stack) -> {Error, Stack};
 reason(throw, Value, _Stack) -> {throw, Value}.
 
 %% What a transaction that has only read saw was there at the instant of its last read.
-commit(conflict) ->
-    false;
-commit(#state{writes = Writes}) when map_size(Writes) =:= 0 ->
-    true;
-commit(#state{notes = Notes, writes = Writes} = State) ->
-    Changes = maps:values(Writes),
-    try
-        cats_nif:transaction_commit(Notes, Changes)
+commit(conflict, _Result) ->
+    conflict;
+commit(#state{writes = []}, Result) ->
+    {atomic, Result};
+commit(#state{notes = Notes, writes = Writes, tables = Tables}, Result) ->
+    Changes = changes(Writes),
+    try cats_nif:transaction_commit(Notes, Changes) of
+        true -> {atomic, Result};
+        false -> conflict
     catch
-        error:Cause:Stack ->
-            {_, _, Objects} = hd(Changes),
-            cats_failure:handle(Cause, {transaction_commit, [Notes, Changes]}, insert, [table_of(Changes, State), Objects], Stack)
+        error:Cause:Stack -> commit_again(Cause, Notes, Changes, Tables, Stack, Result)
     end.
 
-%% The table of the first change, as it was called.
-table_of([{Tid, _, _} | _], #state{tables = Tables}) ->
-    hd([Table || {Table, {_, Known, _, _}} <- maps:to_list(Tables), Known =:= Tid]).
+commit_again(Cause, Notes, [{Tid, _, Objects} | _] = Changes, Tables, Stack, Result) ->
+    #table{name = Name} = lists:keyfind(Tid, #table.tid, Tables),
+    try cats_failure:handle(Cause, {transaction_commit, [Notes, Changes]}, insert, [Name, Objects], Stack) of
+        true -> {atomic, Result};
+        false -> conflict
+    catch
+        Class:Reason:Stack2 -> {aborted, reason(Class, Reason, Stack2)}
+    end.
+
+changes(Writes) when is_list(Writes) -> Writes;
+changes(Writes) -> maps:values(Writes).
 
 %% The body of the transaction cannot go on. A body that catches this does not get any further.
 -spec conflict() -> no_return().
@@ -176,55 +201,44 @@ abort(Reason) ->
 
 %% @doc Returns the objects of a key, as {@link cats:lookup/2} does.
 -spec read(cats:table(), Key :: term()) -> [Object :: tuple()].
-read(Table, Key) ->
-    {Info, State} = table(Table, state(), {lookup, [Table, Key]}),
-    read(Info, Key, State, {lookup, [Table, Key]}).
+read(Table, Key) -> read(Key, use(Table, Key, state(), lookup), lookup).
 
 %% @doc Returns whether the table holds an object with the key.
 -spec member(cats:table(), Key :: term()) -> boolean().
-member(Table, Key) ->
-    {Info, State} = table(Table, state(), {member, [Table, Key]}),
-    read(Info, Key, State, {member, [Table, Key]}) =/= [].
+member(Table, Key) -> read(Key, use(Table, Key, state(), member), member) =/= [].
 
 %% @doc Inserts an object or a list of objects, as {@link cats:insert/2} does.
 -spec insert(cats:table(), tuple() | [tuple()]) -> true.
 insert(Table, Objects) ->
-    Called = {insert, [Table, Objects]},
-    {Info, #state{writes = Writes} = State} = table(Table, state(), Called),
-    NewWrites = case Objects of
-                    _ when is_tuple(Objects) -> put_object(Info, Objects, Writes, Called);
-                    _ -> put_objects(Info, Objects, Writes, Called)
-                end,
-    put_writes(State, NewWrites).
+    case use(Table, Objects, state(), insert) of
+        #state{tables = [#table{position = Position} | _]} = State when tuple_size(Objects) >= Position ->
+            write(element(Position, Objects), [Objects], State);
+        State ->
+            insert_all(Objects, State, {insert, [Table, Objects]})
+    end.
 
-put_objects(Info, [Object | Objects], Writes, Called) ->
-    put_objects(Info, Objects, put_object(Info, Object, Writes, Called), Called);
-put_objects(_Info, [], Writes, _Called) ->
-    Writes;
-put_objects(_Info, _Improper, _Writes, Called) ->
-    fail(none, Called).
-
-put_object({Number, Tid, Type, Position}, Object, Writes, _Called) when tuple_size(Object) >= Position ->
-    Key = element(Position, Object),
-    Writes#{place(Number, Type, Key) => {Tid, Key, [Object]}};
-put_object(_Info, _Object, _Writes, Called) ->
+%% The state is noted at the end. So a wrong object in a list leaves nothing.
+insert_all([Object | Objects], #state{tables = [#table{position = Position} | _]} = State, Called) when tuple_size(Object) >= Position ->
+    insert_all(Objects, with_write(element(Position, Object), [Object], State), Called);
+insert_all([], State, _Called) ->
+    put(?STATE, State),
+    true;
+insert_all(_Wrong, _State, Called) ->
     fail(none, Called).
 
 %% @doc Removes the object of a key, if there is one.
 -spec delete(cats:table(), Key :: term()) -> true.
-delete(Table, Key) ->
-    {Info, State} = table(Table, state(), {delete, [Table, Key]}),
-    write(Info, Key, [], State).
+delete(Table, Key) -> write(Key, [], use(Table, Key, state(), delete)).
 
 %% @doc Removes an object, if the table holds exactly this one.
 -spec delete_object(cats:table(), Object :: tuple()) -> true.
 delete_object(Table, Object) ->
     Called = {delete_object, [Table, Object]},
-    case table(Table, state(), Called) of
-        {{_, _, _, Position} = Info, State} when tuple_size(Object) >= Position ->
+    case use(Table, Object, state(), Called) of
+        #state{tables = [#table{position = Position} | _]} = State when tuple_size(Object) >= Position ->
             Key = element(Position, Object),
-            case read(Info, Key, State, Called) of
-                [Object] -> write(Info, Key, [], get(?STATE));
+            case read(Key, State, Called) of
+                [Object] -> write(Key, [], use(Table, Key, state(), Called));
                 _ -> true
             end;
         _ ->
@@ -254,8 +268,7 @@ prev(Table, Key) -> step(Table, {Key}, true, {prev, [Table, Key]}).
 range(Table, From, To) ->
     %% The error of a function with the same first argument.
     Called = {first, [Table]},
-    {Info, State} = ordered(Table, Called),
-    all_between(Info, [From], [To], State, Called).
+    all_between([From], [To], ordered(Table, Called), Called).
 
 %% @doc Returns the results of a match specification, as {@link cats:select/2} does.
 %%
@@ -265,13 +278,13 @@ range(Table, From, To) ->
 -spec select(cats:table(), cats:match_spec()) -> [Result :: term()].
 select(Table, MatchSpec) ->
     Called = {select, [Table, MatchSpec]},
-    {{_, _, Type, Position} = Info, State} = table(Table, state(), Called),
+    #state{tables = [#table{type = Type, position = Position} | _]} = State = use(Table, MatchSpec, state(), Called),
     Compiled = try ets:match_spec_compile(MatchSpec)
                catch error:badarg -> fail(none, Called)
                end,
     Objects = case [key_of(Position, Head) || {Head, _, _} <- MatchSpec] of
-                  [{key, Key}] -> read(Info, Key, State, Called);
-                  _ when Type =:= ordered_set -> all_between(Info, [], [], State, Called);
+                  [{key, Key}] -> read(Key, State, Called);
+                  _ when Type =:= ordered_set -> all_between([], [], State, Called);
                   _ -> fail(no_ranges, Called)
               end,
     ets:match_spec_run(Objects, Compiled).
@@ -302,58 +315,59 @@ state() ->
         conflict -> conflict()
     end.
 
--spec table(cats:table(), #state{}, called()) -> {info(), #state{}}.
-table(Table, #state{tables = Tables} = State, Called) ->
-    case Tables of
-        #{Table := Info} ->
-            {Info, State};
-        #{} ->
+%% A state whose first table is this one. `Argument' is the second argument of the function that was called.
+-spec use(cats:table(), Argument :: term(), #state{}, called()) -> #state{}.
+use(Table, _Argument, #state{tables = [#table{name = Table} | _]} = State, _Called) ->
+    State;
+use(Table, Argument, #state{tables = Tables} = State, Called) ->
+    case lists:keytake(Table, #table.name, Tables) of
+        {value, Known, Others} ->
+            State#state{tables = [Known | Others]};
+        false ->
             {Tid, Type, Position} =
                 try
                     cats_nif:transaction_table(Table)
                 catch
-                    error:Cause:Stack -> handle(Cause, {transaction_table, [Table]}, Called, Stack)
+                    error:Cause:Stack -> handle(Cause, {transaction_table, [Table]}, called(Called, Table, Argument), Stack)
                 end,
-            Info = {number(Tid, Tables), Tid, Type, Position},
-            {Info, State#state{tables = Tables#{Table => Info}}}
+            State#state{tables = [#table{name = Table, tid = Tid, type = Type, position = Position} | Tables]}
     end.
 
-%% A table may be known by its name and by its identifier.
-number(_Tid, Tables) when map_size(Tables) =:= 0 ->
-    0;
-number(Tid, Tables) ->
-    case [Number || {Number, Known, _, _} <- maps:values(Tables), Known =:= Tid] of
-        [Number | _] -> Number;
-        [] -> map_size(Tables)
-    end.
+called(Function, Table, Argument) when is_atom(Function) -> {Function, [Table, Argument]};
+called(Called, _Table, _Argument) -> Called.
 
 ordered(Table, Called) ->
-    case table(Table, state(), Called) of
-        {{_, _, ordered_set, _}, _} = Found -> Found;
+    case use(Table, none, state(), Called) of
+        #state{tables = [#table{type = ordered_set} | _]} = State -> State;
         _ -> fail(no_ranges, Called)
     end.
 
-%% The objects of a key in the state that the transaction sees.
-read(Info, Key, #state{writes = Writes} = State, Called) when map_size(Writes) =:= 0 ->
-    read_noted(Info, Key, State, Called);
-read({Number, _, Type, _} = Info, Key, #state{writes = Writes} = State, Called) ->
-    Place = place(Number, Type, Key),
+%% The objects of a key of the first table, in the state that the transaction sees.
+read(Key, #state{tables = [#table{tid = Tid, type = Type} | _], notes = Notes, writes = Writes} = State, Called) ->
+    case written(Tid, Type, Key, Writes) of
+        none ->
+            case known(Tid, Type, Key, Notes) of
+                none -> read_first(Tid, Key, State, Called);
+                Noted -> Noted
+            end;
+        Objects ->
+            Objects
+    end.
+
+%% What the transaction has written of a key.
+written(Tid, Type, Key, Writes) when is_list(Writes) -> known(Tid, Type, Key, Writes);
+written(Tid, Type, Key, Writes) ->
+    Place = [Tid | same(Type, Key)],
     case Writes of
         #{Place := {_, _, Objects}} -> Objects;
-        #{} -> read_noted(Info, Key, State, Called)
+        #{} -> none
     end.
 
-read_noted({_, Tid, Type, _}, Key, #state{notes = Notes} = State, Called) ->
-    Noted = case Type of
-                ordered_set -> noted_equal(Tid, Key, Notes);
-                _ -> noted(Tid, Key, Notes)
-            end,
-    case Noted of
-        none -> read_first(Tid, Key, State, Called);
-        _ -> Noted
-    end.
+%% The objects of a key in a list of writes or notes. A search of all notes, because the first read of a key compares them all, too.
+known(_Tid, _Type, _Key, []) -> none;
+known(Tid, ordered_set, Key, List) -> noted_equal(Tid, Key, List);
+known(Tid, _Type, Key, List) -> noted(Tid, Key, List).
 
-%% The objects of a key that was read before. A search of all notes, because the first read of a key compares them all, too.
 noted(Tid, Key, [{Tid, Key, Objects} | _]) -> Objects;
 noted(Tid, Key, [_ | Notes]) -> noted(Tid, Key, Notes);
 noted(_Tid, _Key, []) -> none.
@@ -363,59 +377,75 @@ noted_equal(Tid, Key, [{Tid, Noted, Objects} | _]) when Noted == Key -> Objects;
 noted_equal(Tid, Key, [_ | Notes]) -> noted_equal(Tid, Key, Notes);
 noted_equal(_Tid, _Key, []) -> none.
 
-%% All fields of a state are given here, because that is faster than to change some.
+%% All fields of a state are given here and below, because that is faster than to change some.
 read_first(Tid, Key, #state{tables = Tables, notes = Notes, writes = Writes}, Called) ->
     Objects = try
                   unless_conflict(cats_nif:transaction_read(Notes, Tid, Key))
               catch
-                  error:Cause:Stack -> unless_conflict(handle(Cause, {transaction_read, [Notes, Tid, Key]}, Called, Stack))
+                  error:Cause:Stack ->
+                      Named = called(Called, (hd(Tables))#table.name, Key),
+                      unless_conflict(handle(Cause, {transaction_read, [Notes, Tid, Key]}, Named, Stack))
               end,
     put(?STATE, #state{tables = Tables, notes = [{Tid, Key, Objects} | Notes], writes = Writes}),
     Objects.
 
-write({Number, Tid, Type, _}, Key, Objects, #state{writes = Writes} = State) ->
-    put_writes(State, Writes#{place(Number, Type, Key) => {Tid, Key, Objects}}).
-
-put_writes(#state{tables = Tables, notes = Notes}, Writes) ->
-    put(?STATE, #state{tables = Tables, notes = Notes, writes = Writes}),
+write(Key, Objects, State) ->
+    put(?STATE, with_write(Key, Objects, State)),
     true.
+
+%% A state in which a key of the first table shall have these objects.
+with_write(Key, Objects, #state{tables = [#table{tid = Tid, type = Type} | _] = Tables, notes = Notes, writes = Writes}) ->
+    Write = {Tid, Key, Objects},
+    NewWrites = case written(Tid, Type, Key, Writes) of
+                    none when length(Writes) < ?FEW -> [Write | Writes];
+                    _ -> (by_place(Writes, Tables))#{[Tid | same(Type, Key)] => Write}
+                end,
+    #state{tables = Tables, notes = Notes, writes = NewWrites}.
+
+by_place(Writes, Tables) when is_list(Writes) ->
+    Type = fun(Tid) -> (lists:keyfind(Tid, #table.tid, Tables))#table.type end,
+    maps:from_list([{[Tid | same(Type(Tid), Key)], Write} || {Tid, Key, _} = Write <- Writes]);
+by_place(Writes, _Tables) ->
+    Writes.
 
 %% The next key that the transaction sees, from what is in the table and what the transaction has written.
 step(Table, From, Down, Called) ->
-    {Info, State} = ordered(Table, Called),
-    Own = [Key || {Key, [_]} <- written(Info, State), is_beyond(Key, From, Down)],
+    State = ordered(Table, Called),
+    Own = [Key || {Key, [_]} <- all_written(State), is_beyond(Key, From, Down)],
     Nearest = case {Own, Down} of
                   {[], _} -> none;
                   {_, false} -> {key, hd(Own)};
                   {_, true} -> {key, lists:last(Own)}
               end,
-    step_on(Info, From, Down, Nearest, State, Called).
+    step_on(From, Down, Nearest, State, Called).
 
-step_on({Number, _, Type, Position} = Info, From, Down, Nearest, State, Called) ->
-    {Objects, NewState} = neighbour(Info, From, Down, State, Called),
+step_on(From, Down, Nearest, State, Called) ->
+    {Objects, NewState} = neighbour(From, Down, State, Called),
     case {Objects, Nearest} of
         {[], none} ->
             '$end_of_table';
         {[], {key, Key}} ->
             Key;
         {[Object], _} ->
+            #state{tables = [#table{tid = Tid, type = Type, position = Position} | _], writes = Writes} = NewState,
             Key = element(Position, Object),
-            case {NewState#state.writes, Nearest} of
-                {_, {key, Own}} when not Down, Own =< Key; Down, Own >= Key -> Own;
-                {#{}, _} ->
-                    case is_map_key(place(Number, Type, Key), NewState#state.writes) of
+            case Nearest of
+                {key, Own} when not Down, Own =< Key; Down, Own >= Key ->
+                    Own;
+                _ ->
+                    case written(Tid, Type, Key, Writes) of
+                        none -> Key;
                         %% Deleted by the transaction itself.
-                        true -> step_on(Info, {Key}, Down, Nearest, NewState, Called);
-                        false -> Key
+                        _ -> step_on({Key}, Down, Nearest, NewState, Called)
                     end
             end
     end.
 
 %% The object behind a key in the table, if there is one. It is read once. So a transaction that deletes many keys steps over
 %% them without reading them again.
-neighbour({_, Tid, _, _} = Info, From, Down, #state{notes = Notes} = State, Called) ->
+neighbour(From, Down, #state{tables = [#table{tid = Tid} | _], notes = Notes} = State, Called) ->
     case stepped(Tid, From, Down, Notes) of
-        none -> stored(Info, From, [], Down, 1, State, Called);
+        none -> stored(From, [], Down, 1, State, Called);
         Objects -> {Objects, State}
     end.
 
@@ -428,23 +458,24 @@ is_beyond(_Key, [], _Down) -> true;
 is_beyond(Key, {From}, false) -> Key > From;
 is_beyond(Key, {From}, true) -> Key < From.
 
-%% The keys of a table that the transaction has written, with the objects that they shall have, in order.
-written({_, Tid, _, _}, #state{writes = Writes}) ->
+%% The keys of the first table that the transaction has written, with the objects that they shall have, in order.
+all_written(#state{tables = [#table{tid = Tid} | _], writes = Writes}) ->
     lists:sort(fun({A, _}, {B, _}) -> A =< B end,
-               [{Key, Objects} || {Written, Key, Objects} <- maps:values(Writes), Written =:= Tid]).
+               [{Key, Objects} || {Written, Key, Objects} <- changes(Writes), Written =:= Tid]).
 
 %% All objects of a range that the transaction sees.
-all_between({Number, _, Type, Position} = Info, From, To, State, Called) ->
-    {Stored, #state{writes = Writes} = NewState} = stored(Info, From, To, false, infinity, State, Called),
-    Own = [Object || {Key, [Object]} <- written(Info, NewState), is_between(Key, From, To)],
-    Other = [Object || Object <- Stored, not is_map_key(place(Number, Type, element(Position, Object)), Writes)],
+all_between(From, To, State, Called) ->
+    {Stored, #state{tables = [#table{tid = Tid, type = Type, position = Position} | _], writes = Writes} = NewState} =
+        stored(From, To, false, infinity, State, Called),
+    Own = [Object || {Key, [Object]} <- all_written(NewState), is_between(Key, From, To)],
+    Other = [Object || Object <- Stored, written(Tid, Type, element(Position, Object), Writes) =:= none],
     lists:merge(fun(A, B) -> element(Position, A) =< element(Position, B) end, Own, Other).
 
 is_between(Key, From, To) ->
     (From =:= [] orelse hd(From) =< Key) andalso (To =:= [] orelse Key =< hd(To)).
 
 %% Objects of a range as they are in the table.
-stored({_, Tid, _, Position}, From, To, Down, Limit, #state{notes = Notes} = State, Called) ->
+stored(From, To, Down, Limit, #state{tables = [#table{tid = Tid, position = Position} | _], notes = Notes} = State, Called) ->
     Arguments = [Notes, Tid, From, To, Down, Limit],
     Objects = try
                   unless_conflict(cats_nif:transaction_range(Notes, Tid, From, To, Down, Limit))
@@ -463,9 +494,9 @@ stored({_, Tid, _, Position}, From, To, Down, Limit, #state{notes = Notes} = Sta
 unless_conflict(conflict) -> conflict();
 unless_conflict(Objects) -> Objects.
 
-%% Keys of an ordered_set are the same if they compare equal.
-place(Number, ordered_set, Key) -> [Number | normal(Key)];
-place(Number, _Type, Key) -> [Number | Key].
+%% The same term for keys that are the same in a table. Those of an ordered_set are the same if they compare equal.
+same(ordered_set, Key) -> normal(Key);
+same(_Type, Key) -> Key.
 
 %% The same term for terms that compare equal.
 normal(Float) when is_float(Float) ->

@@ -199,7 +199,7 @@ sequential_model(_Config) ->
 
 round_of(Tables, Model) ->
     Steps = [{one_of([insert, insert, insert, insert_list, delete, delete_object, read, member, first, last, next, prev, range, select]),
-              one_of(Tables), key(), key(), value()} || _ <- lists:seq(1, rand:uniform(8))],
+              one_of(Tables), key(), key(), value()} || _ <- lists:seq(1, rand:uniform(one_of([8, 8, 40])))],
     New = case rand:uniform(4) of
               1 -> lists:foldl(fun(Step, State) -> check(cats, Step, State) end, Model, Steps);
               2 ->
@@ -274,7 +274,7 @@ key() ->
     Number = rand:uniform(9),
     one_of([Number, Number, float(Number), {Number}, {float(Number), x}, [Number], integer_to_binary(Number), 1 bsl (60 + Number)]).
 
-value() -> one_of([1, 2, a, [1], {b, 1.5}, <<"binary">>, lists:seq(1, 50), #{a => 1}]).
+value() -> one_of([1, 2, a, [1], {b, 1.5}, <<"binary">>, lists:seq(1, 50), lists:seq(1, 100), #{a => 1}]).
 
 one_of(List) -> lists:nth(rand:uniform(length(List)), List).
 

@@ -259,9 +259,9 @@ fn a_transaction_holds_the_limit() {
             let mut writes = Writes::none(true);
             for key in 0..10 {
                 let words = [round * 10 + key, 1].map(|word| cats_term::small(word).unwrap());
-                writes.put(table.by_identifier(guard), cats_table::Object::flat(&words))?;
+                writes.put(table.by_identifier(guard), cats_table::Object::flat(&words), None)?;
             }
-            writes.commit(guard, &mut Reads::none())
+            writes.commit(guard, &mut Reads::none(), |(), _| true)
         };
         assert_eq!(patiently(commit, &table), Ok(true));
         assert!(size(&table) <= 100);

@@ -526,11 +526,13 @@ impl Recorder<'_> {
                 let handle = table.by_identifier(&guard);
                 match *new {
                     KEEP => (),
-                    NONE => writes.delete(handle, table.probe(term.as_ref().element(0))).unwrap(),
-                    new => with_object(&object(key, new), |object| writes.put(handle, object)).unwrap(),
+                    NONE => writes
+                        .delete(handle, table.probe(term.as_ref().element(0)), None)
+                        .unwrap(),
+                    new => with_object(&object(key, new), |object| writes.put(handle, object, None)).unwrap(),
                 }
             }
-            if matches!(writes.commit(&guard, &mut reads), Ok(true)) {
+            if matches!(writes.commit(&guard, &mut reads, |(), _| true), Ok(true)) {
                 return (seen, None);
             }
         });

@@ -3,7 +3,7 @@
 mod common;
 
 use cats_sync::epoch;
-use cats_table::{Addition, Handle, Kind, Objects, Range, Reads, Registry, Table, Words, Writes};
+use cats_table::{Addition, Handle, Kind, ObjectRef, Objects, Range, Reads, Registry, Table, Words, Writes};
 use common::*;
 use std::sync::Arc;
 
@@ -100,11 +100,11 @@ fn commit(change: impl Fn(Handle<'_>, Handle<'_>)) -> (bool, [Option<i64>; 4]) {
     for handle in [other, one] {
         for key in [1, 2] {
             let elements = [key, 10 + key, 0].map(Value::Int);
-            with_object(&elements, |object| writes.put(handle, object)).unwrap();
+            with_object(&elements, |object| writes.put(handle, object, None)).unwrap();
         }
     }
     change(one, other);
-    let done = writes.commit(&guard, &mut reads).unwrap();
+    let done = writes.commit(&guard, &mut reads, |(), _| true).unwrap();
     let value = |handle: Handle<'_>, key: i64| {
         with_key(&Value::Int(key), |key| {
             let mut found = Objects::none();
@@ -136,4 +136,51 @@ fn a_commit_writes_all_or_nothing() {
     assert_eq!(commit(emptied), (false, [Some(1), Some(0), None, None]));
     let deleted = |_: Handle<'_>, other: Handle<'_>| other.table().registry().delete(&world, other).unwrap();
     assert!(!commit(deleted).0);
+}
+
+/// A transaction that has read three keys, and writes one and deletes the others, with what it has noted of them. Returns whether it has
+/// committed, and the values of the first two keys.
+fn commit_noted(kind: Kind, change: impl Fn(Handle<'_>)) -> (bool, Option<i64>, Option<i64>) {
+    let table = table(registry(), kind);
+    let guard = epoch::pin();
+    let handle = table.by_identifier(&guard);
+    add(handle, 1);
+    change(handle);
+    let keys = [1, 2, 9].map(|key| block(&[Value::Int(key)]));
+    let probe = |i: usize| table.probe(keys[i].as_ref().element(0));
+    let value = |object: ObjectRef<'_>| object.element(1).small();
+    let mut writes = Writes::none(false);
+    with_object(&[1, 10, 0].map(Value::Int), |object| {
+        writes.put(handle, object, Some(Some(1)))
+    })
+    .unwrap();
+    writes.delete(handle, probe(1), Some(Some(0))).unwrap();
+    writes.delete(handle, probe(2), Some(None)).unwrap();
+    let done = writes.commit(&guard, &mut Reads::none(), |noted, found| {
+        found.and_then(value) == noted
+    });
+    let now = |i| {
+        let mut found = Objects::none();
+        handle.lookup(&probe(i), true, &mut found).unwrap();
+        found.as_slice().first().and_then(|object| object.element(1).small())
+    };
+    (done.unwrap(), now(0), now(1))
+}
+
+#[test]
+fn what_was_noted_of_written_keys_is_compared() {
+    for kind in [Kind::Set, Kind::OrderedSet] {
+        assert_eq!(commit_noted(kind, |_| ()), (true, Some(10), None));
+        assert_eq!(commit_noted(kind, |handle| add(handle, 1)), (false, Some(2), Some(0)));
+        assert_eq!(
+            commit_noted(kind, |handle| insert(handle, 1, 5)),
+            (false, Some(5), Some(0))
+        );
+        assert_eq!(commit_noted(kind, |handle| add(handle, 2)), (false, Some(1), Some(1)));
+        assert_eq!(commit_noted(kind, |handle| delete(handle, 2)), (false, Some(1), None));
+        assert_eq!(
+            commit_noted(kind, |handle| insert(handle, 9, 5)),
+            (false, Some(1), Some(0))
+        );
+    }
 }

@@ -17,27 +17,42 @@ const ATTEMPTS: usize = 50;
 /// The most objects that a call compares on a scheduler, in all attempts.
 const COMPARED: usize = 500;
 
+/// Notes are covered if there are at most so many, and at most so many writes.
+const MOST_COVERED: usize = 8;
+
+/// The most words of an object that is compared while its place is locked.
+const BRIEF: usize = 64;
+
 /// The word of the process whose transaction alone may commit, or 0.
 static PREFERRED: AtomicU64 = AtomicU64::new(0);
 
-/// `{Identifier, Type, KeyPosition}` of a table. Fails for an engine without transactions.
-pub fn transaction_table(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
+/// `{Identifier, Type, KeyPosition}` of a table. Fails for an engine without transactions. The caller's identifier is returned as it is,
+/// because a new one has to be collected.
+pub fn transaction_table(env: Env, &[named]: &[Term; 1]) -> Result<Term, Failure> {
     let guard = pin();
-    let handle = find_for_transaction(env, &guard, table, READ)?;
+    let handle = find_for_transaction(env, &guard, named, READ)?;
     let table = handle.table();
-    let identifier = identifier(env, table);
+    let identifier = match named.is_immediate() {
+        true => identifier(env, table),
+        false => named,
+    };
     let kind = env.atom(table.kind().text());
     let position = Term::small(table.key() as u64 + 1);
     Ok(env.tuple(&[identifier, kind, position]))
 }
 
 /// The objects of a key, as they were when all notes held.
+///
+/// The key's place needs no mark: all notes hold from before it is read until after that.
 pub fn transaction_read(env: Env, &[notes, table, key]: &[Term; 3]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find_for_transaction(env, &guard, table, LOOKUP)?;
+    if notes.0 == NIL {
+        return read::lookup_key(env, handle, key);
+    }
     let found = with_probe(env, handle.table(), key, |probe| {
-        read_with(env, &guard, notes, |reads, found| {
-            Ok(handle.lookup_in(reads, probe, on_dirty_scheduler(), found)?)
+        read_with(env, &guard, notes, |_, found| {
+            Ok(handle.lookup(probe, on_dirty_scheduler(), found)?)
         })
     })?;
     if found.0 == NIL {
@@ -72,18 +87,24 @@ pub fn transaction_commit(env: Env, &[notes, writes]: &[Term; 2]) -> Result<Term
     let (mut reads, mut compared) = (Reads::none(), 0);
     // Only keys in a block need a room.
     let mut rooms: Vec<KeyRoom> = Vec::new();
-    rooms.resize_with(count_rooms(env, writes)?, || (Room::new(), None));
+    let count = count_writes(env, writes)?;
+    rooms.resize_with(count.rooms, || (Room::new(), None));
+    // Once, keys that are read and written are compared while they are locked. If that fails, it may be that they were not compared because
+    // that takes long. Then all is compared before it is locked.
+    let mut covered = Covered::by(env, notes, count.writes);
     for _ in 0..ATTEMPTS {
         reads.clear();
-        if !observe(env, &guard, notes, &mut reads, &mut compared)? {
+        let mut changes = Writes::none(on_dirty_scheduler());
+        fill(env, &guard, writes, &mut rooms, &mut covered, &mut changes)?;
+        if !observe(env, &guard, notes, covered.notes, &mut reads, &mut compared)? {
             return Ok(atoms::false_());
         }
-        let mut changes = changes(env, &guard, writes, &mut rooms)?;
-        if changes.commit(&guard, &mut reads)? {
+        if changes.commit(&guard, &mut reads, |noted, found| is_briefly_noted(env, found, noted))? {
             drop(changes);
             wake(env);
             return Ok(atoms::true_());
         }
+        covered = Covered::nothing();
         compared += changes.cost();
         if is_long(compared) {
             break;
@@ -150,7 +171,7 @@ fn read_with<'g>(
     let mut found = Objects::none();
     for _ in 0..ATTEMPTS {
         reads.clear();
-        if !observe(env, guard, notes, &mut reads, &mut compared)? {
+        if !observe(env, guard, notes, 0, &mut reads, &mut compared)? {
             return Ok(atoms::conflict());
         }
         read(&mut reads, &mut found)?;
@@ -169,11 +190,13 @@ fn is_long(compared: usize) -> bool {
     compared > COMPARED && !on_dirty_scheduler()
 }
 
-/// Reads again what is in the notes. Returns false if something has changed. Counts the objects that it compared.
+/// Reads again what is in the notes, except for those of these bits. Returns false if something has changed. Counts the objects that it
+/// compared.
 fn observe<'g>(
     env: Env<'g>,
     guard: &'g Guard,
     notes: Term,
+    mut except: u64,
     reads: &mut Reads<'g>,
     compared: &mut usize,
 ) -> Result<bool, Failure> {
@@ -181,6 +204,12 @@ fn observe<'g>(
     let mut found = Objects::none();
     let (mut rest, mut cost, mut words) = (notes, 0, 0);
     while let Some((note, tail)) = env.cell(rest) {
+        rest = tail;
+        let covered = except & 1 != 0;
+        except >>= 1;
+        if covered {
+            continue;
+        }
         let noted = match *encode::tuple(env, note)? {
             [table, key, objects] => {
                 let handle = find_for_transaction(env, guard, table, READ)?;
@@ -207,7 +236,6 @@ fn observe<'g>(
         if !are_noted(env, found.as_slice(), noted)? {
             return Ok(false);
         }
-        rest = tail;
     }
     account(env, words + cost * 20);
     *compared += cost;
@@ -274,33 +302,95 @@ fn with_range<R>(
     })
 }
 
-/// The number of writes that delete a key that is not an immediate. Fails with `Big` if these are too many writes.
-fn count_rooms(env: Env, writes: Term) -> Result<usize, Failure> {
-    let (mut rest, mut writes, mut rooms) = (writes, 0, 0);
+/// How many writes there are, and how many of them delete a key that is not an immediate.
+struct Count {
+    writes: usize,
+    rooms: usize,
+}
+
+/// Fails with `Big` if these are too many writes.
+fn count_writes(env: Env, writes: Term) -> Result<Count, Failure> {
+    let (mut rest, mut count) = (writes, Count { writes: 0, rooms: 0 });
     while let Some((write, tail)) = env.cell(rest) {
         if let Some(&[_, key, objects]) = env.tuple_elements(write) {
-            rooms += usize::from(objects.0 == NIL && !key.is_immediate());
+            count.rooms += usize::from(objects.0 == NIL && !key.is_immediate());
         }
-        writes += 1;
-        if writes > WRITES_LIMIT && !on_dirty_scheduler() {
+        count.writes += 1;
+        if count.writes > WRITES_LIMIT && !on_dirty_scheduler() {
             return Err(Failure::Big);
         }
         rest = tail;
     }
     match rest.0 {
-        NIL => Ok(rooms),
+        NIL => Ok(count),
         _ => Err(bad()),
     }
 }
 
+/// Notes of keys that are written too. They are compared while the keys are locked, so the places are read once.
+struct Covered {
+    candidates: SmallVec<[[Term; 3]; MOST_COVERED]>,
+    /// A bit for each note that is covered.
+    notes: u64,
+}
+
+impl Covered {
+    fn nothing() -> Self {
+        Self {
+            candidates: SmallVec::new(),
+            notes: 0,
+        }
+    }
+
+    /// If there are few notes and writes, the notes may be covered.
+    fn by(env: Env, notes: Term, writes: usize) -> Self {
+        let mut covered = Self::nothing();
+        let mut rest = notes;
+        while let Some((note, tail)) = env.cell(rest) {
+            let Some(&[table, key, objects]) = env.tuple_elements(note) else {
+                return Self::nothing();
+            };
+            if covered.candidates.len() == MOST_COVERED || writes > MOST_COVERED {
+                return Self::nothing();
+            }
+            covered.candidates.push([table, key, objects]);
+            rest = tail;
+        }
+        covered
+    }
+
+    /// What was noted of a key of a table, if the terms are the same words.
+    fn take(&mut self, table: Term, key: Term) -> Option<Term> {
+        let is_it = |note: &[Term; 3]| note[0] == table && note[1] == key;
+        let at = self.candidates.iter().position(is_it)?;
+        self.notes |= 1 << at;
+        Some(self.candidates[at][2])
+    }
+}
+
+/// Whether this is what was noted. A false answer may be wrong. It takes little time, because a place is locked meanwhile.
+#[inline]
+fn is_briefly_noted(env: Env, found: Option<ObjectRef<'_>>, noted: Term) -> bool {
+    match (found, env.cell(noted)) {
+        (None, None) => true,
+        (Some(object), Some((tuple, Term(NIL)))) => env.tuple_elements(tuple).is_some_and(|elements| {
+            elements.len() == object.arity()
+                && object.words() <= BRIEF
+                && (0..elements.len()).all(|i| equals_stored(env, elements[i], object.element(i)))
+        }),
+        _ => false,
+    }
+}
+
 /// Makes everything that is to be written.
-fn changes<'g, 'k>(
+fn fill<'g, 'k>(
     env: Env<'g>,
     guard: &'g Guard,
     writes: Term,
     rooms: &'k mut [KeyRoom],
-) -> Result<Writes<'g, 'k>, Failure> {
-    let mut changes = Writes::none(on_dirty_scheduler());
+    covered: &mut Covered,
+    changes: &mut Writes<'g, 'k, Term>,
+) -> Result<(), Failure> {
     let mut rooms = rooms.iter_mut();
     let (mut rest, mut words) = (writes, 0);
     while let Some((write, tail)) = env.cell(rest) {
@@ -308,24 +398,28 @@ fn changes<'g, 'k>(
             return Err(bad());
         };
         let handle = find_for_transaction(env, guard, table, (Right::Write, None))?;
+        let noted = match handle.is_plain() {
+            true => covered.take(table, key),
+            false => None,
+        };
         match env.cell(objects) {
             Some((tuple, Term(NIL))) => {
                 let object = object(env, handle, encode::tuple(env, tuple)?)?;
                 words += object.words();
                 check_words(words)?;
-                changes.put(handle, object)?;
+                changes.put(handle, object, noted)?;
             }
             None if objects.0 == NIL => {
                 let probe = match key.is_immediate() {
                     true => handle.table().probe(TermRef::immediate(key.0)),
                     false => probe_in(env, handle.table(), key, rooms.next().ok_or_else(bad)?)?.0,
                 };
-                changes.delete(handle, probe)?;
+                changes.delete(handle, probe, noted)?;
             }
             _ => return Err(bad()),
         }
         rest = tail;
     }
     account(env, words);
-    Ok(changes)
+    Ok(())
 }

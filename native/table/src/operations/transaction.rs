@@ -13,7 +13,7 @@
 use crate::failure::Failure;
 use crate::object::group::retire_entry;
 use crate::object::schema::Probe;
-use crate::object::{refers, state, Object};
+use crate::object::{refers, state, Object, ObjectRef};
 use crate::operations::insert::{Incoming, LIST_LIMIT};
 use crate::operations::lookup::{Objects, GROUP_LIMIT};
 use crate::table::counters::Operation;
@@ -31,6 +31,9 @@ use std::ptr;
 
 /// Up to this number of reads, writes or tables need no allocation.
 const FEW: usize = 8;
+
+/// Up to this number of changes of one table need no allocation.
+const FEW_CHANGES: usize = 4;
 
 /// The largest cost of the writes of a commit on a scheduler. Half of that of a list, because a commit reads too.
 pub const WRITES_LIMIT: usize = LIST_LIMIT / 2;
@@ -52,7 +55,7 @@ impl<'g> Reads<'g> {
     /// Nothing was read.
     pub fn none() -> Self {
         Self {
-            marks: Vec::with_capacity(FEW),
+            marks: Vec::new(),
             states: Vec::new(),
             stores: SmallVec::new(),
             deadline: NEVER,
@@ -115,6 +118,13 @@ impl<'g> Handle<'g> {
     pub fn has_transactions(self) -> bool {
         let engine = self.table.options().engine();
         engine.has_transactions(self.table.kind()) && !self.table.is_snapshot()
+    }
+
+    /// Whether objects are stored as they are: not packed, and without leases.
+    #[inline]
+    pub fn is_plain(self) -> bool {
+        let layout = self.table.layout();
+        !layout.packed && !layout.leased
     }
 
     /// Like [`lookup`](Self::lookup), and adds the place to `reads`. The table must have
@@ -205,20 +215,21 @@ impl Change<'_> {
 }
 
 /// The changes of one table.
-struct TableChanges<'g, 'k> {
+struct TableChanges<'g, 'k, N> {
     handle: Handle<'g>,
     store: &'g Store,
-    changes: Vec<Change<'k>>,
+    /// With what was noted of the key, if that is compared while the place is locked.
+    changes: SmallVec<[(Change<'k>, Option<N>); FEW_CHANGES]>,
 }
 
-/// What a transaction writes.
-pub struct Writes<'g, 'k> {
-    tables: SmallVec<[TableChanges<'g, 'k>; 2]>,
+/// What a transaction writes. `N` is what it has noted of a key that it has read.
+pub struct Writes<'g, 'k, N = ()> {
+    tables: SmallVec<[TableChanges<'g, 'k, N>; 1]>,
     cost: usize,
     patient: bool,
 }
 
-impl<'g, 'k> Writes<'g, 'k> {
+impl<'g, 'k, N: Copy> Writes<'g, 'k, N> {
     /// Nothing is written. If the caller is not `patient`, too many writes fail with [`Failure::Big`].
     pub fn none(patient: bool) -> Self {
         Self {
@@ -228,17 +239,18 @@ impl<'g, 'k> Writes<'g, 'k> {
         }
     }
 
-    /// The object shall be the only one of its key. Each key may be written once.
-    pub fn put(&mut self, handle: Handle<'g>, object: Object<'_>) -> Result<(), Failure> {
+    /// The object shall be the only one of its key. Each key may be written once. If something was `noted` of the key, the commit compares
+    /// it with what the key has. The table must be [plain](Handle::is_plain) then.
+    pub fn put(&mut self, handle: Handle<'g>, object: Object<'_>, noted: Option<N>) -> Result<(), Failure> {
         self.count(object.cost())?;
         let incoming = Incoming::for_any(handle.guard, handle.table, object)?;
-        self.add(handle, Change::Put(incoming))
+        self.add(handle, Change::Put(incoming), noted)
     }
 
-    /// The key shall have no object.
-    pub fn delete(&mut self, handle: Handle<'g>, probe: Probe<'k>) -> Result<(), Failure> {
+    /// The key shall have no object. `noted` is as for [`put`](Self::put).
+    pub fn delete(&mut self, handle: Handle<'g>, probe: Probe<'k>, noted: Option<N>) -> Result<(), Failure> {
         self.count(1)?;
-        self.add(handle, Change::Delete(probe))
+        self.add(handle, Change::Delete(probe), noted)
     }
 
     /// What the writes cost, as [`LIST_LIMIT`] counts it.
@@ -254,8 +266,9 @@ impl<'g, 'k> Writes<'g, 'k> {
         }
     }
 
-    fn add(&mut self, handle: Handle<'g>, change: Change<'k>) -> Result<(), Failure> {
-        let is_it = |table: &TableChanges<'_, '_>| ptr::eq(table.handle.table, handle.table);
+    fn add(&mut self, handle: Handle<'g>, change: Change<'k>, noted: Option<N>) -> Result<(), Failure> {
+        debug_assert!(noted.is_none() || handle.is_plain());
+        let is_it = |table: &TableChanges<'_, '_, N>| ptr::eq(table.handle.table, handle.table);
         let at = match self.tables.iter().rposition(is_it) {
             Some(at) => at,
             None if self.tables.len() == TABLES_LIMIT => return Err(Failure::SystemLimit),
@@ -263,25 +276,31 @@ impl<'g, 'k> Writes<'g, 'k> {
                 self.tables.push(TableChanges {
                     handle,
                     store: handle.store(),
-                    changes: Vec::with_capacity(FEW),
+                    changes: SmallVec::new(),
                 });
                 self.tables.len() - 1
             }
         };
-        self.tables[at].changes.push(change);
+        self.tables[at].changes.push((change, noted));
         Ok(())
     }
 
-    /// Writes everything, if what was read still holds and no table was deleted or emptied meanwhile. Returns false,
-    /// and writes nothing, if not. Atomic, also against operations outside of transactions. After it the value is spent.
-    pub fn commit(&mut self, guard: &Guard, reads: &mut Reads<'g>) -> Result<bool, Failure> {
+    /// Writes everything, if what was read still holds and no table was deleted or emptied meanwhile. Of the keys of which something was
+    /// noted, `is_noted` tells whether it is what they have. It is called while their places are locked. Returns false, and writes
+    /// nothing, if not. Atomic, also against operations outside of transactions. After it the value is spent.
+    pub fn commit(
+        &mut self,
+        guard: &Guard,
+        reads: &mut Reads<'g>,
+        is_noted: impl Fn(N, Option<ObjectRef<'_>>) -> bool,
+    ) -> Result<bool, Failure> {
         for table in &self.tables {
             reads.stores.push((table.handle.table, table.store));
         }
         // In one order for all commits. So two commits do not keep each other from finishing.
         self.tables.sort_unstable_by_key(|table| table.handle.table.serial());
         let mut replaced = Vec::new();
-        let done = commit_from(guard, &self.tables, reads, &mut Vec::new(), &mut replaced);
+        let done = commit_from(guard, &self.tables, reads, &is_noted, &mut Vec::new(), &mut replaced);
         for old in replaced {
             // SAFETY: the places have other entries now, or none.
             unsafe { retire_entry(guard, old) }
@@ -290,12 +309,13 @@ impl<'g, 'k> Writes<'g, 'k> {
     }
 }
 
-/// Locks the places of these tables, and those of the tables behind them while it holds the locks. When all are locked, asks whether
+/// Locks the places of these tables, and those of the tables behind them while it holds the lock. When all are locked, asks whether
 /// the reads hold. If they do, each table is written before its locks are freed.
-fn commit_from(
+fn commit_from<N: Copy>(
     guard: &Guard,
-    tables: &[TableChanges<'_, '_>],
+    tables: &[TableChanges<'_, '_, N>],
     reads: &Reads<'_>,
+    is_noted: &impl Fn(N, Option<ObjectRef<'_>>) -> bool,
     held: &mut Vec<HeldPlace>,
     replaced: &mut Vec<u64>,
 ) -> Result<bool, Failure> {
@@ -303,14 +323,19 @@ fn commit_from(
         held.sort_unstable();
         return Ok(reads.hold_beside(held));
     };
-    let probes: SmallVec<[_; FEW]> = table.changes.iter().map(Change::probe).collect();
-    let adding = |i: usize| match &table.changes[i] {
+    let probes: SmallVec<[_; FEW]> = table.changes.iter().map(|(change, _)| change.probe()).collect();
+    let adding = |i: usize| match &table.changes[i].0 {
         Change::Put(incoming) => Some(incoming.body()),
         Change::Delete(_) => None,
     };
     table.store.update_many(guard, &probes, adding, |places| {
-        places.held(held);
-        let valid = commit_from(guard, rest, reads, held, replaced)?;
+        if !table.are_noted(places, is_noted) {
+            return Ok(false);
+        }
+        if !reads.marks.is_empty() {
+            places.held(held);
+        }
+        let valid = commit_from(guard, rest, reads, is_noted, held, replaced)?;
         if valid {
             table.write(places, replaced);
         }
@@ -318,12 +343,20 @@ fn commit_from(
     })?
 }
 
-impl TableChanges<'_, '_> {
+impl<N: Copy> TableChanges<'_, '_, N> {
+    /// Whether all keys of which something was noted have it. All places are locked.
+    #[inline]
+    fn are_noted(&self, places: &dyn Locked, is_noted: impl Fn(N, Option<ObjectRef<'_>>) -> bool) -> bool {
+        let object = |entry: Entry| Objects::one(self.handle.table, entry);
+        let mut changes = self.changes.iter().enumerate();
+        changes.all(|(i, (_, noted))| noted.is_none_or(|noted| is_noted(noted, places.get(i).map(object))))
+    }
+
     /// Carries out the changes. All places are locked.
     fn write(&self, places: &mut dyn Locked, replaced: &mut Vec<u64>) {
         let sums = Cell::new((0, 0));
         let add = |objects, bytes| sums.set((sums.get().0 + objects, sums.get().1 + bytes));
-        for (i, change) in self.changes.iter().enumerate() {
+        for (i, (change, _)) in self.changes.iter().enumerate() {
             let mut gone = None;
             let operation = match change {
                 Change::Put(_) => Operation::Insert,

@@ -232,7 +232,6 @@ fn flat_blocks() {
     unsafe { Block::free(address.as_ptr().cast(), 0) };
 }
 
-/// A block with a short part equals, word by word, the block that a builder makes of the same terms.
 #[test]
 fn shapes() {
     let block = |element: Model| Tuple(vec![element, Atom("a")]).key().finish().unwrap();
@@ -266,6 +265,7 @@ fn shapes() {
     }
 }
 
+/// A block with a short part equals, word by word, the block that a builder makes of the same terms.
 #[test]
 fn blocks_of_short_parts() {
     install_test_host(ZEROS_IDENTICAL);

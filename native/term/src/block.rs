@@ -73,7 +73,7 @@ impl<'a> CountedBinary<'a> {
 impl Short<'_> {
     /// The number of its words, including a header.
     #[inline]
-    fn words(&self) -> usize {
+    pub(crate) fn words(&self) -> usize {
         match self {
             Short::Float(_) => 2,
             Short::Binary(bytes) => 1 + bytes.len().div_ceil(8),
@@ -101,7 +101,7 @@ impl Short<'_> {
     /// # Safety
     /// There is memory for [`words`](Self::words) words.
     #[inline(always)]
-    unsafe fn write(&self, to: NonNull<u64>) {
+    pub(crate) unsafe fn write(&self, to: NonNull<u64>) {
         // SAFETY: as the caller promises.
         unsafe {
             match self {

@@ -4,9 +4,9 @@
 //! After the block's words stands a [`SeqCount`]. With it, readers get a copy that is one state. Its mark tells whether items are replaced.
 //! The key never changes. In a block without the mark, no element that is not an immediate changes. What never changes is read in place.
 
-use crate::block::{copy_words, Block, BlockRef};
+use crate::block::{copy_words, Block, BlockRef, Short};
 use crate::builder::{Builder, Room};
-use crate::format::{is_immediate, plain_header, tuple_arity, TermRef, TAG_MASK};
+use crate::format::{is_immediate, plain_header, tuple_arity, TermRef, TAG_ITEM, TAG_MASK};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicU64, Ordering};
 use cats_sync::seqlock::SeqCount;
@@ -143,7 +143,8 @@ impl<'a> ChangingRef<'a> {
 
     /// Changes several elements in place. Readers see all changes or none. For each index, `change` gets its number among them and the old
     /// word. The new word is stored in `words`. An index may occur twice. Does nothing, and returns false, in these cases: there is no such
-    /// element, `change` returns `None`, or a reader has requested rest. Takes time quadratic in the number of indices.
+    /// element, `change` returns `None`, there are fewer words than indices, or a reader has requested rest. Takes time quadratic in the
+    /// number of indices if one occurs twice.
     ///
     /// # Safety
     /// Nobody else changes the block during this call. None of the elements is the key. `change` returns immediates, and returns `None` for
@@ -156,13 +157,19 @@ impl<'a> ChangingRef<'a> {
         change: impl Fn(usize, u64) -> Option<u64>,
     ) -> bool {
         let elements = self.elements();
+        // One bit for each element that was met.
+        let mut met = 0u64;
         for (i, index) in indices.clone().enumerate() {
-            let Some(slot) = elements.get(index) else {
+            let (Some(slot), true) = (elements.get(index), i < words.len()) else {
                 return false;
             };
-            let earlier = indices.clone().zip(&words[..i]).filter(|(at, _)| *at == index).last();
+            let bit = 1 << (index % CHANGING_LIMIT);
             // Relaxed: as in `change`.
-            let old = earlier.map_or_else(|| slot.load(Ordering::Relaxed), |(_, word)| *word);
+            let old = match met & bit {
+                0 => slot.load(Ordering::Relaxed),
+                _ => latest(indices.clone(), index, &words[..i]),
+            };
+            met |= bit;
             let Some(new) = change(i, old) else {
                 return false;
             };
@@ -311,6 +318,13 @@ impl<'a> ChangingRef<'a> {
     }
 }
 
+/// The word of the last of these indices that is `index`. The others that follow have no word.
+#[cold]
+fn latest(indices: impl Iterator<Item = usize>, index: usize, words: &[u64]) -> u64 {
+    let earlier = indices.zip(words).filter(|(at, _)| *at == index).last();
+    *earlier.expect("the index was met before").1
+}
+
 /// A state of a block that is changed in place.
 #[derive(Clone, Copy)]
 pub struct State<'a> {
@@ -360,9 +374,56 @@ impl<'a> NewElement<'a> {
         Some(Self { index, word, words })
     }
 
+    /// The item that was written to a [`ShortItem`], which gave these words.
+    #[inline]
+    pub fn short(index: usize, words: ShortWords<'a>) -> Self {
+        Self {
+            index,
+            word: TAG_ITEM,
+            words: words.0,
+        }
+    }
+
     #[inline]
     pub fn index(&self) -> usize {
         self.index
+    }
+}
+
+/// Room on the stack for the words of a short item.
+pub struct ShortItem([MaybeUninit<u64>; SHORT_WORDS]);
+
+/// The words of a short item.
+pub struct ShortWords<'a>(&'a [u64]);
+
+/// The most words of a short item: a binary of 64 bytes.
+const SHORT_WORDS: usize = 9;
+
+impl ShortItem {
+    #[inline(always)]
+    pub const fn new() -> Self {
+        Self([const { MaybeUninit::uninit() }; SHORT_WORDS])
+    }
+
+    /// Writes an item. Nothing if it is counted or has more words.
+    #[inline(always)]
+    pub fn write(&mut self, part: Short<'_>) -> Option<ShortWords<'_>> {
+        let words = part.words();
+        if words > SHORT_WORDS || matches!(part, Short::Counted(_)) {
+            return None;
+        }
+        let first = NonNull::from(&mut self.0).cast::<u64>();
+        // SAFETY: there is room, and so many words are written.
+        unsafe {
+            part.write(first);
+            Some(ShortWords(std::slice::from_raw_parts(first.as_ptr(), words)))
+        }
+    }
+}
+
+impl Default for ShortItem {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

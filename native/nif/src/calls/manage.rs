@@ -342,6 +342,9 @@ pub fn whereis(env: Env, &[name]: &[Term; 1]) -> Result<Term, Failure> {
         return Err(bad());
     }
     let guard = pin();
+    if let Some((table, _)) = find_near(env, &guard, name, INFO) {
+        return Ok(identifier(env, table));
+    }
     match registry().find(&Vm(env), &guard, name.0, env.this_process().0) {
         Ok(handle) => Ok(identifier(env, handle.table())),
         Err(cats_table::Failure::Bad(_)) => Ok(atoms::undefined()),

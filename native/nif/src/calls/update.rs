@@ -3,7 +3,7 @@
 use super::*;
 use crate::vm::external;
 use cats_table::{Addition, CounterOp, ElementOp, Number, Tuple, Words, DIGITS_LIMIT};
-use cats_term::{NewElement, View};
+use cats_term::{NewElement, ShortItem, View};
 use smallvec::SmallVec;
 
 /// Operations that the array on the stack has room for.
@@ -23,22 +23,16 @@ pub fn update_counter_default(env: Env, &[table, key, ops, default]: &[Term; 4])
 fn counter(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, UPDATE)?;
-    if let (Some((position, increment)), true, true) = (
-        simple_addition(env, handle, ops),
-        key.is_immediate(),
-        is_sound(env, handle, default),
-    ) {
-        let probe = handle.table().probe(TermRef::immediate(key.0));
+    if !key.is_immediate() {
+        return counter_by_other_key(env, handle, key, ops, default);
+    }
+    let probe = handle.table().probe(TermRef::immediate(key.0));
+    if let (Some((position, increment)), true) = (simple_addition(env, handle, ops), is_sound(env, handle, default)) {
         if let Some(word) = handle.add(&probe, position, increment)? {
             return Ok(Term(word));
         }
-    } else if key.is_immediate() && is_sound(env, handle, default) {
-        let probe = handle.table().probe(TermRef::immediate(key.0));
-        if let Some(result) = add_few(env, handle, &probe, ops)? {
-            return Ok(result);
-        }
     }
-    counter_otherwise(env, handle, key, ops, default)
+    counter_of(env, handle, probe, ops, default)
 }
 
 pub(super) const NO_ADDITION: Addition = Addition {
@@ -47,42 +41,22 @@ pub(super) const NO_ADDITION: Addition = Addition {
     limit: None,
 };
 
-/// The result of few operations of immediates on an object that is changed in place. `None`, and nothing is done, where that is not
-/// possible.
-#[inline(always)]
-fn add_few(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<Option<Term>, Failure> {
-    let (mut additions, mut words) = ([NO_ADDITION; FEW], [0; FEW]);
-    let single = write_addition(env, ops, &mut additions[0]);
-    let count = match single {
-        true => 1,
-        false => few_additions(env, ops, &mut additions),
-    };
-    let words = &mut words[..count];
-    if count == 0 || !handle.add_in_place(probe, &additions[..count], words)? {
-        return Ok(None);
-    }
-    Ok(Some(match single {
-        true => Term(words[0]),
-        false => env.list(Term::slice(words)),
-    }))
-}
-
 /// Writes the operations of a list to `additions`, and returns their number. 0 if they are more, or are not all valid
 /// operations of immediates.
 #[inline(never)]
 pub(super) fn few_additions(env: Env, ops: Term, additions: &mut [Addition; FEW]) -> usize {
     let (mut rest, mut count) = (ops, 0);
     while let Some((op, tail)) = env.cell(rest) {
-        if count == FEW || !write_addition(env, op, &mut additions[count]) {
+        let (Some(place), Some(addition)) = (additions.get_mut(count), addition(env, op)) else {
             return 0;
-        }
+        };
+        *place = addition;
         count += 1;
         rest = tail;
     }
-    if rest.0 == NIL {
-        count
-    } else {
-        0
+    match rest.0 == NIL {
+        true => count,
+        false => 0,
     }
 }
 
@@ -111,54 +85,81 @@ pub(super) fn simple_addition(env: Env, handle: Handle<'_>, ops: Term) -> Option
     }
 }
 
-/// Updates that are not of the simplest form. Tries first the case that all numbers are immediates and the object
-/// exists.
+/// Updates by a key that is not an immediate.
 #[inline(never)]
-fn counter_otherwise(
+fn counter_by_other_key(
     env: Env,
     handle: Handle<'_>,
     key: Term,
     ops: Term,
     default: Option<Term>,
 ) -> Result<Term, Failure> {
-    with_probe(env, handle.table(), key, |probe| {
-        if is_sound(env, handle, default) {
-            if !key.is_immediate() {
-                if let Some(result) = add_few(env, handle, probe, ops)? {
-                    return Ok(result);
-                }
-            }
-            if let Some(result) = add_words(env, handle, probe, ops)? {
-                return Ok(result);
-            }
-        }
-        counter_in_general(env, handle, probe, ops, default)
+    with_built_key(env, key, |key| {
+        counter_of(env, handle, handle.table().probe(key.term), ops, default)
     })
 }
 
-/// The result of the operations, if they and the elements have only immediates and the key has an object.
-fn add_words(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<Option<Term>, Failure> {
-    let (mut additions, mut words) = (SmallVec::new(), Words::new());
-    if let Some((position, increment)) = simple_addition(env, handle, ops) {
-        additions.push(Addition {
-            position,
+/// Tries first the case that all numbers are immediates and the object exists.
+#[inline(never)]
+fn counter_of(
+    env: Env,
+    handle: Handle<'_>,
+    probe: Probe<'_>,
+    ops: Term,
+    default: Option<Term>,
+) -> Result<Term, Failure> {
+    if is_sound(env, handle, default) {
+        let done = match single_addition(env, handle, ops) {
+            Some(addition) => handle.add_one(&probe, addition)?.map(Term),
+            None => add_several(env, handle, &probe, ops)?,
+        };
+        if let Some(result) = done {
+            return Ok(result);
+        }
+    }
+    counter_in_general(env, handle, &probe, ops, default)
+}
+
+/// An operation that is not in a list, if its numbers are immediates.
+#[inline(always)]
+fn single_addition(env: Env, handle: Handle<'_>, ops: Term) -> Option<Addition> {
+    match ops.small_integer() {
+        Some(increment) => Some(Addition {
+            position: after(handle.table().key()),
             increment,
             limit: None,
-        });
-    } else if !push_addition(env, ops, &mut additions) {
-        let mut rest = ops;
-        while let Some((op, tail)) = env.cell(rest) {
-            if !push_addition(env, op, &mut additions) {
-                return Ok(None);
-            }
-            check_count(additions.len())?;
-            rest = tail;
-        }
-        let done = rest.0 == NIL && handle.add_all(probe, &additions, &mut words)?;
-        return Ok(done.then(|| env.list(Term::slice(&words))));
+        }),
+        None => addition(env, ops),
     }
-    let done = handle.add_all(probe, &additions, &mut words)?;
-    Ok(done.then(|| Term(words[0])))
+}
+
+/// The results of a list of operations, if they and the elements have only immediates and the key has an object.
+#[inline(always)]
+fn add_several(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<Option<Term>, Failure> {
+    let (mut additions, mut words) = ([NO_ADDITION; FEW], [0; FEW]);
+    let count = few_additions(env, ops, &mut additions);
+    let words = &mut words[..count];
+    match count > 0 && handle.add_in_place(probe, &additions[..count], words)? {
+        true => Ok(Some(env.list(Term::slice(words)))),
+        false => add_anew(env, handle, probe, ops),
+    }
+}
+
+/// The same, in a new object.
+#[inline(never)]
+fn add_anew(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<Option<Term>, Failure> {
+    let (mut additions, mut words) = (SmallVec::<[Addition; FEW]>::new(), Words::new());
+    let mut rest = ops;
+    while let Some((op, tail)) = env.cell(rest) {
+        let Some(addition) = addition(env, op) else {
+            return Ok(None);
+        };
+        additions.push(addition);
+        check_count(additions.len())?;
+        rest = tail;
+    }
+    let done = rest.0 == NIL && handle.add_all(probe, &additions, &mut words)?;
+    Ok(done.then(|| env.list(Term::slice(&words))))
 }
 
 /// Fails with `Big` if these are too many operations for this scheduler.
@@ -170,41 +171,23 @@ fn check_count(operations: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends an operation, if it is one of a position and its numbers are immediates.
-#[inline]
-fn push_addition(env: Env, op: Term, additions: &mut SmallVec<[Addition; FEW]>) -> bool {
-    let mut addition = NO_ADDITION;
-    let is_one = write_addition(env, op, &mut addition);
-    if is_one {
-        additions.push(addition);
-    }
-    is_one
-}
-
-/// Writes an operation, if it is one of a position and its numbers are immediates.
+/// An operation on one position, if its numbers are immediates.
 #[inline(always)]
-fn write_addition(env: Env, op: Term, addition: &mut Addition) -> bool {
-    let Some(elements) = env.tuple_elements(op) else {
-        return false;
-    };
-    let read = || match *elements {
-        [position, increment] => Some((position.small_integer()?, increment.small_integer()?, None)),
-        [position, increment, threshold, value] => Some((
-            position.small_integer()?,
-            increment.small_integer()?,
+fn addition(env: Env, op: Term) -> Option<Addition> {
+    let (position, increment, limit) = match *env.tuple_elements(op)? {
+        [position, increment] => (position, increment, None),
+        [position, increment, threshold, value] => (
+            position,
+            increment,
             Some((threshold.small_integer()?, value.small_integer()?)),
-        )),
-        _ => None,
+        ),
+        _ => return None,
     };
-    let Some((position, increment, limit)) = read() else {
-        return false;
-    };
-    *addition = Addition {
-        position,
-        increment,
+    Some(Addition {
+        position: position.small_integer()?,
+        increment: increment.small_integer()?,
         limit,
-    };
-    true
+    })
 }
 
 #[inline(never)]
@@ -363,57 +346,193 @@ pub fn update_element_default(env: Env, &[table, key, elements, default]: &[Term
 fn change_elements(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, UPDATE)?;
-    if key.is_immediate() && is_sound(env, handle, default) {
-        let probe = handle.table().probe(TermRef::immediate(key.0));
-        let op = change(env, ops);
-        let done = match op {
+    if !key.is_immediate() {
+        return change_by_other_key(env, handle, key, ops, default);
+    }
+    let probe = handle.table().probe(TermRef::immediate(key.0));
+    if let (Some((position, value)), true) = (change(env, ops), is_sound(env, handle, default)) {
+        if value.is_immediate() && handle.set(&probe, position, value.0)? {
+            return Ok(atoms::true_());
+        }
+    }
+    change_of(env, handle, probe, ops, default)
+}
+
+/// Updates by a key that is not an immediate.
+#[inline(never)]
+fn change_by_other_key(
+    env: Env,
+    handle: Handle<'_>,
+    key: Term,
+    ops: Term,
+    default: Option<Term>,
+) -> Result<Term, Failure> {
+    with_built_key(env, key, |key| {
+        change_of(env, handle, handle.table().probe(key.term), ops, default)
+    })
+}
+
+/// Tries first the cases that the object exists, and all elements are immediates, or fit in place, or there is only one.
+#[inline(never)]
+fn change_of(
+    env: Env,
+    handle: Handle<'_>,
+    probe: Probe<'_>,
+    ops: Term,
+    default: Option<Term>,
+) -> Result<Term, Failure> {
+    if is_sound(env, handle, default) {
+        let done = match change(env, ops) {
             Some((position, value)) if value.is_immediate() => handle.set(&probe, position, value.0)?,
-            _ => {
-                let (mut room, mut changes) = (Room::new(), [NewElement::immediate(0, NIL); FEW]);
-                let count = match op {
-                    Some((position, value)) => new_item(env, position, value, &mut room, &mut changes[0]),
-                    None => new_elements(env, ops, &mut room, &mut changes),
-                };
-                count > 0 && handle.set_in_place(&probe, &changes[..count])?
-            }
+            Some((position, value)) => set_item(env, handle, &probe, position, value)?,
+            None => set_several(env, handle, &probe, ops)?,
         };
         if done {
             return Ok(atoms::true_());
         }
-        if let Some((position, value)) = op.filter(|(_, value)| !value.is_immediate()) {
-            if set_anew(env, handle, &probe, position, value)? {
-                return Ok(atoms::true_());
-            }
-        }
     }
-    change_otherwise(env, handle, key, ops, default)
+    set_in_general(env, handle, &probe, ops, default)
 }
 
-/// Writes one new element, which is not an immediate, to `change`, and returns 1. Returns 0 as [`new_elements`].
+/// Sets one element, which is not an immediate. False if the key has no object; then nothing was done.
+#[inline(always)]
+fn set_item(env: Env, handle: Handle<'_>, probe: &Probe<'_>, position: i64, value: Term) -> Result<bool, Failure> {
+    let (mut short, mut room) = (ShortItem::new(), Room::new());
+    let change = match short_item(env, position, value, &mut short) {
+        Some(change) => Some(change),
+        None => new_item(env, position, value, &mut room),
+    };
+    match change {
+        Some(change) if handle.set_in_place(probe, &[change])? => Ok(true),
+        _ => set_anew(env, handle, probe, position, value),
+    }
+}
+
+/// Sets elements by a list of operations. False if that was not possible; then nothing was done.
+#[inline(always)]
+fn set_several(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<bool, Failure> {
+    let mut words = [(0, NIL); FEW];
+    let done = match few_words(env, ops, &mut words) {
+        0 => set_items(env, handle, probe, ops)?,
+        count => handle.set_words_in_place(probe, &words[..count])?,
+    };
+    Ok(done || set_words_anew(env, handle, probe, ops)?)
+}
+
+/// Writes the positions and the words of a list of operations to `words`, and returns their number. 0 if they are more, an operation is not
+/// valid, or an element is not an immediate.
+#[inline(never)]
+fn few_words(env: Env, ops: Term, words: &mut [(i64, u64); FEW]) -> usize {
+    let (mut rest, mut count) = (ops, 0);
+    while let Some((op, tail)) = env.cell(rest) {
+        let (Some(place), Some((position, value))) = (words.get_mut(count), change(env, op)) else {
+            return 0;
+        };
+        if !value.is_immediate() {
+            return 0;
+        }
+        *place = (position, value.0);
+        count += 1;
+        rest = tail;
+    }
+    match rest.0 == NIL {
+        true => count,
+        false => 0,
+    }
+}
+
+/// Sets few elements in place, some of which are no immediates. False if that was not possible; then nothing was done.
+#[inline(never)]
+fn set_items(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<bool, Failure> {
+    let mut items = [const { ShortItem::new() }; FEW];
+    let mut changes = [NewElement::immediate(0, NIL); FEW];
+    match short_elements(env, ops, &mut items, &mut changes) {
+        0 => set_longer(env, handle, probe, ops),
+        count => Ok(handle.set_in_place(probe, &changes[..count])?),
+    }
+}
+
+/// Writes the new elements of a list of operations to `changes`, and returns their number. 0 if they are more, an operation is not valid, or
+/// an element is neither an immediate nor a [`short_item`].
+#[inline(never)]
+fn short_elements<'r>(
+    env: Env,
+    ops: Term,
+    items: &'r mut [ShortItem; FEW],
+    changes: &mut [NewElement<'r>; FEW],
+) -> usize {
+    let mut places = items.iter_mut().zip(changes);
+    let (mut rest, mut count) = (ops, 0);
+    while let Some((op, tail)) = env.cell(rest) {
+        let (Some((item, place)), Some((position, value))) = (places.next(), change(env, op)) else {
+            return 0;
+        };
+        let element = match value.is_immediate() {
+            true => Some(NewElement::immediate(index_of(position), value.0)),
+            false => short_item(env, position, value, item),
+        };
+        let Some(element) = element else {
+            return 0;
+        };
+        *place = element;
+        count += 1;
+        rest = tail;
+    }
+    match rest.0 == NIL {
+        true => count,
+        false => 0,
+    }
+}
+
+/// Sets few elements in place, among them longer items. False if that was not possible; then nothing was done.
+#[inline(never)]
+fn set_longer(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<bool, Failure> {
+    let (mut room, mut changes) = (Room::new(), [NewElement::immediate(0, NIL); FEW]);
+    let count = new_elements(env, ops, &mut room, &mut changes);
+    Ok(count > 0 && handle.set_in_place(probe, &changes[..count])?)
+}
+
+/// Sets immediates in a new object.
+#[inline(never)]
+fn set_words_anew(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<bool, Failure> {
+    let mut words = SmallVec::new();
+    Ok(push_words(env, ops, &mut words)? && handle.set_all(probe, &words)?)
+}
+
+/// One new element, which is not an immediate, of a common type that refers to no other item. Its words are written to `item`.
+#[inline(always)]
+fn short_item<'r>(env: Env, position: i64, value: Term, item: &'r mut ShortItem) -> Option<NewElement<'r>> {
+    if !layout::is_known() {
+        return None;
+    }
+    // SAFETY: the layout of terms is known, and this term belongs to the environment.
+    let item = unsafe {
+        encode::short(
+            env,
+            value,
+            #[inline(always)]
+            |part| item.write(part),
+        )
+    };
+    Some(NewElement::short(index_of(position), item?))
+}
+
+/// One new element, which is not an immediate. Nothing if it can never be set in place.
 #[inline(never)]
 fn new_item<'r>(
     env: Env,
     position: i64,
     value: Term,
     room: &'r mut Room<{ encode::fast::WORDS }>,
-    change: &mut NewElement<'r>,
-) -> usize {
+) -> Option<NewElement<'r>> {
     if !layout::is_known() {
-        return 0;
+        return None;
     }
     // SAFETY: the layout of terms is known, and this term belongs to the environment.
-    let element = unsafe { encode::fast::key(env, value, room) }.and_then(|(word, _)| {
-        // SAFETY: the word was made for this room. Binaries outside the heap, which belong to the environment, are counted. So they make
-        // no element.
-        NewElement::new(index_of(position), unsafe { room.term(word) })
-    });
-    match element {
-        Some(element) => {
-            *change = element;
-            1
-        }
-        None => 0,
-    }
+    let (word, _) = unsafe { encode::fast::key(env, value, room) }?;
+    // SAFETY: the word was made for this room. Binaries outside the heap, which belong to the environment, are counted. So they make no
+    // element.
+    NewElement::new(index_of(position), unsafe { room.term(word) })
 }
 
 /// The index of a position that is counted from 1. If there is no such position, an index that no element has.
@@ -422,51 +541,37 @@ fn index_of(position: i64) -> usize {
     (position as usize).wrapping_sub(1)
 }
 
-/// Writes the new elements of operations to `changes`, and returns their number. 0 if they are more, an operation is not valid, or an
-/// element can never be set in place. Items are written to `room`.
-#[inline(never)]
+/// Writes the new elements of a list of operations to `changes`, and returns their number. 0 if they are more, an operation is not valid, or
+/// an element can never be set in place. Items are written to `room`.
 fn new_elements<'r>(
     env: Env,
     ops: Term,
     room: &'r mut Room<{ encode::fast::WORDS }>,
     changes: &mut [NewElement<'r>; FEW],
 ) -> usize {
-    let (mut indices, mut values, mut count) = ([0; FEW], [Term(NIL); FEW], 0);
-    let (mut op, mut rest) = env.cell(ops).unwrap_or((ops, Term(NIL)));
-    loop {
+    let (mut indices, mut values) = ([0; FEW], [Term(NIL); FEW]);
+    let (mut rest, mut count) = (ops, 0);
+    while let Some((op, tail)) = env.cell(rest) {
         let (Some((position, value)), true) = (change(env, op), count < FEW) else {
             return 0;
         };
         (indices[count], values[count]) = (index_of(position), value);
         count += 1;
-        if rest.0 == NIL {
-            break;
-        }
-        let Some((head, tail)) = env.cell(rest) else {
-            return 0;
-        };
-        (op, rest) = (head, tail);
+        rest = tail;
     }
-    let (indices, values) = (&indices[..count], &values[..count]);
-    if values.iter().all(|value| value.is_immediate()) {
-        for (i, (index, value)) in indices.iter().zip(values).enumerate() {
-            changes[i] = NewElement::immediate(*index, value.0);
-        }
-        return count;
-    }
-    if !layout::is_known() {
+    if rest.0 != NIL || !layout::is_known() {
         return 0;
     }
     // SAFETY: the layout of terms is known, and these terms belong to the environment.
-    let Some(items) = (unsafe { encode::fast::tuple(env, values, room) }) else {
+    let Some(items) = (unsafe { encode::fast::tuple(env, &values[..count], room) }) else {
         return 0;
     };
     let View::Tuple(items) = items.view() else {
         unreachable!("a tuple was built")
     };
-    for (i, (index, item)) in indices.iter().zip(items.iter()).enumerate() {
+    for (place, (index, item)) in changes.iter_mut().zip(indices.iter().zip(items.iter())) {
         match NewElement::new(*index, item) {
-            Some(element) => changes[i] = element,
+            Some(element) => *place = element,
             None => return 0,
         }
     }
@@ -483,36 +588,6 @@ fn set_anew(env: Env, handle: Handle<'_>, probe: &Probe<'_>, position: i64, valu
             result => Ok(result.map(|()| true)?),
         }
     })
-}
-
-/// Updates that are not of the simplest form. Tries first the case that all elements are immediates and the object
-/// exists.
-#[inline(never)]
-fn change_otherwise(
-    env: Env,
-    handle: Handle<'_>,
-    key: Term,
-    ops: Term,
-    default: Option<Term>,
-) -> Result<Term, Failure> {
-    with_probe(env, handle.table(), key, |probe| {
-        if !key.is_immediate() && is_sound(env, handle, default) && set_built_in_place(env, handle, probe, ops)? {
-            return Ok(atoms::true_());
-        }
-        let mut words = SmallVec::new();
-        if push_words(env, ops, &mut words)? && is_sound(env, handle, default) && handle.set_all(probe, &words)? {
-            return Ok(atoms::true_());
-        }
-        set_in_general(env, handle, probe, ops, default)
-    })
-}
-
-/// Sets elements in place, for a key that is not an immediate.
-#[inline(never)]
-fn set_built_in_place(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<bool, Failure> {
-    let (mut room, mut changes) = (Room::new(), [NewElement::immediate(0, NIL); FEW]);
-    let count = new_elements(env, ops, &mut room, &mut changes);
-    Ok(count > 0 && handle.set_in_place(probe, &changes[..count])?)
 }
 
 /// Appends all operations as positions and words. False unless all are valid and their elements are immediates.

@@ -181,18 +181,18 @@ fn check_stamps(env: Env, info: Term) -> Result<(), Refusal> {
 fn check_terms(env: Env) -> Result<(), Refusal> {
     let small_max = (1i64 << 59) - 1;
     let immediates = [
-        env.integer(0),
-        env.integer(-1),
-        env.integer(small_max),
-        env.integer(-small_max - 1),
+        env.make_integer(0),
+        env.make_integer(-1),
+        env.make_integer(small_max),
+        env.make_integer(-small_max - 1),
         env.atom("true"),
         env.atom(""),
         env.list(&[]),
         env.this_process(),
     ];
     let boxed = [
-        env.integer(small_max + 1),
-        env.integer(-small_max - 2),
+        env.make_integer(small_max + 1),
+        env.make_integer(-small_max - 2),
         env.float(0.0),
         env.tuple(&[]),
         env.tuple(&immediates),

@@ -130,12 +130,23 @@ impl<'a> Env<'a> {
 
     #[inline]
     pub fn integer(self, value: i64) -> Term {
+        match cats_term::small(value) {
+            Some(word) => Term(word),
+            None => self.make_integer(value),
+        }
+    }
+
+    /// [`integer`](Self::integer), made by the VM whatever the value.
+    pub fn make_integer(self, value: i64) -> Term {
         // SAFETY: the environment is alive, as `new` requires. The same is true of all calls below.
         Term::from_raw(unsafe { enif_make_int64(self.raw, value) })
     }
 
     #[inline]
     pub fn unsigned(self, value: u64) -> Term {
+        if let Some(word) = i64::try_from(value).ok().and_then(cats_term::small) {
+            return Term(word);
+        }
         // SAFETY: as in `integer`.
         Term::from_raw(unsafe { enif_make_uint64(self.raw, value) })
     }

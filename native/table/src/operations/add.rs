@@ -4,7 +4,7 @@ use crate::failure::{Cause, Failure};
 use crate::object::schema::Probe;
 use crate::object::{changing_element, set_in_place};
 use crate::operations::number::Number;
-use crate::operations::update::{earlier, index_of, DIGITS_LIMIT};
+use crate::operations::update::{earlier, index_of, DIGITS_LIMIT, NOTHING};
 use crate::table::Handle;
 use cats_term::{Builder, Elements, NewElement, Room, TermRef, View, NIL};
 use smallvec::SmallVec;
@@ -114,16 +114,19 @@ impl Handle<'_> {
         sums: &mut Amounts,
     ) -> Result<bool, Failure> {
         let indices: SmallVec<[usize; FEW]> = increments.iter().map(|(position, _)| index_of(*position)).collect();
-        self.change_in_place(probe, indices.iter().copied(), |body| {
+        if indices.contains(&self.table.key()) {
+            return Ok(false);
+        }
+        self.change_in_place(probe, |body| {
             // SAFETY: the place is locked.
             let element = |index| unsafe { changing_element(body, index) };
             if indices.iter().any(|index| element(*index).is_none()) {
-                return false;
+                return NOTHING;
             }
             let element = |index| element(index).expect("looked for above");
             // What fails here fails in the other way too, which says why.
             let Ok(found) = sums_of(increments, &indices, || false, element) else {
-                return false;
+                return NOTHING;
             };
             let mut room = Room::<32>::new();
             let mut builder = Builder::within(&mut room);
@@ -131,12 +134,15 @@ impl Handle<'_> {
             for (i, (index, term)) in indices.iter().zip(built(&mut builder, &found).iter()).enumerate() {
                 match NewElement::new(*index, term) {
                     Some(change) => changes[i] = change,
-                    None => return false,
+                    None => return NOTHING,
                 }
             }
             *sums = found;
             // SAFETY: the place is locked, and none of the elements is the key.
-            unsafe { set_in_place(body, &changes[..indices.len()]) }
+            match unsafe { set_in_place(body, &changes[..indices.len()]) } {
+                true => body,
+                false => NOTHING,
+            }
         })
     }
 }

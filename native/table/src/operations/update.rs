@@ -224,7 +224,7 @@ impl<'a> Base<'a> {
 
 // Results of an update that changes immediates: it did nothing, or the table has another name. Results are single words, so they stay in a
 // register.
-const NOTHING: u64 = 0;
+pub(super) const NOTHING: u64 = 0;
 const RENAMED: u64 = 2;
 /// Several elements were changed in place.
 const DONE: u64 = 6;
@@ -235,6 +235,17 @@ impl Handle<'_> {
     #[inline(always)]
     pub fn add(self, probe: &Probe<'_>, position: i64, increment: i64) -> Result<Option<u64>, Failure> {
         self.change_word(probe, position, move |word| added(word, increment))
+    }
+
+    /// The same with any operation on immediates.
+    #[inline(always)]
+    pub fn add_one(self, probe: &Probe<'_>, op: Addition) -> Result<Option<u64>, Failure> {
+        self.change_word(
+            probe,
+            op.position,
+            #[inline(always)]
+            move |word| op.of(word),
+        )
     }
 
     /// The same for `update_element/3,4` with one operation whose new element is an immediate.
@@ -282,17 +293,6 @@ impl Handle<'_> {
                 Ok(Some(change(element).expect("as before")))
             },
         }
-    }
-
-    /// [`change_word`](Self::change_word), not inlined.
-    #[inline(never)]
-    fn change_one(
-        self,
-        probe: &Probe<'_>,
-        position: i64,
-        change: &dyn Fn(u64) -> Option<u64>,
-    ) -> Result<Option<u64>, Failure> {
-        self.change_word(probe, position, change)
     }
 
     /// [`change_word`](Self::change_word) in a table with any engine and any form of objects. Returns the result of its step.
@@ -346,7 +346,7 @@ impl Handle<'_> {
     /// nothing, if [`update_counter`](Self::update_counter) must be called.
     pub fn add_all(self, probe: &Probe<'_>, ops: &[Addition], words: &mut Words) -> Result<bool, Failure> {
         if let [op] = ops {
-            let word = self.change_one(probe, op.position, &|word| op.of(word))?;
+            let word = self.add_one(probe, *op)?;
             words.extend(word);
             return Ok(word.is_some());
         }
@@ -418,18 +418,50 @@ impl Handle<'_> {
         }
     }
 
-    /// `update_counter/3,4` with few operations on immediates, of an object that is changed in place. Stores the counter's word after each
-    /// operation in `words`. Otherwise returns false, and does nothing.
+    /// `update_counter/3,4` with few operations on immediates, of a pair of immediates or an object that is changed in place. Stores the
+    /// counter's word after each operation in `words`. Otherwise returns false, and does nothing.
     #[inline(always)]
     pub fn add_in_place(self, probe: &Probe<'_>, ops: &[Addition], words: &mut [u64]) -> Result<bool, Failure> {
         let indices = ops.iter().map(|op| index_of(op.position));
+        self.change_few(probe, indices, words, |i, word| ops[i].of(word))
+    }
+
+    /// The same for `update_element/3,4` with up to four operations. Each has a position and a new element, which is an immediate.
+    #[inline(always)]
+    pub fn set_words_in_place(self, probe: &Probe<'_>, ops: &[(i64, u64)]) -> Result<bool, Failure> {
+        let indices = ops.iter().map(|(position, _)| index_of(*position));
+        let mut words = [0; FEW];
+        self.change_few(probe, indices, &mut words, |i, word| {
+            is_immediate(word).then_some(ops[i].1)
+        })
+    }
+
+    /// Changes few elements from immediates to others, of a pair of immediates or an object that is changed in place: see
+    /// [`ChangingRef::change_each`](cats_term::ChangingRef::change_each). Otherwise returns false, and does nothing.
+    #[inline(always)]
+    fn change_few(
+        self,
+        probe: &Probe<'_>,
+        indices: impl Iterator<Item = usize> + Clone,
+        words: &mut [u64],
+        change: impl Fn(usize, u64) -> Option<u64>,
+    ) -> Result<bool, Failure> {
+        let key = self.table.key();
         self.change_in_place(
             probe,
-            indices.clone(),
             #[inline(always)]
-            move |body| {
-                // SAFETY: the place is locked, and none of the elements is the key. Operations have immediates as results.
-                unsafe { change_each_in_place(body, indices, words, |i, word| ops[i].of(word)) }
+            move |old| {
+                if is_immediate(old) {
+                    return change_pair(old, key, indices, words, change);
+                }
+                if indices.clone().any(|index| index == key) {
+                    return NOTHING;
+                }
+                // SAFETY: the place is locked, and none of the elements is the key. The callers change immediates into immediates.
+                match unsafe { change_each_in_place(old, indices, words, change) } {
+                    true => old,
+                    false => NOTHING,
+                }
             },
         )
     }
@@ -438,39 +470,46 @@ impl Handle<'_> {
     /// [`ChangingRef::set_all`](cats_term::ChangingRef::set_all). Otherwise returns false, and does nothing.
     #[inline(always)]
     pub fn set_in_place(self, probe: &Probe<'_>, changes: &[NewElement<'_>]) -> Result<bool, Failure> {
+        let key = self.table.key();
         self.change_in_place(
             probe,
-            changes.iter().map(NewElement::index),
             #[inline(always)]
-            move |body| {
+            move |old| {
+                let has_key = changes.iter().any(|change| change.index() == key);
                 // SAFETY: the place is locked, and none of the elements is the key.
-                unsafe { set_in_place(body, changes) }
+                match !has_key && unsafe { set_in_place(old, changes) } {
+                    true => old,
+                    false => NOTHING,
+                }
             },
         )
     }
 
-    /// Changes elements of an object in place, if `change` does and returns true. False if there is no object, or where that is not
-    /// possible.
+    /// Changes elements of an object without a new block. `change` gets the body, and returns it, if it has changed the object in place; or
+    /// another body of an object without a block; or [`NOTHING`], if it has done nothing. False if there is no object, or nothing was done.
     #[inline(always)]
-    pub(super) fn change_in_place(
-        self,
-        probe: &Probe<'_>,
-        mut indices: impl Iterator<Item = usize>,
-        change: impl FnOnce(u64) -> bool,
-    ) -> Result<bool, Failure> {
-        let (key, options) = (self.table.key(), self.table.options());
+    pub(super) fn change_in_place(self, probe: &Probe<'_>, change: impl FnOnce(u64) -> u64) -> Result<bool, Failure> {
+        let options = self.table.options();
         // Only the default engines make readers repeat what they read meanwhile.
-        if !options.plain() || options.kind().is_bag() || indices.any(|index| index == key) {
+        if !options.plain() || options.kind().is_bag() {
             return Ok(false);
         }
         let done = self.store().update_plain(
             self.guard,
             probe,
             #[inline(always)]
-            move |old| match old {
-                Some(_) if self.still_named().is_err() => (Step::Keep, RENAMED),
-                Some(old) if change(old.body) => (Step::Touch, DONE),
-                _ => (Step::Keep, NOTHING),
+            move |old| {
+                let Some(Entry { key, body: old }) = old else {
+                    return (Step::Keep, NOTHING);
+                };
+                if self.still_named().is_err() {
+                    return (Step::Keep, RENAMED);
+                }
+                match change(old) {
+                    NOTHING => (Step::Keep, NOTHING),
+                    body if body == old => (Step::Touch, DONE),
+                    body => (Step::Put(Entry { key, body }), DONE),
+                }
             },
         )?;
         match done {
@@ -648,6 +687,26 @@ pub(super) fn earlier(indices: &[usize]) -> SmallVec<[Option<usize>; FEW]> {
         }
     }
     earlier
+}
+
+/// The body of a pair of immediates after some changes, each of which is stored in `words`. [`NOTHING`] if one is not possible, or
+/// there are fewer words than changes. `key` is the key's position.
+#[inline(never)]
+fn change_pair(
+    mut body: u64,
+    key: usize,
+    indices: impl Iterator<Item = usize>,
+    words: &mut [u64],
+    change: impl Fn(usize, u64) -> Option<u64>,
+) -> u64 {
+    for (i, index) in indices.enumerate() {
+        let new = change(i, body).filter(|_| index == 1 - key);
+        match (new, words.get_mut(i)) {
+            (Some(word), Some(place)) => (body, *place) = (word, word),
+            _ => return NOTHING,
+        }
+    }
+    body
 }
 
 /// The body of a copy, with one element changed, of an object in a block. 0 if there is none. The place is locked.

@@ -274,13 +274,8 @@ pub fn add(
     default: Option<Tuple<'_>>,
 ) -> Result<Vec<Number>, Failure> {
     let number = |word: u64| Number::Small(TermRef::immediate(word).small().unwrap());
-    if let &[Addition {
-        position,
-        increment,
-        limit: None,
-    }] = additions
-    {
-        if let Some(word) = handle.add(probe, position, increment)? {
+    if let (&[addition], true) = (additions, is_sound(handle, default)) {
+        if let Some(word) = handle.add_one(probe, addition)? {
             return Ok(vec![number(word)]);
         }
     }
@@ -308,6 +303,18 @@ pub fn set_elements(
     ops: &[ElementOp<'_>],
     default: Option<Tuple<'_>>,
 ) -> Result<(), Failure> {
+    let words: Option<Vec<(i64, u64)>> = ops
+        .iter()
+        .map(|op| match *op {
+            ElementOp::Set(position, term) if term.is_immediate() => Some((position, term.word())),
+            _ => None,
+        })
+        .collect();
+    if let (Some(words), true) = (words.as_deref(), is_sound(handle, default)) {
+        if words.len() > 1 && handle.set_words_in_place(probe, words)? {
+            return Ok(());
+        }
+    }
     let elements: Option<Vec<NewElement<'_>>> = ops
         .iter()
         .map(|op| match *op {
@@ -320,13 +327,6 @@ pub fn set_elements(
             return Ok(());
         }
     }
-    let words: Option<Vec<(i64, u64)>> = ops
-        .iter()
-        .map(|op| match *op {
-            ElementOp::Set(position, term) if term.is_immediate() => Some((position, term.word())),
-            _ => None,
-        })
-        .collect();
     let done = match words.as_deref() {
         Some(&[(position, word)]) => handle.set(probe, position, word)?,
         Some(words) => handle.set_all(probe, words)?,

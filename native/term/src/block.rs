@@ -485,6 +485,16 @@ impl<'a> BlockRef<'a> {
         })
     }
 
+    /// The block that a tuple begins which was encoded to be used in place. It does not tell its number of words. `None` for any other term.
+    #[inline]
+    pub fn in_place(term: TermRef<'a>) -> Option<BlockRef<'a>> {
+        let elements = term.as_tuple().filter(|_| term.word() == TAG_ITEM)?;
+        // SAFETY: the header stands before the elements, and is the first word that the tuple's words count from.
+        let address = unsafe { NonNull::from(elements.words()).cast::<u64>().sub(1) };
+        let block = PhantomData;
+        Some(BlockRef { address, block })
+    }
+
     #[inline]
     pub fn address(self) -> NonNull<u64> {
         self.address

@@ -3,6 +3,7 @@
 use super::*;
 use cats_table::{Lifetime, LIST_LIMIT};
 use cats_term::lease::Request;
+use cats_term::BlockRef;
 
 pub fn insert(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
@@ -165,9 +166,25 @@ pub(super) fn delete_exactly(env: Env, handle: Handle<'_>, sought: Term) -> Resu
     if elements.len() <= handle.table().key() {
         return Err(bad());
     }
-    let deleted = handle.delete_object(object(env, handle, elements)?, on_dirty_scheduler)?;
+    let deleted = match delete_compared(env, handle, elements) {
+        Some(deleted) => deleted?,
+        None => handle.delete_object(object(env, handle, elements)?, on_dirty_scheduler)?,
+    };
     wake(env);
     Ok(deleted)
+}
+
+/// [`delete_exactly`] without a block for the tuple. `None` if it is long, has elements of rarer types or only immediates, or if stored
+/// objects have another form.
+#[inline(never)]
+fn delete_compared(env: Env, handle: Handle<'_>, elements: &[Term]) -> Option<Result<usize, cats_table::Failure>> {
+    if !layout::is_known() || handle.table().options().compressed() || encode::immediates(elements).is_some() {
+        return None;
+    }
+    let mut room = Room::new();
+    // SAFETY: the layout of terms is known, and these terms belong to the environment.
+    let tuple = unsafe { encode::fast::tuple(env, elements, &mut room) }?;
+    Some(handle.delete_like(BlockRef::in_place(tuple)?, on_dirty_scheduler))
 }
 
 pub fn delete_all_objects(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {

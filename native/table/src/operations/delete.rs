@@ -107,6 +107,15 @@ impl<'g> Handle<'g> {
         self.delete_equal(&incoming.probe(), incoming.body(), patient)
     }
 
+    /// [`delete_object`](Self::delete_object) of an object that is only compared with others, and so need not be made. It has a key, and the
+    /// table does not pack its objects.
+    pub fn delete_like(self, sought: BlockRef<'_>, patient: impl FnOnce() -> bool) -> Result<usize, Failure> {
+        let layout = self.table.layout();
+        debug_assert!(!layout.packed && layout.key < sought.arity());
+        let probe = self.table.probe(sought.element(layout.key));
+        self.delete_equal(&probe, sought.address().as_ptr() as u64, patient)
+    }
+
     /// Removes all objects of the probe's key that equal the object with this body, and returns their number. That object does not belong
     /// to the table. Otherwise like [`delete_object`](Self::delete_object).
     pub(crate) fn delete_equal(

@@ -283,7 +283,7 @@ impl Leases {
         if stale > 0 {
             self.keep(entry, seen);
         }
-        self.used(Some(entry));
+        self.used(entry.body, seen);
         Some(false)
     }
 
@@ -304,24 +304,23 @@ impl Leases {
         self.limits.as_ref()
     }
 
-    /// To be called after a read has found this entry, which lived.
+    /// To be called after a read has found an object that lived, by its body and its lease.
     #[inline(always)]
-    pub fn used(&self, entry: Option<Entry>) {
-        let Some(entry) = entry else { return };
+    pub fn used(&self, body: u64, lease: Lease) {
         if let Some(limits) = &self.limits {
-            limits.used(entry);
+            limits.used(body, lease);
         }
         if self.expiry.idle != u64::MAX {
-            self.extend(entry);
+            self.extend(body);
         }
     }
 
     /// Moves the deadline of an object of a table with an idle time, if that becomes later by some time. So few reads write.
     #[inline(never)]
-    fn extend(&self, entry: Entry) {
+    fn extend(&self, body: u64) {
         let idle = self.expiry.idle;
-        // SAFETY: the caller has read the entry under its guard.
-        let word = unsafe { lease_of(entry.body) };
+        // SAFETY: the caller has read the object under its guard.
+        let word = unsafe { lease_of(body) };
         // Relaxed: nothing else depends on it.
         let old = word.load(Ordering::Relaxed);
         let lease = Lease::of_word(old);

@@ -144,22 +144,25 @@ impl Limits {
         !self.account.has(price)
     }
 
-    /// Notes that an object was used.
+    /// Notes that an object was used, by its body and its lease, if that matters.
     #[inline(always)]
-    pub fn used(&self, entry: Entry) {
-        // SAFETY: the caller has read the entry under its guard, or its place is locked.
-        let word = unsafe { lease_of(entry.body) };
-        // Relaxed: nothing else depends on it.
-        let old = word.load(Ordering::Relaxed);
-        let new = self.with_use(Lease::of_word(old));
-        if new.word() != old {
-            // If another thread changes the word meanwhile, this use does not count. Relaxed: as above.
-            _ = word.compare_exchange(old, new.word(), Ordering::Relaxed, Ordering::Relaxed);
+    pub fn used(&self, body: u64, lease: Lease) {
+        if lease.notes() & USES < self.most_uses {
+            self.count_use(body, lease);
         }
     }
 
+    #[cold]
+    fn count_use(&self, body: u64, lease: Lease) {
+        // SAFETY: the caller has read the object under its guard, or its place is locked.
+        let word = unsafe { lease_of(body) };
+        let new = self.with_use(lease);
+        // If another thread changes the word meanwhile, this use does not count. Relaxed: nothing else depends on it.
+        _ = word.compare_exchange(lease.word(), new.word(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
     /// The lease with one use more, if that matters.
-    #[inline(always)]
+    #[inline]
     fn with_use(&self, lease: Lease) -> Lease {
         let notes = lease.notes();
         match notes & USES < self.most_uses {
@@ -475,7 +478,8 @@ impl<'a> Paying<'a> {
             Step::Remove => -old.map_or(0, cost),
             Step::Keep | Step::Touch => {
                 if let Some(entry) = old {
-                    self.limits.used(entry);
+                    // SAFETY: as above.
+                    self.limits.used(entry.body, unsafe { lease(entry) });
                 }
                 return;
             }

@@ -24,9 +24,9 @@ use cats_sync::events::{Event, Events, COUNTERS};
 use cats_sync::recorder::Recorder;
 use cats_sync::stripes::Stripes;
 use cats_sync::Busy;
-use cats_term::lease::NEVER;
+use cats_term::lease::{Lease, NEVER, NOWHERE};
 use cats_term::{is_immediate, TermRef};
-use leased::{deadline, lease, lives, LeasedPlaces, Leases};
+use leased::{deadline, is_expired, lease, lives, LeasedPlaces, Leases};
 use limited::{Limits, Paying};
 use other::Other;
 use std::ptr;
@@ -193,8 +193,9 @@ impl Store {
 
     /// To be called after a read of a store, by another way than [`read`](Self::read), has found this entry, which lived.
     pub fn used(&self, entry: Option<Entry>) {
-        if let Some(leases) = self.leases() {
-            leases.used(entry);
+        if let (Some(leases), Some(entry)) = (self.leases(), entry) {
+            // SAFETY: the caller has read the entry under its guard.
+            leases.used(entry.body, unsafe { lease(entry) });
         }
     }
 
@@ -384,24 +385,11 @@ impl Store {
     /// one of two constants. Two words are returned in registers. Through memory they would cause a store-forwarding stall.
     #[inline(never)]
     fn read_entry_far(&self, guard: &Guard, probe: &Probe<'static>) -> (u64, u64) {
-        let (entry, leases) = match &self.structure {
-            Structure::LeasedHash(engine, leases) => (engine.read(guard, probe, |entry| entry), leases),
-            Structure::LeasedCa(engine, leases) => (engine.read(guard, probe, |entry| entry), leases),
-            _ => {
-                return match self.read_far(guard, probe, |entry| entry) {
-                    Ok(entry) => entry.map_or(NO_ENTRY, |entry| (entry.key, entry.body)),
-                    Err(Busy) => BUSY,
-                }
-            }
-        };
-        match entry {
-            // SAFETY: the engine has validated the entry.
-            Ok(Some(entry)) if unsafe { lives(entry) } => {
-                leases.used(Some(entry));
-                (entry.key, entry.body)
-            }
-            Ok(_) => NO_ENTRY,
-            Err(Busy) => BUSY,
+        // Not one result for both engines, because it would go through memory.
+        match &self.structure {
+            Structure::LeasedHash(engine, leases) => living(leases, engine.read(guard, probe, |entry| entry)),
+            Structure::LeasedCa(engine, leases) => living(leases, engine.read(guard, probe, |entry| entry)),
+            _ => words(self.read_far(guard, probe, |entry| entry)),
         }
     }
 
@@ -413,11 +401,15 @@ impl Store {
         probe: &Probe<'static>,
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Result<R, Busy> {
-        let mut seen = None;
+        // The body of what was found, or 0, and its lease.
+        let none = Lease::new(NEVER, NOWHERE);
+        let mut seen = (0, none);
         let look_living = |entry: Option<Entry>| {
             // SAFETY: engines show entries under the guard.
-            seen = entry.filter(|entry| unsafe { lives(*entry) });
-            look(seen)
+            let living = entry.map(|entry| (entry, unsafe { lease(entry) }));
+            let living = living.filter(|(_, lease)| !is_expired(*lease));
+            seen = living.map_or((0, none), |(entry, lease)| (entry.body, lease));
+            look(living.map(|(entry, _)| entry))
         };
         let (result, leases) = match &self.structure {
             Structure::LeasedHash(engine, leases) => (engine.read(guard, probe, look_living)?, leases),
@@ -425,7 +417,10 @@ impl Store {
             Structure::Other(engine) => return looked(look, |look| engine.read(guard, probe, look)),
             _ => unreachable!("read without a call"),
         };
-        leases.used(seen);
+        let (body, lease) = seen;
+        if body != 0 {
+            leases.used(body, lease);
+        }
         Ok(result)
     }
 
@@ -1232,6 +1227,31 @@ impl Store {
             Structure::Other(engine) => engine.dismantle(limit, &mut free),
         }
     }
+}
+
+/// The words that [`Store::read_entry_far`] returns.
+#[inline(always)]
+fn words(entry: Result<Option<Entry>, Busy>) -> (u64, u64) {
+    match entry {
+        Ok(Some(entry)) => (entry.key, entry.body),
+        Ok(None) => NO_ENTRY,
+        Err(Busy) => BUSY,
+    }
+}
+
+/// The same of an entry with a lease, which counts as used.
+#[inline(always)]
+fn living(leases: &Leases, entry: Result<Option<Entry>, Busy>) -> (u64, u64) {
+    let Ok(Some(found)) = entry else {
+        return words(entry);
+    };
+    // SAFETY: the engine has validated the entry.
+    let lease = unsafe { lease(found) };
+    if is_expired(lease) {
+        return NO_ENTRY;
+    }
+    leases.used(found.body, lease);
+    (found.key, found.body)
 }
 
 /// The range with probes of any lifetime.

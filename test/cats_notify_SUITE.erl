@@ -107,7 +107,8 @@ batches(_Config) ->
 a_slow_process(_Config) ->
     Table = cats:new(t, [public, {limit, {objects, 10}}, {notify, self(), [{queue, 100}, {interval, 0}]}]),
     [true = cats:insert(Table, {N}) || N <- lists:seq(1, 10010)],
-    timer:sleep(20),
+    %% Longer than until the reaper asks whether the process lives.
+    timer:sleep(1200),
     ?assertEqual({message_queue_len, 1}, process_info(self(), message_queue_len)),
     ?assertMatch({[_ | _], 9900}, told(Table, 10000)),
     true = cats:insert(Table, {last}),

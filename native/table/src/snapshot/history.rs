@@ -347,6 +347,7 @@ impl Node {
         // SAFETY: as the caller promises, both are done once.
         unsafe {
             retire_store(guard, self.copies.swap(null_mut(), Ordering::AcqRel));
+            self.settled.give_up(guard);
             guard.retire(ptr::from_ref(self).cast_mut().cast(), 0, forget);
         }
     }

@@ -7,6 +7,7 @@
 //! write one line. Then the copies tell. So nothing is locked.
 
 use cats_engine::hash_of;
+use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicU64, Ordering};
 use cats_term::is_immediate;
 use std::alloc::{alloc_zeroed, dealloc, Layout};
@@ -15,11 +16,15 @@ use std::ptr::null_mut;
 
 /// Words of a line.
 const WORDS: usize = 8;
-/// Lines of the first segment. Each further segment doubles the number of lines.
+/// Lines of the first segment. Each further segment doubles the number of lines, until a segment has [`LARGE`] lines.
 const FIRST: usize = 8;
-/// With all segments there are 16 MiB.
-const SEGMENTS: usize = 16;
-const MOST: usize = FIRST << (SEGMENTS - 1);
+/// The most lines of a segment: 256 KiB. To make and to free one takes some 100 microseconds.
+const LARGE: usize = 4096;
+/// The number of segments until one is large.
+const DOUBLING: usize = (LARGE / FIRST).ilog2() as usize + 2;
+/// With all lines there are 16 MiB.
+const MOST: usize = 64 * LARGE;
+const SEGMENTS: usize = DOUBLING - 2 + MOST / LARGE;
 /// For one key in so many, this number of lines is added. So a line has some four words.
 const ONE_IN: u64 = 16;
 const ADDED: usize = 4;
@@ -58,7 +63,6 @@ impl Size {
 }
 
 /// See the module's documentation.
-#[derive(Default)]
 pub struct Settled {
     /// A [`Size`].
     size: AtomicU64,
@@ -69,20 +73,39 @@ pub struct Settled {
 /// The segment of a line.
 #[inline]
 fn segment_of(line: usize) -> usize {
-    ((line | (FIRST - 1)).ilog2() - (FIRST - 1).ilog2()) as usize
+    match line < 2 * LARGE {
+        true => ((line | (FIRST - 1)).ilog2() - (FIRST - 1).ilog2()) as usize,
+        false => DOUBLING - 2 + line / LARGE,
+    }
 }
 
 /// The first line of a segment.
 fn first_of(segment: usize) -> usize {
     match segment {
         0 => 0,
-        _ => FIRST << (segment - 1),
+        _ if segment < DOUBLING => FIRST << (segment - 1),
+        _ => (segment - (DOUBLING - 2)) * LARGE,
     }
 }
 
 fn layout_of(segment: usize) -> Layout {
-    let lines = first_of(segment).max(FIRST);
-    Layout::array::<Line>(lines).expect("at most 8 MiB")
+    let lines = first_of(segment).clamp(FIRST, LARGE);
+    Layout::array::<Line>(lines).expect("at most 256 KiB")
+}
+
+/// Frees a segment. Has the type `cats_sync::epoch::Drop`.
+unsafe fn free(at: *mut u8, segment: usize) {
+    // SAFETY: `provide` made it with this layout, and nobody uses it any more.
+    unsafe { dealloc(at, layout_of(segment)) }
+}
+
+impl Default for Settled {
+    fn default() -> Self {
+        Self {
+            size: AtomicU64::new(0),
+            segments: std::array::from_fn(|_| AtomicPtr::new(null_mut())),
+        }
+    }
 }
 
 impl Settled {
@@ -129,14 +152,28 @@ impl Settled {
 
     /// The bytes of the lines.
     pub fn bytes(&self) -> usize {
-        self.segments().map(|(_, layout)| layout.size()).sum()
+        // Relaxed: only whether there is one.
+        let is_there = |number: &usize| !self.segments[*number].load(Ordering::Relaxed).is_null();
+        let there = (0..SEGMENTS).filter(is_there);
+        there.map(|number| layout_of(number).size()).sum()
     }
 
-    fn segments(&self) -> impl Iterator<Item = (*mut Line, Layout)> + '_ {
-        // Relaxed: only whether there is one.
-        let segments = self.segments.iter().map(|segment| segment.load(Ordering::Relaxed));
-        let segments = segments.enumerate().take_while(|(_, at)| !at.is_null());
-        segments.map(|(number, at)| (at.wrapping_add(first_of(number)), layout_of(number)))
+    /// Forgets all, and has each segment freed by itself: all of them at once would take long. Nobody asks for a word any more, except those
+    /// who have begun.
+    pub fn give_up(&self, guard: &Guard) {
+        for (number, at) in self.take() {
+            // SAFETY: the segment was taken here, so it is retired once.
+            unsafe { guard.retire_sized(at, number, free, layout_of(number).size()) }
+        }
+    }
+
+    /// Takes all segments out: their numbers and addresses.
+    fn take(&self) -> impl Iterator<Item = (usize, *mut u8)> + '_ {
+        // AcqRel: whoever frees the segment does so after everything that was done to it.
+        let take = |segment: &AtomicPtr<Line>| segment.swap(null_mut(), Ordering::AcqRel);
+        let taken = self.segments.iter().map(take).enumerate();
+        let taken = taken.filter(|(_, start)| !start.is_null());
+        taken.map(|(number, start)| (number, start.wrapping_add(first_of(number)).cast()))
     }
 
     /// A line, if there is memory for it.
@@ -207,9 +244,9 @@ impl Settled {
 
 impl Drop for Settled {
     fn drop(&mut self) {
-        for (at, layout) in self.segments() {
-            // SAFETY: `provide` made it with this layout, and nobody uses it any more.
-            unsafe { dealloc(at.cast(), layout) }
+        for (number, at) in self.take() {
+            // SAFETY: nobody uses the value any more.
+            unsafe { free(at, number) }
         }
     }
 }
@@ -229,6 +266,18 @@ mod tests {
             assert!(first <= line && (line - first) * size_of::<Line>() < layout_of(segment).size());
             assert!(segment < SEGMENTS);
         }
+        assert_eq!(segment_of(MOST - 1), SEGMENTS - 1);
+    }
+
+    #[test]
+    fn what_was_given_up_is_forgotten() {
+        let settled = Settled::default();
+        (0..200_000).for_each(|number| settled.add(word(number), true));
+        settled.give_up(&cats_sync::epoch::pin());
+        assert_eq!(settled.bytes(), 0);
+        assert!((0..200_000).all(|number| !settled.has(word(number))));
+        // A writer that began before may still add.
+        settled.add(word(1), true);
     }
 
     /// What was not added is never found. Most of what was added is found, while it grows too.

@@ -357,6 +357,18 @@ impl Block {
         unsafe { slab::free(NonNull::new_unchecked(address), words * 8) }
     }
 
+    /// Frees a block of `words` words in which something is held or counted.
+    ///
+    /// # Safety
+    /// As for [`free_words`](Self::free_words), except that the block is such a block.
+    pub unsafe fn free_held(address: *mut u8, words: usize) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            Self::release_at(address);
+            Self::free_words(address, words);
+        }
+    }
+
     /// Frees the block at this address. Has the type `cats_sync::epoch::Drop`.
     ///
     /// # Safety
@@ -642,7 +654,6 @@ impl<'a> BlockRef<'a> {
     /// A copy in `memory` in which no element is packed. What is held or counted in it lives as long as in this block. Panics if the memory
     /// has fewer words than [`unpacked_words`](Self::unpacked_words).
     pub fn unpacked_within(self, memory: &mut [MaybeUninit<u64>]) -> BlockRef<'_> {
-        assert!(self.unpacked_words() <= memory.len());
         let mut builder = Builder::over(memory);
         let root = builder.filled_tuple(self.elements_raw());
         for (index, element) in self.elements().iter().enumerate() {
@@ -754,8 +765,13 @@ impl<'a> BlockRef<'a> {
         item_words(header)
     }
 
+    /// Counts the references to binaries in a copy of a block in which no term is held.
+    pub(crate) fn retain_counted(self) {
+        self.for_each_kept(host().retain_binary, |_| unreachable!("no term is held"));
+    }
+
     /// Whether the block has held terms. O(items).
-    pub(crate) fn has_held_terms(self) -> bool {
+    pub fn has_held_terms(self) -> bool {
         let mut held = false;
         self.for_each_kept(|_| (), |_| held = true);
         held

@@ -15,16 +15,19 @@ use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-/// The number of words of the largest block that is changed in place. A copy of it takes a few nanoseconds and fits the stack.
-pub const CHANGING_LIMIT: usize = 64;
+/// The number of words of the largest block that is changed in place. Copying it takes less than a microsecond.
+pub const CHANGING_LIMIT: usize = 1022;
 
-/// Room on the stack for a copy.
-pub struct Scratch(pub [MaybeUninit<u64>; CHANGING_LIMIT]);
+/// The number of words of the largest block in which items are replaced in place. A copy of it takes a few nanoseconds and fits the stack.
+pub const SCRATCH_WORDS: usize = 64;
+
+/// Room on the stack for a copy of most blocks that are changed in place.
+pub struct Scratch(pub [MaybeUninit<u64>; SCRATCH_WORDS]);
 
 impl Scratch {
     #[inline(always)]
     pub fn new() -> Self {
-        Self([const { MaybeUninit::uninit() }; CHANGING_LIMIT])
+        Self([const { MaybeUninit::uninit() }; SCRATCH_WORDS])
     }
 }
 
@@ -47,8 +50,8 @@ impl<'a> ChangingRef<'a> {
     /// words. The memory has one word more, for the count. `None` if `change` returns `None`, or when memory is exhausted.
     ///
     /// # Safety
-    /// Nothing in the block is held or counted. Nobody changes the block during this call. `change` replaces only immediates, and only by
-    /// immediates. Whoever gets the result frees it with this number of words.
+    /// No term in the block is held. Nobody changes the block during this call. `change` replaces only immediates, and only by immediates.
+    /// Whoever gets the result frees it with this number of words.
     #[inline]
     pub unsafe fn changed<R>(
         block: BlockRef<'_>,
@@ -56,8 +59,11 @@ impl<'a> ChangingRef<'a> {
         change: impl FnOnce(&mut [u64]) -> Option<R>,
     ) -> Option<(Self, R)> {
         let words = block.as_words();
-        assert!(words.len() <= CHANGING_LIMIT);
-        let mut changed = [0; CHANGING_LIMIT];
+        if words.len() > SCRATCH_WORDS || block.has_held() {
+            // SAFETY: as the caller promises.
+            return unsafe { Self::changed_copy(block, guard, change) };
+        }
+        let mut changed = [0; SCRATCH_WORDS];
         let changed = &mut changed[..words.len()];
         changed.copy_from_slice(words);
         let result = change(&mut changed[1..1 + block.arity()])?;
@@ -65,11 +71,34 @@ impl<'a> ChangingRef<'a> {
         Some((unsafe { Self::new(changed, false, guard) }?, result))
     }
 
+    /// [`changed`](Self::changed) for a block that is large, or in which something is counted.
+    ///
+    /// # Safety
+    /// As for [`changed`](Self::changed).
+    #[inline(never)]
+    unsafe fn changed_copy<R>(
+        block: BlockRef<'_>,
+        guard: &'a Guard,
+        change: impl FnOnce(&mut [u64]) -> Option<R>,
+    ) -> Option<(Self, R)> {
+        // SAFETY: as the caller promises.
+        let copy = unsafe { Self::new(block.as_words(), false, guard) }?;
+        // SAFETY: the elements follow the header of the new block. Nobody else knows that block yet.
+        let elements = unsafe { std::slice::from_raw_parts_mut(copy.address.add(1).as_ptr(), block.arity()) };
+        let Some(result) = change(elements) else {
+            // SAFETY: the memory has one word more, and nothing in it is counted yet.
+            unsafe { Block::free_words(copy.address.cast().as_ptr(), block.words() + 1) };
+            return None;
+        };
+        copy.in_place().retain_counted();
+        Some((copy, result))
+    }
+
     /// A block of these words that can be changed in place. `items` says whether items may be replaced. `None` when memory is exhausted.
     ///
     /// # Safety
-    /// The words are a block of at most [`CHANGING_LIMIT`] words. Nothing in it is held or counted. Whoever gets the result frees it with
-    /// one word more.
+    /// The words are a block of at most [`CHANGING_LIMIT`] words. No term in it is held, and what is counted in it is retained next. Whoever
+    /// gets the result frees it with one word more.
     #[inline]
     pub(crate) unsafe fn new(words: &[u64], items: bool, guard: &'a Guard) -> Option<Self> {
         debug_assert!(words.len() <= CHANGING_LIMIT);
@@ -443,10 +472,10 @@ impl BlockRef<'_> {
         guard: &'g Guard,
         changes: impl Iterator<Item = (usize, TermRef<'t>)> + Clone,
     ) -> Option<Rebuilt<'g>> {
-        let mut room = Room::<{ 2 * CHANGING_LIMIT }>::new();
+        let mut room = Room::<{ 2 * SCRATCH_WORDS }>::new();
         let mut builder = Builder::within(&mut room);
         self.build_with_elements(&mut builder, changes);
-        if !builder.has_held() && !builder.is_flat() && builder.words() <= CHANGING_LIMIT {
+        if !builder.has_held() && !builder.is_flat() && builder.words() <= SCRATCH_WORDS {
             // SAFETY: these are the words of a block, and they are few. Nothing in it is held or counted.
             return unsafe { ChangingRef::new(builder.whole(), true, guard) }.map(Rebuilt::Changing);
         }

@@ -14,7 +14,7 @@ use cats_engine::Entry;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::Ordering;
 use cats_term::lease::Lease;
-use cats_term::{Block, Builder, Scratch, BOTTOM};
+use cats_term::{Builder, BOTTOM};
 use std::iter;
 
 /// The body of a tombstone whose key is an immediate. No other body has these low bits.
@@ -118,10 +118,8 @@ unsafe fn copied_object(guard: &Guard, body: u64, leased: bool) -> Option<u64> {
     // SAFETY: as the caller promises.
     unsafe {
         if let Some(object) = changing(body) {
-            let mut scratch = Scratch::new();
-            // The place is locked, so no change is in progress.
-            let (copy, _) = object.copy_within(&mut scratch.0);
-            return Block::from_words(copy.as_words(), guard).map(address);
+            // The place is locked, so no change is in progress, and nobody reads the elements but this copy.
+            return object.in_place().with_elements(iter::empty()).map(address);
         }
         let copy = block(body)?.with_elements(iter::empty())?;
         if !leased {

@@ -15,7 +15,7 @@ use cats_sync::slab;
 use cats_term::lease::{Lease, Request};
 use cats_term::{
     block_weight, bytes_of, is_immediate, key_word_of_part, Block, BlockRef, ChangingRef, Dismantled, NewElement,
-    Rebuilt, Scratch, Short, State, TermRef, CHANGING_LIMIT,
+    Rebuilt, Scratch, Short, State, TermRef, CHANGING_LIMIT, SCRATCH_WORDS,
 };
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::num::NonZeroU64;
@@ -315,11 +315,7 @@ fn inline(words: &[u64], layout: Layout) -> Option<u64> {
 #[inline(always)]
 pub unsafe fn lease_of<'a>(body: u64) -> &'a AtomicU64 {
     debug_assert!(is_block(body));
-    let size = body >> ADDRESS_BITS;
-    let known = match size & HELD {
-        0 => size,
-        _ => size & HELD_WORDS,
-    };
+    let known = known_words(body);
     // The count of an object that is changed in place stands behind the lease.
     let words = match known {
         // SAFETY: as the caller promises.
@@ -375,6 +371,16 @@ fn word_of(address: NonNull<u64>) -> u64 {
 fn words(body: u64) -> Option<usize> {
     let size = body >> ADDRESS_BITS;
     (size.wrapping_sub(1) < HELD - 1).then_some(size as usize)
+}
+
+/// The number of words of the block's memory, or 0 if the body does not store it.
+#[inline(always)]
+fn known_words(body: u64) -> u64 {
+    let size = body >> ADDRESS_BITS;
+    match size & HELD {
+        0 => size,
+        _ => size & HELD_WORDS,
+    }
 }
 
 /// The number of words and the weight of a block in which something is held or counted, if the body stores them. The weight is rounded up
@@ -443,12 +449,12 @@ pub fn rebuilt<'t>(
 ) -> Option<u64> {
     Some(match block.rebuilt(guard, changes)? {
         Rebuilt::Block(block) => block_body(block, layout),
-        Rebuilt::Changing(block) => changing_address(block),
+        Rebuilt::Changing(block) => changing_body(block, size_bits(block.words() + 1)),
     })
 }
 
-/// The body of a copy of an object, whose element words `change` has changed. If the object is small, the copy is changed in place from now
-/// on. `None` in these cases: `change` returns `None`, memory is exhausted, or the object has no block, has more than [`COPY_LIMIT`] words
+/// The body of a copy of an object, whose element words `change` has changed. Unless the object is large, the copy is changed in place from
+/// now on. `None` in these cases: `change` returns `None`, memory is exhausted, or the object has no block, has more than [`COPY_LIMIT`] words
 /// or has held terms.
 ///
 /// # Safety
@@ -458,14 +464,20 @@ pub unsafe fn changed<R>(guard: &Guard, body: u64, change: impl FnOnce(&mut [u64
     prefetch_small(body);
     // SAFETY: as the caller promises.
     let block = unsafe { block(body) }.filter(|block| block.words() <= COPY_LIMIT)?;
-    if block.words() > CHANGING_LIMIT || block.has_held() {
+    let words = block.words() + 1;
+    let size = match block.has_held() {
+        false => size_bits(words),
+        true if block.has_held_terms() => return None,
+        true => held_size_bits(words, block.weight()),
+    };
+    if words > CHANGING_LIMIT + 1 || size == 0 {
         // SAFETY: as the caller promises.
         let (block, result) = unsafe { block.changed(guard, change) }?;
         return Some((address(block), result));
     }
     // SAFETY: as the caller promises. The body stores the number of words with which the memory is freed.
     let (block, result) = unsafe { ChangingRef::changed(block, guard, change) }?;
-    Some((changing_address(block), result))
+    Some((changing_body(block, size), result))
 }
 
 /// The present state of an object that is changed in place. `None` for any other body.
@@ -478,12 +490,10 @@ pub unsafe fn state<'a>(body: u64) -> Option<State<'a>> {
     Some(unsafe { changing(body) }?.state())
 }
 
-/// The body that refers to a block that is changed in place.
+/// The body that refers to a block that is changed in place. `size` is that of the block's memory, which includes the word of the count.
 #[inline]
-fn changing_address(block: ChangingRef<'_>) -> u64 {
-    // The block's memory includes the word of the count.
-    let words = block.words() as u64 + 1;
-    word_of(block.address()) | words << ADDRESS_BITS | CHANGING
+fn changing_body(block: ChangingRef<'_>, size: u64) -> u64 {
+    word_of(block.address()) | size << ADDRESS_BITS | CHANGING
 }
 
 /// The address that a body refers to: of a block, or of a group.
@@ -502,7 +512,7 @@ pub fn prefetch(body: u64) {
 /// one has arrived.
 #[inline]
 fn prefetch_small(body: u64) {
-    if let Some(words) = words(body).filter(|words| *words <= CHANGING_LIMIT) {
+    if let Some(words) = words(body).filter(|words| *words <= SCRATCH_WORDS) {
         let at = referent(body).cast_const();
         for word in (0..words).step_by(8).chain([words - 1]) {
             cats_sync::prefetch(at.wrapping_add(8 * word));
@@ -551,7 +561,7 @@ pub unsafe fn memory_of(body: u64) -> usize {
     // SAFETY: as the caller promises.
     unsafe {
         match words(body) {
-            None if is_block(body) => block(body).map_or(0, |block| block.bytes() + block.kept_bytes()),
+            None if is_block(body) => body_bytes(body) + block(body).map_or(0, BlockRef::kept_bytes),
             _ => body_bytes(body),
         }
     }
@@ -579,6 +589,7 @@ unsafe fn free_block(body: u64) {
     unsafe {
         match words(body) {
             Some(words) => Block::free_words(referent(body), words),
+            None if held(body).is_some() => held(body).map_or((), |(words, _)| Block::free_held(referent(body), words)),
             None if leave_to_reaper(body) => enqueue_block(referent(body), 0),
             None => Block::free(referent(body), 0),
         }
@@ -724,8 +735,8 @@ unsafe fn block<'a>(body: u64) -> Option<BlockRef<'a>> {
 #[inline]
 unsafe fn changing<'a>(body: u64) -> Option<ChangingRef<'a>> {
     is_changing(body).then(|| {
-        let words = (body >> ADDRESS_BITS) as usize - 1;
-        // SAFETY: bodies of this kind come from `changing_address`.
+        let words = known_words(body) as usize - 1;
+        // SAFETY: bodies of this kind come from `changing_body`.
         unsafe { ChangingRef::from_raw(NonNull::new_unchecked(referent(body).cast()), words) }
     })
 }
@@ -783,10 +794,16 @@ impl<'a> ObjectRef<'a> {
         // SAFETY: as the caller promises.
         unsafe {
             match changing(entry.body) {
-                Some(changing) => match changing.copy_within(&mut scratch.0) {
-                    (block, true) => ObjectRef::Block(block).unpacked_if(patient),
-                    (_, false) => Err(Failure::Busy),
-                },
+                Some(changing) => {
+                    let room = match changing.words() <= SCRATCH_WORDS {
+                        true => &mut scratch.0[..],
+                        false => memory_for_now(changing.words()),
+                    };
+                    match changing.copy_within(room) {
+                        (block, true) => ObjectRef::Block(block).unpacked_if(patient),
+                        (_, false) => Err(Failure::Busy),
+                    }
+                }
                 None => Self::stored(entry, key).unpacked_if(patient),
             }
         }
@@ -1026,8 +1043,8 @@ mod tests {
     use super::*;
     use cats_sync::epoch::{collect, pin};
     use cats_sync::facade::Ordering;
-    use cats_term::test_host::{hold, install_test_host, retained, Form};
-    use cats_term::{Builder, Class, NIL};
+    use cats_term::test_host::{counted, hold, install_test_host, record, retained, Form};
+    use cats_term::{Builder, Class, View, NIL};
 
     const LAYOUT: Layout = Layout {
         key: 0,
@@ -1084,6 +1101,68 @@ mod tests {
                 collect(usize::MAX);
             }
             assert_eq!(retained(7), 0);
+        }
+    }
+
+    /// An object with a counted binary, also a packed one, is changed in place. Each copy has a reference of its own and gives it back.
+    #[test]
+    fn objects_with_counted_binaries_are_changed_in_place() {
+        install_test_host(false);
+        let (record, bytes) = record(&[7; 100]);
+        for (arity, list, in_place) in [
+            (3, 0, true),
+            (3, 100, true),
+            (500, 0, true),
+            (900, 100, true),
+            (1100, 0, false),
+        ] {
+            let layout = Layout { packed: list > 0, ..LAYOUT };
+            let mut builder = Builder::new();
+            let root = builder.tuple(arity);
+            (0..arity).for_each(|slot| builder.set(root, slot, 0xf));
+            // SAFETY: the bytes live forever.
+            let binary = unsafe { builder.counted_binary(record, bytes) };
+            builder.set(root, 1, binary);
+            if list > 0 {
+                let item = builder.proper_list(list);
+                builder.set(root, 2, item.word());
+            }
+            let body = block_body(builder.finish().unwrap(), layout);
+            let set = |words: &mut [u64]| {
+                words[0] = 0x1f;
+                Some(())
+            };
+            let guard = pin();
+            // SAFETY: the objects live until they are freed, and each is freed once.
+            unsafe {
+                assert_eq!((counted(record), block(body).unwrap().has_packed()), (1, list > 0));
+                assert!(changed(&guard, body, |_| None::<()>).is_none());
+                assert_eq!(counted(record), 1);
+                let (copy, ()) = changed(&guard, body, set).unwrap();
+                assert_eq!((counted(record), is_changing(copy)), (2, in_place));
+                free_body(body);
+                assert_eq!(counted(record), 1);
+                assert_eq!(change_in_place(copy, 0, |_| Some(0x2f)).is_some(), in_place);
+                let object = ObjectRef::new(Entry { key: 0, body: copy }, 0);
+                assert_eq!(object.element(0).word(), if in_place { 0x2f } else { 0x1f });
+                assert_eq!(object.element(1).bytes(), Some(bytes));
+                if list > 0 {
+                    assert!(matches!(object.element(2).view(), View::List(found) if found.elements().len() == list));
+                }
+                let again = copy::copied(&guard, Entry { key: 0, body: copy }, 0, false).unwrap();
+                assert_eq!((counted(record), is_changing(again)), (2, false));
+                assert!(body_bytes(copy) >= body_bytes(again));
+                free_body(again);
+                match arity % 2 {
+                    0 => free_body(copy),
+                    _ => retire_body(&guard, copy),
+                }
+            }
+            drop(guard);
+            while arity % 2 != 0 && counted(record) != 0 {
+                collect(usize::MAX);
+            }
+            assert_eq!(counted(record), 0, "{arity}");
         }
     }
 

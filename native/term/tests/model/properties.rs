@@ -98,58 +98,6 @@ proptest! {
         prop_assert_eq!(hash(x), hash(y));
     }
 
-    /// Objects with lists, some of which are long. Elements that are held stay as they are.
-    #[test]
-    fn packed_objects_are_the_same_when_they_are_unpacked(
-        elements in prop::collection::vec((term(), 0usize..12), 1..6),
-        key in 0usize..6,
-    ) {
-        install_test_host(ZEROS_IDENTICAL);
-        let mut builder = Builder::new();
-        let root = builder.tuple(elements.len());
-        for (slot, (element, times)) in elements.iter().enumerate() {
-            let element = match times {
-                0 => element.clone(),
-                _ => List(vec![element.clone(); *times], Box::new(Nil)),
-            };
-            let word = element.build(&mut builder);
-            builder.set(root, slot, word);
-        }
-        let block = builder.finish().unwrap();
-        let (whole, read) = (block.as_ref(), |term: TermRef<'_>| format!("{:?}", Model::read(term)));
-        prop_assert_eq!(whole.unpacked_words(), whole.words());
-        if let Some(packed) = whole.packed(key) {
-            let view = packed.as_ref();
-            prop_assert!(view.has_packed() && view.words() < whole.words());
-            prop_assert_eq!(view.has_held(), whole.has_held());
-            prop_assert!(key >= elements.len() || view.element(key).packed_words().is_none());
-            prop_assert_eq!(view.unpacked_words(), whole.words());
-            let (mut memory, mut other) = (words(whole.words()), words(whole.words()));
-            let unpacked = view.unpacked_within(&mut memory);
-            prop_assert!(!unpacked.has_packed());
-            prop_assert_eq!(read(unpacked.term()), read(whole.term()));
-            if !whole.has_held() {
-                prop_assert_eq!(unpacked.as_words(), whole.unpacked_within(&mut other).as_words());
-            }
-            for index in 0..elements.len() {
-                if let Some(count) = view.element(index).packed_words() {
-                    let mut memory = words(count);
-                    let element = view.element(index).unpacked_within(&mut memory);
-                    prop_assert_eq!(read(element), read(whole.element(index)));
-                }
-            }
-            // Again, after an element was replaced.
-            let changed = view.with_elements([(0, whole.element(elements.len() - 1))].into_iter()).unwrap();
-            let changed = changed.as_ref().packed(key).unwrap_or(changed);
-            let mut memory = words(changed.as_ref().unpacked_words());
-            let unpacked = changed.as_ref().unpacked_within(&mut memory);
-            for index in 0..elements.len() {
-                let from = if index == 0 { elements.len() - 1 } else { index };
-                prop_assert_eq!(read(unpacked.element(index)), read(whole.element(from)));
-            }
-        }
-    }
-
     #[test]
     fn order_is_transitive(a in orderable(), b in orderable(), c in orderable()) {
         let keys = [a.key(), b.key(), c.key()];
@@ -238,5 +186,61 @@ fn has_map_in_map_key(term: &Model, in_key: bool) -> bool {
                     .any(|(key, value)| has_map_in_map_key(key, true) || has_map_in_map_key(value, false))
         }
         _ => false,
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Objects with lists, some of which are long. Elements that are held stay as they are.
+    #[test]
+    fn packed_objects_are_the_same_when_they_are_unpacked(
+        elements in prop::collection::vec((term(), 0usize..12), 1..6),
+        key in 0usize..6,
+    ) {
+        install_test_host(ZEROS_IDENTICAL);
+        let mut builder = Builder::new();
+        let root = builder.tuple(elements.len());
+        for (slot, (element, times)) in elements.iter().enumerate() {
+            let element = match times {
+                0 => element.clone(),
+                _ => List(vec![element.clone(); *times], Box::new(Nil)),
+            };
+            let word = element.build(&mut builder);
+            builder.set(root, slot, word);
+        }
+        let block = builder.finish().unwrap();
+        let (whole, read) = (block.as_ref(), |term: TermRef<'_>| format!("{:?}", Model::read(term)));
+        prop_assert_eq!(whole.unpacked_words(), whole.words());
+        if let Some(packed) = whole.packed(key) {
+            let view = packed.as_ref();
+            prop_assert!(view.has_packed() && view.words() < whole.words());
+            prop_assert_eq!(view.has_held(), whole.has_held());
+            prop_assert!(key >= elements.len() || view.element(key).packed_words().is_none());
+            prop_assert_eq!(view.unpacked_words(), whole.words());
+            let (mut memory, mut other) = (words(whole.words()), words(whole.words()));
+            let unpacked = view.unpacked_within(&mut memory);
+            prop_assert!(!unpacked.has_packed());
+            prop_assert_eq!(read(unpacked.term()), read(whole.term()));
+            if !whole.has_held() {
+                prop_assert_eq!(unpacked.as_words(), whole.unpacked_within(&mut other).as_words());
+            }
+            for index in 0..elements.len() {
+                if let Some(count) = view.element(index).packed_words() {
+                    let mut memory = words(count);
+                    let element = view.element(index).unpacked_within(&mut memory);
+                    prop_assert_eq!(read(element), read(whole.element(index)));
+                }
+            }
+            // Again, after an element was replaced.
+            let changed = view.with_elements([(0, whole.element(elements.len() - 1))].into_iter()).unwrap();
+            let changed = changed.as_ref().packed(key).unwrap_or(changed);
+            let mut memory = words(changed.as_ref().unpacked_words());
+            let unpacked = changed.as_ref().unpacked_within(&mut memory);
+            for index in 0..elements.len() {
+                let from = if index == 0 { elements.len() - 1 } else { index };
+                prop_assert_eq!(read(unpacked.element(index)), read(whole.element(from)));
+            }
+        }
     }
 }

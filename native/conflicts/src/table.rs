@@ -184,7 +184,7 @@ impl Place {
             }
             Kind::LookupElement => {
                 let mut scratch = Scratch::new();
-                if let Some(object) = handle.get_for_element(&probe, 1, || true, &mut scratch)? {
+                if let Some(object) = handle.get_for_element(&probe, 1, &mut scratch)? {
                     answer.push(number(object.element(1).word()));
                 }
             }

@@ -526,7 +526,7 @@ mod tests {
 
     #[test]
     fn trees_in_the_usual_form_and_in_others() {
-        let uniform = [0xabcd_00f3_bc, 0x7_0011_00fb_bc, 0xffff_ffff_fbbc, 0xfbbc];
+        let uniform = [0x00ab_cd00_f3bc, 0x0700_1100_fbbc, 0xffff_ffff_fbbc, 0xfbbc];
         let uniform = uniform.map(|node| node & 0xffff_ffff_0000 | (node & 0xffff));
         let nodes: [&[u64]; 6] = [
             &[0x0001_abcd_00bc],

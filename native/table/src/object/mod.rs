@@ -1116,7 +1116,10 @@ mod tests {
             (900, 100, true),
             (1100, 0, false),
         ] {
-            let layout = Layout { packed: list > 0, ..LAYOUT };
+            let layout = Layout {
+                packed: list > 0,
+                ..LAYOUT
+            };
             let mut builder = Builder::new();
             let root = builder.tuple(arity);
             (0..arity).for_each(|slot| builder.set(root, slot, 0xf));

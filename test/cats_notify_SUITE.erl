@@ -2,14 +2,14 @@
 -module(cats_notify_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
--export([expired/1, evicted/1, what_is_asked_for/1, one_message/1, batches/1, a_slow_process/1, a_dead_process/1, not_told/1, owners/1,
-         replaced_contents/1, renewed/1, names/1, each_once/1, memory/1, info/1, explanations/1]).
+-export([expired/1, evicted/1, what_is_asked_for/1, one_message/1, interval/1, batches/1, a_slow_process/1, a_dead_process/1, not_told/1,
+         owners/1, replaced_contents/1, renewed/1, names/1, each_once/1, memory/1, info/1, explanations/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
-    [expired, evicted, what_is_asked_for, one_message, batches, a_slow_process, a_dead_process, not_told, owners, replaced_contents,
-     renewed, names, each_once, memory, info, explanations].
+    [expired, evicted, what_is_asked_for, one_message, interval, batches, a_slow_process, a_dead_process, not_told, owners,
+     replaced_contents, renewed, names, each_once, memory, info, explanations].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -80,6 +80,8 @@ one_message(_Config) ->
          [true = cats:insert(Table, {N}) || N <- lists:seq(1, 50)],
          timer:sleep(20)
      end || _ <- lists:seq(1, 10)],
+    %% Meanwhile the reaper has asked whether the process lives.
+    timer:sleep(1200),
     message(Table),
     no_message(),
     ?assertMatch({[_ | _], 0}, cats:removed(Table)),
@@ -88,6 +90,16 @@ one_message(_Config) ->
     true = cats:insert(Table, {new}),
     message(Table),
     ?assertMatch({[{evicted, {50}}], 0}, cats:removed(Table)).
+
+%% The message comes after the interval, for all that was removed in it.
+interval(_Config) ->
+    Table = cats:new(t, [public, {limit, {objects, 1}}, {notify, self(), [{interval, 300}]}]),
+    Start = erlang:monotonic_time(millisecond),
+    [true = cats:insert(Table, {N}) || N <- [1, 2, 3]],
+    message(Table),
+    %% Milliseconds of two clocks are rounded.
+    ?assert(erlang:monotonic_time(millisecond) - Start >= 298),
+    ?assertMatch({[_, _], 0}, cats:removed(Table)).
 
 batches(_Config) ->
     Table = cats:new(t, [public, {limit, {objects, 1}}, {notify, self(), [{interval, 1}, {batch, 7}]}]),
@@ -107,8 +119,7 @@ batches(_Config) ->
 a_slow_process(_Config) ->
     Table = cats:new(t, [public, {limit, {objects, 10}}, {notify, self(), [{queue, 100}, {interval, 0}]}]),
     [true = cats:insert(Table, {N}) || N <- lists:seq(1, 10010)],
-    %% Longer than until the reaper asks whether the process lives.
-    timer:sleep(1200),
+    timer:sleep(20),
     ?assertEqual({message_queue_len, 1}, process_info(self(), message_queue_len)),
     ?assertMatch({[_ | _], 9900}, told(Table, 10000)),
     true = cats:insert(Table, {last}),

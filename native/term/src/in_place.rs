@@ -18,10 +18,13 @@ use std::ptr::NonNull;
 /// The number of words of the largest block that is changed in place. Copying it takes less than a microsecond.
 pub const CHANGING_LIMIT: usize = 1022;
 
-/// The number of words of the largest block in which items are replaced in place. A copy of it takes a few nanoseconds and fits the stack.
-pub const SCRATCH_WORDS: usize = 64;
+/// The number of words of the largest block in which items are replaced in place. A copy of it takes a few nanoseconds.
+const ITEMS_LIMIT: usize = 64;
 
-/// Room on the stack for a copy of most blocks that are changed in place.
+/// The number of words that [`Scratch`] has room for.
+pub const SCRATCH_WORDS: usize = 128;
+
+/// Room on the stack for a copy of most blocks that are changed in place or unpacked.
 pub struct Scratch(pub [MaybeUninit<u64>; SCRATCH_WORDS]);
 
 impl Scratch {
@@ -59,11 +62,11 @@ impl<'a> ChangingRef<'a> {
         change: impl FnOnce(&mut [u64]) -> Option<R>,
     ) -> Option<(Self, R)> {
         let words = block.as_words();
-        if words.len() > SCRATCH_WORDS || block.has_held() {
+        if words.len() > ITEMS_LIMIT || block.has_held() {
             // SAFETY: as the caller promises.
             return unsafe { Self::changed_copy(block, guard, change) };
         }
-        let mut changed = [0; SCRATCH_WORDS];
+        let mut changed = [0; ITEMS_LIMIT];
         let changed = &mut changed[..words.len()];
         changed.copy_from_slice(words);
         let result = change(&mut changed[1..1 + block.arity()])?;
@@ -472,10 +475,10 @@ impl BlockRef<'_> {
         guard: &'g Guard,
         changes: impl Iterator<Item = (usize, TermRef<'t>)> + Clone,
     ) -> Option<Rebuilt<'g>> {
-        let mut room = Room::<{ 2 * SCRATCH_WORDS }>::new();
+        let mut room = Room::<{ 2 * ITEMS_LIMIT }>::new();
         let mut builder = Builder::within(&mut room);
         self.build_with_elements(&mut builder, changes);
-        if !builder.has_held() && !builder.is_flat() && builder.words() <= SCRATCH_WORDS {
+        if !builder.has_held() && !builder.is_flat() && builder.words() <= ITEMS_LIMIT {
             // SAFETY: these are the words of a block, and they are few. Nothing in it is held or counted.
             return unsafe { ChangingRef::new(builder.whole(), true, guard) }.map(Rebuilt::Changing);
         }

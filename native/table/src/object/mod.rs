@@ -508,11 +508,14 @@ pub fn prefetch(body: u64) {
     cats_sync::prefetch(referent(body).cast_const());
 }
 
+/// The number of words of the largest block that is prefetched as a whole.
+const PREFETCHED: usize = 64;
+
 /// Prefetches all cache lines of a small block, if the body stores its number of words. So they are all requested at once, before the first
 /// one has arrived.
 #[inline]
 fn prefetch_small(body: u64) {
-    if let Some(words) = words(body).filter(|words| *words <= SCRATCH_WORDS) {
+    if let Some(words) = words(body).filter(|words| *words <= PREFETCHED) {
         let at = referent(body).cast_const();
         for word in (0..words).step_by(8).chain([words - 1]) {
             cats_sync::prefetch(at.wrapping_add(8 * word));
@@ -800,11 +803,11 @@ impl<'a> ObjectRef<'a> {
                         false => memory_for_now(changing.words()),
                     };
                     match changing.copy_within(room) {
-                        (block, true) => ObjectRef::Block(block).unpacked_if(patient),
+                        (block, true) => ObjectRef::Block(block).unpacked_if(patient, &mut []),
                         (_, false) => Err(Failure::Busy),
                     }
                 }
-                None => Self::stored(entry, key).unpacked_if(patient),
+                None => Self::stored(entry, key).unpacked_if(patient, &mut scratch.0),
             }
         }
     }
@@ -832,22 +835,25 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// [`unpacked`](Self::unpacked), for [`read_within`](Self::read_within).
+    /// [`unpacked`](Self::unpacked), for [`read_within`](Self::read_within): in `room`, if there is enough.
     ///
     /// # Safety
     /// As for [`unpacked`](Self::unpacked).
     #[inline(always)]
-    unsafe fn unpacked_if(self, patient: impl FnOnce() -> bool) -> Result<ObjectRef<'a>, Failure> {
-        match self.has_packed() && self.packed_words() > COPY_LIMIT && !patient() {
-            true => Err(Failure::Big),
-            // SAFETY: as the caller promises.
-            false => Ok(unsafe { self.unpacked() }),
+    unsafe fn unpacked_if(
+        self,
+        patient: impl FnOnce() -> bool,
+        room: &'a mut [MaybeUninit<u64>],
+    ) -> Result<ObjectRef<'a>, Failure> {
+        match self {
+            ObjectRef::Block(block) if block.has_packed() => match block.unpacked_words() {
+                words if words <= room.len() => Ok(ObjectRef::Block(block.unpacked_within(room))),
+                words if words > COPY_LIMIT && !patient() => Err(Failure::Big),
+                // SAFETY: as the caller promises.
+                _ => Ok(ObjectRef::Block(unsafe { packed::unpack(block) })),
+            },
+            object => Ok(object),
         }
-    }
-
-    #[inline]
-    fn has_packed(&self) -> bool {
-        matches!(self, ObjectRef::Block(block) if block.has_packed())
     }
 
     /// The number of words that [`unpacked`](Self::unpacked) writes. 0 if no element is packed.

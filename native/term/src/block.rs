@@ -651,8 +651,8 @@ impl<'a> BlockRef<'a> {
         words
     }
 
-    /// A copy in `memory` in which no element is packed. Not inlined, as in most tables nothing is packed. What is held or counted in it lives as long as in this block. Panics if the memory
-    /// has fewer words than [`unpacked_words`](Self::unpacked_words).
+    /// A copy in `memory` in which no element is packed. What is held or counted in it lives as long as in this block. Panics if the memory
+    /// has fewer words than [`unpacked_words`](Self::unpacked_words). Not inlined, as in most tables nothing is packed.
     #[inline(never)]
     pub fn unpacked_within(self, memory: &mut [MaybeUninit<u64>]) -> BlockRef<'_> {
         let mut builder = Builder::over(memory);

@@ -47,8 +47,9 @@ bench-native: deps ## measure all engines and locks beside maps of other Rust li
 test: deps-test ## run all tests
 	@scripts/test
 
-test-native: deps-test ## the tests of the Rust crates
+test-native: deps-test ## the tests of the Rust crates; builds the library that cats_term_SUITE loads
 	cd native && cargo test --locked --no-fail-fast
+	cd native && cargo build --locked --package cats-nif --features selftest,cats-term/test-host
 
 test-models: deps-test ## check models of the synchronisation with loom
 	cd native && RUSTFLAGS="--cfg loom" cargo test --locked --profile models -p cats-sync --test models --test lock_models \

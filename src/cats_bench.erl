@@ -34,8 +34,11 @@
 
 -record(spec, {operations, key, value, objects, processes, keys, types, seconds}).
 
-%% Operations in a trial, of all processes together.
--define(OPERATIONS, 400000).
+%% Operations in a trial, of all processes together: the most, the least, and how many for each second of the measurement. With fewer,
+%% the three rounds of a short measurement take little more than the time that was asked for.
+-define(MOST, 400000).
+-define(LEAST, 20000).
+-define(EACH_SECOND, 40000).
 -define(ROUNDS, 3).
 
 %% @doc Tries a workload on all tables that could serve it. Prints them and returns them, the best one first.
@@ -187,7 +190,9 @@ trial({Tables, Options}, Workers, Spec) ->
     Operations = length(Workers) * per_process(Spec),
     {Operations * erlang:convert_time_unit(1, second, native) / max(1, Took), Bytes}.
 
-per_process(#spec{processes = Processes}) -> max(1, ?OPERATIONS div Processes).
+per_process(#spec{processes = Processes, seconds = Seconds}) ->
+    Operations = max(?LEAST, min(?MOST, round(?EACH_SECOND * Seconds))),
+    max(1, Operations div Processes).
 
 %% Inserts only every second key when keys come from twice as many numbers as there are objects.
 fill(Tables, Table, #spec{objects = Objects} = Spec) ->

@@ -42,7 +42,7 @@ hits(Cache, Size, Workers, Seed) ->
     {Handle, Stop} = start(Cache, none),
     put_all(Cache, Handle, lists:seq(1, Objects)),
     Rows = [{[{operation, Operation}], Workers * fastest(Cache, Handle, keys(Distribution, Objects, Seed), Workers, Size)}
-            || {Operation, Distribution} <- [{"a hit, uniform keys", uniform}, {"a hit, Zipf keys", zipf}]],
+            || {Operation, Distribution} <- [{"a hit by uniform keys", uniform}, {"a hit by Zipf keys", zipf}]],
     Stop(),
     Rows.
 

@@ -5,7 +5,7 @@
 -export([about/0, points/1, measure/4]).
 
 about() ->
-    #{title => "Insertions into a table that tells what it removes", source => "issue 27 of this project",
+    #{title => "Insertions into a table that tells what it removes", source => "option notify of cats:new/2",
       unit => "ns", better => lower, x => removal, scale => category}.
 
 points(Size) ->

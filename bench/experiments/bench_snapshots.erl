@@ -8,7 +8,7 @@
 
 about() ->
     #{title => "Insertions over all objects beside a snapshot",
-      source => "issue 24 of this project", unit => "insertions/s", better => higher, x => type, scale => category}.
+      source => "cats:snapshot/1", unit => "insertions/s", better => higher, x => type, scale => category}.
 
 points(Size) ->
     [#{axes => [{type, Type}], seconds => bench_sizes:seconds(Size, 0.5, 10),

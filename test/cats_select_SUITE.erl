@@ -5,13 +5,13 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/ms_transform.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([functions/1, types/1, results/1, maps/1, compressed/1, equal_keys/1, ranges/1, other_constants/1, many_shapes/1,
+-export([functions/1, types/1, results/1, maps/1, compressed/1, equal_keys/1, deep_keys/1, ranges/1, other_constants/1, many_shapes/1,
          keys_are_met_once/1, chunks/1, reused/1, repaired/1, bad_continuations/1, gone/1, limits/1,
          deleted_meanwhile/1, changed_meanwhile/1, large_objects/1, heavy_objects/1, heavy_groups/1,
          folds/1, fold_and_delete/1, fold_and_change/1, input_functions/1, specifications/1, shell_funs/1, module_funs/1]).
 
 all() ->
-    [functions, types, results, maps, compressed, equal_keys, ranges, other_constants, many_shapes, keys_are_met_once, chunks, reused,
+    [functions, types, results, maps, compressed, equal_keys, deep_keys, ranges, other_constants, many_shapes, keys_are_met_once, chunks, reused,
      repaired, bad_continuations, gone, limits, deleted_meanwhile, changed_meanwhile, large_objects,
      heavy_objects, heavy_groups, folds, fold_and_delete, fold_and_change, input_functions, specifications,
      shell_funs, module_funs].
@@ -172,6 +172,23 @@ equal_keys(_Config) ->
                           {select_replace, [[{{Key, '$1'}, [], [{{{const, Key}, {{'$1', '$1'}}}}]}]]},
                           {select_delete, [[{{Key, '_'}, [], [true]}]]}]]
      end || {Stored, Other} <- Keys, Key <- [Other, Stored]].
+
+%% How much of a deep key is stored as it is depends on where it stands, in an object or in a specification.
+deep_keys(_Config) ->
+    Adds = fun(Y) -> fun(X) -> X + Y end end,
+    Deep = fun(Levels) -> lists:foldl(fun(_, Inner) -> [Inner] end, x, lists:seq(1, Levels)) end,
+    [begin
+         Results = [begin
+                        Table = Module:new(deep, [Type]),
+                        true = Module:insert(Table, {Key, 1}),
+                        {Module:match(Table, {Key, '$1'}), Module:select(Table, [{{Key, '$1'}, [], ['$1']}]),
+                         Module:select(Table, [{{'$1', '$2'}, [{'=:=', '$1', {const, Key}}], ['$2']}]),
+                         [Module:select_replace(Table, [{{Key, '$1'}, [], [{{Key, {'+', '$1', 1}}}]}]) || Type =/= bag],
+                         Module:match_delete(Table, {Key, '_'}), Module:info(Table, size)}
+                    end || Module <- [ets, cats_test_lib:tables()]],
+         ?assertMatch([Same, Same], Results, {Type, Levels, Key})
+     end || Type <- cats_test_lib:types([set, ordered_set, bag]), Levels <- lists:seq(55, 70),
+            Key <- [Deep(Levels), Adds(Deep(Levels)), Adds(Adds(Deep(Levels)))]].
 
 %% Calls that differ in their constants only, which are compiled once.
 other_constants(_Config) ->

@@ -17,8 +17,8 @@ pub(crate) enum Pattern {
     Bound(usize),
     /// Exactly this term of the specification, given by its word.
     Constant(u64),
-    /// A held tuple, list or map of the specification. Whether such a term is held depends on the depth at which it stands, so it cannot be
-    /// looked up as a key.
+    /// A held tuple, list or map of the specification, or a fun with one in its environment. Whether such a term is held depends on the
+    /// depth at which it stands, so it cannot be looked up as a key.
     Deep(u64),
     /// A float of the specification, compared by its bits. The VM does so in heads too: there 0.0 does not match -0.0.
     Float(u64),
@@ -102,7 +102,7 @@ impl Pattern {
                 Pattern::Map(pairs)
             }
             View::Float(_) => Pattern::Float(word),
-            View::Held(Class::Tuple | Class::List | Class::Map, _) => Pattern::Deep(word),
+            _ if has_deep(term) => Pattern::Deep(word),
             _ => Pattern::Constant(word),
         })
     }
@@ -141,6 +141,27 @@ impl Pattern {
             Pattern::Map(pairs) => pairs.iter().for_each(|(_, value)| value.use_variables(used)),
             Pattern::Any | Pattern::Bind(_) | Pattern::Constant(_) | Pattern::Deep(_) | Pattern::Float(_) => {}
         }
+    }
+}
+
+/// Whether a term that is no tuple, list or map is held because it is nested too deep, or is a fun with such a term in its environment. The
+/// recursion is as deep as the term: at most the 64 levels of stored terms.
+fn has_deep(term: TermRef<'_>) -> bool {
+    match term.view() {
+        View::Held(Class::Tuple | Class::List | Class::Map, _) => true,
+        View::Fun(fun) => fun.env.iter().any(has_deep_part),
+        _ => false,
+    }
+}
+
+/// The same of a part of a fun's environment, in any of its parts. A fun that is held there is nested too deep as well.
+fn has_deep_part(term: TermRef<'_>) -> bool {
+    match term.view() {
+        View::Tuple(elements) => elements.iter().any(has_deep_part),
+        View::List(list) => list.elements().iter().any(has_deep_part) || has_deep_part(list.tail()),
+        View::Map(map) => map.keys.iter().chain(map.values.iter()).any(has_deep_part),
+        View::Held(Class::Fun, _) => true,
+        _ => has_deep(term),
     }
 }
 

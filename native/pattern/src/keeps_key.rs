@@ -80,7 +80,9 @@ impl Program {
                     .all(|(pattern, element)| self.is_only(pattern, element))
         };
         match (pattern, term.view()) {
-            (Pattern::Constant(word) | Pattern::Deep(word) | Pattern::Float(word), _) => equal(self.constant(*word), term),
+            (Pattern::Constant(word) | Pattern::Deep(word) | Pattern::Float(word), _) => {
+                equal(self.constant(*word), term)
+            }
             (Pattern::Tuple(patterns), View::Tuple(elements)) => all(patterns, elements),
             (Pattern::List(patterns, end), View::List(list)) => {
                 all(patterns, list.elements()) && self.is_only(end, list.tail())

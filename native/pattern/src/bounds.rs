@@ -248,9 +248,9 @@ impl Program {
     }
 }
 
-/// The places in the specification's block that must hold [`BOTTOM`] or [`TOP`] for this tuple of its head to become the least or the
-/// greatest term that matches: those of the first part that is not ground, and of all parts behind it. `None` if that is not enough, or if
-/// the pattern is no tuple. No guard compares a variable of the head.
+/// The places of the parts of this tuple, in the specification's block, from the first one on that is not ground. With [`BOTTOM`] there, the
+/// tuple is the least term that matches. With [`TOP`], it is the greatest. `None` if that is not enough, or if the pattern is no tuple. No
+/// guard compares a variable of the head.
 pub(crate) fn open_places(spec: &Spec<'_>, pattern: &Pattern, term: TermRef<'_>) -> Option<Box<[usize]>> {
     let (mut places, mut bound) = (Vec::new(), true);
     match pattern {

@@ -485,8 +485,8 @@ impl Handle<'_> {
         )
     }
 
-    /// Changes elements of an object without a new block. `change` gets the body, and returns it, if it has changed the object in place; or
-    /// another body of an object without a block; or [`NOTHING`], if it has done nothing. False if there is no object, or nothing was done.
+    /// Changes elements of an object without a new block. `change` gets the body. It returns the same body if it has changed the object in
+    /// place, another one of an object without a block, or [`NOTHING`]. False if there is no object, or nothing was done.
     #[inline(always)]
     pub(super) fn change_in_place(self, probe: &Probe<'_>, change: impl FnOnce(u64) -> u64) -> Result<bool, Failure> {
         let options = self.table.options();

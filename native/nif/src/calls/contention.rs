@@ -143,7 +143,7 @@ pub fn recorded(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
         let (strip, key) = match strips {
             Some(strips) if met.what.1 != 0 => (
                 Buckets::strip_of(met.what.1, strips) + 1,
-                handle.key_of_hash(met.what.1),
+                handle.key_of_hash(met.what.1)?,
             ),
             _ => (0, None),
         };
@@ -240,7 +240,7 @@ fn tree_structure(env: Env, handle: Handle<'_>, from: Option<&Probe<'_>>, every:
     let next = handle.view_tree(from, (leaves, every), &hashes, |seen| match seen {
         Seen::Stretch(stretch) => stretches.push(stretch),
         Seen::Key(hash, key) => keys.push((stretches.len() - 1, hash, key)),
-    });
+    })?;
     let mut rows = Vec::new();
     for stretch in stretches {
         let sizes = stretch

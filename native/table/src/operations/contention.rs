@@ -8,6 +8,7 @@ use cats_engine::hash::View;
 use cats_engine::{hash_of, Entry};
 use cats_sync::events::Adaptation;
 use cats_sync::recorder::Recorder;
+use cats_sync::Busy;
 use cats_term::TermRef;
 use std::collections::HashSet;
 
@@ -58,7 +59,7 @@ impl<'g> Handle<'g> {
         amount: (usize, usize),
         hashes: &HashSet<u64>,
         mut show: impl FnMut(Seen<'g>),
-    ) -> Option<&'g OwnedKey> {
+    ) -> Result<Option<&'g OwnedKey>, Busy> {
         // Most entries of a large table are kept out by a few bits of their hashes.
         let mut filter = [false; 4096];
         let place = |hash: u64| (hash >> 52) as usize;
@@ -69,23 +70,25 @@ impl<'g> Handle<'g> {
             Sight::Stretch(stretch) => show(Seen::Stretch(stretch)),
             Sight::Entry(entry) => show(Seen::Key(hash_of(entry.key), self.sized_key(entry))),
         };
-        let tree = self.store().tree()?;
+        let Some(tree) = self.store().tree() else {
+            return Ok(None);
+        };
         tree.view(self.guard, from.map(Probe::erase), amount, wanted, visit)
     }
 
-    /// A key with this hash, if the engine is `hash` and no writer holds the bucket.
-    pub fn key_of_hash(self, hash: u64) -> Option<SizedKey<'g>> {
+    /// A key with this hash, if the engine is `hash`.
+    pub fn key_of_hash(self, hash: u64) -> Result<Option<SizedKey<'g>>, Busy> {
+        let Some(table) = self.store().hash_table() else {
+            return Ok(None);
+        };
         let mut entries = Vec::new();
         let take = |entry: Entry, out: &mut Vec<Entry>| {
             if hash_of(entry.key) == hash {
                 out.push(entry);
             }
         };
-        let table = self.store().hash_table()?;
-        table
-            .entries_at(self.guard, cats_engine::hash::place_of_hash(hash), &mut entries, take)
-            .ok()?;
-        entries.first().map(|entry| self.sized_key(*entry))
+        table.entries_at(self.guard, cats_engine::hash::place_of_hash(hash), &mut entries, take)?;
+        Ok(entries.first().map(|entry| self.sized_key(*entry)))
     }
 
     /// The key of an entry that was valid under the handle's guard.

@@ -686,10 +686,12 @@ fn viewed<'g>(table: &'g Ca<TestSchema>, guard: &'g epoch::Guard, amount: (usize
     let mut from = None;
     loop {
         let before = stretches.len();
-        from = table.view(guard, from, amount, None, |sight| match sight {
-            Sight::Stretch(stretch) => stretches.push(stretch),
-            Sight::Entry(_) => panic!("no entry is wanted"),
-        });
+        from = table
+            .view(guard, from, amount, None, |sight| match sight {
+                Sight::Stretch(stretch) => stretches.push(stretch),
+                Sight::Entry(_) => panic!("no entry is wanted"),
+            })
+            .unwrap();
         assert!(stretches.len() > before);
         if from.is_none() {
             return stretches;
@@ -760,12 +762,43 @@ fn a_view_shows_the_entries_that_are_wanted_in_their_stretches() {
             Sight::Entry(entry) => found.push((entry.key, from)),
         },
     );
-    assert!(end.is_none());
+    assert!(end.unwrap().is_none());
     let words: Vec<u64> = found.iter().map(|found| found.0).collect();
     assert_eq!(words, wanted[..3]);
     for (n, (_, from)) in [4, 5000, 9996].into_iter().zip(found) {
         assert!(from <= n && n < from + 20_000);
     }
+}
+
+/// The leaf that writers change all the time is the one that people want to see.
+#[test]
+fn a_view_shows_the_entries_of_a_leaf_that_writers_change() {
+    let map = Map(Ca::new(TestSchema));
+    (0..10_000).for_each(|n| map.put(n, 1));
+    let word = TestSchema.word(&TestKey::new(5000));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (map, done) = (&map, &done);
+            scope.spawn(move || {
+                while !done.load(Relaxed) {
+                    map.put(5000 + thread, 2);
+                }
+            });
+        }
+        for _ in 0..2000 {
+            let (guard, mut found) = (epoch::pin(), 0);
+            let is_wanted = |hash: u64| hash_of(word) == hash;
+            let end = map.0.view(&guard, None, (usize::MAX, 1000), Some(&is_wanted), |sight| {
+                found += usize::from(matches!(sight, Sight::Entry(_)));
+            });
+            if end.is_ok() && found != 1 {
+                done.store(true, Relaxed);
+                panic!("found {found} entries");
+            }
+        }
+        done.store(true, Relaxed);
+    });
 }
 
 #[test]

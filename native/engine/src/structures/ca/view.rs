@@ -2,13 +2,13 @@
 
 use super::base::Base;
 use super::inner::{bound, Bound, Kind, Node};
-use super::leaf::{Leaf, SIZES};
+use super::leaf::{Held, Leaf, SIZES};
 use super::structure::Turn;
 use super::walk::Target;
 use super::{Ca, Query};
 use crate::{hash_of, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
-use cats_sync::prefetch;
+use cats_sync::{prefetch, Busy};
 use std::ptr;
 
 /// The number of sizes that leaves have.
@@ -40,14 +40,11 @@ pub enum Sight<'g, K> {
     Entry(Entry),
 }
 
-/// How often writers may disturb the search of a leaf.
-const TRIES: usize = 50;
-
 impl<S: OrderedSchema> Ca<S> {
     /// Shows the leaves from a key on, a stretch after the other, until at least `limit` leaves were shown. Returns the key from which to go
     /// on, or `None` at the end. Reads one leaf in `every` of a stretch. What is said of all its leaves is an estimate, then.
     ///
-    /// Also shows all entries that are `wanted`, by their hashes. Misses those of a leaf that writers change again and again.
+    /// Also shows all entries that are `wanted`, by their hashes. Fails only if a leaf that may have one is locked for too long.
     ///
     /// The stretches are of no one instant.
     pub fn view<'g>(
@@ -57,7 +54,7 @@ impl<S: OrderedSchema> Ca<S> {
         (limit, every): (usize, usize),
         wanted: Option<&dyn Fn(u64) -> bool>,
         mut show: impl FnMut(Sight<'g, S::Key>),
-    ) -> Option<&'g S::Key> {
+    ) -> Result<Option<&'g S::Key>, Busy> {
         let mut begin: Bound<S::Key> = ptr::null();
         let mut seen = 0;
         loop {
@@ -89,14 +86,17 @@ impl<S: OrderedSchema> Ca<S> {
             seen += leaves.len();
             show(Sight::Stretch(stretch));
             if let Some(is_wanted) = wanted {
-                let entries = leaves.iter().flat_map(|leaf| search(*leaf, is_wanted));
-                entries.for_each(|entry| show(Sight::Entry(entry)));
+                for leaf in leaves {
+                    search(leaf, is_wanted)?
+                        .into_iter()
+                        .for_each(|entry| show(Sight::Entry(entry)));
+                }
             }
             begin = high;
             // SAFETY: as above.
             let next = unsafe { bound(begin) };
             if next.is_none() || seen >= limit {
-                return next;
+                return Ok(next);
             }
         }
     }
@@ -161,15 +161,25 @@ impl<K> Turns<K> {
     }
 }
 
-/// The entries of a leaf whose hashes are wanted.
-fn search(leaf: Leaf, is_wanted: &dyn Fn(u64) -> bool) -> Vec<Entry> {
+/// The entries of a leaf whose hashes are wanted. Takes the lock if a writer disturbs the search, as one does again and again where
+/// operations meet.
+fn search(leaf: Leaf, is_wanted: &dyn Fn(u64) -> bool) -> Result<Vec<Entry>, Busy> {
     leaf.prefetch_all();
-    for _ in 0..TRIES {
-        let Ok(token) = leaf.lock().token_spinning() else { break };
-        let entries = leaf.filled().filter(|entry| is_wanted(hash_of(entry.key))).collect();
-        if leaf.lock().validate(token) {
-            return entries;
+    let entries = || leaf.filled().filter(|entry| is_wanted(hash_of(entry.key))).collect();
+    let lock = leaf.lock();
+    if let Some(token) = lock.token() {
+        let found = entries();
+        if lock.validate(token) {
+            return Ok(found);
         }
     }
-    Vec::new()
+    let (version, _) = lock.lock()?;
+    let held = Held {
+        leaf,
+        version,
+        changed: false,
+    };
+    let found = entries();
+    drop(held);
+    Ok(found)
 }

@@ -48,6 +48,9 @@
 %% runs out.
 -module(cats).
 
+%% An error shows the same as that of ets: no line of this file.
+-compile(no_line_info).
+
 -export([add/3, all/0, claim/1, contention/1, contention/2, count/2, count/3, delete/1, delete/2, delete_all_objects/1, delete_many/2,
          delete_object/2, engines/0, fetch/3, fetch/4, first/1, first_lookup/1, garbage/0, give_away/3, i/0, info/1, info/2,
          insert/2, insert/3, insert_many/2, insert_new/2, last/1, last_lookup/1, lookup/2, lookup_element/3, lookup_element/4,
@@ -67,6 +70,13 @@
 -export_type([change/0, contention/0, recorded/0, engine/0, engine_option/0, fetch_options/0, increment/0, info_item/0, insert_options/0,
               key_range/0, lifetime/0, notify_option/0, option/0, tab/0, stats/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
+
+%% What becomes of a failed call of the native function that has the name and the arguments of the function around it.
+-define(HANDLE(Failure),
+        case cats_failure:handle(Failure, ?FUNCTION_NAME) of
+            {return, Result} -> Result;
+            {raise, Reason, Arguments, Info} -> erlang:error(Reason, Arguments, Info)
+        end).
 
 -type table() :: atom() | tid().
 %% A table: its identifier, or its name if the table is named.
@@ -239,8 +249,7 @@
 %% <ul>
 %% <li>`waits', `reads_repeated', `wait_time': as for {@link stats/1}.</li>
 %% <li>`places': the keys for which most had to wait, those first. `strip' is the number of the strip in which the key is.
-%%     Both are missing if the key is not there any more, or if a call waited that goes over many keys. `key' is missing,
-%%     too, if it was not found because processes were changing its place again and again.
+%%     Both are missing if the key is not there any more, or if a call waited that goes over many keys.
 %%     `processes' are up to four of those that met there.</li>
 %% <li>`meetings': pairs of processes that met most, those first. `process' waited while `other' was in a call. With two
 %%     schedulers, `other' held the lock. With more, it is one of those that may have.</li>
@@ -277,7 +286,7 @@ add(Table, Key, Increments) ->
     try
         cats_nif:add(Table, Key, Increments)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns all tables of this node. A named table appears under its name. Costs `O(number of tables)'.
@@ -286,7 +295,7 @@ all() ->
     try
         cats_nif:all()
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Makes the calling process the owner of a table that nobody owns. Not in `ets'.
@@ -301,7 +310,7 @@ claim(Table) ->
     try
         cats_nif:claim(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the number of objects whose keys are in a range. Not in `ets'.
@@ -330,7 +339,7 @@ count_between(Table, From, To, Called) ->
     try
         cats_nif:count_between(Table, From, To)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, {count_between, [Table, From, To]}, count, Called, Stack)
+        error:{Cause, _}:Stack -> cats_failure:handle(Cause, {count_between, [Table, From, To]}, count, Called, Stack)
     end.
 
 %% The bounds of a range, as the native functions take them.
@@ -361,7 +370,7 @@ delete(Table) ->
     try
         cats_nif:delete(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Deletes all objects with the key. Does nothing if there are none. Atomic and isolated.
@@ -370,7 +379,7 @@ delete(Table, Key) ->
     try
         cats_nif:delete(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Deletes all objects of the table, atomically and isolated. Takes `O(1)' time: a background process frees
@@ -380,7 +389,7 @@ delete_all_objects(Table) ->
     try
         cats_nif:delete_all_objects(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Deletes all objects with these keys. Not in `ets'.
@@ -406,7 +415,7 @@ slice(Function, Table, List, Called) ->
     try
         cats_nif:Function(Table, List)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, {Function, [Table, List]}, Function, Called, Stack)
+        error:{Cause, _}:Stack -> cats_failure:handle(Cause, {Function, [Table, List]}, Function, Called, Stack)
     end.
 
 %% @doc Deletes exactly this object. Other objects with the same key stay. In a `duplicate_bag' it deletes all
@@ -416,7 +425,7 @@ delete_object(Table, Object) ->
     try
         cats_nif:delete_object(Table, Object)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Lists the engines that option `engine' of {@link new/2} accepts. Not in `ets'.
@@ -433,7 +442,7 @@ engines() ->
     Engines = try
                   cats_nif:engines()
               catch
-                  error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+                  error:{_, _} = Failure -> ?HANDLE(Failure)
               end,
     [#{name => Name, types => Types, options => maps:from_list(Options),
        transactions => Transactions, order_statistics => OrderStatistics, snapshots => Snapshots}
@@ -510,7 +519,7 @@ first(Table) ->
     try
         cats_nif:first(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the first key with all its objects, or `$end_of_table' if the table is empty. The step is atomic.
@@ -520,7 +529,7 @@ first_lookup(Table) ->
     try
         cats_nif:first_lookup(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Makes the process `Pid' the owner of the table. The new owner receives the message ``{'ETS-TRANSFER',
@@ -533,7 +542,7 @@ give_away(Table, Pid, GiftData) ->
     try
         cats_nif:give_away(Table, Pid, GiftData)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Prints a line for each table: identifier, name, type, number of objects, memory in words, owner. Then come the
@@ -587,7 +596,7 @@ info(Table) ->
     Found = try
                 cats_nif:info(Table, id)
             catch
-                error:Cause:Stack -> cats_failure:handle(Cause, {info, [Table, id]}, info, [Table], Stack)
+                error:{Cause, _}:Stack -> cats_failure:handle(Cause, {info, [Table, id]}, info, [Table], Stack)
             end,
     case Found of
         undefined ->
@@ -622,7 +631,7 @@ info(Table, Item) ->
     try
         cats_nif:info(Table, Item)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Inserts an object or a list of objects. The whole call is atomic and isolated, also for a list.
@@ -640,7 +649,7 @@ insert(Table, Objects) ->
     try
         cats_nif:insert(Table, Objects)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Like {@link insert/2}, for objects that live for a time of their own: `#{ttl => Milliseconds}' or `#{ttl =>
@@ -654,7 +663,7 @@ insert(Table, Objects, #{ttl := Time} = Options) when map_size(Options) =:= 1 ->
     try
         cats_nif:insert_lasting(Table, Objects, Time)
     catch
-        error:Cause:Stack ->
+        error:{Cause, _}:Stack ->
             Native = {insert_lasting, [Table, Objects, Time]},
             cats_failure:handle(Cause, Native, insert, [Table, Objects, Options], Stack)
     end;
@@ -676,7 +685,7 @@ insert_many(Table, Objects) when length(Objects) >= 0 ->
     Keypos = try
                  cats_nif:info(Table, keypos)
              catch
-                 error:Cause:Stack ->
+                 error:{Cause, _}:Stack ->
                      cats_failure:handle(Cause, {info, [Table, keypos]}, insert_many, [Table, Objects], Stack)
              end,
     case are_objects(Objects, Keypos) of
@@ -698,7 +707,7 @@ insert_new(Table, Objects) ->
     try
         cats_nif:insert_new(Table, Objects)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the largest key of an `ordered_set' in term order, or `$end_of_table' if the table is empty. For
@@ -708,7 +717,7 @@ last(Table) ->
     try
         cats_nif:last(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the last key with all its objects, or `$end_of_table' if the table is empty. The step is atomic.
@@ -718,7 +727,7 @@ last_lookup(Table) ->
     try
         cats_nif:last_lookup(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns all objects with the key, or an empty list. A bag returns them in the order of insertion. The call
@@ -731,7 +740,7 @@ lookup(Table, Key) ->
     try
         cats_nif:lookup(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the element at position `Pos' of the object with the key. A bag returns a list with one element
@@ -743,7 +752,7 @@ lookup_element(Table, Key, Pos) ->
     try
         cats_nif:lookup_element(Table, Key, Pos)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Like {@link lookup_element/3}, but returns `Default' when the table does not hold the key.
@@ -752,7 +761,7 @@ lookup_element(Table, Key, Pos, Default) ->
     try
         cats_nif:lookup_element(Table, Key, Pos, Default)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the elements at several positions of the object with the key, in the order of `Positions'. A bag
@@ -766,7 +775,7 @@ lookup_elements(Table, Key, Positions) ->
     try
         cats_nif:lookup_elements(Table, Key, Positions)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Looks up many keys, and returns for each of them what {@link lookup/2} returns, in the order of the keys.
@@ -783,7 +792,7 @@ lookup_many(Table, Keys, Called) ->
     Slice = try
                 cats_nif:lookup_many(Table, Keys)
             catch
-                error:Cause:Stack ->
+                error:{Cause, _}:Stack ->
                     cats_failure:handle(Cause, {lookup_many, [Table, Keys]}, lookup_many, Called, Stack)
             end,
     case Slice of
@@ -797,7 +806,7 @@ member(Table, Key) ->
     try
         cats_nif:member(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns how many blocks of memory were taken out of use, as objects were replaced and deleted, and how many of those
@@ -808,7 +817,7 @@ garbage() ->
     try cats_nif:garbage() of
         {Retired, Freed, Bytes} -> #{retired => Retired, freed => Freed, bytes => Bytes}
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the memory of all tables and snapshots in bytes. `erlang:memory(ets)' does not include it;
@@ -818,7 +827,7 @@ memory() ->
     try
         cats_nif:memory()
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Creates a table that belongs to the calling process. Returns its identifier, or its name with option
@@ -861,7 +870,7 @@ new(Name, Options) ->
     try
         cats_nif:new(Name, Options)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the key after `Key', or `$end_of_table' if there is none. In an `ordered_set' it is the next
@@ -874,7 +883,7 @@ next(Table, Key) ->
     try
         cats_nif:next(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the key after `Key' with all its objects, or `$end_of_table' if there is none. The step is atomic.
@@ -884,7 +893,7 @@ next_lookup(Table, Key) ->
     try
         cats_nif:next_lookup(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the object with number `N' in key order. The first object has number 0, as in {@link rank/2}. Negative
@@ -900,7 +909,7 @@ nth(Table, N) ->
     try
         cats_nif:nth(Table, N)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the key before `Key' in an `ordered_set', or `$end_of_table' if there is none. For other types it
@@ -910,7 +919,7 @@ prev(Table, Key) ->
     try
         cats_nif:prev(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the key before `Key' with all its objects, or `$end_of_table' if there is none. The step is
@@ -920,7 +929,7 @@ prev_lookup(Table, Key) ->
     try
         cats_nif:prev_lookup(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns up to `Limit' objects whose keys are in a range, as a list in the order of the range. Not in `ets'.
@@ -955,7 +964,7 @@ range_between(Table, From, To, Down, Limit, Called) ->
     Slice = try
                 cats_nif:range_between(Table, From, To, Down, Limit)
             catch
-                error:Cause:Stack ->
+                error:{Cause, _}:Stack ->
                     cats_failure:handle(Cause, {range_between, [Table, From, To, Down, Limit]}, range, Called, Stack)
             end,
     case Slice of
@@ -980,7 +989,7 @@ rank(Table, Key) ->
     try
         cats_nif:rank(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns objects that the table has removed by itself, each with the reason, and the number of those that were lost. For
@@ -1001,7 +1010,7 @@ removed(Table) ->
     try
         cats_nif:removed(Table)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Gives the table a new name and returns that name. Atomic. A table that was created without `named_table'
@@ -1011,7 +1020,7 @@ rename(Table, Name) ->
     try
         cats_nif:rename(Table, Name)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Stores the object `New' in place of the object `Old', if the table holds exactly that. Returns whether it did.
@@ -1026,7 +1035,7 @@ replace(Table, Old, New) ->
     try
         cats_nif:replace(Table, Old, New)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Fixes the table for the calling process, or releases it. Unlike in `ets', a traversal does not need this.
@@ -1037,7 +1046,7 @@ safe_fixtable(Table, Fix) ->
     try
         cats_nif:safe_fixtable(Table, Fix)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Sets or removes the heir of the table. Fails with `badarg' when the caller does not own the table, or when
@@ -1048,7 +1057,7 @@ setopts(Table, Options) ->
     try
         cats_nif:setopts(Table, Options)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the objects of slot `Number'. The first slot has number 0. The number after the last slot returns
@@ -1061,7 +1070,7 @@ slot(Table, Number) ->
     try
         cats_nif:slot(Table, Number)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns a read-only table that holds what the table holds at one instant. Of a list of tables, returns a list of
@@ -1098,14 +1107,14 @@ snapshot(Tables, Called) ->
     Begun = try
                 cats_nif:snapshot(Tables)
             catch
-                error:Cause:Stack -> cats_failure:handle(Cause, {snapshot, [Tables]}, snapshot, [Called], Stack)
+                error:{Cause, _}:Stack -> cats_failure:handle(Cause, {snapshot, [Tables]}, snapshot, [Called], Stack)
             end,
     Taken = case Begun of
                 {wait, Snapshots} ->
                     try
                         cats_nif:snapshot_finish(Tables, Snapshots)
                     catch
-                        error:Why:Where ->
+                        error:{Why, _}:Where ->
                             Native = {snapshot_finish, [Tables, Snapshots]},
                             cats_failure:handle(Why, Native, snapshot, [Called], Where)
                     end;
@@ -1136,7 +1145,7 @@ stats(Table) ->
         undefined -> undefined;
         Tid -> cats_stats:of_table(Tid)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, {info, [Table, id]}, stats, [Table], Stack)
+        error:{Cause, _}:Stack -> cats_failure:handle(Cause, {info, [Table, id]}, stats, [Table], Stack)
     end.
 
 %% @doc Returns where the operations on a table meet, how it has adapted, and what its structure looks like. For tables with
@@ -1177,7 +1186,7 @@ tab2list(Table) ->
                    try
                        cats_nif:scan(Cursor, Objects)
                    catch
-                       error:Cause:Stack ->
+                       error:{Cause, _}:Stack ->
                            cats_failure:handle(Cause, {scan, [Cursor, Objects]}, tab2list, [Table], Stack)
                    end
            end,
@@ -1189,7 +1198,7 @@ take(Table, Key) ->
     try
         cats_nif:take(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Deletes all objects with these keys, and returns for each key what {@link take/2} returns, in the order of the
@@ -1220,7 +1229,7 @@ touch(Table, Key, Time) ->
     try
         cats_nif:touch(Table, Key, Time)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns how long the object with the key still lives: milliseconds, or `infinity'. `undefined' if the table does not
@@ -1232,7 +1241,7 @@ ttl(Table, Key) ->
     try
         cats_nif:ttl(Table, Key)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Changes the object with the key by a function, and returns the function's result. Returns `false', and does
@@ -1267,7 +1276,7 @@ update(Table, Key, Fun, Default, Failures) when is_function(Fun, 1) ->
                     [New] -> cats_nif:lookup_to_update(Table, Key, New)
                 end
             catch
-                error:Cause:Stack ->
+                error:{Cause, _}:Stack ->
                     Native = {lookup_to_update, [Table, Key | Default]},
                     cats_failure:handle(Cause, Native, update, [Table, Key, Fun | Default], Stack)
             end,
@@ -1288,7 +1297,7 @@ updated(Table, Key, Fun, Default, Failures, Object, Result) ->
                    _ -> cats_nif:replace(Table, Object, Result)
                end
            catch
-               error:Cause:Stack ->
+               error:{Cause, _}:Stack ->
                    Native = case Result of
                                 delete -> {remove, [Table, Object]};
                                 _ -> {replace, [Table, Object, Result]}
@@ -1307,7 +1316,7 @@ inserted(Table, Key, Fun, Default, Failures, Object, New) ->
     Done = try
                cats_nif:insert_absent(Table, Object, New)
            catch
-               error:Cause:Stack ->
+               error:{Cause, _}:Stack ->
                    Native = {insert_absent, [Table, Object, New]},
                    cats_failure:handle(Cause, Native, update, [Table, Key, Fun | Default], Stack)
            end,
@@ -1337,7 +1346,7 @@ update_counter(Table, Key, UpdateOp) ->
     try
         cats_nif:update_counter(Table, Key, UpdateOp)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Like {@link update_counter/3}, but works when the table does not hold the key too. Then it inserts
@@ -1349,7 +1358,7 @@ update_counter(Table, Key, UpdateOp, Default) ->
     try
         cats_nif:update_counter(Table, Key, UpdateOp, Default)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Replaces one or several elements of the object with the key. Returns `false' when the table does not hold
@@ -1363,7 +1372,7 @@ update_element(Table, Key, ElementSpec) ->
     try
         cats_nif:update_element(Table, Key, ElementSpec)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Like {@link update_element/3}, but works when the table does not hold the key too. Then it inserts
@@ -1374,7 +1383,7 @@ update_element(Table, Key, ElementSpec, Default) ->
     try
         cats_nif:update_element(Table, Key, ElementSpec, Default)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %% @doc Returns the identifier of the table with this name, or `undefined' if there is none. Calls that use the
@@ -1384,7 +1393,7 @@ whereis(Name) ->
     try
         cats_nif:whereis(Name)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, Stack)
+        error:{_, _} = Failure -> ?HANDLE(Failure)
     end.
 
 %%% Match patterns and match specifications
@@ -1430,7 +1439,7 @@ match_delete(Table, '_') ->
     try
         cats_nif:delete_all_objects(Table)
     catch
-        error:Cause:Stack ->
+        error:{Cause, _}:Stack ->
             cats_failure:handle(Cause, {delete_all_objects, [Table]}, match_delete, [Table, '_'], Stack)
     end;
 match_delete(Table, Pattern) ->
@@ -1575,7 +1584,7 @@ foldl(Function, Acc0, Table) ->
     First = try
                 cats_nif:first_lookup(Tid)
             catch
-                error:Cause:Stack ->
+                error:{Cause, _}:Stack ->
                     cats_failure:handle(Cause, {first_lookup, [Tid]}, foldl, [Function, Acc0, Table], Stack)
             end,
     case First of
@@ -1604,7 +1613,7 @@ foldl_behind(Object, Function, Acc, Tid) ->
     Next = try
                cats_nif:next_objects(Tid, Object)
            catch
-               error:Cause:Stack ->
+               error:{Cause, _}:Stack ->
                    cats_failure:handle(Cause, {next_objects, [Tid, Object]}, foldl, [Function, Acc, Tid], Stack)
            end,
     case Next of
@@ -1621,7 +1630,7 @@ foldr(Function, Acc0, Table) ->
     Last = try
                cats_nif:last_lookup(Tid)
            catch
-               error:Cause:Stack ->
+               error:{Cause, _}:Stack ->
                    cats_failure:handle(Cause, {last_lookup, [Tid]}, foldr, [Function, Acc0, Table], Stack)
            end,
     case Last of
@@ -1651,7 +1660,7 @@ foldr_behind(Object, Function, Acc, Tid) ->
     Next = try
                cats_nif:prev_objects(Tid, Object)
            catch
-               error:Cause:Stack ->
+               error:{Cause, _}:Stack ->
                    cats_failure:handle(Cause, {prev_objects, [Tid, Object]}, foldr, [Function, Acc, Tid], Stack)
            end,
     case Next of
@@ -1680,7 +1689,7 @@ init_table(Table, InitFun) ->
     true = try
                cats_nif:delete_all_objects(Tid)
            catch
-               error:Cause:Stack ->
+               error:{Cause, _}:Stack ->
                    cats_failure:handle(Cause, {delete_all_objects, [Tid]}, init_table, [Table, InitFun], Stack)
            end,
     init_table_on(Tid, InitFun(read)).

@@ -36,7 +36,7 @@ native(Function, Arguments, {Name, Given}) ->
     try
         apply(cats_nif, Function, Arguments)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, {Function, Arguments}, Name, Given, Stack)
+        error:{Cause, _}:Stack -> cats_failure:handle(Cause, {Function, Arguments}, Name, Given, Stack)
     end.
 
 %% All parts of the structure, the last one first.

@@ -1,60 +1,78 @@
 %% What cats does when a native function raises an error. It calls the function again where that is enough. Otherwise it
 %% raises the error of ets, with the explanation that the shell prints for ets (error_info, EEP 54).
 %%
-%% A native function raises an atom that says why it did not succeed. It has changed nothing then.
+%% A native function raises `{Cause, Arguments}'. It has changed nothing then. Its own arguments come back, so that calls that succeed
+%% need not keep them.
 %%
-%% | atom | meaning |
+%% | cause | meaning |
 %% |---|---|
 %% | `busy' | A lock was held for too long. Other processes run, then the function is called again. |
 %% | `dirty' | The call would take too long for a scheduler. It is made again on a dirty one. |
 %% | `settings' | The native side lacks the settings of the application. It gets them, then the function is called again. |
-%% | `not_loaded' | The library could not be loaded. The error says why. |
+%% | `not_loaded' | The library could not be loaded. The error says why. The arguments are `none'. |
 %% | `system_limit' | The error of the same name. |
+%% | `{panic, Text}' | The native function has a bug. The error has this reason. |
 %% | others | The error badarg with this cause: the one of ets (`none' if it gives none), or one of cats' own. |
 %%
 %% Waiting never sleeps: in a busy VM a sleep of a millisecond can take a second.
 -module(cats_failure).
 -export([handle/2, handle/5, fail/4, format_error/2]).
 
+-export_type([failure/0]).
+
+%% What a native function raises.
+-type failure() :: {Cause :: term(), Arguments :: [term()] | none}.
 -type native() :: {Function :: atom(), Arguments :: [term()]}.
 
 %% @private
-%% @doc Handles `Cause', which the native function of the same name and arguments as the function of `cats' has
-%% raised. Returns what it returns in the end. The stack says what was called, so that calls that succeed need
-%% not keep their arguments.
--spec handle(Cause :: term(), erlang:stacktrace()) -> term().
-handle(Cause, [{cats_nif, Function, Arguments, _} | _] = Stack) ->
-    handle(Cause, {Function, Arguments}, Function, Arguments, Stack);
-handle(not_loaded, [{erlang, nif_error, _, _}, {cats_nif, Function, Arity, _} | _] = Stack) ->
-    not_loaded(Function, Arity, Stack).
-
-%% @private
-%% @doc Like {@link handle/2}, where the native function or its arguments differ from those of
-%% `cats:Function'.
--spec handle(Cause :: term(), native(), Function :: atom(), Arguments :: [term()], erlang:stacktrace()) -> term().
-handle(Cause, Native, Function, Arguments, Stack) ->
-    retry(Cause, Native, {Function, Arguments, Stack}).
-
-retry(busy, Native, Called) ->
-    erlang:yield(),
-    call(Native, Called);
-retry(dirty, {Function, Arguments}, Called) ->
-    call({dirty, [Function, Arguments]}, Called);
-retry(settings, Native, Called) ->
-    ok = cats_settings:pass(),
-    call(Native, Called);
-retry(not_loaded, _Native, {Function, Arguments, Stack}) ->
-    not_loaded(Function, Arguments, Stack);
-retry(Cause, _Native, {Function, Arguments, Stack}) ->
-    case error_info(Cause) of
-        unknown -> erlang:raise(error, Cause, Stack);
-        {Reason, Info} -> erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(Stack)])
+%% @doc Handles the failure of the native function of this name. Returns what it returned in the end, or the error that the function of
+%% `cats' with its name and arguments raises.
+%%
+%% The function itself raises it, by `erlang:error/3'. The VM then makes the stack trace for those only who ask for it.
+-spec handle(failure(), Function :: atom()) ->
+          {return, term()} | {raise, Reason :: term(), Arguments :: [term()] | none, [{error_info, map()}]}.
+handle({Cause, Arguments}, Function) ->
+    case outcome(Cause, {Function, Arguments}) of
+        {return, _} = Returned -> Returned;
+        {raise, Reason, Info} -> {raise, Reason, Arguments, Info}
     end.
 
--spec not_loaded(Function :: atom(), [term()] | arity(), erlang:stacktrace()) -> no_return().
-not_loaded(Function, Arguments, Stack) ->
-    Called = {cats, Function, Arguments, [{error_info, #{module => ?MODULE}}]},
-    erlang:raise(error, {cats_nif_not_loaded, cats_nif:failure()}, [Called | callers(tl(Stack))]).
+%% @private
+%% @doc Handles the failure `Cause' of a native function. Returns what it returned in the end, or raises the error of `cats:Function' with
+%% its arguments. `Stack' is where it failed.
+-spec handle(Cause :: term(), native(), Function :: atom(), Arguments :: [term()], erlang:stacktrace()) -> term().
+handle(Cause, Native, Function, Arguments, Stack) ->
+    case outcome(Cause, Native) of
+        {return, Result} -> Result;
+        {raise, Reason, Info} -> erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(Stack)])
+    end.
+
+outcome(busy, Native) ->
+    erlang:yield(),
+    again(Native);
+outcome(dirty, {Function, Arguments}) ->
+    again({dirty, [Function, Arguments]});
+outcome(settings, Native) ->
+    ok = cats_settings:pass(),
+    again(Native);
+outcome(not_loaded, _Native) ->
+    {raise, {cats_nif_not_loaded, cats_nif:failure()}, [{error_info, #{module => ?MODULE}}]};
+outcome(system_limit, _Native) ->
+    {raise, system_limit, []};
+outcome({panic, _Text} = Panic, _Native) ->
+    {raise, Panic, []};
+outcome(Cause, _Native) ->
+    {raise, badarg, bad(Cause)}.
+
+again({Function, Arguments} = Native) ->
+    try
+        {return, apply(cats_nif, Function, Arguments)}
+    catch
+        error:{Cause, _} -> outcome(Cause, Native)
+    end.
+
+bad(none) -> [{error_info, #{module => ?MODULE}}];
+bad(Cause) -> [{error_info, #{cause => Cause, module => ?MODULE}}].
 
 %% The stack below the function of `cats' that was called.
 callers(Stack) ->
@@ -67,39 +85,10 @@ callers(Stack) ->
 fail(Reason, Cause, Function, Arguments) ->
     {current_stacktrace, Stack} = process_info(self(), current_stacktrace),
     Info = case Reason of
-               badarg -> element(2, error_info(Cause));
+               badarg -> bad(Cause);
                _ -> []
            end,
     erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(tl(Stack))]).
-
-call({Function, Arguments} = Native, Called) ->
-    try
-        apply(cats_nif, Function, Arguments)
-    catch
-        error:Cause -> retry(Cause, Native, Called)
-    end.
-
-error_info(system_limit) ->
-    {system_limit, []};
-error_info(none) ->
-    {badarg, [{error_info, #{module => ?MODULE}}]};
-error_info({Lack, _Engine, _What} = Cause) when Lack =:= engine_lacks_type; Lack =:= engine_lacks_option ->
-    {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
-error_info({Why, _Option} = Cause) when Why =:= invalid_option; Why =:= repeated_option ->
-    {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
-%% Which of two tables failed, and why.
-error_info({Tables, _Cause} = Cause) when Tables =:= cats; Tables =:= ets ->
-    {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
-error_info(Cause) ->
-    Causes = [access, already_exists, badkey, default, id, keypos, nested, no_expiry, no_expiry_here, no_fetch_options, no_fun, no_limit_here,
-              no_contention, no_hash_table, no_insert_options, no_notices, no_object, no_order_statistics, no_range, no_ranges, no_snapshots,
-              no_time, no_transactions, not_owner, not_receiver, nothing_delegated, nothing_evicted, nothing_removed, other_key, overflow, owned,
-              owner, position, snapshot, snapshot_limit, table_type, ttl_and_idle,
-              type],
-    case lists:member(Cause, Causes) of
-        true -> {badarg, [{error_info, #{cause => Cause, module => ?MODULE}}]};
-        false -> unknown
-    end.
 
 %% @private
 %% @doc The remarks on the arguments of a failed call, as `erl_error' asks for them: those that the running

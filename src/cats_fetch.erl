@@ -185,7 +185,7 @@ find(Table, Key, {_, _, default, 0, Called}) ->
     Found = try
                 cats_nif:lookup_to_update(Table, Key)
             catch
-                error:Cause:Stack -> cats_failure:handle(Cause, {lookup_to_update, [Table, Key]}, fetch, Called, Stack)
+                error:{Cause, _}:Stack -> cats_failure:handle(Cause, {lookup_to_update, [Table, Key]}, fetch, Called, Stack)
             end,
     case Found of
         [Object] -> {Object, false};
@@ -195,7 +195,7 @@ find(Table, Key, {_, _, _, Stale, Called}) ->
     try
         cats_nif:fetched(Table, Key, Stale)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, {fetched, [Table, Key, Stale]}, fetch, Called, Stack)
+        error:{Cause, _}:Stack -> cats_failure:handle(Cause, {fetched, [Table, Key, Stale]}, fetch, Called, Stack)
     end.
 
 %% Fails unless the object has this key.
@@ -211,7 +211,7 @@ insert_absent(Table, Key, Object, {_, _, Time, Stale, Called}) ->
     try
         apply(cats_nif, Function, Arguments)
     catch
-        error:Cause:Stack -> cats_failure:handle(Cause, {Function, Arguments}, fetch, Called, Stack)
+        error:{Cause, _}:Stack -> cats_failure:handle(Cause, {Function, Arguments}, fetch, Called, Stack)
     end.
 
 wait({_, Flight, _} = Row, Table, Key, {_, Deadline, _, _, Called} = Call) ->

@@ -23,7 +23,7 @@ all(Function, Table, Specification) ->
     Sliced = try
                  cats_nif:select(Function, Table, Specification, infinity)
              catch
-                 error:Cause:Stack ->
+                 error:{Cause, _}:Stack ->
                      Native = [Function, Table, Specification, infinity],
                      cats_failure:handle(Cause, {select, Native}, Function, [Table, Specification], Stack)
              end,
@@ -46,7 +46,7 @@ chunk(Function, Table, Specification, Limit) ->
     Sliced = try
                  cats_nif:select(Function, Table, Specification, NativeLimit)
              catch
-                 error:Cause:Stack ->
+                 error:{Cause, _}:Stack ->
                      Native = {select, [Function, Table, Specification, NativeLimit]},
                      cats_failure:handle(Cause, Native, Function, Arguments, Stack)
              end,
@@ -79,7 +79,7 @@ begin_chunk(Function, Continuation, Table, Cursor, Missing) ->
     try
         cats_nif:select_chunk(Table, Cursor, Missing)
     catch
-        error:Cause:Stack ->
+        error:{Cause, _}:Stack ->
             Native = {select_chunk, [Table, Cursor, Missing]},
             cats_failure:handle(Cause, Native, Function, [Continuation], Stack)
     end.
@@ -118,7 +118,7 @@ slice(Cursor, Result, Function, Arguments) ->
     try
         cats_nif:select_on(Cursor, Result)
     catch
-        error:Cause:Stack ->
+        error:{Cause, _}:Stack ->
             cats_failure:handle(Cause, {select_on, [Cursor, Result]}, Function, Arguments, Stack)
     end.
 
@@ -136,7 +136,7 @@ repair({Table, Cursor, Place, Way, _Limit, _Surplus} = Continuation, MatchSpec) 
             NewCursor = try
                             cats_nif:select_at(Way, Table, MatchSpec, Place)
                         catch
-                            error:Cause:Stack ->
+                            error:{Cause, _}:Stack ->
                                 Arguments = [Continuation, MatchSpec],
                                 cats_failure:handle(Cause, {select_at, Native}, repair_continuation, Arguments, Stack)
                         end,

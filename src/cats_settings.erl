@@ -14,7 +14,7 @@ pass() ->
     try
         cats_nif:configure({ReaderGroups, Registry, VmTerms})
     catch
-        error:Name ->
+        error:{Name, _} ->
             Settings = [{reader_groups, ReaderGroups}, {registry, Registry}, {vm_terms, VmTerms}],
             error({bad_setting, cats, lists:keyfind(Name, 1, Settings)})
     end.

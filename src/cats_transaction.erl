@@ -170,7 +170,7 @@ commit(#state{notes = Notes, writes = Writes, tables = Tables}, Result) ->
         true -> {atomic, Result};
         false -> conflict
     catch
-        error:Cause:Stack -> commit_again(Cause, Notes, Changes, Tables, Stack, Result)
+        error:{Cause, _}:Stack -> commit_again(Cause, Notes, Changes, Tables, Stack, Result)
     end.
 
 commit_again(Cause, Notes, [{Tid, _, Objects} | _] = Changes, Tables, Stack, Result) ->
@@ -328,7 +328,7 @@ use(Table, Argument, #state{tables = Tables} = State, Called) ->
                 try
                     cats_nif:transaction_table(Table)
                 catch
-                    error:Cause:Stack -> handle(Cause, {transaction_table, [Table]}, called(Called, Table, Argument), Stack)
+                    error:{Cause, _}:Stack -> handle(Cause, {transaction_table, [Table]}, called(Called, Table, Argument), Stack)
                 end,
             State#state{tables = [#table{name = Table, tid = Tid, type = Type, position = Position} | Tables]}
     end.
@@ -382,7 +382,7 @@ read_first(Tid, Key, #state{tables = Tables, notes = Notes, writes = Writes}, Ca
     Objects = try
                   unless_conflict(cats_nif:transaction_read(Notes, Tid, Key))
               catch
-                  error:Cause:Stack ->
+                  error:{Cause, _}:Stack ->
                       Named = called(Called, (hd(Tables))#table.name, Key),
                       unless_conflict(handle(Cause, {transaction_read, [Notes, Tid, Key]}, Named, Stack))
               end,
@@ -480,7 +480,7 @@ stored(From, To, Down, Limit, #state{tables = [#table{tid = Tid, position = Posi
     Objects = try
                   unless_conflict(cats_nif:transaction_range(Notes, Tid, From, To, Down, Limit))
               catch
-                  error:Cause:Stack -> unless_conflict(handle(Cause, {transaction_range, Arguments}, Called, Stack))
+                  error:{Cause, _}:Stack -> unless_conflict(handle(Cause, {transaction_range, Arguments}, Called, Stack))
               end,
     %% With a limit, the range that was read ends at the last object.
     Read = case length(Objects) of

@@ -1,5 +1,5 @@
-%% Tables with option `compressed': random operations on objects whose elements are of all shapes, compared with plain tables
-%% of ets; that memory is saved and given back; and that readers see whole objects while counters beside packed elements change.
+%% Tables with option `compressed'. Random operations on objects whose elements are of all shapes are compared with plain tables of
+%% ets. Memory is saved and given back. Readers see whole objects while counters beside packed elements change.
 -module(cats_compressed_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
@@ -172,8 +172,8 @@ large_elements(_Config) ->
     Table = cats:new(t, [compressed]),
     Object = {k, 0, lists:seq(1, 100000), "short"},
     true = cats:insert(Table, Object),
-    ?assertError(dirty, cats_nif:lookup(Table, k)),
-    ?assertError(dirty, cats_nif:lookup_element(Table, k, 3)),
+    ?assertError({dirty, _}, cats_nif:lookup(Table, k)),
+    ?assertError({dirty, _}, cats_nif:lookup_element(Table, k, 3)),
     ?assertEqual([Object], cats:lookup(Table, k)),
     ?assertEqual(lists:seq(1, 100000), cats:lookup_element(Table, k, 3)),
     ?assertEqual("short", cats:lookup_element(Table, k, 4)),

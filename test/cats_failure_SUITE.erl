@@ -302,14 +302,15 @@ retries(_Config) ->
                  Lookup([dirty, busy, id])),
     ?assertMatch({error, badarg, [{cats, lookup, [t, k], [{error_info, #{}}]} | _]}, Lookup([none])),
     ?assertMatch({error, system_limit, [{cats, lookup, [t, k], []} | _]}, Lookup([system_limit])),
-    ?assertMatch({error, unheard_of, [{cats_nif, _, _, _} | _]}, Lookup([unheard_of])),
+    ?assertMatch({error, {panic, text}, [{cats, lookup, [t, k], []} | _]}, Lookup([busy, {panic, text}])),
+    ?assertMatch({error, undef, [{cats_nif, _, _, _} | _]}, Lookup([undef])),
     peer:stop(Peer).
 
 made_up_nif() ->
     Functions = ["lookup(T, K) -> result(plain, lookup, [T, K]).",
                  "dirty(F, A) -> result({dirty, F, A}, dirty, [F, A]).",
                  "result(R, F, A) -> case get(causes) of [] -> R; [C | Cs] -> put(causes, Cs),"
-                 "    erlang:raise(error, C, [{cats_nif, F, A, []}]) end."],
+                 "    erlang:raise(error, case C of undef -> C; _ -> {C, A} end, [{cats_nif, F, A, []}]) end."],
     Forms = [begin {ok, Tokens, _} = erl_scan:string(Text), {ok, Form} = erl_parse:parse_form(Tokens), Form end
              || Text <- ["-module(cats_nif).", "-export([lookup/2, dirty/2])." | Functions]],
     {ok, cats_nif, Binary} = compile:forms(Forms),

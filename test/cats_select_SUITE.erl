@@ -469,7 +469,7 @@ heavy_objects(_Config) ->
           end || {Function, Head, Guards, Body} <- Calls, Type =/= bag orelse Function =/= select_replace],
          {cats, Table} = lists:last(Tables),
          true = cats:insert(Table, {heavy, 0, Long}),
-         [?assertError(dirty, cats_nif:select(Function, Table, [{{heavy, '$1', '$2'}, [], Body}], infinity))
+         [?assertError({dirty, _}, cats_nif:select(Function, Table, [{{heavy, '$1', '$2'}, [], Body}], infinity))
           || {Function, Body} <- [{select_replace, [{{heavy, '$1', ['$1' | '$2']}}]}, {select_count, [true]},
                                   {select_delete, [true]}],
              Type =:= set orelse Type =:= ordered_set],
@@ -496,7 +496,7 @@ heavy_groups(_Config) ->
     [begin
          Tables = [{_, Ets}, {_, Table}] = both([Type], Group),
          Specification = [{{Key, '$2', '$3'}, Guards, Body}],
-         ?assertError(dirty, cats_nif:select(Function, Table, Specification, infinity)),
+         ?assertError({dirty, _}, cats_nif:select(Function, Table, Specification, infinity)),
          Alike = fun() -> ?assertEqual(canonical(Type, ets:tab2list(Ets)), canonical(Type, cats:tab2list(Table))) end,
          Alike(),
          %% Objects of other keys are met once, too.

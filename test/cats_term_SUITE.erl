@@ -195,7 +195,7 @@ patiently(Function, Term) ->
     try
         cats_nif:Function(Term)
     catch
-        error:dirty -> cats_nif:dirty(Function, [Term])
+        error:{dirty, _} -> cats_nif:dirty(Function, [Term])
     end.
 
 %% Terms are looked into in all releases that are tested; and where they are not, everything is as well.
@@ -221,7 +221,7 @@ reason(Fun) ->
     try Fun() of
         Value -> {returned, Value}
     catch
-        error:Reason -> Reason
+        error:{Cause, _} -> Cause
     end.
 
 keep(Term) -> patiently(test_keep, Term).
@@ -431,7 +431,7 @@ there_large_terms() ->
         lists:foldl(fun(_, T) -> [T] end, lists:seq(1, 20000), lists:seq(1, 100)), {1 bsl 2000000}
     ],
     [begin
-         ?assertError(dirty, cats_nif:test_roundtrip(Term)),
+         ?assertError({dirty, _}, cats_nif:test_roundtrip(Term)),
          true = Term =:= cats_nif:dirty(test_roundtrip, [Term])
      end || Term <- Large],
     %% A large binary is no large term.
@@ -619,14 +619,14 @@ there_panic() ->
     [begin
          code:purge(cats_nif),
          {module, _} = code:load_file(cats_nif),
-         Calls = [spawn_monitor(fun() -> ?assertError(none, cats_nif:dirty(no_function, [])) end)
+         Calls = [spawn_monitor(fun() -> ?assertError({none, _}, cats_nif:dirty(no_function, [])) end)
                   || _ <- lists:seq(1, 20)],
          [receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end || {_, Monitor} <- Calls]
      end || _ <- lists:seq(1, 30)],
-    ?assertError({panic, <<"as asked">>}, cats_nif:test_panic()),
-    ?assertError({panic, <<"as asked">>}, cats_nif:dirty(test_panic, [])),
-    ?assertError(system_limit, cats_nif:test_out_of_memory()),
-    ?assertError(system_limit, cats_nif:dirty(test_out_of_memory, [])),
+    ?assertError({{panic, <<"as asked">>}, []}, cats_nif:test_panic()),
+    ?assertError({{panic, <<"as asked">>}, []}, cats_nif:dirty(test_panic, [])),
+    ?assertError({system_limit, []}, cats_nif:test_out_of_memory()),
+    ?assertError({system_limit, []}, cats_nif:dirty(test_out_of_memory, [])),
     comes_back({still, here}),
     ok.
 

@@ -179,6 +179,8 @@ sets() ->
      {"member", row(member, [set], 1000, integer, fun pair/2, fun itself/2)},
      {"member of a key that is not there",
       row(member, [set], 1000, binary, fun pair/2, fun(_, N) -> value({binary, 12}, N) end)},
+     {"lookup_element of a key that is not there",
+      row(lookup_element_caught, [set], 1000, integer, fun pair/2, fun(K, _) -> -K end)},
      {"lookup of a key that is not there", row(lookup, [set], 1000, integer, fun pair/2, fun(K, _) -> -K end)},
      {"tab2list of 10", row(tab2list, [set], 10, atom, fun pair/2, fun itself/2)},
      {"match_object of all 10", row(match_object, [set], 10, atom, fun pair/2, fun(_, _) -> {'_', '$1'} end)},

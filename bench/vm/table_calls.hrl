@@ -18,6 +18,7 @@ loop(Calls, Table, Arguments) ->
     case Calls of
         lookup -> lookup(Table, Arguments);
         lookup_element -> lookup_element(Table, Arguments);
+        lookup_element_caught -> lookup_element_caught(Table, Arguments);
         member -> member(Table, Arguments);
         insert -> insert(Table, Arguments);
         insert_new -> insert_new(Table, Arguments);
@@ -50,6 +51,8 @@ loop(Calls, Table, Arguments) ->
 
 ?LOOP(lookup, Key, ?TABLES:lookup(Table, Key)).
 ?LOOP(lookup_element, Key, ?TABLES:lookup_element(Table, Key, 2)).
+%% As programs do that want a default and run on releases without lookup_element/4.
+?LOOP(lookup_element_caught, Key, try ?TABLES:lookup_element(Table, Key, 2) catch error:badarg -> default end).
 ?LOOP(member, Key, ?TABLES:member(Table, Key)).
 ?LOOP(insert, Object, ?TABLES:insert(Table, Object)).
 ?LOOP(insert_new, Object, ?TABLES:insert_new(Table, Object)).

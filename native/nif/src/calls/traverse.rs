@@ -153,7 +153,7 @@ pub fn prev_numbered(env: Env, &[table, object, number]: &[Term; 3]) -> Result<T
 }
 
 /// As [`step_objects`], but without reading the object if the last step ended at the place with this number. A failure
-/// is returned as its reason.
+/// is returned as its cause.
 #[inline(never)]
 fn step_numbered(env: Env, table: Term, object: Term, number: Term, direction: Direction) -> Term {
     let step = || {
@@ -167,7 +167,7 @@ fn step_numbered(env: Env, table: Term, object: Term, number: Term, direction: D
             None => step_anew(env, handle, object, direction),
         }
     };
-    step().unwrap_or_else(Failure::reason)
+    step().unwrap_or_else(Failure::cause)
 }
 
 /// As [`step_objects`]. In a table with one object a key, the object comes with a new number, as `[Number | Object]`.

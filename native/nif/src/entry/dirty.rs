@@ -37,11 +37,12 @@ pub fn dirty_call(env: Env, &[name, list]: &[Term; 2]) -> Result<Term, Failure> 
 }
 
 fn call(env: Env, name: Term, list: Term) -> Result<Term, Term> {
+    let refusal = || env.tuple(&[atoms::none(), list]);
     let mut arguments = [Term(0); MAX_ARITY];
     let mut arity = 0;
     let mut rest = list;
     while let Some((argument, tail)) = env.cell(rest) {
-        *arguments.get_mut(arity).ok_or(atoms::none())? = argument;
+        *arguments.get_mut(arity).ok_or_else(refusal)? = argument;
         arity += 1;
         rest = tail;
     }
@@ -50,7 +51,7 @@ fn call(env: Env, name: Term, list: Term) -> Result<Term, Term> {
         .iter()
         .zip(FUNCTIONS)
         .find(|(atom, function)| **atom == name && function.arity as usize == arity && !function.is_dirty())
-        .ok_or(atoms::none())?;
+        .ok_or_else(refusal)?;
     probe!(dirty_begin, function.c_name(), arity);
     let traced = trace::is_on().then(|| {
         (

@@ -1,4 +1,4 @@
-//! Why a native function failed, and what it raises: `error:Cause` with an atom as the cause.
+//! Why a native function failed, and what it raises: `error:{Cause, Arguments}`, with an atom as the cause.
 
 use crate::vm::atoms;
 use crate::vm::Term;
@@ -21,9 +21,9 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The atom that the function raises. Called when the failed call holds no lock and no guard any more.
+    /// The cause, an atom. Called when the failed call holds no lock and no guard any more.
     #[cold]
-    pub fn reason(self) -> Term {
+    pub fn cause(self) -> Term {
         match self {
             Failure::Busy => {
                 // The operating system may have preempted the holder of the lock: give it this processor.

@@ -1,7 +1,7 @@
 //! The native functions of the module `cats_nif`: name, arity and body of each in one list.
 //!
 //! A body is `fn(Env, &[Term; ARITY]) -> Result<Term, Failure>`. Each runs in a panic guard: a panic becomes the Erlang
-//! exception `error:{panic, Text}`, what unwinds for want of memory `error:system_limit`, and the VM goes on.
+//! exception with the cause `{panic, Text}`, what unwinds for want of memory one with `system_limit`, and the VM goes on.
 
 use crate::calls;
 use crate::entry::failure::Failure;
@@ -78,7 +78,7 @@ fn guarded<const ARITY: usize>(
     match catch_unwind(AssertUnwindSafe(|| body(env, arguments))) {
         Ok(Ok(result)) => result,
         Ok(Err(failure)) => failed(env, failure, arguments),
-        Err(payload) => panicked(env, payload),
+        Err(payload) => fail(env, panicked(env, payload), arguments),
     }
 }
 
@@ -94,13 +94,14 @@ fn failed(env: Env, failure: Failure, arguments: &[Term]) -> Term {
     if let (Some(event), Some(&table)) = (event, arguments.first()) {
         calls::again(env, table, event);
     }
-    fail(env, failure.reason())
+    fail(env, failure.cause(), arguments)
 }
 
 /// What a function that failed returns.
 #[cold]
 #[inline(never)]
-fn fail(env: Env, reason: Term) -> Term {
+fn fail(env: Env, cause: Term, arguments: &[Term]) -> Term {
+    let reason = env.tuple(&[cause, env.list(arguments)]);
     match OUTCOME.get() {
         Outcome::Raised => env.raise(reason),
         Outcome::Caught(_) => {
@@ -110,18 +111,19 @@ fn fail(env: Env, reason: Term) -> Term {
     }
 }
 
+/// The cause of a failure by a panic.
 #[cold]
 #[inline(never)]
 fn panicked(env: Env, payload: Box<dyn Any + Send>) -> Term {
     if payload.is::<OutOfMemory>() {
-        return fail(env, Failure::SystemLimit.reason());
+        return Failure::SystemLimit.cause();
     }
     let text = payload
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("unknown");
-    fail(env, env.tuple(&[atoms::panic(), env.binary(text.as_bytes())]))
+    env.tuple(&[atoms::panic(), env.binary(text.as_bytes())])
 }
 
 macro_rules! functions {

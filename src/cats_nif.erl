@@ -113,6 +113,7 @@
     test_compare/2,
     test_equal/2,
     test_hash/1,
+    test_normalized_key/1,
     test_keep/1,
     test_kept/1,
     test_drop/1,
@@ -665,6 +666,9 @@ test_equal(_A, _B) -> erlang:nif_error({not_loaded, none}).
 
 -spec test_hash(term()) -> {Exact :: non_neg_integer(), OfValue :: non_neg_integer()}.
 test_hash(_Term) -> erlang:nif_error({not_loaded, none}).
+
+-spec test_normalized_key(term()) -> binary().
+test_normalized_key(_Term) -> erlang:nif_error(not_loaded).
 
 -spec test_keep(term()) -> reference().
 test_keep(_Term) -> erlang:nif_error({not_loaded, none}).

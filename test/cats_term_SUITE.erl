@@ -14,6 +14,8 @@
     results_are_as_the_vm_has_them/1,
     order_and_equality/1,
     random_order_and_equality/1,
+    normalized_keys/1,
+    normalized_keys_by_erl_nif/1,
     depth/1,
     large_terms/1,
     held_terms_are_freed/1,
@@ -38,6 +40,7 @@
     there_results_are_as_the_vm_has_them/1,
     there_order_and_equality/0,
     there_random_order_and_equality/1,
+    there_normalized_keys/2,
     there_depth/0,
     there_large_terms/0,
     there_held_terms_are_freed/0,
@@ -64,6 +67,8 @@ all() ->
         results_are_as_the_vm_has_them,
         order_and_equality,
         random_order_and_equality,
+        normalized_keys,
+        normalized_keys_by_erl_nif,
         depth,
         large_terms,
         held_terms_are_freed,
@@ -145,6 +150,8 @@ random_terms_come_back(Config) -> in_both_ways(Config, there_random_terms_come_b
 results_are_as_the_vm_has_them(Config) -> there(Config, there_results_are_as_the_vm_has_them, [runs()]).
 order_and_equality(Config) -> in_both_ways(Config, there_order_and_equality).
 random_order_and_equality(Config) -> in_both_ways(Config, there_random_order_and_equality, [runs()]).
+normalized_keys(Config) -> there(Config, there_normalized_keys, [runs(), true]).
+normalized_keys_by_erl_nif(Config) -> there(Config, there_normalized_keys, [runs(), false]).
 depth(Config) -> in_both_ways(Config, there_depth).
 large_terms(Config) -> in_both_ways(Config, there_large_terms).
 held_terms_are_freed(Config) -> in_both_ways(Config, there_held_terms_are_freed).
@@ -405,6 +412,70 @@ agrees(A, B) ->
     (A =/= B orelse HashA =:= HashB) orelse error({hash, A, B}),
     (A /= B orelse ValueA =:= ValueB) orelse error({hash_of_value, A, B}),
     ok.
+
+%% Normalized keys order as the terms do. Pids and references are of this node before and after it gets a name, of an earlier incarnation of
+%% it, and of nodes whose names order below and above.
+there_normalized_keys(Runs, AreTold) ->
+    [AreTold = byte_size(cats_nif:test_normalized_key(Term)) > 1 || Term <- [self(), make_ref(), alias(), atomics:new(1, [])]],
+    Unnamed = identifiers(),
+    Before = [{Term, cats_nif:test_normalized_key(Term)} || Term <- Unnamed],
+    are_ordered(terms() ++ Unnamed, Runs),
+    _ = os:cmd("epmd -daemon"),
+    Name = list_to_atom("cats_term_" ++ os:getpid()),
+    {ok, _} = net_kernel:start([Name, shortnames]),
+    %% What tables keep of terms of this node is still right.
+    Own = [Each || {Term, _} = Each <- Before, is_pid(Term) orelse is_reference(Term), node(Term) =:= node()],
+    [Key = cats_nif:test_normalized_key(Term) || {Term, Key} <- Own],
+    are_ordered(identifiers() ++ [Term || {Term, _} <- Own], Runs),
+    ok = net_kernel:stop().
+
+are_ordered(Terms, Runs) ->
+    Leaves = list_to_tuple(Terms),
+    Any = fun() -> element(rand:uniform(tuple_size(Leaves)), Leaves) end,
+    [begin
+         {A, B, C, D} = {Any(), Any(), Any(), Any()},
+         [is_ordered(X, Y) || {X, Y} <- [{A, B}, {{A, B}, {A, C}}, {{A, B}, {C, D}}, {[A | B], [A | C]}, {{A, B}, {A, B}}]]
+     end || _ <- lists:seq(1, Runs)],
+    Keys = [Any() || _ <- lists:seq(1, 300)] ++ [{Any(), Any()} || _ <- lists:seq(1, 3000)],
+    [Ets, Cats] = [begin
+                       Table = Tables:new(keys, [ordered_set]),
+                       [Tables:insert(Table, {Key}) || Key <- Keys],
+                       Found = [{Tables:lookup(Table, Key), Tables:next(Table, Key)} || Key <- Keys],
+                       All = Tables:tab2list(Table),
+                       Tables:delete(Table),
+                       {Found, All}
+                   end || Tables <- [ets, cats]],
+    true = Ets =:= Cats.
+
+is_ordered(A, B) ->
+    agrees(A, B),
+    {KeyA, KeyB} = {cats_nif:test_normalized_key(A), cats_nif:test_normalized_key(B)},
+    KeyA =:= KeyB orelse (KeyA < KeyB) =:= (A < B) orelse error({normalized_key, A, KeyA, B, KeyB}).
+
+identifiers() ->
+    <<131, Here/binary>> = term_to_binary(self()),
+    Size = byte_size(Here) - 13,
+    <<_, Own:Size/binary, _:64, Creation:32>> = Here,
+    Far = fun(Name) -> <<119, (byte_size(Name)), Name/binary>> end,
+    Nodes = [{Own, Creation}, {Own, Creation bxor 2}, {Own, Creation bxor 16#40000000}, {Far(<<"a@a">>), 3}, {Far(<<"a@a">>), 4},
+             {Far(<<"zz@z">>), 1}],
+    Random = fun() -> rand:uniform(1 bsl rand:uniform(32)) - 1 end,
+    Numbers = [0, 1, 2, 7, 8, 255, 256, 1 bsl 14, (1 bsl 15) - 1, 1 bsl 15, (1 bsl 28) - 1, 1 bsl 28, (1 bsl 32) - 1],
+    Some = [{Serial, Id} || Serial <- [0, 1, 5, 8191, (1 bsl 32) - 1], Id <- Numbers] ++ [{Random(), Random()} || _ <- lists:seq(1, 60)],
+    Pids = [<<88, Node/binary, Id:32, Serial:32, Incarnation:32>> || {Node, Incarnation} <- Nodes, {Serial, Id} <- Some],
+    References = [<<90, 3:16, Node/binary, Incarnation:32, (Random() band 16#3ffff):32, (Random()):32, (Random()):32>>
+                  || {Node, Incarnation} <- Nodes, _ <- lists:seq(1, 20)],
+    %% A pid of this node may have too large a number.
+    Made = fun(Each) ->
+                   try [binary_to_term(<<131, Each/binary>>)]
+                   catch error:badarg -> []
+                   end
+           end,
+    Crafted = lists:flatmap(Made, Pids ++ References),
+    Processes = [spawn(fun() -> ok end) || _ <- lists:seq(1, 50)],
+    Processes ++ Crafted ++ [make_ref() || _ <- lists:seq(1, 20)] ++ [alias() || _ <- lists:seq(1, 10)]
+        ++ [atomics:new(1, []) || _ <- lists:seq(1, 10)] ++ [ets:new(table, []), ets:new(table, [])] ++ erlang:ports()
+        ++ [1, a, {}, <<"a">>].
 
 %% Terms nested deeper than 64 are held: one way or the other, nobody can tell.
 there_depth() ->

@@ -1,6 +1,7 @@
 //! What the VM does for terms. The library installs it once when it is loaded, so this crate does not depend on the VM.
 
 use crate::format::{Class, TermRef};
+use crate::identifier::HeldReference;
 use cats_sync::facade::{AtomicU64, Ordering::Acquire, Ordering::Release};
 use std::cmp::Ordering;
 use std::sync::OnceLock;
@@ -22,6 +23,11 @@ pub struct Host {
     pub compare_mixed: fn(TermRef<'_>, TermRef<'_>) -> Ordering,
     /// Whether two terms of one class are exactly the same. One of them is held and the other is not.
     pub identical_mixed: fn(TermRef<'_>, TermRef<'_>) -> bool,
+    /// The serial and the ID of a pid of another node, and how it orders beside a pid of this node with the same ones. Asked only if the
+    /// [layout](crate::IdentifierLayout) of pids is known, as below.
+    pub foreign_pid: fn(u64) -> ([u32; 2], Ordering),
+    /// What orders a held reference beside references of this node.
+    pub held_reference: fn(u64) -> HeldReference,
     /// Appends the bits of a held bit string, and returns their number. Unused bits of the last byte are zero.
     pub bits: fn(u64, &mut Vec<u8>) -> usize,
     /// Retains a term of a new stored object: copies it, and [relocates](Held::relocate) the words to the copy. The term belongs to the

@@ -10,6 +10,7 @@ mod equal;
 mod format;
 mod hash;
 mod host;
+mod identifier;
 mod in_place;
 pub mod lease;
 mod normalized_key;
@@ -23,10 +24,11 @@ pub use builder::{Builder, Item, Room};
 pub use equal::{equal, equal_elements};
 pub use format::{
     is_immediate, small, vm_word_at, Class, Elements, Fun, Integer, List, Map, Shared, TermRef, View, ALIAS, BOTTOM,
-    MAX_ARITY, NIL, TOP,
+    MAX_ARITY, NIL, PLAIN_REFERENCE, TOP,
 };
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_of_part, key_word_ordered, mix};
 pub use host::{install, Held, Host, Retained};
+pub use identifier::{learn_identifiers, HeldReference, IdentifierLayout};
 pub use in_place::{ChangingRef, NewElement, Rebuilt, Scratch, ShortItem, State, CHANGING_LIMIT, SCRATCH_WORDS};
 pub use normalized_key::{head, heads, normalize};
 pub use order::compare;

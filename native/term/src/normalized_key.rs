@@ -9,7 +9,10 @@
 //! | `[]` | class |
 //! | list | class, elements as below, the end as below |
 //! | bit string | class, bytes with 0 written as 0 255, then 0 and the number of bits of the last byte |
-//! | others, and terms nested deeper than 16 levels | class; ends the key |
+//! | pid | class, serial and ID as numbers, node as below; ends the key if it is of another node |
+//! | reference of this node | class, node as below, its three lowest numbers, the last one first |
+//! | reference of another node | class, node as below; ends the key |
+//! | others, terms of these two classes if their [layout](crate::IdentifierLayout) is not known, and terms nested deeper than 16 levels | class; ends the key |
 //! | [`BOTTOM`] | nothing; ends the key |
 //! | `TOP` | 255; ends the key |
 //!
@@ -37,13 +40,24 @@
 //! | any other element | 252 and the element |
 //! | a tail that orders above lists | 253 and the tail |
 //!
+//! The node of a pid or a reference is one byte. An alias may have more than three numbers, and references with less order below it:
+//!
+//! | node | byte |
+//! |---|---|
+//! | orders below this one | 1 |
+//! | this one | 2 |
+//! | this one, with more numbers that are not all 0 | 3, and the 8 bytes of these two |
+//! | orders above this one | 4 |
+//!
 //! No byte string is a proper prefix of another one. Each shows by its own bytes where it ends. A class that ends the key does so wherever it
 //! stands. So strings may be compared eight bytes at a time, filled up with zeros.
 
 use crate::format::{as_chunks, padded, Class, Elements, Integer, TermRef, View, BOTTOM, NIL};
 use crate::host::{host, Held};
+use crate::identifier::{identifiers, HeldReference};
 use crate::number::Whole;
 use std::cell::Cell;
+use std::cmp::Ordering;
 use std::mem::MaybeUninit;
 
 /// Terms nested deeper end the key. Tuples, lists and maps are held only at greater depths than this.
@@ -69,6 +83,11 @@ const ELEMENT: i64 = 248;
 const HIGH_ELEMENT: u8 = 252;
 const HIGH_TAIL: u8 = 253;
 const FRACTION_ELEMENT: u8 = 255;
+
+const NODE_BELOW: u8 = 1;
+const THIS_NODE: u8 = 2;
+const THIS_NODE_MORE: u8 = 3;
+const NODE_ABOVE: u8 = 4;
 
 const fn class_byte(class: Class) -> u8 {
     ATOM + (class as u8 - Class::Atom as u8)
@@ -350,6 +369,27 @@ impl<'a> Window<'a> {
         self.put_word((size as u64) << (8 * zeros), 8 - zeros);
     }
 
+    /// Writes the serial, the ID and the node of a pid.
+    #[inline(always)]
+    fn put_pid(&mut self, [serial, id]: [u32; 2], node: u8) {
+        self.put_small(serial.into());
+        self.put_small(id.into());
+        self.put_byte(node);
+    }
+
+    /// Writes the numbers of a reference of this node: the highest two, the next two, and the lowest one.
+    #[inline(always)]
+    fn put_reference(&mut self, high: u64, middle: u64, low: u32) {
+        if high == 0 {
+            self.put_byte(THIS_NODE);
+        } else {
+            self.put_byte(THIS_NODE_MORE);
+            self.put_word(high, 8);
+        }
+        self.put_word(middle, 8);
+        self.put_word(u64::from(low) << 32, 4);
+    }
+
     /// Writes the bytes that precede an element of a list. Returns true if these are all bytes of the element.
     #[inline(always)]
     fn put_place(&mut self, element: TermRef<'_>) -> bool {
@@ -555,6 +595,13 @@ fn put_immediate(out: Window<'_>, word: u64) -> (Window<'_>, bool) {
                 out.put_byte(0);
             }
         },
+        Class::Pid => {
+            out.put_class(class);
+            if let Some(layout) = identifiers() {
+                out.put_pid(layout.parts(layout.number(word)), THIS_NODE);
+                return (out, false);
+            }
+        }
         _ => out.put_class(class),
     }
     (out, !matches!(class, Class::Number | Class::Atom | Class::Nil))
@@ -584,6 +631,10 @@ fn put_other<'a>(out: Window<'a>, view: View<'_>, is_deepest: bool) -> (Window<'
             out.put_class(Class::BitString);
             (put_held_bits(out, held), false)
         }
+        View::Held(class @ (Class::Pid | Class::Reference), held) if identifiers().is_some() => {
+            out.put_class(class);
+            put_held_identifier(out, class, held.term())
+        }
         View::Held(class, _) => {
             out.put_class(class);
             (out, true)
@@ -592,8 +643,37 @@ fn put_other<'a>(out: Window<'a>, view: View<'_>, is_deepest: bool) -> (Window<'
             out.put_class(Class::Fun);
             (out, true)
         }
-        _ => {
+        View::Reference(words) => {
             out.put_class(Class::Reference);
+            let numbers = identifiers().map(|layout| layout.reference_numbers(words));
+            if let Some((high, middle, low)) = numbers {
+                out.put_reference(high, middle, low);
+            }
+            (out, numbers.is_none())
+        }
+        _ => unreachable!("other terms are written elsewhere"),
+    }
+}
+
+/// Writes a pid or a reference that is held, without its class. Returns true if it ends the key.
+fn put_held_identifier(out: Window<'_>, class: Class, term: u64) -> (Window<'_>, bool) {
+    let mut out = out;
+    let node = |order| match order {
+        Ordering::Less => NODE_BELOW,
+        _ => NODE_ABOVE,
+    };
+    if class == Class::Pid {
+        let (parts, order) = (host().foreign_pid)(term);
+        out.put_pid(parts, node(order));
+        return (out, true);
+    }
+    match (host().held_reference)(term) {
+        HeldReference::Here([first, second, third]) => {
+            out.put_reference(0, u64::from(third) << 32 | u64::from(second), first);
+            (out, false)
+        }
+        HeldReference::Elsewhere(order) => {
+            out.put_byte(node(order));
             (out, true)
         }
     }

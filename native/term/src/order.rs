@@ -13,6 +13,7 @@
 use crate::equal::equal_elements;
 use crate::format::{vm_word_at, Class, Elements, List, Map, Shared, TermRef, View};
 use crate::host::host;
+use crate::identifier::{compare_pids, compare_references};
 use crate::number::{compare_floats, Number};
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
@@ -43,12 +44,18 @@ fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     if a.same_place(b) {
         return Equal;
     }
+    if let Some(order) = compare_pids(a.word(), b.word()) {
+        return order;
+    }
     // Keys of ordered tables that are no single words are mostly tuples.
     if let (Some(a), Some(b)) = (a.as_tuple(), b.as_tuple()) {
         return a.len().cmp(&b.len()).then_with(|| compare_elements(a, b, exact));
     }
     match (a.view(), b.view()) {
         (View::Float(a), View::Float(b)) if !exact => compare_floats(a, b),
+        (View::Reference(a), View::Reference(b)) => {
+            compare_references(a, b).unwrap_or_else(|| (host().compare)(vm_word_at(a), vm_word_at(b)))
+        }
         (View::List(a), View::List(b)) => compare_lists(a, b, exact),
         (View::Map(a), View::Map(b)) => a.keys.len().cmp(&b.keys.len()).then_with(|| compare_maps(a, b, exact)),
         (View::Binary(a) | View::SharedBinary(_, a), View::Binary(b) | View::SharedBinary(_, b)) => a.cmp(b),

@@ -1,14 +1,19 @@
 //! A host for tests without a VM. Its atoms and held terms live in tables of this file.
 
-use crate::{compare, equal, hash, install, mix, Builder, Held, Host, Retained, TermRef};
+use crate::{
+    compare, equal, hash, install, learn_identifiers, mix, Builder, Held, HeldReference, Host, IdentifierLayout,
+    Retained, TermRef,
+};
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// A term as this "VM" has it.
 pub enum Form {
-    /// A reference, fun, external pid or external port. Only its order is known.
+    /// A reference, fun, external pid or external port. Only its order is known: see [`foreign_pid`] and [`held_reference`].
     Opaque(u64),
+    /// A plain reference.
+    Plain(u64),
     /// Bits, and their number. Unused bits of the last byte are zero.
     Bits(Vec<u8>, usize),
     /// A reference-counted binary.
@@ -46,15 +51,56 @@ impl Heap {
     }
 }
 
+/// How pids of this host look.
+pub const LAYOUT: IdentifierLayout = IdentifierLayout {
+    id_bits: 5,
+    bits: 28,
+    rotated: 10,
+    by: 3,
+    counts_processes: true,
+};
+
+/// The number of an opaque term that is a pid of another node, and how it orders beside a pid of this node with that number.
+pub fn foreign_pid(opaque: u64) -> (u64, Ordering) {
+    (opaque / 2, (2 * (opaque % 2)).cmp(&1))
+}
+
+/// What orders an opaque term that is a reference. A few are of this node.
+pub fn held_reference(opaque: u64) -> HeldReference {
+    match opaque {
+        ..2 => HeldReference::Elsewhere(Ordering::Less),
+        2..4 => HeldReference::Here([2 * opaque as u32, opaque as u32 / 3, 0]),
+        _ => HeldReference::Elsewhere(Ordering::Greater),
+    }
+}
+
+/// Compares an opaque term that is a reference with a plain one.
+fn compare_with_plain(opaque: u64, number: u64) -> Ordering {
+    match held_reference(opaque) {
+        HeldReference::Elsewhere(order) => order,
+        HeldReference::Here(numbers) => numbers.iter().rev().cmp(plain_numbers(number).iter().rev()),
+    }
+}
+
 /// Installs this host, once for all tests of a process.
 pub fn install_test_host(zeros_identical: bool) {
+    learn_identifiers(LAYOUT);
     install(Host {
         compare: |a, b| {
             let (x, y) = (form(a), form(b));
             match (x.as_deref(), y.as_deref()) {
                 (Some(x), Some(y)) => compare_forms(x, y),
                 (None, None) if is_atom(a) && is_atom(b) => atom_text(a).cmp(atom_text(b)),
-                // Local pids and ports order by number, and before external ones.
+                (None, None) if is_pid(a) && is_pid(b) => LAYOUT.number(a).cmp(&LAYOUT.number(b)),
+                (Some(Form::Opaque(opaque)), None) if is_pid(b) => {
+                    let (number, order) = foreign_pid(*opaque);
+                    number.cmp(&LAYOUT.number(b)).then(order)
+                }
+                (None, Some(Form::Opaque(opaque))) if is_pid(a) => {
+                    let (number, order) = foreign_pid(*opaque);
+                    LAYOUT.number(a).cmp(&number).then(order.reverse())
+                }
+                // Local ports order by number, and before external ones.
                 (None, None) => a.cmp(&b),
                 (x, y) => x.is_some().cmp(&y.is_some()),
             }
@@ -69,6 +115,17 @@ pub fn install_test_host(zeros_identical: bool) {
         zeros_identical,
         compare_mixed: |a, b| expanded(a, |a| expanded(b, |b| compare(a, b))),
         identical_mixed: |a, b| expanded(a, |a| expanded(b, |b| equal(a, b))),
+        foreign_pid: |word| match form(word).as_deref() {
+            Some(Form::Opaque(opaque)) => {
+                let (number, order) = foreign_pid(*opaque);
+                (LAYOUT.parts(number), order)
+            }
+            _ => panic!("no pid of another node"),
+        },
+        held_reference: |word| match form(word).as_deref() {
+            Some(Form::Opaque(opaque)) => held_reference(*opaque),
+            _ => panic!("no held reference"),
+        },
         bits: |word, out| match form(word).as_deref() {
             Some(Form::Bits(bytes, bits)) => {
                 out.extend_from_slice(bytes);
@@ -114,25 +171,34 @@ fn is_atom(word: u64) -> bool {
 
 /// Words above this are addresses of plain references.
 const ADDRESSES: u64 = 1 << 32;
-/// Added to the number of plain references, so that they order after the other opaque terms.
-const PLAIN: u64 = 1 << 20;
+/// The numbers of a plain reference. They grow with the one that is given.
+fn plain_numbers(number: u64) -> [u32; 3] {
+    let number = number as u32;
+    [2 * number + 1, number / 2, number / 4]
+}
 
 /// The words of a plain reference.
 pub fn plain_reference(number: u64) -> [u64; 3] {
-    [0x90, number, !number]
+    let [first, second, third] = plain_numbers(number).map(u64::from);
+    [0x90, first << 32 | u64::from(u32::MAX), third << 32 | second]
 }
 
 /// The number of a plain reference.
 pub fn plain_number(words: &[u64]) -> u64 {
-    assert_eq!(words, plain_reference(words[1]));
-    words[1]
+    let number = words[1] >> 33;
+    assert_eq!(words, plain_reference(number));
+    number
+}
+
+fn is_pid(word: u64) -> bool {
+    word & 0xf == 3
 }
 
 fn form(word: u64) -> Option<Arc<Form>> {
     if word & 3 == 2 && word > ADDRESSES {
         // SAFETY: a word of this kind above `ADDRESSES` is the address of a plain reference.
         let words = unsafe { std::slice::from_raw_parts((word & !3) as *const u64, 3) };
-        return Some(Arc::new(Form::Opaque(PLAIN + plain_number(words))));
+        return Some(Arc::new(Form::Plain(plain_number(words))));
     }
     let heap = heap();
     heap.terms.get(&word).or_else(|| heap.retained.get(&word)).cloned()
@@ -141,6 +207,7 @@ fn form(word: u64) -> Option<Arc<Form>> {
 fn hash_form(form: &Form) -> u64 {
     match form {
         Form::Opaque(number) => *number,
+        Form::Plain(number) => !number,
         Form::Compound(builder) => hash(builder.as_key()),
         bits => bits_of(bits)
             .into_iter()
@@ -150,7 +217,9 @@ fn hash_form(form: &Form) -> u64 {
 
 fn compare_forms(a: &Form, b: &Form) -> Ordering {
     match (a, b) {
-        (Form::Opaque(a), Form::Opaque(b)) => a.cmp(b),
+        (Form::Opaque(a), Form::Opaque(b)) | (Form::Plain(a), Form::Plain(b)) => a.cmp(b),
+        (Form::Opaque(a), Form::Plain(b)) => compare_with_plain(*a, *b),
+        (Form::Plain(a), Form::Opaque(b)) => compare_with_plain(*b, *a).reverse(),
         (Form::Compound(a), Form::Compound(b)) => compare(a.as_key(), b.as_key()),
         (a, b) => bits_of(a).cmp(&bits_of(b)),
     }

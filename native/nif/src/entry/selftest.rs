@@ -124,6 +124,15 @@ pub fn equal(env: Env, terms: &[Term; 2]) -> Result<Term, Failure> {
     })
 }
 
+/// The beginning of the term's normalized key.
+pub fn normalized_key(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
+    let mut builder = Builder::new();
+    encode::key(env, term, &mut builder)?;
+    let mut bytes = Vec::new();
+    cats_term::normalize(builder.as_key(), &mut bytes, 100);
+    Ok(env.binary(&bytes))
+}
+
 /// The hash of the exact term, and that of its value.
 pub fn hash(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     let mut builder = Builder::new();

@@ -2,11 +2,11 @@
 
 use crate::decode;
 use crate::held;
-use crate::layout::binary;
+use crate::layout::{binary, identifier};
 use crate::vm::external;
 use crate::vm::{Env, Term};
 use cats_sync::slab;
-use cats_term::{Host, TermRef};
+use cats_term::{vm_word_at, HeldReference, Host, TermRef, PLAIN_REFERENCE};
 use rustler::sys::*;
 use std::cmp::Ordering;
 
@@ -22,6 +22,8 @@ pub fn install(env: Env) {
         zeros_identical: identical(zeros.0, zeros.1),
         compare_mixed: |a, b| Workspace::new().with(a, b, compare),
         identical_mixed: |a, b| Workspace::new().with(a, b, identical),
+        foreign_pid,
+        held_reference,
         bits: |term, bits| {
             let workspace = Workspace::new();
             let bytes = slab::needed(external::of(workspace.env(), Term(term)));
@@ -35,7 +37,7 @@ pub fn install(env: Env) {
     });
 }
 
-fn compare(a: Term, b: Term) -> Ordering {
+pub fn compare(a: Term, b: Term) -> Ordering {
     // SAFETY: the terms live during the call.
     unsafe { enif_compare(a.raw(), b.raw()) }.cmp(&0)
 }
@@ -43,6 +45,28 @@ fn compare(a: Term, b: Term) -> Ordering {
 fn identical(a: Term, b: Term) -> bool {
     // SAFETY: the terms live during the call.
     unsafe { enif_is_identical(a.raw(), b.raw()) != 0 }
+}
+
+fn foreign_pid(pid: u64) -> ([u32; 2], Ordering) {
+    let pid = Term(pid);
+    // SAFETY: the layout of pids is known, and the term lives during the call.
+    let parts = unsafe { identifier::foreign_parts(pid) }.expect("all pids of other nodes have the same layout");
+    let same = identifier::layout().and_then(|layout| Some(Term(layout.word(layout.number_of(parts)?))));
+    // Where no pid of this node has these numbers, the order does not matter.
+    (parts, same.map_or(Ordering::Less, |same| compare(pid, same)))
+}
+
+fn held_reference(reference: u64) -> HeldReference {
+    let reference = Term(reference);
+    // SAFETY: as in `foreign_pid`. All plain references and aliases are stored, not held.
+    match unsafe { identifier::numbers_here(reference) } {
+        Some(numbers) => HeldReference::Here(numbers),
+        None => {
+            // Any reference of this node will do, as nodes are compared first.
+            static HERE: [u64; 3] = [PLAIN_REFERENCE, u32::MAX as u64, 0];
+            HeldReference::Elsewhere(compare(reference, Term(vm_word_at(&HERE))))
+        }
+    }
 }
 
 /// Appends the text of an atom, given its word, in UTF-8.

@@ -12,6 +12,7 @@
 pub mod binary;
 pub mod equal;
 pub mod fun;
+pub mod identifier;
 pub mod tree;
 
 use crate::vm::external;
@@ -416,6 +417,7 @@ fn learn_others(env: Env, release: u32) {
     PAIRS.store(pairs, Ordering::Relaxed);
     fun::learn(env, release);
     REFERENCE.store(references(env).unwrap_or(UNKNOWN), Ordering::Relaxed);
+    identifier::learn(env);
     binary::learn(env);
 }
 

@@ -116,6 +116,33 @@ pub fn node_text(bytes: &[u8], text: &mut Vec<u8>) -> Option<()> {
     }
 }
 
+/// A pid with this serial and ID, otherwise like the one whose external format is `pid`. These bits of its creation are changed. Nothing if
+/// the VM refuses such a pid.
+pub fn pid_like(env: Env, pid: &[u8], [serial, id]: [u32; 2], changed: u32) -> Option<Term> {
+    let [VERSION, NEW_PID_EXT, ..] = pid else {
+        return None;
+    };
+    let (rest, creation) = pid.split_last_chunk()?;
+    let (node, _) = rest.split_last_chunk::<8>()?;
+    let creation = u32::from_be_bytes(*creation) ^ changed;
+    let numbers = [id, serial, creation].map(u32::to_be_bytes);
+    let bytes = [node, numbers.as_flattened()].concat();
+    let mut term = MaybeUninit::uninit();
+    // SAFETY: the term is written when the call succeeds.
+    unsafe {
+        (enif_binary_to_term(env.raw(), bytes.as_ptr().cast_mut(), bytes.len(), term.as_mut_ptr(), 0) != 0)
+            .then(|| Term::from_raw(term.assume_init()))
+    }
+}
+
+/// The numbers of a reference that has three. `bytes` is its external format. Nothing for other terms.
+pub fn reference_numbers(bytes: &[u8]) -> Option<[u32; 3]> {
+    let [VERSION, NEWER_REFERENCE_EXT, 0, 3, .., a0, a1, a2, a3, b0, b1, b2, b3, c0, c1, c2, c3] = bytes else {
+        return None;
+    };
+    Some([[*a0, *a1, *a2, *a3], [*b0, *b1, *b2, *b3], [*c0, *c1, *c2, *c3]].map(u32::from_be_bytes))
+}
+
 /// The arity of a fun. `bytes` is its external format. Nothing for other terms.
 pub fn fun_arity(bytes: &[u8]) -> Option<u64> {
     match bytes {

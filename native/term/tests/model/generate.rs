@@ -114,9 +114,9 @@ pub fn term() -> impl Strategy<Value = Model> {
     let classes = vec![Class::Reference, Class::Fun, Class::Port, Class::Pid, Class::Record];
     let leaf = prop_oneof![
         8 => orderable_leaf(),
-        1 => (select(classes), 0u64..3).prop_map(|(class, number)| Opaque(class, number)),
-        1 => (0u64..3).prop_map(Plain),
-        1 => (0u64..3).prop_map(LocalPid),
+        1 => (select(classes), 0u64..8).prop_map(|(class, number)| Opaque(class, number)),
+        1 => (0u64..8).prop_map(Plain),
+        1 => prop_oneof![0u64..4, (0u32..28).prop_map(|bit| 1 << bit), 0u64..1 << 28].prop_map(LocalPid),
         1 => (0u64..3).prop_map(LocalPort),
     ];
     leaf.prop_recursive(3, 24, 4, |inner| {

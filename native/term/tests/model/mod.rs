@@ -6,9 +6,10 @@ mod units;
 
 use crate::ZEROS_IDENTICAL;
 use cats_term::test_host::{
-    atom, atom_text, held_form, hold, install_test_host, plain_number, plain_reference, record, Form,
+    atom, atom_text, foreign_pid, held_form, held_reference, hold, install_test_host, plain_number, plain_reference,
+    record, Form, LAYOUT,
 };
-use cats_term::{small, Builder, Class, Shared, TermRef, View, NIL};
+use cats_term::{small, Builder, Class, HeldReference, Shared, TermRef, View, NIL};
 use num_bigint::{BigInt, BigUint, Sign};
 use num_rational::BigRational;
 use num_traits::ToPrimitive;
@@ -96,11 +97,20 @@ impl Model {
             (Float(_), Int(_)) => other.compare(self, exact).reverse(),
             (Atom(a), Atom(b)) => a.as_bytes().cmp(b.as_bytes()),
             (Opaque(class, a), Opaque(other, b)) if class == other => a.cmp(b),
-            (Plain(_), Opaque(Class::Reference, _)) => Ordering::Greater,
-            (Opaque(Class::Reference, _), Plain(_)) => Ordering::Less,
+            (Plain(a), Opaque(Class::Reference, b)) => match held_reference(*b) {
+                HeldReference::Elsewhere(order) => order.reverse(),
+                HeldReference::Here([low, ..]) => (2 * a + 1).cmp(&low.into()),
+            },
+            (LocalPid(a), Opaque(Class::Pid, b)) => {
+                let (number, order) = foreign_pid(*b);
+                a.cmp(&number).then(order.reverse())
+            }
+            (Opaque(Class::Reference, _), Plain(_)) | (Opaque(Class::Pid, _), LocalPid(_)) => {
+                other.compare(self, exact).reverse()
+            }
             (Plain(a), Plain(b)) | (LocalPid(a), LocalPid(b)) | (LocalPort(a), LocalPort(b)) => a.cmp(b),
-            (LocalPid(_), Opaque(Class::Pid, _)) | (LocalPort(_), Opaque(Class::Port, _)) => Ordering::Less,
-            (Opaque(Class::Pid, _), LocalPid(_)) | (Opaque(Class::Port, _), LocalPort(_)) => Ordering::Greater,
+            (LocalPort(_), Opaque(Class::Port, _)) => Ordering::Less,
+            (Opaque(Class::Port, _), LocalPort(_)) => Ordering::Greater,
             (Tuple(a), Tuple(b)) => a.len().cmp(&b.len()).then_with(|| each(a, b)),
             (List(a, a_tail), List(b, b_tail)) => each(a, b).then_with(|| match a.len().cmp(&b.len()) {
                 Ordering::Equal => a_tail.compare(b_tail, exact),
@@ -137,7 +147,7 @@ impl Model {
             Float(value) => builder.float(*value),
             Atom(text) => atom(text),
             LocalPort(number) => number << 4 | 7,
-            LocalPid(number) => number << 4 | 3,
+            LocalPid(number) => LAYOUT.word(*number),
             Nil => NIL,
             Tuple(elements) => {
                 let item = builder.tuple(elements.len());
@@ -211,7 +221,7 @@ impl Model {
             View::Immediate(word) => match Class::of_immediate(word) {
                 Class::Number => Int(term.small().unwrap().into()),
                 Class::Atom => Atom(atom_text(word)),
-                Class::Pid => LocalPid(word >> 4),
+                Class::Pid => LocalPid(LAYOUT.number(word)),
                 Class::Port => LocalPort(word >> 4),
                 Class::Nil => Nil,
                 class => panic!("an immediate {class:?}"),
@@ -249,7 +259,7 @@ impl Model {
                 Form::Opaque(number) => Opaque(class, *number),
                 Form::Bits(bytes, bits) => Bits(bytes.clone(), *bits),
                 Form::Compound(inner) => Deep(Box::new(Model::read(inner.as_key()))),
-                Form::Shared(_) => panic!("not in a shared binary"),
+                Form::Plain(_) | Form::Shared(_) => panic!("not in a shared binary"),
             },
         }
     }

@@ -27,7 +27,7 @@ fn the_order_of_types() {
         LocalPort(1),
         Opaque(Class::Port, 1),
         LocalPid(1),
-        Opaque(Class::Pid, 1),
+        Opaque(Class::Pid, 3),
         Tuple(vec![int(1)]),
         Opaque(Class::Record, 1),
         Map(vec![]),
@@ -358,8 +358,8 @@ fn what_normalized_keys_cannot_tell_ends_them() {
     let map = |key| Map(vec![(int(key), Nil)]);
     let deep = || Tuple(vec![(0..16).fold(Nil, |inner, _| Tuple(vec![inner]))]);
     for (a, b) in [
-        (Opaque(Class::Reference, 1), Opaque(Class::Reference, 2)),
-        (LocalPid(1), LocalPid(2)),
+        (Opaque(Class::Reference, 0), Opaque(Class::Reference, 1)),
+        (Opaque(Class::Port, 1), LocalPort(2)),
         (map(1), map(2)),
         (Deep(Box::new(deep())), Deep(Box::new(deep()))),
         (deep(), deep()),
@@ -373,6 +373,12 @@ fn what_normalized_keys_cannot_tell_ends_them() {
         (Map(vec![]), map(1)),
         (Map(vec![]), Map(vec![])),
         (Tuple(vec![Nil]), Tuple(vec![Nil])),
+        (LocalPid(1 << 20), LocalPid(1 << 20)),
+        (LocalPid(1), LocalPid(2)),
+        (LocalPid(1), Opaque(Class::Pid, 3)),
+        (Plain(3), Plain(3)),
+        (Plain(3), Plain(4)),
+        (Opaque(Class::Reference, 2), Opaque(Class::Reference, 2)),
     ] {
         let same = a.same(&b);
         let (a, b) = if same {

@@ -109,14 +109,24 @@ fn map(pairs: Vec<(Model, Model)>) -> Model {
     Map(pairs)
 }
 
+/// A pid or a reference, of this node or another one.
+fn identifier() -> impl Strategy<Value = Model> {
+    let class = select(vec![Class::Reference, Class::Pid]);
+    let number = prop_oneof![0u64..4, (0u32..28).prop_map(|bit| 1 << bit), 0u64..1 << 28];
+    prop_oneof![
+        1 => (class, 0u64..8).prop_map(|(class, number)| Opaque(class, number)),
+        1 => (0u64..8).prop_map(Plain),
+        2 => number.prop_map(LocalPid),
+    ]
+}
+
 /// Terms of all kinds.
 pub fn term() -> impl Strategy<Value = Model> {
-    let classes = vec![Class::Reference, Class::Fun, Class::Port, Class::Pid, Class::Record];
+    let classes = vec![Class::Fun, Class::Port, Class::Record];
     let leaf = prop_oneof![
         8 => orderable_leaf(),
         1 => (select(classes), 0u64..8).prop_map(|(class, number)| Opaque(class, number)),
-        1 => (0u64..8).prop_map(Plain),
-        1 => prop_oneof![0u64..4, (0u32..28).prop_map(|bit| 1 << bit), 0u64..1 << 28].prop_map(LocalPid),
+        2 => identifier(),
         1 => (0u64..3).prop_map(LocalPort),
     ];
     leaf.prop_recursive(3, 24, 4, |inner| {
@@ -201,6 +211,8 @@ pub fn pair() -> impl Strategy<Value = (Model, Model)> {
         3 => (term(), term()),
         3 => (number(), number()),
         1 => (bit_string(), bit_string()),
+        1 => (identifier(), identifier()),
+        1 => (identifier(), identifier(), number(), number()).prop_map(|(a, b, x, y)| (Tuple(vec![a, x]), Tuple(vec![b, y]))),
         1 => term().prop_map(|a| (a.clone(), a)),
         1 => term().prop_map(|a| (with_other_numbers(&a), a)),
         2 => (prop::collection::vec(orderable_leaf(), 1..4), orderable_leaf()).prop_map(|(a, other)| {

@@ -156,13 +156,12 @@ impl<const N: usize> Stripes<N> {
 
     /// The sums of all additions and of all removals. The words only grow, so equal sums mean equal words.
     fn collect(stripes: &[Stripe<N>], counter: usize) -> (u64, u64) {
-        let pairs = || stripes.iter().map(|stripe| &stripe.0[counter]);
         // Acquire: the loads of the second collect come after those of the first.
         let total = |sum: u64, word: &AtomicU64| sum.wrapping_add(word.load(Ordering::Acquire));
-        (
-            pairs().map(|pair| &pair.added).fold(0, total),
-            pairs().map(|pair| &pair.removed).fold(0, total),
-        )
+        stripes.iter().fold((0, 0), |(added, removed), stripe| {
+            let pair = &stripe.0[counter];
+            (total(added, &pair.added), total(removed, &pair.removed))
+        })
     }
 
     #[cold]

@@ -330,13 +330,20 @@ functions() ->
            {'/=', 2}, {'=:=', 2}, {'=/=', 2}, {'not', 1}, {'xor', 2}],
     [Function || {Name, Arity} = Function <- All -- faulty(), is_known(list_to_tuple([Name | lists:duplicate(Arity, 1)]))].
 
-%% Functions in which the running OTP has faults that a newer one does not have: integers of floats at the border of
-%% small integers, the sign of abs(-0.0).
+%% Functions in which the running OTP differs from a newer one: integers of floats at the border of small integers, the
+%% sign of abs(-0.0), parts of bit strings that are no binaries.
 faulty() ->
     Rounding = [{round, 1}, {trunc, 1}, {floor, 1}, {ceil, 1}],
     Border = get(border),
     [Function || Function <- Rounding, round(float(Border)) =/= Border] ++
-        [{abs, 1} || <<(abs(Border * -0.0 * Border))/float>> =/= <<0.0/float>>].
+        [{abs, 1} || <<(abs(Border * -0.0 * Border))/float>> =/= <<0.0/float>>] ++
+        [{binary_part, Arity} || takes_part(<<Border:65>>), Arity <- [2, 3]].
+
+takes_part(Bits) ->
+    try binary_part(Bits, 0, 1) of
+        _ -> true
+    catch error:badarg -> false
+    end.
 
 is_known(Call) ->
     try ets:match_spec_compile([{'_', [], [Call]}]) of

@@ -218,7 +218,7 @@ impl Program {
                 }
                 item.word()
             }
-            Pattern::Any | Pattern::Bound(_) | Pattern::Map(_) | Pattern::Deep(_) => {
+            Pattern::Any | Pattern::Bound(_) | Pattern::Map(_) => {
                 *bound = false;
                 open
             }

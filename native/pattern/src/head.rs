@@ -4,7 +4,7 @@
 use crate::arena::Arena;
 use crate::name::{name, Name};
 use crate::program::{Invalid, Spec, Vm};
-use cats_term::{equal, Class, Elements, List, Map, TermRef, View};
+use cats_term::{equal, Elements, List, Map, TermRef, View};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
@@ -17,9 +17,6 @@ pub(crate) enum Pattern {
     Bound(usize),
     /// Exactly this term of the specification, given by its word.
     Constant(u64),
-    /// A held tuple, list or map of the specification, or a fun with one in its environment. Whether such a term is held depends on the
-    /// depth at which it stands, so it cannot be looked up as a key.
-    Deep(u64),
     /// A float of the specification, compared by its bits. The VM does so in heads too: there 0.0 does not match -0.0.
     Float(u64),
     Tuple(Vec<Pattern>),
@@ -102,7 +99,6 @@ impl Pattern {
                 Pattern::Map(pairs)
             }
             View::Float(_) => Pattern::Float(word),
-            _ if has_deep(term) => Pattern::Deep(word),
             _ => Pattern::Constant(word),
         })
     }
@@ -122,7 +118,7 @@ impl Pattern {
     /// Whether the pattern has no variable, no `'_'` and no map. Then exactly one term matches it.
     pub(crate) fn is_ground(&self) -> bool {
         match self {
-            Pattern::Any | Pattern::Bind(_) | Pattern::Bound(_) | Pattern::Map(_) | Pattern::Deep(_) => false,
+            Pattern::Any | Pattern::Bind(_) | Pattern::Bound(_) | Pattern::Map(_) => false,
             Pattern::Constant(_) | Pattern::Float(_) => true,
             Pattern::Tuple(elements) => elements.iter().all(Self::is_ground),
             Pattern::List(elements, tail) => elements.iter().all(Self::is_ground) && tail.is_ground(),
@@ -139,29 +135,8 @@ impl Pattern {
                 tail.use_variables(used);
             }
             Pattern::Map(pairs) => pairs.iter().for_each(|(_, value)| value.use_variables(used)),
-            Pattern::Any | Pattern::Bind(_) | Pattern::Constant(_) | Pattern::Deep(_) | Pattern::Float(_) => {}
+            Pattern::Any | Pattern::Bind(_) | Pattern::Constant(_) | Pattern::Float(_) => {}
         }
-    }
-}
-
-/// Whether a term that is no tuple, list or map is held because it is nested too deep, or is a fun with such a term in its environment. The
-/// recursion is as deep as the term: at most the 64 levels of stored terms.
-fn has_deep(term: TermRef<'_>) -> bool {
-    match term.view() {
-        View::Held(Class::Tuple | Class::List | Class::Map, _) => true,
-        View::Fun(fun) => fun.env.iter().any(has_deep_part),
-        _ => false,
-    }
-}
-
-/// The same of a part of a fun's environment, in any of its parts. A fun that is held there is nested too deep as well.
-fn has_deep_part(term: TermRef<'_>) -> bool {
-    match term.view() {
-        View::Tuple(elements) => elements.iter().any(has_deep_part),
-        View::List(list) => list.elements().iter().any(has_deep_part) || has_deep_part(list.tail()),
-        View::Map(map) => map.keys.iter().chain(map.values.iter()).any(has_deep_part),
-        View::Held(Class::Fun, _) => true,
-        _ => has_deep(term),
     }
 }
 

@@ -21,19 +21,29 @@ impl Program {
         if matches!(body, Expression::Object) {
             return true;
         }
-        let Pattern::Tuple(head) = &clause.head else {
+        let Some(key) = self.key(clause, position) else {
             return false;
         };
-        let Some(key) = head.get(position) else { return false };
         match body {
             Expression::Tuple(elements) => elements
                 .get(position)
                 .is_some_and(|element| self.yields(key, element) || self.is_key_of_object(element, position)),
             Expression::Constant(word) => match self.constant(*word).view() {
-                View::Tuple(elements) => elements.len() > position && self.is_only(key, elements.get(position)),
+                View::Tuple(elements) => elements.len() > position && key.is_only(elements.get(position)),
                 _ => false,
             },
             _ => false,
+        }
+    }
+
+    /// The key in the clause's head.
+    fn key<'a>(&'a self, clause: &'a Clause, position: usize) -> Option<Part<'a>> {
+        match (&clause.head, self.constant(clause.word).view()) {
+            (Pattern::Tuple(patterns), View::Tuple(elements)) => Some(Part {
+                pattern: patterns.get(position)?,
+                term: elements.get(position),
+            }),
+            _ => None,
         }
     }
 
@@ -50,44 +60,46 @@ impl Program {
         }
     }
 
-    /// Whether the value of the expression is always what the pattern matched.
-    fn yields(&self, pattern: &Pattern, expression: &Expression) -> bool {
-        let all = |patterns: &[Pattern], expressions: &[Expression]| {
+    /// Whether the value of the expression is always what the part matched.
+    fn yields(&self, part: Part<'_>, expression: &Expression) -> bool {
+        let all = |patterns: &[Pattern], terms: Elements<'_>, expressions: &[Expression]| {
+            let parts = patterns
+                .iter()
+                .zip(terms.iter())
+                .map(|(pattern, term)| Part { pattern, term });
             patterns.len() == expressions.len()
-                && patterns
-                    .iter()
+                && parts
                     .zip(expressions)
-                    .all(|(pattern, expression)| self.yields(pattern, expression))
+                    .all(|(part, expression)| self.yields(part, expression))
         };
-        match (pattern, expression) {
-            (Pattern::Bind(a) | Pattern::Bound(a), Expression::Variable(b)) => a == b,
-            (Pattern::Tuple(patterns), Expression::Tuple(expressions)) => all(patterns, expressions),
-            (Pattern::List(patterns, end), Expression::List(expressions, tail)) => {
-                all(patterns, expressions) && self.yields(end, tail)
+        match (part.pattern, part.term.view(), expression) {
+            (Pattern::Bind(a) | Pattern::Bound(a), _, Expression::Variable(b)) => a == b,
+            (Pattern::Tuple(patterns), View::Tuple(terms), Expression::Tuple(expressions)) => {
+                all(patterns, terms, expressions)
             }
-            (_, Expression::Constant(word)) => self.is_only(pattern, self.constant(*word)),
+            (Pattern::List(patterns, end), View::List(list), Expression::List(expressions, tail)) => {
+                let end = Part {
+                    pattern: end,
+                    term: list.tail(),
+                };
+                all(patterns, list.elements(), expressions) && self.yields(end, tail)
+            }
+            (_, _, Expression::Constant(word)) => part.is_only(self.constant(*word)),
             _ => false,
         }
     }
+}
 
-    /// Whether the pattern matches only this term.
-    fn is_only(&self, pattern: &Pattern, term: TermRef<'_>) -> bool {
-        let all = |patterns: &[Pattern], elements: Elements<'_>| {
-            patterns.len() == elements.len()
-                && patterns
-                    .iter()
-                    .zip(elements.iter())
-                    .all(|(pattern, element)| self.is_only(pattern, element))
-        };
-        match (pattern, term.view()) {
-            (Pattern::Constant(word) | Pattern::Deep(word) | Pattern::Float(word), _) => {
-                equal(self.constant(*word), term)
-            }
-            (Pattern::Tuple(patterns), View::Tuple(elements)) => all(patterns, elements),
-            (Pattern::List(patterns, end), View::List(list)) => {
-                all(patterns, list.elements()) && self.is_only(end, list.tail())
-            }
-            _ => false,
-        }
+/// A part of a head: its pattern, and the term of the specification that the pattern is.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    pattern: &'a Pattern,
+    term: TermRef<'a>,
+}
+
+impl Part<'_> {
+    /// Whether the part matches only this term.
+    fn is_only(&self, term: TermRef<'_>) -> bool {
+        self.pattern.is_ground() && equal(self.term, term)
     }
 }

@@ -238,7 +238,7 @@ impl Parts<'_> {
         for (place, pattern) in elements.iter().enumerate() {
             match pattern {
                 Pattern::Any => {}
-                Pattern::Constant(word) | Pattern::Deep(word) => tests.push((place, Test::same(*word))),
+                Pattern::Constant(word) => tests.push((place, Test::same(*word))),
                 Pattern::Bind(variable) => {
                     tests.extend(self.tests(*variable).map(|test| (place, test)));
                     if self.used[*variable] {
@@ -276,7 +276,7 @@ impl Parts<'_> {
                 }
             }
             Pattern::Bound(variable) => Part::Bound(*variable),
-            Pattern::Constant(word) | Pattern::Deep(word) => Part::Test(Test::same(*word)),
+            Pattern::Constant(word) => Part::Test(Test::same(*word)),
             Pattern::Float(word) => Part::Float(*word),
             Pattern::Tuple(elements) => Part::Tuple(self.fields(elements)),
             Pattern::List(elements, tail) => Part::List(

@@ -83,7 +83,7 @@ const FEW: usize = 16;
 pub(crate) struct Clause {
     pub(crate) head: Pattern,
     /// The word of the head, which is a term of the specification.
-    word: u64,
+    pub(crate) word: u64,
     /// Which elements of the head are [ground](Pattern::is_ground), if it is a tuple.
     ground: SmallVec<[bool; 8]>,
     /// For each element of such a head, its [open places](open_places).

@@ -449,8 +449,7 @@ impl<'a> Builder<'a> {
         (at as u64) << 2 | TAG_ITEM
     }
 
-    /// Adds a held term. Tuples, lists and maps are held only where they are nested deeper than 64 levels in the block. Normalized keys end
-    /// above that depth.
+    /// Adds a held term. Tuples, lists and maps are held only where they are nested too deep. Normalized keys end above that depth.
     ///
     /// # Safety
     /// `term` is a word of the VM of this class, and no immediate. The term lives as long as this builder's content is used.
@@ -578,7 +577,7 @@ impl<'a> Builder<'a> {
 
     /// Whether something that was built is held or counted.
     #[inline]
-    pub(crate) fn has_held(&self) -> bool {
+    pub fn has_held(&self) -> bool {
         self.held
     }
 

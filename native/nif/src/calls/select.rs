@@ -301,14 +301,10 @@ fn prepare<'g>(
     if action == Action::Replace && table.kind() == TableKind::Bag {
         return Err(Cause::TableType.into());
     }
-    let block = match specification.is_immediate() {
-        true => block(env, &[specification])?,
-        false => object_block(env, guard, &[specification])?,
-    };
     let vm = vm();
     let program = match pattern {
-        Some(result) => Program::pattern(&vm, block, result),
-        None => Program::compile(&vm, block),
+        Some(result) => Program::pattern(&vm, specification_block(env, guard, specification, 1)?, result),
+        None => Program::compile(&vm, specification_block(env, guard, specification, 3)?),
     };
     let program = program.map_err(|_| bad())?;
     if action == Action::Replace && !program.keeps_key(table.key()) {
@@ -326,6 +322,26 @@ fn prepare<'g>(
         direction,
         limit,
     })
+}
+
+/// A specification as a program needs it. `outer` is by how much deeper elements of heads are nested in it than in an object.
+#[inline]
+fn specification_block(env: Env, guard: &Guard, specification: Term, outer: usize) -> Result<Block, Failure> {
+    if layout::is_known() && !specification.is_immediate() {
+        // SAFETY: the layout of terms is known, and this term belongs to the environment.
+        if let Some(block) = unsafe { encode::fast::object(env, &[specification], guard) } {
+            return Ok(block);
+        }
+    }
+    long_specification_block(env, specification, outer)
+}
+
+#[inline(never)]
+fn long_specification_block(env: Env, specification: Term, outer: usize) -> Result<Block, Failure> {
+    let mut room = Room::<OBJECT_WORDS>::new();
+    let mut builder = Builder::within(&mut room);
+    encode::specification(env, specification, outer, &mut builder)?;
+    builder.finish().ok_or(Failure::SystemLimit)
 }
 
 /// The whole of a call about the objects of one key, and how many results there are.
@@ -1098,7 +1114,15 @@ fn stored(value: TermRef<'_>) -> Option<Block> {
     let mut room = Room::<OBJECT_WORDS>::new();
     let mut builder = Builder::within(&mut room);
     builder.copy(value);
-    builder.finish()
+    let is_plain = builder.words() <= encode::fast::WORDS && !builder.has_held();
+    if is_plain || encode::is_as_encoded(value, 0) {
+        return builder.finish();
+    }
+    crate::held::host::with_term(value, |env, object| {
+        encode::any_object(env, encode::tuple(env, object).ok()?, &mut builder).ok()?;
+        // The builder refers to terms of this environment.
+        builder.finish()
+    })
 }
 
 /// The object as a program sees it.

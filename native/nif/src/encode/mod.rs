@@ -12,12 +12,12 @@ use crate::layout::{self, fun, tree, Look};
 use crate::vm::atoms;
 use crate::vm::external;
 use crate::vm::{on_dirty_scheduler, Env, Term};
-use cats_term::{is_immediate, Builder, Class, CountedBinary, Item, Short};
+use cats_term::{is_immediate, Builder, Class, CountedBinary, Elements, Item, Short, TermRef, View};
 use rustler::sys::*;
 
 /// A normal scheduler does not encode or decode terms of more words than this.
 pub const SCHEDULER_WORDS: usize = cats_table::COPY_LIMIT;
-/// Terms nested deeper than this are stored as held terms.
+/// What is nested deeper than this in an object is stored as a held term.
 pub const MAX_DEPTH: usize = 64;
 /// Length in bytes of the longest binary that is stored inside its object.
 pub const INLINE_BINARY: usize = 64;
@@ -60,23 +60,56 @@ pub fn immediates(terms: &[Term]) -> Option<&[u64]> {
 /// held terms and large binaries. So the builder's content is valid only as long as `env`.
 #[inline]
 pub fn object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), Failure> {
-    builder.clear();
-    let mut encoder = Encoder {
-        env,
-        builder,
-        limit: SCHEDULER_WORDS,
-        failure: Failure::Big,
-    };
-    match encoder.root(elements) {
-        Some(()) => Ok(()),
-        None => Err(encoder.failure),
-    }
+    build(env, elements, MAX_DEPTH, SCHEDULER_WORDS, builder)
 }
 
 /// Builds a key to search for, as a tuple of one element. Otherwise as [`object`].
 #[inline]
 pub fn key(env: Env, key: Term, builder: &mut Builder) -> Result<(), Failure> {
     object(env, &[key], builder)
+}
+
+/// As [`key`], for a specification. The elements of heads are nested `outer` levels deeper in it than in an object. The same parts of them
+/// are held as in an object, as hashes depend on that.
+pub fn specification(env: Env, specification: Term, outer: usize, builder: &mut Builder) -> Result<(), Failure> {
+    build(env, &[specification], MAX_DEPTH + outer, SCHEDULER_WORDS, builder)
+}
+
+/// As [`object`], however large the object is.
+pub fn any_object(env: Env, elements: &[Term], builder: &mut Builder) -> Result<(), Failure> {
+    build(env, elements, MAX_DEPTH, usize::MAX, builder)
+}
+
+/// Whether [`object`] would store this term in this form at this depth. It need not if a program has computed the term.
+///
+/// The recursion is as deep as the term.
+pub fn is_as_encoded(term: TermRef, depth: usize) -> bool {
+    let are = |elements: Elements| elements.iter().all(|element| is_as_encoded(element, depth + 1));
+    match term.view() {
+        View::Tuple(elements) => depth < MAX_DEPTH && are(elements),
+        View::List(list) => depth < MAX_DEPTH && are(list.elements()) && is_as_encoded(list.tail(), depth + 1),
+        View::Map(map) => depth < MAX_DEPTH && are(map.keys) && are(map.values),
+        View::Fun(fun) => depth < MAX_DEPTH && are(fun.env),
+        View::Held(Class::Tuple | Class::List | Class::Map, _) => depth >= MAX_DEPTH,
+        // SAFETY: a stored term, which lives as long as it is borrowed.
+        View::Held(Class::Fun, held) => depth >= MAX_DEPTH || unsafe { fun::read(Term(held.term())) }.is_none(),
+        _ => true,
+    }
+}
+
+fn build(env: Env, elements: &[Term], deepest: usize, limit: usize, builder: &mut Builder) -> Result<(), Failure> {
+    builder.clear();
+    let mut encoder = Encoder {
+        env,
+        builder,
+        deepest,
+        limit,
+        failure: Failure::Big,
+    };
+    match encoder.root(elements) {
+        Some(()) => Ok(()),
+        None => Err(encoder.failure),
+    }
 }
 
 /// Lends a term of a common type that can be stored directly behind its tuple. Gives nothing for other terms. `f` is
@@ -108,6 +141,8 @@ pub unsafe fn short<'a, R>(env: Env<'a>, term: Term, f: impl FnOnce(Short<'a>) -
 struct Encoder<'a, 'b, 'r> {
     env: Env<'a>,
     builder: &'b mut Builder<'r>,
+    /// What is nested deeper is stored as a held term.
+    deepest: usize,
     /// Most words to build.
     limit: usize,
     /// The reason, once a method has failed.
@@ -175,7 +210,7 @@ impl Encoder<'_, '_, '_> {
     #[inline(always)]
     fn add(&mut self, term: Term, depth: usize) -> Option<(u64, usize)> {
         if layout::is_known() {
-            let is_too_deep = depth >= MAX_DEPTH;
+            let is_too_deep = depth >= self.deepest;
             // SAFETY: the layout of terms is known, and this term belongs to the environment.
             match unsafe { layout::look(term) } {
                 Look::Cell(head, tail) if !is_too_deep => return self.list(head, tail),
@@ -198,7 +233,7 @@ impl Encoder<'_, '_, '_> {
     #[inline(never)]
     fn add_asking(&mut self, term: Term, depth: usize) -> Option<(u64, usize)> {
         let env = self.env;
-        let is_too_deep = depth >= MAX_DEPTH;
+        let is_too_deep = depth >= self.deepest;
         if let Some((record, bytes)) = env.counted_binary(term) {
             return Some((self.counted_binary(record, bytes), 0));
         }

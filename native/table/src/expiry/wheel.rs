@@ -382,10 +382,18 @@ impl<T> Wheel<T> {
         self.crowded.load(Ordering::Relaxed) && self.crowded.swap(false, Ordering::Relaxed)
     }
 
-    /// The number of items.
-    pub fn items(&self) -> usize {
-        let items = self.parts.iter().map(|shared| shared.part.with(|part| part.items));
-        items.map(|items| items.unwrap_or(0)).sum()
+    /// Lets [`is_crowded`](Self::is_crowded) tell once more that items have become many.
+    pub fn crowd(&self) {
+        // Relaxed: a hint.
+        self.crowded.store(true, Ordering::Relaxed);
+    }
+
+    /// The number of items. Fails if a part is in use for long.
+    pub fn items(&self) -> Result<usize, Busy> {
+        self.parts
+            .iter()
+            .map(|shared| shared.part.with(|part| part.items))
+            .sum()
     }
 
     /// The bytes of memory.
@@ -440,7 +448,7 @@ mod tests {
                     }
                 }
                 prop_assert!(pending.values().all(|(time, _)| *time > now));
-                prop_assert_eq!(wheel.items(), pending.len());
+                prop_assert_eq!(wheel.items().unwrap(), pending.len());
             }
         }
     }
@@ -454,7 +462,7 @@ mod tests {
             wheel.add(round, now + 100, now);
             now += 101;
             assert_eq!(fire(&wheel, now).last().map(|(item, _)| *item), Some(round));
-            assert_eq!(wheel.items(), 0);
+            assert_eq!(wheel.items().unwrap(), 0);
         }
     }
 

@@ -26,7 +26,7 @@ use cats_engine::{place_of, Entry, Locked, Range, Step};
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
 use cats_sync::events::Event;
-use cats_sync::facade::{AtomicU64, AtomicUsize, Ordering};
+use cats_sync::facade::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::Busy;
 use cats_term::lease::{Lease, Request, NEVER, NOWHERE};
 use cats_term::{is_immediate, TermRef, NIL};
@@ -39,7 +39,7 @@ const IDLE_PARTS: u64 = 16;
 const STEPS: usize = 500;
 const PASSED: usize = 250;
 
-/// If a wheel has so many more items than the table has objects, stale ones are sought.
+/// If a wheel has so many times as many items as the table has objects, stale ones are sought.
 const STALE_FACTOR: usize = 2;
 
 /// In the notes of a lease: a fetch may give the object out for some time after its end.
@@ -57,6 +57,8 @@ pub struct Leases {
     /// The position of the key.
     key: usize,
     wheel: Items,
+    /// Whether the reaper looks at all items, as there were too many.
+    sweeping: AtomicBool,
     /// For a table with a limit.
     limits: Option<Limits>,
     /// For a table that tells a process what it removes.
@@ -194,6 +196,7 @@ impl Leases {
             ended: AtomicUsize::new(0),
             key,
             wheel,
+            sweeping: AtomicBool::new(false),
             limits,
             notices: OnceLock::new(),
         }
@@ -647,11 +650,37 @@ impl Leases {
         if !wheel!(self, wheel => wheel.is_crowded() || wheel.due() <= now) {
             return Ok(true);
         }
-        if wheel!(self, wheel => wheel.items()) > STALE_FACTOR * store.size() + CROWD {
-            // Every object that lives gets an item again. The others are gone then.
+        // Relaxed: only the reaper uses it.
+        if !self.sweeping.load(Ordering::Relaxed) {
+            match self.make_stale_due(store) {
+                Ok(many) => self.sweeping.store(many, Ordering::Relaxed),
+                Err(busy) => {
+                    // That items have become many is not told again.
+                    wheel!(self, wheel => wheel.crowd());
+                    return Err(busy);
+                }
+            }
+        }
+        let complete = self.turn(store, guard, (now, false), false, more)?;
+        if complete && self.sweeping.swap(false, Ordering::Relaxed) {
+            // What came during the sweep may be too much.
+            wheel!(self, wheel => wheel.crowd());
+            return Ok(false);
+        }
+        Ok(complete)
+    }
+
+    /// Makes all items due if there are too many. Every object that lives gets an item again, and the others are gone then. Returns whether
+    /// there were too many. It must not be called again before all of them were looked at: objects that have got an item would be looked
+    /// at anew, and nobody might ever come to the others.
+    fn make_stale_due(&self, store: &Store) -> Result<bool, Busy> {
+        // Relaxed: as above. What is kept has an item, too.
+        let objects = store.size() + self.ended.load(Ordering::Relaxed);
+        let many = wheel!(self, wheel => wheel.items())? > STALE_FACTOR * objects + CROWD;
+        if many {
             wheel!(self, wheel => wheel.empty())?;
         }
-        self.turn(store, guard, (now, false), false, more)
+        Ok(many)
     }
 
     /// Removes what has expired, or counts it out. With `clear`, nothing that has expired is left. Fails with [`Failure::Big`] if that is

@@ -50,8 +50,63 @@ pub enum Short<'a> {
     Same(&'a [u64]),
     /// A binary to which the block gets a counted reference of its own.
     Counted(CountedBinary<'a>),
+    /// A fun to which the block gets a counted reference of its own.
+    Fun(CountedFun<'a>),
     /// A tuple of immediates.
     Tuple(&'a [u64]),
+}
+
+/// A fun of the VM whose references we count in its record.
+#[derive(Clone, Copy)]
+pub struct CountedFun<'a> {
+    /// The words of the item before the environment.
+    pub(crate) words: [u64; COUNTED_FUN_WORDS],
+    /// Immediates.
+    pub(crate) env: &'a [u64],
+}
+
+impl<'a> CountedFun<'a> {
+    /// A fun of immediates with this record and these words of [`Fun`].
+    ///
+    /// # Safety
+    /// `record` is the record of a fun. Somebody has a counted reference to it for `'a`.
+    #[inline]
+    pub unsafe fn new(record: u64, header: u64, creator: u64, env: &'a [u64]) -> Self {
+        debug_assert!(record & FUN_RECORD != 0);
+        Self {
+            words: [record, header, creator],
+            env,
+        }
+    }
+
+    /// A fun that is counted in a block.
+    #[inline]
+    pub(crate) fn of(fun: Fun<'a>) -> Self {
+        Self {
+            words: [fun.words[1], fun.words[0], fun.creator],
+            env: fun.env.words(),
+        }
+    }
+
+    /// The words of its item.
+    #[inline]
+    pub fn item_words(&self) -> usize {
+        1 + COUNTED_FUN_WORDS + self.env.len()
+    }
+
+    /// Writes its item, without counting a reference.
+    ///
+    /// # Safety
+    /// There is memory for its [words](Self::item_words).
+    #[inline(always)]
+    pub unsafe fn write(&self, to: NonNull<u64>) {
+        // SAFETY: as the caller promises.
+        unsafe {
+            to.write(header(COUNTED_FUN, self.env.len()));
+            copy_words(&self.words, to.add(1));
+            copy_words(self.env, to.add(1 + COUNTED_FUN_WORDS));
+        }
+    }
 }
 
 /// A binary of the VM whose references we count in its record.
@@ -79,6 +134,7 @@ impl Short<'_> {
             Short::Binary(bytes) => 1 + bytes.len().div_ceil(8),
             Short::Same(words) => words.len(),
             Short::Counted(_) => 1 + COUNTED_WORDS,
+            Short::Fun(fun) => fun.item_words(),
             Short::Tuple(elements) => 1 + elements.len(),
         }
     }
@@ -89,11 +145,12 @@ impl Short<'_> {
         1 + elements + self.words()
     }
 
-    /// If this is a counted binary: the size of the whole binary that it keeps alive.
+    /// If this is counted: the size of the whole binary that it keeps alive, or 0.
     #[inline]
     pub fn kept_bytes(&self) -> Option<usize> {
         match self {
-            Short::Counted(binary) => Some((host().binary_size)(binary.record)),
+            Short::Counted(binary) => Some((host().kept_bytes)(binary.record)),
+            Short::Fun(_) => Some(0),
             _ => None,
         }
     }
@@ -122,7 +179,11 @@ impl Short<'_> {
                     to.write(header(COUNTED_BINARY, binary.bytes.len()));
                     to.add(1).write(binary.record);
                     to.add(2).write(binary.bytes.as_ptr() as u64);
-                    (host().retain_binary)(binary.record);
+                    (host().retain_counted)(binary.record);
+                }
+                Short::Fun(fun) => {
+                    fun.write(to);
+                    (host().retain_counted)(fun.words[0]);
                 }
                 Short::Tuple(elements) => {
                     to.write(header(TUPLE, elements.len()) | FLAT);
@@ -224,6 +285,7 @@ impl Block {
                 cats_sync::prefetch(binary.record as *const u8);
                 HAS_HELD
             }
+            Short::Fun(_) => HAS_HELD,
             _ => 0,
         };
         let address = slab::alloc_pinned(guard, total * 8)?.cast::<u64>();
@@ -256,7 +318,7 @@ impl Block {
             _ => unreachable!("an item that is held"),
         };
         self.as_ref()
-            .for_each_kept(|record| (host.retain_binary)(record), retain_held);
+            .for_each_kept(|record| (host.retain_counted)(record), retain_held);
     }
 
     /// Gives back what is held or counted in a block that nobody reads any more.
@@ -380,7 +442,7 @@ impl Block {
 }
 
 fn release_counted(record: u64) {
-    (host().release_binary)(record);
+    (host().release_counted)(record);
 }
 
 fn release_held(term: TermRef<'_>) {
@@ -586,7 +648,7 @@ impl<'a> BlockRef<'a> {
         let weight = Cell::new(block_weight(self.words(), 0));
         let add = |more: usize| weight.set(weight.get() + more);
         self.for_each_kept(
-            |record| add(block_weight(0, (host().binary_size)(record))),
+            |record| add(block_weight(0, (host().kept_bytes)(record))),
             |term| {
                 if let View::SharedBinary(_, bytes) = term.view() {
                     add((bytes.len() / 8).max(PART_WEIGHT));
@@ -601,7 +663,7 @@ impl<'a> BlockRef<'a> {
         let kept = Cell::new(0);
         let add = |more: usize| kept.set(kept.get() + more);
         self.for_each_kept(
-            |record| add((host().binary_size)(record)),
+            |record| add((host().kept_bytes)(record)),
             |term| {
                 if let View::SharedBinary(_, bytes) = term.view() {
                     add(bytes.len());
@@ -731,7 +793,7 @@ impl<'a> BlockRef<'a> {
         unsafe { TermRef::new(self.address.as_ptr(), TAG_ITEM) }
     }
 
-    /// Calls `counted` with the record of each counted binary, and `held` with each held item. O(items).
+    /// Calls `counted` with the record of each counted binary or fun, and `held` with each held item. O(items).
     #[inline]
     fn for_each_kept(self, mut counted: impl FnMut(u64), mut held: impl FnMut(TermRef<'a>)) {
         if !self.has_held() {
@@ -757,7 +819,7 @@ impl<'a> BlockRef<'a> {
         if is_counted(header) {
             // SAFETY: the item's first data word is the record's address.
             counted(unsafe { base.add(at + 1).read() });
-            return 1 + COUNTED_WORDS;
+            return item_words(header);
         }
         if is_held(header) {
             // SAFETY: an item of the block, which lives for `'a`.
@@ -766,9 +828,9 @@ impl<'a> BlockRef<'a> {
         item_words(header)
     }
 
-    /// Counts the references to binaries in a copy of a block in which no term is held.
+    /// Counts the references to binaries and funs in a copy of a block in which no term is held.
     pub(crate) fn retain_counted(self) {
-        self.for_each_kept(host().retain_binary, |_| unreachable!("no term is held"));
+        self.for_each_kept(host().retain_counted, |_| unreachable!("no term is held"));
     }
 
     /// Whether the block has held terms. O(items).

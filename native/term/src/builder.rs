@@ -2,7 +2,7 @@
 //!
 //! What is built is used in place, as a key to search for, or is copied into a [`Block`] of its own.
 
-use crate::block::{copy_words, write_bytes, Block, BlockRef};
+use crate::block::{copy_words, write_bytes, Block, BlockRef, CountedFun};
 use crate::compact;
 use crate::format::*;
 use cats_sync::epoch;
@@ -250,11 +250,20 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a fun with these [words](Fun::words). Its slots are the environment, with words as for [`filled_tuple`](Self::filled_tuple).
-    /// These are not all immediates: such a fun is added by [`same`](Self::same).
+    /// A fun of immediates that looks the same in the VM is added by [`same`](Self::same).
     pub fn filled_fun(&mut self, env: &[u64], words: [u64; 2]) -> Item {
         let item = self.filled(header(FUN, env.len()), env, &[]);
         self.append(&words);
         item
+    }
+
+    /// Adds a fun whose references are counted.
+    pub fn counted_fun(&mut self, fun: CountedFun<'_>) -> u64 {
+        let at = self.item(header(COUNTED_FUN, fun.env.len()));
+        self.append(&fun.words);
+        self.append(fun.env);
+        self.held = true;
+        (at as u64) << 2 | TAG_ITEM
     }
 
     /// Adds the [nodes](Map::nodes) of a map's tree. The map is what was added last. Does nothing if the map is too large for that.
@@ -495,6 +504,7 @@ impl<'a> Builder<'a> {
                 self.copy_slots(item, 0, map.keys);
                 self.copy_slots(item, map.keys.len(), map.values)
             }
+            View::Fun(fun) if fun.is_counted() => self.counted_fun(CountedFun::of(fun)),
             View::Fun(fun) => {
                 let item = self.filled_fun(fun.env.words(), fun.words);
                 self.copy_slots(item, 0, fun.env)

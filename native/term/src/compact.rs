@@ -129,6 +129,7 @@ pub(crate) fn write(term: TermRef<'_>, to: &mut Vec<u8>) -> Option<usize> {
         View::Reference(words) => write_same(words, to),
         View::Fun(fun) => match term.same_words() {
             Some(words) => write_same(words, to),
+            None if fun.is_counted() => return None,
             None => {
                 write_other(CLOSURE, fun.env.len(), to);
                 let words = write_each(fun.env, to)?;

@@ -26,7 +26,7 @@ impl<const WORDS: usize> Room<WORDS> {
     /// The item that a word stands for.
     ///
     /// # Safety
-    /// The item was written to this room with everything that it refers to. Counted binaries in it live as long as this borrow.
+    /// The item was written to this room with everything that it refers to. What is counted in it lives as long as this borrow.
     #[inline]
     pub unsafe fn term(&self, word: u64) -> TermRef<'_> {
         // SAFETY: as the caller promises.
@@ -37,7 +37,7 @@ impl<const WORDS: usize> Room<WORDS> {
     ///
     /// # Safety
     /// The words are a tuple that is not flat, and everything in it, without gaps. `counted` has a bit for the place of each counted
-    /// binary. These binaries are alive.
+    /// item. These binaries and funs are alive.
     #[inline]
     pub unsafe fn block(&mut self, words: usize, counted: u128, guard: &Guard) -> Option<Block> {
         let held = if counted != 0 { HAS_HELD } else { 0 };
@@ -52,7 +52,7 @@ impl<const WORDS: usize> Room<WORDS> {
         while rest != 0 {
             // SAFETY: the record's address follows the item's header.
             let record = unsafe { self.0[rest.trailing_zeros() as usize + 1].assume_init() };
-            (host().retain_binary)(record);
+            (host().retain_counted)(record);
             rest &= rest - 1;
         }
         Some(ManuallyDrop::into_inner(block))
@@ -101,10 +101,10 @@ pub fn map_header(pairs: usize, is_flat: bool) -> u64 {
     slots_header(MAP, pairs, is_flat)
 }
 
-/// The header of a fun whose environment is not all immediates. The terms there follow it, and then its [words](Fun::words).
+/// The header of a fun. The terms of its environment follow it, and then its [words](Fun::words).
 #[inline(always)]
-pub fn fun_header(terms: usize) -> u64 {
-    slots_header(FUN, terms, false)
+pub fn fun_header(terms: usize, is_flat: bool) -> u64 {
+    slots_header(FUN, terms, is_flat)
 }
 
 /// The header of a float. The bits follow it.

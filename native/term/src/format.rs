@@ -50,6 +50,9 @@ pub(crate) const COUNTED_BINARY: u64 = 12;
 pub(crate) const TREE_MAP: u64 = 13;
 /// A fun with an environment that is not all immediates. The [words](Fun::words) follow the terms of the environment.
 pub(crate) const FUN: u64 = 14;
+/// A fun of immediates to whose entry the block has a counted reference: the entry's [record](FUN_RECORD), the second and the third word of
+/// [`Fun`], then the environment.
+pub(crate) const COUNTED_FUN: u64 = 15;
 /// A term in its [compact form](crate::compact). Only elements of a block's outermost tuple are packed.
 pub(crate) const PACKED: u64 = 0x12;
 /// A plain reference or an alias. The item is what the VM has: its header is [`PLAIN_REFERENCE`] or [`ALIAS`].
@@ -101,6 +104,10 @@ pub(crate) const HELD_WORDS: usize = 2;
 pub(crate) const FUN_WORDS: usize = 2;
 /// The number of data words of a counted binary: the address of the VM's record, and the address of the bytes.
 pub(crate) const COUNTED_WORDS: usize = 2;
+/// The number of words of a counted fun besides its header and its environment.
+pub(crate) const COUNTED_FUN_WORDS: usize = 3;
+/// The bit that tells the record of a fun from that of a binary. Records are aligned.
+pub const FUN_RECORD: u64 = 1;
 
 #[inline]
 pub(crate) fn header(kind: u64, size: usize) -> u64 {
@@ -172,13 +179,13 @@ fn plain_fun_terms(header: u64) -> usize {
 /// Whether an item with this header is held or counted. Such items must be given back to the VM.
 #[inline]
 pub(crate) fn is_held(header: u64) -> bool {
-    matches!(header & KIND_MASK, SHARED_BINARY | HELD | COUNTED_BINARY)
+    matches!(header & KIND_MASK, SHARED_BINARY | HELD | COUNTED_BINARY | COUNTED_FUN)
 }
 
-/// Whether an item with this header is a counted binary.
+/// Whether an item with this header is a counted binary or fun.
 #[inline]
 pub(crate) fn is_counted(header: u64) -> bool {
-    header & KIND_MASK == COUNTED_BINARY
+    matches!(header & KIND_MASK, COUNTED_BINARY | COUNTED_FUN)
 }
 
 /// Whether an item with this header is a lease.
@@ -199,6 +206,7 @@ pub(crate) fn item_words(header: u64) -> usize {
         PACKED => packed_bytes(header).div_ceil(8),
         SHARED_BINARY => HELD_WORDS + 1,
         COUNTED_BINARY => COUNTED_WORDS,
+        COUNTED_FUN => COUNTED_FUN_WORDS + size,
         HELD => HELD_WORDS,
         TREE_MAP => slots(header) + tree_nodes(header),
         FUN => slots(header) + FUN_WORDS,
@@ -797,6 +805,7 @@ impl<'a> Items<'a> {
                     View::Fun(Fun {
                         env: Elements { base, words },
                         words: [rest[0], rest[1]],
+                        creator: NIL,
                     })
                 }
                 PLAIN_FUN => {
@@ -807,6 +816,15 @@ impl<'a> Items<'a> {
                             words: &behind[FUN_WORDS - 1..],
                         },
                         words: [header, behind[0]],
+                        creator: NIL,
+                    })
+                }
+                COUNTED_FUN => {
+                    let (words, env) = self.take(COUNTED_FUN_WORDS + size).split_at(COUNTED_FUN_WORDS);
+                    View::Fun(Fun {
+                        env: Elements { base, words: env },
+                        words: [words[1], words[0]],
+                        creator: words[2],
                     })
                 }
                 HELD => {
@@ -940,9 +958,19 @@ pub struct Map<'a> {
 pub struct Fun<'a> {
     /// The terms of its environment.
     pub env: Elements<'a>,
-    /// The VM's words before the environment: the header, and the address of the code. Funs are exactly the same if these words and the
-    /// environments are.
+    /// The header that the VM gives a fun since OTP 29, and the address of the code, or its [record](FUN_RECORD) if the fun is counted. Funs
+    /// are exactly the same if these words and the environments are.
     pub words: [u64; FUN_WORDS],
+    /// The process that made it, if the fun is counted.
+    pub creator: u64,
+}
+
+impl Fun<'_> {
+    /// Whether the block has a counted reference to it.
+    #[inline]
+    pub fn is_counted(&self) -> bool {
+        self.words[1] & FUN_RECORD != 0
+    }
 }
 
 /// An integer as its sign and magnitude.

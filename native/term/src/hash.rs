@@ -83,7 +83,7 @@ pub fn key_word_of_part(part: &Short<'_>) -> Option<u64> {
         Short::Float(value) => Some(hash_float::<false>(*value)),
         Short::Tuple(elements) => Some(hash_words(Mark::Tuple, elements.len(), elements)),
         Short::Binary(bytes) => Some(hash_short_binary(bytes)),
-        Short::Same(_) | Short::Counted(_) => None,
+        Short::Same(_) | Short::Counted(_) | Short::Fun(_) => None,
     }
 }
 
@@ -316,6 +316,7 @@ impl State {
             View::Fun(Fun {
                 env,
                 words: [first, second],
+                ..
             }) => {
                 let state = self.mark(Mark::Fun, env.len()).two_words(first, second);
                 state.elements::<ORDERED>(env)

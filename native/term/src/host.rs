@@ -36,12 +36,13 @@ pub struct Host {
     pub retain: fn(&Held, Class, bytes: Option<&[u8]>) -> *const u8,
     /// Gives back a term that [`retain`](Self::retain) copied. Runs on any thread.
     pub release: fn(&Held),
-    /// Counts one more reference to the binary whose record is at this address. At least one is counted already.
-    pub retain_binary: fn(u64),
+    /// Counts one more reference to the binary or fun whose record this is. At least one is counted already. That of a binary is an address,
+    /// that of a fun an address with [`FUN_RECORD`](crate::FUN_RECORD).
+    pub retain_counted: fn(u64),
     /// Gives back a counted reference. Runs on any thread.
-    pub release_binary: fn(u64),
-    /// The size in bytes of the whole binary of a record. At least one reference to it is counted.
-    pub binary_size: fn(u64) -> usize,
+    pub release_counted: fn(u64),
+    /// The size in bytes of the whole binary of a record, or 0 for a fun. At least one reference to it is counted.
+    pub kept_bytes: fn(u64) -> usize,
 }
 
 /// Where the VM keeps a held term of a stored object.

@@ -441,7 +441,7 @@ impl ShortItem {
     #[inline(always)]
     pub fn write(&mut self, part: Short<'_>) -> Option<ShortWords<'_>> {
         let words = part.words();
-        if words > SHORT_WORDS || matches!(part, Short::Counted(_)) {
+        if words > SHORT_WORDS || part.kept_bytes().is_some() {
             return None;
         }
         let first = NonNull::from(&mut self.0).cast::<u64>();

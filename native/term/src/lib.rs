@@ -19,12 +19,12 @@ mod order;
 #[cfg(feature = "test-host")]
 pub mod test_host;
 
-pub use block::{block_weight, bytes_of, Block, BlockRef, CountedBinary, Dismantled, Shape, Short};
+pub use block::{block_weight, bytes_of, Block, BlockRef, CountedBinary, CountedFun, Dismantled, Shape, Short};
 pub use builder::{Builder, Item, Room};
 pub use equal::{equal, equal_elements};
 pub use format::{
     is_immediate, small, vm_word_at, Class, Elements, Fun, Integer, List, Map, Shared, TermRef, View, ALIAS, BOTTOM,
-    MAX_ARITY, NIL, PLAIN_REFERENCE, TOP,
+    FUN_RECORD, MAX_ARITY, NIL, PLAIN_REFERENCE, TOP,
 };
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_of_part, key_word_ordered, mix};
 pub use host::{install, Held, Host, Retained};

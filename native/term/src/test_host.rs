@@ -156,12 +156,12 @@ pub fn install_test_host(zeros_identical: bool) {
                 "released twice, or never retained"
             );
         },
-        retain_binary: |record| *heap().counted.entry(record).or_default() += 1,
-        release_binary: |record| match heap().counted.get_mut(&record) {
+        retain_counted: |record| *heap().counted.entry(record).or_default() += 1,
+        release_counted: |record| match heap().counted.get_mut(&record) {
             Some(count) if *count > 0 => *count -= 1,
             _ => panic!("released twice, or never counted"),
         },
-        binary_size: |_| 100,
+        kept_bytes: |_| 100,
     });
 }
 

@@ -10,7 +10,7 @@
 
 use crate::decode;
 use crate::entry::failure::Failure;
-use crate::layout::{self, tree, BOXED, CELL};
+use crate::layout::{self, fun, tree, BOXED, CELL};
 use crate::vm::{Env, Term};
 use cats_table::ObjectRef;
 use cats_term::{is_immediate, BlockRef, Elements, Map, TermRef, View, NIL};
@@ -299,7 +299,7 @@ impl Decoder<'_> {
                         }
                         None => self.by_vm(term.beside(slot.read()), slot, next),
                     },
-                    View::Fun(fun) => {
+                    View::Fun(fun) if fun::is_laid_out() => {
                         let count = fun.env.len();
                         let (at, behind) = self.item(next, fun.words[0], 1 + count);
                         at.add(1).write(fun.words[1]);

@@ -8,7 +8,7 @@ pub mod fast;
 use crate::encode::check_words;
 use crate::entry::failure::Failure;
 use crate::layout;
-use crate::layout::binary;
+use crate::layout::{binary, fun};
 use crate::vm::external;
 use crate::vm::{Env, Term};
 use cats_term::{BlockRef, Class, Elements, Fun, Integer, List, Map, Shared, TermRef, View, NIL};
@@ -81,10 +81,13 @@ pub fn make(env: Env, term: TermRef) -> Result<Term, Failure> {
         View::Binary(bytes) => Ok(env.binary(bytes)),
         View::Reference(words) => Ok(env.reference(words)),
         View::Fun(fun) => {
-            let terms = made(env, fun.env)?;
-            let words = [&fun.words, Term::words(&terms)].concat();
-            // SAFETY: these are the words of a fun that refers to terms of this environment.
-            Ok(unsafe { env.copy(Term(cats_term::vm_word_at(&words))) })
+            let terms = match term.is_flat() || fun.is_counted() {
+                true => Term::slice(fun.env.words()),
+                false => &made(env, fun.env)?,
+            };
+            // SAFETY: the terms belong to this environment. The object owns a reference to the fun if that is counted, and the caller keeps
+            // the object alive.
+            Ok(unsafe { fun::make(env, fun, terms) })
         }
         // SAFETY: the object owns a reference to the binary, and the caller keeps the object alive.
         View::SharedBinary(Shared::Counted(record), bytes) => Ok(unsafe { binary::make(env, record, bytes) }),

@@ -9,7 +9,7 @@ use crate::encode::{INLINE_BINARY, MAX_DEPTH};
 use crate::layout::{self, fun, Look};
 use crate::vm::{Env, Term};
 use cats_sync::epoch::Guard;
-use cats_term::{draft, is_immediate, Block, Room, TermRef, NIL};
+use cats_term::{draft, is_immediate, Block, CountedFun, Room, TermRef, NIL};
 use std::ptr::NonNull;
 
 /// Most words of a term. Each level of nesting takes two or more words, so no such term is nested too deep to be
@@ -81,7 +81,7 @@ struct Encoder<'e> {
     env: Env<'e>,
     first: NonNull<u64>,
     end: NonNull<u64>,
-    /// One bit for each word of the buffer: set where a counted binary begins.
+    /// One bit for each word of the buffer: set where a counted binary or fun begins.
     counted: u128,
     may_stand: bool,
 }
@@ -310,17 +310,36 @@ impl<'e> Encoder<'e> {
     unsafe fn fun(&mut self, term: Term, slot: NonNull<u64>, at: NonNull<u64>) -> Option<NonNull<u64>> {
         // SAFETY: as the caller promises; there is room.
         unsafe {
-            let (words, terms) = fun::read(term)?;
+            let Some((words, terms)) = fun::read(term) else {
+                return self.counted_fun(fun::counted(term)?, slot, at);
+            };
             let count = terms.len();
             self.room(at, 1 + count + words.len())?;
             slot.write(draft::word(self.first, at));
             let behind = copy(&words, at.add(1 + count));
             let mut last = None;
             let next = self.slots(terms, at.add(1), &mut last, behind)?;
-            at.write(draft::fun_header(count));
-            // A fun of immediates does not come here.
-            let (slot, term) = last?;
-            self.boxed(term, slot, next)
+            at.write(draft::fun_header(count, last.is_none()));
+            match last {
+                Some((slot, term)) => self.boxed(term, slot, next),
+                None => Some(next),
+            }
+        }
+    }
+
+    unsafe fn counted_fun(
+        &mut self,
+        fun: CountedFun<'_>,
+        slot: NonNull<u64>,
+        at: NonNull<u64>,
+    ) -> Option<NonNull<u64>> {
+        self.room(at, fun.item_words())?;
+        // SAFETY: there is room.
+        unsafe {
+            self.counted |= 1 << at.offset_from(self.first);
+            slot.write(draft::word(self.first, at));
+            fun.write(at);
+            Some(at.add(fun.item_words()))
         }
     }
 }

@@ -126,7 +126,10 @@ pub unsafe fn short<'a, R>(env: Env<'a>, term: Term, f: impl FnOnce(Short<'a>) -
         Look::Same(words) => f(Short::Same(words)),
         Look::Tuple(elements) if elements.len() <= SHORT_TUPLE => f(Short::Tuple(immediates(elements)?)),
         Look::Other => {
-            let (record, bytes) = env.counted_binary(term)?;
+            let Some((record, bytes)) = env.counted_binary(term) else {
+                // SAFETY: as the caller promises.
+                return f(Short::Fun(unsafe { fun::counted(term) }?));
+            };
             if bytes.len() <= INLINE_BINARY {
                 return f(Short::Binary(bytes));
             }
@@ -263,6 +266,10 @@ impl Encoder<'_, '_, '_> {
             self.budget(terms.len())?;
             let item = self.builder.filled_fun(Term::words(terms), words);
             return Some((item.word(), Self::slots([terms, &[]])));
+        }
+        // SAFETY: as above.
+        if let Some(fun) = unsafe { fun::counted(term) } {
+            return Some((self.builder.counted_fun(fun), 0));
         }
         let word = if let Some(value) = env.get_f64(term) {
             self.builder.float(value)

@@ -2,11 +2,11 @@
 
 use crate::decode;
 use crate::held;
-use crate::layout::{binary, identifier};
+use crate::layout::{binary, fun, identifier};
 use crate::vm::external;
 use crate::vm::{Env, Term};
 use cats_sync::slab;
-use cats_term::{vm_word_at, HeldReference, Host, TermRef, PLAIN_REFERENCE};
+use cats_term::{vm_word_at, HeldReference, Host, TermRef, FUN_RECORD, PLAIN_REFERENCE};
 use rustler::sys::*;
 use std::cmp::Ordering;
 
@@ -31,10 +31,24 @@ pub fn install(env: Env) {
         },
         retain: held::retain,
         release: held::release,
-        retain_binary: binary::retain,
-        release_binary: binary::release,
-        binary_size: binary::size,
+        retain_counted: |record| match is_fun(record) {
+            true => fun::retain(record),
+            false => binary::retain(record),
+        },
+        release_counted: |record| match is_fun(record) {
+            true => fun::release(record),
+            false => binary::release(record),
+        },
+        kept_bytes: |record| match is_fun(record) {
+            true => 0,
+            false => binary::size(record),
+        },
     });
+}
+
+/// Whether a record is that of a fun, and not of a binary.
+fn is_fun(record: u64) -> bool {
+    record & FUN_RECORD != 0
 }
 
 pub fn compare(a: Term, b: Term) -> Ordering {

@@ -235,7 +235,7 @@ pub unsafe fn make(env: Env, record: u64, bytes: &[u8]) -> Term {
     unsafe { env.copy(term) }
 }
 
-/// Counts one more reference ([`cats_term::Host::retain_binary`]).
+/// Counts one more reference ([`cats_term::Host::retain_counted`]).
 #[inline]
 pub fn retain(record: u64) {
     let count = (record + COUNT.load(Ordering::Relaxed) as u64) as *const AtomicU64;
@@ -244,7 +244,7 @@ pub fn retain(record: u64) {
     unsafe { (*count).fetch_add(1, Ordering::Relaxed) };
 }
 
-/// The bytes of a whole binary ([`cats_term::Host::binary_size`]).
+/// The bytes of a whole binary ([`cats_term::Host::kept_bytes`]).
 #[inline]
 pub fn size(record: u64) -> usize {
     let behind = record as usize + BYTES.load(Ordering::Relaxed);
@@ -252,7 +252,7 @@ pub fn size(record: u64) -> usize {
     unsafe { *(behind as *const usize).sub(1) }
 }
 
-/// Gives a counted reference back ([`cats_term::Host::release_binary`]).
+/// Gives a counted reference back ([`cats_term::Host::release_counted`]).
 pub fn release(record: u64) {
     let mut binary = Native::new(record, &[]);
     // SAFETY: the caller owns the reference and gives it back once.

@@ -1,53 +1,235 @@
-//! Funs that are plain terms.
+//! Funs that are not held.
 //!
-//! Since OTP 29 a local fun is its header, the address of an entry of the VM's table of funs, and the terms of its
-//! environment. Nobody counts the references to an entry, and no entry is ever freed. So such a fun is stored like a
-//! tuple. Earlier releases count the references. There funs are held terms ([`held`](crate::held)), and so are external
-//! funs in all releases.
+//! | release | a local fun | an external fun |
+//! |---|---|---|
+//! | OTP 25 | header, address of an entry of the VM's table of funs, link, arity, number of terms, creator, terms | the same, without references |
+//! | OTP 29 | header with the arity and the number of terms, address of the entry, terms | header, address |
+//!
+//! Since OTP 29 nobody counts the references to an entry, and no entry is ever freed. So a fun is stored like a tuple. In OTP 25 an entry
+//! counts its references. A fun of immediates is stored with a counted reference of its own, as a binary outside the heaps is. It gets a
+//! header as in OTP 29. In both releases external funs refer to what is never freed.
+//!
+//! `erl_nif` says nothing about funs. As in [`layout`](crate::layout), [`learn`] checks all this on examples. Other funs are held terms
+//! ([`held`](crate::held)).
 
-use super::{boxed, BOXED};
+use super::{address, boxed, header, BOXED};
 use crate::encode::immediates;
-use crate::vm::{Env, Term};
-use cats_sync::facade::{AtomicBool, Ordering};
-use rustler::sys::enif_binary_to_term;
+use crate::vm::{external, Env, Term};
+use cats_sync::facade::{AtomicU64, AtomicUsize, Ordering};
+use cats_term::{CountedFun, Fun, FUN_RECORD, NIL};
+use rustler::sys::{enif_alloc_env, enif_binary_to_term, enif_free_env};
+use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 use std::slice::from_raw_parts;
 
-/// Whether funs are as expected. Accesses are relaxed: it is written before the first table is made.
-static KNOWN: AtomicBool = AtomicBool::new(false);
+/// How funs look.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+enum Form {
+    Unknown,
+    /// In OTP 25: an [`Earlier`].
+    Earlier,
+    /// Since OTP 29.
+    Plain,
+}
 
-/// The major version of the runtime system of OTP 29, in which funs became plain terms.
-const FIRST_RELEASE: u32 = 17;
+/// The [`Form`] of the funs that are read. Accesses are relaxed, as for everything in this file but the count of references: it is written
+/// before the first table is made.
+static FORM: AtomicU64 = AtomicU64::new(Form::Unknown as u64);
+/// The word in place of the creator of an [`Earlier`] fun that is external.
+static EXTERNAL_CREATOR: AtomicU64 = AtomicU64::new(NIL);
+/// The offset of the count of references in an entry.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// A header is the kind, the arity from bit 8 on, and the number of terms from bit 16 on. The other bits are 0.
+/// The major versions of the runtime systems of OTP 25 and 29.
+const EARLIER_RELEASE: u32 = 13;
+const FIRST_PLAIN_RELEASE: u32 = 17;
+
+/// A header is the kind, the arity from bit 8 on, the number of terms from bit 16 on, and a bit for external funs. The other bits are 0.
 const KIND: u64 = 0x14;
 const ARITY_SHIFT: u32 = 8;
 const TERMS_SHIFT: u32 = 16;
+const EXTERNAL: u64 = 1 << 24;
 const BYTE: u64 = 0xff;
-const REST: u64 = !(BYTE << ARITY_SHIFT | BYTE << TERMS_SHIFT);
+const REST: u64 = !(BYTE << ARITY_SHIFT | BYTE << TERMS_SHIFT | EXTERNAL);
 
-/// The words of a local fun before its environment, and the terms of the environment. Nothing for other terms, or if
-/// funs are not plain terms.
+/// A fun in OTP 25. The terms of the environment follow.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Earlier {
+    header: u64,
+    entry: u64,
+    _next: u64,
+    arity: u8,
+    terms: u8,
+    _rest: [u8; 6],
+    creator: Term,
+}
+
+const EARLIER_HEADER: u64 = header(KIND, 3);
+const EARLIER_WORDS: usize = size_of::<Earlier>() / size_of::<u64>();
+/// The most terms in the environment of a fun that is counted.
+const MOST_TERMS: u8 = 16;
+/// The words of an entry that are looked at for its count.
+const ENTRY_WORDS: usize = 12;
+
+/// The [words](Fun::words) of a fun, and the terms of its environment. Nothing for other terms, and for funs whose references are counted.
 ///
 /// # Safety
 /// As for [`boxed`]; it lives for `'a`.
 #[inline(always)]
 pub unsafe fn read<'a>(term: Term) -> Option<([u64; 2], &'a [Term])> {
-    // SAFETY: as the caller promises.
-    unsafe { KNOWN.load(Ordering::Relaxed).then(|| read_plain(term))? }
+    let form = FORM.load(Ordering::Relaxed);
+    // SAFETY: as the caller promises; funs have this form.
+    unsafe {
+        if form == Form::Plain as u64 {
+            read_plain(term)
+        } else if form == Form::Earlier as u64 {
+            let fun = earlier(term)?;
+            let is_external = fun.creator.0 == EXTERNAL_CREATOR.load(Ordering::Relaxed);
+            is_external.then(|| ([fun.normalized() | EXTERNAL, fun.entry], &[][..]))
+        } else {
+            None
+        }
+    }
 }
 
-/// All words of a local fun whose environment has immediates only. Nothing for other terms, or if funs are not plain
-/// terms.
+/// All words of a fun whose environment has immediates only. Nothing for other terms, or if funs are not plain terms.
 ///
 /// # Safety
 /// As for [`boxed`]; it lives for `'a`.
 #[inline(always)]
 pub unsafe fn of_immediates<'a>(term: Term) -> Option<&'a [u64]> {
+    if FORM.load(Ordering::Relaxed) != Form::Plain as u64 {
+        return None;
+    }
     // SAFETY: as the caller promises; the terms follow the other words.
     unsafe {
-        let (words, terms) = read(term)?;
-        immediates(terms).map(|_| from_raw_parts(super::address(term), words.len() + terms.len()))
+        let (words, terms) = read_plain(term)?;
+        immediates(terms).map(|_| from_raw_parts(address(term), words.len() + terms.len()))
+    }
+}
+
+/// A local fun of few immediates, if references to funs are counted.
+///
+/// # Safety
+/// As for [`boxed`]; it lives for `'a`.
+#[inline]
+pub unsafe fn counted<'a>(term: Term) -> Option<CountedFun<'a>> {
+    if FORM.load(Ordering::Relaxed) != Form::Earlier as u64 {
+        return None;
+    }
+    // SAFETY: as the caller promises, and funs have this form. The term has a counted reference.
+    unsafe {
+        let fun = earlier(term)?;
+        let is_external = fun.creator.0 == EXTERNAL_CREATOR.load(Ordering::Relaxed);
+        if is_external || !fun.creator.is_immediate() || fun.terms > MOST_TERMS {
+            return None;
+        }
+        let env = from_raw_parts(address(term).add(EARLIER_WORDS).cast(), fun.terms.into());
+        let record = fun.entry | FUN_RECORD;
+        Some(CountedFun::new(
+            record,
+            fun.normalized(),
+            fun.creator.0,
+            immediates(env)?,
+        ))
+    }
+}
+
+/// Whether the words of stored funs are laid out as they are. Otherwise [`make`] makes funs.
+#[inline(always)]
+pub fn is_laid_out() -> bool {
+    FORM.load(Ordering::Relaxed) == Form::Plain as u64
+}
+
+/// Makes a fun with an environment of these terms.
+///
+/// # Safety
+/// The terms belong to the environment. If the fun is counted, somebody owns a reference to it.
+pub unsafe fn make(env: Env, fun: Fun<'_>, terms: &[Term]) -> Term {
+    let [header, entry] = fun.words;
+    let creator = match fun.is_counted() {
+        true => fun.creator,
+        false => EXTERNAL_CREATOR.load(Ordering::Relaxed),
+    };
+    let mut words = SmallVec::<[u64; EARLIER_WORDS + MOST_TERMS as usize]>::new();
+    if creator == NIL {
+        words.extend_from_slice(&fun.words);
+    } else {
+        let numbers = header >> ARITY_SHIFT & (BYTE | BYTE << (TERMS_SHIFT - ARITY_SHIFT));
+        words.extend_from_slice(&[EARLIER_HEADER, entry & !FUN_RECORD, 0, numbers, creator]);
+    }
+    words.extend_from_slice(Term::words(terms));
+    // SAFETY: these are the words of a fun. A copy of it gets a reference of its own.
+    unsafe { env.copy(Term(cats_term::vm_word_at(&words))) }
+}
+
+/// Counts one more reference ([`cats_term::Host::retain_counted`]).
+#[inline]
+pub fn retain(record: u64) {
+    // SAFETY: the caller's own reference keeps the entry alive.
+    // Relaxed: as the VM does. Giving back the last reference is ordered after all other accesses.
+    unsafe { count(record).fetch_add(1, Ordering::Relaxed) };
+}
+
+/// Gives a counted reference back ([`cats_term::Host::release_counted`]).
+pub fn release(record: u64) {
+    // SAFETY: the caller's own reference keeps the entry alive.
+    let count = unsafe { count(record) };
+    // Relaxed: the number alone tells whether this is the last reference.
+    let mut references = count.load(Ordering::Relaxed);
+    while references > 1 {
+        // Release: what was done with the reference is before the VM frees the entry.
+        match count.compare_exchange_weak(references, references - 1, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(now) => references = now,
+        }
+    }
+    release_last(record, count);
+}
+
+/// Gives back the last reference, after which the VM frees the entry. It does so for a term in an environment.
+#[cold]
+fn release_last(record: u64, count: &AtomicU64) {
+    let words = [EARLIER_HEADER, record & !FUN_RECORD, 0, 0, NIL];
+    // SAFETY: these are the words of a fun. The environment belongs to this thread and is freed once.
+    unsafe {
+        let env = enif_alloc_env();
+        Env::new(env).copy(Term(cats_term::vm_word_at(&words)));
+        // Release: as in `release`. The copy has a reference, so this is not the last one.
+        count.fetch_sub(1, Ordering::Release);
+        enif_free_env(env);
+    }
+}
+
+/// The count of references of a record.
+///
+/// # Safety
+/// Somebody owns a counted reference for `'a`.
+#[inline]
+unsafe fn count<'a>(record: u64) -> &'a AtomicU64 {
+    let at = (record & !FUN_RECORD) as usize + COUNT.load(Ordering::Relaxed);
+    // SAFETY: as the caller promises. The VM also accesses that word atomically.
+    unsafe { &*(at as *const AtomicU64) }
+}
+
+impl Earlier {
+    /// The header that such a fun has since OTP 29.
+    #[inline(always)]
+    fn normalized(&self) -> u64 {
+        KIND | u64::from(self.arity) << ARITY_SHIFT | u64::from(self.terms) << TERMS_SHIFT
+    }
+}
+
+/// # Safety
+/// As for [`read`], and funs are as in OTP 25.
+#[inline(always)]
+unsafe fn earlier(term: Term) -> Option<Earlier> {
+    // SAFETY: as the caller promises; such a header begins a fun.
+    unsafe {
+        let (header, _) = boxed(term)?;
+        (header == EARLIER_HEADER).then(|| *address(term).cast())
     }
 }
 
@@ -63,68 +245,168 @@ unsafe fn read_plain<'a>(term: Term) -> Option<([u64; 2], &'a [Term])> {
     }
 }
 
-/// Learns the layout of funs from examples, in a release in which they are plain terms.
+/// Learns the layout of funs from examples.
 pub fn learn(env: Env, release: u32) {
-    let known = release >= FIRST_RELEASE && (0..4).all(|count| is_plain(env, count) == Some(true));
-    KNOWN.store(known, Ordering::Relaxed);
-}
-
-/// Leaves funs to `erl_nif` until they are learned again.
-pub fn forget() {
-    KNOWN.store(false, Ordering::Relaxed);
-}
-
-/// Whether a fun of this many integers is what it is expected to be.
-fn is_plain(env: Env, count: u8) -> Option<bool> {
-    const ARITY: u8 = 3;
-    let made = || {
-        // SAFETY: the layout of environments is known.
-        let begin = unsafe { super::next(env) };
-        let fun = sample(env, ARITY, count)?;
-        // SAFETY: as above. If the header is as expected, and there are that many words, it is a fun of that many terms.
-        unsafe {
-            let is_alone =
-                fun.0 == begin.addr().get() as u64 | BOXED && super::next(env) == begin.add(2 + count as usize);
-            is_alone.then(|| read_plain(fun))?
-        }
+    forget();
+    let form = match release {
+        EARLIER_RELEASE if is_earlier(env) == Some(true) => Form::Earlier,
+        FIRST_PLAIN_RELEASE.. if is_plain(env) == Some(true) => Form::Plain,
+        _ => Form::Unknown,
     };
-    let (first, second) = (made()?, made()?);
-    let header = KIND | u64::from(ARITY) << ARITY_SHIFT | u64::from(count) << TERMS_SHIFT;
-    let terms: Vec<_> = (0..count).map(|i| env.integer(i.into())).collect();
-    // The entry is the same one.
-    Some(first == second && first.0[0] == header && first.1 == terms)
+    FORM.store(form as u64, Ordering::Relaxed);
 }
 
-/// A fun of this many integers, from its external format. Its module does not exist.
-fn sample(env: Env, arity: u8, count: u8) -> Option<Term> {
-    const NEW_FUN_EXT: u8 = 112;
-    const SMALL_ATOM_UTF8_EXT: u8 = 119;
-    const SMALL_INTEGER_EXT: u8 = 97;
-    const NEW_PID_EXT: u8 = 88;
-    let atom = |name: &[u8]| [&[SMALL_ATOM_UTF8_EXT, name.len() as u8], name].concat();
-    let integer = |value: u8| vec![SMALL_INTEGER_EXT, value];
+/// Leaves funs to `erl_nif` until they are learned again. Terms can still be made of funs that are counted already.
+pub fn forget() {
+    FORM.store(Form::Unknown as u64, Ordering::Relaxed);
+}
+
+/// The arity of examples.
+const ARITY: u8 = 3;
+
+/// The header of an example with this many terms.
+fn normalized(count: u8) -> u64 {
+    KIND | u64::from(ARITY) << ARITY_SHIFT | u64::from(count) << TERMS_SHIFT
+}
+
+/// Whether funs are what they are expected to be since OTP 29.
+fn is_plain(env: Env) -> Option<bool> {
+    for count in 0..4 {
+        let made = || {
+            let (fun, words) = alone(env, || sample(env, count))?;
+            // SAFETY: if the header is as expected, and there are that many words, it is a fun of that many terms.
+            unsafe { (words == 2 + count as usize).then(|| read_plain(fun))? }
+        };
+        // The entry is the same one.
+        let (first, second) = (made()?, made()?);
+        let terms: Vec<_> = (0..count).map(|i| env.integer(i.into())).collect();
+        if first != second || first.0[0] != normalized(count) || first.1 != terms {
+            return Some(false);
+        }
+    }
+    let external = external_sample(env)?;
+    // SAFETY: the sample is alive. If the header is as expected, and there are that many words, it is a fun.
+    let (copy, words) = alone(env, || unsafe { Some(env.copy(external)) })?;
+    // SAFETY: as above.
+    let read = unsafe { (words == 2).then(|| (read_plain(external), read_plain(copy)))? };
+    let is_expected = |fun: Option<([u64; 2], &[Term])>| fun.is_some_and(|fun| fun.0[0] == normalized(0) | EXTERNAL);
+    Some(is_expected(read.0) && read.0 == read.1)
+}
+
+/// Whether funs are what they are expected to be in OTP 25. Learns where references are counted, and what creates external funs.
+fn is_earlier(env: Env) -> Option<bool> {
+    let external = external_sample(env)?;
+    // SAFETY: the sample is alive.
+    let (_, words) = alone(env, || unsafe { Some(env.copy(external)) })?;
+    if words != EARLIER_WORDS {
+        return Some(false);
+    }
+    // SAFETY: the sample has that many words.
+    let external = unsafe { earlier(external) }?;
+    let is_expected = external.normalized() == normalized(0) && external.creator.is_immediate();
+    EXTERNAL_CREATOR.store(external.creator.0, Ordering::Relaxed);
+    let mut offset = None;
+    for terms in 0..4 {
+        let (fun, words) = alone(env, || sample(env, terms))?;
+        if words != EARLIER_WORDS + terms as usize {
+            return Some(false);
+        }
+        // SAFETY: if the header is as expected, and there are that many words, it is a fun of that many terms. Entries are that long.
+        let (read, before, between) = unsafe {
+            let read = earlier(fun)?;
+            let before = entry_words(read.entry);
+            let other = enif_alloc_env();
+            Env::new(other).copy(fun);
+            let between = entry_words(read.entry);
+            enif_free_env(other);
+            (read, before, between)
+        };
+        let mut changed = (0..ENTRY_WORDS).filter(|&i| before[i] != between[i]);
+        let count = changed.next()?;
+        let is_count = changed.next().is_none() && (before[count], between[count]) == (1, 2);
+        if !is_count || *offset.get_or_insert(count) != count || read.normalized() != normalized(terms) {
+            return Some(false);
+        }
+        COUNT.store(size_of::<u64>() * count, Ordering::Relaxed);
+        let record = read.entry | FUN_RECORD;
+        let references = || entry_words(read.entry)[count];
+        retain(record);
+        let retained = references();
+        release(record);
+        if (retained, references()) != (2, 1) || read.creator != env.this_process() {
+            return Some(false);
+        }
+    }
+    Some(is_expected)
+}
+
+/// The first words of an entry.
+fn entry_words(entry: u64) -> [u64; ENTRY_WORDS] {
+    // SAFETY: entries are that long. Volatile: the VM changes them.
+    unsafe { (entry as *const [u64; ENTRY_WORDS]).read_volatile() }
+}
+
+/// A term and the number of its words, if it is what was made last.
+fn alone(env: Env, make: impl FnOnce() -> Option<Term>) -> Option<(Term, usize)> {
+    // SAFETY: the layout of environments is known.
+    let next = || unsafe { super::next(env) };
+    let begin = next();
+    let term = make()?;
+    let is_first = term.0 & !super::MARKS == begin.addr().get() as u64 && term.0 & super::TAG == BOXED;
+    let bytes = next().addr().get().checked_sub(begin.addr().get())?;
+    is_first.then_some((term, bytes / size_of::<u64>()))
+}
+
+const VERSION: u8 = 131;
+const NEW_FUN_EXT: u8 = 112;
+const EXPORT_EXT: u8 = 113;
+const SMALL_ATOM_UTF8_EXT: u8 = 119;
+const SMALL_INTEGER_EXT: u8 = 97;
+
+fn atom(name: &[u8]) -> Vec<u8> {
+    [&[SMALL_ATOM_UTF8_EXT, name.len() as u8], name].concat()
+}
+
+fn integer(value: u8) -> Vec<u8> {
+    vec![SMALL_INTEGER_EXT, value]
+}
+
+/// A fun of this many integers that this process has created. Its module does not exist.
+fn sample(env: Env, count: u8) -> Option<Term> {
+    let creator = external::of(env, env.this_process())?;
     let body = [
-        vec![arity],
+        vec![ARITY],
         vec![0; 16 + 4],
         u32::from(count).to_be_bytes().to_vec(),
         atom(b"cats no module"),
         [integer(0), integer(0)].concat(),
-        [vec![NEW_PID_EXT], atom(b"nonode@nohost"), vec![0; 12]].concat(),
+        // Without the version.
+        creator[1..].to_vec(),
         (0..count).flat_map(integer).collect(),
     ]
     .concat();
     let size = (body.len() as u32 + 4).to_be_bytes();
-    let external = [&[131, NEW_FUN_EXT], &size[..], &body].concat();
+    decoded(env, &[&[VERSION, NEW_FUN_EXT], &size[..], &body].concat())
+}
+
+/// An external fun.
+fn external_sample(env: Env) -> Option<Term> {
+    let parts = [
+        vec![VERSION, EXPORT_EXT],
+        atom(b"erlang"),
+        atom(b"apply"),
+        integer(ARITY),
+    ];
+    decoded(env, &parts.concat())
+}
+
+/// The term of which this is the external format.
+fn decoded(env: Env, external: &[u8]) -> Option<Term> {
     let mut term = MaybeUninit::uninit();
     // SAFETY: the term is written when the call succeeds.
     unsafe {
-        let read = enif_binary_to_term(
-            env.raw(),
-            external.as_ptr().cast_mut(),
-            external.len(),
-            term.as_mut_ptr(),
-            0,
-        );
+        let bytes = external.as_ptr().cast_mut();
+        let read = enif_binary_to_term(env.raw(), bytes, external.len(), term.as_mut_ptr(), 0);
         (read != 0).then(|| Term::from_raw(term.assume_init()))
     }
 }

@@ -23,6 +23,7 @@
     readers_during_compaction/1,
     given_back_during_compaction/1,
     binaries/1,
+    funs/1,
     owners_are_watched/1,
     panic/1,
     reload/1,
@@ -48,6 +49,7 @@
     there_readers_during_compaction/0,
     there_given_back_during_compaction/0,
     there_binaries/0,
+    there_funs/0,
     there_owners_are_watched/0,
     there_panic/0,
     there_reload/0,
@@ -76,6 +78,7 @@ all() ->
         readers_during_compaction,
         given_back_during_compaction,
         binaries,
+        funs,
         owners_are_watched,
         panic,
         reload,
@@ -159,6 +162,7 @@ batches_are_compacted(Config) -> in_both_ways(Config, there_batches_are_compacte
 readers_during_compaction(Config) -> in_both_ways(Config, there_readers_during_compaction).
 given_back_during_compaction(Config) -> in_both_ways(Config, there_given_back_during_compaction).
 binaries(Config) -> in_both_ways(Config, there_binaries).
+funs(Config) -> there(Config, there_funs, []).
 owners_are_watched(Config) -> there(Config, there_owners_are_watched, []).
 panic(Config) -> there(Config, there_panic, []).
 reload(Config) -> there(Config, there_reload, []).
@@ -669,6 +673,63 @@ there_binaries() ->
     ok.
 
 %%% Processes, failures, loading
+
+%% A stored fun keeps its entry in the VM's table of funs, also without its module, and gives it back.
+there_funs() ->
+    Code = module_of_funs(cats_test_funs),
+    %% The second time, no other module is loaded meanwhile.
+    [stored_funs(cats_test_funs, Code, Entries) || Entries <- [fun(_) -> ok end, fun(Number) -> Number = fun_entries() end]],
+    [comes_back({fun(Y) -> {X, Y} end, X}) || X <- terms()],
+    External = fun lists:no_such_function/3,
+    comes_back(External),
+    {arity, 3} = erlang:fun_info(roundtrip(External), arity),
+    comes_back([fun erlang:self/0 | External]).
+
+stored_funs(Module, Code, AreEntries) ->
+    {module, Module} = code:load_binary(Module, atom_to_list(Module), Code),
+    {Batches, Entries} = {batches(), fun_entries()},
+    Kept = cats_test_lib:in_process(
+             fun() ->
+                     Terms = [X || _ <- lists:seq(1, 100), X <- [1, a, self(), []]],
+                     [{X, self(), cats_nif:test_keep(Module:make(X))} || X <- Terms]
+             end),
+    true = code:delete(Module),
+    code:purge(Module),
+    true = batches() =< Batches,
+    AreEntries(Entries),
+    %% Since OTP 29 nobody counts the references, and funs do not tell who made them.
+    ArePlain = erlang:system_info(otp_release) >= "29",
+    [begin
+         Fun = cats_nif:test_kept(Reference),
+         {env, [X]} = erlang:fun_info(Fun, env),
+         true = {pid, Creator} =:= erlang:fun_info(Fun, pid) orelse ArePlain,
+         {arity, 1} = erlang:fun_info(Fun, arity),
+         ?assertError(_, Fun(y)),
+         comes_back(Fun),
+         comes_back({Fun, [#{Fun => X}]})
+     end || {X, Creator, Reference} <- Kept],
+    [true = cats_nif:test_drop(Reference) || {_, _, Reference} <- Kept],
+    collect(),
+    erlang:garbage_collect(),
+    ArePlain orelse AreEntries(Entries - 1).
+
+%% A module with a function that makes a fun.
+module_of_funs(Module) ->
+    Forms = [{attribute, 1, module, Module},
+             {attribute, 1, export, [{make, 1}]},
+             {function, 1, make, 1,
+              [{clause, 1, [{var, 1, 'X'}], [],
+                [{'fun', 1, {clauses, [{clause, 1, [{var, 1, 'Y'}], [], [{tuple, 1, [{var, 1, 'X'}, {var, 1, 'Y'}]}]}]}}]}]}],
+    {ok, Module, Code} = compile:forms(Forms),
+    Code.
+
+%% The number of entries in the VM's table of funs.
+fun_entries() ->
+    collect(),
+    case re:run(erlang:system_info(info), "=hash_table:fun_table\\n.*\\n.*\\nobjs: (\\d+)", [{capture, [1], list}]) of
+        {match, [Number]} -> list_to_integer(Number);
+        nomatch -> none
+    end.
 
 there_owners_are_watched() ->
     {Dead, Monitor} = spawn_monitor(fun() -> ok end),

@@ -148,21 +148,31 @@ pub fn is_laid_out() -> bool {
 /// # Safety
 /// The terms belong to the environment. If the fun is counted, somebody owns a reference to it.
 pub unsafe fn make(env: Env, fun: Fun<'_>, terms: &[Term]) -> Term {
-    let [header, entry] = fun.words;
     let creator = match fun.is_counted() {
         true => fun.creator,
         false => EXTERNAL_CREATOR.load(Ordering::Relaxed),
     };
     let mut words = SmallVec::<[u64; EARLIER_WORDS + MOST_TERMS as usize]>::new();
-    if creator == NIL {
-        words.extend_from_slice(&fun.words);
-    } else {
-        let numbers = header >> ARITY_SHIFT & (BYTE | BYTE << (TERMS_SHIFT - ARITY_SHIFT));
-        words.extend_from_slice(&[EARLIER_HEADER, entry & !FUN_RECORD, 0, numbers, creator]);
+    match creator {
+        NIL => words.extend_from_slice(&fun.words),
+        _ => words.extend_from_slice(&earlier_words(fun.words, creator)),
     }
     words.extend_from_slice(Term::words(terms));
     // SAFETY: these are the words of a fun. A copy of it gets a reference of its own.
     unsafe { env.copy(Term(cats_term::vm_word_at(&words))) }
+}
+
+/// The words of an [`Earlier`] fun with these [words](Fun::words) and this creator. Its environment is empty, or follows.
+#[inline(always)]
+fn earlier_words([header, entry]: [u64; 2], creator: u64) -> [u64; EARLIER_WORDS] {
+    let numbers = header >> ARITY_SHIFT & (BYTE | BYTE << (TERMS_SHIFT - ARITY_SHIFT));
+    [EARLIER_HEADER, entry & !FUN_RECORD, 0, numbers, creator]
+}
+
+/// The words of an external fun in OTP 25.
+#[inline(always)]
+pub fn earlier_external(fun: Fun<'_>) -> [u64; EARLIER_WORDS] {
+    earlier_words(fun.words, EXTERNAL_CREATOR.load(Ordering::Relaxed))
 }
 
 /// Counts one more reference ([`cats_term::Host::retain_counted`]).
@@ -186,19 +196,19 @@ pub fn release(record: u64) {
             Err(now) => references = now,
         }
     }
-    release_last(record, count);
+    release_last(record);
 }
 
 /// Gives back the last reference, after which the VM frees the entry. It does so for a term in an environment.
 #[cold]
-fn release_last(record: u64, count: &AtomicU64) {
+fn release_last(record: u64) {
     let words = [EARLIER_HEADER, record & !FUN_RECORD, 0, 0, NIL];
     // SAFETY: these are the words of a fun. The environment belongs to this thread and is freed once.
     unsafe {
         let env = enif_alloc_env();
         Env::new(env).copy(Term(cats_term::vm_word_at(&words)));
         // Release: as in `release`. The copy has a reference, so this is not the last one.
-        count.fetch_sub(1, Ordering::Release);
+        count(record).fetch_sub(1, Ordering::Release);
         enif_free_env(env);
     }
 }
@@ -323,17 +333,21 @@ fn is_earlier(env: Env) -> Option<bool> {
         };
         let mut changed = (0..ENTRY_WORDS).filter(|&i| before[i] != between[i]);
         let count = changed.next()?;
-        let is_count = changed.next().is_none() && (before[count], between[count]) == (1, 2);
+        // Earlier examples may have references too.
+        let references = before[count];
+        let is_count = changed.next().is_none() && references > 0 && between[count] == references + 1;
         if !is_count || *offset.get_or_insert(count) != count || read.normalized() != normalized(terms) {
             return Some(false);
         }
         COUNT.store(size_of::<u64>() * count, Ordering::Relaxed);
         let record = read.entry | FUN_RECORD;
-        let references = || entry_words(read.entry)[count];
         retain(record);
-        let retained = references();
+        retain(record);
+        let retained = entry_words(read.entry)[count];
         release(record);
-        if (retained, references()) != (2, 1) || read.creator != env.this_process() {
+        release_last(record);
+        let released = entry_words(read.entry)[count];
+        if (retained, released) != (references + 2, references) || read.creator != env.this_process() {
             return Some(false);
         }
     }

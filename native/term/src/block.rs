@@ -312,10 +312,7 @@ impl Block {
                 // word.
                 unsafe { base.add(address).write(kept as u64) };
             }
-            View::Held(class, held) => {
-                (host.retain)(held, class, None);
-            }
-            _ => unreachable!("an item that is held"),
+            _ => retain_held(term),
         };
         self.as_ref()
             .for_each_kept(|record| (host.retain_counted)(record), retain_held);
@@ -443,6 +440,14 @@ impl Block {
 
 fn release_counted(record: u64) {
     (host().release_counted)(record);
+}
+
+/// Makes the host retain a held term of a new block. The term is no binary.
+pub(crate) fn retain_held(term: TermRef<'_>) {
+    match term.view() {
+        View::Held(class, held) => (host().retain)(held, class, None),
+        _ => unreachable!("an item that is held"),
+    };
 }
 
 fn release_held(term: TermRef<'_>) {

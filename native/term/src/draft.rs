@@ -3,7 +3,7 @@
 //! Items follow one another as in a block. This file makes their headers, and the words that stand for them. The caller keeps in a register
 //! where the next item goes. A [`Builder`](crate::Builder) has to read that from memory and write it back for each item.
 
-use crate::block::Block;
+use crate::block::{retain_held, Block};
 use crate::builder::Room;
 use crate::format::*;
 use crate::host::host;
@@ -36,23 +36,28 @@ impl<const WORDS: usize> Room<WORDS> {
     /// A block of the first `words` words. `None` when memory is exhausted.
     ///
     /// # Safety
-    /// The words are a tuple that is not flat, and everything in it, without gaps. `counted` has a bit for the place of each counted
-    /// item. These binaries and funs are alive.
+    /// The words are a tuple that is not flat, and everything in it, without gaps. `kept` has a bit for the place of each item
+    /// that is counted, or held and no binary. These terms are alive.
     #[inline]
-    pub unsafe fn block(&mut self, words: usize, counted: u128, guard: &Guard) -> Option<Block> {
-        let held = if counted != 0 { HAS_HELD } else { 0 };
+    pub unsafe fn block(&mut self, words: usize, kept: u128, guard: &Guard) -> Option<Block> {
+        let held = if kept != 0 { HAS_HELD } else { 0 };
         // SAFETY: as the caller promises.
         let block = unsafe {
             *self.0[0].assume_init_mut() |= (words as u64) << 32 | held;
             Block::from_words(from_raw_parts(self.0.as_ptr().cast(), words), guard)
         };
-        // If the host panics, the block is leaked. Dropping it would give back references that were never counted.
+        // If the host panics, the block is leaked. Dropping it would give back what was never kept.
         let block = ManuallyDrop::new(block?);
-        let mut rest = counted;
+        let mut rest = kept;
         while rest != 0 {
-            // SAFETY: the record's address follows the item's header.
-            let record = unsafe { self.0[rest.trailing_zeros() as usize + 1].assume_init() };
-            (host().retain_counted)(record);
+            let at = rest.trailing_zeros() as usize;
+            // SAFETY: an item begins there. If it is counted, the record follows its header.
+            let [header, record] = unsafe { [self.0[at].assume_init(), self.0[at + 1].assume_init()] };
+            match is_counted(header) {
+                true => (host().retain_counted)(record),
+                // SAFETY: an item of the new block.
+                false => retain_held(unsafe { TermRef::new(block.address().as_ptr(), (at as u64) << 2 | TAG_ITEM) }),
+            }
             rest &= rest - 1;
         }
         Some(ManuallyDrop::into_inner(block))
@@ -119,6 +124,12 @@ pub fn integer_header(is_negative: bool, digits: usize) -> u64 {
         INTEGER_POSITIVE
     };
     header(kind, digits)
+}
+
+/// The header of a held term. Its word in the VM follows it, and then 0.
+#[inline(always)]
+pub fn held_header(class: Class) -> u64 {
+    header(HELD, class as usize)
 }
 
 /// The header of a binary. The bytes follow it, written by [`write_bytes`].

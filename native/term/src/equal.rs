@@ -1,6 +1,6 @@
 //! Exact equality of terms (`=:=`).
 
-use crate::format::{Elements, Map, TermRef, View};
+use crate::format::{Class, Elements, Map, TermRef, View};
 use crate::hash::hash;
 use crate::host::host;
 
@@ -60,6 +60,7 @@ fn equal_items(a: TermRef<'_>, b: TermRef<'_>) -> bool {
         (View::Fun(a), View::Fun(b)) => a.words == b.words && all_equal(a.env, b.env),
         // A plain reference is never held.
         (View::Reference(_), View::Held(..)) | (View::Held(..), View::Reference(_)) => false,
+        (View::Held(Class::Reference, a), View::Held(Class::Reference, b)) => (host().identical)(a.term(), b.term()),
         (View::Held(class, a), View::Held(other, b)) => {
             class == other && a.hash() == b.hash() && (host().identical)(a.term(), b.term())
         }

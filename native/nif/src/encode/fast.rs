@@ -5,11 +5,12 @@
 //! Each function takes and returns the place of the next item, so that it stays in a register. Of the elements of an
 //! item that are not immediates, each but the last is a recursive call. The loop continues with the last one.
 
+use crate::calls::TABLES;
 use crate::encode::{INLINE_BINARY, MAX_DEPTH};
 use crate::layout::{self, fun, Look};
 use crate::vm::{Env, Term};
 use cats_sync::epoch::Guard;
-use cats_term::{draft, is_immediate, Block, CountedFun, Room, TermRef, NIL};
+use cats_term::{draft, is_immediate, Block, Class, CountedFun, Room, TermRef, NIL};
 use std::ptr::NonNull;
 
 /// Most words of a term. Each level of nesting takes two or more words, so no such term is nested too deep to be
@@ -30,8 +31,8 @@ pub unsafe fn object(env: Env, elements: &[Term], guard: &Guard) -> Option<Block
     // SAFETY: as the caller promises; the words are those that were laid out.
     unsafe {
         let end = encoder.root(elements)?;
-        let (words, counted) = (end.offset_from(encoder.first) as usize, encoder.counted);
-        room.block(words, counted, guard)
+        let (words, kept) = (end.offset_from(encoder.first) as usize, encoder.kept);
+        room.block(words, kept, guard)
     }
 }
 
@@ -81,8 +82,8 @@ struct Encoder<'e> {
     env: Env<'e>,
     first: NonNull<u64>,
     end: NonNull<u64>,
-    /// One bit for each word of the buffer: set where a counted binary or fun begins.
-    counted: u128,
+    /// One bit for each word of the buffer: set where an item begins that is counted or held.
+    kept: u128,
     may_stand: bool,
 }
 
@@ -94,7 +95,7 @@ impl<'e> Encoder<'e> {
             env,
             first,
             end,
-            counted: 0,
+            kept: 0,
             may_stand: true,
         }
     }
@@ -284,21 +285,26 @@ impl<'e> Encoder<'e> {
         }
     }
 
-    /// A binary outside the heap, or a fun.
+    /// A binary outside the heap, a fun, or a reference to a table.
     #[inline(never)]
     unsafe fn other(&mut self, term: Term, slot: NonNull<u64>, at: NonNull<u64>) -> Option<NonNull<u64>> {
-        self.may_stand = false;
         let Some((record, bytes)) = self.env.counted_binary(term) else {
             // SAFETY: as the caller promises.
-            return unsafe { self.fun(term, slot, at) };
+            return unsafe {
+                match TABLES.reference_of(term) {
+                    Some(_) => self.held(Class::Reference, term, slot, at),
+                    None => self.fun(term, slot, at),
+                }
+            };
         };
+        self.may_stand = false;
         // SAFETY: as the caller promises; there is room.
         unsafe {
             if bytes.len() <= INLINE_BINARY {
                 return self.binary(bytes, slot, at);
             }
             self.room(at, 3)?;
-            self.counted |= 1 << at.offset_from(self.first);
+            self.kept |= 1 << at.offset_from(self.first);
             slot.write(draft::word(self.first, at));
             at.write(draft::counted_binary_header(bytes.len()));
             at.add(1).write(record);
@@ -307,7 +313,21 @@ impl<'e> Encoder<'e> {
         }
     }
 
+    unsafe fn held(&mut self, class: Class, term: Term, slot: NonNull<u64>, at: NonNull<u64>) -> Option<NonNull<u64>> {
+        self.room(at, 3)?;
+        // SAFETY: there is room.
+        unsafe {
+            self.kept |= 1 << at.offset_from(self.first);
+            slot.write(draft::word(self.first, at));
+            at.write(draft::held_header(class));
+            at.add(1).write(term.0);
+            at.add(2).write(0);
+            Some(at.add(3))
+        }
+    }
+
     unsafe fn fun(&mut self, term: Term, slot: NonNull<u64>, at: NonNull<u64>) -> Option<NonNull<u64>> {
+        self.may_stand = false;
         // SAFETY: as the caller promises; there is room.
         unsafe {
             let Some((words, terms)) = fun::read(term) else {
@@ -336,7 +356,7 @@ impl<'e> Encoder<'e> {
         self.room(at, fun.item_words())?;
         // SAFETY: there is room.
         unsafe {
-            self.counted |= 1 << at.offset_from(self.first);
+            self.kept |= 1 << at.offset_from(self.first);
             slot.write(draft::word(self.first, at));
             fun.write(at);
             Some(at.add(fun.item_words()))

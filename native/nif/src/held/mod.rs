@@ -20,13 +20,14 @@
 pub mod host;
 mod weight;
 
+use crate::calls::TABLES;
 use crate::layout;
 use crate::vm::{Env, Term};
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::{self, Own};
 use cats_term::{Class, Held, Retained};
-use rustler::sys::{enif_alloc_env, enif_free_env, ErlNifEnv};
+use rustler::sys::{enif_alloc_env, enif_free_env, enif_keep_resource, enif_release_resource, ErlNifEnv};
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -49,6 +50,9 @@ const COUNT: u64 = (1 << WEIGHT_SHIFT) - 1;
 const OPEN: u64 = 1 << 16 | 1 << (WEIGHT_SHIFT + 20);
 /// Bit of a batch's state: its living terms are moved or have been. What was subtracted later means nothing.
 const CLAIMED: u64 = 1 << 63;
+
+/// In a place: the term is a reference to a table, and the other bits are the table's address.
+const TABLE: u64 = 1 << 63;
 
 struct Slot {
     /// The words that stand for the term in its object; null when it was given back.
@@ -277,6 +281,9 @@ fn lock(batch: *const Batch) -> MutexGuard<'static, ()> {
 
 /// Keeps a term for a stored object ([`cats_term::Host::retain`]).
 pub fn retain(held: &Held, class: Class, bytes: Option<&[u8]>) -> *const u8 {
+    if class == Class::Reference && retain_table(held) {
+        return std::ptr::null();
+    }
     let hides = !matches!((class, bytes), (Class::Reference | Class::Port | Class::Pid, None));
     let weight = match bytes {
         Some(bytes) => Some(bytes.len()),
@@ -295,6 +302,22 @@ pub fn retain(held: &Held, class: Class, bytes: Option<&[u8]>) -> *const u8 {
         close(full);
     }
     address
+}
+
+/// Keeps a table for a stored reference to it, which needs no copy of the term. False for other references.
+#[inline]
+fn retain_table(held: &Held) -> bool {
+    // SAFETY: the words name a term of the call, or one that lives while its guard does.
+    let Some((table, reference)) = (unsafe { TABLES.reference_of(Term(held.term())) }) else {
+        return false;
+    };
+    // SAFETY: the term keeps the table alive until now.
+    unsafe { enif_keep_resource(table.as_ptr().cast()) };
+    held.relocate(Retained {
+        term: reference.0,
+        place: table.as_ptr().expose_provenance() as u64 | TABLE,
+    });
+    true
 }
 
 /// Adds a term to a batch of its own.
@@ -352,6 +375,12 @@ fn close(batch: *mut Batch) {
 
 /// Gives a term back ([`cats_term::Host::release`]).
 pub fn release(held: &Held) {
+    // A table's place stays the same.
+    if held.place() & TABLE != 0 {
+        let table = std::ptr::with_exposed_provenance_mut((held.place() & !TABLE) as usize);
+        // SAFETY: `retain_table` kept it, and this is given back once.
+        return unsafe { enif_release_resource(table) };
+    }
     // So the batch that the words name stays while it is looked at.
     let guard = epoch::pin();
     loop {

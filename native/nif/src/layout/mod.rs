@@ -81,6 +81,7 @@ const DIGITS: usize = 16;
 /// The header of a plain reference. It does not belong to a table or another resource. The lower half of the next word
 /// tells it from references to resources. An alias has one more word, with the process.
 static REFERENCE: AtomicU64 = AtomicU64::new(UNKNOWN);
+pub const REFERENCE_WORDS: usize = 3;
 const ALIAS_MORE: u64 = 1 << KIND_BITS;
 const PLAIN: u64 = u32::MAX as u64;
 

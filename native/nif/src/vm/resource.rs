@@ -6,7 +6,7 @@
 
 use crate::layout;
 use crate::vm::{Env, Term};
-use cats_sync::facade::{AtomicBool, AtomicPtr, Ordering};
+use cats_sync::facade::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use rustler::sys::*;
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -23,6 +23,14 @@ pub trait Value: Send + Sync + Sized + 'static {
 
     /// Called on any thread when a process that a value monitors has ended. Must be short.
     fn down(_env: Env, _process: Term) {}
+}
+
+/// An object of the VM.
+#[repr(C)]
+struct Resource<T> {
+    value: T,
+    /// The words of a reference to it, once [`Kind::reference_of`] has written them.
+    reference: [AtomicU64; layout::REFERENCE_WORDS],
 }
 
 /// A type of resource whose objects are values of `T`.
@@ -104,12 +112,15 @@ impl<T: Value> Kind<T> {
         unsafe {
             // Relaxed: the flag protects no data of ours.
             if !self.anchored.load(Ordering::Relaxed) && !self.anchored.swap(true, Ordering::Relaxed) {
-                enif_alloc_resource(kind, size_of::<T>());
+                enif_alloc_resource(kind, size_of::<Resource<T>>());
             }
-            let object = NonNull::new_unchecked(enif_alloc_resource(kind, size_of::<T>()).cast::<T>());
+            let object = NonNull::new_unchecked(enif_alloc_resource(kind, size_of::<Resource<T>>()).cast());
             assert!(object.is_aligned());
-            object.write(value);
-            Owned(object)
+            object.write(Resource {
+                value,
+                reference: [const { AtomicU64::new(0) }; layout::REFERENCE_WORDS],
+            });
+            Owned(object.cast())
         }
     }
 
@@ -129,6 +140,36 @@ impl<T: Value> Kind<T> {
             Some(object) => Some(unsafe { object.cast().as_ref() }),
             None => self.ask_for(env, term, current),
         }
+    }
+
+    /// If a term is a reference to a value of this kind: the value's address, and a reference to it that lives as long as the value. Nothing
+    /// for former types, and if the layout of references is not known.
+    ///
+    /// # Safety
+    /// The term is alive.
+    #[inline]
+    pub unsafe fn reference_of(&self, term: Term) -> Option<(NonNull<T>, Term)> {
+        // Acquire pairs with `commit`.
+        let current = self.current.load(Ordering::Acquire);
+        // SAFETY: as the caller promises. `own` filled the object.
+        let (object, words) = unsafe {
+            (
+                layout::resource(term, current)?,
+                &*layout::address(term).cast::<[u64; layout::REFERENCE_WORDS]>(),
+            )
+        };
+        // SAFETY: as above.
+        let reference = unsafe { &object.cast::<Resource<T>>().as_ref().reference };
+        // Acquire pairs with the last store below: whoever sees that one sees the others.
+        if reference[0].load(Ordering::Acquire) == 0 {
+            // Relaxed: threads that do this at the same time write the same words. The link of a copy is its own.
+            reference[1].store(words[1], Ordering::Relaxed);
+            reference[0].store(words[0], Ordering::Release);
+        }
+        Some((
+            object.cast(),
+            Term(reference.as_ptr().expose_provenance() as u64 | layout::BOXED),
+        ))
     }
 
     #[cold]

@@ -6,7 +6,7 @@ use crate::ZEROS_IDENTICAL;
 use cats_term::test_host::{counted, install_test_host, plain_reference, record, retained};
 use cats_term::{
     compare, equal, hash_of, head, key_word, key_word_of_part, key_word_ordered, normalize, small, Block, Builder,
-    Class, CountedBinary, Short, TermRef, View, ALIAS, BOTTOM, NIL, TOP,
+    Class, CountedBinary, CountedFun, Short, TermRef, View, ALIAS, BOTTOM, FUN_RECORD, NIL, TOP,
 };
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -275,6 +275,7 @@ fn blocks_of_short_parts() {
     let (record, shared) = record(&[7; 100]);
     let numbers: Vec<u64> = (0..5).filter_map(small).collect();
     let fun = [0x2_0314, 77, numbers[0], numbers[1]];
+    let fun_record = 0x1000 | FUN_RECORD;
     let others = [
         Short::Float(1.5),
         Short::Float(-0.0),
@@ -283,6 +284,8 @@ fn blocks_of_short_parts() {
         Short::Same(&fun),
         // SAFETY: the bytes live forever. The test host counts references for any number.
         Short::Counted(unsafe { CountedBinary::new(record, shared) }),
+        // SAFETY: as above.
+        Short::Fun(unsafe { CountedFun::new(fun_record, fun[0], numbers[3], &numbers[..2]) }),
     ];
     let binaries = (0..=bytes.len()).map(|length| Short::Binary(&bytes[..length]));
     let tuples = (0..=numbers.len()).map(|arity| Short::Tuple(&numbers[..arity]));
@@ -299,6 +302,7 @@ fn blocks_of_short_parts() {
                 Short::Tuple(elements) => builder.filled_tuple(elements).word(),
                 // SAFETY: as above.
                 Short::Counted(_) => unsafe { builder.counted_binary(record, shared) },
+                Short::Fun(fun) => builder.counted_fun(fun),
             };
             builder.set(root, index, word);
             let block = Block::of_short(&elements, index, part, &cats_sync::epoch::pin()).unwrap();
@@ -306,10 +310,20 @@ fn blocks_of_short_parts() {
             assert!(key_word_of_part(&part).is_none_or(|word| word == stored));
             let built = builder.finish().unwrap();
             assert_eq!(block.as_ref().as_words(), built.as_ref().as_words());
-            assert_eq!(counted(record) % 2, 0);
+            assert_eq!((counted(record) % 2, counted(fun_record) % 2), (0, 0));
+            if let (Short::Fun(short), View::Fun(stored)) = (part, block.as_ref().element(index).view()) {
+                let copy = block
+                    .as_ref()
+                    .with_elements(std::iter::once((index, block.as_ref().element(index))))
+                    .unwrap();
+                assert_eq!((stored.words, stored.creator), ([fun[0], fun_record], numbers[3]));
+                assert!(equal(copy.as_ref().element(index), block.as_ref().element(index)));
+                assert_eq!(copy.as_ref().words(), 1 + arity + short.item_words());
+                assert_eq!(counted(fun_record), 3);
+            }
         }
     }
-    assert_eq!(counted(record), 0);
+    assert_eq!((counted(record), counted(fun_record)), (0, 0));
 }
 
 /// A plain reference stands in the block exactly as the VM has it, and occupies nothing more.

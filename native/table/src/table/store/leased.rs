@@ -647,11 +647,13 @@ impl Leases {
             notices.ring(guard);
         }
         let now = clock::now();
-        if !wheel!(self, wheel => wheel.is_crowded() || wheel.due() <= now) {
+        // Relaxed: only the reaper uses it.
+        let sweeping = self.sweeping.load(Ordering::Relaxed);
+        // Others may have looked at the last items of a sweep.
+        if !wheel!(self, wheel => wheel.is_crowded() || wheel.due() <= now) && !sweeping {
             return Ok(true);
         }
-        // Relaxed: only the reaper uses it.
-        if !self.sweeping.load(Ordering::Relaxed) {
+        if !sweeping {
             match self.make_stale_due(store) {
                 Ok(many) => self.sweeping.store(many, Ordering::Relaxed),
                 Err(busy) => {

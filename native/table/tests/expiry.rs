@@ -32,7 +32,7 @@ fn stale_items_go() {
             .unwrap();
         };
         let bytes = || table.by_identifier(&epoch::pin()).bytes();
-        (0..30_000).for_each(|key| insert(key));
+        (0..30_000).for_each(&insert);
         let before = bytes();
         (0..30_000).for_each(delete);
         for key in 0..30_000 {

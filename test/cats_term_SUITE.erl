@@ -706,12 +706,23 @@ stored_funs(Module, Code, AreEntries) ->
          {arity, 1} = erlang:fun_info(Fun, arity),
          ?assertError(_, Fun(y)),
          comes_back(Fun),
-         comes_back({Fun, [#{Fun => X}]})
+         comes_back({Fun, [#{Fun => X}]}),
+         agrees(Fun, of_another_node(Fun))
      end || {X, Creator, Reference} <- Kept],
     [true = cats_nif:test_drop(Reference) || {_, _, Reference} <- Kept],
     collect(),
     erlang:garbage_collect(),
     ArePlain orelse AreEntries(Entries - 1).
+
+%% The same fun, created by a process of another node.
+of_another_node(Fun) ->
+    <<131, 112, _:32, Parts/binary>> = term_to_binary(Fun),
+    Pid = term_to_binary(self()),
+    [Before, <<_:96, Behind/binary>>] = binary:split(Parts, binary:part(Pid, 1, byte_size(Pid) - 13)),
+    Foreign = <<Before/binary, 88, 119, 7, "foo@bar", 1:32, 2:32, 3:32, Behind/binary>>,
+    Made = binary_to_term(<<131, 112, (byte_size(Foreign) + 4):32, Foreign/binary>>),
+    true = Made =:= Fun,
+    Made.
 
 %% A module with a function that makes a fun.
 module_of_funs(Module) ->

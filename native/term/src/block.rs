@@ -88,6 +88,18 @@ impl<'a> CountedFun<'a> {
         }
     }
 
+    /// The word of who has created it.
+    #[inline]
+    pub fn creator(&self) -> u64 {
+        self.words[2]
+    }
+
+    /// Its [words](Fun::words).
+    #[inline]
+    pub(crate) fn fun_words(&self) -> [u64; 2] {
+        [self.words[1], self.words[0]]
+    }
+
     /// The words of its item.
     #[inline]
     pub fn item_words(&self) -> usize {

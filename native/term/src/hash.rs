@@ -10,6 +10,7 @@
 
 use crate::block::Short;
 use crate::format::{as_chunks, is_immediate, padded, Class, Elements, Fun, Map, TermRef, View};
+use crate::host::host;
 use crate::number::{small_value, Whole};
 use rapidhash::v3::{rapidhash_v3_seeded, RapidSecrets};
 use std::hash::{BuildHasher, RandomState};
@@ -313,14 +314,11 @@ impl State {
             }
             // As for held terms, the environment may contain numbers that are equal under `==`.
             View::Fun(_) if ORDERED => self.mark(Mark::Held, Class::Fun as usize),
-            View::Fun(Fun {
-                env,
-                words: [first, second],
-                ..
-            }) => {
-                let state = self.mark(Mark::Fun, env.len()).two_words(first, second);
-                state.elements::<ORDERED>(env)
-            }
+            View::Fun(Fun { env, words, .. }) => self.fun(words, env),
+            View::Held(Class::Fun, held) if !ORDERED => match (host().counted_fun)(held) {
+                Some(fun) => self.fun(fun.fun_words(), Elements::immediates(fun.env)),
+                None => self.mark(Mark::Held, Class::Fun as usize).word(held.hash()),
+            },
             View::Held(class, held) => {
                 let state = self.mark(Mark::Held, class as usize);
                 // Such terms may contain numbers that are equal under `==` but have different exact hashes.
@@ -331,6 +329,11 @@ impl State {
                 }
             }
         }
+    }
+
+    fn fun(self, [first, second]: [u64; 2], env: Elements<'_>) -> Self {
+        let state = self.mark(Mark::Fun, env.len()).two_words(first, second);
+        state.elements::<false>(env)
     }
 
     #[inline(never)]

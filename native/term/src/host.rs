@@ -1,5 +1,6 @@
 //! What the VM does for terms. The library installs it once when it is loaded, so this crate does not depend on the VM.
 
+use crate::block::CountedFun;
 use crate::format::{Class, TermRef};
 use crate::identifier::HeldReference;
 use cats_sync::facade::{AtomicU64, Ordering::Acquire, Ordering::Release};
@@ -36,6 +37,8 @@ pub struct Host {
     pub retain: fn(&Held, Class, bytes: Option<&[u8]>) -> *const u8,
     /// Gives back a term that [`retain`](Self::retain) copied. Runs on any thread.
     pub release: fn(&Held),
+    /// The parts of a held fun that is the same as a counted one, although it has another creator.
+    pub counted_fun: for<'a> fn(&'a Held) -> Option<CountedFun<'a>>,
     /// Counts one more reference to the binary or fun whose record this is. At least one is counted already. That of a binary is an address,
     /// that of a fun an address with [`FUN_RECORD`](crate::FUN_RECORD).
     pub retain_counted: fn(u64),

@@ -156,6 +156,7 @@ pub fn install_test_host(zeros_identical: bool) {
                 "released twice, or never retained"
             );
         },
+        counted_fun: |_| None,
         retain_counted: |record| *heap().counted.entry(record).or_default() += 1,
         release_counted: |record| match heap().counted.get_mut(&record) {
             Some(count) if *count > 0 => *count -= 1,

@@ -29,6 +29,8 @@ pub fn install(env: Env) {
             let bytes = slab::needed(external::of(workspace.env(), Term(term)));
             external::bits(&bytes, bits)
         },
+        // SAFETY: the words name a term of the call, or one that lives while its guard does.
+        counted_fun: |held| unsafe { fun::by_anyone(Term(held.term())) },
         retain: held::retain,
         release: held::release,
         retain_counted: |record| match is_fun(record) {

@@ -110,12 +110,23 @@ pub unsafe fn of_immediates<'a>(term: Term) -> Option<&'a [u64]> {
     }
 }
 
-/// A local fun of few immediates, if references to funs are counted.
+/// A local fun of few immediates, if references to funs are counted. Nothing if another node has created it, as such a creator is no immediate.
 ///
 /// # Safety
 /// As for [`boxed`]; it lives for `'a`.
 #[inline]
 pub unsafe fn counted<'a>(term: Term) -> Option<CountedFun<'a>> {
+    // SAFETY: as the caller promises.
+    let fun = unsafe { by_anyone(term) }?;
+    Term(fun.creator()).is_immediate().then_some(fun)
+}
+
+/// As [`counted`], whoever has created it. Creators do not tell funs apart.
+///
+/// # Safety
+/// As for [`boxed`]; it lives for `'a`.
+#[inline]
+pub unsafe fn by_anyone<'a>(term: Term) -> Option<CountedFun<'a>> {
     if FORM.load(Ordering::Relaxed) != Form::Earlier as u64 {
         return None;
     }
@@ -123,7 +134,7 @@ pub unsafe fn counted<'a>(term: Term) -> Option<CountedFun<'a>> {
     unsafe {
         let fun = earlier(term)?;
         let is_external = fun.creator.0 == EXTERNAL_CREATOR.load(Ordering::Relaxed);
-        if is_external || !fun.creator.is_immediate() || fun.terms > MOST_TERMS {
+        if is_external || fun.terms > MOST_TERMS {
             return None;
         }
         let env = from_raw_parts(address(term).add(EARLIER_WORDS).cast(), fun.terms.into());

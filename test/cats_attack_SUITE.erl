@@ -101,7 +101,9 @@ attack(Calls, Tables, Loot, Outcomes) ->
         try call(Function, named(Function, Arguments)) of
             Result -> {returned, Result}
         catch
-            error:{Cause, _} -> {Cause, []}
+            error:{Cause, _} -> {Cause, []};
+            %% What this module does in Erlang.
+            error:Reason -> {Reason, []}
         end,
     NewLoot = case Found of
                   [] -> Loot;

@@ -330,8 +330,8 @@ functions() ->
            {'/=', 2}, {'=:=', 2}, {'=/=', 2}, {'not', 1}, {'xor', 2}],
     [Function || {Name, Arity} = Function <- All -- faulty(), is_known(list_to_tuple([Name | lists:duplicate(Arity, 1)]))].
 
-%% Functions in which the running OTP differs from a newer one: integers of floats at the border of small integers, the
-%% sign of abs(-0.0), parts of bit strings that are no binaries.
+%% Functions in which the running OTP may differ from a newer one. They make integers of floats at the border of small integers, or take
+%% abs(-0.0) or a part of a bit string that is no binary.
 faulty() ->
     Rounding = [{round, 1}, {trunc, 1}, {floor, 1}, {ceil, 1}],
     Border = get(border),

@@ -673,8 +673,8 @@ impl Leases {
     }
 
     /// Makes all items due if there are too many. Every object that lives gets an item again, and the others are gone then. Returns whether
-    /// there were too many. It must not be called again before all of them were looked at: objects that have got an item would be looked
-    /// at anew, and nobody might ever come to the others.
+    /// there were too many. It must not be called again before all of them were looked at. Otherwise objects that have got an item would be
+    /// looked at anew. Nobody might ever come to the others.
     fn make_stale_due(&self, store: &Store) -> Result<bool, Busy> {
         // Relaxed: as above. What is kept has an item, too.
         let objects = store.size() + self.ended.load(Ordering::Relaxed);

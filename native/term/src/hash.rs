@@ -315,11 +315,13 @@ impl State {
             // As for held terms, the environment may contain numbers that are equal under `==`.
             View::Fun(_) if ORDERED => self.mark(Mark::Held, Class::Fun as usize),
             View::Fun(Fun { env, words, .. }) => self.fun(words, env),
-            View::Held(Class::Fun, held) if !ORDERED => match (host().counted_fun)(held) {
-                Some(fun) => self.fun(fun.fun_words(), Elements::immediates(fun.env)),
-                None => self.mark(Mark::Held, Class::Fun as usize).word(held.hash()),
-            },
             View::Held(class, held) => {
+                // The same fun may be counted elsewhere.
+                if class == Class::Fun && !ORDERED {
+                    if let Some(fun) = (host().counted_fun)(held) {
+                        return self.fun(fun.fun_words(), Elements::immediates(fun.env));
+                    }
+                }
                 let state = self.mark(Mark::Held, class as usize);
                 // Such terms may contain numbers that are equal under `==` but have different exact hashes.
                 let hides_numbers = !matches!(class, Class::Reference | Class::Port | Class::Pid | Class::BitString);

@@ -506,22 +506,33 @@ fn only_other(elements: &[Term]) -> Option<(usize, Term)> {
 /// Makes a block of the tuple of these terms, not all of which are immediates.
 #[inline(never)]
 fn object_block(env: Env, guard: &Guard, elements: &[Term]) -> Result<Block, Failure> {
-    if layout::is_known() {
-        // SAFETY: the layout of terms is known, and these terms belong to the environment.
-        if let Some(block) = unsafe { encode::fast::object(env, elements, guard) } {
-            return Ok(block);
-        }
+    match fast_block(env, guard, elements) {
+        Some(block) => Ok(block),
+        None => block(env, elements),
     }
-    block(env, elements)
 }
 
-/// Makes a block of the tuple of these terms. Not inlined: its buffer would enlarge the stack frame of callers that do
-/// not need it.
-#[inline(never)]
+/// The same, if that can be made by the fast path.
+#[inline(always)]
+fn fast_block(env: Env, guard: &Guard, elements: &[Term]) -> Option<Block> {
+    if !layout::is_known() {
+        return None;
+    }
+    // SAFETY: the layout of terms is known, and these terms belong to the environment.
+    unsafe { encode::fast::object(env, elements, guard) }
+}
+
+/// Makes a block of the tuple of these terms.
 fn block(env: Env, elements: &[Term]) -> Result<Block, Failure> {
+    built(|builder| encode::object(env, elements, builder))
+}
+
+/// Makes a block of what a function builds. Not inlined: its buffer would enlarge the stack frame of callers that do not need it.
+#[inline(never)]
+fn built(build: impl FnOnce(&mut Builder) -> Result<(), Failure>) -> Result<Block, Failure> {
     let mut room = Room::<OBJECT_WORDS>::new();
     let mut builder = Builder::within(&mut room);
-    encode::object(env, elements, &mut builder)?;
+    build(&mut builder)?;
     builder.finish().ok_or(Failure::SystemLimit)
 }
 

@@ -327,21 +327,12 @@ fn prepare<'g>(
 /// A specification as a program needs it. `outer` is by how much deeper elements of heads are nested in it than in an object.
 #[inline]
 fn specification_block(env: Env, guard: &Guard, specification: Term, outer: usize) -> Result<Block, Failure> {
-    if layout::is_known() && !specification.is_immediate() {
-        // SAFETY: the layout of terms is known, and this term belongs to the environment.
-        if let Some(block) = unsafe { encode::fast::object(env, &[specification], guard) } {
+    if !specification.is_immediate() {
+        if let Some(block) = fast_block(env, guard, &[specification]) {
             return Ok(block);
         }
     }
-    long_specification_block(env, specification, outer)
-}
-
-#[inline(never)]
-fn long_specification_block(env: Env, specification: Term, outer: usize) -> Result<Block, Failure> {
-    let mut room = Room::<OBJECT_WORDS>::new();
-    let mut builder = Builder::within(&mut room);
-    encode::specification(env, specification, outer, &mut builder)?;
-    builder.finish().ok_or(Failure::SystemLimit)
+    built(|builder| encode::specification(env, specification, outer, builder))
 }
 
 /// The whole of a call about the objects of one key, and how many results there are.

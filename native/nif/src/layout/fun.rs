@@ -86,8 +86,8 @@ pub unsafe fn read<'a>(term: Term) -> Option<([u64; 2], &'a [Term])> {
             read_plain(term)
         } else if form == Form::Earlier as u64 {
             let fun = earlier(term)?;
-            let is_external = fun.creator.0 == EXTERNAL_CREATOR.load(Ordering::Relaxed);
-            is_external.then(|| ([fun.normalized() | EXTERNAL, fun.entry], &[][..]))
+            fun.is_external()
+                .then(|| ([fun.normalized() | EXTERNAL, fun.entry], &[][..]))
         } else {
             None
         }
@@ -133,8 +133,7 @@ pub unsafe fn by_anyone<'a>(term: Term) -> Option<CountedFun<'a>> {
     // SAFETY: as the caller promises, and funs have this form. The term has a counted reference.
     unsafe {
         let fun = earlier(term)?;
-        let is_external = fun.creator.0 == EXTERNAL_CREATOR.load(Ordering::Relaxed);
-        if is_external || fun.terms > MOST_TERMS {
+        if fun.is_external() || fun.terms > MOST_TERMS {
             return None;
         }
         let env = from_raw_parts(address(term).add(EARLIER_WORDS).cast(), fun.terms.into());
@@ -213,7 +212,7 @@ pub fn release(record: u64) {
 /// Gives back the last reference, after which the VM frees the entry. It does so for a term in an environment.
 #[cold]
 fn release_last(record: u64) {
-    let words = [EARLIER_HEADER, record & !FUN_RECORD, 0, 0, NIL];
+    let words = earlier_words([0, record], NIL);
     // SAFETY: these are the words of a fun. The environment belongs to this thread and is freed once.
     unsafe {
         let env = enif_alloc_env();
@@ -236,6 +235,11 @@ unsafe fn count<'a>(record: u64) -> &'a AtomicU64 {
 }
 
 impl Earlier {
+    #[inline(always)]
+    fn is_external(&self) -> bool {
+        self.creator.0 == EXTERNAL_CREATOR.load(Ordering::Relaxed)
+    }
+
     /// The header that such a fun has since OTP 29.
     #[inline(always)]
     fn normalized(&self) -> u64 {

@@ -119,7 +119,13 @@ load(Module, Config) ->
     {ok, Module} = compile:file(Source, [{outdir, Directory}, report, warnings_as_errors]),
     {module, Module} = code:load_abs(filename:join(Directory, Module)).
 
-%% Runs in a process of its own, whose tables end with it.
+%% Runs in a process of its own. Its tables end with it, and so do the processes that it is linked to: one that went on would use
+%% the tables of the same name that the next process makes.
 in_process(Function, Document) ->
-    {Pid, Monitor} = spawn_monitor(Function),
+    {Pid, Monitor} = spawn_monitor(fun() -> Function(), end_linked() end),
     receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual({Document, normal}, {Document, Reason}) end.
+
+end_linked() ->
+    process_flag(trap_exit, true),
+    {links, Linked} = process_info(self(), links),
+    [begin exit(Process, kill), receive {'EXIT', Process, _} -> ok end end || Process <- Linked, is_pid(Process)].

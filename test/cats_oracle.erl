@@ -167,6 +167,7 @@ object() ->
 objects() ->
     weighted([{20, object()}, {8, {list, short(object()), []}},
               {2, {list, proper_types:resize(40, proper_types:list(object())), []}},
+              {3, oneof([{list, short({object, {key, I}, short(value())}), []} || I <- lists:seq(1, 6)])},
               {1, {list, short(object()), oneof([a, {}, {1}])}},
               {1, {existing, key_index(), number(0, 3)}}, {1, {many, number(1, 20), number(100, 1500)}}]).
 

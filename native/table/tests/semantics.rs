@@ -59,11 +59,29 @@ fn object() -> impl Strategy<Value = Elements> {
     ]
 }
 
+/// Objects with one key, wherever that is.
+fn objects_of_one_key() -> impl Strategy<Value = Vec<Elements>> {
+    let number = prop_oneof![4 => 2usize..5, 1 => 5usize..70];
+    (
+        value(),
+        number.prop_flat_map(|number| prop::collection::vec(object(), number)),
+    )
+        .prop_map(|(key, mut list)| {
+            for object in &mut list {
+                let second = object[1].clone();
+                object[..2].fill(key.clone());
+                object.push(second);
+            }
+            list
+        })
+}
+
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => object().prop_map(Op::Insert),
         2 => object().prop_map(Op::InsertNew),
         2 => (prop::collection::vec(object(), 0..4), any::<bool>()).prop_map(|(list, new)| Op::InsertList(list, new)),
+        1 => (objects_of_one_key(), any::<bool>()).prop_map(|(list, new)| Op::InsertList(list, new)),
         2 => value().prop_map(Op::Delete),
         3 => object().prop_map(Op::DeleteObject),
         1 => Just(Op::DeleteAll),

@@ -86,7 +86,7 @@ pub unsafe fn copied(guard: &Guard, entry: Entry, key: usize, leased: bool) -> O
         let whole = copies.len() == Group::from_body(entry.body).count();
         let (body, rest) = match copies[..] {
             [only] if whole => return Some(only),
-            [first, second, ..] if whole => (Group::of_two(place, first, second), &copies[2..]),
+            [first, second, ..] if whole => (Group::of_two(place, first, second, copies.len() - 2), &copies[2..]),
             _ => (None, &copies[..0]),
         };
         let Some(body) = body else {

@@ -11,7 +11,7 @@ use crate::table::{Handle, Table};
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
 use cats_term::lease::Request;
-use cats_term::{is_immediate, TermRef};
+use cats_term::{equal, is_immediate, TermRef};
 use smallvec::SmallVec;
 use std::cell::Cell;
 
@@ -333,6 +333,9 @@ impl Handle<'_> {
         if incoming.is_empty() {
             return Ok(true);
         }
+        if self.is_for_one_key(&incoming) {
+            return Ok(self.insert_for_key(store, &incoming, new)?);
+        }
         let probes: SmallVec<[_; FEW]> = incoming.iter().map(|incoming| &incoming.probe).collect();
         let mut replaced = Vec::new();
         let adding = |i: usize| Some(incoming[i].body());
@@ -367,6 +370,55 @@ impl Handle<'_> {
         Ok(result.map_err(Failure::from)??)
     }
 
+    /// Whether a list of objects is for one key of a bag with a default engine. Then one step inserts it.
+    fn is_for_one_key(self, incoming: &[Incoming]) -> bool {
+        let (first, rest) = incoming.split_first().expect("an object");
+        let word = first.entry.key;
+        let has_same_key = |other: &Incoming| {
+            other.entry.key == word && (is_immediate(word) || equal(other.probe.term(), first.probe.term()))
+        };
+        self.table.kind().is_bag() && self.table.options().plain() && rest.iter().all(has_same_key)
+    }
+
+    /// [`insert_list`](Self::insert_list) of objects [for one key](Self::is_for_one_key).
+    fn insert_for_key(self, store: &Store, incoming: &[Incoming], new: bool) -> Result<bool, Failure> {
+        store.update_plain(self.guard, &incoming[0].probe, |old| {
+            if let Err(failure) = self.still_named() {
+                return (Step::Keep, Err(failure));
+            }
+            if new && old.is_some() {
+                return (Step::Keep, Ok(false));
+            }
+            let counted = Counted::nothing(store);
+            let add = |objects, bytes| {
+                let (all, size) = counted.sums.get();
+                counted.sums.set((all + objects, size + bytes));
+            };
+            // The entry after the objects so far, and the step from the old entry to it.
+            let (mut entry, mut all) = (old, Step::Keep);
+            let mut put = |incoming: &Incoming, more: usize| {
+                let (step, result) = match entry {
+                    Some(entry) => self.put_in_bag(entry, incoming, more, add),
+                    None => {
+                        add(1, incoming.bytes());
+                        (Step::Put(incoming.take()), Ok(()))
+                    }
+                };
+                match step {
+                    Step::Put(new) => (entry, all) = (Some(new), step),
+                    Step::Touch if all == Step::Keep => all = step,
+                    _ => (),
+                }
+                result
+            };
+            let done = incoming
+                .iter()
+                .zip((0..incoming.len()).rev())
+                .try_for_each(|(incoming, more)| put(incoming, more));
+            (all, done.map(|()| true))
+        })?
+    }
+
     /// Puts an object into a locked place. Calls `count` with the objects and bytes that are added. The second result is the body of an
     /// entry that the step replaces. The caller retires it after the step.
     #[inline(always)]
@@ -389,16 +441,29 @@ impl Handle<'_> {
             }
             return (Step::Put(incoming.take()), Ok(Some(old.body)));
         }
-        let (step, result) = self.add_to_bag(old, incoming.body(), count);
+        let (step, result) = self.put_in_bag(old, incoming, 0, count);
+        (step, result.map(|()| None))
+    }
+
+    /// [`put`](Self::put) into a place of a bag that has an entry. `more` objects will follow.
+    #[inline(always)]
+    fn put_in_bag(
+        self,
+        old: Entry,
+        incoming: &Incoming,
+        more: usize,
+        count: impl Fn(i64, i64),
+    ) -> (Step, Result<(), Failure>) {
+        let (step, result) = self.add_to_bag(old, incoming.body(), more, count);
         if step != Step::Keep {
             incoming.take();
         }
-        (step, result.map(|()| None))
+        (step, result)
     }
 
     /// Adds the object with this body to a place of a bag that has an entry. Any step but [`Step::Keep`] takes the object.
     #[inline(never)]
-    fn add_to_bag(self, old: Entry, body: u64, count: impl Fn(i64, i64)) -> (Step, Result<(), Failure>) {
+    fn add_to_bag(self, old: Entry, body: u64, more: usize, count: impl Fn(i64, i64)) -> (Step, Result<(), Failure>) {
         let key = self.table.key_place(old.key);
         let unique = self.table.kind() == Kind::Bag;
         // SAFETY: the place is locked, so its objects live and this is the group's only writer. The caller owns the new object.
@@ -420,7 +485,7 @@ impl Handle<'_> {
             if unique && identical(key.object(old.body), object) {
                 return (Step::Keep, Ok(()));
             }
-            let Some(group) = Group::of_two(key, old.body, body) else {
+            let Some(group) = Group::of_two(key, old.body, body, more) else {
                 return (Step::Keep, Err(Failure::SystemLimit));
             };
             count(1, Group::from_body(group).bytes() as i64 - body_bytes(old.body) as i64);

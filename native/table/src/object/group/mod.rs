@@ -95,12 +95,13 @@ impl KeyPlace {
 }
 
 impl Group {
-    /// The body of a new group with these two objects, in this order. `None` when memory is exhausted.
+    /// The body of a new group with these two objects, in this order, with room for `more` if they are few. `None` when memory is exhausted.
     ///
     /// # Safety
     /// The objects live, and have this key.
-    pub unsafe fn of_two(key: KeyPlace, first: u64, second: u64) -> Option<u64> {
-        let chunk = Chunk::new(2, PLANES)?;
+    pub unsafe fn of_two(key: KeyPlace, first: u64, second: u64, more: usize) -> Option<u64> {
+        // A full chunk keeps only the planes that the objects before it needed.
+        let chunk = Chunk::new((2 + more).min(FULL / 2), PLANES)?;
         let mut bytes = size_of::<Group>() + chunk.bytes();
         for body in [first, second] {
             // SAFETY: as the caller promises.

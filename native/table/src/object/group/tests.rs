@@ -170,7 +170,7 @@ fn values(object: ObjectRef<'_>) -> (u64, u64) {
 }
 
 fn both(seed: u64) -> Both {
-    let group = unsafe { Group::of_two(KEY, body(0, 0), body(1, 1)) }.unwrap();
+    let group = unsafe { Group::of_two(KEY, body(0, 0), body(1, 1), 0) }.unwrap();
     Both {
         group: Some(unsafe { Own::from_raw((group & !3) as *mut Group) }),
         objects: vec![(0, 0), (1, 1)],
@@ -354,7 +354,7 @@ fn objects_are_removed_by_an_element() {
                 both.objects = (0..n).map(|at| (at, bit(at))).collect();
                 let objects = both.objects.clone();
                 let new = |at: usize| body(objects[at].0, objects[at].1);
-                let group = unsafe { Group::of_two(KEY, new(0), new(1)) }.unwrap();
+                let group = unsafe { Group::of_two(KEY, new(0), new(1), 0) }.unwrap();
                 both.group = Some(unsafe { Own::from_raw((group & !3) as *mut Group) });
                 for at in 2..n as usize {
                     assert!(unsafe { both.group().insert(&guard, KEY, new(at)) });

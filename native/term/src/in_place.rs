@@ -6,7 +6,10 @@
 
 use crate::block::{copy_words, Block, BlockRef, Short};
 use crate::builder::{Builder, Room};
-use crate::format::{is_immediate, plain_header, tuple_arity, TermRef, TAG_ITEM, TAG_MASK};
+use crate::format::{
+    as_chunks, header, is_immediate, padded, plain_header, tuple_arity, TermRef, BINARY, FLAT, FLOAT, TAG_ITEM,
+    TAG_MASK, TUPLE,
+};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicU64, Ordering};
 use cats_sync::seqlock::SeqCount;
@@ -215,35 +218,52 @@ impl<'a> ChangingRef<'a> {
     }
 
     /// Sets elements in place. Readers see all changes or none. The last change of an element counts. Does nothing, and returns false, in
-    /// these cases: there is no such element, a new one does not fit, or a reader has requested rest. An immediate fits in place of an
-    /// immediate. In a block where items are replaced, an item that refers to no other fits in place of such an item of as many words.
+    /// these cases: a change is `None` or of the element `fixed`, there is no such element, a new one does not fit, or a reader has requested
+    /// rest. An immediate fits in place of an immediate. In a block where items are replaced, an item that refers to no other fits in place
+    /// of such an item of as many words. The changes are read twice. What stands in registers need not be written to memory for that.
     ///
     /// # Safety
-    /// Nobody else changes the block during this call. None of the elements is the key.
-    #[inline]
-    pub unsafe fn set_all(self, changes: &[NewElement<'_>]) -> bool {
+    /// Nobody else changes the block during this call. The element `fixed` is the key.
+    #[inline(always)]
+    pub unsafe fn set_all<'n>(
+        self,
+        fixed: usize,
+        changes: impl Iterator<Item = Option<NewElement<'n>>> + Clone,
+    ) -> bool {
         let elements = self.elements();
-        let fits = |change: &NewElement<'_>| {
-            let Some(slot) = elements.get(change.index) else {
+        // Not by adapters of iterators, which are not always inlined.
+        for change in changes.clone() {
+            let Some(NewElement { index, new }) = change.filter(|change| change.index != fixed) else {
+                return false;
+            };
+            let Some(slot) = elements.get(index) else {
                 return false;
             };
             // Relaxed: as in `change`.
             let old = slot.load(Ordering::Relaxed);
-            match change.words.first() {
-                None => is_immediate(old),
-                Some(new) => !is_immediate(old) && self.count().mark() && self.has_room(old, *new, change.words.len()),
+            let fits = match new {
+                New::Immediate(_) => is_immediate(old),
+                _ => !is_immediate(old) && self.count().mark() && self.has_room(old, new.header(), new.words()),
+            };
+            if !fits {
+                return false;
             }
-        };
-        changes.iter().all(fits)
-            && self.count().change_all(|| {
+        }
+        self.count().change_all(
+            #[inline(always)]
+            || {
                 for change in changes {
-                    self.set(&elements[change.index], change);
+                    let Some(NewElement { index, new }) = change else {
+                        return;
+                    };
+                    self.set(&elements[index], new);
                 }
-            })
+            },
+        )
     }
 
     /// Whether an item with header `new` fits in place of the one that the word `old` stands for.
-    #[inline]
+    #[inline(always)]
     fn has_room(self, old: u64, new: u64, words: usize) -> bool {
         // SAFETY: the word is of this block.
         let old = unsafe { TermRef::new(self.address.as_ptr(), old) };
@@ -251,25 +271,22 @@ impl<'a> ChangingRef<'a> {
     }
 
     /// Sets an element to one that fits. Readers look at the count.
-    #[inline]
-    fn set(self, slot: &AtomicU64, change: &NewElement<'_>) {
-        let [header, words @ ..] = change.words else {
-            return slot.store(change.word, Ordering::Relaxed);
-        };
+    #[inline(always)]
+    fn set(self, slot: &AtomicU64, new: New<'_>) {
         let old = slot.load(Ordering::Relaxed);
-        slot.store(old & !TAG_MASK | change.word & TAG_MASK, Ordering::Relaxed);
-        // SAFETY: an item of as many words begins there. The words may be shared as atomics.
-        let (first, rest) = unsafe {
-            let first = self.address.add((old >> 2) as usize).cast::<AtomicU64>();
-            (
-                first.as_ref(),
-                std::slice::from_raw_parts(first.add(1).as_ptr(), words.len()),
-            )
-        };
-        first.store(*header, Ordering::Relaxed);
-        for (place, word) in rest.iter().zip(words) {
-            place.store(*word, Ordering::Relaxed);
+        if let New::Immediate(word) = new {
+            return slot.store(word, Ordering::Relaxed);
         }
+        slot.store(old & !TAG_MASK | new.tag(), Ordering::Relaxed);
+        // SAFETY: an item of as many words begins there.
+        let first = unsafe { self.address.as_ptr().add((old >> 2) as usize) };
+        new.each_word(
+            #[inline(always)]
+            |i, word| {
+                // SAFETY: as above. The words may be shared as atomics.
+                unsafe { &*first.add(i).cast::<AtomicU64>() }.store(word, Ordering::Relaxed)
+            },
+        );
     }
 
     /// The state of the block now. What is read of the block after this is not older.
@@ -378,84 +395,135 @@ impl State<'_> {
 pub struct NewElement<'a> {
     /// Where it is to be, counted from 0.
     index: usize,
-    word: u64,
-    /// The words of its item. Empty for an immediate.
-    words: &'a [u64],
+    new: New<'a>,
+}
+
+/// An immediate, or what an item consists of, which need not be in stored form.
+#[derive(Clone, Copy)]
+enum New<'a> {
+    Immediate(u64),
+    Float(f64),
+    Binary(&'a [u8]),
+    /// The immediates of a tuple.
+    Tuple(&'a [u64]),
+    /// The tag of its word, and the words of the item.
+    Item {
+        tag: u64,
+        words: &'a [u64],
+    },
+}
+
+impl New<'_> {
+    /// The header of the item.
+    #[inline(always)]
+    fn header(&self) -> u64 {
+        match self {
+            New::Float(_) => header(FLOAT, 0),
+            New::Binary(bytes) => header(BINARY, bytes.len()),
+            New::Tuple(elements) => header(TUPLE, elements.len()) | FLAT,
+            New::Item { words, .. } => words[0],
+            New::Immediate(_) => unreachable!("no item"),
+        }
+    }
+
+    /// The number of words of the item.
+    #[inline(always)]
+    fn words(&self) -> usize {
+        match self {
+            New::Float(_) => 2,
+            New::Binary(bytes) => 1 + bytes.len().div_ceil(8),
+            New::Tuple(elements) => 1 + elements.len(),
+            New::Item { words, .. } => words.len(),
+            New::Immediate(_) => 0,
+        }
+    }
+
+    /// The tag of the word that stands for the item.
+    #[inline(always)]
+    fn tag(&self) -> u64 {
+        match self {
+            New::Item { tag, .. } => *tag,
+            _ => TAG_ITEM,
+        }
+    }
+
+    /// Shows the words of the item, with the place of each.
+    #[inline(always)]
+    fn each_word(&self, mut show: impl FnMut(usize, u64)) {
+        show(0, self.header());
+        match *self {
+            New::Immediate(_) => (),
+            New::Float(value) => show(1, value.to_bits()),
+            New::Binary(bytes) => {
+                let (whole, rest) = as_chunks::<8, _>(bytes);
+                for (i, bytes) in whole.iter().enumerate() {
+                    show(1 + i, u64::from_ne_bytes(*bytes));
+                }
+                if !rest.is_empty() {
+                    show(1 + whole.len(), padded(rest));
+                }
+            }
+            New::Tuple(elements) => {
+                for (i, word) in elements.iter().enumerate() {
+                    show(1 + i, *word);
+                }
+            }
+            New::Item { words, .. } => {
+                for (i, word) in words.iter().enumerate().skip(1) {
+                    show(i, *word);
+                }
+            }
+        }
+    }
 }
 
 impl<'a> NewElement<'a> {
     /// An immediate.
-    #[inline]
+    #[inline(always)]
     pub fn immediate(index: usize, word: u64) -> Self {
         debug_assert!(is_immediate(word));
-        Self {
-            index,
-            word,
-            words: &[],
-        }
+        let new = New::Immediate(word);
+        Self { index, new }
+    }
+
+    /// A part. Nothing if it is counted.
+    #[inline(always)]
+    pub fn short(index: usize, part: Short<'a>) -> Option<Self> {
+        let new = match part {
+            Short::Float(value) => New::Float(value),
+            Short::Binary(bytes) => New::Binary(bytes),
+            Short::Tuple(elements) => New::Tuple(elements),
+            Short::Same(words) => New::Item { tag: TAG_ITEM, words },
+            Short::Counted(_) | Short::Fun(_) => return None,
+        };
+        Some(Self { index, new })
     }
 
     /// Any term. Nothing if it is an item that refers to others, or is held or counted.
     #[inline]
     pub fn new(index: usize, term: TermRef<'a>) -> Option<Self> {
-        let word = term.word();
-        let words = match term.is_immediate() {
-            true => &[],
-            false => term.plain_words()?,
+        let new = match term.is_immediate() {
+            true => New::Immediate(term.word()),
+            false => New::Item {
+                tag: term.word() & TAG_MASK,
+                words: term.plain_words()?,
+            },
         };
-        Some(Self { index, word, words })
+        Some(Self { index, new })
     }
 
-    /// The item that was written to a [`ShortItem`], which gave these words.
-    #[inline]
-    pub fn short(index: usize, words: ShortWords<'a>) -> Self {
-        Self {
-            index,
-            word: TAG_ITEM,
-            words: words.0,
-        }
-    }
-
-    #[inline]
+    #[inline(always)]
     pub fn index(&self) -> usize {
         self.index
     }
-}
 
-/// Room on the stack for the words of a short item.
-pub struct ShortItem([MaybeUninit<u64>; SHORT_WORDS]);
-
-/// The words of a short item.
-pub struct ShortWords<'a>(&'a [u64]);
-
-/// The most words of a short item: a binary of 64 bytes.
-const SHORT_WORDS: usize = 9;
-
-impl ShortItem {
+    /// The immediate, if it is one.
     #[inline(always)]
-    pub const fn new() -> Self {
-        Self([const { MaybeUninit::uninit() }; SHORT_WORDS])
-    }
-
-    /// Writes an item. Nothing if it is counted or has more words.
-    #[inline(always)]
-    pub fn write(&mut self, part: Short<'_>) -> Option<ShortWords<'_>> {
-        let words = part.words();
-        if words > SHORT_WORDS || part.kept_bytes().is_some() {
-            return None;
+    pub fn as_immediate(&self) -> Option<u64> {
+        match self.new {
+            New::Immediate(word) => Some(word),
+            _ => None,
         }
-        let first = NonNull::from(&mut self.0).cast::<u64>();
-        // SAFETY: there is room, and so many words are written.
-        unsafe {
-            part.write(first);
-            Some(ShortWords(std::slice::from_raw_parts(first.as_ptr(), words)))
-        }
-    }
-}
-
-impl Default for ShortItem {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -29,6 +29,6 @@ pub use format::{
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_of_part, key_word_ordered, mix};
 pub use host::{install, Held, Host, Retained};
 pub use identifier::{learn_identifiers, HeldReference, IdentifierLayout};
-pub use in_place::{ChangingRef, NewElement, Rebuilt, Scratch, ShortItem, State, CHANGING_LIMIT, SCRATCH_WORDS};
+pub use in_place::{ChangingRef, NewElement, Rebuilt, Scratch, State, CHANGING_LIMIT, SCRATCH_WORDS};
 pub use normalized_key::{head, heads, normalize};
 pub use order::compare;

@@ -3,10 +3,11 @@
 use super::*;
 use crate::vm::external;
 use cats_table::{Addition, CounterOp, ElementOp, Number, Tuple, Words, DIGITS_LIMIT};
-use cats_term::{NewElement, ShortItem, View};
+use cats_term::{NewElement, View};
 use smallvec::SmallVec;
+use std::iter;
 
-/// Operations that the array on the stack has room for.
+/// The number of operations for which there is room on the stack, and that are read while the object's place is locked.
 pub(super) const FEW: usize = 4;
 /// With more operations than this, a call takes too long for a normal scheduler.
 const OPERATIONS_LIMIT: usize = 1000;
@@ -384,7 +385,7 @@ fn change_by_other_key(
     })
 }
 
-/// Tries first the cases that the object exists, and all elements are immediates, or fit in place, or there is only one.
+/// Tries first the cases that the object exists, and all elements fit in place, or are immediates, or there is only one.
 #[inline(never)]
 fn change_of(
     env: Env,
@@ -394,11 +395,11 @@ fn change_of(
     default: Option<Term>,
 ) -> Result<Term, Failure> {
     if is_sound(env, handle, default) {
-        let done = match change(env, ops) {
-            Some((position, value)) if value.is_immediate() => handle.set(&probe, position, value.0)?,
-            Some((position, value)) => set_item(env, handle, &probe, position, value)?,
-            None => set_several(env, handle, &probe, ops)?,
-        };
+        let done = handle.set_in_place(&probe, NewElements::new(env, ops))?
+            || match change(env, ops) {
+                Some((position, value)) => set_item(env, handle, &probe, position, value)?,
+                None => set_longer(env, handle, &probe, ops)? || set_words_anew(env, handle, &probe, ops)?,
+            };
         if done {
             return Ok(atoms::true_());
         }
@@ -406,76 +407,27 @@ fn change_of(
     set_in_general(env, handle, &probe, ops, default)
 }
 
-/// Sets one element, which is not an immediate. False if the key has no object; then nothing was done.
-#[inline(always)]
+/// Sets one element that could not be set in place as a short one. False if the key has no object; then nothing was done.
+#[inline(never)]
 fn set_item(env: Env, handle: Handle<'_>, probe: &Probe<'_>, position: i64, value: Term) -> Result<bool, Failure> {
-    let (mut short, mut room) = (ShortItem::new(), Room::new());
-    let change = match short_item(env, position, value, &mut short) {
-        Some(change) => Some(change),
-        None => new_item(env, position, value, &mut room),
-    };
-    match change {
-        Some(change) if handle.set_in_place(probe, &[change])? => Ok(true),
+    if value.is_immediate() {
+        return Ok(handle.set(probe, position, value.0)?);
+    }
+    let mut room = Room::new();
+    match new_item(env, position, value, &mut room) {
+        Some(change) if handle.set_in_place(probe, iter::once(Some(change)))? => Ok(true),
         _ => set_anew(env, handle, probe, position, value),
     }
-}
-
-/// Sets elements by a list of operations. False if that was not possible; then nothing was done.
-#[inline(always)]
-fn set_several(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<bool, Failure> {
-    let mut words = [(0, NIL); FEW];
-    let done = match few_words(env, ops, &mut words) {
-        0 => set_items(env, handle, probe, ops)?,
-        count => handle.set_words_in_place(probe, &words[..count])?,
-    };
-    Ok(done || set_words_anew(env, handle, probe, ops)?)
-}
-
-/// [`write_few`] for positions and the words of new elements, which are immediates.
-#[inline(never)]
-fn few_words(env: Env, ops: Term, words: &mut [(i64, u64); FEW]) -> usize {
-    write_few(env, ops, words.iter_mut(), |place, op| {
-        let (position, value) = change(env, op).filter(|(_, value)| value.is_immediate())?;
-        *place = (position, value.0);
-        Some(())
-    })
-}
-
-/// Sets few elements in place, some of which are no immediates. False if that was not possible; then nothing was done.
-#[inline(never)]
-fn set_items(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<bool, Failure> {
-    let mut items = [const { ShortItem::new() }; FEW];
-    let mut changes = [NewElement::immediate(0, NIL); FEW];
-    match short_elements(env, ops, &mut items, &mut changes) {
-        0 => set_longer(env, handle, probe, ops),
-        count => Ok(handle.set_in_place(probe, &changes[..count])?),
-    }
-}
-
-/// [`write_few`] for new elements that are immediates or [`short_item`]s.
-#[inline(never)]
-fn short_elements<'r>(
-    env: Env,
-    ops: Term,
-    items: &'r mut [ShortItem; FEW],
-    changes: &mut [NewElement<'r>; FEW],
-) -> usize {
-    write_few(env, ops, items.iter_mut().zip(changes), |(item, place), op| {
-        let (position, value) = change(env, op)?;
-        *place = match value.is_immediate() {
-            true => NewElement::immediate(index_of(position), value.0),
-            false => short_item(env, position, value, item)?,
-        };
-        Some(())
-    })
 }
 
 /// Sets few elements in place, among them longer items. False if that was not possible; then nothing was done.
 #[inline(never)]
 fn set_longer(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<bool, Failure> {
-    let (mut room, mut changes) = (Room::new(), [NewElement::immediate(0, NIL); FEW]);
-    let count = new_elements(env, ops, &mut room, &mut changes);
-    Ok(count > 0 && handle.set_in_place(probe, &changes[..count])?)
+    let mut room = Room::new();
+    let Some(changes) = new_elements(env, ops, &mut room) else {
+        return Ok(false);
+    };
+    Ok(handle.set_in_place(probe, changes.iter().copied().map(Some))?)
 }
 
 /// Sets immediates in a new object.
@@ -485,22 +437,78 @@ fn set_words_anew(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) ->
     Ok(push_words(env, ops, &mut words)? && handle.set_all(probe, &words)?)
 }
 
-/// One new element, which is not an immediate, of a common type that refers to no other item. Its words are written to `item`.
-#[inline(always)]
-fn short_item<'r>(env: Env, position: i64, value: Term, item: &'r mut ShortItem) -> Option<NewElement<'r>> {
-    if !layout::is_known() {
-        return None;
-    }
-    // SAFETY: the layout of terms is known, and this term belongs to the environment.
-    let item = unsafe {
-        encode::short(
+/// The new elements of a call, if they are immediates or [`encode::short`], as far as they are few. Nothing in place of any other, of an
+/// operation that is not valid, of the end of an improper list, and of what is behind the first [`FEW`]. It is read twice, which is cheaper
+/// than to write to memory what was read.
+#[derive(Clone)]
+struct NewElements<'e> {
+    env: Env<'e>,
+    /// The operation of a call without a list, or 0.
+    single: Term,
+    rest: Term,
+    /// How many more are read.
+    room: usize,
+}
+
+impl<'e> NewElements<'e> {
+    /// For an operation, or a list of at least one.
+    #[inline(always)]
+    fn new(env: Env<'e>, ops: Term) -> Self {
+        let (single, rest) = match env.cell(ops) {
+            Some(_) => (Term(0), ops),
+            None => (ops, Term(NIL)),
+        };
+        let room = FEW;
+        Self {
             env,
-            value,
-            #[inline(always)]
-            |part| item.write(part),
-        )
-    };
-    Some(NewElement::short(index_of(position), item?))
+            single,
+            rest,
+            room,
+        }
+    }
+
+    #[inline(always)]
+    fn element(&self, op: Term) -> Option<NewElement<'e>> {
+        let (position, value) = change(self.env, op)?;
+        let index = index_of(position);
+        if value.is_immediate() {
+            return Some(NewElement::immediate(index, value.0));
+        }
+        if !layout::is_known() {
+            return None;
+        }
+        // SAFETY: the layout of terms is known, and this term belongs to the environment.
+        unsafe {
+            encode::short(
+                self.env,
+                value,
+                #[inline(always)]
+                |part| NewElement::short(index, part),
+            )
+        }
+    }
+}
+
+impl<'e> Iterator for NewElements<'e> {
+    type Item = Option<NewElement<'e>>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Self::Item> {
+        let op = if let Some((op, tail)) = self.env.cell(self.rest) {
+            if self.room == 0 {
+                return Some(None);
+            }
+            (self.rest, self.room) = (tail, self.room - 1);
+            op
+        } else if self.single.0 != 0 {
+            std::mem::replace(&mut self.single, Term(0))
+        } else if self.rest.0 == NIL {
+            return None;
+        } else {
+            return Some(None);
+        };
+        Some(self.element(op))
+    }
 }
 
 /// One new element, which is not an immediate. Nothing if it can never be set in place.
@@ -527,13 +535,12 @@ fn index_of(position: i64) -> usize {
     (position as usize).wrapping_sub(1)
 }
 
-/// [`write_few`] for new elements that can be set in place. Items are written to `room`.
+/// The new elements of few operations, whose items are written to `room`. `None` if one is not valid or cannot be set in place.
 fn new_elements<'r>(
     env: Env,
     ops: Term,
     room: &'r mut Room<{ encode::fast::WORDS }>,
-    changes: &mut [NewElement<'r>; FEW],
-) -> usize {
+) -> Option<SmallVec<[NewElement<'r>; FEW]>> {
     let (mut indices, mut values) = ([0; FEW], [Term(NIL); FEW]);
     let count = write_few(env, ops, indices.iter_mut().zip(&mut values), |(index, place), op| {
         let (position, value) = change(env, op)?;
@@ -541,22 +548,15 @@ fn new_elements<'r>(
         Some(())
     });
     if count == 0 || !layout::is_known() {
-        return 0;
+        return None;
     }
     // SAFETY: the layout of terms is known, and these terms belong to the environment.
-    let Some(items) = (unsafe { encode::fast::tuple(env, &values[..count], room) }) else {
-        return 0;
-    };
+    let items = unsafe { encode::fast::tuple(env, &values[..count], room) }?;
     let View::Tuple(items) = items.view() else {
         unreachable!("a tuple was built")
     };
-    for (place, (index, item)) in changes.iter_mut().zip(indices.iter().zip(items.iter())) {
-        match NewElement::new(*index, item) {
-            Some(element) => *place = element,
-            None => return 0,
-        }
-    }
-    count
+    let elements = indices.iter().zip(items.iter());
+    elements.map(|(index, item)| NewElement::new(*index, item)).collect()
 }
 
 /// Sets one element, which is not an immediate, in a new object. False if the key has no object; then nothing was done.

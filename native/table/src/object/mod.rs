@@ -419,14 +419,19 @@ pub unsafe fn change_each_in_place(
     unsafe { changing(body).is_some_and(|object| object.change_each(indices, words, change)) }
 }
 
-/// Sets elements of an object that is changed in place: see [`ChangingRef::set_all`]. False if it is not such an object.
+/// Sets elements of an object that is changed in place, but not its key: see [`ChangingRef::set_all`]. False if it is not such an object.
+/// `key` is the key's position.
 ///
 /// # Safety
-/// The object's place is locked. None of the elements is the key.
+/// The object's place is locked.
 #[inline(always)]
-pub unsafe fn set_in_place(body: u64, changes: &[NewElement<'_>]) -> bool {
+pub unsafe fn set_in_place<'n>(
+    body: u64,
+    key: usize,
+    changes: impl Iterator<Item = Option<NewElement<'n>>> + Clone,
+) -> bool {
     // SAFETY: as the caller promises.
-    unsafe { changing(body).is_some_and(|object| object.set_all(changes)) }
+    unsafe { changing(body).is_some_and(|object| object.set_all(key, changes)) }
 }
 
 /// Element `index` of an object that is changed in place. `None` if it is not such an object, or has no such element.

@@ -6,7 +6,7 @@ use crate::object::{changing_element, set_in_place};
 use crate::operations::number::Number;
 use crate::operations::update::{earlier, index_of, DIGITS_LIMIT, NOTHING};
 use crate::table::Handle;
-use cats_term::{Builder, Elements, NewElement, Room, TermRef, View, NIL};
+use cats_term::{Builder, Elements, NewElement, Room, TermRef, View};
 use smallvec::SmallVec;
 
 /// The number of additions for which there is room on the stack.
@@ -130,17 +130,17 @@ impl Handle<'_> {
             };
             let mut room = Room::<32>::new();
             let mut builder = Builder::within(&mut room);
-            let mut changes = [NewElement::immediate(0, NIL); FEW];
-            for (i, (index, term)) in indices.iter().zip(built(&mut builder, &found).iter()).enumerate() {
-                match NewElement::new(*index, term) {
-                    Some(change) => changes[i] = change,
-                    None => return NOTHING,
+            let terms = built(&mut builder, &found).iter();
+            let changes = indices
+                .iter()
+                .zip(terms)
+                .map(|(index, term)| NewElement::new(*index, term));
+            // SAFETY: the place is locked.
+            match unsafe { set_in_place(body, self.table.key(), changes) } {
+                true => {
+                    *sums = found;
+                    body
                 }
-            }
-            *sums = found;
-            // SAFETY: the place is locked, and none of the elements is the key.
-            match unsafe { set_in_place(body, &changes[..indices.len()]) } {
-                true => body,
                 false => NOTHING,
             }
         })

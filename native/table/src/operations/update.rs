@@ -418,34 +418,13 @@ impl Handle<'_> {
         }
     }
 
-    /// `update_counter/3,4` with few operations on immediates, of a pair of immediates or an object that is changed in place. Stores the
-    /// counter's word after each operation in `words`. Otherwise returns false, and does nothing.
+    /// `update_counter/3,4` with few operations on immediates, of a pair of immediates or an object that is changed in place: see
+    /// [`ChangingRef::change_each`](cats_term::ChangingRef::change_each). Stores the counter's word after each operation in `words`. Otherwise
+    /// returns false, and does nothing.
     #[inline(always)]
     pub fn add_in_place(self, probe: &Probe<'_>, ops: &[Addition], words: &mut [u64]) -> Result<bool, Failure> {
         let indices = ops.iter().map(|op| index_of(op.position));
-        self.change_few(probe, indices, words, |i, word| ops[i].of(word))
-    }
-
-    /// The same for `update_element/3,4` with up to four operations. Each has a position and a new element, which is an immediate.
-    #[inline(always)]
-    pub fn set_words_in_place(self, probe: &Probe<'_>, ops: &[(i64, u64)]) -> Result<bool, Failure> {
-        let indices = ops.iter().map(|(position, _)| index_of(*position));
-        let mut words = [0; FEW];
-        self.change_few(probe, indices, &mut words, |i, word| {
-            is_immediate(word).then_some(ops[i].1)
-        })
-    }
-
-    /// Changes few elements from immediates to others, of a pair of immediates or an object that is changed in place: see
-    /// [`ChangingRef::change_each`](cats_term::ChangingRef::change_each). Otherwise returns false, and does nothing.
-    #[inline(always)]
-    fn change_few(
-        self,
-        probe: &Probe<'_>,
-        indices: impl Iterator<Item = usize> + Clone,
-        words: &mut [u64],
-        change: impl Fn(usize, u64) -> Option<u64>,
-    ) -> Result<bool, Failure> {
+        let change = |i: usize, word| ops[i].of(word);
         let key = self.table.key();
         self.change_in_place(
             probe,
@@ -457,7 +436,7 @@ impl Handle<'_> {
                 if indices.clone().any(|index| index == key) {
                     return NOTHING;
                 }
-                // SAFETY: the place is locked, and none of the elements is the key. The callers change immediates into immediates.
+                // SAFETY: the place is locked, and none of the elements is the key. Immediates are changed into immediates.
                 match unsafe { change_each_in_place(old, indices, words, change) } {
                     true => old,
                     false => NOTHING,
@@ -466,18 +445,25 @@ impl Handle<'_> {
         )
     }
 
-    /// `update_element/3,4` where all new elements fit in place of the old ones, of an object that is changed in place: see
-    /// [`ChangingRef::set_all`](cats_term::ChangingRef::set_all). Otherwise returns false, and does nothing.
+    /// `update_element/3,4` where all new elements fit in place of the old ones, of a pair of immediates or an object that is changed in
+    /// place: see [`ChangingRef::set_all`](cats_term::ChangingRef::set_all). Otherwise returns false, and does nothing. Reads the changes
+    /// while the place is locked.
     #[inline(always)]
-    pub fn set_in_place(self, probe: &Probe<'_>, changes: &[NewElement<'_>]) -> Result<bool, Failure> {
+    pub fn set_in_place<'n>(
+        self,
+        probe: &Probe<'_>,
+        changes: impl Iterator<Item = Option<NewElement<'n>>> + Clone,
+    ) -> Result<bool, Failure> {
         let key = self.table.key();
         self.change_in_place(
             probe,
             #[inline(always)]
             move |old| {
-                let has_key = changes.iter().any(|change| change.index() == key);
-                // SAFETY: the place is locked, and none of the elements is the key.
-                match !has_key && unsafe { set_in_place(old, changes) } {
+                if is_immediate(old) {
+                    return set_in_pair(old, key, changes).unwrap_or(NOTHING);
+                }
+                // SAFETY: the place is locked.
+                match unsafe { set_in_place(old, key, changes) } {
                     true => old,
                     false => NOTHING,
                 }
@@ -707,6 +693,14 @@ fn change_pair(
         }
     }
     body
+}
+
+/// The body of a pair of immediates whose elements are set. `None` if one cannot be set. `key` is the key's position.
+#[inline(never)]
+fn set_in_pair<'n>(body: u64, key: usize, mut changes: impl Iterator<Item = Option<NewElement<'n>>>) -> Option<u64> {
+    changes.try_fold(body, |_, change| {
+        change.filter(|change| change.index() == 1 - key)?.as_immediate()
+    })
 }
 
 /// The body of a copy, with one element changed, of an object in a block. 0 if there is none. The place is locked.

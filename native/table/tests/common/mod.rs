@@ -310,22 +310,12 @@ pub fn set_elements(
             _ => None,
         })
         .collect();
-    if let (Some(words), true) = (words.as_deref(), is_sound(handle, default)) {
-        if words.len() > 1 && handle.set_words_in_place(probe, words)? {
-            return Ok(());
-        }
-    }
-    let elements: Option<Vec<NewElement<'_>>> = ops
-        .iter()
-        .map(|op| match *op {
-            ElementOp::Set(position, term) => NewElement::new((position as usize).wrapping_sub(1), term),
-            ElementOp::Invalid => None,
-        })
-        .collect();
-    if let (Some(elements), true) = (elements, is_sound(handle, default)) {
-        if handle.set_in_place(probe, &elements)? {
-            return Ok(());
-        }
+    let elements = ops.iter().map(|op| match *op {
+        ElementOp::Set(position, term) => NewElement::new((position as usize).wrapping_sub(1), term),
+        ElementOp::Invalid => None,
+    });
+    if is_sound(handle, default) && handle.set_in_place(probe, elements)? {
+        return Ok(());
     }
     let done = match words.as_deref() {
         Some(&[(position, word)]) => handle.set(probe, position, word)?,

@@ -10,7 +10,8 @@ use std::sync::OnceLock;
 /// The functions of the VM. Here a word is a word of the VM: an immediate or a held term.
 #[derive(Clone, Copy)]
 pub struct Host {
-    /// Compares two words in term order (`==` and `<`).
+    /// Compares two words in term order (`==` and `<`). Of pids, ports and references of two nodes the order never changes, if the
+    /// [layout](crate::IdentifierLayout) of identifiers is known.
     pub compare: fn(u64, u64) -> Ordering,
     /// Whether two words are exactly the same term (`=:=`).
     pub identical: fn(u64, u64) -> bool,

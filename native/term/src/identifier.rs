@@ -3,9 +3,8 @@
 //! * Pids order by serial, then by ID, then by node.
 //! * References order by node, then by their numbers, the last number first. Numbers that are missing are 0.
 //!
-//! Nodes order by name, then by creation. The name of this node may change. So nothing that is kept may depend on it: this module and
-//! [normalized keys](crate::normalize) only tell whether another node orders below or above this one. That is needed for terms of other
-//! nodes alone.
+//! Nodes order by name, then by creation. This module and [normalized keys](crate::normalize) only tell whether another node orders below or
+//! above this one. The host says that, and always the same, although the name of this node may change.
 
 use crate::format::CLASS_MASK;
 use std::cmp::Ordering;

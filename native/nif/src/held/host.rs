@@ -2,11 +2,11 @@
 
 use crate::decode;
 use crate::held;
-use crate::layout::{binary, fun, identifier};
+use crate::layout::{binary, fun, identifier, node};
 use crate::vm::external;
 use crate::vm::{Env, Term};
 use cats_sync::slab;
-use cats_term::{vm_word_at, HeldReference, Host, TermRef, FUN_RECORD, PLAIN_REFERENCE};
+use cats_term::{HeldReference, Host, TermRef, FUN_RECORD};
 use rustler::sys::*;
 use std::cmp::Ordering;
 
@@ -14,7 +14,8 @@ use std::cmp::Ordering;
 pub fn install(env: Env) {
     let zeros = (env.float(0.0), env.float(-0.0));
     cats_term::install(Host {
-        compare: |a, b| compare(Term(a), Term(b)),
+        // SAFETY: the terms live during the call.
+        compare: |a, b| unsafe { node::compare_kept(Term(a), Term(b)) },
         identical: |a, b| identical(Term(a), Term(b)),
         // SAFETY: the term lives during the call.
         hash: |term| unsafe { enif_hash(ErlNifHash::ERL_NIF_INTERNAL_HASH, Term(term).raw(), 0) },
@@ -67,9 +68,8 @@ fn foreign_pid(pid: u64) -> ([u32; 2], Ordering) {
     let pid = Term(pid);
     // SAFETY: the layout of pids is known, and the term lives during the call.
     let parts = unsafe { identifier::foreign_parts(pid) }.expect("all pids of other nodes have the same layout");
-    let same = identifier::layout().and_then(|layout| Some(Term(layout.word(layout.number_of(parts)?))));
-    // Where no pid of this node has these numbers, the order does not matter.
-    (parts, same.map_or(Ordering::Less, |same| compare(pid, same)))
+    // SAFETY: as above.
+    (parts, unsafe { node::compare_node(pid) })
 }
 
 fn held_reference(reference: u64) -> HeldReference {
@@ -77,11 +77,8 @@ fn held_reference(reference: u64) -> HeldReference {
     // SAFETY: as in `foreign_pid`. All plain references and aliases are stored, not held.
     match unsafe { identifier::numbers_here(reference) } {
         Some(numbers) => HeldReference::Here(numbers),
-        None => {
-            // Any reference of this node will do, as nodes are compared first.
-            static HERE: [u64; 3] = [PLAIN_REFERENCE, u32::MAX as u64, 0];
-            HeldReference::Elsewhere(compare(reference, Term(vm_word_at(&HERE))))
-        }
+        // SAFETY: as above.
+        None => HeldReference::Elsewhere(unsafe { node::compare_node(reference) }),
     }
 }
 
@@ -121,15 +118,15 @@ pub fn with_term<R>(term: TermRef, ask: impl FnOnce(Env, Term) -> R) -> R {
 }
 
 /// An environment for terms that live for one question.
-struct Workspace(*mut ErlNifEnv);
+pub struct Workspace(*mut ErlNifEnv);
 
 impl Workspace {
-    fn new() -> Self {
+    pub fn new() -> Self {
         // SAFETY: no precondition.
         Self(unsafe { enif_alloc_env() })
     }
 
-    fn env(&self) -> Env<'_> {
+    pub fn env(&self) -> Env<'_> {
         // SAFETY: the environment lives as long as this value, and is this thread's.
         unsafe { Env::new(self.0) }
     }

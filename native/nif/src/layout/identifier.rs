@@ -4,7 +4,7 @@
 //! these are depends on the size of its table of processes. So it is learned from pids of chosen numbers, which the VM reads from their
 //! external format.
 
-use super::{boxed, header, KIND, REFERENCE, REFERENCE_KIND};
+use super::{boxed, header, node, KIND, REFERENCE, REFERENCE_KIND};
 use crate::held::host::compare;
 use crate::vm::external;
 use crate::vm::monitor::{Watched, WATCHED};
@@ -18,7 +18,7 @@ const FOREIGN_PID: u64 = header(0x30, FOREIGN_PID_WORDS);
 const FOREIGN_PID_WORDS: usize = 3;
 
 /// The word of the pid of this node whose serial and ID are 0.
-const LOWEST_PID: u64 = 3;
+pub const LOWEST_PID: u64 = 3;
 
 /// The offset of the numbers of a reference in the record of what it refers to. And those that are tried: up to OTP 26, and later.
 static NUMBERS: AtomicUsize = AtomicUsize::new(0);
@@ -87,6 +87,9 @@ fn examine(env: Env) -> Option<IdentifierLayout> {
     [[1, 2], [0, 0x8000_0001], [u32::MAX, 3]]
         .into_iter()
         .try_for_each(is_foreign)?;
+    if !node::is_as_expected(env, &format)? {
+        return None;
+    }
     NUMBERS.store(numbers_of_resources(env)?, Ordering::Relaxed);
     Some(layout)
 }

@@ -13,6 +13,7 @@ pub mod binary;
 pub mod equal;
 pub mod fun;
 pub mod identifier;
+pub mod node;
 pub mod tree;
 
 use crate::vm::external;

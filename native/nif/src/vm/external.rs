@@ -72,12 +72,7 @@ pub fn make_integer(env: Env, negative: bool, magnitude: &[u64]) -> Option<Term>
     bytes.extend(size.to_be_bytes());
     bytes.push(negative.into());
     bytes.extend(magnitude.iter().flat_map(|digit| digit.to_le_bytes()));
-    let mut term = MaybeUninit::uninit();
-    // SAFETY: the term is written when the call succeeds.
-    unsafe {
-        (enif_binary_to_term(env.raw(), bytes.as_ptr(), bytes.len(), term.as_mut_ptr(), 0) != 0)
-            .then(|| Term::from_raw(term.assume_init()))
-    }
+    read(env, &bytes)
 }
 
 /// Appends the text of an atom in UTF-8. `bytes` is its external format.
@@ -126,7 +121,23 @@ pub fn pid_like(env: Env, pid: &[u8], [serial, id]: [u32; 2], changed: u32) -> O
     let (node, _) = rest.split_last_chunk::<8>()?;
     let creation = u32::from_be_bytes(*creation) ^ changed;
     let numbers = [id, serial, creation].map(u32::to_be_bytes);
-    let bytes = [node, numbers.as_flattened()].concat();
+    read(env, &[node, numbers.as_flattened()].concat())
+}
+
+/// A port and a reference of the same node as the pid whose external format is `pid`, with the lowest numbers.
+pub fn port_and_reference_beside(env: Env, pid: &[u8]) -> Option<[Term; 2]> {
+    let [VERSION, NEW_PID_EXT, rest @ ..] = pid else {
+        return None;
+    };
+    let (rest, creation) = rest.split_last_chunk::<4>()?;
+    let (node, _) = rest.split_last_chunk::<8>()?;
+    let port = [&[VERSION, V4_PORT_EXT], node, &[0; 8], creation].concat();
+    let reference = [&[VERSION, NEWER_REFERENCE_EXT, 0, 3], node, creation, &[0; 12]].concat();
+    Some([read(env, &port)?, read(env, &reference)?])
+}
+
+/// The term with this external format. Nothing if the VM refuses it.
+fn read(env: Env, bytes: &[u8]) -> Option<Term> {
     let mut term = MaybeUninit::uninit();
     // SAFETY: the term is written when the call succeeds.
     unsafe {

@@ -1,15 +1,20 @@
 //! Operations on several keys, by two-phase locking. First the base nodes of all keys are locked in ascending order,
 //! which keeps their structure stable. Then the leaves are locked in ascending order. Every wait is bounded. If one
 //! fails, all locks are freed before anything was changed.
+//!
+//! Some keys change their order when this node gets another name: funs that hold pids or references. Then the tree is out of order for
+//! them: several leaves have a range to which such a key belongs. Here each key goes to one of these that is locked.
 
 use super::base::{Base, Structure, SAMPLING, WIDE};
 use super::inner::{bound, Bound, Kind, Node};
 use super::leaf::{Held, Leaf, Wanted};
+use super::structure::{Path, Turn};
 use super::{once_in, sparse, Ca, Query};
 use crate::shared::radix;
 use crate::{Busy, Entry, HeldPlace, Locked, OrderedSchema, Step};
 use cats_sync::epoch::Guard;
 use smallvec::SmallVec;
+use std::ptr;
 
 /// For up to this many keys little is allocated.
 const FEW: usize = 16;
@@ -69,6 +74,41 @@ impl<S: OrderedSchema> Ca<S> {
         // SAFETY: the bound of a leaf that was found under the guard of this operation.
         unsafe { bound(high) }.is_none_or(|high| self.schema.compare_probes(probe, self.schema.probe(high)).is_lt())
     }
+
+    fn is_between(&self, probe: &S::Probe, low: Bound<S::Key>, high: Bound<S::Key>) -> bool {
+        self.is_below(probe, high) && (low.is_null() || !self.is_below(probe, low))
+    }
+}
+
+/// The path to a leaf, and its base node.
+type BasePath<'a, K> = (&'a Base<K>, Path<K>);
+
+/// Goes to the first leaf below a node for which this is true, and adds the turns. Returns the leaf and its range.
+fn descend<K>(
+    node: Node,
+    low: Bound<K>,
+    high: Bound<K>,
+    turns: &mut Vec<Turn<K>>,
+    is_it: &impl Fn(Leaf, Bound<K>, Bound<K>) -> bool,
+) -> Option<(Leaf, Bound<K>, Bound<K>)> {
+    match node.kind::<K>() {
+        Kind::Leaf(leaf) => is_it(leaf, low, high).then_some((leaf, low, high)),
+        Kind::Inner(inner) => (0..inner.len()).find_map(|index| {
+            let depth = turns.len();
+            turns.push(Turn {
+                inner,
+                index,
+                low,
+                high,
+            });
+            let (low, high) = inner.bounds(index, low, high);
+            let found = descend(Node(inner.child(index)), low, high, turns, is_it);
+            if found.is_none() {
+                turns.truncate(depth);
+            }
+            found
+        }),
+    }
 }
 
 /// The indices of the probes in the order of their keys.
@@ -115,7 +155,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
                 Some((last, _)) if table.is_below(probes[i], last.high) => last.leaf,
                 _ => {
                     let query = Query::new(&table.schema, probes[i]);
-                    found.push((table.find_bounded(&query), query.hash()));
+                    found.push((many.find_below_locked(&query)?, query.hash()));
                     found[found.len() - 1].0.leaf
                 }
             };
@@ -133,15 +173,31 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         Ok(many)
     }
 
+    /// The leaf of a key. Its base node is locked, now if not before.
+    fn find_below_locked(&mut self, query: &Query<S>) -> Result<Found<'a, S::Key>, Busy> {
+        loop {
+            let found = self.table.find_bounded(query);
+            if self.bases.iter().any(|locked| ptr::eq(locked.base, found.base)) {
+                return Ok(found);
+            }
+            self.bases.push(self.table.lock_base(query)?);
+        }
+    }
+
     /// The index of the leaf of a probe's key, if the first leaf or the one last searched for is right.
     fn place_at_hand(&self, i: usize) -> Option<usize> {
         if self.leaves[self.places[i]].is_some() {
             return Some(self.places[i]);
         }
         let (found, place) = self.recent.as_ref()?;
-        let below = |bound| self.table.is_below(self.probes[i], bound);
-        let is_it = self.leaves[*place].is_some() && below(found.high) && (found.low.is_null() || !below(found.low));
+        let is_it = self.leaves[*place].is_some() && self.table.is_between(self.probes[i], found.low, found.high);
         is_it.then_some(*place)
+    }
+
+    /// The index of a leaf, if it is held.
+    fn place_of(&self, leaf: Leaf) -> Option<usize> {
+        let is_it = |held: &Option<Held>| held.as_ref().is_some_and(|held| held.leaf == leaf);
+        self.leaves.iter().rposition(is_it)
     }
 
     /// The index, among the held leaves, of the leaf of a probe's key.
@@ -157,13 +213,32 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
     #[cold]
     fn search(&mut self, query: &Query<S>) -> usize {
         let found = self.table.find_bounded(query);
-        let held = self
-            .leaves
-            .iter()
-            .rposition(|held| held.as_ref().is_some_and(|held| held.leaf == found.leaf));
-        let place = held.expect("the leaves of all keys are locked");
+        let (found, place) = match self.place_of(found.leaf) {
+            Some(place) => (found, place),
+            None => self.search_held(query),
+        };
         self.recent = Some((found, place));
         place
+    }
+
+    /// Searches all held leaves for one to whose range a key belongs, where a search for the key does not lead to a held one. There is one:
+    /// the key belonged to the range of its first leaf, and the leaves that replaced it share this range.
+    #[cold]
+    fn search_held(&self, query: &Query<S>) -> (Found<'a, S::Key>, usize) {
+        let is_it = |leaf, low, high| self.table.is_between(query.probe, low, high) && self.place_of(leaf).is_some();
+        let (base, Path { leaf, low, high, .. }) = self.path_where(is_it).expect("a leaf of each key is held");
+        let place = self.place_of(leaf).expect("the leaf is held");
+        (Found { base, leaf, low, high }, place)
+    }
+
+    /// The first path in the locked base nodes to a leaf for which this is true, and its base node.
+    #[cold]
+    fn path_where(&self, is_it: impl Fn(Leaf, Bound<S::Key>, Bound<S::Key>) -> bool) -> Option<BasePath<'a, S::Key>> {
+        self.bases.iter().find_map(|Structure { base, .. }| {
+            let mut turns = Vec::new();
+            let (leaf, low, high) = descend(base.root(), base.low, base.high, &mut turns, &is_it)?;
+            Some((*base, Path { turns, leaf, low, high }))
+        })
     }
 
     /// The held leaf at this index.
@@ -185,8 +260,12 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
             leaf.insert(query.schema, query.probe, room, entry);
             return self.table.keep_count(query.probe, leaf, None);
         }
-        let base = self.table.find_base(query.probe);
-        let path = self.table.path(base, query);
+        let mut base = self.table.find_base(query.probe);
+        let mut path = self.table.path(base, query);
+        if path.leaf != leaf {
+            let found = self.path_where(|other, _, _| other == leaf);
+            (base, path) = found.expect("a held leaf is in a locked base node");
+        }
         let held = self.leaves[place].take().expect("the leaf is held");
         let leaves = &mut self.leaves;
         self.table.extend(self.guard, base, path, held, query, |leaf| {

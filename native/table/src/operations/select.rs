@@ -312,7 +312,14 @@ impl<'g> Handle<'g> {
         };
         let more = self.show_range(range, limit, patient, out)?;
         if let (Some(object), true) = (out.last(), more) {
-            *last = Some(Arc::new(OwnedKey::new(object.element(self.table.key()))));
+            let key = object.element(self.table.key());
+            let behind = if down { Ordering::Greater } else { Ordering::Less };
+            let goes_on = |last: &Arc<OwnedKey>| cats_term::compare(last.probe().term(), key) == behind;
+            // Funs may have changed their order since they were inserted. Such a search ends rather than goes round.
+            if !last.as_ref().is_none_or(goes_on) {
+                return Ok(false);
+            }
+            *last = Some(Arc::new(OwnedKey::new(key)));
         }
         Ok(more)
     }

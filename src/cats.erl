@@ -48,6 +48,8 @@
 %% runs out.
 -module(cats).
 
+-include("cats_failure.hrl").
+
 %% An error shows the same as that of ets: no line of this file.
 -compile(no_line_info).
 
@@ -71,11 +73,16 @@
               key_range/0, lifetime/0, notify_option/0, option/0, tab/0, stats/0, table/0, table_access/0, table_type/0, tid/0, update_op/0]).
 -export_type([comp_match_spec/0, compiled_match_spec/0, continuation/0, match_pattern/0, match_spec/0]).
 
-%% What becomes of a failed call of the native function that has the name and the arguments of the function around it.
--define(HANDLE(Failure),
-        case cats_failure:handle(Failure, ?FUNCTION_NAME) of
-            {return, Result} -> Result;
-            {raise, Reason, Arguments, Info} -> erlang:error(Reason, Arguments, Info)
+%% The result of a native function that has the name and the arguments of the function around it.
+-define(RESULT(Call),
+        case Call of
+            ?FAILED(_, _) = Failure ->
+                case cats_failure:handle(Failure, ?FUNCTION_NAME) of
+                    {return, Result} -> Result;
+                    {raise, Reason, Arguments, Info} -> erlang:error(Reason, Arguments, Info)
+                end;
+            Result ->
+                Result
         end).
 
 -type table() :: atom() | tid().
@@ -283,20 +290,12 @@
       Increments :: increment() | [{Pos :: pos_integer(), Increment :: number()}],
       Result :: number().
 add(Table, Key, Increments) ->
-    try
-        cats_nif:add(Table, Key, Increments)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:add(Table, Key, Increments)).
 
 %% @doc Returns all tables of this node. A named table appears under its name. Costs `O(number of tables)'.
 -spec all() -> [table()].
 all() ->
-    try
-        cats_nif:all()
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:all()).
 
 %% @doc Makes the calling process the owner of a table that nobody owns. Not in `ets'.
 %%
@@ -307,11 +306,7 @@ all() ->
 %% Fails with `badarg' when the table has an owner, also when that is the caller.
 -spec claim(table()) -> true.
 claim(Table) ->
-    try
-        cats_nif:claim(Table)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:claim(Table)).
 
 %% @doc Returns the number of objects whose keys are in a range. Not in `ets'.
 %%
@@ -336,10 +331,9 @@ count(Table, From, To) ->
     count_between(Table, [From], [To], [Table, From, To]).
 
 count_between(Table, From, To, Called) ->
-    try
-        cats_nif:count_between(Table, From, To)
-    catch
-        error:{Cause, _}:Stack -> cats_failure:handle(Cause, {count_between, [Table, From, To]}, count, Called, Stack)
+    case cats_nif:count_between(Table, From, To) of
+        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, count_between, count, Called);
+        Outcome -> Outcome
     end.
 
 %% The bounds of a range, as the native functions take them.
@@ -367,30 +361,18 @@ bound(Inclusive, Exclusive, Range) ->
 %% time: a background process frees the memory later. Unlike in `ets', the size of the table does not matter.
 -spec delete(table()) -> true.
 delete(Table) ->
-    try
-        cats_nif:delete(Table)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:delete(Table)).
 
 %% @doc Deletes all objects with the key. Does nothing if there are none. Atomic and isolated.
 -spec delete(table(), Key :: term()) -> true.
 delete(Table, Key) ->
-    try
-        cats_nif:delete(Table, Key)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:delete(Table, Key)).
 
 %% @doc Deletes all objects of the table, atomically and isolated. Takes `O(1)' time: a background process frees
 %% the memory later.
 -spec delete_all_objects(table()) -> true.
 delete_all_objects(Table) ->
-    try
-        cats_nif:delete_all_objects(Table)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:delete_all_objects(Table)).
 
 %% @doc Deletes all objects with these keys. Not in `ets'.
 %%
@@ -412,21 +394,16 @@ through(Function, Table, List, Called) ->
 
 %% One native call, which treats the first elements of the list.
 slice(Function, Table, List, Called) ->
-    try
-        cats_nif:Function(Table, List)
-    catch
-        error:{Cause, _}:Stack -> cats_failure:handle(Cause, {Function, [Table, List]}, Function, Called, Stack)
+    case cats_nif:Function(Table, List) of
+        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, Function, Function, Called);
+        Outcome -> Outcome
     end.
 
 %% @doc Deletes exactly this object. Other objects with the same key stay. In a `duplicate_bag' it deletes all
 %% equal instances. Atomic and isolated.
 -spec delete_object(table(), Object :: tuple()) -> true.
 delete_object(Table, Object) ->
-    try
-        cats_nif:delete_object(Table, Object)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:delete_object(Table, Object)).
 
 %% @doc Lists the engines that option `engine' of {@link new/2} accepts. Not in `ets'.
 %%
@@ -439,11 +416,7 @@ delete_object(Table, Object) ->
                       options := #{Option :: atom() => [atom()] | {integer(), integer()}},
                       transactions := [table_type()], order_statistics := [table_type()], snapshots := boolean()}].
 engines() ->
-    Engines = try
-                  cats_nif:engines()
-              catch
-                  error:{_, _} = Failure -> ?HANDLE(Failure)
-              end,
+    Engines = ?RESULT(cats_nif:engines()),
     [#{name => Name, types => Types, options => maps:from_list(Options),
        transactions => Transactions, order_statistics => OrderStatistics, snapshots => Snapshots}
      || {Name, Types, Options, Transactions, OrderStatistics, Snapshots} <- Engines].
@@ -471,11 +444,10 @@ engines() ->
 -spec fetch(table(), Key :: term(), fun((Key :: term()) -> Object :: tuple())) -> Object :: tuple().
 fetch(Table, Key, Fun) when is_function(Fun, 1) ->
     %% As cats_fetch:fetch/3, without its calls.
-    try cats_nif:lookup_to_update(Table, Key) of
+    case cats_nif:lookup_to_update(Table, Key) of
         [Object] -> Object;
-        false -> cats_fetch:miss(Table, Key, plain_fetch(Table, Key, Fun))
-    catch
-        error:_ -> cats_fetch:fetch(Table, Key, plain_fetch(Table, Key, Fun))
+        false -> cats_fetch:miss(Table, Key, plain_fetch(Table, Key, Fun));
+        ?FAILED(_, _) -> cats_fetch:fetch(Table, Key, plain_fetch(Table, Key, Fun))
     end;
 fetch(Table, Key, Fun) ->
     cats_failure:fail(badarg, no_fun, fetch, [Table, Key, Fun]).
@@ -516,21 +488,13 @@ fetch(Table, Key, Fun, Options) ->
 %% key in term order. The other types have an order of their own.
 -spec first(table()) -> (Key :: term()) | '$end_of_table'.
 first(Table) ->
-    try
-        cats_nif:first(Table)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:first(Table)).
 
 %% @doc Returns the first key with all its objects, or `$end_of_table' if the table is empty. The step is atomic.
 %% {@link first/1} followed by {@link lookup/2} takes two steps.
 -spec first_lookup(table()) -> {Key :: term(), [Object :: tuple()]} | '$end_of_table'.
 first_lookup(Table) ->
-    try
-        cats_nif:first_lookup(Table)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:first_lookup(Table)).
 
 %% @doc Makes the process `Pid' the owner of the table. The new owner receives the message ``{'ETS-TRANSFER',
 %% Table, FromPid, GiftData}''. The heir of the table stays the same.
@@ -539,11 +503,7 @@ first_lookup(Table) ->
 %% node, or owns the table already.
 -spec give_away(table(), pid(), GiftData :: term()) -> true.
 give_away(Table, Pid, GiftData) ->
-    try
-        cats_nif:give_away(Table, Pid, GiftData)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:give_away(Table, Pid, GiftData)).
 
 %% @doc Prints a line for each table: identifier, name, type, number of objects, memory in words, owner. Then come the
 %% number of waits for locks and of operations, where such were counted: see {@link stats/1}.
@@ -593,10 +553,9 @@ print_row(Fields, More) ->
 %% Each item is read on its own, so other processes may change the table between two items.
 -spec info(table()) -> [{info_item(), term()}] | undefined.
 info(Table) ->
-    Found = try
-                cats_nif:info(Table, id)
-            catch
-                error:{Cause, _}:Stack -> cats_failure:handle(Cause, {info, [Table, id]}, info, [Table], Stack)
+    Found = case cats_nif:info(Table, id) of
+                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, info, info, [Table]);
+                Outcome -> Outcome
             end,
     case Found of
         undefined ->
@@ -628,11 +587,7 @@ info_items() ->
 %% any contention.
 -spec info(table(), info_item()) -> term() | undefined.
 info(Table, Item) ->
-    try
-        cats_nif:info(Table, Item)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:info(Table, Item)).
 
 %% @doc Inserts an object or a list of objects. The whole call is atomic and isolated, also for a list.
 %%
@@ -646,11 +601,7 @@ info(Table, Item) ->
 %% Unlike in `ets', the cost of adding an object to a bag does not grow with the number of objects under its key.
 -spec insert(table(), tuple() | [tuple()]) -> true.
 insert(Table, Objects) ->
-    try
-        cats_nif:insert(Table, Objects)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:insert(Table, Objects)).
 
 %% @doc Like {@link insert/2}, for objects that live for a time of their own: `#{ttl => Milliseconds}' or `#{ttl =>
 %% infinity}'. Not in `ets'.
@@ -660,12 +611,9 @@ insert(Table, Objects) ->
 %% Fails with `badarg' when the objects of the table cannot expire: it has neither option `ttl' nor option `idle'.
 -spec insert(table(), tuple() | [tuple()], insert_options()) -> true.
 insert(Table, Objects, #{ttl := Time} = Options) when map_size(Options) =:= 1 ->
-    try
-        cats_nif:insert_lasting(Table, Objects, Time)
-    catch
-        error:{Cause, _}:Stack ->
-            Native = {insert_lasting, [Table, Objects, Time]},
-            cats_failure:handle(Cause, Native, insert, [Table, Objects, Options], Stack)
+    case cats_nif:insert_lasting(Table, Objects, Time) of
+        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, insert_lasting, insert, [Table, Objects, Options]);
+        Outcome -> Outcome
     end;
 insert(Table, Objects, Options) when map_size(Options) =:= 0 ->
     insert(Table, Objects);
@@ -682,11 +630,9 @@ insert(Table, Objects, Options) ->
 %% Fails with `badarg', and inserts nothing, when `Objects' is no list of objects with a key.
 -spec insert_many(table(), Objects :: [tuple()]) -> true.
 insert_many(Table, Objects) when length(Objects) >= 0 ->
-    Keypos = try
-                 cats_nif:info(Table, keypos)
-             catch
-                 error:{Cause, _}:Stack ->
-                     cats_failure:handle(Cause, {info, [Table, keypos]}, insert_many, [Table, Objects], Stack)
+    Keypos = case cats_nif:info(Table, keypos) of
+                 ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, info, insert_many, [Table, Objects]);
+                 Outcome -> Outcome
              end,
     case are_objects(Objects, Keypos) of
         true -> through(insert_many, Table, Objects, [Table, Objects]);
@@ -704,31 +650,19 @@ are_objects(Rest, _Keypos) -> Rest =:= [].
 %% returns `false'. The test and the insertion are one atomic, isolated step.
 -spec insert_new(table(), tuple() | [tuple()]) -> boolean().
 insert_new(Table, Objects) ->
-    try
-        cats_nif:insert_new(Table, Objects)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:insert_new(Table, Objects)).
 
 %% @doc Returns the largest key of an `ordered_set' in term order, or `$end_of_table' if the table is empty. For
 %% other types it is the same as {@link first/1}.
 -spec last(table()) -> (Key :: term()) | '$end_of_table'.
 last(Table) ->
-    try
-        cats_nif:last(Table)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:last(Table)).
 
 %% @doc Returns the last key with all its objects, or `$end_of_table' if the table is empty. The step is atomic.
 %% The order is that of {@link last/1}.
 -spec last_lookup(table()) -> {Key :: term(), [Object :: tuple()]} | '$end_of_table'.
 last_lookup(Table) ->
-    try
-        cats_nif:last_lookup(Table)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:last_lookup(Table)).
 
 %% @doc Returns all objects with the key, or an empty list. A bag returns them in the order of insertion. The call
 %% is atomic and takes no lock with the default engines.
@@ -737,11 +671,7 @@ last_lookup(Table) ->
 %% must match (`=:=').
 -spec lookup(table(), Key :: term()) -> [Object :: tuple()].
 lookup(Table, Key) ->
-    try
-        cats_nif:lookup(Table, Key)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:lookup(Table, Key)).
 
 %% @doc Returns the element at position `Pos' of the object with the key. A bag returns a list with one element
 %% for each object. The call is atomic and copies only these elements.
@@ -749,20 +679,12 @@ lookup(Table, Key) ->
 %% Fails with `badarg' when the table does not hold the key, or when an object has fewer than `Pos' elements.
 -spec lookup_element(table(), Key :: term(), Pos :: pos_integer()) -> (Element :: term()) | [Element :: term()].
 lookup_element(Table, Key, Pos) ->
-    try
-        cats_nif:lookup_element(Table, Key, Pos)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:lookup_element(Table, Key, Pos)).
 
 %% @doc Like {@link lookup_element/3}, but returns `Default' when the table does not hold the key.
 -spec lookup_element(table(), Key :: term(), Pos :: pos_integer(), Default :: term()) -> term() | [term()].
 lookup_element(Table, Key, Pos, Default) ->
-    try
-        cats_nif:lookup_element(Table, Key, Pos, Default)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:lookup_element(Table, Key, Pos, Default)).
 
 %% @doc Returns the elements at several positions of the object with the key, in the order of `Positions'. A bag
 %% returns such a list for each object. The call is atomic and copies only these elements.
@@ -772,11 +694,7 @@ lookup_element(Table, Key, Pos, Default) ->
 -spec lookup_elements(table(), Key :: term(), [Pos :: pos_integer()]) -> [Element] | [[Element]] when
       Element :: term().
 lookup_elements(Table, Key, Positions) ->
-    try
-        cats_nif:lookup_elements(Table, Key, Positions)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:lookup_elements(Table, Key, Positions)).
 
 %% @doc Looks up many keys, and returns for each of them what {@link lookup/2} returns, in the order of the keys.
 %% Not in `ets'.
@@ -789,11 +707,9 @@ lookup_many(Table, Keys) ->
     lookup_many(Table, Keys, [Table, Keys]).
 
 lookup_many(Table, Keys, Called) ->
-    Slice = try
-                cats_nif:lookup_many(Table, Keys)
-            catch
-                error:{Cause, _}:Stack ->
-                    cats_failure:handle(Cause, {lookup_many, [Table, Keys]}, lookup_many, Called, Stack)
+    Slice = case cats_nif:lookup_many(Table, Keys) of
+                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, lookup_many, lookup_many, Called);
+                Outcome -> Outcome
             end,
     case Slice of
         {Lists, Rest} -> Lists ++ lookup_many(Table, Rest, Called);
@@ -803,32 +719,21 @@ lookup_many(Table, Keys, Called) ->
 %% @doc Returns whether the table holds an object with the key. Atomic, and copies nothing.
 -spec member(table(), Key :: term()) -> boolean().
 member(Table, Key) ->
-    try
-        cats_nif:member(Table, Key)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:member(Table, Key)).
 
 %% @doc Returns how many blocks of memory were taken out of use, as objects were replaced and deleted, and how many of those
 %% were freed. `bytes' is about the memory of the others. They are freed when no call is left that began before and may still
 %% read them. It is normal that some wait. The last blocks of each scheduler, 64 at most, are not counted yet. Not in `ets'.
 -spec garbage() -> #{retired := non_neg_integer(), freed := non_neg_integer(), bytes := non_neg_integer()}.
 garbage() ->
-    try cats_nif:garbage() of
-        {Retired, Freed, Bytes} -> #{retired => Retired, freed => Freed, bytes => Bytes}
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    {Retired, Freed, Bytes} = ?RESULT(cats_nif:garbage()),
+    #{retired => Retired, freed => Freed, bytes => Bytes}.
 
 %% @doc Returns the memory of all tables and snapshots in bytes. `erlang:memory(ets)' does not include it;
 %% `erlang:memory(system)' does, with the memory that is free for more objects. Not in `ets'.
 -spec memory() -> non_neg_integer().
 memory() ->
-    try
-        cats_nif:memory()
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:memory()).
 
 %% @doc Creates a table that belongs to the calling process. Returns its identifier, or its name with option
 %% `named_table'. When the owner ends, the table is deleted, or goes to its heir if it has one. With `{heir, keep}' it
@@ -867,11 +772,7 @@ memory() ->
 %% table type or an option. The explanation names the option.
 -spec new(Name :: atom(), [option()]) -> table().
 new(Name, Options) ->
-    try
-        cats_nif:new(Name, Options)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:new(Name, Options)).
 
 %% @doc Returns the key after `Key', or `$end_of_table' if there is none. In an `ordered_set' it is the next
 %% larger key in term order. The other types have an order of their own.
@@ -880,21 +781,13 @@ new(Name, Options) ->
 %% traversal needs no {@link safe_fixtable/2}, and does not fail when another process deletes its current key.
 -spec next(table(), Key :: term()) -> (Key2 :: term()) | '$end_of_table'.
 next(Table, Key) ->
-    try
-        cats_nif:next(Table, Key)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:next(Table, Key)).
 
 %% @doc Returns the key after `Key' with all its objects, or `$end_of_table' if there is none. The step is atomic.
 %% The order is that of {@link next/2}.
 -spec next_lookup(table(), Key :: term()) -> {Key2 :: term(), [Object :: tuple()]} | '$end_of_table'.
 next_lookup(Table, Key) ->
-    try
-        cats_nif:next_lookup(Table, Key)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:next_lookup(Table, Key)).
 
 %% @doc Returns the object with number `N' in key order. The first object has number 0, as in {@link rank/2}. Negative
 %% numbers count from the end: the last object has number -1. Returns `$end_of_table' if the table has too few objects.
@@ -906,31 +799,19 @@ next_lookup(Table, Key) ->
 %% The cost is as for {@link rank/2}. Works with `ordered_set' and engine `ca' only.
 -spec nth(table(), N :: integer()) -> (Object :: tuple()) | '$end_of_table'.
 nth(Table, N) ->
-    try
-        cats_nif:nth(Table, N)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:nth(Table, N)).
 
 %% @doc Returns the key before `Key' in an `ordered_set', or `$end_of_table' if there is none. For other types it
 %% is the same as {@link next/2}. `Key' need not be in the table.
 -spec prev(table(), Key :: term()) -> (Key2 :: term()) | '$end_of_table'.
 prev(Table, Key) ->
-    try
-        cats_nif:prev(Table, Key)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:prev(Table, Key)).
 
 %% @doc Returns the key before `Key' with all its objects, or `$end_of_table' if there is none. The step is
 %% atomic. The order is that of {@link prev/2}.
 -spec prev_lookup(table(), Key :: term()) -> {Key2 :: term(), [Object :: tuple()]} | '$end_of_table'.
 prev_lookup(Table, Key) ->
-    try
-        cats_nif:prev_lookup(Table, Key)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:prev_lookup(Table, Key)).
 
 %% @doc Returns up to `Limit' objects whose keys are in a range, as a list in the order of the range. Not in `ets'.
 %%
@@ -961,11 +842,9 @@ range(Table, From, To, Limit) ->
     range_between(Table, [From], [To], false, Limit, [Table, From, To, Limit]).
 
 range_between(Table, From, To, Down, Limit, Called) ->
-    Slice = try
-                cats_nif:range_between(Table, From, To, Down, Limit)
-            catch
-                error:{Cause, _}:Stack ->
-                    cats_failure:handle(Cause, {range_between, [Table, From, To, Down, Limit]}, range, Called, Stack)
+    Slice = case cats_nif:range_between(Table, From, To, Down, Limit) of
+                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, range_between, range, Called);
+                Outcome -> Outcome
             end,
     case Slice of
         {Objects, Last, Left} when Down -> Objects ++ range_between(Table, From, {Last}, Down, Left, Called);
@@ -986,11 +865,7 @@ range_between(Table, From, To, Down, Limit, Called) ->
 %% and deletions keep these counts. Works with `ordered_set' and engine `ca' only.
 -spec rank(table(), Key :: term()) -> non_neg_integer().
 rank(Table, Key) ->
-    try
-        cats_nif:rank(Table, Key)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:rank(Table, Key)).
 
 %% @doc Returns objects that the table has removed by itself, each with the reason, and the number of those that were lost. For
 %% the process of option `notify' of {@link new/2} only. Not in `ets'.
@@ -1007,21 +882,13 @@ rank(Table, Key) ->
 %% Fails with `badarg' when the table has no option `notify', or has another process there.
 -spec removed(table()) -> {[{expired | evicted, ObjectOrKey :: term()}], Lost :: non_neg_integer()}.
 removed(Table) ->
-    try
-        cats_nif:removed(Table)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:removed(Table)).
 
 %% @doc Gives the table a new name and returns that name. Atomic. A table that was created without `named_table'
 %% still cannot be used by its name. Fails with `badarg' when another named table has the new name.
 -spec rename(table(), Name) -> Name when Name :: atom().
 rename(Table, Name) ->
-    try
-        cats_nif:rename(Table, Name)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:rename(Table, Name)).
 
 %% @doc Stores the object `New' in place of the object `Old', if the table holds exactly that. Returns whether it did.
 %% This is compare-and-swap of a whole object. Atomic and isolated. Not in `ets'.
@@ -1032,33 +899,21 @@ rename(Table, Name) ->
 %% Works with `set' and `ordered_set' only. Fails with `badarg' when the keys differ.
 -spec replace(table(), Old :: tuple(), New :: tuple()) -> boolean().
 replace(Table, Old, New) ->
-    try
-        cats_nif:replace(Table, Old, New)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:replace(Table, Old, New)).
 
 %% @doc Fixes the table for the calling process, or releases it. Unlike in `ets', a traversal does not need this.
 %% It has an effect only on `fixed', `safe_fixed' and `safe_fixed_monotonic_time' of {@link info/2}. A fixed table
 %% keeps no deleted objects.
 -spec safe_fixtable(table(), Fix :: boolean()) -> true.
 safe_fixtable(Table, Fix) ->
-    try
-        cats_nif:safe_fixtable(Table, Fix)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:safe_fixtable(Table, Fix)).
 
 %% @doc Sets or removes the heir of the table. Fails with `badarg' when the caller does not own the table, or when
 %% an option is invalid.
 -spec setopts(table(), Option | [Option]) -> true when
       Option :: {heir, pid()} | {heir, pid(), HeirData :: term()} | {heir, none} | {heir, keep}.
 setopts(Table, Options) ->
-    try
-        cats_nif:setopts(Table, Options)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:setopts(Table, Options)).
 
 %% @doc Returns the objects of slot `Number'. The first slot has number 0. The number after the last slot returns
 %% `$end_of_table', and a larger one fails with `badarg'.
@@ -1067,11 +922,7 @@ setopts(Table, Options) ->
 %% slots. An `ordered_set' has one slot for each object.
 -spec slot(table(), non_neg_integer()) -> [Object :: tuple()] | '$end_of_table'.
 slot(Table, Number) ->
-    try
-        cats_nif:slot(Table, Number)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:slot(Table, Number)).
 
 %% @doc Returns a read-only table that holds what the table holds at one instant. Of a list of tables, returns a list of
 %% such tables, in this order and all of the same instant. So a transaction, or an inserted list, is wholly in the
@@ -1104,25 +955,23 @@ snapshot(Table) ->
     Snapshot.
 
 snapshot(Tables, Called) ->
-    Begun = try
-                cats_nif:snapshot(Tables)
-            catch
-                error:{Cause, _}:Stack -> cats_failure:handle(Cause, {snapshot, [Tables]}, snapshot, [Called], Stack)
+    Begun = case cats_nif:snapshot(Tables) of
+                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, snapshot, snapshot, [Called]);
+                Outcome -> Outcome
             end,
     Taken = case Begun of
-                {wait, Snapshots} ->
-                    try
-                        cats_nif:snapshot_finish(Tables, Snapshots)
-                    catch
-                        error:{Why, _}:Where ->
-                            Native = {snapshot_finish, [Tables, Snapshots]},
-                            cats_failure:handle(Why, Native, snapshot, [Called], Where)
-                    end;
+                {wait, Snapshots} -> finish_snapshots(Tables, Snapshots, Called);
                 _ -> Begun
             end,
     case Taken of
         again -> snapshot(Tables, Called);
         _ -> Taken
+    end.
+
+finish_snapshots(Tables, Snapshots, Called) ->
+    case cats_nif:snapshot_finish(Tables, Snapshots) of
+        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, snapshot_finish, snapshot, [Called]);
+        Outcome -> Outcome
     end.
 
 %% @doc Returns the statistics of all tables. Tables that are deleted meanwhile are left out. Not in `ets'.
@@ -1141,11 +990,10 @@ stats() ->
 %% and `ca'. Those during {@link delete_all_objects/1} may be missing.
 -spec stats(table()) -> stats() | undefined.
 stats(Table) ->
-    try cats_nif:info(Table, id) of
+    case cats_nif:info(Table, id) of
+        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, info, stats, [Table]);
         undefined -> undefined;
         Tid -> cats_stats:of_table(Tid)
-    catch
-        error:{Cause, _}:Stack -> cats_failure:handle(Cause, {info, [Table, id]}, stats, [Table], Stack)
     end.
 
 %% @doc Returns where the operations on a table meet, how it has adapted, and what its structure looks like. For tables with
@@ -1183,11 +1031,9 @@ stats_delta(Earlier, Later) ->
 -spec tab2list(table()) -> [Object :: tuple()].
 tab2list(Table) ->
     Scan = fun(Cursor, Objects) ->
-                   try
-                       cats_nif:scan(Cursor, Objects)
-                   catch
-                       error:{Cause, _}:Stack ->
-                           cats_failure:handle(Cause, {scan, [Cursor, Objects]}, tab2list, [Table], Stack)
+                   case cats_nif:scan(Cursor, Objects) of
+                       ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, scan, tab2list, [Table]);
+                       Outcome -> Outcome
                    end
            end,
     cats_slices:finish(Scan(Table, []), Scan).
@@ -1195,11 +1041,7 @@ tab2list(Table) ->
 %% @doc Deletes all objects with the key, and returns them. Atomic and isolated.
 -spec take(table(), Key :: term()) -> [Object :: tuple()].
 take(Table, Key) ->
-    try
-        cats_nif:take(Table, Key)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:take(Table, Key)).
 
 %% @doc Deletes all objects with these keys, and returns for each key what {@link take/2} returns, in the order of the
 %% keys. Not in `ets'.
@@ -1226,11 +1068,7 @@ take_many(Table, Keys, Called) ->
 %% Fails with `badarg' when the objects of the table cannot expire, see {@link insert/3}.
 -spec touch(table(), Key :: term(), lifetime()) -> boolean().
 touch(Table, Key, Time) ->
-    try
-        cats_nif:touch(Table, Key, Time)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:touch(Table, Key, Time)).
 
 %% @doc Returns how long the object with the key still lives: milliseconds, or `infinity'. `undefined' if the table does not
 %% hold the key. Does not count as a read for option `idle'. Not in `ets'.
@@ -1238,11 +1076,7 @@ touch(Table, Key, Time) ->
 %% Fails with `badarg' when the objects of the table cannot expire, see {@link insert/3}.
 -spec ttl(table(), Key :: term()) -> lifetime() | undefined.
 ttl(Table, Key) ->
-    try
-        cats_nif:ttl(Table, Key)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:ttl(Table, Key)).
 
 %% @doc Changes the object with the key by a function, and returns the function's result. Returns `false', and does
 %% not call the function, when the table does not hold the key. Atomic and isolated. Not in `ets'.
@@ -1270,15 +1104,13 @@ update(Table, Key, Fun, Default) ->
 %% `Default' is a list of the default if there is one. `Failures' counts the runs that came to nothing because another
 %% process was faster.
 update(Table, Key, Fun, Default, Failures) when is_function(Fun, 1) ->
-    Found = try
-                case Default of
-                    [] -> cats_nif:lookup_to_update(Table, Key);
-                    [New] -> cats_nif:lookup_to_update(Table, Key, New)
-                end
-            catch
-                error:{Cause, _}:Stack ->
-                    Native = {lookup_to_update, [Table, Key | Default]},
-                    cats_failure:handle(Cause, Native, update, [Table, Key, Fun | Default], Stack)
+    Outcome = case Default of
+                  [] -> cats_nif:lookup_to_update(Table, Key);
+                  [New] -> cats_nif:lookup_to_update(Table, Key, New)
+              end,
+    Found = case Outcome of
+                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, lookup_to_update, update, [Table, Key, Fun | Default]);
+                _ -> Outcome
             end,
     case Found of
         [Object] -> updated(Table, Key, Fun, Default, Failures, Object, Fun(Object));
@@ -1291,18 +1123,17 @@ update(Table, Key, Fun, Default, _Failures) ->
 updated(_Table, _Key, _Fun, _Default, _Failures, _Object, keep) ->
     keep;
 updated(Table, Key, Fun, Default, Failures, Object, Result) ->
-    Done = try
-               case Result of
-                   delete -> cats_nif:remove(Table, Object);
-                   _ -> cats_nif:replace(Table, Object, Result)
-               end
-           catch
-               error:{Cause, _}:Stack ->
-                   Native = case Result of
-                                delete -> {remove, [Table, Object]};
-                                _ -> {replace, [Table, Object, Result]}
-                            end,
-                   cats_failure:handle(Cause, Native, update, [Table, Key, Fun | Default], Stack)
+    Outcome = case Result of
+                  delete -> cats_nif:remove(Table, Object);
+                  _ -> cats_nif:replace(Table, Object, Result)
+              end,
+    Done = case Outcome of
+               ?FAILED(_, _) = Failure when Result =:= delete ->
+                   cats_failure:handle(Failure, remove, update, [Table, Key, Fun | Default]);
+               ?FAILED(_, _) = Failure ->
+                   cats_failure:handle(Failure, replace, update, [Table, Key, Fun | Default]);
+               _ ->
+                   Outcome
            end,
     case Done of
         true -> Result;
@@ -1313,12 +1144,9 @@ updated(Table, Key, Fun, Default, Failures, Object, Result) ->
 inserted(_Table, _Key, _Fun, _Default, _Failures, _Object, Result) when Result =:= keep; Result =:= delete ->
     Result;
 inserted(Table, Key, Fun, Default, Failures, Object, New) ->
-    Done = try
-               cats_nif:insert_absent(Table, Object, New)
-           catch
-               error:{Cause, _}:Stack ->
-                   Native = {insert_absent, [Table, Object, New]},
-                   cats_failure:handle(Cause, Native, update, [Table, Key, Fun | Default], Stack)
+    Done = case cats_nif:insert_absent(Table, Object, New) of
+               ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, insert_absent, update, [Table, Key, Fun | Default]);
+               Outcome -> Outcome
            end,
     case Done of
         true -> New;
@@ -1343,11 +1171,7 @@ update_again(Table, Key, Fun, Default, Failures) ->
       UpdateOp :: update_op() | [update_op()] | (Increment :: integer()),
       Result :: integer().
 update_counter(Table, Key, UpdateOp) ->
-    try
-        cats_nif:update_counter(Table, Key, UpdateOp)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:update_counter(Table, Key, UpdateOp)).
 
 %% @doc Like {@link update_counter/3}, but works when the table does not hold the key too. Then it inserts
 %% `Default', with `Key' as its key, and updates that object. All of it is one atomic step.
@@ -1355,11 +1179,7 @@ update_counter(Table, Key, UpdateOp) ->
       UpdateOp :: update_op() | [update_op()] | (Increment :: integer()),
       Result :: integer().
 update_counter(Table, Key, UpdateOp, Default) ->
-    try
-        cats_nif:update_counter(Table, Key, UpdateOp, Default)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:update_counter(Table, Key, UpdateOp, Default)).
 
 %% @doc Replaces one or several elements of the object with the key. Returns `false' when the table does not hold
 %% the key. Atomic and isolated.
@@ -1369,32 +1189,20 @@ update_counter(Table, Key, UpdateOp, Default) ->
 -spec update_element(table(), Key :: term(), ElementSpec | [ElementSpec]) -> boolean() when
       ElementSpec :: {Pos :: pos_integer(), Value :: term()}.
 update_element(Table, Key, ElementSpec) ->
-    try
-        cats_nif:update_element(Table, Key, ElementSpec)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:update_element(Table, Key, ElementSpec)).
 
 %% @doc Like {@link update_element/3}, but works when the table does not hold the key too. Then it inserts
 %% `Default', with `Key' as its key, and updates that object. All of it is one atomic step.
 -spec update_element(table(), Key :: term(), ElementSpec | [ElementSpec], Default :: tuple()) -> boolean() when
       ElementSpec :: {Pos :: pos_integer(), Value :: term()}.
 update_element(Table, Key, ElementSpec, Default) ->
-    try
-        cats_nif:update_element(Table, Key, ElementSpec, Default)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:update_element(Table, Key, ElementSpec, Default)).
 
 %% @doc Returns the identifier of the table with this name, or `undefined' if there is none. Calls that use the
 %% identifier skip the lookup of the name.
 -spec whereis(Name :: atom()) -> tid() | undefined.
 whereis(Name) ->
-    try
-        cats_nif:whereis(Name)
-    catch
-        error:{_, _} = Failure -> ?HANDLE(Failure)
-    end.
+    ?RESULT(cats_nif:whereis(Name)).
 
 %%% Match patterns and match specifications
 
@@ -1436,11 +1244,9 @@ match(Continuation) ->
 %% pattern `_' deletes all objects atomically, in `O(1)'. Pattern and cost are explained at {@link match/2}.
 -spec match_delete(table(), match_pattern()) -> true.
 match_delete(Table, '_') ->
-    try
-        cats_nif:delete_all_objects(Table)
-    catch
-        error:{Cause, _}:Stack ->
-            cats_failure:handle(Cause, {delete_all_objects, [Table]}, match_delete, [Table, '_'], Stack)
+    case cats_nif:delete_all_objects(Table) of
+        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, delete_all_objects, match_delete, [Table, '_']);
+        Outcome -> Outcome
     end;
 match_delete(Table, Pattern) ->
     _ = cats_select:all(match_delete, Table, Pattern),
@@ -1581,11 +1387,9 @@ fun2ms(Fun) when is_function(Fun) ->
       Acc0 :: term(), Acc1 :: term(), AccIn :: term(), AccOut :: term().
 foldl(Function, Acc0, Table) ->
     Tid = tid(Table),
-    First = try
-                cats_nif:first_lookup(Tid)
-            catch
-                error:{Cause, _}:Stack ->
-                    cats_failure:handle(Cause, {first_lookup, [Tid]}, foldl, [Function, Acc0, Table], Stack)
+    First = case cats_nif:first_lookup(Tid) of
+                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, first_lookup, foldl, [Function, Acc0, Table]);
+                Outcome -> Outcome
             end,
     case First of
         '$end_of_table' -> Acc0;
@@ -1597,24 +1401,21 @@ foldl_over([Object], Function, Acc, Tid) ->
 foldl_over([Object | _] = Objects, Function, Acc, Tid) ->
     foldl_behind(Object, Function, lists:foldl(Function, Acc, Objects), Tid).
 
-%% `Number' is the place of the object in its container, or 0 if unknown. There is no `try' here: its frame would cost
-%% time at each step.
+%% `Number' is the place of the object in its container, or 0 if unknown.
 foldl_from(Object, Acc0, Number, Function, Tid) ->
     Acc = Function(Object, Acc0),
     case cats_nif:next_numbered(Tid, Object, Number) of
+        ?FAILED(_, _) -> foldl_behind(Object, Function, Acc, Tid);
         Next when is_tuple(Next) -> foldl_from(Next, Acc, Number + 1, Function, Tid);
         [Found | Next] when is_integer(Found) -> foldl_from(Next, Acc, Found, Function, Tid);
         [_ | _] = Objects -> foldl_over(Objects, Function, Acc, Tid);
-        '$end_of_table' -> Acc;
-        _Cause -> foldl_behind(Object, Function, Acc, Tid)
+        '$end_of_table' -> Acc
     end.
 
 foldl_behind(Object, Function, Acc, Tid) ->
-    Next = try
-               cats_nif:next_objects(Tid, Object)
-           catch
-               error:{Cause, _}:Stack ->
-                   cats_failure:handle(Cause, {next_objects, [Tid, Object]}, foldl, [Function, Acc, Tid], Stack)
+    Next = case cats_nif:next_objects(Tid, Object) of
+               ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, next_objects, foldl, [Function, Acc, Tid]);
+               Outcome -> Outcome
            end,
     case Next of
         '$end_of_table' -> Acc;
@@ -1627,11 +1428,9 @@ foldl_behind(Object, Function, Acc, Tid) ->
       Acc0 :: term(), Acc1 :: term(), AccIn :: term(), AccOut :: term().
 foldr(Function, Acc0, Table) ->
     Tid = tid(Table),
-    Last = try
-               cats_nif:last_lookup(Tid)
-           catch
-               error:{Cause, _}:Stack ->
-                   cats_failure:handle(Cause, {last_lookup, [Tid]}, foldr, [Function, Acc0, Table], Stack)
+    Last = case cats_nif:last_lookup(Tid) of
+               ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, last_lookup, foldr, [Function, Acc0, Table]);
+               Outcome -> Outcome
            end,
     case Last of
         '$end_of_table' -> Acc0;
@@ -1644,24 +1443,21 @@ foldr_over([Object], Function, Acc, Tid) ->
 foldr_over([Object | _] = Objects, Function, Acc, Tid) ->
     foldr_behind(Object, Function, lists:foldr(Function, Acc, Objects), Tid).
 
-%% `Number' is the place of the object in its container, or 0 if unknown. There is no `try' here: its frame would cost
-%% time at each step.
+%% `Number' is the place of the object in its container, or 0 if unknown.
 foldr_from(Object, Acc0, Number, Function, Tid) ->
     Acc = Function(Object, Acc0),
     case cats_nif:prev_numbered(Tid, Object, Number) of
+        ?FAILED(_, _) -> foldr_behind(Object, Function, Acc, Tid);
         Next when is_tuple(Next) -> foldr_from(Next, Acc, Number + 1, Function, Tid);
         [Found | Next] when is_integer(Found) -> foldr_from(Next, Acc, Found, Function, Tid);
         [_ | _] = Objects -> foldr_over(Objects, Function, Acc, Tid);
-        '$end_of_table' -> Acc;
-        _Cause -> foldr_behind(Object, Function, Acc, Tid)
+        '$end_of_table' -> Acc
     end.
 
 foldr_behind(Object, Function, Acc, Tid) ->
-    Next = try
-               cats_nif:prev_objects(Tid, Object)
-           catch
-               error:{Cause, _}:Stack ->
-                   cats_failure:handle(Cause, {prev_objects, [Tid, Object]}, foldr, [Function, Acc, Tid], Stack)
+    Next = case cats_nif:prev_objects(Tid, Object) of
+               ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, prev_objects, foldr, [Function, Acc, Tid]);
+               Outcome -> Outcome
            end,
     case Next of
         '$end_of_table' -> Acc;
@@ -1686,11 +1482,9 @@ tid(Tid) ->
       InitFun :: fun((read | close) -> end_of_input | {[Object :: tuple()], InitFun} | term()).
 init_table(Table, InitFun) ->
     Tid = tid(Table),
-    true = try
-               cats_nif:delete_all_objects(Tid)
-           catch
-               error:{Cause, _}:Stack ->
-                   cats_failure:handle(Cause, {delete_all_objects, [Tid]}, init_table, [Table, InitFun], Stack)
+    true = case cats_nif:delete_all_objects(Tid) of
+               ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, delete_all_objects, init_table, [Table, InitFun]);
+               Outcome -> Outcome
            end,
     init_table_on(Tid, InitFun(read)).
 

@@ -1,6 +1,9 @@
 %% @private
 %% What `cats:contention/1,2' return.
 -module(cats_contention).
+
+-include("cats_failure.hrl").
+
 -export([of_table/3, record/2]).
 
 -define(STRIPS, 64).
@@ -33,10 +36,9 @@ record(Table, Milliseconds) ->
     end.
 
 native(Function, Arguments, {Name, Given}) ->
-    try
-        apply(cats_nif, Function, Arguments)
-    catch
-        error:{Cause, _}:Stack -> cats_failure:handle(Cause, {Function, Arguments}, Name, Given, Stack)
+    case apply(cats_nif, Function, Arguments) of
+        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, Function, Name, Given);
+        Outcome -> Outcome
     end.
 
 %% All parts of the structure, the last one first.

@@ -1,28 +1,32 @@
-%% What cats does when a native function raises an error. It calls the function again where that is enough. Otherwise it
+%% What cats does when a native function fails. It calls the function again where that is enough. Otherwise it
 %% raises the error of ets, with the explanation that the shell prints for ets (error_info, EEP 54).
 %%
-%% A native function raises `{Cause, Arguments}'. It has changed nothing then. Its own arguments come back, so that calls that succeed
-%% need not keep them.
+%% A native function that fails returns `{'$cats_failure', Cause, Arguments}'. That is a value, as one exception of the VM costs about as
+%% much as a call, and the user gets another one. The function has changed nothing then. Its own arguments come back, so that calls that
+%% succeed need not keep them.
 %%
 %% | cause | meaning |
 %% |---|---|
 %% | `busy' | A lock was held for too long. Other processes run, then the function is called again. |
 %% | `dirty' | The call would take too long for a scheduler. It is made again on a dirty one. |
 %% | `settings' | The native side lacks the settings of the application. It gets them, then the function is called again. |
-%% | `not_loaded' | The library could not be loaded. The error says why. The arguments are `none'. |
+%% | `returned' | No failure: in place of the arguments is a result that looks like a failure, as a stored term may. |
+%% | `{not_loaded, Text}' | The library could not be loaded. The error says why. The arguments are `none'. |
 %% | `system_limit' | The error of the same name. |
 %% | `{panic, Text}' | The native function has a bug. The error has this reason. |
 %% | others | The error badarg with this cause: the one of ets (`none' if it gives none), or one of cats' own. |
 %%
 %% Waiting never sleeps: in a busy VM a sleep of a millisecond can take a second.
 -module(cats_failure).
--export([handle/2, handle/5, fail/4, format_error/2]).
+
+-include("cats_failure.hrl").
+
+-export([handle/2, handle/4, fail/4, format_error/2]).
 
 -export_type([failure/0]).
 
-%% What a native function raises.
--type failure() :: {Cause :: term(), Arguments :: [term()] | none}.
--type native() :: {Function :: atom(), Arguments :: [term()]}.
+%% What a native function returns that failed.
+-type failure() :: ?FAILED(Cause :: term(), Arguments :: [term()] | none) | ?FAILED(returned, Result :: term()).
 
 %% @private
 %% @doc Handles the failure of the native function of this name. Returns what it returned in the end, or the error that the function of
@@ -31,64 +35,64 @@
 %% The function itself raises it, by `erlang:error/3'. The VM then makes the stack trace for those only who ask for it.
 -spec handle(failure(), Function :: atom()) ->
           {return, term()} | {raise, Reason :: term(), Arguments :: [term()] | none, [{error_info, map()}]}.
-handle({Cause, Arguments}, Function) ->
-    case outcome(Cause, {Function, Arguments}) of
-        {return, _} = Returned -> Returned;
-        {raise, Reason, Info} -> {raise, Reason, Arguments, Info}
+handle(?FAILED(returned, Result), _Function) ->
+    {return, Result};
+handle(?FAILED(busy, Arguments), Function) ->
+    erlang:yield(),
+    outcome(apply(cats_nif, Function, Arguments), Function);
+handle(?FAILED(dirty, Arguments), Function) ->
+    dirty(Function, Arguments);
+handle(?FAILED(settings, Arguments), Function) ->
+    ok = cats_settings:pass(),
+    outcome(apply(cats_nif, Function, Arguments), Function);
+handle(?FAILED({not_loaded, Text}, none), _Function) ->
+    {raise, {cats_nif_not_loaded, Text}, none, [{error_info, #{module => ?MODULE}}]};
+handle(?FAILED(system_limit, Arguments), _Function) ->
+    {raise, system_limit, Arguments, []};
+handle(?FAILED({panic, _Text} = Panic, Arguments), _Function) ->
+    {raise, Panic, Arguments, []};
+handle(?FAILED(Cause, Arguments), _Function) ->
+    {raise, badarg, Arguments, bad(Cause)}.
+
+dirty(Function, Arguments) ->
+    case cats_nif:dirty(Function, Arguments) of
+        ?FAILED(busy, _) ->
+            erlang:yield(),
+            dirty(Function, Arguments);
+        Outcome ->
+            outcome(Outcome, Function)
     end.
+
+outcome(?FAILED(_, _) = Failure, Function) -> handle(Failure, Function);
+outcome(Result, _Function) -> {return, Result}.
 
 %% @private
-%% @doc Handles the failure `Cause' of a native function. Returns what it returned in the end, or raises the error of `cats:Function' with
-%% its arguments. `Stack' is where it failed.
--spec handle(Cause :: term(), native(), Function :: atom(), Arguments :: [term()], erlang:stacktrace()) -> term().
-handle(Cause, Native, Function, Arguments, Stack) ->
-    case outcome(Cause, Native) of
+%% @doc Handles the failure of the native function `Native'. Returns what it returned in the end, or raises the error of `cats:Function'
+%% with these arguments.
+-spec handle(failure(), Native :: atom(), Function :: atom(), Arguments :: [term()]) -> term().
+handle(Failure, Native, Function, Arguments) ->
+    case handle(Failure, Native) of
         {return, Result} -> Result;
-        {raise, Reason, Info} -> erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(Stack)])
-    end.
-
-outcome(busy, Native) ->
-    erlang:yield(),
-    again(Native);
-outcome(dirty, {Function, Arguments}) ->
-    again({dirty, [Function, Arguments]});
-outcome(settings, Native) ->
-    ok = cats_settings:pass(),
-    again(Native);
-outcome(not_loaded, _Native) ->
-    {raise, {cats_nif_not_loaded, cats_nif:failure()}, [{error_info, #{module => ?MODULE}}]};
-outcome(system_limit, _Native) ->
-    {raise, system_limit, []};
-outcome({panic, _Text} = Panic, _Native) ->
-    {raise, Panic, []};
-outcome(Cause, _Native) ->
-    {raise, badarg, bad(Cause)}.
-
-again({Function, Arguments} = Native) ->
-    try
-        {return, apply(cats_nif, Function, Arguments)}
-    catch
-        error:{Cause, _} -> outcome(Cause, Native)
+        {raise, Reason, _, Info} -> raise(Reason, Function, Arguments, Info)
     end.
 
 bad(none) -> [{error_info, #{module => ?MODULE}}];
 bad(Cause) -> [{error_info, #{cause => Cause, module => ?MODULE}}].
 
+%% @private
+%% @doc Raises an error in the name of `cats:Function', with a cause if it is badarg.
+-spec fail(Reason :: term(), Cause :: term(), Function :: atom(), Arguments :: [term()]) -> no_return().
+fail(badarg, Cause, Function, Arguments) -> raise(badarg, Function, Arguments, bad(Cause));
+fail(Reason, _Cause, Function, Arguments) -> raise(Reason, Function, Arguments, []).
+
+raise(Reason, Function, Arguments, Info) ->
+    {current_stacktrace, Stack} = process_info(self(), current_stacktrace),
+    erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(Stack)]).
+
 %% The stack below the function of `cats' that was called.
 callers(Stack) ->
     Own = [?MODULE, cats, cats_browser, cats_contention, cats_convert, cats_fetch, cats_file, cats_nif, cats_qlc, cats_select, cats_slices],
     lists:dropwhile(fun(Frame) -> lists:member(element(1, Frame), Own) end, Stack).
-
-%% @private
-%% @doc Raises an error in the name of `cats:Function', with a cause if it is badarg.
--spec fail(Reason :: term(), Cause :: term(), Function :: atom(), Arguments :: [term()]) -> no_return().
-fail(Reason, Cause, Function, Arguments) ->
-    {current_stacktrace, Stack} = process_info(self(), current_stacktrace),
-    Info = case Reason of
-               badarg -> bad(Cause);
-               _ -> []
-           end,
-    erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(tl(Stack))]).
 
 %% @private
 %% @doc The remarks on the arguments of a failed call, as `erl_error' asks for them: those that the running

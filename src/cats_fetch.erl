@@ -16,6 +16,9 @@
 %% Where a fetch may give out an object that has ended, nobody waits for the next one. Whoever finds such an object, and no row of its
 %% key, begins a flight. Its leader is a process of its own, the renewer. It ends as other leaders do, with its function.
 -module(cats_fetch).
+
+-include("cats_failure.hrl").
+
 -export([options/1, fetch/3, miss/3, fly/2, renew/5]).
 
 -export_type([call/0]).
@@ -182,20 +185,18 @@ store(Table, Key, Made, Call) ->
 
 %% The object of a key, and whether it has ended, or `false'.
 find(Table, Key, {_, _, default, 0, Called}) ->
-    Found = try
-                cats_nif:lookup_to_update(Table, Key)
-            catch
-                error:{Cause, _}:Stack -> cats_failure:handle(Cause, {lookup_to_update, [Table, Key]}, fetch, Called, Stack)
+    Found = case cats_nif:lookup_to_update(Table, Key) of
+                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, lookup_to_update, fetch, Called);
+                Outcome -> Outcome
             end,
     case Found of
         [Object] -> {Object, false};
         false -> false
     end;
 find(Table, Key, {_, _, _, Stale, Called}) ->
-    try
-        cats_nif:fetched(Table, Key, Stale)
-    catch
-        error:{Cause, _}:Stack -> cats_failure:handle(Cause, {fetched, [Table, Key, Stale]}, fetch, Called, Stack)
+    case cats_nif:fetched(Table, Key, Stale) of
+        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, fetched, fetch, Called);
+        Outcome -> Outcome
     end.
 
 %% Fails unless the object has this key.
@@ -208,10 +209,9 @@ insert_absent(Table, Key, Object, {_, _, Time, Stale, Called}) ->
                                 {default, 0} -> {insert_absent, [Table, WithKey, Object]};
                                 _ -> {insert_fetched, [Table, WithKey, Object, Time, Stale]}
                             end,
-    try
-        apply(cats_nif, Function, Arguments)
-    catch
-        error:{Cause, _}:Stack -> cats_failure:handle(Cause, {Function, Arguments}, fetch, Called, Stack)
+    case apply(cats_nif, Function, Arguments) of
+        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, Function, fetch, Called);
+        Outcome -> Outcome
     end.
 
 wait({_, Flight, _} = Row, Table, Key, {_, Deadline, _, _, Called} = Call) ->
@@ -232,11 +232,8 @@ left(infinity) -> infinity;
 left(Deadline) -> max(0, Deadline - erlang:monotonic_time(millisecond)).
 
 count(Table, Event) ->
-    try
-        cats_nif:count_fetch(Table, Event)
-    catch
-        error:_ -> no_table
-    end.
+    _ = cats_nif:count_fetch(Table, Event),
+    ok.
 
 %%--------------------------------------------------------------------------------------------------
 %% The table of flights. It is made when it is needed, and stays when the process that made it ends.

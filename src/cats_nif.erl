@@ -1,14 +1,16 @@
 %% @private
 %% @doc The native functions of cats: loads the library `cats_nif' and holds a stub for each function of it.
 %%
-%% A function returns what the function of `ets' with its name returns, or raises `error:{Cause, Arguments}' with the
-%% arguments of the call. `Cause' is an atom, or `{panic, Text}'.
+%% A function returns what the function of `ets' with its name returns, or that it failed, with a cause and the arguments of the call, see
+%% {@link outcome()}. `Cause' is an atom, `{panic, Text}' or `{not_loaded, Text}'.
 %% `busy' means that a lock was held too long. `dirty' means that the call is too large for a scheduler, see {@link
 %% dirty/2}. `settings' means that the settings have not been passed yet, see {@link configure/1}. Others are
-%% `system_limit' and the causes that `ets' gives for `badarg'. Nothing was done when it raises. The module `cats' turns
-%% causes into what its callers see. `not_loaded' means that there is no library, see {@link failure/0}. The arguments are
+%% `system_limit' and the causes that `ets' gives for `badarg'. Nothing was done by a function that failed. The module `cats' turns
+%% causes into what its callers see. `{not_loaded, Text}' means that there is no library, and says why. The arguments are
 %% `none', then.
 -module(cats_nif).
+
+-include("cats_failure.hrl").
 
 -export([
     engines/0,
@@ -100,8 +102,7 @@
     trace_slots/1,
     trace_events/2,
     dirty/2,
-    dirty_call/2,
-    failure/0
+    dirty_call/2
 ]).
 
 -ifdef(SELFTEST).
@@ -126,7 +127,7 @@
 ]).
 -endif.
 
--export_type([table/0, cursor/0, note/0, place/0, settings/0, trace_event/0]).
+-export_type([outcome/1, table/0, cursor/0, note/0, place/0, settings/0, trace_event/0]).
 
 -on_load(load/0).
 
@@ -135,7 +136,7 @@
 
 %% The persistent term with the library that this VM has loaded: the digest of its file, and the file.
 -define(LOADED, {?MODULE, library}).
-%% The persistent term with the text that says why the last attempt to load the library failed.
+%% The persistent term with what native functions return where the library could not be loaded.
 -define(FAILURE, {?MODULE, failure}).
 
 %% How many bytes of the library are read at once.
@@ -152,6 +153,8 @@
     7 => "the system cannot keep the library in memory, as tables need it"
 }).
 
+-type outcome(Result) :: Result | cats_failure:failure().
+%% What a native function returns.
 -type table() :: atom() | reference().
 %% A table's name or identifier.
 
@@ -171,7 +174,7 @@
 %% The same for {@link select_at/4}: a term like any other, of a meaning of its own.
 
 %% If this fails, no module is loaded, and in embedded mode the VM does not start. So a module without its library is
-%% loaded all the same, and its functions raise `not_loaded'. But it never replaces a module that is in use.
+%% loaded all the same, and its functions fail with `not_loaded'. But it never replaces a module that is in use.
 -spec load() -> ok | {error, string()}.
 load() ->
     File = filename:absname(filename:join(priv_dir(), "cats_nif.so")),
@@ -180,8 +183,8 @@ load() ->
             ok;
         {error, Reason} ->
             Failure = naming(File, unicode:characters_to_list(Reason)),
-            persistent_term:put(?FAILURE, Failure),
-            case erlang:function_exported(?MODULE, failure, 0) of
+            persistent_term:put(?FAILURE, ?FAILED({not_loaded, Failure}, none)),
+            case erlang:function_exported(?MODULE, dirty, 2) of
                 true -> {error, Failure};
                 false -> ok
             end
@@ -278,9 +281,8 @@ is_elf(Header) -> byte_size(Header) >= 64 andalso binary:part(Header, 0, 6) =:= 
 %% A number in a file: its place and its bytes.
 number(Header, At, Bytes) -> binary:decode_unsigned(binary:part(Header, At, Bytes), little).
 
-%% @doc Why the functions of this module raise `not_loaded': the file of the library, and the reason.
--spec failure() -> string().
-failure() -> persistent_term:get(?FAILURE).
+%% What a function returns that has no library. Its type is unknown to Dialyzer, as that of a native function is.
+not_loaded() -> persistent_term:get(?FAILURE).
 
 %% Beside the directory that this module was loaded from, if the application is not on the code path as such.
 -spec priv_dir() -> file:filename().
@@ -293,224 +295,224 @@ priv_dir() ->
             Directory
     end.
 
--spec engines() -> [{Name, [Type :: atom()], [{Option :: atom(), [atom()] | {integer(), integer()}}],
-                     Transactions :: [Type :: atom()], Snapshots :: boolean()}]
+-spec engines() -> outcome([{Name, [Type :: atom()], [{Option :: atom(), [atom()] | {integer(), integer()}}],
+                     Transactions :: [Type :: atom()], Snapshots :: boolean()}])
               when Name :: cats:engine().
-engines() -> erlang:nif_error({not_loaded, none}).
+engines() -> not_loaded().
 
--spec new(atom(), list()) -> table().
-new(_Name, _Options) -> erlang:nif_error({not_loaded, none}).
+-spec new(atom(), list()) -> outcome(table()).
+new(_Name, _Options) -> not_loaded().
 
--spec delete(table()) -> true.
-delete(_Table) -> erlang:nif_error({not_loaded, none}).
+-spec delete(table()) -> outcome(true).
+delete(_Table) -> not_loaded().
 
--spec delete(table(), term()) -> true.
-delete(_Table, _Key) -> erlang:nif_error({not_loaded, none}).
+-spec delete(table(), term()) -> outcome(true).
+delete(_Table, _Key) -> not_loaded().
 
--spec delete_object(table(), tuple()) -> true.
-delete_object(_Table, _Object) -> erlang:nif_error({not_loaded, none}).
+-spec delete_object(table(), tuple()) -> outcome(true).
+delete_object(_Table, _Object) -> not_loaded().
 
--spec delete_all_objects(table()) -> true.
-delete_all_objects(_Table) -> erlang:nif_error({not_loaded, none}).
+-spec delete_all_objects(table()) -> outcome(true).
+delete_all_objects(_Table) -> not_loaded().
 
--spec insert(table(), tuple() | [tuple()]) -> true.
-insert(_Table, _Objects) -> erlang:nif_error({not_loaded, none}).
+-spec insert(table(), tuple() | [tuple()]) -> outcome(true).
+insert(_Table, _Objects) -> not_loaded().
 
--spec insert_new(table(), tuple() | [tuple()]) -> boolean().
-insert_new(_Table, _Objects) -> erlang:nif_error({not_loaded, none}).
+-spec insert_new(table(), tuple() | [tuple()]) -> outcome(boolean()).
+insert_new(_Table, _Objects) -> not_loaded().
 
--spec lookup(table(), term()) -> [tuple()].
-lookup(_Table, _Key) -> erlang:nif_error({not_loaded, none}).
+-spec lookup(table(), term()) -> outcome([tuple()]).
+lookup(_Table, _Key) -> not_loaded().
 
--spec lookup_element(table(), term(), pos_integer()) -> term() | [term()].
-lookup_element(_Table, _Key, _Position) -> erlang:nif_error({not_loaded, none}).
+-spec lookup_element(table(), term(), pos_integer()) -> outcome(term() | [term()]).
+lookup_element(_Table, _Key, _Position) -> not_loaded().
 
--spec lookup_element(table(), term(), pos_integer(), term()) -> term() | [term()].
-lookup_element(_Table, _Key, _Position, _Default) -> erlang:nif_error({not_loaded, none}).
+-spec lookup_element(table(), term(), pos_integer(), term()) -> outcome(term() | [term()]).
+lookup_element(_Table, _Key, _Position, _Default) -> not_loaded().
 
--spec lookup_elements(table(), term(), [pos_integer()]) -> [term()] | [[term()]].
-lookup_elements(_Table, _Key, _Positions) -> erlang:nif_error({not_loaded, none}).
+-spec lookup_elements(table(), term(), [pos_integer()]) -> outcome([term()] | [[term()]]).
+lookup_elements(_Table, _Key, _Positions) -> not_loaded().
 
--spec lookup_many(table(), [term()]) -> [[tuple()]] | {[[tuple()]], Rest :: [term()]}.
-lookup_many(_Table, _Keys) -> erlang:nif_error({not_loaded, none}).
+-spec lookup_many(table(), [term()]) -> outcome([[tuple()]] | {[[tuple()]], Rest :: [term()]}).
+lookup_many(_Table, _Keys) -> not_loaded().
 
--spec member(table(), term()) -> boolean().
-member(_Table, _Key) -> erlang:nif_error({not_loaded, none}).
+-spec member(table(), term()) -> outcome(boolean()).
+member(_Table, _Key) -> not_loaded().
 
--spec take(table(), term()) -> [tuple()].
-take(_Table, _Key) -> erlang:nif_error({not_loaded, none}).
+-spec take(table(), term()) -> outcome([tuple()]).
+take(_Table, _Key) -> not_loaded().
 
 %% @doc A list of the object of a key, or `false'. Fails where the caller may not write, and where a key may have several objects.
--spec lookup_to_update(table(), term()) -> [tuple()] | false.
-lookup_to_update(_Table, _Key) -> erlang:nif_error({not_loaded, none}).
+-spec lookup_to_update(table(), term()) -> outcome([tuple()] | false).
+lookup_to_update(_Table, _Key) -> not_loaded().
 
 %% @doc As {@link lookup_to_update/2}, but returns the default with the key in place of `false'.
--spec lookup_to_update(table(), term(), tuple()) -> [tuple()] | tuple().
-lookup_to_update(_Table, _Key, _Default) -> erlang:nif_error({not_loaded, none}).
+-spec lookup_to_update(table(), term(), tuple()) -> outcome([tuple()] | tuple()).
+lookup_to_update(_Table, _Key, _Default) -> not_loaded().
 
 %% @doc Inserts `New', which has the key of `Default', unless the table holds that key. Returns whether it did.
--spec insert_absent(table(), Default :: tuple(), New :: tuple()) -> boolean().
-insert_absent(_Table, _Default, _New) -> erlang:nif_error({not_loaded, none}).
+-spec insert_absent(table(), Default :: tuple(), New :: tuple()) -> outcome(boolean()).
+insert_absent(_Table, _Default, _New) -> not_loaded().
 
--spec replace(table(), tuple(), tuple()) -> boolean().
-replace(_Table, _Old, _New) -> erlang:nif_error({not_loaded, none}).
+-spec replace(table(), tuple(), tuple()) -> outcome(boolean()).
+replace(_Table, _Old, _New) -> not_loaded().
 
 %% @doc Deletes exactly this object, and returns whether it was there.
--spec remove(table(), tuple()) -> boolean().
-remove(_Table, _Object) -> erlang:nif_error({not_loaded, none}).
+-spec remove(table(), tuple()) -> outcome(boolean()).
+remove(_Table, _Object) -> not_loaded().
 
--spec add(table(), term(), number() | tuple() | [tuple()]) -> number() | [number()].
-add(_Table, _Key, _Increments) -> erlang:nif_error({not_loaded, none}).
+-spec add(table(), term(), number() | tuple() | [tuple()]) -> outcome(number() | [number()]).
+add(_Table, _Key, _Increments) -> not_loaded().
 
--spec insert_lasting(table(), tuple() | [tuple()], pos_integer() | infinity) -> true.
-insert_lasting(_Table, _Objects, _Time) -> erlang:nif_error({not_loaded, none}).
+-spec insert_lasting(table(), tuple() | [tuple()], pos_integer() | infinity) -> outcome(true).
+insert_lasting(_Table, _Objects, _Time) -> not_loaded().
 
--spec count_fetch(table(), fetch_made | fetch_failed | fetch_waited | fetch_stale) -> true.
-count_fetch(_Table, _What) -> erlang:nif_error({not_loaded, none}).
+-spec count_fetch(table(), fetch_made | fetch_failed | fetch_waited | fetch_stale) -> outcome(true).
+count_fetch(_Table, _What) -> not_loaded().
 
 %% @doc What a fetch finds: the object of a key, and whether it has ended, by less than `Stale' milliseconds. Fails as {@link
 %% lookup_to_update/2} does.
--spec fetched(table(), term(), Stale :: non_neg_integer()) -> {tuple(), Ended :: boolean()} | false.
-fetched(_Table, _Key, _Stale) -> erlang:nif_error({not_loaded, none}).
+-spec fetched(table(), term(), Stale :: non_neg_integer()) -> outcome({tuple(), Ended :: boolean()} | false).
+fetched(_Table, _Key, _Stale) -> not_loaded().
 
 %% @doc As {@link insert_absent/3}, for an object with a time to live. A fetch may have it for `Stale' milliseconds after its end.
 -spec insert_fetched(table(), WithKey :: tuple(), New :: tuple(), pos_integer() | infinity | default, Stale :: non_neg_integer()) ->
-          boolean().
-insert_fetched(_Table, _WithKey, _New, _Time, _Stale) -> erlang:nif_error({not_loaded, none}).
+          outcome(boolean()).
+insert_fetched(_Table, _WithKey, _New, _Time, _Stale) -> not_loaded().
 
--spec removed(table()) -> {[{expired | evicted, term()}], Lost :: non_neg_integer()}.
-removed(_Table) -> erlang:nif_error({not_loaded, none}).
+-spec removed(table()) -> outcome({[{expired | evicted, term()}], Lost :: non_neg_integer()}).
+removed(_Table) -> not_loaded().
 
--spec touch(table(), term(), pos_integer() | infinity) -> boolean().
-touch(_Table, _Key, _Time) -> erlang:nif_error({not_loaded, none}).
+-spec touch(table(), term(), pos_integer() | infinity) -> outcome(boolean()).
+touch(_Table, _Key, _Time) -> not_loaded().
 
--spec ttl(table(), term()) -> pos_integer() | infinity | undefined.
-ttl(_Table, _Key) -> erlang:nif_error({not_loaded, none}).
+-spec ttl(table(), term()) -> outcome(pos_integer() | infinity | undefined).
+ttl(_Table, _Key) -> not_loaded().
 
 %% Stops the clock of tables with expiry at a time in milliseconds, or lets it go on. For tests.
--spec stop_clock(At :: non_neg_integer() | false) -> Now :: non_neg_integer().
-stop_clock(_At) -> erlang:nif_error({not_loaded, none}).
+-spec stop_clock(At :: non_neg_integer() | false) -> outcome(Now :: non_neg_integer()).
+stop_clock(_At) -> not_loaded().
 
--spec take_many(table(), [term()]) -> [[tuple()]] | {[[tuple()]], Rest :: [term()]}.
-take_many(_Table, _Keys) -> erlang:nif_error({not_loaded, none}).
+-spec take_many(table(), [term()]) -> outcome([[tuple()]] | {[[tuple()]], Rest :: [term()]}).
+take_many(_Table, _Keys) -> not_loaded().
 
 %% @doc Deletes the objects of the first keys, and returns the keys that are left.
--spec delete_many(table(), [term()]) -> Rest :: [term()].
-delete_many(_Table, _Keys) -> erlang:nif_error({not_loaded, none}).
+-spec delete_many(table(), [term()]) -> outcome(Rest :: [term()]).
+delete_many(_Table, _Keys) -> not_loaded().
 
 %% @doc Inserts the first objects, and returns those that are left.
--spec insert_many(table(), [tuple()]) -> Rest :: [tuple()].
-insert_many(_Table, _Objects) -> erlang:nif_error({not_loaded, none}).
+-spec insert_many(table(), [tuple()]) -> outcome(Rest :: [tuple()]).
+insert_many(_Table, _Objects) -> not_loaded().
 
--spec update_counter(table(), term(), integer() | tuple() | [tuple()]) -> integer() | [integer()].
-update_counter(_Table, _Key, _Operations) -> erlang:nif_error({not_loaded, none}).
+-spec update_counter(table(), term(), integer() | tuple() | [tuple()]) -> outcome(integer() | [integer()]).
+update_counter(_Table, _Key, _Operations) -> not_loaded().
 
 -spec update_counter(table(), term(), integer() | tuple() | [tuple()], tuple()) ->
-    integer() | [integer()].
-update_counter(_Table, _Key, _Operations, _Default) -> erlang:nif_error({not_loaded, none}).
+    outcome(integer() | [integer()]).
+update_counter(_Table, _Key, _Operations, _Default) -> not_loaded().
 
--spec update_element(table(), term(), tuple() | [tuple()]) -> boolean().
-update_element(_Table, _Key, _Elements) -> erlang:nif_error({not_loaded, none}).
+-spec update_element(table(), term(), tuple() | [tuple()]) -> outcome(boolean()).
+update_element(_Table, _Key, _Elements) -> not_loaded().
 
--spec update_element(table(), term(), tuple() | [tuple()], tuple()) -> true.
-update_element(_Table, _Key, _Elements, _Default) -> erlang:nif_error({not_loaded, none}).
+-spec update_element(table(), term(), tuple() | [tuple()], tuple()) -> outcome(true).
+update_element(_Table, _Key, _Elements, _Default) -> not_loaded().
 
--spec first(table()) -> term() | '$end_of_table'.
-first(_Table) -> erlang:nif_error({not_loaded, none}).
+-spec first(table()) -> outcome(term() | '$end_of_table').
+first(_Table) -> not_loaded().
 
--spec last(table()) -> term() | '$end_of_table'.
-last(_Table) -> erlang:nif_error({not_loaded, none}).
+-spec last(table()) -> outcome(term() | '$end_of_table').
+last(_Table) -> not_loaded().
 
--spec next(table(), term()) -> term() | '$end_of_table'.
-next(_Table, _Key) -> erlang:nif_error({not_loaded, none}).
+-spec next(table(), term()) -> outcome(term() | '$end_of_table').
+next(_Table, _Key) -> not_loaded().
 
--spec prev(table(), term()) -> term() | '$end_of_table'.
-prev(_Table, _Key) -> erlang:nif_error({not_loaded, none}).
+-spec prev(table(), term()) -> outcome(term() | '$end_of_table').
+prev(_Table, _Key) -> not_loaded().
 
--spec first_lookup(table()) -> {term(), [tuple()]} | '$end_of_table'.
-first_lookup(_Table) -> erlang:nif_error({not_loaded, none}).
+-spec first_lookup(table()) -> outcome({term(), [tuple()]} | '$end_of_table').
+first_lookup(_Table) -> not_loaded().
 
--spec last_lookup(table()) -> {term(), [tuple()]} | '$end_of_table'.
-last_lookup(_Table) -> erlang:nif_error({not_loaded, none}).
+-spec last_lookup(table()) -> outcome({term(), [tuple()]} | '$end_of_table').
+last_lookup(_Table) -> not_loaded().
 
--spec next_lookup(table(), term()) -> {term(), [tuple()]} | '$end_of_table'.
-next_lookup(_Table, _Key) -> erlang:nif_error({not_loaded, none}).
+-spec next_lookup(table(), term()) -> outcome({term(), [tuple()]} | '$end_of_table').
+next_lookup(_Table, _Key) -> not_loaded().
 
--spec prev_lookup(table(), term()) -> {term(), [tuple()]} | '$end_of_table'.
-prev_lookup(_Table, _Key) -> erlang:nif_error({not_loaded, none}).
+-spec prev_lookup(table(), term()) -> outcome({term(), [tuple()]} | '$end_of_table').
+prev_lookup(_Table, _Key) -> not_loaded().
 
 %% @doc The objects of the key after that of an object, which need not be in the table any more: a tuple if the table's keys have
 %% one each.
--spec next_objects(table(), tuple()) -> tuple() | [tuple()] | '$end_of_table'.
-next_objects(_Table, _Object) -> erlang:nif_error({not_loaded, none}).
+-spec next_objects(table(), tuple()) -> outcome(tuple() | [tuple()] | '$end_of_table').
+next_objects(_Table, _Object) -> not_loaded().
 
--spec prev_objects(table(), tuple()) -> tuple() | [tuple()] | '$end_of_table'.
-prev_objects(_Table, _Object) -> erlang:nif_error({not_loaded, none}).
+-spec prev_objects(table(), tuple()) -> outcome(tuple() | [tuple()] | '$end_of_table').
+prev_objects(_Table, _Object) -> not_loaded().
 
 %% @doc As {@link next_objects/2}, from the place with a number, which is that of the object. What it comes to has the next number, or,
-%% where the way had to be searched, the one that comes with it. Returns the causes of errors (see {@link cats_failure}).
+%% where the way had to be searched, the one that comes with it.
 -spec next_numbered(table(), tuple(), non_neg_integer()) ->
-          tuple() | nonempty_improper_list(pos_integer(), tuple()) | [tuple()] | atom().
-next_numbered(_Table, _Object, _Number) -> erlang:nif_error({not_loaded, none}).
+          outcome(tuple() | nonempty_improper_list(pos_integer(), tuple()) | [tuple()] | '$end_of_table').
+next_numbered(_Table, _Object, _Number) -> not_loaded().
 
 -spec prev_numbered(table(), tuple(), non_neg_integer()) ->
-          tuple() | nonempty_improper_list(pos_integer(), tuple()) | [tuple()] | atom().
-prev_numbered(_Table, _Object, _Number) -> erlang:nif_error({not_loaded, none}).
+          outcome(tuple() | nonempty_improper_list(pos_integer(), tuple()) | [tuple()] | '$end_of_table').
+prev_numbered(_Table, _Object, _Number) -> not_loaded().
 
--spec rank(table(), Key :: term()) -> non_neg_integer().
-rank(_Table, _Key) -> erlang:nif_error({not_loaded, none}).
+-spec rank(table(), Key :: term()) -> outcome(non_neg_integer()).
+rank(_Table, _Key) -> not_loaded().
 
--spec nth(table(), integer()) -> tuple() | '$end_of_table'.
-nth(_Table, _Number) -> erlang:nif_error({not_loaded, none}).
+-spec nth(table(), integer()) -> outcome(tuple() | '$end_of_table').
+nth(_Table, _Number) -> not_loaded().
 
--spec count_between(table(), bound(), bound()) -> non_neg_integer().
-count_between(_Table, _From, _To) -> erlang:nif_error({not_loaded, none}).
+-spec count_between(table(), bound(), bound()) -> outcome(non_neg_integer()).
+count_between(_Table, _From, _To) -> not_loaded().
 
 %% If one call cannot return all objects, returns the last key, and how many objects are still wanted.
--spec range_between(table(), bound(), bound(), Down :: boolean(), Limit) -> [tuple()] | {[tuple()], Key :: term(), Limit} when
+-spec range_between(table(), bound(), bound(), Down :: boolean(), Limit) -> outcome([tuple()] | {[tuple()], Key :: term(), Limit}) when
       Limit :: pos_integer() | infinity.
-range_between(_Table, _From, _To, _Down, _Limit) -> erlang:nif_error({not_loaded, none}).
+range_between(_Table, _From, _To, _Down, _Limit) -> not_loaded().
 
--spec slot(table(), non_neg_integer()) -> [tuple()] | '$end_of_table'.
-slot(_Table, _Number) -> erlang:nif_error({not_loaded, none}).
+-spec slot(table(), non_neg_integer()) -> outcome([tuple()] | '$end_of_table').
+slot(_Table, _Number) -> not_loaded().
 
--spec safe_fixtable(table(), boolean()) -> true.
-safe_fixtable(_Table, _Fix) -> erlang:nif_error({not_loaded, none}).
+-spec safe_fixtable(table(), boolean()) -> outcome(true).
+safe_fixtable(_Table, _Fix) -> not_loaded().
 
--spec rename(table(), atom()) -> atom().
-rename(_Table, _Name) -> erlang:nif_error({not_loaded, none}).
+-spec rename(table(), atom()) -> outcome(atom()).
+rename(_Table, _Name) -> not_loaded().
 
--spec whereis(atom()) -> reference() | undefined.
-whereis(_Name) -> erlang:nif_error({not_loaded, none}).
+-spec whereis(atom()) -> outcome(reference() | undefined).
+whereis(_Name) -> not_loaded().
 
--spec give_away(table(), pid(), term()) -> true.
-give_away(_Table, _Process, _Data) -> erlang:nif_error({not_loaded, none}).
+-spec give_away(table(), pid(), term()) -> outcome(true).
+give_away(_Table, _Process, _Data) -> not_loaded().
 
--spec claim(table()) -> true.
-claim(_Table) -> erlang:nif_error({not_loaded, none}).
+-spec claim(table()) -> outcome(true).
+claim(_Table) -> not_loaded().
 
 %% Takes a snapshot of a list of tables. `again' means that the call is to be made again, and `wait' that
 %% {@link snapshot_finish/2} is to be called.
--spec snapshot([table()]) -> [reference()] | again | {wait, [reference()]}.
-snapshot(_Tables) -> erlang:nif_error({not_loaded, none}).
+-spec snapshot([table()]) -> outcome([reference()] | again | {wait, [reference()]}).
+snapshot(_Tables) -> not_loaded().
 
-%% Finishes a snapshot that must wait. Raises `busy' while it must.
--spec snapshot_finish([table()], [reference()]) -> [reference()] | again.
-snapshot_finish(_Tables, _Snapshots) -> erlang:nif_error({not_loaded, none}).
+%% Finishes a snapshot that must wait. Fails with `busy' while it must.
+-spec snapshot_finish([table()], [reference()]) -> outcome([reference()] | again).
+snapshot_finish(_Tables, _Snapshots) -> not_loaded().
 
--spec setopts(table(), term()) -> true.
-setopts(_Table, _Options) -> erlang:nif_error({not_loaded, none}).
+-spec setopts(table(), term()) -> outcome(true).
+setopts(_Table, _Options) -> not_loaded().
 
--spec all() -> [table()].
-all() -> erlang:nif_error({not_loaded, none}).
+-spec all() -> outcome([table()]).
+all() -> not_loaded().
 
--spec info(table(), atom()) -> term() | undefined.
-info(_Table, _Item) -> erlang:nif_error({not_loaded, none}).
+-spec info(table(), atom()) -> outcome(term() | undefined).
+info(_Table, _Item) -> not_loaded().
 
 %% @doc Puts the objects of one slice of a table before a list. The first call has the table; while a tuple comes back, the next
 %% has its list and its cursor; `Words' is how many words all objects may take together. The order is that of {@link select/4}.
--spec scan(table() | cursor(), [tuple()]) -> {[tuple()], cursor(), Words :: non_neg_integer()} | [tuple()].
-scan(_TableOrCursor, _Objects) -> erlang:nif_error({not_loaded, none}).
+-spec scan(table() | cursor(), [tuple()]) -> outcome({[tuple()], cursor(), Words :: non_neg_integer()} | [tuple()]).
+scan(_TableOrCursor, _Objects) -> not_loaded().
 
 %% The first slice of `match', `match_object', `match_delete', `select', `select_reverse', `select_count',
 %% `select_delete' or `select_replace', by name. Returns `{Result, Cursor, Words}' when there is more to do: all results may
@@ -519,24 +521,24 @@ scan(_TableOrCursor, _Objects) -> erlang:nif_error({not_loaded, none}).
 %% results are to be turned round, as they are in an ordered_set; else it is `chunk'. Without a limit (`infinity') results
 %% are in their order. There are more results than the limit where those of a key come together, and where the
 %% specification has the keys. `Place' is `$end_of_table' where nothing more is to be found.
--spec select(atom(), table(), term(), pos_integer() | infinity) -> slice([term()] | non_neg_integer()).
-select(_Function, _Table, _Specification, _Limit) -> erlang:nif_error({not_loaded, none}).
+-spec select(atom(), table(), term(), pos_integer() | infinity) -> outcome(slice([term()] | non_neg_integer())).
+select(_Function, _Table, _Specification, _Limit) -> not_loaded().
 
 %% The next slice, given the result so far. Returns as `select/4' does.
--spec select_on(cursor(), Result) -> slice(Result) when Result :: [term()] | non_neg_integer().
-select_on(_Cursor, _Result) -> erlang:nif_error({not_loaded, none}).
+-spec select_on(cursor(), Result) -> outcome(slice(Result)) when Result :: [term()] | non_neg_integer().
+select_on(_Cursor, _Result) -> not_loaded().
 
--spec is_cursor(term()) -> boolean().
-is_cursor(_Term) -> erlang:nif_error({not_loaded, none}).
+-spec is_cursor(term()) -> outcome(boolean()).
+is_cursor(_Term) -> not_loaded().
 
 %% A cursor where an equal selection of the table, with a limit, has been. `Function' is `select' or `select_reverse'.
--spec select_at(atom(), table(), term(), place()) -> cursor().
-select_at(_Function, _Table, _Specification, _Place) -> erlang:nif_error({not_loaded, none}).
+-spec select_at(atom(), table(), term(), place()) -> outcome(cursor()).
+select_at(_Function, _Table, _Specification, _Place) -> not_loaded().
 
 %% The first slice of the next chunk, of so many results. Returns as `select/4' does. With 0 results it just looks whether the
 %% cursor is one of this table, and whether that can be read, and returns `ok'.
--spec select_chunk(table(), cursor(), non_neg_integer()) -> ok | slice([term()]).
-select_chunk(_Table, _Cursor, _Limit) -> erlang:nif_error({not_loaded, none}).
+-spec select_chunk(table(), cursor(), non_neg_integer()) -> outcome(ok | slice([term()])).
+select_chunk(_Table, _Cursor, _Limit) -> not_loaded().
 
 %% What a transaction has read: the objects of a key, or those of a range of an ordered_set.
 -type note() :: {table(), Key :: term(), [tuple()]}
@@ -544,156 +546,156 @@ select_chunk(_Table, _Cursor, _Limit) -> erlang:nif_error({not_loaded, none}).
 -type bound() :: [] | [Key :: term()] | {Key :: term()}.
 %% No bound, a key that belongs to the range, or a key that does not. In a note, `To' is never the last of these.
 
-%% The identifier of a table, its type and the position of the key. Raises `no_transactions' if its engine has none.
--spec transaction_table(table()) -> {reference(), cats:table_type(), pos_integer()}.
-transaction_table(_Table) -> erlang:nif_error({not_loaded, none}).
+%% The identifier of a table, its type and the position of the key. Fails with `no_transactions' if its engine has none.
+-spec transaction_table(table()) -> outcome({reference(), cats:table_type(), pos_integer()}).
+transaction_table(_Table) -> not_loaded().
 
 %% The objects of a key, as they were at an instant when all notes held. `conflict' if one does not hold any more.
--spec transaction_read([note()], table(), term()) -> [tuple()] | conflict.
-transaction_read(_Notes, _Table, _Key) -> erlang:nif_error({not_loaded, none}).
+-spec transaction_read([note()], table(), term()) -> outcome([tuple()] | conflict).
+transaction_read(_Notes, _Table, _Key) -> not_loaded().
 
 %% The same for the first objects of a range, from `From' to `To', downwards if `Down'.
 -spec transaction_range([note()], table(), bound(), bound(), Down :: boolean(), pos_integer() | infinity) ->
-          [tuple()] | conflict.
-transaction_range(_Notes, _Table, _From, _To, _Down, _Limit) -> erlang:nif_error({not_loaded, none}).
+          outcome([tuple()] | conflict).
+transaction_range(_Notes, _Table, _From, _To, _Down, _Limit) -> not_loaded().
 
 %% Gives each of the keys these objects, in one step, if all notes hold. Returns whether they did.
--spec transaction_commit([note()], [{table(), Key :: term(), [tuple()]}]) -> boolean().
-transaction_commit(_Notes, _Writes) -> erlang:nif_error({not_loaded, none}).
+-spec transaction_commit([note()], [{table(), Key :: term(), [tuple()]}]) -> outcome(boolean()).
+transaction_commit(_Notes, _Writes) -> not_loaded().
 
-%% From now on only the calling process may commit; other commits raise `busy'. Returns false if another process is preferred.
--spec transaction_prefer() -> boolean().
-transaction_prefer() -> erlang:nif_error({not_loaded, none}).
+%% From now on only the calling process may commit; other commits fail with `busy'. Returns false if another process is preferred.
+-spec transaction_prefer() -> outcome(boolean()).
+transaction_prefer() -> not_loaded().
 
 %% Ends that.
--spec transaction_yield() -> ok.
-transaction_yield() -> erlang:nif_error({not_loaded, none}).
+-spec transaction_yield() -> outcome(ok).
+transaction_yield() -> not_loaded().
 
 %% @doc Passes the settings of the application (see {@link settings()}). The first call counts. It comes before the first
 %% table. Raises the name of a setting that is wrong.
--spec configure(settings()) -> ok.
-configure(_Settings) -> erlang:nif_error({not_loaded, none}).
+-spec configure(settings()) -> outcome(ok).
+configure(_Settings) -> not_loaded().
 
 %% @doc The settings that count, `none' before the first {@link configure/1}.
--spec settings() -> settings() | none.
-settings() -> erlang:nif_error({not_loaded, none}).
+-spec settings() -> outcome(settings() | none).
+settings() -> not_loaded().
 
 %% @doc Bytes that all tables hold.
--spec garbage() -> {Retired :: non_neg_integer(), Freed :: non_neg_integer(), Bytes :: non_neg_integer()}.
-garbage() -> erlang:nif_error({not_loaded, none}).
+-spec garbage() -> outcome({Retired :: non_neg_integer(), Freed :: non_neg_integer(), Bytes :: non_neg_integer()}).
+garbage() -> not_loaded().
 
--spec memory() -> non_neg_integer().
-memory() -> erlang:nif_error({not_loaded, none}).
+-spec memory() -> outcome(non_neg_integer()).
+memory() -> not_loaded().
 
 %% @doc A part of the structure of a table, see native/nif/src/calls/contention.rs. `From' is `[]', and then the last element of the
 %% part before. One in `Every' buckets or leaves is read.
--spec structure(cats:table(), From, Every :: pos_integer()) -> Buckets | Leaves when
+-spec structure(cats:table(), From, Every :: pos_integer()) -> outcome(Buckets | Leaves) when
       From :: [term()],
       Buckets :: {Buckets :: pos_integer(), Strips :: [{non_neg_integer(), non_neg_integer(), non_neg_integer()}],
                   Loads :: [non_neg_integer()], From},
       Leaves :: {[Stretch :: tuple()], [Found :: tuple()], From}.
-structure(_Table, _From, _Every) -> erlang:nif_error({not_loaded, none}).
+structure(_Table, _From, _Every) -> not_loaded().
 
 %% @doc The last adaptations, the oldest first.
 -spec adaptations(cats:table()) ->
-          [{Split :: boolean(), NanosecondsAgo :: non_neg_integer(), Number :: pos_integer(), Key :: [term()]}].
-adaptations(_Table) -> erlang:nif_error({not_loaded, none}).
+          outcome([{Split :: boolean(), NanosecondsAgo :: non_neg_integer(), Number :: pos_integer(), Key :: [term()]}]).
+adaptations(_Table) -> not_loaded().
 
 %% @doc Has a table recorded, as long as the process has the result.
--spec record(cats:table()) -> Recording :: reference().
-record(_Table) -> erlang:nif_error({not_loaded, none}).
+-spec record(cats:table()) -> outcome(Recording :: reference()).
+record(_Table) -> not_loaded().
 
 %% @doc What was recorded of a table.
--spec recorded(cats:table()) -> false | tuple().
-recorded(_Table) -> erlang:nif_error({not_loaded, none}).
+-spec recorded(cats:table()) -> outcome(false | tuple()).
+recorded(_Table) -> not_loaded().
 
 %% @doc Ends a recording.
--spec stop_recording(Recording :: reference()) -> true.
-stop_recording(_Recording) -> erlang:nif_error({not_loaded, none}).
+-spec stop_recording(Recording :: reference()) -> outcome(true).
+stop_recording(_Recording) -> not_loaded().
 %% @doc Starts to record events of these kinds (see native/sync/src/trace.rs), up to so many of each thread. Returns `false' if a recording
 %% is on. One ends with its reference.
--spec trace_start(Kinds :: [atom()], Room :: pos_integer()) -> reference() | false.
-trace_start(_Kinds, _Room) -> erlang:nif_error({not_loaded, none}).
+-spec trace_start(Kinds :: [atom()], Room :: pos_integer()) -> outcome(reference() | false).
+trace_start(_Kinds, _Room) -> not_loaded().
 
 %% @doc Ends a recording. Returns the nanoseconds since its start, and the monotonic time of the VM now.
--spec trace_stop(reference()) -> {Nanoseconds :: non_neg_integer(), integer()}.
-trace_stop(_Recording) -> erlang:nif_error({not_loaded, none}).
+-spec trace_stop(reference()) -> outcome({Nanoseconds :: non_neg_integer(), integer()}).
+trace_stop(_Recording) -> not_loaded().
 
 %% @doc The threads that have recorded anything, and how many events found no room at all.
--spec trace_slots(reference()) -> {[non_neg_integer()], Missed :: non_neg_integer()}.
-trace_slots(_Recording) -> erlang:nif_error({not_loaded, none}).
+-spec trace_slots(reference()) -> outcome({[non_neg_integer()], Missed :: non_neg_integer()}).
+trace_slots(_Recording) -> not_loaded().
 
-%% @doc What one of these threads has recorded, the oldest first, and how many older events were lost. Raises `dirty' unless called on a
+%% @doc What one of these threads has recorded, the oldest first, and how many older events were lost. Fails with `dirty' unless called on a
 %% dirty scheduler.
--spec trace_events(reference(), Slot :: non_neg_integer()) -> {Thread :: binary(), Lost :: non_neg_integer(), [trace_event()]}.
-trace_events(_Recording, _Slot) -> erlang:nif_error({not_loaded, none}).
+-spec trace_events(reference(), Slot :: non_neg_integer()) -> outcome({Thread :: binary(), Lost :: non_neg_integer(), [trace_event()]}).
+trace_events(_Recording, _Slot) -> not_loaded().
 
 %% What happened, and to what. End and duration are in nanoseconds, the end from the start of the recording.
 -type trace_event() :: {Kind :: atom(), End :: non_neg_integer(), Duration :: non_neg_integer(), Subject :: non_neg_integer(),
                         pid() | undefined, First :: term(), Second :: term()}.
 
-%% @doc Calls the native function with that name on a dirty scheduler, where it never raises `dirty'.
--spec dirty(atom(), [term()]) -> term().
+%% @doc Calls the native function with that name on a dirty scheduler, where it never fails with `dirty'.
+-spec dirty(atom(), [term()]) -> outcome(term()).
 dirty(Function, Arguments) ->
     case dirty_call(Function, Arguments) of
-        {ok, Result} -> Result;
-        {error, Reason} -> erlang:error(Reason)
+        {Outcome} -> Outcome;
+        ?FAILED(_, _) = Failed -> Failed
     end.
 
--spec dirty_call(atom(), [term()]) -> {ok, term()} | {error, term()}.
-dirty_call(_Function, _Arguments) -> erlang:nif_error({not_loaded, none}).
+-spec dirty_call(atom(), [term()]) -> outcome({outcome(term())}).
+dirty_call(_Function, _Arguments) -> not_loaded().
 
 -ifdef(SELFTEST).
 %% The functions that the library has when it is built with the feature `selftest'.
 
--spec test_layout(boolean()) -> boolean().
-test_layout(_Learned) -> erlang:nif_error({not_loaded, none}).
+-spec test_layout(boolean()) -> outcome(boolean()).
+test_layout(_Learned) -> not_loaded().
 
--spec test_layout_of_resources() -> boolean().
-test_layout_of_resources() -> erlang:nif_error({not_loaded, none}).
+-spec test_layout_of_resources() -> outcome(boolean()).
+test_layout_of_resources() -> not_loaded().
 
--spec test_roundtrip(Term) -> Term.
-test_roundtrip(_Term) -> erlang:nif_error({not_loaded, none}).
+-spec test_roundtrip(Term) -> outcome(Term).
+test_roundtrip(_Term) -> not_loaded().
 
--spec test_store(tuple()) -> true.
-test_store(_Object) -> erlang:nif_error({not_loaded, none}).
+-spec test_store(tuple()) -> outcome(true).
+test_store(_Object) -> not_loaded().
 
--spec test_compare(term(), term()) -> -1 | 0 | 1.
-test_compare(_A, _B) -> erlang:nif_error({not_loaded, none}).
+-spec test_compare(term(), term()) -> outcome(-1 | 0 | 1).
+test_compare(_A, _B) -> not_loaded().
 
--spec test_equal(term(), term()) -> boolean().
-test_equal(_A, _B) -> erlang:nif_error({not_loaded, none}).
+-spec test_equal(term(), term()) -> outcome(boolean()).
+test_equal(_A, _B) -> not_loaded().
 
--spec test_hash(term()) -> {Exact :: non_neg_integer(), OfValue :: non_neg_integer()}.
-test_hash(_Term) -> erlang:nif_error({not_loaded, none}).
+-spec test_hash(term()) -> outcome({Exact :: non_neg_integer(), OfValue :: non_neg_integer()}).
+test_hash(_Term) -> not_loaded().
 
--spec test_normalized_key(term()) -> binary().
-test_normalized_key(_Term) -> erlang:nif_error(not_loaded).
+-spec test_normalized_key(term()) -> outcome(binary()).
+test_normalized_key(_Term) -> not_loaded().
 
--spec test_keep(term()) -> reference().
-test_keep(_Term) -> erlang:nif_error({not_loaded, none}).
+-spec test_keep(term()) -> outcome(reference()).
+test_keep(_Term) -> not_loaded().
 
--spec test_kept(reference()) -> term().
-test_kept(_Reference) -> erlang:nif_error({not_loaded, none}).
+-spec test_kept(reference()) -> outcome(term()).
+test_kept(_Reference) -> not_loaded().
 
--spec test_drop(reference()) -> boolean().
-test_drop(_Reference) -> erlang:nif_error({not_loaded, none}).
+-spec test_drop(reference()) -> outcome(boolean()).
+test_drop(_Reference) -> not_loaded().
 
--spec test_batches() -> non_neg_integer().
-test_batches() -> erlang:nif_error({not_loaded, none}).
+-spec test_batches() -> outcome(non_neg_integer()).
+test_batches() -> not_loaded().
 
--spec test_collect() -> more | idle.
-test_collect() -> erlang:nif_error({not_loaded, none}).
+-spec test_collect() -> outcome(more | idle).
+test_collect() -> not_loaded().
 
--spec test_panic() -> no_return().
-test_panic() -> erlang:nif_error({not_loaded, none}).
+-spec test_panic() -> outcome(no_return()).
+test_panic() -> not_loaded().
 
--spec test_out_of_memory() -> no_return().
-test_out_of_memory() -> erlang:nif_error({not_loaded, none}).
+-spec test_out_of_memory() -> outcome(no_return()).
+test_out_of_memory() -> not_loaded().
 
--spec test_watch(pid()) -> boolean().
-test_watch(_Process) -> erlang:nif_error({not_loaded, none}).
+-spec test_watch(pid()) -> outcome(boolean()).
+test_watch(_Process) -> not_loaded().
 
--spec test_watched() -> non_neg_integer().
-test_watched() -> erlang:nif_error({not_loaded, none}).
+-spec test_watched() -> outcome(non_neg_integer()).
+test_watched() -> not_loaded().
 -endif.

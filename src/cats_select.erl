@@ -3,6 +3,9 @@
 %% A slice holds its scheduler for well under a millisecond and leaves a native cursor, which holds no lock and
 %% never changes. So going on twice from a continuation does the same twice, but for changes of the table.
 -module(cats_select).
+
+-include("cats_failure.hrl").
+
 -export([all/3, chunk/4, next_chunk/2, repair/2]).
 
 -export_type([continuation/0]).
@@ -20,12 +23,9 @@
 %% @doc The whole of a call without a limit. `Function' is one of `cats', and its name that of the work.
 -spec all(Function :: atom(), cats:table(), Specification :: term()) -> [term()] | non_neg_integer().
 all(Function, Table, Specification) ->
-    Sliced = try
-                 cats_nif:select(Function, Table, Specification, infinity)
-             catch
-                 error:{Cause, _}:Stack ->
-                     Native = [Function, Table, Specification, infinity],
-                     cats_failure:handle(Cause, {select, Native}, Function, [Table, Specification], Stack)
+    Sliced = case cats_nif:select(Function, Table, Specification, infinity) of
+                 ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, select, Function, [Table, Specification]);
+                 Outcome -> Outcome
              end,
     case Sliced of
         {_, _, _} -> cats_slices:finish(Sliced, fun(Cursor, Result) -> slice(Cursor, Result, Function, [Table, Specification]) end);
@@ -43,12 +43,9 @@ chunk(Function, Table, Specification, Limit) ->
                       true -> Limit;
                       false -> 0
                   end,
-    Sliced = try
-                 cats_nif:select(Function, Table, Specification, NativeLimit)
-             catch
-                 error:{Cause, _}:Stack ->
-                     Native = {select, [Function, Table, Specification, NativeLimit]},
-                     cats_failure:handle(Cause, Native, Function, Arguments, Stack)
+    Sliced = case cats_nif:select(Function, Table, Specification, NativeLimit) of
+                 ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, select, Function, Arguments);
+                 Outcome -> Outcome
              end,
     {Rest, Chunk, Continue} = complete(Sliced, [], Limit, Function, Arguments),
     result(Chunk, Continue, {way(Function), Limit, Rest}).
@@ -76,12 +73,9 @@ next_chunk(Function, Continuation) ->
 
 %% As in ets, the table is complained about first.
 begin_chunk(Function, Continuation, Table, Cursor, Missing) ->
-    try
-        cats_nif:select_chunk(Table, Cursor, Missing)
-    catch
-        error:{Cause, _}:Stack ->
-            Native = {select_chunk, [Table, Cursor, Missing]},
-            cats_failure:handle(Cause, Native, Function, [Continuation], Stack)
+    case cats_nif:select_chunk(Table, Cursor, Missing) of
+        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, select_chunk, Function, [Continuation]);
+        Outcome -> Outcome
     end.
 
 %% How many results a chunk lacks; no number if the continuation was not made here.
@@ -115,11 +109,9 @@ result(Chunk, {Table, Cursor, Place}, {Way, Limit, Surplus}) ->
     {Chunk, {Table, Cursor, Place, Way, Limit, Surplus}}.
 
 slice(Cursor, Result, Function, Arguments) ->
-    try
-        cats_nif:select_on(Cursor, Result)
-    catch
-        error:{Cause, _}:Stack ->
-            cats_failure:handle(Cause, {select_on, [Cursor, Result]}, Function, Arguments, Stack)
+    case cats_nif:select_on(Cursor, Result) of
+        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, select_on, Function, Arguments);
+        Outcome -> Outcome
     end.
 
 %% @private
@@ -132,13 +124,11 @@ repair({Table, Cursor, Place, Way, _Limit, _Surplus} = Continuation, MatchSpec) 
         true ->
             Continuation;
         false ->
-            Native = [Way, Table, MatchSpec, Place],
-            NewCursor = try
-                            cats_nif:select_at(Way, Table, MatchSpec, Place)
-                        catch
-                            error:{Cause, _}:Stack ->
-                                Arguments = [Continuation, MatchSpec],
-                                cats_failure:handle(Cause, {select_at, Native}, repair_continuation, Arguments, Stack)
+            NewCursor = case cats_nif:select_at(Way, Table, MatchSpec, Place) of
+                            ?FAILED(_, _) = Failure ->
+                                cats_failure:handle(Failure, select_at, repair_continuation, [Continuation, MatchSpec]);
+                            Outcome ->
+                                Outcome
                         end,
             setelement(2, Continuation, NewCursor)
     end;

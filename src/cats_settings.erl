@@ -1,5 +1,8 @@
 %% The settings of the application. They take effect whether the application is started or not, but not once there are tables.
 -module(cats_settings).
+
+-include("cats_failure.hrl").
+
 -export([pass/0]).
 
 %% @private
@@ -11,10 +14,10 @@ pass() ->
     Registry = application:get_env(cats, registry, lock_free),
     VmTerms = application:get_env(cats, vm_terms, in_place),
     ok = load_code(),
-    try
-        cats_nif:configure({ReaderGroups, Registry, VmTerms})
-    catch
-        error:{Name, _} ->
+    case cats_nif:configure({ReaderGroups, Registry, VmTerms}) of
+        ok ->
+            ok;
+        ?FAILED(Name, _) ->
             Settings = [{reader_groups, ReaderGroups}, {registry, Registry}, {vm_terms, VmTerms}],
             error({bad_setting, cats, lists:keyfind(Name, 1, Settings)})
     end.

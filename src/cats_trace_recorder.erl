@@ -58,7 +58,7 @@ init({Starter, #{events := Events, ring := Room, tables := Tables, seconds := Se
     case cats_nif:trace_start(kinds(Events), Room) of
         false ->
             ignore;
-        Recording ->
+        Recording when is_reference(Recording) ->
             %% So that samples come in time when schedulers are busy.
             process_flag(priority, high),
             process_flag(message_queue_data, off_heap),

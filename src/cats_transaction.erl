@@ -29,6 +29,8 @@
 %% more than 32 tables, or when memory runs out.
 -module(cats_transaction).
 
+-include("cats_failure.hrl").
+
 -export([run/1, run/2, abort/1]).
 -export([read/2, member/2, insert/2, delete/2, delete_object/2]).
 -export([first/1, last/1, next/2, prev/2, range/3, select/2]).
@@ -166,20 +168,19 @@ commit(#state{writes = []}, Result) ->
     {atomic, Result};
 commit(#state{notes = Notes, writes = Writes, tables = Tables}, Result) ->
     Changes = changes(Writes),
-    try cats_nif:transaction_commit(Notes, Changes) of
+    case cats_nif:transaction_commit(Notes, Changes) of
         true -> {atomic, Result};
-        false -> conflict
-    catch
-        error:{Cause, _}:Stack -> commit_again(Cause, Notes, Changes, Tables, Stack, Result)
+        false -> conflict;
+        ?FAILED(_, _) = Failure -> commit_again(Failure, Changes, Tables, Result)
     end.
 
-commit_again(Cause, Notes, [{Tid, _, Objects} | _] = Changes, Tables, Stack, Result) ->
+commit_again(Failure, [{Tid, _, Objects} | _], Tables, Result) ->
     #table{name = Name} = lists:keyfind(Tid, #table.tid, Tables),
-    try cats_failure:handle(Cause, {transaction_commit, [Notes, Changes]}, insert, [Name, Objects], Stack) of
+    try cats_failure:handle(Failure, transaction_commit, insert, [Name, Objects]) of
         true -> {atomic, Result};
         false -> conflict
     catch
-        Class:Reason:Stack2 -> {aborted, reason(Class, Reason, Stack2)}
+        Class:Reason:Stack -> {aborted, reason(Class, Reason, Stack)}
     end.
 
 changes(Writes) when is_list(Writes) -> Writes;
@@ -325,10 +326,9 @@ use(Table, Argument, #state{tables = Tables} = State, Called) ->
             State#state{tables = [Known | Others]};
         false ->
             {Tid, Type, Position} =
-                try
-                    cats_nif:transaction_table(Table)
-                catch
-                    error:{Cause, _}:Stack -> handle(Cause, {transaction_table, [Table]}, called(Called, Table, Argument), Stack)
+                case cats_nif:transaction_table(Table) of
+                    ?FAILED(_, _) = Failure -> handle(Failure, transaction_table, called(Called, Table, Argument));
+                    Outcome -> Outcome
                 end,
             State#state{tables = [#table{name = Table, tid = Tid, type = Type, position = Position} | Tables]}
     end.
@@ -379,12 +379,12 @@ noted_equal(_Tid, _Key, []) -> none.
 
 %% All fields of a state are given here and below, because that is faster than to change some.
 read_first(Tid, Key, #state{tables = Tables, notes = Notes, writes = Writes}, Called) ->
-    Objects = try
-                  unless_conflict(cats_nif:transaction_read(Notes, Tid, Key))
-              catch
-                  error:{Cause, _}:Stack ->
+    Objects = case cats_nif:transaction_read(Notes, Tid, Key) of
+                  ?FAILED(_, _) = Failure ->
                       Named = called(Called, (hd(Tables))#table.name, Key),
-                      unless_conflict(handle(Cause, {transaction_read, [Notes, Tid, Key]}, Named, Stack))
+                      unless_conflict(handle(Failure, transaction_read, Named));
+                  Outcome ->
+                      unless_conflict(Outcome)
               end,
     put(?STATE, #state{tables = Tables, notes = [{Tid, Key, Objects} | Notes], writes = Writes}),
     Objects.
@@ -476,11 +476,9 @@ is_between(Key, From, To) ->
 
 %% Objects of a range as they are in the table.
 stored(From, To, Down, Limit, #state{tables = [#table{tid = Tid, position = Position} | _], notes = Notes} = State, Called) ->
-    Arguments = [Notes, Tid, From, To, Down, Limit],
-    Objects = try
-                  unless_conflict(cats_nif:transaction_range(Notes, Tid, From, To, Down, Limit))
-              catch
-                  error:{Cause, _}:Stack -> unless_conflict(handle(Cause, {transaction_range, Arguments}, Called, Stack))
+    Objects = case cats_nif:transaction_range(Notes, Tid, From, To, Down, Limit) of
+                  ?FAILED(_, _) = Failure -> unless_conflict(handle(Failure, transaction_range, Called));
+                  Outcome -> unless_conflict(Outcome)
               end,
     %% With a limit, the range that was read ends at the last object.
     Read = case length(Objects) of
@@ -509,8 +507,8 @@ normal(Tuple) when is_tuple(Tuple) -> list_to_tuple(normal(tuple_to_list(Tuple))
 normal(Map) when is_map(Map) -> maps:map(fun(_, Value) -> normal(Value) end, Map);
 normal(Term) -> Term.
 
-handle(Cause, Native, {Function, Arguments}, Stack) ->
-    cats_failure:handle(Cause, Native, Function, Arguments, Stack).
+handle(Failure, Native, {Function, Arguments}) ->
+    cats_failure:handle(Failure, Native, Function, Arguments).
 
 -spec fail(Cause :: atom(), called()) -> no_return().
 fail(Cause, {Function, Arguments}) ->

@@ -3,6 +3,7 @@
 -module(cats_attack_SUITE).
 -measures(true).
 -include_lib("stdlib/include/assert.hrl").
+-include("../src/cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([dirty_calls_in_one_another/1, hostile_calls/1, costly_specifications/1, costly_changes/1, results_of_another_kind/1]).
 -export([dirty_calls/1, hostile/2]).
@@ -28,7 +29,7 @@ in_peer(Function, Arguments) ->
 %% Dirty calls
 
 dirty_calls_in_one_another(_Config) ->
-    ?assertMatch([{error, {none, _}}, {error, {none, _}}], in_peer(dirty_calls, [3000])).
+    ?assertMatch([?FAILED(none, _), ?FAILED(none, _)], in_peer(dirty_calls, [3000])).
 
 dirty_calls(Depth) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -99,9 +100,10 @@ attack(Calls, Tables, Loot, Outcomes) ->
     Arguments = [argument(Tables, Loot) || _ <- lists:seq(1, Arity)],
     {Outcome, Found} =
         try call(Function, named(Function, Arguments)) of
+            ?FAILED(returned, Result) -> {returned, Result};
+            ?FAILED(Cause, _) -> {Cause, []};
             Result -> {returned, Result}
         catch
-            error:{Cause, _} -> {Cause, []};
             %% What this module does in Erlang.
             error:Reason -> {Reason, []}
         end,
@@ -121,12 +123,7 @@ parts(_Found) -> [].
 
 call(Function, Arguments) ->
     case rand:uniform(3) of
-        1 ->
-            case cats_nif:dirty_call(Function, Arguments) of
-                {ok, Result} -> Result;
-                {error, Reason} -> error(Reason);
-                Other -> error({{panic, Other}, []})
-            end;
+        1 -> cats_nif:dirty(Function, Arguments);
         _ -> apply(cats_nif, Function, Arguments)
     end.
 
@@ -159,7 +156,7 @@ argument(Tables, Loot) ->
     case rand:uniform(4) of
         1 -> one_of(Tables);
         2 when Loot =/= [] -> one_of(Loot);
-        _ -> term(rand:uniform(36))
+        _ -> term(rand:uniform(37))
     end.
 
 term(N) when N =< 8 -> specification(N);
@@ -190,7 +187,8 @@ term(32) -> make_ref();
 term(33) -> binary_to_term(<<131, 88, 119, 9, "far@where", 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1>>);
 term(34) -> one_of([set, bag, public, true, false, size, memory, fixed, safe_fixed, binary, stats, owner, {keypos, 2}]);
 term(35) -> [one_of([set, bag, ordered_set, public, compressed, {keypos, 1 bsl 40}, {heir, self(), x}, {write_concurrency, 5}])];
-term(36) -> list_to_tuple(lists:seq(1, rand:uniform(3000))).
+term(36) -> list_to_tuple(lists:seq(1, rand:uniform(3000)));
+term(37) -> ?FAILED(one_of([busy, returned, x]), []).
 
 specification(1) -> [{'_', [], ['$_']}];
 specification(2) -> [{{'$1', '$2', '_'}, [{'>', '$2', rand:uniform(300)}], ['$$']}];
@@ -272,12 +270,12 @@ costly_changes(_Config) ->
          Objects = [{N, 0} || N <- lists:seq(1, 20)],
          true = cats:insert(Table, Objects),
          Replace = [{{'$1', '$2'}, [Guard], [{{'$1', {'+', '$2', 1}}}]}],
-         ?assertError({dirty, _}, cats_nif:select(select_replace, Table, Replace, infinity)),
+         ?assertMatch(?FAILED(dirty, _), cats_nif:select(select_replace, Table, Replace, infinity)),
          ?assertEqual(Objects, lists:sort(cats:tab2list(Table))),
          ?assertEqual(20, cats:select_replace(Table, Replace)),
          ?assertEqual([{N, 1} || N <- lists:seq(1, 20)], lists:sort(cats:tab2list(Table))),
          Delete = [{{'$1', '_'}, [Guard], [true]}],
-         ?assertError({dirty, _}, cats_nif:select(select_delete, Table, Delete, infinity)),
+         ?assertMatch(?FAILED(dirty, _), cats_nif:select(select_delete, Table, Delete, infinity)),
          ?assertEqual(20, cats:info(Table, size)),
          ?assertEqual(20, cats:select_delete(Table, Delete)),
          true = cats:delete(Table)
@@ -290,7 +288,7 @@ results_of_another_kind(_Config) ->
          true = cats:insert(Table, [{N, N} || N <- lists:seq(1, 20000)]),
          {Count, Cursor, _Words} = cats_nif:select(select_delete, Table, [{{'_', '_'}, [{'>', 1, 0}], [true]}], infinity),
          Left = cats:info(Table, size),
-         [?assertError({none, _}, cats_nif:select_on(Cursor, Wrong)) || Wrong <- [[], foo, -1, 1.0, 1 bsl 64, [1 | 2]]],
+         [?assertMatch(?FAILED(none, _), cats_nif:select_on(Cursor, Wrong)) || Wrong <- [[], foo, -1, 1.0, 1 bsl 64, [1 | 2]]],
          ?assertEqual(20000 - Count, Left),
          ?assertEqual(Left, cats:info(Table, size)),
          true = cats:delete(Table)

@@ -3,14 +3,16 @@
 %% not have are held against the remarks of OTP 29.
 -module(cats_failure_SUITE).
 -include_lib("stdlib/include/assert.hrl").
+-include("../src/cats_failure.hrl").
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([table_argument/1, access/1, arguments/1, newer_functions/1, own_functions/1, callers_stack/1, mailbox/1,
-         retries/1]).
+         retries/1, results_like_failures/1, objects_like_failures/1]).
 -export([tables_of_ets/1, options/1, failures_elsewhere/1, lookup_with_causes/1]).
 
 all() ->
     [table_argument, access, arguments, newer_functions, own_functions, tables_of_ets, options, failures_elsewhere,
-     callers_stack, mailbox, retries].
+     callers_stack, mailbox, retries, results_like_failures,
+     objects_like_failures].
 
 suite() ->
     [{timetrap, {minutes, 1}}].
@@ -288,7 +290,7 @@ mailbox(_Config) ->
     {messages, [message]} = process_info(self(), messages),
     receive message -> ok end.
 
-%% What a call does about the causes that its native function raises one after the other. In another VM, with native
+%% What a call does about the causes with which its native function fails one after the other. In another VM, with native
 %% functions made up for it.
 retries(_Config) ->
     {ok, Peer, _Node} = peer:start_link(#{connection => standard_io, args => ["-pa" | code:get_path()]}),
@@ -308,13 +310,74 @@ retries(_Config) ->
 
 made_up_nif() ->
     Functions = ["lookup(T, K) -> result(plain, lookup, [T, K]).",
-                 "dirty(F, A) -> result({dirty, F, A}, dirty, [F, A]).",
-                 "result(R, F, A) -> case get(causes) of [] -> R; [C | Cs] -> put(causes, Cs),"
-                 "    erlang:raise(error, case C of undef -> C; _ -> {C, A} end, [{cats_nif, F, A, []}]) end."],
+                 "dirty(F, A) -> result({dirty, F, A}, dirty, A).",
+                 "result(R, F, A) -> case get(causes) of [] -> R; [undef] -> put(causes, []), erlang:raise(error, undef,"
+                 "    [{cats_nif, F, A, []}]); [C | Cs] -> put(causes, Cs), {'$cats_failure', C, A} end."],
     Forms = [begin {ok, Tokens, _} = erl_scan:string(Text), {ok, Form} = erl_parse:parse_form(Tokens), Form end
              || Text <- ["-module(cats_nif).", "-export([lookup/2, dirty/2])." | Functions]],
     {ok, cats_nif, Binary} = compile:forms(Forms),
     Binary.
+
+%% A term that looks like a failure is a term like any other, wherever a table has it.
+results_like_failures(_Config) ->
+    Marks = [?FAILED(badkey, [t, k, 2]), ?FAILED(dirty, [t, k]), ?FAILED(returned, x), ?FAILED(busy, []), ?FAILED(1, 2)],
+    [begin
+         Table = cats:new(marks, [Type]),
+         true = cats:insert(Table, {Mark, Mark}),
+         Objects = [{Mark, Mark}],
+         Element = case lists:member(Type, [set, ordered_set]) of
+                       true -> Mark;
+                       false -> [Mark]
+                   end,
+         ?assertEqual(Element, cats:lookup_element(Table, Mark, 2)),
+         ?assertEqual(Mark, cats:lookup_element(Table, none, 2, Mark)),
+         Elements = cats:lookup_elements(Table, Mark, [1, 2]),
+         ?assert(lists:member(Elements, [[Mark, Mark], [[Mark, Mark]]])),
+         [?assertEqual(Mark, cats:Step(Table)) || Step <- [first, last]],
+         [?assertEqual({Mark, Objects}, cats:Step(Table)) || Step <- [first_lookup, last_lookup]],
+         %% In an ordered_set, the triples are between these.
+         true = cats:insert(Table, [{below, x}, {<<"above">>, x}]),
+         [?assertEqual([Mark, Mark], [cats:next(Table, below), cats:prev(Table, <<"above">>)]) || Type =:= ordered_set],
+         ?assert(lists:member(Mark, [cats:first(Table) | [cats:next(Table, Key) || Key <- [below, Mark, <<"above">>]]])),
+         [true = cats:delete(Table, Key) || Key <- [below, <<"above">>]],
+         ?assertEqual(Objects, cats:lookup(Table, Mark)),
+         ?assertEqual([Objects, []], cats:lookup_many(Table, [Mark, x])),
+         [?assertEqual(Objects, Found) || Found <- [cats:tab2list(Table), cats:match_object(Table, '_')]],
+         ?assertEqual([Mark], cats:select(Table, [{{'$1', '_'}, [], ['$1']}])),
+         ?assertEqual([[Mark]], cats:match(Table, {'_', '$1'})),
+         ?assertEqual([Mark], cats:foldl(fun({Key, _}, Keys) -> [Key | Keys] end, [], Table)),
+         true = cats:delete_many(Table, lists:duplicate(1000, Mark)),
+         ?assertEqual([], cats:tab2list(Table)),
+         true = cats:insert_many(Table, [{N, Mark} || N <- lists:seq(1, 1000)]),
+         ?assertEqual(1000, cats:select_count(Table, [{{'_', Mark}, [], [true]}])),
+         true = cats:delete_all_objects(Table),
+         true = cats:insert(Table, {Mark, Mark}),
+         ?assertEqual(Objects, cats:take(Table, Mark)),
+         true = cats:delete(Table)
+     end || Type <- types(), Mark <- Marks].
+
+%% The same for an object.
+objects_like_failures(_Config) ->
+    [begin
+         Table = cats:new(marks, [Type, {keypos, 3}]),
+         Objects = [?FAILED(Cause, Key) || {Cause, Key} <- [{badkey, 1}, {returned, 2}, {busy, 3}]],
+         true = cats:insert(Table, [{a, b, 0}, {a, b, 4} | Objects]),
+         All = [{a, b, 0}] ++ Objects ++ [{a, b, 4}],
+         ?assertEqual(All, lists:sort(fun by_key/2, cats:tab2list(Table))),
+         [?assertEqual(All, lists:sort(fun by_key/2, cats:Fold(fun(Object, Found) -> [Object | Found] end, [], Table)))
+          || Fold <- [foldl, foldr]],
+         [?assertEqual([Object], cats:lookup(Table, element(3, Object))) || Object <- All],
+         [?assertEqual(All, [cats:nth(Table, N) || N <- lists:seq(0, 4)]) || Type =:= ordered_set],
+         [begin
+              ?assertEqual(keep, cats:update(Table, 5, fun(Object) -> ?FAILED(busy, 5) = Object, keep end, ?FAILED(busy, x))),
+              ?assertEqual(?FAILED(busy, 5), cats:update(Table, 5, fun(Object) -> Object end, ?FAILED(busy, x))),
+              ?assertEqual(?FAILED(new, 5), cats:update(Table, 5, fun(?FAILED(busy, 5)) -> ?FAILED(new, 5) end)),
+              ?assertEqual(?FAILED(new, 5), cats:fetch(Table, 5, fun(_) -> error(never) end))
+          end || not lists:member(Type, [bag, duplicate_bag])],
+         true = cats:delete(Table)
+     end || Type <- types()].
+
+by_key(A, B) -> element(3, A) =< element(3, B).
 
 %% Also sees to it that no message is taken from the caller or left to it.
 lookup_with_causes(Causes) ->

@@ -1,6 +1,7 @@
 %% The terms that the comparison uses as keys and values. They are of every type and at the borders between
 %% representations. Some pairs are equal only for some table types, as 1 and 1.0.
 -module(cats_oracle_terms).
+-include("../src/cats_failure.hrl").
 -export([small/0, all/1, same/2, colliding_keys/0]).
 
 %% @doc Terms that meet each other often when keys are drawn from them.
@@ -47,7 +48,7 @@ lists() ->
      [{K, <<"v">>} || K <- lists:seq(1, 20)], lists:foldl(fun(_, L) -> [L] end, x, lists:seq(1, 100))].
 
 tuples() ->
-    [{}, {a, b}, {1, 1}, {1, 1.0}, {a}, {1, {2, {3, <<"x">>}}}, list_to_tuple(lists:seq(1, 20)),
+    [{}, {a, b}, {1, 1}, {1, 1.0}, {a}, ?FAILED(badkey, [t, k]), ?FAILED(returned, x), {1, {2, {3, <<"x">>}}}, list_to_tuple(lists:seq(1, 20)),
      list_to_tuple(lists:seq(1, 300)),
      {self(), [x | y], #{}}, lists:foldl(fun(_, T) -> {T} end, x, lists:seq(1, 100)), {[], {}, <<>>, #{}}].
 

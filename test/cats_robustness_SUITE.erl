@@ -3,6 +3,7 @@
 -module(cats_robustness_SUITE).
 -measures(true).
 -include_lib("stdlib/include/assert.hrl").
+-include("../src/cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([deleting_a_large_table_holds_nobody/1, killing_the_owner_of_a_large_table_holds_nobody/1,
          emptying_a_large_table_holds_nobody/1, freeing_an_object_of_many_funs_holds_nobody/1, memory_comes_back/1,
@@ -450,7 +451,7 @@ lists_of_operations(_Config) ->
     [begin
          Table = cats:new(operations, [Type | Options]),
          true = cats:insert(Table, Object),
-         ?assertError({dirty, _}, cats_nif:Function(Table, k, Argument)),
+         ?assertMatch(?FAILED(dirty, _), cats_nif:Function(Table, k, Argument)),
          [Object] = cats:lookup(Table, k),
          {Result, Changed} = expected(Function, Object, Argument),
          ?assert(Result =:= cats:Function(Table, k, Argument)),
@@ -462,7 +463,7 @@ lists_of_operations(_Config) ->
          Table = cats:new(operations, [Type]),
          [true = cats:insert(Table, {k, N, lists:seq(1, 1000)}) || N <- lists:seq(1, 100)],
          [begin
-              ?assertError({dirty, _}, erlang:apply(cats_nif, Function, [Table, k | Arguments])),
+              ?assertMatch(?FAILED(dirty, _), erlang:apply(cats_nif, Function, [Table, k | Arguments])),
               ?assertEqual(100, length(erlang:apply(cats, Function, [Table, k | Arguments])))
           end || {Function, Arguments} <- [{lookup_element, [3]},
                                            {lookup_elements, [lists:duplicate(200, 2)]}]],
@@ -482,23 +483,23 @@ packed_objects(_Config) ->
          true = cats:insert(Table, Object),
          ?assert(8 * cats:info(Table, memory) < 150000),
          [begin
-              ?assertError({dirty, _}, erlang:apply(cats_nif, Function, [Table | Arguments])),
+              ?assertMatch(?FAILED(dirty, _), erlang:apply(cats_nif, Function, [Table | Arguments])),
               Found = erlang:apply(cats, Function, [Table | Arguments]),
               ?assert(lists:member(Found, [Expected, [Expected]]))
           end || {Function, Arguments, Expected} <- Functions],
-         ?assertError({dirty, _}, cats_nif:select(select_count, Table, Specification, infinity)),
+         ?assertMatch(?FAILED(dirty, _), cats_nif:select(select_count, Table, Specification, infinity)),
          ?assertEqual(1, cats:select_count(Table, Specification)),
-         ?assertError({dirty, _}, cats_nif:select(match, Table, {k, '_', '$1'}, infinity)),
+         ?assertMatch(?FAILED(dirty, _), cats_nif:select(match, Table, {k, '_', '$1'}, infinity)),
          ?assertEqual([[last]], cats:match(Table, {k, '_', '$1'})),
          ?assertEqual(ok, cats:foldl(fun(Shown, ok) when Shown =:= Object -> ok end, ok, Table)),
          ?assert([[Object]] =:= cats:lookup_many(Table, [k])),
          ?assert([Object] =:= cats:tab2list(Table)),
-         ?assertError({dirty, _}, cats_nif:take(Table, k)),
+         ?assertMatch(?FAILED(dirty, _), cats_nif:take(Table, k)),
          ?assert([Object] =:= cats:take(Table, k)),
          %% None of these is too large alone.
          true = cats:insert(Table, [{N, lists:duplicate(10000, N), last} || N <- lists:seq(1, 20)]),
          ?assertMatch([_], cats_nif:lookup(Table, 1)),
-         ?assertError({dirty, _}, cats_nif:select(select_count, Table, Specification, infinity)),
+         ?assertMatch(?FAILED(dirty, _), cats_nif:select(select_count, Table, Specification, infinity)),
          ?assertEqual(20, cats:select_count(Table, Specification)),
          true = cats:delete(Table)
      end || Type <- cats_test_lib:types([set, ordered_set, bag, duplicate_bag])],

@@ -5,6 +5,7 @@
 -module(cats_term_SUITE).
 -measures(true).
 -include_lib("stdlib/include/assert.hrl").
+-include("../src/cats_failure.hrl").
 
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([
@@ -203,11 +204,13 @@ roundtrip(Term) -> patiently(test_roundtrip, Term).
 
 %% The native function's result, on a dirty scheduler if it takes long.
 patiently(Function, Term) ->
-    try
-        cats_nif:Function(Term)
-    catch
-        error:{dirty, _} -> cats_nif:dirty(Function, [Term])
+    case cats_nif:Function(Term) of
+        ?FAILED(dirty, _) -> result(cats_nif:dirty(Function, [Term]));
+        Outcome -> result(Outcome)
     end.
+
+result(?FAILED(returned, Result)) -> Result;
+result(Outcome) -> Outcome.
 
 %% Terms are looked into in all releases that are tested; and where they are not, everything is as well.
 there_layout() ->
@@ -220,20 +223,13 @@ there_layout() ->
             end || Known <- [true, false, true]],
     [begin
          Known = cats_nif:test_layout(Known),
-         [true = cats_oracle_terms:same(Term, cats_nif:test_kept(Stored)) || Some <- Kept, {Term, Stored} <- Some],
+         [true = cats_oracle_terms:same(Term, result(cats_nif:test_kept(Stored))) || Some <- Kept, {Term, Stored} <- Some],
          IsDebug = erlang:system_info(build_type) =:= debug,
          true = cats_nif:test_layout_of_resources() =:= (Known andalso not IsDebug),
          Others = [zlib:open(), counters:new(1, []), self() | Terms],
-         [none = reason(fun() -> cats_nif:test_kept(Term) end) || Term <- Others]
+         [?assertMatch(?FAILED(none, _), cats_nif:test_kept(Term)) || Term <- Others]
      end || Known <- [false, true, false, true]],
     ok.
-
-reason(Fun) ->
-    try Fun() of
-        Value -> {returned, Value}
-    catch
-        error:{Cause, _} -> Cause
-    end.
 
 keep(Term) -> patiently(test_keep, Term).
 
@@ -356,7 +352,7 @@ is_read_and_made(Term) ->
          Read = cats_nif:test_layout(Read),
          Kept = keep(Term),
          Made = cats_nif:test_layout(Made),
-         Back = cats_nif:test_kept(Kept),
+         Back = result(cats_nif:test_kept(Kept)),
          is_same(Term, Back) andalso are_maps_same(Term, Back) orelse error({Read, Made, Term, Back})
      end || {Read, Made} <- [{false, true}, {true, false}, {true, true}]].
 
@@ -506,7 +502,7 @@ there_large_terms() ->
         lists:foldl(fun(_, T) -> [T] end, lists:seq(1, 20000), lists:seq(1, 100)), {1 bsl 2000000}
     ],
     [begin
-         ?assertError({dirty, _}, cats_nif:test_roundtrip(Term)),
+         ?assertMatch(?FAILED(dirty, _), cats_nif:test_roundtrip(Term)),
          true = Term =:= cats_nif:dirty(test_roundtrip, [Term])
      end || Term <- Large],
     %% A large binary is no large term.
@@ -762,14 +758,14 @@ there_panic() ->
     [begin
          code:purge(cats_nif),
          {module, _} = code:load_file(cats_nif),
-         Calls = [spawn_monitor(fun() -> ?assertError({none, _}, cats_nif:dirty(no_function, [])) end)
+         Calls = [spawn_monitor(fun() -> ?assertMatch(?FAILED(none, _), cats_nif:dirty(no_function, [])) end)
                   || _ <- lists:seq(1, 20)],
          [receive {'DOWN', Monitor, process, _, Reason} -> normal = Reason end || {_, Monitor} <- Calls]
      end || _ <- lists:seq(1, 30)],
-    ?assertError({{panic, <<"as asked">>}, []}, cats_nif:test_panic()),
-    ?assertError({{panic, <<"as asked">>}, []}, cats_nif:dirty(test_panic, [])),
-    ?assertError({system_limit, []}, cats_nif:test_out_of_memory()),
-    ?assertError({system_limit, []}, cats_nif:dirty(test_out_of_memory, [])),
+    ?assertMatch(?FAILED({panic, <<"as asked">>}, []), cats_nif:test_panic()),
+    ?assertMatch(?FAILED({panic, <<"as asked">>}, []), cats_nif:dirty(test_panic, [])),
+    ?assertMatch(?FAILED(system_limit, []), cats_nif:test_out_of_memory()),
+    ?assertMatch(?FAILED(system_limit, []), cats_nif:dirty(test_out_of_memory, [])),
     comes_back({still, here}),
     ok.
 

@@ -2,6 +2,7 @@
 -module(cats_transaction_SUITE).
 -measures(true).
 -include_lib("stdlib/include/assert.hrl").
+-include("../src/cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([outcomes/1, nested/1, outside/1, refusals/1, own_writes/1, deletes_by_steps/1, maps_in_keys/1, large/1, sequential_model/1,
          bank/1, counters/1, phantoms/1, moving_first/1, tables_change/1, renamed/1, starvation/1, preferred_dies/1, swallowed_conflict/1]).
@@ -516,7 +517,7 @@ preferred_dies(_Config) ->
                                    end),
     receive {preferred, Preferred} -> ?assert(Preferred) end,
     ?assertNot(cats_nif:transaction_prefer()),
-    ?assertError({busy, _}, cats_nif:transaction_commit([], [{Table, 1, [{1}]}])),
+    ?assertMatch(?FAILED(busy, _), cats_nif:transaction_commit([], [{Table, 1, [{1}]}])),
     spawn(fun() -> timer:sleep(50), exit(Pid, kill) end),
     ?assertEqual({atomic, true}, cats_transaction:run(fun() -> cats_transaction:insert(Table, {1}) end)),
     receive {'DOWN', Monitor, _, _, Reason} -> ?assertEqual(killed, Reason) end.

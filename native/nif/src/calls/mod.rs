@@ -211,7 +211,7 @@ fn node_of(env: Env, term: Term) -> Option<Term> {
 
 /// `badarg` without a cause.
 #[cold]
-fn bad() -> Failure {
+pub fn bad() -> Failure {
     Failure::Bad(atoms::none())
 }
 

@@ -145,29 +145,25 @@ fn step_by_key(
 }
 
 pub fn next_numbered(env: Env, &[table, object, number]: &[Term; 3]) -> Result<Term, Failure> {
-    Ok(step_numbered(env, table, object, number, Direction::Up))
+    step_numbered(env, table, object, number, Direction::Up)
 }
 
 pub fn prev_numbered(env: Env, &[table, object, number]: &[Term; 3]) -> Result<Term, Failure> {
-    Ok(step_numbered(env, table, object, number, Direction::Down))
+    step_numbered(env, table, object, number, Direction::Down)
 }
 
-/// As [`step_objects`], but without reading the object if the last step ended at the place with this number. A failure
-/// is returned as its cause.
+/// As [`step_objects`], but without reading the object if the last step ended at the place with this number.
 #[inline(never)]
-fn step_numbered(env: Env, table: Term, object: Term, number: Term, direction: Direction) -> Term {
-    let step = || {
-        let guard = pin();
-        let handle = find(env, &guard, table, STEP)?;
-        let mut scratch = Scratch::new();
-        let number = number.small_integer().ok_or_else(bad)? as u64;
-        match handle.step_get_from(number, direction, on_dirty_scheduler, &mut scratch)? {
-            Some(Some(object)) => tuple(env, &object),
-            Some(None) => Ok(atoms::end_of_table()),
-            None => step_anew(env, handle, object, direction),
-        }
-    };
-    step().unwrap_or_else(Failure::cause)
+fn step_numbered(env: Env, table: Term, object: Term, number: Term, direction: Direction) -> Result<Term, Failure> {
+    let guard = pin();
+    let handle = find(env, &guard, table, STEP)?;
+    let mut scratch = Scratch::new();
+    let number = number.small_integer().ok_or_else(bad)? as u64;
+    match handle.step_get_from(number, direction, on_dirty_scheduler, &mut scratch)? {
+        Some(Some(object)) => tuple(env, &object),
+        Some(None) => Ok(atoms::end_of_table()),
+        None => step_anew(env, handle, object, direction),
+    }
 }
 
 /// As [`step_objects`]. In a table with one object a key, the object comes with a new number, as `[Number | Object]`.

@@ -1,12 +1,11 @@
 //! `cats_nif:dirty(Function, Arguments)`: runs any native function on a dirty scheduler, where it may take its time.
 //!
-//! An exception of the function comes back as a value. The VM may still be finishing to load the module. An exception on a dirty
-//! scheduler then makes the VM read memory that it has freed, as the debug VM of OTP 29 shows.
+//! No native function may raise an exception here. The VM may still be finishing to load the module. An exception on a dirty scheduler
+//! then makes the VM read memory that it has freed, as the debug VM of OTP 29 shows.
 
 use crate::calls;
 use crate::entry::failure::Failure;
-use crate::entry::functions::FUNCTIONS;
-use crate::vm::atoms;
+use crate::entry::functions::{is_failure, FUNCTIONS};
 use crate::vm::{Env, Term};
 use cats_sync::probe;
 use cats_sync::trace::{self, Event, Kind};
@@ -24,25 +23,21 @@ pub fn make_names(env: Env) {
     NAMES.get_or_init(|| FUNCTIONS.iter().map(|function| env.atom(function.name)).collect());
 }
 
-/// Calls the native function of this name and this number of arguments: `{ok, Result}` or `{error, Reason}`. Refuses a function that
-/// already runs on a dirty scheduler, which is this one: calls nested in one another would fill the stack.
+/// Calls the native function of this name and this number of arguments. Returns what it returned, a failure too, as the element of a
+/// tuple. Refuses a function that already runs on a dirty scheduler, which is this one: calls nested in one another would fill the stack.
 pub fn dirty_call(env: Env, &[name, list]: &[Term; 2]) -> Result<Term, Failure> {
-    let (tag, value) = match call(env, name, list) {
-        Ok(result) => (atoms::ok(), result),
-        Err(reason) => (atoms::error(), reason),
-    };
+    let outcome = call(env, name, list);
     // Replacing or refusing a large object leaves it to the reaper.
     calls::wake(env);
-    Ok(env.tuple(&[tag, value]))
+    Ok(env.tuple(&[outcome?]))
 }
 
-fn call(env: Env, name: Term, list: Term) -> Result<Term, Term> {
-    let refusal = || env.tuple(&[atoms::none(), list]);
+fn call(env: Env, name: Term, list: Term) -> Result<Term, Failure> {
     let mut arguments = [Term(0); MAX_ARITY];
     let mut arity = 0;
     let mut rest = list;
     while let Some((argument, tail)) = env.cell(rest) {
-        *arguments.get_mut(arity).ok_or_else(refusal)? = argument;
+        *arguments.get_mut(arity).ok_or_else(calls::bad)? = argument;
         arity += 1;
         rest = tail;
     }
@@ -51,7 +46,7 @@ fn call(env: Env, name: Term, list: Term) -> Result<Term, Term> {
         .iter()
         .zip(FUNCTIONS)
         .find(|(atom, function)| **atom == name && function.arity as usize == arity && !function.is_dirty())
-        .ok_or_else(refusal)?;
+        .ok_or_else(calls::bad)?;
     probe!(dirty_begin, function.c_name(), arity);
     let traced = trace::is_on().then(|| {
         (
@@ -64,9 +59,10 @@ fn call(env: Env, name: Term, list: Term) -> Result<Term, Term> {
         trace::record(|| event(Kind::CallBegin, table, 0));
     }
     let result = function.run(env, &arguments[..arity]);
+    let succeeded = !is_failure(env, result);
     if let Some((begin, table)) = traced {
-        trace::record_since(begin, || event(Kind::Call, table, result.is_ok().into()));
+        trace::record_since(begin, || event(Kind::Call, table, succeeded.into()));
     }
-    probe!(dirty_end, function.c_name(), arity, result.is_ok());
-    result
+    probe!(dirty_end, function.c_name(), arity, succeeded);
+    Ok(result)
 }

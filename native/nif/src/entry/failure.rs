@@ -1,4 +1,4 @@
-//! Why a native function failed, and what it raises: `error:{Cause, Arguments}`, with an atom as the cause.
+//! Why a native function failed, and the atom that says so to Erlang.
 
 use crate::vm::atoms;
 use crate::vm::Term;

@@ -1,17 +1,20 @@
 //! The native functions of the module `cats_nif`: name, arity and body of each in one list.
 //!
-//! A body is `fn(Env, &[Term; ARITY]) -> Result<Term, Failure>`. Each runs in a panic guard: a panic becomes the Erlang
-//! exception with the cause `{panic, Text}`, what unwinds for want of memory one with `system_limit`, and the VM goes on.
+//! A body is `fn(Env, &[Term; ARITY]) -> Result<Term, Failure>`. Each runs in a panic guard: a panic becomes a failure
+//! with the cause `{panic, Text}`, what unwinds for want of memory one with `system_limit`, and the VM goes on.
+//!
+//! A failure is returned as `{Mark, Cause, Arguments}`, for an exception would cost as much as a whole call. A result that looks like
+//! one, as a stored term may, is returned as `{Mark, returned, Result}`. So a triple with the mark is never a result.
 
 use crate::calls;
 use crate::entry::failure::Failure;
+use crate::layout;
 use crate::vm::atoms;
 use crate::vm::{Env, Term};
 use cats_sync::events::Event;
 use cats_sync::slab::OutOfMemory;
 use rustler::sys::*;
 use std::any::Any;
-use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 /// One native function.
@@ -44,31 +47,16 @@ impl Function {
         self.flags & ERL_NIF_DIRTY_JOB_CPU_BOUND != 0
     }
 
-    /// Calls the function; panics unless it has so many arguments. Returns its result, or the reason of the exception that it
-    /// would raise.
-    pub fn run(&self, env: Env, arguments: &[Term]) -> Result<Term, Term> {
+    /// Calls the function; panics unless it has so many arguments. Returns what it returns to Erlang.
+    pub fn run(&self, env: Env, arguments: &[Term]) -> Term {
         assert_eq!(arguments.len(), self.arity as usize);
-        let outer = OUTCOME.replace(Outcome::Caught(None));
-        // SAFETY: as many arguments as declared. It neither unwinds nor raises.
+        // SAFETY: as many arguments as declared. It does not unwind.
         let result = unsafe { (self.entry)(env.raw(), self.arity as c_int, Term::words(arguments).as_ptr().cast()) };
-        match OUTCOME.replace(outer) {
-            Outcome::Caught(Some(reason)) => Err(reason),
-            _ => Ok(Term::from_raw(result)),
-        }
+        Term::from_raw(result)
     }
 }
 
-/// What becomes of a failure of the function that the thread runs.
-#[derive(Clone, Copy)]
-enum Outcome {
-    Raised,
-    /// Kept here for [`Function::run`].
-    Caught(Option<Term>),
-}
-
-thread_local! { static OUTCOME: Cell<Outcome> = const { Cell::new(Outcome::Raised) }; }
-
-/// Runs a body; fails with the reason of the exception to raise if it fails or panics.
+/// Runs a body, and returns its result or why it failed or panicked.
 #[inline(always)]
 fn guarded<const ARITY: usize>(
     env: Env,
@@ -76,10 +64,29 @@ fn guarded<const ARITY: usize>(
     body: impl Fn(Env, &[Term; ARITY]) -> Result<Term, Failure>,
 ) -> Term {
     match catch_unwind(AssertUnwindSafe(|| body(env, arguments))) {
+        Ok(Ok(result)) if is_failure(env, result) => failure(env, atoms::returned(), result),
         Ok(Ok(result)) => result,
         Ok(Err(failure)) => failed(env, failure, arguments),
-        Err(payload) => fail(env, panicked(env, payload), arguments),
+        Err(payload) => failure(env, panicked(env, payload), env.list(arguments)),
     }
+}
+
+/// Whether a term is what [`failure`] makes.
+#[inline(always)]
+pub fn is_failure(env: Env, term: Term) -> bool {
+    layout::may_be_tuple(term) && has_mark(env, term)
+}
+
+#[inline(never)]
+fn has_mark(env: Env, term: Term) -> bool {
+    matches!(env.tuple_elements(term), Some([mark, _, _]) if *mark == atoms::mark())
+}
+
+/// `{Mark, Cause, Detail}`
+#[cold]
+#[inline(never)]
+fn failure(env: Env, cause: Term, detail: Term) -> Term {
+    env.tuple(&[atoms::mark(), cause, detail])
 }
 
 /// Counts the failure, if the call will be made again.
@@ -94,21 +101,7 @@ fn failed(env: Env, failure: Failure, arguments: &[Term]) -> Term {
     if let (Some(event), Some(&table)) = (event, arguments.first()) {
         calls::again(env, table, event);
     }
-    fail(env, failure.cause(), arguments)
-}
-
-/// What a function that failed returns.
-#[cold]
-#[inline(never)]
-fn fail(env: Env, cause: Term, arguments: &[Term]) -> Term {
-    let reason = env.tuple(&[cause, env.list(arguments)]);
-    match OUTCOME.get() {
-        Outcome::Raised => env.raise(reason),
-        Outcome::Caught(_) => {
-            OUTCOME.set(Outcome::Caught(Some(reason)));
-            reason
-        }
-    }
+    self::failure(env, failure.cause(), env.list(arguments))
 }
 
 /// The cause of a failure by a panic.

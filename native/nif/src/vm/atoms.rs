@@ -1,4 +1,4 @@
-//! Atoms that native functions raise or return. They are made once, when the library is loaded. The word of an atom
+//! Atoms that native functions return. They are made once, when the library is loaded. The word of an atom
 //! never changes in a VM.
 
 use crate::vm::{Env, Term};
@@ -51,7 +51,6 @@ atoms! {
     duplicate_bag = "duplicate_bag",
     end_of_table = "$end_of_table",
     engine = "engine",
-    error = "error",
     ets_transfer = "ETS-TRANSFER",
     evict = "evict",
     exit = "EXIT",
@@ -69,6 +68,7 @@ atoms! {
     keep = "keep",
     keypos = "keypos",
     limit = "limit",
+    mark = "$cats_failure",
     match_ = "match",
     match_delete = "match_delete",
     match_object = "match_object",
@@ -102,6 +102,7 @@ atoms! {
     repeated_option = "repeated_option",
     safe_fixed = "safe_fixed",
     safe_fixed_monotonic_time = "safe_fixed_monotonic_time",
+    returned = "returned",
     reversed = "reversed",
     select = "select",
     select_count = "select_count",

@@ -490,13 +490,6 @@ impl<'a> Env<'a> {
         unsafe { (enif_get_local_pid(self.raw, term.raw(), pid.as_mut_ptr()) != 0).then(|| pid.assume_init()) }
     }
 
-    /// Raises `error:Reason`. The native call must return the value at once.
-    #[cold]
-    pub fn raise(self, reason: Term) -> Term {
-        // SAFETY: as in `integer`.
-        Term::from_raw(unsafe { enif_raise_exception(self.raw, reason.raw()) })
-    }
-
     /// Reports to the scheduler how many nanoseconds this call takes. So the time slice of its process ends after a
     /// fifth of a millisecond, which is one slice of a long call. A call of less than 2.5 µs is not reported.
     #[inline]

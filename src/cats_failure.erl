@@ -85,6 +85,7 @@ bad(Cause) -> [{error_info, #{cause => Cause, module => ?MODULE}}].
 fail(badarg, Cause, Function, Arguments) -> raise(badarg, Function, Arguments, bad(Cause));
 fail(Reason, _Cause, Function, Arguments) -> raise(Reason, Function, Arguments, []).
 
+-spec raise(Reason :: term(), Function :: atom(), Arguments :: [term()], [{error_info, map()}]) -> no_return().
 raise(Reason, Function, Arguments, Info) ->
     {current_stacktrace, Stack} = process_info(self(), current_stacktrace),
     erlang:raise(error, Reason, [{cats, Function, Arguments, Info} | callers(Stack)]).

@@ -537,7 +537,7 @@ select_at(_Function, _Table, _Specification, _Place) -> not_loaded().
 
 %% The first slice of the next chunk, of so many results. Returns as `select/4' does. With 0 results it just looks whether the
 %% cursor is one of this table, and whether that can be read, and returns `ok'.
--spec select_chunk(table(), cursor(), non_neg_integer()) -> outcome(ok | slice([term()])).
+-spec select_chunk(table(), cursor() | no_cursor, non_neg_integer()) -> outcome(ok | slice([term()])).
 select_chunk(_Table, _Cursor, _Limit) -> not_loaded().
 
 %% What a transaction has read: the objects of a key, or those of a range of an ordered_set.

@@ -8,7 +8,6 @@
 
 use crate::calls;
 use crate::entry::failure::Failure;
-use crate::layout;
 use crate::vm::atoms;
 use crate::vm::{Env, Term};
 use cats_sync::events::Event;
@@ -71,15 +70,10 @@ fn guarded<const ARITY: usize>(
     }
 }
 
-/// Whether a term is what [`failure`] makes.
+/// Whether a term is what [`failure`] makes. A call of this would cost tuples more than it saves.
 #[inline(always)]
 pub fn is_failure(env: Env, term: Term) -> bool {
-    layout::may_be_tuple(term) && has_mark(env, term)
-}
-
-#[inline(never)]
-fn has_mark(env: Env, term: Term) -> bool {
-    matches!(env.tuple_elements(term), Some([mark, _, _]) if *mark == atoms::mark())
+    !term.is_immediate() && matches!(env.tuple_elements(term), Some([mark, _, _]) if *mark == atoms::mark())
 }
 
 /// `{Mark, Cause, Detail}`

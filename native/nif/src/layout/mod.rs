@@ -187,12 +187,6 @@ pub unsafe fn tuple<'a>(term: Term) -> Option<&'a [Term]> {
     }
 }
 
-/// Whether a term is perhaps a tuple. It is not looked into.
-#[inline(always)]
-pub fn may_be_tuple(term: Term) -> bool {
-    !term.is_immediate() && (!is_known() || term.0 & TAG == BOXED)
-}
-
 /// The head and the tail of a list's first cell.
 ///
 /// # Safety

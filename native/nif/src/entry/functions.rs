@@ -8,6 +8,7 @@
 
 use crate::calls;
 use crate::entry::failure::Failure;
+use crate::layout;
 use crate::vm::atoms;
 use crate::vm::{Env, Term};
 use cats_sync::events::Event;
@@ -70,10 +71,25 @@ fn guarded<const ARITY: usize>(
     }
 }
 
-/// Whether a term is what [`failure`] makes. A call of this would cost tuples more than it saves.
+/// Whether a term is what [`failure`] makes. Every call asks this of its result.
 #[inline(always)]
 pub fn is_failure(env: Env, term: Term) -> bool {
-    !term.is_immediate() && matches!(env.tuple_elements(term), Some([mark, _, _]) if *mark == atoms::mark())
+    match layout::is_known() {
+        // SAFETY: a result is alive.
+        true => unsafe { layout::tuple(term) }.is_some_and(has_mark),
+        false => is_failure_in_general(env, term),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn is_failure_in_general(env: Env, term: Term) -> bool {
+    env.tuple_elements(term).is_some_and(has_mark)
+}
+
+#[inline(always)]
+fn has_mark(elements: &[Term]) -> bool {
+    matches!(elements, [mark, _, _] if *mark == atoms::mark())
 }
 
 /// `{Mark, Cause, Detail}`

@@ -119,8 +119,8 @@ load(Module, Config) ->
     {ok, Module} = compile:file(Source, [{outdir, Directory}, report, warnings_as_errors]),
     {module, Module} = code:load_abs(filename:join(Directory, Module)).
 
-%% Runs in a process of its own. Its tables end with it, and so do the processes that it is linked to: one that went on would use
-%% the tables of the same name that the next process makes.
+%% Runs in a process of its own. Its tables end with it, and so do the processes that it is linked to. They could use tables of the
+%% next process otherwise, which have the same names.
 in_process(Function, Document) ->
     {Pid, Monitor} = spawn_monitor(fun() -> Function(), end_linked() end),
     receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual({Document, normal}, {Document, Reason}) end.

@@ -155,7 +155,8 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
                 Some((last, _)) if table.is_below(probes[i], last.high) => last.leaf,
                 _ => {
                     let query = Query::new(&table.schema, probes[i]);
-                    found.push((many.find_below_locked(&query)?, query.hash()));
+                    let last = found.last().map(|(last, _)| last.base);
+                    found.push((many.find_below_locked(&query, last)?, query.hash()));
                     found[found.len() - 1].0.leaf
                 }
             };
@@ -173,11 +174,16 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
         Ok(many)
     }
 
-    /// The leaf of a key. Its base node is locked, now if not before.
-    fn find_below_locked(&mut self, query: &Query<S>) -> Result<Found<'a, S::Key>, Busy> {
+    /// The leaf of a key. Its base node is locked, now if not before. `last` is a locked one, which is looked at first.
+    fn find_below_locked(
+        &mut self,
+        query: &Query<S>,
+        last: Option<&Base<S::Key>>,
+    ) -> Result<Found<'a, S::Key>, Busy> {
         loop {
             let found = self.table.find_bounded(query);
-            if self.bases.iter().any(|locked| ptr::eq(locked.base, found.base)) {
+            let mut locked = last.into_iter().chain(self.bases.iter().map(|locked| locked.base));
+            if locked.any(|base| ptr::eq(base, found.base)) {
                 return Ok(found);
             }
             self.bases.push(self.table.lock_base(query)?);
@@ -222,11 +228,17 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
     }
 
     /// Searches all held leaves for one to whose range a key belongs, where a search for the key does not lead to a held one. There is one:
-    /// the key belonged to the range of its first leaf, and the leaves that replaced it share this range.
+    /// the key belonged to the range of its first leaf, and the leaves that replaced it share this range. Only if the node gets another name
+    /// during this call, there may be none. Then it is a leaf with room, or any leaf if none has room: that one is extended next.
     #[cold]
     fn search_held(&self, query: &Query<S>) -> (Found<'a, S::Key>, usize) {
-        let is_it = |leaf, low, high| self.table.is_between(query.probe, low, high) && self.place_of(leaf).is_some();
-        let (base, Path { leaf, low, high, .. }) = self.path_where(is_it).expect("a leaf of each key is held");
+        let is_held = |leaf| self.place_of(leaf).is_some();
+        let has_room = |leaf: Leaf| leaf.room(Wanted::new(self.table.schema.word(query.probe)).hash).is_some();
+        let found = self
+            .path_where(|leaf, low, high| self.table.is_between(query.probe, low, high) && is_held(leaf))
+            .or_else(|| self.path_where(|leaf, _, _| is_held(leaf) && has_room(leaf)))
+            .or_else(|| self.path_where(|leaf, _, _| is_held(leaf)));
+        let (base, Path { leaf, low, high, .. }) = found.expect("a leaf is held");
         let place = self.place_of(leaf).expect("the leaf is held");
         (Found { base, leaf, low, high }, place)
     }

@@ -3,9 +3,10 @@
 use super::inner::{bound, common, Bound};
 use super::*;
 use crate::testing::conformance::{entry, Map, Random, TestKey, TestSchema};
-use crate::{Between, Schema, Unfinished};
+use crate::{Between, Entry, OrderedSchema, Schema, Unfinished};
 use cats_sync::{cache_line, epoch};
 use proptest::prelude::*;
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
@@ -677,6 +678,89 @@ fn a_long_list_splits_leaves_under_its_locks() {
         assert_eq!(done, Ok(()));
         let expected: Vec<u64> = (0..3000).chain([1_000_000]).collect();
         assert_eq!(check(&map.0), expected);
+    }
+}
+
+/// A schema of immediates whose order is turned round at some time.
+struct Turning(AtomicBool);
+
+impl Turning {
+    fn turned(&self, order: Ordering) -> Ordering {
+        match self.0.load(Relaxed) {
+            true => order.reverse(),
+            false => order,
+        }
+    }
+}
+
+impl Schema for Turning {
+    type Probe = TestKey;
+
+    fn word(&self, probe: &TestKey) -> u64 {
+        probe.word
+    }
+    unsafe fn matches(&self, _: &TestKey, _: Entry) -> bool {
+        unreachable!("immediates")
+    }
+    unsafe fn compare_colliding(&self, _: &TestKey, _: Entry) -> Ordering {
+        unreachable!("immediates")
+    }
+    unsafe fn compare_colliding_entries(&self, _: Entry, _: Entry) -> Ordering {
+        unreachable!("immediates")
+    }
+}
+
+impl OrderedSchema for Turning {
+    type Key = TestKey;
+
+    unsafe fn own(&self, entry: Entry) -> TestKey {
+        TestKey::new(entry.key >> 4)
+    }
+    fn own_probe(&self, probe: &TestKey) -> TestKey {
+        *probe
+    }
+    fn probe<'a>(&self, key: &'a TestKey) -> &'a TestKey {
+        key
+    }
+    unsafe fn compare(&self, probe: &TestKey, entry: Entry) -> Ordering {
+        self.turned(probe.number.cmp(&(entry.key >> 4)))
+    }
+    unsafe fn compare_entries(&self, a: Entry, b: Entry) -> Ordering {
+        self.turned(a.key.cmp(&b.key))
+    }
+    fn compare_probes(&self, a: &TestKey, b: &TestKey) -> Ordering {
+        self.turned(a.number.cmp(&b.number))
+    }
+    fn head(&self, _: &TestKey, _: usize) -> u64 {
+        0
+    }
+    unsafe fn entry_head(&self, _: Entry, _: usize) -> u64 {
+        0
+    }
+}
+
+/// Whenever the order turns round during a call, the call ends, and no lock stays.
+#[test]
+fn a_list_is_inserted_while_the_order_turns_round() {
+    let keys = |numbers: std::ops::Range<u64>| numbers.map(|n| TestKey::new(n * 4)).collect::<Vec<_>>();
+    for turn in [0, 1, 50, 500, 1999] {
+        let table = Ca::new(Turning(AtomicBool::new(false)));
+        let insert = |keys: &[TestKey], turn: usize| {
+            let guard = epoch::pin();
+            let probes: Vec<&TestKey> = keys.iter().collect();
+            table.update_many(&guard, &probes, |locked| {
+                for (i, key) in keys.iter().enumerate() {
+                    if i == turn {
+                        table.schema.0.fetch_xor(true, Relaxed);
+                    }
+                    locked.update(i, &mut |_| Step::Put(entry(key, 1)));
+                }
+            })
+        };
+        assert_eq!(insert(&keys(0..1000), usize::MAX), Ok(()));
+        assert_eq!(insert(&keys(500..2500), turn), Ok(()), "turned at {turn}");
+        assert_eq!(insert(&keys(0..3000), turn), Ok(()), "turned back at {turn}");
+        assert_eq!(insert(&keys(0..3000), usize::MAX), Ok(()), "all locks are free");
     }
 }
 

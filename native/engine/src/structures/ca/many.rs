@@ -175,11 +175,7 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
     }
 
     /// The leaf of a key. Its base node is locked, now if not before. `last` is a locked one, which is looked at first.
-    fn find_below_locked(
-        &mut self,
-        query: &Query<S>,
-        last: Option<&Base<S::Key>>,
-    ) -> Result<Found<'a, S::Key>, Busy> {
+    fn find_below_locked(&mut self, query: &Query<S>, last: Option<&Base<S::Key>>) -> Result<Found<'a, S::Key>, Busy> {
         loop {
             let found = self.table.find_bounded(query);
             let mut locked = last.into_iter().chain(self.bases.iter().map(|locked| locked.base));
@@ -233,7 +229,10 @@ impl<'a, S: OrderedSchema> Many<'a, S> {
     #[cold]
     fn search_held(&self, query: &Query<S>) -> (Found<'a, S::Key>, usize) {
         let is_held = |leaf| self.place_of(leaf).is_some();
-        let has_room = |leaf: Leaf| leaf.room(Wanted::new(self.table.schema.word(query.probe)).hash).is_some();
+        let has_room = |leaf: Leaf| {
+            leaf.room(Wanted::new(self.table.schema.word(query.probe)).hash)
+                .is_some()
+        };
         let found = self
             .path_where(|leaf, low, high| self.table.is_between(query.probe, low, high) && is_held(leaf))
             .or_else(|| self.path_where(|leaf, _, _| is_held(leaf) && has_room(leaf)))

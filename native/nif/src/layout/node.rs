@@ -7,7 +7,7 @@
 //! node is between the two. So another node orders beside this one as it does beside the neighbour, whatever this node's name has become.
 
 use super::identifier::{foreign_parts, layout, LOWEST_PID};
-use super::{address, boxed, KIND, KIND_BITS};
+use super::{address, boxed, is_known, KIND, KIND_BITS};
 use crate::held::host::{compare, Workspace};
 use crate::vm::external;
 use crate::vm::{Env, Term};
@@ -133,7 +133,7 @@ pub unsafe fn compare_node(foreign: Term) -> Ordering {
 /// # Safety
 /// As for [`boxed`], if the layout of identifiers is known.
 pub unsafe fn compare_kept(a: Term, b: Term) -> Ordering {
-    if layout().is_none() {
+    if !is_known() || layout().is_none() {
         return compare(a, b);
     }
     // SAFETY: as the caller promises.

@@ -417,7 +417,8 @@ agrees(A, B) ->
 %% it, and of nodes whose names order below and above.
 there_normalized_keys(Runs, AreTold) ->
     [AreTold = byte_size(cats_nif:test_normalized_key(Term)) > 1 || Term <- [self(), make_ref(), alias(), atomics:new(1, [])]],
-    Unnamed = identifiers(),
+    {UnnamedHere, UnnamedElsewhere} = identifiers(),
+    Unnamed = UnnamedHere ++ UnnamedElsewhere,
     Before = [{Term, cats_nif:test_normalized_key(Term)} || Term <- Unnamed],
     are_ordered(terms() ++ Unnamed, Runs),
     _ = os:cmd("epmd -daemon"),
@@ -427,7 +428,7 @@ there_normalized_keys(Runs, AreTold) ->
     Own = [Each || {Term, _} = Each <- Before, is_pid(Term) orelse is_reference(Term), node(Term) =:= node()],
     [Key = cats_nif:test_normalized_key(Term) || {Term, Key} <- Own],
     %% Those of this node beside others keep the order of the first name: see cats_renamed_SUITE.
-    {Here, Elsewhere} = lists:partition(fun(Term) -> node(Term) =:= node() end, identifiers()),
+    {Here, Elsewhere} = identifiers(),
     are_ordered(Here ++ [Term || {Term, _} <- Own], Runs),
     are_ordered(Elsewhere, Runs),
     ok = net_kernel:stop().
@@ -455,30 +456,33 @@ is_ordered(A, B) ->
     {KeyA, KeyB} = {cats_nif:test_normalized_key(A), cats_nif:test_normalized_key(B)},
     KeyA =:= KeyB orelse (KeyA < KeyB) =:= (A < B) orelse error({normalized_key, A, KeyA, B, KeyB}).
 
+%% Identifiers and other terms of this node, and identifiers of other nodes.
 identifiers() ->
     <<131, Here/binary>> = term_to_binary(self()),
     Size = byte_size(Here) - 13,
     <<_, Own:Size/binary, _:64, Creation:32>> = Here,
     Far = fun(Name) -> <<119, (byte_size(Name)), Name/binary>> end,
-    Nodes = [{Own, Creation}, {Own, Creation bxor 2}, {Own, Creation bxor 16#40000000}, {Far(<<"a@a">>), 3}, {Far(<<"a@a">>), 4},
-             {Far(<<"zz@z">>), 1}],
+    Others = [{Own, Creation bxor 2}, {Own, Creation bxor 16#40000000}, {Far(<<"a@a">>), 3}, {Far(<<"a@a">>), 4}, {Far(<<"zz@z">>), 1}],
     Random = fun() -> rand:uniform(1 bsl rand:uniform(32)) - 1 end,
     Numbers = [0, 1, 2, 7, 8, 255, 256, 1 bsl 14, (1 bsl 15) - 1, 1 bsl 15, (1 bsl 28) - 1, 1 bsl 28, (1 bsl 32) - 1],
     Some = [{Serial, Id} || Serial <- [0, 1, 5, 8191, (1 bsl 32) - 1], Id <- Numbers] ++ [{Random(), Random()} || _ <- lists:seq(1, 60)],
-    Pids = [<<88, Node/binary, Id:32, Serial:32, Incarnation:32>> || {Node, Incarnation} <- Nodes, {Serial, Id} <- Some],
-    References = [<<90, 3:16, Node/binary, Incarnation:32, (Random() band 16#3ffff):32, (Random()):32, (Random()):32>>
-                  || {Node, Incarnation} <- Nodes, _ <- lists:seq(1, 20)],
+    Pids = fun(Node, Incarnation) -> [<<88, Node/binary, Id:32, Serial:32, Incarnation:32>> || {Serial, Id} <- Some] end,
+    References = fun(Node, Incarnation) ->
+                         [<<90, 3:16, Node/binary, Incarnation:32, (Random() band 16#3ffff):32, (Random()):32, (Random()):32>>
+                          || _ <- lists:seq(1, 20)]
+                 end,
     %% A pid of this node may have too large a number.
     Made = fun(Each) ->
                    try [binary_to_term(<<131, Each/binary>>)]
                    catch error:badarg -> []
                    end
            end,
-    Crafted = lists:flatmap(Made, Pids ++ References),
+    Crafted = fun({Node, Incarnation}) -> lists:flatmap(Made, Pids(Node, Incarnation) ++ References(Node, Incarnation)) end,
     Processes = [spawn(fun() -> ok end) || _ <- lists:seq(1, 50)],
-    Processes ++ Crafted ++ [make_ref() || _ <- lists:seq(1, 20)] ++ [alias() || _ <- lists:seq(1, 10)]
-        ++ [atomics:new(1, []) || _ <- lists:seq(1, 10)] ++ [ets:new(table, []), ets:new(table, [])] ++ erlang:ports()
-        ++ [1, a, {}, <<"a">>].
+    {Processes ++ Crafted({Own, Creation}) ++ [make_ref() || _ <- lists:seq(1, 20)] ++ [alias() || _ <- lists:seq(1, 10)]
+     ++ [atomics:new(1, []) || _ <- lists:seq(1, 10)] ++ [ets:new(table, []), ets:new(table, [])] ++ erlang:ports()
+     ++ [1, a, {}, <<"a">>],
+     lists:flatmap(Crafted, Others)}.
 
 %% Terms nested deeper than 64 are held: one way or the other, nobody can tell.
 there_depth() ->

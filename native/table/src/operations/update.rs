@@ -445,8 +445,8 @@ impl Handle<'_> {
         )
     }
 
-    /// `update_element/3,4` of a pair of immediates, or of an object that is changed in place, if all new elements fit in place of the old
-    /// ones: see [`ChangingRef::set_all`](cats_term::ChangingRef::set_all). Otherwise returns false, and does nothing. Reads the changes
+    /// `update_element/3,4` of a pair of immediates or an object that is changed in place. All new elements must fit in place of the old
+    /// ones, see [`ChangingRef::set_all`](cats_term::ChangingRef::set_all). Otherwise returns false, and does nothing. Reads the changes
     /// while the place is locked.
     #[inline(always)]
     pub fn set_in_place<'n>(

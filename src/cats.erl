@@ -331,10 +331,7 @@ count(Table, From, To) ->
     count_between(Table, [From], [To], [Table, From, To]).
 
 count_between(Table, From, To, Called) ->
-    case cats_nif:count_between(Table, From, To) of
-        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, count_between, count, Called);
-        Outcome -> Outcome
-    end.
+    ?RESULT(cats_nif:count_between(Table, From, To), count_between, count, Called).
 
 %% The bounds of a range, as the native functions take them.
 bounds(Range) when is_map(Range) ->
@@ -394,10 +391,7 @@ through(Function, Table, List, Called) ->
 
 %% One native call, which treats the first elements of the list.
 slice(Function, Table, List, Called) ->
-    case cats_nif:Function(Table, List) of
-        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, Function, Function, Called);
-        Outcome -> Outcome
-    end.
+    ?RESULT(cats_nif:Function(Table, List), Function, Function, Called).
 
 %% @doc Deletes exactly this object. Other objects with the same key stay. In a `duplicate_bag' it deletes all
 %% equal instances. Atomic and isolated.
@@ -553,10 +547,7 @@ print_row(Fields, More) ->
 %% Each item is read on its own, so other processes may change the table between two items.
 -spec info(table()) -> [{info_item(), term()}] | undefined.
 info(Table) ->
-    Found = case cats_nif:info(Table, id) of
-                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, info, info, [Table]);
-                Outcome -> Outcome
-            end,
+    Found = ?RESULT(cats_nif:info(Table, id), info, info, [Table]),
     case Found of
         undefined ->
             undefined;
@@ -611,10 +602,7 @@ insert(Table, Objects) ->
 %% Fails with `badarg' when the objects of the table cannot expire: it has neither option `ttl' nor option `idle'.
 -spec insert(table(), tuple() | [tuple()], insert_options()) -> true.
 insert(Table, Objects, #{ttl := Time} = Options) when map_size(Options) =:= 1 ->
-    case cats_nif:insert_lasting(Table, Objects, Time) of
-        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, insert_lasting, insert, [Table, Objects, Options]);
-        Outcome -> Outcome
-    end;
+    ?RESULT(cats_nif:insert_lasting(Table, Objects, Time), insert_lasting, insert, [Table, Objects, Options]);
 insert(Table, Objects, Options) when map_size(Options) =:= 0 ->
     insert(Table, Objects);
 insert(Table, Objects, Options) ->
@@ -630,10 +618,7 @@ insert(Table, Objects, Options) ->
 %% Fails with `badarg', and inserts nothing, when `Objects' is no list of objects with a key.
 -spec insert_many(table(), Objects :: [tuple()]) -> true.
 insert_many(Table, Objects) when length(Objects) >= 0 ->
-    Keypos = case cats_nif:info(Table, keypos) of
-                 ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, info, insert_many, [Table, Objects]);
-                 Outcome -> Outcome
-             end,
+    Keypos = ?RESULT(cats_nif:info(Table, keypos), info, insert_many, [Table, Objects]),
     case are_objects(Objects, Keypos) of
         true -> through(insert_many, Table, Objects, [Table, Objects]);
         false -> cats_failure:fail(badarg, no_object, insert_many, [Table, Objects])
@@ -707,10 +692,7 @@ lookup_many(Table, Keys) ->
     lookup_many(Table, Keys, [Table, Keys]).
 
 lookup_many(Table, Keys, Called) ->
-    Slice = case cats_nif:lookup_many(Table, Keys) of
-                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, lookup_many, lookup_many, Called);
-                Outcome -> Outcome
-            end,
+    Slice = ?RESULT(cats_nif:lookup_many(Table, Keys), lookup_many, lookup_many, Called),
     case Slice of
         {Lists, Rest} -> Lists ++ lookup_many(Table, Rest, Called);
         Lists -> Lists
@@ -842,10 +824,7 @@ range(Table, From, To, Limit) ->
     range_between(Table, [From], [To], false, Limit, [Table, From, To, Limit]).
 
 range_between(Table, From, To, Down, Limit, Called) ->
-    Slice = case cats_nif:range_between(Table, From, To, Down, Limit) of
-                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, range_between, range, Called);
-                Outcome -> Outcome
-            end,
+    Slice = ?RESULT(cats_nif:range_between(Table, From, To, Down, Limit), range_between, range, Called),
     case Slice of
         {Objects, Last, Left} when Down -> Objects ++ range_between(Table, From, {Last}, Down, Left, Called);
         {Objects, Last, Left} -> Objects ++ range_between(Table, {Last}, To, Down, Left, Called);
@@ -955,10 +934,7 @@ snapshot(Table) ->
     Snapshot.
 
 snapshot(Tables, Called) ->
-    Begun = case cats_nif:snapshot(Tables) of
-                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, snapshot, snapshot, [Called]);
-                Outcome -> Outcome
-            end,
+    Begun = ?RESULT(cats_nif:snapshot(Tables), snapshot, snapshot, [Called]),
     Taken = case Begun of
                 {wait, Snapshots} -> finish_snapshots(Tables, Snapshots, Called);
                 _ -> Begun
@@ -969,10 +945,7 @@ snapshot(Tables, Called) ->
     end.
 
 finish_snapshots(Tables, Snapshots, Called) ->
-    case cats_nif:snapshot_finish(Tables, Snapshots) of
-        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, snapshot_finish, snapshot, [Called]);
-        Outcome -> Outcome
-    end.
+    ?RESULT(cats_nif:snapshot_finish(Tables, Snapshots), snapshot_finish, snapshot, [Called]).
 
 %% @doc Returns the statistics of all tables. Tables that are deleted meanwhile are left out. Not in `ets'.
 -spec stats() -> #{table() => stats()}.
@@ -1031,10 +1004,7 @@ stats_delta(Earlier, Later) ->
 -spec tab2list(table()) -> [Object :: tuple()].
 tab2list(Table) ->
     Scan = fun(Cursor, Objects) ->
-                   case cats_nif:scan(Cursor, Objects) of
-                       ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, scan, tab2list, [Table]);
-                       Outcome -> Outcome
-                   end
+                   ?RESULT(cats_nif:scan(Cursor, Objects), scan, tab2list, [Table])
            end,
     cats_slices:finish(Scan(Table, []), Scan).
 
@@ -1144,10 +1114,7 @@ updated(Table, Key, Fun, Default, Failures, Object, Result) ->
 inserted(_Table, _Key, _Fun, _Default, _Failures, _Object, Result) when Result =:= keep; Result =:= delete ->
     Result;
 inserted(Table, Key, Fun, Default, Failures, Object, New) ->
-    Done = case cats_nif:insert_absent(Table, Object, New) of
-               ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, insert_absent, update, [Table, Key, Fun | Default]);
-               Outcome -> Outcome
-           end,
+    Done = ?RESULT(cats_nif:insert_absent(Table, Object, New), insert_absent, update, [Table, Key, Fun | Default]),
     case Done of
         true -> New;
         false -> update_again(Table, Key, Fun, Default, Failures)
@@ -1244,10 +1211,7 @@ match(Continuation) ->
 %% pattern `_' deletes all objects atomically, in `O(1)'. Pattern and cost are explained at {@link match/2}.
 -spec match_delete(table(), match_pattern()) -> true.
 match_delete(Table, '_') ->
-    case cats_nif:delete_all_objects(Table) of
-        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, delete_all_objects, match_delete, [Table, '_']);
-        Outcome -> Outcome
-    end;
+    ?RESULT(cats_nif:delete_all_objects(Table), delete_all_objects, match_delete, [Table, '_']);
 match_delete(Table, Pattern) ->
     _ = cats_select:all(match_delete, Table, Pattern),
     true.
@@ -1387,10 +1351,7 @@ fun2ms(Fun) when is_function(Fun) ->
       Acc0 :: term(), Acc1 :: term(), AccIn :: term(), AccOut :: term().
 foldl(Function, Acc0, Table) ->
     Tid = tid(Table),
-    First = case cats_nif:first_lookup(Tid) of
-                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, first_lookup, foldl, [Function, Acc0, Table]);
-                Outcome -> Outcome
-            end,
+    First = ?RESULT(cats_nif:first_lookup(Tid), first_lookup, foldl, [Function, Acc0, Table]),
     case First of
         '$end_of_table' -> Acc0;
         {_Key, Objects} -> foldl_over(Objects, Function, Acc0, Tid)
@@ -1413,10 +1374,7 @@ foldl_from(Object, Acc0, Number, Function, Tid) ->
     end.
 
 foldl_behind(Object, Function, Acc, Tid) ->
-    Next = case cats_nif:next_objects(Tid, Object) of
-               ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, next_objects, foldl, [Function, Acc, Tid]);
-               Outcome -> Outcome
-           end,
+    Next = ?RESULT(cats_nif:next_objects(Tid, Object), next_objects, foldl, [Function, Acc, Tid]),
     case Next of
         '$end_of_table' -> Acc;
         _ when is_tuple(Next) -> foldl_from(Next, Acc, 0, Function, Tid);
@@ -1428,10 +1386,7 @@ foldl_behind(Object, Function, Acc, Tid) ->
       Acc0 :: term(), Acc1 :: term(), AccIn :: term(), AccOut :: term().
 foldr(Function, Acc0, Table) ->
     Tid = tid(Table),
-    Last = case cats_nif:last_lookup(Tid) of
-               ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, last_lookup, foldr, [Function, Acc0, Table]);
-               Outcome -> Outcome
-           end,
+    Last = ?RESULT(cats_nif:last_lookup(Tid), last_lookup, foldr, [Function, Acc0, Table]),
     case Last of
         '$end_of_table' -> Acc0;
         {_Key, Objects} -> foldr_over(Objects, Function, Acc0, Tid)
@@ -1455,10 +1410,7 @@ foldr_from(Object, Acc0, Number, Function, Tid) ->
     end.
 
 foldr_behind(Object, Function, Acc, Tid) ->
-    Next = case cats_nif:prev_objects(Tid, Object) of
-               ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, prev_objects, foldr, [Function, Acc, Tid]);
-               Outcome -> Outcome
-           end,
+    Next = ?RESULT(cats_nif:prev_objects(Tid, Object), prev_objects, foldr, [Function, Acc, Tid]),
     case Next of
         '$end_of_table' -> Acc;
         _ when is_tuple(Next) -> foldr_from(Next, Acc, 0, Function, Tid);
@@ -1482,10 +1434,7 @@ tid(Tid) ->
       InitFun :: fun((read | close) -> end_of_input | {[Object :: tuple()], InitFun} | term()).
 init_table(Table, InitFun) ->
     Tid = tid(Table),
-    true = case cats_nif:delete_all_objects(Tid) of
-               ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, delete_all_objects, init_table, [Table, InitFun]);
-               Outcome -> Outcome
-           end,
+    true = ?RESULT(cats_nif:delete_all_objects(Tid), delete_all_objects, init_table, [Table, InitFun]),
     init_table_on(Tid, InitFun(read)).
 
 init_table_on(_Tid, end_of_input) ->

@@ -36,10 +36,7 @@ record(Table, Milliseconds) ->
     end.
 
 native(Function, Arguments, {Name, Given}) ->
-    case apply(cats_nif, Function, Arguments) of
-        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, Function, Name, Given);
-        Outcome -> Outcome
-    end.
+    ?RESULT(apply(cats_nif, Function, Arguments), Function, Name, Given).
 
 %% All parts of the structure, the last one first.
 shape(Table, From, Every, Called, Parts) ->

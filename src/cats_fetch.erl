@@ -185,19 +185,13 @@ store(Table, Key, Made, Call) ->
 
 %% The object of a key, and whether it has ended, or `false'.
 find(Table, Key, {_, _, default, 0, Called}) ->
-    Found = case cats_nif:lookup_to_update(Table, Key) of
-                ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, lookup_to_update, fetch, Called);
-                Outcome -> Outcome
-            end,
+    Found = ?RESULT(cats_nif:lookup_to_update(Table, Key), lookup_to_update, fetch, Called),
     case Found of
         [Object] -> {Object, false};
         false -> false
     end;
 find(Table, Key, {_, _, _, Stale, Called}) ->
-    case cats_nif:fetched(Table, Key, Stale) of
-        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, fetched, fetch, Called);
-        Outcome -> Outcome
-    end.
+    ?RESULT(cats_nif:fetched(Table, Key, Stale), fetched, fetch, Called).
 
 %% Fails unless the object has this key.
 insert_absent(Table, Key, Object, {_, _, Time, Stale, Called}) ->
@@ -209,10 +203,7 @@ insert_absent(Table, Key, Object, {_, _, Time, Stale, Called}) ->
                                 {default, 0} -> {insert_absent, [Table, WithKey, Object]};
                                 _ -> {insert_fetched, [Table, WithKey, Object, Time, Stale]}
                             end,
-    case apply(cats_nif, Function, Arguments) of
-        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, Function, fetch, Called);
-        Outcome -> Outcome
-    end.
+    ?RESULT(apply(cats_nif, Function, Arguments), Function, fetch, Called).
 
 wait({_, Flight, _} = Row, Table, Key, {_, Deadline, _, _, Called} = Call) ->
     count(Table, fetch_waited),

@@ -23,10 +23,7 @@
 %% @doc The whole of a call without a limit. `Function' is one of `cats', and its name that of the work.
 -spec all(Function :: atom(), cats:table(), Specification :: term()) -> [term()] | non_neg_integer().
 all(Function, Table, Specification) ->
-    Sliced = case cats_nif:select(Function, Table, Specification, infinity) of
-                 ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, select, Function, [Table, Specification]);
-                 Outcome -> Outcome
-             end,
+    Sliced = ?RESULT(cats_nif:select(Function, Table, Specification, infinity), select, Function, [Table, Specification]),
     case Sliced of
         {_, _, _} -> cats_slices:finish(Sliced, fun(Cursor, Result) -> slice(Cursor, Result, Function, [Table, Specification]) end);
         Result -> Result
@@ -43,10 +40,7 @@ chunk(Function, Table, Specification, Limit) ->
                       true -> Limit;
                       false -> 0
                   end,
-    Sliced = case cats_nif:select(Function, Table, Specification, NativeLimit) of
-                 ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, select, Function, Arguments);
-                 Outcome -> Outcome
-             end,
+    Sliced = ?RESULT(cats_nif:select(Function, Table, Specification, NativeLimit), select, Function, Arguments),
     {Rest, Chunk, Continue} = complete(Sliced, [], Limit, Function, Arguments),
     result(Chunk, Continue, {way(Function), Limit, Rest}).
 
@@ -73,10 +67,7 @@ next_chunk(Function, Continuation) ->
 
 %% As in ets, the table is complained about first.
 begin_chunk(Function, Continuation, Table, Cursor, Missing) ->
-    case cats_nif:select_chunk(Table, Cursor, Missing) of
-        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, select_chunk, Function, [Continuation]);
-        Outcome -> Outcome
-    end.
+    ?RESULT(cats_nif:select_chunk(Table, Cursor, Missing), select_chunk, Function, [Continuation]).
 
 %% How many results a chunk lacks; no number if the continuation was not made here.
 missing(Way, Limit, Surplus)
@@ -109,10 +100,7 @@ result(Chunk, {Table, Cursor, Place}, {Way, Limit, Surplus}) ->
     {Chunk, {Table, Cursor, Place, Way, Limit, Surplus}}.
 
 slice(Cursor, Result, Function, Arguments) ->
-    case cats_nif:select_on(Cursor, Result) of
-        ?FAILED(_, _) = Failure -> cats_failure:handle(Failure, select_on, Function, Arguments);
-        Outcome -> Outcome
-    end.
+    ?RESULT(cats_nif:select_on(Cursor, Result), select_on, Function, Arguments).
 
 %% @private
 %% @doc Replaces a cursor that has not survived by one at the same place.
@@ -124,12 +112,7 @@ repair({Table, Cursor, Place, Way, _Limit, _Surplus} = Continuation, MatchSpec) 
         true ->
             Continuation;
         false ->
-            NewCursor = case cats_nif:select_at(Way, Table, MatchSpec, Place) of
-                            ?FAILED(_, _) = Failure ->
-                                cats_failure:handle(Failure, select_at, repair_continuation, [Continuation, MatchSpec]);
-                            Outcome ->
-                                Outcome
-                        end,
+            NewCursor = ?RESULT(cats_nif:select_at(Way, Table, MatchSpec, Place), select_at, repair_continuation, [Continuation, MatchSpec]),
             setelement(2, Continuation, NewCursor)
     end;
 repair(Continuation, MatchSpec) ->

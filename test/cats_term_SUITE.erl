@@ -221,6 +221,13 @@ there_layout() ->
                 [comes_back(Term) || Term <- Terms],
                 [{Term, keep(Term)} || Term <- Terms]
             end || Known <- [true, false, true]],
+    %% Wherever the part of the heap ends in which it is learned.
+    [begin
+         Unused = lists:duplicate(rand:uniform(200), x),
+         false = cats_nif:test_layout(false),
+         true = cats_nif:test_layout(true),
+         Unused
+     end || _ <- lists:seq(1, 500)],
     [begin
          Known = cats_nif:test_layout(Known),
          [true = cats_oracle_terms:same(Term, result(cats_nif:test_kept(Stored))) || Some <- Kept, {Term, Stored} <- Some],

@@ -307,13 +307,15 @@ impl Decoder<'_> {
                         self.slots(term, fun.env, is_flat, at.add(2), &mut waiting, behind)
                     }
                     // Only external ones are not counted there.
-                    View::Fun(fun) if !fun.is_counted() => {
-                        let words = fun::earlier_external(fun);
-                        let (at, behind) = self.item(next, words[0], words.len() - 1);
-                        copy(&words[1..], at.add(1));
-                        slot.write(at.addr().get() as u64 | BOXED);
-                        behind
-                    }
+                    View::Fun(fun) if !fun.is_counted() => match fun::earlier_external(fun) {
+                        Some(words) => {
+                            let (at, behind) = self.item(next, words[0], words.len() - 1);
+                            copy(&words[1..], at.add(1));
+                            slot.write(at.addr().get() as u64 | BOXED);
+                            behind
+                        }
+                        None => self.by_vm(term.beside(slot.read()), slot, next),
+                    },
                     View::Reference(words) => {
                         let (at, behind) = self.item(next, words[0], words.len() - 1);
                         copy(&words[1..], at.add(1));

@@ -1,7 +1,7 @@
 //! Native functions for the tests of this crate.
 
 use crate::entry::failure::Failure;
-use crate::layout::binary;
+use crate::layout::{binary, fun};
 use crate::vm::atoms;
 use crate::vm::monitor;
 use crate::vm::resource::{Kind, Value};
@@ -75,14 +75,17 @@ pub fn roundtrip(env: Env, &[term]: &[Term; 1]) -> Result<Term, Failure> {
     Ok(encode::tuple(env, tuple)?[0])
 }
 
-/// Whether terms, including binaries outside the heaps, are read and made in place. With `true`, their layout is
+/// Whether terms, including binaries outside the heaps and funs, are read and made in place. With `true`, their layout is
 /// learned first. With `false`, it is forgotten, and the VM is asked instead until the next call.
 pub fn layout(env: Env, &[learned]: &[Term; 1]) -> Result<Term, Failure> {
     match learned == atoms::true_() {
         true => layout::learn(env),
         false => layout::forget(),
     }
-    Ok(atoms::boolean(layout::is_known() && binary::is_known()))
+    let are_funs_known = layout::release().is_some_and(fun::is_known);
+    Ok(atoms::boolean(
+        layout::is_known() && binary::is_known() && are_funs_known,
+    ))
 }
 
 /// Whether resources are read in place too. That begins soon after terms are learned.

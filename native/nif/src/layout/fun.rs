@@ -179,10 +179,11 @@ fn earlier_words([header, entry]: [u64; 2], creator: u64) -> [u64; EARLIER_WORDS
     [EARLIER_HEADER, entry & !FUN_RECORD, 0, numbers, creator]
 }
 
-/// The words of an external fun in OTP 25.
+/// The words of an external fun in OTP 25. Nothing in later releases.
 #[inline(always)]
-pub fn earlier_external(fun: Fun<'_>) -> [u64; EARLIER_WORDS] {
-    earlier_words(fun.words, EXTERNAL_CREATOR.load(Ordering::Relaxed))
+pub fn earlier_external(fun: Fun<'_>) -> Option<[u64; EARLIER_WORDS]> {
+    let creator = EXTERNAL_CREATOR.load(Ordering::Relaxed);
+    (creator != NIL).then(|| earlier_words(fun.words, creator))
 }
 
 /// Counts one more reference ([`cats_term::Host::retain_counted`]).
@@ -281,6 +282,13 @@ pub fn learn(env: Env, release: u32) {
     FORM.store(form as u64, Ordering::Relaxed);
 }
 
+/// Whether funs are read in place, or are so in no process of this release.
+#[cfg(feature = "selftest")]
+pub fn is_known(release: u32) -> bool {
+    FORM.load(Ordering::Relaxed) != Form::Unknown as u64
+        || (EARLIER_RELEASE + 1..FIRST_PLAIN_RELEASE).contains(&release)
+}
+
 /// Leaves funs to `erl_nif` until they are learned again. Terms can still be made of funs that are counted already.
 pub fn forget() {
     FORM.store(Form::Unknown as u64, Ordering::Relaxed);
@@ -298,7 +306,8 @@ fn normalized(count: u8) -> u64 {
 fn is_plain(env: Env) -> Option<bool> {
     for count in 0..4 {
         let made = || {
-            let (fun, words) = alone(env, || sample(env, count))?;
+            // SAFETY: the example is alive.
+            let (fun, words) = unsafe { copied(env, sample(env, count)) }?;
             // SAFETY: if the header is as expected, and there are that many words, it is a fun of that many terms.
             unsafe { (words == 2 + count as usize).then(|| read_plain(fun))? }
         };
@@ -310,9 +319,9 @@ fn is_plain(env: Env) -> Option<bool> {
         }
     }
     let external = external_sample(env)?;
-    // SAFETY: the sample is alive. If the header is as expected, and there are that many words, it is a fun.
-    let (copy, words) = alone(env, || unsafe { Some(env.copy(external)) })?;
-    // SAFETY: as above.
+    // SAFETY: the example is alive.
+    let (copy, words) = unsafe { copied(env, Some(external)) }?;
+    // SAFETY: it is alive. If the header is as expected, and there are that many words, it is a fun.
     let read = unsafe { (words == 2).then(|| (read_plain(external), read_plain(copy)))? };
     let is_expected = |fun: Option<([u64; 2], &[Term])>| fun.is_some_and(|fun| fun.0[0] == normalized(0) | EXTERNAL);
     Some(is_expected(read.0) && read.0 == read.1)
@@ -321,8 +330,8 @@ fn is_plain(env: Env) -> Option<bool> {
 /// Whether funs are what they are expected to be in OTP 25. Learns where references are counted, and what creates external funs.
 fn is_earlier(env: Env) -> Option<bool> {
     let external = external_sample(env)?;
-    // SAFETY: the sample is alive.
-    let (_, words) = alone(env, || unsafe { Some(env.copy(external)) })?;
+    // SAFETY: the example is alive.
+    let (_, words) = unsafe { copied(env, Some(external)) }?;
     if words != EARLIER_WORDS {
         return Some(false);
     }
@@ -332,7 +341,8 @@ fn is_earlier(env: Env) -> Option<bool> {
     EXTERNAL_CREATOR.store(external.creator.0, Ordering::Relaxed);
     let mut offset = None;
     for terms in 0..4 {
-        let (fun, words) = alone(env, || sample(env, terms))?;
+        // SAFETY: the example is alive.
+        let (fun, words) = unsafe { copied(env, sample(env, terms)) }?;
         if words != EARLIER_WORDS + terms as usize {
             return Some(false);
         }
@@ -375,15 +385,24 @@ fn entry_words(entry: u64) -> [u64; ENTRY_WORDS] {
     unsafe { (entry as *const [u64; ENTRY_WORDS]).read_volatile() }
 }
 
-/// A term and the number of its words, if it is what was made last.
-fn alone(env: Env, make: impl FnOnce() -> Option<Term>) -> Option<(Term, usize)> {
-    // SAFETY: the layout of environments is known.
-    let next = || unsafe { super::next(env) };
-    let begin = next();
-    let term = make()?;
-    let is_first = term.0 & !super::MARKS == begin.addr().get() as u64 && term.0 & super::TAG == BOXED;
-    let bytes = next().addr().get().checked_sub(begin.addr().get())?;
-    is_first.then_some((term, bytes / size_of::<u64>()))
+/// More words than an example has.
+const MOST_WORDS: usize = 64;
+
+/// A copy of an example and the number of its words, if it is where the environment says that its next term goes. The example itself need
+/// not be there: the VM reads the external format into the process' own heap, if that has room.
+///
+/// # Safety
+/// The example is alive.
+unsafe fn copied(env: Env, example: Option<Term>) -> Option<(Term, usize)> {
+    let example = example?;
+    // SAFETY: the layout of environments is known, and there is free memory behind that place. The example is alive.
+    let (begin, copy, end) = unsafe {
+        let begin = super::room(env, super::next(env), MOST_WORDS);
+        super::set_next(env, begin);
+        (begin.addr().get(), env.copy(example), super::next(env).addr().get())
+    };
+    let is_next = copy.0 & !super::MARKS == begin as u64 && copy.0 & super::TAG == BOXED;
+    is_next.then_some((copy, end.checked_sub(begin)? / size_of::<u64>()))
 }
 
 const VERSION: u8 = 131;

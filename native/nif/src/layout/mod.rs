@@ -440,7 +440,7 @@ pub fn knows_resources() -> bool {
 }
 
 /// The major version of the runtime system.
-fn release() -> Option<u32> {
+pub fn release() -> Option<u32> {
     let mut info = MaybeUninit::<ErlNifSysInfo>::zeroed();
     // SAFETY: the VM fills no more bytes than the given size. The version is a string that is never freed.
     let version = unsafe {

@@ -30,10 +30,11 @@ init_per_testcase(Case, Config)
     when Case =:= memory_comes_back; Case =:= memory_of_replaced_objects_comes_back;
                                      Case =:= loading_again_keeps_tables; Case =:= many_keys_at_once;
                                      Case =:= lists_of_operations; Case =:= many_large_keys;
-                                     Case =:= packed_objects; Case =:= heap_for_results;
-                                     Case =:= memory_of_small_tables;
-                                     Case =:= freeing_an_object_of_many_funs_holds_nobody ->
+                                     Case =:= packed_objects; Case =:= heap_for_results ->
     cats_test_lib:only_cats(Config);
+init_per_testcase(Case, Config)
+    when Case =:= memory_of_small_tables; Case =:= freeing_an_object_of_many_funs_holds_nobody ->
+    cats_test_lib:only_cats(cats_test_lib:with_memory(Config));
 init_per_testcase(_, Config) ->
     Config.
 

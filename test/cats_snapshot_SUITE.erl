@@ -4,7 +4,7 @@
 -include_lib("stdlib/include/assert.hrl").
 -include("../src/cats_failure.hrl").
 -include_lib("stdlib/include/qlc.hrl").
--export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
+-export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([a_taker_that_does_not_run/1, takers_of_all_priorities/1, released_ones_are_merged/1, memory_of_all/1,
          calls_after_growth/1, dropped_ones_give_memory_back/1]).
 -export([refusals/1, description/1, sequential_model/1, long_walks/1, source_goes/1, collected/1, deleted/1, limit/1, large_entries/1,
@@ -24,6 +24,11 @@ init_per_suite(Config) ->
     Config.
 
 end_per_suite(_Config) -> ok.
+
+init_per_testcase(Case, Config) when Case =:= collected; Case =:= dropped_ones_give_memory_back -> cats_test_lib:with_memory(Config);
+init_per_testcase(_Case, Config) -> Config.
+
+end_per_testcase(_Case, _Config) -> ok.
 
 -define(MS, cats_test_lib:environment("SNAPSHOT_MS", 1000)).
 

@@ -402,6 +402,12 @@ there_random_order_and_equality(Runs) ->
          Term = random_term(Leaves, 3),
          agrees(Term, binary_to_term(term_to_binary(Term)))
      end || _ <- lists:seq(1, Runs)],
+    %% In keys of maps integers order before floats, also far inside and in funs.
+    Inside = [fun(Number) -> fun() -> Number end end, fun(Number) -> {key, fun() -> [Number] end} end,
+              fun(Number) -> lists:foldl(fun wrap/2, Number, lists:seq(1, 80)) end,
+              fun(Number) -> lists:foldl(fun(_, List) -> [a, List] end, Number, lists:seq(1, 80)) end],
+    Maps = [#{Put(Number) => 1, Other => 2} || Put <- Inside, Number <- [1, 1.0, 2, 2.0, 1 bsl 70], Other <- [b, 3]],
+    [agrees(A, B) || A <- Maps, B <- Maps],
     ok.
 
 agrees(A, B) ->

@@ -314,6 +314,14 @@ pub enum Class {
 }
 
 impl Class {
+    /// Whether terms of this class may have numbers inside.
+    pub fn may_hold_numbers(self) -> bool {
+        matches!(
+            self,
+            Class::Fun | Class::Tuple | Class::Record | Class::Map | Class::List
+        )
+    }
+
     const ALL: [Class; 14] = [
         Class::Bottom,
         Class::Number,

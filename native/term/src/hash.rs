@@ -324,8 +324,7 @@ impl State {
                 }
                 let state = self.mark(Mark::Held, class as usize);
                 // Such terms may contain numbers that are equal under `==` but have different exact hashes.
-                let hides_numbers = !matches!(class, Class::Reference | Class::Port | Class::Pid | Class::BitString);
-                match ORDERED && hides_numbers {
+                match ORDERED && class.may_hold_numbers() {
                     true => state,
                     false => state.word(held.hash()),
                 }

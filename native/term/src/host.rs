@@ -23,6 +23,9 @@ pub struct Host {
     pub zeros_identical: bool,
     /// Compares in term order two terms of one class. Both are funs, or one of them is held and the other is not.
     pub compare_mixed: fn(TermRef<'_>, TermRef<'_>) -> Ordering,
+    /// Compares two terms of one class in the order of map keys. They may hold numbers that are equal in term order
+    /// ([`Class::may_hold_numbers`]).
+    pub compare_keys: fn(TermRef<'_>, TermRef<'_>) -> Ordering,
     /// Whether two terms of one class are exactly the same. One of them is held and the other is not.
     pub identical_mixed: fn(TermRef<'_>, TermRef<'_>) -> bool,
     /// The serial and the ID of a pid of another node, and how it orders beside a pid of this node with the same ones. Asked only if the

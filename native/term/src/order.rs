@@ -26,6 +26,12 @@ pub fn compare(a: TermRef<'_>, b: TermRef<'_>) -> Ordering {
     compare_as(a, b, false)
 }
 
+/// Compares two terms in the order of map keys; `Equal` is `=:=`.
+#[cfg(any(test, feature = "test-host"))]
+pub(crate) fn compare_keys(a: TermRef<'_>, b: TermRef<'_>) -> Ordering {
+    compare_as(a, b, true)
+}
+
 #[inline]
 fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     match (a.small(), b.small()) {
@@ -37,8 +43,7 @@ fn compare_as(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
 
 /// [`compare`], or if `exact` the order of map keys.
 ///
-/// Held terms are compared in term order even inside map keys. The two orders could differ only for two kinds of held terms: terms nested
-/// deeper than 64 levels, and funs whose environments differ in a number.
+/// The VM compares held terms: those nested deeper than 64 levels, and funs.
 #[inline(never)]
 fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     if a.same_place(b) {
@@ -63,6 +68,7 @@ fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
             (Some(a), Some(b)) if exact => a.compare_exact(b, host().zeros_identical),
             (Some(a), Some(b)) => a.compare(b),
             _ => a.class().cmp(&b.class()).then_with(|| match (vm_word(x), vm_word(y)) {
+                _ if exact && a.class().may_hold_numbers() => (host().compare_keys)(a, b),
                 (Some(a), Some(b)) => (host().compare)(a, b),
                 _ => (host().compare_mixed)(a, b),
             }),

@@ -1,5 +1,6 @@
 //! A host for tests without a VM. Its atoms and held terms live in tables of this file.
 
+use crate::order::compare_keys;
 use crate::{
     compare, equal, hash, install, learn_identifiers, mix, Builder, Held, HeldReference, Host, IdentifierLayout,
     Retained, TermRef,
@@ -114,6 +115,10 @@ pub fn install_test_host(zeros_identical: bool) {
         atom_text: |word, out| out.extend_from_slice(atom_text(word).as_bytes()),
         zeros_identical,
         compare_mixed: |a, b| expanded(a, |a| expanded(b, |b| compare(a, b))),
+        compare_keys: |a, b| match (opaque(a), opaque(b)) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            _ => expanded(a, |a| expanded(b, |b| compare_keys(a, b))),
+        },
         identical_mixed: |a, b| expanded(a, |a| expanded(b, |b| equal(a, b))),
         foreign_pid: |word| match form(word).as_deref() {
             Some(Form::Opaque(opaque)) => {
@@ -255,6 +260,17 @@ fn expanded<R>(term: TermRef<'_>, show: impl FnOnce(TermRef<'_>) -> R) -> R {
     match form.as_deref() {
         Some(Form::Compound(builder)) => show(builder.as_key()),
         _ => show(term),
+    }
+}
+
+/// The number of an opaque term.
+fn opaque(term: TermRef<'_>) -> Option<u64> {
+    match term.view() {
+        crate::View::Held(_, held) => match form(held.term()).as_deref() {
+            Some(Form::Opaque(number)) => Some(*number),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@ use crate::layout::{binary, fun, identifier, node};
 use crate::vm::external;
 use crate::vm::{Env, Term};
 use cats_sync::slab;
-use cats_term::{HeldReference, Host, TermRef, FUN_RECORD};
+use cats_term::{HeldReference, Host, TermRef, View, FUN_RECORD, NIL};
 use rustler::sys::*;
 use std::cmp::Ordering;
 
@@ -22,6 +22,7 @@ pub fn install(env: Env) {
         atom_text,
         zeros_identical: identical(zeros.0, zeros.1),
         compare_mixed: |a, b| Workspace::new().with(a, b, compare),
+        compare_keys,
         identical_mixed: |a, b| Workspace::new().with(a, b, identical),
         foreign_pid,
         held_reference,
@@ -62,6 +63,13 @@ pub fn compare(a: Term, b: Term) -> Ordering {
 fn identical(a: Term, b: Term) -> bool {
     // SAFETY: the terms live during the call.
     unsafe { enif_is_identical(a.raw(), b.raw()) != 0 }
+}
+
+/// The VM compares the keys of maps of the same size in the order of map keys.
+fn compare_keys(a: TermRef, b: TermRef) -> Ordering {
+    let workspace = Workspace::new();
+    let map = |key| workspace.env().map(&[key], &[Term(NIL)]).expect("there is one key");
+    workspace.with(a, b, |a, b| compare(map(a), map(b)))
 }
 
 fn foreign_pid(pid: u64) -> ([u32; 2], Ordering) {
@@ -131,8 +139,12 @@ impl Workspace {
         unsafe { Env::new(self.0) }
     }
 
-    fn with<R>(&self, a: TermRef, b: TermRef, ask: fn(Term, Term) -> R) -> R {
-        let made = |term| decode::term(self.env(), term).expect("terms that were stored can be made");
+    /// What a function says of two stored terms. A held term stays where it is: the VM collects no garbage in an environment.
+    fn with<R>(&self, a: TermRef, b: TermRef, ask: impl FnOnce(Term, Term) -> R) -> R {
+        let made = |term: TermRef| match term.view() {
+            View::Held(_, held) => Term(held.term()),
+            _ => decode::term(self.env(), term).expect("terms that were stored can be made"),
+        };
         ask(made(a), made(b))
     }
 }

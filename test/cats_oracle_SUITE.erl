@@ -2,12 +2,13 @@
 %% (cats_oracle_faults.erl). CALLS (environment, 100000 by default) is the number of calls.
 -module(cats_oracle_SUITE).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, finds_every_fault/1, finds_no_difference/1,
-         keys_that_begin_alike/1, lowest_small_integer/1, elements_replace_each_other/1]).
+         keys_that_begin_alike/1, keys_of_all_shapes/1, lowest_small_integer/1, elements_replace_each_other/1]).
 
 suite() -> [{timetrap, infinity}].
 
 all() ->
-    [finds_every_fault, finds_no_difference, keys_that_begin_alike, lowest_small_integer, elements_replace_each_other].
+    [finds_every_fault, finds_no_difference, keys_that_begin_alike, keys_of_all_shapes, lowest_small_integer,
+     elements_replace_each_other].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -40,6 +41,41 @@ keys_that_begin_alike(_Config) ->
           fun(N) -> "user:" ++ lists:flatten(io_lib:format("~w", [N])) end,
           fun(N) -> {-(N * 0.5), {a_long_name, -N}} end,
           fun(N) -> [some_name, 1.0e30, <<0, 0, 255, "bytes">>, N] end]).
+
+%% Every term is a key, alone and inside others, at the borders of what is searched for without encoding it. Half of the keys are there. Each
+%% is sought as it was inserted, and as an equal term that lies elsewhere: parts of binaries become binaries of their own, for instance.
+keys_of_all_shapes(_Config) ->
+    Terms = cats_oracle_terms:all(self()),
+    Wraps = [fun(Term) -> Term end, fun(Term) -> {Term} end, fun(Term) -> {user, Term, Term} end, fun(Term) -> [a, Term] end,
+             fun(Term) -> [Term | Term] end, fun(Term) -> {{n, [Term, <<"b">>, 1.5]}, make_ref, {-1 bsl 70, Term}} end]
+        ++ [fun(Term) -> Around(Term, Length) end
+            || Length <- [1, 2, 3, 7, 8, 9, 63, 64, 65, 124, 125, 126],
+               Around <- [fun(Term, N) -> [Term | lists:seq(2, N)] end, fun(Term, N) -> list_to_tuple([Term | lists:seq(2, N)]) end]]
+        ++ [fun(Term) -> lists:foldl(fun(_, Nested) -> {Nested} end, Term, lists:seq(1, Depth)) end || Depth <- [30, 61, 62, 63, 64, 65]],
+    [begin
+         Tables = [{ets, ets:new(t, [Type])}, {cats, cats:new(t, [Type])}],
+         Keys = [Wrap(Term) || Term <- Terms],
+         {Half, _} = lists:split(length(Keys) div 2, shuffled(Keys)),
+         [true = Module:insert(Table, {Key, 1}) || {Module, Table} <- Tables, Key <- Half],
+         [begin
+              Calls = calls(Key),
+              [E, C] = [[caught(Module, Call, [Table | Arguments]) || {Call, Arguments} <- Calls] || {Module, Table} <- Tables],
+              true = E =:= C orelse error({differs, Type, Key, E, C})
+          end || Term <- shuffled(Keys), Key <- [Term, binary_to_term(term_to_binary(Term))]],
+         [E, C] = [Module:tab2list(Table) || {Module, Table} <- Tables],
+         {[], []} = {E -- C, C -- E},
+         [true = Module:delete(Table) || {Module, Table} <- Tables]
+     end || Type <- cats_test_lib:types([set, bag, duplicate_bag, ordered_set]), Wrap <- Wraps],
+    ok.
+
+calls(Key) ->
+    Calls = [{lookup, [Key]}, {member, [Key]}, {lookup_element, [Key, 2]}, {update_counter, [Key, {2, 1}]},
+             {update_element, [Key, {2, 7}]}, {update_counter, [Key, {2, 1}, {key, 1}]}, {insert_new, [{Key, 5}]},
+             {delete_object, [{Key, 5}]}, {take, [Key]}, {delete, [Key]}, {lookup, [Key]}, {insert, [{Key, 1}]}],
+    [Call || Call <- Calls, rand:uniform(3) > 1].
+
+caught(Module, Function, Arguments) ->
+    try apply(Module, Function, Arguments) catch error:badarg -> badarg end.
 
 %% When the VM converts the float -2^59 to an integer, the result does not have the usual form of that number. It is
 %% found in objects that are stored in different ways, and in an ordered_set by the float.

@@ -18,7 +18,7 @@ pub use cats_engine::hash::{View as Buckets, LOADS, STRIPS};
 pub use cats_engine::{Between, Range};
 pub use expiry::notices;
 pub use failure::{Cause, Failure};
-pub use object::schema::{OwnedKey, Probe};
+pub use object::schema::{CallersKey, OwnedKey, Probe};
 pub use object::{Object, ObjectRef, COPY_LIMIT};
 pub use operations::add::{Amount, Amounts, Increment};
 pub use operations::contention::{Seen, SizedKey};

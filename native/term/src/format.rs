@@ -681,6 +681,23 @@ impl<'a> TermRef<'a> {
         }
     }
 
+    /// Whether it is a binary of these bytes.
+    #[inline]
+    pub fn is_binary(self, bytes: &[u8]) -> bool {
+        if self.is_immediate() || self.header() != header(BINARY, bytes.len()) {
+            return self.bytes() == Some(bytes);
+        }
+        // Words are compared, because a comparison of unknown length would become a function call. Zeros follow the last byte.
+        let (whole, rest) = as_chunks(bytes);
+        // SAFETY: a binary has as many words.
+        let words = unsafe { self.data(bytes.len().div_ceil(8)) };
+        whole
+            .iter()
+            .zip(words)
+            .all(|(bytes, word)| u64::from_ne_bytes(*bytes) == *word)
+            && (rest.is_empty() || words[whole.len()] == padded(rest))
+    }
+
     /// Whether all element words of this tuple, list or map are immediates, including a list's tail.
     #[inline]
     pub fn is_flat(self) -> bool {

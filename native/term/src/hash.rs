@@ -140,14 +140,6 @@ impl Secrets {
     }
 }
 
-/// The words of a short binary that is stored elsewhere, as they would be in a block.
-#[cold]
-fn padded_words(bytes: &[u8]) -> Vec<u64> {
-    let (whole, rest) = as_chunks(bytes);
-    let whole = whole.iter().map(|bytes| u64::from_ne_bytes(*bytes));
-    whole.chain((!rest.is_empty()).then(|| padded(rest))).collect()
-}
-
 /// Absorbed before the parts of a term, so that terms of different kinds differ.
 #[derive(Clone, Copy)]
 enum Mark {
@@ -190,15 +182,7 @@ fn hash_words(mark: Mark, size: usize, words: &[u64]) -> u64 {
 /// The hash of a binary of at most [`SHORT`] bytes.
 #[inline(never)]
 fn hash_short_binary(bytes: &[u8]) -> u64 {
-    let mut words = [0; CHUNK];
-    let (whole, rest) = as_chunks(bytes);
-    for (word, bytes) in words.iter_mut().zip(whole) {
-        *word = u64::from_ne_bytes(*bytes);
-    }
-    if !rest.is_empty() {
-        words[whole.len()] = padded(rest);
-    }
-    hash_words(Mark::Bytes, bytes.len(), &words[..bytes.len().div_ceil(8)])
+    State::new().short_binary(bytes).finish()
 }
 
 #[inline(never)]
@@ -206,16 +190,19 @@ fn hash_other<const ORDERED: bool>(term: TermRef<'_>) -> u64 {
     State::new().item::<ORDERED>(term).finish()
 }
 
-/// The state of a hash. It is passed by value, so that it stays in registers.
+/// The state of a hash. It is passed by value, so that it stays in registers. Whoever absorbs the parts of a term in the order of its stored
+/// form gets the hash of that, wherever the term lies.
 #[derive(Clone, Copy)]
-struct State {
+pub struct State {
     state: u64,
     secrets: &'static Secrets,
 }
 
 impl State {
+    /// Nothing is absorbed yet.
     #[inline]
-    fn new() -> State {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> State {
         let secrets = &*SECRETS;
         State {
             state: secrets.start,
@@ -223,26 +210,29 @@ impl State {
         }
     }
 
+    /// The hash.
     #[inline]
-    fn finish(self) -> u64 {
+    pub fn finish(self) -> u64 {
         (fold(self.state ^ self.secrets.second, MULTIPLIER) & !3).max(4)
     }
 
+    /// Absorbs an immediate.
     #[inline]
-    fn word(self, word: u64) -> Self {
+    pub fn word(self, word: u64) -> Self {
         let state = fold(self.state ^ word, MULTIPLIER);
         Self { state, ..self }
     }
 
+    /// Absorbs two immediates that are neighbours.
     #[inline]
-    fn two_words(self, first: u64, second: u64) -> Self {
+    pub fn two_words(self, first: u64, second: u64) -> Self {
         let state = fold(self.state ^ first, self.secrets.second ^ second);
         Self { state, ..self }
     }
 
     /// Absorbs words that stand for nothing but themselves.
     #[inline(always)]
-    fn words(self, words: &[u64]) -> Self {
+    pub fn words(self, words: &[u64]) -> Self {
         match *words {
             [word] => self.word(word),
             [first, second] => self.two_words(first, second),
@@ -255,6 +245,67 @@ impl State {
         words
             .chunks(CHUNK)
             .fold(self, |state, chunk| state.word(state.secrets.product_of(chunk)))
+    }
+
+    /// Begins a tuple. The elements follow: by [`words`](Self::words) if all are immediates, otherwise in pairs. A pair of immediates is
+    /// absorbed by [`two_words`](Self::two_words).
+    #[inline(always)]
+    pub fn tuple(self, arity: usize) -> Self {
+        self.mark(Mark::Tuple, arity)
+    }
+
+    /// Begins a list that is not empty. If all is immediate, its tail follows and then its elements, otherwise its elements and then its
+    /// tail. Elements are as those of a tuple.
+    #[inline(always)]
+    pub fn list(self, length: usize) -> Self {
+        self.mark(Mark::List, length)
+    }
+
+    /// Absorbs a binary of at most [`SHORT`] bytes.
+    #[inline(always)]
+    pub fn short_binary(self, bytes: &[u8]) -> Self {
+        let state = self.mark(Mark::Bytes, bytes.len());
+        let (whole, rest) = as_chunks(bytes);
+        match (whole, rest) {
+            ([], []) => state,
+            ([], rest) => state.word(padded(rest)),
+            ([word], []) => state.word(u64::from_ne_bytes(*word)),
+            ([first], rest) => state.two_words(u64::from_ne_bytes(*first), padded(rest)),
+            ([first, second], []) => state.two_words(u64::from_ne_bytes(*first), u64::from_ne_bytes(*second)),
+            _ => state.padded_words(whole, rest),
+        }
+    }
+
+    /// Absorbs at most [`CHUNK`] words, the last of which may be incomplete.
+    #[inline(never)]
+    fn padded_words(self, whole: &[[u8; 8]], rest: &[u8]) -> Self {
+        let mut words = [0; CHUNK];
+        for (word, bytes) in words.iter_mut().zip(whole) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+        if !rest.is_empty() {
+            words[whole.len()] = padded(rest);
+        }
+        self.words(&words[..whole.len() + !rest.is_empty() as usize])
+    }
+
+    /// Absorbs a plain reference or an alias, with its header.
+    #[inline(always)]
+    pub fn reference(self, words: &[u64]) -> Self {
+        let state = self.mark(Mark::Reference, words.len());
+        words.iter().fold(state, |state, word| state.word(*word))
+    }
+
+    /// Absorbs an integer that is not an immediate.
+    #[inline(always)]
+    pub fn integer(self, negative: bool, digits: &[u64]) -> Self {
+        self.digits(negative, digits.iter().copied())
+    }
+
+    /// Absorbs a float exactly.
+    #[inline(always)]
+    pub fn exact_float(self, value: f64) -> Self {
+        self.float::<false>(value)
     }
 
     /// Absorbs a mark. [`word`](Self::word) or [`two_words`](Self::two_words) must follow, unless the item has no parts. The multiplication
@@ -284,14 +335,14 @@ impl State {
         match term.view() {
             View::Immediate(word) => self.word(word),
             View::Tuple(elements) => {
-                let state = self.mark(Mark::Tuple, elements.len());
+                let state = self.tuple(elements.len());
                 match !ORDERED && term.is_flat() {
                     true => state.words(elements.words()),
                     false => state.elements::<ORDERED>(elements),
                 }
             }
             View::List(list) => {
-                let state = self.mark(Mark::List, list.elements().len());
+                let state = self.list(list.elements().len());
                 match !ORDERED && term.is_flat() {
                     true => state.word(list.tail().word()).words(list.elements().words()),
                     false => state.elements::<ORDERED>(list.elements()).term::<ORDERED>(list.tail()),
@@ -299,19 +350,16 @@ impl State {
             }
             View::Map(map) => self.mark(Mark::Map, map.keys.len()).word(sum_of_pairs::<ORDERED>(map)),
             View::Float(value) => self.float::<ORDERED>(value),
-            View::Integer(integer) => self.digits(integer.negative, integer.digits.iter().copied()),
-            View::Binary(bytes) | View::SharedBinary(_, bytes) => {
-                let state = self.mark(Mark::Bytes, bytes.len());
-                match term.plain_words() {
-                    _ if bytes.len() > SHORT => state.word(rapidhash_v3_seeded(bytes, &self.secrets.bytes)),
-                    Some(words) => state.words(&words[1..]),
-                    None => state.words(&padded_words(bytes)),
-                }
-            }
-            View::Reference(words) => {
-                let state = self.mark(Mark::Reference, words.len());
-                words.iter().fold(state, |state, word| state.word(*word))
-            }
+            View::Integer(integer) => self.integer(integer.negative, integer.digits),
+            View::Binary(bytes) | View::SharedBinary(_, bytes) if bytes.len() > SHORT => self
+                .mark(Mark::Bytes, bytes.len())
+                .word(rapidhash_v3_seeded(bytes, &self.secrets.bytes)),
+            View::Binary(bytes) | View::SharedBinary(_, bytes) => match term.plain_words() {
+                // Whole words are read faster than bytes.
+                Some(words) => self.mark(Mark::Bytes, bytes.len()).words(&words[1..]),
+                None => self.short_binary(bytes),
+            },
+            View::Reference(words) => self.reference(words),
             // As for held terms, the environment may contain numbers that are equal under `==`.
             View::Fun(_) if ORDERED => self.mark(Mark::Held, Class::Fun as usize),
             View::Fun(Fun { env, words, .. }) => self.fun(words, env),

@@ -26,7 +26,7 @@ pub use format::{
     is_immediate, small, vm_word_at, Class, Elements, Fun, Integer, List, Map, Shared, TermRef, View, ALIAS, BOTTOM,
     FUN_RECORD, MAX_ARITY, NIL, PLAIN_REFERENCE, TOP,
 };
-pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_of_part, key_word_ordered, mix};
+pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_of_part, key_word_ordered, mix, State as HashState};
 pub use host::{install, Held, Host, Retained};
 pub use identifier::{learn_identifiers, HeldReference, IdentifierLayout};
 pub use in_place::{ChangingRef, NewElement, Rebuilt, Scratch, State, CHANGING_LIMIT, SCRATCH_WORDS};

@@ -41,6 +41,7 @@ pub mod update;
 pub mod write;
 
 use crate::decode;
+use crate::encode::callers_key::Callers;
 use crate::encode::{self, check_words, fits, SCHEDULER_WORDS};
 use crate::entry::failure::Failure;
 use crate::layout;
@@ -350,7 +351,32 @@ fn with_built_probe<R>(
     key: Term,
     f: impl FnOnce(&Probe<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
-    with_built_key(env, key, |key| f(&table.probe(key.term)))
+    with_callers_key(env, table, key, |probe, _| f(probe))
+}
+
+/// Lends the probe for a key, not an immediate, in this table. And whether the caller's term may replace a copy of an exactly equal stored
+/// key in a result. Where possible, the key is not brought into stored form.
+#[inline(always)]
+fn with_callers_key<R>(
+    env: Env,
+    table: &Table,
+    key: Term,
+    f: impl FnOnce(&Probe<'_>, bool) -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let (mut callers, mut builder) = (Callers::new(env, key), None);
+    let in_place = match layout::is_known() && table.kind() != cats_table::Kind::OrderedSet {
+        // SAFETY: the layout of terms is known, and the key belongs to the environment.
+        true => unsafe { callers.probe() },
+        false => None,
+    };
+    let (probe, may_stand) = match in_place {
+        Some(probe) => (probe, true),
+        None => {
+            let built = built_key(env, key, callers.room(), &mut builder, |room| Builder::within(room))?;
+            (table.probe(built.term), built.may_stand)
+        }
+    };
+    f(&probe, may_stand)
 }
 
 /// A key in stored form that is not an immediate.

@@ -20,9 +20,8 @@ pub(super) fn lookup_key(env: Env, handle: Handle<'_>, key: Term) -> Result<Term
 
 #[inline(never)]
 fn lookup_built(env: Env, handle: Handle<'_>, key: Term) -> Result<Term, Failure> {
-    with_built_key(env, key, |built| {
-        let probe = handle.table().probe(built.term);
-        lookup_probe(env, handle, &probe, built.may_stand.then_some(key))
+    with_callers_key(env, handle.table(), key, |probe, may_stand| {
+        lookup_probe(env, handle, probe, may_stand.then_some(key))
     })
 }
 

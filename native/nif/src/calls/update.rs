@@ -107,8 +107,8 @@ fn counter_by_other_key(
     ops: Term,
     default: Option<Term>,
 ) -> Result<Term, Failure> {
-    with_built_key(env, key, |key| {
-        counter_of(env, handle, handle.table().probe(key.term), ops, default)
+    with_callers_key(env, handle.table(), key, |probe, _| {
+        counter_of(env, handle, *probe, ops, default)
     })
 }
 
@@ -380,8 +380,8 @@ fn change_by_other_key(
     ops: Term,
     default: Option<Term>,
 ) -> Result<Term, Failure> {
-    with_built_key(env, key, |key| {
-        change_of(env, handle, handle.table().probe(key.term), ops, default)
+    with_callers_key(env, handle.table(), key, |probe, _| {
+        change_of(env, handle, *probe, ops, default)
     })
 }
 

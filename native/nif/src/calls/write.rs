@@ -148,7 +148,7 @@ pub fn delete_key(env: Env, &[table, key]: &[Term; 2]) -> Result<Term, Failure> 
 fn delete_built(env: Env, table: Term, key: Term) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, DELETE)?;
-    with_built_key(env, key, |key| Ok(handle.delete(&handle.table().probe(key.term))?))?;
+    with_callers_key(env, handle.table(), key, |probe, _| Ok(handle.delete(probe)?))?;
     wake(env);
     Ok(atoms::true_())
 }

@@ -4,6 +4,7 @@
 //! A tuple of immediates needs neither: [`immediates`] gives its elements as they are in the process, and
 //! `cats_term::Block::flat` copies them.
 
+pub mod callers_key;
 pub mod fast;
 
 use crate::entry::failure::Failure;

@@ -1,5 +1,7 @@
 //! Native functions for the tests of this crate.
 
+use crate::calls::bad;
+use crate::encode::callers_key::Callers;
 use crate::entry::failure::Failure;
 use crate::layout::{binary, fun};
 use crate::vm::atoms;
@@ -10,6 +12,7 @@ use crate::{decode, encode, held, layout};
 use cats_sync::epoch;
 use cats_sync::facade::{AtomicPtr, Ordering};
 use cats_sync::slab;
+use cats_table::CallersKey;
 use cats_term::{Block, BlockRef, Builder};
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -120,11 +123,20 @@ pub fn compare(env: Env, terms: &[Term; 2]) -> Result<Term, Failure> {
     Ok(env.integer(order as i64))
 }
 
-/// Whether the terms are exactly the same.
+/// Whether the terms are exactly the same. Fails if a search by the second one, where the caller has it, goes wrong: by another hash than
+/// that of its stored form, or by another result of the comparison with the first one.
 pub fn equal(env: Env, terms: &[Term; 2]) -> Result<Term, Failure> {
     with_two(env, terms, |a, b| {
-        atoms::boolean(cats_term::equal(a.as_key(), b.as_key()))
-    })
+        let equal = cats_term::equal(a.as_key(), b.as_key());
+        let key = Callers::new(env, terms[1]);
+        let is_known = layout::is_known() && !terms[1].is_immediate();
+        // SAFETY: the layout of terms is known, and this term belongs to the environment.
+        let is_right = match is_known.then(|| unsafe { key.probe() }).flatten() {
+            Some(probe) => probe.word() == cats_term::key_word(b.as_key()) && key.is(a.as_key()) == equal,
+            None => true,
+        };
+        is_right.then(|| atoms::boolean(equal)).ok_or_else(bad)
+    })?
 }
 
 /// The beginning of the term's normalized key.

@@ -14,7 +14,22 @@ use std::cmp::Ordering;
 #[derive(Clone, Copy)]
 pub struct Probe<'a> {
     word: u64,
-    term: TermRef<'a>,
+    key: Key<'a>,
+}
+
+#[derive(Clone, Copy)]
+enum Key<'a> {
+    Stored(TermRef<'a>),
+    Callers(&'a dyn CallersKey),
+}
+
+/// A key where the caller has it, not in stored form. It is compared with few stored keys, usually with one, so a stored form would cost more
+/// than it saves. One thread at a time uses it.
+pub trait CallersKey {
+    /// Whether a stored key is exactly the same.
+    fn is(&self, stored: TermRef<'_>) -> bool;
+    /// The key in stored form, which is made when it is asked for.
+    fn term(&self) -> TermRef<'_>;
 }
 
 impl<'a> Probe<'a> {
@@ -23,7 +38,7 @@ impl<'a> Probe<'a> {
     pub fn exact(term: TermRef<'a>) -> Self {
         Self {
             word: key_word(term),
-            term,
+            key: Key::Stored(term),
         }
     }
 
@@ -31,7 +46,17 @@ impl<'a> Probe<'a> {
     #[inline]
     pub(crate) fn known(term: TermRef<'a>, word: u64) -> Self {
         debug_assert_eq!(word, key_word(term));
-        Self { word, term }
+        Self::of_entry(term, word)
+    }
+
+    /// A probe for a key where the caller has it, in a table that compares keys exactly. `word` is its key word.
+    #[inline]
+    pub fn callers(key: &'a dyn CallersKey, word: u64) -> Self {
+        debug_assert_eq!(word, key_word(key.term()));
+        Self {
+            word,
+            key: Key::Callers(key),
+        }
     }
 
     /// A probe for a table whose keys are in term order.
@@ -39,14 +64,14 @@ impl<'a> Probe<'a> {
     pub fn ordered(term: TermRef<'a>) -> Self {
         Self {
             word: key_word_ordered(term),
-            term,
+            key: Key::Stored(term),
         }
     }
 
     /// A probe for the end of a range in a table whose keys are in term order. Its key word is that of no entry. So it is only compared, and
     /// need not be hashed.
     pub(crate) fn end(term: TermRef<'a>) -> Self {
-        Self { word: 0, term }
+        Self::of_entry(term, 0)
     }
 
     /// The probe for the key of a stored entry. `None` if its words cannot belong together.
@@ -54,16 +79,15 @@ impl<'a> Probe<'a> {
     /// # Safety
     /// As for [`stored_key`].
     pub(crate) unsafe fn stored(entry: Entry, key: usize) -> Option<Self> {
-        Some(Self {
-            word: entry.key,
-            // SAFETY: as the caller promises.
-            term: unsafe { stored_key(entry, key) }?,
-        })
+        // SAFETY: as the caller promises.
+        Some(Self::of_entry(unsafe { stored_key(entry, key) }?, entry.key))
     }
 
     /// The probe for the key of an entry, which is this term.
+    #[inline]
     pub(crate) fn of_entry(term: TermRef<'a>, word: u64) -> Self {
-        Self { word, term }
+        let key = Key::Stored(term);
+        Self { word, key }
     }
 
     #[inline]
@@ -73,7 +97,19 @@ impl<'a> Probe<'a> {
 
     #[inline]
     pub fn term(&self) -> TermRef<'a> {
-        self.term
+        match self.key {
+            Key::Stored(term) => term,
+            Key::Callers(key) => key.term(),
+        }
+    }
+
+    /// Whether a stored key is exactly the same.
+    #[inline]
+    fn is(&self, stored: TermRef<'_>) -> bool {
+        match self.key {
+            Key::Stored(term) => equal(term, stored),
+            Key::Callers(key) => key.is(stored),
+        }
     }
 
     /// The same probe with the lifetime that engines expect. An engine uses it only during one call.
@@ -142,12 +178,12 @@ impl Schema for Exact {
     #[inline]
     unsafe fn matches(&self, probe: &Self::Probe, entry: Entry) -> bool {
         // SAFETY: as the caller promises.
-        unsafe { stored_key(entry, self.key) }.is_some_and(|key| equal(probe.term, key))
+        unsafe { stored_key(entry, self.key) }.is_some_and(|key| probe.is(key))
     }
 
     unsafe fn compare_colliding(&self, probe: &Self::Probe, entry: Entry) -> Ordering {
         // SAFETY: as the caller promises.
-        unsafe { stored_key(entry, self.key) }.map_or(Ordering::Greater, |key| exact_order(probe.term, key))
+        unsafe { stored_key(entry, self.key) }.map_or(Ordering::Greater, |key| exact_order(probe.term(), key))
     }
 
     unsafe fn compare_colliding_entries(&self, a: Entry, b: Entry) -> Ordering {
@@ -222,7 +258,7 @@ impl Schema for Ordered {
             return false;
         };
         // Nearly always they are exactly the same, and that is faster to find out.
-        equal(probe.term, key) || compare(probe.term, key).is_eq()
+        equal(probe.term(), key) || compare(probe.term(), key).is_eq()
     }
 
     unsafe fn compare_colliding(&self, probe: &Self::Probe, entry: Entry) -> Ordering {
@@ -249,7 +285,7 @@ impl OrderedSchema for Ordered {
     }
 
     fn own_probe(&self, probe: &Self::Probe) -> OwnedKey {
-        OwnedKey::new(probe.term)
+        OwnedKey::new(probe.term())
     }
 
     fn key_bytes(&self, key: &OwnedKey) -> usize {
@@ -264,7 +300,7 @@ impl OrderedSchema for Ordered {
     #[inline]
     unsafe fn compare(&self, probe: &Self::Probe, entry: Entry) -> Ordering {
         // SAFETY: as the caller promises.
-        unsafe { stored_key(entry, self.key) }.map_or(Ordering::Greater, |key| compare(probe.term, key))
+        unsafe { stored_key(entry, self.key) }.map_or(Ordering::Greater, |key| compare(probe.term(), key))
     }
 
     #[inline]
@@ -277,21 +313,21 @@ impl OrderedSchema for Ordered {
     }
 
     fn compare_probes(&self, a: &Self::Probe, b: &Self::Probe) -> Ordering {
-        compare(a.term, b.term)
+        compare(a.term(), b.term())
     }
 
     #[inline]
     fn head(&self, probe: &Self::Probe, skip: usize) -> u64 {
-        head(probe.term, skip)
+        head(probe.term(), skip)
     }
 
     #[inline]
     fn has_quick_heads(&self, probe: &Self::Probe) -> bool {
-        !probe.term.is_list() && probe.term.as_tuple().is_none()
+        !probe.term().is_list() && probe.term().as_tuple().is_none()
     }
 
     fn heads(&self, probe: &Self::Probe, skip: usize, out: &mut [u64]) {
-        heads(probe.term, skip, out)
+        heads(probe.term(), skip, out)
     }
 
     #[inline]

@@ -16,7 +16,7 @@ use std::cmp::Ordering;
 pub use cats_sync::Busy;
 pub use cats_term::{hash_of, mix};
 pub use shared::mark::{HeldPlace, Mark};
-pub use shared::trail::Trail;
+pub use shared::trail::{Origin, Trail};
 pub use structures::{avl, ca, ca_tree, hash, linear_hash, skip_list, std_hash};
 
 /// What an engine stores for a key.
@@ -193,6 +193,15 @@ pub trait OrderedSchema: Schema {
     /// # Safety
     /// As for [`Schema::matches`].
     unsafe fn entry_head(&self, entry: Entry, skip: usize) -> u64;
+
+    /// A number that stands for the probe's key, if there is one. Such numbers order as their keys do.
+    fn number(&self, _probe: &Self::Probe) -> Option<i64> {
+        None
+    }
+    /// The [`number`](Self::number) of a key, from its key word alone. `None` for any other word, and for 0.
+    fn number_of_word(&self, _word: u64) -> Option<i64> {
+        None
+    }
 }
 
 /// What a closure, run under an engine's lock, decides about the key's place.
@@ -362,9 +371,10 @@ pub trait Engine<S: Schema>: Send + Sync {
         self.next(guard, after, look)
     }
 
-    /// Goes one step along a trail, downwards if `down`. `is_here` must accept the entry of the last step.
+    /// Goes one step along a trail, downwards if `down`. `is_here` must accept the place where it starts. An engine asks
+    /// for the entry of the last step, and may ask for the key from which that step started.
     ///
-    /// Calls `look` as [`next`](Self::next) or [`prev`](OrderedEngine::prev) of that entry's key would. Returns `None`,
+    /// Calls `look` as [`next`](Self::next) or [`prev`](OrderedEngine::prev) of that key would. Returns `None`,
     /// and does nothing, if the trail ends or the structure has changed there. Then the caller must use `next` or
     /// `prev`.
     fn follow<R>(
@@ -372,7 +382,7 @@ pub trait Engine<S: Schema>: Send + Sync {
         _guard: &Guard,
         _trail: &mut Trail,
         _down: bool,
-        _is_here: impl FnOnce(Entry) -> bool,
+        _is_here: impl Fn(Origin) -> bool,
         _look: impl FnMut(Option<Entry>) -> R,
     ) -> Option<R> {
         None

@@ -285,6 +285,12 @@ pub fn small(value: i64) -> Option<u64> {
     (word as i64 >> 4 == value).then_some(word)
 }
 
+/// The value of a small integer's word. `None` if it is another word, such as a key word that is a hash.
+#[inline]
+pub fn small_value(word: u64) -> Option<i64> {
+    (word & SMALL == SMALL).then_some(word as i64 >> 4)
+}
+
 /// The word of a value that is known to fit a small integer.
 #[inline]
 pub(crate) fn small_word(value: i64) -> u64 {
@@ -436,7 +442,7 @@ impl<'a> TermRef<'a> {
     /// The value of a small integer.
     #[inline]
     pub fn small(self) -> Option<i64> {
-        (self.word & 0xf == 0xf).then_some(self.word as i64 >> 4)
+        small_value(self.word)
     }
 
     /// Whether it is an immediate that does not belong to the [shape](crate::BlockRef::shape) of its block: a small integer, a local pid or a

@@ -23,8 +23,8 @@ pub use block::{block_weight, bytes_of, Block, BlockRef, CountedBinary, CountedF
 pub use builder::{Builder, Item, Room};
 pub use equal::{equal, equal_elements};
 pub use format::{
-    is_immediate, small, vm_word_at, Class, Elements, Fun, Integer, List, Map, Shared, TermRef, View, ALIAS, BOTTOM,
-    FUN_RECORD, MAX_ARITY, NIL, PLAIN_REFERENCE, TOP,
+    is_immediate, small, small_value, vm_word_at, Class, Elements, Fun, Integer, List, Map, Shared, TermRef, View,
+    ALIAS, BOTTOM, FUN_RECORD, MAX_ARITY, NIL, PLAIN_REFERENCE, TOP,
 };
 pub use hash::{hash, hash_of, hash_ordered, key_word, key_word_of_part, key_word_ordered, mix, State as HashState};
 pub use host::{install, Held, Host, Retained};

@@ -14,6 +14,16 @@ use std::ptr;
 /// Entries that are copied at once.
 pub(crate) const RUN: usize = 8;
 
+/// Where a step along a trail may start.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin {
+    /// At the entry that the last step came to.
+    Entry(Entry),
+    /// At the key with this key word, if it is an immediate. The last step started there, so this one comes to the same
+    /// entry.
+    Word(u64),
+}
+
 /// A node to which a trail will come next, with the fields that the trail will take from it.
 #[derive(Clone, Copy)]
 pub(crate) struct Beyond {
@@ -37,6 +47,8 @@ pub struct Trail {
     /// The node beyond the bound, once it has been found.
     pub(crate) beyond: Option<Beyond>,
     down: bool,
+    /// The key word from which a search in the node led to the first entry of the run, or 0.
+    from: u64,
     /// For the user of the trail, to number the places. An engine does not use it.
     pub number: u64,
     at: usize,
@@ -57,6 +69,7 @@ impl Trail {
             note: 0,
             beyond: None,
             down: false,
+            from: 0,
             number: 0,
             at: 0,
             len: 0,
@@ -71,13 +84,13 @@ impl Trail {
     }
 
     /// Starts at an entry that a step reached. The entry is in the node with this lock and token, which was valid after
-    /// `epoch` was the guard's.
+    /// `epoch` was the guard's. `from` is the key word from which a search in that node led there, or 0.
     #[inline]
     pub(crate) fn begin<E>(
         &mut self,
         engine: &E,
         epoch: u64,
-        down: bool,
+        (down, from): (bool, u64),
         (lock, token): (&VersionLock, u64),
         entry: Entry,
     ) {
@@ -85,6 +98,7 @@ impl Trail {
         self.epoch = epoch;
         self.down = down;
         self.lead(entry, (lock, token));
+        self.from = from;
     }
 
     /// Goes on to an entry in another node, which is valid in the trail's epoch.
@@ -92,6 +106,7 @@ impl Trail {
     pub(crate) fn lead(&mut self, entry: Entry, (lock, token): (&VersionLock, u64)) {
         (self.lock, self.token) = (lock, token);
         (self.at, self.len) = (0, 1);
+        self.from = 0;
         self.run[0] = entry;
     }
 
@@ -102,6 +117,16 @@ impl Trail {
         let valid =
             ptr::eq(self.engine, ptr::from_ref(engine).cast()) && self.down == down && self.epoch == guard.epoch();
         valid.then(|| self.run[self.at])
+    }
+
+    /// The key word from which a search in the present node led to the present entry, or 0. Call [`here`](Self::here)
+    /// first.
+    #[inline]
+    pub(crate) fn from(&self) -> u64 {
+        match self.at {
+            0 => self.from,
+            _ => 0,
+        }
     }
 
     /// The next entry of the run.
@@ -134,11 +159,19 @@ impl Trail {
         })
     }
 
+    /// Calls `look` with the entry of the last step once more, if the node is unchanged. `here` must be that entry.
+    #[inline(always)]
+    pub(crate) fn repeat<R>(&self, here: Entry, look: &mut impl FnMut(Option<Entry>) -> R) -> Option<R> {
+        let result = look(Some(here));
+        self.holds().then_some(result)
+    }
+
     /// Copies the entries behind the present one into the run, as many as fit.
     #[inline]
     pub(crate) fn extend(&mut self, entries: impl Iterator<Item = Entry>) {
         self.run[0] = self.run[self.at];
         (self.at, self.len) = (0, 1);
+        self.from = 0;
         for (place, entry) in self.run[1..].iter_mut().zip(entries) {
             *place = entry;
             self.len += 1;

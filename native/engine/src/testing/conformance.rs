@@ -4,7 +4,9 @@
 //! uses `ordered_suite!`. Keys are numbers. The number decides whether its key is an immediate, a hashed key, or a key
 //! that shares its hash with others. Values contain a check, so that a torn read is detected.
 
-use crate::{hash_of, mix, Busy, Detached, Engine, Entry, OrderedEngine, OrderedSchema, Range, Schema, Step, Trail};
+use crate::{
+    hash_of, mix, Busy, Detached, Engine, Entry, OrderedEngine, OrderedSchema, Origin, Range, Schema, Step, Trail,
+};
 use cats_sync::epoch::{self, Guard};
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -189,6 +191,12 @@ impl OrderedSchema for TestSchema {
     unsafe fn entry_head(&self, entry: Entry, skip: usize) -> u64 {
         head(number(entry), skip)
     }
+    fn number(&self, probe: &TestKey) -> Option<i64> {
+        self.number_of_word(probe.word)
+    }
+    fn number_of_word(&self, word: u64) -> Option<i64> {
+        (word & 3 == 3).then_some((word >> 4) as i64)
+    }
 }
 
 /// Repeats a call until the result is not `Busy`.
@@ -312,8 +320,11 @@ impl<E: Engine<TestSchema>> Map<E> {
     }
 
     fn follow(&self, guard: &Guard, from: Option<u64>, down: bool) -> Option<Option<Option<(u64, u32)>>> {
-        let is_here = |entry| whole(entry).0 == from.expect("asked for");
-        from?;
+        let from = from?;
+        let is_here = |origin| match origin {
+            Origin::Entry(entry) => whole(entry).0 == from,
+            Origin::Word(word) => word & 3 == 3 && word == TestKey::new(from).word,
+        };
         TRAIL.with_borrow_mut(|trail| self.0.follow(guard, trail, down, is_here, |found| found.map(decode)))
     }
 
@@ -548,24 +559,36 @@ pub fn ordered_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
     });
 }
 
-/// Tests walks in both directions, with changes during the walk, against a map of the standard library.
+/// Tests walks in both directions, with changes during the walk and steps made again, against a map of the standard
+/// library.
 pub fn walk_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
-    let steps = prop::collection::vec((any::<bool>(), 0..20usize), 100);
+    let steps = prop::collection::vec((any::<bool>(), 0..20usize, any::<[bool; 2]>()), 100);
     proptest!(cases(100), |(ops in ops(), steps in steps)| {
         let (map, mut model) = (Map(make()), BTreeMap::new());
+        let step = |model: &BTreeMap<u64, u32>, at: Option<u64>, down: bool| {
+            let expected = match (at, down) {
+                (None, false) => model.keys().next(),
+                (None, true) => model.keys().next_back(),
+                (Some(n), false) => model.range(n + 1..).map(|(k, _)| k).next(),
+                (Some(n), true) => model.range(..n).map(|(k, _)| k).next_back(),
+            };
+            let found = if down { map.prev(at) } else { map.next(at) };
+            prop_assert_eq!(found, expected.map(|k| (*k, model[k])));
+            Ok(found.map(|found| found.0))
+        };
         let mut at = None;
-        for (op, (down, count)) in ops.into_iter().zip(steps.into_iter().cycle()) {
+        let mut last = (None, false);
+        for (op, (down, count, [after_change, after_step])) in ops.into_iter().zip(steps.into_iter().cycle()) {
             run(&map, &mut model, op);
+            if after_change {
+                step(&model, last.0, last.1)?;
+            }
             for _ in 0..count {
-                let expected = match (at, down) {
-                    (None, false) => model.keys().next(),
-                    (None, true) => model.keys().next_back(),
-                    (Some(n), false) => model.range(n + 1..).map(|(k, _)| k).next(),
-                    (Some(n), true) => model.range(..n).map(|(k, _)| k).next_back(),
-                };
-                let found = if down { map.prev(at) } else { map.next(at) };
-                prop_assert_eq!(found, expected.map(|k| (*k, model[k])));
-                at = found.map(|found| found.0);
+                last = (at, down);
+                at = step(&model, at, down)?;
+                if after_step {
+                    prop_assert_eq!(step(&model, last.0, down)?, at);
+                }
             }
         }
     });
@@ -887,6 +910,12 @@ impl OrderedSchema for Numbers {
     }
     unsafe fn entry_head(&self, entry: Entry, skip: usize) -> u64 {
         self.head(&(value(entry), false), skip)
+    }
+    fn number(&self, probe: &Number) -> Option<i64> {
+        self.number_of_word(self.word(probe))
+    }
+    fn number_of_word(&self, word: u64) -> Option<i64> {
+        (word & 3 == 3).then_some((word >> 4) as i64)
     }
 }
 

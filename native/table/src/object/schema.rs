@@ -6,7 +6,8 @@ use crate::object::{is_block, is_group, key_of, referent, ObjectRef};
 use cats_engine::{Entry, OrderedSchema, Schema};
 use cats_sync::slab;
 use cats_term::{
-    compare, equal, equal_elements, hash, head, heads, key_word, key_word_ordered, mix, Block, Builder, Room, TermRef,
+    compare, equal, equal_elements, hash, head, heads, key_word, key_word_ordered, mix, small_value, Block, Builder,
+    Room, TermRef,
 };
 use std::cmp::Ordering;
 
@@ -334,6 +335,16 @@ impl OrderedSchema for Ordered {
     unsafe fn entry_head(&self, entry: Entry, skip: usize) -> u64 {
         // SAFETY: as the caller promises.
         unsafe { stored_key(entry, self.key) }.map_or(0, |key| head(key, skip))
+    }
+
+    #[inline]
+    fn number(&self, probe: &Self::Probe) -> Option<i64> {
+        probe.term().small()
+    }
+
+    #[inline]
+    fn number_of_word(&self, word: u64) -> Option<i64> {
+        small_value(word)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::operations::lookup::{Objects, GROUP_LIMIT};
 use crate::table::options::Kind;
 use crate::table::store::Store;
 use crate::table::Handle;
-use cats_engine::{Entry, Trail};
+use cats_engine::{Entry, Origin, Trail};
 use cats_sync::facade::{AtomicU64, Ordering};
 use cats_term::{Scratch, TermRef};
 use std::cell::RefCell;
@@ -74,7 +74,9 @@ impl<'g> Handle<'g> {
     /// Inlined, because otherwise the result would pass through memory.
     #[inline(always)]
     pub fn step(self, from: Option<&Probe<'_>>, direction: Direction) -> Result<Option<TermRef<'g>>, Failure> {
-        let found = self.step_with(from, direction, first_of)?;
+        // Captured, because a result as large would pass through memory.
+        let mut found = None;
+        self.step_with(from, direction, |entry| found = first_of(entry))?;
         Ok(self.found_key(found))
     }
 
@@ -83,11 +85,14 @@ impl<'g> Handle<'g> {
     #[inline(always)]
     pub fn step_along(
         self,
-        is_key: impl FnOnce(TermRef<'g>) -> bool,
+        is_key: impl Fn(TermRef<'g>) -> bool,
         direction: Direction,
     ) -> Result<Option<Option<TermRef<'g>>>, Failure> {
-        let found = self.follow(self.at_key(is_key), UNNUMBERED, direction, first_of)?;
-        Ok(found.map(|found| self.found_key(found)))
+        let mut found = None;
+        let along = self.follow(self.at_key(is_key), UNNUMBERED, direction, |entry| {
+            found = first_of(entry)
+        })?;
+        Ok(along.map(|()| self.found_key(found)))
     }
 
     #[inline]
@@ -112,7 +117,7 @@ impl<'g> Handle<'g> {
     #[inline(always)]
     pub fn step_get_along<'o>(
         self,
-        is_key: impl FnOnce(TermRef<'g>) -> bool,
+        is_key: impl Fn(TermRef<'g>) -> bool,
         direction: Direction,
         patient: impl FnOnce() -> bool,
         scratch: &'o mut Scratch,
@@ -147,14 +152,14 @@ impl<'g> Handle<'g> {
         'g: 'o,
     {
         // After a multiple of `NUMBERS`, the numbers of another trail begin.
-        let is_here = |at, _| at == number && number % NUMBERS != 0;
+        let is_here = |at, origin| matches!(origin, Origin::Entry(_)) && at == number && number % NUMBERS != 0;
         self.step_get(is_here, number.wrapping_add(1), direction, patient, scratch)
     }
 
     #[inline(always)]
     fn step_get<'o>(
         self,
-        is_here: impl FnOnce(u64, Entry) -> bool,
+        is_here: impl Fn(u64, Origin) -> bool,
         number: u64,
         direction: Direction,
         patient: impl FnOnce() -> bool,
@@ -193,17 +198,20 @@ impl<'g> Handle<'g> {
 
     /// A function that says whether a place of a trail is that of a key.
     #[inline(always)]
-    fn at_key<F: FnOnce(TermRef<'g>) -> bool>(self, is_key: F) -> impl FnOnce(u64, Entry) -> bool + use<'g, F> {
-        // SAFETY: a trail shows only entries that were valid in this epoch.
-        move |_, entry| unsafe { stored_key(entry, self.table.key()) }.is_some_and(is_key)
+    fn at_key<F: Fn(TermRef<'g>) -> bool>(self, is_key: F) -> impl Fn(u64, Origin) -> bool + use<'g, F> {
+        move |_, origin| match origin {
+            // SAFETY: a trail shows only entries that were valid in this epoch.
+            Origin::Entry(entry) => unsafe { stored_key(entry, self.table.key()) }.is_some_and(&is_key),
+            Origin::Word(word) => word & 3 == 3 && is_key(TermRef::immediate(word)),
+        }
     }
 
-    /// Goes one step along the trail, to a place that gets this number. `is_here` gets the number and the entry of the trail's place, and
-    /// says whether to start from there.
+    /// Goes one step along the trail, to a place that gets this number. `is_here` gets the number of the trail's place, and says whether
+    /// to start from there.
     #[inline(always)]
     fn follow<R>(
         self,
-        is_here: impl FnOnce(u64, Entry) -> bool,
+        is_here: impl Fn(u64, Origin) -> bool,
         number: u64,
         direction: Direction,
         look: impl FnMut(Option<Entry>) -> R,
@@ -212,7 +220,7 @@ impl<'g> Handle<'g> {
         let result = with_trail(store, |trail| {
             let at = trail.number;
             let down = direction == Direction::Down;
-            let result = store.follow(self.guard, trail, down, |entry| is_here(at, entry), look)?;
+            let result = store.follow(self.guard, trail, down, |origin| is_here(at, origin), look)?;
             trail.number = number;
             Some(result)
         });

@@ -34,7 +34,8 @@ mod walk;
 
 use crate::shared::line::{self, wide};
 use crate::{
-    hash_of, Busy, Cursor, Engine, Entry, Locked, Mark, Marked, OrderedEngine, OrderedSchema, Range, Step, Trail,
+    hash_of, Busy, Cursor, Engine, Entry, Locked, Mark, Marked, OrderedEngine, OrderedSchema, Origin, Range, Step,
+    Trail,
 };
 use base::{Base, GRAVITY, GRAVITY_SAMPLING, SAMPLING};
 use cats_sync::epoch::Guard;
@@ -738,7 +739,7 @@ impl<S: OrderedSchema> Engine<S> for Ca<S> {
         guard: &Guard,
         trail: &mut Trail,
         down: bool,
-        is_here: impl FnOnce(Entry) -> bool,
+        is_here: impl Fn(Origin) -> bool,
         look: impl FnMut(Option<Entry>) -> R,
     ) -> Option<R> {
         self.step_along(guard, trail, down, is_here, look)

@@ -113,7 +113,6 @@ fn moves_across_base_nodes_beside_joins() {
 /// Walks from one of two leaves to the other, which begins with 12, concurrent with the tasks. At first both are under
 /// one base node. At every instant one of 10 and 12 is present, and one of 9 and 11.
 fn steps_across(prepare: fn(&Table), tasks: &'static [Task]) {
-    const NUMBERS: &[u64] = &[0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21];
     const UP: Task = |table| {
         let next = |&last: &u64| table.next(Some(last)).map(|(next, _)| next);
         let numbers: Vec<u64> = std::iter::successors(Some(5), next).collect();
@@ -125,16 +124,7 @@ fn steps_across(prepare: fn(&Table), tasks: &'static [Task]) {
         assert!(!has_steps(&numbers, &[[13, 9], [12, 8], [9, 5]]), "{numbers:?}");
     };
     for walk in [UP, DOWN] {
-        explore(move || {
-            let table: Table = Map(Ca::with_thresholds(TestSchema, CALM));
-            NUMBERS.iter().for_each(|&number| table.put(number, 1));
-            split(&table, 0);
-            join(&table, 0);
-            prepare(&table);
-            let table = Arc::new(table);
-            together(&table, &[tasks, &[walk]].concat());
-            check(&table.0);
-        });
+        across(prepare, &[tasks, &[walk]].concat());
     }
 }
 
@@ -144,6 +134,54 @@ fn has_steps(numbers: &[u64], steps: &[[u64; 2]]) -> bool {
 
 fn exchange(table: &Table, pair: [u64; 2]) {
     table.change_many(&pair, |values| values.swap(0, 1));
+}
+
+/// Runs tasks concurrently on two leaves under one base node. The second one begins with 12.
+fn across(prepare: fn(&Table), tasks: &[Task]) {
+    const NUMBERS: &[u64] = &[0, 1, 4, 5, 8, 9, 12, 13, 16, 17, 20, 21];
+    let tasks = tasks.to_vec();
+    explore(move || {
+        let table: Table = Map(Ca::with_thresholds(TestSchema, CALM));
+        NUMBERS.iter().for_each(|&number| table.put(number, 1));
+        split(&table, 0);
+        join(&table, 0);
+        prepare(&table);
+        let table = Arc::new(table);
+        together(&table, &tasks);
+        check(&table.0);
+    });
+}
+
+/// A search finds nothing in the leaf of its key, and goes on in the other one. The entry there moves to the first leaf.
+#[test]
+fn search_across_beside_a_move() {
+    const UP: Task = |table| {
+        let found = table.next(Some(9)).expect("always one above").0;
+        assert!([10, 12].contains(&found), "{found}");
+    };
+    const DOWN: Task = |table| {
+        let found = table.prev(Some(13)).expect("always one below").0;
+        assert!([10, 12].contains(&found), "{found}");
+    };
+    for search in [UP, DOWN] {
+        across(|_| (), &[|table| exchange(table, [12, 10]), search]);
+        across(
+            |table| exchange(table, [12, 10]),
+            &[|table| exchange(table, [12, 10]), search],
+        );
+    }
+}
+
+/// A step is made again from the trail, while the entry that it came to moves to another leaf.
+#[test]
+fn repeated_step_beside_a_move() {
+    const REPEAT: Task = |table| {
+        table.next(Some(8));
+        let gone = table.get(9).is_none();
+        let found = table.next(Some(8)).expect("always one above").0;
+        assert!(found == 12 || found == 9 && !gone, "{found}");
+    };
+    across(|_| (), &[|table| exchange(table, [9, 14]), REPEAT]);
 }
 
 /// The next entry moves from the leaf ahead to the leaf of the trail.

@@ -13,7 +13,7 @@ use super::leaf::{Held, Info, Leaf, Torn};
 use super::route::Route;
 use super::structure::Turn;
 use super::{Ca, Position, Query, ATTEMPTS, PATIENCE};
-use crate::shared::trail::{Beyond, Trail, RUN};
+use crate::shared::trail::{Beyond, Origin, Trail, RUN};
 use crate::{Busy, Entry, Mark, OrderedSchema, Range};
 use cats_sync::epoch::Guard;
 use std::ptr::NonNull;
@@ -33,6 +33,19 @@ pub(super) enum Target<'q, 'a, S: OrderedSchema> {
     At(&'q Query<'a, S>),
     /// The leaf whose range holds the keys right below the key.
     Below(&'q Query<'a, S>),
+}
+
+impl<S: OrderedSchema> Target<'_, '_, S> {
+    /// The child of a node on the way to the leaf. `head` is the key head of the key at byte 0.
+    #[inline(always)]
+    fn child_in(&self, inner: Inner<S::Key>, head: u64) -> usize {
+        match self {
+            Target::First => 0,
+            Target::Last => inner.len() - 1,
+            Target::At(query) => inner.index_of(head).unwrap_or_else(|| inner.search(query, true)),
+            Target::Below(query) => inner.index_of(head).unwrap_or_else(|| inner.search(query, false)),
+        }
+    }
 }
 
 /// A leaf with its base node and its bounds.
@@ -123,6 +136,8 @@ pub(super) struct View<'s, 'a, K> {
     spot: &'s BoundedLeaf<'a, K>,
     /// The leaf's token, if it was not locked.
     token: Option<u64>,
+    /// The key word from which a walk starts in this leaf, or 0.
+    from: u64,
     /// The ranks `start..end`.
     start: usize,
     end: usize,
@@ -143,11 +158,12 @@ impl<K> View<'_, '_, K> {
         self.spot.beyond(self.down)
     }
     /// Starts a trail at the first entry, unless the leaf is locked.
+    #[inline(always)]
     fn begin<E>(&self, trail: &mut Trail, engine: &E, epoch: u64, first: Entry) {
         if let Some(token) = self.token {
             let leaf = self.spot.leaf;
             let rank = if self.down { self.end - 1 } else { self.start };
-            trail.begin(engine, epoch, self.down, (leaf.lock(), token), first);
+            trail.begin(engine, epoch, (self.down, self.from), (leaf.lock(), token), first);
             note(trail, leaf, rank, self.beyond().unwrap_or(std::ptr::null()));
         }
     }
@@ -240,12 +256,7 @@ impl<S: OrderedSchema> Ca<S> {
             Target::At(query) | Target::Below(query) => self.schema.head(query.probe, 0),
             Target::First | Target::Last => 0,
         };
-        let search = |inner: Inner<S::Key>| match target {
-            Target::First => 0,
-            Target::Last => inner.len() - 1,
-            Target::At(query) => inner.index_of(head).unwrap_or_else(|| inner.search(query, true)),
-            Target::Below(query) => inner.index_of(head).unwrap_or_else(|| inner.search(query, false)),
-        };
+        let search = |inner| target.child_in(inner, head);
         let base: &'a Base<S::Key> = match self.route() {
             Route::One(base) => base,
             Route::Many(route) => self.base(route.child(search(route))),
@@ -314,8 +325,8 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// One optimistic try in the leaf where the walk begins. `None` if that leaf has no entry to show and others
-    /// follow, if it is not ordered, or if a writer holds it, overtakes the read, or has replaced it.
+    /// One optimistic try in the leaf where the walk begins, or in the one beside it. `None` if neither has an entry to
+    /// show and others follow, if one is not ordered, or if a writer holds it, overtakes the read, or has replaced it.
     #[inline(always)]
     fn try_walk<'a, R>(
         &self,
@@ -347,15 +358,51 @@ impl<S: OrderedSchema> Ca<S> {
         let view = View {
             spot: &spot,
             token: Some(token),
+            from: from.as_ref().map_or(0, |(query, _)| self.schema.word(query.probe)),
             start: if down { 0 } else { rank },
             end: if down { rank } else { count },
             down,
         };
         if view.len() == 0 && view.beyond().is_some() {
-            return None;
+            return self.try_beside(guard, &spot, token, down, visit);
         }
         let result = visit(&view).ok()?;
         if !leaf.lock().validate(token) {
+            return None;
+        }
+        self.count_read(guard, spot.base);
+        Some(result)
+    }
+
+    /// Goes on with [`try_walk`](Self::try_walk) in the leaf beside one that has no entry to show. The walk has this token
+    /// of that one. `None` also if the leaf beside it is under another node.
+    #[inline(never)]
+    fn try_beside<'a, R>(
+        &self,
+        guard: &Guard,
+        spot: &BoundedLeaf<'a, S::Key>,
+        token: u64,
+        down: bool,
+        visit: &mut impl FnMut(&View<'_, 'a, S::Key>) -> Result<R, Torn>,
+    ) -> Option<R> {
+        let beside = spot.beside(down)?;
+        let leaf = beside.leaf;
+        let beside_token = leaf.lock().token()?;
+        let info = leaf.info();
+        if info.dead() || !info.ordered() || info.count() == 0 {
+            return None;
+        }
+        leaf.touch_order();
+        let view = View {
+            spot: &beside,
+            token: Some(beside_token),
+            from: 0,
+            start: 0,
+            end: info.count(),
+            down,
+        };
+        let result = visit(&view).ok()?;
+        if !spot.leaf.lock().validate(token) || !leaf.lock().validate(beside_token) {
             return None;
         }
         self.count_read(guard, spot.base);
@@ -401,6 +448,7 @@ impl<S: OrderedSchema> Ca<S> {
                 let view = rank.map(|rank| View {
                     spot: &spot,
                     token: seen.token(),
+                    from: 0,
                     start: if down { 0 } else { rank },
                     end: if down { rank } else { count },
                     down,
@@ -463,15 +511,21 @@ impl<S: OrderedSchema> Ca<S> {
     ) -> Result<R, Busy> {
         let epoch = guard.epoch();
         // The trail is written here, not returned, because a larger result would pass through memory.
-        let result = self.walk(guard, from.map(|key| (key, false)), down, |view| {
-            trail.clear();
-            let first = (view.len() > 0).then(|| view.entry(0)).transpose()?;
-            let result = look(first);
-            if let Some(first) = first {
-                view.begin(trail, self, epoch, first);
-            }
-            Ok(result)
-        });
+        let result = self.walk(
+            guard,
+            from.map(|key| (key, false)),
+            down,
+            #[inline(always)]
+            |view| {
+                trail.clear();
+                let first = (view.len() > 0).then(|| view.entry(0)).transpose()?;
+                let result = look(first);
+                if let Some(first) = first {
+                    view.begin(trail, self, epoch, first);
+                }
+                Ok(result)
+            },
+        );
         // What a failed attempt saw may not be valid.
         if result.is_err() {
             trail.clear();
@@ -486,11 +540,15 @@ impl<S: OrderedSchema> Ca<S> {
         guard: &Guard,
         trail: &mut Trail,
         down: bool,
-        is_here: impl FnOnce(Entry) -> bool,
+        is_here: impl Fn(Origin) -> bool,
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Option<R> {
-        if !is_here(trail.here(self, guard, down)?) {
-            return None;
+        let here = trail.here(self, guard, down)?;
+        if !is_here(Origin::Entry(here)) {
+            return match is_here(Origin::Word(trail.from())) {
+                true => trail.repeat(here, &mut look),
+                false => None,
+            };
         }
         match trail.ahead() {
             Some(next) => trail.step(next, &mut look),
@@ -623,6 +681,7 @@ impl<S: OrderedSchema> Ca<S> {
                 let view = View {
                     spot: &next,
                     token: seen.token(),
+                    from: 0,
                     start: 0,
                     end: info.count(),
                     down,

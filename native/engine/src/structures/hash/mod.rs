@@ -37,7 +37,7 @@ pub use crate::shared::linear::Position;
 pub use view::{Strip, View, LOADS, STRIPS};
 
 use crate::shared::linear::Size;
-use crate::{hash_of, Busy, Engine, Entry, Locked, Mark, Marked, Schema, Step, Trail};
+use crate::{hash_of, Busy, Engine, Entry, Locked, Mark, Marked, Origin, Schema, Step, Trail};
 use bucket::{Bucket, Overflow, Search, Spare};
 use cats_sync::cache_line::CacheLine;
 use cats_sync::epoch::{self, Guard};
@@ -650,7 +650,7 @@ impl<S: Schema> Engine<S> for Hash<S> {
         guard: &Guard,
         trail: &mut Trail,
         _down: bool,
-        is_here: impl FnOnce(Entry) -> bool,
+        is_here: impl Fn(Origin) -> bool,
         look: impl FnMut(Option<Entry>) -> R,
     ) -> Option<R> {
         self.step_along(guard, trail, is_here, look)

@@ -4,7 +4,7 @@ use super::bucket::Bucket;
 use super::resize::LONELY;
 use super::{Hash, Held, Size, OPTIMISM, SPINS};
 use crate::shared::linear::{behind, hash_at, position, precedes, First, Place, Position, EACH};
-use crate::{hash_of, Busy, Entry, Schema, Step, Trail};
+use crate::{hash_of, Busy, Entry, Origin, Schema, Step, Trail};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::spin_loop;
 use smallvec::SmallVec;
@@ -119,11 +119,11 @@ impl<S: Schema> Hash<S> {
         &self,
         guard: &Guard,
         trail: &mut Trail,
-        is_here: impl FnOnce(Entry) -> bool,
+        is_here: impl Fn(Origin) -> bool,
         mut look: impl FnMut(Option<Entry>) -> R,
     ) -> Option<R> {
         let here = trail.here(self, guard, false)?;
-        if !is_here(here) {
+        if !is_here(Origin::Entry(here)) {
             return None;
         }
         if let Some(next) = trail.ahead() {
@@ -162,7 +162,7 @@ impl<S: Schema> Hash<S> {
             // No bucket has changed since it was read. So at one instant all were as read.
             if read.iter().all(|(bucket, token)| bucket.head.lock.validate(*token)) {
                 if let (Some(first), Some((bucket, token))) = (found.found(), read.last()) {
-                    trail.begin(self, epoch, false, (&bucket.head.lock, *token), first);
+                    trail.begin(self, epoch, (false, 0), (&bucket.head.lock, *token), first);
                     trail.extend(found.entries().skip(1));
                 }
                 if let Some(next) = next {

@@ -16,7 +16,7 @@ use cats_engine::ca::{Ca, Thresholds};
 use cats_engine::config::Config;
 use cats_engine::hash::{Hash, Position};
 use cats_engine::{
-    Between, Detached, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Range, Step, Trail,
+    Between, Detached, Engine, Entry, Locked, Mark, Marked, Numbered, OrderedEngine, Origin, Range, Step, Trail,
 };
 use cats_sync::clock;
 use cats_sync::epoch::Guard;
@@ -967,7 +967,7 @@ impl Store {
         guard: &Guard,
         trail: &mut Trail,
         down: bool,
-        is_here: impl FnOnce(Entry) -> bool,
+        is_here: impl Fn(Origin) -> bool,
         look: impl FnMut(Option<Entry>) -> R,
     ) -> Option<R> {
         match &self.structure {

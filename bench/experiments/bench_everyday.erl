@@ -217,6 +217,9 @@ ordered() ->
      {"next among 10", row(next, [ordered_set], 10, integer, fun pair/2, fun itself/2)},
      {"next", row(next, [ordered_set], 1000, integer, fun pair/2, fun itself/2)},
      {"prev", row(prev, [ordered_set], 1000, integer, fun pair/2, fun itself/2)},
+     %% The others begin at random keys of the table.
+     {"next of the same key", row(next, [ordered_set], 1000, integer, fun pair/2, fun(_, _) -> 500 end)},
+     {"next of a key that is not there", row(next, [ordered_set], 1000, even, fun pair/2, fun(K, _) -> K + 1 end)},
      {"next of a pid and a reference", row(next, [ordered_set], 1000, monitored, fun pair/2, fun itself/2)},
      {"next of a tuple of three among 100 000", row(next, [ordered_set], ?LARGE, triple, fun pair/2, fun itself/2)},
      {"first of a queue and insert at its end",
@@ -254,6 +257,7 @@ with(Change) -> fun(Key, N) -> {Key, Change(N)} end.
 add({_, N}, Sum) -> N + Sum.
 
 key(integer, N) -> N;
+key(even, N) -> 2 * N;
 key(atom, N) -> list_to_atom("key_" ++ integer_to_list(N));
 key(string, N) -> "user:" ++ integer_to_list(N);
 key(binary, N) -> <<"user:", (integer_to_binary(N))/binary>>;

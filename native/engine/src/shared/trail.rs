@@ -123,10 +123,7 @@ impl Trail {
     /// first.
     #[inline]
     pub(crate) fn from(&self) -> u64 {
-        match self.at {
-            0 => self.from,
-            _ => 0,
-        }
+        self.from
     }
 
     /// The next entry of the run.

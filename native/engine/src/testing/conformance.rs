@@ -583,6 +583,7 @@ pub fn walk_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
             if after_change {
                 step(&model, last.0, last.1)?;
             }
+            let start = at;
             for _ in 0..count {
                 last = (at, down);
                 at = step(&model, at, down)?;
@@ -590,6 +591,7 @@ pub fn walk_model<E: OrderedEngine<TestSchema>>(make: impl Fn() -> E) {
                     prop_assert_eq!(step(&model, last.0, down)?, at);
                 }
             }
+            step(&model, start, down)?;
         }
     });
 }

@@ -172,6 +172,24 @@ fn search_across_beside_a_move() {
     }
 }
 
+/// The slot of the first entry in the other leaf is given to another key, while a search reads it.
+#[test]
+fn search_across_beside_the_reuse_of_a_slot() {
+    across(
+        |_| (),
+        &[
+            |table| {
+                table.remove(12);
+                [24, 25, 28, 29].iter().for_each(|&number| table.put(number, 1));
+            },
+            |table| {
+                let found = table.next(Some(9)).expect("always one above").0;
+                assert!([12, 13].contains(&found), "{found}");
+            },
+        ],
+    );
+}
+
 /// A step is made again from the trail, while the entry that it came to moves to another leaf.
 #[test]
 fn repeated_step_beside_a_move() {

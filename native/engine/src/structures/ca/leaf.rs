@@ -440,25 +440,16 @@ impl Leaf {
         Tagged::of(self.marks(line).load(Relaxed), tag)
     }
 
-    /// The first entry in the home line that has the tag of this key word, and its slot, if it has the word itself. Another
-    /// thread may be changing the line.
-    #[inline(always)]
-    fn at_home(self, wanted: Wanted) -> Option<(usize, Entry)> {
-        let home = self.home(wanted.hash);
-        let tagged = self.tagged(home, tag_of(wanted.hash));
-        if !tagged.any() {
-            return None;
-        }
-        let slot = home * LINE + tagged.first();
-        let entry = self.entry(slot).ok()?;
-        (entry.key == wanted.word).then_some((slot, entry))
-    }
-
     /// Shows the entry with this key word, if it is in its home line. Another thread may be changing the line.
     #[inline]
     pub fn show_home(self, wanted: Wanted, show: impl FnOnce(Entry)) {
-        if let Some((_, entry)) = self.at_home(wanted) {
-            show(entry);
+        let home = self.home(wanted.hash);
+        let tagged = self.tagged(home, tag_of(wanted.hash));
+        if tagged.any() {
+            match self.entry(home * LINE + tagged.first()) {
+                Ok(entry) if entry.key == wanted.word => show(entry),
+                _ => {}
+            }
         }
     }
 
@@ -732,21 +723,13 @@ impl Leaf {
         if word == 0 {
             return self.rank(query, info.count(), through);
         }
-        if query.schema.number(query.probe).is_some() {
-            // Comparing numbers takes less time than searching all lines.
-            let home = self.at_home(Wanted::new(word));
-            return match home.and_then(|(slot, _)| self.rank_of_slot(slot, info.count())) {
-                Some(rank) => Ok(rank + usize::from(through)),
-                None => self.rank(query, info.count(), through),
-            };
-        }
         let slot = self
             .find(query.schema, query.probe, Wanted::new(word), info)
             .map(|(slot, _)| slot);
         match slot.and_then(|slot| self.rank_of_slot(slot, info.count())) {
             Some(rank) => Ok(rank + usize::from(through)),
-            // A downward walk comes here from the leaf behind this one.
-            None if self.is_behind(query, info)? => Ok(info.count()),
+            // A downward walk comes here from the leaf behind this one. The rank of a number takes no longer.
+            None if query.schema.number(query.probe).is_none() && self.is_behind(query, info)? => Ok(info.count()),
             None => self.rank(query, info.count(), through),
         }
     }

@@ -788,7 +788,7 @@ impl<'a> BlockRef<'a> {
 
     #[inline]
     pub fn elements(self) -> Elements<'a> {
-        Elements::new(self.address.as_ptr(), self.elements_raw())
+        Elements::new(self.address, self.elements_raw())
     }
 
     /// Element `index`, counted from 0. Panics if there is none.

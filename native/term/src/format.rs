@@ -7,6 +7,7 @@ use crate::compact;
 use crate::host::Held;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
+use std::ptr::NonNull;
 
 /// The VM's word for `[]`.
 pub const NIL: u64 = 0x3b;
@@ -363,7 +364,7 @@ impl Class {
 /// A term: an immediate word, or a word of a block that lives for `'a`.
 #[derive(Clone, Copy)]
 pub struct TermRef<'a> {
-    base: *const u64,
+    base: NonNull<u64>,
     word: u64,
     block: PhantomData<&'a [u64]>,
 }
@@ -404,7 +405,7 @@ impl<'a> TermRef<'a> {
     pub fn immediate(word: u64) -> TermRef<'static> {
         debug_assert!(is_immediate(word));
         TermRef {
-            base: std::ptr::null(),
+            base: NonNull::dangling(),
             word,
             block: PhantomData,
         }
@@ -416,7 +417,8 @@ impl<'a> TermRef<'a> {
     #[inline]
     pub unsafe fn new(base: *const u64, word: u64) -> TermRef<'a> {
         TermRef {
-            base,
+            // SAFETY: a block is somewhere.
+            base: unsafe { NonNull::new_unchecked(base.cast_mut()) },
             word,
             block: PhantomData,
         }
@@ -463,7 +465,7 @@ impl<'a> TermRef<'a> {
     fn item(self) -> *const u64 {
         debug_assert!(!self.is_immediate());
         // SAFETY: a word that is no immediate is an offset inside the block, by the contract of `new`.
-        unsafe { self.base.add((self.word >> 2) as usize) }
+        unsafe { self.base.add((self.word >> 2) as usize).as_ptr() }
     }
 
     /// The header of the item. The word must not be an immediate.
@@ -512,11 +514,8 @@ impl<'a> TermRef<'a> {
     /// The term unpacked, in memory of as many words as [`packed_words`](Self::packed_words) says. It is packed.
     pub fn unpacked_within(self, memory: &mut [MaybeUninit<u64>]) -> TermRef<'_> {
         let word = compact::read(self.packed_bytes(), memory, 0);
-        TermRef {
-            base: memory.as_ptr().cast(),
-            word,
-            block: PhantomData,
-        }
+        // SAFETY: the term was just written there.
+        unsafe { TermRef::new(memory.as_ptr().cast(), word) }
     }
 
     /// The bytes of the compact form. The term is packed.
@@ -713,7 +712,7 @@ impl<'a> TermRef<'a> {
 
 /// The items of a block, in the order in which they follow one another.
 pub struct Items<'a> {
-    base: *const u64,
+    base: NonNull<u64>,
     /// The next item.
     at: *const u64,
     block: PhantomData<&'a [u64]>,
@@ -739,7 +738,7 @@ impl<'a> Items<'a> {
             at
         }
         // SAFETY: as the caller promises.
-        let expected = unsafe { self.base.add((word >> 2) as usize) };
+        let expected = unsafe { self.base.add((word >> 2) as usize).as_ptr() }.cast_const();
         // A branch, which the processor predicts. With an assignment, it could not read the item before the word has arrived.
         if self.at != expected {
             self.at = elsewhere(expected);
@@ -881,13 +880,13 @@ unsafe fn held<'a>(item: *const u64) -> &'a Held {
 /// Several terms of one block: a tuple's elements, or a map's keys or values.
 #[derive(Clone, Copy)]
 pub struct Elements<'a> {
-    base: *const u64,
+    base: NonNull<u64>,
     words: &'a [u64],
 }
 
 impl<'a> Elements<'a> {
     #[inline]
-    pub(crate) fn new(base: *const u64, words: &'a [u64]) -> Self {
+    pub(crate) fn new(base: NonNull<u64>, words: &'a [u64]) -> Self {
         Elements { base, words }
     }
 
@@ -895,7 +894,7 @@ impl<'a> Elements<'a> {
     #[inline]
     pub fn immediates(words: &'a [u64]) -> Self {
         debug_assert!(words.iter().all(|&word| is_immediate(word)));
-        Elements::new(std::ptr::null(), words)
+        Elements::new(NonNull::dangling(), words)
     }
 
     #[inline]
@@ -945,7 +944,7 @@ impl<'a> Elements<'a> {
 /// A list of at least one element.
 #[derive(Clone, Copy)]
 pub struct List<'a> {
-    base: *const u64,
+    base: NonNull<u64>,
     words: &'a [u64],
     tail: u64,
 }

@@ -54,7 +54,7 @@ use cats_sync::epoch::{pin, Guard};
 use cats_sync::events::Event;
 use cats_sync::trace;
 use cats_table::{
-    Cause, Handle, Host, Naming, Object, ObjectRef, Objects, Operation, Probe, Registry, Right, Table, Time,
+    CallersKey, Cause, Handle, Host, Naming, Object, ObjectRef, Objects, Operation, Probe, Registry, Right, Table, Time,
 };
 use cats_term::{Block, Builder, Room, TermRef, NIL};
 use rustler::sys::*;
@@ -364,15 +364,16 @@ fn with_callers_key<R>(
     f: impl FnOnce(&Probe<'_>, bool) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let (mut callers, mut builder) = (Callers::new(env, key), None);
-    let in_place = match layout::is_known() && table.kind() != cats_table::Kind::OrderedSet {
+    let in_place: &dyn CallersKey = &callers;
+    let word = match layout::is_known() && table.kind() != cats_table::Kind::OrderedSet {
         // SAFETY: the layout of terms is known, and the key belongs to the environment.
-        true => unsafe { callers.probe() },
+        true => unsafe { callers.word() },
         false => None,
     };
-    let (probe, may_stand) = match in_place {
-        Some(probe) => (probe, true),
+    let (probe, may_stand) = match word {
+        Some(word) => (Probe::callers(&in_place, word), true),
         None => {
-            let built = built_key(env, key, callers.room(), &mut builder, |room| Builder::within(room))?;
+            let built = built_key(env, key, callers.room(), &mut builder, Builder::within)?;
             (table.probe(built.term), built.may_stand)
         }
     };

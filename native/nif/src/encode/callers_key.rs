@@ -7,7 +7,7 @@
 use super::{fast, INLINE_BINARY};
 use crate::layout;
 use crate::vm::{Env, Term};
-use cats_table::{CallersKey, Probe};
+use cats_table::CallersKey;
 use cats_term::{is_immediate, HashState, Room, TermRef, View, NIL};
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
@@ -17,7 +17,7 @@ pub struct Callers<'e> {
     env: Env<'e>,
     key: Term,
     /// The word of the stored form in the room, or 0 if it was not made yet.
-    word: Cell<u64>,
+    stored: Cell<u64>,
     room: UnsafeCell<Room<{ fast::WORDS }>>,
 }
 
@@ -28,21 +28,20 @@ impl<'e> Callers<'e> {
         Self {
             env,
             key,
-            word: Cell::new(0),
+            stored: Cell::new(0),
             room: UnsafeCell::new(Room::new()),
         }
     }
 
-    /// The probe for the key. Nothing if the key is long or has parts of other types.
+    /// The [key word](cats_term::key_word). Nothing if the key is long or has parts of other types. Then it has no probe.
     ///
     /// # Safety
     /// The layout of terms is known, and the key belongs to the environment.
     #[inline(always)]
-    pub unsafe fn probe(&self) -> Option<Probe<'_>> {
+    pub unsafe fn word(&self) -> Option<u64> {
         let mut left = fast::WORDS;
         // SAFETY: as the caller promises.
-        let state = unsafe { absorb(HashState::new(), self.key, &mut left) }?;
-        Some(Probe::callers(self, state.finish()))
+        unsafe { absorb(HashState::new(), self.key, &mut left) }.map(HashState::finish)
     }
 
     /// Room for the stored form of a key that has no probe here.
@@ -62,11 +61,11 @@ impl CallersKey for Callers<'_> {
     fn term(&self) -> TermRef<'_> {
         // SAFETY: as above. The room is written once, before anybody reads it. The word was made for it.
         unsafe {
-            if self.word.get() == 0 {
+            if self.stored.get() == 0 {
                 let encoded = fast::key(self.env, self.key, &mut *self.room.get());
-                self.word.set(encoded.expect("absorb has counted the words").0);
+                self.stored.set(encoded.expect("absorb has counted the words").0);
             }
-            (*self.room.get()).term(self.word.get())
+            (*self.room.get()).term(self.stored.get())
         }
     }
 }
@@ -157,9 +156,9 @@ unsafe fn absorb_each(
     mut elements: impl Iterator<Item = Term>,
     left: &mut usize,
 ) -> Option<HashState> {
-    // SAFETY: as the caller promises.
     let one = |state: HashState, term: Term, left: &mut usize| match term.is_immediate() {
         true => Some(state.word(term.0)),
+        // SAFETY: as the caller promises.
         false => unsafe { absorb(state, term, left) },
     };
     while let Some(first) = elements.next() {

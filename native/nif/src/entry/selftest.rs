@@ -131,8 +131,8 @@ pub fn equal(env: Env, terms: &[Term; 2]) -> Result<Term, Failure> {
         let key = Callers::new(env, terms[1]);
         let is_known = layout::is_known() && !terms[1].is_immediate();
         // SAFETY: the layout of terms is known, and this term belongs to the environment.
-        let is_right = match is_known.then(|| unsafe { key.probe() }).flatten() {
-            Some(probe) => probe.word() == cats_term::key_word(b.as_key()) && key.is(a.as_key()) == equal,
+        let is_right = match is_known.then(|| unsafe { key.word() }).flatten() {
+            Some(word) => word == cats_term::key_word(b.as_key()) && key.is(a.as_key()) == equal,
             None => true,
         };
         is_right.then(|| atoms::boolean(equal)).ok_or_else(bad)

@@ -18,11 +18,14 @@ pub struct Probe<'a> {
     key: Key<'a>,
 }
 
+/// Two words. More of them would make it slower to pass a probe on.
 #[derive(Clone, Copy)]
 enum Key<'a> {
     Stored(TermRef<'a>),
-    Callers(&'a dyn CallersKey),
+    Callers(&'a &'a dyn CallersKey),
 }
+
+const _: () = assert!(size_of::<Key<'_>>() == size_of::<TermRef<'_>>());
 
 /// A key where the caller has it, not in stored form. It is compared with few stored keys, usually with one, so a stored form would cost more
 /// than it saves. One thread at a time uses it.
@@ -52,7 +55,7 @@ impl<'a> Probe<'a> {
 
     /// A probe for a key where the caller has it, in a table that compares keys exactly. `word` is its key word.
     #[inline]
-    pub fn callers(key: &'a dyn CallersKey, word: u64) -> Self {
+    pub fn callers(key: &'a &'a dyn CallersKey, word: u64) -> Self {
         debug_assert_eq!(word, key_word(key.term()));
         Self {
             word,

@@ -42,8 +42,8 @@ keys_that_begin_alike(_Config) ->
           fun(N) -> {-(N * 0.5), {a_long_name, -N}} end,
           fun(N) -> [some_name, 1.0e30, <<0, 0, 255, "bytes">>, N] end]).
 
-%% Every term is a key, alone and inside others, at the borders of what is searched for without encoding it. Half of the keys are there. Each
-%% is sought as it was inserted, and as an equal term that lies elsewhere: parts of binaries become binaries of their own, for instance.
+%% Every term is a key, alone and inside others, at the borders of what is searched for without encoding it. Half of the keys are
+%% there. Each is sought as it was inserted, and as an equal term that lies elsewhere: parts of binaries become binaries of their own.
 keys_of_all_shapes(_Config) ->
     Terms = cats_oracle_terms:all(self()),
     Wraps = [fun(Term) -> Term end, fun(Term) -> {Term} end, fun(Term) -> {user, Term, Term} end, fun(Term) -> [a, Term] end,

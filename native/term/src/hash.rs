@@ -190,8 +190,8 @@ fn hash_other<const ORDERED: bool>(term: TermRef<'_>) -> u64 {
     State::new().item::<ORDERED>(term).finish()
 }
 
-/// The state of a hash. It is passed by value, so that it stays in registers. Whoever absorbs the parts of a term in the order of its stored
-/// form gets the hash of that, wherever the term lies.
+/// The state of a hash. It is passed by value, so that it stays in registers. Whoever absorbs the parts of a term in the order of its
+/// stored form gets the hash of that, wherever the term lies.
 #[derive(Clone, Copy)]
 pub struct State {
     state: u64,

@@ -27,8 +27,8 @@ enum Key<'a> {
 
 const _: () = assert!(size_of::<Key<'_>>() == size_of::<TermRef<'_>>());
 
-/// A key where the caller has it, not in stored form. It is compared with few stored keys, usually with one, so a stored form would cost more
-/// than it saves. One thread at a time uses it.
+/// A key where the caller has it, not in stored form. It is compared with few stored keys, usually with one, so a stored form would cost
+/// more than it saves. One thread at a time uses it.
 pub trait CallersKey {
     /// Whether a stored key is exactly the same.
     fn is(&self, stored: TermRef<'_>) -> bool;

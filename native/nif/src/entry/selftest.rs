@@ -123,8 +123,8 @@ pub fn compare(env: Env, terms: &[Term; 2]) -> Result<Term, Failure> {
     Ok(env.integer(order as i64))
 }
 
-/// Whether the terms are exactly the same. Fails if a search by the second one, where the caller has it, goes wrong: by another hash than
-/// that of its stored form, or by another result of the comparison with the first one.
+/// Whether the terms are exactly the same. Fails if a search by the second one, where the caller has it, goes wrong. Then its hash is not
+/// that of its stored form, or it does not compare as its stored form does.
 pub fn equal(env: Env, terms: &[Term; 2]) -> Result<Term, Failure> {
     with_two(env, terms, |a, b| {
         let equal = cats_term::equal(a.as_key(), b.as_key());

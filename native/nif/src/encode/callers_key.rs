@@ -4,7 +4,7 @@
 //! Only keys of the most common types are treated so, and only those that [`fast`] can encode. So the stored form can be made at any time
 //! for whatever needs it.
 
-use super::{fast, INLINE_BINARY};
+use super::{fast, immediates, INLINE_BINARY};
 use crate::layout;
 use crate::vm::{Env, Term};
 use cats_table::CallersKey;
@@ -86,10 +86,9 @@ unsafe fn absorb(state: HashState, term: Term, left: &mut usize) -> Option<HashS
         if let Some(elements) = layout::tuple(term) {
             spend(left, 1 + elements.len())?;
             let state = state.tuple(elements.len());
-            let words = Term::words(elements);
-            match are_immediates(words) {
-                true => Some(state.words(words)),
-                false => absorb_each(state, elements.iter().copied(), left),
+            match immediates(elements) {
+                Some(words) => Some(state.words(words)),
+                None => absorb_each(state, elements.iter().copied(), left),
             }
         } else if layout::cell(term).is_some() {
             absorb_list(state, term, left)
@@ -116,11 +115,6 @@ unsafe fn absorb(state: HashState, term: Term, left: &mut usize) -> Option<HashS
 fn spend(left: &mut usize, words: usize) -> Option<()> {
     *left = left.checked_sub(words)?;
     Some(())
-}
-
-#[inline(always)]
-fn are_immediates(words: &[u64]) -> bool {
-    is_immediate(words.iter().fold(!0, |tags, word| tags & word))
 }
 
 #[inline(never)]

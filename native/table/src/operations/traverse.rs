@@ -11,7 +11,7 @@ use crate::table::store::Store;
 use crate::table::Handle;
 use cats_engine::{Entry, Origin, Trail};
 use cats_sync::facade::{AtomicU64, Ordering};
-use cats_term::{Scratch, TermRef};
+use cats_term::{is_immediate, Scratch, TermRef};
 use std::cell::RefCell;
 
 /// The direction of a step.
@@ -202,7 +202,7 @@ impl<'g> Handle<'g> {
         move |_, origin| match origin {
             // SAFETY: a trail shows only entries that were valid in this epoch.
             Origin::Entry(entry) => unsafe { stored_key(entry, self.table.key()) }.is_some_and(&is_key),
-            Origin::Word(word) => word & 3 == 3 && is_key(TermRef::immediate(word)),
+            Origin::Word(word) => is_immediate(word) && is_key(TermRef::immediate(word)),
         }
     }
 

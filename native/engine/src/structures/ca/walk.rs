@@ -35,19 +35,6 @@ pub(super) enum Target<'q, 'a, S: OrderedSchema> {
     Below(&'q Query<'a, S>),
 }
 
-impl<S: OrderedSchema> Target<'_, '_, S> {
-    /// The child of a node on the way to the leaf. `head` is the key head of the key at byte 0.
-    #[inline(always)]
-    fn child_in(&self, inner: Inner<S::Key>, head: u64) -> usize {
-        match self {
-            Target::First => 0,
-            Target::Last => inner.len() - 1,
-            Target::At(query) => inner.index_of(head).unwrap_or_else(|| inner.search(query, true)),
-            Target::Below(query) => inner.index_of(head).unwrap_or_else(|| inner.search(query, false)),
-        }
-    }
-}
-
 /// A leaf with its base node and its bounds.
 type Bounded<'a, K> = (&'a Base<K>, Leaf, Bound<K>, Bound<K>);
 
@@ -256,7 +243,12 @@ impl<S: OrderedSchema> Ca<S> {
             Target::At(query) | Target::Below(query) => self.schema.head(query.probe, 0),
             Target::First | Target::Last => 0,
         };
-        let search = |inner| target.child_in(inner, head);
+        let search = |inner: Inner<S::Key>| match target {
+            Target::First => 0,
+            Target::Last => inner.len() - 1,
+            Target::At(query) => inner.index_of(head).unwrap_or_else(|| inner.search(query, true)),
+            Target::Below(query) => inner.index_of(head).unwrap_or_else(|| inner.search(query, false)),
+        };
         let base: &'a Base<S::Key> = match self.route() {
             Route::One(base) => base,
             Route::Many(route) => self.base(route.child(search(route))),

@@ -9,10 +9,10 @@
 //! zero, and a later operation will try again.
 
 use super::base::{Base, Structure};
-use super::inner::{Bound, Inner, Kind, Node, Parts, FANOUT};
+use super::inner::{Bound, Inner, Kind, Node, Parts, Piece, FANOUT};
 use super::leaf::Held;
 use super::route::Route;
-use super::structure::{Change, Piece};
+use super::structure::Change;
 use super::Ca;
 use crate::OrderedSchema;
 use cats_sync::epoch::Guard;
@@ -116,29 +116,29 @@ impl<S: OrderedSchema> Ca<S> {
             return;
         }
         let mut change = Change::new();
-        let (left, key, right) = match base.root().kind() {
+        let piece = match base.root().kind() {
             Kind::Leaf(leaf) => {
                 let Some(held) = Held::try_lock(leaf) else { return };
                 if leaf.info().count() < 2 {
                     return;
                 }
                 leaf.prefetch_objects(&self.schema);
-                let (left, key, right) = self.split_leaf(&mut change, leaf, base.low, base.high);
                 change.leaves.push(held);
-                (Node::leaf(left), key, Node::leaf(right))
+                self.split_leaf(&mut change, leaf, base.low, base.high)
             }
             Kind::Inner(inner) => {
                 let mut left = change.take_apart(inner);
                 let (key, right) = left.cut(inner.len() / 2);
                 let left = self.root_of(&mut change, base.low, key, left);
                 let right = self.root_of(&mut change, key, base.high, right);
-                (left, key, right)
+                Piece::two(left, key, right)
             }
         };
-        let left = change.base(base.low, key, left);
+        let (key, right) = piece.others[0];
+        let left = change.base(base.low, key, piece.first);
         let right = change.base(key, base.high, right);
         let mut parts = route.parts();
-        parts.split(&self.schema, place, (left, key, right));
+        parts.put(&self.schema, place, Piece::two(Node(left), key, Node(right)));
         probe!(ca_split, std::ptr::from_ref(self), parts.children.len());
         self.log_adaptation(true, parts.children.len(), key);
         self.publish_route(&mut change, route, parts);
@@ -180,16 +180,9 @@ impl<S: OrderedSchema> Ca<S> {
         let mut parts = route.parts();
         let key = route.key(first);
         let piece = self.concatenate(&mut change, side(left, left.low), key, side(right, right.high));
-        let root = match piece {
-            Piece::One(node) => node,
-            Piece::Two(a, key, b) => {
-                let mut parts = Parts::single(a.0);
-                parts.split(&self.schema, 0, (a.0, key, b.0));
-                Node::inner(change.inner(&self.schema, left.low, right.high, parts))
-            }
-        };
+        let root = self.root_of(&mut change, left.low, right.high, Parts::of(&self.schema, piece));
         let joined = change.base(left.low, right.high, root);
-        parts.merge(first, joined);
+        parts.merge(first, Node(joined));
         probe!(ca_join, std::ptr::from_ref(self), parts.children.len());
         self.log_adaptation(false, parts.children.len(), key);
         self.publish_route(&mut change, route, parts);
@@ -215,18 +208,18 @@ impl<S: OrderedSchema> Ca<S> {
                 if let (Some(a), Some(b)) = (Held::try_lock(a), Held::try_lock(b)) {
                     if let Some(merged) = self.merge_leaves(change, a, b, low, high) {
                         change.keys.push(key);
-                        return Piece::One(Node::leaf(merged));
+                        return Piece::one(Node::leaf(merged));
                     }
                 }
-                Piece::Two(left.node, key, right.node)
+                Piece::two(left.node, key, right.node)
             }
             (Kind::Inner(a), Kind::Inner(b)) if left.height == right.height => {
                 if a.len() + b.len() > FANOUT {
-                    return Piece::Two(left.node, key, right.node);
+                    return Piece::two(left.node, key, right.node);
                 }
                 let mut parts = change.take_apart(a);
                 parts.append(schema, key, change.take_apart(b));
-                Piece::One(Node::inner(change.inner(schema, low, high, parts)))
+                Piece::one(Node::inner(change.inner(schema, low, high, parts)))
             }
             (Kind::Inner(a), _) if left.height > right.height => {
                 let last = a.len() - 1;
@@ -261,10 +254,7 @@ impl<S: OrderedSchema> Ca<S> {
         range: (Bound<S::Key>, Bound<S::Key>),
     ) -> Piece<S::Key> {
         let mut parts = change.take_apart(inner);
-        match piece {
-            Piece::One(node) => parts.replace(i, node.0),
-            Piece::Two(a, key, b) => parts.split(&self.schema, i, (a.0, key, b.0)),
-        }
+        parts.put(&self.schema, i, piece);
         change.assemble(&self.schema, range.0, range.1, parts)
     }
 }

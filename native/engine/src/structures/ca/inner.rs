@@ -16,6 +16,7 @@ use crate::shared::line::{opaque, wide, words_below, words_below_of_16};
 use crate::OrderedSchema;
 use cats_sync::facade::{AtomicPtr, Ordering::*};
 use cats_sync::slab;
+use smallvec::{smallvec, SmallVec};
 use std::cmp::Ordering;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -137,8 +138,29 @@ impl<K> Clone for Inner<K> {
 }
 impl<K> Copy for Inner<K> {}
 
+/// What replaces a child: one node, or several with separators between them.
+pub(super) struct Piece<K> {
+    pub first: Node,
+    pub others: SmallVec<[(Bound<K>, Node); 2]>,
+}
+
+impl<K> Piece<K> {
+    pub fn one(node: Node) -> Self {
+        Self {
+            first: node,
+            others: SmallVec::new(),
+        }
+    }
+    pub fn two(left: Node, key: Bound<K>, right: Node) -> Self {
+        Self {
+            first: left,
+            others: smallvec![(key, right)],
+        }
+    }
+}
+
 /// The contents of a node, from which another is made. `heads` are the key heads of `keys` at `skip`. `counts` tells for
-/// each child where its entries are counted, if they are.
+/// each child where its entries are counted, if they are. It is empty if no child is counted.
 pub(super) struct Parts<K> {
     pub skip: usize,
     pub heads: Vec<u64>,
@@ -147,7 +169,7 @@ pub(super) struct Parts<K> {
     pub counts: Vec<Option<Count>>,
 }
 
-impl<K: 'static> Parts<K> {
+impl<K> Parts<K> {
     /// One child.
     pub fn single(child: *mut u8) -> Self {
         Self {
@@ -155,36 +177,69 @@ impl<K: 'static> Parts<K> {
             heads: Vec::new(),
             keys: Vec::new(),
             children: vec![child],
-            counts: vec![None],
+            counts: Vec::new(),
         }
     }
 
-    /// Replaces the child at `i` by one that may have another range.
-    pub fn replace(&mut self, i: usize, child: *mut u8) {
-        self.children[i] = child;
-        self.counts[i] = None;
+    /// The nodes of a piece.
+    pub fn of<S: OrderedSchema<Key = K>>(schema: &S, piece: Piece<K>) -> Self {
+        let mut parts = Self::single(piece.first.0);
+        parts.put(schema, 0, piece);
+        parts
     }
 
-    /// Replaces the child at `i` by two, left and right of `key`.
-    pub fn split<S: OrderedSchema<Key = K>>(&mut self, schema: &S, i: usize, two: (*mut u8, Bound<K>, *mut u8)) {
-        self.heads.insert(i, head(schema, two.1, self.skip));
-        self.keys.insert(i, two.1);
-        self.replace(i, two.0);
-        self.children.insert(i + 1, two.2);
-        self.counts.insert(i + 1, None);
+    /// Whether any of the children is counted.
+    pub fn is_counted(&self) -> bool {
+        !self.counts.is_empty()
+    }
+
+    /// Replaces the child at `i` by one that may have another range.
+    fn replace(&mut self, i: usize, child: Node) {
+        self.children[i] = child.0;
+        if self.is_counted() {
+            self.counts[i] = None;
+        }
+    }
+
+    /// Puts a piece in the place of the child at `i`.
+    pub fn put<S: OrderedSchema<Key = K>>(&mut self, schema: &S, i: usize, piece: Piece<K>) {
+        self.replace(i, piece.first);
+        for (i, (key, child)) in (i..).zip(piece.others) {
+            self.heads.insert(i, head(schema, key, self.skip));
+            self.keys.insert(i, key);
+            self.children.insert(i + 1, child.0);
+            if self.is_counted() {
+                self.counts.insert(i + 1, None);
+            }
+        }
     }
 
     /// Replaces the child at `i` and the one behind it by one. Returns the key that was between them.
-    pub fn merge(&mut self, i: usize, one: *mut u8) -> Bound<K> {
+    pub fn merge(&mut self, i: usize, one: Node) -> Bound<K> {
         self.heads.remove(i);
         self.children.remove(i + 1);
-        self.counts.remove(i + 1);
+        if self.is_counted() {
+            self.counts.remove(i + 1);
+        }
         self.replace(i, one);
         self.keys.remove(i)
     }
 
+    /// Takes the key heads at `skip`.
+    fn heads_at<S: OrderedSchema<Key = K>>(&mut self, schema: &S, skip: usize) -> Vec<u64> {
+        match skip == self.skip {
+            true => std::mem::take(&mut self.heads),
+            false => self.keys.iter().map(|&key| head(schema, key, skip)).collect(),
+        }
+    }
+
     /// Appends a neighbour's contents behind `key`.
     pub fn append<S: OrderedSchema<Key = K>>(&mut self, schema: &S, key: Bound<K>, right: Self) {
+        if self.is_counted() || right.is_counted() {
+            self.counts.resize(self.children.len(), None);
+            self.counts.extend(right.counts);
+            self.counts.resize(self.children.len() + right.children.len(), None);
+        }
         self.heads.push(head(schema, key, self.skip));
         self.keys.push(key);
         if right.skip == self.skip {
@@ -195,7 +250,6 @@ impl<K: 'static> Parts<K> {
         }
         self.keys.extend(right.keys);
         self.children.extend(right.children);
-        self.counts.extend(right.counts);
     }
 
     /// Cuts off the children from `i` on. Returns them and the key before them.
@@ -205,7 +259,7 @@ impl<K: 'static> Parts<K> {
             heads: self.heads.split_off(i),
             keys: self.keys.split_off(i),
             children: self.children.split_off(i),
-            counts: self.counts.split_off(i),
+            counts: self.counts.split_off(i.min(self.counts.len())),
         };
         self.heads.pop();
         (self.keys.pop().expect("a key between two children"), right)
@@ -248,10 +302,9 @@ fn common_within<S: OrderedSchema>(schema: &S, low: Bound<S::Key>, high: Bound<S
     skip
 }
 
-/// The common prefix of all separators, at most seven bytes. 0 if the first eight bytes already tell all of them apart.
-fn common_if_heads_tie<S: OrderedSchema>(schema: &S, keys: &[Bound<S::Key>]) -> usize {
-    let heads: Vec<u64> = keys.iter().map(|&key| head(schema, key, 0)).collect();
-    match heads[..] {
+/// The common prefix of the key heads of sorted separators, at most seven bytes. 0 if they tell all separators apart.
+fn common_if_some_tie(heads: &[u64]) -> usize {
+    match heads {
         [first, .., last] if heads.windows(2).any(|pair| pair[0] == pair[1]) => {
             ((first ^ last).leading_zeros() / 8) as usize % 8
         }
@@ -275,22 +328,24 @@ impl<K> Inner<K> {
         schema: &S,
         low: Bound<K>,
         high: Bound<K>,
-        parts: Parts<K>,
+        mut parts: Parts<K>,
         counted: bool,
     ) -> Self {
         let len = parts.children.len();
         assert!(len > 1 && parts.keys.len() == len - 1 && parts.heads.len() == len - 1);
         let sure = common(schema, low, high);
-        let skip = match parts.keys[..] {
+        let mut skip = match parts.keys[..] {
             [first, .., last] => {
                 let limit = sure + PREFIX * 8;
-                match common_within(schema, first, last, limit).clamp(sure, limit) {
-                    0 => common_if_heads_tie(schema, &parts.keys),
-                    skip => skip,
-                }
+                common_within(schema, first, last, limit).clamp(sure, limit)
             }
             _ => sure,
         };
+        let mut heads = parts.heads_at(schema, skip);
+        if let (0, common @ 1..) = (skip, common_if_some_tie(&heads)) {
+            skip = common;
+            heads = parts.heads_at(schema, skip);
+        }
         let words = (skip - sure).div_ceil(8);
         let prefix = std::array::from_fn(|i| {
             if i < words {
@@ -299,10 +354,6 @@ impl<K> Inner<K> {
                 0
             }
         });
-        let heads: Vec<u64> = match skip == parts.skip {
-            true => parts.heads,
-            false => parts.keys.iter().map(|&key| head(schema, key, skip)).collect(),
-        };
         let head_at = |i| heads.get(i).copied().unwrap_or(u64::MAX);
         let guide_at = |i| head_at(if len <= GUIDES { i } else { i * LINE + LINE - 1 });
         let at = slab::needed(slab::alloc(size(len)));
@@ -554,14 +605,34 @@ impl<K> Inner<K> {
         low
     }
 
-    /// A copy of the contents.
+    /// A copy of the contents. The vectors have room for two more children.
     pub fn parts(self) -> Parts<K> {
+        let len = self.len();
+        let mut heads = Vec::with_capacity((lines(len) * LINE).max(len + 1));
+        let mut children = Vec::with_capacity(len + 2);
+        for i in 0..lines(len) {
+            let line = self.line(i);
+            heads.extend_from_slice(&line.heads);
+            // Acquire: see `child`.
+            children.extend(
+                line.children[..LINE.min(len - i * LINE)]
+                    .iter()
+                    .map(|child| child.load(Acquire)),
+            );
+        }
+        heads.truncate(len - 1);
+        let mut keys = Vec::with_capacity(len + 1);
+        keys.extend((0..len - 1).map(|i| self.key(i)));
+        let counts = match self.counts() {
+            Some(counts) => (0..len).map(|i| Some(counts.at(i))).collect(),
+            None => Vec::new(),
+        };
         Parts {
             skip: self.skip(),
-            heads: (0..self.len() - 1).map(|i| self.head(i)).collect(),
-            keys: (0..self.len() - 1).map(|i| self.key(i)).collect(),
-            children: (0..self.len()).map(|i| self.child(i)).collect(),
-            counts: (0..self.len()).map(|i| self.count(i)).collect(),
+            heads,
+            keys,
+            children,
+            counts,
         }
     }
 }

@@ -31,6 +31,7 @@ use cats_sync::facade::{AtomicU64, Ordering::*};
 use cats_sync::slab;
 use cats_sync::version_lock::VersionLock;
 use cats_sync::Busy;
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ptr::NonNull;
 
@@ -125,6 +126,15 @@ struct Slot {
     body: AtomicU64,
 }
 
+impl Slot {
+    fn new(Entry { key, body }: Entry) -> Self {
+        Self {
+            key: AtomicU64::new(key),
+            body: AtomicU64::new(body),
+        }
+    }
+}
+
 /// The slots of a line that may have a tag: slot `i` is bit `8 * i + 7`.
 #[derive(Clone, Copy)]
 struct Tagged(u64);
@@ -153,6 +163,15 @@ impl Tagged {
 fn tag_of(hash: u64) -> u64 {
     (hash >> 24 & 0xff).max(1)
 }
+
+/// The home line of a hash in a leaf with this many lines.
+#[inline(always)]
+fn home(hash: u64, lines: usize) -> usize {
+    (((hash >> 32) * lines as u64) >> 32) as usize
+}
+
+/// The entries of a leaf, without an allocation.
+pub(super) type Entries = SmallVec<[Entry; MAX_SLOTS]>;
 
 /// A handle to a leaf. Its holder got it from a structure that was reached under a guard that is still alive, or owns
 /// the leaf. So the memory around it is a leaf of this size. That is why its methods are safe to call.
@@ -230,29 +249,32 @@ pub(super) fn lines_for(count: usize) -> usize {
 }
 
 impl Leaf {
-    /// A new leaf with these words and entries.
-    fn allocate(lines: usize, info: u64, word: impl Fn(usize) -> u64, entry: impl Fn(usize) -> Entry) -> Self {
+    /// The memory of a new leaf. It is prefetched, because it is rarely cached.
+    fn allocate(lines: usize) -> Self {
         let start = slab::needed(slab::alloc(size(lines)));
-        // SAFETY: this function owns the memory, which is large enough for the slots, the header and the words behind
+        // SAFETY: the memory is that large.
+        let at = unsafe { start.add(before(lines)) };
+        let leaf = Self { at, lines };
+        leaf.prefetch_all();
+        leaf
+    }
+
+    /// Fills the memory of a new leaf: its words, and the entry of each slot of each line.
+    fn initialize(self, info: u64, word: impl Fn(usize) -> u64, entry: impl Fn(usize, usize) -> Entry) -> Self {
+        // SAFETY: only the caller knows the memory, which is large enough for the slots, the header and the words behind
         // it.
         unsafe {
-            let at = start.add(before(lines));
-            let leaf = Self { at, lines };
-            for i in 0..leaf.slots() {
-                let Entry { key, body } = entry(i);
-                leaf.slot_address(i).write(Slot {
-                    key: AtomicU64::new(key),
-                    body: AtomicU64::new(body),
-                });
+            for line in 0..self.lines {
+                (0..LINE).for_each(|i| self.line(line).add(i).write(Slot::new(entry(line, i))));
             }
-            at.cast().write(Header {
+            self.at.cast().write(Header {
                 lock: VersionLock::new(0),
                 info: AtomicU64::new(info),
             });
-            let behind = at.add(size_of::<Header>()).cast::<AtomicU64>();
-            (0..words(leaf.lines())).for_each(|i| behind.add(i).write(AtomicU64::new(word(i))));
-            leaf
+            let behind = self.at.add(size_of::<Header>()).cast::<AtomicU64>();
+            (0..words(self.lines)).for_each(|i| behind.add(i).write(AtomicU64::new(word(i))));
         }
+        self
     }
 
     /// A new leaf with the same entries in the same slots. Call it under the lock.
@@ -262,42 +284,51 @@ impl Leaf {
             Some(SKIP_WORD) => skip as u64,
             _ => self.word(i).load(Relaxed),
         };
-        let entry = |i| Entry {
-            key: self.key(i).load(Relaxed),
-            body: self.body(i).load(Relaxed),
+        let entry = |line, i| Entry {
+            key: self.key(line * LINE + i).load(Relaxed),
+            body: self.body(line * LINE + i).load(Relaxed),
         };
-        Self::allocate(self.lines, self.info().0, word, entry)
+        Self::allocate(self.lines).initialize(self.info().0, word, entry)
     }
 
-    /// A new leaf that holds `entries`. It is ordered if they are `ordered`, or if there are none.
-    pub fn build(lines: usize, skip: usize, entries: &[Entry], ordered: bool) -> Self {
-        assert!(entries.len() <= LINE * lines);
+    /// A new leaf without entries. It is ordered.
+    pub fn empty(lines: usize, skip: usize) -> Self {
         let word = |i| if i == lines + SKIP_WORD { skip as u64 } else { 0 };
-        let leaf = Self::allocate(lines, 0, word, |_| Entry { key: 0, body: 0 });
-        let ordered = ordered || entries.is_empty();
-        let mut info = Info(if ordered { ORDERED } else { 0 });
+        Self::allocate(lines).initialize(ORDERED, word, |_, _| Entry { key: 0, body: 0 })
+    }
+
+    /// A new leaf that holds `entries`, which may be `ordered`.
+    pub fn build(lines: usize, skip: usize, entries: impl IntoIterator<Item = Entry>, ordered: bool) -> Self {
+        assert!(lines <= MAX_LINES);
+        let leaf = Self::allocate(lines);
+        // The entries are placed here first. Meanwhile the leaf's memory comes into the cache.
+        let mut slots = [[Entry { key: 0, body: 0 }; LINE]; MAX_LINES];
         let mut taken = [0; MAX_LINES];
-        for (i, &entry) in entries.iter().enumerate() {
+        let (mut marks, mut order) = ([0; MAX_LINES], [0; MAX_LINES]);
+        let mut info = Info(0);
+        for (i, entry) in entries.into_iter().enumerate() {
             let hash = hash_of(entry.key);
-            let (mut line, mut distance) = (leaf.home(hash), 0);
+            let (mut line, mut distance) = (home(hash, lines), 0);
             while taken[line] == LINE {
-                line = leaf.line_behind(line);
+                line = if line + 1 == lines { 0 } else { line + 1 };
                 distance += 1;
+                assert!(distance < lines, "more entries than slots");
             }
-            let slot = line * LINE + taken[line];
+            let at = taken[line];
             taken[line] += 1;
+            slots[line][at] = entry;
             info = info.with(hash, distance);
-            leaf.mark(slot, tag_of(hash));
-            // Relaxed: no other thread can reach the leaf yet.
-            leaf.body(slot).store(entry.body, Relaxed);
-            leaf.key(slot).store(entry.key, Relaxed);
-            if ordered {
-                let word = leaf.order_word(i / LINE);
-                word.store(word.load(Relaxed) | (slot as u64) << (i % LINE * 8), Relaxed);
-            }
+            marks[line] |= tag_of(hash) << (8 * at);
+            order[i / LINE] |= ((line * LINE + at) as u64) << (i % LINE * 8);
         }
-        leaf.set_info(info.0);
-        leaf
+        let word = |i: usize| match i.checked_sub(lines) {
+            None => marks[i],
+            Some(SKIP_WORD) => skip as u64,
+            Some(i @ ORDER_WORD..) if ordered => order[i - ORDER_WORD],
+            Some(_) => 0,
+        };
+        let ordered = if ordered { ORDERED } else { 0 };
+        leaf.initialize(info.0 | ordered, word, |line, i| slots[line][i])
     }
 
     /// # Safety
@@ -387,7 +418,7 @@ impl Leaf {
 
     #[inline(always)]
     fn home(self, hash: u64) -> usize {
-        (((hash >> 32) * self.lines as u64) >> 32) as usize
+        home(hash, self.lines)
     }
     /// The line behind a line. Behind the last comes the first.
     fn line_behind(self, line: usize) -> usize {
@@ -642,15 +673,13 @@ impl Leaf {
     }
 
     /// All entries, in order if the leaf is ordered. Call it under the lock.
-    pub fn entries(self) -> Vec<Entry> {
+    pub fn entries(self) -> impl Iterator<Item = Entry> {
         let info = self.info();
-        let mut entries = Vec::with_capacity(info.count());
-        if info.ordered() {
-            entries.extend((0..info.count()).filter_map(|i| self.at(i).ok()));
-        } else {
-            entries.extend(self.filled());
-        }
-        entries
+        let (ordered, end) = match info.ordered() {
+            true => (true, info.count()),
+            false => (false, self.slots()),
+        };
+        (0..end).filter_map(move |i| if ordered { self.at(i) } else { self.entry(i) }.ok())
     }
 
     /// All entries, in the order of their slots. Call it under the lock.

@@ -215,7 +215,7 @@ impl<S: OrderedSchema> Ca<S> {
     /// An empty table with these thresholds of adaptation.
     pub fn with_thresholds(schema: S, thresholds: Thresholds) -> Self {
         line::detect();
-        let leaf = Leaf::build(1, 0, &[], true);
+        let leaf = Leaf::empty(1, 0);
         let base = Base::<S::Key>::allocate(ptr::null(), ptr::null(), Node::leaf(leaf));
         let bytes = leaf.size() + size_of::<Base<S::Key>>();
         Self {

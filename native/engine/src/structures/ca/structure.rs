@@ -6,8 +6,8 @@
 
 use super::base::{Base, Structure};
 use super::counts::Count;
-use super::inner::{common, Bound, Inner, Kind, Node, Parts, FANOUT};
-use super::leaf::{compare_headed, lines_for, Held, Info, Leaf, Wanted, MAX_LINES, MAX_SLOTS};
+use super::inner::{common, Bound, Inner, Kind, Node, Parts, Piece, FANOUT};
+use super::leaf::{compare_headed, lines_for, Entries, Held, Info, Leaf, Wanted, MAX_LINES, MAX_SLOTS};
 use super::{Ca, Query};
 use crate::{Busy, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
@@ -16,6 +16,7 @@ use cats_sync::facade::{
     Ordering::{Relaxed, Release, SeqCst},
 };
 use cats_sync::slab;
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 use std::ptr::NonNull;
 
@@ -38,15 +39,6 @@ impl<K> Clone for Turn<K> {
     }
 }
 impl<K> Copy for Turn<K> {}
-
-/// What replaces a node: one node, or two with a separator between them.
-pub(super) enum Piece<K> {
-    One(Node),
-    Two(Node, Bound<K>, Node),
-}
-
-/// Two leaves with the separator between them.
-type Two<K> = (Leaf, Bound<K>, Leaf);
 
 /// The nodes that a change replaces, and by how many bytes the table grows.
 pub(super) struct Change<K> {
@@ -72,10 +64,27 @@ impl<K: Send + Sync + 'static> Change<K> {
     }
 
     /// A new leaf.
-    pub fn leaf(&mut self, lines: usize, skip: usize, entries: &[Entry], ordered: bool) -> Leaf {
+    pub fn leaf(&mut self, lines: usize, skip: usize, entries: impl IntoIterator<Item = Entry>, ordered: bool) -> Leaf {
         let leaf = Leaf::build(lines, skip, entries, ordered);
         self.grown += leaf.size() as i64;
         leaf
+    }
+    /// A new leaf for a key range.
+    fn leaf_for<S: OrderedSchema<Key = K>>(
+        &mut self,
+        schema: &S,
+        (low, high): (Bound<K>, Bound<K>),
+        lines: usize,
+        entries: impl IntoIterator<Item = Entry>,
+        ordered: bool,
+    ) -> Node {
+        Node::leaf(self.leaf(lines, common(schema, low, high), entries, ordered))
+    }
+    /// A new leaf of the largest size without entries, for a key range.
+    fn empty_leaf<S: OrderedSchema<Key = K>>(&mut self, schema: &S, low: Bound<K>, high: Bound<K>) -> Node {
+        let leaf = Leaf::empty(MAX_LINES, common(schema, low, high));
+        self.grown += leaf.size() as i64;
+        Node::leaf(leaf)
     }
     /// A new leaf with the entries of a locked one.
     fn copy(&mut self, leaf: Leaf, skip: usize) -> Leaf {
@@ -126,12 +135,12 @@ impl<K: Send + Sync + 'static> Change<K> {
         mut parts: Parts<K>,
     ) -> Piece<K> {
         if parts.children.len() <= FANOUT {
-            return Piece::One(Node::inner(self.inner(schema, low, high, parts)));
+            return Piece::one(Node::inner(self.inner(schema, low, high, parts)));
         }
         let (key, right) = parts.cut(parts.children.len() / 2);
         let left = Node::inner(self.inner(schema, low, key, parts));
         let right = Node::inner(self.inner(schema, key, high, right));
-        Piece::Two(left, key, right)
+        Piece::two(left, key, right)
     }
 
     /// Kills and retires what was replaced and is now unlinked.
@@ -237,6 +246,7 @@ impl<S: OrderedSchema> Ca<S> {
     pub(super) fn make_room(&self, guard: &Guard, query: &Query<S>, wanted: Wanted) -> Result<(), Busy> {
         let structure = self.lock_base(query)?;
         let path = self.path(structure.base, query);
+        path.leaf.prefetch_all();
         let (held, _) = Held::lock(path.leaf, &self.events, wanted.hash)?;
         if path.leaf.room(wanted.hash).is_none() {
             self.extend(guard, structure.base, path, held, query, |_| {});
@@ -244,7 +254,7 @@ impl<S: OrderedSchema> Ca<S> {
         Ok(())
     }
 
-    /// Replaces a locked leaf by a larger one, or by two. Calls `prepare` with each new leaf before it is published.
+    /// Replaces a locked leaf by a larger one, or by several. Calls `prepare` with each new leaf before it is published.
     pub(super) fn extend(
         &self,
         guard: &Guard,
@@ -257,20 +267,19 @@ impl<S: OrderedSchema> Ca<S> {
         let mut change = Change::new();
         let leaf = path.leaf;
         let piece = if let Some(lines) = leaf.more_lines() {
-            let ordered = leaf.info().ordered();
-            let larger = change.leaf(lines, leaf.skip(), &leaf.entries(), ordered);
-            prepare(larger);
-            Piece::One(Node::leaf(larger))
+            let larger = change.leaf(lines, leaf.skip(), leaf.entries(), leaf.info().ordered());
+            Piece::one(Node::leaf(larger))
         } else {
             leaf.prefetch_objects(&self.schema);
-            let two = self
-                .set_apart(&mut change, &path, query)
+            self.set_apart(&mut change, &path, query)
                 .or_else(|| self.split_behind_run(&mut change, &path, query))
-                .unwrap_or_else(|| self.split_leaf(&mut change, leaf, path.low, path.high));
-            prepare(two.0);
-            prepare(two.2);
-            Piece::Two(Node::leaf(two.0), two.1, Node::leaf(two.2))
+                .unwrap_or_else(|| self.split_leaf(&mut change, leaf, path.low, path.high))
         };
+        let others = piece.others.iter().map(|(_, node)| *node);
+        [piece.first]
+            .into_iter()
+            .chain(others)
+            .for_each(|node| prepare(node.as_leaf::<S::Key>()));
         change.leaves.push(held);
         self.graft(&mut change, base, path.turns, piece);
         change.commit(self, guard);
@@ -278,19 +287,19 @@ impl<S: OrderedSchema> Ca<S> {
 
     /// A copy of a locked leaf and an empty leaf beside it, for a key beyond all its entries. Keys that come in order
     /// are like that.
-    fn set_apart(&self, change: &mut Change<S::Key>, path: &Path<S::Key>, query: &Query<S>) -> Option<Two<S::Key>> {
+    fn set_apart(&self, change: &mut Change<S::Key>, path: &Path<S::Key>, query: &Query<S>) -> Option<Piece<S::Key>> {
         let (schema, leaf) = (&self.schema, path.leaf);
         if leaf.is_beyond(query, Ordering::Greater) {
             let key = change.key(schema.own_probe(query.probe));
             let copy = change.copy(leaf, common(schema, path.low, key));
-            let empty = change.leaf(MAX_LINES, common(schema, key, path.high), &[], true);
-            Some((copy, key, empty))
+            let empty = change.empty_leaf(schema, key, path.high);
+            Some(Piece::two(Node::leaf(copy), key, empty))
         } else if leaf.is_beyond(query, Ordering::Less) {
             // SAFETY: the entries of a locked leaf are valid.
             let key = change.key(unsafe { schema.own(leaf.lowest(schema)?) });
-            let empty = change.leaf(MAX_LINES, common(schema, path.low, key), &[], true);
+            let empty = change.empty_leaf(schema, path.low, key);
             let copy = change.copy(leaf, common(schema, key, path.high));
-            Some((empty, key, copy))
+            Some(Piece::two(empty, key, Node::leaf(copy)))
         } else {
             None
         }
@@ -304,7 +313,7 @@ impl<S: OrderedSchema> Ca<S> {
         change: &mut Change<S::Key>,
         path: &Path<S::Key>,
         query: &Query<S>,
-    ) -> Option<Two<S::Key>> {
+    ) -> Option<Piece<S::Key>> {
         let (schema, leaf) = (&self.schema, path.leaf);
         if !leaf.continues_run(query) {
             return None;
@@ -312,16 +321,16 @@ impl<S: OrderedSchema> Ca<S> {
         let ordered = leaf.info().ordered();
         // SAFETY: the entries of a locked leaf are valid.
         let is_below = |entry: &Entry| unsafe { schema.compare(query.probe, *entry) }.is_gt();
-        let (left, right): (Vec<Entry>, Vec<Entry>) = leaf.entries().into_iter().partition(is_below);
+        let (left, right): (Entries, Entries) = leaf.entries().partition(is_below);
         // SAFETY: as above.
         let first = right
             .iter()
             .min_by(|a, b| unsafe { schema.compare_entries(**a, **b) })?;
         // SAFETY: as above.
         let key = change.key(unsafe { schema.own(*first) });
-        let left = change.leaf(MAX_LINES, common(schema, path.low, key), &left, ordered);
-        let right = change.leaf(lines_for(right.len()), common(schema, key, path.high), &right, ordered);
-        Some((left, key, right))
+        let left = change.leaf_for(schema, (path.low, key), MAX_LINES, left, ordered);
+        let right = change.leaf_for(schema, (key, path.high), lines_for(right.len()), right, ordered);
+        Some(Piece::two(left, key, right))
     }
 
     /// Two leaves for the entries of a locked leaf that has at least two.
@@ -331,25 +340,27 @@ impl<S: OrderedSchema> Ca<S> {
         leaf: Leaf,
         low: Bound<S::Key>,
         high: Bound<S::Key>,
-    ) -> Two<S::Key> {
+    ) -> Piece<S::Key> {
         let schema = &self.schema;
-        let ordered = leaf.info().ordered();
-        let mut entries = leaf.entries();
+        let (ordered, skip) = (leaf.info().ordered(), leaf.skip());
+        let with_head = |entry| match ordered {
+            true => (0, entry),
+            // SAFETY: the entries of a locked leaf are valid.
+            false => (unsafe { schema.entry_head(entry, skip) }, entry),
+        };
+        let mut entries: SmallVec<[(u64, Entry); MAX_SLOTS]> = leaf.entries().map(with_head).collect();
         let middle = entries.len() / 2;
         if !ordered {
-            let skip = leaf.skip();
-            // SAFETY: the entries of a locked leaf are valid.
-            let with_head = |entry| (unsafe { schema.entry_head(entry, skip) }, entry);
-            let mut list: Vec<(u64, Entry)> = entries.into_iter().map(with_head).collect();
-            list.select_nth_unstable_by(middle, |a, b| compare_headed(schema, *a, *b));
-            entries = list.into_iter().map(|item| item.1).collect();
+            entries.select_nth_unstable_by(middle, |a, b| compare_headed(schema, *a, *b));
         }
         // SAFETY: as above.
-        let key = change.key(unsafe { schema.own(entries[middle]) });
+        let key = change.key(unsafe { schema.own(entries[middle].1) });
         let (left, right) = entries.split_at(middle);
-        let left = change.leaf(lines_for(left.len()), common(schema, low, key), left, ordered);
-        let right = change.leaf(lines_for(right.len()), common(schema, key, high), right, ordered);
-        (left, key, right)
+        let mut half = |range, half: &[(u64, Entry)]| {
+            let entries = half.iter().map(|item| item.1);
+            change.leaf_for(schema, range, lines_for(half.len()), entries, ordered)
+        };
+        Piece::two(half((low, key), left), key, half((key, high), right))
     }
 
     /// Puts a piece at the end of the path.
@@ -360,22 +371,20 @@ impl<S: OrderedSchema> Ca<S> {
         mut turns: Vec<Turn<S::Key>>,
         mut piece: Piece<S::Key>,
     ) {
-        loop {
-            match (turns.pop(), piece) {
-                // Release, also in `set_root`: publishes the new nodes.
-                (Some(turn), Piece::One(node)) => return turn.inner.slot(turn.index).store(node.0, Release),
-                (None, Piece::One(node)) => return base.set_root(node),
-                (None, Piece::Two(left, key, right)) => {
-                    let mut parts = Parts::single(left.0);
-                    parts.split(&self.schema, 0, (left.0, key, right.0));
-                    piece = Piece::One(Node::inner(change.inner(&self.schema, base.low, base.high, parts)));
-                }
-                (Some(turn), Piece::Two(left, key, right)) => {
+        while !piece.others.is_empty() {
+            piece = match turns.pop() {
+                Some(turn) => {
                     let mut parts = change.take_apart(turn.inner);
-                    parts.split(&self.schema, turn.index, (left.0, key, right.0));
-                    piece = change.assemble(&self.schema, turn.low, turn.high, parts);
+                    parts.put(&self.schema, turn.index, piece);
+                    change.assemble(&self.schema, turn.low, turn.high, parts)
                 }
-            }
+                None => change.assemble(&self.schema, base.low, base.high, Parts::of(&self.schema, piece)),
+            };
+        }
+        match turns.pop() {
+            // Release, also in `set_root`: publishes the new nodes.
+            Some(turn) => turn.inner.slot(turn.index).store(piece.first.0, Release),
+            None => base.set_root(piece.first),
         }
     }
 
@@ -409,7 +418,7 @@ impl<S: OrderedSchema> Ca<S> {
             return;
         };
         let mut parts = change.take_apart(turn.inner);
-        let key = parts.merge(first, Node::leaf(merged).0);
+        let key = parts.merge(first, Node::leaf(merged));
         change.keys.push(key);
         self.contract(&mut change, structure.base, turns, parts, (turn.low, turn.high));
         change.commit(self, guard);
@@ -428,12 +437,10 @@ impl<S: OrderedSchema> Ca<S> {
         if !may_merge(a, b) {
             return None;
         }
-        let mut entries = left.leaf.entries();
-        entries.extend(right.leaf.entries());
         let merged = change.leaf(
-            lines_for(entries.len()),
+            lines_for(a.count() + b.count()),
             common(&self.schema, low, high),
-            &entries,
+            left.leaf.entries().chain(right.leaf.entries()),
             a.ordered() && b.ordered(),
         );
         change.leaves.extend([left, right]);
@@ -457,7 +464,7 @@ impl<S: OrderedSchema> Ca<S> {
             }
             if turns.is_empty() || parts.children.len() >= FEW {
                 let node = Node::inner(change.inner(schema, range.0, range.1, parts));
-                return self.graft(change, base, turns, Piece::One(node));
+                return self.graft(change, base, turns, Piece::one(node));
             }
             let Some(turn) = turns.pop() else { return };
             let first = turn.index.min(turn.inner.len() - 2);
@@ -477,14 +484,9 @@ impl<S: OrderedSchema> Ca<S> {
             let piece = change.assemble(schema, low, high, both);
             parts = change.take_apart(turn.inner);
             range = (turn.low, turn.high);
-            match piece {
-                Piece::One(node) => _ = parts.merge(first, node.0),
-                Piece::Two(left, key, right) => {
-                    // The separator moved down, and another one moved up in its place.
-                    parts.merge(first, left.0);
-                    parts.split(schema, first, (left.0, key, right.0));
-                }
-            }
+            // The separator moved down. If there are two nodes, another one moves up in its place.
+            parts.merge(first, piece.first);
+            parts.put(schema, first, piece);
         }
     }
 }

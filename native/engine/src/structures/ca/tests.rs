@@ -159,7 +159,7 @@ impl Check<'_> {
                 let info = leaf.info();
                 assert!(!info.dead() && leaf.lock().token().is_some());
                 assert_eq!(leaf.skip(), skip);
-                assert_eq!(leaf.entries().len(), info.count());
+                assert_eq!(leaf.entries().count(), info.count());
                 self.bytes += leaf.size();
                 let mut keys = Vec::new();
                 for entry in leaf.entries() {

@@ -248,6 +248,12 @@ pub(super) fn lines_for(count: usize) -> usize {
     SIZES.into_iter().find(large_enough).unwrap_or(MAX_LINES)
 }
 
+/// The number of lines of a leaf for `count` entries to which few others will come.
+pub(super) fn lines_to_stay(count: usize) -> usize {
+    let large_enough = |lines: &usize| count <= LINE * lines * 7 / 8;
+    SIZES.into_iter().find(large_enough).unwrap_or(MAX_LINES)
+}
+
 impl Leaf {
     /// The memory of a new leaf. It is prefetched, because it is rarely cached.
     fn allocate(lines: usize) -> Self {
@@ -708,18 +714,40 @@ impl Leaf {
         }
     }
 
-    /// Whether the last two insertions and this key are three neighbours in ascending order. Then the key probably
-    /// continues an ascending run. Call it under the lock.
-    pub fn continues_run<S: OrderedSchema>(self, query: &Query<S>) -> bool {
+    /// Whether the last two insertions and this key are three neighbours, in any order. Then later keys will probably
+    /// come beside them, too: as an ascending or descending run, or from two sides. Call it under the lock.
+    pub fn is_beside_recent<S: OrderedSchema>(self, query: &Query<S>) -> bool {
         let [Ok(last), Ok(before)] = self.info().recent().map(|slot| self.entry(slot.min(self.slots() - 1))) else {
             return false;
         };
         // SAFETY: as in `lowest`.
-        let is_below = |entry| unsafe { query.schema.compare(query.probe, entry) }.is_gt();
+        let is_above = |entry| unsafe { query.schema.compare(query.probe, entry) }.is_lt();
         // SAFETY: as in `lowest`.
-        let is_above = |entry| unsafe { query.schema.compare_entries(before, entry) }.is_lt();
-        let is_between = |entry: &Entry| is_below(*entry) && is_above(*entry);
-        is_between(&last) && self.filled().filter(is_between).nth(1).is_none()
+        let is_less = |a, b| unsafe { query.schema.compare_entries(a, b) }.is_lt();
+        let (low, high) = if is_less(last, before) {
+            (last, before)
+        } else {
+            (before, last)
+        };
+        // The key is one end of the three, and one of the two is between the ends. Or the key is between the two.
+        let (from_key, to_key) = (is_above(low), !is_above(high));
+        let is_between = |entry: &Entry| {
+            let is_behind = if from_key {
+                is_above(*entry)
+            } else {
+                is_less(low, *entry)
+            };
+            is_behind
+                && if to_key {
+                    !is_above(*entry)
+                } else {
+                    is_less(*entry, high)
+                }
+        };
+        self.filled()
+            .filter(is_between)
+            .nth(usize::from(from_key || to_key))
+            .is_none()
     }
 
     fn slot_at(self, i: usize) -> usize {

@@ -7,7 +7,7 @@
 use super::base::{Base, Structure};
 use super::counts::Count;
 use super::inner::{common, Bound, Inner, Kind, Node, Parts, Piece, FANOUT};
-use super::leaf::{compare_headed, lines_for, Entries, Held, Info, Leaf, Wanted, MAX_LINES, MAX_SLOTS};
+use super::leaf::{compare_headed, lines_for, lines_to_stay, Entries, Held, Info, Leaf, Wanted, MAX_LINES, MAX_SLOTS};
 use super::{Ca, Query};
 use crate::{Busy, Entry, OrderedSchema};
 use cats_sync::epoch::Guard;
@@ -16,7 +16,7 @@ use cats_sync::facade::{
     Ordering::{Relaxed, Release, SeqCst},
 };
 use cats_sync::slab;
-use smallvec::SmallVec;
+use smallvec::{smallvec, SmallVec};
 use std::cmp::Ordering;
 use std::ptr::NonNull;
 
@@ -272,7 +272,7 @@ impl<S: OrderedSchema> Ca<S> {
         } else {
             leaf.prefetch_objects(&self.schema);
             self.set_apart(&mut change, &path, query)
-                .or_else(|| self.split_behind_run(&mut change, &path, query))
+                .or_else(|| self.split_around(&mut change, &path, query))
                 .unwrap_or_else(|| self.split_leaf(&mut change, leaf, path.low, path.high))
         };
         let others = piece.others.iter().map(|(_, node)| *node);
@@ -305,32 +305,43 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Two leaves for the entries of a locked leaf to which keys come in ascending order, but below other keys. The
-    /// run's leaf keeps what is below this key. So no later key of the run finds a key above it there, and `set_apart`
-    /// serves the run from then on.
-    fn split_behind_run(
+    /// Three leaves in the place of a locked one in which keys come beside each other: one for the entries below this key, but
+    /// for the last of them, one for that, and one for the entries above. So later keys find a leaf with nearly no entries
+    /// but theirs, whether they come from below, from above or from both. The first leaf is left out if it had no entries.
+    fn split_around(
         &self,
         change: &mut Change<S::Key>,
         path: &Path<S::Key>,
         query: &Query<S>,
     ) -> Option<Piece<S::Key>> {
         let (schema, leaf) = (&self.schema, path.leaf);
-        if !leaf.continues_run(query) {
+        if !leaf.is_beside_recent(query) {
             return None;
         }
         let ordered = leaf.info().ordered();
         // SAFETY: the entries of a locked leaf are valid.
         let is_below = |entry: &Entry| unsafe { schema.compare(query.probe, *entry) }.is_gt();
-        let (left, right): (Entries, Entries) = leaf.entries().partition(is_below);
+        let (mut below, above): (Entries, Entries) = leaf.entries().partition(is_below);
         // SAFETY: as above.
-        let first = right
-            .iter()
-            .min_by(|a, b| unsafe { schema.compare_entries(**a, **b) })?;
+        let order = |a: &Entry, b: &Entry| unsafe { schema.compare_entries(*a, *b) };
+        let last = (0..below.len()).max_by(|a, b| order(&below[*a], &below[*b]))?;
+        let next_below = below.remove(last);
+        let next_above = above.iter().copied().min_by(order)?;
         // SAFETY: as above.
-        let key = change.key(unsafe { schema.own(*first) });
-        let left = change.leaf_for(schema, (path.low, key), MAX_LINES, left, ordered);
-        let right = change.leaf_for(schema, (key, path.high), lines_for(right.len()), right, ordered);
-        Some(Piece::two(left, key, right))
+        let end = change.key(unsafe { schema.own(next_above) });
+        let above = change.leaf_for(schema, (end, path.high), lines_to_stay(above.len()), above, ordered);
+        if below.is_empty() {
+            let near = change.leaf_for(schema, (path.low, end), MAX_LINES, [next_below], true);
+            return Some(Piece::two(near, end, above));
+        }
+        // SAFETY: as above.
+        let start = change.key(unsafe { schema.own(next_below) });
+        let near = change.leaf_for(schema, (start, end), MAX_LINES, [next_below], true);
+        let below = change.leaf_for(schema, (path.low, start), lines_to_stay(below.len()), below, ordered);
+        Some(Piece {
+            first: below,
+            others: smallvec![(start, near), (end, above)],
+        })
     }
 
     /// Two leaves for the entries of a locked leaf that has at least two.

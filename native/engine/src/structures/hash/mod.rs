@@ -287,17 +287,13 @@ impl<S: Schema> Hash<S> {
         Ok(held)
     }
 
-    /// Takes a copy of the probe, as all functions do that are not inlined. So the caller's probe can stay in
-    /// registers.
+    /// Refers to the probe. A copy would be made before it is known whether it is needed, and reading words together that were
+    /// written one by one takes long.
     #[inline]
-    fn matches<'a>(&'a self, probe: &S::Probe) -> impl FnMut(Entry) -> bool + 'a
-    where
-        S::Probe: 'a,
-    {
-        let probe = *probe;
+    fn matches<'a>(&'a self, probe: &'a S::Probe) -> impl FnMut(Entry) -> bool + 'a {
         // SAFETY: entries are read under the caller's guard, and each word was stored in this table. Buckets call this
         // only for equal words that end in bits 00.
-        move |entry| unsafe { self.shared.0.schema.matches(&probe, entry) }
+        move |entry| unsafe { self.shared.0.schema.matches(probe, entry) }
     }
 
     /// Whether the entry has the probe's key. Their key words are equal and no immediates.

@@ -27,6 +27,9 @@ shapes() ->
      fun(N) -> list_to_tuple(lists:seq(1, N rem 100)) end, fun(N) -> maps:from_list([{K, K bsl (N rem 70)} || K <- lists:seq(1, N rem 30)]) end,
      fun(N) -> maps:from_list([{{K, "key"}, [K, N]} || K <- lists:seq(1, N rem 200)]) end,
      fun(N) -> [external_pid(), lists:seq(1, N rem 50)] end, fun(N) -> lists:duplicate(N rem 20, binary:copy(<<N:64>>, 20)) end,
+     %% Parts of one packed element that are laid out at once, between such as are not.
+     fun(N) -> [N, "a string", N bsl 65, {N, 1.5, -N, a}, maps:from_list([{K, [K]} || K <- lists:seq(1, 33 + N rem 9)]), #{N => "text"}, {}, #{},
+                [N | tail], <<>>, <<N>>, make_ref(), fun() -> {N, [N]} end, self(), [[], <<"text">>]] end,
      fun(N) -> lists:foldl(fun(_, Term) -> [Term] end, lists:seq(1, 20), lists:seq(1, N rem 80)) end, fun(_) -> [] end].
 
 external_pid() ->

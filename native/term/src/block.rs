@@ -715,11 +715,17 @@ impl<'a> BlockRef<'a> {
     }
 
     /// The number of words of the block that [`unpacked_within`](Self::unpacked_within) makes. O(items) if some elements are packed.
+    #[inline]
     pub fn unpacked_words(self) -> usize {
-        let (mut words, mut at) = (self.words(), 1 + self.arity());
-        if !self.has_packed() {
-            return words;
+        match self.has_packed() {
+            true => self.words_if_unpacked(),
+            false => self.words(),
         }
+    }
+
+    #[inline(never)]
+    fn words_if_unpacked(self) -> usize {
+        let (mut words, mut at) = (self.words(), 1 + self.arity());
         while at < self.words() {
             // SAFETY: an item of the block, which lives for `'a`.
             let item = unsafe { TermRef::new(self.address.as_ptr(), (at as u64) << 2 | TAG_ITEM) };

@@ -219,10 +219,129 @@ fn are_uniform(nodes: &[u64]) -> bool {
     nodes.iter().all(|node| other(node) <= u64::from(u16::MAX)) && rest.all(|node| Some(node) == second)
 }
 
+/// What is left of a compact form.
+#[derive(Clone, Copy)]
+struct Source<'a>(&'a [u8]);
+
+impl<'a> Source<'a> {
+    #[inline(always)]
+    fn take(&mut self, count: usize) -> &'a [u8] {
+        let (taken, rest) = self.0.split_at(count);
+        self.0 = rest;
+        taken
+    }
+
+    /// The form and the argument.
+    #[inline(always)]
+    fn head(&mut self) -> (u8, u64) {
+        let (first, rest) = self.0.split_first().expect("a term");
+        let argument = u64::from(first & ARGUMENT);
+        self.0 = rest;
+        let form = first >> FORM_SHIFT;
+        if argument < DIRECT {
+            return (form, argument);
+        }
+        let more = argument as usize + 1 - DIRECT as usize;
+        let value = match self.0.first_chunk() {
+            Some(bytes) => u64::from_le_bytes(*bytes) & u64::MAX >> (64 - 8 * more),
+            None => padded(&self.0[..more]).to_le(),
+        };
+        self.take(more);
+        (form, value)
+    }
+
+    #[inline]
+    fn count(&mut self) -> usize {
+        self.head().1 as usize
+    }
+
+    #[inline]
+    fn word(&mut self) -> u64 {
+        u64::from_le_bytes(*self.take(8).first_chunk().expect("a word"))
+    }
+}
+
+/// A term in its compact form, to be read part by part. The parts of a term follow it, in order.
+#[derive(Clone, Copy)]
+pub struct Parts<'a>(Source<'a>);
+
+/// A term whose parts follow, or that has none.
+pub enum Part<'a> {
+    Immediate(u64),
+    /// A list of small integers from 0 to 255.
+    String(&'a [u8]),
+    /// A list of this many elements, whose tail is `[]`.
+    List(usize),
+    Tuple(usize),
+    /// A map that is no tree, of this many pairs: the keys, then the values.
+    Map(usize),
+    Float(f64),
+    Binary(&'a [u8]),
+    /// Any other term, perhaps with parts that belong to it. Only [`Parts::unpack`] reads it.
+    Other,
+}
+
+impl<'a> Parts<'a> {
+    #[inline]
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self(Source(bytes))
+    }
+
+    /// Takes the next term, if it is an immediate.
+    #[inline(always)]
+    pub fn immediate(&mut self) -> Option<u64> {
+        let mut source = self.0;
+        let word = match source.head() {
+            (INTEGER, value) => value << 4 | SMALL,
+            (NEGATIVE, value) => !value << 4 | SMALL,
+            (ATOM, index) => index << ATOM_SHIFT | ATOM_TAG,
+            (OTHER, EMPTY) => NIL,
+            (OTHER, WORD) => source.word(),
+            _ => return None,
+        };
+        self.0 = source;
+        Some(word)
+    }
+
+    /// Takes the next term without its parts.
+    #[inline]
+    pub fn part(&mut self) -> Part<'a> {
+        if let Some(word) = self.immediate() {
+            return Part::Immediate(word);
+        }
+        let source = &mut self.0;
+        let (form, argument) = source.head();
+        let count = argument as usize;
+        match (form, argument) {
+            (STRING, _) => Part::String(source.take(count)),
+            (ELEMENTS, _) => Part::List(count),
+            (FIELDS, _) => Part::Tuple(count),
+            (BYTES, _) => Part::Binary(source.take(count)),
+            (_, DOUBLE) => Part::Float(f64::from_bits(source.word())),
+            (_, PAIRS) => Part::Map(source.count()),
+            _ => Part::Other,
+        }
+    }
+
+    /// Takes the next term with all of its parts, unpacked into `memory`. Panics if that has fewer words than the term.
+    pub fn unpack<'m>(&mut self, memory: &'m mut [u64]) -> TermRef<'m> {
+        let mut reader = Reader {
+            source: self.0,
+            words: &mut *memory,
+            next: 0,
+            base: 0,
+        };
+        let word = reader.term();
+        self.0 = reader.source;
+        // SAFETY: the term was just written there.
+        unsafe { TermRef::new(memory.as_ptr(), word) }
+    }
+}
+
 /// Reads terms from their compact form, into words.
-struct Reader<'a> {
-    bytes: &'a [u8],
-    words: &'a mut [u64],
+struct Reader<'a, 'w> {
+    source: Source<'a>,
+    words: &'w mut [u64],
     /// The next of them to be written.
     next: usize,
     /// The place of the first of them in their block.
@@ -238,7 +357,7 @@ pub(crate) fn read(bytes: &[u8], words: &mut [MaybeUninit<u64>], base: usize) ->
     // SAFETY: all words were written just now.
     let words = unsafe { &mut *(std::ptr::from_mut(words) as *mut [u64]) };
     let mut reader = Reader {
-        bytes,
+        source: Source(bytes),
         words,
         next: 0,
         base,
@@ -248,42 +367,7 @@ pub(crate) fn read(bytes: &[u8], words: &mut [MaybeUninit<u64>], base: usize) ->
     word
 }
 
-impl<'a> Reader<'a> {
-    #[inline]
-    fn take(&mut self, count: usize) -> &'a [u8] {
-        let (taken, rest) = self.bytes.split_at(count);
-        self.bytes = rest;
-        taken
-    }
-
-    /// The form and the argument.
-    #[inline]
-    fn head(&mut self) -> (u8, u64) {
-        let (first, rest) = self.bytes.split_first().expect("a term");
-        let argument = u64::from(first & ARGUMENT);
-        self.bytes = rest;
-        let form = first >> FORM_SHIFT;
-        if argument < DIRECT {
-            return (form, argument);
-        }
-        let more = argument as usize + 1 - DIRECT as usize;
-        let value = match self.bytes.first_chunk() {
-            Some(bytes) => u64::from_le_bytes(*bytes) & u64::MAX >> (64 - 8 * more),
-            None => padded(&self.bytes[..more]).to_le(),
-        };
-        self.take(more);
-        (form, value)
-    }
-
-    fn count(&mut self) -> usize {
-        self.head().1 as usize
-    }
-
-    #[inline]
-    fn word(&mut self) -> u64 {
-        u64::from_le_bytes(*self.take(8).first_chunk().expect("a word"))
-    }
-
+impl Reader<'_, '_> {
     /// Begins an item of this many words behind its header. Returns the place of that.
     #[inline]
     fn item(&mut self, header: u64, words: usize) -> usize {
@@ -302,7 +386,7 @@ impl<'a> Reader<'a> {
     /// Reads the next words of the item at a place as they are.
     fn fill_words(&mut self, from: usize, count: usize) {
         for at in from..from + count {
-            self.words[at] = self.word();
+            self.words[at] = self.source.word();
         }
     }
 
@@ -311,7 +395,7 @@ impl<'a> Reader<'a> {
     fn fill(&mut self, item: usize, count: usize) {
         let mut flat = true;
         for at in item + 1..item + 1 + count {
-            let word = match self.head() {
+            let word = match self.source.head() {
                 (INTEGER, value) => value << 4 | SMALL,
                 (ATOM, index) => index << ATOM_SHIFT | ATOM_TAG,
                 (form, argument) => self.term_of(form, argument),
@@ -325,7 +409,7 @@ impl<'a> Reader<'a> {
     }
 
     fn term(&mut self) -> u64 {
-        let (form, argument) = self.head();
+        let (form, argument) = self.source.head();
         self.term_of(form, argument)
     }
 
@@ -337,7 +421,7 @@ impl<'a> Reader<'a> {
             ATOM => argument << ATOM_SHIFT | ATOM_TAG,
             STRING => {
                 let at = self.item(header(PROPER_LIST, count) | FLAT, count);
-                let bytes = self.take(count);
+                let bytes = self.source.take(count);
                 for (word, byte) in self.words[at + 1..][..count].iter_mut().zip(bytes) {
                     *word = u64::from(*byte) << 4 | SMALL;
                 }
@@ -355,7 +439,7 @@ impl<'a> Reader<'a> {
             }
             BYTES => {
                 let at = self.item(header(BINARY, count), count.div_ceil(8));
-                let (whole, rest) = as_chunks::<8, _>(self.take(count));
+                let (whole, rest) = as_chunks::<8, _>(self.source.take(count));
                 let words = whole.iter().map(|bytes| u64::from_ne_bytes(*bytes));
                 let last = (!rest.is_empty()).then(|| padded(rest));
                 for (place, word) in self.words[at + 1..].iter_mut().zip(words.chain(last)) {
@@ -370,7 +454,7 @@ impl<'a> Reader<'a> {
     fn other(&mut self, form: u64) -> u64 {
         match form {
             EMPTY => return NIL,
-            WORD => return self.word(),
+            WORD => return self.source.word(),
             _ => {}
         }
         if form == DOUBLE {
@@ -378,7 +462,7 @@ impl<'a> Reader<'a> {
             self.fill_words(at + 1, 1);
             return self.refer(at, TAG_ITEM);
         }
-        let count = self.count();
+        let count = self.source.count();
         let at = match form {
             ABOVE_ZERO | BELOW_ZERO => {
                 let kind = [INTEGER_NEGATIVE, INTEGER_POSITIVE][usize::from(form == ABOVE_ZERO)];
@@ -397,7 +481,7 @@ impl<'a> Reader<'a> {
                 at
             }
             TREE | ODD_TREE => {
-                let nodes = self.count();
+                let nodes = self.source.count();
                 let at = self.item(tree_map_header(count, nodes), 2 * count + nodes);
                 self.fill(at, 2 * count);
                 let behind = at + 1 + 2 * count;
@@ -427,10 +511,12 @@ impl<'a> Reader<'a> {
     fn fill_nodes(&mut self, from: usize, count: usize) {
         let mut same = [0; 2];
         for same in &mut same {
-            *same = u64::from(u16::from_le_bytes(*self.take(2).first_chunk().expect("two bytes")));
+            *same = u64::from(u16::from_le_bytes(
+                *self.source.take(2).first_chunk().expect("two bytes"),
+            ));
         }
         for number in 0..count {
-            let bits = u32::from_le_bytes(*self.take(4).first_chunk().expect("four bytes"));
+            let bits = u32::from_le_bytes(*self.source.take(4).first_chunk().expect("four bytes"));
             self.words[from + number] = same[number.min(1)] | u64::from(bits) << NODE_SHIFT;
         }
     }
@@ -585,6 +671,71 @@ mod tests {
             builder.set(pair, 1, value);
             tuple.word()
         });
+    }
+
+    /// What is read part by part, and what is unpacked in between, is the term.
+    #[test]
+    fn parts_follow_one_another() {
+        let mut builder = Builder::new();
+        let root = builder.tuple(1);
+        let list = builder.proper_list(9);
+        builder.set(root, 0, list.word());
+        let string = builder.proper_list(3);
+        filled(
+            &mut builder,
+            string,
+            [97, 98, 99].map(|byte| small(byte).unwrap()).into_iter(),
+        );
+        let pair = builder.tuple(2);
+        filled(&mut builder, pair, [small(-1).unwrap(), NIL].into_iter());
+        let integer = builder.integer(true, &[3, 4]);
+        let map = builder.map(1);
+        filled(&mut builder, map, [small(1000).unwrap(), 0x123].into_iter());
+        let improper = builder.list(1);
+        filled(&mut builder, improper, [NIL, small(1).unwrap()].into_iter());
+        let binary = builder.binary(b"bytes");
+        let float = builder.float(1.5);
+        let words = [
+            string.word(),
+            pair.word(),
+            integer,
+            map.word(),
+            0x5_6789_abcb,
+            improper.word(),
+        ];
+        filled(&mut builder, list, words.into_iter().chain([binary, float, 0x3]));
+        let mut bytes = Vec::new();
+        write(builder.as_key(), &mut bytes).expect("a compact form");
+
+        let mut parts = Parts::new(&bytes);
+        let mut memory = [0; 8];
+        let immediate =
+            |parts: &mut Parts<'_>, word| assert!(matches!(parts.part(), Part::Immediate(seen) if seen == word));
+        assert_eq!(parts.immediate(), None);
+        assert!(matches!(parts.part(), Part::List(9)));
+        assert!(matches!(parts.part(), Part::String(b"abc")));
+        assert!(matches!(parts.part(), Part::Tuple(2)));
+        immediate(&mut parts, small(-1).unwrap());
+        immediate(&mut parts, NIL);
+        let before = parts;
+        assert!(matches!(parts.part(), Part::Other));
+        parts = before;
+        assert!(matches!(
+            parts.unpack(&mut memory).view(),
+            View::Integer(Integer {
+                negative: true,
+                digits: [3, 4]
+            })
+        ));
+        assert!(matches!(parts.part(), Part::Map(1)));
+        immediate(&mut parts, small(1000).unwrap());
+        immediate(&mut parts, 0x123);
+        immediate(&mut parts, 0x5_6789_abcb);
+        assert!(matches!(parts.unpack(&mut memory).view(), View::List(list) if list.tail().small() == Some(1)));
+        assert!(matches!(parts.part(), Part::Binary(b"bytes")));
+        assert!(matches!(parts.part(), Part::Float(1.5)));
+        assert_eq!(parts.immediate(), Some(0x3));
+        assert!(parts.0 .0.is_empty());
     }
 
     #[test]

@@ -3,10 +3,9 @@
 //! A [`TermRef`] is a word, and the block from whose start the word's offset counts. Blocks are immutable, except for the words of held
 //! items, which are atomics. So a `TermRef` is read without a lock as long as its block lives.
 
-use crate::compact;
+use crate::compact::Parts;
 use crate::host::Held;
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 /// The VM's word for `[]`.
@@ -511,11 +510,10 @@ impl<'a> TermRef<'a> {
         is_packed(header).then_some((header >> PACKED_WORDS_SHIFT) as usize)
     }
 
-    /// The term unpacked, in memory of as many words as [`packed_words`](Self::packed_words) says. It is packed.
-    pub fn unpacked_within(self, memory: &mut [MaybeUninit<u64>]) -> TermRef<'_> {
-        let word = compact::read(self.packed_bytes(), memory, 0);
-        // SAFETY: the term was just written there.
-        unsafe { TermRef::new(memory.as_ptr().cast(), word) }
+    /// The term part by part, if it is packed.
+    #[inline]
+    pub fn parts(self) -> Option<Parts<'a>> {
+        self.packed_words().map(|_| Parts::new(self.packed_bytes()))
     }
 
     /// The bytes of the compact form. The term is packed.

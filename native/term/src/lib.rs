@@ -21,6 +21,7 @@ pub mod test_host;
 
 pub use block::{block_weight, bytes_of, Block, BlockRef, CountedBinary, CountedFun, Dismantled, Shape, Short};
 pub use builder::{Builder, Item, Room};
+pub use compact::{Part, Parts};
 pub use equal::{equal, equal_elements};
 pub use format::{
     is_immediate, small, small_value, vm_word_at, Class, Elements, Fun, Integer, List, Map, Shared, TermRef, View,

@@ -67,7 +67,7 @@ pub fn fetched(env: Env, &[table, key, stale]: &[Term; 3]) -> Result<Term, Failu
     handle.check_expiry()?;
     let stale = duration(env, stale)?;
     with_probe(env, handle.table(), key, |probe| {
-        match handle.fetch(probe, stale, on_dirty_scheduler, &mut Scratch::new())? {
+        match handle.fetch(probe, stale, &mut Scratch::new())? {
             Some((object, ended)) => {
                 if ended {
                     missed(handle);

@@ -599,15 +599,15 @@ fn list(env: Env, objects: &[ObjectRef<'_>]) -> Result<Term, Failure> {
     }
 }
 
-/// Decodes one element. Fails with `Big` if its object is too large for this scheduler.
+/// Decodes one element. Fails with `Big` if it is packed and too large for this scheduler, or otherwise its object is.
 #[inline]
 fn element(env: Env, object: &ObjectRef<'_>, index: usize) -> Result<Term, Failure> {
     let element = object.element(index);
     if element.is_immediate() {
         return Ok(Term(element.word()));
     }
-    check_words(object.words())?;
-    decode::term(env, object.unpacked_element(element, on_dirty_scheduler)?)
+    check_words(element.packed_words().unwrap_or_else(|| object.stored_words()))?;
+    decode::element(env, element)
 }
 
 /// A rough estimate of the nanoseconds for encoding or decoding one word.

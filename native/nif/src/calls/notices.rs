@@ -124,7 +124,7 @@ pub fn removed(env: Env, &[table]: &[Term; 1]) -> Result<Term, Failure> {
     let (expired, evicted) = (env.atom("expired"), env.atom("evicted"));
     let (batch, lost) = notices.take(SCHEDULER_WORDS).map_err(|_| Failure::Busy)?;
     let (mut removed, mut words) = (Vec::with_capacity(batch.len()), 0);
-    handle.show_removed(batch, on_dirty_scheduler, |object, why| {
+    handle.show_removed(batch, |object, why| {
         let what = match notices.options().keys {
             true => decode::term(env, object.element(handle.table().key()))?,
             false => tuple(env, object)?,

@@ -31,7 +31,7 @@ fn lookup_probe(env: Env, handle: Handle<'_>, probe: &Probe<'_>, own: Option<Ter
     if handle.table().kind().is_bag() {
         return lookup_in_bag(env, handle, probe);
     }
-    match handle.get(probe, on_dirty_scheduler, &mut Scratch::new())? {
+    match handle.get(probe, &mut Scratch::new())? {
         None => {
             missed(handle);
             Ok(Term(NIL))
@@ -165,7 +165,7 @@ impl Found {
                 Ok(()) => self.take(env, handle, found.as_slice()),
             };
         }
-        match handle.get(probe, on_dirty_scheduler, &mut Scratch::new())? {
+        match handle.get(probe, &mut Scratch::new())? {
             None => self.take(env, handle, &[]),
             Some(object) => self.take(env, handle, &[object]),
         }

@@ -91,12 +91,7 @@ fn step_to(
 ) -> Result<Term, Failure> {
     if let (Some(key), false) = (key, handle.table().kind().is_bag()) {
         let mut scratch = Scratch::new();
-        match handle.step_get_along(
-            |last| equals_stored(env, key, last),
-            direction,
-            on_dirty_scheduler,
-            &mut scratch,
-        )? {
+        match handle.step_get_along(|last| equals_stored(env, key, last), direction, &mut scratch)? {
             Some(Some(object)) => return make(&[object]),
             Some(None) => return Ok(atoms::end_of_table()),
             None => {}
@@ -159,7 +154,7 @@ fn step_numbered(env: Env, table: Term, object: Term, number: Term, direction: D
     let handle = find(env, &guard, table, STEP)?;
     let mut scratch = Scratch::new();
     let number = number.small_integer().ok_or_else(bad)? as u64;
-    match handle.step_get_from(number, direction, on_dirty_scheduler, &mut scratch)? {
+    match handle.step_get_from(number, direction, &mut scratch)? {
         Some(Some(object)) => tuple(env, &object),
         Some(None) => Ok(atoms::end_of_table()),
         None => step_anew(env, handle, object, direction),

@@ -13,7 +13,9 @@ use crate::entry::failure::Failure;
 use crate::layout::{self, fun, tree, BOXED, CELL};
 use crate::vm::{Env, Term};
 use cats_table::ObjectRef;
-use cats_term::{is_immediate, BlockRef, Elements, Map, TermRef, View, NIL};
+use cats_term::draft::write_bytes;
+use cats_term::{is_immediate, BlockRef, Elements, Map, Part, Parts, TermRef, View, NIL, SCRATCH_WORDS};
+use smallvec::SmallVec;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
@@ -47,6 +49,28 @@ unsafe fn object_of(env: Env, block: BlockRef, own: impl Fn(usize) -> Option<Ter
             match own(i) {
                 Some(term) => slot.write(term.0),
                 None => next = decoder.term(element, slot, next),
+            }
+        }
+        layout::set_next(env, next);
+        decoder.done(Term(at.addr().get() as u64 | BOXED))
+    }
+}
+
+/// The tuple that a block with packed elements stores. If `own` is given, the element at that place is that term of the environment.
+///
+/// # Safety
+/// As for [`object`].
+pub unsafe fn packed_object(env: Env, block: BlockRef, own: Option<(usize, Term)>) -> Result<Term, Failure> {
+    let elements = block.elements();
+    let mut decoder = Decoder { env, failure: None };
+    // SAFETY: as in `object_of`.
+    unsafe {
+        let (at, mut next) = decoder.item(layout::next(env), layout::tuple_header(elements.len()), elements.len());
+        for (i, element) in elements.iter().enumerate() {
+            let slot = at.add(1 + i);
+            match own {
+                Some((place, term)) if place == i => slot.write(term.0),
+                _ => next = decoder.element(element, slot, next),
             }
         }
         layout::set_next(env, next);
@@ -106,6 +130,21 @@ pub unsafe fn term(env: Env, term: TermRef) -> Result<Term, Failure> {
     decoder.done(Term(word))
 }
 
+/// One element of a block, which may be packed.
+///
+/// # Safety
+/// As for [`object`].
+pub unsafe fn element(env: Env, element: TermRef) -> Result<Term, Failure> {
+    let mut decoder = Decoder { env, failure: None };
+    let mut word = 0;
+    // SAFETY: as in `term`.
+    unsafe {
+        let next = decoder.element(element, NonNull::from(&mut word), layout::next(env));
+        layout::set_next(env, next);
+    }
+    decoder.done(Term(word))
+}
+
 /// Most words of the bytes of a short binary, and of the elements of a small tuple.
 const SMALL: usize = layout::HEAP_BINARY / size_of::<u64>();
 
@@ -137,6 +176,28 @@ impl Waiting<'_> {
         self.count = self.count.checked_sub(1)?;
         // SAFETY: all slots below `count` are initialized.
         Some(unsafe { self.slots.get_unchecked(self.count).assume_init() })
+    }
+}
+
+/// A packed term that is being decoded.
+struct Packed<'a> {
+    /// What is left of it.
+    parts: Parts<'a>,
+    /// The number of words that all of it unpacks to.
+    words: usize,
+    /// For parts that are unpacked.
+    memory: SmallVec<[u64; SCRATCH_WORDS]>,
+}
+
+impl<'a> Packed<'a> {
+    /// The term, if it is packed.
+    #[inline(always)]
+    fn new(term: TermRef<'a>) -> Option<Self> {
+        Some(Self {
+            words: term.packed_words()?,
+            parts: term.parts()?,
+            memory: SmallVec::new(),
+        })
     }
 }
 
@@ -332,6 +393,131 @@ impl Decoder<'_> {
             // SAFETY: the slot has a word of the same block.
             unsafe { items.expect(slot.read()) };
         }
+    }
+
+    /// As [`term`](Self::term), for an element of an object, which may be packed.
+    #[inline(always)]
+    unsafe fn element(&mut self, term: TermRef, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match Packed::new(term) {
+                Some(mut packed) => self.unpack(&mut packed, slot, next),
+                None => self.term(term, slot, next),
+            }
+        }
+    }
+
+    /// Decodes the next term of a packed one with all of its parts. What is no list of immediates, tuple, small map, float or short
+    /// binary is unpacked into words first. The calls are as deep as the term.
+    unsafe fn unpack(&mut self, packed: &mut Packed, slot: NonNull<u64>, next: NonNull<u64>) -> NonNull<u64> {
+        let before = packed.parts;
+        // SAFETY: as the caller promises; each item has as many words as the layout of its type.
+        unsafe {
+            match packed.parts.part() {
+                Part::Immediate(word) => {
+                    slot.write(word);
+                    next
+                }
+                Part::String(bytes) => {
+                    let at = layout::room(self.env, next, 2 * bytes.len());
+                    slot.write(at.addr().get() as u64 | CELL);
+                    let mut cell = at;
+                    for byte in bytes {
+                        cell.write(Term::byte(*byte).0);
+                        cell.add(1).write(cell.add(2).addr().get() as u64 | CELL);
+                        cell = cell.add(2);
+                    }
+                    cell.sub(1).write(NIL);
+                    cell
+                }
+                Part::List(count) => {
+                    let at = layout::room(self.env, next, 2 * count);
+                    slot.write(at.addr().get() as u64 | CELL);
+                    let behind = at.add(2 * count);
+                    for i in 0..count {
+                        let cell = at.add(2 * i);
+                        cell.add(1).write(cell.add(2).addr().get() as u64 | CELL);
+                    }
+                    behind.sub(1).write(NIL);
+                    self.unpack_each::<2>(packed, count, at, behind)
+                }
+                Part::Tuple(count) if count > 0 => {
+                    let (at, behind) = self.item(next, layout::tuple_header(count), count);
+                    slot.write(at.addr().get() as u64 | BOXED);
+                    self.unpack_each::<1>(packed, count, at.add(1), behind)
+                }
+                Part::Map(pairs) if layout::is_laid_map(pairs) => {
+                    let (keys, behind) = self.item(next, layout::tuple_header(pairs), pairs);
+                    let (at, behind) = self.item(behind, layout::map_header(), 2 + pairs);
+                    slot.write(at.addr().get() as u64 | BOXED);
+                    at.add(1).write(pairs as u64);
+                    at.add(2).write(keys.addr().get() as u64 | BOXED);
+                    let behind = self.unpack_each::<1>(packed, pairs, keys.add(1), behind);
+                    self.unpack_each::<1>(packed, pairs, at.add(3), behind)
+                }
+                Part::Float(value) => {
+                    let (at, behind) = self.item(next, layout::FLOAT_HEADER, 1);
+                    slot.write(at.addr().get() as u64 | BOXED);
+                    at.add(1).write(value.to_bits());
+                    behind
+                }
+                Part::Binary(bytes) => match layout::binary_header(bytes.len()) {
+                    Some((header, size)) => {
+                        let (at, behind) = self.item(next, header, 1 + bytes.len().div_ceil(8));
+                        slot.write(at.addr().get() as u64 | BOXED);
+                        at.add(1).write(size);
+                        write_bytes(bytes, at.add(2));
+                        behind
+                    }
+                    None => self.unpack_words(packed, before, slot, next),
+                },
+                _ => self.unpack_words(packed, before, slot, next),
+            }
+        }
+    }
+
+    /// Decodes the next terms of a packed one. Their slots are `STEP` words apart.
+    #[inline(always)]
+    unsafe fn unpack_each<const STEP: usize>(
+        &mut self,
+        packed: &mut Packed,
+        count: usize,
+        first: NonNull<u64>,
+        mut next: NonNull<u64>,
+    ) -> NonNull<u64> {
+        // Immediates are read without a write to memory.
+        let mut parts = packed.parts;
+        for i in 0..count {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let slot = first.add(STEP * i);
+                if let Some(word) = parts.immediate() {
+                    slot.write(word);
+                } else {
+                    packed.parts = parts;
+                    next = self.unpack(packed, slot, next);
+                    parts = packed.parts;
+                }
+            }
+        }
+        packed.parts = parts;
+        next
+    }
+
+    /// Decodes a term of a packed one, which is unpacked into words. `before` is what was left before it.
+    #[inline(never)]
+    unsafe fn unpack_words<'a>(
+        &mut self,
+        packed: &mut Packed<'a>,
+        before: Parts<'a>,
+        slot: NonNull<u64>,
+        next: NonNull<u64>,
+    ) -> NonNull<u64> {
+        packed.parts = before;
+        packed.memory.resize(packed.words, 0);
+        let term = packed.parts.unpack(&mut packed.memory);
+        // SAFETY: as the caller promises.
+        unsafe { self.boxed(term, slot, next) }
     }
 
     /// Writes cells that end at `next`. Their heads are these words of the block of `term`. Heads that are not

@@ -16,6 +16,9 @@ use cats_term::{BlockRef, Class, Elements, Fun, Integer, List, Map, Shared, Term
 /// The tuple that a block stores. Fails with `Big` if it is too large for this scheduler.
 #[inline]
 pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
+    if block.has_packed() {
+        return packed_object(env, block, None);
+    }
     check_words(block.words())?;
     if block.is_flat() {
         return Ok(env.tuple(Term::slice(block.elements_raw())));
@@ -30,6 +33,9 @@ pub fn object(env: Env, block: BlockRef) -> Result<Term, Failure> {
 /// As [`object`], but the element at `place` is `key`, a term of the environment.
 #[inline]
 pub fn object_with(env: Env, block: BlockRef, place: usize, key: Term) -> Result<Term, Failure> {
+    if block.has_packed() {
+        return packed_object(env, block, Some((place, key)));
+    }
     check_words(block.words())?;
     if layout::is_known() {
         // SAFETY: the layout of terms and environments is known.
@@ -38,6 +44,33 @@ pub fn object_with(env: Env, block: BlockRef, place: usize, key: Term) -> Result
     let mut elements = made(env, block.elements())?;
     elements[place] = key;
     Ok(env.tuple(&elements))
+}
+
+/// As [`object`], for a block with packed elements. If `own` is given, the element at that place is that term of the environment.
+#[inline(never)]
+fn packed_object(env: Env, block: BlockRef, own: Option<(usize, Term)>) -> Result<Term, Failure> {
+    check_words(block.unpacked_words())?;
+    if layout::is_known() {
+        // SAFETY: the layout of terms and environments is known.
+        return unsafe { fast::packed_object(env, block, own) };
+    }
+    let elements: Result<Vec<Term>, Failure> = block.elements().iter().map(|each| element(env, each)).collect();
+    let mut elements = elements?;
+    if let Some((place, term)) = own {
+        elements[place] = term;
+    }
+    Ok(env.tuple(&elements))
+}
+
+/// One element of a block, which may be packed. The caller checks its size, as [`object`] does.
+#[inline]
+pub fn element(env: Env, element: TermRef) -> Result<Term, Failure> {
+    match element.parts() {
+        None => term(env, element),
+        // SAFETY: the layout of terms and environments is known.
+        Some(_) if layout::is_known() => unsafe { fast::element(env, element) },
+        Some(mut parts) => make(env, parts.unpack(&mut vec![0; element.packed_words().unwrap_or(0)])),
+    }
 }
 
 /// Whether an exactly equal term of the process may replace a copy of this stored term in a result. It may not if the

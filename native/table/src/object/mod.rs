@@ -787,19 +787,13 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Like [`new`](Self::new), after an engine has validated the entry. A copy of an object that is changed in place is written to
-    /// `scratch`. Fails with [`Failure::Big`] if unpacking elements takes too long and `patient` returns false. `patient` is called only
-    /// then. Fails with [`Failure::Busy`] if a writer of the object takes too long.
+    /// Like [`stable`](Self::stable), after an engine has validated the entry. A copy of an object that is changed in place is written to
+    /// `scratch`. Fails with [`Failure::Busy`] if a writer of the object takes too long.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
     #[inline(always)]
-    pub unsafe fn read_within(
-        entry: Entry,
-        key: usize,
-        patient: impl FnOnce() -> bool,
-        scratch: &'a mut Scratch,
-    ) -> Result<ObjectRef<'a>, Failure> {
+    pub unsafe fn read_within(entry: Entry, key: usize, scratch: &'a mut Scratch) -> Result<ObjectRef<'a>, Failure> {
         // SAFETY: as the caller promises.
         unsafe {
             match changing(entry.body) {
@@ -809,17 +803,17 @@ impl<'a> ObjectRef<'a> {
                         false => memory_for_now(changing.words()),
                     };
                     match changing.copy_within(room) {
-                        (block, true) => ObjectRef::Block(block).unpacked_if(patient, &mut []),
+                        (block, true) => Ok(ObjectRef::Block(block)),
                         (_, false) => Err(Failure::Busy),
                     }
                 }
-                None => Self::stored(entry, key).unpacked_if(patient, &mut scratch.0),
+                None => Ok(Self::stored(entry, key)),
             }
         }
     }
 
-    /// Like [`read_within`](Self::read_within), for a caller that reads only the element at `index`, and only once, by
-    /// [`unpacked_element`](Self::unpacked_element). So an object that is changed in place is rarely copied, and nothing is unpacked here.
+    /// Like [`read_within`](Self::read_within), for a caller that reads only the element at `index`, and only once. So an object that is
+    /// changed in place is rarely copied.
     ///
     /// # Safety
     /// As for [`new`](Self::new).
@@ -833,32 +827,11 @@ impl<'a> ObjectRef<'a> {
         // SAFETY: as the caller promises.
         unsafe {
             match changing(entry.body) {
-                Some(changing) if changing.replaces(index) => Self::read_within(entry, key, || true, scratch),
+                Some(changing) if changing.replaces(index) => Self::read_within(entry, key, scratch),
                 Some(changing) if changing.settled() => Ok(ObjectRef::Block(changing.in_place())),
                 Some(_) => Err(Failure::Busy),
                 None => Ok(Self::stored(entry, key)),
             }
-        }
-    }
-
-    /// [`unpacked`](Self::unpacked), for [`read_within`](Self::read_within): in `room`, if there is enough.
-    ///
-    /// # Safety
-    /// As for [`unpacked`](Self::unpacked).
-    #[inline(always)]
-    unsafe fn unpacked_if(
-        self,
-        patient: impl FnOnce() -> bool,
-        room: &'a mut [MaybeUninit<u64>],
-    ) -> Result<ObjectRef<'a>, Failure> {
-        match self {
-            ObjectRef::Block(block) if block.has_packed() => match block.unpacked_words() {
-                words if words <= room.len() => Ok(ObjectRef::Block(block.unpacked_within(room))),
-                words if words > COPY_LIMIT && !patient() => Err(Failure::Big),
-                // SAFETY: as the caller promises.
-                _ => Ok(ObjectRef::Block(unsafe { packed::unpack(block) })),
-            },
-            object => Ok(object),
         }
     }
 
@@ -884,7 +857,7 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// Like [`new`](Self::new), but returns the form in which the object is stored. Does not read the block.
+    /// Like [`new`](Self::new), but returns the form in which the object is stored, perhaps with packed elements. Does not read the block.
     ///
     /// # Safety
     /// As for [`new`](Self::new). If the object is changed in place, its elements are read only while its place is locked.
@@ -927,22 +900,6 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// An [element](Self::element) of an object from [`read_for_element`](Self::read_for_element), unpacked. Fails with [`Failure::Big`] if
-    /// that takes too long and `patient` returns false. `patient` is called only then.
-    #[inline]
-    pub fn unpacked_element(
-        &self,
-        element: TermRef<'a>,
-        patient: impl FnOnce() -> bool,
-    ) -> Result<TermRef<'a>, Failure> {
-        match element.packed_words() {
-            None => Ok(element),
-            Some(words) if words > COPY_LIMIT && !patient() => Err(Failure::Big),
-            // SAFETY: as `read_for_element` demands, this thread has a guard during `'a`.
-            Some(words) => Ok(unsafe { packed::unpack_element(element, words) }),
-        }
-    }
-
     /// The element words, if all elements are immediates.
     #[inline]
     pub fn flat(&self) -> Option<&[u64]> {
@@ -953,12 +910,21 @@ impl<'a> ObjectRef<'a> {
         }
     }
 
-    /// The approximate number of words that a copy of the object takes in a process.
+    /// The approximate number of words that a copy of the object takes in a process. O(items) if some elements are packed.
     #[inline]
     pub fn words(&self) -> usize {
         match self {
-            ObjectRef::Block(block) => block.words(),
+            ObjectRef::Block(block) => block.unpacked_words(),
             other => other.arity() + 1,
+        }
+    }
+
+    /// The number of words of the object's block, as it is stored.
+    #[inline]
+    pub fn stored_words(&self) -> usize {
+        match self {
+            ObjectRef::Block(block) => block.words(),
+            _ => 0,
         }
     }
 

@@ -2,7 +2,7 @@
 //! (`native/term/src/compact.rs`). The key is not packed. Immediates, numbers, binaries, and whatever is held or counted stay as they are.
 
 use crate::object::memory_for_now;
-use cats_term::{Block, BlockRef, TermRef};
+use cats_term::{Block, BlockRef};
 
 /// The object with elements packed, if that makes some of them smaller. Otherwise the object as it is.
 pub fn pack(block: Block, key: usize) -> Block {
@@ -18,14 +18,4 @@ pub unsafe fn unpack<'a>(block: BlockRef<'a>) -> BlockRef<'a> {
     // SAFETY: as the caller promises.
     let memory = unsafe { memory_for_now(block.unpacked_words()) };
     block.unpacked_within(memory)
-}
-
-/// A packed element that unpacks to this number of words, in memory as for [`unpack`].
-///
-/// # Safety
-/// This thread has a guard during `'a`.
-#[cold]
-pub unsafe fn unpack_element<'a>(element: TermRef<'_>, words: usize) -> TermRef<'a> {
-    // SAFETY: as the caller promises.
-    element.unpacked_within(unsafe { memory_for_now(words) })
 }

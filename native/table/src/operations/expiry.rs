@@ -52,7 +52,6 @@ impl<'g> Handle<'g> {
     pub fn show_removed<E>(
         self,
         batch: Vec<(Entry, Why)>,
-        patient: fn() -> bool,
         mut show: impl FnMut(&ObjectRef<'_>, Why) -> Result<(), E>,
     ) -> Result<(), E>
     where
@@ -63,7 +62,7 @@ impl<'g> Handle<'g> {
             if result.is_ok() {
                 let mut scratch = Scratch::new();
                 // SAFETY: the object was removed, and belongs to the batch.
-                let object = unsafe { ObjectRef::read_within(entry, self.table.key(), patient, &mut scratch) };
+                let object = unsafe { ObjectRef::read_within(entry, self.table.key(), &mut scratch) };
                 result = object.map_err(E::from).and_then(|object| show(&object, why));
             }
             // SAFETY: as above. Others may still read it under their guards.
@@ -120,7 +119,6 @@ impl<'g> Handle<'g> {
         self,
         probe: &Probe<'_>,
         stale: u64,
-        patient: fn() -> bool,
         scratch: &'h mut Scratch,
     ) -> Result<Option<(ObjectRef<'h>, bool)>, Failure>
     where
@@ -132,7 +130,7 @@ impl<'g> Handle<'g> {
             return Ok(None);
         };
         // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
-        let object = unsafe { ObjectRef::read_within(entry, self.table.key(), patient, scratch)? };
+        let object = unsafe { ObjectRef::read_within(entry, self.table.key(), scratch)? };
         Ok(Some((object, ended)))
     }
 

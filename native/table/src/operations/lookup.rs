@@ -125,8 +125,7 @@ impl<'g> Objects<'g> {
     /// The engine has validated the objects.
     #[inline]
     pub(crate) unsafe fn words(&self) -> usize {
-        let words = |object: &ObjectRef<'_>| object.words().max(object.packed_words());
-        self.0.iter().map(words).sum()
+        self.0.iter().map(ObjectRef::words).sum()
     }
 
     /// Unpacks the objects of a table. Fails with [`Failure::Big`] if this takes too long, unless the caller is `patient`.
@@ -220,26 +219,20 @@ impl<'g> Handle<'g> {
         }
     }
 
-    /// The only object of a key, in a table type that allows only one. It is copied to `scratch` if it is changed in place. Fails with
-    /// [`Failure::Big`] if unpacking it takes too long and `patient` returns false. `patient` is called only then.
+    /// The only object of a key, in a table type that allows only one. It is in the form in which it is stored, and copied to `scratch` if
+    /// it is changed in place.
     #[inline(always)]
-    pub fn get<'o>(
-        self,
-        probe: &Probe<'_>,
-        patient: impl FnOnce() -> bool,
-        scratch: &'o mut Scratch,
-    ) -> Result<Option<ObjectRef<'o>>, Failure>
+    pub fn get<'o>(self, probe: &Probe<'_>, scratch: &'o mut Scratch) -> Result<Option<ObjectRef<'o>>, Failure>
     where
         'g: 'o,
     {
         // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
         self.entry(probe)?
-            .map(|entry| unsafe { ObjectRef::read_within(entry, self.table.key(), patient, scratch) })
+            .map(|entry| unsafe { ObjectRef::read_within(entry, self.table.key(), scratch) })
             .transpose()
     }
 
-    /// Like [`get`](Self::get), for a caller that reads only the element at `index`: see [`ObjectRef::unpacked_element`]. Other elements
-    /// may be changed meanwhile.
+    /// Like [`get`](Self::get), for a caller that reads only the element at `index`. Other elements may be changed meanwhile.
     #[inline(always)]
     pub fn get_for_element<'o>(
         self,

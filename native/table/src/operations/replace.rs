@@ -3,7 +3,7 @@
 use crate::failure::{Cause, Failure};
 use crate::object::group::retire_replaced;
 use crate::object::schema::identical;
-use crate::object::{is_changing, words_to_read, Object, ObjectRef};
+use crate::object::{is_changing, words_to_read, Object, ObjectRef, COPY_LIMIT};
 use crate::operations::insert::Incoming;
 use crate::table::options::Kind;
 use crate::table::{Handle, Table};
@@ -96,7 +96,12 @@ impl Handle<'_> {
             };
             let mut scratch = Scratch::new();
             // SAFETY: the engine has validated the entry, and objects are retired through the epoch.
-            let seen = unsafe { ObjectRef::read_within(entry, key, patient, &mut scratch)? };
+            let seen = unsafe { ObjectRef::read_within(entry, key, &mut scratch)? };
+            if seen.packed_words() > COPY_LIMIT && !patient() {
+                return Err(Failure::Big.into());
+            }
+            // SAFETY: as above.
+            let seen = unsafe { seen.unpacked() };
             if !is_old(&seen)? {
                 return Ok(false);
             }

@@ -119,14 +119,13 @@ impl<'g> Handle<'g> {
         self,
         is_key: impl Fn(TermRef<'g>) -> bool,
         direction: Direction,
-        patient: impl FnOnce() -> bool,
         scratch: &'o mut Scratch,
     ) -> Result<Option<Option<ObjectRef<'o>>>, Failure>
     where
         'g: 'o,
     {
         debug_assert!(!self.table.kind().is_bag());
-        self.step_get(self.at_key(is_key), UNNUMBERED, direction, patient, scratch)
+        self.step_get(self.at_key(is_key), UNNUMBERED, direction, scratch)
     }
 
     /// Gives a number to the place that this thread's last step in the table came to. That step made a search. No other place has this
@@ -145,7 +144,6 @@ impl<'g> Handle<'g> {
         self,
         number: u64,
         direction: Direction,
-        patient: impl FnOnce() -> bool,
         scratch: &'o mut Scratch,
     ) -> Result<Option<Option<ObjectRef<'o>>>, Failure>
     where
@@ -153,7 +151,7 @@ impl<'g> Handle<'g> {
     {
         // After a multiple of `NUMBERS`, the numbers of another trail begin.
         let is_here = |at, origin| matches!(origin, Origin::Entry(_)) && at == number && number % NUMBERS != 0;
-        self.step_get(is_here, number.wrapping_add(1), direction, patient, scratch)
+        self.step_get(is_here, number.wrapping_add(1), direction, scratch)
     }
 
     #[inline(always)]
@@ -162,7 +160,6 @@ impl<'g> Handle<'g> {
         is_here: impl Fn(u64, Origin) -> bool,
         number: u64,
         direction: Direction,
-        patient: impl FnOnce() -> bool,
         scratch: &'o mut Scratch,
     ) -> Result<Option<Option<ObjectRef<'o>>>, Failure>
     where
@@ -173,7 +170,7 @@ impl<'g> Handle<'g> {
             return Ok(found.map(|_| None));
         };
         // SAFETY: as in `found_key`.
-        let object = unsafe { ObjectRef::read_within(entry, self.table.key(), patient, scratch) };
+        let object = unsafe { ObjectRef::read_within(entry, self.table.key(), scratch) };
         Ok(Some(Some(object?)))
     }
 

@@ -226,10 +226,9 @@ proptest! {
                 prop_assert_eq!(unpacked.as_words(), whole.unpacked_within(&mut other).as_words());
             }
             for index in 0..elements.len() {
-                if let Some(count) = view.element(index).packed_words() {
-                    let mut memory = words(count);
-                    let element = view.element(index).unpacked_within(&mut memory);
-                    prop_assert_eq!(read(element), read(whole.element(index)));
+                if let (Some(count), Some(mut parts)) = (view.element(index).packed_words(), view.element(index).parts()) {
+                    let mut memory = vec![0; count];
+                    prop_assert_eq!(read(parts.unpack(&mut memory)), read(whole.element(index)));
                 }
             }
             // Again, after an element was replaced.

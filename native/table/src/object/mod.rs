@@ -90,7 +90,7 @@ pub struct Object<'a> {
     key_word: Option<NonZeroU64>,
 }
 
-/// The body of an object in a block. Nothing in it is packed, and nobody else knows the block yet.
+/// The body of an object in a block. Nobody else knows the block yet.
 struct InBlock(NonZeroU64);
 
 impl InBlock {
@@ -231,12 +231,21 @@ impl<'a> Object<'a> {
         inline(self.immediates()?, layout)
     }
 
-    /// The object's body, in the form that the layout requires. `None` when memory is exhausted.
+    /// The object with elements packed where that makes them smaller, except the one at `key`.
+    #[inline]
+    pub fn packed(mut self, key: usize) -> Self {
+        if let Some(block) = self.block.as_ref().and_then(|block| block.view().packed(key)) {
+            let view = block.as_ref();
+            let (words, weighs) = (view.words(), view.has_held().then(|| view.weight()));
+            self.block = Some(InBlock::new(block, words, weighs));
+        }
+        self
+    }
+
+    /// The object's body, in the form that it has. `None` when memory is exhausted.
     #[inline(always)]
     pub fn into_body(self, layout: Layout, guard: &Guard) -> Option<u64> {
         match self.block {
-            // SAFETY: this value owns the block.
-            Some(block) if layout.packed => Some(unsafe { stored(block_of(block.into_body()), layout) }),
             Some(block) => Some(block.into_body()),
             None => match inline(self.elements, layout) {
                 Some(body) => Some(body),

@@ -21,7 +21,7 @@ impl<'g> Handle<'g> {
     #[inline(always)]
     pub fn delete(self, probe: &Probe<'_>) -> Result<(), Failure> {
         let store = self.store();
-        let old = match self.table.options().plain() {
+        let old = match self.table.options().direct() {
             true => store.update_present_plain(
                 self.guard,
                 probe,

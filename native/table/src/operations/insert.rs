@@ -45,8 +45,8 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// For a table that stores its objects as they are. Fails with [`Cause::None`] if the object has no key. Inlined, because copying the
-    /// value through memory would be a large part of the cost of an insertion.
+    /// For a table without leases, which stores the object as it is. Fails with [`Cause::None`] if the object has no key. Inlined, because
+    /// copying the value through memory would be a large part of the cost of an insertion.
     #[inline(always)]
     pub fn new(guard: &Guard, table: &Table, object: Object<'_>) -> Result<Self, Failure> {
         let layout = Layout {
@@ -57,7 +57,7 @@ impl Incoming {
         if object.arity() <= layout.key {
             return Err(Cause::None.into());
         }
-        debug_assert!(!table.layout().packed && !table.layout().leased);
+        debug_assert!(!table.layout().leased);
         let probe = probe_of(table, &object);
         // SAFETY: an immediate refers to no memory. Any other key is in the block. That stays where it is, and lives as long as this value,
         // or if the object is taken, as long as the guard.
@@ -77,7 +77,7 @@ impl Incoming {
         })
     }
 
-    /// For any table. If the table packs its objects, or they have leases, the key is read from what is stored.
+    /// For any table. If the table's objects have leases, the key is read from what is stored.
     #[inline(never)]
     pub fn for_any(guard: &Guard, table: &Table, object: Object<'_>) -> Result<Self, Failure> {
         Self::requesting(guard, table, object, Request::Fresh)
@@ -89,15 +89,15 @@ impl Incoming {
         if object.arity() <= layout.key {
             return Err(Cause::None.into());
         }
-        if !layout.packed && !layout.leased {
+        if !layout.leased {
+            let object = match layout.packed {
+                true => object.packed(layout.key),
+                false => object,
+            };
             return Self::new(guard, table, object);
         }
         let word = probe_of(table, &object).word();
-        let body = match layout.leased {
-            true => object.into_leased_body(request, guard),
-            false => object.into_body(layout, guard),
-        };
-        let body = body.ok_or(Failure::SystemLimit)?;
+        let body = object.into_leased_body(request, guard).ok_or(Failure::SystemLimit)?;
         let entry = Entry { key: word, body };
         Ok(Self {
             entry,
@@ -195,10 +195,20 @@ impl Handle<'_> {
     /// `insert/2` of one object.
     #[inline(always)]
     pub fn insert(self, object: Object<'_>) -> Result<(), Failure> {
-        if !self.table.options().plain() {
-            return self.insert_into_any(object);
+        match self.table.options().plain() {
+            true => self.insert_directly::<false>(object),
+            false => self.insert_into_any(object),
         }
+    }
+
+    /// [`insert`](Self::insert) into a default engine without leases. `PACKED` says whether the table packs its objects.
+    #[inline(always)]
+    fn insert_directly<const PACKED: bool>(self, object: Object<'_>) -> Result<(), Failure> {
         let store = self.store();
+        let object = match PACKED {
+            true => object.packed(self.table.key()),
+            false => object,
+        };
         let incoming = Incoming::new(self.guard, self.table, object)?;
         let probe = incoming.probe;
         let old = store.update_plain(
@@ -214,6 +224,9 @@ impl Handle<'_> {
 
     #[inline(never)]
     fn insert_into_any(self, object: Object<'_>) -> Result<(), Failure> {
+        if self.table.options().direct() {
+            return self.insert_directly::<true>(object);
+        }
         let store = self.store();
         let incoming = Incoming::for_any(self.guard, self.table, object)?;
         self.insert_incoming(store, incoming)

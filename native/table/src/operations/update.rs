@@ -273,7 +273,7 @@ impl Handle<'_> {
         if index == key || self.table.kind().is_bag() {
             return Ok(None);
         }
-        let done = match self.table.options().plain() {
+        let done = match self.table.options().direct() {
             true => self.store().update_plain(
                 self.guard,
                 probe,
@@ -477,7 +477,7 @@ impl Handle<'_> {
     pub(super) fn change_in_place(self, probe: &Probe<'_>, change: impl FnOnce(u64) -> u64) -> Result<bool, Failure> {
         let options = self.table.options();
         // Only the default engines make readers repeat what they read meanwhile.
-        if !options.plain() || options.kind().is_bag() {
+        if !options.direct() || options.kind().is_bag() {
             return Ok(false);
         }
         let done = self.store().update_plain(

@@ -49,6 +49,8 @@ const CLOSURE: u64 = 10;
 const DIRECT: u64 = 24;
 const ARGUMENT: u8 = 31;
 const FORM_SHIFT: u32 = 5;
+/// The most bytes of a form and its argument, and of an immediate.
+const HEAD: usize = 1 + size_of::<u64>();
 
 const ATOM_SHIFT: u32 = 6;
 const ATOM_TAG: u64 = 0xb;
@@ -144,10 +146,15 @@ pub(crate) fn write(term: TermRef<'_>, to: &mut Vec<u8>) -> Option<usize> {
 
 fn write_each(elements: Elements<'_>, to: &mut Vec<u8>) -> Option<usize> {
     let mut words = elements.len();
-    for element in elements.iter() {
+    to.reserve(HEAD * words);
+    for (index, element) in elements.iter().enumerate() {
         match element.is_immediate() {
-            true => write_immediate(element.word(), to),
-            false => words += write(element, to)?,
+            // SAFETY: there is memory for all elements from here on.
+            true => unsafe { append_immediate(element.word(), to) },
+            false => {
+                words += write(element, to)?;
+                to.reserve(HEAD * (elements.len() - index));
+            }
         }
     }
     Some(words)
@@ -159,22 +166,32 @@ fn write_same(words: &[u64], to: &mut Vec<u8>) -> usize {
     words.len()
 }
 
-#[inline]
 fn write_immediate(word: u64, to: &mut Vec<u8>) {
+    to.reserve(HEAD);
+    // SAFETY: there is memory for it.
+    unsafe { append_immediate(word, to) }
+}
+
+/// # Safety
+/// There is memory for [`HEAD`] more bytes.
+#[inline(always)]
+unsafe fn append_immediate(word: u64, to: &mut Vec<u8>) {
     let value = word as i64 >> 4;
-    if word & SMALL == SMALL {
+    let (form, argument) = if word & SMALL == SMALL {
         match value < 0 {
-            true => write_head(NEGATIVE, !value as u64, to),
-            false => write_head(INTEGER, value as u64, to),
+            true => (NEGATIVE, !value as u64),
+            false => (INTEGER, value as u64),
         }
     } else if word & ((1 << ATOM_SHIFT) - 1) == ATOM_TAG {
-        write_head(ATOM, word >> ATOM_SHIFT, to);
+        (ATOM, word >> ATOM_SHIFT)
     } else if word == NIL {
-        to.push(OTHER << FORM_SHIFT | EMPTY as u8);
+        (OTHER, EMPTY)
     } else {
         to.push(OTHER << FORM_SHIFT | WORD as u8);
-        write_words(&[word], to);
-    }
+        return to.extend_from_slice(&word.to_le_bytes());
+    };
+    // SAFETY: as the caller promises.
+    unsafe { append_head(form, argument, to) }
 }
 
 fn write_other(form: u64, count: usize, to: &mut Vec<u8>) {
@@ -182,20 +199,32 @@ fn write_other(form: u64, count: usize, to: &mut Vec<u8>) {
     write_head(INTEGER, count as u64, to);
 }
 
-#[inline]
 fn write_head(form: u8, argument: u64, to: &mut Vec<u8>) {
-    let form = form << FORM_SHIFT;
-    if argument < DIRECT {
-        return to.push(form | argument as u8);
+    to.reserve(HEAD);
+    // SAFETY: there is memory for it.
+    unsafe { append_head(form, argument, to) }
+}
+
+/// # Safety
+/// There is memory for [`HEAD`] more bytes.
+#[inline(always)]
+unsafe fn append_head(form: u8, argument: u64, to: &mut Vec<u8>) {
+    debug_assert!(to.capacity() - to.len() >= HEAD);
+    let more = match argument < DIRECT {
+        true => 0,
+        false => 8 - argument.leading_zeros() as usize / 8,
+    };
+    let first = match more {
+        0 => argument as u8,
+        more => (DIRECT as usize - 1 + more) as u8,
+    };
+    // SAFETY: as the caller promises. All bytes below the new length are written.
+    unsafe {
+        let at = to.as_mut_ptr().add(to.len());
+        at.write(form << FORM_SHIFT | first);
+        at.add(1).cast::<u64>().write_unaligned(argument.to_le());
+        to.set_len(to.len() + 1 + more);
     }
-    let more = 8 - argument.leading_zeros() as usize / 8;
-    let end = to.len() + 1 + more;
-    // A copy of a fixed length is no call.
-    let mut bytes = [0; 9];
-    bytes[0] = form | (DIRECT as usize - 1 + more) as u8;
-    bytes[1..].copy_from_slice(&argument.to_le_bytes());
-    to.extend_from_slice(&bytes);
-    to.truncate(end);
 }
 
 fn write_words(words: &[u64], to: &mut Vec<u8>) {

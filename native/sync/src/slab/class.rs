@@ -1,5 +1,8 @@
 //! Size classes: steps of 8 bytes from 16 to 256, then eight for each doubling up to 8 KiB, then equal parts of a page.
 //!
+//! Above 2 KiB these eight are odd multiples of 128. Blocks at multiples of a large power of two would all begin in the
+//! same few sets of a cache. There are also classes of 4 and of 8 KiB, so that what has just these sizes wastes nothing.
+//!
 //! If a class serves a size that is a multiple of 16, 64 or 128, the class is such a multiple too. Blocks are at
 //! multiples of the class from a page's start. So they are aligned as [`super::alloc`] promises.
 
@@ -8,7 +11,7 @@ pub const PAGE: usize = 64 << 10;
 /// The largest size that has a class.
 pub const LARGEST: usize = PAGE / 2;
 /// The number of classes.
-pub const CLASSES: usize = SMALL + 5 * 8 + 6;
+pub const CLASSES: usize = SMALL + 5 * 8 + 2 + 6;
 
 /// Classes in steps of 8 bytes.
 const SMALL: usize = (256 - 16) / 8 + 1;
@@ -23,10 +26,20 @@ const SIZES: [u16; CLASSES] = {
         sizes[at] = 16 + 8 * at as u16;
         at += 1;
     }
-    while at < SMALL + 40 {
-        let base = 256 << ((at - SMALL) / 8);
-        sizes[at] = base + base / 8 * ((at - SMALL) as u16 % 8 + 1);
-        at += 1;
+    let mut base = 256;
+    while base < 8192 {
+        let less = if base < 2048 { 0 } else { 128 };
+        let mut part = 1;
+        while part <= 8 {
+            sizes[at] = base + base / 8 * part - less;
+            at += 1;
+            part += 1;
+        }
+        base *= 2;
+        if less > 0 {
+            sizes[at] = base;
+            at += 1;
+        }
     }
     while at < CLASSES {
         // From seven blocks a page down to two.

@@ -178,7 +178,7 @@ impl Place {
             Kind::Lookup | Kind::LookupElement if self.bag => handle.lookup(&probe, true, &mut objects)?,
             Kind::Lookup => {
                 let mut scratch = Scratch::new();
-                if let Some(object) = handle.get(&probe, || true, &mut scratch)? {
+                if let Some(object) = handle.get(&probe, &mut scratch)? {
                     answer.push(number(object.element(1).word()));
                 }
             }

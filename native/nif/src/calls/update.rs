@@ -33,7 +33,7 @@ fn counter(env: Env, table: Term, key: Term, ops: Term, default: Option<Term>) -
             return Ok(Term(word));
         }
     }
-    counter_of(env, handle, probe, ops, default)
+    counter_of(env, handle, &probe, ops, default)
 }
 
 pub(super) const NO_ADDITION: Addition = Addition {
@@ -108,7 +108,7 @@ fn counter_by_other_key(
     default: Option<Term>,
 ) -> Result<Term, Failure> {
     with_callers_key(env, handle.table(), key, |probe, _| {
-        counter_of(env, handle, *probe, ops, default)
+        counter_of(env, handle, probe, ops, default)
     })
 }
 
@@ -117,20 +117,20 @@ fn counter_by_other_key(
 fn counter_of(
     env: Env,
     handle: Handle<'_>,
-    probe: Probe<'_>,
+    probe: &Probe<'_>,
     ops: Term,
     default: Option<Term>,
 ) -> Result<Term, Failure> {
     if is_sound(env, handle, default) {
         let done = match single_addition(env, handle, ops) {
-            Some(addition) => handle.add_one(&probe, addition)?.map(Term),
-            None => add_several(env, handle, &probe, ops)?,
+            Some(addition) => handle.add_one(probe, addition)?.map(Term),
+            None => add_several(env, handle, probe, ops)?,
         };
         if let Some(result) = done {
             return Ok(result);
         }
     }
-    counter_in_general(env, handle, &probe, ops, default)
+    counter_in_general(env, handle, probe, ops, default)
 }
 
 /// An operation that is not in a list, if its numbers are immediates.
@@ -368,7 +368,7 @@ fn change_elements(env: Env, table: Term, key: Term, ops: Term, default: Option<
             return Ok(atoms::true_());
         }
     }
-    change_of(env, handle, probe, ops, default)
+    change_of(env, handle, &probe, ops, default)
 }
 
 /// Updates by a key that is not an immediate.
@@ -381,7 +381,7 @@ fn change_by_other_key(
     default: Option<Term>,
 ) -> Result<Term, Failure> {
     with_callers_key(env, handle.table(), key, |probe, _| {
-        change_of(env, handle, *probe, ops, default)
+        change_of(env, handle, probe, ops, default)
     })
 }
 
@@ -390,21 +390,21 @@ fn change_by_other_key(
 fn change_of(
     env: Env,
     handle: Handle<'_>,
-    probe: Probe<'_>,
+    probe: &Probe<'_>,
     ops: Term,
     default: Option<Term>,
 ) -> Result<Term, Failure> {
     if is_sound(env, handle, default) {
-        let done = handle.set_in_place(&probe, NewElements::new(env, ops))?
+        let done = handle.set_in_place(probe, NewElements::new(env, ops))?
             || match change(env, ops) {
-                Some((position, value)) => set_item(env, handle, &probe, position, value)?,
-                None => set_longer(env, handle, &probe, ops)? || set_words_anew(env, handle, &probe, ops)?,
+                Some((position, value)) => set_item(env, handle, probe, position, value)?,
+                None => set_longer(env, handle, probe, ops)? || set_words_anew(env, handle, probe, ops)?,
             };
         if done {
             return Ok(atoms::true_());
         }
     }
-    set_in_general(env, handle, &probe, ops, default)
+    set_in_general(env, handle, probe, ops, default)
 }
 
 /// Sets one element that could not be set in place as a short one. False if the key has no object; then nothing was done.

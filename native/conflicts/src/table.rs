@@ -247,7 +247,7 @@ impl Place {
     /// `update_element/3`, as the native function does it.
     fn set(&self, handle: Handle<'_>, probe: &Probe<'_>, element: u64) -> Result<(), Failure> {
         let new = NewElement::immediate(1, element);
-        if handle.set_in_place(probe, [Some(new)].into_iter())? || handle.set(probe, 2, element)? {
+        if handle.set_in_place(probe, &[new])? || handle.set(probe, 2, element)? {
             return Ok(());
         }
         let op = ElementOp::Set(2, TermRef::immediate(element));

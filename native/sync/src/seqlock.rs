@@ -58,7 +58,7 @@ impl SeqCount {
 
     /// Calls `change`, which changes several words by Relaxed stores. Readers see all of these changes or none. Otherwise
     /// like [`change`](Self::change). `change` must not panic.
-    #[inline]
+    #[inline(always)]
     pub fn change_all(&self, change: impl FnOnce()) -> bool {
         // Relaxed: as in `change`.
         if self.rest.load(Ordering::Relaxed) {

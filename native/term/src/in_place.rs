@@ -218,25 +218,18 @@ impl<'a> ChangingRef<'a> {
     }
 
     /// Sets elements in place. Readers see all changes or none. The last change of an element counts. Does nothing, and returns false, in
-    /// these cases: a change is `None` or of the element `fixed`, there is no such element, a new one does not fit, or a reader has requested
-    /// rest. An immediate fits in place of an immediate. In a block where items are replaced, an item that refers to no other fits in place
-    /// of such an item of as many words. The changes are read twice. What stands in registers need not be written to memory for that.
+    /// these cases: a change is of the element `fixed`, there is no such element, a new one does not fit, or a reader has requested rest. An
+    /// immediate fits in place of an immediate. In a block where items are replaced, an item that refers to no other fits in place of such an
+    /// item of as many words.
     ///
     /// # Safety
-    /// Nobody else changes the block during this call. The element `fixed` is the key.
+    /// Nobody else changes the block during this call. The element `fixed` is the key. A change gives the same new element each time.
     #[inline(always)]
-    pub unsafe fn set_all<'n>(
-        self,
-        fixed: usize,
-        changes: impl Iterator<Item = Option<NewElement<'n>>> + Clone,
-    ) -> bool {
+    pub unsafe fn set_all<'n>(self, fixed: usize, changes: &[impl Into<NewElement<'n>> + Copy]) -> bool {
         let elements = self.elements();
-        // Not by adapters of iterators, which are not always inlined.
-        for change in changes.clone() {
-            let Some(NewElement { index, new }) = change.filter(|change| change.index != fixed) else {
-                return false;
-            };
-            let Some(slot) = elements.get(index) else {
+        for change in changes {
+            let NewElement { index, new } = (*change).into();
+            let (Some(slot), true) = (elements.get(index), index != fixed) else {
                 return false;
             };
             // Relaxed: as in `change`.
@@ -253,9 +246,7 @@ impl<'a> ChangingRef<'a> {
             #[inline(always)]
             || {
                 for change in changes {
-                    let Some(NewElement { index, new }) = change else {
-                        return;
-                    };
+                    let NewElement { index, new } = (*change).into();
                     self.set(&elements[index], new);
                 }
             },
@@ -396,6 +387,14 @@ pub struct NewElement<'a> {
     /// Where it is to be, counted from 0.
     index: usize,
     new: New<'a>,
+}
+
+impl From<(usize, u64)> for NewElement<'_> {
+    /// An immediate, with its index.
+    #[inline(always)]
+    fn from((index, word): (usize, u64)) -> Self {
+        Self::immediate(index, word)
+    }
 }
 
 /// An immediate, or what an item consists of, which need not be in stored form.

@@ -5,7 +5,6 @@ use crate::vm::external;
 use cats_table::{Addition, CounterOp, ElementOp, Number, Tuple, Words, DIGITS_LIMIT};
 use cats_term::{NewElement, View};
 use smallvec::SmallVec;
-use std::iter;
 
 /// The number of operations for which there is room on the stack, and that are read while the object's place is locked.
 pub(super) const FEW: usize = 4;
@@ -385,8 +384,8 @@ fn change_by_other_key(
     })
 }
 
-/// Tries first the cases that the object exists, and all elements fit in place, or are immediates, or there is only one.
-#[inline(never)]
+/// Tries first the cases that the object exists, and all elements are immediates or fit in place, or there is only one.
+#[inline(always)]
 fn change_of(
     env: Env,
     handle: Handle<'_>,
@@ -394,17 +393,103 @@ fn change_of(
     ops: Term,
     default: Option<Term>,
 ) -> Result<Term, Failure> {
+    match env.cell(ops) {
+        None => change_one(env, handle, probe, ops, default),
+        Some(_) => change_several(env, handle, probe, ops, default),
+    }
+}
+
+/// An operation that is not in a list.
+#[inline(never)]
+fn change_one(
+    env: Env,
+    handle: Handle<'_>,
+    probe: &Probe<'_>,
+    op: Term,
+    default: Option<Term>,
+) -> Result<Term, Failure> {
+    if let (Some((position, value)), true) = (change(env, op), is_sound(env, handle, default)) {
+        let done = match new_element(env, index_of(position), value) {
+            Some(new) => handle.set_in_place(probe, &[new])?,
+            None => false,
+        };
+        if done || set_item(env, handle, probe, position, value)? {
+            return Ok(atoms::true_());
+        }
+    }
+    set_in_general(env, handle, probe, op, default)
+}
+
+/// The operations of a list of at least one.
+#[inline(never)]
+fn change_several(
+    env: Env,
+    handle: Handle<'_>,
+    probe: &Probe<'_>,
+    ops: Term,
+    default: Option<Term>,
+) -> Result<Term, Failure> {
     if is_sound(env, handle, default) {
-        let done = handle.set_in_place(probe, NewElements::new(env, ops))?
-            || match change(env, ops) {
-                Some((position, value)) => set_item(env, handle, probe, position, value)?,
-                None => set_longer(env, handle, probe, ops)? || set_words_anew(env, handle, probe, ops)?,
-            };
+        let done = set_few(env, handle, probe, ops)?
+            || set_longer(env, handle, probe, ops)?
+            || set_words_anew(env, handle, probe, ops)?;
         if done {
             return Ok(atoms::true_());
         }
     }
     set_in_general(env, handle, probe, ops, default)
+}
+
+/// Sets few elements in place that are immediates or short. False if that was not possible; then nothing was done.
+#[inline(always)]
+fn set_few(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<bool, Failure> {
+    let mut few = [(0, NIL); FEW];
+    let count = write_few(
+        env,
+        ops,
+        few.iter_mut(),
+        #[inline(always)]
+        |place, op| {
+            let (position, value) = change(env, op)?;
+            *place = (index_of(position), value.0);
+            Some(())
+        },
+    );
+    let few = &few[..count];
+    if few.is_empty() {
+        return Ok(false);
+    }
+    if few.iter().all(|(_, word)| Term(*word).is_immediate()) {
+        return Ok(handle.set_in_place(probe, few)?);
+    }
+    let mut elements = [NewElement::immediate(0, NIL); FEW];
+    for (place, (index, word)) in elements.iter_mut().zip(few) {
+        match new_element(env, *index, Term(*word)) {
+            Some(new) => *place = new,
+            None => return Ok(false),
+        }
+    }
+    Ok(handle.set_in_place(probe, &elements[..count])?)
+}
+
+/// A new element, if it is an immediate or [`encode::short`] and not counted.
+#[inline(always)]
+fn new_element<'e>(env: Env<'e>, index: usize, value: Term) -> Option<NewElement<'e>> {
+    if value.is_immediate() {
+        return Some(NewElement::immediate(index, value.0));
+    }
+    if !layout::is_known() {
+        return None;
+    }
+    // SAFETY: the layout of terms is known, and this term belongs to the environment.
+    unsafe {
+        encode::short(
+            env,
+            value,
+            #[inline(always)]
+            |part| NewElement::short(index, part),
+        )
+    }
 }
 
 /// Sets one element that could not be set in place as a short one. False if the key has no object; then nothing was done.
@@ -415,7 +500,7 @@ fn set_item(env: Env, handle: Handle<'_>, probe: &Probe<'_>, position: i64, valu
     }
     let mut room = Room::new();
     match new_item(env, position, value, &mut room) {
-        Some(change) if handle.set_in_place(probe, iter::once(Some(change)))? => Ok(true),
+        Some(change) if handle.set_in_place(probe, &[change])? => Ok(true),
         _ => set_anew(env, handle, probe, position, value),
     }
 }
@@ -427,7 +512,7 @@ fn set_longer(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Res
     let Some(changes) = new_elements(env, ops, &mut room) else {
         return Ok(false);
     };
-    Ok(handle.set_in_place(probe, changes.iter().copied().map(Some))?)
+    Ok(handle.set_in_place(probe, &changes)?)
 }
 
 /// Sets immediates in a new object.
@@ -435,80 +520,6 @@ fn set_longer(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Res
 fn set_words_anew(env: Env, handle: Handle<'_>, probe: &Probe<'_>, ops: Term) -> Result<bool, Failure> {
     let mut words = SmallVec::new();
     Ok(push_words(env, ops, &mut words)? && handle.set_all(probe, &words)?)
-}
-
-/// The new elements of a call, if they are immediates or [`encode::short`], as far as they are few. Nothing in place of any other, of an
-/// operation that is not valid, of the end of an improper list, and of what is behind the first [`FEW`]. It is read twice, which is cheaper
-/// than to write to memory what was read.
-#[derive(Clone)]
-struct NewElements<'e> {
-    env: Env<'e>,
-    /// The operation of a call without a list, or 0.
-    single: Term,
-    rest: Term,
-    /// How many more are read.
-    room: usize,
-}
-
-impl<'e> NewElements<'e> {
-    /// For an operation, or a list of at least one.
-    #[inline(always)]
-    fn new(env: Env<'e>, ops: Term) -> Self {
-        let (single, rest) = match env.cell(ops) {
-            Some(_) => (Term(0), ops),
-            None => (ops, Term(NIL)),
-        };
-        let room = FEW;
-        Self {
-            env,
-            single,
-            rest,
-            room,
-        }
-    }
-
-    #[inline(always)]
-    fn element(&self, op: Term) -> Option<NewElement<'e>> {
-        let (position, value) = change(self.env, op)?;
-        let index = index_of(position);
-        if value.is_immediate() {
-            return Some(NewElement::immediate(index, value.0));
-        }
-        if !layout::is_known() {
-            return None;
-        }
-        // SAFETY: the layout of terms is known, and this term belongs to the environment.
-        unsafe {
-            encode::short(
-                self.env,
-                value,
-                #[inline(always)]
-                |part| NewElement::short(index, part),
-            )
-        }
-    }
-}
-
-impl<'e> Iterator for NewElements<'e> {
-    type Item = Option<NewElement<'e>>;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Self::Item> {
-        let op = if let Some((op, tail)) = self.env.cell(self.rest) {
-            if self.room == 0 {
-                return Some(None);
-            }
-            (self.rest, self.room) = (tail, self.room - 1);
-            op
-        } else if self.single.0 != 0 {
-            std::mem::replace(&mut self.single, Term(0))
-        } else if self.rest.0 == NIL {
-            return None;
-        } else {
-            return Some(None);
-        };
-        Some(self.element(op))
-    }
 }
 
 /// One new element, which is not an immediate. Nothing if it can never be set in place.

@@ -433,13 +433,9 @@ pub unsafe fn change_each_in_place(
 /// `key` is the key's position.
 ///
 /// # Safety
-/// The object's place is locked.
+/// The object's place is locked. A change gives the same new element each time.
 #[inline(always)]
-pub unsafe fn set_in_place<'n>(
-    body: u64,
-    key: usize,
-    changes: impl Iterator<Item = Option<NewElement<'n>>> + Clone,
-) -> bool {
+pub unsafe fn set_in_place<'n>(body: u64, key: usize, changes: &[impl Into<NewElement<'n>> + Copy]) -> bool {
     // SAFETY: as the caller promises.
     unsafe { changing(body).is_some_and(|object| object.set_all(key, changes)) }
 }

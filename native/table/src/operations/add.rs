@@ -131,12 +131,13 @@ impl Handle<'_> {
             let mut room = Room::<32>::new();
             let mut builder = Builder::within(&mut room);
             let terms = built(&mut builder, &found).iter();
-            let changes = indices
+            let changes: Option<SmallVec<[NewElement<'_>; FEW]>> = indices
                 .iter()
                 .zip(terms)
-                .map(|(index, term)| NewElement::new(*index, term));
+                .map(|(index, term)| NewElement::new(*index, term))
+                .collect();
             // SAFETY: the place is locked.
-            match unsafe { set_in_place(body, self.table.key(), changes) } {
+            match changes.is_some_and(|changes| unsafe { set_in_place(body, self.table.key(), &changes) }) {
                 true => {
                     *sums = found;
                     body

@@ -446,13 +446,12 @@ impl Handle<'_> {
     }
 
     /// `update_element/3,4` of a pair of immediates or an object that is changed in place. All new elements must fit in place of the old
-    /// ones, see [`ChangingRef::set_all`](cats_term::ChangingRef::set_all). Otherwise returns false, and does nothing. Reads the changes
-    /// while the place is locked.
+    /// ones, see [`ChangingRef::set_all`](cats_term::ChangingRef::set_all). Otherwise returns false, and does nothing.
     #[inline(always)]
     pub fn set_in_place<'n>(
         self,
         probe: &Probe<'_>,
-        changes: impl Iterator<Item = Option<NewElement<'n>>> + Clone,
+        changes: &[impl Into<NewElement<'n>> + Copy],
     ) -> Result<bool, Failure> {
         let key = self.table.key();
         self.change_in_place(
@@ -462,7 +461,7 @@ impl Handle<'_> {
                 if is_immediate(old) {
                     return set_in_pair(old, key, changes).unwrap_or(NOTHING);
                 }
-                // SAFETY: the place is locked.
+                // SAFETY: the place is locked. The changes are new elements, or become them by copying.
                 match unsafe { set_in_place(old, key, changes) } {
                     true => old,
                     false => NOTHING,
@@ -697,9 +696,11 @@ fn change_pair(
 
 /// The body of a pair of immediates whose elements are set. `None` if one cannot be set. `key` is the key's position.
 #[inline(never)]
-fn set_in_pair<'n>(body: u64, key: usize, mut changes: impl Iterator<Item = Option<NewElement<'n>>>) -> Option<u64> {
-    changes.try_fold(body, |_, change| {
-        change.filter(|change| change.index() == 1 - key)?.as_immediate()
+fn set_in_pair<'n>(body: u64, key: usize, changes: &[impl Into<NewElement<'n>> + Copy]) -> Option<u64> {
+    changes.iter().try_fold(body, |_, change| {
+        let change: NewElement<'_> = (*change).into();
+        let word = change.as_immediate()?;
+        (change.index() == 1 - key).then_some(word)
     })
 }
 

@@ -314,8 +314,11 @@ pub fn set_elements(
         ElementOp::Set(position, term) => NewElement::new((position as usize).wrapping_sub(1), term),
         ElementOp::Invalid => None,
     });
-    if is_sound(handle, default) && handle.set_in_place(probe, elements)? {
-        return Ok(());
+    let elements: Option<Vec<NewElement<'_>>> = elements.collect();
+    if let (Some(elements), true) = (elements, is_sound(handle, default)) {
+        if handle.set_in_place(probe, &elements)? {
+            return Ok(());
+        }
     }
     let done = match words.as_deref() {
         Some(&[(position, word)]) => handle.set(probe, position, word)?,

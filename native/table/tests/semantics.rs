@@ -7,7 +7,7 @@ use cats_table::{
     Addition, Cause, Collect, Direction, ElementOp, Failure, Handle, Kind, Number, Objects, OptionItem, Tuple,
 };
 use cats_term::lease::Request;
-use cats_term::TermRef;
+use cats_term::{TermRef, NIL};
 use common::*;
 use proptest::prelude::*;
 use std::cmp::Ordering;
@@ -429,7 +429,16 @@ fn run_with(options: Collect, kind: Kind, key_position: u32, ops: Vec<Op>) {
                 // The key may be absent. Without an order, the test only checks that a walk from it ends.
                 let next = |direction| {
                     with_key(from, |term| {
-                        handle.step(Some(&table.probe(term)), direction).unwrap().map(Value::of)
+                        // Leaves a trail from another key.
+                        handle.step_from(NIL, direction).unwrap();
+                        // Twice, because the second one goes on from where the first one began.
+                        let along = || handle.step_from(term.word(), direction).unwrap().map(Value::of);
+                        let along = term.is_immediate().then(|| [along(), along()]);
+                        let next = handle.step(Some(&table.probe(term)), direction).unwrap().map(Value::of);
+                        if let Some(along) = along {
+                            assert_eq!(along, [next.clone(), next.clone()]);
+                        }
+                        next
                     })
                 };
                 if kind == Kind::OrderedSet {

@@ -51,18 +51,30 @@ fn with_start<R>(
     }
 }
 
-#[inline]
+#[inline(always)]
 fn step(env: Env, table: Term, key: Option<Term>, direction: Direction) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, STEP)?;
-    let along = match key {
-        Some(key) => handle.step_along(|last| equals_stored(env, key, last), direction)?,
-        None => None,
+    let found = match key {
+        None => handle.step(None, direction)?,
+        Some(key) if key.is_immediate() => handle.step_from(key.0, direction)?,
+        Some(key) => return step_from_other(env, handle, key, direction),
     };
-    let found = match along {
+    key_or_end(env, found)
+}
+
+/// A step from a key that is not an immediate.
+#[inline(always)]
+fn step_from_other(env: Env, handle: Handle<'_>, key: Term, direction: Direction) -> Result<Term, Failure> {
+    let found = match handle.step_along(|last| equals_stored(env, key, last), direction)? {
         Some(found) => found,
-        None => with_start(env, handle.table(), key, |from| Ok(handle.step(from, direction)?))?,
+        None => with_probe(env, handle.table(), key, |from| Ok(handle.step(Some(from), direction)?))?,
     };
+    key_or_end(env, found)
+}
+
+#[inline(always)]
+fn key_or_end(env: Env, found: Option<TermRef<'_>>) -> Result<Term, Failure> {
     match found {
         Some(key) => decode::term(env, key),
         None => Ok(atoms::end_of_table()),

@@ -9,7 +9,8 @@ use crate::operations::lookup::{Objects, GROUP_LIMIT};
 use crate::table::options::Kind;
 use crate::table::store::Store;
 use crate::table::Handle;
-use cats_engine::{Entry, Origin, Trail};
+use cats_engine::{Busy, Entry, Origin, Trail};
+use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicU64, Ordering};
 use cats_term::{is_immediate, Scratch, TermRef};
 use std::cell::RefCell;
@@ -57,15 +58,36 @@ fn with_trail<R>(store: &Store, f: impl FnOnce(&mut Trail) -> R) -> R {
     TRAILS.with_borrow_mut(|trails| f(&mut trails[place as usize % TRAIL_COUNT]))
 }
 
-/// The entry, with a group replaced by the group's first object.
-#[inline]
-fn first_of(entry: Option<Entry>) -> Option<Entry> {
-    let mut entry = entry?;
-    if is_group(entry.body) {
-        // SAFETY: groups are retired through the epoch, and engines call this under a guard.
-        entry.body = unsafe { Group::from_body(entry.body) }.first()?;
+/// Searches the way of a step.
+#[inline(always)]
+fn step<R>(
+    store: &Store,
+    guard: &Guard,
+    from: Option<&Probe<'_>>,
+    trail: &mut Trail,
+    direction: Direction,
+    look: impl FnMut(Option<Entry>) -> R,
+) -> Result<R, Busy> {
+    match direction {
+        Direction::Up => store.next(guard, from, trail, look),
+        Direction::Down => store.previous(guard, from, trail, look),
     }
-    Some(entry)
+}
+
+/// The entry, with a group replaced by the group's first object.
+#[inline(always)]
+fn first_of(entry: Option<Entry>) -> Option<Entry> {
+    match entry {
+        Some(entry) if is_group(entry.body) => first_of_group(entry),
+        entry => entry,
+    }
+}
+
+#[inline(never)]
+fn first_of_group(entry: Entry) -> Option<Entry> {
+    // SAFETY: groups are retired through the epoch, and engines call this under a guard.
+    let body = unsafe { Group::from_body(entry.body) }.first()?;
+    Some(Entry { body, ..entry })
 }
 
 impl<'g> Handle<'g> {
@@ -76,7 +98,51 @@ impl<'g> Handle<'g> {
     pub fn step(self, from: Option<&Probe<'_>>, direction: Direction) -> Result<Option<TermRef<'g>>, Failure> {
         // Captured, because a result as large would pass through memory.
         let mut found = None;
-        self.step_with(from, direction, |entry| found = first_of(entry))?;
+        self.step_with(
+            from,
+            direction,
+            #[inline(always)]
+            |entry| found = first_of(entry),
+        )?;
+        Ok(self.found_key(found))
+    }
+
+    /// [`step`](Self::step) from an immediate. First tries to go on from where this thread's last step began or ended.
+    #[inline(always)]
+    pub fn step_from(self, key: u64, direction: Direction) -> Result<Option<TermRef<'g>>, Failure> {
+        let store = self.store();
+        let probe = self.table.probe(TermRef::immediate(key));
+        // An immediate is the key word of itself and of no other key.
+        let is_here = |origin| match origin {
+            Origin::Entry(entry) => entry.key == key,
+            Origin::Word(word) => word == key,
+        };
+        let mut found = None;
+        with_trail(store, |trail| {
+            trail.number = UNNUMBERED;
+            let down = direction == Direction::Down;
+            let along = store.follow(
+                self.guard,
+                trail,
+                down,
+                is_here,
+                #[inline(always)]
+                |entry| found = first_of(entry),
+            );
+            match along {
+                Some(()) => Ok(()),
+                None => step(
+                    store,
+                    self.guard,
+                    Some(&probe),
+                    trail,
+                    direction,
+                    #[inline(always)]
+                    |entry| found = first_of(entry),
+                ),
+            }
+        })?;
+        self.still_named()?;
         Ok(self.found_key(found))
     }
 
@@ -184,10 +250,7 @@ impl<'g> Handle<'g> {
         let store = self.store();
         let result = with_trail(store, |trail| {
             trail.number = UNNUMBERED;
-            match direction {
-                Direction::Up => store.next(self.guard, from, trail, look),
-                Direction::Down => store.previous(self.guard, from, trail, look),
-            }
+            step(store, self.guard, from, trail, direction, look)
         })?;
         self.still_named()?;
         Ok(result)

@@ -763,31 +763,44 @@ impl Leaf {
     }
 
     /// The rank of a slot among the first `count` of the order. Compares eight slots at once.
+    #[inline(always)]
     fn rank_of_slot(self, slot: usize, count: usize) -> Option<usize> {
-        (0..count.min(self.slots()).div_ceil(LINE)).find_map(|i| {
+        // Not by an adapter of iterators, which would be a call.
+        for i in 0..count.min(self.slots()).div_ceil(LINE) {
             // The lowest byte of zero is exact. The borrow can produce false ones only above it.
             let differing = self.order_word(i).load(Relaxed) ^ (slot as u64 * ONES);
             let zeros = differing.wrapping_sub(ONES) & !differing & (ONES << 7);
             let rank = i * LINE + zeros.trailing_zeros() as usize / 8;
-            (zeros != 0 && rank < count).then_some(rank)
-        })
+            if zeros != 0 && rank < count {
+                return Some(rank);
+            }
+        }
+        None
     }
 
     /// Like [`rank`](Self::rank), for a key that is probably in the leaf, unless it is the end of a range. Then only hashes
     /// are compared.
+    #[inline(always)]
     pub fn rank_of_key<S: OrderedSchema>(self, query: &Query<S>, info: Info, through: bool) -> Result<usize, Torn> {
         let word = query.schema.word(query.probe);
-        if word == 0 {
-            return self.rank(query, info.count(), through);
+        if word != 0 {
+            if let Some((slot, _)) = self.find(query.schema, query.probe, Wanted::new(word), info) {
+                if let Some(rank) = self.rank_of_slot(slot, info.count()) {
+                    return Ok(rank + usize::from(through));
+                }
+            }
         }
-        let slot = self
-            .find(query.schema, query.probe, Wanted::new(word), info)
-            .map(|(slot, _)| slot);
-        match slot.and_then(|slot| self.rank_of_slot(slot, info.count())) {
-            Some(rank) => Ok(rank + usize::from(through)),
-            // A downward walk comes here from the leaf behind this one. The rank of a number takes no longer.
-            None if query.schema.number(query.probe).is_none() && self.is_behind(query, info)? => Ok(info.count()),
-            None => self.rank(query, info.count(), through),
+        self.rank_of_other(query, info, through)
+    }
+
+    /// [`rank_of_key`](Self::rank_of_key) for a key that is not in the leaf, or the end of a range.
+    #[inline(never)]
+    fn rank_of_other<S: OrderedSchema>(self, query: &Query<S>, info: Info, through: bool) -> Result<usize, Torn> {
+        // A downward walk comes here from the leaf behind this one. The rank of a number takes no longer.
+        let may_come_from_behind = query.schema.word(query.probe) != 0 && query.schema.number(query.probe).is_none();
+        match may_come_from_behind && self.is_behind(query, info)? {
+            true => Ok(info.count()),
+            false => self.rank(query, info.count(), through),
         }
     }
 

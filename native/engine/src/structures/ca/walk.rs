@@ -238,6 +238,13 @@ impl<S: OrderedSchema> Ca<S> {
     /// Finds a leaf, with its base node and its bounds. Shows each turn on the way.
     #[inline(always)]
     pub(super) fn descend_to<'a>(&self, target: &Target<S>, mut turn: impl FnMut(Turn<S::Key>)) -> Bounded<'a, S::Key> {
+        let route = self.route();
+        if let Route::One(base) = route {
+            // No key head is needed.
+            if let Kind::Leaf(leaf) = base.root().kind::<S::Key>() {
+                return (base, leaf, base.low, base.high);
+            }
+        }
         // The key head at byte 0 mostly suffices in all nodes.
         let head = match target {
             Target::At(query) | Target::Below(query) => self.schema.head(query.probe, 0),
@@ -249,7 +256,7 @@ impl<S: OrderedSchema> Ca<S> {
             Target::At(query) => inner.index_of(head).unwrap_or_else(|| inner.search(query, true)),
             Target::Below(query) => inner.index_of(head).unwrap_or_else(|| inner.search(query, false)),
         };
-        let base: &'a Base<S::Key> = match self.route() {
+        let base: &'a Base<S::Key> = match route {
             Route::One(base) => base,
             Route::Many(route) => self.base(route.child(search(route))),
         };

@@ -13,7 +13,7 @@ const KEYS: u64 = 1 << 20;
 type Order = (&'static str, fn(u64) -> u64);
 
 /// Each gives different keys at different indices.
-const ORDERS: [Order; 9] = [
+const ORDERS: [Order; 10] = [
     ("random", |i| mix(i) >> 8),
     ("ascending", |i| i),
     ("descending", |i| KEYS - i),
@@ -22,6 +22,7 @@ const ORDERS: [Order; 9] = [
     ("64 runs", |i| i % 64 * (KEYS / 64) + i / 64),
     ("4096 runs", |i| i % 4096 * (KEYS / 4096) + i / 4096),
     ("inwards", |i| if i % 2 == 0 { i / 2 } else { KEYS - 1 - i / 2 }),
+    ("blocks of 8 shuffled", |i| (mix(i / 8) >> 10 << 3) | (i % 8)),
     ("blocks shuffled", |i| (mix(i / 64) >> 10 << 6) | (i % 64)),
 ];
 

@@ -307,7 +307,8 @@ impl<S: OrderedSchema> Ca<S> {
 
     /// Three leaves in the place of a locked one in which keys come beside each other: one for the entries below this key, but
     /// for the last of them, one for that, and one for the entries above. So later keys find a leaf with nearly no entries
-    /// but theirs, whether they come from below, from above or from both. The first leaf is left out if it had no entries.
+    /// but theirs, whether they come from below, from above or from both. That leaf is small at first, because few keys may
+    /// follow. The first leaf is left out if it had no entries.
     fn split_around(
         &self,
         change: &mut Change<S::Key>,
@@ -331,12 +332,12 @@ impl<S: OrderedSchema> Ca<S> {
         let end = change.key(unsafe { schema.own(next_above) });
         let above = change.leaf_for(schema, (end, path.high), lines_to_stay(above.len()), above, ordered);
         if below.is_empty() {
-            let near = change.leaf_for(schema, (path.low, end), MAX_LINES, [next_below], true);
+            let near = change.leaf_for(schema, (path.low, end), lines_for(1), [next_below], true);
             return Some(Piece::two(near, end, above));
         }
         // SAFETY: as above.
         let start = change.key(unsafe { schema.own(next_below) });
-        let near = change.leaf_for(schema, (start, end), MAX_LINES, [next_below], true);
+        let near = change.leaf_for(schema, (start, end), lines_for(1), [next_below], true);
         let below = change.leaf_for(schema, (path.low, start), lines_to_stay(below.len()), below, ordered);
         Some(Piece {
             first: below,

@@ -305,10 +305,10 @@ impl<S: OrderedSchema> Ca<S> {
         }
     }
 
-    /// Three leaves in the place of a locked one in which keys come beside each other: one for the entries below this key, but
-    /// for the last of them, one for that, and one for the entries above. So later keys find a leaf with nearly no entries
-    /// but theirs, whether they come from below, from above or from both. That leaf is small at first, because few keys may
-    /// follow. The first leaf is left out if it had no entries.
+    /// Splits a locked leaf in which keys come beside each other into three. The first has the entries below this key, but for
+    /// the last of them. The second has only that one. The third has the entries above. So later keys find a leaf with nearly
+    /// no entries but theirs, whether they come from below, from above or from both. That leaf is small at first, because few
+    /// keys may follow. The first leaf is left out if it had no entries.
     fn split_around(
         &self,
         change: &mut Change<S::Key>,

@@ -6,7 +6,7 @@ use cats_table::{Addition, CounterOp, ElementOp, Number, Tuple, Words, DIGITS_LI
 use cats_term::{NewElement, View};
 use smallvec::SmallVec;
 
-/// The number of operations for which there is room on the stack, and that are read while the object's place is locked.
+/// The number of operations for which there is room on the stack.
 pub(super) const FEW: usize = 4;
 /// With more operations than this, a call takes too long for a normal scheduler.
 const OPERATIONS_LIMIT: usize = 1000;

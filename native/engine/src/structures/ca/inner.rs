@@ -189,7 +189,7 @@ impl<K> Parts<K> {
     }
 
     /// Whether any of the children is counted.
-    pub fn is_counted(&self) -> bool {
+    fn is_counted(&self) -> bool {
         !self.counts.is_empty()
     }
 

@@ -164,12 +164,6 @@ fn tag_of(hash: u64) -> u64 {
     (hash >> 24 & 0xff).max(1)
 }
 
-/// The home line of a hash in a leaf with this many lines.
-#[inline(always)]
-fn home(hash: u64, lines: usize) -> usize {
-    (((hash >> 32) * lines as u64) >> 32) as usize
-}
-
 /// The entries of a leaf, without an allocation.
 pub(super) type Entries = SmallVec<[Entry; MAX_SLOTS]>;
 
@@ -244,14 +238,18 @@ const ORDER_WORD: usize = 2;
 
 /// The number of lines of a leaf for `count` entries, with some space to grow.
 pub(super) fn lines_for(count: usize) -> usize {
-    let large_enough = |lines: &usize| count <= LINE * lines * 7 / 10;
-    SIZES.into_iter().find(large_enough).unwrap_or(MAX_LINES)
+    lines_with(|slots| count <= slots * 7 / 10)
 }
 
 /// The number of lines of a leaf for `count` entries to which few others will come.
 pub(super) fn lines_to_stay(count: usize) -> usize {
-    let large_enough = |lines: &usize| count <= LINE * lines * 7 / 8;
-    SIZES.into_iter().find(large_enough).unwrap_or(MAX_LINES)
+    lines_with(|slots| count <= slots * 7 / 8)
+}
+
+/// The lines of the smallest leaf whose number of slots is `enough`, or of the largest leaf.
+fn lines_with(enough: impl Fn(usize) -> bool) -> usize {
+    let lines = SIZES.into_iter().find(|lines| enough(LINE * lines));
+    lines.unwrap_or(MAX_LINES)
 }
 
 impl Leaf {
@@ -314,9 +312,9 @@ impl Leaf {
         let mut info = Info(0);
         for (i, entry) in entries.into_iter().enumerate() {
             let hash = hash_of(entry.key);
-            let (mut line, mut distance) = (home(hash, lines), 0);
+            let (mut line, mut distance) = (leaf.home(hash), 0);
             while taken[line] == LINE {
-                line = if line + 1 == lines { 0 } else { line + 1 };
+                line = leaf.line_behind(line);
                 distance += 1;
                 assert!(distance < lines, "more entries than slots");
             }
@@ -424,7 +422,7 @@ impl Leaf {
 
     #[inline(always)]
     fn home(self, hash: u64) -> usize {
-        home(hash, self.lines)
+        (((hash >> 32) * self.lines as u64) >> 32) as usize
     }
     /// The line behind a line. Behind the last comes the first.
     fn line_behind(self, line: usize) -> usize {

@@ -109,7 +109,9 @@ holds_nobody(Action) ->
 attempts(_, _, _, _, 0, _) ->
     machine_too_busy_to_tell;
 attempts(Type, Object, Objects, Action, Left, Chances) ->
-    {Owner, Table} = cats_test_lib:spawn_owner(fun() -> fill(?T:new(t, [Type, public]), Object, Objects) end),
+    {Owner, Table} = cats_test_lib:spawn_owner(fun() -> ?T:new(t, [Type, public]) end),
+    %% In a process of its own, as the end of a process with such objects on its heap takes the VM long.
+    cats_test_lib:in_process(fun() -> fill(Table, Object, Objects) end),
     {Actor, ok} = cats_test_lib:spawn_owner(fun() -> ok end),
     Reports = spawn_link(fun() -> reports([]) end),
     Bystanders = [spawn_link(fun() -> bystander(erlang:monotonic_time(), 0) end)

@@ -22,6 +22,8 @@ use std::ptr::NonNull;
 
 /// Two neighbouring leaves merge if they have at most this many entries together, or if one is empty.
 const MERGE: usize = if cfg!(shuttle) { 4 } else { MAX_SLOTS / 2 };
+/// A full leaf of so many lines has got many keys.
+const MANY: usize = 8;
 /// An inner node with fewer children merges with a neighbour.
 const FEW: usize = FANOUT / 4;
 
@@ -266,7 +268,7 @@ impl<S: OrderedSchema> Ca<S> {
     ) {
         let mut change = Change::new();
         let leaf = path.leaf;
-        let piece = if let Some(lines) = leaf.more_lines() {
+        let piece = if let Some(lines) = self.more_lines(&path, query) {
             let larger = change.leaf(lines, leaf.skip(), leaf.entries(), leaf.info().ordered());
             Piece::one(Node::leaf(larger))
         } else {
@@ -283,6 +285,18 @@ impl<S: OrderedSchema> Ca<S> {
         change.leaves.push(held);
         self.graft(&mut change, base, path.turns, piece);
         change.commit(self, guard);
+    }
+
+    /// The number of lines of a leaf in place of a full one. `None` if that has the largest size. A leaf that has got many keys beside each
+    /// other will probably get more of them. So it grows to the largest size at once. A table of one leaf may stay small.
+    fn more_lines(&self, path: &Path<S::Key>, query: &Query<S>) -> Option<usize> {
+        let (leaf, lines) = (path.leaf, path.leaf.more_lines()?);
+        let may_fill = leaf.lines() >= MANY && lines < MAX_LINES && !path.turns.is_empty();
+        Some(if may_fill && leaf.is_beside_recent(query) {
+            MAX_LINES
+        } else {
+            lines
+        })
     }
 
     /// A copy of a locked leaf and an empty leaf beside it, for a key beyond all its entries. Keys that come in order

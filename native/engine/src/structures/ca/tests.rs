@@ -352,6 +352,17 @@ fn keys_that_come_beside_each_other_fill_their_leaves() {
     }
 }
 
+/// A table of one leaf is no larger for the order in which its keys came.
+#[test]
+fn a_table_of_few_keys_is_small() {
+    let (ascending, random) = (Map(Ca::new(TestSchema)), Map(Ca::new(TestSchema)));
+    (0..55).for_each(|i| {
+        ascending.put(i, 1);
+        random.put(i * 23 % 55, 1);
+    });
+    assert_eq!(ascending.0.bytes(), random.0.bytes());
+}
+
 /// How many leaves of a table with one base node are ordered, and how many are not.
 fn leaves_in_order(table: &Ca<TestSchema>) -> (usize, usize) {
     let _guard = epoch::pin();

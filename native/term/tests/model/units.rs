@@ -3,16 +3,23 @@
 use super::Bytes;
 use super::Model::{self, *};
 use crate::ZEROS_IDENTICAL;
+use cats_sync::epoch;
 use cats_term::test_host::{counted, install_test_host, plain_reference, record, retained};
 use cats_term::{
     compare, equal, hash_of, head, key_word, key_word_of_part, key_word_ordered, normalize, small, Block, Builder,
-    Class, CountedBinary, CountedFun, HashState, Short, TermRef, View, ALIAS, BOTTOM, FUN_RECORD, NIL, TOP,
+    Class, CountedBinary, CountedFun, HashState, NewElement, Rebuilt, Short, TermRef, View, ALIAS, BOTTOM, FUN_RECORD,
+    NIL, TOP,
 };
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 fn int(value: i64) -> Model {
     Int(value.into())
+}
+
+/// The word of a small integer.
+fn int_word(value: i64) -> u64 {
+    small(value).unwrap()
 }
 
 #[test]
@@ -356,6 +363,49 @@ fn plain_references_take_three_words() {
     for (slot, words) in [0, 1, 0].into_iter().map(|place| references[place]).enumerate() {
         assert!(matches!(copy.as_ref().element(slot).view(), View::Reference(found) if found == words));
     }
+}
+
+/// In a block in which items are replaced in place, an immediate stays an immediate, and an item stays one of as many words. Readers count on
+/// that. Nothing is changed if one of several new elements does not fit.
+#[test]
+fn what_fits_in_place() {
+    install_test_host(ZEROS_IDENTICAL);
+    let mut builder = Builder::new();
+    let object = builder.tuple(4);
+    let (float, binary) = (builder.float(1.5), builder.binary(b"four words of eight bytes"));
+    for (slot, word) in [int_word(1), int_word(2), float, binary].into_iter().enumerate() {
+        builder.set(object, slot, word);
+    }
+    let block = builder.finish().unwrap();
+    let guard = epoch::pin();
+    let changes = [(1, TermRef::immediate(int_word(3)))];
+    let Some(Rebuilt::Changing(changing)) = block.as_ref().rebuilt(&guard, changes.into_iter()) else {
+        panic!("a small block without counted terms")
+    };
+    let immediate = |index| NewElement::immediate(index, int_word(4));
+    let short = |index, part| NewElement::short(index, part).unwrap();
+    let (float, tuple) = (Short::Float(2.5), [int_word(5); 4]);
+    for (fits, new) in [
+        (true, vec![immediate(1)]),
+        (
+            true,
+            vec![short(2, float), immediate(1), short(3, Short::Tuple(&tuple))],
+        ),
+        (true, vec![short(3, Short::Binary(&[7; 32]))]),
+        (false, vec![immediate(2)]),
+        (false, vec![short(1, float)]),
+        (false, vec![short(2, Short::Binary(b"two more words"))]),
+        (false, vec![immediate(1), short(3, float)]),
+        (false, vec![immediate(4)]),
+        (false, vec![immediate(0)]),
+    ] {
+        let words = changing.in_place().as_words().to_vec();
+        // SAFETY: nobody else knows the block.
+        assert_eq!(unsafe { changing.set_all(0, &new) }, fits);
+        assert!(fits || words == changing.in_place().as_words());
+    }
+    // SAFETY: as above. The memory has one word more than the block, and nothing is counted in it.
+    unsafe { Block::free_words(changing.address().cast().as_ptr(), changing.words() + 1) }
 }
 
 #[test]

@@ -49,11 +49,17 @@ fn compare_others(a: TermRef<'_>, b: TermRef<'_>, exact: bool) -> Ordering {
     if a.same_place(b) {
         return Equal;
     }
-    if let Some(order) = compare_pids(a.word(), b.word()) {
-        return order;
-    }
+    if a.is_immediate() && b.is_immediate() {
+        // The ends of ranges are immediates of classes of their own.
+        let classes = Class::of_immediate(a.word()).cmp(&Class::of_immediate(b.word()));
+        if classes != Equal {
+            return classes;
+        }
+        if let Some(order) = compare_pids(a.word(), b.word()) {
+            return order;
+        }
     // Keys of ordered tables that are no single words are mostly tuples.
-    if let (Some(a), Some(b)) = (a.as_tuple(), b.as_tuple()) {
+    } else if let (Some(a), Some(b)) = (a.as_tuple(), b.as_tuple()) {
         return a.len().cmp(&b.len()).then_with(|| compare_elements(a, b, exact));
     }
     match (a.view(), b.view()) {

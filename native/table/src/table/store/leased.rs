@@ -418,10 +418,18 @@ impl Leases {
         unsafe { lease_of(new.body) }.store(Lease::new(deadline, place).with_notes(notes).word(), Ordering::Relaxed);
     }
 
+    /// The time by which the item of an object with this lease fires.
+    fn fires_by(&self, lease: Lease) -> u64 {
+        match lease.notes() & ENDED != 0 {
+            true => self.end_of(lease),
+            false => lease.deadline(),
+        }
+    }
+
     /// The place of an item for an object with this deadline: that of the item which the key has, if that fires in time. Otherwise adds one.
     fn place_for(&self, entry: Entry, old: Option<Lease>, deadline: u64, now: u64) -> u64 {
         match old {
-            Some(old) if old.place() != NOWHERE && old.deadline() <= deadline => old.place(),
+            Some(old) if old.place() != NOWHERE && self.fires_by(old) <= deadline => old.place(),
             _ if deadline == NEVER => NOWHERE,
             _ => self.add(entry, deadline, now),
         }

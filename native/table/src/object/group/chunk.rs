@@ -1,9 +1,9 @@
 //! A group chunk: some of a group's objects with their signatures, one after the other. Removed objects leave gaps. The gaps are closed
 //! when there is no more room at the end.
 //!
-//! The bytes of signatures are stored in up to eight *planes*. A plane has the bytes of one element for all objects of the chunk, so one
-//! cache line answers a question about one element. A chunk of [`FULL`] objects has only as many planes as the chunk before it needed.
-//! Where a plane is missing, every object passes.
+//! A small chunk has a word for each object's signature. A chunk of [`FULL`] objects stores the bytes of signatures in up to eight *planes*.
+//! A plane has the bytes of one element for all objects of the chunk, so one cache line answers a question about one element. The chunk has
+//! only as many planes as the chunk before it needed. Where a plane is missing, every object passes.
 //!
 //! The *writer*, which holds the lock of the key's place, changes chunks in place. Readers read them meanwhile, under guards. Each slot
 //! that they see has had an object of the group while their guard lived. The engine validates their result.
@@ -20,7 +20,7 @@ pub const FULL: usize = 60;
 /// The number of bytes of a signature, and the largest number of planes of a chunk.
 pub const PLANES: usize = 8;
 
-/// The beginning of a chunk. The bodies follow it, and then the planes.
+/// The beginning of a chunk. The bodies follow it, and then the signatures.
 #[repr(C)]
 pub struct Header {
     next: AtomicPtr<Header>,
@@ -29,11 +29,11 @@ pub struct Header {
     /// A bit for each slot, set if the slot has an object. All slots below the highest such slot are initialized.
     live: AtomicU64,
     capacity: u32,
-    /// The number of planes.
+    /// The number of bytes of each signature that the chunk keeps. A full chunk has so many planes.
     kept: u8,
     /// Whether the chunk's objects are in the index. Only for the writer.
     indexed: Cell<bool>,
-    /// A bit for each plane, whether the chunk has it or not, set if some signature has a byte other than 0 there. Only for the writer.
+    /// A bit for each byte of signatures, kept or not, set if it is not 0 in all of them. Only for the writer.
     planes: Cell<u8>,
 }
 
@@ -82,12 +82,16 @@ const _: () = assert!(FULL <= ALIGNMENT);
 
 const HEADER: usize = size_of::<Header>();
 
+/// The size in bytes of a plane: a cache line.
+const PLANE: usize = 64;
+const _: () = assert!(FULL <= PLANE);
+
 /// The distance of a prefetch, in chunks.
 const AHEAD: usize = 8;
 
 impl Chunk {
-    /// An empty chunk for at least `objects` objects, as far as a chunk can have so many, with at least the first `planes` planes. `None`
-    /// when memory is exhausted.
+    /// An empty chunk for at least `objects` objects, as far as a chunk can have so many, with at least the first `planes` bytes of their
+    /// signatures. `None` when memory is exhausted.
     pub fn new(objects: usize, planes: usize) -> Option<Chunk> {
         let capacity = [2, 6, 14, 30].into_iter().find(|n| objects <= *n).unwrap_or(FULL);
         let kept = if capacity == FULL { planes } else { PLANES };
@@ -104,10 +108,10 @@ impl Chunk {
                 indexed: Cell::new(false),
                 planes: Cell::new(0),
             });
-            at.add(1)
-                .cast::<u8>()
-                .add(8 * capacity)
-                .write_bytes(0, kept * stride(capacity));
+            // Planes are read as a whole.
+            if capacity == FULL {
+                at.add(1).cast::<u8>().add(8 * FULL).write_bytes(0, kept * PLANE);
+            }
         }
         Some(Chunk(at))
     }
@@ -166,13 +170,13 @@ impl Chunk {
         self.header().capacity as usize
     }
 
-    /// The number of planes.
+    /// The number of bytes of each signature that the chunk keeps.
     #[inline]
     pub fn kept(self) -> usize {
         self.header().kept.into()
     }
 
-    /// The number of planes, counted from the first, that would have everything in the signatures of its objects. Only for the writer.
+    /// The number of bytes, counted from the first, that would have everything in the signatures of its objects. Only for the writer.
     pub fn needed(self) -> usize {
         above(self.header().planes.get().into())
     }
@@ -239,7 +243,7 @@ impl Chunk {
         let there = self.address().cast::<u8>().wrapping_add(AHEAD.wrapping_mul(distance));
         cats_sync::prefetch(there);
         if let Some(plane) = filter.first_place() {
-            cats_sync::prefetch(there.wrapping_add(HEADER + 8 * FULL + plane * stride(FULL)));
+            cats_sync::prefetch(there.wrapping_add(HEADER + 8 * FULL + plane * PLANE));
         }
     }
 
@@ -250,21 +254,31 @@ impl Chunk {
         unsafe { &*self.0.add(1).cast::<AtomicU64>().as_ptr().add(slot) }
     }
 
-    /// The bytes of a plane.
+    /// Whether signatures are in planes.
     #[inline]
-    fn plane<'a>(self, plane: usize) -> &'a [AtomicU8] {
-        self.plane_within(self.capacity(), plane)
+    fn has_planes(self) -> bool {
+        self.capacity() == FULL
     }
 
-    /// The bytes of a plane, for a chunk of this capacity.
-    #[inline(always)]
-    fn plane_within<'a>(self, capacity: usize, plane: usize) -> &'a [AtomicU8] {
-        debug_assert!(plane < self.kept() && capacity == self.capacity());
-        let stride = stride(capacity);
+    /// The bytes of a plane. Only for a chunk that [has planes](Self::has_planes).
+    #[inline]
+    fn plane<'a>(self, plane: usize) -> &'a [AtomicU8] {
+        debug_assert!(plane < self.kept() && self.has_planes());
         // SAFETY: the planes follow the bodies, and the chunk lives. They were initialized when it was made.
         unsafe {
-            let at = self.0.add(1).cast::<u8>().add(8 * capacity + plane * stride);
-            std::slice::from_raw_parts(at.cast().as_ptr(), stride)
+            let at = self.0.add(1).cast::<u8>().add(8 * FULL + plane * PLANE);
+            std::slice::from_raw_parts(at.cast().as_ptr(), PLANE)
+        }
+    }
+
+    /// The signature in a slot. Only for a chunk without planes.
+    #[inline]
+    fn word<'a>(self, slot: usize) -> &'a AtomicU64 {
+        debug_assert!(slot < self.capacity() && !self.has_planes());
+        // SAFETY: the signatures follow the bodies, and the chunk lives.
+        unsafe {
+            let at = self.0.add(1).cast::<AtomicU64>().add(self.capacity() + slot);
+            &*at.as_ptr()
         }
     }
 
@@ -302,9 +316,13 @@ impl Chunk {
         self.body(slot).load(Ordering::Relaxed)
     }
 
-    /// The signature in such a slot, as far as the chunk has planes. Only for the writer.
+    /// The signature in such a slot, as far as the chunk keeps it. Only for the writer.
+    #[inline]
     pub fn signature(self, slot: usize) -> u64 {
-        // Relaxed: as above.
+        // Relaxed, twice: as above.
+        if !self.has_planes() {
+            return self.word(slot).load(Ordering::Relaxed);
+        }
         let byte = |plane: usize| u64::from(self.plane(plane)[slot].load(Ordering::Relaxed));
         self.planes()
             .fold(0, |signature, plane| signature | byte(plane) << (8 * plane))
@@ -315,30 +333,15 @@ impl Chunk {
     pub fn set(self, slot: usize, body: u64, signature: u64) {
         let planes = &self.header().planes;
         planes.set(planes.get() | nonzero(signature));
-        for plane in self.planes() {
-            // Relaxed: nothing is read through a signature.
-            self.plane(plane)[slot].store((signature >> (8 * plane)) as u8, Ordering::Relaxed);
+        // Relaxed, twice: nothing is read through a signature.
+        match self.has_planes() {
+            true => self
+                .planes()
+                .for_each(|plane| self.plane(plane)[slot].store((signature >> (8 * plane)) as u8, Ordering::Relaxed)),
+            false => self.word(slot).store(signature, Ordering::Relaxed),
         }
         // Release pairs with the Acquire of readers, so they see the object's block.
         self.body(slot).store(body, Ordering::Release);
-    }
-
-    /// Copies the contents of a smaller chunk, which has all planes, into this one. This one is empty, and nobody else knows it. Only for
-    /// the writer.
-    pub fn copy_from(self, other: Chunk) {
-        let used = other.used();
-        debug_assert!(used <= self.capacity() && self.live() == 0);
-        // SAFETY: used slots are initialized. Other threads only read `other`, and nobody reads this chunk yet.
-        unsafe {
-            let body = |chunk: Chunk| chunk.0.add(1).cast::<u64>();
-            body(self).copy_from_nonoverlapping(body(other), used);
-            for plane in other.planes().take_while(|plane| *plane < self.kept()) {
-                let byte = |chunk: Chunk| chunk.plane(plane).as_ptr().cast::<u8>();
-                byte(self).cast_mut().copy_from_nonoverlapping(byte(other), used);
-            }
-        }
-        self.header().planes.set(other.header().planes.get());
-        self.set_live(other.live());
     }
 
     /// Makes room for `objects` more objects after the last one. Returns false if there is not enough room in the whole chunk. Calls
@@ -380,13 +383,14 @@ impl Chunk {
     /// A bit for each slot, set if it has an object whose signature passes.
     #[inline]
     pub fn passing(self, filter: &Filter) -> u64 {
-        let kept = self.kept();
-        let passing = match self.capacity() {
-            // With a constant capacity the compiler knows where the planes are.
-            FULL => filter.passing(|plane| (plane < kept).then(|| self.plane_within(FULL, plane))),
-            capacity => filter.passing(|plane| Some(self.plane_within(capacity, plane))),
-        };
-        self.live() & passing
+        let live = self.live();
+        if self.has_planes() {
+            let kept = self.kept();
+            return live & filter.passing(|plane| (plane < kept).then(|| self.plane(plane)));
+        }
+        // Relaxed: nothing is read through a signature. The slots' contents are seen, see `live`.
+        let passes = |slot: usize| u64::from(filter.passes(self.word(slot).load(Ordering::Relaxed)));
+        bits(live).fold(0, |passing, slot| passing | passes(slot) << slot)
     }
 
     /// The bodies of the objects whose signatures pass.
@@ -439,19 +443,10 @@ fn nonzero(word: u64) -> u8 {
     ((high >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
-/// The size in bytes of a chunk of this capacity with this number of planes.
-const fn bytes(capacity: usize, planes: usize) -> usize {
-    let bytes = HEADER + 8 * capacity + planes * stride(capacity);
+/// The size in bytes of a chunk of this capacity that keeps this number of bytes of each signature.
+const fn bytes(capacity: usize, kept: usize) -> usize {
+    let signatures = if capacity == FULL { kept * PLANE } else { 8 * capacity };
+    let bytes = HEADER + 8 * capacity + signatures;
     assert!(bytes % ALIGNMENT == 0);
     bytes
-}
-
-/// The distance from one plane to the next. In the largest chunks a plane is a cache line.
-#[inline]
-const fn stride(capacity: usize) -> usize {
-    if capacity == FULL {
-        64
-    } else {
-        capacity
-    }
 }

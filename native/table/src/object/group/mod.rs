@@ -305,7 +305,9 @@ impl Group {
         let writer = unsafe { self.writer() };
         writer.bytes += more.bytes();
         if last.capacity() < FULL {
-            more.copy_from(last);
+            for slot in bits(last.live()) {
+                more.push(last.get(slot), last.signature(slot));
+            }
             self.set_head(Some(more));
             writer.bytes -= last.bytes();
             writer.end = more;

@@ -135,6 +135,12 @@ impl Filter {
         self.0.iter().any(|(mask, _)| *mask == 0)
     }
 
+    /// Whether an object with this signature passes.
+    #[inline]
+    pub fn passes(&self, signature: u64) -> bool {
+        self.0.iter().any(|(mask, bits)| signature & mask == *bits)
+    }
+
     /// A bit for each of up to 64 objects, set if its signature passes. Bits without an object may be set, too. `plane` returns the plane
     /// at a place. Where it returns `None`, all objects pass.
     #[inline]

@@ -460,7 +460,7 @@ impl Group {
                 }) else {
                     break;
                 };
-                self.take(guard, key, entry.position, entry.body());
+                self.take(guard, key, entry.position.chunk(), 1 << entry.position.slot());
                 removed += 1;
                 if distinct {
                     return Some(removed);
@@ -471,12 +471,12 @@ impl Group {
                 let found = self.unindexed().find_map(|chunk| {
                     let mut slots = bits(chunk.passing(&filter));
                     let slot = slots.find(|slot| is_it(&key.object(chunk.get(*slot))))?;
-                    Some(chunk.position(slot))
+                    Some((chunk, 1 << slot))
                 });
-                found.inspect(|position| self.take(guard, key, *position, position.body()));
+                found.inspect(|(chunk, slot)| self.take(guard, key, *chunk, *slot));
                 return Some(usize::from(found.is_some()));
             }
-            if let Some(from) = self.unindexed().find(|chunk| chunk.passing(&filter) != 0) {
+            if let Some(from) = self.unindexed().next() {
                 let all = self.sweep(guard, key, from, &filter, usize::MAX, |_| true, is_it);
                 removed += all.unwrap_or(0);
             }
@@ -534,30 +534,93 @@ impl Group {
         unsafe { self.sweep(guard, key, head, filter, limit, fits, unwanted) }
     }
 
-    /// Removes the object of this body. It is not in the index, or not any more.
+    /// Removes the objects in these slots, given as a bit each. They are not in the index, or not any more.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
     #[inline]
-    unsafe fn take(&self, guard: &Guard, key: KeyPlace, position: Position, body: u64) {
-        let chunk = position.chunk();
-        chunk.remove(1 << position.slot());
-        // SAFETY: as the caller promises.
+    unsafe fn take(&self, guard: &Guard, key: KeyPlace, chunk: Chunk, slots: u64) {
+        chunk.remove(slots);
+        // SAFETY: as the caller promises. The slots keep the bodies.
         unsafe {
-            self.drop_objects(guard, std::iter::once((chunk, body)));
+            self.drop_objects(guard, bits(slots).map(|slot| (chunk, chunk.get(slot))));
             if chunk.count() <= FULL / 2 {
                 self.merge_sparse_and_next(guard, key, chunk);
             }
         }
     }
 
-    /// [`remove_each`](Self::remove_each), beginning with this chunk. It runs in passes, each of which prefetches what the next pass needs:
-    /// first the bodies, then the objects, then their entries in the index.
+    /// [`remove_each`](Self::remove_each), beginning with this chunk.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
+    #[inline]
     #[allow(clippy::too_many_arguments)]
     unsafe fn sweep(
+        &self,
+        guard: &Guard,
+        key: KeyPlace,
+        from: Chunk,
+        filter: &Filter,
+        limit: usize,
+        fits: impl Fn(usize) -> bool,
+        unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Option<usize> {
+        // SAFETY: as the caller promises.
+        unsafe {
+            match from.next() {
+                None => self.sweep_last(guard, key, from, filter, limit, fits, unwanted),
+                Some(_) => self.sweep_many(guard, key, from, filter, limit, fits, unwanted),
+            }
+        }
+    }
+
+    /// [`sweep`](Self::sweep) of the last chunk.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn sweep_last(
+        &self,
+        guard: &Guard,
+        key: KeyPlace,
+        last: Chunk,
+        filter: &Filter,
+        limit: usize,
+        fits: impl Fn(usize) -> bool,
+        mut unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
+    ) -> Option<usize> {
+        let passing = last.passing(filter);
+        if passing.count_ones() as usize > limit {
+            return None;
+        }
+        let (mut words, mut gone) = (0, 0);
+        for slot in bits(passing) {
+            let body = last.get(slot);
+            // SAFETY: the object belongs to the group.
+            let object = unsafe {
+                words += words_to_read(body);
+                if !fits(words) {
+                    return None;
+                }
+                key.object(body)
+            };
+            gone |= u64::from(unwanted(&object)) << slot;
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.take(guard, key, last, gone) };
+        Some(gone.count_ones() as usize)
+    }
+
+    /// [`sweep`](Self::sweep) of several chunks. It runs in passes, each of which prefetches what the next pass needs: first the bodies,
+    /// then the objects, then their entries in the index.
+    ///
+    /// # Safety
+    /// The caller holds the lock of the place.
+    #[inline(never)]
+    #[allow(clippy::too_many_arguments)]
+    unsafe fn sweep_many(
         &self,
         guard: &Guard,
         key: KeyPlace,
@@ -675,6 +738,9 @@ impl Group {
         unsafe {
             if let Some(next) = chunk.next() {
                 self.merge_sparse(guard, key, next);
+            } else if chunk.previous().is_none() {
+                // The only chunk stays.
+                return;
             }
             self.merge_sparse(guard, key, chunk);
         }

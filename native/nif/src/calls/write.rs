@@ -23,42 +23,55 @@ pub fn insert(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> 
 /// [`insert`] of an object that may need a block. Not inlined, so that an object without a block needs fewer registers.
 #[inline(never)]
 fn insert_other(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<(), Failure> {
-    Ok(handle.insert(other_object(env, handle, elements)?)?)
+    Ok(handle.insert(other_object(env, handle, elements, None)?)?)
 }
 
 pub fn insert_new(env: Env, &[table, objects]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
     let handle = find(env, &guard, table, INSERT)?;
     let new = match env.tuple_elements(objects) {
-        Some(elements) => {
-            if has_key_of(env, handle, elements)? {
-                return Ok(atoms::false_());
-            }
-            insert_absent(env, handle, elements)?
-        }
+        Some(elements) => match has_key_of(env, handle, elements)? {
+            PRESENT => false,
+            word => insert_absent(env, handle, elements, word)?,
+        },
         None => insert_list(env, handle, objects, true, None)?,
     };
     Ok(atoms::boolean(new))
 }
 
-/// [`insert_new`] of an object whose key had none.
+/// [`insert_new`] of an object whose key had none. `word` is what [`has_key_of`] has returned.
 #[inline(never)]
-fn insert_absent(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<bool, Failure> {
-    Ok(handle.insert_new(object(env, handle, elements)?)?)
+fn insert_absent(env: Env, handle: Handle<'_>, elements: &[Term], word: u64) -> Result<bool, Failure> {
+    let object = match inline(elements) {
+        Some(words) => Object::flat(words),
+        None => {
+            let exact = handle.table().kind() != cats_table::Kind::OrderedSet;
+            other_object(env, handle, elements, (exact && word != 0).then_some(word))?
+        }
+    };
+    Ok(handle.insert_new(object)?)
 }
 
-/// Whether the key of these elements has an object. Looking first takes no lock. It is also cheaper than making an object
-/// that is not used.
+/// Stands in place of a key word. No key word has these low bits.
+const PRESENT: u64 = 1;
+
+/// [`PRESENT`] if the key of these elements has an object, and otherwise its key word, or 0 without a key. Looking first takes no lock. It
+/// is also cheaper than making an object that is not used.
 #[inline(always)]
-fn has_key_of(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<bool, Failure> {
+fn has_key_of(env: Env, handle: Handle<'_>, elements: &[Term]) -> Result<u64, Failure> {
     match elements.get(handle.table().key()) {
-        None => Ok(false),
+        None => Ok(0),
         Some(&key) => with_probe(
             env,
             handle.table(),
             key,
             #[inline(always)]
-            |probe| Ok(handle.member(probe)?),
+            |probe| {
+                Ok(match handle.member(probe)? {
+                    true => PRESENT,
+                    false => probe.word(),
+                })
+            },
         ),
     }
 }

@@ -14,8 +14,8 @@ use cats_sync::facade::AtomicU64;
 use cats_sync::slab;
 use cats_term::lease::{Lease, Request};
 use cats_term::{
-    block_weight, bytes_of, is_immediate, key_word_of_part, Block, BlockRef, ChangingRef, Dismantled, NewElement,
-    Rebuilt, Scratch, Short, State, TermRef, CHANGING_LIMIT, SCRATCH_WORDS,
+    block_weight, bytes_of, is_immediate, Block, BlockRef, ChangingRef, Dismantled, NewElement, Rebuilt, Scratch,
+    Short, State, TermRef, CHANGING_LIMIT, SCRATCH_WORDS,
 };
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::num::NonZeroU64;
@@ -158,21 +158,24 @@ impl<'a> Object<'a> {
     }
 
     /// A tuple in a block: see [`Block::of_short`]. Element `index` is `part`, and all others are immediates. `None` when memory is
-    /// exhausted. `hashed` says that the part is the key of a table that compares keys exactly.
+    /// exhausted.
     #[inline(always)]
-    pub fn of_short(elements: &'a [u64], index: usize, part: Short<'_>, hashed: bool, guard: &Guard) -> Option<Self> {
-        let key_word = match hashed {
-            true => key_word_of_part(&part).and_then(NonZeroU64::new),
-            false => None,
-        };
+    pub fn of_short(elements: &'a [u64], index: usize, part: Short<'_>, guard: &Guard) -> Option<Self> {
         let (words, kept) = (part.words_with(elements.len()), part.kept_bytes());
         let block = Block::of_short(elements, index, part, guard)?;
         let weighs = kept.map(|bytes| block_weight(words, bytes));
         Some(Self {
             elements,
             block: Some(InBlock::new(block, words, weighs)),
-            key_word,
+            key_word: None,
         })
+    }
+
+    /// The same object, whose key has this [`key_word`](cats_term::key_word) if one is given.
+    #[inline(always)]
+    pub fn with_key_word(mut self, word: Option<u64>) -> Self {
+        self.key_word = word.and_then(NonZeroU64::new);
+        self
     }
 
     /// The probe for this object's key in a table that compares keys exactly. `key` is the key's position.

@@ -19,10 +19,11 @@ use std::cell::Cell;
 /// in an `ordered_set` where every access misses the caches.
 pub const LIST_LIMIT: usize = 1000;
 
-/// These stand in place of a body. Either the table lost the name by which it was found, or memory is exhausted. A result of one word stays
+/// These stand in place of a body. The table lost the name by which it was found, memory is exhausted, or the key has an object. A result of one word stays
 /// in a register. No body has these low bits.
 const NOT_NAMED: u64 = 0b0101;
 const EXHAUSTED: u64 = 0b1101;
+const PRESENT: u64 = 0b10101;
 
 /// The probe for the key of an object to insert. The object has a key.
 #[inline(always)]
@@ -296,7 +297,39 @@ impl Handle<'_> {
     }
 
     /// `insert_new/2` of one object. Returns false if the key already has an object.
+    #[inline(always)]
     pub fn insert_new(self, object: Object<'_>) -> Result<bool, Failure> {
+        match self.table.options().plain() {
+            true => self.insert_new_directly(object),
+            false => self.insert_new_into_any(object),
+        }
+    }
+
+    /// [`insert_new`](Self::insert_new) into a plain table.
+    #[inline(always)]
+    fn insert_new_directly(self, object: Object<'_>) -> Result<bool, Failure> {
+        let store = self.store();
+        let incoming = Incoming::new(self.guard, self.table, object)?;
+        let probe = incoming.probe;
+        let outcome = store.update_plain(
+            self.guard,
+            &probe,
+            // As in `insert_directly`, the step frees an object that is not taken.
+            #[inline(always)]
+            move |old| match old {
+                Some(_) if self.still_named().is_ok() => (Step::Keep, PRESENT),
+                Some(_) => (Step::Keep, NOT_NAMED),
+                None => self.put_if_named(store, None, &incoming),
+            },
+        )?;
+        match outcome {
+            PRESENT => Ok(false),
+            outcome => self.retire_outcome(outcome).map(|()| true),
+        }
+    }
+
+    #[inline(never)]
+    fn insert_new_into_any(self, object: Object<'_>) -> Result<bool, Failure> {
         let incoming = Incoming::for_any(self.guard, self.table, object)?;
         self.insert_new_incoming(&incoming)
     }

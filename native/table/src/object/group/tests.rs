@@ -91,11 +91,14 @@ impl Both {
         self.objects.retain(|(a, other)| *other != b || *a >= below);
         let filter = self.filter(b);
         let is_it = |object: &ObjectRef<'_>| values(*object).1 == b && values(*object).0 < below;
-        let removed = unsafe {
-            self.group()
-                .remove_each(guard, KEY, &filter, usize::MAX, |_| true, is_it)
-        };
-        assert_eq!(removed, Some(before - self.objects.len()));
+        let removed = before - self.objects.len();
+        let limited =
+            |limit: usize, fits: bool| unsafe { self.group().remove_each(guard, KEY, &filter, limit, |_| fits, is_it) };
+        if removed > 0 {
+            assert_eq!(limited(removed - 1, true), None);
+            assert_eq!(limited(usize::MAX, false), None);
+        }
+        assert_eq!(limited(usize::MAX, true), Some(removed));
     }
 
     fn replace_each(&mut self, guard: &Guard, a: u64, new: u64) {

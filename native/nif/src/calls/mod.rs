@@ -41,7 +41,7 @@ pub mod update;
 pub mod write;
 
 use crate::decode;
-use crate::encode::callers_key::{self, Callers};
+use crate::encode::callers_key::Callers;
 use crate::encode::{self, check_words, fits, SCHEDULER_WORDS};
 use crate::entry::failure::Failure;
 use crate::layout;
@@ -354,13 +354,6 @@ fn with_built_probe<R>(
     with_callers_key(env, table, key, |probe, _| f(probe))
 }
 
-/// Whether keys of the table are hashed where the caller has them. They are if the layout of terms is known, and the table compares keys
-/// exactly.
-#[inline(always)]
-fn hashes_callers_keys(table: &Table) -> bool {
-    layout::is_known() && table.kind() != cats_table::Kind::OrderedSet
-}
-
 /// Lends the probe for a key, not an immediate, in this table. And whether the caller's term may replace a copy of an exactly equal stored
 /// key in a result. Where possible, the key is not brought into stored form.
 #[inline(always)]
@@ -372,7 +365,7 @@ fn with_callers_key<R>(
 ) -> Result<R, Failure> {
     let (mut callers, mut builder) = (Callers::new(env, key), None);
     let in_place: &dyn CallersKey = &callers;
-    let word = match hashes_callers_keys(table) {
+    let word = match layout::is_known() && table.kind() != cats_table::Kind::OrderedSet {
         // SAFETY: the layout of terms is known, and the key belongs to the environment.
         true => unsafe { callers.word() },
         false => None,
@@ -495,22 +488,21 @@ fn inline(elements: &[Term]) -> Option<&[u64]> {
 }
 
 /// As [`object`], for any other tuple. The most common kinds are made inline. `key_word` is given if the key's
-/// [word](cats_term::key_word) in a table that compares keys exactly is known. Otherwise the key is hashed where the caller has it. Reading
-/// a stored form that was just written would cause a store-forwarding stall.
+/// [word](cats_term::key_word) in a table that compares keys exactly is known.
 #[inline(always)]
 fn other_object<'a>(
     env: Env,
     handle: Handle<'_>,
     elements: &'a [Term],
-    mut key_word: Option<u64>,
+    key_word: Option<u64>,
 ) -> Result<Object<'a>, Failure> {
     check_words(elements.len())?;
-    let mut hashed = None;
+    let mut hashed = false;
     match elements.get(handle.table().key()) {
         // The memory of its place is prefetched while the block is made.
         Some(key) if key.is_immediate() => handle.announce(key.0),
-        Some(key) if key_word.is_none() && hashes_callers_keys(handle.table()) => hashed = Some(*key),
-        _ => (),
+        Some(_) => hashed = key_word.is_none() && handle.table().kind() != cats_table::Kind::OrderedSet,
+        None => (),
     }
     let words = Term::words(elements);
     if elements.len() > INLINE && encode::immediates(elements).is_some() {
@@ -526,8 +518,8 @@ fn other_object<'a>(
                     #[inline(always)]
                     |part| {
                         let key_word = match hashed {
-                            Some(_) => key_word_of_part(&part),
-                            None => key_word,
+                            true => key_word_of_part(&part),
+                            false => key_word,
                         };
                         let object = Object::of_short(words, index, part, handle.guard())?;
                         Some(object.with_key_word(key_word))
@@ -538,10 +530,6 @@ fn other_object<'a>(
                 return Ok(object);
             }
         }
-    }
-    if let Some(key) = hashed {
-        // SAFETY: the layout of terms is known, and the key belongs to the environment.
-        key_word = unsafe { callers_key::key_word(key) };
     }
     let block = object_block(env, handle.guard(), elements)?;
     Ok(Object::in_block(words, block).with_key_word(key_word))

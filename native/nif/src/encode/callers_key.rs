@@ -39,8 +39,9 @@ impl<'e> Callers<'e> {
     /// The layout of terms is known, and the key belongs to the environment.
     #[inline(always)]
     pub unsafe fn word(&self) -> Option<u64> {
+        let mut left = fast::WORDS;
         // SAFETY: as the caller promises.
-        unsafe { key_word(self.key) }
+        unsafe { absorb(HashState::new(), self.key, &mut left) }.map(HashState::finish)
     }
 
     /// Room for the stored form of a key that has no probe here.
@@ -67,17 +68,6 @@ impl CallersKey for Callers<'_> {
             (*self.room.get()).term(self.stored.get())
         }
     }
-}
-
-/// The [key word](cats_term::key_word) of a key that is not an immediate. Nothing if the key is long or has parts of other types.
-///
-/// # Safety
-/// The layout of terms is known, and the key belongs to a live environment.
-#[inline(always)]
-pub unsafe fn key_word(key: Term) -> Option<u64> {
-    let mut left = fast::WORDS;
-    // SAFETY: as the caller promises.
-    unsafe { absorb(HashState::new(), key, &mut left) }.map(HashState::finish)
 }
 
 /// Most elements of a list.

@@ -19,8 +19,8 @@ use std::cell::Cell;
 /// in an `ordered_set` where every access misses the caches.
 pub const LIST_LIMIT: usize = 1000;
 
-/// These stand in place of a body. The table lost the name by which it was found, memory is exhausted, or the key has an object. A result of one word stays
-/// in a register. No body has these low bits.
+/// These stand in place of a body. The table lost the name by which it was found, memory is exhausted, or the key has an object. A result
+/// of one word stays in a register. No body has these low bits.
 const NOT_NAMED: u64 = 0b0101;
 const EXHAUSTED: u64 = 0b1101;
 const PRESENT: u64 = 0b10101;

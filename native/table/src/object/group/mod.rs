@@ -550,7 +550,7 @@ impl Group {
         }
     }
 
-    /// [`remove_each`](Self::remove_each), beginning with this chunk.
+    /// [`remove_each`](Self::remove_each), beginning with this chunk. If it is the last one, a single pass does.
     ///
     /// # Safety
     /// The caller holds the lock of the place.
@@ -564,40 +564,19 @@ impl Group {
         filter: &Filter,
         limit: usize,
         fits: impl Fn(usize) -> bool,
-        unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
-    ) -> Option<usize> {
-        // SAFETY: as the caller promises.
-        unsafe {
-            match from.next() {
-                None => self.sweep_last(guard, key, from, filter, limit, fits, unwanted),
-                Some(_) => self.sweep_many(guard, key, from, filter, limit, fits, unwanted),
-            }
-        }
-    }
-
-    /// [`sweep`](Self::sweep) of the last chunk.
-    ///
-    /// # Safety
-    /// The caller holds the lock of the place.
-    #[inline]
-    #[allow(clippy::too_many_arguments)]
-    unsafe fn sweep_last(
-        &self,
-        guard: &Guard,
-        key: KeyPlace,
-        last: Chunk,
-        filter: &Filter,
-        limit: usize,
-        fits: impl Fn(usize) -> bool,
         mut unwanted: impl FnMut(&ObjectRef<'_>) -> bool,
     ) -> Option<usize> {
-        let passing = last.passing(filter);
+        if from.next().is_some() {
+            // SAFETY: as the caller promises.
+            return unsafe { self.sweep_many(guard, key, from, filter, limit, fits, unwanted) };
+        }
+        let passing = from.passing(filter);
         if passing.count_ones() as usize > limit {
             return None;
         }
         let (mut words, mut gone) = (0, 0);
         for slot in bits(passing) {
-            let body = last.get(slot);
+            let body = from.get(slot);
             // SAFETY: the object belongs to the group.
             let object = unsafe {
                 words += words_to_read(body);
@@ -609,7 +588,7 @@ impl Group {
             gone |= u64::from(unwanted(&object)) << slot;
         }
         // SAFETY: as the caller promises.
-        unsafe { self.take(guard, key, last, gone) };
+        unsafe { self.take(guard, key, from, gone) };
         Some(gone.count_ones() as usize)
     }
 

@@ -44,7 +44,7 @@ $(MKDOCS): docs/site/requirements.txt
 bench-native: deps ## measure all engines and locks beside maps of other Rust libraries (QUICK=1: in 3 minutes; FILTER=name)
 	cd native && cargo bench --locked -p cats-bench --bench engines
 
-test: deps-test ## run all tests
+test: deps-test ## run all tests that may run beside other programs
 	@scripts/test
 
 test-native: deps-test ## the tests of the Rust crates; builds the library that cats_term_SUITE loads
@@ -68,7 +68,7 @@ test-erlang: deps-test build ## the Erlang tests (SUITE=name: one of them): comp
 test-results: deps-test build ## those of the Erlang tests beside which anything may run
 	@MEASURES=none scripts/test-erlang
 
-test-measures: deps-test build ## those of the Erlang tests that measure time or memory
+test-measures: deps-test build ## those of the Erlang tests that measure time or memory: they need an idle machine
 	@MEASURES=only scripts/test-erlang
 
 test-portable: deps-test build ## tests without any fast path that assumes a processor or a system (SUITE="name ...": these Erlang suites)
@@ -105,7 +105,7 @@ cluster: deps-test build ## the scenarios of a Mnesia cluster, on ets and on cat
 
 check: deps-test ## what takes long: histories by the thousand, models, other targets, sanitizers, the site (some four hours)
 	@CATS_STRESS_MS=1000 $(MAKE) test-native
-	@$(MAKE) test-models test-schedules
+	@$(MAKE) test-measures test-models test-schedules
 	@ROUNDS=1000 scripts/linearizability
 	@$(MAKE) conformance
 	@$(MAKE) cluster

@@ -1,7 +1,7 @@
 %% What any process may do: call every native function with any arguments. The VM stays up, the tables of others stay as they
 %% are, memory comes back, and no scheduler is held.
 -module(cats_attack_SUITE).
--measures(true).
+-measures([costly_specifications]).
 -include_lib("stdlib/include/assert.hrl").
 -include("../src/cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).

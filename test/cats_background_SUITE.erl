@@ -1,7 +1,7 @@
 %% What cats does behind the calls. An owner's death is always followed by the transfer to the heir and by reclamation. An idle VM
 %% sleeps. A copy of the library at a second path can be loaded.
 -module(cats_background_SUITE).
--measures(true).
+-measures([memory_after_the_application, memory_of_replaced_objects, idle_vm_sleeps]).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([heir_after_the_application/1, memory_after_the_application/1, heir_gets_large_data/1, heirs_of_many_tables/1,

@@ -1,7 +1,7 @@
 %% Binaries that objects share with processes. After any operations the VM counts as many references to each binary as
 %% when ets has the same objects. When the objects are gone, no reference is left.
 -module(cats_binaries_SUITE).
--measures(true).
+-measures([memory_comes_back]).
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([as_many_references_as_in_ets/1, parts/1, appended/1, many_at_once/1, memory_comes_back/1]).
 

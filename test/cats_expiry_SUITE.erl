@@ -1,7 +1,7 @@
 %% Objects that expire: a comparison with a model under a clock that stands still between steps, what walks, snapshots and transactions see,
 %% and how fast memory comes back.
 -module(cats_expiry_SUITE).
--measures(true).
+-measures([a_million_at_once]).
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("common_test/include/ct.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).

@@ -1,6 +1,5 @@
 %% Tables with a limit: that it holds whoever writes, which objects stay, and what is refused.
 -module(cats_limit_SUITE).
--measures(true).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([options/1, refusals/1, every_writer/1, refusing/1, used_ones_stay/1, killed_writers/1, binaries/1, too_large/1, snapshots/1,

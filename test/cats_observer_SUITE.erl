@@ -1,6 +1,6 @@
 %% What operators see of tables: cats:i/0, the rows of cats_observer, and the memory that the VM tells.
 -module(cats_observer_SUITE).
--measures(true).
+-measures([many_tables, memory_of_the_vm]).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([list_on_the_terminal/1, rows/1, rows_of_observer/1, order_and_limit/1, bad_arguments/1, growth/1,

@@ -1,7 +1,8 @@
 %% What must not hurt: large tables going away, processes killed in the middle of calls, the module loaded
 %% again. No call and no process is held for long, nothing stays locked, no memory stays behind.
 -module(cats_robustness_SUITE).
--measures(true).
+-measures([deleting_a_large_table_holds_nobody, killing_the_owner_of_a_large_table_holds_nobody,
+           emptying_a_large_table_holds_nobody, freeing_an_object_of_many_funs_holds_nobody, memory_of_small_tables]).
 -include_lib("stdlib/include/assert.hrl").
 -include("../src/cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).

@@ -1,6 +1,6 @@
 %% Snapshots: a comparison with copies in ets, what processes that write see of them, and what they hold back.
 -module(cats_snapshot_SUITE).
--measures(true).
+-measures([collected, takers_of_all_priorities, dropped_ones_give_memory_back]).
 -include_lib("stdlib/include/assert.hrl").
 -include("../src/cats_failure.hrl").
 -include_lib("stdlib/include/qlc.hrl").

@@ -1,6 +1,5 @@
 %% What cats:stats/0,1 counts: operations exactly, and rare events where they happen.
 -module(cats_stats_SUITE).
--measures(true).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
 -export([operations/1, operations_by_name/1, operations_of_the_owner/1, operations_of_many_processes/1, transactions/1,

@@ -3,7 +3,7 @@
 %% build. One of these fails where memory of the VM is read or written although the setting `vm_terms' is `erl_nif'. So
 %% the comparisons with ets run here with that setting. TERM_RUNS and TERM_CALLS (environment) make random tests longer.
 -module(cats_term_SUITE).
--measures(true).
+-measures([batches_are_compacted, binaries]).
 -include_lib("stdlib/include/assert.hrl").
 -include("../src/cats_failure.hrl").
 

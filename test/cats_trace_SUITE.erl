@@ -1,6 +1,5 @@
 %% The timeline: what it records, that its files are well formed, and that it changes nothing of others.
 -module(cats_trace_SUITE).
--measures(true).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([tables_and_calls/1, waits/1, convoy/1, adaptations_and_memory/1, lost/1, schedulers_and_monitor/1, monitor_of_others/1,

@@ -1,6 +1,6 @@
 %% Transactions: their results, a comparison with a sequential model, and what processes see of each other.
 -module(cats_transaction_SUITE).
--measures(true).
+-measures([deletes_by_steps, phantoms]).
 -include_lib("stdlib/include/assert.hrl").
 -include("../src/cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).

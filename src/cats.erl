@@ -1484,10 +1484,14 @@ tab2file(Table, File) ->
     cats_file:write(Table, File, []).
 
 %% @doc Writes the table to a file. `ets:file2tab/1' can read the file too. Not atomic: the file may hold some
-%% changes that other processes make meanwhile, and miss others.
+%% changes that other processes make meanwhile, and miss others. A {@link snapshot/1} has one moment.
+%%
+%% A file of this name is replaced when the new one is whole. So a failure leaves the old one, and two processes that write the same
+%% file do not mix. The directory needs room for both. Only a node that ends meanwhile leaves a file behind, whose name begins with
+%% `.cats-'.
 %%
 %% `extended_info' adds the number of objects, or an MD5 checksum of them. {@link file2tab/2} uses it to check
-%% that the file is complete. `sync' flushes the file to the disk. Returns `{error, Reason}' when the table, the
+%% that the file is complete. `sync' flushes the file and its name to the disk. Returns `{error, Reason}' when the table, the
 %% file or an option is unusable.
 -spec tab2file(table(), file:name(), [Option]) -> ok | {error, Reason :: term()} when
       Option :: {extended_info, [object_count | md5sum]} | {sync, boolean()}.

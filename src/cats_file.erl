@@ -20,26 +20,31 @@ write(Table, File, Options) ->
                end,
         is_list(Options) orelse cats_failure:fail(function_clause, none, tab2file, [Table, File, Options]),
         {Extended, Sync} = write_options(Options, none, false),
-        _ = file:delete(File),
-        {error, enoent} =:= file:read_file_info(File) orelse throw(eaccess),
-        Log = make_ref(),
-        case disk_log:open([{name, Log}, {file, File}, {repair, truncate}]) of
-            {ok, Log} -> ok;
-            {error, Reason} -> throw(Reason)
-        end,
-        try
-            write_all(Log, Info, Extended),
-            Sync andalso check(disk_log:sync(Log)),
-            disk_log:close(Log)
-        catch
-            Class:Failure:Stack ->
-                _ = disk_log:close(Log),
-                _ = file:delete(File),
-                erlang:raise(Class, Failure, Stack)
+        Write = fun(Beside) ->
+                        try
+                            write_log(Beside, Info, Extended, Sync)
+                        catch
+                            throw:{file_error, Beside, Reason} -> {error, Reason}
+                        end
+                end,
+        case cats_whole_files:write([{File, Write}]) of
+            ok when Sync -> sync_directory(File);
+            ok -> ok;
+            {error, {_, eaccess}} -> throw(eaccess);
+            {error, {_, Reason}} -> throw({file_error, File, Reason})
         end
     catch
         throw:Error -> {error, Error};
         exit:Error -> {error, Error}
+    end.
+
+%% So that the new file has the name after a crash of the machine, too. Some systems cannot.
+sync_directory(File) ->
+    case file:open(filename:dirname(File), [read, raw, directory]) of
+        {ok, Directory} ->
+            _ = file:sync(Directory),
+            file:close(Directory);
+        {error, _} -> ok
     end.
 
 %% The options about expiry and limits that a table has.
@@ -59,6 +64,21 @@ form(Table, Header) ->
             end;
         false ->
             fun(Objects) -> Objects end
+    end.
+
+write_log(File, Info, Extended, Sync) ->
+    Log = make_ref(),
+    case disk_log:open([{name, Log}, {file, File}, {repair, truncate}]) of
+        {ok, Log} -> ok;
+        {error, Reason} -> throw(Reason)
+    end,
+    try
+        write_all(Log, Info, Extended),
+        Sync andalso check(disk_log:sync(Log)),
+        check(disk_log:close(Log))
+    after
+        %% It is closed already unless something has failed.
+        disk_log:close(Log)
     end.
 
 write_all(Log, Info, Extended) ->
@@ -181,15 +201,44 @@ verify({Digest, Count, End}, Extended, Size) ->
                end,
     Count =:= Expected orelse throw(invalid_object_count).
 
-read_objects(Log, Position, Verify, Table, Read) ->
-    case read_chunk(Log, Position, ?CHUNK, Verify) of
+%% As in ets, the first chunk without objects is the last one. So what is behind the table is not searched for objects.
+read_objects(Log, Position, Verify, Table, {Digest, Count, _} = Read) ->
+    Next = case Digest of
+               none -> fun disk_log:chunk/3;
+               _ -> fun disk_log:bchunk/3
+           end,
+    case read_chunk(Next, Log, Position, ?CHUNK, Verify) of
         eof ->
             Read;
-        {NextPosition, Binaries} ->
-            {Objects, NextRead} = lists:mapfoldl(fun(Bytes, ReadOn) -> read_object(Bytes, Verify, ReadOn) end,
-                                                 Read, Binaries),
-            true = insert(Table, lists:append(Objects)),
-            read_objects(Log, NextPosition, Verify, Table, NextRead)
+        {NextPosition, Chunk} ->
+            {Objects, NextDigest, End} = objects(Chunk, Digest),
+            NextRead = {NextDigest, Count + length(Objects), End},
+            case Objects of
+                [] ->
+                    NextRead;
+                _ ->
+                    true = insert(Table, Objects),
+                    read_objects(Log, NextPosition, Verify, Table, NextRead)
+            end
+    end.
+
+%% Returns the objects of a chunk of terms, or of one of binaries if there is a checksum, with the new checksum and what the end says.
+objects([], Digest) ->
+    {[], Digest, none};
+objects([['$end_of_table', End]], none) ->
+    {[], none, End};
+objects([Object | Chunk], none) ->
+    {Objects, none, End} = objects(Chunk, none),
+    {[Object | Objects], none, End};
+objects([Bytes | Chunk], Digest) ->
+    try binary_to_term(Bytes) of
+        ['$end_of_table', End] ->
+            {[], Digest, End};
+        Object ->
+            {Objects, NextDigest, End} = objects(Chunk, erlang:md5_update(Digest, Bytes)),
+            {[Object | Objects], NextDigest, End}
+    catch
+        error:_ -> objects(Chunk, Digest)
     end.
 
 insert(Table, [[_, _] | _] = Objects) ->
@@ -200,28 +249,17 @@ insert(Table, [[_, _] | _] = Objects) ->
 insert(Table, Objects) ->
     cats:insert(Table, Objects).
 
-%% Returns a list with the object or without any, and the state of the reading: checksum, number of objects, end.
-read_object(Bytes, Verify, {Digest, Count, End}) ->
-    try binary_to_term(Bytes) of
-        ['$end_of_table', NewEnd] -> {[], {Digest, Count, NewEnd}};
-        Object when Digest =:= none -> {[Object], {none, Count + 1, End}};
-        Object -> {[Object], {erlang:md5_update(Digest, Bytes), Count + 1, End}}
-    catch
-        error:badarg when Verify, Digest =:= none -> throw(badfile);
-        error:badarg -> {[], {Digest, Count, End}}
-    end.
-
-read_chunk(Log, Position, Number, Verify) ->
-    case disk_log:bchunk(Log, Position, Number) of
+read_chunk(Next, Log, Position, Number, Verify) ->
+    case Next(Log, Position, Number) of
         {_, _, BadBytes} when Verify, BadBytes > 0 -> throw(badfile);
-        {NextPosition, Binaries, _BadBytes} -> {NextPosition, Binaries};
+        {NextPosition, Chunk, _BadBytes} -> {NextPosition, Chunk};
         {error, Reason} -> throw(Reason);
         Chunk -> Chunk
     end.
 
 %% Returns the items of the header, its bytes, and the position after it.
 read_header(Log, Verify) ->
-    case read_chunk(Log, start, 1, Verify) of
+    case read_chunk(fun disk_log:bchunk/3, Log, start, 1, Verify) of
         {Position, [Bytes]} -> {header(Bytes), Bytes, Position};
         _ -> throw(badfile)
     end.

@@ -12,19 +12,19 @@
 
 %% @private
 %% @doc Writes the two files.
--spec write(binary(), cats_trace_recorder:collected()) -> {ok, cats_trace:result()} | {error, {file:name_all(), file:posix()}}.
+-spec write(binary(), cats_trace_recorder:collected()) -> {ok, cats_trace:result()} | {error, {file:name_all(), term()}}.
 write(Name, #{lost := Lost, left_out := LeftOut} = Collected) ->
     {Events, About} = events(Collected),
     Special = binary:compile_pattern([<<Byte>> || Byte <- [$", $\\ | lists:seq(0, 31)]]),
     Text = iolist_to_binary(["{\"displayTimeUnit\":\"ns\",\"otherData\":", cats_web_data:json(About), ",\"traceEvents\":[\n",
                              lists:join(",\n", [json(Event, Special) || Event <- Events]), "\n]}\n"]),
     [Trace, Page] = [<<Name/binary, Extension/binary>> || Extension <- [<<".json">>, <<".html">>]],
-    case {file:write_file(Trace, Text), file:write_file(Page, cats_trace_page:html(Text))} of
-        {ok, ok} ->
+    case cats_whole_files:write([{Trace, Text}, {Page, cats_trace_page:html(Text)}]) of
+        ok ->
             Number = length([Event || #{ph := Phase} = Event <- Events, Phase =/= "M", Phase =/= "C"]),
             {ok, #{trace => Trace, page => Page, events => Number, lost => Lost, left_out => lists:usort(LeftOut)}};
-        {ok, {error, Reason}} -> {error, {Page, Reason}};
-        {{error, Reason}, _} -> {error, {Trace, Reason}}
+        Failed ->
+            Failed
     end.
 
 %% There are many events, and few of their texts have a character that JSON escapes.

@@ -2,13 +2,16 @@
 -module(cats_convert_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/qlc.hrl").
+-include_lib("kernel/include/file.hrl").
 -export([all/0, init_per_suite/1, end_per_suite/1]).
--export([files/1, damaged_files/1, file_arguments/1, named_in_files/1, dets/1, dets_arguments/1, ets/1,
+-export([files/1, damaged_files/1, garbage_behind/1, much_garbage_behind/1, killed_writer/1, two_writers/1,
+         full_disk/1, special_names/1, file_arguments/1, named_in_files/1, dets/1, dets_arguments/1, ets/1,
          live/1, queries/1,
          query_plans/1, query_arguments/1, browser/1]).
 
 all() ->
-    [files, damaged_files, file_arguments, named_in_files, dets, dets_arguments, ets, live, queries, query_plans,
+    [files, damaged_files, garbage_behind, much_garbage_behind, killed_writer, two_writers, full_disk, special_names,
+     file_arguments, named_in_files, dets, dets_arguments, ets, live, queries, query_plans,
      query_arguments, browser].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
@@ -48,29 +51,59 @@ files(Config) ->
           end || Reader <- [ets, cats], ReadOptions <- [[], [{verify, true}], [{verify, false}]]]
      end || Writer <- [ets, cats], Kind <- [set, ordered_set, bag, duplicate_bag], Options <- write_options()].
 
-%% With a truncated or changed file both modules fail with the same reason, or give a table. The table of cats is never
-%% the smaller one.
+%% With a truncated or changed file both modules fail with the same reason, or give a table of the same size.
 damaged_files(Config) ->
     File = file(Config),
     [begin
          ok = Writer:tab2file(filled(Writer, set), File, Options),
          {ok, Bytes} = file:read_file(File),
          Size = byte_size(Bytes),
-         [begin
-              ok = file:write_file(File, Damaged),
-              [OnEts, OnCats] = [read(Reader, File, ReadOptions) || Reader <- [ets, cats]],
-              case {OnEts, OnCats} of
-                  {{ok, EtsSize}, {ok, CatsSize}} -> ?assert(EtsSize =< CatsSize);
-                  %% Reading into ets may fail for a reason of its own.
-                  {raised, _} -> ok;
-                  _ -> ?assertEqual({Options, Damage, OnEts}, {Options, Damage, OnCats})
-              end
-          end || {Damage, Damaged} <- [{half, binary:part(Bytes, 0, Size div 2)},
-                                       {end_lost, binary:part(Bytes, 0, Size - 10)},
-                                       {empty, <<>>}, {no_log, <<"no log">>}]
-                     ++ [{Place, changed(Bytes, Place)} || Place <- [3, 40, Size div 3, Size div 2]],
-                 ReadOptions <- [[], [{verify, true}]]]
+         [read_by_both(File, Damaged, {Options, Damage})
+          || {Damage, Damaged} <- [{half, binary:part(Bytes, 0, Size div 2)},
+                                   {end_lost, binary:part(Bytes, 0, Size - 10)},
+                                   {empty, <<>>}, {no_log, <<"no log">>}]
+                 ++ [{Place, changed(Bytes, Place)} || Place <- [3, 40, Size div 3, Size div 2]]]
      end || Writer <- [ets, cats], Options <- write_options()].
+
+%% What is behind a table counts or not as in ets. That depends on the size of the table, as both read a hundred terms at once.
+garbage_behind(Config) ->
+    File = file(Config),
+    Noise = << <<(erlang:phash2(N))>> || N <- lists:seq(1, 400) >>,
+    [begin
+         Table = cats_test_lib:new(cats, written, []),
+         cats:insert(Table, [{N, N} || N <- lists:seq(1, Size)]),
+         ok = cats:tab2file(Table, File, Options),
+         {ok, Bytes} = file:read_file(File),
+         [read_by_both(File, <<Bytes/binary, Garbage/binary>>, {Size, Options, Garbage})
+          || Garbage <- [<<1>>, <<0:64>>, <<0:90/unit:8>>, <<0:800/unit:8>>, <<0:70000/unit:8>>, Noise, record({late, 1}),
+                         record(['$end_of_table', [{count, Size}]]), <<(record({late, 2}))/binary, 0:300/unit:8>>]]
+     end || Size <- [0, 1, 98, 99, 100, 101, 199, 200], Options <- write_options()].
+
+%% A term as the files have it: its size, a magic number, and its bytes.
+record(Term) ->
+    Bytes = term_to_binary(Term),
+    <<(byte_size(Bytes)):32, 12345:32, Bytes/binary>>.
+
+read_by_both(File, Bytes, About) ->
+    ok = file:write_file(File, Bytes),
+    [begin
+         [OnEts, OnCats] = [read(Reader, File, ReadOptions) || Reader <- [ets, cats]],
+         %% A header that is no term raises in ets.
+         OnEts =:= raised andalso OnCats =:= {error, badfile} orelse ?assertEqual({About, OnEts}, {About, OnCats})
+     end || ReadOptions <- [[], [{verify, true}]]].
+
+%% The hole behind the table has a terabyte.
+much_garbage_behind(Config) ->
+    File = file(Config),
+    Table = cats_test_lib:new(cats, written, []),
+    cats:insert(Table, {1, 2}),
+    ok = cats:tab2file(Table, File),
+    {ok, Device} = file:open(File, [read, write]),
+    ok = file:pwrite(Device, 1 bsl 40, <<0>>),
+    ok = file:close(Device),
+    {ok, Read} = cats:file2tab(File),
+    ?assertEqual([{1, 2}], cats:tab2list(Read)),
+    ok = file:delete(File).
 
 read(Reader, File, Options) ->
     try Reader:file2tab(File, Options) of
@@ -81,12 +114,95 @@ read(Reader, File, Options) ->
         {error, {read_error, _}} -> {error, read_error};
         Error -> Error
     catch
-        error:_ when Reader =:= ets -> raised
+        error:_ -> raised
     end.
 
 changed(Bytes, Place) ->
     <<Before:Place/binary, Byte, Behind/binary>> = Bytes,
     <<Before/binary, (Byte bxor 255), Behind/binary>>.
+
+-define(MANY, 2000).
+
+%% A directory of its own, a file in it with a table of one object, and a table of many.
+directory(Config, Case) ->
+    Directory = filename:join(proplists:get_value(priv_dir, Config), Case),
+    File = filename:join(Directory, "table"),
+    ok = filelib:ensure_dir(File),
+    [Old, New] = [cats_test_lib:new(cats, Name, [public]) || Name <- [old, new]],
+    cats:insert(Old, {old, 1}),
+    cats:insert(New, [{N, <<N:800>>} || N <- lists:seq(1, ?MANY)]),
+    ok = cats:tab2file(Old, File),
+    {File, New}.
+
+is_old(File) ->
+    {ok, Read} = cats:file2tab(File, [{verify, true}]),
+    Objects = cats:tab2list(Read),
+    cats:delete(Read),
+    Objects =:= [{old, 1}].
+
+files_beside(File) ->
+    {ok, Names} = file:list_dir(filename:dirname(File)),
+    Names -- [filename:basename(File)].
+
+%% A writer that is killed leaves one of the two tables, and no other file.
+killed_writer(Config) ->
+    {File, New} = directory(Config, ?FUNCTION_NAME),
+    [begin
+         Writer = spawn(fun Write() -> ok = cats:tab2file(New, File), Write() end),
+         timer:sleep(rand:uniform(20)),
+         cats_test_lib:stop(Writer, kill),
+         ?assert(whole(File)),
+         cats_test_lib:eventually(fun() -> files_beside(File) =:= [] end)
+     end || _ <- lists:seq(1, 20)].
+
+%% Whoever reads meanwhile sees one of the two tables.
+two_writers(Config) ->
+    {File, New} = directory(Config, ?FUNCTION_NAME),
+    Old = cats_test_lib:new(cats, old, [public]),
+    cats:insert(Old, {old, 1}),
+    cats_test_lib:together([fun() -> [ok = cats:tab2file(Table, File) || _ <- lists:seq(1, 40)] end || Table <- [Old, New]]
+                           ++ [fun() -> [?assert(whole(File)) || _ <- lists:seq(1, 40)] end]),
+    ?assertEqual([], files_beside(File)).
+
+%% Whether the file has one of the two tables.
+whole(File) ->
+    {ok, Read} = cats:file2tab(File, [{verify, true}]),
+    Objects = cats:info(Read, size),
+    cats:delete(Read),
+    lists:member(Objects, [1, ?MANY]).
+
+%% The limit of the size of a file stands for the disk. Its signal would end the VM.
+full_disk(Config) ->
+    {File, New} = directory(Config, ?FUNCTION_NAME),
+    Large = filename:join(proplists:get_value(priv_dir, Config), "large"),
+    ok = cats:tab2file(New, Large),
+    Source = io_lib:format("{ok, T} = cats:file2tab(~tp), ok = file:set_cwd(~tp), io:format(\"~~tp\", [cats:tab2file(T, table)]), halt().",
+                           [Large, filename:dirname(File)]),
+    Erl = filename:join(code:root_dir(), "bin/erl"),
+    ?assertEqual({0, "{error,{file_error,table,efbig}}"},
+                 cats_test_lib:run("sh", ["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\"",
+                                          Erl, "-noinput", "-pa", filename:dirname(code:which(cats)), "-eval", Source])),
+    ?assert(is_old(File)),
+    ?assertEqual([], files_beside(File)).
+
+%% Names that are no plain file, and the longest one. As in ets, a link becomes a file.
+special_names(Config) ->
+    {File, New} = directory(Config, ?FUNCTION_NAME),
+    [Link, Dangling, Long, Directory, Pipe] =
+        [filename:join(filename:dirname(File), Name) || Name <- ["link", "dangling", lists:duplicate(255, $n), "directory", "pipe"]],
+    ok = file:make_symlink(File, Link),
+    ok = file:make_symlink("nothing", Dangling),
+    [begin
+         ok = cats:tab2file(New, Name, [{sync, true}]),
+         ?assertMatch({ok, #file_info{type = regular}}, file:read_link_info(Name)),
+         ?assert(whole(Name))
+     end || Name <- [Link, Dangling, Long]],
+    ?assert(is_old(File)),
+    ok = file:make_dir(Directory),
+    {0, ""} = cats_test_lib:run("mkfifo", [Pipe]),
+    [?assertEqual({error, eaccess}, cats:tab2file(New, Name)) || Name <- [Directory, Pipe, filename:join(File, "x")]],
+    ?assertMatch({ok, #file_info{type = other}}, file:read_link_info(Pipe)),
+    ?assertEqual(lists:sort([filename:basename(Name) || Name <- [Link, Dangling, Long, Directory, Pipe]]), lists:sort(files_beside(File))).
 
 file_arguments(Config) ->
     File = file(Config),

@@ -49,13 +49,15 @@ events(#{length := Length, threads := Threads, lost := Lost, samples := Samples,
     Tables = tables(Collected),
     Numbered = [{maps:get(track(Name), Tracks), told_apart(Events, Tables, 1000 * Length)} || {Name, Events} <- Threads],
     Busy = intervals(Numbered),
-    Recorded = [chrome(Event, Number, Tables, Busy, Tracks) || {Number, Events} <- Numbered, Event <- Events,
-                                                                     is_wanted(Event, Tables)],
+    Titles = maps:from_list([{Number, title(Track)} || {Track, Number} <- maps:to_list(Tracks)]),
+    Processes = names_of_processes(),
+    Recorded = [chrome(Event, Number, Tables, Busy, Titles, Processes) || {Number, Events} <- Numbered, Event <- Events,
+                                                                          is_wanted(Event, Tables)],
     Events = lists:sort(fun(One, Other) -> place(One) =< place(Other) end,
-                        Recorded ++ accounting(Samples, Tracks) ++ [monitored(One) || One <- Told]),
+                        Recorded ++ accounting(Samples, Tracks) ++ [monitored(One, Processes) || One <- Told]),
     About = #{node => atom_to_list(node()), otp => erlang:system_info(otp_release), microseconds => Length, lost => Lost,
               left_out => {list, [atom_to_list(One) || One <- LeftOut]}},
-    {names(Tracks, Told) ++ Events, About}.
+    {names(Titles, Told) ++ Events, About}.
 
 %% In the order of time, and what lies within another event behind it.
 place(#{ts := Time} = Event) -> {Time, -maps:get(dur, Event, 0)}.
@@ -92,9 +94,9 @@ title({Type, Id}) ->
     {Type, _, Text} = lists:keyfind(Type, 1, ?TRACKS),
     Text ++ integer_to_list(Id).
 
-names(Tracks, Told) ->
+names(Threads, Told) ->
     Meta = fun(Name, Number, Arguments) -> #{ph => "M", name => Name, pid => 1, tid => Number, ts => 0, args => Arguments} end,
-    Titles = [{Number, title(Track)} || {Track, Number} <- maps:to_list(Tracks)] ++ [{?MONITOR, "system monitor"} || Told =/= []],
+    Titles = maps:to_list(Threads) ++ [{?MONITOR, "system monitor"} || Told =/= []],
     [Meta("process_name", 0, #{name => ["cats on ", atom_to_list(node())]})
      | lists:append([[Meta("thread_name", Number, #{name => Title}), Meta("thread_sort_index", Number, #{sort_index => Number})]
                      || {Number, Title} <- lists:sort(Titles)])].
@@ -112,9 +114,12 @@ tables(#{known := Known, threads := Threads, wanted := Wanted}) ->
     %% Tables of the same name are told apart by a number.
     Same = maps:fold(fun(Serial, Name, Found) -> maps:update_with(Name, fun(One) -> [Serial | One] end, [Serial], Found) end, #{}, Names),
     Texts = maps:from_list(lists:append([texts(Name, lists:sort(Serials)) || {Name, Serials} <- maps:to_list(Same)])),
-    #{names => Texts, wanted => Wanted,
-      contents => lists:foldl(fun({Address, Since}, Map) -> maps:update_with(Address, fun(Old) -> [Since | Old] end, [Since], Map) end,
-                              #{}, Contents)}.
+    Since = lists:foldr(fun({Address, One}, Map) -> maps:update_with(Address, fun(Later) -> [One | Later] end, [One], Map) end,
+                        #{}, Contents),
+    #{names => Texts, wanted => set(Wanted), contents => maps:map(fun(_, Times) -> list_to_tuple(Times) end, Since)}.
+
+set(all) -> all;
+set(Serials) -> maps:from_keys(Serials, true).
 
 texts(Name, [Serial]) -> [{Serial, text(Name)}];
 texts(Name, Serials) -> [{Serial, [text(Name), " (", integer_to_list(Number), ")"]} || {Number, Serial} <- lists:enumerate(Serials)].
@@ -125,16 +130,16 @@ table({Kind, Time, _, Subject, _, _, _}, #{contents := Contents}) ->
         false ->
             Subject;
         true ->
-            case [Serial || {Since, Serial} <- maps:get(Subject, Contents, []), Since =< Time] of
-                [Serial | _] -> Serial;
-                [] -> 0
+            case latest(Time, maps:get(Subject, Contents, {})) of
+                {_, Serial} -> Serial;
+                none -> 0
             end
     end.
 
 name(0, _) -> "unknown";
 name(Serial, #{names := Names}) -> maps:get(Serial, Names, "unknown").
 
-is_wanted({_Kind, _, _, Serial, _, _, _}, #{wanted := Wanted}) -> Wanted =:= all orelse lists:member(Serial, Wanted).
+is_wanted({_Kind, _, _, Serial, _, _, _}, #{wanted := Wanted}) -> Wanted =:= all orelse is_map_key(Serial, Wanted).
 
 %%------------------------------------------------------------------------------------------------------------
 %% Events of one thread
@@ -142,18 +147,18 @@ is_wanted({_Kind, _, _, Serial, _, _, _}, #{wanted := Wanted}) -> Wanted =:= all
 %% The events that are shown, each with the serial number of its table. A call that has not ended lasts until the end. A wait that was
 %% given up is of the process that calls again behind it.
 told_apart(Events, Tables, End) ->
-    mended([setelement(4, Event, table(Event, Tables)) || Event <- Events], End).
+    {Mended, _} = lists:foldr(fun(Event, Behind) -> mended(Event, Behind, trunc(End)) end, {[], false},
+                              [setelement(4, Event, table(Event, Tables)) || Event <- Events]),
+    Mended.
 
-mended([{contents, _, _, _, _, _, _} | Events], End) -> mended(Events, End);
-mended([{call_begin, Time, _, Table, Process, Name, _} | Events], End) ->
-    case lists:keymember(call, 1, Events) of
-        true -> mended(Events, End);
-        false -> [{call, trunc(End), trunc(End) - Time, Table, Process, Name, unfinished} | mended(Events, End)]
-    end;
-mended([{wait, Time, Duration, Table, undefined, Place, 0}, {busy, _, _, Table, Process, _, _} = Busy | Events], End) ->
-    [{wait, Time, Duration, Table, Process, Place, 0}, Busy | mended(Events, End)];
-mended([Event | Events], End) -> [Event | mended(Events, End)];
-mended([], _End) -> [].
+%% Puts an event before those behind it, of which the second element tells whether a call has ended.
+mended({contents, _, _, _, _, _, _}, Behind, _End) -> Behind;
+mended({call_begin, _, _, _, _, _, _}, {Events, true}, _End) -> {Events, true};
+mended({call_begin, Time, _, Table, Process, Name, _}, {Events, false}, End) ->
+    {[{call, End, End - Time, Table, Process, Name, unfinished} | Events], false};
+mended({wait, Time, Duration, Table, undefined, Place, 0}, {[{busy, _, _, Table, Process, _, _} | _] = Events, Ended}, _End) ->
+    {[{wait, Time, Duration, Table, Process, Place, 0} | Events], Ended};
+mended(Event, {Events, Ended}, _End) -> {[Event | Events], Ended orelse element(1, Event) =:= call}.
 
 %% When each thread ran slow calls and slices on each table, in order.
 intervals(Numbered) ->
@@ -168,17 +173,18 @@ intervals(Numbered) ->
              Grouped).
 
 %% What ran on another thread on this table in this time: the latest of the first thread that has any.
-meanwhile(Table, Number, From, To, Busy, Tracks) ->
+meanwhile(Table, Number, From, To, Busy, Titles) ->
     Found = [{Other, Event} || {Other, Ones} <- maps:get(Table, Busy, []), Other =/= Number,
-                               {_, End, Event} <- [latest(To, Ones, 1, tuple_size(Ones))], End >= From],
+                               {_, End, Event} <- [latest(To, Ones)], End >= From],
     case Found of
         [] -> #{};
-        [{Other, Event} | _] ->
-            [Title] = [title(Track) || {Track, One} <- maps:to_list(Tracks), One =:= Other],
-            #{meanwhile => [what(Event), " on ", Title]}
+        [{Other, Event} | _] -> #{meanwhile => [what(Event), " on ", maps:get(Other, Titles)]}
     end.
 
-%% The last interval that begins before a time.
+%% The last one of those in order that begins at a time or before.
+latest(_To, {}) -> none;
+latest(To, Ones) -> latest(To, Ones, 1, tuple_size(Ones)).
+
 latest(To, Ones, First, Last) when First < Last ->
     Middle = (First + Last + 1) div 2,
     case element(1, element(Middle, Ones)) =< To of
@@ -187,21 +193,21 @@ latest(To, Ones, First, Last) when First < Last ->
     end;
 latest(To, Ones, First, _) ->
     case element(First, Ones) of
-        {Begin, _, _} = One when Begin =< To -> One;
-        _ -> {0, -1, none}
+        One when element(1, One) =< To -> One;
+        _ -> none
     end.
 
 what({call, _, _, _, _, Name, _}) -> text(Name);
 what({slice, _, _, _, _, _, 0}) -> "slice";
 what({slice, _, _, _, _, _, _}) -> "slice".
 
-chrome({Kind, Time, Duration, Serial, Process, First, Second} = Event, Number, Tables, Busy, Tracks) ->
+chrome({Kind, Time, Duration, Serial, Process, First, Second} = Event, Number, Tables, Busy, Titles, Processes) ->
     Table = name(Serial, Tables),
     {Category, Name, Arguments} =
         case Event of
             {wait, _, _, _, _, _, _} ->
                 {"wait", ["wait ", Table], maps:merge(#{got => Second =:= 1, place => ["0x", integer_to_list(First, 16)]},
-                                                      meanwhile(Serial, Number, Time - Duration, Time, Busy, Tracks))};
+                                                      meanwhile(Serial, Number, Time - Duration, Time, Busy, Titles))};
             {busy, _, _, _, _, _, _} -> {"busy", "called again", #{}};
             {read_again, _, _, _, _, _, _} -> {"read", "read again", #{}};
             {call, _, _, _, _, _, unfinished} -> {"call", text(First), #{unfinished => true}};
@@ -216,12 +222,12 @@ chrome({Kind, Time, Duration, Serial, Process, First, Second} = Event, Number, T
             {_, _, _, _, _, _, _} when Kind =:= retire; Kind =:= reclaim ->
                 {"memory", atom_to_list(Kind), #{objects => First, bytes => Second}};
             {retire_contents, _, _, _, _, _, _} -> {"memory", "retire contents", #{objects => First, bytes => Second}};
-            {given, _, _, _, _, _, _} -> {"table", "given", #{from => process(First), to => process(Second)}};
+            {given, _, _, _, _, _, _} -> {"table", "given", #{from => process(First, Processes), to => process(Second, Processes)}};
             {created, _, _, _, _, _, _} -> {"table", "created", #{}};
             {renamed, _, _, _, _, _, _} -> {"table", "renamed", #{}};
             {deleted, _, _, _, _, _, _} -> {"table", "deleted", #{}}
         end,
-    Whose = maps:from_list([{table, Table} || Serial =/= 0 orelse Kind =:= wait] ++ [{process, process(Process)} || is_pid(Process)]),
+    Whose = maps:from_list([{table, Table} || Serial =/= 0 orelse Kind =:= wait] ++ [{process, process(Process, Processes)} || is_pid(Process)]),
     About = #{name => Name, cat => Category, pid => 1, tid => Number, args => maps:merge(Arguments, Whose)},
     case lists:member(Kind, [wait, call, slice]) of
         %% What began before the trace is shown from its start on.
@@ -250,24 +256,24 @@ shares(Counters, Before) ->
         Sum -> maps:map(fun(_, Value) -> 100 * Value / Sum end, Differences)
     end.
 
-monitored({Time, Who, What, How}) ->
+monitored({Time, Who, What, How}, Processes) ->
     Facts = case What of
                 busy_port -> #{port => text(How)};
                 _ -> maps:from_list([{Key, text(Value)} || {Key, Value} <- How])
             end,
     Name = string:replace(atom_to_list(What), "_", " ", all),
     #{ph => "i", s => "t", name => Name, cat => "monitor", pid => 1, tid => ?MONITOR, ts => max(0.0, Time),
-      args => Facts#{process => process(Who)}}.
+      args => Facts#{process => process(Who, Processes)}}.
 
 %%------------------------------------------------------------------------------------------------------------
 %% Texts
 
-process(undefined) -> "nobody";
-process(Port) when is_port(Port) -> erlang:port_to_list(Port);
-process(Pid) ->
-    case process_info(Pid, registered_name) of
-        {registered_name, Name} -> [text(Name), " ", pid_to_list(Pid)];
-        _ -> pid_to_list(Pid)
-    end.
+%% The names of processes. They are looked up by name: a process that is asked for its name answers when it runs, which may be late.
+names_of_processes() -> maps:from_list([{whereis(Name), Name} || Name <- registered()]).
+
+process(undefined, _) -> "nobody";
+process(Port, _) when is_port(Port) -> erlang:port_to_list(Port);
+process(Pid, Names) when is_map_key(Pid, Names) -> [text(maps:get(Pid, Names)), " ", pid_to_list(Pid)];
+process(Pid, _) -> pid_to_list(Pid).
 
 text(Term) -> io_lib:format("~tp", [Term]).

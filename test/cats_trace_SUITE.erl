@@ -4,13 +4,13 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([tables_and_calls/1, waits/1, convoy/1, adaptations_and_memory/1, lost/1, schedulers_and_monitor/1, monitor_of_others/1,
          accounting_of_others/1, one_at_a_time/1, time/1, killed_starter/1, killed_trace/1, chosen_tables/1, chosen_events/1,
-         open_call/1, names/1, files/1, bad_options/1]).
+         open_call/1, names/1, files/1, bad_options/1, many_events/1, names_of_busy_processes/1]).
 
 suite() -> [{timetrap, {minutes, 3}}].
 
 all() ->
     [tables_and_calls, waits, convoy, adaptations_and_memory, lost, schedulers_and_monitor, monitor_of_others, accounting_of_others,
-     one_at_a_time, time, killed_starter, killed_trace, chosen_tables, chosen_events, open_call, names, files, bad_options].
+     one_at_a_time, time, killed_starter, killed_trace, chosen_tables, chosen_events, open_call, names, files, bad_options, many_events, names_of_busy_processes].
 
 init_per_suite(Config) -> cats_test_lib:only_cats(cats_test_lib:start(Config)).
 
@@ -326,3 +326,60 @@ bad_options(_Config) ->
     [?assertError({badarg, _}, cats_trace:start(Options))
      || Options <- [[], #{seconds => 0}, #{seconds => 3601}, #{ring => 15}, #{ring => 1.0}, #{events => [wait]}, #{events => waits},
                     #{tables => [no_such_table]}, #{tables => trace}, #{tables => [make_ref()]}, #{tables => [17]}, #{table => all}]].
+
+%%------------------------------------------------------------------------------------------------------------
+%% Many events
+
+%% The work grows with the number of events, whatever they are, and whether they have anything in common.
+many_events(_Config) ->
+    Kinds = [wait, busy, read_again, split, join, grow, shrink, slice, call_begin, call, retire, reclaim, retire_contents,
+             reclaim_contents, contents, created, renamed, given, deleted],
+    Cases = [{[Kind], Common} || Kind <- Kinds, Common <- [true, false]]
+        ++ [{[contents, wait], true}, {[created, contents, wait, call], false}, {[call_begin, slice, wait, busy], true}],
+    [begin
+         [Few, Many] = [work(Events, Common, Number) || Number <- [300, 9000]],
+         ct:log("~p, in common: ~p: ~b and ~b reductions", [Events, Common, Few, Many]),
+         ?assert(Many < 60 * Few, {Events, Common, Few, Many})
+     end || {Events, Common} <- Cases].
+
+%% The reductions for so many events of these kinds in turn. They have subjects in common or not, and all the tables are wanted.
+work(Kinds, Common, Number) ->
+    Subject = fun(N) -> if Common -> 1; true -> N end end,
+    Event = fun(N, Kind) -> event(Kind, 1000 * N, Subject(N div length(Kinds))) end,
+    Events = [Event(N, Kind) || {N, Kind} <- lists:zip(lists:seq(1, Number), lists:sublist(in_turn(Kinds, Number), Number))],
+    {Some, Others} = lists:partition(fun(One) -> element(2, One) rem 2000 =:= 0 end, Events),
+    Collected = #{length => 1.0 * Number, threads => [{<<"1_scheduler">>, Some}, {<<"2_scheduler">>, Others}], lost => 0, known => [],
+                  wanted => [0 | lists:seq(1, Number)], samples => [], told => [], left_out => []},
+    {Pid, Ref} = spawn_monitor(fun() ->
+                                       {reductions, Before} = process_info(self(), reductions),
+                                       {Found, _} = cats_trace_file:events(Collected),
+                                       {reductions, After} = process_info(self(), reductions),
+                                       exit({done, After - Before, length(Found)})
+                               end),
+    receive {'DOWN', Ref, process, Pid, {done, Reductions, _}} -> Reductions end.
+
+in_turn(Kinds, Number) -> lists:append(lists:duplicate(Number div length(Kinds) + 1, Kinds)).
+
+%% A kind, when it ended, how long it took, table or address, process, two facts.
+event(Kind, Time, Subject) when Kind =:= created; Kind =:= renamed -> {Kind, Time, 0, Subject, self(), a_table, 0};
+event(Kind, Time, Subject) when Kind =:= call; Kind =:= call_begin -> {Kind, Time, 1000, Subject, self(), insert, 1};
+event(given, Time, Subject) -> {given, Time, 0, Subject, self(), self(), self()};
+event(wait, Time, Subject) -> {wait, Time, 100, Subject, undefined, 16#100, 0};
+event(contents, Time, Subject) -> {contents, Time, 0, Subject, undefined, Subject, 0};
+event(Kind, Time, Subject) -> {Kind, Time, 500, Subject, self(), 1, 2}.
+
+%% A process that is asked for its name answers when it runs. So none is asked.
+names_of_busy_processes(Config) ->
+    {ok, Trace} = cats_trace:start(#{}),
+    true = register(?FUNCTION_NAME, self()),
+    [cats:delete(cats:new(trace_asks, [])) || _ <- lists:seq(1, 50)],
+    erlang:trace(Trace, true, [call]),
+    erlang:trace_pattern({erlang, process_info, '_'}, true, []),
+    {_, Events} = read(cats_trace:stop(Trace, proplists:get_value(name, Config))),
+    erlang:trace_pattern({erlang, process_info, '_'}, false, []),
+    true = unregister(?FUNCTION_NAME),
+    ?assertEqual([], [Asked || {trace, _, call, {_, _, [Asked | _]}} <- flush(), Asked =/= Trace]),
+    Name = list_to_binary(atom_to_list(?FUNCTION_NAME) ++ " " ++ pid_to_list(self())),
+    ?assertNotEqual([], [Event || #{<<"args">> := #{<<"process">> := Process}} = Event <- Events, Process =:= Name]).
+
+flush() -> receive Message -> [Message | flush()] after 0 -> [] end.

@@ -234,13 +234,17 @@ explain(Text) ->
         nomatch -> Text
     end.
 
-%% Reads a file in pieces, without the file server: otherwise the VM would keep all of it in memory.
+%% Reads a file in pieces, without the file server: otherwise the VM would keep all of it in memory. The process yields at each piece, and
+%% the first calls of `cats' wait for it. With the usual priority it would wait each time until all busy processes have had their turn.
 -spec read(file:filename()) -> {ok, file()} | {error, term()}.
 read(File) ->
     case file:open(File, [read, raw, binary]) of
         {ok, Device} ->
+            Priority = process_flag(priority, high),
             try read(Device, <<>>, 0, erlang:md5_init())
-            after file:close(Device)
+            after
+                file:close(Device),
+                process_flag(priority, Priority)
             end;
         Error -> Error
     end.

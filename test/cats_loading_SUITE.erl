@@ -3,14 +3,14 @@
 -module(cats_loading_SUITE).
 -export([all/0, suite/0, init_per_testcase/2, end_per_testcase/2]).
 -export([broken_files/1, every_function_says_why/1, a_module_in_use_stays/1, file_deleted_after_loading/1,
-         other_version/1, memory_after_loading/1, embedded_mode/1, settings/1]).
+         other_version/1, memory_after_loading/1, embedded_mode/1, settings/1, busy_processes/1]).
 
 -include_lib("stdlib/include/assert.hrl").
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() -> [broken_files, every_function_says_why, a_module_in_use_stays, file_deleted_after_loading, other_version,
-          memory_after_loading, embedded_mode, settings].
+          memory_after_loading, embedded_mode, settings, busy_processes].
 
 %% A copy of cats, and what to call a VM with it by.
 init_per_testcase(Case, Config) ->
@@ -230,3 +230,29 @@ settings(Config) ->
     ok = call(Config, application, set_env, [[{cats, [{vm_terms, erl_nif}]}]]),
     table = call(Config, cats, new, [table, [named_table]]),
     {_, lock_free, erl_nif} = call(Config, cats_nif, settings, []).
+
+%% The file is read and digested in many steps. The process that takes them does not wait for busy processes in between.
+busy_processes(Config) ->
+    Traced = evaluate(Config,
+                      "_ = [erlang:trace_pattern(Function, true, [global]) || Function <- [{erlang, process_flag, 2}, {erlang, md5_update, 2}]],"
+                      "_ = erlang:trace(new_processes, true, [call]),"
+                      "{module, cats_nif} = code:load_file(cats_nif),"
+                      "_ = erlang:trace(new_processes, false, [call]),"
+                      "Reference = erlang:trace_delivered(all),"
+                      "(fun Collect() ->"
+                      "     receive"
+                      "         {trace, _, call, {erlang, Function, Arguments}} -> [{Function, Arguments} | Collect()];"
+                      "         {trace_delivered, all, Reference} -> []"
+                      "     end"
+                      " end)()"),
+    Flags = [{process_flag, [priority, high]}, {process_flag, [priority, normal]}],
+    Steps = [Step || Step = {Function, _} <- Traced, Function =:= md5_update orelse lists:member(Step, Flags)],
+    ?assertMatch([{process_flag, [priority, high]}, {md5_update, _} | _], Steps),
+    ?assertEqual({process_flag, [priority, normal]}, lists:last(Steps)).
+
+%% The value of an expression in the other VM.
+evaluate(Config, Text) ->
+    {ok, Tokens, _} = erl_scan:string(Text ++ "."),
+    {ok, Expressions} = erl_parse:parse_exprs(Tokens),
+    {value, Value, _} = call(Config, erl_eval, exprs, [Expressions, #{}]),
+    Value.

@@ -6,15 +6,15 @@
 -include_lib("common_test/include/ct.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([like_a_model/1, options/1, explanations/1, times/1, idle/1, walks/1, long_dead_stretch/1, updates_keep_the_time/1, snapshots/1,
-         transactions/1, fetch/1, in_place_of_a_kept_object/1, files/1, objects_of_all_kinds/1, replaced_contents/1, stale_items_go/1,
+         transactions/1, fetch/1, in_place_of_a_kept_object/1, files/1, objects_of_all_kinds/1, replaced_contents/1, contents_not_taken/1, stale_items_go/1,
          memory_of_expiry/1, a_million_at_once/1, readers_and_writers/1, a_stopped_vm/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [like_a_model, options, explanations, times, idle, walks, long_dead_stretch, updates_keep_the_time, snapshots, transactions, fetch,
-     in_place_of_a_kept_object, files, objects_of_all_kinds, replaced_contents, stale_items_go, memory_of_expiry, a_million_at_once,
-     readers_and_writers, a_stopped_vm].
+     in_place_of_a_kept_object, files, objects_of_all_kinds, replaced_contents, contents_not_taken, stale_items_go, memory_of_expiry,
+     a_million_at_once, readers_and_writers, a_stopped_vm].
 
 init_per_suite(Config) ->
     cats_test_lib:ensure_proper(),
@@ -578,6 +578,21 @@ replaced_contents(_Config) ->
          ?assertEqual({[], 0, 1000}, {cats:lookup(u, 1), cats:info(u, size), cats:info(u, ttl)}),
          true = cats:delete(u)
      end || Type <- types()].
+
+%% Several processes empty a table while others write. New contents that the table does not take are not left to the reaper.
+contents_not_taken(_Config) ->
+    [begin
+         Table = cats:new(t, [Type, public, Option]),
+         Empty = fun() -> [true = cats:delete_all_objects(Table) || _ <- lists:seq(1, 20000)] end,
+         Inserter = spawn_link(fun Insert() -> true = cats:insert(Table, {rand:uniform(1000), x}), Insert() end),
+         Processes = [spawn_monitor(Empty) || _ <- [1, 2]],
+         [receive {'DOWN', Monitor, process, Pid, Reason} -> ?assertEqual(normal, Reason) end || {Pid, Monitor} <- Processes],
+         unlink(Inserter),
+         cats_test_lib:stop(Inserter, kill),
+         true = cats:delete_all_objects(Table),
+         ?assertEqual({0, []}, {cats:info(Table, size), cats:tab2list(Table)}),
+         true = cats:delete(Table)
+     end || Type <- types(), Option <- [{ttl, 1000}, {idle, 1000}, {limit, {objects, 100}}]].
 
 %%------------------------------------------------------------------------------------------------------------
 %% Memory

@@ -43,11 +43,7 @@ pub fn new(env: Env, &[name, options]: &[Term; 2]) -> Result<Term, Failure> {
     let table = Table::new(registry(), request, name.0, env.this_process().0)?;
     let table = TABLES.own(table);
     if let Some((pid, options)) = receiver {
-        if let Err(failure) = notices::set(env, &table, pid, options) {
-            // SAFETY: nobody else knows the table, and it is given up here.
-            unsafe { table.discard() };
-            return Err(failure);
-        }
+        notices::set(env, &table, pid, options)?;
     }
     registry().enter(&Vm(env), &guard, &table, heir)?;
     probe_lazy!(

@@ -7,7 +7,7 @@ pub(crate) mod schema;
 
 use crate::failure::Failure;
 use crate::object::schema::Probe;
-use crate::registry::reaper::{self, Garbage};
+use crate::registry::reaper::{Expected, Garbage};
 use cats_engine::Entry;
 use cats_sync::epoch::{self, Guard};
 use cats_sync::facade::AtomicU64;
@@ -607,7 +607,10 @@ unsafe fn free_block(body: u64) {
         match words(body) {
             Some(words) => Block::free_words(referent(body), words),
             None if held(body).is_some() => held(body).map_or((), |(words, _)| Block::free_held(referent(body), words)),
-            None if leave_to_reaper(body) => enqueue_block(referent(body), 0),
+            None if is_for_reaper(body) => {
+                Expected::new().into_raw();
+                enqueue_block(referent(body), 0);
+            }
             None => Block::free(referent(body), 0),
         }
     }
@@ -618,31 +621,32 @@ unsafe fn free_block(body: u64) {
 const FREE_IN_SLICES: usize = 4 << 10;
 const _: () = assert!(FREE_IN_SLICES > HELD_WORDS as usize);
 
-/// Whether the reaper must free the block. If so, this also tells the reaper to expect it.
+/// Whether the reaper must free the block.
 ///
 /// # Safety
 /// The body is the address of a block that lives.
 #[inline]
-unsafe fn leave_to_reaper(body: u64) -> bool {
+unsafe fn is_for_reaper(body: u64) -> bool {
     if held(body).is_some() {
         return false;
     }
     // SAFETY: as the caller promises.
-    let large = unsafe { block(body) }.is_some_and(|block| block.has_held() && block.words() >= FREE_IN_SLICES);
-    if large {
-        reaper::expect();
-    }
-    large
+    unsafe { block(body) }.is_some_and(|block| block.has_held() && block.words() >= FREE_IN_SLICES)
 }
 
-/// Hands a block to the reaper, which already expects it. Has the type `cats_sync::epoch::Drop`.
+/// Hands a block to the reaper, whose expectation of it has become raw. Has the type `cats_sync::epoch::Drop`.
 ///
 /// # Safety
-/// The address came from [`Block::into_raw`], and nobody reads the block any more.
+/// The address came from [`Block::into_raw`], and nobody reads the block any more. [`Expected::into_raw`] was called for it.
 unsafe fn enqueue_block(address: *mut u8, _: usize) {
     // SAFETY: as the caller promises. Addresses of blocks are never null.
-    let block = unsafe { Block::from_raw(NonNull::new_unchecked(address.cast())) };
-    reaper::enqueue(Garbage::Block(Dismantled::new(block)));
+    let (block, expected) = unsafe {
+        (
+            Block::from_raw(NonNull::new_unchecked(address.cast())),
+            Expected::from_raw(),
+        )
+    };
+    expected.enqueue(Garbage::Block(Dismantled::new(block)));
 }
 
 /// Frees an object as soon as no reader can see it.
@@ -672,7 +676,10 @@ unsafe fn retire_otherwise(guard: &Guard, body: u64) {
     unsafe {
         match held(body) {
             Some((words, weight)) => block_of(body).retire_held(guard, words, weight),
-            None if leave_to_reaper(body) => guard.retire_sized(referent(body), 0, enqueue_block, FREE_IN_SLICES * 8),
+            None if is_for_reaper(body) => {
+                Expected::new().into_raw();
+                guard.retire_sized(referent(body), 0, enqueue_block, FREE_IN_SLICES * 8);
+            }
             None => block_of(body).retire(guard),
         }
     }

@@ -10,13 +10,14 @@ mod lock_free;
 mod locked;
 pub mod reaper;
 
-use crate::expiry;
 use crate::failure::{Cause, Failure};
 use crate::registry::exclusive::Exclusive;
+use crate::registry::reaper::{Expected, Garbage};
+use crate::table::contents::Contents;
 use crate::table::counters::Operation;
 use crate::table::options::Access;
 use crate::table::store::Store;
-use crate::table::{empty_store, Handle, Naming, Right, Table};
+use crate::table::{Handle, Naming, Right, Table};
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::probe;
 use cats_sync::recorder::Recorder;
@@ -622,11 +623,10 @@ impl Registry {
     /// # Safety
     /// The table is dead, and nobody finds it any more.
     unsafe fn retire_table(&self, guard: &Guard, table: &Table) {
-        let (announced, bytes) = match table.is_blank() {
-            true => (false, 0),
-            false => announce(table.store(guard)),
-        };
-        let drop = match announced {
+        // SAFETY: as the caller promises; a table dies once.
+        let contents = unsafe { table.take_contents() };
+        let (expected, bytes) = contents.map_or((None, 0), Contents::go_with_table);
+        let drop = match expected.map(Expected::into_raw).is_some() {
             false => forget_table::<false>,
             true => forget_table::<true>,
         };
@@ -644,14 +644,14 @@ impl Registry {
     /// Gives a table contents of its own, if it is still blank.
     #[inline(never)]
     pub(crate) fn furnish(&self, table: &Table) -> Result<(), Failure> {
-        let store = empty_store(table.options(), None)?;
+        let contents = Contents::empty(table.options(), None)?;
         self.hold(table, |_, _| {
             if table.is_dead() {
                 return Err(Failure::Bad(Cause::Id));
             }
             if table.is_blank() {
-                tell_contents(table, &store);
-                table.furnish(store);
+                tell_contents(table, &contents);
+                table.furnish(contents);
             }
             Ok(())
         })?
@@ -662,7 +662,7 @@ impl Registry {
         let table = handle.table();
         debug_assert!(!table.is_blank());
         let config = handle.store().config().cloned().map(Box::new);
-        let fresh = empty_store(table.options(), config)?;
+        let fresh = Contents::empty(table.options(), config)?;
         let old = self.hold(table, |_, _| {
             handle.still_named()?;
             if table.is_dead() {
@@ -673,10 +673,9 @@ impl Registry {
             if let (Some(new), Some(notices)) = (fresh.leases(), handle.notices()) {
                 new.set_notices(notices.clone());
             }
-            Ok(table.replace_store(fresh.into_raw()))
+            Ok(table.replace_contents(fresh))
         })??;
-        // SAFETY: the table has another store now: nobody finds this one any more.
-        unsafe { retire_store(handle.guard, old) };
+        drop(old);
         tell_contents(table, handle.store());
         wake(host);
         Ok(())
@@ -729,8 +728,7 @@ impl Registry {
 
     /// A process that owned or fixed tables has ended. What that demands is done by the reaper, or by whoever is faster.
     pub fn owner_down(&self, host: &dyn Host, pid: u64) {
-        reaper::expect();
-        reaper::enqueue(reaper::Garbage::Owner(pid));
+        Expected::new().enqueue(Garbage::Owner(pid));
         wake(host);
     }
 
@@ -891,26 +889,29 @@ pub fn wake(host: &dyn Host) {
 /// Frees what a table or a snapshot contained once nobody reads it.
 ///
 /// # Safety
-/// `store` came from a table or a snapshot that refers to it no more.
+/// No table and no snapshot has the store any more, and nobody finds it. The reaper does not expire its objects.
 pub(crate) unsafe fn retire_store(guard: &Guard, store: *mut Store) {
-    unsafe fn free(store: *mut u8, announced: usize) {
-        // SAFETY: retired once, and nobody uses it any more.
-        unsafe { free_store(store.cast(), announced != 0) }
+    unsafe fn free(store: *mut u8, expected: usize) {
+        // SAFETY: retired once, and nobody uses it any more. The flag is that of below.
+        unsafe { free_store(store.cast(), (expected != 0).then(|| Expected::from_raw())) }
     }
     // SAFETY: the store is retired here only.
     unsafe {
-        let (announced, bytes) = announce(&*store);
-        guard.retire_sized(store.cast(), announced.into(), free, bytes);
+        let (expected, bytes) = expectation_of(&*store);
+        guard.retire_sized(
+            store.cast(),
+            expected.map(Expected::into_raw).is_some().into(),
+            free,
+            bytes,
+        );
     }
 }
 
-/// Tells the reaper of a store that will be retired, if it is one for the reaper: whether it is, and its bytes. From now on its objects need
-/// not expire.
-fn announce(store: &Store) -> (bool, usize) {
-    expiry::leave(store);
+/// The reaper's expectation of contents that will be retired, if they are for the reaper, and their bytes.
+pub(crate) fn expectation_of(store: &Store) -> (Option<Expected>, usize) {
     let (objects, bytes) = (store.size(), store.total_bytes());
-    let announced = objects > SMALL_OBJECTS || bytes > SMALL_BYTES;
-    if announced {
+    let large = objects > SMALL_OBJECTS || bytes > SMALL_BYTES;
+    if large {
         probe!(retire_contents, store.engine_address(), objects, bytes);
         trace::record(|| {
             Event::new(
@@ -919,46 +920,39 @@ fn announce(store: &Store) -> (bool, usize) {
                 [objects as u64, bytes as u64],
             )
         });
-        reaper::expect();
     }
-    (announced, bytes)
+    (large.then(Expected::new), bytes)
 }
 
-/// Frees a store, a small one at once, one that was announced by way of the reaper. If it has snapshots, the last of them retires it.
+/// Frees a store, a small one at once, one that the reaper expects by way of the reaper. If it has snapshots, the last of them retires it.
 ///
 /// # Safety
 /// Nobody uses it any more but its snapshots.
-unsafe fn free_store(store: *mut Store, announced: bool) {
+unsafe fn free_store(store: *mut Store, expected: Option<Expected>) {
     // SAFETY: the caller's promise.
     if !unsafe { &*store }.history().abandon() {
-        if announced {
-            reaper::forgo();
-        }
         return;
     }
     // SAFETY: the caller's promise.
     let mut store = unsafe { Own::from_raw(store) };
-    if !announced {
-        if store.dismantle(2 * SMALL_OBJECTS) {
-            return;
-        }
-        // It has grown since.
-        reaper::expect();
+    if expected.is_none() && store.dismantle(2 * SMALL_OBJECTS) {
+        return;
     }
-    reaper::enqueue(reaper::Garbage::Store(store));
+    // Without an expectation, it has grown since it was retired.
+    expected.unwrap_or_else(Expected::new).enqueue(Garbage::Store(store));
 }
 
 /// Frees what a retired table contained, if that was its own, and calls `forget`, which is the number.
 ///
 /// # Safety
 /// As for [`free_store`].
-unsafe fn forget_table<const ANNOUNCED: bool>(table: *mut u8, forget: usize) {
+unsafe fn forget_table<const EXPECTED: bool>(table: *mut u8, forget: usize) {
     let table = table.cast::<Table>();
     // SAFETY: the registry still has its reference to the table, and nobody else looks at what it contained. The number was made
-    // from such a function.
+    // from such a function, and the flag from an expectation.
     unsafe {
-        if ANNOUNCED || !(*table).is_blank() {
-            free_store((*table).store_pointer(), ANNOUNCED);
+        if EXPECTED || !(*table).is_blank() {
+            free_store((*table).store_pointer(), EXPECTED.then(|| Expected::from_raw()));
         }
         let forget: fn(*const Table) = std::mem::transmute(forget);
         forget(table);

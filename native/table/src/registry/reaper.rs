@@ -14,6 +14,7 @@ use cats_sync::probe;
 use cats_sync::slab::Own;
 use cats_sync::trace::{self, Event, Kind};
 use cats_term::Dismantled;
+use std::mem;
 use std::ptr::null_mut;
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -39,9 +40,12 @@ pub(crate) enum Garbage {
 pub type Rest = Box<dyn FnMut() -> Result<(), Failure> + Send>;
 
 struct Node {
-    garbage: Garbage,
+    item: Item,
     next: *mut Node,
 }
+
+/// Something that the reaper has got, and its expectation of it.
+type Item = (Garbage, Expected);
 
 /// What was queued since it was last looked at, as a stack that is only ever taken whole.
 static QUEUE: AtomicPtr<Node> = AtomicPtr::new(null_mut());
@@ -50,7 +54,7 @@ static PENDING: AtomicUsize = AtomicUsize::new(0);
 /// Something was announced, and the reaper was not woken since.
 static UNHEARD: AtomicBool = AtomicBool::new(false);
 /// What is being worked on.
-static WORK: LazyLock<Exclusive<Vec<Garbage>>> = LazyLock::new(Exclusive::default);
+static WORK: LazyLock<Exclusive<Vec<Item>>> = LazyLock::new(Exclusive::default);
 
 /// Places that are dismantled between two looks at the clock.
 const PLACES: usize = 32;
@@ -59,17 +63,41 @@ const ITEMS: usize = 256;
 /// Retired objects that are freed at once.
 const RETIRED: usize = 128;
 
-/// Announces something that has been retired and will come to the queue.
-pub(crate) fn expect() {
-    // Relaxed: a count; the item itself is handed over by the queue.
-    PENDING.fetch_add(1, Ordering::Relaxed);
-    UNHEARD.store(true, Ordering::Relaxed);
+/// That something is for the reaper: it is on its way to the queue, queued, or being worked on. It ends when this is dropped.
+#[must_use]
+pub(crate) struct Expected(());
+
+impl Expected {
+    /// Announces something that will come to the queue. The reaper is to be woken then.
+    pub fn new() -> Self {
+        // Relaxed: a count; the item itself is handed over by the queue.
+        PENDING.fetch_add(1, Ordering::Relaxed);
+        UNHEARD.store(true, Ordering::Relaxed);
+        Self(())
+    }
+
+    /// Gives up the value, but not the expectation. [`from_raw`](Self::from_raw) makes a value of it again.
+    pub fn into_raw(self) {
+        mem::forget(self);
+    }
+
+    /// # Safety
+    /// [`into_raw`](Self::into_raw) was called, and this is called once for it.
+    pub unsafe fn from_raw() -> Self {
+        Self(())
+    }
+
+    /// Queues what was expected.
+    pub fn enqueue(self, garbage: Garbage) {
+        push((garbage, self));
+    }
 }
 
-/// Takes back one announcement: what was announced is still in use.
-pub(crate) fn forgo() {
-    // Relaxed: as in `expect`.
-    PENDING.fetch_sub(1, Ordering::Relaxed);
+impl Drop for Expected {
+    fn drop(&mut self) {
+        // Relaxed: as in `new`.
+        PENDING.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Whether something was announced since this was last asked: then the reaper is to be woken.
@@ -78,12 +106,8 @@ pub fn unheard() -> bool {
     UNHEARD.load(Ordering::Relaxed) && UNHEARD.swap(false, Ordering::Relaxed)
 }
 
-/// Queues what was announced by [`expect`].
-pub(crate) fn enqueue(garbage: Garbage) {
-    let node = Box::into_raw(Box::new(Node {
-        garbage,
-        next: null_mut(),
-    }));
+fn push(item: Item) {
+    let node = Box::into_raw(Box::new(Node { item, next: null_mut() }));
     let mut head = QUEUE.load(Ordering::Relaxed);
     loop {
         // SAFETY: the node is not pushed yet, so still this thread's own.
@@ -100,18 +124,17 @@ pub(crate) fn enqueue(garbage: Garbage) {
 
 /// Leaves something to the reaper, which is to be woken then.
 pub fn leave(rest: Rest) {
-    expect();
-    enqueue(Garbage::Rest(rest));
+    Expected::new().enqueue(Garbage::Rest(rest));
 }
 
 /// Moves what is queued to `work`.
-fn take(work: &mut Vec<Garbage>) {
+fn take(work: &mut Vec<Item>) {
     let mut node = QUEUE.swap(null_mut(), Ordering::Acquire);
     while !node.is_null() {
         // SAFETY: the swap made the whole stack this thread's own.
         let taken = unsafe { Box::from_raw(node) };
         node = taken.next;
-        work.push(taken.garbage);
+        work.push(taken.item);
     }
 }
 
@@ -137,13 +160,11 @@ pub fn reap(registry: &Registry, host: &dyn Host, budget: Duration) -> Left {
             match work.pop() {
                 // All that is pending is still retired: its readers are to finish first.
                 None => return Left::Blocked,
-                Some(garbage) => match step(registry, host, garbage) {
-                    Ok(Some(rest)) => work.push(rest),
-                    Ok(None) => {
-                        PENDING.fetch_sub(1, Ordering::Relaxed);
-                    }
+                Some((garbage, expected)) => match step(registry, host, garbage) {
+                    Ok(Some(rest)) => work.push((rest, expected)),
+                    Ok(None) => drop(expected),
                     Err((garbage, _)) => {
-                        work.push(garbage);
+                        work.push((garbage, expected));
                         return Left::Blocked;
                     }
                 },

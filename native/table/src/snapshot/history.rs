@@ -16,7 +16,7 @@
 use crate::object::copy::{copied, copied_bytes, is_long_to_copy, tombstone};
 use crate::object::schema::Probe;
 use crate::registry::exclusive::Exclusive;
-use crate::registry::reaper::{self, Garbage};
+use crate::registry::reaper::{Expected, Garbage};
 use crate::registry::retire_store;
 use crate::snapshot::instant::{Entry as Entered, Inside, Instant};
 use crate::snapshot::patience;
@@ -257,8 +257,7 @@ unsafe fn forget(node: *mut u8, _: usize) {
 
 /// Has the reaper sweep the chain of a node.
 fn sweep_later(node: Arc<Node>) {
-    reaper::expect();
-    reaper::enqueue(Garbage::Snapshot(node));
+    Expected::new().enqueue(Garbage::Snapshot(node));
 }
 
 impl Node {

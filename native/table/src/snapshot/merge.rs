@@ -12,12 +12,13 @@
 use super::history::{Form, Node, CHAINS};
 use crate::object::copy::{copied, is_tombstone, tombstone};
 use crate::object::schema::{OwnedKey, Probe};
-use crate::registry::reaper::{self, Garbage};
+use crate::registry::reaper::{Expected, Garbage};
 use crate::table::store::Store;
 use cats_engine::{Entry, Range};
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::facade::Ordering;
 use cats_sync::Busy;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::{mem, ptr};
 
@@ -44,11 +45,38 @@ impl Place {
 /// See the module's documentation.
 pub struct Merge {
     /// Neighbours in the chain, the oldest last.
-    nodes: Vec<Arc<Node>>,
+    nodes: Vec<Merging>,
     /// How many of them are not copied yet.
     left: usize,
     /// Where the copying of the next of them goes on.
     place: Place,
+}
+
+/// A node of a merge. While it is there, no other merge goes on in its chain.
+struct Merging(Arc<Node>);
+
+impl Merging {
+    /// The caller holds [`CHAINS`], and no merge goes on in the chain.
+    fn new(node: &Node) -> Self {
+        // Relaxed: read by holders of the lock. Who sees late that a merge has ended begins none.
+        node.merging.store(true, Ordering::Relaxed);
+        Self(node.counted())
+    }
+}
+
+impl Deref for Merging {
+    type Target = Node;
+
+    fn deref(&self) -> &Node {
+        &self.0
+    }
+}
+
+impl Drop for Merging {
+    fn drop(&mut self) {
+        // Relaxed: as in `new`.
+        self.0.merging.store(false, Ordering::Relaxed);
+    }
 }
 
 impl Merge {
@@ -64,7 +92,7 @@ impl Merge {
             let (mut run, mut found) = (Vec::new(), Vec::new());
             let mut next = newest.and_then(|node| node.older(guard));
             while let Some(node) = next {
-                // Relaxed, here and below: only the holder of the lock reads and writes it.
+                // Relaxed: see `Merging`.
                 if node.merging.load(Ordering::Relaxed) {
                     return None;
                 }
@@ -75,13 +103,10 @@ impl Merge {
                 }
                 next = node.older(guard);
             }
-            found
-                .iter()
-                .for_each(|node| node.merging.store(true, Ordering::Relaxed));
             (!found.is_empty()).then(|| Self {
                 left: found.len(),
                 place: Place::first(&found[0].form()),
-                nodes: found.into_iter().map(Node::counted).collect(),
+                nodes: found.into_iter().map(Merging::new).collect(),
             })
         })
     }
@@ -132,15 +157,15 @@ impl Merge {
     fn come_back(&mut self, guard: &Guard) {
         unsafe fn arrive(merge: *mut u8, _: usize) {
             // SAFETY: made below, and retired once.
-            let merge = unsafe { Box::from_raw(merge.cast::<Merge>()) };
-            reaper::enqueue(Garbage::Merge(*merge));
+            let (merge, expected) = *unsafe { Box::from_raw(merge.cast::<(Merge, Expected)>()) };
+            expected.enqueue(Garbage::Merge(merge));
         }
-        let rest = Box::new(Self {
+        let rest = Self {
             nodes: mem::take(&mut self.nodes),
             left: 0,
             place: Place::Scan(0),
-        });
-        reaper::expect();
+        };
+        let rest = Box::new((rest, Expected::new()));
         // SAFETY: nobody else knows the memory. The reaper's queue may be reached from any thread.
         unsafe { guard.retire(Box::into_raw(rest).cast(), 0, arrive) };
     }

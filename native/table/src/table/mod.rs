@@ -1,20 +1,20 @@
 //! A table: its name, its owner, its access rights, and where its contents are.
 
+pub(crate) mod contents;
 pub(crate) mod counters;
 pub(crate) mod engines;
 pub(crate) mod options;
 pub(crate) mod store;
 
-use crate::expiry;
 use crate::failure::{Cause, Failure};
 use crate::object::group::KeyPlace;
 use crate::object::Layout;
 use crate::registry::{Registry, NOBODY};
 use crate::snapshot::Snapshot;
+use crate::table::contents::Contents;
 use crate::table::counters::{Counters, Operation, OPERATIONS};
 use crate::table::options::{Access, Kind, Options, Request};
 use crate::table::store::Store;
-use cats_engine::config::Config;
 use cats_sync::epoch::{pin, Guard};
 use cats_sync::facade::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use cats_sync::slab::Own;
@@ -73,8 +73,8 @@ impl Naming {
 /// See the module's documentation.
 ///
 /// The value lies in memory that the boundary provides, in a resource of the VM. It stays there as long as anybody has the table's
-/// identifier, which may be long after the table was deleted. What a table owns is given up when it dies, or when entering it into the
-/// registry fails. Only a snapshot dies when it is dropped.
+/// identifier, which may be long after the table was deleted. What a table owns is given up when it dies. A table that the registry does not know, and a
+/// snapshot, die when they are dropped.
 pub struct Table {
     /// Distinguishes the tables of a registry. Set before anybody else knows the table, and never changed after that.
     serial: AtomicU64,
@@ -112,7 +112,7 @@ impl Table {
                 ptr::from_ref(Store::blank(options.engine()).ok_or(Failure::SystemLimit)?).cast_mut(),
                 BLANK,
             ),
-            config => (empty_store(options, config)?.into_raw(), 0),
+            config => (Contents::empty(options, config)?.into_raw(), 0),
         };
         let look_up = if registry.uses_locks() { LOOKED_UP } else { 0 };
         let count = if counted { COUNTED } else { 0 };
@@ -312,14 +312,19 @@ impl Table {
     ///
     /// # Safety
     /// Nobody else knows it, and this is called once.
-    pub unsafe fn discard(&self) {
+    pub(crate) unsafe fn discard(&self) {
         self.kill();
-        if !self.is_blank() {
-            // SAFETY: the table owns the store.
-            let store = unsafe { Own::from_raw(self.store_pointer()) };
-            expiry::leave(&store);
-            drop(store);
-        }
+        // SAFETY: as the caller promises.
+        drop(unsafe { self.take_contents() });
+    }
+
+    /// The contents of a table that is dead, if they are its own. The address of them stays: see [`store_pointer`](Self::store_pointer).
+    ///
+    /// # Safety
+    /// This is called once, and nobody finds the table any more.
+    pub(crate) unsafe fn take_contents(&self) -> Option<Contents> {
+        // SAFETY: as the caller promises.
+        (!self.is_blank()).then(|| unsafe { Contents::from_raw(self.store_pointer()) })
     }
 
     /// Whether the table is blank. For a dead table this does not change any more.
@@ -329,9 +334,9 @@ impl Table {
     }
 
     /// Gives a blank table empty contents of its own. The caller holds the registry's lock for the table, and the table is not dead.
-    pub(crate) fn furnish(&self, store: Own<Store>) {
+    pub(crate) fn furnish(&self, contents: Contents) {
         debug_assert!(self.is_blank());
-        self.store.store(store.into_raw(), Ordering::Release);
+        self.store.store(contents.into_raw(), Ordering::Release);
         let state = self.state.load(Ordering::Relaxed);
         // Release: the contents are stored before, so no writer ever sees those that blank tables share.
         self.state.store(state & !BLANK, Ordering::Release);
@@ -529,7 +534,7 @@ impl Table {
     /// The present contents. The table was alive at some time under this guard.
     #[inline]
     pub(crate) fn store<'g>(&self, _guard: &'g Guard) -> &'g Store {
-        // Acquire pairs with the Release in `replace_store`. A store is retired only after the table is dead or has another store.
+        // Acquire pairs with the Release in `replace_contents`. A store is retired only after the table is dead or has another store.
         let store = self.store.load(Ordering::Acquire);
         // SAFETY: the store lives as long as the table, and longer under guards taken before the table's death.
         unsafe { &*store }
@@ -540,10 +545,12 @@ impl Table {
         self.store.load(Ordering::Acquire)
     }
 
-    /// Replaces the contents. The caller retires the old ones, whose address is returned. The caller holds the registry's lock for the
-    /// table.
-    pub(crate) fn replace_store(&self, store: *mut Store) -> *mut Store {
-        self.store.swap(store, Ordering::AcqRel)
+    /// Replaces the contents, and returns the old ones. The caller holds the registry's lock for the table, and the table is not dead.
+    pub(crate) fn replace_contents(&self, contents: Contents) -> Contents {
+        debug_assert!(!self.is_blank());
+        let old = self.store.swap(contents.into_raw(), Ordering::AcqRel);
+        // SAFETY: the table had them, and has others now.
+        unsafe { Contents::from_raw(old) }
     }
 
     /// A handle for operations on a table found by its identifier.
@@ -561,6 +568,10 @@ impl Drop for Table {
     #[inline]
     fn drop(&mut self) {
         let state = *self.state.get_mut();
+        if state & (SNAPSHOT | DEAD) == 0 {
+            // SAFETY: nobody knew the table, or it would be dead.
+            drop(unsafe { self.take_contents() });
+        }
         if state & (SNAPSHOT | DEAD) == SNAPSHOT {
             if let Some(snapshot) = self.snapshot() {
                 snapshot.release();
@@ -569,15 +580,6 @@ impl Drop for Table {
             unsafe { self.retire_snapshot(&pin()) };
         }
     }
-}
-
-/// Empty contents for a table with these options and this configuration of the engine.
-pub(crate) fn empty_store(options: Options, config: Option<Box<Config>>) -> Result<Own<Store>, Failure> {
-    let key = options.key_position() as usize - 1;
-    let store = Store::new(options.engine(), config, key, options.shared());
-    let store = store.and_then(Own::new).ok_or(Failure::SystemLimit)?;
-    expiry::enter(&store);
-    Ok(store)
 }
 
 /// A table as one call found it, with the call's guard.

@@ -22,7 +22,7 @@ use crate::object::{
     body_bytes, free_body, is_group, prefetch, referent, refers, retire_body, retire_counted, words_to_read, ObjectRef,
     GROUP,
 };
-use crate::registry::reaper::{self, Garbage};
+use crate::registry::reaper::{Expected, Garbage};
 use cats_engine::Entry;
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{AtomicPtr, AtomicUsize, Ordering};
@@ -872,8 +872,12 @@ pub unsafe fn retire_entry(guard: &Guard, body: u64) {
     // SAFETY: as the caller promises, nothing links to it any more.
     unsafe {
         if is_group(body) {
-            let large = leave_to_reaper(Group::from_body(body));
-            guard.retire((body & !3) as *mut u8, large as usize, drop_group);
+            let expected = expectation_of(Group::from_body(body));
+            guard.retire(
+                (body & !3) as *mut u8,
+                expected.map(Expected::into_raw).is_some().into(),
+                drop_group,
+            );
         } else {
             retire_body(guard, body);
         }
@@ -906,28 +910,29 @@ pub unsafe fn free_entry(body: u64) {
     // SAFETY: as the caller promises.
     unsafe {
         if is_group(body) {
-            let large = leave_to_reaper(Group::from_body(body));
-            drop_group((body & !3) as *mut u8, large as usize);
+            let expected = expectation_of(Group::from_body(body));
+            drop_group(
+                (body & !3) as *mut u8,
+                expected.map(Expected::into_raw).is_some().into(),
+            );
         } else {
             free_body(body);
         }
     }
 }
 
-/// Whether the reaper must free the group. If so, this also tells the reaper to expect it.
-fn leave_to_reaper(group: &Group) -> bool {
-    let large = group.count() > FREE_AT_ONCE;
-    if large {
-        reaper::expect();
-    }
-    large
+/// The reaper's expectation of a group, if the reaper must free it.
+fn expectation_of(group: &Group) -> Option<Expected> {
+    (group.count() > FREE_AT_ONCE).then(Expected::new)
 }
 
-/// Frees a group, or hands it to the reaper if `large` is not 0. Has the type `cats_sync::epoch::Drop`.
-unsafe fn drop_group(address: *mut u8, large: usize) {
+/// Frees a group, or hands it to the reaper if its expectation has become raw, which is then not 0. Has the type
+/// `cats_sync::epoch::Drop`.
+unsafe fn drop_group(address: *mut u8, expected: usize) {
     // SAFETY: the address is that of a group that `of_two` made. The group is unlinked, and nobody reads it.
     let group = unsafe { Own::from_raw(address.cast::<Group>()) };
-    if large != 0 {
-        reaper::enqueue(Garbage::Group(group));
+    if expected != 0 {
+        // SAFETY: see above.
+        unsafe { Expected::from_raw() }.enqueue(Garbage::Group(group));
     }
 }

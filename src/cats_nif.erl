@@ -81,6 +81,8 @@
     is_cursor/1,
     select_at/4,
     select_chunk/3,
+    select_key/2,
+    select_terms/3,
     transaction_table/1,
     transaction_read/3,
     transaction_range/6,
@@ -543,6 +545,14 @@ select_at(_Function, _Table, _Specification, _Place) -> not_loaded().
 %% cursor is one of this table, and whether that can be read, and returns `ok'.
 -spec select_chunk(table(), cursor() | no_cursor, non_neg_integer()) -> outcome(ok | slice([term()])).
 select_chunk(_Table, _Cursor, _Limit) -> not_loaded().
+
+%% `{Key}', if objects match a specification only with this key at that position.
+-spec select_key(cats:match_spec(), pos_integer()) -> outcome({Key :: term()} | none).
+select_key(_Specification, _Position) -> not_loaded().
+
+%% The results of a specification for some of these objects, from the first on, are put before a list. Returns the other objects, too.
+-spec select_terms([tuple()], cats:match_spec(), Results) -> outcome({[tuple()], Results}) when Results :: [term()].
+select_terms(_Objects, _Specification, _Results) -> not_loaded().
 
 %% What a transaction has read: the objects of a key, or those of a range of an ordered_set.
 -type note() :: {table(), Key :: term(), [tuple()]}

@@ -280,32 +280,26 @@ range(Table, From, To) ->
 select(Table, MatchSpec) ->
     Called = {select, [Table, MatchSpec]},
     #state{tables = [#table{type = Type, position = Position} | _]} = State = use(Table, MatchSpec, state(), Called),
-    Compiled = try ets:match_spec_compile(MatchSpec)
-               catch error:badarg -> fail(none, Called)
-               end,
-    Objects = case [key_of(Position, Head) || {Head, _, _} <- MatchSpec] of
-                  [{key, Key}] -> read(Key, State, Called);
-                  _ when Type =:= ordered_set -> all_between([], [], State, Called);
-                  _ -> fail(no_ranges, Called)
+    Key = case cats_nif:select_key(MatchSpec, Position) of
+              ?FAILED(_, _) = Failure -> handle(Failure, select_key, Called);
+              Outcome -> Outcome
+          end,
+    Objects = case Key of
+                  {Whole} -> read(Whole, State, Called);
+                  none when Type =:= ordered_set -> all_between([], [], State, Called);
+                  none -> fail(no_ranges, Called)
               end,
-    ets:match_spec_run(Objects, Compiled).
+    select_terms(Objects, MatchSpec, [], Called).
 
-key_of(Position, Head) when tuple_size(Head) >= Position ->
-    Key = element(Position, Head),
-    case is_whole(Key) of
-        true -> {key, Key};
-        false -> none
-    end;
-key_of(_Position, _Head) ->
-    none.
-
-%% Whether a pattern matches only itself. A map also matches maps with more keys.
-is_whole('_') -> false;
-is_whole(Atom) when is_atom(Atom) -> re:run(atom_to_list(Atom), "^\\$[0-9]+$", [{capture, none}]) =:= nomatch;
-is_whole([Head | Tail]) -> is_whole(Head) andalso is_whole(Tail);
-is_whole(Tuple) when is_tuple(Tuple) -> is_whole(tuple_to_list(Tuple));
-is_whole(Map) when is_map(Map) -> false;
-is_whole(_) -> true.
+select_terms([], _MatchSpec, Results, _Called) ->
+    lists:reverse(Results);
+select_terms(Objects, MatchSpec, Results, Called) ->
+    {OtherObjects, NewResults} =
+        case cats_nif:select_terms(Objects, MatchSpec, Results) of
+            ?FAILED(_, _) = Failure -> handle(Failure, select_terms, Called);
+            Outcome -> Outcome
+        end,
+    select_terms(OtherObjects, MatchSpec, NewResults, Called).
 
 %%------------------------------------------------------------------------------------------------------------
 

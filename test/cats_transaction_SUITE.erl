@@ -4,14 +4,15 @@
 -include_lib("stdlib/include/assert.hrl").
 -include("../src/cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([outcomes/1, nested/1, outside/1, refusals/1, own_writes/1, deletes_by_steps/1, maps_in_keys/1, large/1, sequential_model/1,
-         bank/1, counters/1, phantoms/1, moving_first/1, tables_change/1, renamed/1, starvation/1, preferred_dies/1, swallowed_conflict/1]).
+-export([outcomes/1, nested/1, outside/1, refusals/1, own_writes/1, deletes_by_steps/1, maps_in_keys/1, atoms_in_keys/1,
+         selections/1, large/1, sequential_model/1, bank/1, counters/1, phantoms/1, moving_first/1, tables_change/1, renamed/1,
+         starvation/1, preferred_dies/1, swallowed_conflict/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [outcomes, nested, outside, refusals, own_writes, deletes_by_steps, maps_in_keys, large, sequential_model, bank, counters, phantoms,
-     moving_first, tables_change, renamed, starvation, preferred_dies, swallowed_conflict].
+    [outcomes, nested, outside, refusals, own_writes, deletes_by_steps, maps_in_keys, atoms_in_keys, selections, large, sequential_model,
+     bank, counters, phantoms, moving_first, tables_change, renamed, starvation, preferred_dies, swallowed_conflict].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -166,6 +167,40 @@ maps_in_keys(_Config) ->
     [true = cats:insert(Table, Objects) || Table <- [Set, Ordered]],
     ?assertEqual({atomic, [1, 2]}, Select(Ordered)),
     ?assertMatch({aborted, {badarg, _}}, Select(Set)).
+
+%% What is a variable, a transaction decides as a selection outside of it does.
+atoms_in_keys(_Config) ->
+    Atoms = ['\x{3b1}', '$\x{661}', '$01', '$1\n', '$', '$a', '$-1', '$1 ', '$00', ''],
+    [begin
+         Table = cats:new(table, [Type, public]),
+         true = cats:insert(Table, [{Key, 1} || Atom <- Atoms, Key <- [Atom, {Atom}, [Atom | Atom]]]),
+         [begin
+              Specification = [{{Key, '$1'}, [], [{{'$1', {const, Key}}}]}],
+              ?assertEqual([{1, Key}], cats:select(Table, Specification)),
+              ?assertEqual({atomic, [{1, Key}]}, cats_transaction:run(fun cats_transaction:select/2, [Table, Specification]))
+          end || Atom <- Atoms, Key <- [Atom, {Atom}, [Atom | Atom]]],
+         [?assertMatch({atomic, Refused} when Refused =:= (Type =:= set),
+                       cats_transaction:run(fun() -> try cats_transaction:select(Table, [{{Key, 1}, [], [1]}]) of
+                                                         Results -> ?assertEqual(3 * length(Atoms), length(Results)), false
+                                                     catch error:badarg -> true
+                                                     end
+                                            end))
+          || Key <- ['$1', '$0', '$100000', '_']]
+     end || Type <- [set, ordered_set]].
+
+%% A selection in a transaction has the results of one outside, for few objects and for many, small and large.
+selections(_Config) ->
+    Table = cats:new(table, [ordered_set, public]),
+    Keys = lists:seq(1, 20000),
+    true = cats:insert(Table, [{Key, {Key rem 7, <<Key:32>>}} || Key <- Keys]),
+    true = cats:insert(Table, {large, lists:duplicate(50000, large)}),
+    [?assertEqual({atomic, cats:select(Table, Specification)},
+                  cats_transaction:run(fun cats_transaction:select/2, [Table, Specification]))
+     || Specification <- [[{'_', [], ['$_']}], [{{'$1', {3, '$2'}}, [{'>', '$1', 9000}], [{{'$2', '$1'}}]}], [],
+                          [{{large, '$1'}, [], [{length, '$1'}]}], [{{'$1', '_'}, [{is_atom, '$1'}], ['$_']}, {{7, '$1'}, [], ['$1']}],
+                          [{{'$1', '$2'}, [], [{{'$$', [{element, 1, '$_'}]}}]}]]],
+    ?assertMatch({aborted, {badarg, [{cats, select, [Table, wrong], _} | _]}},
+                 cats_transaction:run(fun cats_transaction:select/2, [Table, wrong])).
 
 %% A commit of many keys, and reads of many objects: all on dirty schedulers.
 large(_Config) ->

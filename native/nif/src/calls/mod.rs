@@ -12,6 +12,7 @@
 //! | `traverse` | first to prev_lookup, slot |
 //! | `order` | rank, nth, count, range |
 //! | `select` | select, match and their kin, scan |
+//! | `select_terms` | match specifications over terms of the caller |
 //! | `transaction` | what `cats_transaction` calls |
 //! | `snapshot` | taking a snapshot |
 //! | `tracing` | what `cats_trace` calls |
@@ -33,6 +34,7 @@ pub mod order;
 pub mod read;
 pub mod reaper;
 pub mod select;
+pub mod select_terms;
 pub mod snapshot;
 pub mod tracing;
 pub mod transaction;

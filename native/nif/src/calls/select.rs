@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How long one slice takes, roughly, and words at which it ends early: behind a step, or even within.
 const SLICE: Duration = Duration::from_micros(200);
-const SLICE_WORDS: usize = 8000;
+pub(super) const SLICE_WORDS: usize = 8000;
 const STEP_WORDS: usize = 4 * SLICE_WORDS;
 /// Keys whose objects are asked for at once within a slice: some at first, more while a step takes no longer than `STEP`.
 const SOME: usize = 64;
@@ -301,12 +301,12 @@ fn prepare<'g>(
     if action == Action::Replace && table.kind() == TableKind::Bag {
         return Err(Cause::TableType.into());
     }
-    let vm = vm();
     let program = match pattern {
-        Some(result) => Program::pattern(&vm, specification_block(env, guard, specification, 1)?, result),
-        None => Program::compile(&vm, specification_block(env, guard, specification, 3)?),
+        Some(result) => {
+            Program::pattern(&vm(), specification_block(env, guard, specification, 1)?, result).map_err(|_| bad())?
+        }
+        None => compiled(env, guard, specification)?,
     };
-    let program = program.map_err(|_| bad())?;
     if action == Action::Replace && !program.keeps_key(table.key()) {
         return Err(bad());
     }
@@ -322,6 +322,11 @@ fn prepare<'g>(
         direction,
         limit,
     })
+}
+
+/// A match specification as a program.
+pub(super) fn compiled(env: Env, guard: &Guard, specification: Term) -> Result<Program, Failure> {
+    Program::compile(&vm(), specification_block(env, guard, specification, 3)?).map_err(|_| bad())
 }
 
 /// A specification as a program needs it. `outer` is by how much deeper elements of heads are nested in it than in an object.
@@ -1002,18 +1007,10 @@ impl<'e, 'g> Slice<'e, 'g> {
     #[inline(never)]
     fn collect_made(&mut self, program: &Program, from: usize, object: &ObjectRef<'_>) -> Result<(), Failure> {
         self.arena.clear();
-        let mut maker = Maker {
-            env: self.env,
-            object,
-            words: 0,
-            failure: None,
-        };
+        let mut maker = Maker::new(self.env, object);
         let made = program.run(from, &seen(object), self.caller, &self.arena, &mut maker);
-        let (failure, words) = (maker.failure, maker.words);
-        self.count_cost()?;
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
+        self.words += self.arena.spent();
+        let words = maker.finish(&self.arena)?;
         if let Some(term) = made {
             self.put(term, words);
         }
@@ -1118,7 +1115,7 @@ fn stored(value: TermRef<'_>) -> Option<Block> {
 
 /// The object as a program sees it.
 #[inline(always)]
-fn seen<'a>(object: &'a ObjectRef<'_>) -> cats_pattern::Object<'a> {
+pub(super) fn seen<'a>(object: &'a ObjectRef<'_>) -> cats_pattern::Object<'a> {
     match object {
         ObjectRef::Block(block) => cats_pattern::Object::stored(*block),
         ObjectRef::Pair(words) => cats_pattern::Object::immediates(words),
@@ -1136,7 +1133,7 @@ pub(super) fn owned(table: &Table) -> Owned<Table> {
 }
 
 /// Makes results in the caller's environment.
-struct Maker<'e, 'a> {
+pub(super) struct Maker<'e, 'a> {
     env: Env<'e>,
     object: &'a ObjectRef<'a>,
     words: usize,
@@ -1144,7 +1141,25 @@ struct Maker<'e, 'a> {
     failure: Option<Failure>,
 }
 
-impl Maker<'_, '_> {
+impl<'e, 'a> Maker<'e, 'a> {
+    pub(super) fn new(env: Env<'e>, object: &'a ObjectRef<'a>) -> Self {
+        Self {
+            env,
+            object,
+            words: 0,
+            failure: None,
+        }
+    }
+
+    /// The number of words that were made, or why the result has no meaning. `arena` is that of the evaluation.
+    pub(super) fn finish(self, arena: &Arena) -> Result<usize, Failure> {
+        match (arena.is_exhausted(), self.failure) {
+            (true, _) => Err(Failure::Big),
+            (false, Some(failure)) => Err(failure),
+            (false, None) => Ok(self.words),
+        }
+    }
+
     /// Counts so many words more; false if that is too much for this scheduler, or something has failed before.
     fn count(&mut self, words: usize) -> bool {
         self.words += words;

@@ -33,10 +33,37 @@
 %% Those of `erlang' among them that Erlang imports automatically.
 -define(IMPORTED, [{apply, 3}, {spawn, 3}, {spawn, 4}, {spawn_link, 3}, {spawn_link, 4}, {spawn_monitor, 3},
                    {spawn_monitor, 4},
-                   {spawn_opt, 4}, {spawn_opt, 5}, {spawn_request, 3}, {spawn_request, 4}, {spawn_request, 5}]).
+                   {spawn_opt, 4}, {spawn_opt, 5}, {spawn_request, 3}, {spawn_request, 4}, {spawn_request, 5}, {get, 1}, {put, 2}, {erase, 1}]).
+
+%% Functions that take a key or a message, with its position. `ets' is no module there.
+-define(NAMING,
+        #{{erlang, get, 1} => 1, {erlang, put, 2} => 1, {erlang, erase, 1} => 1,
+          {erlang, send, 2} => 2, {erlang, send, 3} => 2, {erlang, send_nosuspend, 2} => 2, {erlang, send_nosuspend, 3} => 2,
+          {erlang, send_after, 3} => 3, {erlang, send_after, 4} => 3, {erlang, start_timer, 3} => 3, {erlang, start_timer, 4} => 3,
+          {erlang, map_get, 2} => 1, {erlang, is_map_key, 2} => 1, {erlang, memory, 1} => 1, {c, memory, 1} => 1,
+          {maps, get, 2} => 1, {maps, get, 3} => 1, {maps, find, 2} => 1, {maps, is_key, 2} => 1, {maps, put, 3} => 1,
+          {maps, update, 3} => 1, {maps, update_with, 3} => 1, {maps, update_with, 4} => 1, {maps, remove, 2} => 1, {maps, take, 2} => 1,
+          {proplists, get_value, 2} => 1, {proplists, get_value, 3} => 1, {proplists, get_bool, 2} => 1, {proplists, delete, 2} => 1,
+          {proplists, get_all_values, 2} => 1, {proplists, is_defined, 2} => 1, {proplists, lookup, 2} => 1, {proplists, lookup_all, 2} => 1,
+          {lists, keyfind, 3} => 1, {lists, keymember, 3} => 1, {lists, keydelete, 3} => 1, {lists, keytake, 3} => 1,
+          {lists, keysearch, 3} => 1, {lists, keyreplace, 4} => 1, {lists, keystore, 4} => 1, {lists, member, 2} => 1, {lists, delete, 2} => 1,
+          {persistent_term, get, 1} => 1, {persistent_term, get, 2} => 1, {persistent_term, put, 2} => 1, {persistent_term, erase, 1} => 1,
+          {application, get_env, 2} => 2, {application, get_env, 3} => 2, {application, set_env, 3} => 2,
+          {gen_server, call, 2} => 2, {gen_server, call, 3} => 2, {gen_server, cast, 2} => 2, {gen_server, reply, 2} => 2,
+          {gen_server, send_request, 2} => 2, {gen_statem, call, 2} => 2, {gen_statem, call, 3} => 2, {gen_statem, cast, 2} => 2,
+          {gen_event, notify, 2} => 2, {gen_event, sync_notify, 2} => 2,
+          {'Elixir.Map', get, 2} => 2, {'Elixir.Map', get, 3} => 2, {'Elixir.Map', 'fetch!', 2} => 2, {'Elixir.Map', put, 3} => 2,
+          {'Elixir.Map', put_new, 3} => 2, {'Elixir.Map', delete, 2} => 2, {'Elixir.Map', update, 4} => 2,
+          {'Elixir.Keyword', get, 2} => 2, {'Elixir.Keyword', get, 3} => 2, {'Elixir.Keyword', fetch, 2} => 2,
+          {'Elixir.Keyword', 'fetch!', 2} => 2, {'Elixir.Keyword', put, 3} => 2, {'Elixir.Keyword', delete, 2} => 2,
+          {'Elixir.Keyword', 'has_key?', 2} => 2, {'Elixir.Keyword', pop, 2} => 2, {'Elixir.Keyword', pop, 3} => 2,
+          {'Elixir.Access', get, 2} => 2, {'Elixir.Access', get, 3} => 2, {'Elixir.Access', fetch, 2} => 2,
+          {'Elixir.GenServer', call, 2} => 2, {'Elixir.GenServer', call, 3} => 2, {'Elixir.GenServer', cast, 2} => 2,
+          {'Elixir.GenServer', reply, 2} => 2, {'Elixir.Process', send, 3} => 2, {'Elixir.Process', send_after, 3} => 2,
+          {'Elixir.Process', send_after, 4} => 2}).
 
 -type forms() :: [erl_parse:abstract_form() | erl_parse:form_info()].
--type description() :: value | traced | {function, atom()}.
+-type description() :: value | traced | macro | protocol | {function, atom()} | {call, cats_recompile:call(), atom()}.
 -type place() :: {file:filename(), [{erl_anno:location(), module(), description()}]}.
 
 %% What the user has chosen: what stays with ets, and all functions that take a module, with its position.
@@ -339,13 +366,16 @@ functions_of_ets() ->
 left({atom, Anno, ets}, _Context) -> [{Anno, value}];
 left({attribute, _, record, {_, Fields}}, Context) -> left(Fields, Context);
 left({attribute, _, _, _}, _Context) -> [];
-left({clause, _, _Patterns, _Guards, Body}, Context) -> left(Body, Context);
+left({clause, Anno, _Patterns, _Guards, Body}, Context) ->
+    %% What Elixir quotes has no line. That of the clause is the next best.
+    [{case erl_anno:line(Own) of 0 -> Anno; _ -> Own end, What} || {Own, What} <- left(Body, Context)];
 left({match, _, _Pattern, Value}, Context) -> left(Value, Context);
 left({maybe_match, _, _Pattern, Value}, Context) -> left(Value, Context);
 left({Generator, _, _Pattern, Source}, Context)
   when Generator =:= generate; Generator =:= generate_strict; Generator =:= b_generate; Generator =:= b_generate_strict;
        Generator =:= m_generate; Generator =:= m_generate_strict ->
     left(Source, Context);
+left({op, _, '!', To, Message}, Context) -> left(no_atom([To]), Context) ++ name(Message, Context);
 left({op, _, _, Left, Right}, Context) -> left(no_atom([Left, Right]), Context);
 left({record_field, _, _Name}, _Context) -> [];
 left({record_field, _, _Name, Value}, Context) -> left(Value, Context);
@@ -353,7 +383,12 @@ left({record_field, _, Record, _, _Name}, Context) -> left(Record, Context);
 left({record_index, _, _, _}, _Context) -> [];
 left({map_field_assoc, _, Key, Value}, Context) -> left(no_atom([Key]) ++ [Value], Context);
 left({map_field_exact, _, Key, Value}, Context) -> left(no_atom([Key]) ++ [Value], Context);
-left({tuple, _, Elements}, Context) -> named(Elements, Context);
+%% A pair in a list has a key.
+left({cons, _, {tuple, _, [_, _]} = Pair, Rest}, Context) -> name(Pair, Context) ++ left(Rest, Context);
+%% What Elixir has of a call in the result of a macro.
+left({tuple, _, [{atom, _, '.'}, _Meta, {cons, _, {atom, Anno, ets}, _}]}, _Context) -> [{Anno, macro}];
+left({tuple, _, Elements}, Context) ->
+    named(Elements, fun(_Position, Name) -> {function, Name} end, Context);
 left({'fun', _, {function, Module, Name, Arity}}, Context) -> left(no_atom([Module]) ++ [Name, Arity], Context);
 left({call, _, {remote, _, Module, Name}, Arguments}, Context) ->
     left(no_atom([Module, Name]), Context) ++ arguments({Module, Name, length(Arguments)}, Arguments, Context);
@@ -366,33 +401,46 @@ left(_, _Context) -> [].
 
 no_atom(Forms) -> [Form || Form <- Forms, element(1, Form) =/= atom].
 
-%% The places in the arguments of a call. The table argument of cats is a name. The argument of `memory' is no module.
+%% The places in the arguments of a call. The table argument of cats is a name, and keys follow it.
 %% The module of an applied function has been replaced already where cats has the function.
-arguments({{atom, _, cats}, _, _}, [Table | Arguments], Context) ->
-    left(no_atom([Table]), Context) ++ left(Arguments, Context);
+arguments({{atom, _, cats}, _, _}, Arguments, Context) ->
+    lists:append([name(Argument, Context) || Argument <- Arguments]);
 arguments({{atom, _, dbg}, _, _}, [{atom, Anno, ets} | Arguments], Context) ->
     [{Anno, traced} | left(Arguments, Context)];
-arguments({{atom, _, Tracer}, {atom, _, Name}, Arity}, Arguments, Context) when is_map_key({Tracer, Name, Arity}, ?TRACING) ->
-    {Before, [Pattern | Behind]} = lists:split(maps:get({Tracer, Name, Arity}, ?TRACING) - 1, Arguments),
-    left(Before, Context) ++ traced(Pattern, Context) ++ left(Behind, Context);
-arguments({{atom, _, Module}, {atom, _, memory}, 1}, [Argument], Context) when Module =:= erlang; Module =:= c ->
-    left(no_atom([Argument]), Context);
-arguments({{atom, _, Module}, {atom, _, Name}, Arity}, Arguments, #context{applying = Applying} = Context)
-  when is_map_key({Module, Name, Arity}, Applying) ->
-    {Before, [Applied | Behind]} = lists:split(maps:get({Module, Name, Arity}, Applying) - 1, Arguments),
-    left(Before, Context) ++ left(no_atom([Applied]), Context) ++ left(Behind, Context);
+arguments({{atom, _, Module}, {atom, _, Name}, Arity}, Arguments, #context{applying = Applying} = Context) ->
+    Function = {Module, Name, Arity},
+    case {?TRACING, ?NAMING, Applying} of
+        {#{Function := Position}, _, _} -> at(Position, Arguments, fun traced/2, Context);
+        {_, #{Function := Position}, _} -> at(Position, Arguments, fun name/2, Context);
+        {_, _, #{Function := Position}} -> at(Position, Arguments, fun(Applied, _) -> left(no_atom([Applied]), Context) end, Context);
+        _ when Module =/= undefined -> named(Arguments, fun(Position, Of) -> {call, {Module, Name, Arity, Position}, Of} end, Context);
+        _ -> named(Arguments, fun(_Position, Of) -> {function, Of} end, Context)
+    end;
 arguments(_Function, Arguments, Context) ->
-    named(Arguments, Context).
+    named(Arguments, fun(_Position, Name) -> {function, Name} end, Context).
+
+%% The argument at the position has places of its own kind.
+at(Position, Arguments, Places, Context) ->
+    {Before, [Argument | Behind]} = lists:split(Position - 1, Arguments),
+    left(Before, Context) ++ Places(Argument, Context) ++ left(Behind, Context).
 
 %% The place in a pattern of functions to trace.
 traced({tuple, _, [{atom, Anno, ets} | Rest]}, Context) -> [{Anno, traced} | left(Rest, Context)];
 traced(Form, Context) -> left(Form, Context).
 
-%% The places in a tuple or an argument list, which may hold a module, a function and its arguments in this order.
-named([{atom, Anno, ets}, {atom, _, Name} = Function, Arguments | Forms], Context) ->
+%% The places in a key or a message, where `ets' and a tuple that begins with it are just names.
+name({atom, _, ets}, _Context) -> [];
+name({tuple, _, [{atom, Anno, ets} | _]} = Tuple, Context) -> left(Tuple, Context) -- [{Anno, value}];
+name(Form, Context) -> left(Form, Context).
+
+%% The places in a tuple or an argument list, which may hold a module, a function and its arguments in this order. `Describe' gets the
+%% position of the module and the function.
+named(Forms, Describe, Context) -> named(Forms, 1, Describe, Context).
+
+named([{atom, Anno, ets}, {atom, _, Name} = Function, Arguments | Forms], Position, Describe, Context) ->
     case is_function_of_ets(Name, any) andalso lists:member(element(1, Arguments), [nil, cons, integer]) of
-        true -> [{Anno, {function, Name}} | named([Arguments | Forms], Context)];
-        false -> [{Anno, value} | named([Function, Arguments | Forms], Context)]
+        true -> [{Anno, Describe(Position, Name)} | named([Arguments | Forms], Position + 2, Describe, Context)];
+        false -> [{Anno, value} | named([Function, Arguments | Forms], Position + 1, Describe, Context)]
     end;
-named([Form | Forms], Context) -> left(Form, Context) ++ named(Forms, Context);
-named([], _Context) -> [].
+named([Form | Forms], Position, Describe, Context) -> left(Form, Context) ++ named(Forms, Position + 1, Describe, Context);
+named([], _Position, _Describe, _Context) -> [].

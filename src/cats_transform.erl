@@ -76,5 +76,12 @@ format_error(value) ->
     "ets is not replaced by cats where it is a value: a call with this module goes to ets";
 format_error(traced) ->
     "ets is not replaced by cats in what is traced: calls of cats are not seen";
+format_error(macro) ->
+    "ets is not replaced by cats in what this makes for its callers: code that uses it calls ets";
+format_error(protocol) ->
+    "Elixir consolidates this protocol from its own form: then its calls go to ets again";
 format_error({function, Name}) ->
-    lists:flatten(io_lib:format("ets is not replaced by cats in this module, function and arguments: ets:~tp is called", [Name])).
+    lists:flatten(io_lib:format("ets is not replaced by cats in this module, function and arguments: ets:~tp is called", [Name]));
+format_error({call, Call, Name}) ->
+    lists:flatten(io_lib:format("ets is not replaced by cats in this module, function and arguments: ets:~tp is called, unless the "
+                                "option {calls, [~0tp]} names this function", [Name, Call])).

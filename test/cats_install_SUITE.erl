@@ -352,22 +352,21 @@ start(_, _) ->
     cats:new(table, [named_table]),
     cats:insert(table, {key, code:get_mode()}),
     counter:new(),
+    own:new(),
     io:format(\"found ~p ~p~n\", [cats:select(table, cats:fun2ms(fun(Object) -> Object end)), lists:sort(cats:all())]),
     halt(0).
 "),
-    Dependency = filename:join(Project, "_checkouts/counter"),
-    ok = write(Dependency, "src/counter.app.src", "{application, counter, [{vsn, \"1\"}, {applications, [kernel, stdlib]}]}.\n"),
+    ok = write(Project, "src/own.erl", "-module(own).\n-export([new/0]).\nnew() -> ets:new(own, [named_table]).\n"),
+    %% It stands for the folsom of the recipe.
+    Dependency = filename:join(Project, "_checkouts/folsom"),
+    ok = write(Dependency, "src/folsom.app.src", "{application, folsom, [{vsn, \"1\"}, {applications, [kernel, stdlib]}]}.\n"),
     ok = write(Dependency, "src/counter.erl", "-module(counter).\n-export([new/0]).\nnew() -> ets:new(counters, [named_table]).\n"),
-    %% As docs/guide/coming-from-ets.md tells, but that checkouts have a directory of their own.
-    ok = write(Project, "rebar.config", "
-{deps, [cats, counter]}.
-{post_hooks, [{compile, \"erl -noinput -pa $REBAR_BUILD_DIR/checkouts/*/ebin -eval '\"
-    \"Lib = os:getenv(\\\"REBAR_BUILD_DIR\\\") ++ \\\"/checkouts\\\", \"
-    \"{ok, _, _} = cats_recompile:apps([counter], Lib, [report]), halt().'\"}]}.
-{relx, [{release, {demo, \"1\"}, [cats, counter, demo]}, {mode, prod}, {include_erts, false}]}.
-"),
+    %% Checkouts have a directory of their own.
+    Recipe = string:replace(recipe("coming-from-ets.md", "{deps, [cats, folsom]}"), "/lib", "/checkouts", all),
+    ok = write(Project, "rebar.config", [recipe("coming-from-ets.md", "{erl_opts, "), Recipe,
+               "{relx, [{release, {demo, \"1\"}, [cats, folsom, demo]}, {mode, prod}, {include_erts, false}]}.\n"]),
     ok = file:make_symlink(proplists:get_value(package, Config), filename:join(Project, "_checkouts/cats")),
-    release("rebar3", ["release"], "_build/default/rel/demo/bin/demo", "foreground", Config).
+    release("rebar3", [["release"]], "_build/default/rel/demo/bin/demo", "foreground", "[counters,own,table]", Config).
 
 mix(Config) ->
     Project = project("mix", Config),
@@ -377,37 +376,60 @@ defmodule Demo do
   def start(_, _) do
     :cats.new(:table, [:named_table])
     :cats.insert(:table, {:key, :code.get_mode()})
-    Counter.new()
+    {:ok, _} = Cachex.start()
+    49 = Cachex.Shape.area(7)
     :io.format(\"found ~p ~p~n\", [:cats.lookup(:table, :key), :lists.sort(:cats.all())])
     System.halt(0)
   end
 end
 "),
-    ok = write(Project, "counter/lib/counter.ex", "
-defmodule Counter do
-  def new, do: :ets.new(:counters, [:named_table])
+    %% These stand for the libraries of the recipe: the tables of Cachex are made by Eternal. The protocol is consolidated by each `mix compile'.
+    ok = write(Project, "eternal/lib/eternal.ex", "
+defmodule Eternal do
+  def start_link(name) do
+    {:ok, :proc_lib.spawn_link(fn -> Process.sleep(:ets.new(name, [:named_table, :public]) && :infinity) end)}
+  end
 end
 "),
-    ok = write(Project, "counter/mix.exs", "
-defmodule Counter.MixProject do
+    ok = write(Project, "cachex/lib/cachex.ex", "
+defmodule Cachex do
+  def start do
+    {:ok, owner} = Eternal.start_link(:counters)
+    Stream.repeatedly(fn -> :ets.whereis(:counters) end) |> Enum.find(&(&1 != :undefined))
+    true = :ets.insert(:counters, {1, 2})
+    {:ok, owner}
+  end
+end
+defprotocol Cachex.Shape do
+  def area(shape)
+end
+defimpl Cachex.Shape, for: Integer do
+  def area(n), do: n * n
+end
+"),
+    [ok = write(Project, Name ++ "/mix.exs", ["
+defmodule ", Module, ".MixProject do
   use Mix.Project
-  def project, do: [app: :counter, version: \"1.0.0\"]
+  def project, do: [app: :", Name, ", version: \"1.0.0\"", Dependencies, "]
 end
-"),
-    %% As docs/guide/elixir.md tells.
+"]) || {Name, Module, Dependencies} <- [{"eternal", "Eternal", ""}, {"cachex", "Cachex", ", deps: [{:eternal, path: \"../eternal\"}]"}]],
+    Recipe = string:replace(recipe("elixir.md", "def project do"), "version: ", "releases: [demo: [include_erts: false]], version: "),
     ok = write(Project, "mix.exs", ["
 defmodule Demo.MixProject do
   use Mix.Project
-  def project, do: [app: :demo, version: \"1.0.0\", deps: [{:cats, path: \"", proplists:get_value(package, Config), "\"},
-                                                          {:counter, path: \"counter\"}],
-                    releases: [demo: [include_erts: false]], aliases: [compile: [\"compile\", &recompile/1]]]
   def application, do: [mod: {Demo, []}]
-  defp recompile(_) do
-    {:ok, _, _} = :cats_recompile.apps([:counter], Path.join(Mix.Project.build_path(), \"lib\"), [:report])
-  end
+  defp deps, do: [{:cats, path: \"", proplists:get_value(package, Config), "\"}, {:cachex, path: \"cachex\"}, {:eternal, path: \"eternal\"}]
+", Recipe, "
 end
 "]),
-    release("mix", ["release", "--quiet"], "_build/prod/rel/demo/bin/demo", "start", Config).
+    release("mix", [["compile"], ["compile", "--force"], ["release", "--quiet"]], "_build/prod/rel/demo/bin/demo", "start", "[counters,table]",
+            Config).
+
+%% The block of a document of the guide that begins so.
+recipe(Document, Beginning) ->
+    {ok, Text} = file:read_file(filename:join([root(), "docs/guide", Document])),
+    {match, [Recipe]} = re:run(Text, ["(?m)^```[a-z]*\\n(\\Q", Beginning, "\\E.*?)^```"], [dotall, {capture, all_but_first, list}]),
+    Recipe.
 
 %% The package has the library of this build as an artifact.
 project(Name, Config) ->
@@ -421,7 +443,7 @@ write(Directory, Name, Text) ->
     file:write_file(File, Text).
 
 %% Makes a release of a project and starts it.
-release(Tool, Arguments, Script, Command, Config) ->
+release(Tool, Calls, Script, Command, Tables, Config) ->
     Project = filename:join(proplists:get_value(directory, Config), Tool),
     Environment = [{"CATS_URL", url(serve(Config))}, {"CATS_TARGET", ?TARGET}, {"MIX_ENV", "prod"}, {"RELEASE_DISTRIBUTION", "none"}],
     Tools = proplists:get_value(tools, Config),
@@ -432,9 +454,9 @@ release(Tool, Arguments, Script, Command, Config) ->
         false ->
             {skip, Tool ++ " is missing: `scripts/deps test` installs it"};
         {0, Architecture} ->
-            {0, _} = Run(filename:join(Tools, Tool), Arguments),
+            [{0, _} = Run(filename:join(Tools, Tool), Arguments) || Arguments <- Calls],
             {0, Output} = Run(filename:join(Project, Script), [Command]),
-            ?assertNotEqual(nomatch, string:find(Output, "found [{key,embedded}] [counters,table]"), Output);
+            ?assertNotEqual(nomatch, string:find(Output, "found [{key,embedded}] " ++ Tables), Output);
         {0, _} ->
             {skip, "the Erlang on the PATH is not for the processor of the library"}
     end.

@@ -173,16 +173,22 @@ warned(_Config) ->
      || Line <- ["f(T) -> {ets, insert, [T, {1}]}.",
                  "f() -> {ets, insert, 2}.",
                  "f(T) -> #{start => {ets, insert, [T, {1}]}}.",
-                 "f(T) -> my_apply(ets, insert, [T, {1}]).",
-                 "f(T, X) -> other:call(node(), ets, insert, [T | X]).",
+                 "f(P, T) -> P ! {ets, insert, [T, {1}]}.",
                  "f() -> {mine, ets, insert, []}."]],
+    %% The warning has what to write into the option `calls'.
+    [begin
+         [{2, {call, Call, insert} = What}] = warnings(Lines),
+         ?assertEqual(Expected, Call),
+         ?assertNotEqual(nomatch, string:find(cats_transform:format_error(What), lists:flatten(io_lib:format("{calls, [~0tp]}", [Call]))))
+     end || {Lines, Expected} <- [{["f(T) -> g(ets, insert, [T, {1}]).", "g(_, _, _) -> ok."], {transformed, g, 3, 1}},
+                                  {["f(T, X) -> other:call(node(), ets, insert, [T | X])."], {other, call, 4, 2}}]],
     [?assertEqual({Line, [{2, traced}]}, {Line, warnings([Line])})
      || Line <- ["f() -> dbg:tp(ets, insert, []).",
                  "f() -> dbg:tpl(ets, x).",
                  "f() -> dbg:tp({ets, insert, 2}, []).",
                  "f() -> erlang:trace_pattern({ets, '_', '_'}, true, [local]).",
                  "f(S) -> trace:function(S, {ets, insert, 2}, true, [])."]],
-    [?assert(io_lib:printable_unicode_list(cats_transform:format_error(What))) || What <- [value, traced, {function, insert}]],
+    [?assert(io_lib:printable_unicode_list(cats_transform:format_error(What))) || What <- [value, traced, macro, protocol, {function, insert}]],
     ok.
 
 functions(Line) -> string:lexemes(string:replace(Line, ". g", ".\ng"), "\n").
@@ -194,6 +200,11 @@ not_warned(_Config) ->
                   ["f(M, T) -> M:insert(T, {1})."],
                   ["f(M, F, A) -> apply(M, F, A)."],
                   ["f(M, F, A) -> apply(ets, F, A), apply(M, F, A)."],
+                  %% A message or a key.
+                  ["f(M, T) -> M:insert(T, {1}), self() ! ets, erlang:send(self(), {ets, 1}), gen_server:call(M, {ets, [T]})."],
+                  ["f(M, T) -> M:insert(T, {1}), maps:get(ets, T, maps:put(ets, T, #{ets => 1})), lists:keyfind(ets, 1, [{ets, T}])."],
+                  ["f(M, T) -> M:insert(T, {1}), put(ets, 1), get(ets), erlang:get(ets), proplists:get_value(ets, [{ets, 1}])."],
+                  ["f(M, T) -> M:insert(T, {1}), ets:insert(T, {ets, 1}), ets:lookup(T, ets), ets:update_counter(T, ets, 1)."],
                   %% No call can have it as its module.
                   ["f() -> {ets, ets, [ets]}."],
                   ["f() -> {ets, a_tag, [1]}."],

@@ -936,7 +936,7 @@ snapshot(Table) ->
 snapshot(Tables, Called) ->
     Begun = ?RESULT(cats_nif:snapshot(Tables), snapshot, snapshot, [Called]),
     Taken = case Begun of
-                {wait, Snapshots} -> finish_snapshots(Tables, Snapshots, Called);
+                {wait, Beginning} -> finish_snapshots(Tables, Beginning, Called);
                 _ -> Begun
             end,
     case Taken of
@@ -944,8 +944,8 @@ snapshot(Tables, Called) ->
         _ -> Taken
     end.
 
-finish_snapshots(Tables, Snapshots, Called) ->
-    ?RESULT(cats_nif:snapshot_finish(Tables, Snapshots), snapshot_finish, snapshot, [Called]).
+finish_snapshots(Tables, Beginning, Called) ->
+    ?RESULT(cats_nif:snapshot_finish(Tables, Beginning), snapshot_finish, snapshot, [Called]).
 
 %% @doc Returns the statistics of all tables. Tables that are deleted meanwhile are left out. Not in `ets'.
 -spec stats() -> #{table() => stats()}.

@@ -499,12 +499,12 @@ claim(_Table) -> not_loaded().
 
 %% Takes a snapshot of a list of tables. `again' means that the call is to be made again, and `wait' that
 %% {@link snapshot_finish/2} is to be called.
--spec snapshot([table()]) -> outcome([reference()] | again | {wait, [reference()]}).
+-spec snapshot([table()]) -> outcome([reference()] | again | {wait, Beginning :: reference()}).
 snapshot(_Tables) -> not_loaded().
 
 %% Finishes a snapshot that must wait. Fails with `busy' while it must.
--spec snapshot_finish([table()], [reference()]) -> outcome([reference()] | again).
-snapshot_finish(_Tables, _Snapshots) -> not_loaded().
+-spec snapshot_finish([table()], Beginning :: reference()) -> outcome([reference()] | again).
+snapshot_finish(_Tables, _Beginning) -> not_loaded().
 
 -spec setopts(table(), term()) -> outcome(true).
 setopts(_Table, _Options) -> not_loaded().

@@ -5,12 +5,13 @@
 -include_lib("stdlib/include/assert.hrl").
 -include("../src/cats_failure.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([dirty_calls_in_one_another/1, hostile_calls/1, costly_specifications/1, costly_changes/1, results_of_another_kind/1]).
--export([dirty_calls/1, hostile/2]).
+-export([dirty_calls_in_one_another/1, hostile_calls/1, forged_arguments/1, costly_specifications/1, costly_changes/1,
+         results_of_another_kind/1]).
+-export([dirty_calls/1, hostile/2, forged/0]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
-all() -> [dirty_calls_in_one_another, hostile_calls, costly_specifications, costly_changes, results_of_another_kind].
+all() -> [dirty_calls_in_one_another, hostile_calls, forged_arguments, costly_specifications, costly_changes, results_of_another_kind].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -204,6 +205,182 @@ nested(Depth, Wrap) ->
 
 one_of(List) ->
     lists:nth(rand:uniform(length(List)), List).
+
+%%------------------------------------------------------------------------------------------------------------
+%% Arguments that are right but for one part
+
+%% In each call of some that succeed, each part of each argument is replaced by each of many terms: tables of all kinds, dead ones, what
+%% other calls gave. No function panics.
+forged_arguments(_Config) ->
+    {Functions, Panics} = in_peer(forged, []),
+    ?assertEqual([], Panics),
+    %% None was forgotten.
+    ?assertEqual([], functions() -- Functions).
+
+forged() ->
+    {ok, _} = application:ensure_all_started(cats),
+    logger:set_primary_config(level, none),
+    Names = lists:usort([{Function, length(Arguments)} || {Function, Arguments} <- templates(environment())]),
+    Panics = [Panic || Name <- Names, Panic <- forge(Name)],
+    {Names, lists:ukeysort(1, Panics)}.
+
+%% The panics of one function, in an environment of its own, which the calls may spoil. The process is one of their own, too.
+forge({Function, Arity}) ->
+    cats_test_lib:in_process(
+      fun() ->
+              Environment = #{pool := Pool} = environment(),
+              Templates = [Arguments || {Name, Arguments} <- templates(Environment), Name =:= Function, length(Arguments) =:= Arity],
+              [Panic || Template <- Templates, Arguments <- [Template | [tuple_to_list(Forged) || Forged <- forgeries(Template, Pool)]],
+                        Panic <- panics(Function, Arguments)]
+      end).
+
+panics(Function, Arguments) ->
+    Called = try apply(cats_nif, Function, Arguments) of
+                 ?FAILED(dirty, _) -> cats_nif:dirty(Function, Arguments);
+                 Result -> Result
+             catch
+                 %% What this module does in Erlang.
+                 error:_ -> ok
+             end,
+    case Called of
+        ?FAILED({panic, Text}, _) -> [{{Function, Text}, io_lib:format("~0P", [Arguments, 50])}];
+        _ -> []
+    end.
+
+%% The lists in which one part of a list of arguments is another term.
+forgeries(Arguments, Pool) ->
+    Places = lists:seq(1, length(Arguments)),
+    [put_at([Place | Path], list_to_tuple(Arguments), Term) || Place <- Places, Path <- paths(lists:nth(Place, Arguments), 3), Term <- Pool].
+
+%% The ways to the parts of a term, down to some depth.
+paths(_Term, 0) ->
+    [[]];
+paths([Head | Tail], Depth) ->
+    [[]] ++ [[head | Path] || Path <- paths(Head, Depth - 1)] ++ [[tail | Path] || Path <- paths(Tail, Depth)];
+paths(Term, Depth) when is_tuple(Term) ->
+    [[]] ++ [[N | Path] || N <- lists:seq(1, min(6, tuple_size(Term))), Path <- paths(element(N, Term), Depth - 1)];
+paths(_Term, _Depth) ->
+    [[]].
+
+put_at([], _Old, New) -> New;
+put_at([head | Path], [Head | Tail], New) -> [put_at(Path, Head, New) | Tail];
+put_at([tail | Path], [Head | Tail], New) -> [Head | put_at(Path, Tail, New)];
+put_at([N | Path], Tuple, New) -> setelement(N, Tuple, put_at(Path, element(N, Tuple), New)).
+
+%% Tables, what calls gave, and terms of all types.
+environment() ->
+    Options = [[], [compressed], [{ttl, 100000}], [{idle, 100000}], [{limit, {objects, 100}}], [{limit, {bytes, 100000}}, {evict, none}],
+               [{stats, true}], [{snapshot_limit, 0}], [{ttl, 100000}, {notify, self()}]],
+    New = fun(Kind, Some) ->
+                  try [cats:new(forged, [Kind, public | Some])]
+                  catch error:badarg -> []
+                  end
+          end,
+    Empty = lists:append([New(Kind, Some) || Kind <- [set, ordered_set, bag, duplicate_bag], Some <- Options]),
+    Engines = lists:append([New(hd(Types), [{engine, Engine}]) || {Engine, Types, _, _, _} <- cats_nif:engines()]),
+    Filled = lists:append([New(Kind, Some) || Kind <- [set, ordered_set, bag, duplicate_bag], Some <- Options]) ++ Engines,
+    [true = cats:insert(Table, {N, N, [N]}) || Table <- Filled, N <- lists:seq(1, 50)],
+    Snapshots = lists:append([try [cats:snapshot(Table)] catch error:_ -> [] end || Table <- Filled ++ Empty]),
+    %% That of a table with a limit of no bytes for them dies.
+    [true = cats:insert(Table, {1, changed, [1]}) || Table <- Filled],
+    Dead = [begin T = cats:new(dead, [Kind, public]), true = cats:delete(T), T end || Kind <- [set, ordered_set]]
+        ++ [begin S = cats:snapshot(hd(Filled)), true = cats:delete(S), S end],
+    {_Owner, Private} = cats_test_lib:spawn_owner(fun() -> cats:new(private, [private]) end),
+    All = [{{'$1', '_', '_'}, [], ['$1']}],
+    Cursors = lists:append([loot(fun() -> cats_nif:select(Function, Table, All, 3) end)
+                            || Table <- lists:sublist(Filled, 3) ++ lists:sublist(Filled, 10, 3) ++ lists:sublist(Snapshots, 12),
+                               Function <- [select, select_reverse]]),
+    Scans = lists:append([loot(fun() -> cats_nif:scan(Table, []) end) || Table <- [hd(Filled) | lists:sublist(Snapshots, 2)]]),
+    Record = cats_nif:record(hd(Filled)),
+    Begun = loot(fun() -> cats_nif:snapshot([hd(Filled), lists:nth(10, Filled)]) end),
+    %% One that another environment has made goes on.
+    erlang:garbage_collect(),
+    Traces = [Trace || Trace <- [cats_nif:trace_start([created, call], 1000)], is_reference(Trace)],
+    Terms = [-1, 0, 1, 2, 3, 4, 51, 1 bsl 31, 1 bsl 32, (1 bsl 59) - 1, 1 bsl 59, -(1 bsl 59), (1 bsl 63), (1 bsl 64) - 1, 1 bsl 64,
+             -(1 bsl 100), 1.0, -0.0, 1.0e300, a, '', true, false, infinity, default, '_', '$1', '$$', '$end_of_table', no_cursor, select,
+             select_reverse, match_delete, select_count, select_replace, size, [], {}, <<>>, <<1:1>>, "text", [a | b], [1], {1}, {1, 2},
+             {1, 2, 3}, {2, 5}, {0, 1}, {a, b, c}, [{1, 2, 3}], [{1, 2}, {2, 3}], [[]], [{}], #{}, #{a => '$1'}, {4, 1 bsl 70},
+             {[1], true}, {[], false}, self(), make_ref(), fun(X) -> X end, fun erlang:now/0, ?FAILED(returned, x),
+             <<1:1, 0:1000>>, binary:copy(<<"x">>, 1000), All, [{'$1', [], [true]}], {reversed, [], [], [], []}],
+    Pool = Terms ++ Empty ++ Filled ++ Snapshots ++ Dead ++ [Private, Record] ++ Traces ++ Cursors ++ Scans ++ Begun,
+    #{pool => Pool, tables => [lists:nth(N, Filled) || N <- [1, 3, 6, 9, 10, 12, 20]] ++ [hd(Snapshots), lists:nth(3, Snapshots)],
+      cursors => Cursors, scans => Scans, references => [Record | Traces], begun => Begun}.
+
+%% The parts of what a call gives.
+loot(Call) ->
+    case Call() of
+        ?FAILED(_, _) -> [];
+        Tuple when is_tuple(Tuple) -> tuple_to_list(Tuple);
+        Other -> [Other]
+    end.
+
+%% Calls, of which most succeed.
+templates(#{tables := Tables, cursors := Cursors, scans := Scans, references := [Record | _] = References, begun := Begun}) ->
+    All = [{{'$1', '$2', '_'}, [{'>', '$2', 1}], ['$1']}],
+    Cursor = [C || C <- Cursors ++ Scans, cats_nif:is_cursor(C) =:= true],
+    Two = [hd(Tables), lists:nth(3, Tables)],
+    Calls =
+        [{Function, [Table]} || Function <- [delete, delete_all_objects, first, last, first_lookup, last_lookup, removed, claim, adaptations,
+                                             record, recorded, transaction_table], Table <- Tables]
+        ++ [{Function, [Table, 3]} || Function <- [delete, lookup, member, take, lookup_to_update, ttl, next, prev, next_lookup, prev_lookup,
+                                                   rank, nth, slot], Table <- Tables]
+        ++ [{Function, [Table, {3, 3, [3]}]} || Function <- [delete_object, insert, insert_new, remove, next_objects, prev_objects],
+                                                Table <- Tables]
+        ++ [{Function, [Table, [3, 4]]} || Function <- [lookup_many, take_many, delete_many], Table <- Tables]
+        ++ [{Function, [Table, 3, 2]} || Function <- [lookup_element, update_counter, add], Table <- Tables]
+        ++ [{Function, [Table, {3, 3, [3]}, 3]} || Function <- [next_numbered, prev_numbered], Table <- Tables],
+    Calls
+        ++ lists:append(
+             [[{insert, [T, [{3, 3, [3]}, {4, 4, [4]}]]},
+               {insert_many, [T, [{3, 3, [3]}, {4, 4, [4]}]]},
+               {lookup_element, [T, 3, 2, default]},
+               {lookup_elements, [T, 3, [1, 2]]},
+               {update_counter, [T, 3, [{2, 1}, {2, 1, 5, 0}]]},
+               {update_counter, [T, 3, {2, 1}, {3, 3, [3]}]},
+               {update_element, [T, 3, {2, 4}]},
+               {update_element, [T, 3, [{2, 4}, {3, [4]}]]},
+               {update_element, [T, 3, {2, 4}, {3, 3, [3]}]},
+               {lookup_to_update, [T, 60, {3, 3, [3]}]},
+               {insert_absent, [T, {60, 0}, {60, 1, 2}]},
+               {replace, [T, {3, 3, [3]}, {3, 4, [5]}]},
+               {add, [T, 3, [{2, 1.5}, {2, 2}]]},
+               {insert_lasting, [T, {3, 3, [3]}, 1000]},
+               {insert_lasting, [T, [{3, 3, [3]}], infinity]},
+               {fetched, [T, 3, 1000]},
+               {insert_fetched, [T, {60, 0}, {60, 1, 2}, 1000, 1000]},
+               {insert_fetched, [T, {60, 0}, {60, 1, 2}, default, 0]},
+               {count_fetch, [T, fetch_made]},
+               {touch, [T, 3, 1000]},
+               {count_between, [T, [3], {10}]},
+               {range_between, [T, [3], [20], false, 5]},
+               {safe_fixtable, [T, true]},
+               {rename, [T, other]},
+               {setopts, [T, [{heir, none}]]},
+               {setopts, [T, {heir, self(), data}]},
+               {info, [T, size]},
+               {scan, [T, []]},
+               {select, [select, T, All, 3]},
+               {select, [select_reverse, T, All, infinity]},
+               {select, [match_delete, T, {3, '_', '_'}, infinity]},
+               {select_at, [select, T, All, 3]},
+               {select_chunk, [T, hd(Cursor), 3]},
+               {snapshot, [[T]]},
+               {structure, [T, [], 1]},
+               {transaction_read, [[{T, 3, [{3, 3, [3]}]}, {T, [1], [3], false, []}], T, 4]},
+               {transaction_read, [[{T, 3, [{3, 3, [3]}]}], T, 4]},
+               {transaction_range, [[{T, 3, [{3, 3, [3]}]}], T, [3], [10], false, 3]},
+               {transaction_commit, [[{T, 3, [{3, 3, [3]}]}], [{T, 3, [{3, 5, 6}]}, {T, 4, []}]]}] || T <- Tables])
+        ++ [{select_on, [C, Result]} || C <- Cursor, Result <- [[], 0]]
+        ++ [{scan, [C, []]} || C <- Cursor]
+        ++ [{select_chunk, [hd(Tables), C, 0]} || C <- Cursor]
+        ++ [{is_cursor, [hd(Cursor)]}, {stop_recording, [Record]}, {whereis, [name]}, {all, []}, {garbage, []}, {memory, []}, {engines, []},
+            {settings, []}, {stop_clock, [false]}, {transaction_prefer, []}, {transaction_yield, []}, {trace_start, [[call], 100]},
+            {new, [forged, [set, {keypos, 1}, {ttl, 5}]]},
+            {new, [forged, [ordered_set, {limit, {bytes, 1000}}, {evict, sieve}, {notify, self(), [{batch, 3}]}]]},
+            {configure, [#{}]}, {dirty_call, [lookup, [hd(Tables), 3]]}, {dirty, [lookup, [hd(Tables), 3]]}]
+        ++ [{Function, [Reference]} || Function <- [trace_slots, trace_stop], Reference <- References]
+        ++ [{trace_events, [Reference, Slot]} || Reference <- References, Slot <- [0, 1, 5]]
+        ++ [{snapshot_finish, [Two, Some]} || Some <- [Begun | Begun]].
 
 %%------------------------------------------------------------------------------------------------------------
 %% Costly specifications

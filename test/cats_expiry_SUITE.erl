@@ -6,8 +6,8 @@
 -include_lib("common_test/include/ct.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([like_a_model/1, options/1, explanations/1, times/1, idle/1, walks/1, long_dead_stretch/1, updates_keep_the_time/1, snapshots/1,
-         transactions/1, fetch/1, in_place_of_a_kept_object/1, files/1, objects_of_all_kinds/1, replaced_contents/1, contents_not_taken/1, stale_items_go/1,
-         memory_of_expiry/1, a_million_at_once/1, readers_and_writers/1, a_stopped_vm/1]).
+         transactions/1, fetch/1, in_place_of_a_kept_object/1, files/1, objects_of_all_kinds/1, replaced_contents/1, contents_not_taken/1,
+         stale_items_go/1, memory_of_expiry/1, a_million_at_once/1, readers_and_writers/1, a_stopped_vm/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 

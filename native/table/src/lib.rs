@@ -35,7 +35,7 @@ pub use registry::reaper;
 pub use registry::{pid_number, wake, Fixation, Heir, Host, Position, Registry, Time, NOBODY};
 pub use snapshot::history::all_held_back;
 pub use snapshot::patience::set_patience;
-pub use snapshot::take::{begin as begin_snapshot, finish as finish_snapshot, is_of as is_snapshot_of, Begun};
+pub use snapshot::take::{begin as begin_snapshot, is_of as is_snapshot_of, Beginning, Begun};
 pub use table::counters::{Operation, OPERATIONS};
 pub use table::engines::{EngineName, EngineOption, Values};
 pub use table::options::{Access, Collect, Kind, OptionItem, Options, Refusal, Request, WriteConcurrency};

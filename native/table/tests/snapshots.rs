@@ -4,8 +4,8 @@ mod common;
 
 use cats_sync::epoch;
 use cats_table::{
-    begin_snapshot, finish_snapshot, is_snapshot_of, reaper, Addition, Begun, Cause, Failure, Handle, Kind, Object,
-    Objects, Reads, Registry, Table, Words, Writes,
+    begin_snapshot, is_snapshot_of, reaper, Addition, Beginning, Begun, Cause, Failure, Handle, Kind, Object, Objects,
+    Reads, Registry, Table, Words, Writes,
 };
 use cats_term::lease::Request;
 use common::*;
@@ -39,11 +39,20 @@ fn patiently<T>(mut call: impl FnMut() -> Result<T, Failure>) -> Result<T, Failu
     }
 }
 
-fn begin(tables: &[&Arc<Table>]) -> Result<Vec<Table>, Failure> {
+/// A snapshot that was begun.
+struct Taken {
+    beginning: Beginning,
+    tables: Vec<Arc<Table>>,
+}
+
+fn begin(tables: &[&Arc<Table>]) -> Result<Taken, Failure> {
     let guard = epoch::pin();
     let sources: Vec<Handle<'_>> = tables.iter().map(|table| table.by_identifier(&guard)).collect();
     match begin_snapshot(&guard, &sources)? {
-        Begun::Taken(snapshots) => Ok(snapshots),
+        Begun::Taken(beginning, tables) => Ok(Taken {
+            beginning,
+            tables: tables.into_iter().map(Arc::new).collect(),
+        }),
         Begun::Beside(other) => {
             drop(guard);
             other.finish()?;
@@ -62,22 +71,22 @@ fn held_size(snapshot: &Table) -> usize {
     snapshot.by_identifier(&guard).size()
 }
 
-fn finish(taken: &[Table]) -> Result<bool, Failure> {
-    finish_snapshot(&taken.iter().collect::<Vec<_>>())
+fn finish(taken: &Taken) -> Result<bool, Failure> {
+    taken.beginning.finish(&taken.tables)
 }
 
-fn is_of(taken: &[Table], tables: &[&Arc<Table>]) -> bool {
+fn is_of(taken: &Taken, tables: &[&Arc<Table>]) -> bool {
     let guard = epoch::pin();
-    let mut pairs = taken.iter().zip(tables);
+    let mut pairs = taken.tables.iter().zip(tables);
     pairs.all(|(snapshot, table)| is_snapshot_of(snapshot, table.by_identifier(&guard)))
 }
 
 /// Takes a snapshot of all tables, as the caller of the two steps does.
-fn snapshot(tables: &[&Arc<Table>]) -> Vec<Table> {
+fn snapshot(tables: &[&Arc<Table>]) -> Vec<Arc<Table>> {
     loop {
         let taken = patiently(|| begin(tables)).unwrap();
         if patiently(|| finish(&taken)).unwrap() && is_of(&taken, tables) {
-            return taken;
+            return taken.tables;
         }
     }
 }
@@ -182,7 +191,7 @@ fn a_writer_at_each_step() {
         insert(&table, 3, 3);
         assert_eq!(patiently(|| finish(&taken)), Ok(true));
         assert!(is_of(&taken, &[&table]));
-        let seen = || [1, 2, 3, 4, 12, 13, 14].map(|number| read(&taken[0], number));
+        let seen = || [1, 2, 3, 4, 12, 13, 14].map(|number| read(&taken.tables[0], number));
         let expected = [3, 3 | 1 << 32, 3, 1, 2, 3, NONE];
         assert_eq!(seen(), expected, "{kind:?}");
         // The first time something is kept, the second time it is found kept.
@@ -191,10 +200,12 @@ fn a_writer_at_each_step() {
             assert_eq!(seen(), expected, "{kind:?}");
         }
         let guard = epoch::pin();
-        assert_eq!(contents(taken[0].by_identifier(&guard)).len(), 6);
-        assert_eq!(taken[0].by_identifier(&guard).size(), 6);
-        // It is finished only once.
+        assert_eq!(contents(taken.tables[0].by_identifier(&guard)).len(), 6);
+        assert_eq!(taken.tables[0].by_identifier(&guard).size(), 6);
+        // Once more makes no difference.
+        drop(guard);
         assert_eq!(finish(&taken), Ok(true));
+        assert_eq!(held_size(&taken.tables[0]), 6);
     }
 }
 
@@ -252,7 +263,7 @@ fn waits_for_a_guard() {
         told.recv().unwrap();
         assert_eq!(patiently(|| finish(&taken)), Ok(true));
         insert(table, 1, 3);
-        assert_eq!(read(&taken[0], 1), 2);
+        assert_eq!(read(&taken.tables[0], 1), 2);
     });
 }
 
@@ -270,7 +281,7 @@ fn given_up() {
         insert(&one, 1, 3);
         assert_eq!(patiently(|| finish(&second)), Ok(true));
         insert(&one, 1, 4);
-        assert_eq!(read(&second[1], 1), 3);
+        assert_eq!(read(&second.tables[1], 1), 3);
         drop(second);
         (0..10).for_each(|_| reap(registry));
     }
@@ -290,7 +301,11 @@ fn finished_by_another_taker() {
         assert_eq!(finish(&first), Ok(true));
         assert!(is_of(&first, &[&one, &other]));
         assert_eq!(
-            [read(&first[0], 1), read(&first[1], 1), read(&second[0], 1)],
+            [
+                read(&first.tables[0], 1),
+                read(&first.tables[1], 1),
+                read(&second[0], 1)
+            ],
             [2, NONE, NONE]
         );
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use cats_sync::facade::spin_loop;
-use cats_table::{begin_snapshot, finish_snapshot, is_snapshot_of, Begun};
+use cats_table::{begin_snapshot, is_snapshot_of, Begun};
 
 /// Most tables whose snapshot a scheduler takes.
 const TABLES_LIMIT: usize = 200;
@@ -12,7 +12,19 @@ const TABLES_LIMIT: usize = 200;
 const ATTEMPTS: usize = 10;
 const SPINS: usize = 50;
 
-/// Takes a snapshot of a list of tables: `[Snapshot]`, or `again` if it must be called again. Returns `{wait, [Snapshot]}` if it must wait.
+/// A snapshot that must wait. Nobody has a reference to one of its tables before it is finished.
+pub struct Beginning {
+    rest: cats_table::Beginning,
+    tables: Vec<Owned<Table>>,
+}
+
+impl Value for Beginning {
+    const NAME: &'static CStr = c"beginning";
+}
+
+pub static BEGINNINGS: Kind<Beginning> = Kind::new();
+
+/// Takes a snapshot of a list of tables: `[Snapshot]`, or `again` if it must be called again. Returns `{wait, Beginning}` if it must wait.
 /// Then [`finish`] is to be called.
 pub fn snapshot(env: Env, &[tables]: &[Term; 1]) -> Result<Term, Failure> {
     let begun = {
@@ -31,51 +43,48 @@ pub fn snapshot(env: Env, &[tables]: &[Term; 1]) -> Result<Term, Failure> {
         }
         begin_snapshot(&guard, &sources)?
     };
-    let taken = match begun {
-        Begun::Taken(taken) => taken,
+    let (rest, taken) = match begun {
+        Begun::Taken(rest, taken) => (rest, taken),
         Begun::Beside(other) => {
             other.finish()?;
             return Ok(atoms::again());
         }
     };
-    let taken: Vec<Owned<Table>> = taken.into_iter().map(|table| TABLES.own(table)).collect();
-    let references: Vec<Term> = taken.iter().map(|table| table.reference(env)).collect();
-    let references = env.list(&references);
-    let snapshots: Vec<&Table> = taken.iter().map(|table| &**table).collect();
+    let beginning = Beginning {
+        rest,
+        tables: taken.into_iter().map(|table| TABLES.own(table)).collect(),
+    };
     for _ in 0..ATTEMPTS {
-        match finish_snapshot(&snapshots) {
-            Err(cats_table::Failure::Busy) => (0..SPINS).for_each(|_| spin_loop()),
-            finished => return result(env, finished?, tables, references, &snapshots),
+        match beginning.finish(env, tables) {
+            Err(Failure::Busy) => (0..SPINS).for_each(|_| spin_loop()),
+            finished => return finished,
         }
     }
-    Ok(env.tuple(&[atoms::wait(), references]))
+    Ok(env.tuple(&[atoms::wait(), BEGINNINGS.make(env, beginning)]))
 }
 
-/// Finishes a snapshot. Raises `busy` while it must wait. Otherwise returns as [`snapshot`].
-pub fn finish(env: Env, &[tables, references]: &[Term; 2]) -> Result<Term, Failure> {
-    let mut snapshots = Vec::new();
-    let mut rest = references;
-    while let Some((table, tail)) = env.cell(rest) {
-        let table = TABLES.get(env, table).filter(|table| table.is_snapshot());
-        snapshots.push(table.ok_or_else(bad)?);
-        rest = tail;
-    }
-    result(env, finish_snapshot(&snapshots)?, tables, references, &snapshots)
+/// Finishes a snapshot of these tables. Fails with `busy` while it must wait. Otherwise returns as [`snapshot`].
+pub fn finish(env: Env, &[tables, beginning]: &[Term; 2]) -> Result<Term, Failure> {
+    let beginning = BEGINNINGS.get(env, beginning).ok_or_else(bad)?;
+    beginning.finish(env, tables)
 }
 
-/// The snapshots, if they are `finished` and all tables still have the contents that they are of. Otherwise `again`.
-fn result(env: Env, finished: bool, tables: Term, references: Term, snapshots: &[&Table]) -> Result<Term, Failure> {
-    if !finished {
-        return Ok(atoms::again());
-    }
-    let guard = pin();
-    let mut rest = tables;
-    for snapshot in snapshots {
-        let (table, tail) = env.cell(rest).ok_or_else(bad)?;
-        if !is_snapshot_of(snapshot, find(env, &guard, table, READ)?) {
+impl Beginning {
+    /// The snapshots, if they are finished and all tables still have the contents that they are of. Otherwise `again`.
+    fn finish(&self, env: Env, tables: Term) -> Result<Term, Failure> {
+        if !self.rest.finish(&self.tables)? {
             return Ok(atoms::again());
         }
-        rest = tail;
+        let guard = pin();
+        let mut rest = tables;
+        for snapshot in &self.tables {
+            let (table, tail) = env.cell(rest).ok_or_else(bad)?;
+            if !is_snapshot_of(snapshot, find(env, &guard, table, READ)?) {
+                return Ok(atoms::again());
+            }
+            rest = tail;
+        }
+        let references: Vec<Term> = self.tables.iter().map(|table| table.reference(env)).collect();
+        Ok(env.list(&references))
     }
-    Ok(references)
 }

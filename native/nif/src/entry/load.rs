@@ -8,6 +8,7 @@
 
 use crate::calls::contention::RECORDINGS;
 use crate::calls::select::CURSORS;
+use crate::calls::snapshot::BEGINNINGS;
 use crate::calls::tracing::TRACES;
 use crate::calls::{self, TABLES};
 use crate::entry::dirty;
@@ -142,6 +143,7 @@ fn open_kinds(env: Env) -> Result<(), Refusal> {
     let cursors = CURSORS.open(env).ok_or(Refusal::NoResourceType)?;
     let recordings = RECORDINGS.open(env).ok_or(Refusal::NoResourceType)?;
     let traces = TRACES.open(env).ok_or(Refusal::NoResourceType)?;
+    let beginnings = BEGINNINGS.open(env).ok_or(Refusal::NoResourceType)?;
     #[cfg(feature = "selftest")]
     {
         use crate::entry::selftest::KEPT;
@@ -153,6 +155,7 @@ fn open_kinds(env: Env) -> Result<(), Refusal> {
     CURSORS.commit(cursors);
     RECORDINGS.commit(recordings);
     TRACES.commit(traces);
+    BEGINNINGS.commit(beginnings);
     Ok(())
 }
 

@@ -12,14 +12,15 @@ use super::Snapshot;
 use crate::failure::{Cause, Failure};
 use crate::table::{Handle, Table};
 use cats_sync::epoch::Guard;
+use std::ops::Deref;
 use std::ptr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A snapshot that was begun, or could not begin yet.
 pub enum Begun {
-    /// A table for each of the tables. They must not be used before [`finish`] has returned true. If they are dropped, the snapshot is given
-    /// up.
-    Taken(Vec<Table>),
+    /// A table for each of the tables. They must not be used before [`Beginning::finish`] has returned true. If they are dropped, the
+    /// snapshot is given up.
+    Taken(Beginning, Vec<Table>),
     /// Another snapshot of one of the tables begins.
     Beside(Other),
 }
@@ -28,7 +29,7 @@ pub enum Begun {
 pub struct Other(Arc<Instant>);
 
 impl Other {
-    /// Finishes it in the place of its taker. Fails with [`Failure::Busy`] as [`finish`] does. The caller has no guard.
+    /// Finishes it in the place of its taker. Fails with [`Failure::Busy`] as [`Beginning::finish`] does. The caller has no guard.
     pub fn finish(&self) -> Result<(), Failure> {
         Ok(self.0.close().map(|_| ())?)
     }
@@ -69,27 +70,34 @@ pub fn begin(guard: &Guard, sources: &[Handle<'_>]) -> Result<Begun, Failure> {
     }
     let taken = snapshots.iter().filter_map(Table::snapshot);
     instant.begin(taken.map(|snapshot: &Snapshot| &snapshot.node));
-    Ok(Begun::Taken(snapshots))
-}
-
-/// Finishes the snapshot that [`begin`] has begun. Fails with [`Failure::Busy`] while somebody still writes as if there were none. Returns
-/// false if it was given up. The caller has no guard.
-pub fn finish(snapshots: &[&Table]) -> Result<bool, Failure> {
-    let Some(instant) = snapshots.first().map(|table| instant_of(table)) else {
-        return Ok(true);
+    let beginning = Beginning {
+        instant,
+        sized: OnceLock::new(),
     };
-    let finished = instant.close()?;
-    if finished {
-        for table in snapshots {
-            table.set_snapshot_size();
-        }
-    }
-    Ok(finished)
+    Ok(Begun::Taken(beginning, snapshots))
 }
 
-fn instant_of(table: &Table) -> Arc<Instant> {
-    let snapshot = table.snapshot().expect("a table that `begin` has made");
-    snapshot.node.instant().clone()
+/// What is left to do for a snapshot that was begun.
+pub struct Beginning {
+    instant: Arc<Instant>,
+    /// Whether the snapshots know their sizes.
+    sized: OnceLock<()>,
+}
+
+impl Beginning {
+    /// Finishes the snapshot, which is these tables. Fails with [`Failure::Busy`] while somebody still writes as if there were none.
+    /// Returns false if it was given up. The caller has no guard. More than one call makes no difference.
+    pub fn finish(&self, snapshots: &[impl Deref<Target = Table>]) -> Result<bool, Failure> {
+        if snapshots.is_empty() {
+            return Ok(true);
+        }
+        let finished = self.instant.close()?;
+        if finished {
+            self.sized
+                .get_or_init(|| snapshots.iter().for_each(|snapshot| snapshot.set_snapshot_size()));
+        }
+        Ok(finished)
+    }
 }
 
 /// Whether a snapshot that is finished is one of the present contents of a table. Otherwise the table was emptied, and perhaps before the

@@ -1369,6 +1369,7 @@ foldl_from(Object, Acc0, Number, Function, Tid) ->
         ?FAILED(_, _) -> foldl_behind(Object, Function, Acc, Tid);
         Next when is_tuple(Next) -> foldl_from(Next, Acc, Number + 1, Function, Tid);
         [Found | Next] when is_integer(Found) -> foldl_from(Next, Acc, Found, Function, Tid);
+        [[_ | _] = Objects] -> foldl_through(Objects, Function, Acc, Tid);
         [_ | _] = Objects -> foldl_over(Objects, Function, Acc, Tid);
         '$end_of_table' -> Acc
     end.
@@ -1378,8 +1379,13 @@ foldl_behind(Object, Function, Acc, Tid) ->
     case Next of
         '$end_of_table' -> Acc;
         _ when is_tuple(Next) -> foldl_from(Next, Acc, 0, Function, Tid);
+        [[_ | _] = Objects] -> foldl_through(Objects, Function, Acc, Tid);
         _ -> foldl_over(Next, Function, Acc, Tid)
     end.
+
+%% The next objects of a snapshot, of one key or more.
+foldl_through([Object], Function, Acc, Tid) -> foldl_behind(Object, Function, Function(Object, Acc), Tid);
+foldl_through([Object | Objects], Function, Acc, Tid) -> foldl_through(Objects, Function, Function(Object, Acc), Tid).
 
 %% @doc Like {@link foldl/3}, but visits an `ordered_set' from its last key to its first.
 -spec foldr(fun((Object :: tuple(), AccIn) -> AccOut), Acc0, table()) -> Acc1 when
@@ -1405,6 +1411,7 @@ foldr_from(Object, Acc0, Number, Function, Tid) ->
         ?FAILED(_, _) -> foldr_behind(Object, Function, Acc, Tid);
         Next when is_tuple(Next) -> foldr_from(Next, Acc, Number + 1, Function, Tid);
         [Found | Next] when is_integer(Found) -> foldr_from(Next, Acc, Found, Function, Tid);
+        [[_ | _] = Objects] -> foldr_through(Objects, Function, Acc, Tid);
         [_ | _] = Objects -> foldr_over(Objects, Function, Acc, Tid);
         '$end_of_table' -> Acc
     end.
@@ -1414,8 +1421,12 @@ foldr_behind(Object, Function, Acc, Tid) ->
     case Next of
         '$end_of_table' -> Acc;
         _ when is_tuple(Next) -> foldr_from(Next, Acc, 0, Function, Tid);
+        [[_ | _] = Objects] -> foldr_through(Objects, Function, Acc, Tid);
         _ -> foldr_over(Next, Function, Acc, Tid)
     end.
+
+foldr_through([Object], Function, Acc, Tid) -> foldr_behind(Object, Function, Function(Object, Acc), Tid);
+foldr_through([Object | Objects], Function, Acc, Tid) -> foldr_through(Objects, Function, Function(Object, Acc), Tid).
 
 %% The identifier of a named table. With it, a later call cannot reach another table with the same name. Anything
 %% else is returned unchanged, and fails in the call that uses it.

@@ -448,21 +448,21 @@ next_lookup(_Table, _Key) -> not_loaded().
 prev_lookup(_Table, _Key) -> not_loaded().
 
 %% @doc The objects of the key after that of an object, which need not be in the table any more: a tuple if the table's keys have
-%% one each.
--spec next_objects(table(), tuple()) -> outcome(tuple() | [tuple()] | '$end_of_table').
+%% one each. In a snapshot: those of some keys, in a list in a list.
+-spec next_objects(table(), tuple()) -> outcome(tuple() | [tuple()] | [[tuple()]] | '$end_of_table').
 next_objects(_Table, _Object) -> not_loaded().
 
--spec prev_objects(table(), tuple()) -> outcome(tuple() | [tuple()] | '$end_of_table').
+-spec prev_objects(table(), tuple()) -> outcome(tuple() | [tuple()] | [[tuple()]] | '$end_of_table').
 prev_objects(_Table, _Object) -> not_loaded().
 
 %% @doc As {@link next_objects/2}, from the place with a number, which is that of the object. What it comes to has the next number, or,
 %% where the way had to be searched, the one that comes with it.
 -spec next_numbered(table(), tuple(), non_neg_integer()) ->
-          outcome(tuple() | nonempty_improper_list(pos_integer(), tuple()) | [tuple()] | '$end_of_table').
+          outcome(tuple() | nonempty_improper_list(pos_integer(), tuple()) | [tuple()] | [[tuple()]] | '$end_of_table').
 next_numbered(_Table, _Object, _Number) -> not_loaded().
 
 -spec prev_numbered(table(), tuple(), non_neg_integer()) ->
-          outcome(tuple() | nonempty_improper_list(pos_integer(), tuple()) | [tuple()] | '$end_of_table').
+          outcome(tuple() | nonempty_improper_list(pos_integer(), tuple()) | [tuple()] | [[tuple()]] | '$end_of_table').
 prev_numbered(_Table, _Object, _Number) -> not_loaded().
 
 -spec rank(table(), Key :: term()) -> outcome(non_neg_integer()).

@@ -6,7 +6,7 @@
 -include_lib("stdlib/include/qlc.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, init_per_testcase/2, end_per_testcase/2]).
 -export([a_taker_that_does_not_run/1, takers_of_all_priorities/1, released_ones_are_merged/1, memory_of_all/1,
-         calls_after_growth/1, dropped_ones_give_memory_back/1]).
+         calls_after_growth/1, dropped_ones_give_memory_back/1, folds_read_many/1, numbers_are_kept/1]).
 -export([refusals/1, description/1, sequential_model/1, long_walks/1, source_goes/1, collected/1, deleted/1, limit/1, large_entries/1,
          taker_dies/1, bank/1, mirrored/1, counters/1, exact_size/1, emptied_meanwhile/1, waits_for_writers/1, not_mixed/1]).
 
@@ -17,7 +17,7 @@ all() ->
     [memory_of_all, refusals, description, sequential_model, long_walks, source_goes, collected, deleted, limit, large_entries,
      taker_dies, bank, mirrored, counters, exact_size, emptied_meanwhile, waits_for_writers, not_mixed, a_taker_that_does_not_run,
      takers_of_all_priorities, released_ones_are_merged, calls_after_growth,
-     dropped_ones_give_memory_back].
+     dropped_ones_give_memory_back, folds_read_many, numbers_are_kept].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -402,6 +402,63 @@ long_statistics(Snapshot, Objects) ->
          ?assertEqual([element(I, Objects) || I <- lists:seq(N + 1, Last)],
                       cats:range(Snapshot, Key, element(1, element(Last, Objects)), infinity))
      end || N <- [0 || Size > 0] ++ [rand:uniform(Size) - 1 || Size > 0, _ <- lists:seq(1, 20)]].
+
+%% A fold over a snapshot calls the library once for many objects. Large objects come in smaller numbers.
+folds_read_many(_Config) ->
+    [begin
+         Table = cats:new(table, [Type, public | Options]),
+         [cats:insert(Table, {Key, Value}) || Key <- lists:seq(1, 4000)],
+         Snapshot = cats:snapshot(Table),
+         [cats:insert(Table, {Key, new}) || Key <- lists:seq(1, 4000, 2)],
+         [begin
+              {Calls, Objects} = counted([next_objects, prev_objects, next_numbered, prev_numbered],
+                                         fun() -> cats:Fold(fun(Object, All) -> [Object | All] end, [], Snapshot) end),
+              ?assertEqual([{Key, Value} || Key <- lists:seq(1, 4000)], lists:sort(Objects)),
+              Keys = [Key || {Key, _} <- lists:reverse(Objects)],
+              {First, Next} = case Fold of foldl -> {first, next}; foldr -> {last, prev} end,
+              ?assertEqual(walk(cats, Snapshot, First, Next), Keys),
+              ?assert(Calls < Most, {Type, Fold, Calls})
+          end || Fold <- [foldl, foldr]]
+     end || Type <- [set, ordered_set, bag],
+            {Value, Options, Most} <- [{old, [], 400}, {lists:seq(1, 100), [], 800}, {lists:duplicate(1000, 0), [compressed], 4000}]].
+
+%% The first search passes all objects before the one that it looks for, on a dirty scheduler. Later ones know the numbers of some keys.
+numbers_are_kept(_Config) ->
+    Size = 60000,
+    Table = cats:new(table, [ordered_set, public]),
+    true = cats:insert(Table, [{Key, old} || Key <- lists:seq(1, Size)]),
+    Snapshot = cats:snapshot(Table),
+    [cats:delete(Table, Key) || Key <- lists:seq(1, Size, 2)],
+    true = cats:insert(Table, [{Key + 0.5, new} || Key <- lists:seq(1, Size, 3)]),
+    Numbers = [0, Size - 1 | [rand:uniform(Size) - 1 || _ <- lists:seq(1, 50)]],
+    {Calls, _} = counted([dirty], fun() -> [numbers(Snapshot, Size, N) || N <- Numbers] end),
+    ?assert(Calls < 10, Calls),
+    ?assert(cats:info(Snapshot, memory) > 0),
+    %% Bounds that nobody has passed are counted by the objects between them.
+    Other = cats:snapshot(Table),
+    Range = #{from => 50000, below => 50100},
+    ?assertEqual({0, cats:count(Table, Range)}, counted([dirty], fun() -> cats:count(Other, Range) end)).
+
+numbers(Snapshot, Size, N) ->
+    Object = {N + 1, old},
+    ?assertEqual([[Object], Object, Object, N, N, Size - N - 1, min(Size - N, 100)],
+                 [cats:slot(Snapshot, N), cats:nth(Snapshot, N), cats:nth(Snapshot, N - Size), cats:rank(Snapshot, N + 1),
+                  cats:count(Snapshot, #{below => N + 1}), cats:count(Snapshot, #{above => N + 1}),
+                  cats:count(Snapshot, #{from => N + 1, below => N + 101})]),
+    ?assertEqual('$end_of_table', cats:slot(Snapshot, Size)),
+    ?assertEqual(N + 1, cats:rank(Snapshot, N + 1.5)).
+
+%% How often some native functions are called, and the result.
+counted(Names, Function) ->
+    Calls = [Call || {Name, _} = Call <- cats_nif:module_info(exports), lists:member(Name, Names)],
+    [1 = erlang:trace_pattern({cats_nif, Name, Arity}, true, [local, call_count]) || {Name, Arity} <- Calls],
+    try Function() of
+        Result ->
+            Counts = [erlang:trace_info({cats_nif, Name, Arity}, call_count) || {Name, Arity} <- Calls],
+            {lists:sum([Count || {call_count, Count} <- Counts]), Result}
+    after
+        [erlang:trace_pattern({cats_nif, Name, Arity}, false, [local, call_count]) || {Name, Arity} <- Calls]
+    end.
 
 %%------------------------------------------------------------------------------------------------------------
 %% How long snapshots and what they need live

@@ -136,7 +136,7 @@ fn step_objects(env: Env, table: Term, object: Term, direction: Direction) -> Re
     })
 }
 
-/// Makes a term of the objects of the key after or before the key of an object.
+/// Makes a term of the objects of the key after or before the key of an object. In a snapshot it is `[Objects]`, with those of many keys.
 #[inline(never)]
 fn step_by_key(
     env: Env,
@@ -148,7 +148,18 @@ fn step_by_key(
     let key = env
         .tuple_elements(object)
         .and_then(|elements| elements.get(handle.table().key()));
-    step_to(env, handle, Some(*key.ok_or_else(bad)?), direction, make)
+    let key = *key.ok_or_else(bad)?;
+    if !handle.table().is_snapshot() {
+        return step_to(env, handle, Some(key), direction, make);
+    }
+    with_probe(env, handle.table(), key, |from| {
+        let patient = patient(handle.table());
+        let found = handle.objects_behind(from, direction, patient, |words| words <= RUN_WORDS)?;
+        match found[..] {
+            [] => Ok(atoms::end_of_table()),
+            _ => Ok(env.cons(tuples(env, &found)?, Term(NIL))),
+        }
+    })
 }
 
 pub fn next_numbered(env: Env, &[table, object, number]: &[Term; 3]) -> Result<Term, Failure> {
@@ -186,8 +197,14 @@ fn step_anew(env: Env, handle: Handle<'_>, object: Term, direction: Direction) -
     })
 }
 
+/// The words of objects of a snapshot that a step of a fold returns at most, if they are those of several keys.
+const RUN_WORDS: usize = 4096;
+
 /// Passing an object takes about as long as copying so many words.
 const PASSED_WORDS: usize = 8;
+
+/// The objects that a call for a slot of an ordered snapshot passes on average.
+const PASSED: usize = 64;
 
 pub fn slot(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {
     let guard = pin();
@@ -196,8 +213,8 @@ pub fn slot(env: Env, &[table, number]: &[Term; 2]) -> Result<Term, Failure> {
     let number = number.ok_or_else(bad)?;
     let objects = handle.slot(number, on_dirty_scheduler())?;
     if handle.table().is_snapshot() {
-        // An ordered one passes all objects before this one.
-        account(env, number.min(handle.size()) * PASSED_WORDS);
+        // An ordered one passes the objects from the nearest mark on.
+        account(env, number.min(PASSED) * PASSED_WORDS);
     }
     match objects {
         Some(objects) => tuples(env, &objects),

@@ -34,6 +34,9 @@ const MIN_SLOTS: usize = 256;
 /// The number of trails that each thread keeps.
 const TRAIL_COUNT: usize = 4;
 
+/// The number of keys of a snapshot that a fold reads at once.
+const RUN: usize = 128;
+
 /// The number of a place without a number.
 const UNNUMBERED: u64 = 0;
 
@@ -288,12 +291,39 @@ impl<'g> Handle<'g> {
         Ok(result)
     }
 
+    /// The objects of the key after (or before) this one of a snapshot, and of those that follow: of a step of a fold, in its order. There may
+    /// be many, as nothing changes before the fold comes to them. They are those of one key, or as many as `fits` accepts by their number of
+    /// words.
+    pub fn objects_behind(
+        self,
+        probe: &Probe<'_>,
+        direction: Direction,
+        patient: bool,
+        fits: impl Fn(usize) -> bool,
+    ) -> Result<Vec<ObjectRef<'g>>, Failure> {
+        let snapshot = self.store().snapshot().ok_or(Cause::None)?;
+        let from = (probe.erase(), direction == Direction::Down);
+        let mut found = Err(Failure::Big);
+        // If so many are too much work, perhaps one is not.
+        for limit in [RUN, 1] {
+            let mut expansion = Expansion::new(patient);
+            let expand = &mut |entry, out: &mut Vec<_>| self.expand(entry, &mut expansion, out);
+            let objects = snapshot.objects_behind(self.guard, from, limit, &fits, expand)?;
+            found = expansion.finish().map(|()| objects);
+            if found.is_ok() {
+                break;
+            }
+        }
+        found
+    }
+
     /// `slot/2`: the objects of a bucket, or in an ordered table of the entry with this number. `None` for the number just after the last
     /// one. Fails for numbers beyond that. Fails with [`Failure::Big`] if there are too many objects, unless the caller is `patient`.
     pub fn slot(self, number: usize, patient: bool) -> Result<Option<Vec<ObjectRef<'g>>>, Failure> {
         let store = self.store();
         let ordered = self.table.kind() == Kind::OrderedSet;
-        if ordered && !patient && number.min(store.size()) > SLOTS_LIMIT {
+        // A snapshot has a limit of its own.
+        if ordered && !patient && number.min(store.size()) > SLOTS_LIMIT && store.snapshot().is_none() {
             return Err(Failure::Big);
         }
         let mut expansion = Expansion::new(patient);

@@ -33,7 +33,7 @@ pub struct Gathered<'g> {
 }
 
 impl<'g> Gathered<'g> {
-    fn nothing() -> Self {
+    pub fn nothing() -> Self {
         Self {
             entries: Vec::new(),
             objects: Vec::new(),
@@ -47,7 +47,7 @@ impl<'g> Gathered<'g> {
     }
 }
 
-/// The entries that are collected of a store at once, of which it is not known yet how many are needed.
+/// The most entries that are collected of a store at once, of which it is not known yet how many are needed.
 const STEP: usize = 64;
 
 /// The position after all others.
@@ -123,13 +123,12 @@ impl Snapshot {
             let (copies, mut at) = (copies?, *position);
             found.clear();
             while bound(at) < end && found.len() < limit {
-                copies.scan_entries(
-                    guard,
-                    &mut at,
-                    STEP,
-                    &mut found,
-                    &mut |entry, found: &mut Vec<Entry>| found.push(entry),
-                )?;
+                copies.scan_entries(guard, &mut at, limit.min(STEP), &mut found, &mut |entry,
+                                                                                        found: &mut Vec<
+                    Entry,
+                >| {
+                    found.push(entry)
+                })?;
             }
             end = end.min(bound(at));
             kept.extend(found.iter().filter_map(|entry| seen(*entry, self.key(), 0..0)));

@@ -19,6 +19,7 @@ use crate::registry::exclusive::Exclusive;
 use crate::registry::reaper::{Expected, Garbage};
 use crate::registry::retire_store;
 use crate::snapshot::instant::{Entry as Entered, Inside, Instant};
+use crate::snapshot::marks::Marks;
 use crate::snapshot::patience;
 use crate::snapshot::settled::Settled;
 use crate::table::engines::EngineName;
@@ -71,6 +72,8 @@ pub struct Node {
     size: AtomicUsize,
     /// The instant as a time of leases.
     time: AtomicU64,
+    /// Of an ordered table.
+    marks: Marks,
     pub(super) newer: AtomicPtr<Node>,
     pub(super) older: AtomicPtr<Node>,
     /// Whether it is in the chain. Changed by the holder of [`CHAINS`].
@@ -177,6 +180,7 @@ pub fn attach(guard: &Guard, live: &Store, form: Form, instant: &Arc<Instant>) -
         bytes: AtomicUsize::new(0),
         size: AtomicUsize::new(0),
         time: AtomicU64::new(0),
+        marks: Marks::default(),
         newer: AtomicPtr::new(null_mut()),
         older: AtomicPtr::new(null_mut()),
         linked: AtomicBool::new(false),
@@ -306,6 +310,10 @@ impl Node {
         self.size.load(Ordering::Relaxed)
     }
 
+    pub fn marks(&self) -> &Marks {
+        &self.marks
+    }
+
     /// What was kept. `None` if nobody needs it any more.
     pub fn copies<'g>(&self, _guard: &'g Guard) -> Option<&'g Store> {
         // SAFETY: the copies are retired through the epoch.
@@ -360,6 +368,7 @@ impl Node {
     pub fn release(self: Arc<Self>) {
         self.instant.cancel();
         if !self.released.swap(true, Ordering::AcqRel) {
+            self.marks.clear();
             sweep_later(self);
         }
     }
@@ -449,7 +458,7 @@ impl Node {
 
     /// The bytes of the node and of what it has kept.
     fn own_bytes(&self, guard: &Guard) -> usize {
-        size_of::<Self>() + self.settled.bytes() + self.copies(guard).map_or(0, Store::all_bytes)
+        size_of::<Self>() + self.settled.bytes() + self.marks.bytes() + self.copies(guard).map_or(0, Store::all_bytes)
     }
 
     /// The bytes of the copies, and of the structures that tell of them.

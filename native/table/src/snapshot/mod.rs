@@ -7,7 +7,7 @@
 //! | `settled` | the keys of which a node needs nothing more |
 //! | `merge` | nodes of which nobody reads the snapshot go into older ones |
 //! | `gather` | the entries of a part of a snapshot |
-//! | `order` | order statistics |
+//! | `order`, `marks` | order statistics |
 //! | `take` | taking a snapshot |
 //! | `patience` | how a writer says that it needs a dirty scheduler |
 //!
@@ -16,6 +16,7 @@
 mod gather;
 pub(crate) mod history;
 mod instant;
+mod marks;
 pub(crate) mod merge;
 mod order;
 pub(crate) mod patience;
@@ -31,8 +32,9 @@ use cats_engine::{place_of, Detached, Entry, Locked, Range, Step};
 use cats_sync::epoch::Guard;
 use cats_sync::facade::{fence, AtomicU32, Ordering};
 use cats_sync::Busy;
-use gather::{walk_order, Gathered, END};
+use gather::{walk_order, Gathered, Seen, END};
 use history::Node;
+use marks::Marks;
 use std::sync::Arc;
 
 /// The entries that a scheduler looks at to find one that is not hidden.
@@ -76,6 +78,15 @@ impl Snapshot {
 
     fn key(&self) -> usize {
         self.node.form().key
+    }
+
+    fn marks(&self) -> &Marks {
+        self.node.marks()
+    }
+
+    /// The number of objects, if none of those that were there at the instant had expired.
+    fn exact_size(&self) -> Option<usize> {
+        (!self.node.form().leased).then(|| self.node.size())
     }
 
     /// To be called when the instant is past. Returns the number of objects.
@@ -124,44 +135,103 @@ impl Snapshot {
         Ok(None)
     }
 
-    /// The first entry behind a key of an unordered table in the order of walks.
-    fn next_in_walk(&self, guard: &Guard, after: Option<&Probe<'_>>, look: Look<'_>) -> Result<(), Busy> {
+    /// The first entries behind a key, in the order of walks. In an unordered table they are those of about `limit` places, and both
+    /// directions are the same.
+    fn entries_behind<'g>(
+        &self,
+        guard: &'g Guard,
+        after: Option<&Probe<'static>>,
+        down: bool,
+        limit: usize,
+        expand: Expand<'_, 'g>,
+    ) -> Result<Gathered<'g>, Busy> {
+        match self.is_ordered() {
+            true => self.entries_in_order(guard, after, down, limit, expand),
+            false => self.entries_in_walk(guard, after, limit, expand),
+        }
+    }
+
+    fn entries_in_walk<'g>(
+        &self,
+        guard: &'g Guard,
+        after: Option<&Probe<'static>>,
+        mut limit: usize,
+        expand: Expand<'_, 'g>,
+    ) -> Result<Gathered<'g>, Busy> {
         let mut position = after.map_or(0, |probe| place_of(probe.word()));
-        let (mut limit, mut passed) = (FIRST, 0);
+        let mut passed = 0;
         while position != END {
-            let gathered = self.gather(guard, &mut position, limit, &mut |_, _| ())?;
-            let entries = gathered.entries.iter().map(|seen| (seen.entry.key, seen.key));
-            let behind = entries
-                .filter(|entry| after.is_none_or(|probe| walk_order((probe.word(), probe.term()), *entry).is_lt()));
-            if let Some((word, key)) = behind.min_by(|a, b| walk_order(*a, *b)) {
-                return self.read(guard, Probe::of_entry(key, word).erase(), look);
+            let mut gathered = self.gather(guard, &mut position, limit, expand)?;
+            let place = |seen: &Seen<'g>| (seen.entry.key, seen.key);
+            let after = after.map(|probe| (probe.word(), probe.term()));
+            gathered
+                .entries
+                .retain(|seen| after.is_none_or(|after| walk_order(after, place(seen)).is_lt()));
+            if !gathered.entries.is_empty() {
+                gathered.entries.sort_by(|a, b| walk_order(place(a), place(b)));
+                return Ok(gathered);
             }
             (limit, passed) = pass(limit, passed + gathered.looked_at)?;
         }
-        look(None);
-        Ok(())
+        Ok(Gathered::nothing())
     }
 
-    /// The first entry of an ordered table from a key on.
-    fn next_in_order(
+    fn entries_in_order<'g>(
         &self,
-        guard: &Guard,
-        from: Option<&Probe<'static>>,
+        guard: &'g Guard,
+        after: Option<&Probe<'static>>,
         down: bool,
-        look: Look<'_>,
-    ) -> Result<(), Busy> {
-        let mut first = None;
+        limit: usize,
+        expand: Expand<'_, 'g>,
+    ) -> Result<Gathered<'g>, Busy> {
+        let mut first = Gathered::nothing();
         let range = Range {
-            from: from.map(|probe| (probe, false)),
+            from: after.map(|probe| (probe, false)),
             to: None,
             down,
         };
-        self.each_part(guard, range, FIRST, PASSED, &mut |_, _| (), |gathered| {
-            first = gathered.entries.first().map(|seen| seen.entry);
-            first.is_none()
+        self.each_part(guard, range, limit, PASSED, expand, |gathered| {
+            std::mem::swap(&mut first, gathered);
+            first.entries.is_empty()
         })?;
-        // The entry does not change.
-        look(first);
+        Ok(first)
+    }
+
+    /// Appends the objects of keys behind this one, in the order of walks: of one key, or of about `limit` as long as `fits` accepts their
+    /// number of words.
+    pub fn objects_behind<'g>(
+        &self,
+        guard: &'g Guard,
+        (after, down): (&Probe<'static>, bool),
+        limit: usize,
+        fits: impl Fn(usize) -> bool,
+        expand: Expand<'_, 'g>,
+    ) -> Result<Vec<ObjectRef<'g>>, Busy> {
+        let gathered = self.entries_behind(guard, Some(after), down, limit, expand)?;
+        let (mut objects, mut words) = (Vec::new(), 0);
+        for seen in &gathered.entries {
+            let more = gathered.objects_of(seen);
+            words += more.iter().map(|object| object.words() + 2).sum::<usize>();
+            if !objects.is_empty() && !fits(words) {
+                break;
+            }
+            match down {
+                false => objects.extend_from_slice(more),
+                true => objects.extend(more.iter().rev()),
+            }
+        }
+        Ok(objects)
+    }
+
+    /// [`next`](Other::next), or with `down` [`previous`](Other::previous).
+    fn step(&self, guard: &Guard, after: Option<&Probe<'static>>, down: bool, look: Look<'_>) -> Result<(), Busy> {
+        let gathered = self.entries_behind(guard, after, down, FIRST, &mut |_, _| ())?;
+        match gathered.entries.first() {
+            // What was gathered of an ordered table does not change.
+            first if self.is_ordered() => look(first.map(|seen| seen.entry)),
+            Some(first) => return self.read(guard, Probe::of_entry(first.key, first.entry.key).erase(), look),
+            None => look(None),
+        }
         Ok(())
     }
 
@@ -174,22 +244,22 @@ impl Snapshot {
         limit: usize,
         most: usize,
         expand: Expand<'_, 'g>,
-        mut show: impl FnMut(&Gathered<'g>) -> bool,
+        mut show: impl FnMut(&mut Gathered<'g>) -> bool,
     ) -> Result<bool, Busy> {
         let (mut limit, mut passed) = (limit, 0);
         let mut last = None;
         loop {
             let probe = last.map(Probe::ordered);
             let from = probe.as_ref().map(|probe| (probe.erase(), false)).or(range.from);
-            let (gathered, end) = self.gather_range(guard, Range { from, ..range }, limit, expand)?;
-            if !show(&gathered) {
+            let (mut gathered, end) = self.gather_range(guard, Range { from, ..range }, limit, expand)?;
+            passed += gathered.looked_at;
+            if !show(&mut gathered) {
                 return Ok(end.is_some());
             }
             if end.is_none() {
                 return Ok(false);
             }
             last = end;
-            passed += gathered.looked_at;
             limit = (4 * limit).min(MANY.max(limit));
             if passed > most && !patience::is_patient() {
                 return Err(patience::too_long());
@@ -236,17 +306,11 @@ impl Other for Snapshot {
     }
 
     fn next(&self, guard: &Guard, after: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
-        match self.is_ordered() {
-            true => self.next_in_order(guard, after, false, look),
-            false => self.next_in_walk(guard, after, look),
-        }
+        self.step(guard, after, false, look)
     }
 
     fn previous(&self, guard: &Guard, before: Option<&Probe<'static>>, look: Look<'_>) -> Result<(), Busy> {
-        match self.is_ordered() {
-            true => self.next_in_order(guard, before, true, look),
-            false => self.next_in_walk(guard, before, look),
-        }
+        self.step(guard, before, true, look)
     }
 
     fn range<'g>(

@@ -43,6 +43,11 @@
 %% of these.
 -type tag() :: atom() | {atom(), index | retainer, term()}.
 
+%% The first version of Mnesia that saves a table of a backend when that becomes `disc_copies', and what to say of others.
+-define(SAVES, [4, 23, 3]).
+-define(LOST, "Mnesia before 4.23.3 loses the contents at its next start, and older ones run on ~0p: change the table to disc_only_copies "
+        "first, and then to disc_copies").
+
 %% The bytes that a message to a loading node has, as in Mnesia.
 -define(TRANSFERRED, 64000).
 
@@ -84,8 +89,18 @@ add_aliases(_Aliases) -> ok.
 remove_aliases(_Aliases) -> ok.
 
 %% @private
--spec check_definition(atom(), atom(), [node()], [{atom(), term()}]) -> ok.
-check_definition(_Alias, _Table, _Nodes, _Properties) -> ok.
+-spec check_definition(atom(), atom(), [node()], [{atom(), term()}]) -> ok | {error, {combine_error, string()}}.
+check_definition(Alias, Table, _Nodes, Properties) ->
+    Before = try mnesia:table_info(Table, Alias) catch exit:_ -> [] end,
+    case [Node || Node <- proplists:get_value(disc_copies, Properties, []), lists:member(Node, Before), loses_contents(Node)] of
+        [] -> ok;
+        Losing -> {error, {combine_error, lists:flatten(io_lib:format(?LOST, [Losing]))}}
+    end.
+
+%% Whether the Mnesia of a node leaves a table of a backend without a file when it becomes `disc_copies'.
+loses_contents(Node) ->
+    {ok, Version} = erpc:call(Node, application, get_key, [mnesia, vsn]),
+    [list_to_integer(Number) || Number <- string:lexemes(Version, ".")] < ?SAVES.
 
 %% @private
 -spec semantics(atom(), atom()) -> ram_copies | [set | ordered_set | bag | ordered] | undefined.

@@ -4,12 +4,12 @@
 -include_lib("stdlib/include/assert.hrl").
 -include_lib("stdlib/include/qlc.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([recompiled/1, tables_in_ets/1, cats_copies/1, options/1, owner/1, index_reads/1]).
--export([exercise/2, stores/0, option_results/0, owner_results/0, index_read_results/0]).
+-export([recompiled/1, tables_in_ets/1, cats_copies/1, options/1, owner/1, index_reads/1, changed_to_disc/1]).
+-export([exercise/2, stores/0, option_results/0, owner_results/0, index_read_results/0, disc_results/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
-all() -> [recompiled, tables_in_ets, cats_copies, options, owner, index_reads].
+all() -> [recompiled, tables_in_ets, cats_copies, options, owner, index_reads, changed_to_disc].
 
 init_per_suite(Config) ->
     Out = filename:join(proplists:get_value(priv_dir, Config), "recompiled"),
@@ -98,6 +98,38 @@ owner_results() ->
     ok = mnesia:start(),
     {atomic, ok} = mnesia:add_backend_type(cats_copies, cats_mnesia),
     {Before, After, mnesia:create_table(a, [{cats_copies, [node()]}]), mnesia:dirty_all_keys(a)}.
+
+%% What a table has after it was changed to disc_copies and Mnesia has started again. An old Mnesia would lose it, so the change is refused.
+changed_to_disc(Config) ->
+    Directory = filename:join(proplists:get_value(priv_dir, Config), changed_to_disc),
+    {Changed, Sizes} = in_node(stock, disc_results, [Directory], Config),
+    _ = application:load(mnesia),
+    {ok, Mnesia} = application:get_key(mnesia, vsn),
+    case [list_to_integer(Number) || Number <- string:lexemes(Mnesia, ".")] of
+        Version when Version < [4, 23, 3] ->
+            ?assertMatch({aborted, {{combine_error, _}, at_once, {{ext, cats_copies, cats_mnesia}, []}}}, Changed),
+            ?assertEqual([{at_once, 0}, {twice, 10}], Sizes);
+        _ ->
+            ?assertEqual({{atomic, ok}, [{at_once, 10}, {twice, 10}]}, {Changed, Sizes})
+    end.
+
+disc_results(Directory) ->
+    ok = application:set_env(mnesia, dir, Directory),
+    ok = mnesia:create_schema([node()]),
+    ok = mnesia:start(),
+    {atomic, ok} = mnesia:add_backend_type(cats_copies, cats_mnesia),
+    Tables = [at_once, twice],
+    [begin
+         {atomic, ok} = mnesia:create_table(Table, [{cats_copies, [node()]}]),
+         [ok = mnesia:dirty_write({Table, Key, value}) || Key <- lists:seq(1, 10)]
+     end || Table <- Tables],
+    Changed = mnesia:change_table_copy_type(at_once, node(), disc_copies),
+    [{atomic, ok} = mnesia:change_table_copy_type(twice, node(), Storage) || Storage <- [disc_only_copies, disc_copies]],
+    [?assertEqual(10, mnesia:table_info(Table, size)) || Table <- Tables],
+    stopped = mnesia:stop(),
+    ok = mnesia:start(),
+    ok = mnesia:wait_for_tables(Tables, 10000),
+    {Changed, [{Table, mnesia:table_info(Table, size)} || Table <- Tables]}.
 
 %% In a transaction, an index meets each record once and as it is now, in tables and indices of all types.
 index_reads(Config) ->

@@ -12,7 +12,7 @@
          rename_moves_the_name/1, many_names/1,
          fixing_process_dies/1, fixed_many_times/1]).
 -export([kept/1, kept_rights/1, kept_for_a_restarted_worker/1, one_claim_wins/1, claims_and_deletions/1,
-         claims_and_deaths/1, claims_and_names/1, claim_refused/1]).
+         claims_and_deaths/1, claims_and_names/1, claim_refused/1, restarted_system/1]).
 
 -define(T, (cats_test_lib:tables())).
 
@@ -26,7 +26,7 @@ all() ->
      access_rights, protection_changes, names, rename_moves_the_name, many_names,
      fixing_process_dies, fixed_many_times,
      kept, kept_rights, kept_for_a_restarted_worker, one_claim_wins, claims_and_deletions, claims_and_deaths,
-     claims_and_names, claim_refused].
+     claims_and_names, claim_refused, restarted_system].
 
 init_per_suite(Config) -> cats_test_lib:start(Config).
 
@@ -590,3 +590,25 @@ fixed_many_times(_Config) ->
     true = ?T:safe_fixtable(Table, false),
     false = ?T:info(Table, fixed),
     true = ?T:delete(Table).
+
+%% After a restart of the system within the VM, kept tables are there, as docs/guide/beyond-ets.md tells. Others are not. The environment of the
+%% VM tells which time it is: the arguments are evaluated again.
+restarted_system(_Config) ->
+    Source = "
+        New = fun(Options) -> spawn_monitor(fun() -> cats:insert(cats:new(t, Options), {1, 2}), receive never -> ok end end) end,
+        Kept = fun() -> [Table || Table <- cats:all(), cats:info(Table, owner) =:= undefined] end,
+        case os:getenv(\"RESTARTED\") of
+            false ->
+                [New(Options) || Options <- [[], [public, {heir, keep}], [private, {heir, keep}]]],
+                (fun Wait() -> length([T || T <- cats:all(), cats:info(T, size) =:= 1]) =:= 3 orelse Wait() end)(),
+                os:putenv(\"RESTARTED\", \"yes\"),
+                init:restart();
+            _ ->
+                2 = length(cats:all()),
+                (fun Wait() -> length(Kept()) =:= 2 orelse Wait() end)(),
+                [true = cats:claim(Table) andalso cats:delete(Table) || Table <- Kept()],
+                io:format(\"~p\", [cats:all()]),
+                halt()
+        end.",
+    ?assertEqual({0, "[]"}, cats_test_lib:run(filename:join(code:root_dir(), "bin/erl"),
+                                              ["-noinput", "-pa", filename:dirname(code:which(cats)), "-eval", Source])).

@@ -2,13 +2,14 @@
 -module(cats_limit_SUITE).
 -include_lib("stdlib/include/assert.hrl").
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1]).
--export([options/1, refusals/1, every_writer/1, refusing/1, used_ones_stay/1, killed_writers/1, binaries/1, too_large/1, snapshots/1,
-         emptied/1, ordered/1, expiring/1]).
+-export([options/1, refusals/1, every_writer/1, refusing/1, growing/1, larger_than_the_limit/1, without_need_of_room/1,
+         used_ones_stay/1, killed_writers/1, binaries/1, too_large/1, snapshots/1, emptied/1, ordered/1, expiring/1]).
 
 suite() -> [{timetrap, {minutes, 5}}].
 
 all() ->
-    [options, refusals, every_writer, refusing, used_ones_stay, killed_writers, binaries, too_large, snapshots, emptied, ordered, expiring].
+    [options, refusals, every_writer, refusing, growing, larger_than_the_limit, without_need_of_room, used_ones_stay, killed_writers,
+     binaries, too_large, snapshots, emptied, ordered, expiring].
 
 init_per_suite(Config) ->
     {ok, _} = application:ensure_all_started(cats),
@@ -94,6 +95,122 @@ refusing(_Config) ->
          true = cats:insert(Table, {4, 4}),
          ?assertEqual([{2, 2}, {3, three}, {4, 4}], lists:sort(cats:tab2list(Table)))
      end || Type <- [set, ordered_set]].
+
+%% What makes the object of a key larger.
+growers() ->
+    Large = binary:copy(<<1>>, 2000),
+    Bits = 1 bsl 8000,
+    [{insert, fun(Table, Key) -> cats:insert(Table, {Key, Large, 0}) end},
+     {insert_list, fun(Table, Key) -> cats:insert(Table, [{Key, Large, 0}, {{new, Key}, 0, 0}]) end},
+     {insert_many, fun(Table, Key) -> cats:insert_many(Table, [{Key, Large, 0}]) end},
+     {update_element, fun(Table, Key) -> cats:update_element(Table, Key, {2, Large}) end},
+     {update_elements, fun(Table, Key) -> cats:update_element(Table, Key, [{2, Large}, {3, 1.5}]) end},
+     {update_element_default, fun(Table, Key) -> cats:update_element(Table, {new, Key}, {2, Large}, {x, y, z}) end},
+     {update_counter, fun(Table, Key) -> cats:update_counter(Table, Key, {3, Bits}) end},
+     {update_counter_default, fun(Table, Key) -> cats:update_counter(Table, {new, Key}, {3, Bits}, {x, y, 0}) end},
+     {add, fun(Table, Key) -> cats:add(Table, Key, {3, Bits}) end},
+     {update, fun(Table, Key) -> cats:update(Table, Key, fun({K, _, N}) -> {K, Large, N} end) end},
+     {replace, fun(Table, Key) ->
+                       [Old] = cats:lookup(Table, Key),
+                       cats:replace(Table, Old, {Key, Large, 0})
+               end},
+     {select_replace, fun(Table, Key) -> cats:select_replace(Table, [{{Key, '_', '_'}, [], [{{Key, {const, Large}, 0}}]}]) end},
+     {transaction, fun(Table, Key) -> transaction(fun() -> cats_transaction:insert(Table, {Key, Large, 0}) end) end}].
+
+%% A transaction whose failure is raised.
+transaction(Body) ->
+    case cats_transaction:run(Body) of
+        {aborted, {system_limit, _}} -> error(system_limit);
+        {atomic, Result} -> Result
+    end.
+
+%% Each function that makes objects larger holds a limit of bytes. Where nothing is evicted, it fails and loses nothing.
+growing(_Config) ->
+    Limit = 200_000,
+    [begin
+         Table = cats:new(t, [Type, {limit, {bytes, Limit}}, {evict, Policy}]),
+         true = cats:insert(Table, [{N, <<0>>, 0} || N <- lists:seq(1, 200)]),
+         Failed = [begin
+                       Before = cats:lookup(Table, Key),
+                       Failed = try Grow(Table, Key), false
+                                catch
+                                    error:system_limit when Policy =:= none ->
+                                        ?assertEqual({Name, Before}, {Name, cats:lookup(Table, Key)}),
+                                        true;
+                                    %% The object was evicted.
+                                    error:_ when Policy =/= none, Before =:= [] -> false
+                                end,
+                       Used = used(Table),
+                       ?assert(Used =< Limit, {Name, Policy, Used}),
+                       Failed
+                   end || Key <- lists:seq(1, 200)],
+         %% It did come to the limit.
+         case Policy of
+             none ->
+                 ?assert(lists:member(true, Failed), Name),
+                 ?assert(cats:info(Table, size) >= 200, Name);
+             _ -> ?assertMatch({Name, #{evicted := N}} when N > 0, {Name, cats:stats(Table)})
+         end,
+         ?assertEqual(cats:info(Table, size), length(cats:tab2list(Table))),
+         ?assert(used(Table) > Limit div 2, Name),
+         %% Nothing is owed.
+         true = cats:delete_all_objects(Table),
+         true = cats:insert(Table, {1, binary:copy(<<1>>, Limit div 2)}),
+         cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES], {Name, Grow} <- growers()].
+
+%% What a limit of bytes counts: large binaries too, once for each object.
+used(Table) ->
+    8 * cats:info(Table, memory) + lists:sum([Size || {_, Size, _} <- cats:info(Table, binary)]).
+
+%% What is larger than the limit is refused, and nothing is evicted for it.
+larger_than_the_limit(_Config) ->
+    Large = binary:copy(<<1>>, 300_000),
+    Half = binary:copy(<<1>>, 150_000),
+    Calls = [fun(Table) -> cats:insert(Table, {1, Large}) end,
+             fun(Table) -> cats:insert(Table, [{1, Half}, {2, Half}]) end,
+             fun(Table) -> cats:insert_new(Table, {new, Large}) end,
+             fun(Table) -> cats:update_element(Table, 1, {2, Large}) end,
+             fun(Table) -> cats:update_element(Table, new, {2, Large}, {x, 0}) end,
+             fun(Table) -> cats:update_counter(Table, 1, 1 bsl 2_000_000) end,
+             fun(Table) -> cats:update(Table, 1, fun({1, _}) -> {1, Large} end) end,
+             fun(Table) -> cats:replace(Table, {1, 0}, {1, Large}) end,
+             fun(Table) -> cats:select_replace(Table, [{{1, '_'}, [], [{{1, {const, Large}}}]}]) end,
+             fun(Table) -> transaction(fun() -> cats_transaction:insert(Table, {1, Large}) end) end,
+             fun(Table) -> transaction(fun() -> [cats_transaction:insert(Table, {N, Half}) || N <- [1, 2]] end) end],
+    [begin
+         Table = cats:new(t, [Type, {limit, {bytes, 200_000}}, {evict, Policy}]),
+         Objects = [{N, 0} || N <- lists:seq(1, 50)],
+         true = cats:insert(Table, Objects),
+         [begin
+              ?assertError(system_limit, Call(Table)),
+              ?assertEqual(Objects, lists:sort(cats:tab2list(Table)))
+          end || Call <- Calls],
+         cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES]].
+
+%% In a full table, what puts nothing needs no room, and evicts nothing.
+without_need_of_room(_Config) ->
+    Large = binary:copy(<<1>>, 3000),
+    [begin
+         Table = cats:new(t, [Type, {limit, {bytes, 100_000}}, {evict, Policy}]),
+         true = cats:insert(Table, [{N, 0} || N <- lists:seq(1, 50)]),
+         Rest = [{{fill, N}, binary:copy(<<2>>, 1000)} || N <- lists:seq(1, 200)],
+         _ = lists:takewhile(fun(Object) ->
+                                     8 * cats:info(Table, memory) < 98_000
+                                         andalso try cats:insert(Table, Object) catch error:system_limit -> false end
+                             end, Rest),
+         Size = cats:info(Table, size),
+         [{Key, Value} | _] = [Object || Object = {{fill, _}, _} <- cats:tab2list(Table)],
+         ?assertEqual(false, cats:insert_new(Table, {Key, Large})),
+         ?assertEqual(false, cats:replace(Table, {Key, 1}, {Key, Large})),
+         ?assertEqual(false, cats:update_element(Table, none, {2, Large})),
+         ?assertError(badarg, cats:update_element(Table, Key, {1, Large})),
+         ?assertError(badarg, cats:update_counter(Table, Key, 1 bsl 30000)),
+         ?assertEqual([{Key, Value}], cats:lookup(Table, Key)),
+         ?assertEqual(Size, cats:info(Table, size)),
+         cats:delete(Table)
+     end || Type <- [set, ordered_set], Policy <- [none | ?POLICIES]].
 
 %% Objects that are read or written again and again stay when many others pass by.
 used_ones_stay(_Config) ->

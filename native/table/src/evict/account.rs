@@ -4,6 +4,7 @@
 //! What it removes fills the purse. The account is written only where a call adds more than it removes, or less.
 
 use cats_sync::facade::{AtomicI64, Ordering};
+use std::mem;
 
 pub use cats_engine::config::{Limit, Unit};
 
@@ -97,6 +98,12 @@ impl Purse<'_> {
     #[inline]
     pub fn pay(&mut self, amount: i64) {
         self.has -= amount;
+    }
+
+    /// Gets what another purse of the same account has.
+    #[inline]
+    pub fn take_over(&mut self, other: &mut Self) {
+        self.has += mem::take(&mut other.has);
     }
 
     /// Whether the call owes something.

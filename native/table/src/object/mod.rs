@@ -22,7 +22,7 @@ use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
 /// The body of `{Key}`.
-pub const SINGLE: u64 = 1;
+pub(crate) const SINGLE: u64 = 1;
 /// The low bits of a body that is the address of a group.
 pub const GROUP: u64 = 2;
 const TAG: u64 = 3;

@@ -239,7 +239,13 @@ impl Handle<'_> {
         }
         let probe = incoming.probe;
         let body = incoming.body();
-        let old = store.update_adding(self.guard, &probe, body, |old| self.put_if_named(store, old, &incoming))?;
+        let old = store.update_adding(
+            self.guard,
+            &probe,
+            body,
+            |_| true,
+            |old| self.put_if_named(store, old, &incoming),
+        )?;
         self.retire_outcome(old)
     }
 
@@ -338,16 +344,22 @@ impl Handle<'_> {
     pub(crate) fn insert_new_incoming(self, incoming: &Incoming) -> Result<bool, Failure> {
         let store = self.store();
         let probe = incoming.probe;
-        store.update_adding(self.guard, &probe, incoming.body(), |old| {
-            if let Err(failure) = self.still_named() {
-                return (Step::Keep, Err(failure));
-            }
-            if old.is_some() {
-                return (Step::Keep, Ok(false));
-            }
-            let (step, result) = self.put(None, incoming, |objects, bytes| store.count(objects, bytes));
-            (step, result.map(|_| true))
-        })?
+        store.update_adding(
+            self.guard,
+            &probe,
+            incoming.body(),
+            |old| old.is_none(),
+            |old| {
+                if let Err(failure) = self.still_named() {
+                    return (Step::Keep, Err(failure));
+                }
+                if old.is_some() {
+                    return (Step::Keep, Ok(false));
+                }
+                let (step, result) = self.put(None, incoming, |objects, bytes| store.count(objects, bytes));
+                (step, result.map(|_| true))
+            },
+        )?
     }
 
     /// `insert/2` and `insert_new/2` of a list, atomically and in isolation. With `new`, returns false and does nothing if one of the keys

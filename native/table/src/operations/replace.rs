@@ -131,7 +131,8 @@ impl Handle<'_> {
             }
             _ => (Step::Keep, OTHER),
         };
-        let old = store.update_adding(self.guard, &incoming.probe(), incoming.body(), change)?;
+        let puts = |old: Option<Entry>| old.is_some_and(&is_old);
+        let old = store.update_adding(self.guard, &incoming.probe(), incoming.body(), puts, change)?;
         match old {
             OTHER => Ok(false),
             RENAMED => Err(Cause::Id.into()),

@@ -4,7 +4,7 @@
 use crate::failure::Failure;
 use crate::object::group::{retire_entry, Filter, Group};
 use crate::object::schema::{exact_order, OwnedKey, Probe};
-use crate::object::{block_body, body_bytes, is_group, words_to_read, ObjectRef};
+use crate::object::{block_body, is_group, words_to_read, ObjectRef};
 use crate::operations::lookup::{Objects, GROUP_LIMIT, SIGNATURES_LIMIT};
 use crate::operations::traverse::{Direction, Expansion};
 use crate::table::options::Kind;
@@ -380,7 +380,7 @@ impl<'g> Handle<'g> {
     ) -> Result<usize, Failure> {
         let store = self.store();
         let mut new = |object: &ObjectRef<'_>| new(object).map(|block| block_body(block, self.table.layout()));
-        let (replaced, old) = store.update(self.guard, probe, |old| {
+        let (replaced, old) = store.update_making(self.guard, probe, false, |old| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
@@ -407,12 +407,7 @@ impl<'g> Handle<'g> {
                 // SAFETY: as above.
                 false => match new(&unsafe { key.object(old.body) }) {
                     None => (Step::Keep, Ok((0, None))),
-                    Some(body) => {
-                        self.uncount(store, old);
-                        // SAFETY: the object is new.
-                        store.count(1, unsafe { body_bytes(body) } as i64);
-                        (Step::Put(Entry { key: old.key, body }), Ok((1, Some(old))))
-                    }
+                    Some(body) => (Step::Put(Entry { key: old.key, body }), Ok((1, Some(old)))),
                 },
             }
         })??;

@@ -4,11 +4,10 @@ use crate::failure::{Cause, Failure};
 use crate::object::group::retire_entry;
 use crate::object::schema::Probe;
 use crate::object::{
-    block_body, body_bytes, change_each_in_place, change_in_place, changed, element_word, more_bytes, rebuilt,
-    retire_body, set_in_place, stored_words, Layout, Object, ObjectRef, COPY_LIMIT, SINGLE,
+    block_body, change_each_in_place, change_in_place, changed, element_word, more_bytes, rebuilt, retire_body,
+    set_in_place, stored_words, Layout, Object, ObjectRef, COPY_LIMIT,
 };
 use crate::operations::number::Number;
-use crate::table::store::Store;
 use crate::table::Handle;
 use cats_engine::{Entry, Step};
 use cats_sync::epoch::Guard;
@@ -278,7 +277,14 @@ impl Handle<'_> {
                 self.guard,
                 probe,
                 #[inline(always)]
-                move |old| self.change_entry(old, index, change),
+                move |old| {
+                    let (step, done) = self.change_entry(old, index, change);
+                    if let (Step::Put(new), Some(old)) = (step, old) {
+                        // SAFETY: the place is locked, and nobody else knows the new object yet.
+                        self.store().count(0, unsafe { more_bytes(new.body, old.body) });
+                    }
+                    (step, done)
+                },
             )?,
             false => self.change_in_any(probe, index, change)?,
         };
@@ -303,9 +309,9 @@ impl Handle<'_> {
         index: usize,
         change: impl Fn(u64) -> Option<u64> + Copy,
     ) -> Result<u64, Failure> {
-        Ok(self
-            .store()
-            .update(self.guard, probe, move |old| self.change_entry(old, index, change))?)
+        Ok(self.store().update_making(self.guard, probe, false, move |old| {
+            self.change_entry(old, index, change)
+        })?)
     }
 
     /// The step of [`change_word`](Self::change_word). Its result is the new word if that was changed in place, the body of the old block,
@@ -334,11 +340,7 @@ impl Handle<'_> {
         }
         match change_in_block(self.guard, old, index, change) {
             NOTHING => (Step::Keep, NOTHING),
-            body => {
-                // SAFETY: the place is locked, and nobody else knows the new object yet.
-                self.store().count(0, unsafe { more_bytes(body, old) });
-                (Step::Put(Entry { key, body }), old)
-            }
+            body => (Step::Put(Entry { key, body }), old),
         }
     }
 
@@ -352,6 +354,7 @@ impl Handle<'_> {
         }
         let key = self.table.key();
         self.change_words(probe, |elements| {
+            words.clear();
             for op in ops {
                 let index = index_of(op.position);
                 let place = elements.get_mut(index).filter(|_| index != key)?;
@@ -391,7 +394,7 @@ impl Handle<'_> {
             return Ok(false);
         }
         // The result is the body of the object that was replaced, or one of the two constants.
-        let done = self.store().update(self.guard, probe, |old| {
+        let done = self.store().update_making(self.guard, probe, false, |old| {
             if self.still_named().is_err() {
                 return (Step::Keep, RENAMED);
             }
@@ -400,11 +403,7 @@ impl Handle<'_> {
             };
             match change_body(self.guard, old, key, &mut change) {
                 0 => (Step::Keep, NOTHING),
-                body => {
-                    // SAFETY: the place is locked, and nobody else knows the new object yet.
-                    self.store().count(0, unsafe { more_bytes(body, old) });
-                    (Step::Put(Entry { key: word, body }), old)
-                }
+                body => (Step::Put(Entry { key: word, body }), old),
             }
         })?;
         match done {
@@ -616,11 +615,10 @@ impl Handle<'_> {
         probe: &Probe<'_>,
         default: Option<Tuple<'_>>,
         patient: fn() -> bool,
-        change: impl FnOnce(Base<'_>) -> Result<(u64, R), Failure>,
+        mut change: impl FnMut(Base<'_>) -> Result<(u64, R), Failure>,
     ) -> Result<R, Failure> {
         let key = self.table.key();
-        let store = self.store();
-        let change = move |old: Option<Entry>| {
+        let change = |old: Option<Entry>| {
             if let Err(failure) = self.still_named() {
                 return (Step::Keep, Err(failure));
             }
@@ -641,18 +639,14 @@ impl Handle<'_> {
             match change(base) {
                 Ok((body, result)) => {
                     let key = old.map_or(probe.word(), |old| old.key);
-                    // SAFETY: the place is locked, and nobody else knows the new object yet.
-                    unsafe { recount(store, old, body) };
                     (Step::Put(Entry { key, body }), Ok((result, old)))
                 }
                 Err(failure) => (Step::Keep, Err(failure)),
             }
         };
-        let (result, old) = match default {
-            // How large the new object will be is not known yet.
-            Some(_) => store.update_adding(self.guard, probe, SINGLE, change)?,
-            None => store.update(self.guard, probe, change)?,
-        }?;
+        let (result, old) = self
+            .store()
+            .update_making(self.guard, probe, default.is_some(), change)??;
         if let Some(old) = old {
             // SAFETY: the place has another entry now.
             unsafe { retire_entry(self.guard, old.body) }
@@ -727,14 +721,4 @@ fn change_body(guard: &Guard, body: u64, key: usize, change: &mut impl FnMut(&mu
         unsafe { changed(guard, body, change) }.map(|(body, ())| body)
     };
     changed.unwrap_or(0)
-}
-
-/// Counts the difference between a new object and the old one.
-///
-/// # Safety
-/// Both objects live, and neither is a group.
-unsafe fn recount(store: &Store, old: Option<Entry>, body: u64) {
-    // SAFETY: as the caller promises.
-    let (new_bytes, old_bytes) = unsafe { (body_bytes(body), old.map_or(0, |old| body_bytes(old.body))) };
-    store.count(old.is_none() as i64, new_bytes as i64 - old_bytes as i64);
 }

@@ -138,6 +138,21 @@ impl Limits {
         }
     }
 
+    /// Whether there would be room for an object with this body if all others were evicted. If not, none is to be evicted for it.
+    pub fn fits(&self, body: u64) -> bool {
+        self.has_capacity(self.price_of_one(body, None))
+    }
+
+    /// The same for all objects that cost so much together.
+    pub fn has_capacity(&self, cost: i64) -> bool {
+        cost <= self.account.capacity()
+    }
+
+    /// Whether bytes are limited, not objects.
+    pub fn counts_bytes(&self) -> bool {
+        self.account.counts_bytes()
+    }
+
     /// Whether a call that pays this must evict something, by what is free now.
     #[inline]
     pub fn lacks(&self, price: i64) -> bool {

@@ -8,7 +8,7 @@ use crate::expiry::notices::Why;
 use crate::failure::Failure;
 use crate::object::group::free_entry;
 use crate::object::schema::{Exact, Ordered, Probe};
-use crate::object::ObjectRef;
+use crate::object::{body_bytes, more_bytes, ObjectRef};
 use crate::snapshot::history::{History, Writer};
 use crate::snapshot::Snapshot;
 use crate::table::engines::EngineName;
@@ -67,6 +67,9 @@ pub struct Spot<'g>(Option<cats_engine::ca::Spot<'g>>);
 const CACHED_BUCKETS: usize = 1024;
 /// The same for a tree whose nodes have this number of bytes.
 const CACHED_BYTES: usize = 160 << 10;
+
+/// The body of an object that a change may put, and whether it does, by what the place has.
+type Adding<'a> = (u64, &'a dyn Fn(Option<Entry>) -> bool);
 
 const OBJECTS: usize = 0;
 const BYTES: usize = 1;
@@ -504,7 +507,7 @@ impl Store {
         }
     }
 
-    /// [`update`](Self::update), whose change perhaps puts an object with this body, or about so large as this one. Where the contents
+    /// [`update`](Self::update), whose change puts an object with this body if `puts` says so of what the place has. Where the contents
     /// have a limit, there is room for it before `change` runs.
     #[inline(always)]
     pub fn update_adding<R>(
@@ -512,25 +515,114 @@ impl Store {
         guard: &Guard,
         probe: &Probe<'_>,
         body: u64,
+        puts: impl Fn(Option<Entry>) -> bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         match &self.structure {
             Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) => {
-                self.update_leased(leases, guard, probe, Some(body), false, change)
+                self.update_leased(leases, guard, probe, Some((body, &puts)), false, change)
             }
             _ => self.update(guard, probe, change),
         }
     }
 
-    /// [`update`](Self::update) of a store with leases. `adding` is the body of what `change` may add. `present` says that `change` does
-    /// nothing without an entry.
+    /// [`update`](Self::update), whose change makes the object that it puts. Counts objects and bytes, which the change does not. Where the
+    /// contents have a limit and no room for the object, the object is freed, room is made, and the change runs again. `adds` says that it
+    /// also puts an object where there is none.
+    #[inline(always)]
+    pub fn update_making<R>(
+        &self,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        adds: bool,
+        mut change: impl FnMut(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        match &self.structure {
+            Structure::LeasedHash(_, leases) | Structure::LeasedCa(_, leases) if leases.limits().is_some() => {
+                self.make_limited(leases, guard, probe, adds, change)
+            }
+            _ => self.update(guard, probe, |old| {
+                let (step, result) = change(old);
+                self.count_step(old, step);
+                (step, result)
+            }),
+        }
+    }
+
+    /// Counts what a step puts. Neither object is a group.
+    #[inline(always)]
+    fn count_step(&self, old: Option<Entry>, step: Step) {
+        if let Step::Put(new) = step {
+            // SAFETY: the place is locked, and nobody else knows the new object yet.
+            let more = unsafe { old.map_or_else(|| body_bytes(new.body) as i64, |old| more_bytes(new.body, old.body)) };
+            self.count(old.is_none().into(), more);
+        }
+    }
+
+    /// [`update_making`](Self::update_making) of a store with a limit.
+    #[inline(never)]
+    fn make_limited<R>(
+        &self,
+        leases: &Leases,
+        guard: &Guard,
+        probe: &Probe<'_>,
+        adds: bool,
+        mut change: impl FnMut(Option<Entry>) -> (Step, R),
+    ) -> Result<R, Busy> {
+        let limits = leases.limits().expect("contents with a limit");
+        let (mut paying, mut purse) = (Paying::new(limits), limits.purse());
+        // As in `update_limited`.
+        if adds && !limits.counts_bytes() && limits.lacks(1) && !self.may_have(guard, probe) {
+            limits.make_room(self, guard, probe, 1, &mut purse)?;
+        }
+        loop {
+            let mut gone = 0;
+            let done = self.update_as_it_is(guard, probe, false, |old| {
+                let now = leases.time_for(old);
+                leases.change(self, now, old, &mut gone, Some(&mut paying), |live| {
+                    let (step, result) = change(live);
+                    if let Step::Put(new) = step {
+                        let lack = match limits.fits(new.body) {
+                            true => Some(limits.price_of_one(new.body, old)).filter(|price| !purse.affords(*price)),
+                            false => Some(limits.price_of_one(new.body, None)),
+                        };
+                        if let Some(price) = lack {
+                            // SAFETY: nobody else knows the object.
+                            unsafe { free_entry(new.body) };
+                            return (Step::Keep, Err(price));
+                        }
+                    }
+                    self.count_step(live, step);
+                    (step, Ok(result))
+                })
+            })?;
+            if gone != 0 {
+                // SAFETY: the place has another entry now, or none.
+                unsafe { leases.part_with(guard, gone, Why::Expired) }
+            }
+            match done {
+                Ok(result) => {
+                    paying.purse.take_over(&mut purse);
+                    limits.settle(self, guard, paying);
+                    return Ok(result);
+                }
+                Err(price) => {
+                    purse.take_over(&mut paying.purse);
+                    limits.make_room(self, guard, probe, price, &mut purse)?;
+                }
+            }
+        }
+    }
+
+    /// [`update`](Self::update) of a store with leases. `adding` is the body of what `change` may put, and says whether it will. `present`
+    /// says that `change` does nothing without an entry.
     #[inline(never)]
     fn update_leased<R>(
         &self,
         leases: &Leases,
         guard: &Guard,
         probe: &Probe<'_>,
-        adding: Option<u64>,
+        adding: Option<Adding<'_>>,
         present: bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
@@ -557,13 +649,13 @@ impl Store {
         limits: &Limits,
         guard: &Guard,
         probe: &Probe<'_>,
-        adding: Option<u64>,
+        adding: Option<Adding<'_>>,
         present: bool,
         change: impl FnOnce(Option<Entry>) -> (Step, R),
     ) -> Result<R, Busy> {
         let (mut change, mut paying) = (Some(change), Paying::new(limits));
         // Most of what full contents lack are objects that are about to be put. So room is made before the place is locked.
-        if let Some(price) = adding.map(|body| limits.price_of_one(body, None)) {
+        if let Some(price) = adding.map(|(body, _)| limits.price_of_one(body, None)) {
             if limits.lacks(price) && !self.may_have(guard, probe) {
                 limits.make_room(self, guard, probe, price, &mut paying.purse)?;
             }
@@ -571,12 +663,20 @@ impl Store {
         loop {
             let mut gone = 0;
             let done = self.update_as_it_is(guard, probe, present, |old| {
-                let price = adding.map_or(0, |body| limits.price_of_one(body, old));
+                let now = leases.time_for(old);
+                // SAFETY: the place is locked, so its object lives.
+                let live = old.filter(|entry| unsafe { deadline(*entry) } > now);
+                let price = match adding {
+                    Some((body, puts)) if puts(live) => match limits.fits(body) {
+                        true => limits.price_of_one(body, old),
+                        false => limits.price_of_one(body, None),
+                    },
+                    _ => 0,
+                };
                 if !paying.purse.affords(price) {
                     return (Step::Keep, Err(price));
                 }
                 let change = change.take().expect("a change runs once");
-                let now = leases.time_for(old);
                 let (step, result) = leases.change(self, now, old, &mut gone, Some(&mut paying), change);
                 (step, Ok(result))
             })?;
@@ -881,12 +981,19 @@ impl Store {
         loop {
             let done = self.update_many_as_it_is(guard, probes, |places| {
                 if let Some(paying) = &mut paying {
-                    let prices = (0..probes.len()).filter_map(|i| Some((i, adding(i)?)));
-                    let price = prices
-                        .map(|(i, body)| paying.limits.price_of_one(body, places.get(i)))
-                        .sum();
-                    if !paying.purse.affords(price) {
-                        return Err(price);
+                    let price = |old: &dyn Fn(usize) -> Option<Entry>| -> i64 {
+                        let bodies = (0..probes.len()).filter_map(|i| Some((i, adding(i)?)));
+                        bodies.map(|(i, body)| paying.limits.price_of_one(body, old(i))).sum()
+                    };
+                    let needed = price(&|i| places.get(i));
+                    if !paying.purse.affords(needed) {
+                        // If all are too large together, nothing is to be evicted for them.
+                        let whole = price(&|_| None);
+                        return Err(if paying.limits.has_capacity(whole) {
+                            needed
+                        } else {
+                            whole
+                        });
                     }
                 }
                 let change = change.take().expect("a change runs once");

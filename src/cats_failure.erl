@@ -2,12 +2,13 @@
 %% raises the error of ets, with the explanation that the shell prints for ets (error_info, EEP 54).
 %%
 %% A native function that fails returns `{'$cats_failure', Cause, Arguments}'. That is a value, as one exception of the VM costs about as
-%% much as a call, and the user gets another one. The function has changed nothing then. Its own arguments come back, so that calls that
+%% much as a call, and the user gets another one. Nothing that the user sees has changed then. Its own arguments come back, so that calls that
 %% succeed need not keep them.
 %%
 %% | cause | meaning |
 %% |---|---|
 %% | `busy' | A lock was held for too long. Other processes run, then the function is called again. |
+%% | `slice' | A slice of the work is done. Other processes run, then the function is called again for the rest. |
 %% | `dirty' | The call would take too long for a scheduler. It is made again on a dirty one. |
 %% | `settings' | The native side lacks the settings of the application. It gets them, then the function is called again. |
 %% | `returned' | No failure: in place of the arguments is a result that looks like a failure, as a stored term may. |
@@ -37,7 +38,7 @@
           {return, term()} | {raise, Reason :: term(), Arguments :: [term()] | none, [{error_info, map()}]}.
 handle(?FAILED(returned, Result), _Function) ->
     {return, Result};
-handle(?FAILED(busy, Arguments), Function) ->
+handle(?FAILED(Cause, Arguments), Function) when Cause =:= busy; Cause =:= slice ->
     erlang:yield(),
     outcome(apply(cats_nif, Function, Arguments), Function);
 handle(?FAILED(dirty, Arguments), Function) ->

@@ -7,14 +7,15 @@
 -export([all/0, suite/0, init_per_suite/1, end_per_suite/1, end_per_testcase/2]).
 -export([like_a_model/1, options/1, explanations/1, times/1, idle/1, walks/1, long_dead_stretch/1, updates_keep_the_time/1, snapshots/1,
          transactions/1, fetch/1, in_place_of_a_kept_object/1, files/1, objects_of_all_kinds/1, replaced_contents/1, contents_not_taken/1,
-         stale_items_go/1, memory_of_expiry/1, a_million_at_once/1, readers_and_writers/1, a_stopped_vm/1]).
+         stale_items_go/1, memory_of_expiry/1, a_million_at_once/1, readers_and_writers/1, a_stopped_vm/1,
+         counted_in_slices/1]).
 
 suite() -> [{timetrap, {minutes, 10}}].
 
 all() ->
     [like_a_model, options, explanations, times, idle, walks, long_dead_stretch, updates_keep_the_time, snapshots, transactions, fetch,
      in_place_of_a_kept_object, files, objects_of_all_kinds, replaced_contents, contents_not_taken, stale_items_go, memory_of_expiry,
-     a_million_at_once, readers_and_writers, a_stopped_vm].
+     a_million_at_once, readers_and_writers, a_stopped_vm, counted_in_slices].
 
 init_per_suite(Config) ->
     cats_test_lib:ensure_proper(),
@@ -388,6 +389,21 @@ walks(_Config) ->
 
 walked(Step, First, Table) ->
     (fun Walk('$end_of_table') -> []; Walk(Key) -> [[{Key}] | Walk(cats:Step(Table, Key))] end)(cats:First(Table)).
+
+%% Who asks for the size of a table in which much has expired removes it in slices, and takes no dirty scheduler. Each of them is counted.
+counted_in_slices(_Config) ->
+    [begin
+         stop_clock(),
+         Table = cats:new(t, [Type, public, {ttl, 1000}]),
+         true = cats:insert(Table, {0, 0}, #{ttl => 10000}),
+         [true = cats:insert(Table, {N, N}) || N <- lists:seq(1, 100000)],
+         pass(2000),
+         ?assertEqual({0, {1, 1}}, cats_test_lib:native_calls([dirty], fun() -> {Ask(Table), cats:info(Table, size)} end)),
+         ct:log("~p slices", [maps:get(slices, cats:stats(Table))]),
+         true = cats:delete(Table)
+     end || {Type, Ask} <- [{set, fun(T) -> cats:info(T, size) end}, {ordered_set, fun(T) -> cats:info(T, size) end},
+                            {ordered_set, fun(T) -> cats:count(T, #{}) end}, {set, fun(T) -> cats:info(T, memory), 1 end},
+                            {ordered_set, fun(T) -> cats:rank(T, 1) end}]].
 
 %% So many expired objects in a row that a step does not pass them at once.
 long_dead_stretch(_Config) ->

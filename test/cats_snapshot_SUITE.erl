@@ -411,7 +411,7 @@ folds_read_many(_Config) ->
          Snapshot = cats:snapshot(Table),
          [cats:insert(Table, {Key, new}) || Key <- lists:seq(1, 4000, 2)],
          [begin
-              {Calls, Objects} = counted([next_objects, prev_objects, next_numbered, prev_numbered],
+              {Calls, Objects} = cats_test_lib:native_calls([next_objects, prev_objects, next_numbered, prev_numbered],
                                          fun() -> cats:Fold(fun(Object, All) -> [Object | All] end, [], Snapshot) end),
               ?assertEqual([{Key, Value} || Key <- lists:seq(1, 4000)], lists:sort(Objects)),
               Keys = [Key || {Key, _} <- lists:reverse(Objects)],
@@ -431,13 +431,13 @@ numbers_are_kept(_Config) ->
     [cats:delete(Table, Key) || Key <- lists:seq(1, Size, 2)],
     true = cats:insert(Table, [{Key + 0.5, new} || Key <- lists:seq(1, Size, 3)]),
     Numbers = [0, Size - 1 | [rand:uniform(Size) - 1 || _ <- lists:seq(1, 50)]],
-    {Calls, _} = counted([dirty], fun() -> [numbers(Snapshot, Size, N) || N <- Numbers] end),
+    {Calls, _} = cats_test_lib:native_calls([dirty], fun() -> [numbers(Snapshot, Size, N) || N <- Numbers] end),
     ?assert(Calls < 10, Calls),
     ?assert(cats:info(Snapshot, memory) > 0),
     %% Bounds that nobody has passed are counted by the objects between them.
     Other = cats:snapshot(Table),
     Range = #{from => 50000, below => 50100},
-    ?assertEqual({0, cats:count(Table, Range)}, counted([dirty], fun() -> cats:count(Other, Range) end)).
+    ?assertEqual({0, cats:count(Table, Range)}, cats_test_lib:native_calls([dirty], fun() -> cats:count(Other, Range) end)).
 
 numbers(Snapshot, Size, N) ->
     Object = {N + 1, old},
@@ -447,18 +447,6 @@ numbers(Snapshot, Size, N) ->
                   cats:count(Snapshot, #{from => N + 1, below => N + 101})]),
     ?assertEqual('$end_of_table', cats:slot(Snapshot, Size)),
     ?assertEqual(N + 1, cats:rank(Snapshot, N + 1.5)).
-
-%% How often some native functions are called, and the result.
-counted(Names, Function) ->
-    Calls = [Call || {Name, _} = Call <- cats_nif:module_info(exports), lists:member(Name, Names)],
-    [1 = erlang:trace_pattern({cats_nif, Name, Arity}, true, [local, call_count]) || {Name, Arity} <- Calls],
-    try Function() of
-        Result ->
-            Counts = [erlang:trace_info({cats_nif, Name, Arity}, call_count) || {Name, Arity} <- Calls],
-            {lists:sum([Count || {call_count, Count} <- Counts]), Result}
-    after
-        [erlang:trace_pattern({cats_nif, Name, Arity}, false, [local, call_count]) || {Name, Arity} <- Calls]
-    end.
 
 %%------------------------------------------------------------------------------------------------------------
 %% How long snapshots and what they need live

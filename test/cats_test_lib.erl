@@ -1,6 +1,6 @@
 %% What several suites need.
 -module(cats_test_lib).
--export([ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1, with_memory/1, types/0, types/1, spawn_owner/1,
+-export([native_calls/2, ensure_proper/0, environment/2, remarks/2, start/1, tables/0, new/3, only_cats/1, with_memory/1, types/0, types/1, spawn_owner/1,
          run/2, run_in/2, in_process/1, stop/2, down/1,
          eventually/1, eventually/2, together/1, repeat_for/2, all_objects/2, cause/1, with_input/2]).
 
@@ -277,4 +277,16 @@ terminal(Answers, Written, Caller) ->
         {io_request, From, Reference, _Other} ->
             From ! {io_reply, Reference, {error, request}},
             terminal(Answers, Written, Caller)
+    end.
+
+%% @doc How often some native functions are called, and the result.
+native_calls(Names, Function) ->
+    Calls = [Call || {Name, _} = Call <- cats_nif:module_info(exports), lists:member(Name, Names)],
+    [1 = erlang:trace_pattern({cats_nif, Name, Arity}, true, [local, call_count]) || {Name, Arity} <- Calls],
+    try Function() of
+        Result ->
+            Counts = [erlang:trace_info({cats_nif, Name, Arity}, call_count) || {Name, Arity} <- Calls],
+            {lists:sum([Count || {call_count, Count} <- Counts]), Result}
+    after
+        [erlang:trace_pattern({cats_nif, Name, Arity}, false, [local, call_count]) || {Name, Arity} <- Calls]
     end.

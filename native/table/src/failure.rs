@@ -1,4 +1,4 @@
-//! Why an operation did nothing.
+//! Why an operation is not done.
 
 use cats_engine::Unfinished;
 use cats_sync::Busy;
@@ -10,6 +10,8 @@ pub enum Failure {
     Busy,
     /// Too much work for a scheduler. The caller tries again on a dirty scheduler, where it may take its time.
     Big,
+    /// A slice of the work is done. The caller lets others run, and tries again to do the rest.
+    Slice,
     /// Memory is exhausted, or a term is too large to be stored.
     SystemLimit,
     /// The caller made a mistake.

@@ -25,11 +25,11 @@ pub fn info(env: Env, &[table, item]: &[Term; 2]) -> Result<Term, Failure> {
     match item {
         _ if item == atoms::size() && table.is_snapshot() && options.leased() => count(env, handle),
         _ if item == atoms::size() => {
-            handle.settle(false, on_dirty_scheduler)?;
+            handle.settle(false)?;
             integer(handle.size())
         }
         _ if item == atoms::memory() => {
-            handle.settle(false, on_dirty_scheduler)?;
+            handle.settle(false)?;
             integer(handle.bytes().div_ceil(8))
         }
         _ if item == atoms::ttl() || item == atoms::idle() => Ok(match handle.expiry() {
@@ -151,7 +151,7 @@ fn statistics(env: Env, handle: Handle<'_>) -> Result<Term, Failure> {
     if handle.table().is_snapshot() && !on_dirty_scheduler() {
         return Err(Failure::Big);
     }
-    handle.settle(false, on_dirty_scheduler)?;
+    handle.settle(false)?;
     let Some(figures) = handle.statistics()? else {
         return Ok(atoms::false_());
     };

@@ -171,6 +171,7 @@ impl From<cats_table::Failure> for Failure {
         match failure {
             cats_table::Failure::Busy => Failure::Busy,
             cats_table::Failure::Big => Failure::Big,
+            cats_table::Failure::Slice => Failure::Slice,
             cats_table::Failure::SystemLimit => Failure::SystemLimit,
             cats_table::Failure::Bad(cause) => cause.into(),
         }

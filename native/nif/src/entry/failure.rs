@@ -11,6 +11,8 @@ pub enum Failure {
     /// The work is too large for a normal scheduler. Nothing was done. The Erlang side calls again through
     /// `cats_nif:dirty/2`.
     Big,
+    /// A slice of the work is done. The Erlang side yields and calls again for the rest.
+    Slice,
     /// The settings have not been passed yet, see `cats_nif:configure/1`.
     NoSettings,
     /// Memory or numbers are exhausted.
@@ -31,6 +33,7 @@ impl Failure {
                 atoms::busy()
             }
             Failure::Big => atoms::dirty(),
+            Failure::Slice => atoms::slice(),
             Failure::NoSettings => atoms::settings(),
             Failure::SystemLimit => atoms::system_limit(),
             Failure::Bad(cause) => cause,

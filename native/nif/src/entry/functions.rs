@@ -106,6 +106,7 @@ fn failed(env: Env, failure: Failure, arguments: &[Term]) -> Term {
     let event = match failure {
         Failure::Busy => Some(Event::Busy),
         Failure::Big => Some(Event::Dirty),
+        Failure::Slice => Some(Event::Slice),
         _ => None,
     };
     if let (Some(event), Some(&table)) = (event, arguments.first()) {

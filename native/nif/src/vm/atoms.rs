@@ -111,6 +111,7 @@ atoms! {
     select_reverse = "select_reverse",
     set = "set",
     size = "size",
+    slice = "slice",
     snapshot = "snapshot",
     snapshot_limit = "snapshot_limit",
     stats = "stats",

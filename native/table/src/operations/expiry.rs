@@ -146,10 +146,10 @@ impl<'g> Handle<'g> {
     }
 
     /// Removes what has expired, or counts it out, so that what is counted lives. With `clear`, nothing that has expired is left. Fails
-    /// with [`Failure::Big`] if that is long, unless the caller is `patient`.
-    pub fn settle(self, clear: bool, patient: impl FnOnce() -> bool) -> Result<(), Failure> {
+    /// with [`Failure::Slice`] as long as more of that is left.
+    pub fn settle(self, clear: bool) -> Result<(), Failure> {
         match self.table.options().leased() {
-            true => self.store().settle(self.guard, clear, patient()),
+            true => self.store().settle(self.guard, clear),
             false => Ok(()),
         }
     }

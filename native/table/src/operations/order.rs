@@ -22,7 +22,7 @@ impl<'g> Handle<'g> {
 
     /// The number of objects between two bounds. Fails with [`Failure::Big`] if counting takes long, unless the caller is `patient`.
     pub fn count(self, between: Between<'_, Probe<'_>>, patient: bool) -> Result<usize, Failure> {
-        self.settle(true, || patient)?;
+        self.settle(true)?;
         let count = self.store().count_between(self.guard, between, work_limit(patient))?;
         self.still_named()?;
         Ok(count)
@@ -34,7 +34,7 @@ impl<'g> Handle<'g> {
         let (mut expansion, mut objects) = (Expansion::new(patient), Vec::new());
         let expand = |entry, out: &mut Vec<_>| self.expand(entry, &mut expansion, out);
         let (place, limit) = ((number, down), work_limit(patient));
-        self.settle(true, || patient)?;
+        self.settle(true)?;
         self.store().find_nth(self.guard, place, limit, &mut objects, expand)?;
         self.still_named()?;
         expansion.finish()?;

@@ -31,6 +31,7 @@ use cats_sync::Busy;
 use cats_term::lease::{Lease, Request, NEVER, NOWHERE};
 use cats_term::{is_immediate, TermRef, NIL};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// A read moves the deadline of an object only if that becomes later by this part of the table's idle time.
 const IDLE_PARTS: u64 = 16;
@@ -693,15 +694,12 @@ impl Leases {
         Ok(many)
     }
 
-    /// Removes what has expired, or counts it out. With `clear`, nothing that has expired is left. Fails with [`Failure::Big`] if that is
-    /// long, unless the caller is `patient`.
-    pub fn settle(&self, store: &Store, guard: &Guard, clear: bool, patient: bool) -> Result<(), Failure> {
+    /// Removes what has expired, or counts it out. With `clear`, nothing that has expired is left. Fails with [`Failure::Slice`] as
+    /// long as more of that is left.
+    pub fn settle(&self, store: &Store, guard: &Guard, clear: bool) -> Result<(), Failure> {
         let now = clock::now();
-        let mut looks = 0;
-        let mut more = || {
-            looks += 1;
-            patient || looks < LOOKS
-        };
+        let start = Instant::now();
+        let mut more = || start.elapsed() < SLICE;
         // Relaxed: what this call has counted out it sees. What others count out, the next attempt sees.
         let is_left = || clear && self.ended.load(Ordering::Relaxed) > 0;
         if is_left() && wheel!(self, wheel => wheel.due()) > 0 {
@@ -711,7 +709,7 @@ impl Leases {
         // What fires early is added again, in the same tick perhaps. So one turn is enough.
         let quiet = wheel!(self, wheel => wheel.is_quiet(now));
         match quiet || self.turn(store, guard, (now, true), clear, &mut more)? {
-            false => Err(Failure::Big),
+            false => Err(Failure::Slice),
             // Others may be at work at what has expired.
             true if is_left() || wheel!(self, wheel => wheel.is_at_work()) => Err(Failure::Busy),
             true => Ok(()),
@@ -721,8 +719,8 @@ impl Leases {
 
 /// The number of items that are looked at between two questions whether to go on.
 const ITEMS: usize = 16;
-/// How often a settling scheduler goes on.
-const LOOKS: usize = 64;
+/// How long a scheduler settles at once.
+const SLICE: Duration = Duration::from_micros(500);
 /// How far ahead of an item another one is prefetched.
 const AHEAD: usize = 8;
 

@@ -203,9 +203,8 @@ impl Store {
     }
 
     /// See [`Leases::settle`].
-    pub fn settle(&self, guard: &Guard, clear: bool, patient: bool) -> Result<(), Failure> {
-        self.leases()
-            .map_or(Ok(()), |leases| leases.settle(self, guard, clear, patient))
+    pub fn settle(&self, guard: &Guard, clear: bool) -> Result<(), Failure> {
+        self.leases().map_or(Ok(()), |leases| leases.settle(self, guard, clear))
     }
 
     /// The address of the engine, as the probes of the engines tell it.
